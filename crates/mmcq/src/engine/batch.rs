@@ -5,7 +5,6 @@
 use super::order::{overtakes, overtakes_overlap};
 use super::slot::{NONE, Slots, bits};
 use crate::host::{Direction, Segment};
-use crate::plant::{self, Bug};
 use crate::sched::slot_set::SlotSet;
 
 /// A page of flash, 4 KiB: a transfer that begins or ends inside of one costs the card a page more.
@@ -117,9 +116,6 @@ impl<const N: usize> Batch<N> {
 
     /// No transfer is in progress: its slots may be others' by now.
     pub fn forget(&mut self) {
-        if plant::is(Bug::MembersKept) {
-            return;
-        }
         self.count = 0;
     }
 
@@ -137,11 +133,6 @@ impl<const N: usize> Batch<N> {
 
     fn prepend(&mut self, index: u8, blocks: u32) {
         let count = self.count as usize;
-        if plant::is(Bug::PrependSwaps) {
-            self.append(index, blocks);
-            self.lba = self.lba.saturating_sub(u64::from(blocks));
-            return;
-        }
         if count < N {
             self.count += 1;
             self.lba = self.lba.saturating_sub(u64::from(blocks));
@@ -215,11 +206,10 @@ impl<const N: usize> Batch<N> {
     /// One of `left` that continues the transfer on either side and may join it.
     fn neighbour(&self, slots: &Slots<N>, left: SlotSet, taken: SlotSet, limits: Limits) -> Option<u8> {
         let (start, end) = (self.lba, self.end());
-        let near = if plant::is(Bug::MergeGap) { left } else { left & slots.near(start, end) };
+        let near = left & slots.near(start, end);
         bits(near).find(|&index| {
             let span = slots.span(index);
-            let gap = plant::is(Bug::MergeGap) && span.start == end.wrapping_add(1);
-            if !gap && span.start != end && (span.end != start || limits.floor == Some(start)) {
+            if span.start != end && (span.end != start || limits.floor == Some(start)) {
                 return false;
             }
             let blocks = span.end.saturating_sub(span.start) + u64::from(self.blocks);

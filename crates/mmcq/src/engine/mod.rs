@@ -59,8 +59,7 @@ pub use request::{BLOCK_BYTES, Completion, Error, Kind, Output, Request, SlotId}
 pub use stream::Close;
 
 use crate::host::{Caps, Direction, Host, Phase};
-use crate::plant::{self, Bug};
-use crate::sched::{Fifo, Policy, Tails};
+use crate::sched::{Fifo, Policy, Profile, Tails};
 use batch::Batch;
 use busy::Busy;
 use concurrent::Concurrent;
@@ -82,7 +81,7 @@ use wire::Wire;
 #[derive(Debug)]
 // What most functions touch comes first: short offsets make short instructions on small cores.
 #[repr(C)]
-pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
+pub struct Engine<H: Host, const N: usize, P: Profile = Fifo> {
     /// The slot of a control request in progress (flush, raw, bus, pause).
     control: u8,
     gate: Gate,
@@ -132,7 +131,7 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     early: Early,
     stats: Stats,
     host: H,
-    policy: P,
+    profile: P,
     /// What is known of streams, and whether the next start is held.
     tails: P::Tails,
 }
@@ -144,13 +143,13 @@ impl<H: Host, const N: usize> Engine<H, N> {
     }
 }
 
-impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// An idle engine without a card, with a scheduler.
     pub const fn with_policy(host: H, config: Config, policy: P) -> Self {
         Engine {
             host,
             config,
-            policy,
+            profile: policy,
             target: None,
             gate: Gate::new(config.admitted),
             slots: Slots::new(),
@@ -213,7 +212,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     fn submit_any(&mut self, request: &mut Request, now_ns: u64) -> Result<SlotId, Error> {
         self.admit(request)?;
         let index = self.allocate(request.urgent).ok_or(Error::Full)?;
-        request.durable &= !plant::is(Bug::DurableIgnored);
         let slot = self.slots.at_mut(index);
         slot.kind = request.kind;
         (slot.origin, slot.arrived_ns) = (request.origin, now_ns);
@@ -249,7 +247,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         self.stats.requests += 1;
         if let Some(waiting) = self.told(index) {
-            self.policy.arrived(&waiting, now_ns);
+            self.profile.policy_mut().arrived(&waiting, now_ns);
         }
         if !(self.is_held() && self.joins_held(index, now_ns)) {
             self.dispatch(now_ns);
@@ -383,20 +381,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return None;
         }
         let done_bytes = match slot.result {
-            Ok(output) if plant::is(Bug::DoneShort) => output.bytes.saturating_sub(BLOCK_BYTES),
             Ok(output) => output.bytes,
             Err(error) if error.leaves_doubt() && !matches!(slot.kind, Kind::Read { .. }) => 0,
             Err(_) => slot.moved_blocks.saturating_mul(BLOCK_BYTES),
         };
-        let wrong = plant::is(Bug::SalvageOffByOne) && slot.result.is_err();
-        let done_bytes = if wrong { done_bytes.saturating_add(BLOCK_BYTES) } else { done_bytes };
-        let mut buf = slot.buf.take().unless_lent();
-        if plant::any() && matches!(slot.kind, Kind::Write { .. }) {
-            if plant::is(Bug::MemoryChanged) {
-                buf.fill(0);
-            }
-            buf = if plant::is(Bug::MemoryKept) { DmaBuf::EMPTY } else { buf };
-        }
+        let buf = slot.buf.take().unless_lent();
         let completion = Completion { result: slot.result, done_bytes, buf };
         self.fresh &= !(1 << id.index);
         self.slots.release(id.index);
@@ -470,13 +459,13 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     /// The scheduler.
-    pub fn policy(&self) -> &P {
-        &self.policy
+    pub fn policy(&self) -> &P::Policy {
+        self.profile.policy()
     }
 
     /// The scheduler, to change weights, say.
-    pub fn policy_mut(&mut self) -> &mut P {
-        &mut self.policy
+    pub fn policy_mut(&mut self) -> &mut P::Policy {
+        self.profile.policy_mut()
     }
 
     /// Counters.

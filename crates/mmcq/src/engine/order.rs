@@ -13,15 +13,11 @@
 
 use super::slot::{Slots, bits};
 use crate::host::Direction;
-use crate::plant::{self, Bug};
 use crate::sched::slot_set::SlotSet;
 
 /// The request that goes if this one is picked: the oldest of those on the same blocks that it must not pass, or itself.
 pub(super) fn not_before<const N: usize>(slots: &Slots<N>, picked: u8) -> u8 {
     let mut index = picked;
-    if plant::is(Bug::ChoiceUnchecked) {
-        return picked;
-    }
     // Each turn finds an older one, or is the last.
     for _ in 0..N {
         let span = slots.span(index);
@@ -55,9 +51,6 @@ pub(super) fn overtakes<const N: usize>(slots: &Slots<N>, index: u8, taken: Slot
 
 /// Would `index`, sent now, pass an older request on the same blocks where one of the two writes? `left`: those of its direction that stay behind.
 pub(super) fn overtakes_overlap<const N: usize>(slots: &Slots<N>, index: u8, left: SlotSet) -> bool {
-    if plant::is(Bug::OverlapReorder) {
-        return false;
-    }
     let span = slots.span(index);
     let rivals = match span.direction {
         Direction::Read => slots.queued_writes(),
