@@ -57,6 +57,7 @@ mod diagnostics;
 
 pub mod advance;
 pub mod block;
+pub mod board;
 pub mod card;
 pub mod engine;
 pub mod host;

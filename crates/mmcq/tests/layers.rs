@@ -20,6 +20,7 @@ const LAYERS: &[&[&str]] = &[
     &["task"],
     &["card"],
     &["sdio", "block"],
+    &["board"],
     &["rpmb"],
 ];
 
