@@ -1,75 +1,26 @@
 //! `embedded-sdmmc` on mmcq: FAT by blocking calls over [`BlockDevice::read_blocking`], here on a simulated card.
 //!
-//! `embedded-sdmmc`'s blocks have no alignment, and controllers with DMA want one: each call goes through an aligned buffer of the adapter.
+//! `embedded-sdmmc`'s blocks have no alignment, and controllers with DMA want one: [`Blocking`] copies through an aligned buffer.
 //! Its own SPI driver is not used; mmcq drives the card by its native bus. The volume is made, and checked at the end, by another implementation of FAT
 //! (`fatfs`).
 
-use embedded_sdmmc::{Block, BlockCount, BlockIdx, Mode, TimeSource, Timestamp, VolumeIdx, VolumeManager};
+use embedded_sdmmc::{Mode, TimeSource, Timestamp, VolumeIdx, VolumeManager};
 use mmcq::block::BlockDevice;
 use mmcq::card;
-use mmcq::engine::{BLOCK_BYTES, Error};
+use mmcq::engine::BLOCK_BYTES;
 use mmcq::task::Platform;
-use std::cell::RefCell;
+use mmcq_embassy::{Blocking, Buffer};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
 #[path = "../tests/support/world.rs"]
 mod world;
 
-/// What the example copies at a time.
-const BOUNCE_BLOCKS: usize = 8;
+static SCRATCH: Buffer<1> = Buffer::new();
+/// What is copied at a time.
+static BOUNCE: Buffer<8> = Buffer::new();
 
 #[repr(align(64))]
-struct Bounce([u8; BOUNCE_BLOCKS * Block::LEN]);
-
-/// The adapter: all that a user needs.
-struct Card<'a, B: Platform, const N: usize> {
-    device: BlockDevice<'a, B, N>,
-    bounce: RefCell<Bounce>,
-}
-
-impl<'a, B: Platform, const N: usize> Card<'a, B, N> {
-    fn new(device: BlockDevice<'a, B, N>) -> Self {
-        Card { device, bounce: RefCell::new(Bounce([0; BOUNCE_BLOCKS * Block::LEN])) }
-    }
-}
-
-impl<B: Platform, const N: usize> embedded_sdmmc::BlockDevice for Card<'_, B, N> {
-    type Error = Error;
-
-    fn read(&self, blocks: &mut [Block], start: BlockIdx) -> Result<(), Error> {
-        let mut bounce = self.bounce.borrow_mut();
-        let mut lba = u64::from(start.0);
-        for part in blocks.chunks_mut(BOUNCE_BLOCKS) {
-            let memory = &mut bounce.0[..part.len() * Block::LEN];
-            // On a target the last argument waits for an interrupt: `|| cortex_m::asm::wfi()`.
-            self.device.read_blocking(lba, memory, |_| {})?;
-            for (block, bytes) in part.iter_mut().zip(memory.chunks_exact(Block::LEN)) {
-                block.contents.copy_from_slice(bytes);
-            }
-            lba += part.len() as u64;
-        }
-        Ok(())
-    }
-
-    fn write(&self, blocks: &[Block], start: BlockIdx) -> Result<(), Error> {
-        let mut bounce = self.bounce.borrow_mut();
-        let mut lba = u64::from(start.0);
-        for part in blocks.chunks(BOUNCE_BLOCKS) {
-            let memory = &mut bounce.0[..part.len() * Block::LEN];
-            for (block, bytes) in part.iter().zip(memory.chunks_exact_mut(Block::LEN)) {
-                bytes.copy_from_slice(&block.contents);
-            }
-            self.device.write_blocking(lba, memory, |_| {})?;
-            lba += part.len() as u64;
-        }
-        Ok(())
-    }
-
-    fn num_blocks(&self) -> Result<BlockCount, Error> {
-        let blocks = self.device.geometry().ok_or(Error::NoCard)?.blocks;
-        Ok(BlockCount(u32::try_from(blocks).unwrap_or(u32::MAX)))
-    }
-}
+struct Bounce([u8; 512]);
 
 /// No clock on this board.
 struct Midnight;
@@ -90,12 +41,15 @@ impl TimeSource for Midnight {
 fn main() {
     let world = world::World::new("sdhc-16g-hs");
     let stack = world.stack();
-    let scratch = mmcq::engine::DmaBuf::from_static(Box::leak(Box::new(Bounce([0; 4096]))).0.as_mut_slice());
+    let scratch = SCRATCH.take().expect("nothing else takes it");
     stack.block_on(card::bring_up_sd(stack, scratch, card::Options::DEFAULT), |_| {}).0.expect("a card");
     let device = BlockDevice::new(stack);
     format(device.clone()).expect("a volume");
 
-    let volumes = VolumeManager::new(Card::new(device.clone()), Midnight);
+    let bounce = BOUNCE.take().expect("nothing else takes it");
+    // On a target the last argument waits for an interrupt.
+    let card = Blocking::whole(stack, bounce, |_| {}).expect("a card that is up");
+    let volumes = VolumeManager::new(card, Midnight);
     {
         let volume = volumes.open_volume(VolumeIdx(0)).expect("the first partition");
         let root = volume.open_root_dir().expect("its root");
@@ -137,7 +91,7 @@ impl<B: Platform, const N: usize> Stream<'_, B, N> {
 
 impl<B: Platform, const N: usize> Read for Stream<'_, B, N> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let mut bounce = Bounce([0; 4096]);
+        let mut bounce = Bounce([0; 512]);
         let (_, offset, len) = self.block(&mut bounce, buf.len())?;
         buf[..len].copy_from_slice(&bounce.0[offset..offset + len]);
         self.at += len as u64;
@@ -147,7 +101,7 @@ impl<B: Platform, const N: usize> Read for Stream<'_, B, N> {
 
 impl<B: Platform, const N: usize> Write for Stream<'_, B, N> {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        let mut bounce = Bounce([0; 4096]);
+        let mut bounce = Bounce([0; 512]);
         let (lba, offset, len) = self.block(&mut bounce, buf.len())?;
         if len > 0 {
             bounce.0[offset..offset + len].copy_from_slice(&buf[..len]);
@@ -176,7 +130,7 @@ impl<B: Platform, const N: usize> Seek for Stream<'_, B, N> {
 
 /// A partition table with one entry, and FAT32 in it.
 fn format<B: Platform, const N: usize>(device: BlockDevice<'_, B, N>) -> io::Result<()> {
-    let mut table = Bounce([0; 4096]);
+    let mut table = Bounce([0; 512]);
     let block = &mut table.0[..BLOCK_BYTES as usize];
     block[446 + 4] = 0x0c;
     block[446 + 8..446 + 12].copy_from_slice(&(FIRST as u32).to_le_bytes());

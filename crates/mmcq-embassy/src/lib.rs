@@ -6,6 +6,8 @@
 //! | a `critical-section` implementation | the stack's lock | [`CriticalSection`] |
 //! | a card that recovers, and may be changed for another | a task that keeps it: [`supervise`] |
 //! | a file system on `block-device-driver` | a card for it | [`Disk`] |
+//! | the file system `embedded-sdmmc`, or another that blocks | a card for it: [`Blocking`] |
+//! | a store on `embedded-storage`, or bytes at any offset | [`Region`], [`Blocking`] |
 //! | transfers without a copy | buffers that travel through the call: [`Disk::device`] or [`BlockDevice`](mmcq::block::BlockDevice), with a [`Buffer`] |
 //! | one of mmcq's host drivers | `sdio::MmcBus`, for drivers that want one | [`Bus`] |
 //!
@@ -41,18 +43,22 @@
 #![no_std]
 #![deny(unsafe_code)]
 
+mod blocking;
 mod bus;
 mod clock;
 mod disk;
 mod keeper;
 mod over;
+mod region;
 
+pub use blocking::Blocking;
 pub use bus::Bus;
 pub use clock::{CLOCKS, Clock};
 pub use disk::Disk;
 pub use keeper::supervise;
 pub use mmcq::board::{Buffer, CriticalSection};
 pub use over::{BusHost, Mailbox, Runner};
+pub use region::Region;
 
 /// The guides of `docs/`, whose code is compiled, and run where it can be.
 #[cfg(doctest)]

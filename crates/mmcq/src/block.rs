@@ -147,7 +147,7 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
     ///
     /// # Errors
     /// [`Error::CacheLost`]: writes *before* this one are lost, as in [`flush`](Self::flush); this one was not begun, and may be tried again.
-    /// [`Error::Unsupported`]: firmware without recovery ([`Policy::RECOVERS`]).
+    /// [`Error::Unsupported`]: firmware without recovery ([`Profile::RECOVERS`]).
     pub async fn write_durable(&self, lba: u64, buf: DmaBuf) -> (Result<u32, BlockError>, DmaBuf) {
         self.stack.with(|engine| engine.enable_extended_ops());
         let blocks = buf.len_bytes() / BLOCK_BYTES;

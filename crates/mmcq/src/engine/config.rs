@@ -121,7 +121,7 @@ pub enum Acknowledge {
     /// *What stays:* flush, barriers, durable writes, erase, other partitions, and the order of requests on the same blocks. Hosts that do not tell the end of
     /// busy gain most: the next request is on its way while the card programs. Linux's software queue tells all writes like this.
     ///
-    /// Firmware whose scheduler [does not recover](crate::sched::Policy::RECOVERS) has no flush that could tell of it, and keeps to `Programmed`.
+    /// Firmware whose profile [does not recover](crate::sched::Profile::RECOVERS) has no flush that could tell of it, and keeps to `Programmed`.
     Transferred,
 }
 
@@ -146,7 +146,7 @@ pub struct Config {
     /// [continue](crate::host::Caps::continue_data) only. 0: a transfer stays open only while what continues it is queued already.
     pub hold_ns: u64,
     /// How long the start of a transfer is held at most for the requests that are about to continue it, in nanoseconds; the engine learns when that pays
-    /// ([`Engine::holds`](super::Engine::holds)). 0: never. Firmware whose scheduler says so ([`Policy::Tails`](crate::sched::Policy::Tails)) does not carry that at all.
+    /// ([`Engine::holds`](super::Engine::holds)). 0: never. Firmware whose profile says so ([`Profile::Tails`](crate::sched::Profile::Tails)) does not carry that at all.
     pub tail_ns: u32,
     /// No transfer is left open at all.
     pub close_always: bool,

@@ -415,7 +415,7 @@ pub unsafe trait Host {
     fn start(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError>;
 
     /// As [`start`](Host::start), for the phases that are started most: a read or write of blocks in one piece, or a command without data, each with an R1. A driver that
-    /// can do these in fewer instructions does so here; firmware without [`Policy::STRAIGHT`](crate::sched::Policy::STRAIGHT) does not carry that.
+    /// can do these in fewer instructions does so here; firmware without [`Profile::FAST`](crate::sched::Profile::FAST) does not carry that.
     #[inline]
     fn start_plain(
         &mut self,
