@@ -181,7 +181,11 @@ fn among_many_no_response_is_asked_for() {
     let mut bench = Bench::new(true);
     let ids = [0, 16, 32, 48, 64].map(|lba| bench.submit(write(lba)));
     bench.interrupt();
-    assert_eq!(bench.result(ids[0]), None, "the next transfer's end tells soon enough, and no interrupt more");
+    assert_eq!(
+        bench.result(ids[0]),
+        None,
+        "the next transfer's end tells soon enough, and no interrupt more"
+    );
 }
 
 #[test]

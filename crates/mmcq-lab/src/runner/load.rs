@@ -146,7 +146,6 @@ impl Workload for Load<'_> {
                     };
                     self.ios += 1;
                     self.under_way[j].push((key, UnderWay::Io(fio, now_ns)));
-                    self.steady.sent(now_ns);
                     return Next::Io(Io {
                         job,
                         core: 0,
@@ -175,7 +174,6 @@ impl Workload for Load<'_> {
                 FioNext::AfterCompletion => return Next::Wait,
                 FioNext::Done => {
                     self.finished[j] = true;
-                    self.steady.ends_job();
                     return Next::Finished;
                 }
             }

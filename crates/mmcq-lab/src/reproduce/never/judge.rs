@@ -21,14 +21,16 @@ pub struct Figures {
     pub mib_per_s: f64,
     /// 99th percentile of the latency, in microseconds.
     pub p99_us: f64,
-    /// Mean of the latency in the steady state, in microseconds.
+    /// Mean of the latency, in microseconds.
     pub mean_us: f64,
+    /// The latency of a request that waited for half of the run, in microseconds; 0: there was none.
+    pub starved_us: f64,
 }
 
 impl Figures {
-    /// The mean is longer than 99 of 100 requests took: the others take so long that they are what a client waits for ([`super::STARVES`]).
+    /// The mean is longer than 99 of 100 requests took, so the others are what a client waits for; or one request was left out ([`super::STARVES`]).
     pub fn starves(&self) -> bool {
-        percent(self.mean_us, self.p99_us) > LONGER_PERCENT
+        self.starved_us > 0.0 || percent(self.mean_us, self.p99_us) > LONGER_PERCENT
     }
 }
 
@@ -172,7 +174,7 @@ impl Measured {
     fn tail_us_of(&self, side: &Side) -> f64 {
         let card = self.slowest_is_the_card(side);
         let ours = side.ours.into_iter().filter_map(|setting| self.of(setting));
-        let tails = ours.map(|f| if f.starves() && !card { f.mean_us } else { f.p99_us });
+        let tails = ours.map(|f| if f.starves() && !card { f.mean_us.max(f.starved_us) } else { f.p99_us });
         tails.fold(0.0, f64::max)
     }
 
@@ -244,7 +246,12 @@ mod tests {
         let rates = [rates[0], rates[1], rates[2], rates[3], own];
         let p99_us = [p99_us[0], p99_us[1], p99_us[2], p99_us[3], p99_us[3] / 2.0];
         let both = rates.into_iter().zip(p99_us);
-        let both = both.map(|(mib_per_s, p99_us)| Figures { mib_per_s, p99_us, mean_us: p99_us / 2.0 });
+        let both = both.map(|(mib_per_s, p99_us)| Figures {
+            mib_per_s,
+            p99_us,
+            mean_us: p99_us / 2.0,
+            starved_us: 0.0,
+        });
         Measured { cell, times: 1, figures: settings.into_iter().zip(both).collect() }
     }
 
@@ -329,10 +336,22 @@ mod tests {
         let all = text(&[one.clone()], &[]);
         for part in [
             "not compared: hsq-sprd, hbg4a2, randread 4k, depth 1, 1 jobs, wake 20 us: hsq-tag p99 359 us, mean 475; ours p99 488, none 480: +1.7 %",
-            "not compared because the mean latency is longer",
+            "not compared because the mean of its latencies is longer",
         ] {
             assert!(all.contains(part), "{part}: {all}");
         }
+        // So is one that leaves a request out, whatever the mean of the others is.
+        let mut left_out = measured(Load::RandRead, [300.0, 100.0, 100.0, 150.0], [1.0, 480.0, 359.0, 488.0]);
+        left_out.figures[2].1.starved_us = 7e6;
+        assert_eq!((left_out.verdict(), left_out.starving().len()), (Verdict::Faster, 1));
+        assert!(
+            text(&[left_out.clone()], &[])
+                .contains("hsq-tag p99 359 us, mean 180, one request 7000000; ours")
+        );
+        // ... and if ours does, it has lost.
+        left_out.figures[3].1 =
+            Figures { p99_us: 100.0, mean_us: 50.0, starved_us: 7e6, ..left_out.figures[3].1 };
+        assert_eq!(left_out.verdict(), Verdict::Longer);
         // What ours starves counts against ours.
         of(&mut one, Setting::Mmcq, 520.0);
         assert_eq!(one.verdict(), Verdict::Longer);
@@ -375,7 +394,7 @@ mod tests {
         let rates = [200.0, 60.0, 100.0, 80.0];
         let early = |load, mib_per_s: f64| {
             let mut one = measured_on("hsq-nobusy", load, rates, p99);
-            let figures = Figures { mib_per_s, p99_us: 1.0, mean_us: 0.5 };
+            let figures = Figures { mib_per_s, p99_us: 1.0, mean_us: 0.5, starved_us: 0.0 };
             one.figures.extend(super::super::EARLY.map(|setting| (setting, figures)));
             one
         };

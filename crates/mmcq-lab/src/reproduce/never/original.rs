@@ -178,7 +178,9 @@ mod tests {
     fn the_table_says_how_much_the_stand_in_is_off_and_what_ours_gains() {
         let Seen { cell, rates: original } = parse(LINE).unwrap().remove(0);
         let rates = [(Setting::Limit, 80.0), (Setting::None, 55.755), (Setting::Mmcq, 66.375)];
-        let of = |(setting, mib_per_s)| (setting, Figures { mib_per_s, p99_us: 1.0, mean_us: 1.0 });
+        let of = |(setting, mib_per_s)| {
+            (setting, Figures { mib_per_s, p99_us: 1.0, mean_us: 1.0, starved_us: 0.0 })
+        };
         let measured = Measured { cell, times: 1, figures: rates.map(of).to_vec() };
         let text = table(&[Judged { measured, original }]);
         let line = "| emmc-hs200, write 4k, depth 8 | 53.10 | 55.76 | +5.0 % |  |  |  | 66.38 |  | 80.00 | +25.0 % |";
