@@ -1,8 +1,9 @@
 //! What a waiter may want to know: what the controller has, how the bus is set, how long the last phase took.
 
-use super::{Engine, Stage};
+use super::Engine;
+use super::phases::Stage;
 use crate::host::{Host, Phase};
-use crate::sched::Policy;
+use crate::sched::Profile;
 use crate::spec::bus::Bus;
 
 /// A phase that ended, well or not.
@@ -16,7 +17,7 @@ pub struct Span {
     pub ended_ns: u64,
 }
 
-impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// What the controller is working on. `None`: nothing, or something that no event ends.
     pub fn awaited(&self) -> Option<&Phase> {
         let has = match self.lane.stage() {

@@ -11,7 +11,7 @@ use super::phases::{COMMAND_TIMEOUT_NS, SLACK_NS, Stage};
 use super::slot::{NONE, Slot};
 use super::{Abilities, DmaBuf, Engine, Error, FlushBy, Kind, Output, Request};
 use crate::host::{Auto, BusyDetect, Data, Direction, DmaError, Host, Phase, Segment};
-use crate::sched::Policy;
+use crate::sched::Profile;
 use crate::spec::command::{Command, Resp};
 use crate::spec::response::R1;
 
@@ -20,13 +20,13 @@ const DATA_NS: u64 = 1_000_000_000;
 
 /// One way into what [`Engine::enable_extended_ops`] adds.
 #[derive(Debug)]
-pub(super) struct Extras<H: Host, const N: usize, P: Policy> {
+pub(super) struct Extras<H: Host, const N: usize, P: Profile> {
     pub on_event: fn(&mut Engine<H, N, P>, Event, u64),
     pub admit: fn(&Engine<H, N, P>, &Request) -> Result<(), Error>,
     pub plan: fn(&mut Slot, &Abilities),
 }
 
-impl<H: Host, const N: usize, P: Policy> Extras<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Extras<H, N, P> {
     /// Prepares the slot of a request that is no read, write or phase.
     #[cold]
     #[inline(never)]
@@ -175,7 +175,7 @@ impl Memory {
     }
 }
 
-impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Makes the engine able to erase, write zeroes, write durably, visit other partitions, send long commands,
     /// and flush by extension register. Requests for these fail as [`Error::Unsupported`] before. May be
     /// called again.
@@ -299,7 +299,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             Step::Order(_) if status & (R1::OWN | R1::PREVIOUS) != 0 => self.reached(place, status, now_ns),
             Step::Order(_) | Step::Data(_) => {
                 self.memory.status = status;
-                self.after_busy = Stage::Extra;
+                self.busy.is_followed_by(Stage::Extra);
                 let over = self.busy_is_over(step);
                 self.memory.step = Step::Status(place);
                 if over {
@@ -366,7 +366,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// A command with busy. What lasts longer than the controller's own timer can wait for is sent without
     /// its help.
     pub(super) fn order(&mut self, place: Place, command: Command, limit_ns: u64, now_ns: u64) {
-        self.order_ns = limit_ns;
+        self.busy.may_last(limit_ns);
         let (command, timer_ns) = match limit_ns > self.host.caps().max_busy_ns {
             true => (Command::new(command.index, command.arg, Resp::R1), COMMAND_TIMEOUT_NS),
             false => (command, limit_ns),
@@ -393,14 +393,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             }
             result => result.map_err(Error::Dma)?,
         }
-        if let Some(first) = self.segments.first_mut() {
-            *first = segment.same();
-            self.segment_count = 1;
-        }
+        self.gathered.one_segment(segment.same());
         self.memory.mapped = Some((segment, data.direction));
         let limit_ns =
             self.target.map_or(DATA_NS, |t| t.read_timeout_ns.max(t.write_timeout_ns)).max(DATA_NS);
-        self.order_ns = limit_ns;
+        self.busy.may_last(limit_ns);
         self.lane.prepare(Phase { command, data: Some(data), auto: Auto::None, tuning: false });
         self.memory.step = match data.direction {
             Direction::Read => Step::Command(place),

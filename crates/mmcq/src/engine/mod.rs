@@ -10,6 +10,7 @@
 
 mod area;
 mod awaited;
+mod batch;
 mod buffer;
 mod busy;
 mod cancel;
@@ -57,10 +58,10 @@ pub use recover::{RecoveryEvent, RecoveryStep, ServiceRequest};
 pub use request::{BLOCK_BYTES, Completion, Error, Kind, Output, Request, SlotId};
 pub use stream::Close;
 
-use crate::host::{Caps, Direction, Host, Phase, Segment};
-use crate::plant::{self, Bug};
-use crate::sched::{Fifo, Policy, Tails};
-use busy::BusyTimes;
+use crate::host::{Caps, Direction, Host, Phase};
+use crate::sched::{Fifo, Policy, Profile, Tails};
+use batch::Batch;
+use busy::Busy;
 use concurrent::Concurrent;
 use durability::Durability;
 use early::Early;
@@ -68,8 +69,6 @@ use extras::{Extras, Memory};
 use functions::Functions;
 use gate::Gate;
 use lane::Lane;
-use order::Batch;
-use phases::Stage;
 use recover::{Helping, Incident};
 use runs::Streams;
 use slot::{NONE, Rules, Slots, State, bits};
@@ -82,10 +81,9 @@ use wire::Wire;
 #[derive(Debug)]
 // What most functions touch comes first: short offsets make short instructions on small cores.
 #[repr(C)]
-pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
+pub struct Engine<H: Host, const N: usize, P: Profile = Fifo> {
     /// The slot of a control request in progress (flush, raw, bus, pause).
     control: u8,
-    segment_count: u8,
     gate: Gate,
     /// How many queued or active slots are mapped.
     prepared: u8,
@@ -95,22 +93,17 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     cramped: bool,
     /// The bus operation in progress has been given to the driver.
     bus_begun: bool,
-    /// Questions to the busy card so far.
-    questions: u32,
     /// Status bits seen while recovering.
     recovered_status: u32,
     /// Blocks in a transfer at most, while a bad one is being looked for.
     piece_blocks: u32,
     durability: Durability,
-    /// What was taken from the running transfer's R1 before its end.
-    early: Early,
     /// The stage of the transfer in progress, and its phase.
     lane: Lane,
-    /// The requests of the transfer in progress (reads and writes), and their memory in order.
-    gathered: Batch<N>,
     timers: Timers,
     streams: Streams,
     wire: Wire,
+    busy: Busy,
     /// Why the transfer in progress failed, while the lines are being brought back.
     failure: Option<Error>,
     /// Done, and not yet reported in a `PollOutcome`.
@@ -118,11 +111,6 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     /// Slots in states Settling and Ended.
     settling: SlotSet,
     ended: SlotSet,
-    /// End of the data of the write whose busy is being watched.
-    data_end_ns: u64,
-    /// Longest busy of the control request in progress, and what comes after its busy.
-    order_ns: u64,
-    after_busy: Stage,
     target: Option<CardParams>,
     straight: Straight,
     config: Config,
@@ -134,14 +122,16 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     upkeep: Upkeep,
     memory: Memory,
     slots: Slots<N>,
-    segments: [Segment; N],
+    /// The requests of the transfer in progress (reads and writes), and their memory in order.
+    gathered: Batch<N>,
     incident: Incident,
     /// What `enable_extended_ops` adds, and what that remembers.
     extras: Option<Extras<H, N, P>>,
-    busy_times: BusyTimes,
+    /// What was taken from the running transfer's R1 before its end.
+    early: Early,
     stats: Stats,
     host: H,
-    policy: P,
+    profile: P,
     /// What is known of streams, and whether the next start is held.
     tails: P::Tails,
 }
@@ -153,13 +143,13 @@ impl<H: Host, const N: usize> Engine<H, N> {
     }
 }
 
-impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// An idle engine without a card, with a scheduler.
     pub const fn with_policy(host: H, config: Config, policy: P) -> Self {
         Engine {
             host,
             config,
-            policy,
+            profile: policy,
             target: None,
             gate: Gate::new(config.admitted),
             slots: Slots::new(),
@@ -167,18 +157,14 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             unprepared: false,
             cramped: false,
             lane: Lane::idle(),
-            gathered: Batch::NONE,
-            segments: [const { Segment::NONE }; N],
-            segment_count: 0,
+            gathered: Batch::none(),
             control: NONE,
             failure: None,
             recovered_status: 0,
             timers: Timers::none(),
-            data_end_ns: 0,
-            questions: 0,
             wire: Wire::UNSET,
             bus_begun: true,
-            busy_times: BusyTimes::new(),
+            busy: Busy::none(),
             fresh: 0,
             functions: Functions::none(),
             concurrent: Concurrent::NONE,
@@ -192,8 +178,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             piece_blocks: u32::MAX,
             settling: 0,
             ended: 0,
-            order_ns: 0,
-            after_busy: Stage::FlushStatus,
             extras: None,
             abilities: Abilities::UNKNOWN,
             memory: Memory::new(),
@@ -228,7 +212,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     fn submit_any(&mut self, request: &mut Request, now_ns: u64) -> Result<SlotId, Error> {
         self.admit(request)?;
         let index = self.allocate(request.urgent).ok_or(Error::Full)?;
-        request.durable &= !plant::is(Bug::DurableIgnored);
         let slot = self.slots.at_mut(index);
         slot.kind = request.kind;
         (slot.origin, slot.arrived_ns) = (request.origin, now_ns);
@@ -264,7 +247,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         self.stats.requests += 1;
         if let Some(waiting) = self.told(index) {
-            self.policy.arrived(&waiting, now_ns);
+            self.profile.policy_mut().arrived(&waiting, now_ns);
         }
         if !(self.is_held() && self.joins_held(index, now_ns)) {
             self.dispatch(now_ns);
@@ -398,20 +381,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return None;
         }
         let done_bytes = match slot.result {
-            Ok(output) if plant::is(Bug::DoneShort) => output.bytes.saturating_sub(BLOCK_BYTES),
             Ok(output) => output.bytes,
             Err(error) if error.leaves_doubt() && !matches!(slot.kind, Kind::Read { .. }) => 0,
             Err(_) => slot.moved_blocks.saturating_mul(BLOCK_BYTES),
         };
-        let wrong = plant::is(Bug::SalvageOffByOne) && slot.result.is_err();
-        let done_bytes = if wrong { done_bytes.saturating_add(BLOCK_BYTES) } else { done_bytes };
-        let mut buf = slot.buf.take().unless_lent();
-        if plant::any() && matches!(slot.kind, Kind::Write { .. }) {
-            if plant::is(Bug::MemoryChanged) {
-                buf.fill(0);
-            }
-            buf = if plant::is(Bug::MemoryKept) { DmaBuf::EMPTY } else { buf };
-        }
+        let buf = slot.buf.take().unless_lent();
         let completion = Completion { result: slot.result, done_bytes, buf };
         self.fresh &= !(1 << id.index);
         self.slots.release(id.index);
@@ -485,13 +459,13 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     /// The scheduler.
-    pub fn policy(&self) -> &P {
-        &self.policy
+    pub fn policy(&self) -> &P::Policy {
+        self.profile.policy()
     }
 
     /// The scheduler, to change weights, say.
-    pub fn policy_mut(&mut self) -> &mut P {
-        &mut self.policy
+    pub fn policy_mut(&mut self) -> &mut P::Policy {
+        self.profile.policy_mut()
     }
 
     /// Counters.

@@ -15,7 +15,7 @@ use super::slot::{NONE, Rules, Slot, State, bits};
 use super::stream::Close;
 use super::{Abilities, BLOCK_BYTES, CardParams, Engine, Error, FlushBy, Kind, Request};
 use crate::host::{Direction, Host, Segment};
-use crate::sched::Policy;
+use crate::sched::{Policy, Profile};
 use crate::spec::command;
 use crate::spec::response::R1;
 
@@ -44,7 +44,7 @@ impl Slot {
     }
 }
 
-impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Why a request for what [`enable_extended_ops`](Self::enable_extended_ops) adds cannot be accepted, if so.
     pub(super) fn admit_extra(&self, request: &Request) -> Result<(), Error> {
         let Some(target) = self.target.as_ref() else { return Err(Error::NoCard) };
@@ -151,13 +151,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     ) {
         self.gathered.alone(direction, index, lba, blocks);
         segment.len = segment.len.min(blocks.saturating_mul(BLOCK_BYTES));
-        self.segment_count = 0;
-        if let Some(first) = self.segments.first_mut() {
-            *first = segment;
-            self.segment_count = 1;
-        }
+        self.gathered.one_segment(segment);
         if let Some(waiting) = self.told(index) {
-            self.policy.sent(&waiting, now_ns);
+            self.profile.policy_mut().sent(&waiting, now_ns);
         }
         self.slots.unlink(index);
         self.slots.at_mut(index).state = State::Active;
@@ -165,7 +161,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.streams.set_end(end);
         self.stats.transfers += 1;
         self.failure = None;
-        self.questions = 0;
+        self.busy.not_asked();
         if self.target.is_some_and(|target| target.extended_address) {
             let upper = command::sd::address_extension((lba >> 32) as u8);
             self.start_command(Stage::Address, upper, COMMAND_TIMEOUT_NS, now_ns);
@@ -225,7 +221,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 }
 
-impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// A write with its own rules is next, or a read with its one.
     #[cold]
     #[inline(never)]

@@ -11,8 +11,7 @@ use super::runs::End;
 use super::slot::{NONE, Rules, State};
 use super::{BLOCK_BYTES, CardParams, Engine, Kind, Output, Request, SlotId};
 use crate::host::{Auto, BusyDetect, Data, Direction, Done, Events, Host, Phase, Plain, Segment};
-use crate::plant;
-use crate::sched::Policy;
+use crate::sched::{Policy, Profile};
 use crate::spec::command;
 use crate::spec::response::{R1, Response};
 
@@ -77,9 +76,9 @@ const WRONG: u32 = R1::OWN | R1::DEFERRED | R1::EXCEPTION_EVENT;
 /// Set in one more than CURRENT_STATE from 7 (programming) on; beyond that no transfer leaves a card.
 const FROM_PRG_ON: u32 = 8 << 9;
 
-impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// There is such a path.
-    pub(crate) const STRAIGHT: bool = P::STRAIGHT && P::IN_ORDER && P::RECOVERS && !H::CONTINUES;
+    pub(crate) const STRAIGHT: bool = P::FAST && P::Policy::IN_ORDER && P::RECOVERS && !H::CONTINUES;
 
     /// The card is another, or known better.
     pub(super) fn set_card(&mut self, target: Option<CardParams>) {
@@ -95,7 +94,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let counted = target.count && !caps.no_count && caps.auto_count;
         let ahead = usize::from(self.config.prepared) >= N;
         let patient = target.read_timeout_ns.max(target.write_timeout_ns) >> 48 != 0;
-        if target.extended_address || !(counted || caps.auto_stop) || !ahead || patient || plant::any() {
+        if target.extended_address || !(counted || caps.auto_stop) || !ahead || patient {
             return;
         }
         let blocks = caps.max_blocks.min(caps.max_bytes / BLOCK_BYTES).min(0xffff);
@@ -371,7 +370,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.streams.set_end(End::Here);
         self.stats.transfers += 1;
         self.failure = None;
-        self.questions = 0;
+        self.busy.not_asked();
         self.durability.writes(direction == Direction::Write);
         let straight = &self.straight;
         let address = (lba as u32) << straight.shift;
@@ -393,17 +392,13 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let limit_ns = timeout_ns * pauses + self.wire.data_ns(blocks);
         self.lane.enter(Stage::Main);
         self.timers.give_up_at(now_ns.saturating_add(limit_ns + SLACK_NS));
-        self.segment_count = 1;
-        if let Some(first) = self.segments.first_mut() {
-            *first = segment;
-        }
+        self.gathered.one_segment(segment);
         self.lane.prepare(Phase { command, data, auto, tuning: false });
         self.straight.under_way = match direction {
             Direction::Read => Way::Read,
             Direction::Write => self.straight.write,
         };
-        let result =
-            self.host.start_plain(self.lane.phase(), self.segments.get(..1).unwrap_or(&[]), timeout_ns);
+        let result = self.host.start_plain(self.lane.phase(), self.gathered.segment(), timeout_ns);
         self.note_start(result, now_ns);
     }
 
@@ -411,7 +406,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     #[inline(always)]
     fn ask_straight(&mut self, now_ns: u64) {
         self.stats.status_asked += 1;
-        self.questions = 0;
+        self.busy.not_asked();
         self.lane.enter(Stage::Status);
         self.timers.give_up_at(now_ns.saturating_add(COMMAND_TIMEOUT_NS + SLACK_NS));
         let command = command::send_status(self.straight.rca);
@@ -424,7 +419,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// Takes the events of a controller that has a transfer that was started here.
     #[inline(always)]
     pub(super) fn acknowledge_straight(&mut self, now_ns: u64) -> bool {
-        let events = match self.host.ack_plain(self.segments.get(..1).unwrap_or(&[])) {
+        let events = match self.host.ack_plain(self.gathered.segment()) {
             Ok(plain) if self.ended_straight(plain, now_ns) => return true,
             Ok(Plain { status, stop }) => {
                 let stop = (self.lane.phase().auto == Auto::Stop).then_some(stop);
@@ -443,6 +438,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if (plain.status | plain.stop) & WRONG | plain.status.wrapping_add(1 << 9) & FROM_PRG_ON != 0 {
             return false;
         }
+        message!(trace, "answered {:#010x}", plain.status);
         let way = self.straight.under_way;
         self.lane.note_end(now_ns);
         self.straight.under_way = Way::Nothing;
@@ -455,7 +451,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         let mut read = NONE;
         if way != Way::Status {
-            let (index, blocks) = (self.gathered.first(), self.gathered.blocks);
+            let (index, blocks) = (self.gathered.first(), self.gathered.blocks());
             let slot = self.slots.at_mut(index);
             slot.moved_blocks = blocks;
             if let Ok(output) = &mut slot.result {

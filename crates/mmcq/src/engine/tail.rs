@@ -4,7 +4,7 @@ use super::Engine;
 use super::slot::{NONE, Rules};
 use crate::host::{Direction, Host};
 use crate::sched::slot_set::SlotSet;
-use crate::sched::{Holds, Pending, Policy, Run, Tails};
+use crate::sched::{Holds, Pending, Policy, Profile, Run, Tails};
 
 /// What is known of the tail of what goes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub(super) enum Tail {
     Unknown,
 }
 
-impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Until when the start of the next transfer is held for the requests that are about to continue it.
     pub fn held_until_ns(&self) -> Option<u64> {
         self.tails.get()?.until_ns()
@@ -69,8 +69,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let first = self.slots.at(self.gathered.first());
         let last = self.slots.at(members.last().copied().unwrap_or(NONE));
         Run {
-            direction: self.gathered.direction,
-            lba: self.gathered.lba,
+            direction: self.gathered.direction(),
+            lba: self.gathered.lba(),
             end: self.gathered.end(),
             requests: members.len() as u8,
             client: last.origin.client,
@@ -174,7 +174,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if self.slots_in_use() != usize::from(requests) {
             return;
         }
-        let (direction, end) = (self.gathered.direction, self.gathered.end());
+        let (direction, end) = (self.gathered.direction(), self.gathered.end());
         if let Some(hold) = self.tails.get_mut().filter(|hold| hold.may_cut(direction, end, requests))
             && self.gathered.square(&self.slots)
         {
@@ -193,7 +193,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     fn is_borne(&mut self, until_ns: Option<u64>, first: u8, now_ns: u64) -> bool {
         let Some(until_ns) = until_ns else { return false };
         if let Some(picked) = self.told(first)
-            && !self.policy.bears(&picked, until_ns)
+            && !self.profile.policy().bears(&picked, until_ns)
         {
             self.hold_broken(now_ns);
             return false;
@@ -297,7 +297,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             run: self.collected(),
             slots: ours,
             room_requests: room as u16,
-            room_blocks: limits.merged_blocks.saturating_sub(self.gathered.blocks),
+            room_blocks: limits.merged_blocks.saturating_sub(self.gathered.blocks()),
             unsettled,
         })
     }

@@ -246,7 +246,7 @@ mod tests {
         for shape in ["depth 1, 4 jobs", "depth 4, 1 jobs"] {
             let name = format!("generic, sdhc-16g-hs, 70/30 16k, {shape}, wake 20 us");
             let cell = cells.iter().find(|cell| cell.to_string() == name).unwrap();
-            let measured = once(cell, 1, 1).unwrap();
+            let measured = measure(cell, 1).unwrap();
             let starving = measured.figures.iter().filter(|(_, figures)| figures.starves());
             assert_eq!(
                 starving.map(|(setting, _)| *setting).collect::<Vec<_>>(),

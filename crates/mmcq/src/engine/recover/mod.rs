@@ -21,7 +21,7 @@ use super::slot::{NONE, State, bits};
 use super::timers::later;
 use super::{BLOCK_BYTES, Engine, Error, FlushBy, Kind};
 use crate::host::{Auto, BusOp, Cause, Host, Step};
-use crate::sched::Policy;
+use crate::sched::Profile;
 use crate::sched::slot_set::SlotSet;
 use crate::spec::command::{self, Resp};
 use crate::spec::response::{R1, State as CardState};
@@ -148,7 +148,7 @@ impl Incident {
     }
 }
 
-impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The last steps of recovery (16 at most), oldest first.
     pub fn incidents(&self) -> impl Iterator<Item = RecoveryEvent> + '_ {
         self.incident.trace.iter()
@@ -162,6 +162,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if let Some(count) = self.stats.recovery_steps.get_mut(rung as usize) {
             *count += 1;
         }
+        message!(warn, "recovery: {:?}, status {:#010x}", rung, self.recovered_status);
         self.incident.trace.push(RecoveryEvent { at_ns: now_ns, status: self.recovered_status, rung });
     }
 
@@ -175,6 +176,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// The phase in progress has failed with this error.
     #[cold]
     pub(super) fn fail(&mut self, error: Error, now_ns: u64) {
+        message!(debug, "CMD{}: {}", self.lane.phase().command.index, error);
         self.beside_lost(error);
         self.incident.again = self.continue_failed(error);
         self.failure = Some(error);
@@ -199,7 +201,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             }
             self.begin_pass(error, now_ns);
         }
-        self.questions = 0;
+        self.busy.not_asked();
         self.reset(Recovery::Lines, now_ns);
     }
 
@@ -213,7 +215,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             Some(Error::Silent) => true,
             _ => false,
         };
-        P::RECOVERS && prefixed && unanswered && self.target.is_some() && self.questions == 0
+        P::RECOVERS && prefixed && unanswered && self.target.is_some() && self.busy.questions() == 0
     }
 
     fn hopeless(&mut self, now_ns: u64) {
@@ -250,7 +252,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     fn pass_begins(&mut self) {
         (self.incident.faults, self.incident.stops) = (0, 0);
-        self.questions = 0;
+        self.busy.not_asked();
     }
 
     /// The response of the phase that failed may have carried the status of writes before it, and is lost.
@@ -312,7 +314,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     fn lines_are_back(&mut self, now_ns: u64) {
         if self.owner_recovers() || matches!(self.failure, Some(Error::Removed)) {
             if self.may_expect_app_command() {
-                self.questions = 1;
+                self.busy.asked();
                 let nothing = command::set_blocklen(BLOCK_BYTES);
                 let stage = Stage::Recover(Recovery::Status);
                 return self.start_command(stage, nothing, COMMAND_TIMEOUT_NS, now_ns);
@@ -335,10 +337,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     fn ask_state(&mut self, now_ns: u64) {
-        if self.questions == 0 {
+        if self.busy.questions() == 0 {
             self.climb(RecoveryStep::Status, now_ns);
         }
-        self.questions += 1;
+        self.busy.asked();
         self.ask_status(Stage::Recover(Recovery::Status), now_ns);
     }
 
@@ -363,11 +365,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             CardState::Data | CardState::Rcv if self.incident.stops < STOPS_MAX => self.send_stop(now_ns),
             CardState::Tran | CardState::Prg | CardState::Data | CardState::Rcv => {
                 let late = P::RECOVERS && now_ns >= self.incident.until_ns;
-                if late || self.questions >= self.questions_max() {
+                if late || self.busy.questions() >= self.questions_max() {
                     return self.escalate(now_ns);
                 }
                 self.lane.enter(Stage::Recover(Recovery::Wait));
-                self.timers.wake_at(later(now_ns, state_pause_ns(self.questions)));
+                self.timers.wake_at(later(now_ns, state_pause_ns(self.busy.questions())));
                 if P::RECOVERS {
                     // The last question comes when the incident's time is up.
                     self.timers.wake_by(self.incident.until_ns);
