@@ -108,6 +108,11 @@ pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Resu
     Ok(rows)
 }
 
+/// A cell of the card that is fitted to the other column.
+pub(super) fn is_other_card(cell: &str) -> bool {
+    cell.ends_with(", card B")
+}
+
 fn published(setting: Setting, tag: f64, none: f64) -> Option<f64> {
     match setting {
         Setting::HsqTag => Some(tag),
