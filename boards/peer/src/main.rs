@@ -176,7 +176,7 @@ fn measure() -> Option<()> {
         }
     };
     let device = pci::sd_host().ok()?;
-    let (base, pin) = device.enable();
+    let (base, pin) = pci::enable(device).ok()?;
     let base = NonNull::new(core::ptr::without_provenance_mut::<u8>(base))?;
     // SAFETY: the controller's page, which no other code uses.
     let mut host = unsafe { Sdhci::new(base) };

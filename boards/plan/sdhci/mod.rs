@@ -57,12 +57,11 @@ unsafe impl Dma for Identity {
 
 fn stack() -> Result<&'static Stack, &'static str> {
     let device = pci::sd_host()?;
-    let (base, irq) = device.enable();
-    let (vendor, id) = device.id();
+    let (base, irq) = pci::enable(device)?;
+    let (vendor, id) = (device.vendor, device.device);
     say(format_args!("controller: PCI {vendor:04x}:{id:04x}, registers at {base:#x}, interrupt {irq}"));
-    let base = NonNull::new(core::ptr::without_provenance_mut::<u8>(base)).ok_or("no address")?;
     // SAFETY: the controller's page, which no other code uses: `TABLE` is taken once.
-    let regs = Counted::new(unsafe { Mmio::new(base) });
+    let regs = Counted::new(unsafe { Mmio::at_address(base) });
     let table = TABLE.take().ok_or("taken")?;
     let mut config = sdhci::Config::new();
     if (vendor, id) == QEMU_SDHCI {

@@ -1,55 +1,38 @@
 //! The functions on PCI bus 0, and the one that is an SD host controller.
 
 use crate::board::{self, say};
+use mmcq::board::pci::{self, Address, ConfigSpace, Function};
 
-/// SD host controller, by PCI's classes.
-const SD_HOST: u32 = 0x08_05;
-const ID: u32 = 0x00;
-const COMMAND: u32 = 0x04;
-const CLASS: u32 = 0x08;
-const BAR: u32 = 0x10;
-const INTERRUPT: u32 = 0x3c;
-/// Answers to accesses of memory, and may itself access memory.
-const MEMORY_AND_MASTER: u32 = 6;
+/// The first function of each slot, by the board's way to them.
+struct Slots;
 
-/// The first function of a slot.
-#[derive(Clone, Copy, Debug)]
-pub struct Device(u32);
-
-impl Device {
-    /// All there are.
-    fn all() -> impl Iterator<Item = Device> {
-        (0..32).map(Device).filter(|device| device.id().0 != u16::MAX)
+impl ConfigSpace for Slots {
+    fn read(&self, at: Address, offset: u16) -> u32 {
+        if at.function == 0 { board::pci_read(at.device.into(), offset.into()) } else { u32::MAX }
     }
 
-    /// Base class and subclass.
-    fn class(self) -> u32 {
-        board::pci_read(self.0, CLASS) >> 16
-    }
-
-    /// Vendor and device.
-    pub fn id(self) -> (u16, u16) {
-        let id = board::pci_read(self.0, ID);
-        (id as u16, (id >> 16) as u16)
-    }
-
-    /// Makes its registers visible, and lets it reach memory; where they are, and the number of its interrupt.
-    pub fn enable(self) -> (usize, u32) {
-        if board::pci_read(self.0, BAR) & !0xf == 0 {
-            board::pci_write(self.0, BAR, board::PCI_MEMORY);
-        }
-        board::pci_write(self.0, COMMAND, board::pci_read(self.0, COMMAND) & 0xffff | MEMORY_AND_MASTER);
-        let pin = board::pci_read(self.0, INTERRUPT) >> 8 & 0xff;
-        (board::pci_read(self.0, BAR) as usize & !0xf, board::pci_irq(self.0, pin.max(1) - 1))
+    fn write(&self, at: Address, offset: u16, value: u32) {
+        board::pci_write(at.device.into(), offset.into(), value);
     }
 }
 
+/// Makes its registers visible, and lets it reach memory; where they are, and the number of its interrupt.
+pub fn enable(device: Function) -> Result<(usize, u32), &'static str> {
+    if device.memory(&Slots, 0).is_none() {
+        device.set_memory(&Slots, 0, board::PCI_MEMORY);
+    }
+    device.enable(&Slots);
+    let address = device.memory(&Slots, 0).ok_or("no address")?;
+    let pin = u32::from(device.interrupt_pin(&Slots));
+    Ok((address as usize, board::pci_irq(device.address.device.into(), pin.max(1) - 1)))
+}
+
 /// The first SD host controller; says what is there instead, if none is.
-pub fn sd_host() -> Result<Device, &'static str> {
+pub fn sd_host() -> Result<Function, &'static str> {
     let mut seen = 0;
-    let found = Device::all().find(|device| {
+    let found = pci::functions(&Slots, 0..=0).find(|device| {
         seen += 1;
-        device.class() == SD_HOST
+        device.class == pci::SD_HOST
     });
     found.ok_or_else(|| {
         say(format_args!("{seen} PCI devices, none of class 08.05 (SD host controller)"));

@@ -23,7 +23,7 @@ use mmcq::engine::{Config, DmaBuf};
 use mmcq::host::regs::Mmio;
 use mmcq::host::sdhci::{self, InitError, Sdhci, Table};
 use mmcq::host::{rtsx, s3c_sdi};
-use mmcq::sched::{Policy, Prompt};
+use mmcq::sched::{Profile, Prompt};
 use mmcq::task::Timer;
 
 /// Segments that a transfer may have; one ADMA2 descriptor moves up to 64 KiB.
@@ -32,7 +32,7 @@ pub const DESCRIPTORS: usize = 8;
 pub type Driver = Sdhci<Mmio, board::Identity, DESCRIPTORS>;
 /// The driver of a PCIe card reader.
 pub type CardReader = rtsx::Rtsx<Mmio, board::Identity>;
-/// A card stack with `N` slots that starts at once whatever waits; with [`Lean`] without the ladder of recovery too.
+/// A card stack with `N` slots that starts at once whatever waits; with [`Lean`] without recovery too.
 pub type Stack<const N: usize, P = Prompt> = mmcq::task::Stack<(board::InterruptsOff, Driver, P), N>;
 
 /// Registers of the controller.
@@ -46,7 +46,7 @@ static SCRATCH: late::Once<[u8; mmcq::card::SCRATCH_BYTES as usize]> = late::Onc
 pub const CONFIG: sdhci::Config = sdhci::Config { base_clock_hz: Some(48_000_000), ..sdhci::Config::new() };
 
 /// The stack over this board's controller; `None` if it has been made before.
-pub fn stack<const N: usize, P: Policy + Default>(
+pub fn stack<const N: usize, P: Profile + Default>(
     config: sdhci::Config,
 ) -> Option<Result<Stack<N, P>, InitError>> {
     let table = TABLE.take()?;

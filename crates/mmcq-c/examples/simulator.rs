@@ -7,6 +7,8 @@ use mmcq_sim::card::medium::{Fill, Medium};
 use mmcq_sim::card::profile::CardProfile;
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
 use mmcq_sim::sdhci::{Sdhci, SdhciConfig};
+use mmcq_sim::slot::Controller;
+use mmcq_sim::world::Device;
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::NonNull;

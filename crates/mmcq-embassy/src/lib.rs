@@ -41,20 +41,17 @@
 #![no_std]
 #![deny(unsafe_code)]
 
-mod buffer;
 mod bus;
 mod clock;
 mod disk;
 mod keeper;
-mod lock;
 mod over;
 
-pub use buffer::Buffer;
 pub use bus::Bus;
 pub use clock::{CLOCKS, Clock};
 pub use disk::Disk;
 pub use keeper::supervise;
-pub use lock::CriticalSection;
+pub use mmcq::board::{Buffer, CriticalSection};
 pub use over::{BusHost, Mailbox, Runner};
 
 /// The guides of `docs/`, whose code is compiled, and run where it can be.

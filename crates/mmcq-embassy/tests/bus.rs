@@ -14,6 +14,7 @@ use mmcq::engine::{Config, DmaBuf};
 use mmcq::host::{Timing, Width};
 use mmcq::task::Stack;
 use mmcq_embassy::{Bus, Clock, CriticalSection, Mailbox};
+use mmcq_sim::slot::Controller;
 use sdio::sd::{Card, send_tuning_block};
 use sdio::{BusWidth, DefaultBlockDevice, MmcBus, MmcError};
 use std::future::{Future, poll_fn};

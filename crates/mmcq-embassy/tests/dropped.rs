@@ -13,6 +13,7 @@ use mmcq::card::{self, Options, bring_up, bring_up_sd};
 use mmcq::engine::{Config, DmaBuf, RecoveryStep};
 use mmcq::task::{Platform, Stack, Timer};
 use mmcq_embassy::{Bus, CriticalSection, Disk, Mailbox};
+use mmcq_sim::slot::Controller;
 use sdio::common::read_multiple_blocks;
 use sdio::{BusWidth, MmcBus as _};
 use std::future::Future;

@@ -11,6 +11,7 @@ use embassy_time::Timer;
 use mmcq::card::{Event, Options, bring_up};
 use mmcq::engine::{DmaBuf, RecoveryStep};
 use mmcq_embassy::{Clock, Disk, supervise};
+use mmcq_sim::slot::Controller;
 use std::cell::{Cell, RefCell};
 use tasks::{drive, exclusive, join};
 use world::World;

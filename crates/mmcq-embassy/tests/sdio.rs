@@ -15,6 +15,7 @@ use mmcq::sdio::{CardInterrupt, Error, Function};
 use mmcq::task::Stack;
 use mmcq_embassy::{Bus, Clock, CriticalSection, Mailbox};
 use mmcq_sim::card::io::{IoProfile, type_a};
+use mmcq_sim::slot::Controller;
 use sdio::sdio::SdioCard;
 use tasks::{Hanging, drive, exclusive};
 use world::World;

@@ -5,6 +5,8 @@
 use crate::model::{self, LogFile};
 use ::mmcq_sim::memory::{BusError, DeviceMemory};
 use ::mmcq_sim::sdhci::Sdhci;
+use ::mmcq_sim::slot::Controller;
+use ::mmcq_sim::world::Device;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::io::Write;
 use std::path::Path;

@@ -5,6 +5,7 @@ use mmcq_lab::controller::ControllerConfig;
 use mmcq_lab::platform::Platform;
 use mmcq_sim::memory::DeviceMemory;
 use mmcq_sim::sdhci::Sdhci;
+use mmcq_sim::slot::Controller;
 use std::cell::RefCell;
 use std::fs::File;
 use std::io::{BufWriter, Write};

@@ -17,6 +17,7 @@ use mmcq_sim::card::Card;
 use mmcq_sim::memory::ShadowMemory;
 use mmcq_sim::rtsx::{Port as RtsxPort, Rtsx, RtsxConfig};
 use mmcq_sim::sdhci::{BusEvent, BusStats, Port, PortCounters, Sdhci, SdhciConfig};
+use mmcq_sim::slot::Controller as _;
 use mmcq_sim::time::Time;
 use mmcq_sim::world::Device;
 use std::cell::RefCell;

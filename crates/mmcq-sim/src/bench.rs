@@ -25,10 +25,13 @@ use crate::card::profile::{CardProfile, ProfileError};
 use crate::faults::{Faults, Plan};
 use crate::memory::{MemoryConfig, ShadowMemory};
 use crate::sdhci::{Port, Sdhci, SdhciConfig};
+use crate::slot::Controller;
 use crate::time::Time;
+use crate::world::Device;
+use mmcq::board::NoLock;
 use mmcq::engine::{Config, DmaBuf};
 use mmcq::host::sdhci;
-use mmcq::task::{Idle, Lock, Timer};
+use mmcq::task::{Idle, Timer};
 use std::cell::{Cell, RefCell};
 use std::pin::pin;
 use std::rc::Rc;
@@ -37,7 +40,7 @@ use std::task::{Context, Poll, Waker};
 /// The driver of the bench's controller.
 pub type Host = sdhci::Sdhci<Port, ShadowMemory, 129>;
 /// The stack on the bench.
-pub type Stack = mmcq::task::Stack<(OneThread, Host), 16>;
+pub type Stack = mmcq::task::Stack<(NoLock, Host), 16>;
 
 /// What an access to a register takes.
 const ACCESS_NS: u64 = 50;
@@ -78,23 +81,63 @@ pub enum BenchError {
     },
 }
 
-/// The lock of a program with one thread, which nothing interrupts.
-pub struct OneThread;
-
-// SAFETY: the stack holds the models by `Rc`, so it stays in its thread, and the models call nothing back.
-unsafe impl Lock for OneThread {
-    fn with<R>(&self, f: impl FnOnce() -> R) -> R {
-        f()
-    }
-}
-
 thread_local!(static NOW_NS: Cell<u64> = const { Cell::new(0) });
 
-/// A controller, a card and the stack.
-pub struct Bench {
+/// The time of this thread's machine in nanoseconds: what a board's `now_ns` would read from its timer.
+pub fn now_ns() -> u64 {
+    NOW_NS.get()
+}
+
+/// A board without a stack: a controller with a card in its slot, memory, and a clock, [`now_ns`]. A thread has one at a
+/// time.
+pub struct Machine {
     time: Time,
     slot: Rc<RefCell<Sdhci>>,
     memory: ShadowMemory,
+}
+
+impl Machine {
+    /// With this one of [`CARDS`](crate::cards::CARDS), on an SDHCI controller of version 4.20.
+    ///
+    /// # Errors
+    /// [`BenchError::Unknown`] where there is no such card.
+    pub fn new(card: &str) -> Result<Machine, BenchError> {
+        Ok(Self::with(card_named(card)?, SdhciConfig::GENERIC_4_20))
+    }
+
+    /// With any card and controller.
+    pub fn with(card: Box<dyn Card>, controller: SdhciConfig) -> Machine {
+        let memory = ShadowMemory::new(MemoryConfig::BITS32);
+        let slot = Rc::new(RefCell::new(Sdhci::new(controller, memory.clone(), Some(card))));
+        NOW_NS.set(0);
+        Machine { time: Time::new(), slot, memory }
+    }
+
+    /// The controller's registers.
+    pub fn registers(&self) -> Port {
+        Port::new(self.slot.clone(), self.time.clone(), ACCESS_NS, ACCESS_NS)
+    }
+
+    /// Memory as the controller sees it.
+    pub fn memory(&self) -> ShadowMemory {
+        self.memory.clone()
+    }
+
+    /// Waits a moment, or until the controller interrupts, as `wfi` would.
+    pub fn wait(&self) {
+        self.go_to(self.time.now() + IDLE_NS);
+    }
+
+    fn go_to(&self, until_ns: u64) {
+        let reached_ns = self.slot.borrow_mut().advance(until_ns);
+        self.time.set(reached_ns.max(self.time.now()));
+        NOW_NS.set(self.time.now());
+    }
+}
+
+/// A controller, a card and the stack.
+pub struct Bench {
+    machine: Machine,
     stack: Stack,
 }
 
@@ -116,14 +159,12 @@ impl Bench {
         controller: SdhciConfig,
         driver: sdhci::Config,
     ) -> Result<Bench, BenchError> {
-        let (time, memory) = (Time::new(), ShadowMemory::new(MemoryConfig::BITS32));
-        let slot = Rc::new(RefCell::new(Sdhci::new(controller, memory.clone(), Some(card))));
-        let port = Port::new(slot.clone(), time.clone(), ACCESS_NS, ACCESS_NS);
+        let machine = Machine::with(card, controller);
         let table = Box::leak(Box::new(sdhci::Table::new()));
-        NOW_NS.set(0);
-        let host = sdhci::Sdhci::new(port, memory.clone(), table, driver).map_err(BenchError::Controller)?;
-        let timer = Timer { now_ns: || NOW_NS.get(), set_alarm: |_| {} };
-        Ok(Bench { time, slot, memory, stack: Stack::new(OneThread, timer, host, Config::DEFAULT) })
+        let host = sdhci::Sdhci::new(machine.registers(), machine.memory(), table, driver)
+            .map_err(BenchError::Controller)?;
+        let stack = Stack::new(NoLock::new(), Timer::polled(now_ns), host, Config::DEFAULT);
+        Ok(Bench { machine, stack })
     }
 
     /// The stack. No card has been brought up yet.
@@ -133,37 +174,37 @@ impl Bench {
 
     /// The time on the bench.
     pub fn now_ns(&self) -> u64 {
-        self.time.now()
+        self.machine.time.now()
     }
 
     /// The controller's model, for what this type has no method for.
     pub fn controller(&self) -> &Rc<RefCell<Sdhci>> {
-        &self.slot
+        &self.machine.slot
     }
 
     /// The memory that the controller sees.
     pub fn memory(&self) -> &ShadowMemory {
-        &self.memory
+        &self.machine.memory
     }
 
     /// How a blocking call waits: the models run for a moment, or until the controller interrupts.
     pub fn idle(&self) -> impl Fn(&Idle) + Copy + '_ {
-        |_| self.go_to(self.time.now() + IDLE_NS)
+        |_| self.machine.wait()
     }
 
     /// From here on, faults strike by this plan.
     pub fn set_faults(&self, plan: Plan) {
-        self.slot.borrow_mut().set_faults(Faults::new(plan));
+        self.machine.slot.borrow_mut().set_faults(Faults::new(plan));
     }
 
     /// Pulls the card. The controller tells the stack; a card in its slot comes back by [`insert`](Self::insert).
     pub fn remove(&self) -> Option<Box<dyn Card>> {
-        self.slot.borrow_mut().remove(self.time.now())
+        self.machine.slot.borrow_mut().remove(self.machine.time.now())
     }
 
     /// Puts a card into the empty slot.
     pub fn insert(&self, card: Box<dyn Card>) {
-        self.slot.borrow_mut().insert(card, self.time.now());
+        self.machine.slot.borrow_mut().insert(card, self.machine.time.now());
     }
 
     /// Goes to the next interrupt or deadline, and moves the stack by it.
@@ -171,24 +212,25 @@ impl Bench {
     /// # Errors
     /// [`BenchError::Stalled`] where nothing is left that could happen, [`BenchError::Storm`] where the interrupt stays asserted.
     pub fn step(&self) -> Result<(), BenchError> {
-        if !self.slot.borrow().irq() {
+        if !self.machine.slot.borrow().irq() {
             let deadline_ns = self.stack.with(|engine| engine.next_deadline_ns());
-            let next_ns = self.slot.borrow().next_event_ns();
-            let until_ns = deadline_ns.or(next_ns).ok_or(BenchError::Stalled { at_ns: self.time.now() })?;
-            self.go_to(until_ns.max(self.time.now()));
+            let next_ns = self.machine.slot.borrow().next_event_ns();
+            let until_ns =
+                deadline_ns.or(next_ns).ok_or(BenchError::Stalled { at_ns: self.machine.time.now() })?;
+            self.machine.go_to(until_ns.max(self.machine.time.now()));
         }
-        NOW_NS.set(self.time.now());
-        if !self.slot.borrow().irq() {
+        NOW_NS.set(self.machine.time.now());
+        if !self.machine.slot.borrow().irq() {
             self.stack.poll();
             return Ok(());
         }
         for _ in 0..STORM {
             self.stack.on_irq();
-            if !self.slot.borrow().irq() {
+            if !self.machine.slot.borrow().irq() {
                 return Ok(());
             }
         }
-        Err(BenchError::Storm { at_ns: self.time.now() })
+        Err(BenchError::Storm { at_ns: self.machine.time.now() })
     }
 
     /// Runs a future to its end, from interrupt to interrupt and deadline to deadline.
@@ -199,19 +241,13 @@ impl Bench {
         let mut future = pin!(future);
         let mut context = Context::from_waker(Waker::noop());
         for _ in 0..STEPS_MAX {
-            NOW_NS.set(self.time.now());
+            NOW_NS.set(self.machine.time.now());
             if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
                 return Ok(output);
             }
             self.step()?;
         }
-        Err(BenchError::Stalled { at_ns: self.time.now() })
-    }
-
-    fn go_to(&self, until_ns: u64) {
-        let reached_ns = self.slot.borrow_mut().advance(until_ns);
-        self.time.set(reached_ns.max(self.time.now()));
-        NOW_NS.set(self.time.now());
+        Err(BenchError::Stalled { at_ns: self.machine.time.now() })
     }
 }
 

@@ -20,6 +20,7 @@ pub mod rtsx;
 pub mod s3c_sdi;
 pub mod sdhci;
 pub mod sequence;
+pub mod slot;
 pub mod stats;
 pub mod time;
 pub mod wire;

@@ -1,7 +1,7 @@
 //! Lies on purpose: what a card may do that no stack can know, to try whether the checker sees it.
 //!
-//! One of them is told at a time, by the cards of the thread that calls `choose`. Never use that for anything but a campaign. Without the feature
-//! `plant` nothing of this is left: `is` is a constant.
+//! One of them is told at a time, by the cards of the thread that calls `choose`. Never use that for anything but a campaign. Nothing of this is
+//! left but in the laboratory that `tools/planted.sh` builds: `is` is a constant.
 
 /// What a card lies about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,25 +56,25 @@ impl Lie {
 }
 
 /// Is this lie told?
-#[cfg(not(feature = "plant"))]
+#[cfg(not(planted))]
 #[inline(always)]
 pub(crate) const fn is(_: Lie) -> bool {
     false
 }
 
 /// Is any?
-#[cfg(not(feature = "plant"))]
+#[cfg(not(planted))]
 #[inline(always)]
 pub(crate) const fn any() -> bool {
     false
 }
 
-#[cfg(feature = "plant")]
+#[cfg(planted)]
 pub(crate) use planted::{any, is};
-#[cfg(feature = "plant")]
+#[cfg(planted)]
 pub use planted::{choose, chosen};
 
-#[cfg(feature = "plant")]
+#[cfg(planted)]
 mod planted {
     use super::Lie;
     use std::cell::Cell;

@@ -14,6 +14,7 @@ use mmcq_sim::card::io::IoProfile;
 use mmcq_sim::card::medium::{Fill, Medium};
 use mmcq_sim::card::profile::CardProfile;
 use mmcq_sim::sdhci::SdhciConfig;
+use mmcq_sim::slot::Controller;
 
 fn text(file: &str) -> String {
     let path = format!("{}/cards/quirks/{file}.toml", env!("CARGO_MANIFEST_DIR"));

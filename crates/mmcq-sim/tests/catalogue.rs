@@ -9,6 +9,7 @@ use mmcq::host::sdhci;
 use mmcq_sim::faults::catalogue::{Injection, entries};
 use mmcq_sim::faults::{Faults, Point, Strike};
 use mmcq_sim::sdhci::SdhciConfig;
+use mmcq_sim::slot::Controller;
 
 /// Bring-up and a load, struck at the nth event of either; how many strikes there were.
 fn run(injection: &Injection, nth: u64, in_load: bool) -> usize {

@@ -8,6 +8,8 @@ mod blocking;
 mod emmc_partitions;
 #[path = "../examples/fault_and_recovery.rs"]
 mod fault_and_recovery;
+#[path = "../examples/first_board.rs"]
+mod first_board;
 #[path = "../examples/sdio_function.rs"]
 mod sdio_function;
 #[path = "../examples/streaming_write.rs"]
@@ -26,7 +28,15 @@ macro_rules! runs {
     };
 }
 
-runs!(async_queue, blocking, emmc_partitions, fault_and_recovery, sdio_function, streaming_write);
+runs!(
+    async_queue,
+    blocking,
+    emmc_partitions,
+    fault_and_recovery,
+    first_board,
+    sdio_function,
+    streaming_write
+);
 
 #[test]
 fn each_has_at_most_forty_lines_and_runs_here() {
@@ -38,4 +48,18 @@ fn each_has_at_most_forty_lines_and_runs_here() {
         let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
         assert!(NAMES.contains(&name.as_str()), "{name} is not run");
     }
+}
+
+/// What a board has to write before the first call of the stack, as the guide has it.
+#[test]
+fn a_first_board_of_the_guide_is_under_ten_lines_of_glue() {
+    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/first-card.md");
+    let guide = std::fs::read_to_string(guide).unwrap();
+    let (_, rest) = guide.split_once("// The board: from here").expect("the guide marks its board");
+    let (board, _) = rest.split_once("// to here.").expect("and where it ends");
+    let code = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with("//");
+    let lines: Vec<&str> = board.lines().skip(1).filter(code).collect();
+    assert!(lines.len() < 10, "{} lines:\n{}", lines.len(), lines.join("\n"));
+    assert!(lines.iter().all(|line| line.len() <= 100), "long lines are no fewer lines");
+    assert!(board.contains("Home<") && board.contains("on_irq"), "with its interrupt handler");
 }

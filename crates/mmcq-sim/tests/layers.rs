@@ -12,6 +12,7 @@ const LAYERS: &[&[&str]] = &[
     &["alarms", "faults", "memory", "plant", "sequence", "stats", "time", "wire", "world"],
     &["card", "cards", "charged", "cpu", "port"],
     &["checker", "probe"],
+    &["slot"],
     &["rtsx", "s3c_sdi", "sdhci"],
     &["bench"],
 ];

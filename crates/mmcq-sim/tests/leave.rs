@@ -6,6 +6,7 @@ use mmcq::card::{Options, Rest, Upkeep, power};
 use mmcq::engine::{DmaBuf, Error, FlushBy, Kind, RecoveryStep, Request};
 use mmcq::host::{Auto, Data, Direction, Phase};
 use mmcq::spec::command::{self, emmc};
+use mmcq_sim::world::Device;
 use rig::{Rig, buffer};
 use std::cell::RefCell;
 use std::future::Future;

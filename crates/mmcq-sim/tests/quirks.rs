@@ -10,6 +10,7 @@ use mmcq::host::{Auto, Data, Direction, Phase, Timing, Width};
 use mmcq::spec::command::sdio::{Count, Extended, io_read, io_rw_extended};
 use mmcq_sim::card::io::IoProfile;
 use mmcq_sim::sdhci::{PROFILES, Profile, SdhciConfig};
+use mmcq_sim::slot::Controller;
 
 /// What a register access costs: the bus of a small system.
 const ACCESS_NS: u64 = 100;

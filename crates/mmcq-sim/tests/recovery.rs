@@ -7,6 +7,7 @@ use mmcq::engine::{Error, RecoveryStep};
 use mmcq::host::{Caps, Timing};
 use mmcq_sim::faults::{Plan, Point, Strike};
 use mmcq_sim::sdhci::SdhciConfig;
+use mmcq_sim::slot::Controller;
 use rig::{Rig, buffer, card};
 
 const MS: u64 = 1_000_000;

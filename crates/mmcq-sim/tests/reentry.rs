@@ -14,7 +14,9 @@ use mmcq_sim::card::medium::{Fill, Medium};
 use mmcq_sim::card::profile::CardProfile;
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
 use mmcq_sim::sdhci::{Port, Sdhci, SdhciConfig};
+use mmcq_sim::slot::Controller;
 use mmcq_sim::time::Time;
+use mmcq_sim::world::Device;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -81,7 +83,6 @@ const TIMER: Timer = Timer {
 struct Returns;
 
 impl Policy for Returns {
-    type Tails = mmcq::sched::Whole;
     fn arrived(&mut self, _: &Waiting, _: u64) {
         come_back("policy");
     }

@@ -4,6 +4,7 @@ mod rig;
 
 use mmcq::card::{Event, Options, Rest, Upkeep};
 use mmcq::engine::{Error, RecoveryStep, SlotId};
+use mmcq_sim::slot::Controller;
 use rig::Rig;
 use std::cell::{Cell, RefCell};
 use std::task::{RawWaker, RawWakerVTable, Waker};

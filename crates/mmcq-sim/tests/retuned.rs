@@ -8,6 +8,7 @@ use mmcq::host::{Auto, Phase, Timing};
 use mmcq::spec::command;
 use mmcq_sim::faults::{Plan, Point, Strike};
 use mmcq_sim::sdhci::SdhciConfig;
+use mmcq_sim::slot::Controller;
 use rig::Rig;
 
 const CARDS: [&str; 4] = ["emmc-hs200", "emmc-51-full", "sdxc-128g-uhs", "sdhc-16g-hs"];

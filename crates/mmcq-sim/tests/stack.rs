@@ -9,6 +9,8 @@ use mmcq::host::sdhci::{self, Quirks, TransferMode};
 use mmcq::host::{Caps, Timing, Width};
 use mmcq_sim::faults::{Faults, Plan, Point, Strike};
 use mmcq_sim::sdhci::{Busy, SdhciConfig};
+use mmcq_sim::slot::Controller;
+use mmcq_sim::world::Device;
 
 #[test]
 fn every_profile_comes_up_at_its_best_speed() {

@@ -10,7 +10,7 @@ mod partition;
 
 use crate::engine::{BLOCK_BYTES, Claim, DmaBuf, Erase, Erasing, Error, Kind, Output, Request};
 use crate::host::Host;
-use crate::sched::Policy;
+use crate::sched::Profile;
 use crate::task::{Idle, Platform, Stack};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
@@ -41,6 +41,7 @@ pub struct Geometry {
 }
 
 /// A failed request, with the blocks that are surely done.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockError {
     /// Why.
@@ -241,7 +242,7 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
 
     /// A flush of another handle may have been told of a loss.
     fn told(&self, result: Result<Output, Error>) -> Result<(), Error> {
-        if !B::Policy::RECOVERS {
+        if !B::Profile::RECOVERS {
             return result.map(|_| ());
         }
         let before = self.losses.load(Relaxed);
@@ -312,7 +313,7 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
 
 /// Losses of complete writes so far. `None`: inside another call, or no firmware that tells of any.
 fn losses<B: Platform, const N: usize>(stack: &Stack<B, N>) -> Option<u8> {
-    if !B::Policy::RECOVERS {
+    if !B::Profile::RECOVERS {
         return None;
     }
     stack.with(|engine| (!engine.is_nested()).then(|| engine.losses()))

@@ -43,17 +43,24 @@
 //!
 //! A platform brings a [`host::Host`] (say [`host::sdhci::Sdhci`] over [`host::regs::Mmio`]), a [`host::Dma`], a [`task::Lock`] and a
 //! [`task::Timer`]. Without an executor, [`task::Stack::block_on`] runs the same code; `boards/size` is a complete small image.
+//!
+//! # Features
+//! `log` and `defmt` (both off) tell what happens: commands and answers at level trace, failures and changes of the bus at
+//! debug, cards at info, steps of recovery at warn. With `defmt` all errors are `Format`. `rpmb` adds the replay-protected memory of eMMC devices,
+//! `slots-128` engines of up to 128 slots.
 #![no_std]
 // Allowed again in the rooms that docs/safety.md lists; the tests of drivers have raw memory of their own.
 #![cfg_attr(not(test), deny(unsafe_code))]
 
+#[macro_use]
+mod diagnostics;
+
 pub mod advance;
 pub mod block;
+pub mod board;
 pub mod card;
 pub mod engine;
 pub mod host;
-#[cfg_attr(not(feature = "plant"), doc(hidden))]
-pub mod plant;
 #[cfg(feature = "rpmb")]
 pub mod rpmb;
 pub mod sched;

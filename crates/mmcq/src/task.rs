@@ -25,9 +25,8 @@ mod permuted;
 
 use crate::engine::{Config, DmaBuf, Engine, Error, Kind, Output, PollOutcome, Request, SlotId};
 use crate::host::{Auto, BusOp, Data, Host, Phase};
-use crate::plant::{self, Bug};
 use crate::sched::slot_set::SlotSet;
-use crate::sched::{Fifo, Policy};
+use crate::sched::{Fifo, Profile};
 use crate::spec::command::Command;
 use cell::Locked;
 use core::fmt;
@@ -36,7 +35,7 @@ use dropped::Dropped;
 pub use entry::Entry;
 
 /// The engine of a platform.
-type EngineOf<B, const N: usize> = Engine<<B as Platform>::Host, N, <B as Platform>::Policy>;
+type EngineOf<B, const N: usize> = Engine<<B as Platform>::Host, N, <B as Platform>::Profile>;
 
 /// The engine behind a lock; what handles and futures borrow. It can live in a `static`.
 pub struct Stack<B: Platform, const N: usize> {
@@ -54,7 +53,7 @@ where
     B::Lock: Sync,
     B::Clock: Sync,
     B::Host: Send,
-    B::Policy: Send,
+    B::Profile: Send,
 {
 }
 
@@ -78,7 +77,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         clock: B::Clock,
         host: B::Host,
         config: Config,
-        policy: B::Policy,
+        policy: B::Profile,
     ) -> Self {
         Stack {
             lock,
@@ -93,10 +92,10 @@ impl<B: Platform, const N: usize> Stack<B, N> {
     /// `f` always runs. Called from inside another call of this stack (from `f` itself, the timer's functions, the lock, memory, registers,
     /// the policy) it gets an [`Entry`] that does nothing and says so, and the alarm is set for a poll at once; the outer call may set it anew.
     #[inline]
-    pub fn with<R>(&self, f: impl FnOnce(&mut Entry<'_, B::Host, N, B::Policy>) -> R) -> R {
+    pub fn with<R>(&self, f: impl FnOnce(&mut Entry<'_, B::Host, N, B::Profile>) -> R) -> R {
         let (result, stale) = self.inside(|engine| {
             let mut engine = engine;
-            if B::Policy::RECOVERS
+            if B::Profile::RECOVERS
                 && !self.dropped.is_empty()
                 && let Some(engine) = engine.as_mut()
             {
@@ -125,7 +124,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
     /// always one that was set before does.
     #[inline(always)]
     fn keep_next(&self, engine: &mut EngineOf<B, N>) {
-        if Engine::<B::Host, N, B::Policy>::STRAIGHT {
+        if Engine::<B::Host, N, B::Profile>::STRAIGHT {
             self.keep_alarm(engine, engine.next_deadline_ns());
         } else {
             self.tell_alarm(engine, false);
@@ -163,7 +162,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         // What answers a nested call owns nothing, so nothing is dropped.
         let mut alone =
             |engine: &mut EngineOf<B, N>| core::mem::forget(core::mem::replace(&mut result, f(engine)));
-        if Engine::<B::Host, N, B::Policy>::STRAIGHT {
+        if Engine::<B::Host, N, B::Profile>::STRAIGHT {
             self.inside(|engine| engine.map_or((), alone));
         } else {
             // Less code: one copy of what keeps the others out.
@@ -231,7 +230,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
 
     /// The interrupt handler calls this. Wakers run after the lock is released: a task woken and polled here may submit at once.
     pub fn on_irq(&self) {
-        if Engine::<B::Host, N, B::Policy>::STRAIGHT {
+        if Engine::<B::Host, N, B::Profile>::STRAIGHT {
             self.move_on(|engine| {
                 let work = engine.on_irq(self.now_ns());
                 self.keep_alarm(engine, work.next_deadline_ns);
@@ -244,7 +243,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
 
     /// The alarm calls this, and the thread that completes for hosts that must not do so in the interrupt.
     pub fn poll(&self) {
-        if Engine::<B::Host, N, B::Policy>::STRAIGHT {
+        if Engine::<B::Host, N, B::Profile>::STRAIGHT {
             self.move_on(|engine| {
                 let work = engine.poll(self.now_ns());
                 self.set_alarm(engine, work.next_deadline_ns);
@@ -297,20 +296,20 @@ impl<B: Platform, const N: usize> Stack<B, N> {
             work.completed &= work.completed - 1;
         }
         let more = work.completed != 0
-            || !engine.is_straight() && (work.card_irq || B::Policy::RECOVERS && work.help);
+            || !engine.is_straight() && (work.card_irq || B::Profile::RECOVERS && work.help);
         (more || first.is_some()).then_some((work, first))
     }
 
     #[inline(never)]
     fn wake(&self, completed: SlotSet, mut card_irq: bool, mut help: bool, first: Option<Waker>) {
-        help &= B::Policy::RECOVERS;
+        help &= B::Profile::RECOVERS;
         if let Some(waker) = first {
             waker.wake();
             if completed == 0 && !card_irq && !help {
                 return;
             }
         }
-        let mut left = if plant::is(Bug::WakesOne) { 0 } else { completed };
+        let mut left = completed;
         // As often as there are bits, and twice more.
         while let Some(waker) = self.enter(None, |engine| {
             while left != 0 {
@@ -325,7 +324,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
             {
                 return Some(waker);
             }
-            if B::Policy::RECOVERS
+            if B::Profile::RECOVERS
                 && core::mem::take(&mut help)
                 && let Some(waker) = engine.take_service_waker()
             {

@@ -7,7 +7,7 @@ mod support;
 use closed::Closed;
 use mmcq::engine::{Acknowledge, CardParams, Config, DmaBuf, Engine, Error, Kind, Request, SlotId, Stats};
 use mmcq::host::{BusyDetect, Cause, Host, Phase, Stage};
-use mmcq::sched::{Fifo, Lean, Policy};
+use mmcq::sched::{Fifo, Lean, Profile};
 use mmcq::spec::response::R1;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -16,7 +16,7 @@ use support::{TestHost, World, buffer, target};
 const BLOCKS: u64 = 4096;
 const UNSEEN: [BusyDetect; 2] = [BusyDetect::Level, BusyDetect::Status];
 
-struct Bench<P: Policy = Fifo> {
+struct Bench<P: Profile = Fifo> {
     world: Rc<RefCell<World>>,
     engine: Engine<Closed, 8, P>,
     now_ns: u64,
@@ -26,7 +26,7 @@ fn bench(busy: BusyDetect) -> Bench {
     with(busy, Acknowledge::Transferred, Fifo)
 }
 
-fn with<P: Policy>(busy: BusyDetect, acknowledge: Acknowledge, policy: P) -> Bench<P> {
+fn with<P: Profile>(busy: BusyDetect, acknowledge: Acknowledge, policy: P) -> Bench<P> {
     let world = World::new(BLOCKS);
     (world.borrow_mut().caps.busy, world.borrow_mut().busy_polls) = (busy, 3);
     world.borrow_mut().caps.max_blocks = 64;
@@ -44,7 +44,7 @@ const fn read(lba: u64) -> Kind {
     Kind::Read { lba, blocks: 8 }
 }
 
-impl<P: Policy> Bench<P> {
+impl<P: Profile> Bench<P> {
     fn request(kind: Kind) -> Request {
         let buf = match kind {
             Kind::Read { blocks, .. } | Kind::Write { blocks, .. } => buffer(blocks, 7),
@@ -359,7 +359,7 @@ fn a_write_in_pieces_is_complete_with_its_last_and_owns_the_errors_of_the_others
 
 #[test]
 fn firmware_that_cannot_recover_waits_for_the_status() {
-    let mut bench = with(BusyDetect::Interrupt, Acknowledge::Transferred, Lean);
+    let mut bench = with(BusyDetect::Interrupt, Acknowledge::Transferred, Lean(Fifo));
     let id = bench.submit(write(0));
     bench.interrupt();
     assert_eq!(bench.result(id), None);

@@ -235,7 +235,6 @@ struct Tally {
 }
 
 impl Policy for Tally {
-    type Tails = mmcq::sched::Whole;
     fn arrived(&mut self, request: &Waiting, _: u64) {
         self.waiting.push(request.lba);
     }

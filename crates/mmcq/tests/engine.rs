@@ -350,7 +350,6 @@ fn order_and_data_hold_for_random_loads() {
 struct Whim(u64);
 
 impl Policy for Whim {
-    type Tails = mmcq::sched::Whole;
     fn pick<I: Iterator<Item = Waiting> + Clone>(&mut self, waiting: I, now_ns: u64) -> Choice {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let draw = self.0 >> 33;
@@ -447,7 +446,6 @@ fn a_merged_transfer_does_not_grow_past_the_bound_over_who_came_before() {
 struct Waits;
 
 impl Policy for Waits {
-    type Tails = mmcq::sched::Whole;
     fn pick<I: Iterator<Item = Waiting> + Clone>(&mut self, mut waiting: I, now_ns: u64) -> Choice {
         match waiting.find(|request| request.origin.client == 0) {
             Some(request) => Choice::Go(request.index),

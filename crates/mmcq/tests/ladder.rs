@@ -10,7 +10,7 @@ use mmcq::engine::{
     PartitionAccess, RecoveryStep, Request, ServiceRequest,
 };
 use mmcq::host::{Auto, Cause, Data, Direction, Phase, Stage};
-use mmcq::sched::Lean;
+use mmcq::sched::{Fifo, Lean};
 use mmcq::spec::command::{self, Command, Resp};
 use mmcq::spec::response::R1;
 use support::{TestHost, World, buffer, target};
@@ -498,7 +498,7 @@ fn a_worn_out_card_is_only_read() {
 
 #[test]
 fn a_lean_engine_answers_instead() {
-    let mut b = Bench::new(Lean);
+    let mut b = Bench::new(Lean(Fifo));
     b.world.borrow_mut().bad.insert(19, Cause::Crc);
     b.read(200, 1);
     let ids: Vec<_> = (0..4).map(|i| b.read(8 * i, 8)).collect();

@@ -11,7 +11,7 @@ use std::path::Path;
 ///
 /// The engine waits for nothing: so the advice on waiting (`advance`) stands above it.
 const LAYERS: &[&[&str]] = &[
-    &["plant"],
+    &["diagnostics"],
     &["spec"],
     &["host"],
     &["sched"],
@@ -20,6 +20,7 @@ const LAYERS: &[&[&str]] = &[
     &["task"],
     &["card"],
     &["sdio", "block"],
+    &["board"],
     &["rpmb"],
 ];
 

@@ -9,7 +9,7 @@ use mmcq::engine::{
     CardParams, Config, DmaBuf, Engine, Error, FlushBy, Kind, RecoveryStep, Request, ServiceRequest, SlotId,
 };
 use mmcq::host::{Auto, Cause, Phase, Stage};
-use mmcq::sched::Lean;
+use mmcq::sched::{Fifo, Lean};
 use mmcq::spec::command::{Command, Resp};
 use mmcq::spec::response::R1;
 use std::task::Waker;
@@ -535,7 +535,7 @@ fn what_the_card_says_at_last_goes_to_its_owner() {
 
 #[test]
 fn a_lean_engine_knows_who_comes_and_goes() {
-    let mut b = Bench::new(Lean);
+    let mut b = Bench::new(Lean(Fifo));
     let id = b.read(0, 8);
     b.world.borrow_mut().insert();
     assert!(b.finish(id).result.is_ok(), "it was there all the time");
@@ -544,7 +544,7 @@ fn a_lean_engine_knows_who_comes_and_goes() {
     let _ = b.e.on_irq(b.now);
     assert_eq!(b.finish(id).result, Err(Error::Removed));
     // A write whose status was lost has not surely been made.
-    let mut b = Bench::new(Lean);
+    let mut b = Bench::new(Lean(Fifo));
     let (write, read) = (b.write(0, 8, 1), b.read(100, 8));
     b.step();
     b.fault(0, Cause::Crc, Stage::Command, false);

@@ -46,7 +46,6 @@ fn in_order(requests: Vec<Request>) -> Vec<(i64, u32)> {
 struct Latest;
 
 impl Policy for Latest {
-    type Tails = mmcq::sched::Whole;
     fn pick<I: Iterator<Item = Waiting> + Clone>(&mut self, waiting: I, _: u64) -> Choice {
         Choice::Go(waiting.last().expect("at least one").index)
     }

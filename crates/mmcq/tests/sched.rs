@@ -416,7 +416,6 @@ fn a_long_silence_settles_debts() {
 struct Newest;
 
 impl Policy for Newest {
-    type Tails = mmcq::sched::Whole;
     fn pick<I: Iterator<Item = Waiting> + Clone>(&mut self, waiting: I, _: u64) -> Choice {
         Choice::Go(waiting.last().unwrap().index)
     }
@@ -426,7 +425,6 @@ impl Policy for Newest {
 struct Blind<P>(P);
 
 impl<P: Policy> Policy for Blind<P> {
-    type Tails = mmcq::sched::Whole;
     fn pick<I: Iterator<Item = Waiting> + Clone>(&mut self, waiting: I, now_ns: u64) -> Choice {
         let others = waiting.clone().filter(|w| w.origin.client != 0);
         if others.clone().next().is_some() {

@@ -67,7 +67,6 @@ const TIMER: Timer = Timer {
 struct Returns;
 
 impl Policy for Returns {
-    type Tails = mmcq::sched::Whole;
     fn arrived(&mut self, _: &Waiting, _: u64) {
         come_back();
     }

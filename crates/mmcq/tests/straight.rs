@@ -8,7 +8,7 @@ use mmcq::host::{
     BusOp, BusyDetect, Caps, Cause, Direction, DmaError, Events, Host, Phase, Segment, Stage, StartError,
     Step,
 };
-use mmcq::sched::{Choice, Fifo, Policy, Waiting};
+use mmcq::sched::{Fifo, Profile, Whole};
 use mmcq::spec::response::R1;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -18,19 +18,19 @@ const BLOCKS: u64 = 256;
 const SLOTS: usize = 8;
 
 /// First in, first out, always by the general path.
-struct Roundabout;
+struct Roundabout(Fifo);
 
-impl Policy for Roundabout {
-    type Tails = mmcq::sched::Whole;
-    const IN_ORDER: bool = true;
-    const STRAIGHT: bool = false;
+impl Profile for Roundabout {
+    type Policy = Fifo;
+    type Tails = Whole;
+    const FAST: bool = false;
 
-    fn pick<I: Iterator<Item = Waiting> + Clone>(&mut self, waiting: I, now_ns: u64) -> Choice {
-        Fifo.pick(waiting, now_ns)
+    fn policy(&self) -> &Fifo {
+        &self.0
     }
 
-    fn yields(&self) -> bool {
-        Fifo.yields()
+    fn policy_mut(&mut self) -> &mut Fifo {
+        &mut self.0
     }
 }
 
@@ -84,7 +84,7 @@ unsafe impl Host for Closed {
     }
 }
 
-struct Side<P: Policy> {
+struct Side<P: Profile> {
     world: Rc<RefCell<World>>,
     engine: Engine<Closed, SLOTS, P>,
 }
@@ -116,7 +116,7 @@ enum Turn {
     Again,
 }
 
-impl<P: Policy> Side<P> {
+impl<P: Profile> Side<P> {
     fn new(caps: Caps, policy: P, config: Config, protected: bool, busy_polls: u32) -> Self {
         let world = World::new(BLOCKS);
         world.borrow_mut().caps = caps;
@@ -232,7 +232,7 @@ fn both_paths_are_the_same() {
         }
         let (protected, busy_polls) = (u.ratio(1, 16)?, u.int_in_range(0..=2)?);
         let mut one = Side::new(caps, Fifo, config, protected, busy_polls);
-        let mut other = Side::new(caps, Roundabout, config, protected, busy_polls);
+        let mut other = Side::new(caps, Roundabout(Fifo), config, protected, busy_polls);
         let mut ids = [None; SLOTS];
         let mut now = 1_000;
         for turn in 0..u.int_in_range(1..=80)? {

@@ -315,8 +315,6 @@ fn random_requests_are_never_held() {
 struct Hurry;
 
 impl Policy for Hurry {
-    type Tails = mmcq::sched::Whole;
-
     fn pick<I: Iterator<Item = Waiting> + Clone>(&mut self, mut waiting: I, now_ns: u64) -> Choice {
         waiting.next().map_or(Choice::IdleUntil(now_ns), |oldest| Choice::Go(oldest.index))
     }

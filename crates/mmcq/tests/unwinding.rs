@@ -35,7 +35,6 @@ const RUNNING: Timer = Timer {
 struct Panics;
 
 impl Policy for Panics {
-    type Tails = mmcq::sched::Whole;
     fn arrived(&mut self, _: &Waiting, _: u64) {
         may_panic();
     }

@@ -5,6 +5,7 @@
 
 use crate::world::{Stack, World, move_to};
 use embassy_time::{Duration, Instant, MockDriver};
+use mmcq_sim::world::Device;
 use sdio::{
     BlockReadCommand, BlockWriteCommand, BusWidth, ByteReadCommand, ByteWriteCommand, ControlCommand, MmcBus,
     MmcError,

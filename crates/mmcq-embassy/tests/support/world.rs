@@ -12,6 +12,7 @@ use mmcq_sim::card::profile::CardProfile;
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
 use mmcq_sim::sdhci::{Port, Sdhci, SdhciConfig};
 use mmcq_sim::time::Time;
+use mmcq_sim::world::Device;
 use std::cell::RefCell;
 use std::rc::Rc;
 

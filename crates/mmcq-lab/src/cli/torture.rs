@@ -79,7 +79,7 @@ pub struct Torture {
     ///
     /// Columns: what found it; `requests` until then by the first seed; the `median` of three seeds (where chance found it; otherwise the same number); `seconds` until then, of one
     /// thread; the promise that was broken first.
-    #[cfg(feature = "plant")]
+    #[cfg(planted)]
     #[arg(long, conflicts_with_all = ["seed", "ios", "faults", "cuts", "mode", "length", "long", "replay", "catalogue"])]
     plants: bool,
 }
@@ -128,7 +128,7 @@ impl Torture {
         if self.catalogue {
             return self.catalogue(swarm.jobs);
         }
-        #[cfg(feature = "plant")]
+        #[cfg(planted)]
         if self.plants {
             return plants(swarm.card, swarm.jobs);
         }
@@ -333,10 +333,10 @@ fn replay(case: &Case) -> Result<ExitCode, Error> {
 }
 
 /// So many planted bugs are found; fewer is a step back.
-#[cfg(feature = "plant")]
+#[cfg(planted)]
 const FOUND_MIN: usize = mmcq::plant::Bug::ALL.len() + mmcq_sim::plant::Lie::ALL.len();
 
-#[cfg(feature = "plant")]
+#[cfg(planted)]
 fn plants(card: Option<usize>, jobs: usize) -> Result<ExitCode, Error> {
     use mmcq_lab::torture::plants::{Planted, look_for_all, without};
     let began = Instant::now();

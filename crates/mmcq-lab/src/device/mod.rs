@@ -27,6 +27,7 @@ use crate::unix_socket::Name;
 use memory::GuestMemory;
 use mmcq_sim::card::Medium;
 use mmcq_sim::sdhci::{BusEvent, BusStats, Sdhci};
+use mmcq_sim::slot::Controller;
 use server::Server;
 use socket::Socket;
 use std::net::Shutdown;

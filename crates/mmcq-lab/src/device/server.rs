@@ -7,6 +7,7 @@ use super::pci::{BAR_BYTES, CONFIG_BYTES, ConfigSpace, Id};
 use super::protocol::{self, HEADER_BYTES, Header, Request, dma, irqs};
 use super::socket::Socket;
 use mmcq_sim::sdhci::Sdhci;
+use mmcq_sim::world::Device;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;

@@ -10,7 +10,9 @@ use mmcq_sim::card::Card;
 use mmcq_sim::memory::ShadowMemory;
 use mmcq_sim::s3c_sdi::{S3cSdi, S3cSdiConfig};
 use mmcq_sim::sdhci::{Sdhci, SdhciConfig};
+use mmcq_sim::slot::Controller;
 use mmcq_sim::stats::{BusEvent, BusStats};
+use mmcq_sim::world::Device;
 use std::cell::RefCell;
 use std::rc::Rc;
 

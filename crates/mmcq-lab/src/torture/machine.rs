@@ -13,8 +13,10 @@ use mmcq_sim::card::{AtStake, Card, Kept, Stage};
 use mmcq_sim::faults::Faults;
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
 use mmcq_sim::rtsx::{Port as ReaderPort, Rtsx, RtsxConfig};
-use mmcq_sim::sdhci::{BusEvent, Busy, Mistakes, Port, Sdhci, SdhciConfig};
+use mmcq_sim::sdhci::{Busy, Mistakes, Port, Sdhci, SdhciConfig};
+use mmcq_sim::slot::Controller;
 use mmcq_sim::time::Time;
+use mmcq_sim::world::Device;
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::ptr::NonNull;
@@ -33,75 +35,24 @@ pub type Stack<B> = mmcq::task::Stack<B, SLOTS>;
 /// A request as a future.
 pub type Request<'a, B> = RequestFuture<'a, B, SLOTS>;
 
-/// A model of a controller with a slot.
-pub trait Model {
-    /// Goes on up to this time, or up to its next interrupt.
-    fn advance(&mut self, until_ns: u64) -> u64;
-    /// When something happens by itself.
-    fn next_event_ns(&self) -> Option<u64>;
-    /// The interrupt line.
-    fn irq(&self) -> bool;
-    /// A card comes.
-    fn insert(&mut self, card: Box<dyn Card>, now_ns: u64);
-    /// It goes.
-    fn remove(&mut self, now_ns: u64) -> Option<Box<dyn Card>>;
-    /// The one that a fault took out.
-    fn removed(&mut self) -> Option<Box<dyn Card>>;
-    /// The card in the slot.
-    fn card_mut(&mut self) -> Option<&mut (dyn Card + 'static)>;
-    /// Tells of everything on the bus.
-    fn set_log(&mut self, log: Option<Box<dyn FnMut(BusEvent)>>);
-    /// What the driver did that it must not: how often, and what was first.
+/// A model that counts what its driver must not do.
+pub trait Model: Controller {
+    /// How often the driver did such, and what was first.
     fn wrongs(&self) -> (u64, String);
 }
 
-macro_rules! model {
-    ($model:ty, $wrongs:expr) => {
-        impl Model for $model {
-            fn advance(&mut self, until_ns: u64) -> u64 {
-                self.advance(until_ns)
-            }
-
-            fn next_event_ns(&self) -> Option<u64> {
-                self.next_event_ns()
-            }
-
-            fn irq(&self) -> bool {
-                self.irq()
-            }
-
-            fn insert(&mut self, card: Box<dyn Card>, now_ns: u64) {
-                self.insert(card, now_ns);
-            }
-
-            fn remove(&mut self, now_ns: u64) -> Option<Box<dyn Card>> {
-                self.remove(now_ns)
-            }
-
-            fn removed(&mut self) -> Option<Box<dyn Card>> {
-                self.removed()
-            }
-
-            fn card_mut(&mut self) -> Option<&mut (dyn Card + 'static)> {
-                self.card_mut()
-            }
-
-            fn set_log(&mut self, log: Option<Box<dyn FnMut(BusEvent)>>) {
-                self.set_log(log);
-            }
-
-            fn wrongs(&self) -> (u64, String) {
-                $wrongs(self)
-            }
-        }
-    };
+impl Model for Sdhci {
+    fn wrongs(&self) -> (u64, String) {
+        let first = self.first_violation().map(|(at_ns, what)| format!("at {at_ns} ns: {what}"));
+        (self.protocol_violations(), first.unwrap_or_default())
+    }
 }
 
-model!(Sdhci, |model: &Sdhci| {
-    let first = model.first_violation().map(|(at_ns, what)| format!("at {at_ns} ns: {what}"));
-    (model.protocol_violations(), first.unwrap_or_default())
-});
-model!(Rtsx, |model: &Rtsx| (model.protocol_violations(), "what its model forbids".to_owned()));
+impl Model for Rtsx {
+    fn wrongs(&self) -> (u64, String) {
+        (self.protocol_violations(), "what its model forbids".to_owned())
+    }
+}
 
 thread_local! {
     static NOW_NS: Cell<u64> = const { Cell::new(0) };

@@ -13,7 +13,7 @@ pub mod describe;
 pub mod exhaustive;
 mod keeper;
 pub mod machine;
-#[cfg(feature = "plant")]
+#[cfg(planted)]
 pub mod plants;
 pub mod presence;
 mod remains;

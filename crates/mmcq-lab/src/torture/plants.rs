@@ -116,16 +116,11 @@ impl Campaign {
     /// What finds this bug soonest, as measured; the others are tried after it.
     #[must_use]
     pub fn likely(planted: Planted) -> Campaign {
-        let Planted::Bug(bug) = planted else { return Campaign::Random };
-        match bug {
-            Bug::AckEverything => Campaign::Aimed(0),
-            Bug::ReadBlamesWrite | Bug::DoubtIsDone => Campaign::Aimed(1),
-            Bug::StaleEvent => Campaign::Aimed(2),
-            Bug::PieceErrorLost => Campaign::Aimed(3),
-            Bug::LossUntold => Campaign::Aimed(4),
-            Bug::ReplayToOther => Campaign::AnotherCard,
-            _ => Campaign::Random,
-        }
+        let wanted = match planted {
+            Planted::Bug(bug) => bug.found_by(),
+            Planted::Lie(_) => None,
+        };
+        Campaign::ALL.into_iter().find(|campaign| Some(campaign.name()) == wanted).unwrap_or(Campaign::Random)
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 static STOP_AT_FIRST: AtomicBool = AtomicBool::new(false);
 
 /// From now on a campaign ends with the first broken promise, in the whole process: for planted bugs.
-#[cfg(feature = "plant")]
+#[cfg(planted)]
 pub(super) fn stop_at_first() {
     STOP_AT_FIRST.store(true, Ordering::Relaxed);
 }
@@ -18,12 +18,12 @@ pub(super) fn stop_at_first() {
 pub fn spread(jobs: usize, work: &(dyn Fn(u64, &mut Bench, &mut Score) -> bool + Sync)) -> Score {
     let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let total = Mutex::new(Score::default());
-    #[cfg(feature = "plant")]
+    #[cfg(planted)]
     let (planted, told) = (mmcq::plant::chosen(), mmcq_sim::plant::chosen());
     std::thread::scope(|scope| {
         for _ in 0..jobs.max(1) {
             scope.spawn(|| {
-                #[cfg(feature = "plant")]
+                #[cfg(planted)]
                 {
                     mmcq::plant::choose(planted);
                     mmcq_sim::plant::choose(told);

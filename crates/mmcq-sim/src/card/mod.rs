@@ -7,6 +7,7 @@
 mod cut;
 pub mod emmc;
 pub mod flash;
+mod interface;
 pub mod io;
 mod link;
 mod lock;

@@ -6,6 +6,7 @@ use super::transfer::{Data, Step};
 use super::{BusEvent, NEVER, Rtsx, Timer};
 use crate::card::{Flow, ReadBlock};
 use crate::faults::{Point, Strike, flip};
+use crate::slot::Core;
 use crate::wire::{BLOCK_GAP_CLK, Beat, CRC_STATUS_CLK, block_clk};
 
 /// The block of CMD19 [SD 4.2.4.5].
@@ -26,7 +27,7 @@ impl Rtsx {
 
     /// The lines waited for the ring; they go on now.
     fn lines_stood(&mut self, now: u64) {
-        self.stats.held_ns += now.saturating_sub(self.sd.held_since);
+        self.slot.stats.held_ns += now.saturating_sub(self.sd.held_since);
         self.sd.beat = Some(self.beat(now).not_before(now));
     }
 
@@ -62,7 +63,7 @@ impl Rtsx {
         let n = usize::from(block_size);
         let mut bytes = std::mem::take(&mut self.sd.bytes);
         bytes.resize(n.max(self.sd.block).max(bytes.len()), 0);
-        let reply = self.with_card(free_ns, |card, now| card.read_block(&mut bytes[..n], now));
+        let reply = self.slot.with_card(free_ns, |card, now| card.read_block(&mut bytes[..n], now));
         self.sd.bytes = bytes;
         let Some(ReadBlock::At { mut start_ns, crc_ok }) = reply.filter(|_| !self.sd.deaf) else {
             return self.silence();
@@ -79,10 +80,10 @@ impl Rtsx {
             return self.silence();
         }
         let start = free.not_before(start_ns);
-        let end = start.plus(block_clk(block_size.into(), self.bus.width, self.bus.ddr));
+        let end = start.plus(block_clk(block_size.into(), self.slot.bus.width, self.slot.bus.ddr));
         let (start_ns, end_ns) = (start.ns(), end.ns());
-        self.stats.access_ns += start_ns - free_ns;
-        self.stats.data_ns += (free_ns - before.ns()) + (end_ns - start_ns);
+        self.slot.stats.access_ns += start_ns - free_ns;
+        self.slot.stats.data_ns += (free_ns - before.ns()) + (end_ns - start_ns);
         self.sd.good = crc_ok && n == self.sd.block;
         self.sd.start_ns = start_ns;
         self.sd.beat = Some(end);
@@ -92,7 +93,7 @@ impl Rtsx {
 
     pub(super) fn read_block_ended(&mut self, now: u64) {
         let damaged = matches!(self.sd.strike.take(), Some(Strike::Crc | Strike::Fail));
-        let good = self.sd.good && !damaged && self.card.is_some();
+        let good = self.sd.good && !damaged && self.slot.card().is_some();
         self.count_block(true, good, now);
         if let Some(open) = &mut self.sd.open {
             open.moved = true;
@@ -147,14 +148,14 @@ impl Rtsx {
         let before = self.beat(now);
         let free = before.plus(BLOCK_GAP_CLK);
         let free_ns = free.ns();
-        if self.card_busy_until == NEVER {
+        if self.slot.busy_until_ns == NEVER {
             return self.silence();
         }
-        let start = free.not_before(self.card_busy_until);
-        let end = start.plus(block_clk(n as u32, self.bus.width, self.bus.ddr));
+        let start = free.not_before(self.slot.busy_until_ns);
+        let end = start.plus(block_clk(n as u32, self.slot.bus.width, self.slot.bus.ddr));
         let (start_ns, end_ns) = (start.ns(), end.ns());
         self.busy_from(free_ns, start_ns);
-        self.stats.data_ns += (free_ns - before.ns()) + (end_ns - start_ns);
+        self.slot.stats.data_ns += (free_ns - before.ns()) + (end_ns - start_ns);
         self.sd.start_ns = start_ns;
         self.sd.beat = Some(end);
         self.sd.step = Step::WriteBlock;
@@ -174,7 +175,7 @@ impl Rtsx {
             Some(Flow::Write { block_size }) if !self.sd.deaf && strike != Some(Strike::Lost) => {
                 let crc_ok = usize::from(block_size) == n && !damaged;
                 let bytes = std::mem::take(&mut self.sd.bytes);
-                let reply = self.with_card(now, |card, now| card.write_block(&bytes[..n], crc_ok, now));
+                let reply = self.slot.with_card(now, |card, now| card.write_block(&bytes[..n], crc_ok, now));
                 self.sd.bytes = bytes;
                 reply
             }
@@ -185,7 +186,7 @@ impl Rtsx {
         }
         let seen = reply.filter(|_| strike != Some(Strike::NoStatus));
         let Some((good, busy_until)) = seen.and_then(|r| Some((r.status?, r.busy_until_ns))) else {
-            self.card_busy_until = self.card_busy_until.max(reply.map_or(0, |r| r.busy_until_ns));
+            self.slot.busy_until_ns = self.slot.busy_until_ns.max(reply.map_or(0, |r| r.busy_until_ns));
             self.count_block(false, false, now);
             if self.sd.config2 & sd::NO_STATUS_TIMEOUT != 0 {
                 return self.silence();
@@ -195,9 +196,9 @@ impl Rtsx {
         };
         self.count_block(false, good, now);
         self.sd.good = good;
-        self.card_busy_until = self.card_busy_until.max(busy_until);
+        self.slot.busy_until_ns = self.slot.busy_until_ns.max(busy_until);
         let token = end.plus(CRC_STATUS_CLK);
-        self.stats.data_ns += token.ns() - end.ns();
+        self.slot.stats.data_ns += token.ns() - end.ns();
         self.sd.left = self.sd.left.saturating_sub(u32::from(good));
         self.sd.beat = Some(token);
         self.sd.step = Step::WriteStatus;
@@ -219,21 +220,21 @@ impl Rtsx {
 
     pub(super) fn busy_from(&mut self, from_ns: u64, until_ns: u64) {
         if until_ns > from_ns && until_ns != NEVER {
-            self.stats.busy_ns += until_ns - from_ns;
-            self.note(BusEvent::Busy { from_ns, until_ns });
+            self.slot.stats.busy_ns += until_ns - from_ns;
+            self.slot.note(BusEvent::Busy { from_ns, until_ns });
         }
     }
 
     fn count_block(&mut self, read: bool, good: bool, now: u64) {
         match (good, read) {
-            (false, _) => self.stats.blocks_bad += 1,
-            (true, true) => self.stats.blocks_read += 1,
-            (true, false) => self.stats.blocks_written += 1,
+            (false, _) => self.slot.stats.blocks_bad += 1,
+            (true, true) => self.slot.stats.blocks_read += 1,
+            (true, false) => self.slot.stats.blocks_written += 1,
         }
         if good {
-            self.stats.bytes += self.sd.block as u64;
+            self.slot.stats.bytes += self.sd.block as u64;
         }
         let (bytes, start_ns) = (self.sd.block as u32, self.sd.start_ns);
-        self.note(BusEvent::Block { read, bytes, good, start_ns, end_ns: now });
+        self.slot.note(BusEvent::Block { read, bytes, good, start_ns, end_ns: now });
     }
 }

@@ -36,7 +36,7 @@ impl Rtsx {
                     .take()
                     .is_some_and(|at| now >= at.saturating_add(PARTIAL_POWER_NS));
                 if !charged {
-                    self.violation();
+                    self.slot.violation();
                 }
             }
             0 => {}
@@ -44,7 +44,7 @@ impl Rtsx {
         }
         if new & card::POWER_MASK != 0 {
             // Whatever the card was doing it does no more.
-            self.card_busy_until = 0;
+            self.slot.busy_until_ns = 0;
             self.sd.open = None;
         }
         self.refresh_bus(now);
@@ -69,7 +69,7 @@ impl Rtsx {
     /// CHANGE_CLK or the clock enable were written.
     pub(super) fn clock_gate_changed(&mut self, now: u64) {
         if self.gates_open() && !self.clock.locked {
-            self.violation();
+            self.slot.violation();
         }
         self.refresh_bus(now);
     }
@@ -77,7 +77,7 @@ impl Rtsx {
     /// Divider, PLL control or a phase were written with another value.
     pub(super) fn clock_changed(&mut self, name: u16, old: u8, new: u8, now: u64) {
         if self.gates_open() {
-            self.violation();
+            self.slot.violation();
         }
         match name {
             clk::SSC_CTL1 if new & !old & clk::SSC_RSTB != 0 => {
@@ -87,7 +87,7 @@ impl Rtsx {
                     self.clock.n = Some(n);
                     self.set_timer(Timer::Pll, now.saturating_add(self.config.pll_ns));
                 } else {
-                    self.violation();
+                    self.slot.violation();
                 }
             }
             clk::SSC_CTL1 if new & clk::SSC_RSTB == 0 => {
@@ -95,7 +95,7 @@ impl Rtsx {
                 self.clock.n = None;
                 self.stop_timer(Timer::Pll);
             }
-            clk::CLK_DIV if !(1..=4).contains(&(new >> 4 & 7)) => self.violation(),
+            clk::CLK_DIV if !(1..=4).contains(&(new >> 4 & 7)) => self.slot.violation(),
             clk::VPTX | clk::VPRX => {
                 let phase = &mut self.clock.phases[usize::from(name == clk::VPRX)];
                 if new & clk::PHASE_NOT_RESET == 0 {
@@ -118,7 +118,7 @@ impl Rtsx {
         if !at_18v {
             self.stop_timer(Timer::Signal18);
             self.clock.at_18v = false;
-        } else if !self.clock.at_18v && self.timers.at_ns(Timer::Signal18 as usize) == NEVER {
+        } else if !self.clock.at_18v && self.slot.alarm_ns(Timer::Signal18 as usize) == NEVER {
             self.set_timer(Timer::Signal18, now.saturating_add(self.config.signal18_settle_ns));
         }
         self.refresh_bus(now);
@@ -178,13 +178,13 @@ impl Rtsx {
             strobe: false,
             sample_error: self.sample_error(clock_hz),
         };
-        if bus != self.bus {
+        if bus != self.slot.bus {
             // Lines in use do not like it when the clock changes under them.
-            if self.sd.on_the_lines() && bus.clock_hz != self.bus.clock_hz {
-                self.violation();
+            if self.sd.on_the_lines() && bus.clock_hz != self.slot.bus.clock_hz {
+                self.slot.violation();
             }
-            self.bus = bus;
-            self.with_card(now, |card, now| card.bus_changed(&bus, now));
+            self.slot.bus = bus;
+            self.slot.with_card(now, |card, now| card.bus_changed(&bus, now));
         }
     }
 
@@ -193,7 +193,9 @@ impl Rtsx {
         match self.regs.at(sd::CFG1) & 0x0c {
             0 => true,
             sd::MODE_DDR => self.config.ddr,
-            sd::MODE_SD30 => self.bus.signal18 && (self.bus.clock_hz <= SDR50_HZ || self.config.sdr104),
+            sd::MODE_SD30 => {
+                self.slot.bus.signal18 && (self.slot.bus.clock_hz <= SDR50_HZ || self.config.sdr104)
+            }
             _ => false,
         }
     }
@@ -201,11 +203,11 @@ impl Rtsx {
     /// The SD clock samples the lines, if it runs.
     pub(super) fn sample_lines(&mut self, now: u64) {
         let toggles = self.regs.at(sd::BUS_STAT) & sd::TOGGLE != 0 || self.sd.running();
-        if !toggles || self.bus.clock_hz == 0 {
+        if !toggles || self.slot.bus.clock_hz == 0 {
             return;
         }
-        let busy = self.card_busy_until > now;
-        let lines = self.with_card(now, |card, now| {
+        let busy = self.slot.busy_until_ns > now;
+        let lines = self.slot.with_card(now, |card, now| {
             let low = card.lines_low(now) | u8::from(card.busy(now) || busy);
             (card.switching_voltage(now), low)
         });

@@ -5,6 +5,7 @@ use super::transfer::{Data, Open, Step};
 use super::{BusEvent, Rtsx, Timer};
 use crate::card::{Answer, Flow, Reply};
 use crate::faults::{Point, Strike};
+use crate::slot::Core;
 use crate::wire::{Beat, COMMAND_CLK, LONG_RESPONSE_CLK, N_CR_CLK, N_RC_CLK, RESPONSE_CLK, crc7};
 
 /// A response, or a CRC status, that has not come after so many clocks will not come.
@@ -16,7 +17,7 @@ impl Rtsx {
         self.sd.index = token[0] & 0x3f;
         self.sd.arg = u32::from_be_bytes([token[1], token[2], token[3], token[4]]);
         if token[0] & 0xc0 != 0x40 {
-            self.violation();
+            self.slot.violation();
             self.sd.deaf = true;
         }
         self.sd.deaf |= self.sd.config2 & sd::NO_CRC7 != 0;
@@ -25,9 +26,9 @@ impl Rtsx {
         let beat = beat.plus(COMMAND_CLK);
         let end_ns = beat.ns();
         let (index, arg) = (self.sd.index, self.sd.arg);
-        self.stats.commands[usize::from(index)] += 1;
-        self.stats.command_ns += end_ns - start_ns;
-        self.note(BusEvent::Command { index, arg, auto: false, start_ns, end_ns });
+        self.slot.stats.commands[usize::from(index)] += 1;
+        self.slot.stats.command_ns += end_ns - start_ns;
+        self.slot.note(BusEvent::Command { index, arg, auto: false, start_ns, end_ns });
         self.sd.beat = Some(beat);
         self.sd.step = Step::Token;
         self.set_timer(Timer::Sd, end_ns);
@@ -37,8 +38,9 @@ impl Rtsx {
     pub(super) fn token_ended(&mut self, now: u64) {
         let (index, arg) = (self.sd.index, self.sd.arg);
         let deaf = self.strike(Point::Command, now) == Some(Strike::Lost) || self.sd.deaf;
-        let reply = if deaf { None } else { self.with_card(now, |card, now| card.command(index, arg, now)) }
-            .unwrap_or(Reply::SILENT);
+        let reply =
+            if deaf { None } else { self.slot.with_card(now, |card, now| card.command(index, arg, now)) }
+                .unwrap_or(Reply::SILENT);
         if !deaf {
             self.follow_card(&reply);
         }
@@ -48,7 +50,7 @@ impl Rtsx {
         let (clocks, seen) = match (self.sd.config2 & 3, answer) {
             (0, answer) => {
                 if answer.is_some() {
-                    self.violation();
+                    self.slot.violation();
                 }
                 (0, None)
             }
@@ -58,7 +60,7 @@ impl Rtsx {
             (_, None) => return self.silence(),
         };
         let beat = beat.plus(clocks);
-        self.stats.command_ns += beat.plus(N_RC_CLK).ns().saturating_sub(now);
+        self.slot.stats.command_ns += beat.plus(N_RC_CLK).ns().saturating_sub(now);
         self.sd.beat = Some(beat);
         self.sd.step = Step::Response(seen);
         if clocks == 0 {
@@ -71,7 +73,7 @@ impl Rtsx {
     /// What the card's lines will do from its reply on.
     fn follow_card(&mut self, reply: &Reply) {
         if let Some(until) = reply.busy_until_ns {
-            self.card_busy_until = self.card_busy_until.max(until);
+            self.slot.busy_until_ns = self.slot.busy_until_ns.max(until);
         }
         if reply.flow != Flow::None {
             self.sd.open = Some(Open { flow: reply.flow, moved: false });
@@ -92,9 +94,9 @@ impl Rtsx {
                 stat1 = sd::CRC7_ERR;
             }
             let errors = u32::from(stat1);
-            self.note(BusEvent::Response { index: self.sd.index, content, errors, end_ns: now });
+            self.slot.note(BusEvent::Response { index: self.sd.index, content, errors, end_ns: now });
         } else if expected != 0 {
-            self.stats.silent += 1;
+            self.slot.stats.silent += 1;
             stat2 = sd::NO_RESPONSE;
         }
         if stat1 | stat2 != 0 {
@@ -116,7 +118,7 @@ impl Rtsx {
         };
         let fits = self.sd.config2 & 3 == wanted;
         if !fits {
-            self.violation();
+            self.slot.violation();
         }
         let strike = self.sd.strike.take();
         let damaged = strike == Some(Strike::Crc);
@@ -147,6 +149,6 @@ impl Rtsx {
 
     /// The edge at which the lines were last in use.
     pub(super) fn beat(&self, now: u64) -> Beat {
-        self.sd.beat.unwrap_or_else(|| Beat::new(now, self.bus.clock_hz))
+        self.sd.beat.unwrap_or_else(|| self.slot.beat(now))
     }
 }

@@ -3,6 +3,7 @@
 use super::bits::{dma, int, window};
 use super::{Rtsx, Timer};
 use crate::faults::{Point, Strike};
+use crate::slot::Core;
 use std::collections::VecDeque;
 
 /// Longest piece of one SG entry.
@@ -104,7 +105,7 @@ impl Rtsx {
         } else if mask & data & dma::ENABLE != 0 {
             let count = self.regs.word(dma::COUNT);
             if self.dma.armed() || count == 0 {
-                return self.violation();
+                return self.slot.violation();
             }
             self.dma.left = Some(count);
             self.dma_goes_on(now);
@@ -147,7 +148,7 @@ impl Rtsx {
         }
         let control = self.regs.at(dma::CTL);
         if table.to_memory != (control & dma::FROM_CARD != 0) {
-            self.violation();
+            self.slot.violation();
             return self.dma_failed(now);
         }
         let burst = (128u32 << (control >> 4 & 3)).min(self.config.ring_bytes).min(left);
@@ -230,7 +231,7 @@ impl Rtsx {
             return Err(Bad);
         }
         let mut raw = [0; 8];
-        self.stats.descriptors += 1;
+        self.slot.stats.descriptors += 1;
         self.memory.device_read(table.next, &mut raw).map_err(|_| Bad)?;
         let entry = u64::from_le_bytes(raw);
         let (low, address) = (entry as u32, entry >> 32);

@@ -84,7 +84,7 @@ impl Rtsx {
             }
             sd::CFG1 => {
                 if new & 0xc0 == 0x40 || new & 0x0c == 0x0c || new & 3 == 3 {
-                    self.violation();
+                    self.slot.violation();
                 }
                 self.regs.put(name, new);
                 self.refresh_bus(now);

@@ -4,6 +4,7 @@ use super::bits::{int, sd};
 use super::internal::short;
 use super::{NEVER, Rtsx, Timer};
 use crate::faults::{Point, Strike};
+use crate::slot::Core;
 
 /// A CHECK for line levels looks again after this: nothing else tells that they changed.
 const LOOK_AGAIN_NS: u64 = 10_000;
@@ -129,7 +130,7 @@ impl Rtsx {
                 self.check_again(now);
             }
             _ => {
-                self.violation();
+                self.slot.violation();
                 self.end_list(false, now);
             }
         }

@@ -5,7 +5,7 @@
 //! window), `list.rs` (host command lists), `internal.rs` (the internal registers and their side effects),
 //! `clock.rs` (PLL, dividers, phases, supply: how the bus is driven), `transfer.rs` (a transfer from START to
 //! its end), `command.rs` (its CMD line), `blocks.rs` (its DAT lines), `dma.rs` (SG tables and the ring
-//! buffer), `config.rs` (what a particular chip is), `hurt.rs` (what strikes it by a plan of faults).
+//! buffer), `config.rs` (what a particular chip is).
 //!
 //! The chip has no documentation. Names and bits of registers are the ones that drivers use; where these are
 //! silent the choice is ours, and strict. Things a driver does wrong are counted
@@ -51,7 +51,6 @@ mod clock;
 mod command;
 mod config;
 mod dma;
-mod hurt;
 mod internal;
 mod list;
 #[cfg(test)]
@@ -62,11 +61,12 @@ mod window;
 pub use crate::stats::{BusEvent, BusStats};
 pub use config::RtsxConfig;
 
-use crate::alarms::{Alarms, NEVER};
-use crate::card::{BusState, Card};
-use crate::faults::{Faults, Point, Strike};
+use crate::alarms::NEVER;
+use crate::card::Card;
+use crate::faults::{Point, Strike};
 use crate::memory::ShadowMemory;
 pub use crate::port::PortCounters;
+use crate::slot::{Core, Slot};
 use bits::int;
 
 /// The registers as a driver reaches them.
@@ -106,114 +106,33 @@ const TIMERS: [Timer; 8] = [
     Timer::CardDetect,
 ];
 
-type Log = Box<dyn FnMut(BusEvent)>;
-
 /// The chip, its slot and the bus.
 pub struct Rtsx {
     config: RtsxConfig,
     memory: ShadowMemory,
-    card: Option<Box<dyn Card>>,
-    /// What is due to happen, by [`Timer`].
-    timers: Alarms<{ TIMERS.len() }>,
-    now: u64,
-    /// What the card was told last; its time never goes back.
-    card_now: u64,
-    /// DAT0 is low until then.
-    card_busy_until: u64,
+    slot: Slot,
     window: window::Window,
     list: Option<list::List>,
     regs: internal::Registers,
     clock: clock::Clock,
-    bus: BusState,
     sd: transfer::Transfer,
     dma: dma::Dma,
     inserted: bool,
-    irq: bool,
-    irq_lost: bool,
-    irq_rose_ns: Option<u64>,
-    faults: Faults,
-    hurt: hurt::Hurt,
-    violations: u64,
-    stats: BusStats,
-    log: Option<Log>,
+    /// Immediate accesses never end.
+    access_hangs: bool,
 }
 
-impl Rtsx {
-    /// A chip after power-on reset, at time 0.
-    pub fn new(config: RtsxConfig, memory: ShadowMemory, card: Option<Box<dyn Card>>) -> Self {
-        let inserted = card.is_some() || config.fixed;
-        Rtsx {
-            config,
-            memory,
-            card,
-            timers: Alarms::NONE,
-            now: 0,
-            card_now: 0,
-            card_busy_until: 0,
-            window: window::Window::default(),
-            list: None,
-            regs: internal::Registers::default(),
-            clock: clock::Clock::default(),
-            bus: BusState { width: 1, ..BusState::default() },
-            sd: transfer::Transfer::default(),
-            dma: dma::Dma::default(),
-            inserted,
-            irq: false,
-            irq_lost: false,
-            irq_rose_ns: None,
-            faults: Faults::none(),
-            hurt: hurt::Hurt::default(),
-            violations: 0,
-            stats: BusStats::default(),
-            log: None,
-        }
+impl Core for Rtsx {
+    fn slot(&self) -> &Slot {
+        &self.slot
     }
 
-    /// The level of the interrupt line.
-    pub fn irq(&self) -> bool {
-        self.irq && !self.hurt.gone
+    fn slot_mut(&mut self) -> &mut Slot {
+        &mut self.slot
     }
 
-    /// When the interrupt line last rose.
-    pub fn irq_rose_ns(&self) -> Option<u64> {
-        self.irq_rose_ns
-    }
-
-    /// When something will happen by itself, if nothing is done before.
-    pub fn next_event_ns(&self) -> Option<u64> {
-        self.timers.next().map(|(_, at)| at)
-    }
-
-    /// Lets everything happen up to and including `until_ns`, in order; stops early at the moment the
-    /// interrupt line rises. Returns how far it came. A time in the past changes nothing.
-    pub fn advance(&mut self, until_ns: u64) -> u64 {
-        let mut before = self.irq;
-        while self.fire(until_ns) {
-            if self.irq && !before {
-                return self.now;
-            }
-            before = self.irq;
-        }
-        self.now = self.now.max(until_ns);
-        until_ns
-    }
-
-    /// Lets everything happen up to `now_ns`, and takes that as the time; whatever the caller says, time does
-    /// not go back.
-    fn reach(&mut self, now_ns: u64) -> u64 {
-        while self.fire(now_ns) {}
-        self.now = self.now.max(now_ns);
-        self.now
-    }
-
-    /// The next event, if it is due by `until_ns`.
-    fn fire(&mut self, until_ns: u64) -> bool {
-        let Some((timer, at)) = self.timers.next().filter(|&(_, at)| at <= until_ns) else { return false };
-        let timer = TIMERS[timer];
-        self.stop_timer(timer);
-        self.now = self.now.max(at);
-        let now = self.now;
-        match timer {
+    fn alarm(&mut self, alarm: usize, now: u64) {
+        match TIMERS[alarm] {
             Timer::Pll => self.pll_locked(now),
             Timer::Signal18 => self.signal_settled(now),
             Timer::Dma => self.dma_event(now),
@@ -223,44 +142,59 @@ impl Rtsx {
             Timer::CheckTimeout => self.check_timed_out(now),
             Timer::CardDetect => self.card_detected(now),
         }
+    }
+
+    fn card_came(&mut self, now: u64) {
+        self.card_went(now);
+    }
+
+    fn card_went(&mut self, now: u64) {
+        self.sd.open = None;
+        self.set_timer(Timer::CardDetect, now.saturating_add(self.config.detect_ns));
+    }
+
+    fn look(&mut self, now: u64) {
         self.check_again(now);
-        true
+    }
+
+    fn struck(&mut self, _: Point, strike: Strike, _: u64) -> Option<Strike> {
+        if strike == Strike::Stuck {
+            self.access_hangs = true;
+            return None;
+        }
+        Some(strike)
+    }
+}
+
+impl Rtsx {
+    /// A chip after power-on reset, at time 0.
+    pub fn new(config: RtsxConfig, memory: ShadowMemory, card: Option<Box<dyn Card>>) -> Self {
+        let inserted = card.is_some() || config.fixed;
+        Rtsx {
+            config,
+            memory,
+            slot: Slot::new(card),
+            window: window::Window::default(),
+            list: None,
+            regs: internal::Registers::default(),
+            clock: clock::Clock::default(),
+            sd: transfer::Transfer::default(),
+            dma: dma::Dma::default(),
+            inserted,
+            access_hangs: false,
+        }
     }
 
     fn set_timer(&mut self, timer: Timer, at_ns: u64) {
-        self.timers.set(timer as usize, at_ns);
+        self.slot.set_alarm(timer as usize, at_ns);
     }
 
     fn stop_timer(&mut self, timer: Timer) {
-        self.timers.set(timer as usize, NEVER);
-    }
-
-    /// A card comes into the slot.
-    pub fn insert(&mut self, card: Box<dyn Card>, now_ns: u64) {
-        let now = self.reach(now_ns);
-        self.card = Some(card);
-        self.card_busy_until = 0;
-        self.sd.open = None;
-        let bus = self.bus;
-        self.with_card(now, |card, now| card.bus_changed(&bus, now));
-        self.set_timer(Timer::CardDetect, now.saturating_add(self.config.detect_ns));
-    }
-
-    /// The card leaves the slot, and is handed back.
-    pub fn remove(&mut self, now_ns: u64) -> Option<Box<dyn Card>> {
-        let now = self.reach(now_ns);
-        self.take_card(now)
-    }
-
-    fn take_card(&mut self, now: u64) -> Option<Box<dyn Card>> {
-        self.card_busy_until = 0;
-        self.sd.open = None;
-        self.set_timer(Timer::CardDetect, now.saturating_add(self.config.detect_ns));
-        self.card.take()
+        self.slot.set_alarm(timer as usize, NEVER);
     }
 
     fn card_detected(&mut self, now: u64) {
-        let inserted = self.card.is_some() || self.config.fixed;
+        let inserted = self.slot.card().is_some() || self.config.fixed;
         if inserted == self.inserted {
             return;
         }
@@ -271,73 +205,15 @@ impl Rtsx {
         self.raise(int::SD, now);
     }
 
-    /// The card in the slot.
-    pub fn card_mut(&mut self) -> Option<&mut (dyn Card + 'static)> {
-        self.card.as_deref_mut()
-    }
-
-    /// What goes wrong with the controller and its bus from now on.
-    pub fn set_faults(&mut self, faults: Faults) {
-        self.faults = faults;
-    }
-
-    /// The card that a fault took out of the slot, if one did.
-    pub fn removed(&mut self) -> Option<Box<dyn Card>> {
-        self.hurt.removed.take()
-    }
-
     /// The chip's parameters.
     pub fn config(&self) -> &RtsxConfig {
         &self.config
     }
 
-    /// How the bus is driven now.
-    pub fn bus(&self) -> &BusState {
-        &self.bus
-    }
-
-    /// What went over the bus so far.
-    pub fn stats(&self) -> &BusStats {
-        &self.stats
-    }
-
-    /// Counts from zero again, and returns what there was.
-    pub fn take_stats(&mut self) -> BusStats {
-        std::mem::take(&mut self.stats)
-    }
-
-    /// What the driver did that the chip does not bear: START while a transfer runs, a clock changed while
-    /// the card sees it, reserved values ...
-    pub fn protocol_violations(&self) -> u64 {
-        self.violations
-    }
-
-    /// Tells `log` about everything on the bus from now on; `None` for silence.
-    pub fn set_log(&mut self, log: Option<Log>) {
-        self.log = log;
-    }
-
-    fn note(&mut self, event: BusEvent) {
-        if let Some(log) = &mut self.log {
-            log(event);
-        }
-    }
-
-    fn violation(&mut self) {
-        self.violations += 1;
-    }
-
-    /// Calls the card, if there is one; its time never goes back.
-    fn with_card<T>(&mut self, now: u64, call: impl FnOnce(&mut dyn Card, u64) -> T) -> Option<T> {
-        let card = self.card.as_deref_mut()?;
-        self.card_now = self.card_now.max(now);
-        Some(call(card, self.card_now))
-    }
-
     /// Latches pending bits, enabled or not.
     fn raise(&mut self, bits: u32, now: u64) {
         self.window.pending |= bits;
-        self.irq_lost = false;
+        self.slot.line.forgive();
         self.update_irq(now);
     }
 
@@ -345,16 +221,14 @@ impl Rtsx {
     fn update_irq(&mut self, now: u64) {
         let level = self.window.pending & self.window.enable & int::LATCHED != 0;
         if !level {
-            self.irq_lost = false;
-        } else if !self.irq && !self.irq_lost {
+            self.slot.line.forgive();
+        } else if self.slot.line.may_rise() {
             if self.strike(Point::Interrupt, now) == Some(Strike::Lost) {
-                self.irq_lost = true;
+                self.slot.line.lose();
             } else {
-                self.stats.interrupts += 1;
-                self.irq_rose_ns = Some(now);
-                self.note(BusEvent::Interrupt { at_ns: now, status: self.window.pending });
+                self.slot.interrupt(now, self.window.pending);
             }
         }
-        self.irq = level && !self.irq_lost;
+        self.slot.set_line(level && !self.slot.line.is_lost(), now);
     }
 }

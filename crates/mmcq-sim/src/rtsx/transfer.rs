@@ -145,7 +145,7 @@ impl Rtsx {
     pub(super) fn set_transfer(&mut self, value: u8, start: bool, now: u64) {
         if self.sd.running() {
             if start {
-                self.violation();
+                self.slot.violation();
             }
             return;
         }
@@ -155,14 +155,14 @@ impl Rtsx {
             return;
         }
         if kept != 0 {
-            return self.violation();
+            return self.slot.violation();
         }
         self.regs.put(sd::STAT1, 0);
         self.regs.put(sd::STAT2, 0);
         match Plan::new(value & 0x0f) {
             Some(plan) => self.start_transfer(&plan, now),
             None => {
-                self.violation();
+                self.slot.violation();
                 self.fail_transfer(0, 0, now);
             }
         }
@@ -179,11 +179,11 @@ impl Rtsx {
         self.sd.left = if plan.single || plan.data == Data::Tuning { 1 } else { blocks };
         self.sd.beat = None;
         if !self.sizes_fit() {
-            self.violation();
+            self.slot.violation();
             return self.fail_transfer(0, 0, now);
         }
         if matches!(plan.data, Data::Read | Data::Write) && !ping_pong && !self.dma_prepared() {
-            self.violation();
+            self.slot.violation();
         }
         let continued = !plan.command && self.sd.open.is_some_and(|open| open.moved);
         if continued && !self.config.continue_data {
@@ -191,17 +191,17 @@ impl Rtsx {
         }
         let transfer = self.regs.at(sd::TRANSFER);
         self.regs.put(sd::TRANSFER, transfer & 0x0f | sd::START);
-        if !self.bus.powered || self.bus.clock_hz == 0 {
-            self.violation();
+        if !self.slot.bus.powered || self.slot.bus.clock_hz == 0 {
+            self.slot.violation();
             self.sd.step = Step::Silence;
             return;
         }
         let connected = self.connected();
         if !connected || !self.mode_possible() {
-            self.violation();
+            self.slot.violation();
         }
         self.sd.deaf = !connected;
-        let beat = Beat::new(now, self.bus.clock_hz);
+        let beat = Beat::new(now, self.slot.bus.clock_hz);
         if plan.command {
             self.send_command(beat);
         } else {
@@ -262,7 +262,7 @@ impl Rtsx {
 
     /// Ends well when the card lets DAT0 go, if the driver wants to know.
     pub(super) fn finish_after_busy(&mut self, now: u64) {
-        let until = self.card_busy_until;
+        let until = self.slot.busy_until_ns;
         if self.sd.config2 & sd::WAIT_BUSY_END == 0 || until <= now {
             return self.finish_transfer(now);
         }

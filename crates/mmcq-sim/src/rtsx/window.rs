@@ -2,6 +2,7 @@
 
 use super::bits::{int, window as w};
 use super::{Rtsx, Timer};
+use crate::slot::Core;
 
 /// Registers of the window that are no more than what was written or what happened.
 #[derive(Debug, Default)]
@@ -23,11 +24,11 @@ impl Rtsx {
     pub fn read(&mut self, offset: u16, size: u8, now_ns: u64) -> u32 {
         self.reach(now_ns);
         let ones = if size == 4 { u32::MAX } else { (1u32 << (u32::from(size.min(3)) * 8)) - 1 };
-        if self.hurt.gone {
+        if self.slot.is_gone() {
             return ones;
         }
         if size != 4 || !offset.is_multiple_of(4) || offset > w::SCRATCH {
-            self.violation();
+            self.slot.violation();
             return ones;
         }
         let flag = |on: bool| if on { w::START } else { 0 };
@@ -47,11 +48,11 @@ impl Rtsx {
     /// Writes a register; only 4 bytes at a time are possible.
     pub fn write(&mut self, offset: u16, size: u8, value: u32, now_ns: u64) {
         let now = self.reach(now_ns);
-        if self.hurt.gone {
+        if self.slot.is_gone() {
             return;
         }
         if size != 4 || !offset.is_multiple_of(4) || offset > w::SCRATCH {
-            return self.violation();
+            return self.slot.violation();
         }
         match offset {
             w::HCBAR => self.window.list_address = value,
@@ -73,7 +74,7 @@ impl Rtsx {
     }
 
     fn levels(&self) -> u32 {
-        let protected = self.card.as_ref().is_some_and(|card| card.write_protect_switch());
+        let protected = self.slot.card().is_some_and(|card| card.write_protect_switch());
         (if self.inserted { int::SD_EXIST } else { 0 })
             | if self.inserted && protected { int::WRITE_PROTECT } else { 0 }
     }
@@ -85,7 +86,7 @@ impl Rtsx {
             let bytes = value & 0x00ff_ffff;
             let sound = bytes.is_multiple_of(4) && (4..=1024).contains(&bytes);
             if self.list.is_some() || !sound || !self.window.list_address.is_multiple_of(4) {
-                return self.violation();
+                return self.slot.violation();
             }
             self.start_list(bytes as usize, value & w::WRITE_BACK != 0, now);
         }
@@ -99,7 +100,7 @@ impl Rtsx {
         } else if value & w::START != 0 {
             let sound = value & w::DMA_MODE == w::ADMA && self.window.table_address.is_multiple_of(8);
             if self.dma.has_table() || !sound {
-                return self.violation();
+                return self.slot.violation();
             }
             self.window.table_control = value & !w::START;
             self.trigger_dma(now);
@@ -113,10 +114,10 @@ impl Rtsx {
             return;
         }
         if self.window.access & w::START != 0 {
-            return self.violation();
+            return self.slot.violation();
         }
         self.window.access = value;
-        if !self.hurt.access_hangs {
+        if !self.access_hangs {
             self.set_timer(Timer::Access, now.saturating_add(self.config.access_ns));
         }
     }

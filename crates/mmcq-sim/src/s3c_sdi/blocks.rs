@@ -6,6 +6,7 @@ use super::{BusEvent, NEVER, S3cSdi, Timer};
 use crate::card::{Flow, ReadBlock};
 use crate::faults::{Point, Strike, flip};
 use crate::probe::Signal;
+use crate::slot::Core;
 use crate::wire::{BLOCK_GAP_CLK, CRC_STATUS_CLK, CRC_TOKEN_CLK, CRC_TURN_CLK};
 
 /// CRC16 and end bit.
@@ -33,7 +34,7 @@ impl S3cSdi {
         bytes.clear();
         // Behind the end of a shorter block the lines are high.
         bytes.resize(sent.max(self.dat.block), 0xff);
-        let reply = self.with_card(now, |card, now| card.read_block(&mut bytes[..sent], now));
+        let reply = self.slot.with_card(now, |card, now| card.read_block(&mut bytes[..sent], now));
         self.dat.bytes = bytes;
         let Some(ReadBlock::At { mut start_ns, crc_ok }) = reply else { return self.silence(now) };
         self.dat.strike = self.strike(Point::ReadBlock, now);
@@ -45,7 +46,7 @@ impl S3cSdi {
         }
         let start = self.data_beat(now).not_before(start_ns);
         let start_ns = start.ns();
-        self.stats.access_ns += start_ns.saturating_sub(now);
+        self.slot.stats.access_ns += start_ns.saturating_sub(now);
         self.dat.good = crc_ok && sent == self.dat.block;
         self.dat.start_ns = start_ns;
         self.dat.shown = false;
@@ -70,7 +71,7 @@ impl S3cSdi {
 
     pub(super) fn read_block_ended(&mut self, now: u64) {
         let damaged = self.dat.strike.take() == Some(Strike::Crc);
-        let good = self.dat.good && !damaged && self.card.is_some();
+        let good = self.dat.good && !damaged && self.slot.card().is_some();
         self.count_block(good, now);
         self.show_block(good, false, now);
         if !good {
@@ -95,10 +96,10 @@ impl S3cSdi {
         }
         let free = self.data_beat(now).plus(BLOCK_GAP_CLK);
         let free_ns = free.ns();
-        if self.card_busy_until == NEVER {
+        if self.slot.busy_until_ns == NEVER {
             return self.silence(free_ns);
         }
-        let start = free.not_before(self.card_busy_until);
+        let start = free.not_before(self.slot.busy_until_ns);
         let start_ns = start.ns();
         self.busy_from(free_ns, start_ns);
         self.dat.beat = Some(start);
@@ -144,7 +145,7 @@ impl S3cSdi {
             Some(Flow::Write { block_size }) => {
                 let crc_ok = usize::from(block_size) == self.dat.block && !damaged;
                 let bytes = std::mem::take(&mut self.dat.bytes);
-                let reply = self.with_card(now, |card, now| card.write_block(&bytes, crc_ok, now));
+                let reply = self.slot.with_card(now, |card, now| card.write_block(&bytes, crc_ok, now));
                 self.dat.bytes = bytes;
                 reply
             }
@@ -153,14 +154,14 @@ impl S3cSdi {
         self.show_block(!damaged, false, now);
         let seen = reply.filter(|_| strike != Some(Strike::NoStatus));
         let Some((good, busy_until)) = seen.and_then(|r| Some((r.status?, r.busy_until_ns))) else {
-            self.card_busy_until = self.card_busy_until.max(reply.map_or(0, |r| r.busy_until_ns));
+            self.slot.busy_until_ns = self.slot.busy_until_ns.max(reply.map_or(0, |r| r.busy_until_ns));
             self.count_block(false, now);
             return self.silence(now);
         };
         self.count_block(good, now);
         self.dat.good = good;
         if busy_until > now {
-            self.card_busy_until = self.card_busy_until.max(busy_until);
+            self.slot.busy_until_ns = self.slot.busy_until_ns.max(busy_until);
         }
         let status = self.data_beat(now).plus(CRC_TURN_CLK);
         let (start_ns, end_ns) = (status.ns(), status.plus(CRC_TOKEN_CLK).ns());
@@ -170,8 +171,8 @@ impl S3cSdi {
         }
         let token = self.data_beat(now).plus(CRC_STATUS_CLK);
         let token_ns = token.ns();
-        self.stats.data_ns += token_ns - now;
-        let until = if good { self.card_busy_until.max(token_ns) } else { token_ns };
+        self.slot.stats.data_ns += token_ns - now;
+        let until = if good { self.slot.busy_until_ns.max(token_ns) } else { token_ns };
         self.busy_from(token_ns, until);
         self.dat.beat = Some(token);
         self.dat.state = State::WriteStatus;
@@ -194,8 +195,8 @@ impl S3cSdi {
 
     fn busy_from(&mut self, from_ns: u64, until_ns: u64) {
         if until_ns > from_ns && until_ns != NEVER {
-            self.stats.busy_ns += until_ns - from_ns;
-            self.note(BusEvent::Busy { from_ns, until_ns });
+            self.slot.stats.busy_ns += until_ns - from_ns;
+            self.slot.note(BusEvent::Busy { from_ns, until_ns });
         }
     }
 }

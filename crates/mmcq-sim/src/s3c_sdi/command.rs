@@ -5,6 +5,7 @@ use super::{BusEvent, NEVER, S3cSdi, Timer};
 use crate::card::{Answer, Flow, Reply};
 use crate::faults::{Point, Strike};
 use crate::probe::Signal;
+use crate::slot::Core;
 use crate::wire::{
     Beat, COMMAND_CLK, LONG_RESPONSE_CLK, N_CR_CLK, N_RC_CLK, RESPONSE_CLK, RESPONSE_TIMEOUT_CLK, crc7,
 };
@@ -67,7 +68,7 @@ impl S3cSdi {
     pub(super) fn issue(&mut self, now: u64) {
         let con = self.regs.cmd_con;
         if self.cmd.active() || con & (cmd_con::FROM_HOST | cmd_con::ZERO) != cmd_con::FROM_HOST {
-            return self.violation();
+            return self.slot.violation();
         }
         let issue = Issue {
             index: (con & cmd_con::INDEX) as u8,
@@ -87,12 +88,18 @@ impl S3cSdi {
             return;
         }
         let Some(issue) = self.cmd.waiting.take() else { return };
-        let start = self.beat(now).not_before(self.cmd.free_ns);
+        let start = self.slot.beat(now).not_before(self.cmd.free_ns);
         let beat = start.plus(COMMAND_CLK);
         let (start_ns, end_ns) = (start.ns(), beat.ns());
-        self.stats.commands[usize::from(issue.index)] += 1;
-        self.stats.command_ns += end_ns - start_ns;
-        self.note(BusEvent::Command { index: issue.index, arg: issue.arg, auto: false, start_ns, end_ns });
+        self.slot.stats.commands[usize::from(issue.index)] += 1;
+        self.slot.stats.command_ns += end_ns - start_ns;
+        self.slot.note(BusEvent::Command {
+            index: issue.index,
+            arg: issue.arg,
+            auto: false,
+            start_ns,
+            end_ns,
+        });
         let (index, arg) = (issue.index, issue.arg);
         self.show(|_| Signal::Command { index, arg, auto: false, start_ns, end_ns });
         let (step, flow) = (Step::Token, Flow::None);
@@ -113,11 +120,12 @@ impl S3cSdi {
     fn token_ended(&mut self, mut active: Active, now: u64) {
         let Issue { index, arg, waits, .. } = active.issue;
         let lost = self.strike(Point::Command, now) == Some(Strike::Lost);
-        let reply = if lost { None } else { self.with_card(now, |card, now| card.command(index, arg, now)) };
+        let reply =
+            if lost { None } else { self.slot.with_card(now, |card, now| card.command(index, arg, now)) };
         let reply = reply.unwrap_or(Reply::SILENT);
         self.regs.cmd_status |= cmd_sta::SENT;
         if let Some(until_ns) = reply.busy_until_ns {
-            self.card_busy_until = self.card_busy_until.max(until_ns);
+            self.slot.busy_until_ns = self.slot.busy_until_ns.max(until_ns);
             active.busy_until_ns = until_ns;
         }
         active.flow = reply.flow;
@@ -149,11 +157,11 @@ impl S3cSdi {
             None if issue.waits => RESPONSE_TIMEOUT_CLK + N_RC_CLK,
             None => N_RC_CLK,
         };
-        self.stats.command_ns += self.beat(0).plus(spent).ns();
+        self.slot.stats.command_ns += self.slot.beat(0).plus(spent).ns();
         if let Some(answer) = answer {
             self.take_response(&issue, answer, strike, answer_ns, now);
         } else if issue.waits {
-            self.stats.silent += 1;
+            self.slot.stats.silent += 1;
             self.regs.cmd_status |= cmd_sta::TIMEOUT;
         }
         if busy_until_ns > now {
@@ -193,7 +201,7 @@ impl S3cSdi {
         self.regs.response = content;
         let errors = if crc_ok { 0 } else { cmd_sta::CRC };
         self.regs.cmd_status |= u32::from(index) | cmd_sta::RESPONSE | errors;
-        self.note(BusEvent::Response { index: issue.index, content: content[0], errors, end_ns: now });
+        self.slot.note(BusEvent::Response { index: issue.index, content: content[0], errors, end_ns: now });
         let command = issue.index;
         self.show(|_| Signal::Response {
             command,

@@ -110,7 +110,7 @@ impl S3cSdi {
         if value & dcon::START == 0 || mode < 2 {
             // A start without a direction would only watch busy, which a driver cannot rely on here.
             if value & dcon::START != 0 {
-                self.violation();
+                self.slot.violation();
             }
             return self.stop_data(now);
         }
@@ -118,7 +118,7 @@ impl S3cSdi {
         let after = if read { dcon::RX_AFTER_COMMAND } else { dcon::TX_AFTER_RESPONSE };
         let fits = value & after != 0 && value & dcon::BLOCK_MODE != 0 && value & dcon::SIZE == dcon::WORDS;
         if self.dat.busy() || !fits || value & dcon::BLOCKS == 0 {
-            return self.violation();
+            return self.slot.violation();
         }
         self.dat.state = State::Armed;
         self.dat.read = read;
@@ -160,7 +160,7 @@ impl S3cSdi {
         self.dat.beat = Some(beat);
         // Words of one block must not run over into the next.
         if self.dat.block == 0 || self.dat.left > 1 && !self.dat.block.is_multiple_of(4) {
-            self.violation();
+            self.slot.violation();
             return self.stop_data(now);
         }
         if self.dat.read {
@@ -172,7 +172,7 @@ impl S3cSdi {
 
     /// The edge at which the lines were last in use.
     pub(super) fn data_beat(&self, now: u64) -> Beat {
-        self.dat.beat.unwrap_or_else(|| self.beat(now))
+        self.dat.beat.unwrap_or_else(|| self.slot.beat(now))
     }
 
     /// So many clocks after the last thing, this happens.
@@ -185,12 +185,12 @@ impl S3cSdi {
 
     /// Clocks of so many bytes.
     pub(super) fn byte_clocks(&self, bytes: usize) -> u64 {
-        (bytes as u64 * 8).div_ceil(self.bus.width.max(1).into())
+        (bytes as u64 * 8).div_ceil(self.slot.bus.width.max(1).into())
     }
 
     /// Gives up when the timer has run out, if what is waited for comes later.
     pub(super) fn watch(&mut self, from_ns: u64, until_ns: u64) {
-        let limit = from_ns.saturating_add(self.beat(0).plus(self.regs.timer.into()).ns());
+        let limit = from_ns.saturating_add(self.slot.beat(0).plus(self.regs.timer.into()).ns());
         self.set_timer(Timer::DataTimeout, if limit < until_ns { limit } else { NEVER });
     }
 
@@ -213,7 +213,7 @@ impl S3cSdi {
             return;
         }
         let since_ns = self.dat.held_since;
-        self.stats.held_ns += now.saturating_sub(since_ns);
+        self.slot.stats.held_ns += now.saturating_sub(since_ns);
         self.dat.beat = Some(self.data_beat(now).not_before(now));
         if now > since_ns {
             self.show(|_| Signal::ClockStopped { from_ns: since_ns, until_ns: now });
@@ -280,17 +280,17 @@ impl S3cSdi {
     pub(super) fn count_block(&mut self, good: bool, now: u64) {
         let read = self.dat.read;
         match (good, read) {
-            (false, _) => self.stats.blocks_bad += 1,
-            (true, true) => self.stats.blocks_read += 1,
-            (true, false) => self.stats.blocks_written += 1,
+            (false, _) => self.slot.stats.blocks_bad += 1,
+            (true, true) => self.slot.stats.blocks_read += 1,
+            (true, false) => self.slot.stats.blocks_written += 1,
         }
         if good {
-            self.stats.bytes += self.dat.block as u64;
+            self.slot.stats.bytes += self.dat.block as u64;
         }
         // The lines' own time: gap, start bit, data, CRC16, end bit.
         let clocks = BLOCK_GAP_CLK + 1 + self.byte_clocks(self.dat.block) + 17;
-        self.stats.data_ns += self.beat(0).plus(clocks).ns();
+        self.slot.stats.data_ns += self.slot.beat(0).plus(clocks).ns();
         let (bytes, start_ns) = (self.dat.block as u32, self.dat.start_ns);
-        self.note(BusEvent::Block { read, bytes, good, start_ns, end_ns: now });
+        self.slot.note(BusEvent::Block { read, bytes, good, start_ns, end_ns: now });
     }
 }

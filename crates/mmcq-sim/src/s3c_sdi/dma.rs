@@ -25,7 +25,7 @@ impl S3cSdi {
     pub(super) fn dma_start(&mut self, value: u32, now: u64) {
         let wanted = value & 1 != 0 && self.config.dma;
         if wanted && self.dma.running {
-            return self.violation();
+            return self.slot.violation();
         }
         self.set_timer(Timer::Dma, NEVER);
         self.dma.running = wanted;
@@ -38,7 +38,7 @@ impl S3cSdi {
 
     /// Words can be moved between memory and FIFO: the next one is over when its time is.
     pub(super) fn dma_moves(&mut self, now: u64) {
-        if self.dma_can_move() && self.timers.at_ns(Timer::Dma as usize) == NEVER {
+        if self.dma_can_move() && self.slot.alarm_ns(Timer::Dma as usize) == NEVER {
             self.set_timer(Timer::Dma, now + u64::from(self.config.dma_word_ns));
         }
     }
@@ -49,7 +49,7 @@ impl S3cSdi {
             return false;
         }
         if (self.dma.length & TO_CARD != 0) == self.dat.read {
-            self.violation();
+            self.slot.violation();
             self.dma.running = false;
             return false;
         }

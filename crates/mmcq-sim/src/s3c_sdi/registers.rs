@@ -4,6 +4,7 @@ use super::bits::{cmd_con, cmd_sta, con, dcon, dsta, event, fsta, reg};
 use super::{S3cSdi, Timer};
 use crate::card::BusState;
 use crate::probe::Signal;
+use crate::slot::Core;
 
 /// Bits of the timer register.
 const TIMER_BITS: u32 = 0x7f_ffff;
@@ -37,11 +38,11 @@ impl S3cSdi {
     /// Reads a register; all are words.
     pub fn read(&mut self, offset: u16, size: u8, now_ns: u64) -> u32 {
         let now = self.reach(now_ns);
-        if self.hurt.gone {
+        if self.slot.is_gone() {
             return u32::MAX >> (32 - 8 * u32::from(size.clamp(1, 4)));
         }
         if size != 4 || !offset.is_multiple_of(4) || !known(offset) {
-            self.violation();
+            self.slot.violation();
             return u32::MAX >> (32 - 8 * u32::from(size.clamp(1, 4)));
         }
         if offset == reg::DATA {
@@ -53,11 +54,11 @@ impl S3cSdi {
     /// Writes a register; all are words.
     pub fn write(&mut self, offset: u16, size: u8, value: u32, now_ns: u64) {
         let now = self.reach(now_ns);
-        if self.hurt.gone {
+        if self.slot.is_gone() {
             return;
         }
         if size != 4 || !offset.is_multiple_of(4) || !known(offset) {
-            return self.violation();
+            return self.slot.violation();
         }
         self.set_word(offset, value, now);
         self.look(now);
@@ -121,7 +122,7 @@ impl S3cSdi {
             reg::DMA_LENGTH => self.dma.length = value,
             reg::DMA_START => self.dma_start(value, now),
             // Responses, DCNT and the GPIO cannot be written.
-            _ => self.violation(),
+            _ => self.slot.violation(),
         }
     }
 
@@ -206,7 +207,7 @@ impl S3cSdi {
         let word = if self.writing() { None } else { self.fifo.pop() };
         let Some((word, _)) = word else {
             self.regs.fifo_failed = true;
-            self.violation();
+            self.slot.violation();
             self.look(now);
             return 0;
         };
@@ -219,7 +220,7 @@ impl S3cSdi {
     fn give_word(&mut self, value: u32, now: u64) {
         if !self.writing() || !self.fifo.push(&value.to_le_bytes()) {
             self.regs.fifo_failed = true;
-            return self.violation();
+            return self.slot.violation();
         }
         self.fifo_moved(now);
     }
@@ -235,23 +236,23 @@ impl S3cSdi {
         let width = match self.dat.state {
             super::data::State::Armed if self.regs.dcon & dcon::WIDE != 0 => 4,
             super::data::State::Armed => 1,
-            _ => self.bus.width,
+            _ => self.slot.bus.width,
         };
-        let bus = BusState { powered: self.supply, clock_hz: self.clock_hz(), width, ..self.bus };
-        if bus == self.bus {
+        let bus = BusState { powered: self.supply, clock_hz: self.clock_hz(), width, ..self.slot.bus };
+        if bus == self.slot.bus {
             return;
         }
-        if (self.cmd.sending() || self.dat.moving()) && bus.clock_hz != self.bus.clock_hz {
+        if (self.cmd.sending() || self.dat.moving()) && bus.clock_hz != self.slot.bus.clock_hz {
             // Bits in the air do not bear it.
-            self.violation();
+            self.slot.violation();
             if bus.clock_hz == 0 {
                 for timer in [Timer::Command, Timer::Data, Timer::DataTimeout] {
                     self.set_timer(timer, super::NEVER);
                 }
             }
         }
-        self.bus = bus;
+        self.slot.bus = bus;
         self.show(|_| Signal::Bus { at_ns: now, bus, low: false });
-        self.with_card(now, |card, now| card.bus_changed(&bus, now));
+        self.slot.with_card(now, |card, now| card.bus_changed(&bus, now));
     }
 }

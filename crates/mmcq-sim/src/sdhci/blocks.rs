@@ -7,6 +7,7 @@ use super::{BusEvent, Busy, NEVER, Sdhci, Timer};
 use crate::card::{Flow, ReadBlock};
 use crate::faults::{Point, Strike};
 use crate::probe::Signal;
+use crate::slot::Core;
 use crate::wire::{BLOCK_GAP_CLK, Beat, CRC_STATUS_CLK, CRC_TOKEN_CLK, CRC_TURN_CLK, block_clk};
 
 impl Sdhci {
@@ -14,7 +15,7 @@ impl Sdhci {
         let gap = self.data_beat(now).plus(BLOCK_GAP_CLK);
         let at = gap.ns();
         // The card must see commands and blocks in their order: ask now only if no command ends in the gap.
-        if at > now && self.timers.at_ns(Timer::Command as usize) <= at {
+        if at > now && self.slot.alarm_ns(Timer::Command as usize) <= at {
             self.dat.state = State::ReadGap;
             self.set_timer(Timer::Data, at);
         } else {
@@ -32,7 +33,7 @@ impl Sdhci {
         if bytes.len() < n.max(self.dat.block) {
             bytes.resize(n.max(self.dat.block), 0);
         }
-        let reply = self.with_card(free_ns, |card, now| card.read_block(&mut bytes[..n], now));
+        let reply = self.slot.with_card(free_ns, |card, now| card.read_block(&mut bytes[..n], now));
         self.dat.bytes = bytes;
         let Some(ReadBlock::At { mut start_ns, crc_ok }) = reply else { return self.silence(free_ns) };
         let strike = self.strike(if self.dat.tuning { Point::Tuning } else { Point::ReadBlock }, now);
@@ -44,10 +45,10 @@ impl Sdhci {
         }
         self.dat.strike = strike;
         let start = free.not_before(start_ns);
-        let end = start.plus(block_clk(block_size.into(), self.bus.width, self.bus.ddr));
+        let end = start.plus(block_clk(block_size.into(), self.slot.bus.width, self.slot.bus.ddr));
         let (start_ns, end_ns) = (start.ns(), end.ns());
-        self.stats.access_ns += start_ns - free_ns;
-        self.stats.data_ns += (free_ns - before.ns()) + (end_ns - start_ns);
+        self.slot.stats.access_ns += start_ns - free_ns;
+        self.slot.stats.data_ns += (free_ns - before.ns()) + (end_ns - start_ns);
         self.dat.good = crc_ok && n == self.dat.block;
         self.dat.start_ns = start_ns;
         self.dat.beat = Some(end);
@@ -60,7 +61,7 @@ impl Sdhci {
         self.stop_timer(Timer::DataTimeout);
         let strike = self.dat.strike.take();
         let damaged = matches!(strike, Some(Strike::Crc | Strike::CrcAndEnd)) || self.data_are_damaged();
-        let good = self.dat.good && !damaged && self.card.is_some();
+        let good = self.dat.good && !damaged && self.slot.card().is_some();
         self.count_block(good, now);
         if self.dat.tuning {
             self.dat.tuning_struck |= strike == Some(Strike::Fail);
@@ -113,7 +114,7 @@ impl Sdhci {
     /// The lines waited for the host; they go on now.
     pub(super) fn lines_stood(&mut self, now: u64) {
         let from_ns = self.dat.held_since;
-        self.stats.held_ns += now.saturating_sub(from_ns);
+        self.slot.stats.held_ns += now.saturating_sub(from_ns);
         if self.dat.read && now > from_ns {
             self.show(|_| Signal::ClockStopped { from_ns, until_ns: now });
         }
@@ -175,14 +176,14 @@ impl Sdhci {
         let before = self.data_beat(now);
         let free = before.plus(BLOCK_GAP_CLK);
         let free_ns = free.ns();
-        if self.card_busy_until == NEVER {
+        if self.slot.busy_until_ns == NEVER {
             return self.silence(free_ns);
         }
-        let start = free.not_before(self.card_busy_until);
-        let end = start.plus(block_clk(n as u32, self.bus.width, self.bus.ddr));
+        let start = free.not_before(self.slot.busy_until_ns);
+        let end = start.plus(block_clk(n as u32, self.slot.bus.width, self.slot.bus.ddr));
         let (start_ns, end_ns) = (start.ns(), end.ns());
         self.busy_from(free_ns, start_ns);
-        self.stats.data_ns += (free_ns - before.ns()) + (end_ns - start_ns);
+        self.slot.stats.data_ns += (free_ns - before.ns()) + (end_ns - start_ns);
         self.dat.start_ns = start_ns;
         self.dat.beat = Some(end);
         self.dat.state = State::WriteBlock;
@@ -203,7 +204,7 @@ impl Sdhci {
             Some(Flow::Write { block_size }) => {
                 let crc_ok = usize::from(block_size) == n && !damaged;
                 let bytes = std::mem::take(&mut self.dat.bytes);
-                let reply = self.with_card(now, |card, now| card.write_block(&bytes[..n], crc_ok, now));
+                let reply = self.slot.with_card(now, |card, now| card.write_block(&bytes[..n], crc_ok, now));
                 self.dat.bytes = bytes;
                 reply
             }
@@ -213,7 +214,7 @@ impl Sdhci {
         let seen = reply.filter(|_| strike != Some(Strike::NoStatus));
         let Some((good, busy_until)) = seen.and_then(|r| Some((r.status?, r.busy_until_ns))) else {
             // The host saw no status; the card may have taken the block all the same, and be busy with it.
-            self.card_busy_until = self.card_busy_until.max(reply.map_or(0, |r| r.busy_until_ns));
+            self.slot.busy_until_ns = self.slot.busy_until_ns.max(reply.map_or(0, |r| r.busy_until_ns));
             self.count_block(false, now);
             return self.silence(now);
         };
@@ -222,19 +223,19 @@ impl Sdhci {
         self.dat.strike = strike;
         let token = end.plus(CRC_STATUS_CLK);
         let token_ns = token.ns();
-        if self.probe.is_some() {
+        if self.slot.probe.is_some() {
             self.show_status(end, good, busy_until);
         }
-        self.stats.data_ns += token_ns - end.ns();
+        self.slot.stats.data_ns += token_ns - end.ns();
         if busy_until > now {
-            self.card_busy_until = self.card_busy_until.max(busy_until);
+            self.slot.busy_until_ns = self.slot.busy_until_ns.max(busy_until);
         }
         if good {
             self.one_block_less();
         }
         let last = self.write_is_over();
         let waits = good && !(last && self.config.busy == Busy::Ignored);
-        let until = if waits { self.card_busy_until.max(token_ns) } else { token_ns };
+        let until = if waits { self.slot.busy_until_ns.max(token_ns) } else { token_ns };
         self.busy_from(token_ns, until);
         self.dat.beat = Some(token);
         self.dat.state = State::WriteStatus;
@@ -279,15 +280,15 @@ impl Sdhci {
     pub(super) fn count_block(&mut self, good: bool, now: u64) {
         let read = self.dat.read;
         match (good, read) {
-            (false, _) => self.stats.blocks_bad += 1,
-            (true, true) => self.stats.blocks_read += 1,
-            (true, false) => self.stats.blocks_written += 1,
+            (false, _) => self.slot.stats.blocks_bad += 1,
+            (true, true) => self.slot.stats.blocks_read += 1,
+            (true, false) => self.slot.stats.blocks_written += 1,
         }
         if good {
-            self.stats.bytes += self.dat.block as u64;
+            self.slot.stats.bytes += self.dat.block as u64;
         }
         let (bytes, start_ns) = (self.dat.block as u32, self.dat.start_ns);
-        self.note(BusEvent::Block { read, bytes, good, start_ns, end_ns: now });
+        self.slot.note(BusEvent::Block { read, bytes, good, start_ns, end_ns: now });
         self.show(|dat| Signal::Block {
             read,
             data: dat.on_wire(),

@@ -5,6 +5,7 @@ use super::{BusEvent, Sdhci, Timer};
 use crate::card::{Answer, Flow, Reply};
 use crate::faults::{Point, Strike};
 use crate::probe::Signal;
+use crate::slot::Core;
 use crate::wire::{
     Beat, COMMAND_CLK, LONG_RESPONSE_CLK, N_CR_CLK, N_RC_CLK, RESPONSE_CLK, RESPONSE_TIMEOUT_CLK, crc7,
 };
@@ -162,7 +163,7 @@ impl Sdhci {
         if self.cmd.active.is_some() {
             self.cmd.waiting = Some(issue);
         } else {
-            self.first_token(issue, self.beat(now));
+            self.first_token(issue, self.slot.beat(now));
         }
     }
 
@@ -239,15 +240,16 @@ impl Sdhci {
             let start_ns = active.beat.ns();
             active.beat = active.beat.plus(COMMAND_CLK);
             let end_ns = active.beat.ns();
-            self.stats.commands[usize::from(index & 63)] += 1;
-            self.stats.command_ns += end_ns - start_ns;
+            self.slot.stats.commands[usize::from(index & 63)] += 1;
+            self.slot.stats.command_ns += end_ns - start_ns;
             let auto = sender != Sender::Host;
-            self.note(BusEvent::Command { index, arg, auto, start_ns, end_ns });
+            self.slot.note(BusEvent::Command { index, arg, auto, start_ns, end_ns });
             self.show(|_| Signal::Command { index, arg, auto, start_ns, end_ns });
             self.set_timer(Timer::Command, end_ns);
         } else {
             active.step = Step::Response(None);
-            active.beat = Beat::new(active.beat.ns().saturating_add(NO_CLOCK_TIMEOUT_NS), self.bus.clock_hz);
+            active.beat =
+                Beat::new(active.beat.ns().saturating_add(NO_CLOCK_TIMEOUT_NS), self.slot.bus.clock_hz);
             self.set_timer(Timer::Command, active.beat.ns());
         }
         self.cmd.active = Some(active);
@@ -268,8 +270,9 @@ impl Sdhci {
         let by_host = active.sender == Sender::Host;
         let strike = self.strike(if by_host { Point::Command } else { Point::AutoCommand }, now);
         let lost = strike == Some(Strike::Lost);
-        let reply = if lost { None } else { self.with_card(now, |card, now| card.command(index, arg, now)) }
-            .unwrap_or(silence);
+        let reply =
+            if lost { None } else { self.slot.with_card(now, |card, now| card.command(index, arg, now)) }
+                .unwrap_or(silence);
         let abort = active.issue.abort && by_host;
         if abort && reply.answer.is_some() {
             self.cut_data(now);
@@ -343,10 +346,10 @@ impl Sdhci {
             (errors, content) = Self::judge(&issue, index, answer, strike);
         } else if issue.expected != Expected::None {
             errors = int::COMMAND_TIMEOUT;
-            self.stats.silent += 1;
+            self.slot.stats.silent += 1;
         }
         if let Some(answer) = answer {
-            self.note(BusEvent::Response {
+            self.slot.note(BusEvent::Response {
                 index,
                 content: if issue.expected == Expected::Long { content[3] } else { content[0] },
                 errors,
@@ -370,11 +373,11 @@ impl Sdhci {
                 None if errors != 0 => RESPONSE_TIMEOUT_CLK + N_RC_CLK,
                 None => N_RC_CLK,
             };
-            self.stats.command_ns += self.beat(0).plus(spent).ns();
+            self.slot.stats.command_ns += self.slot.beat(0).plus(spent).ns();
         }
         if busy_until_ns > now {
             self.show(|_| Signal::Busy { from_ns: now, until_ns: busy_until_ns });
-            self.card_busy_until = self.card_busy_until.max(busy_until_ns);
+            self.slot.busy_until_ns = self.slot.busy_until_ns.max(busy_until_ns);
         }
         match sender {
             Sender::AutoCount => self.count_ended(active.issue, beat, errors, content, now),
@@ -478,7 +481,7 @@ impl Sdhci {
         if let Some(beat) = self.cmd.stop_due.take() {
             self.send_stop(beat);
         } else if let Some(issue) = self.cmd.waiting.take() {
-            let beat = self.beat(self.now);
+            let beat = self.slot.beat(self.slot.now_ns());
             self.first_token(issue, beat);
         }
     }

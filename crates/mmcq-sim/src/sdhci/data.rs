@@ -212,13 +212,13 @@ impl Sdhci {
 
     /// The edge at which the lines were last in use.
     pub(super) fn data_beat(&self, now: u64) -> Beat {
-        self.dat.beat.unwrap_or_else(|| self.beat(now))
+        self.dat.beat.unwrap_or_else(|| self.slot.beat(now))
     }
 
     /// Longest wait for data or busy [SDHC 2.2.15].
     fn timeout_ns(&self) -> u64 {
         let hz = match self.config.timeout_hz() {
-            0 => self.bus.clock_hz.max(1),
+            0 => self.slot.bus.clock_hz.max(1),
             hz => hz,
         };
         let clocks = 1u64 << (13 + u32::from(self.regs.timeout).min(14));
@@ -252,8 +252,8 @@ impl Sdhci {
 
     pub(super) fn busy_from(&mut self, from_ns: u64, until_ns: u64) {
         if until_ns > from_ns && until_ns != NEVER {
-            self.stats.busy_ns = self.stats.busy_ns.saturating_add(until_ns - from_ns);
-            self.note(BusEvent::Busy { from_ns, until_ns });
+            self.slot.stats.busy_ns = self.slot.stats.busy_ns.saturating_add(until_ns - from_ns);
+            self.slot.note(BusEvent::Busy { from_ns, until_ns });
         }
     }
 
@@ -287,7 +287,7 @@ impl Sdhci {
     }
 
     fn wait_for_busy(&mut self, now: u64) {
-        let until = self.card_busy_until;
+        let until = self.slot.busy_until_ns;
         if until <= now || self.config.busy == Busy::Ignored {
             return self.complete(now);
         }
@@ -313,7 +313,7 @@ impl Sdhci {
         self.stop_data_timers();
         self.pio.clear();
         self.dma.stop();
-        self.dat.beat = Some(self.beat(now));
+        self.dat.beat = Some(self.slot.beat(now));
         self.dat.state = State::Cut;
     }
 

@@ -3,6 +3,7 @@
 use super::Sdhci;
 use super::bits::{cap, host2, int};
 use crate::faults::{Point, Strike};
+use crate::slot::Core;
 
 /// More descriptors than this without any data: the engine runs in a circle and never moves a byte again.
 const MAX_IDLE_DESCRIPTORS: u32 = 1024;
@@ -269,7 +270,7 @@ impl Sdhci {
             self.violation("a descriptor that is not aligned to 4 bytes [SDHC 1.13]");
         }
         let at = at & !3;
-        self.stats.descriptors += 1;
+        self.slot.stats.descriptors += 1;
         if self.memory.device_read(at, &mut raw[..usize::from(bytes)]).is_err() {
             return Err(AdmaError(ST_FDS));
         }

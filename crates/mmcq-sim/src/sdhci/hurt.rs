@@ -2,14 +2,12 @@
 
 use super::bits::{host1, int, present};
 use super::{NEVER, Sdhci, Timer};
-use crate::card::Card;
 use crate::faults::{Point, Strike};
+use crate::slot::Core;
 
 /// What is wrong with the controller for longer than a moment.
 #[derive(Default)]
 pub(super) struct Hurt {
-    /// Every register reads as ones and ignores writes; the interrupt line is low.
-    pub gone: bool,
     /// Inhibit bits of the present state that stay set until a reset of everything.
     pub stuck: u32,
     /// Data lines that are stuck low, one bit each.
@@ -28,33 +26,14 @@ pub(super) struct Hurt {
     pub spurious: u32,
     /// The interrupt line, though it should, does not rise before this.
     pub held_ns: Option<u64>,
-    /// The card that was taken out.
-    pub removed: Option<Box<dyn Card>>,
     /// Status bits that come late, and when.
     late: Vec<(u64, u32)>,
 }
 
 impl Sdhci {
-    /// An event at this point. What is the same at every point happens here; the rest is for the code that asks.
-    #[inline]
-    pub(super) fn strike(&mut self, point: Point, now: u64) -> Option<Strike> {
-        let strike = self.faults.strike(point)?;
-        self.struck(point, strike, now)
-    }
-
-    #[cold]
-    fn struck(&mut self, point: Point, strike: Strike, now: u64) -> Option<Strike> {
+    /// What only this controller suffers.
+    pub(super) fn hurt_by(&mut self, point: Point, strike: Strike, now: u64) -> Option<Strike> {
         match strike {
-            Strike::Remove => self.hurt.removed = self.take_card(now).or(self.hurt.removed.take()),
-            Strike::BrownOut => {
-                self.card_busy_until = 0;
-                let bus = self.bus;
-                self.with_card(now, |card, now| {
-                    card.power_cut(now);
-                    card.bus_changed(&bus, now);
-                });
-            }
-            Strike::Gone => self.hurt.gone = true,
             Strike::Stuck if matches!(point, Point::Command | Point::Response) => {
                 self.hurt.stuck |= present::CMD_INHIBIT;
             }
@@ -69,20 +48,11 @@ impl Sdhci {
         None
     }
 
-    /// The card is no longer in the slot.
-    pub(super) fn take_card(&mut self, now: u64) -> Option<Box<dyn Card>> {
-        let card = self.card.take();
-        self.card_busy_until = 0;
-        self.regs.detect_stable = false;
-        self.set_timer(Timer::CardDetect, now.saturating_add(self.config.debounce_ns));
-        card
-    }
-
     /// Do data arrive damaged, as the bus is driven now: by a line that does not move, or is not there, or by the wrong edge?
     pub(super) fn data_are_damaged(&self) -> bool {
         let mistakes = &self.config.mistakes;
-        let used = u8::MAX >> (8 - self.bus.width.clamp(1, 8));
-        let unwired = mistakes.lines_wired != 0 && self.bus.width > mistakes.lines_wired;
+        let used = u8::MAX >> (8 - self.slot.bus.width.clamp(1, 8));
+        let unwired = mistakes.lines_wired != 0 && self.slot.bus.width > mistakes.lines_wired;
         let edge =
             mistakes.high_speed_breaks_reads && self.dat.read && self.regs.host1 & host1::HIGH_SPEED != 0;
         self.hurt.lines & used != 0 || unwired || edge
@@ -95,7 +65,7 @@ impl Sdhci {
         }
         match self.strike(Point::Interrupt, now) {
             Some(Strike::Lost) => {
-                self.irq_lost = true;
+                self.slot.line.lose();
                 return false;
             }
             Some(Strike::Late(ns)) => {

@@ -40,13 +40,13 @@ pub use config::{Busy, SdhciConfig};
 pub use mistakes::Mistakes;
 pub use profile::{PROFILES, Profile};
 
-use crate::alarms::{Alarms, NEVER};
-use crate::card::{BusState, Card};
-use crate::faults::{Faults, Point, Strike};
+use crate::alarms::NEVER;
+use crate::card::Card;
+use crate::faults::{Point, Strike};
 use crate::memory::DeviceMemory;
 pub use crate::port::PortCounters;
 use crate::probe::{Probe, Signal};
-use crate::wire::Beat;
+use crate::slot::{Core, Slot};
 use bits::{int, reset};
 use registers::Registers;
 
@@ -93,22 +93,12 @@ const TIMERS: [Timer; 10] = [
     Timer::Line,
 ];
 
-type Log = Box<dyn FnMut(BusEvent)>;
-
 /// The controller, its slot and the bus.
 pub struct Sdhci {
     config: SdhciConfig,
     memory: Box<dyn DeviceMemory>,
-    card: Option<Box<dyn Card>>,
-    /// What is due to happen, by [`Timer`].
-    timers: Alarms<{ TIMERS.len() }>,
-    now: u64,
-    /// What the card was told last; its time never goes back.
-    card_now: u64,
-    /// DAT0 is low until then.
-    card_busy_until: u64,
+    slot: Slot,
     regs: Registers,
-    bus: BusState,
     cmd: command::CmdLine,
     dat: data::DatLines,
     dma: dma::Dma,
@@ -118,16 +108,51 @@ pub struct Sdhci {
     functions: bool,
     /// DAT1 as the card last held it low outside of data.
     card_line: bool,
-    irq: bool,
-    irq_lost: bool,
-    irq_rose_ns: Option<u64>,
-    faults: Faults,
     hurt: hurt::Hurt,
-    violations: u64,
     first_violation: Option<(u64, &'static str)>,
-    stats: BusStats,
-    log: Option<Log>,
-    probe: Option<Probe>,
+}
+
+impl Core for Sdhci {
+    fn slot(&self) -> &Slot {
+        &self.slot
+    }
+
+    fn slot_mut(&mut self) -> &mut Slot {
+        &mut self.slot
+    }
+
+    fn alarm(&mut self, alarm: usize, now: u64) {
+        match TIMERS[alarm] {
+            Timer::Command => self.command_event(now),
+            Timer::Data => self.data_event(now),
+            Timer::DataTimeout => self.data_timeout(now),
+            Timer::Reset => self.reset_done(),
+            Timer::ClockStable => self.clock_is_stable(now),
+            Timer::Signal18 => self.signal_settled(now),
+            Timer::CardDetect => self.card_detected(now),
+            Timer::Card => {}
+            Timer::Status => self.late_status(now),
+            Timer::Line => self.update_irq(now),
+        }
+    }
+
+    fn card_came(&mut self, now: u64) {
+        self.functions |= self.slot.card().is_some_and(|card| card.has_functions());
+        self.card_went(now);
+    }
+
+    fn card_went(&mut self, now: u64) {
+        self.regs.detect_stable = false;
+        self.set_timer(Timer::CardDetect, now.saturating_add(self.config.debounce_ns));
+    }
+
+    fn look(&mut self, now: u64) {
+        self.look_at_card(now);
+    }
+
+    fn struck(&mut self, point: Point, strike: Strike, now: u64) -> Option<Strike> {
+        self.hurt_by(point, strike, now)
+    }
 }
 
 impl Sdhci {
@@ -142,13 +167,8 @@ impl Sdhci {
         Sdhci {
             config,
             memory: Box::new(memory),
-            card,
-            timers: Alarms::NONE,
-            now: 0,
-            card_now: 0,
-            card_busy_until: 0,
+            slot: Slot::new(card),
             regs: Registers { inserted, detect_stable: true, ..Registers::default() },
-            bus: BusState { width: 1, ..BusState::default() },
             cmd: command::CmdLine::default(),
             dat: data::DatLines::default(),
             dma: dma::Dma::default(),
@@ -156,109 +176,17 @@ impl Sdhci {
             card_interrupt: false,
             functions,
             card_line: false,
-            irq: false,
-            irq_lost: false,
-            irq_rose_ns: None,
-            faults: Faults::none(),
             hurt: hurt::Hurt::default(),
-            violations: 0,
             first_violation: None,
-            stats: BusStats::default(),
-            log: None,
-            probe: None,
         }
-    }
-
-    /// The level of the interrupt line.
-    pub fn irq(&self) -> bool {
-        self.irq && !self.hurt.gone
-    }
-
-    /// When the interrupt line last rose.
-    pub fn irq_rose_ns(&self) -> Option<u64> {
-        self.irq_rose_ns
-    }
-
-    /// When something will happen by itself, if nothing is done before.
-    pub fn next_event_ns(&self) -> Option<u64> {
-        self.timers.next().map(|(_, at)| at)
-    }
-
-    /// Lets everything happen up to and including `until_ns`, in order; stops early at the moment the
-    /// interrupt line rises. Returns how far it came. A time in the past changes nothing.
-    pub fn advance(&mut self, until_ns: u64) -> u64 {
-        let mut before = self.irq;
-        while self.fire(until_ns) {
-            if self.irq && !before {
-                return self.now;
-            }
-            before = self.irq;
-        }
-        self.now = self.now.max(until_ns);
-        until_ns
-    }
-
-    /// Lets everything happen up to `now_ns`, and takes that as the time; whatever the caller says, time does
-    /// not go back.
-    fn reach(&mut self, now_ns: u64) -> u64 {
-        while self.fire(now_ns) {}
-        self.now = self.now.max(now_ns);
-        self.now
-    }
-
-    /// The next event, if it is due by `until_ns`.
-    fn fire(&mut self, until_ns: u64) -> bool {
-        if self.hurt.gone {
-            self.timers = Alarms::NONE;
-        }
-        let Some((timer, at)) = self.timers.next().filter(|&(_, at)| at <= until_ns) else { return false };
-        let timer = TIMERS[timer];
-        self.stop_timer(timer);
-        self.now = self.now.max(at);
-        let now = self.now;
-        match timer {
-            Timer::Command => self.command_event(now),
-            Timer::Data => self.data_event(now),
-            Timer::DataTimeout => self.data_timeout(now),
-            Timer::Reset => self.reset_done(),
-            Timer::ClockStable => self.clock_is_stable(now),
-            Timer::Signal18 => self.signal_settled(now),
-            Timer::CardDetect => self.card_detected(now),
-            Timer::Card => {}
-            Timer::Status => self.late_status(now),
-            Timer::Line => self.update_irq(now),
-        }
-        self.look_at_card(now);
-        true
     }
 
     fn set_timer(&mut self, timer: Timer, at_ns: u64) {
-        self.timers.set(timer as usize, at_ns);
+        self.slot.set_alarm(timer as usize, at_ns);
     }
 
     fn stop_timer(&mut self, timer: Timer) {
-        self.timers.set(timer as usize, NEVER);
-    }
-
-    /// A card comes into the slot.
-    pub fn insert(&mut self, card: Box<dyn Card>, now_ns: u64) {
-        let now = self.reach(now_ns);
-        self.functions |= card.has_functions();
-        self.card = Some(card);
-        self.card_busy_until = 0;
-        let bus = self.bus;
-        self.with_card(now, |card, now| card.bus_changed(&bus, now));
-        self.regs.detect_stable = false;
-        self.set_timer(Timer::CardDetect, now.saturating_add(self.config.debounce_ns));
-        self.look_at_card(now);
-    }
-
-    /// The card leaves the slot, and is handed back.
-    pub fn remove(&mut self, now_ns: u64) -> Option<Box<dyn Card>> {
-        let now = self.reach(now_ns);
-        let card = self.take_card(now);
-        self.look_at_card(now);
-        card
+        self.slot.set_alarm(timer as usize, NEVER);
     }
 
     /// The interrupt that the card itself holds on DAT1, and when it may change; in 4-bit mode data hide it
@@ -267,9 +195,9 @@ impl Sdhci {
         if !self.functions {
             return;
         }
-        let at = self.card_now.max(now);
-        let hidden = self.bus.width != 1 && self.dat.hides_interrupt();
-        let (line, next) = match &self.card {
+        let at = self.slot.card_ns(now);
+        let hidden = self.slot.bus.width != 1 && self.dat.hides_interrupt();
+        let (line, next) = match self.slot.card() {
             None => (false, None),
             Some(card) if hidden => (self.card_line, card.next_event_ns(at)),
             Some(card) => (card.interrupt(at), card.next_event_ns(at)),
@@ -288,45 +216,9 @@ impl Sdhci {
         self.update_irq(now);
     }
 
-    /// The card in the slot.
-    pub fn card_mut(&mut self) -> Option<&mut (dyn Card + 'static)> {
-        self.card.as_deref_mut()
-    }
-
-    /// What goes wrong with the controller and its bus from now on; a card has faults of its own, mostly the same ones.
-    pub fn set_faults(&mut self, faults: Faults) {
-        self.faults = faults;
-    }
-
-    /// The card that a fault took out of the slot, if one did.
-    pub fn removed(&mut self) -> Option<Box<dyn Card>> {
-        self.hurt.removed.take()
-    }
-
     /// The controller's parameters.
     pub fn config(&self) -> &SdhciConfig {
         &self.config
-    }
-
-    /// How the bus is driven now.
-    pub fn bus(&self) -> &BusState {
-        &self.bus
-    }
-
-    /// What went over the bus so far.
-    pub fn stats(&self) -> &BusStats {
-        &self.stats
-    }
-
-    /// Counts from zero again, and returns what there was.
-    pub fn take_stats(&mut self) -> BusStats {
-        std::mem::take(&mut self.stats)
-    }
-
-    /// What the driver did that the standard forbids: commands while inhibited, bad alignment, reserved
-    /// values ...
-    pub fn protocol_violations(&self) -> u64 {
-        self.violations
     }
 
     /// When the driver did the first of that, in nanoseconds, and what it was.
@@ -334,49 +226,27 @@ impl Sdhci {
         self.first_violation
     }
 
-    /// Tells `log` about everything on the bus from now on; `None` for silence.
-    pub fn set_log(&mut self, log: Option<Log>) {
-        self.log = log;
-    }
-
     /// Shows `probe` every signal at the slot from now on; `None` takes it away.
     pub fn set_probe(&mut self, probe: Option<Probe>) {
-        self.probe = probe;
-        let at_ns = self.now;
-        let (bus, level) = (self.bus, self.irq);
-        self.show(|_| Signal::Bus { at_ns, bus, low: false });
-        self.show(|_| Signal::Interrupt { at_ns, level });
+        self.slot.set_probe(probe);
     }
 
     /// Shows the probe, if there is one, a signal.
     fn show<'a>(&'a mut self, signal: impl FnOnce(&'a data::DatLines) -> Signal<'a>) {
-        if let Some(probe) = &mut self.probe {
+        if let Some(probe) = &mut self.slot.probe {
             probe(&signal(&self.dat));
         }
     }
 
-    fn note(&mut self, event: BusEvent) {
-        if let Some(log) = &mut self.log {
-            log(event);
-        }
-    }
-
     fn violation(&mut self, what: &'static str) {
-        self.violations += 1;
-        self.first_violation.get_or_insert((self.now, what));
-    }
-
-    /// Calls the card, if there is one; its time never goes back.
-    fn with_card<T>(&mut self, now: u64, call: impl FnOnce(&mut dyn Card, u64) -> T) -> Option<T> {
-        let card = self.card.as_deref_mut()?;
-        self.card_now = self.card_now.max(now);
-        Some(call(card, self.card_now))
+        self.slot.violation();
+        self.first_violation.get_or_insert((self.slot.now_ns(), what));
     }
 
     /// Sets status bits that are enabled.
     fn raise(&mut self, bits: u32, now: u64) {
         self.regs.status |= bits & self.regs.enable;
-        self.irq_lost = false;
+        self.slot.line.forgive();
         self.update_irq(now);
     }
 
@@ -390,19 +260,15 @@ impl Sdhci {
         let causes = self.regs.status & self.regs.signal != 0;
         let level = causes || self.hurt.spurious > 0 && self.regs.signal != 0;
         if !level {
-            self.irq_lost = false;
+            self.slot.line.forgive();
             self.hurt.held_ns = None;
         }
-        let rises = level && !self.irq && !self.irq_lost && self.line_obeys(now);
+        let rises = level && self.slot.line.may_rise() && self.line_obeys(now);
         if rises {
-            self.stats.interrupts += 1;
-            self.irq_rose_ns = Some(now);
-            self.note(BusEvent::Interrupt { at_ns: now, status: self.regs.status_word() });
+            let status = self.regs.status_word();
+            self.slot.interrupt(now, status);
         }
-        let level = level && (self.irq || rises);
-        if std::mem::replace(&mut self.irq, level) != level {
-            self.show(|_| Signal::Interrupt { at_ns: now, level });
-        }
+        self.slot.set_line(level && (self.slot.line.is_high() || rises), now);
     }
 
     /// A software reset begins; it acts at once and its bits stay for a while.
@@ -445,7 +311,7 @@ impl Sdhci {
     }
 
     fn card_detected(&mut self, now: u64) {
-        let inserted = self.card.is_some() || self.config.fixed;
+        let inserted = self.slot.card().is_some() || self.config.fixed;
         self.regs.detect_stable = true;
         if inserted == self.regs.inserted {
             return;
@@ -461,13 +327,8 @@ impl Sdhci {
         self.raise(if inserted { int::INSERTION } else { int::REMOVAL }, now);
     }
 
-    /// A place on the SD clock at `now`.
-    fn beat(&self, now: u64) -> Beat {
-        Beat::new(now, self.bus.clock_hz)
-    }
-
     /// Is a card there to talk to?
     fn clocked(&self) -> bool {
-        self.bus.powered && self.bus.clock_hz != 0
+        self.slot.bus.powered && self.slot.bus.clock_hz != 0
     }
 }

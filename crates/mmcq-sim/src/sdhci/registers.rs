@@ -5,6 +5,7 @@ use super::{NEVER, Sdhci, Timer};
 use crate::card::BusState;
 use crate::faults::{Point, Strike};
 use crate::probe::Signal;
+use crate::slot::Core;
 
 /// Registers that are no more than what was written or what happened.
 #[derive(Clone, Debug, Default)]
@@ -83,7 +84,7 @@ impl Sdhci {
     pub fn read(&mut self, offset: u16, size: u8, now_ns: u64) -> u32 {
         let now = self.reach(now_ns);
         let ones = lanes(0, size);
-        if self.hurt.gone {
+        if self.slot.is_gone() {
             return ones;
         }
         if !well_formed(offset, size) {
@@ -99,7 +100,7 @@ impl Sdhci {
     /// Writes 1, 2 or 4 bytes.
     pub fn write(&mut self, offset: u16, size: u8, value: u32, now_ns: u64) {
         let now = self.reach(now_ns);
-        if self.hurt.gone {
+        if self.slot.is_gone() {
             return;
         }
         if !well_formed(offset, size) {
@@ -154,7 +155,9 @@ impl Sdhci {
                 u32::from(self.config.presets[i]) | u32::from(self.config.presets[i + 1]) << 16
             }
             0xfc => {
-                u32::from(self.irq) | u32::from(self.config.spec) << 16 | u32::from(self.config.vendor) << 24
+                u32::from(self.slot.line.is_high())
+                    | u32::from(self.config.spec) << 16
+                    | u32::from(self.config.vendor) << 24
             }
             _ => 0,
         }
@@ -353,11 +356,11 @@ impl Sdhci {
         state |= flag(r.inserted, present::INSERTED | present::CARD_DETECT);
         state |= flag(r.detect_stable, present::STABLE);
         state |= flag(r.not_issued, present::NOT_ISSUED);
-        let protected = self.card.as_ref().is_some_and(|card| card.write_protect_switch());
+        let protected = self.slot.card().is_some_and(|card| card.write_protect_switch());
         state |= flag(!protected, present::WRITE_ENABLED);
         state |= present::CMD_LEVEL | present::DAT_LEVELS;
-        if self.config.line_levels && self.bus.powered {
-            let lines = self.with_card(now, |card, now| {
+        if self.config.line_levels && self.slot.bus.powered {
+            let lines = self.slot.with_card(now, |card, now| {
                 let busy = u8::from(card.busy(now));
                 (card.switching_voltage(now), card.lines_low(now) | busy)
             });
@@ -407,10 +410,10 @@ impl Sdhci {
 
     /// The driver may have changed how the bus is driven: the card is told.
     pub(super) fn refresh_bus(&mut self, now: u64) {
-        let (clock_hz, in_use) = (self.bus.clock_hz, self.cmd.sending() || self.dat.moving());
+        let (clock_hz, in_use) = (self.slot.bus.clock_hz, self.cmd.sending() || self.dat.moving());
         self.drive_bus(now);
         // Lines in use do not like it when the clock changes under them.
-        if in_use && self.bus.clock_hz != clock_hz {
+        if in_use && self.slot.bus.clock_hz != clock_hz {
             self.violation("the SD clock changed with a command or block on the lines [SDHC 3.2.3]");
         }
     }
@@ -448,17 +451,17 @@ impl Sdhci {
                 0
             },
         };
-        if bus != self.bus {
+        if bus != self.slot.bus {
             if !bus.powered {
                 // Without a supply no card holds DAT0.
-                self.card_busy_until = 0;
+                self.slot.busy_until_ns = 0;
             }
             let driven = |b: &BusState| (b.clock_hz, b.width, b.ddr);
-            if bus.clock_hz != 0 && driven(&bus) != driven(&self.bus) {
+            if bus.clock_hz != 0 && driven(&bus) != driven(&self.slot.bus) {
                 self.hurt.mute |= self.config.mistakes.change_hangs_lines;
             }
-            self.bus = bus;
-            let low = self.with_card(now, |card, now| {
+            self.slot.bus = bus;
+            let low = self.slot.with_card(now, |card, now| {
                 card.bus_changed(&bus, now);
                 card.switching_voltage(now)
             });

@@ -9,6 +9,8 @@ use mmcq::host::sdhci::{Quirks, TransferMode};
 use mmcq::host::{Cause, Direction};
 use mmcq::spec::command::sdio::{io_read, io_write, io_write_read};
 use mmcq_sim::faults::{Plan, Point, Strike};
+use mmcq_sim::slot::Controller;
+use mmcq_sim::world::Device;
 use rig::{KEEPER, LONGEST, MIB, Rig, SETUP, Setup, buffer, direct, pattern, stream};
 
 fn percentile(ns: &mut [u64], share: f64) -> u64 {

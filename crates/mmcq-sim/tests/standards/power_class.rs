@@ -6,6 +6,7 @@ use mmcq::card::{Card as Found, Options};
 use mmcq::host::{Caps, Timing, Width, sdhci};
 use mmcq_sim::card::{BusState, Card, ReadBlock, Reply, Violation, WriteBlock};
 use mmcq_sim::sdhci::SdhciConfig;
+use mmcq_sim::slot::Controller;
 use std::cell::RefCell;
 use std::rc::Rc;
 

@@ -5,6 +5,7 @@ use mmcq::card::{Family, Options};
 use mmcq::host::{Timing, sdhci};
 use mmcq_sim::faults::{Faults, Plan, Point, Strike};
 use mmcq_sim::sdhci::SdhciConfig;
+use mmcq_sim::slot::Controller;
 
 #[test]
 fn a_line_that_stays_low_ends_the_voltage_switch_at_3_3_v() {

@@ -8,7 +8,7 @@ use super::upkeep::EVENTS_ENABLED;
 use super::{Card, Family, Options, Strength, emmc_bus, protect};
 use crate::engine::{CardParams, Error, FlushBy};
 use crate::host::{BusOp, Caps, Timing};
-use crate::sched::Policy;
+use crate::sched::Profile;
 use crate::spec::command::{self, emmc as cmd};
 use crate::spec::csd::Csd;
 use crate::spec::ext_csd::ExtCsd;
@@ -66,13 +66,13 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
     session.rca = RCA;
     match session.status_of(cmd::set_relative_addr(RCA)).await {
         // A locked device says so in each answer; it is opened when it is selected.
-        Err(Failed) if B::Policy::RECOVERS && matches!(session.error, Error::Locked) => {}
+        Err(Failed) if B::Profile::RECOVERS && matches!(session.error, Error::Locked) => {}
         addressed => _ = addressed?,
     }
     let csd_words = session.command(command::send_csd(RCA)).await?.words;
     let csd = session.parsed(Csd::parse_emmc(&csd_words))?;
     match session.busy_command(command::select_card(RCA), limits::SWITCH_NS).await {
-        Err(Failed) if B::Policy::RECOVERS => protect::open(session, options.unlock).await?,
+        Err(Failed) if B::Profile::RECOVERS => protect::open(session, options.unlock).await?,
         selected => selected?,
     }
     let mut clock_hz = bounds.clock(emmc_bus::max_hz(Timing::Legacy));
@@ -102,7 +102,7 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
     if cache_on {
         switch(session, field::CACHE_CTRL, 1, switch_ns).await?;
     }
-    if B::Policy::RECOVERS && options.upkeep.exceptions && offered.revision >= REVISION_EXCEPTIONS {
+    if B::Profile::RECOVERS && options.upkeep.exceptions && offered.revision >= REVISION_EXCEPTIONS {
         // A device that will not tell is as good as it was.
         let _ = switch(session, field::EXCEPTION_EVENTS_CTRL, EVENTS_ENABLED, switch_ns).await;
     }
@@ -112,14 +112,14 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
     let sector_access = ocr.emmc_access() == Some(Access::Sector);
     let sectors = if last.sectors > 0 { last.sectors } else { small };
     let quirks =
-        if B::Policy::RECOVERS { quirk::of_emmc(&cid, last.revision, options.quirks) } else { Quirks::NONE };
+        if B::Profile::RECOVERS { quirk::of_emmc(&cid, last.revision, options.quirks) } else { Quirks::NONE };
     let read_ns_min = if quirks.has(Quirks::LONG_READ) { LONG_READ_NS_MIN } else { READ_NS_MIN };
     let target = CardParams {
         rca: RCA,
         // Byte addresses end at 4 GiB.
         sectors: if sector_access { sectors } else { sectors.min(1 << 23) },
         block_addressed: sector_access,
-        count: B::Policy::RECOVERS && !quirks.has(Quirks::NO_COUNT),
+        count: B::Profile::RECOVERS && !quirks.has(Quirks::NO_COUNT),
         extended_address: false,
         read_timeout_ns: csd.read_timeout_ns(clock_hz).max(read_ns_min),
         write_timeout_ns: csd.write_timeout_ns(clock_hz).max(WRITE_NS_MIN),

@@ -6,7 +6,7 @@ use super::speed::Bounds;
 use super::{Card, Family, Options};
 use crate::engine::Error;
 use crate::host::{BusOp, Caps, Timing, Width};
-use crate::sched::Policy;
+use crate::sched::Profile;
 use crate::spec::command::{self, emmc as cmd};
 use crate::spec::ext_csd::{ExtCsd, index};
 use crate::spec::timing::emmc as limits;
@@ -94,7 +94,7 @@ pub(super) async fn widen<B: Platform, const N: usize>(
     offered: &Offered,
 ) -> Result<(Timing, Width), Failed> {
     // One lost block says nothing of the lines.
-    let tries = if B::Policy::RECOVERS { 2 } else { 1 };
+    let tries = if B::Profile::RECOVERS { 2 } else { 1 };
     let switch_ns = offered.switch_ns;
     let mut class = 0;
     for width in [Width::W8, Width::W4, Width::W1] {

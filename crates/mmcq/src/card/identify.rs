@@ -4,7 +4,7 @@ use super::session::{Failed, Session};
 use super::{Card, Options, emmc, sd};
 use crate::engine::{CardParams, Error};
 use crate::host::{BusOp, Host, Timing, Width};
-use crate::sched::Policy;
+use crate::sched::Profile;
 use crate::spec::command;
 use crate::spec::response::Ocr;
 use crate::spec::timing;
@@ -173,7 +173,7 @@ pub(super) async fn power_cycle<B: Platform, const N: usize>(
         (caps.clock_hz.0, caps.signal18_fixed)
     });
     session.rca = 0;
-    let warm = B::Policy::RECOVERS && core::mem::take(&mut session.warm);
+    let warm = B::Profile::RECOVERS && core::mem::take(&mut session.warm);
     if !warm {
         session.bus(BusOp::PowerOff).await?;
         session.pause(POWER_OFF_NS).await?;

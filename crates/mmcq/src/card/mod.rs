@@ -25,7 +25,7 @@ mod upkeep;
 
 use crate::engine::{CardParams, DmaBuf, Error};
 use crate::host::{Timing, Width};
-use crate::sched::Policy;
+use crate::sched::Profile;
 use crate::spec::ParseError;
 use crate::spec::cid::Cid;
 use crate::task::{Platform, Stack};
@@ -57,7 +57,7 @@ pub struct Options {
     pub strength: Strength,
     /// What opens a card that is found locked, also when it had to be initialised again: [`LockOp::Unlock`]. For a card whose
     /// password is lost it is [`LockOp::ForceErase`]: the [keeper](supervise) erases no card that it only initialises again.
-    /// Without it bring-up ends with [`Error::Locked`]. Lean firmware ([`Policy::RECOVERS`]) opens no card.
+    /// Without it bring-up ends with [`Error::Locked`]. Lean firmware ([`Profile::RECOVERS`]) opens no card.
     pub unlock: Option<&'static LockOp<'static>>,
     /// Switch an eMMC's volatile write cache on; then only a flush makes data durable. That of an SD card, which may be taken out any moment, stays off unless
     /// [`extension::enable_cache`] is called.
@@ -212,8 +212,13 @@ async fn of_families<F: identify::Families, B: Platform, const N: usize>(
     let mut session = Session::new(stack, scratch);
     stack.enter((), |engine| engine.set_target(None));
     let result = attempts::<F, B, N>(&mut session, options).await.map_err(|Failed| session.error);
-    if let Ok(found) = &result {
-        stack.enter((), |engine| engine.set_target(F::target(found)));
+    match &result {
+        Ok(found) => {
+            let params = F::target(found);
+            message!(info, "a card of {} blocks", params.map_or(0, |params| params.sectors));
+            stack.enter((), |engine| engine.set_target(params));
+        }
+        Err(error) => message!(info, "no card: {}", error),
     }
     (result, session.into_scratch())
 }
@@ -230,7 +235,7 @@ async fn attempts<F: identify::Families, B: Platform, const N: usize>(
             Ok(card) => return Ok(card),
             Err(Failed) => match tried {
                 // One lost answer says nothing of the timing.
-                Some(timing) if B::Policy::RECOVERS && timing != Timing::Legacy && failed != tried => {
+                Some(timing) if B::Profile::RECOVERS && timing != Timing::Legacy && failed != tried => {
                     failed = tried
                 }
                 Some(timing) if timing != Timing::Legacy => {

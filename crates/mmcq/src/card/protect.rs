@@ -8,7 +8,7 @@ use super::partition::Area;
 use super::session::{Failed, Session};
 use super::{Card, Family};
 use crate::engine::{BLOCK_BYTES, DmaBuf, Error, Irreversible, Kind, Request};
-use crate::sched::Policy;
+use crate::sched::Profile;
 use crate::spec::command;
 use crate::spec::ext_csd::index;
 use crate::spec::response::R1;
@@ -182,7 +182,7 @@ pub(super) async fn open<B: Platform, const N: usize>(
     let Some(op) = unlock.filter(|_| matches!(session.error, Error::Locked)) else { return Err(Failed) };
     let mut opening = pin!(told(session, op));
     // By hand: of what a future waits for, a compiler leaves out nothing, and lean firmware must not carry this.
-    poll_fn(|context| match B::Policy::RECOVERS {
+    poll_fn(|context| match B::Profile::RECOVERS {
         true => opening.as_mut().poll(context),
         false => Poll::Ready(Err(Failed)),
     })

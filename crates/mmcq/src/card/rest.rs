@@ -9,7 +9,7 @@ use super::session::{Failed, Session};
 use super::{Card, Family, supervise};
 use crate::engine::{DmaBuf, Kind, Request};
 use crate::host::BusOp;
-use crate::sched::Policy;
+use crate::sched::Profile;
 use crate::task::{Platform, Stack};
 use core::future::poll_fn;
 use core::task::Poll;
@@ -56,7 +56,7 @@ impl<B: Platform, const N: usize> Drop for Begun<'_, B, N> {
             return self.stack.with(|engine| engine.set_target(None));
         }
         let clock = Request::new(Kind::Bus(BusOp::Clock(self.clock_hz)), DmaBuf::EMPTY);
-        if !self.stack.send(Request { urgent: B::Policy::RECOVERS, ..clock }) {
+        if !self.stack.send(Request { urgent: B::Profile::RECOVERS, ..clock }) {
             // All slots are taken: nothing is to be sent to a card without a clock.
             self.stack.with(|engine| engine.set_target(None));
         }

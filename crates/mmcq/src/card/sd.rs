@@ -7,7 +7,7 @@ use super::speed::Bounds;
 use super::{Card, Family, Options, protect, uhs};
 use crate::engine::{CardParams, Error, FlushBy};
 use crate::host::{BusOp, Caps, Host, Timing, Width};
-use crate::sched::Policy;
+use crate::sched::Profile;
 use crate::spec::command::{self, sd as cmd};
 use crate::spec::csd::Csd;
 use crate::spec::response::Ocr;
@@ -82,7 +82,7 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
     let csd_words = session.command(command::send_csd(session.rca)).await?.words;
     let csd = session.parsed(Csd::parse_sd(&csd_words))?;
     match session.busy_command(command::select_card(session.rca), limits::WRITE_XC_NS).await {
-        Err(Failed) if B::Policy::RECOVERS => protect::open(session, options.unlock).await?,
+        Err(Failed) if B::Profile::RECOVERS => protect::open(session, options.unlock).await?,
         selected => selected?,
     }
     let mut clock_hz = bounds.clock(limits_of(Timing::Legacy));
@@ -109,7 +109,7 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
         let offered = SwitchStatus::parse(&sd.switch);
         if let Some((best, function)) = choose(&bounds, &offered, signal18, width) {
             *tried = Some(best);
-            if B::Policy::RECOVERS && signal18 {
+            if B::Profile::RECOVERS && signal18 {
                 let set = uhs::before(&options, &offered, best, session.supply_ma());
                 session.register(cmd::switch_func(set), false, 64).await?;
             }
@@ -124,7 +124,7 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
 
     let Some(sectors) = csd.blocks() else { return session.refuse("the CSD tells no size") };
     // Lean firmware sends no CMD23 at all, and needs to know of no card that cannot bear it.
-    let quirks = if B::Policy::RECOVERS { quirk::of_sd(&cid, options.quirks) } else { Quirks::NONE };
+    let quirks = if B::Profile::RECOVERS { quirk::of_sd(&cid, options.quirks) } else { Quirks::NONE };
     let protected = csd.perm_write_protect
         || csd.tmp_write_protect
         || session.stack.enter(false, |engine| engine.host().write_protected());
@@ -132,7 +132,7 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
         rca: session.rca,
         sectors: sectors.min(reach(ocr)),
         block_addressed: ocr.ccs(),
-        count: B::Policy::RECOVERS && scr.cmd23 && !quirks.has(Quirks::NO_COUNT),
+        count: B::Profile::RECOVERS && scr.cmd23 && !quirks.has(Quirks::NO_COUNT),
         extended_address: ocr.co2t(),
         read_timeout_ns: csd.read_timeout_ns(clock_hz).max(limits::READ_NS),
         // The standard's 250 ms are not enough for some cards on the market; the controller's timer is only the last resort.

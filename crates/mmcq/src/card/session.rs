@@ -5,7 +5,7 @@
 
 use crate::engine::{BLOCK_BYTES, DmaBuf, Error, Kind, Request};
 use crate::host::{Auto, BusOp, BusyDetect, Caps, Cause, Data, Direction, Fault, Host, Phase, Stage};
-use crate::sched::Policy;
+use crate::sched::Profile;
 use crate::spec::ParseError;
 use crate::spec::command::{self, Command};
 use crate::spec::response::{R1, Response, State};
@@ -109,7 +109,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         self.judged = judged;
         self.op = Some(
             self.stack
-                .request(Request { urgent: B::Policy::RECOVERS && self.urgent, ..Request::new(kind, buf) }),
+                .request(Request { urgent: B::Profile::RECOVERS && self.urgent, ..Request::new(kind, buf) }),
         );
         Exchange { session: self }
     }
@@ -215,7 +215,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
 
     /// What the host's supply gives the card, in mA; 0: not known. Lean firmware does not ask.
     pub fn supply_ma(&self) -> u16 {
-        if B::Policy::RECOVERS { self.stack.with(|engine| engine.supply_ma()) } else { 0 }
+        if B::Profile::RECOVERS { self.stack.with(|engine| engine.supply_ma()) } else { 0 }
     }
 
     /// Do DAT3 to DAT0 have these levels?
@@ -320,7 +320,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
             let block = self.tuning_block(command, bytes).await;
             let no_response = |fault: Fault| (fault.cause, fault.stage) == (Cause::Timeout, Stage::Command);
             let silent = block.is_err() && matches!(self.error, Error::Host(fault) if no_response(fault));
-            if B::Policy::RECOVERS {
+            if B::Profile::RECOVERS {
                 heard = heard.saturating_add(if silent { -1 } else { 1 });
             }
             match block {
@@ -339,7 +339,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
             self.bus(BusOp::ResetAll).await?;
             (heard, gone) = (-1, false);
         }
-        match (gone, !B::Policy::RECOVERS || heard >= 0) {
+        match (gone, !B::Profile::RECOVERS || heard >= 0) {
             (true, _) => Err(Failed),
             (false, true) => self.refuse("tuning found no sampling point"),
             (false, false) => self.fail(Error::Silent),

@@ -11,7 +11,6 @@ use super::{
 };
 use crate::engine::{CardParams, DmaBuf, Error, FlushBy, ServiceRequest};
 use crate::host::{Timing, Width};
-use crate::plant::{self, Bug};
 use crate::spec::command;
 use crate::task::{Platform, Stack};
 use core::future::poll_fn;
@@ -244,7 +243,7 @@ async fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
                 helper.service_done(found.map(|found| found.target));
                 return (Event::Inserted(found), session.into_scratch());
             }
-            Ok(found) if same(&found, &card) || plant::is(Bug::ReplayToOther) => {
+            Ok(found) if same(&found, &card) => {
                 card = found;
                 if F::SD {
                     upkeep::restore(&mut session, &mut card).await;

@@ -9,8 +9,7 @@ use super::phases::Stage;
 use super::slot::NONE;
 use super::{Engine, Error, Kind, PartitionAccess};
 use crate::host::{Host, Phase};
-use crate::plant::{self, Bug};
-use crate::sched::Policy;
+use crate::sched::Profile;
 use crate::spec::command::{Command, emmc};
 use crate::spec::ext_csd::index;
 
@@ -49,8 +48,7 @@ impl Area {
 
     /// There is another card, or none.
     pub fn forget(&mut self) {
-        let config = self.config.filter(|_| plant::is(Bug::BootOfOther));
-        *self = Area { config, ..Area::USER };
+        *self = Area::USER;
     }
 
     /// The card was initialised: it is in its user area.
@@ -76,9 +74,6 @@ impl Area {
     /// A switch is about to begin.
     fn leave(&mut self, access: u8) {
         (self.at, self.going) = (At::Unknown, access);
-        if plant::is(Bug::AreaAssumed) {
-            self.arrive();
-        }
     }
 
     /// The card's status after it shows no error.
@@ -126,7 +121,7 @@ fn switches_cache(command: &Command) -> bool {
     switched(command, index::CACHE_CTRL).is_some()
 }
 
-impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// CMD6 to a partition, for the visit in progress.
     pub(super) fn go_to(&mut self, visit: PartitionAccess, now_ns: u64) {
         let area = &mut self.memory.area;
@@ -137,7 +132,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     fn switch_to(&mut self, place: Place, config: u8, now_ns: u64) {
-        let config = if plant::is(Bug::BootForgotten) { config & ACCESS } else { config };
         self.memory.area.leave(config & ACCESS);
         self.close_straight();
         let switch = emmc::switch(emmc::Access::WriteByte, index::PARTITION_CONFIG, config, 0);

@@ -2,7 +2,7 @@
 
 use super::{Engine, Stage};
 use crate::host::{Host, Phase};
-use crate::sched::Policy;
+use crate::sched::Profile;
 use crate::spec::bus::Bus;
 
 /// A phase that ended, well or not.
@@ -16,7 +16,7 @@ pub struct Span {
     pub ended_ns: u64,
 }
 
-impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// What the controller is working on. `None`: nothing, or something that no event ends.
     pub fn awaited(&self) -> Option<&Phase> {
         let has = match self.lane.stage() {

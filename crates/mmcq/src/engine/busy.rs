@@ -14,8 +14,7 @@ use super::slot::NONE;
 use super::timers::later;
 use super::{Engine, Error};
 use crate::host::{BusyDetect, Host};
-use crate::plant::{self, Bug};
-use crate::sched::Policy;
+use crate::sched::Profile;
 
 /// Learned busy times, one for each power of two of blocks up to 2^10.
 #[derive(Debug)]
@@ -96,7 +95,7 @@ impl BusyTimes {
     }
 }
 
-impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The data are over; the card may program for a while, and the host does not see when it is ready.
     pub(super) fn watch_busy(&mut self, now_ns: u64) {
         self.lane.enter(Stage::BusyPause);
@@ -135,11 +134,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.questions += 1;
         self.stats.busy_polls += 1;
         if self.host.caps().busy == BusyDetect::Level {
-            if self.host.dat0_busy() && !plant::is(Bug::BusyOnce) {
-                self.busy_again(now_ns)
-            } else {
-                self.ready(None, now_ns)
-            }
+            if self.host.dat0_busy() { self.busy_again(now_ns) } else { self.ready(None, now_ns) }
         } else {
             // A question has the time of any command, and not that of the busy: its interrupt may get lost.
             self.ask_status(Stage::BusyStatus, now_ns);

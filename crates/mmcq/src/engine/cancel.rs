@@ -3,10 +3,9 @@
 use super::slot::State;
 use super::{Claim, DmaBuf, Engine, Error, Kind, SlotId};
 use crate::host::Host;
-use crate::plant::{self, Bug};
-use crate::sched::Policy;
+use crate::sched::{Policy, Profile};
 
-impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// No client waits for this request any more. What the controller has not got yet is taken out; what it has got ends by itself, and its
     /// buffer comes back through [`reclaim`](Self::reclaim). Returns the buffer if it is free at once. A second call does nothing. The
     /// number is all that is asked for: the caller answers for it that the request is its own.
@@ -17,30 +16,14 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return None;
         }
         match slot.state {
-            State::Active if plant::is(Bug::CancelFrees) => {
-                if let Some(direction) = slot.direction().filter(|_| slot.prepared) {
-                    slot.prepared = false;
-                    self.host.unmap(&slot.segment, direction);
-                }
-                self.give_up(id.index)
-            }
-            State::Queued if plant::is(Bug::AbandonedLate) && matches!(slot.kind, Kind::Write { .. }) => {
-                self.slots.unlink(id.index);
-                self.slots.push_back(id.index);
-                let slot = self.slots.at_mut(id.index);
-                slot.orphan = true;
-                slot.waker = None;
-                None
-            }
             // A write of which a part has gone out, or that is made again because its fate is not known, is not half undone.
             State::Queued if slot.moved_blocks == 0 && !(P::RECOVERS && slot.redone) => {
                 if let Some(waiting) = self.told(id.index) {
-                    self.policy.cancelled(&waiting);
+                    self.profile.policy_mut().cancelled(&waiting);
                 }
                 self.slots.unlink(id.index);
                 let slot = self.slots.at_mut(id.index);
                 if slot.prepared
-                    && !plant::is(Bug::CancelKeepsMapping)
                     && let Some(direction) = slot.direction()
                 {
                     slot.prepared = false;

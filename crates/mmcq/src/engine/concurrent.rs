@@ -12,7 +12,7 @@ use super::slot::{NONE, State};
 use super::timers::NEVER;
 use super::{Engine, Error, Kind, Output};
 use crate::host::{self, Cause, Fault, Host, Phase, StartError};
-use crate::sched::Policy;
+use crate::sched::Profile;
 use crate::spec::command::Resp;
 use crate::spec::response::Response;
 use crate::spec::sdio::cccr::reg;
@@ -65,7 +65,7 @@ fn failed(cause: Cause) -> Error {
     Error::Host(Fault { cause, stage: host::Stage::Command, response: None })
 }
 
-impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Whether the I/O card answers CMD52 while data move (SDC in its CCCR). Bring-up tells; a board may take it back. Without a card it is off.
     pub fn set_concurrent_commands(&mut self, allowed: bool) {
         self.concurrent.allowed = allowed && H::CONCURRENT && P::RECOVERS;
@@ -134,6 +134,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         match self.host.start_concurrent(&phase.command) {
             Ok(()) => {
+                message!(trace, "CMD{} {:#010x} beside data", phase.command.index, phase.command.arg);
                 self.slots.unlink(index);
                 self.slots.at_mut(index).state = State::Active;
                 self.concurrent.slot = index;

@@ -7,8 +7,7 @@ use super::slot::{NONE, State};
 use super::timers::later;
 use super::{BLOCK_BYTES, Engine, Error, FlushBy, Kind, Output};
 use crate::host::{Auto, BusOp, BusyDetect, Host, Phase, Step};
-use crate::plant::{self, Bug};
-use crate::sched::Policy;
+use crate::sched::Profile;
 use crate::spec::command::{Command, Resp, emmc};
 use crate::spec::quirks::Quirks;
 use crate::spec::response::{R1, State as CardState};
@@ -16,7 +15,7 @@ use crate::spec::response::{R1, State as CardState};
 /// EXT_CSD [32] [eMMC 7.4.90].
 const FLUSH_CACHE: u8 = 32;
 
-impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Starts a request that is no read or write.
     pub(super) fn begin_control(&mut self, index: u8, now_ns: u64) {
         self.close_straight();
@@ -33,9 +32,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.gathered.forget();
         self.failure = None;
         self.segment_count = 0;
-        if plant::is(Bug::FlushSkipped) && matches!(slot.kind, Kind::Flush) {
-            return self.end_control(Ok(Output::default()));
-        }
         match slot.kind {
             Kind::Raw { prefix, phase, timeout_ns } => {
                 // Blocks that others than the engine write are in the cache too.
@@ -141,7 +137,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     pub(super) fn flush_judged(&mut self, status: u32, now_ns: u64) {
-        if R1(status).current_state() == CardState::Prg && !plant::is(Bug::BusyInPrg) {
+        if R1(status).current_state() == CardState::Prg {
             // The host saw the end of busy too early.
             return self.watch_busy(now_ns);
         }

@@ -5,10 +5,9 @@ use super::extras::Event;
 use super::phases::Stage;
 use super::{Engine, Error, Output};
 use crate::host::Host;
-use crate::plant::{self, Bug};
-use crate::sched::Policy;
+use crate::sched::Profile;
 
-impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Whatever time has brought: retries, steps, questions, deadlines. One turn of each at most.
     pub(super) fn advance(&mut self, now_ns: u64) {
         if H::CONCURRENT && self.timers.concurrent_is_due(now_ns) {
@@ -17,7 +16,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if self.lane.is_idle() {
             return self.dispatch(now_ns);
         }
-        let now_ns = if plant::is(Bug::DeadlineWraps) { u64::from(now_ns as u32) } else { now_ns };
         if self.timers.take_turn(now_ns) {
             match self.lane.stage() {
                 Stage::Bus(op) => {
@@ -42,9 +40,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// A deadline has passed: maybe only the interrupt was lost.
     pub(super) fn overdue(&mut self, now_ns: u64) {
         let waiting = !self.lane.is_blocked() && !matches!(self.lane.stage(), Stage::BusyPause);
-        if plant::is(Bug::NoDeadline) {
-            return;
-        }
         if waiting && self.acknowledge(now_ns) && !self.timers.is_over(now_ns) {
             self.stats.lost_interrupts += 1;
             if Self::STRAIGHT {

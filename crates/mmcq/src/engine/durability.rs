@@ -7,8 +7,7 @@ use super::slot::{Rules, State};
 use super::timers::later;
 use super::{Acknowledge, Engine};
 use crate::host::{Direction, Host};
-use crate::plant::{self, Bug};
-use crate::sched::Policy;
+use crate::sched::Profile;
 
 /// A card that no command goes to for so long is asked how the writes went that are complete already.
 const ASK_AFTER_NS: u64 = 1_000_000;
@@ -81,7 +80,7 @@ impl Durability {
     /// A request that asks for durability is told of a loss, once. True: there was one.
     pub fn take_loss(&mut self) -> bool {
         let lost = self.lost;
-        self.lost &= plant::is(Bug::LossToldTwice);
+        self.lost = false;
         lost
     }
 
@@ -99,7 +98,7 @@ impl Durability {
         let lost = cached || streamed || unsettled;
         if lost {
             self.losses = self.losses.wrapping_add(1);
-            self.lost = !plant::is(Bug::LossUntold);
+            self.lost = true;
             self.late = 0;
         }
         lost
@@ -115,7 +114,7 @@ impl Durability {
     }
 }
 
-impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// How often complete writes were lost, or failed when they had no owner any more: the number's low bits. The next flush is told of
     /// each, and only that one; a client that shares the card compares this number with the one at its own flush before.
     pub fn losses(&self) -> u8 {

@@ -7,7 +7,7 @@
 use super::Engine;
 use super::slot::NONE;
 use crate::host::Host;
-use crate::sched::Policy;
+use crate::sched::Profile;
 use crate::spec::response::R1;
 
 /// What a status says of earlier writes, and says once.
@@ -33,7 +33,7 @@ impl Early {
     }
 }
 
-impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The engine asks hosts for early responses.
     pub(super) const EARLY: bool = H::EARLY_R1 && P::RECOVERS;
 

@@ -4,20 +4,19 @@ use super::outcome::not_written;
 use super::slot::{NONE, Rules, State, bits};
 use super::{Engine, Error, Output};
 use crate::host::{Direction, Host};
-use crate::plant::{self, Bug};
-use crate::sched::{Policy, Waiting};
+use crate::sched::{Policy, Profile, Waiting};
 use crate::spec::response::R1;
 
-impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// What the policy is told of a request, if it is told anything.
     pub(super) fn told(&self, index: u8) -> Option<Waiting> {
-        if P::IN_ORDER { None } else { self.slots.waiting(index) }
+        if P::Policy::IN_ORDER { None } else { self.slots.waiting(index) }
     }
 
     /// Takes a request out of the queue without sending it.
     pub(super) fn withdraw(&mut self, index: u8) {
         if let Some(waiting) = self.told(index) {
-            self.policy.cancelled(&waiting);
+            self.profile.policy_mut().cancelled(&waiting);
         }
         self.slots.unlink(index);
     }
@@ -34,13 +33,12 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     pub(super) fn push_front(&mut self, index: u8, now_ns: u64) {
         self.slots.push_front(index);
         if let Some(waiting) = self.told(index) {
-            self.policy.arrived(&waiting, now_ns);
+            self.profile.policy_mut().arrived(&waiting, now_ns);
         }
     }
 
     /// A status of the card has come: what was written before now has a result.
     pub(super) fn settle(&mut self, status: u32) {
-        let status = if plant::is(Bug::DeferredIgnored) { 0 } else { status };
         // One mask, so that a status which says nothing costs nothing.
         let told = status & if P::RECOVERS { R1::DEFERRED | R1::EXCEPTION_EVENT } else { R1::DEFERRED };
         let bad = told & R1::DEFERRED;
@@ -73,8 +71,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             for &index in self.gathered.members() {
                 let slot = self.slots.at_mut(index);
                 // The rest of a request is queued, or under way again already.
-                let goes_on =
-                    matches!(slot.state, State::Active | State::Queued) && !plant::is(Bug::PieceErrorLost);
+                let goes_on = matches!(slot.state, State::Active | State::Queued);
                 if goes_on && slot.moved_blocks != 0 {
                     slot.result = Err(Error::Program(status));
                     owned = true;

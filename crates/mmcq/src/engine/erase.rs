@@ -10,7 +10,7 @@ use super::extras::{Place, refused};
 use super::slot::{NONE, Rules};
 use super::{Engine, Error, Kind, Output};
 use crate::host::Host;
-use crate::sched::Policy;
+use crate::sched::Profile;
 use crate::spec::command::{emmc, sd};
 use crate::spec::response::R1;
 
@@ -191,7 +191,7 @@ const ARGUMENT_NS: u64 = 500_000_000;
 /// Pieces grow up to so many units.
 const UNITS_MAX: u32 = 1 << 16;
 
-impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The next piece of the erase in progress.
     pub(super) fn begin_erase(&mut self, lba: u64, blocks: u32, how: Erase, now_ns: u64) {
         let slot = self.slots.at(self.control);

@@ -11,7 +11,7 @@ use super::phases::{COMMAND_TIMEOUT_NS, SLACK_NS, Stage};
 use super::slot::{NONE, Slot};
 use super::{Abilities, DmaBuf, Engine, Error, FlushBy, Kind, Output, Request};
 use crate::host::{Auto, BusyDetect, Data, Direction, DmaError, Host, Phase, Segment};
-use crate::sched::Policy;
+use crate::sched::Profile;
 use crate::spec::command::{Command, Resp};
 use crate::spec::response::R1;
 
@@ -20,13 +20,13 @@ const DATA_NS: u64 = 1_000_000_000;
 
 /// One way into what [`Engine::enable_extended_ops`] adds.
 #[derive(Debug)]
-pub(super) struct Extras<H: Host, const N: usize, P: Policy> {
+pub(super) struct Extras<H: Host, const N: usize, P: Profile> {
     pub on_event: fn(&mut Engine<H, N, P>, Event, u64),
     pub admit: fn(&Engine<H, N, P>, &Request) -> Result<(), Error>,
     pub plan: fn(&mut Slot, &Abilities),
 }
 
-impl<H: Host, const N: usize, P: Policy> Extras<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Extras<H, N, P> {
     /// Prepares the slot of a request that is no read, write or phase.
     #[cold]
     #[inline(never)]
@@ -175,7 +175,7 @@ impl Memory {
     }
 }
 
-impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Makes the engine able to erase, write zeroes, write durably, visit other partitions, send long commands,
     /// and flush by extension register. Requests for these fail as [`Error::Unsupported`] before. May be
     /// called again.

@@ -7,7 +7,7 @@
 use super::slot::State;
 use super::{BLOCK_BYTES, DmaBuf, Engine, Error, Kind, Request, raw_bytes};
 use crate::host::Host;
-use crate::sched::Policy;
+use crate::sched::Profile;
 use crate::spec::quirks::Quirks;
 
 /// The causes at work.
@@ -129,7 +129,7 @@ impl Gate {
     }
 }
 
-impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The gate is told whether help is awaited, or was.
     pub(super) fn restop(&mut self) {
         self.gate.set(HELP, P::RECOVERS && self.helping.is_awaited());

@@ -3,7 +3,7 @@
 use super::Stage;
 use super::awaited::Span;
 use super::phases::{NO_PHASE, START_TIMEOUT_NS};
-use crate::host::Phase;
+use crate::host::{Auto, Phase};
 
 /// The one thing in progress.
 #[derive(Debug)]
@@ -55,6 +55,11 @@ impl Lane {
     pub fn started(&mut self, now_ns: u64) {
         self.blocked = false;
         self.began_ns = now_ns;
+        if self.phase.auto == Auto::Continue {
+            message!(trace, "the transfer goes on");
+        } else {
+            message!(trace, "CMD{} {:#010x}", self.phase.command.index, self.phase.command.arg);
+        }
     }
 
     /// The driver cannot start it now. True: it has said so for too long.

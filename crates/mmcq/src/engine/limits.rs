@@ -3,9 +3,9 @@
 use super::order::Limits;
 use super::{BLOCK_BYTES, Engine};
 use crate::host::Host;
-use crate::sched::Policy;
+use crate::sched::Profile;
 
-impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The limits of a transfer: host, configuration, engine.
     pub(super) fn limits(&self) -> Limits {
         let caps = self.host.caps();

@@ -8,9 +8,9 @@ use super::phases::Stage;
 use super::slot::State;
 use super::{Engine, Error};
 use crate::host::{DmaError, Host};
-use crate::sched::Policy;
+use crate::sched::Profile;
 
-impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Maps a queued request if there is room ahead.
     pub(super) fn prepare(&mut self, index: u8) -> Result<(), Error> {
         if self.prepared >= self.config.prepared {

@@ -58,8 +58,7 @@ pub use request::{BLOCK_BYTES, Completion, Error, Kind, Output, Request, SlotId}
 pub use stream::Close;
 
 use crate::host::{Caps, Direction, Host, Phase, Segment};
-use crate::plant::{self, Bug};
-use crate::sched::{Fifo, Policy, Tails};
+use crate::sched::{Fifo, Policy, Profile, Tails};
 use busy::BusyTimes;
 use concurrent::Concurrent;
 use durability::Durability;
@@ -82,7 +81,7 @@ use wire::Wire;
 #[derive(Debug)]
 // What most functions touch comes first: short offsets make short instructions on small cores.
 #[repr(C)]
-pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
+pub struct Engine<H: Host, const N: usize, P: Profile = Fifo> {
     /// The slot of a control request in progress (flush, raw, bus, pause).
     control: u8,
     segment_count: u8,
@@ -141,7 +140,7 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     busy_times: BusyTimes,
     stats: Stats,
     host: H,
-    policy: P,
+    profile: P,
     /// What is known of streams, and whether the next start is held.
     tails: P::Tails,
 }
@@ -153,13 +152,13 @@ impl<H: Host, const N: usize> Engine<H, N> {
     }
 }
 
-impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// An idle engine without a card, with a scheduler.
     pub const fn with_policy(host: H, config: Config, policy: P) -> Self {
         Engine {
             host,
             config,
-            policy,
+            profile: policy,
             target: None,
             gate: Gate::new(config.admitted),
             slots: Slots::new(),
@@ -228,7 +227,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     fn submit_any(&mut self, request: &mut Request, now_ns: u64) -> Result<SlotId, Error> {
         self.admit(request)?;
         let index = self.allocate(request.urgent).ok_or(Error::Full)?;
-        request.durable &= !plant::is(Bug::DurableIgnored);
         let slot = self.slots.at_mut(index);
         slot.kind = request.kind;
         (slot.origin, slot.arrived_ns) = (request.origin, now_ns);
@@ -264,7 +262,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         self.stats.requests += 1;
         if let Some(waiting) = self.told(index) {
-            self.policy.arrived(&waiting, now_ns);
+            self.profile.policy_mut().arrived(&waiting, now_ns);
         }
         if !(self.is_held() && self.joins_held(index, now_ns)) {
             self.dispatch(now_ns);
@@ -398,20 +396,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return None;
         }
         let done_bytes = match slot.result {
-            Ok(output) if plant::is(Bug::DoneShort) => output.bytes.saturating_sub(BLOCK_BYTES),
             Ok(output) => output.bytes,
             Err(error) if error.leaves_doubt() && !matches!(slot.kind, Kind::Read { .. }) => 0,
             Err(_) => slot.moved_blocks.saturating_mul(BLOCK_BYTES),
         };
-        let wrong = plant::is(Bug::SalvageOffByOne) && slot.result.is_err();
-        let done_bytes = if wrong { done_bytes.saturating_add(BLOCK_BYTES) } else { done_bytes };
-        let mut buf = slot.buf.take().unless_lent();
-        if plant::any() && matches!(slot.kind, Kind::Write { .. }) {
-            if plant::is(Bug::MemoryChanged) {
-                buf.fill(0);
-            }
-            buf = if plant::is(Bug::MemoryKept) { DmaBuf::EMPTY } else { buf };
-        }
+        let buf = slot.buf.take().unless_lent();
         let completion = Completion { result: slot.result, done_bytes, buf };
         self.fresh &= !(1 << id.index);
         self.slots.release(id.index);
@@ -485,13 +474,13 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     /// The scheduler.
-    pub fn policy(&self) -> &P {
-        &self.policy
+    pub fn policy(&self) -> &P::Policy {
+        self.profile.policy()
     }
 
     /// The scheduler, to change weights, say.
-    pub fn policy_mut(&mut self) -> &mut P {
-        &mut self.policy
+    pub fn policy_mut(&mut self) -> &mut P::Policy {
+        self.profile.policy_mut()
     }
 
     /// Counters.

@@ -13,7 +13,6 @@
 
 use super::slot::{NONE, Slots, bits};
 use crate::host::Direction;
-use crate::plant::{self, Bug};
 use crate::sched::slot_set::SlotSet;
 
 /// A page of flash, 4 KiB: a transfer that begins or ends inside of one costs the card a page more.
@@ -58,9 +57,6 @@ impl<const N: usize> Batch<N> {
 
     /// No transfer is in progress: its slots may be others' by now.
     pub fn forget(&mut self) {
-        if plant::is(Bug::MembersKept) {
-            return;
-        }
         self.count = 0;
     }
 
@@ -78,11 +74,6 @@ impl<const N: usize> Batch<N> {
 
     fn prepend(&mut self, index: u8, blocks: u32) {
         let count = self.count as usize;
-        if plant::is(Bug::PrependSwaps) {
-            self.append(index, blocks);
-            self.lba = self.lba.saturating_sub(u64::from(blocks));
-            return;
-        }
         if count < N {
             self.count += 1;
             self.lba = self.lba.saturating_sub(u64::from(blocks));
@@ -156,11 +147,10 @@ impl<const N: usize> Batch<N> {
     /// One of `left` that continues the transfer on either side and may join it.
     fn neighbour(&self, slots: &Slots<N>, left: SlotSet, taken: SlotSet, limits: Limits) -> Option<u8> {
         let (start, end) = (self.lba, self.end());
-        let near = if plant::is(Bug::MergeGap) { left } else { left & slots.near(start, end) };
+        let near = left & slots.near(start, end);
         bits(near).find(|&index| {
             let span = slots.span(index);
-            let gap = plant::is(Bug::MergeGap) && span.start == end.wrapping_add(1);
-            if !gap && span.start != end && (span.end != start || limits.floor == Some(start)) {
+            if span.start != end && (span.end != start || limits.floor == Some(start)) {
                 return false;
             }
             let blocks = span.end.saturating_sub(span.start) + u64::from(self.blocks);
@@ -175,9 +165,6 @@ impl<const N: usize> Batch<N> {
 /// The request that goes if this one is picked: the oldest of those on the same blocks that it must not pass, or itself.
 pub(super) fn not_before<const N: usize>(slots: &Slots<N>, picked: u8) -> u8 {
     let mut index = picked;
-    if plant::is(Bug::ChoiceUnchecked) {
-        return picked;
-    }
     // Each turn finds an older one, or is the last.
     for _ in 0..N {
         let span = slots.span(index);
@@ -211,9 +198,6 @@ fn overtakes<const N: usize>(slots: &Slots<N>, index: u8, taken: SlotSet) -> boo
 
 /// Would `index`, sent now, pass an older request on the same blocks where one of the two writes? `left`: those of its direction that stay behind.
 fn overtakes_overlap<const N: usize>(slots: &Slots<N>, index: u8, left: SlotSet) -> bool {
-    if plant::is(Bug::OverlapReorder) {
-        return false;
-    }
     let span = slots.span(index);
     let rivals = match span.direction {
         Direction::Read => slots.queued_writes(),

@@ -7,8 +7,7 @@ use super::slot::NONE;
 use super::timers::later;
 use super::{Engine, Error, Kind, Output};
 use crate::host::{Auto, BusyDetect, Cause, Direction, Done, Events, Fault, Host};
-use crate::plant::{self, Bug};
-use crate::sched::Policy;
+use crate::sched::Profile;
 use crate::spec::command::Resp;
 use crate::spec::response::{R1, State as CardState};
 
@@ -17,7 +16,7 @@ pub(super) fn not_written(status: u32) -> Error {
     if status & R1::WP_VIOLATION != 0 { Error::Protected } else { Error::Program(status) }
 }
 
-impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Takes the controller's events and moves on. False if there was none.
     pub(super) fn acknowledge(&mut self, now_ns: u64) -> bool {
         let ended = self.is_concurrent() && self.concurrent_turn(Turn::Ack, now_ns);
@@ -64,6 +63,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// The phase in progress ended well on the wire; what the card says of it is judged here.
     fn phase_done(&mut self, done: Done, now_ns: u64) {
         let status = R1(done.response.words[0]);
+        message!(trace, "answered {:#010x}", status.0);
         self.timers.give_up_never();
         match self.lane.stage() {
             Stage::Prefix => match status.0 & R1::OWN {
@@ -111,7 +111,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                     self.fail(Error::Card(status.0), now_ns);
                 } else if let Some(stop) = done.stop {
                     self.stopped(stop, now_ns);
-                } else if self.open_ended() && !plant::is(Bug::StopForgotten) {
+                } else if self.open_ended() {
                     self.open_data_ended(now_ns);
                 } else {
                     self.data_ended(now_ns);
@@ -121,28 +121,21 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             Stage::Close if H::CONTINUES => self.closed(status.0, now_ns),
             Stage::Close => {}
             Stage::BusyStatus => {
-                self.recovered_status |= if plant::is(Bug::BusyErrorsForgotten) { 0 } else { status.0 };
-                let prg = status.current_state() == CardState::Prg && !plant::is(Bug::BusyInPrg);
-                if (status.ready_for_data() || plant::is(Bug::BusyInPrg)) && !prg {
+                self.recovered_status |= status.0;
+                let prg = status.current_state() == CardState::Prg;
+                if status.ready_for_data() && !prg {
                     self.ready(Some(self.recovered_status), now_ns);
                 } else {
                     self.busy_again(now_ns);
                 }
             }
-            Stage::Status
-                if status.current_state() == CardState::Prg
-                    && status.0 & R1::DEFERRED == 0
-                    && !plant::is(Bug::BusyInPrg) =>
-            {
+            Stage::Status if status.current_state() == CardState::Prg && status.0 & R1::DEFERRED == 0 => {
                 self.status_again(now_ns);
             }
             Stage::Status => {
                 self.lane.enter(Stage::Idle);
                 self.settle(status.0);
                 self.dispatch(now_ns);
-            }
-            Stage::Flush if plant::is(Bug::FlushUnwaited) => {
-                self.end_control_and_go_on(Ok(Output::default()), now_ns);
             }
             Stage::Flush => self.flush_answered(status.0, now_ns),
             Stage::FlushStatus => self.flush_judged(status.0, now_ns),
@@ -154,10 +147,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     fn phase_failed(&mut self, fault: Fault, now_ns: u64) {
         self.stats.faults += 1;
-        if plant::is(Bug::ErrorIsSuccess) && self.control == NONE && matches!(self.lane.stage(), Stage::Main)
-        {
-            return self.end_transfer(Some(0), now_ns);
-        }
         if let Stage::Recover(step) = self.lane.stage() {
             return self.recover_failed(step, fault.cause == Cause::Gone, now_ns);
         }
@@ -178,7 +167,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     fn stopped(&mut self, status: u32, now_ns: u64) {
         let end = self.gathered.lba + u64::from(self.gathered.blocks);
         let at_end = self.target.is_some_and(|t| end >= t.sectors);
-        let at_end = at_end && !plant::is(Bug::EndOfCardFatal);
         let benign = if at_end { R1::OUT_OF_RANGE } else { 0 };
         let bad = status & (R1::OWN | R1::DEFERRED) & !benign;
         let by_us = matches!(self.lane.stage(), Stage::Stop);
@@ -200,9 +188,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// The data are over and the card took them. A write still programs, unless the host has seen the end of that.
     pub(super) fn data_ended(&mut self, now_ns: u64) {
-        if plant::is(Bug::AckBeforeBusyEnd) {
-            return self.end_transfer(Some(0), now_ns);
-        }
         if self.gathered.direction == Direction::Write && self.host.caps().busy != BusyDetect::Interrupt {
             if P::RECOVERS && self.tell_early(now_ns) {
                 self.streams.busy_of_the_end();

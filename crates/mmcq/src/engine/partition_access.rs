@@ -7,8 +7,7 @@
 use super::extras::{Place, refused};
 use super::{BLOCK_BYTES, CardParams, Engine, Error, Kind, Output};
 use crate::host::{Data, Direction, Host, Segment};
-use crate::plant::{self, Bug};
-use crate::sched::Policy;
+use crate::sched::Profile;
 use crate::spec::command::{self, Command};
 use crate::spec::response::R1;
 
@@ -83,7 +82,7 @@ impl PartitionAccess {
     }
 }
 
-impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn visit(&self) -> Option<PartitionAccess> {
         match self.slots.at(self.control).kind {
             Kind::PartitionAccess(visit) => Some(visit),
@@ -114,9 +113,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 self.short(Place::Count, command::set_block_count(blocks.into(), reliable), now_ns);
             }
             None => {
-                if plant::is(Bug::VisitStays) && self.slots.at(self.control).orphan {
-                    self.memory.area.initialised();
-                }
                 let output = Output { bytes: visit.bytes(), ..Output::default() };
                 self.end_control_and_go_on(Ok(output), now_ns);
             }

@@ -17,12 +17,12 @@ use super::order::may_lead;
 use super::slot::{NONE, Rules, bits};
 use crate::host::Host;
 use crate::sched::slot_set::SlotSet;
-use crate::sched::{Policy, Tails};
+use crate::sched::{Policy, Profile, Tails};
 
 /// A request is passed by none that came so many requests after it.
 const PASSES: u32 = 64;
 
-impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The request that was picked, or one whose run goes before it.
     #[inline(always)]
     pub(super) fn gives_way(&mut self, picked: u8) -> u8 {
@@ -38,7 +38,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let one_way = (reads == 0 || writes == 0) && !self.slots.has_barrier();
         let others = waits & waits.wrapping_sub(1) != 0;
         let room = self.slots.free_count() as usize >= N / 4;
-        if !(ordinary && one_way && others && room) || self.incident.open || !self.policy.yields() {
+        if !(ordinary && one_way && others && room)
+            || self.incident.open
+            || !self.profile.policy().yields()
+            || self.tails.get().is_none()
+        {
             return picked;
         }
         if let Some(next) = self.streams.open().filter(|_| H::CONTINUES).map(|open| open.next) {

@@ -12,8 +12,7 @@ use super::tail::Tail;
 use super::timers::later;
 use super::{BLOCK_BYTES, CardParams, Engine, Error};
 use crate::host::{Auto, BusOp, BusyDetect, Data, Direction, Host, Phase, StartError};
-use crate::plant::{self, Bug};
-use crate::sched::{Choice, Policy};
+use crate::sched::{Choice, Policy, Profile};
 use crate::spec::command::{self, Command, Resp};
 
 /// What the engine is doing with the controller.
@@ -84,7 +83,7 @@ pub(super) const START_TIMEOUT_NS: u64 = 500_000_000;
 /// Blocks after which the card may pause for its longest time once more.
 pub(super) const BLOCKS_PER_TIMEOUT: u64 = 64;
 
-impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Starts the next thing if nothing is in progress. Bounded: every turn starts a phase or ends a request.
     pub(super) fn dispatch(&mut self, now_ns: u64) {
         if Self::STRAIGHT && self.next_straight(now_ns) {
@@ -180,10 +179,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     fn pick(&mut self, head: u8, now_ns: u64) -> Option<u8> {
         let oldest = self.slots.at(head);
         // What has begun goes on first, and what failed together finds out for itself before anything new.
-        if P::IN_ORDER || oldest.solo || oldest.moved_blocks > 0 || self.incident.open {
+        if P::Policy::IN_ORDER || oldest.solo || oldest.moved_blocks > 0 || self.incident.open {
             return Some(head);
         }
-        match self.policy.pick(self.slots.offered(), now_ns) {
+        match self.profile.policy_mut().pick(self.slots.offered(), now_ns) {
             Choice::IdleUntil(at_ns) if at_ns > now_ns => {
                 if self.timers.keep_idle(at_ns, now_ns) {
                     None
@@ -276,7 +275,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             if let Some(&index) = self.gathered.members().get(place)
                 && let Some(waiting) = self.told(index)
             {
-                self.policy.sent(&waiting, now_ns);
+                self.profile.policy_mut().sent(&waiting, now_ns);
             }
         }
         let all = P::RECOVERS && count > 1 && self.slots.leave_all(count);
@@ -364,8 +363,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         } else if single || counted || self.end() != End::Here {
             Auto::None
         } else if count && !caps.no_count && caps.auto_count {
-            let more = u32::from(plant::is(Bug::CountOffByOne));
-            Auto::Count(command::set_block_count(blocks + more, false).arg)
+            Auto::Count(command::set_block_count(blocks, false).arg)
         } else if caps.auto_stop {
             Auto::Stop
         } else {

@@ -5,14 +5,14 @@
 use super::extras::{Place, refused};
 use super::{BLOCK_BYTES, Engine, Error};
 use crate::host::{Data, Direction, Host};
-use crate::sched::Policy;
+use crate::sched::Profile;
 use crate::spec::command::sd::{self, Extension};
 use crate::spec::response::R1;
 
 /// Between two questions.
 const ASK_NS: u64 = 1_000_000;
 
-impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn begin_register_flush(&mut self, at: Extension, now_ns: u64) {
         self.memory.began_ns = now_ns;
         if let Some(first) = self.memory.page.first_mut() {

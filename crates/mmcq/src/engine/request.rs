@@ -214,6 +214,7 @@ impl Completion {
 }
 
 /// Why a request failed.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
@@ -313,8 +314,8 @@ impl core::fmt::Display for Error {
             Error::Buffer { needed, given } => {
                 write!(f, "the buffer has {given} bytes, the data need {needed}")
             }
-            Error::Dma(e) => write!(f, "the buffer cannot be used for DMA: {e:?}"),
-            Error::Host(fault) => write!(f, "{:?} error in the {:?} stage", fault.cause, fault.stage),
+            Error::Dma(error) => write!(f, "the buffer cannot be used for DMA: {error}"),
+            Error::Host(fault) => write!(f, "{fault}"),
             Error::Unsupported => f.write_str("the controller cannot do this"),
             Error::Card(status) => write!(f, "the card refused, status {status:#010x}"),
             Error::Program(status) => {
@@ -341,4 +342,13 @@ impl core::fmt::Display for Error {
     }
 }
 
-impl core::error::Error for Error {}
+impl core::error::Error for Error {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            Error::Dma(error) => Some(error),
+            Error::Host(fault) => Some(fault),
+            Error::Register(error) => Some(error),
+            _ => None,
+        }
+    }
+}

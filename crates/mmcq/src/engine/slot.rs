@@ -5,7 +5,6 @@ mod neighbours;
 use super::buffer::DmaBuf;
 use super::request::{Error, Kind, Output};
 use crate::host::{Direction, Segment};
-use crate::plant::{self, Bug};
 use crate::sched::slot_set::{SLOTS_MAX, SlotSet};
 use crate::sched::{Origin, Waiting};
 use core::task::Waker;
@@ -272,12 +271,7 @@ impl<const N: usize> Slots<N> {
             self.leave_waker(index);
         }
         let slot = self.at_mut(index);
-        if !plant::is(Bug::SlotSameName) {
-            slot.generation = slot.generation.wrapping_add(1);
-        }
-        if plant::is(Bug::SlotLeaks) {
-            return;
-        }
+        slot.generation = slot.generation.wrapping_add(1);
         self.free |= 1 << (index as usize % N);
     }
 
@@ -323,7 +317,6 @@ impl<const N: usize> Slots<N> {
     /// Queued reads or writes that may join the head's transfer: none from behind a barrier.
     pub fn mergeable(&self, direction: Direction) -> SlotSet {
         let all = match direction {
-            _ if plant::is(Bug::MergeDirections) => self.reads | self.writes,
             Direction::Read => self.reads,
             Direction::Write => self.writes,
         };

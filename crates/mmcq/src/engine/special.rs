@@ -15,7 +15,7 @@ use super::slot::{NONE, Rules, Slot, State, bits};
 use super::stream::Close;
 use super::{Abilities, BLOCK_BYTES, CardParams, Engine, Error, FlushBy, Kind, Request};
 use crate::host::{Direction, Host, Segment};
-use crate::sched::Policy;
+use crate::sched::{Policy, Profile};
 use crate::spec::command;
 use crate::spec::response::R1;
 
@@ -44,7 +44,7 @@ impl Slot {
     }
 }
 
-impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Why a request for what [`enable_extended_ops`](Self::enable_extended_ops) adds cannot be accepted, if so.
     pub(super) fn admit_extra(&self, request: &Request) -> Result<(), Error> {
         let Some(target) = self.target.as_ref() else { return Err(Error::NoCard) };
@@ -157,7 +157,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.segment_count = 1;
         }
         if let Some(waiting) = self.told(index) {
-            self.policy.sent(&waiting, now_ns);
+            self.profile.policy_mut().sent(&waiting, now_ns);
         }
         self.slots.unlink(index);
         self.slots.at_mut(index).state = State::Active;
@@ -225,7 +225,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 }
 
-impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// A write with its own rules is next, or a read with its one.
     #[cold]
     #[inline(never)]

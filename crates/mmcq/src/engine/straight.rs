@@ -11,8 +11,7 @@ use super::runs::End;
 use super::slot::{NONE, Rules, State};
 use super::{BLOCK_BYTES, CardParams, Engine, Kind, Output, Request, SlotId};
 use crate::host::{Auto, BusyDetect, Data, Direction, Done, Events, Host, Phase, Plain, Segment};
-use crate::plant;
-use crate::sched::Policy;
+use crate::sched::{Policy, Profile};
 use crate::spec::command;
 use crate::spec::response::{R1, Response};
 
@@ -77,9 +76,9 @@ const WRONG: u32 = R1::OWN | R1::DEFERRED | R1::EXCEPTION_EVENT;
 /// Set in one more than CURRENT_STATE from 7 (programming) on; beyond that no transfer leaves a card.
 const FROM_PRG_ON: u32 = 8 << 9;
 
-impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// There is such a path.
-    pub(crate) const STRAIGHT: bool = P::STRAIGHT && P::IN_ORDER && P::RECOVERS && !H::CONTINUES;
+    pub(crate) const STRAIGHT: bool = P::FAST && P::Policy::IN_ORDER && P::RECOVERS && !H::CONTINUES;
 
     /// The card is another, or known better.
     pub(super) fn set_card(&mut self, target: Option<CardParams>) {
@@ -95,7 +94,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let counted = target.count && !caps.no_count && caps.auto_count;
         let ahead = usize::from(self.config.prepared) >= N;
         let patient = target.read_timeout_ns.max(target.write_timeout_ns) >> 48 != 0;
-        if target.extended_address || !(counted || caps.auto_stop) || !ahead || patient || plant::any() {
+        if target.extended_address || !(counted || caps.auto_stop) || !ahead || patient {
             return;
         }
         let blocks = caps.max_blocks.min(caps.max_bytes / BLOCK_BYTES).min(0xffff);
@@ -443,6 +442,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if (plain.status | plain.stop) & WRONG | plain.status.wrapping_add(1 << 9) & FROM_PRG_ON != 0 {
             return false;
         }
+        message!(trace, "answered {:#010x}", plain.status);
         let way = self.straight.under_way;
         self.lane.note_end(now_ns);
         self.straight.under_way = Way::Nothing;

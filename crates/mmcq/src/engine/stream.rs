@@ -16,7 +16,7 @@ use super::runs::{End, Open};
 use super::slot::{NONE, Rules, State, bits};
 use super::{Engine, Error};
 use crate::host::{Auto, BusyDetect, Direction, Host};
-use crate::sched::Policy;
+use crate::sched::{Policy, Profile};
 use crate::spec::command;
 use crate::spec::response::R1;
 
@@ -61,7 +61,7 @@ impl Close {
 /// CMD23 counts 16 bits.
 const COUNT_MAX: u32 = 0xffff;
 
-impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The collected transfer is about to begin with this request.
     pub(super) fn note_run(&mut self, first: u8) {
         if !H::CONTINUES {
@@ -367,7 +367,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         for place in 0..self.gathered.members().len() {
             let Some(&index) = self.gathered.members().get(place) else { break };
             if let Some(sent) = self.told(index) {
-                self.policy.done(&sent, now_ns);
+                self.profile.policy_mut().done(&sent, now_ns);
             }
             let slot = self.slots.at_mut(index);
             let left = slot.span().map_or(0, |(_, _, blocks)| blocks);

@@ -5,10 +5,10 @@ use super::FlushBy;
 use super::slot::NONE;
 use super::timers::NEVER;
 use crate::host::Host;
-use crate::sched::Policy;
+use crate::sched::Profile;
 use core::task::Waker;
 
-impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Refuses new requests; what is queued goes on. The card is quiet when [`is_idle`](Self::is_idle).
     pub fn suspend(&mut self) {
         self.gate.suspend();

@@ -4,7 +4,7 @@ use super::Engine;
 use super::slot::{NONE, Rules};
 use crate::host::{Direction, Host};
 use crate::sched::slot_set::SlotSet;
-use crate::sched::{Holds, Pending, Policy, Run, Tails};
+use crate::sched::{Holds, Pending, Policy, Profile, Run, Tails};
 
 /// What is known of the tail of what goes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub(super) enum Tail {
     Unknown,
 }
 
-impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Until when the start of the next transfer is held for the requests that are about to continue it.
     pub fn held_until_ns(&self) -> Option<u64> {
         self.tails.get()?.until_ns()
@@ -193,7 +193,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     fn is_borne(&mut self, until_ns: Option<u64>, first: u8, now_ns: u64) -> bool {
         let Some(until_ns) = until_ns else { return false };
         if let Some(picked) = self.told(first)
-            && !self.policy.bears(&picked, until_ns)
+            && !self.profile.policy().bears(&picked, until_ns)
         {
             self.hold_broken(now_ns);
             return false;

@@ -8,7 +8,7 @@ use super::slot::NONE;
 use super::timers::NEVER;
 use super::{Engine, ServiceRequest};
 use crate::host::Host;
-use crate::sched::Policy;
+use crate::sched::Profile;
 use crate::spec::response::R1;
 
 /// A pause of the users that is longer than what most of them need between two requests.
@@ -83,7 +83,7 @@ impl Upkeep {
     }
 }
 
-impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// What the keeper looks after from now on: exceptions, a tuning so often (0: none), and a rest after so
     /// long a pause ([`u64::MAX`]: none).
     pub(crate) fn look_after(

@@ -2,10 +2,10 @@
 
 use super::{Engine, SlotId};
 use crate::host::Host;
-use crate::sched::Policy;
+use crate::sched::Profile;
 use core::task::Waker;
 
-impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// What to wake when this request is done; the engine itself wakes nothing, and neither clones nor drops a
     /// waker. The one that is not kept comes back: the one before, or this one if the request is over. A waker's
     /// drop may run anything, so drop it outside of any lock.

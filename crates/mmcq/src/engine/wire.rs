@@ -36,6 +36,7 @@ impl Wire {
 
     /// The driver has done this.
     pub fn done(&mut self, op: BusOp) {
+        message!(debug, "bus: {:?}", op);
         match op {
             BusOp::Clock(hz) => self.clock_hz = hz,
             BusOp::Width(width) => self.width = width,

@@ -6,6 +6,7 @@ use super::Direction;
 use core::ptr::NonNull;
 
 /// Why a buffer cannot be used for DMA.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DmaError {

@@ -71,6 +71,7 @@ pub struct Phase {
 }
 
 /// A phase could not be started now; nothing was sent.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StartError {
     /// The CMD line is still in use.
@@ -81,7 +82,20 @@ pub enum StartError {
     Unsupported,
 }
 
+impl core::fmt::Display for StartError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            StartError::CommandLine => "the CMD line is in use",
+            StartError::DataLine => "the DAT lines are in use, or the card is busy",
+            StartError::Unsupported => "the controller cannot do this",
+        })
+    }
+}
+
+impl core::error::Error for StartError {}
+
 /// What went wrong in a phase.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Cause {
@@ -106,6 +120,7 @@ pub enum Cause {
 }
 
 /// Where in a phase it went wrong.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// The command or its response.
@@ -121,6 +136,7 @@ pub enum Stage {
 }
 
 /// A failed phase.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// What.
@@ -130,6 +146,14 @@ pub struct Fault {
     /// The command's response, if it had come.
     pub response: Option<Response>,
 }
+
+impl core::fmt::Display for Fault {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{:?} error in the {:?} stage", self.cause, self.stage)
+    }
+}
+
+impl core::error::Error for Fault {}
 
 /// A phase that ended well. The engine judges an R1 itself: a driver hands over what the card sent, also error bits, and reports a fault only for what
 /// the controller found.
@@ -171,6 +195,7 @@ pub struct Events {
 /// `Signal18(false)`, `Width(W1)`, `Timing(Legacy)`, `Clock`, `TuneAbort`, `ResetLines`, `ResetAll`. A `Failed` there ends bring-up, or the card.
 /// The rest is asked for only where [`Caps`] has it: `Width` up to [`Caps::width`], `Timing` by [`Caps::timings`], `Signal18(true)` by
 /// [`Caps::signal18`], `TuneStart` for a timing that is tuned. A driver without it answers `Failed`.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BusOp {
     /// Power off; clock and lines go quiet.

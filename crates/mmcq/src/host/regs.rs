@@ -41,6 +41,16 @@ impl Mmio {
         Mmio { base }
     }
 
+    /// Registers at this address, as [`new`](Self::new).
+    ///
+    /// # Safety
+    /// As for [`new`](Self::new), and `address` is not 0.
+    pub const unsafe fn at_address(address: usize) -> Self {
+        // SAFETY: the caller promises that the address is not 0.
+        let base = unsafe { core::ptr::NonNull::new_unchecked(core::ptr::without_provenance_mut(address)) };
+        Mmio { base }
+    }
+
     fn at<T>(&self, offset: u16) -> *mut T {
         self.base.as_ptr().wrapping_add(offset as usize).cast()
     }

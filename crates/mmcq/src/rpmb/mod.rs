@@ -27,6 +27,7 @@ impl core::fmt::Debug for Key {
 }
 
 /// Why an exchange failed.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {

@@ -31,7 +31,6 @@ impl<const CLIENTS: usize> Any<CLIENTS> {
 }
 
 impl<const CLIENTS: usize> Policy for Any<CLIENTS> {
-    type Tails = super::Whole;
     fn arrived(&mut self, request: &Waiting, now_ns: u64) {
         match self {
             Any::Fifo(policy) => policy.arrived(request, now_ns),

@@ -3,6 +3,7 @@
 use core::fmt;
 
 /// A setting outside its range.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConfigError {
     /// Which one, as `scheduler.key`.

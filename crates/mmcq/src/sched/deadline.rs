@@ -132,7 +132,6 @@ impl Deadline {
 }
 
 impl Policy for Deadline {
-    type Tails = super::Whole;
     fn pick<I: Iterator<Item = Waiting> + Clone>(&mut self, waiting: I, now_ns: u64) -> Choice {
         let (mut reads, mut writes) = (Side::default(), Side::default());
         for request in waiting {

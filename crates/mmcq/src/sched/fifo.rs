@@ -10,7 +10,6 @@ use super::{Choice, Policy, Waiting};
 pub struct Fifo;
 
 impl Policy for Fifo {
-    type Tails = super::Whole;
     const IN_ORDER: bool = true;
 
     fn yields(&self) -> bool {

@@ -4,6 +4,8 @@
 //! the policy picks, and what continues it on either side goes along. The engine never lets a request pass an older one on the same blocks where one of
 //! the two writes, whatever the policy says; and what has begun (the rest of a long request) or failed together with others goes first, without asking.
 //!
+//! What firmware carries besides is its [`Profile`]. Each policy is the full one; [`Prompt`] and [`Lean`] carry less.
+//!
 //! A stack gets its policy by [`Stack::with_policy`](crate::task::Stack::with_policy), and has it in its type: `Stack<(L, H, Fair<2>), 16>`. A client names
 //! itself by [`Request::from`](crate::engine::Request::from) and [`Stack::request`](crate::task::Stack::request). A
 //! [`BlockDevice`](crate::block::BlockDevice) is always [`Origin::DEFAULT`]. `docs/schedulers.md` has a program.
@@ -14,8 +16,7 @@ pub mod deadline;
 pub mod fair;
 mod fifo;
 mod hold;
-mod lean;
-mod prompt;
+mod profile;
 pub(crate) mod slot_set;
 
 pub use any::Any;
@@ -25,8 +26,7 @@ pub use fair::Fair;
 pub use fifo::Fifo;
 pub use hold::{AtOnce, Holds, Tails, Whole};
 pub(crate) use hold::{Pending, Run};
-pub use lean::Lean;
-pub use prompt::Prompt;
+pub use profile::{Lean, Profile, Prompt};
 
 use crate::host::Direction;
 
@@ -75,19 +75,6 @@ pub enum Choice {
 pub trait Policy {
     /// Always the oldest: the engine neither asks nor tells such a policy anything, and firmware does not carry what that takes.
     const IN_ORDER: bool = false;
-
-    /// Failed transfers are tried again, and help is asked for: the whole ladder of recovery. Where not, lines and card are brought back, requests that failed
-    /// together are tried one by one, and the error is the answer. Nor are there durable writes, erases and what else [`card::enable_extended_ops`](crate::card::enable_extended_ops) adds, commands
-    /// beside data, or CMD23 with its quirks. Firmware does not carry the rest then.
-    const RECOVERS: bool = true;
-
-    /// With [`IN_ORDER`](Self::IN_ORDER) and [`RECOVERS`](Self::RECOVERS): a request that meets an idle engine takes a shorter way through it. It is the same in all but
-    /// the number of instructions, and costs a kilobyte or two of code.
-    const STRAIGHT: bool = true;
-
-    /// [`Whole`]: the start of a transfer may be held for the requests that are about to continue it ([`Config::tail_ns`](crate::engine::Config::tail_ns)).
-    /// [`AtOnce`]: never, and firmware does not carry what that takes.
-    type Tails: Tails;
 
     /// May the start of this request, which was [picked](Self::pick), be held until then?
     fn bears(&self, picked: &Waiting, until_ns: u64) -> bool {

@@ -1,6 +1,7 @@
 //! How the bus is set: lines, timing, clock.
 
 /// Data lines in use.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Width {
     /// DAT0.
@@ -12,6 +13,7 @@ pub enum Width {
 }
 
 /// Bus timing.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timing {
     /// Default speed of SD (25 MHz), legacy of eMMC (26 MHz); also identification.

@@ -21,6 +21,7 @@ pub mod timing;
 use core::fmt;
 
 /// A register holds a code that the standard does not define, and that matters.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParseError {
     /// The register, `"CSD"`.

@@ -3,7 +3,7 @@
 use super::request::At;
 use super::{EngineOf, Platform, RequestFuture, Stack};
 use crate::engine::{Request, SlotId, SlotSet};
-use crate::sched::Policy;
+use crate::sched::Profile;
 use core::cell::Cell;
 
 /// Requests whose future was dropped inside another call, until the next call gives them up. The rest of that other call may end such a
@@ -49,7 +49,7 @@ impl<B: Platform, const N: usize> Drop for RequestFuture<'_, B, N> {
                 engine.abandon(id);
                 Some(engine.take_stale_waker())
             });
-            if B::Policy::RECOVERS && left.is_none() {
+            if B::Profile::RECOVERS && left.is_none() {
                 // Inside another call: the next one gives it up.
                 self.stack.inside(|_| self.stack.dropped.note(id));
             }

@@ -11,7 +11,7 @@ use crate::engine::{
     ServiceRequest, SlotId, Span, Stats,
 };
 use crate::host::{Caps, Host, Phase, Width};
-use crate::sched::{Holds, Policy};
+use crate::sched::{Holds, Profile};
 use crate::spec::bus::Bus;
 use core::task::Waker;
 
@@ -20,7 +20,7 @@ use core::task::Waker;
 /// Its verbs are the engine's; look there for what they do. In a call from inside another call of the same
 /// stack the entry is *nested*: nothing is done then, and each verb says here what it answers instead.
 #[derive(Debug)]
-pub struct Entry<'a, H: Host, const N: usize, P: Policy> {
+pub struct Entry<'a, H: Host, const N: usize, P: Profile> {
     engine: Option<&'a mut Engine<H, N, P>>,
     /// Something was done that may want a deadline. Known when this is compiled, so that taking a result costs no look at the alarm.
     begun: bool,
@@ -64,7 +64,7 @@ macro_rules! questions {
 const TURNED_AWAY: PollOutcome =
     PollOutcome { completed: 0, deferred: false, card_irq: false, help: false, next_deadline_ns: Some(0) };
 
-impl<'a, H: Host, const N: usize, P: Policy> Entry<'a, H, N, P> {
+impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
     pub(super) fn new(engine: Option<&'a mut Engine<H, N, P>>) -> Self {
         Entry { engine, begun: false }
     }
@@ -269,12 +269,12 @@ impl<'a, H: Host, const N: usize, P: Policy> Entry<'a, H, N, P> {
     }
 
     /// [`Engine::policy`]. Nested: `None`.
-    pub fn policy(&self) -> Option<&P> {
+    pub fn policy(&self) -> Option<&P::Policy> {
         self.engine.as_ref().map(|engine| engine.policy())
     }
 
     /// [`Engine::policy_mut`]. Nested: `None`.
-    pub fn policy_mut(&mut self) -> Option<&mut P> {
+    pub fn policy_mut(&mut self) -> Option<&mut P::Policy> {
         self.begun = true;
         self.engine.as_mut().map(|engine| engine.policy_mut())
     }

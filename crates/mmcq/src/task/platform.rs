@@ -1,7 +1,7 @@
 //! What a stack stands on: the lock, the clock, and the bundle that a board names.
 
 use crate::host::Host;
-use crate::sched::{Fifo, Policy};
+use crate::sched::{Fifo, Profile};
 
 /// How the platform keeps other contexts, the interrupt handler above all, out of the engine for a moment: a critical section, a spin lock
 /// with interrupts off, or nothing where there is only one context.
@@ -44,6 +44,15 @@ pub struct Timer {
     pub set_alarm: fn(Option<u64>),
 }
 
+impl Timer {
+    /// A clock without an alarm: for a stack that blocking calls and [`turn`](super::Stack::turn) alone move.
+    ///
+    /// Deadlines are kept by those calls. Between them nothing is done for the card.
+    pub const fn polled(now_ns: fn() -> u64) -> Self {
+        Timer { now_ns, set_alarm: |_| {} }
+    }
+}
+
 impl Clock for Timer {
     #[inline(always)]
     fn now_ns(&self) -> u64 {
@@ -57,7 +66,7 @@ impl Clock for Timer {
 }
 
 /// What a stack stands on. A board names its four parts once, by a type of its own or by a tuple:
-/// `(L, H)` is a lock and a host with [`Timer`] and [`Fifo`]; `(L, H, P)` has another scheduler.
+/// `(L, H)` is a lock and a host with [`Timer`] and [`Fifo`]; `(L, H, P)` has another scheduler or profile.
 pub trait Platform {
     /// Keeps other contexts out of the engine.
     type Lock: Lock;
@@ -65,20 +74,20 @@ pub trait Platform {
     type Clock: Clock;
     /// The controller's driver.
     type Host: Host;
-    /// The scheduler: the request that is next.
-    type Policy: Policy;
+    /// The scheduler, and what firmware carries around it.
+    type Profile: Profile;
 }
 
 impl<L: Lock, H: Host> Platform for (L, H) {
     type Lock = L;
     type Clock = Timer;
     type Host = H;
-    type Policy = Fifo;
+    type Profile = Fifo;
 }
 
-impl<L: Lock, H: Host, P: Policy> Platform for (L, H, P) {
+impl<L: Lock, H: Host, P: Profile> Platform for (L, H, P) {
     type Lock = L;
     type Clock = Timer;
     type Host = H;
-    type Policy = P;
+    type Profile = P;
 }

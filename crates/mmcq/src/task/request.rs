@@ -2,8 +2,7 @@
 
 use super::{Platform, Stack};
 use crate::engine::{Completion, Error, Request, SlotId};
-use crate::plant::{self, Bug};
-use crate::sched::Policy;
+use crate::sched::Profile;
 use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
@@ -63,7 +62,7 @@ impl<B: Platform, const N: usize> RequestFuture<'_, B, N> {
             let id = match at {
                 At::Before(request) => match stack.submit_to(engine, request) {
                     Ok(id) => id,
-                    Err(Error::Full) if B::Policy::RECOVERS && stack.frees_slot(engine, request) => {
+                    Err(Error::Full) if B::Profile::RECOVERS && stack.frees_slot(engine, request) => {
                         return Look::Again;
                     }
                     Err(error) => {
@@ -114,12 +113,6 @@ impl<B: Platform, const N: usize> Future for RequestFuture<'_, B, N> {
             look = self.look(context.waker(), &mut seen);
         }
         if matches!(look, Look::Unknown) {
-            if plant::is(Bug::ForgetsWaker)
-                && let At::In(id) = self.at
-            {
-                drop(self.stack.enter(None, |engine| engine.take_waker(id.index())));
-                return Poll::Pending;
-            }
             seen.waker = Some(context.waker().clone());
             look = self.look(context.waker(), &mut seen);
         }

@@ -3,7 +3,7 @@
 use crate::support::{TestHost, World, buffer, target};
 use mmcq::engine::{Completion, Config, Engine, Kind, RecoveryStep, Request, ServiceRequest, SlotId};
 use mmcq::host::{Cause, Stage};
-use mmcq::sched::{Fifo, Policy};
+use mmcq::sched::{Fifo, Profile};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::task::Waker;
@@ -11,7 +11,7 @@ use std::task::Waker;
 pub const BLOCKS: u64 = 256;
 pub const MS: u64 = 1_000_000;
 
-pub struct Bench<P: Policy = Fifo> {
+pub struct Bench<P: Profile = Fifo> {
     pub world: Rc<RefCell<World>>,
     pub e: Engine<TestHost, 8, P>,
     pub now: u64,
@@ -28,7 +28,7 @@ pub fn kept() -> Bench {
     b
 }
 
-impl<P: Policy> Bench<P> {
+impl<P: Profile> Bench<P> {
     pub fn new(policy: P) -> Self {
         let world = World::new(BLOCKS);
         let mut e = Engine::with_policy(TestHost::new(&world), Config::DEFAULT, policy);

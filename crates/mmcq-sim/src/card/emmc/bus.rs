@@ -4,7 +4,9 @@ use std::io;
 use std::ops::Range;
 
 use super::super::cut::{self, AtStake, Kept};
-use super::super::link::{self, PowerUp};
+use super::super::flash::Flash;
+use super::super::interface::{Interface, Interfaced};
+use super::super::link::{self, Mode};
 use super::super::status::{self, State};
 use super::super::transfer::{Sent, Taken};
 use super::super::trouble::Violation;
@@ -13,9 +15,34 @@ use super::config::{BOOT_CHOICE, byte};
 use super::{Attack, EmmcCard, Partition, Transfer, rpmb};
 use crate::faults::Faults;
 
-impl EmmcCard {
-    /// The supply comes up, or is back after a dip.
-    fn power_on(&mut self, now_ns: u64) {
+impl Interfaced for EmmcCard {
+    const TUNING: u8 = 21;
+
+    fn interface(&self) -> &Interface {
+        &self.interface
+    }
+
+    fn interface_mut(&mut self) -> &mut Interface {
+        &mut self.interface
+    }
+
+    fn flash_mut(&mut self) -> &mut Flash {
+        &mut self.flash
+    }
+
+    fn mode(&self) -> Mode {
+        self.mode()
+    }
+
+    fn settle(&mut self, now_ns: u64) {
+        self.settle(now_ns);
+    }
+
+    fn lose_cache(&mut self, now_ns: u64) {
+        self.flash.cut(&mut self.stores, now_ns, &mut cut::lose);
+    }
+
+    fn supply_comes(&mut self, now_ns: u64) {
         self.reset(now_ns);
         self.written = false;
         self.lock.power_up();
@@ -23,40 +50,30 @@ impl EmmcCard {
         // Power-on protection ends with the power.
         self.ext_csd[usize::from(byte::USER_WP)] &= !1;
         self.ext_csd[usize::from(byte::BOOT_WP)] &= !1;
-        self.power = PowerUp::on(now_ns);
-        self.power.clock(self.bus.clock_hz > 0, now_ns);
     }
 
-    /// The device becomes busy; what the host sees of it.
-    fn busy_begins(&mut self, until_ns: u64) -> Option<u64> {
-        let (until_ns, seen_ns) = self.trouble.busy(&self.flash.faults, until_ns);
-        self.busy_until_ns = until_ns;
-        seen_ns
+    fn supply_goes(&mut self, now_ns: u64) {
+        self.reset(now_ns);
     }
 
-    /// A dip of the supply that was due; true if there was one.
-    fn dip(&mut self, now_ns: u64) -> bool {
-        let dips = std::mem::take(&mut self.flash.dips) | std::mem::take(&mut self.trouble.dips);
-        if dips {
-            self.brown_out(now_ns);
-        }
-        dips
+    fn execute(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply {
+        self.execute(index, arg, now_ns)
     }
 
     fn take_block(&mut self, data: &[u8], crc_ok: bool, now_ns: u64) -> WriteBlock {
         self.settle(now_ns);
         let no_token = WriteBlock { status: None, busy_until_ns: now_ns };
-        if self.state == State::Btst && matches!(self.transfer, Transfer::BusTest) {
+        if self.interface.state == State::Btst && matches!(self.transfer, Transfer::BusTest) {
             // No CRC is looked at in a bus test, and no status is sent.
             let len = data.len().min(8);
             self.scratch[..len].copy_from_slice(&data[..len]);
             return no_token;
         }
-        if self.state != State::Rcv {
+        if self.interface.state != State::Rcv {
             return no_token;
         }
         self.draw(now_ns);
-        let good = crc_ok && self.mode().data_ok(&self.bus);
+        let good = crc_ok && self.mode().data_ok(&self.interface.bus);
         match &mut self.transfer {
             Transfer::Write { write, .. } if write.deaf => no_token,
             Transfer::Write { write, single } => {
@@ -72,7 +89,7 @@ impl EmmcCard {
                 };
                 match outcome {
                     Taken::More(until_ns) => {
-                        self.busy_until_ns = until_ns;
+                        self.interface.busy_until_ns = until_ns;
                         WriteBlock { status: Some(true), busy_until_ns: until_ns }
                     }
                     Taken::Last => {
@@ -105,20 +122,20 @@ impl EmmcCard {
                 }
                 if over {
                     self.transfer = Transfer::None;
-                    self.state = State::Prg;
-                    self.busy_until_ns = now_ns.saturating_add(self.config.flash.register_ns());
+                    self.interface.state = State::Prg;
+                    self.interface.busy_until_ns = now_ns.saturating_add(self.config.flash.register_ns());
                 }
-                WriteBlock { status: Some(true), busy_until_ns: self.busy_until_ns.max(now_ns) }
+                WriteBlock { status: Some(true), busy_until_ns: self.interface.busy_until_ns.max(now_ns) }
             }
             Transfer::ProgramCid | Transfer::ProgramCsd | Transfer::Lock => {
-                self.busy_until_ns = now_ns;
+                self.interface.busy_until_ns = now_ns;
                 if good {
-                    self.busy_until_ns = now_ns.saturating_add(self.config.flash.register_ns());
+                    self.interface.busy_until_ns = now_ns.saturating_add(self.config.flash.register_ns());
                     self.take_register(data, now_ns);
                 }
                 self.transfer = Transfer::None;
-                self.state = State::Prg;
-                WriteBlock { status: Some(good), busy_until_ns: self.busy_until_ns }
+                self.interface.state = State::Prg;
+                WriteBlock { status: Some(good), busy_until_ns: self.interface.busy_until_ns }
             }
             _ => no_token,
         }
@@ -127,55 +144,22 @@ impl EmmcCard {
 
 impl Card for EmmcCard {
     fn bus_changed(&mut self, bus: &BusState, now_ns: u64) {
-        self.settle(now_ns);
-        let was = std::mem::replace(&mut self.bus, *bus);
-        if !bus.powered {
-            if was.powered {
-                self.flash.cut(&mut self.stores, now_ns, &mut cut::lose);
-                self.reset(now_ns);
-            }
-            return;
-        }
-        if !was.powered {
-            self.trouble.power_up(&self.flash.faults);
-            self.power_on(now_ns);
-        }
-        self.power.clock(bus.clock_hz > 0, now_ns);
+        self.bus_moves(bus, now_ns);
     }
 
     fn command(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply {
-        self.settle(now_ns);
-        let mode = self.mode();
-        let deaf = self.trouble.locked_up || self.state == State::Ina;
-        if deaf || !mode.hears(&self.bus) || !self.power.awake(&self.bus, now_ns) {
-            return Reply::SILENT;
-        }
-        let mut reply = self.execute(index, arg, now_ns);
-        // Selected again: that busy began before.
-        if index != 7
-            && let Some(until_ns) = reply.busy_until_ns.filter(|&until_ns| until_ns > now_ns)
-        {
-            reply.busy_until_ns = self.busy_begins(until_ns);
-        }
-        if self.dip(now_ns) {
-            reply.busy_until_ns = None;
-        }
-        // The host ignores the answer to a tuning command: it only looks at the block.
-        if index != 21 && !mode.is_heard(&self.bus) {
-            reply.answer = None;
-        }
-        reply
+        self.hears(index, arg, now_ns)
     }
 
     fn read_block(&mut self, buffer: &mut [u8], now_ns: u64) -> ReadBlock {
         self.settle(now_ns);
-        if self.trouble.locked_up {
+        if self.interface.trouble.locked_up {
             return ReadBlock::Never;
         }
-        if self.state == State::Btst {
+        if self.interface.state == State::Btst {
             return self.answer_bus_test(buffer, now_ns);
         }
-        if self.state != State::Data || self.data_end_ns.is_some() {
+        if self.interface.state != State::Data || self.interface.data_end_ns.is_some() {
             return ReadBlock::Never;
         }
         self.draw(now_ns);
@@ -187,7 +171,7 @@ impl Card for EmmcCard {
             }
             Transfer::Read(read) => {
                 let medium = self.stores.active(self.partition);
-                match read.next(medium, &mut self.flash, buffer, &self.bus, now_ns) {
+                match read.next(medium, &mut self.flash, buffer, &self.interface.bus, now_ns) {
                     Sent::Block(start_ns) => (start_ns, read.block, read.left == Some(0)),
                     Sent::Nothing(errors) => {
                         self.status.raise(errors);
@@ -207,30 +191,22 @@ impl Card for EmmcCard {
             _ => return ReadBlock::Never,
         };
         if last {
-            self.data_end_ns = Some(start_ns + link::payload_ns(&self.bus, len));
+            self.interface.data_end_ns = Some(start_ns + link::payload_ns(&self.interface.bus, len));
         }
-        let crc_ok = self.mode().data_ok(&self.bus);
-        self.dip(now_ns);
+        let crc_ok = self.mode().data_ok(&self.interface.bus);
+        self.due_dip(now_ns);
         ReadBlock::At { start_ns, crc_ok }
     }
 
     fn write_block(&mut self, data: &[u8], crc_ok: bool, now_ns: u64) -> WriteBlock {
-        if self.trouble.locked_up {
-            return WriteBlock { status: None, busy_until_ns: now_ns };
-        }
-        let mut taken = self.take_block(data, crc_ok, now_ns);
-        if taken.status == Some(true) && taken.busy_until_ns > now_ns {
-            taken.busy_until_ns = self.busy_begins(taken.busy_until_ns).unwrap_or(now_ns);
-        }
-        if self.dip(now_ns) {
-            taken.busy_until_ns = now_ns;
-        }
-        taken
+        self.takes(data, crc_ok, now_ns)
     }
 
     fn busy(&self, now_ns: u64) -> bool {
-        let seen = self.state != State::Dis && self.trouble.shows_busy(now_ns);
-        self.bus.powered && (seen || self.trouble.stuck) && now_ns < self.busy_until_ns
+        let seen = self.interface.state != State::Dis && self.interface.trouble.shows_busy(now_ns);
+        self.interface.bus.powered
+            && (seen || self.interface.trouble.stuck)
+            && now_ns < self.interface.busy_until_ns
     }
 
     fn switching_voltage(&self, _now_ns: u64) -> bool {
@@ -298,10 +274,7 @@ impl Card for EmmcCard {
     }
 
     fn brown_out(&mut self, now_ns: u64) {
-        if self.bus.powered {
-            self.flash.cut(&mut self.stores, now_ns, &mut cut::lose);
-            self.power_on(now_ns);
-        }
+        self.dips(now_ns);
     }
 
     fn spoil(&mut self, sector: u64) {
@@ -315,6 +288,6 @@ impl Card for EmmcCard {
     }
 
     fn violations(&self) -> &[Violation] {
-        self.trouble.violations()
+        self.interface.trouble.violations()
     }
 }

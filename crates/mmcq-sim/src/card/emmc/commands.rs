@@ -28,11 +28,12 @@ impl EmmcCard {
             return self.illegal();
         }
         // Falling asleep and waking up take their time.
-        let changing = now_ns < self.busy_until_ns && matches!(self.state, State::Slp | State::Stby);
+        let changing =
+            now_ns < self.interface.busy_until_ns && matches!(self.interface.state, State::Slp | State::Stby);
         if changing && index != 0 {
             return self.illegal();
         }
-        match self.state {
+        match self.interface.state {
             State::Idle | State::Ready | State::Ident | State::Slp => self.identification(index, arg, now_ns),
             State::Tran => self.transfer_state(index, arg, count, now_ns),
             _ => self.other_states(index, arg, now_ns),
@@ -41,11 +42,11 @@ impl EmmcCard {
 
     /// Before the device is identified, and asleep.
     fn identification(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply {
-        match (index, self.state) {
+        match (index, self.interface.state) {
             (0, _) => self.go_idle(arg, now_ns),
             (1, State::Idle) => self.operating_conditions(arg, now_ns),
             (2, State::Ready) => {
-                self.state = State::Ident;
+                self.interface.state = State::Ident;
                 self.long(self.config.cid())
             }
             (3, State::Ident) => {
@@ -67,14 +68,14 @@ impl EmmcCard {
     /// Not selected, or something is under way.
     fn other_states(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply {
         use State::{Btst, Data, Dis, Ina, Prg, Rcv, Slp, Stby, Tran};
-        match (index, self.state) {
+        match (index, self.interface.state) {
             (0, _) => self.go_idle(arg, now_ns),
             (4, Stby) => Reply::SILENT,
             (5, Stby) if self.addressed(arg) && arg >> 15 & 1 == 1 => self.sleep_or_wake(Slp, now_ns),
             (7, Stby) if self.addressed(arg) => self.go(7, Tran),
             (7, Dis) if self.addressed(arg) => {
                 let mut reply = self.go(7, Prg);
-                reply.busy_until_ns = Some(self.busy_until_ns);
+                reply.busy_until_ns = Some(self.interface.busy_until_ns);
                 reply
             }
             (7, Data) if !self.addressed(arg) => self.deselect(Stby, now_ns),
@@ -93,7 +94,7 @@ impl EmmcCard {
                 let reply = self.go(12, Tran);
                 self.stop_reading(now_ns);
                 self.transfer = Transfer::None;
-                self.data_end_ns = None;
+                self.interface.data_end_ns = None;
                 reply
             }
             (12, Rcv) => {
@@ -109,11 +110,11 @@ impl EmmcCard {
             (13, Stby | Data | Rcv | Prg | Dis | Btst) => self.r1(13),
             (14, Btst) => {
                 let mut reply = self.r1(14);
-                reply.flow = Flow::Read { block_size: self.bus.width.max(4).into() };
+                reply.flow = Flow::Read { block_size: self.interface.bus.width.max(4).into() };
                 reply
             }
             (15, Stby | Data | Rcv | Prg | Dis | Btst) => {
-                self.state = Ina;
+                self.interface.state = Ina;
                 Reply::SILENT
             }
             _ => self.illegal(),
@@ -136,7 +137,7 @@ impl EmmcCard {
             13 | 15 if !self.addressed(arg) => Reply::SILENT,
             13 => self.r1(13),
             15 => {
-                self.state = State::Ina;
+                self.interface.state = State::Ina;
                 Reply::SILENT
             }
             16 if !ddr => {
@@ -154,7 +155,7 @@ impl EmmcCard {
             18 => self.read(18, arg, count.map(|count| count.blocks), now_ns),
             19 => {
                 let mut reply = self.go(19, State::Btst);
-                reply.flow = Flow::Write { block_size: self.bus.width.max(4).into() };
+                reply.flow = Flow::Write { block_size: self.interface.bus.width.max(4).into() };
                 self.scratch.fill(0);
                 self.transfer = Transfer::BusTest;
                 reply
@@ -214,10 +215,10 @@ impl EmmcCard {
         // Any other argument asks for the boot operation, which is not answered here.
         if matches!(arg, GO_IDLE | GO_PRE_IDLE) {
             self.reset(now_ns);
-            if self.trouble.stuck {
+            if self.interface.trouble.stuck {
                 // No command helps: it needs the power off.
-                self.trouble.locked_up = true;
-                self.busy_until_ns = NEVER_NS;
+                self.interface.trouble.locked_up = true;
+                self.interface.busy_until_ns = NEVER_NS;
             }
         }
         Reply::SILENT
@@ -236,35 +237,35 @@ impl EmmcCard {
             return Reply::ocr(VOLTAGES | sector_mode);
         }
         if wanted & VOLTAGES == 0 {
-            self.state = State::Ina;
+            self.interface.state = State::Ina;
             return Reply::SILENT;
         }
-        let rise_ns = self.config.power_up_ns.saturating_add(self.trouble.late_ns);
+        let rise_ns = self.config.power_up_ns.saturating_add(self.interface.trouble.late_ns);
         let ready_ns = *self.ready_ns.get_or_insert(now_ns.saturating_add(rise_ns));
-        if now_ns < ready_ns || self.trouble.never_ready || self.config.quirks.never_ready {
+        if now_ns < ready_ns || self.interface.trouble.never_ready || self.config.quirks.never_ready {
             return Reply::ocr(VOLTAGES | sector_mode);
         }
         if self.config.sector_mode() && arg >> 29 & 3 != 2 {
             // The host cannot address it.
-            self.state = State::Ina;
+            self.interface.state = State::Ina;
             return Reply::ocr(VOLTAGES | sector_mode | 1 << 31);
         }
-        self.state = State::Ready;
+        self.interface.state = State::Ready;
         self.was_up = true;
         Reply::ocr(VOLTAGES | sector_mode | 1 << 31)
     }
 
     fn sleep_or_wake(&mut self, state: State, now_ns: u64) -> Reply {
         let mut reply = self.go(5, state);
-        self.busy_until_ns = now_ns.saturating_add(self.config.sleep_awake_ns);
-        reply.busy_until_ns = Some(self.busy_until_ns);
+        self.interface.busy_until_ns = now_ns.saturating_add(self.config.sleep_awake_ns);
+        reply.busy_until_ns = Some(self.interface.busy_until_ns);
         reply
     }
 
     /// A read that is cut off may leave a page fetch behind.
     fn stop_reading(&mut self, now_ns: u64) {
         if let Transfer::Read(read) = self.transfer
-            && self.data_end_ns.is_none()
+            && self.interface.data_end_ns.is_none()
         {
             let medium = self.stores.active(self.partition);
             read.stop(medium, &mut self.flash, now_ns);
@@ -275,8 +276,8 @@ impl EmmcCard {
         self.status.valid_command();
         self.stop_reading(now_ns);
         self.transfer = Transfer::None;
-        self.data_end_ns = None;
-        self.state = state;
+        self.interface.data_end_ns = None;
+        self.interface.state = state;
         Reply::SILENT
     }
 
@@ -286,7 +287,7 @@ impl EmmcCard {
         let quirks = &self.config.quirks;
         let (needs_write, hangs) = (quirks.flush_needs_write, quirks.flush_hangs);
         let sanitize_ns = quirks.sanitize_ms.saturating_mul(1_000_000);
-        self.busy_until_ns = match self.switch(arg) {
+        self.interface.busy_until_ns = match self.switch(arg) {
             None => {
                 self.status.raise(status::SWITCH_ERROR);
                 usual_ns
@@ -295,12 +296,12 @@ impl EmmcCard {
             Some(Effect::Background) => usual_ns.saturating_add(self.background_work(now_ns)),
             Some(Effect::Sanitize) => usual_ns.saturating_add(sanitize_ns),
             Some(Effect::Flush) if needs_write && !self.written => {
-                self.trouble.violate("a flush with nothing written", now_ns);
+                self.interface.trouble.violate("a flush with nothing written", now_ns);
                 self.status.raise(status::ERROR);
                 usual_ns
             }
             Some(Effect::Flush) if hangs => {
-                self.trouble.stuck = true;
+                self.interface.trouble.stuck = true;
                 NEVER_NS
             }
             Some(Effect::Flush | Effect::CacheOff) => {
@@ -315,7 +316,7 @@ impl EmmcCard {
             Some(Effect::Partition(_)) => usual_ns,
         };
         self.flash.journal.volatile = self.ext_csd[usize::from(byte::CACHE_CTRL)] & 1 == 1;
-        reply.busy_until_ns = Some(self.busy_until_ns);
+        reply.busy_until_ns = Some(self.interface.busy_until_ns);
         reply
     }
 
@@ -355,7 +356,7 @@ impl EmmcCard {
                 }
                 let mut reply = self.go(index, State::Data);
                 reply.flow = Flow::Read { block_size: 512 };
-                self.data_end_ns = None;
+                self.interface.data_end_ns = None;
                 self.reads += 1;
                 let late_ns = self.counted(index == 18 && left.is_some(), now_ns);
                 let long_ns = self.config.quirks.read_late_ms.saturating_mul(1_000_000);
@@ -384,7 +385,7 @@ impl EmmcCard {
         if let Some(medium) = self.store_mut(self.partition) {
             medium.begin();
         }
-        self.busy_until_ns = now_ns;
+        self.interface.busy_until_ns = now_ns;
         self.extra_busy_ns = self.counted(index == 25 && count.is_some(), now_ns) + self.neglected_ns();
         self.flash.partition = self.partition.number();
         self.flash.journal.begin(now_ns);
@@ -397,8 +398,8 @@ impl EmmcCard {
     /// What a card that does not stand CMD23 does at a counted transfer: later by so much, or never.
     fn counted(&mut self, counted: bool, now_ns: u64) -> u64 {
         if counted && self.config.quirks.cmd23_locks_up {
-            self.trouble.violate("a transfer counted by CMD23", now_ns);
-            self.trouble.locked_up = true;
+            self.interface.trouble.violate("a transfer counted by CMD23", now_ns);
+            self.interface.trouble.locked_up = true;
         }
         if counted { self.config.quirks.cmd23_late_us.saturating_mul(1_000) } else { 0 }
     }
@@ -409,7 +410,7 @@ impl EmmcCard {
         rpmb.asked(count.blocks);
         let mut reply = self.go(18, State::Data);
         reply.flow = Flow::Read { block_size: 512 };
-        self.data_end_ns = None;
+        self.interface.data_end_ns = None;
         self.transfer = Transfer::RpmbRead { left: count.blocks };
         reply
     }
@@ -442,14 +443,14 @@ impl EmmcCard {
     fn send_scratch(&mut self, index: u8, len: u16) -> Reply {
         let mut reply = self.go(index, State::Data);
         reply.flow = Flow::Read { block_size: len };
-        self.data_end_ns = None;
+        self.interface.data_end_ns = None;
         self.transfer = Transfer::Register { len };
         reply
     }
 
     /// CMD14: the first two bits of each line come back inverted, the rest is zero.
     pub(super) fn answer_bus_test(&mut self, buffer: &mut [u8], now_ns: u64) -> ReadBlock {
-        let lines = usize::from(self.bus.width);
+        let lines = usize::from(self.interface.bus.width);
         buffer.fill(0);
         let bytes = (lines / 4).max(1).min(buffer.len());
         let mask = if lines == 1 { 0xc0 } else { 0xff };
@@ -457,7 +458,7 @@ impl EmmcCard {
             *to = !from & mask;
         }
         self.transfer = Transfer::None;
-        self.state = State::Tran;
+        self.interface.state = State::Tran;
         ReadBlock::At { start_ns: now_ns, crc_ok: true }
     }
 
@@ -479,8 +480,8 @@ impl EmmcCard {
         } else if !self.protection.clear(at) {
             self.status.raise(status::ERROR);
         }
-        self.busy_until_ns = now_ns.saturating_add(self.config.switch_ns);
-        reply.busy_until_ns = Some(self.busy_until_ns);
+        self.interface.busy_until_ns = now_ns.saturating_add(self.config.switch_ns);
+        reply.busy_until_ns = Some(self.interface.busy_until_ns);
         reply
     }
 
@@ -492,17 +493,17 @@ impl EmmcCard {
 
     fn r1(&mut self, index: u8) -> Reply {
         let locked = if self.lock.locked() { status::CARD_IS_LOCKED } else { 0 };
-        let ready = match self.state {
+        let ready = match self.interface.state {
             State::Prg | State::Dis => 0,
             _ => status::READY_FOR_DATA,
         };
         let live = locked | ready | self.exception() | self.config.quirks.status_bits;
-        Reply::short(index, self.status.r1(self.state, live))
+        Reply::short(index, self.status.r1(self.interface.state, live))
     }
 
     pub(super) fn go(&mut self, index: u8, state: State) -> Reply {
         let reply = self.r1(index);
-        self.state = state;
+        self.interface.state = state;
         reply
     }
 

@@ -48,7 +48,7 @@ impl EmmcCard {
             2 => classes.hs200,
             3 => classes.hs400,
             1 if mode.ddr => classes.ddr52,
-            1 if self.bus.clock_hz > 26_000_000 => classes.hs52,
+            1 if self.interface.bus.clock_hz > 26_000_000 => classes.hs52,
             _ => classes.hs26,
         };
         let needed = match mode.width {
@@ -57,7 +57,7 @@ impl EmmcCard {
             _ => eight,
         };
         if needed > self.ext_csd[usize::from(byte::POWER_CLASS)] {
-            self.trouble.violate("data at more than the power class allows", now_ns);
+            self.interface.trouble.violate("data at more than the power class allows", now_ns);
         }
     }
 }

@@ -44,7 +44,7 @@ impl EmmcCard {
             _ => ERASE,
         };
         if hidden != arg {
-            self.trouble.violate("CMD38 without its argument in EXT_CSD[113]", now_ns);
+            self.interface.trouble.violate("CMD38 without its argument in EXT_CSD[113]", now_ns);
         }
         hidden
     }
@@ -91,13 +91,13 @@ impl EmmcCard {
         let secure = arg & 0x8000_0000 != 0;
         let fixed_ns = quirks.secure_ms.filter(|_| secure).map(|ms| ms.saturating_mul(1_000_000));
         if (secure && quirks.secure_corrupts) || (arg == TRIM && quirks.trim_corrupts) {
-            self.trouble.violate("an erase command that this card does not stand", now_ns);
+            self.interface.trouble.violate("an erase command that this card does not stand", now_ns);
             self.damage(to);
         }
         let mut reply = self.go(38, State::Prg);
         let usual_ns = self.flash.erase(now_ns, (to - from).div_ceil(ERASE_GROUP_BYTES));
-        self.busy_until_ns = fixed_ns.map_or(usual_ns, |ns| now_ns.saturating_add(ns));
-        reply.busy_until_ns = Some(self.busy_until_ns);
+        self.interface.busy_until_ns = fixed_ns.map_or(usual_ns, |ns| now_ns.saturating_add(ns));
+        reply.busy_until_ns = Some(self.interface.busy_until_ns);
         reply
     }
 

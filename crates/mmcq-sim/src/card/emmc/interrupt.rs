@@ -27,20 +27,20 @@ pub(super) struct Background {
 impl EmmcCard {
     /// CMD13 with bit 0 set, while the device is busy.
     pub(super) fn high_priority_interrupt(&mut self, now_ns: u64) {
-        if self.ext_csd[usize::from(byte::HPI_MGMT)] & 1 == 0 || self.state != State::Prg {
+        if self.ext_csd[usize::from(byte::HPI_MGMT)] & 1 == 0 || self.interface.state != State::Prg {
             return;
         }
         if self.config.quirks.hpi_breaks {
-            self.trouble.violate("HPI", now_ns);
-            self.trouble.locked_up = true;
+            self.interface.trouble.violate("HPI", now_ns);
+            self.interface.trouble.locked_up = true;
             return;
         }
-        if self.trouble.stuck {
+        if self.interface.trouble.stuck {
             return;
         }
         self.flash.journal.interrupt_flush(now_ns);
-        let free_ns = self.busy_until_ns.min(now_ns.saturating_add(INTERRUPT_NS));
-        self.busy_until_ns = free_ns;
+        let free_ns = self.interface.busy_until_ns.min(now_ns.saturating_add(INTERRUPT_NS));
+        self.interface.busy_until_ns = free_ns;
         let Background { begin_ns, end_ns, bytes } = std::mem::take(&mut self.background);
         if free_ns < end_ns {
             // What is left waits again.

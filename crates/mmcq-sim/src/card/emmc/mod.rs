@@ -11,15 +11,14 @@ mod rpmb;
 mod stores;
 mod switch;
 
-use super::BusState;
 use super::cut;
 use super::flash::Flash;
-use super::link::{IDENTIFICATION_HZ, Mode, PowerUp};
+use super::interface::Interface;
+use super::link::{IDENTIFICATION_HZ, Mode};
 use super::lock::{Lock, Outcome};
 use super::medium::{Medium, MediumError};
 use super::status::{self, State, Status};
 use super::transfer::{Read, Write};
-use super::trouble::Trouble;
 use crate::plant::{self, Lie};
 use config::{BOOT_CHOICE, EmmcConfig, byte};
 use interrupt::Background;
@@ -93,7 +92,6 @@ pub struct EmmcCard {
     background: Background,
     /// Was initialised before.
     was_up: bool,
-    trouble: Trouble,
     lock: Lock,
     protection: Protection,
     ext_csd: [u8; 512],
@@ -102,9 +100,7 @@ pub struct EmmcCard {
     /// HS_TIMING and BUS_WIDTH that the interface works with: they change when the switch's busy ends.
     timing: u8,
     width: u8,
-    bus: BusState,
-    power: PowerUp,
-    state: State,
+    interface: Interface,
     status: Status,
     ready_ns: Option<u64>,
     rca: u16,
@@ -112,8 +108,6 @@ pub struct EmmcCard {
     count: Option<Count>,
     transfer: Transfer,
     scratch: Box<[u8; 512]>,
-    data_end_ns: Option<u64>,
-    busy_until_ns: u64,
     erase: EraseRange,
 }
 
@@ -136,16 +130,13 @@ impl EmmcCard {
             background_done_bytes: 0,
             background: Background::default(),
             was_up: false,
-            trouble: Trouble::default(),
             lock: Lock::default(),
             protection: Protection::default(),
             ext_csd,
             csd_flags,
             timing: 0,
             width: 0,
-            bus: BusState::default(),
-            power: PowerUp::default(),
-            state: State::Idle,
+            interface: Interface::default(),
             status: Status::default(),
             ready_ns: None,
             rca: 1,
@@ -153,8 +144,6 @@ impl EmmcCard {
             count: None,
             transfer: Transfer::None,
             scratch: Box::new([0; 512]),
-            data_end_ns: None,
-            busy_until_ns: 0,
             erase: EraseRange::default(),
         })
     }
@@ -185,7 +174,7 @@ impl EmmcCard {
     /// Present state, as a status at this time would show it.
     pub fn state(&mut self, now_ns: u64) -> State {
         self.settle(now_ns);
-        self.state
+        self.interface.state
     }
 
     /// Back to idle: CMD0 or a power cycle. Bytes of EXT_CSD that outlive it are kept.
@@ -216,21 +205,19 @@ impl EmmcCard {
         self.partition = Partition::User;
         self.timing = 0;
         self.width = 0;
-        self.state = State::Idle;
+        self.interface.reset();
         self.status = Status::default();
         self.ready_ns = None;
         self.rca = 1;
         self.block_len = 512;
         self.count = None;
         self.transfer = Transfer::None;
-        self.data_end_ns = None;
-        self.busy_until_ns = 0;
         self.erase = EraseRange::default();
     }
 
     /// What the bus must be like now.
     fn mode(&self) -> Mode {
-        let (max_hz, signal18) = match (self.state, self.timing & 0xf) {
+        let (max_hz, signal18) = match (self.interface.state, self.timing & 0xf) {
             (State::Idle | State::Ready | State::Ident, _) => (IDENTIFICATION_HZ, None),
             (_, 0) => (26_000_000, None),
             (_, 1) => (52_000_000, None),
@@ -249,20 +236,20 @@ impl EmmcCard {
 
     /// Lets everything happen that was due.
     fn settle(&mut self, now_ns: u64) {
-        match self.state {
-            State::Data if self.data_end_ns.is_some_and(|end_ns| now_ns >= end_ns) => {
+        match self.interface.state {
+            State::Data if self.interface.data_end_ns.is_some_and(|end_ns| now_ns >= end_ns) => {
                 self.transfer = Transfer::None;
-                self.data_end_ns = None;
-                self.state = State::Tran;
+                self.interface.data_end_ns = None;
+                self.interface.state = State::Tran;
             }
-            State::Prg if now_ns >= self.busy_until_ns => self.programmed(State::Tran),
-            State::Dis if now_ns >= self.busy_until_ns => self.programmed(State::Stby),
+            State::Prg if now_ns >= self.interface.busy_until_ns => self.programmed(State::Tran),
+            State::Dis if now_ns >= self.interface.busy_until_ns => self.programmed(State::Stby),
             _ => {}
         }
     }
 
     fn programmed(&mut self, state: State) {
-        self.state = state;
+        self.interface.state = state;
         self.timing = self.ext_csd[usize::from(byte::HS_TIMING)];
         self.width = self.ext_csd[usize::from(byte::BUS_WIDTH)];
     }
@@ -280,7 +267,7 @@ impl EmmcCard {
         if let Transfer::Write { mut write, .. } = self.transfer {
             let medium = self.stores.active(self.partition);
             let (until_ns, errors) = write.end(medium, &mut self.flash, now_ns);
-            busy_ns = until_ns.max(self.busy_until_ns).saturating_add(self.extra_busy_ns);
+            busy_ns = until_ns.max(self.interface.busy_until_ns).saturating_add(self.extra_busy_ns);
             self.written = true;
             self.status.raise(errors);
             if plant::any() && self.partition == Partition::User {
@@ -288,8 +275,8 @@ impl EmmcCard {
             }
         }
         self.transfer = Transfer::None;
-        self.state = State::Prg;
-        self.busy_until_ns = busy_ns;
+        self.interface.state = State::Prg;
+        self.interface.busy_until_ns = busy_ns;
         busy_ns
     }
 
@@ -323,7 +310,7 @@ impl EmmcCard {
                         self.status.raise(status::ERROR);
                     }
                     let groups = bytes.div_ceil(config::ERASE_GROUP_BYTES);
-                    self.busy_until_ns = self.flash.erase(now_ns, groups);
+                    self.interface.busy_until_ns = self.flash.erase(now_ns, groups);
                 }
             },
             _ => {}

@@ -4,7 +4,9 @@ use std::io;
 use std::ops::Range;
 
 use super::super::cut::{self, AtStake, Kept};
-use super::super::link::{self, PowerUp};
+use super::super::flash::Flash;
+use super::super::interface::{Interface, Interfaced};
+use super::super::link::{self, Mode};
 use super::super::status::State;
 use super::super::transfer::{Sent, Taken};
 use super::super::trouble::Violation;
@@ -22,39 +24,66 @@ impl SdCard {
             self.voltage_stuck = 0;
         }
     }
+}
 
-    /// The supply comes up, or is back after a dip.
-    fn power_on(&mut self, now_ns: u64) {
+impl Interfaced for SdCard {
+    const TUNING: u8 = 19;
+
+    fn interface(&self) -> &Interface {
+        &self.interface
+    }
+
+    fn interface_mut(&mut self) -> &mut Interface {
+        &mut self.interface
+    }
+
+    fn flash_mut(&mut self) -> &mut Flash {
+        &mut self.flash
+    }
+
+    fn mode(&self) -> Mode {
+        self.mode()
+    }
+
+    fn settle(&mut self, now_ns: u64) {
+        self.settle(now_ns);
+    }
+
+    fn lose_cache(&mut self, now_ns: u64) {
+        self.flash.cut(&mut self.medium, now_ns, &mut cut::lose);
+    }
+
+    fn supply_comes(&mut self, now_ns: u64) {
         self.reset(now_ns);
         self.fall_to_high();
         self.lock.power_up();
-        self.power = PowerUp::on(now_ns);
-        self.power.clock(self.bus.clock_hz > 0, now_ns);
     }
 
-    /// The card becomes busy; what the host sees of it.
-    fn busy_begins(&mut self, until_ns: u64) -> Option<u64> {
-        let (until_ns, seen_ns) = self.trouble.busy(&self.flash.faults, until_ns);
-        self.busy_until_ns = until_ns;
-        seen_ns
+    fn supply_goes(&mut self, now_ns: u64) {
+        self.reset(now_ns);
+        self.fall_to_high();
     }
 
-    /// A dip of the supply that was due; true if there was one.
-    fn dip(&mut self, now_ns: u64) -> bool {
-        let dips = std::mem::take(&mut self.flash.dips) | std::mem::take(&mut self.trouble.dips);
-        if dips {
-            self.brown_out(now_ns);
-        }
-        dips
+    fn bus_moved(&mut self, was: &BusState, now_ns: u64) {
+        let release_ns = self.config.voltage_release_ns.saturating_add(self.voltage_late_ns);
+        self.voltage.bus_changed(was, &self.interface.bus, now_ns, release_ns);
+    }
+
+    fn hears_nothing(&self, now_ns: u64) -> bool {
+        self.voltage.lines_low(now_ns)
+    }
+
+    fn execute(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply {
+        self.execute(index, arg, now_ns)
     }
 
     fn take_block(&mut self, data: &[u8], crc_ok: bool, now_ns: u64) -> WriteBlock {
         self.settle(now_ns);
         let no_token = WriteBlock { status: None, busy_until_ns: now_ns };
-        if self.state != State::Rcv {
+        if self.interface.state != State::Rcv {
             return no_token;
         }
-        let good = crc_ok && self.mode().data_ok(&self.bus);
+        let good = crc_ok && self.mode().data_ok(&self.interface.bus);
         let bad_crc = WriteBlock { status: Some(false), busy_until_ns: now_ns };
         match &mut self.transfer {
             Transfer::Write { write, .. } if write.deaf => no_token,
@@ -67,7 +96,7 @@ impl SdCard {
                 };
                 match outcome {
                     Taken::More(until_ns) => {
-                        self.busy_until_ns = until_ns;
+                        self.interface.busy_until_ns = until_ns;
                         WriteBlock { status: Some(true), busy_until_ns: until_ns }
                     }
                     Taken::Last => {
@@ -86,27 +115,27 @@ impl SdCard {
             }
             Transfer::WriteExtension(place) => {
                 let place = *place;
-                self.busy_until_ns = now_ns;
+                self.interface.busy_until_ns = now_ns;
                 if good {
-                    self.busy_until_ns = self.write_extension(place, data, now_ns);
+                    self.interface.busy_until_ns = self.write_extension(place, data, now_ns);
                 }
                 self.transfer = Transfer::None;
-                self.state = State::Prg;
-                WriteBlock { status: Some(good), busy_until_ns: self.busy_until_ns }
+                self.interface.state = State::Prg;
+                WriteBlock { status: Some(good), busy_until_ns: self.interface.busy_until_ns }
             }
             Transfer::ProgramCsd | Transfer::Lock => {
                 let is_csd = matches!(self.transfer, Transfer::ProgramCsd);
-                self.busy_until_ns = now_ns.saturating_add(self.config.flash.register_ns());
+                self.interface.busy_until_ns = now_ns.saturating_add(self.config.flash.register_ns());
                 if !good {
-                    self.busy_until_ns = now_ns;
+                    self.interface.busy_until_ns = now_ns;
                 } else if is_csd {
                     self.take_csd(data);
                 } else {
                     self.take_lock(data, now_ns);
                 }
                 self.transfer = Transfer::None;
-                self.state = State::Prg;
-                WriteBlock { status: Some(good), busy_until_ns: self.busy_until_ns }
+                self.interface.state = State::Prg;
+                WriteBlock { status: Some(good), busy_until_ns: self.interface.busy_until_ns }
             }
             _ => no_token,
         }
@@ -115,53 +144,19 @@ impl SdCard {
 
 impl Card for SdCard {
     fn bus_changed(&mut self, bus: &BusState, now_ns: u64) {
-        self.settle(now_ns);
-        let was = std::mem::replace(&mut self.bus, *bus);
-        if !bus.powered {
-            if was.powered {
-                self.flash.cut(&mut self.medium, now_ns, &mut cut::lose);
-                self.reset(now_ns);
-                self.fall_to_high();
-            }
-            return;
-        }
-        if !was.powered {
-            self.trouble.power_up(&self.flash.faults);
-            self.power_on(now_ns);
-        }
-        self.power.clock(bus.clock_hz > 0, now_ns);
-        let release_ns = self.config.voltage_release_ns.saturating_add(self.voltage_late_ns);
-        self.voltage.bus_changed(&was, bus, now_ns, release_ns);
+        self.bus_moves(bus, now_ns);
     }
 
     fn command(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply {
-        self.settle(now_ns);
-        let mode = self.mode();
-        let deaf =
-            !mode.hears(&self.bus) || self.voltage.lines_low(now_ns) || !self.power.awake(&self.bus, now_ns);
-        if deaf || self.state == State::Ina || self.trouble.locked_up {
-            return Reply::SILENT;
-        }
-        let mut reply = self.execute(index, arg, now_ns);
-        // Selected again: that busy began before.
-        if index != 7
-            && let Some(until_ns) = reply.busy_until_ns.filter(|&until_ns| until_ns > now_ns)
-        {
-            reply.busy_until_ns = self.busy_begins(until_ns);
-        }
-        if self.dip(now_ns) {
-            reply.busy_until_ns = None;
-        }
-        // The host ignores the answer to a tuning command: it only looks at the block.
-        if index != 19 && !mode.is_heard(&self.bus) {
-            reply.answer = None;
-        }
-        reply
+        self.hears(index, arg, now_ns)
     }
 
     fn read_block(&mut self, buffer: &mut [u8], now_ns: u64) -> ReadBlock {
         self.settle(now_ns);
-        if self.state != State::Data || self.data_end_ns.is_some() || self.trouble.locked_up {
+        if self.interface.state != State::Data
+            || self.interface.data_end_ns.is_some()
+            || self.interface.trouble.locked_up
+        {
             return ReadBlock::Never;
         }
         let (start_ns, len, last) = match &mut self.transfer {
@@ -179,12 +174,12 @@ impl Card for SdCard {
             Transfer::Read(read) => {
                 let end = self.medium.bytes();
                 if self.config.quirks.last_block_locks_up && read.is_multiple() && read.at + 512 >= end {
-                    self.trouble.violate("a multi-block read of the last sector", now_ns);
-                    self.trouble.locked_up = true;
+                    self.interface.trouble.violate("a multi-block read of the last sector", now_ns);
+                    self.interface.trouble.locked_up = true;
                     return ReadBlock::Never;
                 }
 
-                match read.next(&mut self.medium, &mut self.flash, buffer, &self.bus, now_ns) {
+                match read.next(&mut self.medium, &mut self.flash, buffer, &self.interface.bus, now_ns) {
                     Sent::Block(start_ns) => {
                         if self.extensions.queue && self.config.quirks.command_queue_broken {
                             buffer[..16].fill(0xcc);
@@ -200,44 +195,37 @@ impl Card for SdCard {
             _ => return ReadBlock::Never,
         };
         if last {
-            let end_ns = start_ns + link::payload_ns(&self.bus, len);
-            self.data_end_ns = Some(end_ns);
+            let end_ns = start_ns + link::payload_ns(&self.interface.bus, len);
+            self.interface.data_end_ns = Some(end_ns);
             if let Some((_, at_ns)) = &mut self.pending_functions {
-                *at_ns = end_ns + link::clocks_ns(&self.bus, 8);
+                *at_ns = end_ns + link::clocks_ns(&self.interface.bus, 8);
             }
         }
-        let crc_ok = self.mode().data_ok(&self.bus);
-        self.dip(now_ns);
+        let crc_ok = self.mode().data_ok(&self.interface.bus);
+        self.due_dip(now_ns);
         ReadBlock::At { start_ns, crc_ok }
     }
 
     fn write_block(&mut self, data: &[u8], crc_ok: bool, now_ns: u64) -> WriteBlock {
-        if self.trouble.locked_up {
-            return WriteBlock { status: None, busy_until_ns: now_ns };
-        }
-        let mut taken = self.take_block(data, crc_ok, now_ns);
-        if taken.status == Some(true) && taken.busy_until_ns > now_ns {
-            taken.busy_until_ns = self.busy_begins(taken.busy_until_ns).unwrap_or(now_ns);
-        }
-        if self.dip(now_ns) {
-            taken.busy_until_ns = now_ns;
-        }
-        taken
+        self.takes(data, crc_ok, now_ns)
     }
 
     fn busy(&self, now_ns: u64) -> bool {
-        let seen = matches!(self.state, State::Prg | State::Rcv) && self.trouble.shows_busy(now_ns);
-        self.bus.powered && (seen || self.trouble.stuck) && now_ns < self.busy_until_ns
+        let seen = matches!(self.interface.state, State::Prg | State::Rcv)
+            && self.interface.trouble.shows_busy(now_ns);
+        self.interface.bus.powered
+            && (seen || self.interface.trouble.stuck)
+            && now_ns < self.interface.busy_until_ns
     }
 
     fn switching_voltage(&self, now_ns: u64) -> bool {
-        self.bus.powered && self.voltage.lines_low(now_ns)
+        self.interface.bus.powered && self.voltage.lines_low(now_ns)
     }
 
     fn lines_low(&self, now_ns: u64) -> u8 {
         match self.switching_voltage(now_ns) {
             true => 0xf,
-            false if self.bus.powered && self.voltage.is_18() => self.voltage_stuck,
+            false if self.interface.bus.powered && self.voltage.is_18() => self.voltage_stuck,
             false => 0,
         }
     }
@@ -280,10 +268,7 @@ impl Card for SdCard {
     }
 
     fn brown_out(&mut self, now_ns: u64) {
-        if self.bus.powered {
-            self.flash.cut(&mut self.medium, now_ns, &mut cut::lose);
-            self.power_on(now_ns);
-        }
+        self.dips(now_ns);
     }
 
     fn spoil(&mut self, sector: u64) {
@@ -291,6 +276,6 @@ impl Card for SdCard {
     }
 
     fn violations(&self) -> &[Violation] {
-        self.trouble.violations()
+        self.interface.trouble.violations()
     }
 }

@@ -39,18 +39,18 @@ impl SdCard {
     fn basic(&mut self, index: u8, arg: u32, count: Option<u32>, now_ns: u64) -> Reply {
         use State::{Data, Dis, Ident, Idle, Ina, Prg, Rcv, Ready, Stby, Tran};
         let addressed = self.rca != 0 && (arg >> 16) as u16 == self.rca;
-        match (index, self.state) {
+        match (index, self.interface.state) {
             (0, _) => {
                 self.reset(now_ns);
-                if self.trouble.stuck {
+                if self.interface.trouble.stuck {
                     // No command helps: it needs the power off.
-                    self.trouble.locked_up = true;
-                    self.busy_until_ns = NEVER_NS;
+                    self.interface.trouble.locked_up = true;
+                    self.interface.busy_until_ns = NEVER_NS;
                 }
                 Reply::SILENT
             }
             (2, Ready) => {
-                self.state = Ident;
+                self.interface.state = Ident;
                 self.long(self.config.cid())
             }
             (3, Ident | Stby) => self.publish_address(),
@@ -64,7 +64,7 @@ impl SdCard {
             (7, Stby) if addressed => self.go(7, Tran, now_ns),
             (7, Dis) if addressed => {
                 let mut reply = self.go(7, Prg, now_ns);
-                reply.busy_until_ns = Some(self.busy_until_ns);
+                reply.busy_until_ns = Some(self.interface.busy_until_ns);
                 reply
             }
             (7, Tran | Data) if !addressed => self.deselect(Stby, now_ns),
@@ -103,7 +103,7 @@ impl SdCard {
                 let reply = self.go(12, Tran, now_ns);
                 self.stop_reading(now_ns);
                 self.transfer = Transfer::None;
-                self.data_end_ns = None;
+                self.interface.data_end_ns = None;
                 self.pending_functions = None;
                 reply
             }
@@ -115,7 +115,7 @@ impl SdCard {
             (13, Stby | Tran | Data | Rcv | Prg | Dis) => self.r1(13, now_ns),
             (15, Stby | Tran | Data | Rcv | Prg | Dis) => {
                 self.transfer = Transfer::None;
-                self.state = Ina;
+                self.interface.state = Ina;
                 Reply::SILENT
             }
             (16, Tran) => {
@@ -129,7 +129,7 @@ impl SdCard {
             (17, Tran) => self.read(17, arg, None, now_ns),
             (18, Tran) => self.read(18, arg, count, now_ns),
             (19, Tran) if self.config.quirks.ddr50_tuning_fails && self.functions.0[0] == 4 => {
-                self.trouble.violate("tuning in DDR50", now_ns);
+                self.interface.trouble.violate("tuning in DDR50", now_ns);
                 self.status.raise(status::ERROR);
                 Reply::SILENT
             }
@@ -169,7 +169,7 @@ impl SdCard {
 
     /// Application commands; an index that is none is taken as a basic command.
     fn application(&mut self, index: u8, arg: u32, now_ns: u64) -> Option<Reply> {
-        let reply = match (index, self.state) {
+        let reply = match (index, self.interface.state) {
             (6, State::Tran) => {
                 match arg & 3 {
                     0 => self.width = 1,
@@ -210,10 +210,10 @@ impl SdCard {
             return Reply::ocr(VOLTAGES);
         }
         if wanted & VOLTAGES == 0 {
-            self.state = State::Ina;
+            self.interface.state = State::Ina;
             return Reply::SILENT;
         }
-        let rise_ns = self.config.power_up_ns.saturating_add(self.trouble.late_ns);
+        let rise_ns = self.config.power_up_ns.saturating_add(self.interface.trouble.late_ns);
         let ready_ns = *self.ready_ns.get_or_insert(now_ns.saturating_add(rise_ns));
         let block_addressed = self.config.block_addressed();
         let high_capacity = arg >> 30 & 1 == 1 && self.saw_cmd8;
@@ -221,7 +221,7 @@ impl SdCard {
         let known = arg >> 27 & 1 == 1 || !huge;
         if now_ns < ready_ns
             || !known
-            || self.trouble.never_ready
+            || self.interface.trouble.never_ready
             || self.config.quirks.never_ready
             || (block_addressed && !high_capacity)
         {
@@ -230,7 +230,7 @@ impl SdCard {
         }
         let asks_18 = arg >> 24 & 1 == 1;
         self.switch_agreed = asks_18 && self.config.modes.uhs != 0 && !self.voltage.is_18();
-        self.state = State::Ready;
+        self.interface.state = State::Ready;
         self.was_up = true;
         let ccs = u32::from(block_addressed) << 30;
         let s18a = u32::from(self.switch_agreed) << 24;
@@ -265,17 +265,17 @@ impl SdCard {
         let seed = (self.config.identity.serial as u16) | 1;
         self.rca = if self.rca == 0 { seed } else { self.rca.wrapping_add(2) };
         let live = self.live();
-        let shown = self.status.r1(self.state, live);
+        let shown = self.status.r1(self.interface.state, live);
         // Bits 23, 22, 19 and 12:0 of the card status.
         let short = (shown >> 8 & 0xc000) | (shown >> 6 & 0x2000) | (shown & 0x1fff);
-        self.state = State::Stby;
+        self.interface.state = State::Stby;
         Reply::short(3, u32::from(self.rca) << 16 | short)
     }
 
     /// A read that is cut off may leave a page fetch behind.
     fn stop_reading(&mut self, now_ns: u64) {
         if let Transfer::Read(read) = &self.transfer
-            && self.data_end_ns.is_none()
+            && self.interface.data_end_ns.is_none()
         {
             read.stop(&self.medium, &mut self.flash, now_ns);
         }
@@ -285,9 +285,9 @@ impl SdCard {
         self.status.valid_command();
         self.stop_reading(now_ns);
         self.transfer = Transfer::None;
-        self.data_end_ns = None;
+        self.interface.data_end_ns = None;
         self.pending_functions = None;
-        self.state = state;
+        self.interface.state = state;
         Reply::SILENT
     }
 
@@ -334,7 +334,7 @@ impl SdCard {
                 let from_ns = now_ns.saturating_add(late_ns);
                 let mut reply = self.go(index, State::Data, now_ns);
                 reply.flow = Flow::Read { block_size: block };
-                self.data_end_ns = None;
+                self.interface.data_end_ns = None;
                 self.transfer = Transfer::Read(match index {
                     17 => Read::single(at, block, &self.flash, from_ns),
                     _ => Read::new(at, block, left, &self.flash, from_ns),
@@ -357,7 +357,7 @@ impl SdCard {
             Ok(at) => {
                 self.medium.begin();
                 self.well_written = 0;
-                self.busy_until_ns = now_ns;
+                self.interface.busy_until_ns = now_ns;
                 self.extra_busy_ns = self.counted(index == 25 && left.is_some(), now_ns);
                 self.flash.journal.begin(now_ns);
                 let write = Write::new(at, 512, left);
@@ -369,8 +369,8 @@ impl SdCard {
     /// What a card that does not stand CMD23 does at a counted transfer: later by so much, or never.
     fn counted(&mut self, counted: bool, now_ns: u64) -> u64 {
         if counted && self.config.quirks.cmd23_locks_up {
-            self.trouble.violate("a transfer counted by CMD23", now_ns);
-            self.trouble.locked_up = true;
+            self.interface.trouble.violate("a transfer counted by CMD23", now_ns);
+            self.interface.trouble.locked_up = true;
         }
         if counted { self.config.quirks.cmd23_late_us.saturating_mul(1_000) } else { 0 }
     }
@@ -384,7 +384,7 @@ impl SdCard {
 
     fn send_register(&mut self, index: u8, bytes: [u8; 64], now_ns: u64) -> Reply {
         let mut reply = self.go(index, State::Data, now_ns);
-        self.data_end_ns = None;
+        self.interface.data_end_ns = None;
         self.transfer = Transfer::Register { bytes, len: 64 };
         reply.flow = Flow::Read { block_size: 64 };
         reply
@@ -392,8 +392,8 @@ impl SdCard {
 
     fn send_app_register(&mut self, index: u8, bytes: [u8; 64], len: u8, now_ns: u64) -> Reply {
         let reply = self.app_r1(index, now_ns);
-        self.state = State::Data;
-        self.data_end_ns = None;
+        self.interface.state = State::Data;
+        self.interface.data_end_ns = None;
         self.transfer = Transfer::Register { bytes, len };
         Reply { flow: Flow::Read { block_size: len.into() }, ..reply }
     }
@@ -408,7 +408,7 @@ impl SdCard {
     fn live(&self) -> u32 {
         let locked = if self.lock.locked() { status::CARD_IS_LOCKED } else { 0 };
         let app = if self.app { status::APP_CMD } else { 0 };
-        let ready = match self.state {
+        let ready = match self.interface.state {
             State::Prg | State::Dis => 0,
             _ => status::READY_FOR_DATA,
         };
@@ -417,10 +417,10 @@ impl SdCard {
 
     fn r1(&mut self, index: u8, now_ns: u64) -> Reply {
         let mut live = self.live();
-        if self.busy_until_ns > now_ns && self.state == State::Rcv {
+        if self.interface.busy_until_ns > now_ns && self.interface.state == State::Rcv {
             live &= !status::READY_FOR_DATA;
         }
-        Reply::short(index, self.status.r1(self.state, live))
+        Reply::short(index, self.status.r1(self.interface.state, live))
     }
 
     fn app_r1(&mut self, index: u8, now_ns: u64) -> Reply {
@@ -432,7 +432,7 @@ impl SdCard {
 
     pub(super) fn go(&mut self, index: u8, state: State, now_ns: u64) -> Reply {
         let reply = self.r1(index, now_ns);
-        self.state = state;
+        self.interface.state = state;
         reply
     }
 

@@ -63,14 +63,14 @@ impl SdCard {
             self.status.raise(status::ERROR);
         }
         if arg == DISCARD && self.config.quirks.discard_corrupts {
-            self.trouble.violate("a discard that this card does not stand", now_ns);
+            self.interface.trouble.violate("a discard that this card does not stand", now_ns);
             let bytes = self.config.au_bytes.min(self.medium.bytes().saturating_sub(end + 512));
             // Beyond repair: the host is not told.
             let _ = self.medium.erase(end + 512, bytes, 0xbd);
         }
         let mut reply = self.go(38, State::Prg, now_ns);
-        self.busy_until_ns = self.flash.erase(now_ns, bytes.div_ceil(self.config.au_bytes));
-        reply.busy_until_ns = Some(self.busy_until_ns);
+        self.interface.busy_until_ns = self.flash.erase(now_ns, bytes.div_ceil(self.config.au_bytes));
+        reply.busy_until_ns = Some(self.interface.busy_until_ns);
         reply
     }
 

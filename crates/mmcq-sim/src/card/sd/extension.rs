@@ -122,7 +122,7 @@ impl SdCard {
             *byte = self.extension_byte(place.function, address, &general, now_ns);
         }
         let mut reply = self.go(48, State::Data, now_ns);
-        self.data_end_ns = None;
+        self.interface.data_end_ns = None;
         self.transfer = Transfer::ReadExtension(bytes);
         reply.flow = super::super::Flow::Read { block_size: 512 };
         reply
@@ -174,7 +174,7 @@ impl SdCard {
             }
             (PERFORMANCE, QUEUE_MODE) if self.config.command_queue_depth > 0 => {
                 if on && quirks.command_queue_broken {
-                    self.trouble.violate("the command queue", now_ns);
+                    self.interface.trouble.violate("the command queue", now_ns);
                 }
                 self.extensions.queue = on;
                 usual_ns

@@ -8,16 +8,15 @@ mod extension;
 mod functions;
 pub(crate) mod voltage;
 
-use super::BusState;
 use super::cut;
 use super::flash::Flash;
-use super::link::{IDENTIFICATION_HZ, Mode, PowerUp};
+use super::interface::Interface;
+use super::link::{IDENTIFICATION_HZ, Mode};
 use super::lock::{Lock, Outcome};
 use super::medium::Medium;
 use super::quirk::WornOut;
 use super::status::{self, State, Status};
 use super::transfer::{Read, Write};
-use super::trouble::Trouble;
 use super::tuning;
 use config::SdConfig;
 use extension::Extensions;
@@ -66,17 +65,14 @@ pub struct SdCard {
     extra_busy_ns: u64,
     /// Was initialised before.
     was_up: bool,
-    trouble: Trouble,
     lock: Lock,
     /// COPY, PERM_WRITE_PROTECT and TMP_WRITE_PROTECT of the CSD: byte 14.
     csd_flags: u8,
-    bus: BusState,
-    power: PowerUp,
+    interface: Interface,
     voltage: Voltage,
     /// More time until the lines are let go, and those that never are.
     voltage_late_ns: u64,
     voltage_stuck: u8,
-    state: State,
     status: Status,
     app: bool,
     saw_cmd8: bool,
@@ -91,8 +87,6 @@ pub struct SdCard {
     functions: Functions,
     pending_functions: Option<(Functions, u64)>,
     transfer: Transfer,
-    data_end_ns: Option<u64>,
-    busy_until_ns: u64,
     erase: EraseRange,
     well_written: u32,
 }
@@ -110,15 +104,12 @@ impl SdCard {
             reads: 0,
             extra_busy_ns: 0,
             was_up: false,
-            trouble: Trouble::default(),
             lock: Lock::default(),
             csd_flags,
-            bus: BusState::default(),
-            power: PowerUp::default(),
+            interface: Interface::default(),
             voltage: Voltage::High,
             voltage_late_ns: 0,
             voltage_stuck: 0,
-            state: State::Idle,
             status: Status::default(),
             app: false,
             saw_cmd8: false,
@@ -132,8 +123,6 @@ impl SdCard {
             functions: Functions::default(),
             pending_functions: None,
             transfer: Transfer::None,
-            data_end_ns: None,
-            busy_until_ns: 0,
             erase: EraseRange::default(),
             well_written: 0,
         }
@@ -158,7 +147,7 @@ impl SdCard {
     /// Present state, as a status at this time would show it.
     pub fn state(&mut self, now_ns: u64) -> State {
         self.settle(now_ns);
-        self.state
+        self.interface.state
     }
 
     /// Back to idle: CMD0, or a power cycle.
@@ -175,7 +164,7 @@ impl SdCard {
         if was_up && std::mem::take(&mut self.config.quirks.shrinks) {
             self.config.capacity_bytes = self.config.capacity_bytes / 2 / (512 * 1024) * (512 * 1024);
         }
-        self.state = State::Idle;
+        self.interface.reset();
         self.status = Status::default();
         self.app = false;
         self.saw_cmd8 = false;
@@ -189,15 +178,13 @@ impl SdCard {
         self.functions = Functions::default();
         self.pending_functions = None;
         self.transfer = Transfer::None;
-        self.data_end_ns = None;
-        self.busy_until_ns = 0;
         self.erase = EraseRange::default();
     }
 
     /// What the bus must be like now.
     fn mode(&self) -> Mode {
         let is_18 = self.voltage.is_18();
-        let (max_hz, ddr) = match (self.state, is_18, self.functions.0[0]) {
+        let (max_hz, ddr) = match (self.interface.state, is_18, self.functions.0[0]) {
             (State::Idle | State::Ready | State::Ident, ..) => (IDENTIFICATION_HZ, false),
             (_, _, 0) => (25_000_000, false),
             (_, _, 1) => (50_000_000, false),
@@ -226,14 +213,14 @@ impl SdCard {
             self.functions = functions;
             self.pending_functions = None;
         }
-        match self.state {
-            State::Data if self.data_end_ns.is_some_and(|end_ns| now_ns >= end_ns) => {
+        match self.interface.state {
+            State::Data if self.interface.data_end_ns.is_some_and(|end_ns| now_ns >= end_ns) => {
                 self.transfer = Transfer::None;
-                self.data_end_ns = None;
-                self.state = State::Tran;
+                self.interface.data_end_ns = None;
+                self.interface.state = State::Tran;
             }
-            State::Prg if now_ns >= self.busy_until_ns => self.state = State::Tran,
-            State::Dis if now_ns >= self.busy_until_ns => self.state = State::Stby,
+            State::Prg if now_ns >= self.interface.busy_until_ns => self.interface.state = State::Tran,
+            State::Dis if now_ns >= self.interface.busy_until_ns => self.interface.state = State::Stby,
             _ => {}
         }
     }
@@ -248,13 +235,13 @@ impl SdCard {
         let mut busy_ns = now_ns;
         if let Transfer::Write { write, .. } = &mut self.transfer {
             let (until_ns, errors) = write.end(&mut self.medium, &mut self.flash, now_ns);
-            busy_ns = until_ns.max(self.busy_until_ns).saturating_add(self.extra_busy_ns);
+            busy_ns = until_ns.max(self.interface.busy_until_ns).saturating_add(self.extra_busy_ns);
             self.well_written = write.stored;
             self.status.raise(errors);
         }
         self.transfer = Transfer::None;
-        self.state = State::Prg;
-        self.busy_until_ns = busy_ns;
+        self.interface.state = State::Prg;
+        self.interface.busy_until_ns = busy_ns;
         busy_ns
     }
 
@@ -282,7 +269,7 @@ impl SdCard {
                 if self.medium.erase(0, bytes, 0).is_err() {
                     self.status.raise(status::ERROR);
                 }
-                self.busy_until_ns = self.flash.erase(now_ns, bytes.div_ceil(self.config.au_bytes));
+                self.interface.busy_until_ns = self.flash.erase(now_ns, bytes.div_ceil(self.config.au_bytes));
             }
         }
     }

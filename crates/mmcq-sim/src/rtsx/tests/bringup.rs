@@ -4,6 +4,7 @@ use super::rig::*;
 use crate::card::{CardProfile, Fill, Medium};
 use crate::rtsx::RtsxConfig;
 use crate::rtsx::bits::{card, clk, sd};
+use crate::slot::Controller;
 
 fn with_card(config: RtsxConfig) -> Rig {
     let text = crate::cards::named("sdxc-128g-uhs").unwrap();

@@ -4,6 +4,8 @@ use super::rig::*;
 use crate::faults::{Faults, Plan, Point, Strike};
 use crate::rtsx::RtsxConfig;
 use crate::rtsx::bits::{card, dma, int, sd, window as w};
+use crate::slot::Controller;
+use crate::world::Device;
 
 #[test]
 fn no_response_ends_the_list_after_80_clocks() {

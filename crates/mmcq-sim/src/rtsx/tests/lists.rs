@@ -4,6 +4,8 @@ use super::rig::*;
 use crate::faults::{Point, Strike};
 use crate::rtsx::RtsxConfig;
 use crate::rtsx::bits::{card, clk, int, sd, window as w};
+use crate::slot::Controller;
+use crate::world::Device;
 use mmcq::host::{Direction, Dma};
 use std::ptr::NonNull;
 

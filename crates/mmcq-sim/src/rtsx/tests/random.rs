@@ -4,6 +4,8 @@ use super::rig::*;
 use crate::memory::{MemoryConfig, ShadowMemory};
 use crate::rtsx::bits::{card, clk, dma, int, sd, window as w};
 use crate::rtsx::{Rtsx, RtsxConfig};
+use crate::slot::Controller;
+use crate::world::Device;
 use arbtest::arbitrary::{Result, Unstructured};
 use mmcq::host::Direction;
 

@@ -6,6 +6,8 @@ use crate::memory::ShadowMemory;
 use crate::rtsx::bits::{card, clk, dma, int, sd, window as w};
 use crate::rtsx::{Rtsx, RtsxConfig};
 pub use crate::sdhci::tests::rig::{CID, Mapped, TestCard, pattern};
+use crate::slot::Controller;
+use crate::world::Device;
 use mmcq::host::Direction;
 
 pub const DONE: u32 = int::CMD_DONE | int::TRANS_OK;

@@ -4,6 +4,7 @@ use super::rig::*;
 use crate::rtsx::RtsxConfig;
 use crate::rtsx::bits::{card, dma, int, sd, window as w};
 use crate::rtsx::{BusEvent, blocks};
+use crate::slot::Controller;
 use mmcq::host::Direction;
 
 #[test]

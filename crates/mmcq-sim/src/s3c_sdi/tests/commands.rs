@@ -1,5 +1,7 @@
 use super::*;
 use crate::card::{Fill, Medium};
+use crate::slot::Controller;
+use crate::world::Device;
 
 #[test]
 fn a_command_takes_its_clocks_and_latches_its_events() {

@@ -1,4 +1,6 @@
 use super::*;
+use crate::slot::Controller;
+use crate::world::Device;
 
 #[test]
 fn two_kib_come_in_at_the_pace_of_the_bus() {

@@ -1,4 +1,6 @@
 use super::*;
+use crate::slot::Controller;
+use crate::world::Device;
 
 /// Ready, with function 1's interrupt enabled on the card, and the detector on.
 fn listening() -> Rig {

@@ -12,6 +12,8 @@ use crate::card::io::{Cis, Function, FunctionConfig, IoConfig, Loopback};
 use crate::card::{Card, IoCard};
 use crate::faults::{Faults, Plan, Point, Strike};
 use crate::memory::ShadowMemory;
+use crate::slot::Controller;
+use crate::world::Device;
 use std::cell::RefCell;
 use std::rc::Rc;
 

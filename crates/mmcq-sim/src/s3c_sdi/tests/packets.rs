@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::card::io::type_a::{Handle, packet, register};
+use crate::slot::Controller;
 
 /// The function open, the detector on.
 fn open() -> (Rig, Handle) {

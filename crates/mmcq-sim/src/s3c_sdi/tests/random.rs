@@ -1,6 +1,8 @@
 //! Whatever a driver does, the model goes on, its time too, and the same seed gives the same run.
 
 use super::*;
+use crate::slot::Controller;
+use crate::world::Device;
 use crate::world::Stream;
 
 fn run(seed: u64) -> (u64, u64, Vec<BusEvent>) {

@@ -1,4 +1,5 @@
 use super::*;
+use crate::slot::Controller;
 use mmcq::host::{Direction, Dma};
 use std::ptr::NonNull;
 

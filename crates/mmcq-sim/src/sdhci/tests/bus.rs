@@ -4,6 +4,7 @@ use super::rig::*;
 use crate::card::BusState;
 use crate::faults::{Point, Strike};
 use crate::sdhci::{BusEvent, Port, Sdhci, SdhciConfig, bits::int};
+use crate::slot::Controller;
 use crate::time::Time;
 use mmcq::host::Regs;
 use std::cell::RefCell;

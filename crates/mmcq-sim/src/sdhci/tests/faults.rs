@@ -4,6 +4,8 @@ use super::rig::*;
 use crate::card::Card;
 use crate::faults::{Faults, Plan, Point, Strike};
 use crate::sdhci::{SdhciConfig, bits::int};
+use crate::slot::Controller;
+use crate::world::Device;
 use mmcq::host::Direction;
 
 const CC: u32 = int::COMMAND_COMPLETE;

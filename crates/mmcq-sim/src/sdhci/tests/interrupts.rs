@@ -3,6 +3,8 @@
 use super::rig::*;
 use crate::faults::{Point, Strike};
 use crate::sdhci::{Busy, Sdhci, SdhciConfig, bits::int};
+use crate::slot::Controller;
+use crate::world::Device;
 use mmcq::host::Direction;
 
 const CC: u32 = int::COMMAND_COMPLETE;

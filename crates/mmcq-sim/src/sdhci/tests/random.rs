@@ -3,6 +3,8 @@
 use super::rig::*;
 use crate::memory::{MemoryConfig, ShadowMemory};
 use crate::sdhci::{Busy, Sdhci, SdhciConfig};
+use crate::slot::Controller;
+use crate::world::Device;
 use arbtest::arbitrary::{Result, Unstructured};
 use mmcq::host::{Direction, Dma};
 use std::ptr::NonNull;

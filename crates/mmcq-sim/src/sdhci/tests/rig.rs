@@ -4,6 +4,8 @@ use crate::card::{Answer, BusState, Card, Flow, ReadBlock, Reply, WriteBlock};
 use crate::faults::{Faults, Plan, Point, Strike};
 use crate::memory::{MemoryConfig, ShadowMemory};
 use crate::sdhci::{Sdhci, SdhciConfig};
+use crate::slot::Controller;
+use crate::world::Device;
 use mmcq::host::{Direction, Dma};
 use std::cell::RefCell;
 use std::ptr::NonNull;

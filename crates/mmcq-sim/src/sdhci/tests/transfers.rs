@@ -3,6 +3,7 @@
 use super::rig::*;
 use crate::memory::MemoryConfig;
 use crate::sdhci::{SdhciConfig, bits::int};
+use crate::slot::Controller;
 use mmcq::host::Direction;
 
 const CC: u32 = int::COMMAND_COMPLETE;

@@ -7,6 +7,7 @@ use core::fmt;
 
 /// What an I/O card's response (R5) complains of [SDIO 5.2]. Its two other flags, `COM_CRC_ERROR` and
 /// `ILLEGAL_COMMAND`, are no refusal: they tell of the command before, which had no response.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The argument is outside of the function's range.
@@ -18,6 +19,7 @@ pub enum Refusal {
 }
 
 /// Why something with an I/O function failed.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {

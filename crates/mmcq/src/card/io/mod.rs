@@ -13,7 +13,7 @@ use super::speed::Bounds;
 use super::{Card, Family, Options, sd};
 use crate::engine::{CardParams, Error};
 use crate::host::{BusOp, Caps, Timing, Width};
-use crate::sched::Policy;
+use crate::sched::Profile;
 use crate::spec::command::sd::{self as sd_cmd, Group, SwitchFunc};
 use crate::spec::command::{self, Command, sdio as cmd};
 use crate::spec::response::{Ocr, R4};
@@ -157,7 +157,7 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
             memory = Some(sd::bring_up(self.session, slow, v2, ocr, &mut None).await?);
         } else {
             let mut may_switch = fast && r4.s18a();
-            if may_switch && B::Policy::RECOVERS && quirk::of_any_io(Quirks::IO_NO_1V8, options.quirks) {
+            if may_switch && B::Profile::RECOVERS && quirk::of_any_io(Quirks::IO_NO_1V8, options.quirks) {
                 self.select().await?;
                 may_switch = !self.quirks_by_look(&options).await?.has(Quirks::IO_NO_1V8);
                 self.wake().await?;
@@ -180,7 +180,7 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
         let own_hz = if cccr.low_speed() { LOW_SPEED_HZ } else { sd::limits_of(Timing::Legacy) };
         self.session.bus(BusOp::Clock(bounds.clock(own_hz))).await?;
         let cis = self.tuples(0, cccr.cis).await?;
-        let quirks = quirks_of::<B::Policy>(&cis, &options);
+        let quirks = quirks_of::<B::Profile>(&cis, &options);
         if quirks.has(Quirks::IO_NO_POLLING) {
             // Its pending bits were among the registers.
             self.read(reg::NOTHING).await?;
@@ -339,7 +339,7 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
             *byte = self.read(addr).await?;
         }
         let cis = self.tuples(0, u32::from_le_bytes(pointer)).await?;
-        Ok(quirks_of::<B::Policy>(&cis, options))
+        Ok(quirks_of::<B::Profile>(&cis, options))
     }
 
     async fn function(&mut self, number: u8, card: &Cis, quirks: Quirks) -> Result<FunctionInfo, Failed> {
@@ -424,7 +424,7 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
     }
 }
 
-fn quirks_of<P: Policy>(cis: &Cis, options: &Options) -> Quirks {
+fn quirks_of<P: Profile>(cis: &Cis, options: &Options) -> Quirks {
     match cis.manufacturer {
         Some(who) if P::RECOVERS => quirk::of_io(who.vendor, who.product, options.quirks),
         _ => Quirks::NONE,

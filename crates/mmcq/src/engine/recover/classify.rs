@@ -5,6 +5,7 @@ use crate::host::{Cause, Direction, Stage};
 use crate::spec::response::R1;
 
 /// The rungs of the ladder, in the order in which they are climbed.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RecoveryStep {
     /// R0: what kind of failure is it?
@@ -55,6 +56,7 @@ impl RecoveryStep {
 }
 
 /// A step of recovery that was taken.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecoveryEvent {
     /// When, in nanoseconds.

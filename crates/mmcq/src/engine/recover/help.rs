@@ -5,7 +5,7 @@
 use super::super::{CardParams, Engine, Error};
 use super::{Incident, RecoveryStep};
 use crate::host::Host;
-use crate::sched::Policy;
+use crate::sched::Profile;
 use core::task::Waker;
 
 /// The card must be in, or out, for so long before the engine believes it.
@@ -141,7 +141,7 @@ enum Resting {
     Over,
 }
 
-impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// What the engine needs help with, told once. The caller answers by [`service_done`](Self::service_done). Meanwhile
     /// [urgent](super::super::Request::urgent) requests are started and no others.
     pub fn take_service_request(&mut self) -> Option<ServiceRequest> {

@@ -9,12 +9,12 @@ use super::super::timers::later;
 use super::super::{DmaBuf, Engine, Error, Kind};
 use super::Recovery;
 use crate::host::{BusOp, Host};
-use crate::sched::Policy;
+use crate::sched::Profile;
 
 /// Between two tries to stop it.
 const AGAIN_NS: u64 = 1_000_000_000;
 
-impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Neither kind of reset has helped. Clock and supply are taken away, so that nothing comes from the card any
     /// more; then the platform cuts the controller off, if it can.
     pub(super) fn wedged(&mut self, now_ns: u64) {

@@ -20,7 +20,7 @@ use super::super::slot::{NONE, Rules, State, bits};
 use super::super::{BLOCK_BYTES, Engine, Error, Kind, Output};
 use super::{Class, RecoveryStep, ServiceRequest, by_status};
 use crate::host::{Direction, Host};
-use crate::sched::Policy;
+use crate::sched::{Policy, Profile};
 use crate::spec::response::R1;
 
 /// So many damages ...
@@ -34,7 +34,7 @@ const SLOWER_MAX: u8 = 5;
 /// Writes in a row that fail for good while reads are well: the card is worn out.
 const WRITES_FAILED_MAX: u8 = 3;
 
-impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// CMD13 has found the card in `tran`.
     pub(super) fn card_is_back(&mut self, now_ns: u64) {
         if matches!(self.failure, Some(Error::Removed | Error::Locked)) {
@@ -237,7 +237,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 continue;
             }
             if let Some(sent) = self.told(index) {
-                self.policy.done(&sent, now_ns);
+                self.profile.policy_mut().done(&sent, now_ns);
             }
             let slot = self.slots.at(index);
             let known = slot.result.err();

@@ -21,7 +21,7 @@ use super::slot::{NONE, State, bits};
 use super::timers::later;
 use super::{BLOCK_BYTES, Engine, Error, FlushBy, Kind};
 use crate::host::{Auto, BusOp, Cause, Host, Step};
-use crate::sched::Policy;
+use crate::sched::Profile;
 use crate::sched::slot_set::SlotSet;
 use crate::spec::command::{self, Resp};
 use crate::spec::response::{R1, State as CardState};
@@ -148,7 +148,7 @@ impl Incident {
     }
 }
 
-impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The last steps of recovery (16 at most), oldest first.
     pub fn incidents(&self) -> impl Iterator<Item = RecoveryEvent> + '_ {
         self.incident.trace.iter()
@@ -162,6 +162,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if let Some(count) = self.stats.recovery_steps.get_mut(rung as usize) {
             *count += 1;
         }
+        message!(warn, "recovery: {:?}, status {:#010x}", rung, self.recovered_status);
         self.incident.trace.push(RecoveryEvent { at_ns: now_ns, status: self.recovered_status, rung });
     }
 
@@ -175,6 +176,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// The phase in progress has failed with this error.
     #[cold]
     pub(super) fn fail(&mut self, error: Error, now_ns: u64) {
+        message!(debug, "CMD{}: {}", self.lane.phase().command.index, error);
         self.beside_lost(error);
         self.incident.again = self.continue_failed(error);
         self.failure = Some(error);

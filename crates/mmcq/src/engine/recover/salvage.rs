@@ -11,11 +11,10 @@ use super::super::slot::{NONE, Rules, State, bits};
 use super::super::{Engine, Error, FlushBy, Kind, Output, SlotId};
 use super::RecoveryStep;
 use crate::host::{Direction, Host};
-use crate::plant::{self, Bug};
-use crate::sched::Policy;
+use crate::sched::{Policy, Profile};
 use crate::spec::response::R1;
 
-impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The pass is over and the card's status known: what became of the writes before?
     pub(super) fn settle_pass(&mut self) {
         let status = self.recovered_status;
@@ -30,7 +29,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         let lost = core::mem::take(&mut self.incident.status_lost) || status == 0;
         // What a read ran into is its own; its response, if it came, has told of the writes before.
-        let own = self.read_failed() && !plant::is(Bug::ReadBlamesWrite);
+        let own = self.read_failed();
         let status = if own { status & !R1::DEFERRED } else { status };
         let bad = status & R1::DEFERRED != 0;
         let unowned = self.recovered_run();
@@ -64,7 +63,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         for index in bits(core::mem::take(&mut self.settling)) {
             let slot = self.slots.at_mut(index);
             match slot.result {
-                Ok(output) if plant::is(Bug::DoubtIsDone) => self.end_slot(index, Ok(output)),
                 Ok(_) if !core::mem::replace(&mut slot.redone, true) => {
                     self.incident.redo |= 1 << index;
                     self.incident.doubted |= 1 << index;
@@ -91,7 +89,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         self.slots.push_by_age(index);
         if let Some(waiting) = self.told(index) {
-            self.policy.arrived(&waiting, now_ns);
+            self.profile.policy_mut().arrived(&waiting, now_ns);
         }
     }
 

@@ -98,6 +98,7 @@ impl Config {
 }
 
 /// Why there is no driver.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InitError {

@@ -142,6 +142,7 @@ impl Quirks {
 }
 
 /// How data move between the controller and memory.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TransferMode {
     /// The best that is announced: ADMA2, else SDMA, else PIO.
@@ -222,6 +223,7 @@ impl Default for Config {
 }
 
 /// Why there is no driver.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InitError {

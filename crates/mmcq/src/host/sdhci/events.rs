@@ -7,7 +7,6 @@ use super::config::Quirks;
 use super::phase::{Active, Automatic, BOUNDARY_BYTES, Work};
 use super::regs::*;
 use crate::host::{Cause, Direction, Dma, Done, Events, Fault, Plain, Regs, Segment, Stage};
-use crate::plant::{self, Bug};
 use crate::spec::command::Resp;
 use crate::spec::response::{R1, Response};
 
@@ -40,7 +39,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     pub(super) fn take_end(&mut self, segments: &[Segment]) -> Result<Plain, Events> {
         let status = self.port.read32(INT_STATUS) & self.own_bits;
         // Bits that are missing, or beyond those that are expected.
-        if status != self.quick || plant::any() {
+        if status != self.quick {
             return Err(self.take_others(status, segments));
         }
         self.port.write32(INT_STATUS, status);
@@ -75,8 +74,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
         if status & ACKNOWLEDGED != 0 {
             // Before any data move: a buffer that becomes ready meanwhile must show again.
-            let seen = if plant::is(Bug::AckEverything) { u32::MAX } else { status };
-            self.port.write32(INT_STATUS, seen & ACKNOWLEDGED);
+            self.port.write32(INT_STATUS, status & ACKNOWLEDGED);
         }
         if status & RARE != 0 {
             self.take_rare(status, &mut events);
@@ -155,8 +153,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
                     && !transferred
                     && self.transfer.sdma_next < self.transfer.sdma_end =>
             {
-                let back = if plant::is(Bug::SdmaBoundary) { BOUNDARY_BYTES } else { 0 };
-                self.set_sdma(self.transfer.sdma_next.wrapping_sub(back));
+                self.set_sdma(self.transfer.sdma_next);
                 self.transfer.sdma_next = self.transfer.sdma_next.wrapping_add(BOUNDARY_BYTES);
             }
             _ => {}
@@ -187,7 +184,6 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         if active.seen & INT_TRANSFER != 0 || self.bus.timeout_masked {
             // Transfer Complete wins over Data Timeout [SDHC 2.2.17].
             errors &= !ERROR_DATA_TIMEOUT;
-            errors = if plant::is(Bug::ErrorWithEnd) { 0 } else { errors };
         }
         errors
     }
@@ -298,7 +294,6 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     /// A block that lies in one piece at `place`.
     fn read_block(&self, place: core::ptr::NonNull<u8>, bytes: u32) {
         let (whole, tail) = (bytes as usize / 4, bytes as usize % 4);
-        let whole = if plant::is(Bug::PioShort) { whole.saturating_sub(1) } else { whole };
         let words = place.cast::<u32>();
         for at in 0..whole {
             // SAFETY: `place` has room for `bytes`, of which this word is a part; the phase owns that memory.

@@ -7,7 +7,6 @@ use super::regs::*;
 use super::{BY_CPU, Sdhci, Table};
 use crate::host::pio::Cursor;
 use crate::host::{Auto, BusyDetect, Data, Direction, Dma, Phase, Regs, Segment, StartError};
-use crate::plant::{self, Bug};
 use crate::spec::command::{Command, Resp};
 use core::ptr::NonNull;
 
@@ -134,7 +133,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         let fits = blocks.wrapping_sub(1) < self.shadow.quick_blocks
             && bytes <= segment.len
             && segment.bus & BY_CPU == 0;
-        if !whole || !fits || !self.idle || self.shadow.timeout_ns != Some(timeout_ns) || plant::any() {
+        if !whole || !fits || !self.idle || self.shadow.timeout_ns != Some(timeout_ns) {
             return false;
         }
         let (auto_mode, auto) = match phase.auto {
@@ -171,7 +170,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     pub(super) fn start_short(&mut self, phase: &Phase) -> bool {
         let Command { index, arg, resp } = phase.command;
         let other = phase.auto != Auto::None || phase.tuning || resp != Resp::R1;
-        if other || index == STOP_TRANSMISSION || plant::any() {
+        if other || index == STOP_TRANSMISSION {
             return false;
         }
         if !self.idle || self.shadow.quick_blocks == 0 {
@@ -305,13 +304,10 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
 
     #[inline]
     fn program_adma(&mut self, segments: &[Segment], bytes: u32) -> Result<Work, StartError> {
-        let bytes = if plant::is(Bug::TableShort) && bytes > 512 { bytes - 512 } else { bytes };
         let table_bytes = self.table.build(self.model.form, segments, bytes);
         let table_bytes = table_bytes.ok_or(StartError::Unsupported)?;
         let place: NonNull<Table<DESCRIPTORS>> = NonNull::from(&mut *self.table);
-        if !plant::is(Bug::TableUnsynced) {
-            self.dma.sync(self.table_bus, place.cast(), table_bytes);
-        }
+        self.dma.sync(self.table_bus, place.cast(), table_bytes);
         let high = (self.table_bus >> 32) as u32;
         if self.model.wide && self.shadow.adma_high != Some(high) {
             self.port.write32(ADMA_ADDRESS_HIGH, high);
@@ -397,9 +393,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         if self.active.is_some_and(|active| matches!(active.work, Work::Command | Work::Tuning)) {
             return Err(StartError::CommandLine);
         }
-        if !plant::is(Bug::StaleEvent) {
-            self.port.write32(INT_STATUS, super::events::OF_PHASE);
-        }
+        self.port.write32(INT_STATUS, super::events::OF_PHASE);
         Ok(())
     }
 

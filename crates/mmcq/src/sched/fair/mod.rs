@@ -236,7 +236,6 @@ impl<const CLIENTS: usize> Fair<CLIENTS> {
 }
 
 impl<const CLIENTS: usize> Policy for Fair<CLIENTS> {
-    type Tails = super::Whole;
     fn arrived(&mut self, request: &Waiting, _now_ns: u64) {
         if usize::from(request.origin.client) >= CLIENTS {
             self.crowded = self.crowded.saturating_add(1);

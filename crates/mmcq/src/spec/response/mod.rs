@@ -12,6 +12,7 @@ use core::fmt;
 ///
 /// A 48-bit response is in `words[0]` (bits 39:8 on the wire). A 136-bit response fills all four, bits 127:96
 /// first; the last byte (CRC and end bit) reads as zero, since many controllers do not keep it.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Response {
     /// See above.

@@ -42,6 +42,7 @@ pub mod code {
 const LONG_LINKS: [u8; 4] = [0x02, 0x06, 0x11, 0x12];
 
 /// What is wrong with a chain.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CisFault {
@@ -69,6 +70,7 @@ pub enum CisFault {
 }
 
 /// A chain that cannot be used.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CisError {
     /// Whose: 0 is the common CIS.

@@ -2,9 +2,10 @@
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
-use mmcq::task::Lock;
+use crate::task::Lock;
 
-/// `critical-section` as the stack's lock: no interrupt, and on the chips whose implementation says so no other core, while the engine works.
+/// `critical-section` as the stack's lock: no interrupt, and on the chips whose implementation says so no other core,
+/// while the engine works.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CriticalSection;
 

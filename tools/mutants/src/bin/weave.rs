@@ -40,23 +40,6 @@ fn piece(node: &impl Spanned) -> Piece {
     (range.start, range.end)
 }
 
-/// Is this one of the bugs that are planted on purpose? They are not there without their feature, and neither is what hangs on them.
-fn planted(expression: &syn::Expr) -> bool {
-    match expression {
-        syn::Expr::Unary(not) => planted(&not.expr),
-        syn::Expr::Call(call) => matches!(&*call.func, syn::Expr::Path(of)
-            if of.path.segments.first().is_some_and(|first| first.ident == "plant")),
-        syn::Expr::Binary(both) if matches!(both.op, syn::BinOp::And(_)) => {
-            planted_plainly(&both.left) || planted_plainly(&both.right)
-        }
-        _ => false,
-    }
-}
-
-fn planted_plainly(expression: &syn::Expr) -> bool {
-    !matches!(expression, syn::Expr::Unary(_)) && planted(expression)
-}
-
 fn has_let(expression: &syn::Expr) -> bool {
     match expression {
         syn::Expr::Let(_) => true,
@@ -241,8 +224,7 @@ impl<'a> Visit<'a> for Weaver<'a> {
     fn visit_expr_const(&mut self, _: &'a syn::ExprConst) {}
 
     fn visit_expr_binary(&mut self, both: &'a syn::ExprBinary) {
-        let hangs = planted(&both.left) || planted(&both.right);
-        if !hangs && !has_let(&both.left) && !has_let(&both.right) {
+        if !has_let(&both.left) && !has_let(&both.right) {
             let ((start, end), (from, to)) = (piece(both), piece(&both.op));
             let operator = self.source[from..to].to_string();
             let mut numbered = Vec::new();
@@ -261,7 +243,6 @@ impl<'a> Visit<'a> for Weaver<'a> {
 
     fn visit_expr_unary(&mut self, unary: &'a syn::ExprUnary) {
         if matches!(unary.op, syn::UnOp::Not(_))
-            && !planted(&unary.expr)
             && let Some(number) = self.number(unary, "no !")
         {
             let (start, end) = piece(unary);
@@ -286,19 +267,7 @@ impl<'a> Visit<'a> for Weaver<'a> {
         visit::visit_expr_match(self, matched);
     }
 
-    fn visit_expr_if(&mut self, choice: &'a syn::ExprIf) {
-        if !planted_plainly(&choice.cond) {
-            return visit::visit_expr_if(self, choice);
-        }
-        if let Some((_, otherwise)) = &choice.else_branch {
-            self.visit_expr(otherwise);
-        }
-    }
-
     fn visit_arm(&mut self, arm: &'a syn::Arm) {
-        if arm.guard.as_ref().is_some_and(|(_, guard)| planted_plainly(guard)) {
-            return;
-        }
         if let Some((_, guard)) = arm.guard.as_ref().filter(|(_, guard)| !has_let(guard)) {
             let mut numbered = Vec::new();
             for value in ["true", "false"] {

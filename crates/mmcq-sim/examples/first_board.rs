@@ -1,0 +1,35 @@
+//! A board made of ready parts, on the simulator's machine. `cargo run -p mmcq-sim --example first_board`
+
+use mmcq::block::BlockDevice;
+use mmcq::board::{Buffer, NoLock, Once};
+use mmcq::card::{Options, bring_up};
+use mmcq::engine::Config;
+use mmcq::host::sdhci::{self, Sdhci, Table};
+use mmcq::task::{Stack, Timer};
+use mmcq_sim::bench::{Machine, now_ns};
+
+static TABLE: Once<Table<33>> = Once::new(Table::new());
+static SCRATCH: Buffer<1> = Buffer::new();
+
+pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // On a board these are an address, `Mmio::at_address(0x4500_0000)`, and `Coherent::new()`.
+    let machine = Machine::new("sdhc-16g-hs")?;
+    let (registers, memory) = (machine.registers(), machine.memory());
+
+    let table = TABLE.take().ok_or("taken before")?;
+    let host = Sdhci::new(registers, memory, table, sdhci::Config::new())?;
+    let stack: Stack<(NoLock, _), 4> =
+        Stack::new(NoLock::new(), Timer::polled(now_ns), host, Config::DEFAULT);
+
+    // No interrupt handler: blocking calls look at the controller by themselves.
+    let idle = |_: &_| machine.wait();
+    let scratch = SCRATCH.take().ok_or("taken before")?;
+    stack.block_on(bring_up(&stack, scratch, Options::DEFAULT), idle).0?;
+    let disk = BlockDevice::new(&stack);
+    disk.write_blocking(7, &[0xa5; 512], idle)?;
+    let mut block = [0; 512];
+    disk.read_blocking(7, &mut block, idle)?;
+    assert_eq!(block, [0xa5; 512]);
+    println!("a block after {} us", now_ns() / 1000);
+    Ok(())
+}

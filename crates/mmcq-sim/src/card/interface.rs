@@ -1,0 +1,178 @@
+//! What memory cards have in common where the bus is: power-up, when they hear, and when they are busy.
+
+use super::flash::Flash;
+use super::link::{Mode, PowerUp};
+use super::status::State;
+use super::trouble::Trouble;
+use super::{BusState, Reply, WriteBlock};
+
+/// How a card stands to the bus.
+#[derive(Debug)]
+pub(super) struct Interface {
+    pub bus: BusState,
+    pub power: PowerUp,
+    pub state: State,
+    /// The last bit of the block that ends a read.
+    pub data_end_ns: Option<u64>,
+    pub busy_until_ns: u64,
+    pub trouble: Trouble,
+}
+
+impl Default for Interface {
+    fn default() -> Self {
+        Interface {
+            bus: BusState::default(),
+            power: PowerUp::default(),
+            state: State::Idle,
+            data_end_ns: None,
+            busy_until_ns: 0,
+            trouble: Trouble::default(),
+        }
+    }
+}
+
+impl Interface {
+    /// Back to idle.
+    pub fn reset(&mut self) {
+        (self.state, self.data_end_ns, self.busy_until_ns) = (State::Idle, None, 0);
+    }
+}
+
+/// A memory card on the bus. A card says what is its own; the rest is here.
+pub(super) trait Interfaced {
+    /// The tuning command.
+    const TUNING: u8;
+
+    fn interface(&self) -> &Interface;
+
+    fn interface_mut(&mut self) -> &mut Interface;
+
+    fn flash_mut(&mut self) -> &mut Flash;
+
+    /// What the bus must be like now.
+    fn mode(&self) -> Mode;
+
+    /// Lets everything happen that was due.
+    fn settle(&mut self, now_ns: u64);
+
+    /// What is volatile is lost.
+    fn lose_cache(&mut self, now_ns: u64);
+
+    /// The supply comes up, or is back after a dip.
+    fn supply_comes(&mut self, now_ns: u64);
+
+    fn supply_goes(&mut self, now_ns: u64);
+
+    /// The bus of a card with supply was another before.
+    fn bus_moved(&mut self, was: &BusState, now_ns: u64) {
+        let _ = (was, now_ns);
+    }
+
+    /// The card listens to nothing, whatever the bus is like.
+    fn hears_nothing(&self, now_ns: u64) -> bool {
+        let _ = now_ns;
+        false
+    }
+
+    fn execute(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply;
+
+    /// A block has come; busy as the card means it.
+    fn take_block(&mut self, data: &[u8], crc_ok: bool, now_ns: u64) -> WriteBlock;
+
+    fn power_on(&mut self, now_ns: u64) {
+        self.supply_comes(now_ns);
+        let interface = self.interface_mut();
+        interface.power = PowerUp::on(now_ns);
+        interface.power.clock(interface.bus.clock_hz > 0, now_ns);
+    }
+
+    /// The card becomes busy; what the host sees of it.
+    fn busy_begins(&mut self, until_ns: u64) -> Option<u64> {
+        let faults = self.flash_mut().faults.clone();
+        let interface = self.interface_mut();
+        let (until_ns, seen_ns) = interface.trouble.busy(&faults, until_ns);
+        interface.busy_until_ns = until_ns;
+        seen_ns
+    }
+
+    /// The supply dips: volatile things are lost, and the card is back in idle.
+    fn dips(&mut self, now_ns: u64) {
+        if self.interface().bus.powered {
+            self.lose_cache(now_ns);
+            self.power_on(now_ns);
+        }
+    }
+
+    /// A dip of the supply that was due; true if there was one.
+    fn due_dip(&mut self, now_ns: u64) -> bool {
+        let dips = std::mem::take(&mut self.flash_mut().dips);
+        let dips = std::mem::take(&mut self.interface_mut().trouble.dips) | dips;
+        if dips {
+            self.dips(now_ns);
+        }
+        dips
+    }
+
+    fn bus_moves(&mut self, bus: &BusState, now_ns: u64) {
+        self.settle(now_ns);
+        let was = std::mem::replace(&mut self.interface_mut().bus, *bus);
+        if !bus.powered {
+            if was.powered {
+                self.lose_cache(now_ns);
+                self.supply_goes(now_ns);
+            }
+            return;
+        }
+        if !was.powered {
+            let faults = self.flash_mut().faults.clone();
+            self.interface_mut().trouble.power_up(&faults);
+            self.power_on(now_ns);
+        }
+        self.interface_mut().power.clock(bus.clock_hz > 0, now_ns);
+        self.bus_moved(&was, now_ns);
+    }
+
+    fn hears(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply {
+        self.settle(now_ns);
+        let mode = self.mode();
+        let deaf = self.hears_nothing(now_ns);
+        let interface = self.interface_mut();
+        if deaf
+            || interface.trouble.locked_up
+            || interface.state == State::Ina
+            || !mode.hears(&interface.bus)
+            || !interface.power.awake(&interface.bus, now_ns)
+        {
+            return Reply::SILENT;
+        }
+        let mut reply = self.execute(index, arg, now_ns);
+        // Selected again: that busy began before.
+        if index != 7
+            && let Some(until_ns) = reply.busy_until_ns.filter(|&until_ns| until_ns > now_ns)
+        {
+            reply.busy_until_ns = self.busy_begins(until_ns);
+        }
+        if self.due_dip(now_ns) {
+            reply.busy_until_ns = None;
+        }
+        // The host ignores the answer to a tuning command: it only looks at the block.
+        if index != Self::TUNING && !mode.is_heard(&self.interface().bus) {
+            reply.answer = None;
+        }
+        reply
+    }
+
+    fn takes(&mut self, data: &[u8], crc_ok: bool, now_ns: u64) -> WriteBlock {
+        if self.interface().trouble.locked_up {
+            return WriteBlock { status: None, busy_until_ns: now_ns };
+        }
+        let mut taken = self.take_block(data, crc_ok, now_ns);
+        if taken.status == Some(true) && taken.busy_until_ns > now_ns {
+            taken.busy_until_ns = self.busy_begins(taken.busy_until_ns).unwrap_or(now_ns);
+        }
+        if self.due_dip(now_ns) {
+            taken.busy_until_ns = now_ns;
+        }
+        taken
+    }
+}

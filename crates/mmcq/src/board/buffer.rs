@@ -1,0 +1,34 @@
+//! Memory for transfers, in statics.
+
+use super::Once;
+use crate::engine::{BLOCK_BYTES, DmaBuf};
+
+/// `BLOCKS` blocks of memory for a `static`, aligned to 64 bytes: a cache line of its own on most chips. On chips whose
+/// controller reaches only a part of the memory, place the static there by `#[link_section]`.
+#[derive(Debug)]
+pub struct Buffer<const BLOCKS: usize> {
+    memory: Once<Lines<BLOCKS>>,
+}
+
+#[derive(Debug)]
+#[repr(C, align(64))]
+struct Lines<const BLOCKS: usize>([[u8; BLOCK_BYTES as usize]; BLOCKS]);
+
+impl<const BLOCKS: usize> Buffer<BLOCKS> {
+    /// Zeroes, not taken yet.
+    pub const fn new() -> Self {
+        const { assert!(BLOCKS < (u32::MAX / BLOCK_BYTES) as usize, "a buffer has at most 4 GiB") };
+        Buffer { memory: Once::new(Lines([[0; BLOCK_BYTES as usize]; BLOCKS])) }
+    }
+
+    /// The memory, once; `None` from then on.
+    pub fn take(&'static self) -> Option<DmaBuf> {
+        self.memory.take().map(|lines| DmaBuf::from_static(lines.0.as_flattened_mut()))
+    }
+}
+
+impl<const BLOCKS: usize> Default for Buffer<BLOCKS> {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,88 @@
+//! The static place of a stack.
+
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
+use super::once::First;
+use crate::task::{Platform, Stack};
+use core::cell::UnsafeCell;
+use core::fmt;
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+/// A `static` for a stack that is made at run time, with the calls of its interrupt handlers. Before
+/// [`put`](Self::put) they do nothing.
+///
+/// # Examples
+/// ```
+/// use mmcq::board::Home;
+/// use mmcq::task::Platform;
+/// /// What the vector table of a board names.
+/// fn interrupt<B: Platform>(card: &'static Home<B, 8>) {
+///     card.on_irq();
+/// }
+/// ```
+pub struct Home<B: Platform, const N: usize> {
+    first: First,
+    ready: AtomicBool,
+    stack: UnsafeCell<MaybeUninit<Stack<B, N>>>,
+}
+
+// SAFETY: `put` writes the stack once, before `ready` says that it is there; from then on it is only shared.
+unsafe impl<B: Platform, const N: usize> Sync for Home<B, N> where Stack<B, N>: Send + Sync {}
+
+impl<B: Platform, const N: usize> Home<B, N> {
+    /// Empty.
+    pub const fn new() -> Self {
+        Home {
+            first: First::new(),
+            ready: AtomicBool::new(false),
+            stack: UnsafeCell::new(MaybeUninit::uninit()),
+        }
+    }
+
+    /// Puts the stack in, for good; `None`, and it is dropped, where there is one already.
+    pub fn put(&'static self, stack: Stack<B, N>) -> Option<&'static Stack<B, N>> {
+        if !self.first.take() {
+            return None;
+        }
+        // SAFETY: `first` is true once, and `ready` is still false: no reference exists.
+        let stack = unsafe { (*self.stack.get()).write(stack) };
+        self.ready.store(true, Ordering::Release);
+        Some(stack)
+    }
+
+    /// The stack, once it is there.
+    #[inline]
+    pub fn get(&'static self) -> Option<&'static Stack<B, N>> {
+        // SAFETY: `ready` is true after the stack was written, and it is never written again.
+        self.ready.load(Ordering::Acquire).then(|| unsafe { (*self.stack.get()).assume_init_ref() })
+    }
+
+    /// The controller's interrupt handler calls this.
+    #[inline]
+    pub fn on_irq(&'static self) {
+        if let Some(stack) = self.get() {
+            stack.on_irq();
+        }
+    }
+
+    /// The alarm calls this.
+    #[inline]
+    pub fn poll(&'static self) {
+        if let Some(stack) = self.get() {
+            stack.poll();
+        }
+    }
+}
+
+impl<B: Platform, const N: usize> Default for Home<B, N> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<B: Platform, const N: usize> fmt::Debug for Home<B, N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Home").field("ready", &self.ready).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,168 @@
+//! Finds a controller that is a PCI function, and switches it on.
+//!
+//! # Examples
+//! The first SD host controller of a machine whose configuration space is memory:
+//! ```no_run
+//! use mmcq::board::pci::{self, Ecam};
+//! use mmcq::host::regs::Mmio;
+//!
+//! fn registers() -> Option<Mmio> {
+//!     // SAFETY: this machine has the configuration of its first sixteen buses there.
+//!     let space = unsafe { Ecam::new(0x3f00_0000) };
+//!     let controller = pci::functions(&space, 0..=15).find(|found| found.class == pci::SD_HOST)?;
+//!     controller.enable(&space);
+//!     let address = controller.memory(&space, 0)?;
+//!     // SAFETY: memory is mapped one to one, and no other code drives the controller.
+//!     Some(unsafe { Mmio::at_address(address as usize) })
+//! }
+//! ```
+
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
+use crate::host::regs::{Mmio, Regs};
+use core::ops::RangeInclusive;
+
+/// Base class and subclass of SD host controllers.
+pub const SD_HOST: u16 = 0x0805;
+/// Vendor of Realtek's readers; [`rtsx::Config`](crate::host::rtsx::Config) takes the device's number.
+pub const REALTEK: u16 = 0x10ec;
+
+const ID: u16 = 0x00;
+const COMMAND: u16 = 0x04;
+const CLASS: u16 = 0x08;
+const HEADER: u16 = 0x0c;
+const BAR: u16 = 0x10;
+const INTERRUPT: u16 = 0x3c;
+/// Answers to accesses of memory, and may itself access memory.
+const MEMORY_AND_MASTER: u32 = 6;
+/// In [`HEADER`]: the device has more than one function.
+const MULTIPLE: u32 = 1 << 23;
+const BARS: u8 = 6;
+
+/// Where a function is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// Bus.
+    pub bus: u8,
+    /// Device, 0 to 31.
+    pub device: u8,
+    /// Function, 0 to 7.
+    pub function: u8,
+}
+
+/// Access to the configuration of all functions, 32 bits at a time; `offset` is a multiple of 4 below 256.
+pub trait ConfigSpace {
+    /// Reads; all ones where there is no function.
+    fn read(&self, at: Address, offset: u16) -> u32;
+    /// Writes.
+    fn write(&self, at: Address, offset: u16, value: u32);
+}
+
+/// Configuration space in memory, 4 KiB for each function [PCIe 7.2.2].
+#[derive(Debug)]
+pub struct Ecam {
+    base: usize,
+}
+
+impl Ecam {
+    /// The space at `base`, as the machine's description has it (ACPI's MCFG, the `reg` of a device tree).
+    ///
+    /// # Safety
+    /// `base` is the address of the whole space of bus 0, mapped as device memory, with 1 MiB for each bus that is
+    /// asked for.
+    pub const unsafe fn new(base: usize) -> Self {
+        Ecam { base }
+    }
+
+    fn of(&self, at: Address) -> Mmio {
+        let place = usize::from(at.bus) << 20
+            | usize::from(at.device & 31) << 15
+            | usize::from(at.function & 7) << 12;
+        // SAFETY: `new`'s caller promises these 4 KiB; configuration is no controller's register block.
+        unsafe { Mmio::at_address(self.base.wrapping_add(place)) }
+    }
+}
+
+impl ConfigSpace for Ecam {
+    fn read(&self, at: Address, offset: u16) -> u32 {
+        self.of(at).read32(offset & 0xffc)
+    }
+
+    fn write(&self, at: Address, offset: u16, value: u32) {
+        self.of(at).write32(offset & 0xffc, value);
+    }
+}
+
+/// A function that answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Function {
+    /// Where it is.
+    pub address: Address,
+    /// Vendor.
+    pub vendor: u16,
+    /// Device.
+    pub device: u16,
+    /// Base class and subclass.
+    pub class: u16,
+}
+
+/// All functions of these buses. Bridges must have their bus numbers already.
+pub fn functions<S: ConfigSpace>(space: &S, buses: RangeInclusive<u8>) -> impl Iterator<Item = Function> {
+    buses.flat_map(move |bus| (0..32).flat_map(move |device| of_device(space, bus, device)))
+}
+
+fn of_device<S: ConfigSpace>(space: &S, bus: u8, device: u8) -> impl Iterator<Item = Function> {
+    let first = Address { bus, device, function: 0 };
+    let several = look(space, first).is_some() && space.read(first, HEADER) & MULTIPLE != 0;
+    let last = if several { 7 } else { 0 };
+    (0..=last).filter_map(move |function| look(space, Address { function, ..first }))
+}
+
+fn look<S: ConfigSpace>(space: &S, address: Address) -> Option<Function> {
+    let id = space.read(address, ID);
+    let (vendor, device) = (id as u16, (id >> 16) as u16);
+    let class = || (space.read(address, CLASS) >> 16) as u16;
+    (vendor != u16::MAX).then(|| Function { address, vendor, device, class: class() })
+}
+
+impl Function {
+    /// The address of its memory number `bar`, 0 to 5. `None`: it has none, or ports, or no address yet.
+    pub fn memory<S: ConfigSpace>(&self, space: &S, bar: u8) -> Option<u64> {
+        let offset = BAR + 4 * u16::from(bar);
+        if bar >= BARS {
+            return None;
+        }
+        let low = space.read(self.address, offset);
+        let high = match low >> 1 & 3 {
+            // 64 bits.
+            2 if bar + 1 < BARS => space.read(self.address, offset + 4),
+            _ => 0,
+        };
+        let address = u64::from(high) << 32 | u64::from(low & !0xf);
+        (low & 1 == 0 && address != 0).then_some(address)
+    }
+
+    /// Gives its memory number `bar` this address, where firmware has given none.
+    pub fn set_memory<S: ConfigSpace>(&self, space: &S, bar: u8, address: u32) {
+        if bar < BARS {
+            space.write(self.address, BAR + 4 * u16::from(bar), address);
+        }
+    }
+
+    /// Its registers answer from now on, and it may reach memory.
+    pub fn enable<S: ConfigSpace>(&self, space: &S) {
+        let before = space.read(self.address, COMMAND) & 0xffff;
+        space.write(self.address, COMMAND, before | MEMORY_AND_MASTER);
+    }
+
+    /// It reaches no memory any more: what [`Dma::isolate`](crate::host::Dma::isolate) may do.
+    pub fn isolate<S: ConfigSpace>(&self, space: &S) {
+        let before = space.read(self.address, COMMAND) & 0xffff;
+        space.write(self.address, COMMAND, before & !4);
+    }
+
+    /// The pin of its interrupt, 1 to 4 for A to D; 0: it has none.
+    pub fn interrupt_pin<S: ConfigSpace>(&self, space: &S) -> u8 {
+        (space.read(self.address, INTERRUPT) >> 8) as u8
+    }
+}
