@@ -90,7 +90,7 @@ fn what_a_machine_cannot_be_made_from_is_one_line() {
     folder.refused("--setting close", 2, &["close", "hsq-tag"]);
     folder.refused("--instruction-ns 3", 2, &["--instruction-ns 3"]);
     folder.refused("--wake-us -1", 2, &["-1"]);
-    folder.refused("--initrd none", 2, &["none"]);
+    Folder::with(HEAD).refused("--initrd none", 2, &["none"]);
     std::fs::remove_file(folder.path("plugin.so")).unwrap();
     folder.refused("", 2, &["plugin.so", "tools/guest-parts.sh"]);
     std::fs::remove_file(folder.path("job")).unwrap();

@@ -108,9 +108,9 @@ pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Resu
     Ok(rows)
 }
 
-/// A cell of the card that is fitted to the other column.
-pub(super) fn is_other_card(cell: &str) -> bool {
-    cell.ends_with(", card B")
+/// The card of a cell; empty: the board's own.
+pub(super) fn card_of(cell: &str) -> &'static str {
+    if cell.ends_with(", card B") { CARD_B } else { "" }
 }
 
 fn published(setting: Setting, tag: f64, none: f64) -> Option<f64> {

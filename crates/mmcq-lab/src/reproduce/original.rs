@@ -16,7 +16,7 @@ pub fn reports(text: &str) -> Result<Vec<Report>, String> {
 }
 
 /// What the original did for a row of its stand-in.
-fn found(row: &Row, load: &Load) -> Option<f64> {
+fn found(row: &Row, load: &Load, card: &str) -> Option<f64> {
     if let Some(rw) = hsq::load_of(&row.cell).filter(|_| load.jobs == 20) {
         let is_its = rw == load.load;
         return match row.unit.as_str() {
@@ -25,10 +25,11 @@ fn found(row: &Row, load: &Load) -> Option<f64> {
             _ => None,
         };
     }
-    if load.load != "randread" || load.jobs != 8 || fifo::is_other_card(&row.cell) {
+    if load.load != "randread" || load.jobs != 8 || fifo::card_of(&row.cell) != card {
         return None;
     }
     let what = row.cell.strip_prefix("rand read ")?;
+    let what = what.split_once(',').map_or(what, |(what, _)| what);
     match what.strip_prefix('p') {
         Some(percent) => load.percentiles_us.get(percent.trim_end_matches(".0")).copied(),
         None => (what == "iops avg").then_some(load.mib_per_s * 256.0),
@@ -39,8 +40,9 @@ fn found(row: &Row, load: &Load) -> Option<f64> {
 pub fn rows(rows: &[Row], reports: &[Report], board: &str) -> Vec<Row> {
     let of = |row: &Row| {
         let its = |report: &&Report| report.platform == board && report.setting == row.setting;
-        let loads = reports.iter().filter(its).flat_map(|report| &report.loads);
-        let model = loads.filter_map(|load| found(row, load)).next()?;
+        let mut loads =
+            reports.iter().filter(its).flat_map(|r| r.loads.iter().map(move |load| (load, &r.card)));
+        let model = loads.find_map(|(load, card)| found(row, load, card))?;
         let setting = format!("{PREFIX}{}", row.setting);
         Some(Row { setting, model, fitted: false, ..row.clone() })
     };
@@ -154,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_those_of_the_board_s_own_card() {
+    fn percentiles_are_those_of_the_cell_s_card() {
         let model = [
             row("rand read p99", "us", "none", Some(1450.0), 1400.0),
             row("rand read p99.5", "us", "none", None, 1.0),
