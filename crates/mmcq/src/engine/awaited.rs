@@ -1,6 +1,7 @@
 //! What a waiter may want to know: what the controller has, how the bus is set, how long the last phase took.
 
-use super::{Engine, Stage};
+use super::Engine;
+use super::phases::Stage;
 use crate::host::{Host, Phase};
 use crate::sched::Profile;
 use crate::spec::bus::Bus;

@@ -16,20 +16,73 @@ use super::{Engine, Error};
 use crate::host::{BusyDetect, Host};
 use crate::sched::Profile;
 
-/// Learned busy times, one for each power of two of blocks up to 2^10.
+/// The card that is asked: whether it is ready, or how it is.
 #[derive(Debug)]
-pub(super) struct BusyTimes {
-    learned: [Learned; CLASSES],
+// As in `Engine`: what most functions touch comes first.
+#[repr(C)]
+pub(super) struct Busy {
+    /// When the busy that is watched began: the end of the data.
+    since_ns: u64,
+    /// Longest busy of the control request in progress.
+    longest_ns: u64,
+    /// Questions so far.
+    questions: u32,
+    /// What comes after the busy of a control request.
+    followed_by: Stage,
+    times: BusyTimes,
 }
 
-/// The busy time of one size.
-#[derive(Clone, Copy, Debug)]
-struct Learned {
-    estimate_ns: u32,
+impl Busy {
+    /// Not a constant: nearly all of it is zero, and a copy of it would lie in the image.
+    pub const fn none() -> Busy {
+        Busy {
+            questions: 0,
+            followed_by: Stage::FlushStatus,
+            since_ns: 0,
+            longest_ns: 0,
+            times: BusyTimes::new(),
+        }
+    }
+
+    /// What is about to begin has not been asked about.
+    #[inline(always)]
+    pub fn not_asked(&mut self) {
+        self.questions = 0;
+    }
+
+    /// The card is asked once more.
+    #[inline(always)]
+    pub fn asked(&mut self) {
+        self.questions += 1;
+    }
+
+    #[inline(always)]
+    pub fn questions(&self) -> u32 {
+        self.questions
+    }
+
+    /// The busy of a control request is given so long.
+    #[inline(always)]
+    pub fn may_last(&mut self, ns: u64) {
+        self.longest_ns = ns;
+    }
+
+    /// Once it is over, this stage is next.
+    #[inline(always)]
+    pub fn is_followed_by(&mut self, stage: Stage) {
+        self.followed_by = stage;
+    }
+}
+
+/// Learned busy times, one for each power of two of blocks up to 2^10.
+#[derive(Debug)]
+struct BusyTimes {
+    // Apart, since together they would take a third more.
+    estimates_ns: [u32; CLASSES],
     /// What the write before took, if it was an outlier; else 0.
-    outlier_ns: u32,
+    outliers_ns: [u32; CLASSES],
     /// First questions in a row that found the card ready.
-    hits: u8,
+    hits: [u8; CLASSES],
 }
 
 const CLASSES: usize = 11;
@@ -49,47 +102,44 @@ fn class(blocks: u32) -> usize {
 }
 
 impl BusyTimes {
-    pub const fn new() -> Self {
-        BusyTimes { learned: [Learned { estimate_ns: 0, outlier_ns: 0, hits: 0 }; CLASSES] }
-    }
-
-    fn learned(&mut self, blocks: u32) -> &mut Learned {
-        &mut self.learned[class(blocks)]
+    const fn new() -> Self {
+        BusyTimes { estimates_ns: [0; CLASSES], outliers_ns: [0; CLASSES], hits: [0; CLASSES] }
     }
 
     /// How long after the end of the data to ask first.
-    pub fn first_ns(&mut self, blocks: u32) -> u64 {
-        u64::from(self.learned(blocks).estimate_ns)
+    fn first_ns(&self, blocks: u32) -> u64 {
+        u64::from(self.estimates_ns[class(blocks)])
     }
 
     /// How long to wait after the nth answer "busy", `waited_ns` after the end of the data.
-    pub fn again_ns(waited_ns: u64, answers: u32) -> u64 {
+    fn again_ns(waited_ns: u64, answers: u32) -> u64 {
         let first_ns = waited_ns / INTERVAL_SHARE_FIRST;
         let doubled_ns = first_ns << answers.saturating_sub(1).min(3);
         doubled_ns.min(waited_ns / INTERVAL_SHARE).max(INTERVAL_NS_MIN)
     }
 
     /// The card was found ready `waited_ns` after the end of the data, at the first question or a later one.
-    pub fn learn(&mut self, blocks: u32, waited_ns: u64, first_question: bool) {
-        let learned = self.learned(blocks);
-        let estimate = learned.estimate_ns;
+    fn learn(&mut self, blocks: u32, waited_ns: u64, first_question: bool) {
+        let class = class(blocks);
+        let (estimate_ns, hits) = (&mut self.estimates_ns[class], &mut self.hits[class]);
+        let estimate = *estimate_ns;
         let waited = u32::try_from(waited_ns).unwrap_or(u32::MAX);
-        let before = core::mem::take(&mut learned.outlier_ns);
+        let before = core::mem::take(&mut self.outliers_ns[class]);
         if first_question {
-            let fall = FALLS.get(usize::from(learned.hits)).copied().unwrap_or(1);
-            learned.hits = learned.hits.saturating_add(1);
-            learned.estimate_ns = estimate - (estimate >> fall);
+            let fall = FALLS.get(usize::from(*hits)).copied().unwrap_or(1);
+            *hits = hits.saturating_add(1);
+            *estimate_ns = estimate - (estimate >> fall);
             return;
         }
-        learned.hits = 0;
+        *hits = 0;
         if waited <= estimate.saturating_add(estimate / 2) {
-            learned.estimate_ns = waited;
+            *estimate_ns = waited;
         } else if before != 0 {
-            learned.estimate_ns = before.min(waited);
+            *estimate_ns = before.min(waited);
         } else {
-            learned.outlier_ns = waited;
+            self.outliers_ns[class] = waited;
             if estimate == 0 {
-                learned.estimate_ns = waited / FIRST_SHARE;
+                *estimate_ns = waited / FIRST_SHARE;
             }
         }
     }
@@ -99,12 +149,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The data are over; the card may program for a while, and the host does not see when it is ready.
     pub(super) fn watch_busy(&mut self, now_ns: u64) {
         self.lane.enter(Stage::BusyPause);
-        self.data_end_ns = now_ns;
-        self.questions = 0;
+        self.busy.since_ns = now_ns;
+        self.busy.questions = 0;
         self.recovered_status = 0;
         let limit = self.busy_limit_ns();
         // What was learned has the platform's own delays in it, and may be longer than any busy.
-        let first = self.busy_times.first_ns(self.busy_blocks()).min(limit);
+        let first = self.busy.times.first_ns(self.busy_blocks()).min(limit);
         self.timers.wake_at(later(now_ns, first));
         self.timers.give_up_at(later(later(now_ns, limit), SLACK_NS));
         if first == 0 {
@@ -116,13 +166,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn busy_limit_ns(&self) -> u64 {
         match self.target {
             Some(target) if !self.is_control() => target.write_timeout_ns,
-            _ => self.order_ns.max(STOP_TIMEOUT_NS),
+            _ => self.busy.longest_ns.max(STOP_TIMEOUT_NS),
         }
     }
 
     /// Size class of the busy time being watched; a flush has none and takes the largest.
     fn busy_blocks(&self) -> u32 {
-        if self.is_control() { u32::MAX } else { self.gathered.blocks }
+        if self.is_control() { u32::MAX } else { self.gathered.blocks() }
     }
 
     /// Is what keeps the card busy no read or write?
@@ -131,7 +181,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     pub(super) fn ask_busy(&mut self, now_ns: u64) {
-        self.questions += 1;
+        self.busy.asked();
         self.stats.busy_polls += 1;
         if self.host.caps().busy == BusyDetect::Level {
             if self.host.dat0_busy() { self.busy_again(now_ns) } else { self.ready(None, now_ns) }
@@ -142,34 +192,34 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     pub(super) fn busy_again(&mut self, now_ns: u64) {
-        let waited = now_ns.saturating_sub(self.data_end_ns);
+        let waited = now_ns.saturating_sub(self.busy.since_ns);
         let limit = self.busy_limit_ns();
         self.lane.enter(Stage::BusyPause);
-        let last_ns = later(self.data_end_ns, limit);
+        let last_ns = later(self.busy.since_ns, limit);
         self.timers.give_up_at(later(last_ns, SLACK_NS));
-        let again_ns = later(now_ns, BusyTimes::again_ns(waited, self.questions));
+        let again_ns = later(now_ns, BusyTimes::again_ns(waited, self.busy.questions));
         // The card is asked at the end of its time, before the engine gives it up.
         self.timers.wake_at(if now_ns < last_ns { again_ns.min(last_ns) } else { again_ns });
     }
 
     /// The host has seen the end of busy too early: CMD13 says that the card programs still.
     pub(super) fn status_again(&mut self, now_ns: u64) {
-        if self.questions == 0 {
-            self.data_end_ns = now_ns;
+        if self.busy.questions == 0 {
+            self.busy.since_ns = now_ns;
         }
-        self.questions = self.questions.saturating_add(1);
-        if now_ns.saturating_sub(self.data_end_ns) > self.busy_limit_ns() {
+        self.busy.asked();
+        if now_ns.saturating_sub(self.busy.since_ns) > self.busy_limit_ns() {
             return self.fail(Error::Silent, now_ns);
         }
-        let waited_ns = now_ns.saturating_sub(self.data_end_ns);
+        let waited_ns = now_ns.saturating_sub(self.busy.since_ns);
         self.timers.give_up_never();
-        self.timers.wake_at(later(now_ns, BusyTimes::again_ns(waited_ns, self.questions)));
+        self.timers.wake_at(later(now_ns, BusyTimes::again_ns(waited_ns, self.busy.questions)));
     }
 
     /// The card's busy is over; `status` if it was CMD13 that said so.
     pub(super) fn ready(&mut self, status: Option<u32>, now_ns: u64) {
-        let waited = now_ns.saturating_sub(self.data_end_ns);
-        self.busy_times.learn(self.busy_blocks(), waited, self.questions == 1);
+        let waited = now_ns.saturating_sub(self.busy.since_ns);
+        self.busy.times.learn(self.busy_blocks(), waited, self.busy.questions == 1);
         self.timers.clear();
         if (H::CONTINUES || P::RECOVERS) && self.streams.take_busy_of_the_end() {
             self.note_end_of_told(now_ns);
@@ -178,7 +228,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             self.go_idle(now_ns);
         } else if self.is_control() {
-            match (self.after_busy, status) {
+            match (self.busy.followed_by, status) {
                 (Stage::Extra, Some(status)) if P::RECOVERS => self.extra(Event::Done(status), now_ns),
                 (Stage::FlushStatus, Some(status)) => self.flush_judged(status, now_ns),
                 (stage, _) => self.ask_status(stage, now_ns),

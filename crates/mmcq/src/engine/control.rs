@@ -31,7 +31,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.control = index;
         self.gathered.forget();
         self.failure = None;
-        self.segment_count = 0;
+        self.gathered.no_segments();
         match slot.kind {
             Kind::Raw { prefix, phase, timeout_ns } => {
                 // Blocks that others than the engine write are in the cache too.
@@ -84,14 +84,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.end_control(result);
             }
             FlushBy::EmmcCache { timeout_ns } => {
-                let mut flush = emmc::switch(emmc::Access::WriteByte, FLUSH_CACHE, 1, 0);
+                let mut flush = emmc::switch(emmc::SwitchMode::WriteByte, FLUSH_CACHE, 1, 0);
                 let mut timer_ns = timeout_ns;
                 // A flush may outlast the controller's own timer: then it is not asked to wait.
                 if timeout_ns > self.host.caps().max_busy_ns {
                     (flush.resp, timer_ns) = (Resp::R1, COMMAND_TIMEOUT_NS);
                 }
-                self.order_ns = timeout_ns;
-                self.after_busy = Stage::FlushStatus;
+                self.busy.may_last(timeout_ns);
+                self.busy.is_followed_by(Stage::FlushStatus);
                 self.start_order(Stage::Flush, flush, timer_ns, now_ns);
             }
             FlushBy::SdCache { .. } => self.extra(Event::Begin, now_ns),
@@ -170,10 +170,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.end_slot(index, Err(error));
             return false;
         }
-        if let Some(first) = self.segments.first_mut() {
-            *first = self.slots.at(index).segment.same();
-            self.segment_count = 1;
-        }
+        self.gathered.one_segment(self.slots.at(index).segment.same());
         true
     }
 

@@ -160,7 +160,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The data of a transfer are over, and the card programs. If all of its writes may be complete now, they are. False: one has to wait.
     pub(super) fn tell_early(&mut self, now_ns: u64) -> bool {
-        let (write, blocks) = (self.gathered.direction == Direction::Write, self.gathered.blocks);
+        let (write, blocks) = (self.gathered.direction() == Direction::Write, self.gathered.blocks());
         let whole = |index: u8| self.slots.at(index).span().is_some_and(|(_, _, left)| left <= blocks);
         let mut members = self.gathered.members().iter();
         if !write || !self.tells_transferred() || !members.all(|&at| self.is_told_early(at) && whole(at)) {

@@ -67,7 +67,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn late_error(&mut self, status: u32) {
         self.failed_for_good(Direction::Write);
         let mut owned = self.settling != 0;
-        if P::RECOVERS && self.gathered.direction == Direction::Write && self.control == NONE {
+        if P::RECOVERS && self.gathered.direction() == Direction::Write && self.control == NONE {
             for &index in self.gathered.members() {
                 let slot = self.slots.at_mut(index);
                 // The rest of a request is queued, or under way again already.

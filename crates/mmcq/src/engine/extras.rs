@@ -189,7 +189,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Tells the engine what the card can besides reading and writing. To be told again after
-    /// [`set_target`](Self::set_target) with `None`.
+    /// [`set_card_params`](Self::set_card_params) with `None`.
     pub fn set_abilities(&mut self, abilities: Abilities) {
         self.abilities = abilities;
         self.memory.erase_units = 0;
@@ -299,7 +299,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Step::Order(_) if status & (R1::OWN | R1::PREVIOUS) != 0 => self.reached(place, status, now_ns),
             Step::Order(_) | Step::Data(_) => {
                 self.memory.status = status;
-                self.after_busy = Stage::Extra;
+                self.busy.is_followed_by(Stage::Extra);
                 let over = self.busy_is_over(step);
                 self.memory.step = Step::Status(place);
                 if over {
@@ -366,7 +366,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// A command with busy. What lasts longer than the controller's own timer can wait for is sent without
     /// its help.
     pub(super) fn order(&mut self, place: Place, command: Command, limit_ns: u64, now_ns: u64) {
-        self.order_ns = limit_ns;
+        self.busy.may_last(limit_ns);
         let (command, timer_ns) = match limit_ns > self.host.caps().max_busy_ns {
             true => (Command::new(command.index, command.arg, Resp::R1), COMMAND_TIMEOUT_NS),
             false => (command, limit_ns),
@@ -393,14 +393,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             result => result.map_err(Error::Dma)?,
         }
-        if let Some(first) = self.segments.first_mut() {
-            *first = segment.same();
-            self.segment_count = 1;
-        }
+        self.gathered.one_segment(segment.same());
         self.memory.mapped = Some((segment, data.direction));
         let limit_ns =
             self.target.map_or(DATA_NS, |t| t.read_timeout_ns.max(t.write_timeout_ns)).max(DATA_NS);
-        self.order_ns = limit_ns;
+        self.busy.may_last(limit_ns);
         self.lane.prepare(Phase { command, data: Some(data), auto: Auto::None, tuning: false });
         self.memory.step = match data.direction {
             Direction::Read => Step::Command(place),

@@ -1,8 +1,7 @@
 //! What the controller is at: the stage of the transfer or request in progress, the phase that it has, and since when.
 
-use super::Stage;
 use super::awaited::Span;
-use super::phases::{NO_PHASE, START_TIMEOUT_NS};
+use super::phases::{NO_PHASE, START_TIMEOUT_NS, Stage};
 use crate::host::{Auto, Phase};
 
 /// The one thing in progress.

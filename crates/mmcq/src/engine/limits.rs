@@ -1,6 +1,6 @@
 //! How large a transfer may be.
 
-use super::order::Limits;
+use super::batch::Limits;
 use super::{BLOCK_BYTES, Engine};
 use crate::host::Host;
 use crate::sched::Profile;

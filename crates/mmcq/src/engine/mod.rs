@@ -10,6 +10,7 @@
 
 mod area;
 mod awaited;
+mod batch;
 mod buffer;
 mod busy;
 mod cancel;
@@ -57,9 +58,10 @@ pub use recover::{RecoveryEvent, RecoveryStep, ServiceRequest};
 pub use request::{BLOCK_BYTES, Completion, Error, Kind, Output, Request, SlotId};
 pub use stream::Close;
 
-use crate::host::{Caps, Direction, Host, Phase, Segment};
+use crate::host::{Caps, Direction, Host, Phase};
 use crate::sched::{Fifo, Policy, Profile, Tails};
-use busy::BusyTimes;
+use batch::Batch;
+use busy::Busy;
 use concurrent::Concurrent;
 use durability::Durability;
 use early::Early;
@@ -67,8 +69,6 @@ use extras::{Extras, Memory};
 use functions::Functions;
 use gate::Gate;
 use lane::Lane;
-use order::Batch;
-use phases::Stage;
 use recover::{Helping, Incident};
 use runs::Streams;
 use slot::{NONE, Rules, Slots, State, bits};
@@ -84,7 +84,6 @@ use wire::Wire;
 pub struct Engine<H: Host, const N: usize, P: Profile = Fifo> {
     /// The slot of a control request in progress (flush, raw, bus, pause).
     control: u8,
-    segment_count: u8,
     gate: Gate,
     /// How many queued or active slots are mapped.
     prepared: u8,
@@ -94,22 +93,17 @@ pub struct Engine<H: Host, const N: usize, P: Profile = Fifo> {
     cramped: bool,
     /// The bus operation in progress has been given to the driver.
     bus_begun: bool,
-    /// Questions to the busy card so far.
-    questions: u32,
     /// Status bits seen while recovering.
     recovered_status: u32,
     /// Blocks in a transfer at most, while a bad one is being looked for.
     piece_blocks: u32,
     durability: Durability,
-    /// What was taken from the running transfer's R1 before its end.
-    early: Early,
     /// The stage of the transfer in progress, and its phase.
     lane: Lane,
-    /// The requests of the transfer in progress (reads and writes), and their memory in order.
-    gathered: Batch<N>,
     timers: Timers,
     streams: Streams,
     wire: Wire,
+    busy: Busy,
     /// Why the transfer in progress failed, while the lines are being brought back.
     failure: Option<Error>,
     /// Done, and not yet reported in a `PollOutcome`.
@@ -117,11 +111,6 @@ pub struct Engine<H: Host, const N: usize, P: Profile = Fifo> {
     /// Slots in states Settling and Ended.
     settling: SlotSet,
     ended: SlotSet,
-    /// End of the data of the write whose busy is being watched.
-    data_end_ns: u64,
-    /// Longest busy of the control request in progress, and what comes after its busy.
-    order_ns: u64,
-    after_busy: Stage,
     target: Option<CardParams>,
     straight: Straight,
     config: Config,
@@ -133,11 +122,13 @@ pub struct Engine<H: Host, const N: usize, P: Profile = Fifo> {
     upkeep: Upkeep,
     memory: Memory,
     slots: Slots<N>,
-    segments: [Segment; N],
+    /// The requests of the transfer in progress (reads and writes), and their memory in order.
+    gathered: Batch<N>,
     incident: Incident,
     /// What `enable_extended_ops` adds, and what that remembers.
     extras: Option<Extras<H, N, P>>,
-    busy_times: BusyTimes,
+    /// What was taken from the running transfer's R1 before its end.
+    early: Early,
     stats: Stats,
     host: H,
     profile: P,
@@ -166,18 +157,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             unprepared: false,
             cramped: false,
             lane: Lane::idle(),
-            gathered: Batch::NONE,
-            segments: [const { Segment::NONE }; N],
-            segment_count: 0,
+            gathered: Batch::none(),
             control: NONE,
             failure: None,
             recovered_status: 0,
             timers: Timers::none(),
-            data_end_ns: 0,
-            questions: 0,
             wire: Wire::UNSET,
             bus_begun: true,
-            busy_times: BusyTimes::new(),
+            busy: Busy::none(),
             fresh: 0,
             functions: Functions::none(),
             concurrent: Concurrent::NONE,
@@ -191,8 +178,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             piece_blocks: u32::MAX,
             settling: 0,
             ended: 0,
-            order_ns: 0,
-            after_busy: Stage::FlushStatus,
             extras: None,
             abilities: Abilities::UNKNOWN,
             memory: Memory::new(),
@@ -416,7 +401,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Tells the engine which card it talks to; `None` when there is none any more, or before it is brought up anew:
     /// what was wrong with it is forgotten then.
-    pub fn set_target(&mut self, target: Option<CardParams>) {
+    pub fn set_card_params(&mut self, target: Option<CardParams>) {
         if target.is_none() {
             self.supply_lost();
             self.concurrent.allowed = false;
@@ -442,7 +427,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// The card's parameters.
-    pub fn target(&self) -> Option<&CardParams> {
+    pub fn card_params(&self) -> Option<&CardParams> {
         self.target.as_ref()
     }
 

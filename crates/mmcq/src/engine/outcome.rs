@@ -20,8 +20,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Takes the controller's events and moves on. False if there was none.
     pub(super) fn acknowledge(&mut self, now_ns: u64) -> bool {
         let ended = self.is_concurrent() && self.concurrent_turn(Turn::Ack, now_ns);
-        let count = if self.lane.phase().data.is_some() { self.segment_count as usize } else { 0 };
-        let events: Events = self.host.ack(self.segments.get(..count).unwrap_or(&[]));
+        let events: Events = self.host.ack(self.gathered.segments(self.lane.phase().data.is_some()));
         self.acknowledged(events, ended, now_ns)
     }
 
@@ -165,12 +164,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// CMD12 was answered. Reading up to the last block makes some cards report OUT_OF_RANGE there [SD 4.3.3]: no error.
     fn stopped(&mut self, status: u32, now_ns: u64) {
-        let end = self.gathered.lba + u64::from(self.gathered.blocks);
+        let end = self.gathered.lba() + u64::from(self.gathered.blocks());
         let at_end = self.target.is_some_and(|t| end >= t.sectors);
         let benign = if at_end { R1::OUT_OF_RANGE } else { 0 };
         let bad = status & (R1::OWN | R1::DEFERRED) & !benign;
         let by_us = matches!(self.lane.stage(), Stage::Stop);
-        match (bad, self.gathered.direction) {
+        match (bad, self.gathered.direction()) {
             (0, _) if by_us && self.host.caps().busy == BusyDetect::Response => {
                 self.end_transfer(None, now_ns)
             }
@@ -188,7 +187,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The data are over and the card took them. A write still programs, unless the host has seen the end of that.
     pub(super) fn data_ended(&mut self, now_ns: u64) {
-        if self.gathered.direction == Direction::Write && self.host.caps().busy != BusyDetect::Interrupt {
+        if self.gathered.direction() == Direction::Write && self.host.caps().busy != BusyDetect::Interrupt {
             if P::RECOVERS && self.tell_early(now_ns) {
                 self.streams.busy_of_the_end();
             }

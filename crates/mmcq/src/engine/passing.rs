@@ -78,8 +78,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 left &= !(1 << index);
                 away = away.max(self.slots.span(index).age.wrapping_sub(oldest));
             }
-            if self.gathered.blocks > blocks && (longest == NONE || away <= PASSES) {
-                (longest, blocks) = (first, self.gathered.blocks);
+            if self.gathered.blocks() > blocks && (longest == NONE || away <= PASSES) {
+                (longest, blocks) = (first, self.gathered.blocks());
             }
             if left & left.wrapping_sub(1) == 0 {
                 break;

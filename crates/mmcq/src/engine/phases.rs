@@ -236,11 +236,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return self.close(reason, now_ns);
         }
         let doubted = P::RECOVERS && self.settling & self.incident.doubted != 0;
-        if doubted || self.settling != 0 && self.gathered.blocks > self.config.settle_blocks {
+        if doubted || self.settling != 0 && self.gathered.blocks() > self.config.settle_blocks {
             return self.ask_status(Stage::Status, now_ns);
         }
-        let mut left = self.gathered.blocks.saturating_mul(BLOCK_BYTES);
-        self.segment_count = 0;
+        let mut left = self.gathered.blocks().saturating_mul(BLOCK_BYTES);
+        self.gathered.no_segments();
         for place in 0..self.gathered.members().len() {
             let Some(&index) = self.gathered.members().get(place) else { break };
             // What is mapped only ahead gives way to the first, and not to its companions.
@@ -264,10 +264,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             let skip = slot.moved_blocks.saturating_mul(BLOCK_BYTES);
             let segment = slot.segment.part(skip, left);
             left -= segment.len;
-            if let Some(free) = self.segments.get_mut(place) {
-                *free = segment;
-                self.segment_count += 1;
-            }
+            self.gathered.fill(place, segment);
         }
         let count = self.gathered.members().len();
         // Before anything is changed: a policy may panic.
@@ -295,11 +292,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.stats.transfers += 1;
         self.stats.merged += self.gathered.members().len() as u64 - 1;
         self.failure = None;
-        self.questions = 0;
+        self.busy.not_asked();
         if self.is_left_open() {
             self.begin_main(false, now_ns);
         } else if extended_address {
-            let upper = command::sd::address_extension((self.gathered.lba >> 32) as u8);
+            let upper = command::sd::address_extension((self.gathered.lba() >> 32) as u8);
             self.start_command(Stage::Address, upper, COMMAND_TIMEOUT_NS, now_ns);
         } else {
             self.begin_counted(now_ns);
@@ -320,10 +317,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline]
     fn begin_counted(&mut self, now_ns: u64) {
         let caps = self.host.caps();
-        let counts = self.target.as_ref().is_some_and(|t| t.count) && self.counts(self.gathered.direction);
-        let by_hand = self.gathered.blocks > 1 && !caps.auto_count && !caps.auto_stop;
+        let counts = self.target.as_ref().is_some_and(|t| t.count) && self.counts(self.gathered.direction());
+        let by_hand = self.gathered.blocks() > 1 && !caps.auto_count && !caps.auto_stop;
         let blocks = match self.end() {
-            End::Here if by_hand => self.gathered.blocks,
+            End::Here if by_hand => self.gathered.blocks(),
             End::After(total) => total,
             _ => 0,
         };
@@ -348,7 +345,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return self.fail(Error::NoCard, now_ns);
         };
         let caps = self.host.caps();
-        let (lba, blocks, direction) = (self.gathered.lba, self.gathered.blocks, self.gathered.direction);
+        let (lba, blocks, direction) =
+            (self.gathered.lba(), self.gathered.blocks(), self.gathered.direction());
         let address = if block_addressed { lba as u32 } else { (lba as u32).wrapping_mul(BLOCK_BYTES) };
         let single = blocks == 1 && self.end() == End::Here;
         let (command, timeout_ns) = match (direction, single) {
@@ -389,9 +387,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.end() != End::Here {
             return self.end() != End::Reliable;
         }
-        let target_counts = self.target.is_some_and(|t| t.count) && self.counts(self.gathered.direction);
+        let target_counts = self.target.is_some_and(|t| t.count) && self.counts(self.gathered.direction());
         let counted = target_counts && !self.host.caps().auto_count && !self.host.caps().auto_stop;
-        self.gathered.blocks > 1 && self.lane.phase().auto == Auto::None && !counted
+        self.gathered.blocks() > 1 && self.lane.phase().auto == Auto::None && !counted
     }
 
     /// Starts a phase without data.
@@ -413,8 +411,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     pub(super) fn try_start(&mut self, timeout_ns: u64, now_ns: u64) {
-        let count = if self.lane.phase().data.is_some() { self.segment_count as usize } else { 0 };
-        let segments = self.segments.get(..count).unwrap_or(&[]);
+        let segments = self.gathered.segments(self.lane.phase().data.is_some());
         let result = self.host.start(self.lane.phase(), segments, timeout_ns);
         self.note_start(result, now_ns);
     }
@@ -452,7 +449,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if matches!(stage, Stage::Status) {
             self.stats.status_asked += 1;
             if !matches!(self.lane.stage(), Stage::Status) {
-                self.questions = 0;
+                self.busy.not_asked();
             }
         }
         self.start_command(stage, command::send_status(rca), COMMAND_TIMEOUT_NS, now_ns);

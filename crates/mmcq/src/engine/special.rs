@@ -151,11 +151,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     ) {
         self.gathered.alone(direction, index, lba, blocks);
         segment.len = segment.len.min(blocks.saturating_mul(BLOCK_BYTES));
-        self.segment_count = 0;
-        if let Some(first) = self.segments.first_mut() {
-            *first = segment;
-            self.segment_count = 1;
-        }
+        self.gathered.one_segment(segment);
         if let Some(waiting) = self.told(index) {
             self.profile.policy_mut().sent(&waiting, now_ns);
         }
@@ -165,7 +161,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.streams.set_end(end);
         self.stats.transfers += 1;
         self.failure = None;
-        self.questions = 0;
+        self.busy.not_asked();
         if self.target.is_some_and(|target| target.extended_address) {
             let upper = command::sd::address_extension((lba >> 32) as u8);
             self.start_command(Stage::Address, upper, COMMAND_TIMEOUT_NS, now_ns);

@@ -370,7 +370,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.streams.set_end(End::Here);
         self.stats.transfers += 1;
         self.failure = None;
-        self.questions = 0;
+        self.busy.not_asked();
         self.durability.writes(direction == Direction::Write);
         let straight = &self.straight;
         let address = (lba as u32) << straight.shift;
@@ -392,17 +392,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let limit_ns = timeout_ns * pauses + self.wire.data_ns(blocks);
         self.lane.enter(Stage::Main);
         self.timers.give_up_at(now_ns.saturating_add(limit_ns + SLACK_NS));
-        self.segment_count = 1;
-        if let Some(first) = self.segments.first_mut() {
-            *first = segment;
-        }
+        self.gathered.one_segment(segment);
         self.lane.prepare(Phase { command, data, auto, tuning: false });
         self.straight.under_way = match direction {
             Direction::Read => Way::Read,
             Direction::Write => self.straight.write,
         };
-        let result =
-            self.host.start_plain(self.lane.phase(), self.segments.get(..1).unwrap_or(&[]), timeout_ns);
+        let result = self.host.start_plain(self.lane.phase(), self.gathered.segment(), timeout_ns);
         self.note_start(result, now_ns);
     }
 
@@ -410,7 +406,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline(always)]
     fn ask_straight(&mut self, now_ns: u64) {
         self.stats.status_asked += 1;
-        self.questions = 0;
+        self.busy.not_asked();
         self.lane.enter(Stage::Status);
         self.timers.give_up_at(now_ns.saturating_add(COMMAND_TIMEOUT_NS + SLACK_NS));
         let command = command::send_status(self.straight.rca);
@@ -423,7 +419,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Takes the events of a controller that has a transfer that was started here.
     #[inline(always)]
     pub(super) fn acknowledge_straight(&mut self, now_ns: u64) -> bool {
-        let events = match self.host.ack_plain(self.segments.get(..1).unwrap_or(&[])) {
+        let events = match self.host.ack_plain(self.gathered.segment()) {
             Ok(plain) if self.ended_straight(plain, now_ns) => return true,
             Ok(Plain { status, stop }) => {
                 let stop = (self.lane.phase().auto == Auto::Stop).then_some(stop);
@@ -455,7 +451,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let mut read = NONE;
         if way != Way::Status {
-            let (index, blocks) = (self.gathered.first(), self.gathered.blocks);
+            let (index, blocks) = (self.gathered.first(), self.gathered.blocks());
             let slot = self.slots.at_mut(index);
             slot.moved_blocks = blocks;
             if let Ok(output) = &mut slot.result {

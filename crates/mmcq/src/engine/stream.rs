@@ -69,8 +69,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let slot = self.slots.at(first);
         if slot.moved_blocks == 0 {
-            let (lba, arrived_ns) = (self.gathered.lba, slot.arrived_ns);
-            self.streams.run(self.gathered.direction).arrived(lba, arrived_ns);
+            let (lba, arrived_ns) = (self.gathered.lba(), slot.arrived_ns);
+            self.streams.run(self.gathered.direction()).arrived(lba, arrived_ns);
         }
     }
 
@@ -84,12 +84,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// One past the collected transfer's last block.
     fn gathered_end(&self) -> u64 {
-        self.gathered.lba.saturating_add(u64::from(self.gathered.blocks))
+        self.gathered.lba().saturating_add(u64::from(self.gathered.blocks()))
     }
 
     /// A request of the collected transfer's direction is queued that begins here.
     fn queued_at(&self, lba: u64) -> bool {
-        bits(self.slots.mergeable(self.gathered.direction))
+        bits(self.slots.mergeable(self.gathered.direction()))
             .any(|index| self.slots.span(index).start == lba && !self.slots.at(index).solo)
     }
 
@@ -110,7 +110,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return End::Here;
         }
         let limit_ns = self.config.hold_ns;
-        let run = *self.streams.run(self.gathered.direction);
+        let run = *self.streams.run(self.gathered.direction());
         let rest = self.rest();
         if self.queued_at(self.gathered_end().saturating_add(u64::from(rest)))
             || (run.is_on() && run.hold_ns(limit_ns) > 0)
@@ -118,10 +118,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return End::Unknown;
         }
         // What goes on without a command ends without busy, also where the host sees busy after data: a write is then better closed by CMD12.
-        let write = self.gathered.direction == Direction::Write;
+        let write = self.gathered.direction() == Direction::Write;
         let unseen = write && self.host.caps().busy == BusyDetect::Interrupt;
-        let counts = self.target.is_some_and(|t| t.count) && self.counts(self.gathered.direction) && !unseen;
-        match self.gathered.blocks.saturating_add(rest) {
+        let counts =
+            self.target.is_some_and(|t| t.count) && self.counts(self.gathered.direction()) && !unseen;
+        match self.gathered.blocks().saturating_add(rest) {
             _ if rest == 0 => End::Here,
             total if counts && total <= COUNT_MAX => End::After(total),
             _ => End::Unknown,
@@ -130,8 +131,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Does the collected transfer go on where the open one stopped?
     pub(super) fn continues(&self, open: Open) -> bool {
-        open.direction == self.gathered.direction
-            && open.next == self.gathered.lba
+        open.direction == self.gathered.direction()
+            && open.next == self.gathered.lba()
             && !self.wire.is_doubted()
             && self.can_continue()
             && !self.gathered.members().first().is_some_and(|&first| self.slots.at(first).solo)
@@ -168,7 +169,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return Err(if self.slots.at(head).span().is_some() { Close::Break } else { Close::Barrier });
         }
         let limit_ns = self.config.hold_ns;
-        let run = *self.streams.run(self.gathered.direction);
+        let run = *self.streams.run(self.gathered.direction());
         match run.hold_ns(limit_ns) {
             _ if !self.gate.is_running() => Err(Close::Stop),
             0 => Err(Close::End),
@@ -179,7 +180,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The data of a transfer that the card has not seen the end of are over.
     pub(super) fn open_data_ended(&mut self, now_ns: u64) {
-        let (direction, next) = (self.gathered.direction, self.gathered_end());
+        let (direction, next) = (self.gathered.direction(), self.gathered_end());
         if H::CONTINUES && self.lane.phase().auto == Auto::Continue {
             self.streams.continued();
         }
@@ -195,7 +196,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             (None, End::After(total)) => total,
             (None, _) => 0,
         };
-        let counted = announced.saturating_sub(self.gathered.blocks);
+        let counted = announced.saturating_sub(self.gathered.blocks());
         if announced > 0 && counted == 0 {
             // The card ends by itself.
             self.streams.leave_open(None);
@@ -234,7 +235,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The end of a transfer on a host that neither ends it by itself nor goes on with it.
     fn stop_alone(&mut self, now_ns: u64) {
-        let limit_ns = self.stop_timeout_ns(self.gathered.direction);
+        let limit_ns = self.stop_timeout_ns(self.gathered.direction());
         self.start_command(Stage::Stop, command::stop_transmission(), limit_ns, now_ns);
     }
 
@@ -284,7 +285,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     fn stop_open(&mut self, now_ns: u64) {
         let Some(open) = self.streams.open() else { return };
-        self.questions = 0;
+        self.busy.not_asked();
         let limit_ns = self.stop_timeout_ns(open.direction).max(COMMAND_TIMEOUT_NS);
         self.start_command(Stage::Close, command::stop_transmission(), limit_ns, now_ns);
     }
@@ -357,11 +358,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Gives the transfer's requests back in the state that they are in now: done, unsettled, or with a rest to move. `unknown`: the status of its writes is still to come.
     pub(super) fn release_members(&mut self, unknown: bool, now_ns: u64) {
-        let write = self.gathered.direction == Direction::Write;
+        let write = self.gathered.direction() == Direction::Write;
         let settles = write && !self.is_left_open();
-        let (piece, next) = (self.gathered.blocks, self.gathered_end());
+        let (piece, next) = (self.gathered.blocks(), self.gathered_end());
         if H::CONTINUES {
-            let run = self.streams.run(self.gathered.direction);
+            let run = self.streams.run(self.gathered.direction());
             run.went_out(next, now_ns);
         }
         for place in 0..self.gathered.members().len() {

@@ -69,8 +69,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let first = self.slots.at(self.gathered.first());
         let last = self.slots.at(members.last().copied().unwrap_or(NONE));
         Run {
-            direction: self.gathered.direction,
-            lba: self.gathered.lba,
+            direction: self.gathered.direction(),
+            lba: self.gathered.lba(),
             end: self.gathered.end(),
             requests: members.len() as u8,
             client: last.origin.client,
@@ -174,7 +174,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.slots_in_use() != usize::from(requests) {
             return;
         }
-        let (direction, end) = (self.gathered.direction, self.gathered.end());
+        let (direction, end) = (self.gathered.direction(), self.gathered.end());
         if let Some(hold) = self.tails.get_mut().filter(|hold| hold.may_cut(direction, end, requests))
             && self.gathered.square(&self.slots)
         {
@@ -297,7 +297,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             run: self.collected(),
             slots: ours,
             room_requests: room as u16,
-            room_blocks: limits.merged_blocks.saturating_sub(self.gathered.blocks),
+            room_blocks: limits.merged_blocks.saturating_sub(self.gathered.blocks()),
             unsettled,
         })
     }

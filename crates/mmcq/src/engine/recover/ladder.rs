@@ -60,7 +60,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         if matches!(self.incident.class, Class::Data { .. } | Class::Controller)
             && self.control == NONE
-            && let Some(error) = by_status(self.recovered_status, self.gathered.direction)
+            && let Some(error) = by_status(self.recovered_status, self.gathered.direction())
         {
             self.incident.class = Class::of(error);
             self.failure = Some(error);
@@ -101,19 +101,19 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         // A write that does not end may be a busy that the host does not see. A read that brings nothing is most
         // likely a bad block.
         let silent_write =
-            class == Class::Data { damaged: false } && self.gathered.direction == Direction::Write;
+            class == Class::Data { damaged: false } && self.gathered.direction() == Direction::Write;
         if (class == Class::Controller || silent_write) && self.incident.spend(RecoveryStep::Reset) {
             self.incident.tries = class.retries();
             self.pass_begins();
             return self.reset_all(now_ns);
         }
-        if self.gathered.blocks > 1 && class != Class::Refused {
+        if self.gathered.blocks() > 1 && class != Class::Refused {
             return self.halve(now_ns);
         }
         if class.damaged() && self.may_slow_down() {
             return self.ask_help(ServiceRequest::Slower, now_ns);
         }
-        self.failed_for_good(self.gathered.direction);
+        self.failed_for_good(self.gathered.direction());
         // Before the answer, which starts whatever is next.
         if self.incident.writes_failed >= WRITES_FAILED_MAX && self.incident.reads_failed == 0 {
             self.only_read(now_ns);
@@ -186,7 +186,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// R4: fewer blocks at a time, until the bad one is alone.
     fn halve(&mut self, now_ns: u64) {
-        self.piece_blocks = (self.gathered.blocks / 2).max(1);
+        self.piece_blocks = (self.gathered.blocks() / 2).max(1);
         if let Some(&index) = self.gathered.members().first() {
             self.slots.at_mut(index).solo = true;
         }
@@ -241,7 +241,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             let slot = self.slots.at(index);
             let known = slot.result.err();
-            let forgotten = slot.orphan && self.gathered.direction == Direction::Read;
+            let forgotten = slot.orphan && self.gathered.direction() == Direction::Read;
             if back && known.is_none() && !forgotten {
                 self.push_front(index, now_ns);
             } else {
@@ -298,7 +298,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let waits = owner != NONE && slot.generation == generation && goes_on;
         if !waits {
             self.close_incident();
-            if self.gathered.direction == Direction::Read {
+            if self.gathered.direction() == Direction::Read {
                 self.incident.reads_failed = 0;
             }
         }

@@ -163,7 +163,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             *count += 1;
         }
         message!(warn, "recovery: {:?}, status {:#010x}", rung, self.recovered_status);
-        self.incident.trace.push(RecoveryEvent { at_ns: now_ns, status: self.recovered_status, rung });
+        self.incident.trace.push(RecoveryEvent { at_ns: now_ns, status: self.recovered_status, step: rung });
     }
 
     /// Is what failed its owner's business alone? The card of a raw phase (of the recovery itself, say) or of an I/O function is.
@@ -201,7 +201,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             self.begin_pass(error, now_ns);
         }
-        self.questions = 0;
+        self.busy.not_asked();
         self.reset(Recovery::Lines, now_ns);
     }
 
@@ -215,7 +215,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Some(Error::Silent) => true,
             _ => false,
         };
-        P::RECOVERS && prefixed && unanswered && self.target.is_some() && self.questions == 0
+        P::RECOVERS && prefixed && unanswered && self.target.is_some() && self.busy.questions() == 0
     }
 
     fn hopeless(&mut self, now_ns: u64) {
@@ -252,7 +252,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     fn pass_begins(&mut self) {
         (self.incident.faults, self.incident.stops) = (0, 0);
-        self.questions = 0;
+        self.busy.not_asked();
     }
 
     /// The response of the phase that failed may have carried the status of writes before it, and is lost.
@@ -314,7 +314,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn lines_are_back(&mut self, now_ns: u64) {
         if self.owner_recovers() || matches!(self.failure, Some(Error::Removed)) {
             if self.may_expect_app_command() {
-                self.questions = 1;
+                self.busy.asked();
                 let nothing = command::set_blocklen(BLOCK_BYTES);
                 let stage = Stage::Recover(Recovery::Status);
                 return self.start_command(stage, nothing, COMMAND_TIMEOUT_NS, now_ns);
@@ -337,10 +337,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     fn ask_state(&mut self, now_ns: u64) {
-        if self.questions == 0 {
+        if self.busy.questions() == 0 {
             self.climb(RecoveryStep::Status, now_ns);
         }
-        self.questions += 1;
+        self.busy.asked();
         self.ask_status(Stage::Recover(Recovery::Status), now_ns);
     }
 
@@ -365,11 +365,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             CardState::Data | CardState::Rcv if self.incident.stops < STOPS_MAX => self.send_stop(now_ns),
             CardState::Tran | CardState::Prg | CardState::Data | CardState::Rcv => {
                 let late = P::RECOVERS && now_ns >= self.incident.until_ns;
-                if late || self.questions >= self.questions_max() {
+                if late || self.busy.questions() >= self.questions_max() {
                     return self.escalate(now_ns);
                 }
                 self.lane.enter(Stage::Recover(Recovery::Wait));
-                self.timers.wake_at(later(now_ns, state_pause_ns(self.questions)));
+                self.timers.wake_at(later(now_ns, state_pause_ns(self.busy.questions())));
                 if P::RECOVERS {
                     // The last question comes when the incident's time is up.
                     self.timers.wake_by(self.incident.until_ns);
@@ -478,7 +478,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The card is gone: everything that needs it fails now, what the controller has as soon as it has let go.
     pub(super) fn removed(&mut self, now_ns: u64) {
-        self.set_target(None);
+        self.set_card_params(None);
         if P::RECOVERS {
             self.functions.card_goes();
         }

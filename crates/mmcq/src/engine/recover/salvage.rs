@@ -47,7 +47,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Was it a read that failed?
     fn read_failed(&self) -> bool {
         self.control == NONE
-            && self.gathered.direction == Direction::Read
+            && self.gathered.direction() == Direction::Read
             && self.gathered.members().iter().any(|&index| self.slots.at(index).state == State::Active)
     }
 
@@ -120,7 +120,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Pieces of a write that goes on are written once more too.
     fn restart_pieces(&mut self) {
-        if self.gathered.direction != Direction::Write {
+        if self.gathered.direction() != Direction::Write {
             return;
         }
         for &index in self.gathered.members() {

@@ -1,0 +1,222 @@
+//! What goes to the controller together: the requests of a transfer in the order of their blocks, and the memory of a phase in its order.
+//!
+//! Which requests may go together, [`order`](super::order) says.
+
+use super::order::{overtakes, overtakes_overlap};
+use super::slot::{NONE, Slots, bits};
+use crate::host::{Direction, Segment};
+use crate::sched::slot_set::SlotSet;
+
+/// A page of flash, 4 KiB: a transfer that begins or ends inside of one costs the card a page more.
+const PAGE_BLOCKS: u32 = 8;
+
+/// The requests that go out together, in the order of their blocks.
+#[derive(Debug)]
+// As in `Engine`: what most functions touch comes first.
+#[repr(C)]
+pub(super) struct Batch<const N: usize> {
+    direction: Direction,
+    count: u8,
+    /// Segments that are filled.
+    filled: u8,
+    blocks: u32,
+    lba: u64,
+    members: [u8; N],
+    segments: [Segment; N],
+}
+
+/// What a transfer may be at most.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub blocks: u32,
+    /// The same for several requests together.
+    pub merged_blocks: u32,
+    /// The same if a younger one would join while an older one stays behind.
+    pub fair_blocks: u32,
+    pub segments: u16,
+    /// Nothing is put in front of a transfer that begins here: it goes on where an open one stopped.
+    pub floor: Option<u64>,
+}
+
+impl<const N: usize> Batch<N> {
+    pub const fn none() -> Self {
+        Batch {
+            direction: Direction::Read,
+            count: 0,
+            filled: 0,
+            members: [NONE; N],
+            blocks: 0,
+            lba: 0,
+            segments: [const { Segment::NONE }; N],
+        }
+    }
+
+    #[inline(always)]
+    pub fn direction(&self) -> Direction {
+        self.direction
+    }
+
+    /// The first block.
+    #[inline(always)]
+    pub fn lba(&self) -> u64 {
+        self.lba
+    }
+
+    #[inline(always)]
+    pub fn blocks(&self) -> u32 {
+        self.blocks
+    }
+
+    /// The memory of a phase that moves data.
+    #[inline(always)]
+    pub fn segments(&self, moves: bool) -> &[Segment] {
+        let count = if moves { self.filled as usize } else { 0 };
+        self.segments.get(..count).unwrap_or(&[])
+    }
+
+    /// The memory of a phase of one segment.
+    #[inline(always)]
+    pub fn segment(&self) -> &[Segment] {
+        self.segments.get(..1).unwrap_or(&[])
+    }
+
+    /// No memory is named yet.
+    #[inline(always)]
+    pub fn no_segments(&mut self) {
+        self.filled = 0;
+    }
+
+    /// One piece of memory, and no other.
+    #[inline(always)]
+    pub fn one_segment(&mut self, segment: Segment) {
+        self.filled = 1;
+        if let Some(first) = self.segments.first_mut() {
+            *first = segment;
+        }
+    }
+
+    /// The next piece of memory, that of the member in this place.
+    #[inline(always)]
+    pub fn fill(&mut self, place: usize, segment: Segment) {
+        if let Some(free) = self.segments.get_mut(place) {
+            *free = segment;
+            self.filled += 1;
+        }
+    }
+
+    pub fn members(&self) -> &[u8] {
+        self.members.get(..self.count as usize).unwrap_or(&[])
+    }
+
+    /// The first of them; there is one.
+    #[inline(always)]
+    pub fn first(&self) -> u8 {
+        self.members.first().copied().unwrap_or(NONE)
+    }
+
+    /// No transfer is in progress: its slots may be others' by now.
+    pub fn forget(&mut self) {
+        self.count = 0;
+    }
+
+    pub fn end(&self) -> u64 {
+        self.lba.wrapping_add(u64::from(self.blocks))
+    }
+
+    pub fn append(&mut self, index: u8, blocks: u32) {
+        if let Some(place) = self.members.get_mut(self.count as usize) {
+            *place = index;
+            self.count += 1;
+            self.blocks = self.blocks.saturating_add(blocks);
+        }
+    }
+
+    fn prepend(&mut self, index: u8, blocks: u32) {
+        let count = self.count as usize;
+        if count < N {
+            self.count += 1;
+            self.lba = self.lba.saturating_sub(u64::from(blocks));
+            self.blocks = self.blocks.saturating_add(blocks);
+            // Each member moves one place on.
+            let mut pushed = index;
+            for place in self.members.iter_mut().take(count + 1) {
+                core::mem::swap(place, &mut pushed);
+            }
+        }
+    }
+
+    /// One request, with no other beside it.
+    #[inline(always)]
+    pub fn one(&mut self, index: u8, direction: Direction, lba: u64, blocks: u32) {
+        (self.direction, self.lba, self.blocks, self.count) = (direction, lba, blocks, 1);
+        if let Some(first) = self.members.first_mut() {
+            *first = index;
+        }
+    }
+
+    /// Leaves requests off at its end, so that it ends where a card's page does, or at a multiple of its own length if that is less. True if it did.
+    pub fn square(&mut self, slots: &Slots<N>) -> bool {
+        let unit = (self.blocks & self.blocks.wrapping_neg()).clamp(1, PAGE_BLOCKS);
+        let end = self.end() & !u64::from(unit - 1);
+        if end == self.end() {
+            return false;
+        }
+        let cut = self.members().iter().position(|&member| slots.span(member).start == end);
+        let Some(count) = cut.filter(|&count| count > 0) else { return false };
+        (self.count, self.blocks) = (count as u8, end.saturating_sub(self.lba) as u32);
+        true
+    }
+
+    /// A piece of one request, with no other beside it.
+    pub fn alone(&mut self, direction: Direction, index: u8, lba: u64, blocks: u32) {
+        self.one(index, direction, lba, blocks);
+    }
+
+    /// Collects the next transfer around a queued read or write. Changes no slot.
+    pub fn collect(&mut self, slots: &Slots<N>, head: u8, limits: Limits) {
+        let Some((direction, lba, blocks)) = slots.at(head).span() else {
+            self.count = 0;
+            return;
+        };
+        (self.direction, self.lba, self.blocks, self.count) = (direction, lba, 0, 0);
+        self.append(head, blocks.min(limits.blocks));
+        if slots.at(head).solo || blocks >= limits.merged_blocks {
+            return;
+        }
+        let mut left = slots.mergeable(direction) & !(1 << head);
+        let mut taken = (1 as SlotSet) << head;
+        // Every turn takes one request in, or is the last.
+        while left != 0 && u16::from(self.count) < limits.segments {
+            let Some(index) = self.neighbour(slots, left, taken, limits) else { break };
+            let span = slots.span(index);
+            // The limit above keeps it far below 2^32.
+            let blocks = span.end.saturating_sub(span.start) as u32;
+            if span.start >= self.end() {
+                self.append(index, blocks)
+            } else {
+                self.prepend(index, blocks)
+            }
+            left &= !(1 << index);
+            taken |= 1 << index;
+        }
+    }
+}
+
+impl<const N: usize> Batch<N> {
+    /// One of `left` that continues the transfer on either side and may join it.
+    fn neighbour(&self, slots: &Slots<N>, left: SlotSet, taken: SlotSet, limits: Limits) -> Option<u8> {
+        let (start, end) = (self.lba, self.end());
+        let near = left & slots.near(start, end);
+        bits(near).find(|&index| {
+            let span = slots.span(index);
+            if span.start != end && (span.end != start || limits.floor == Some(start)) {
+                return false;
+            }
+            let blocks = span.end.saturating_sub(span.start) + u64::from(self.blocks);
+            blocks <= u64::from(limits.merged_blocks)
+                && !slots.at(index).solo
+                && (blocks <= u64::from(limits.fair_blocks) || !overtakes(slots, index, taken))
+                && !overtakes_overlap(slots, index, left)
+        })
+    }
+}
