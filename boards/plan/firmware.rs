@@ -106,10 +106,10 @@ fn run<F: Future>(future: F) -> F::Output {
 
 /// Says which card it is.
 pub fn introduce(card: &card::Card) {
-    let unit = if card.target.block_addressed { "blocks" } else { "bytes" };
+    let unit = if card.params.block_addressed { "blocks" } else { "bytes" };
     say(format_args!(
         "card: {} blocks, addressed in {unit}, {:?}, {:?}, {} Hz",
-        card.target.sectors, card.timing, card.width, card.clock_hz
+        card.params.sectors, card.timing, card.width, card.clock_hz
     ));
 }
 

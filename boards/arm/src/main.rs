@@ -33,7 +33,7 @@ fn stack() -> Result<&'static Stack, &'static str> {
     let base = NonNull::new(core::ptr::without_provenance_mut::<u8>(board::MCI)).ok_or("no address")?;
     // SAFETY: the controller's page, which no other code uses: this is called once.
     let regs = unsafe { Mmio::new(base) };
-    let config = pl181::Config { width: Width::W4, ..pl181::Config::new(board::MCI_HZ, board::MCI_HZ) };
+    let config = pl181::Pl181Config { width: Width::W4, ..pl181::Pl181Config::new(board::MCI_HZ, board::MCI_HZ) };
     let host = Pl181::new(regs, config).map_err(|error| {
         say(format_args!("{error}"));
         "no controller"
@@ -48,7 +48,7 @@ async fn judge(stack: &'static Stack) -> Result<bool, Error> {
     let scratch = DmaBuf::from_static(&mut memory.scratch);
     let card = card::bring_up_sd(stack, scratch, Options::DEFAULT).await.0?;
     firmware::introduce(&card);
-    let mut judge = Judge::new(card.target.sectors, &mut memory.writers);
+    let mut judge = Judge::new(card.params.sectors, &mut memory.writers);
     // Words at odd addresses must do too.
     let bounce = &mut memory.bounce[1..];
     judge.whole_plan(stack, &mut buffers, bounce, &mut memory.borrowed, async || Ok(())).await?;

@@ -27,7 +27,7 @@ pub async fn path_ns(stack: &Stack, mut buf: DmaBuf) -> Result<(u64, DmaBuf), Er
 pub async fn provoke(stack: &Stack, judge: &mut Judge, mut buf: DmaBuf) -> u32 {
     const TIMEOUT_NS: u64 = 20_000_000;
     // A command that brings no data, and one that brings a block where two are awaited.
-    let rca = stack.with(|engine| engine.target().map_or(0, |target| target.rca));
+    let rca = stack.with(|engine| engine.card_params().map_or(0, |target| target.rca));
     let commands = [Command::new(13, u32::from(rca) << 16, Resp::R1), Command::new(17, 0, Resp::R1)];
     let mut bad = 0;
     for (number, command) in (0..).zip(commands) {

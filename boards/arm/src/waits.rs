@@ -39,7 +39,7 @@ fn stack() -> Option<&'static Stack> {
     let base = NonNull::new(core::ptr::without_provenance_mut::<u8>(board::MCI))?;
     // SAFETY: the controller's page, which no other code uses: this is called once.
     let regs = unsafe { Mmio::new(base) };
-    let host = Pl181::new(regs, pl181::Config::new(board::MCI_HZ, board::MCI_HZ)).ok()?;
+    let host = Pl181::new(regs, pl181::Pl181Config::new(board::MCI_HZ, board::MCI_HZ)).ok()?;
     firmware::place(Stack::new(InterruptsOff, firmware::TIMER, host, Config::DEFAULT)).ok()
 }
 

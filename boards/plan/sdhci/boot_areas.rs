@@ -63,7 +63,7 @@ pub async fn copy(stack: &Stack, card: &Card, buffers: &mut [DmaBuf; DEPTH]) -> 
         }
         let boot = boot.writable()?;
         areas += 1;
-        let start = window_start(window, card.target.sectors);
+        let start = window_start(window, card.params.sectors);
         for at in (0..boot.blocks().min(WINDOW_BLOCKS)).step_by(STEP_BLOCKS as usize) {
             let lba = start + u64::from(at);
             let (read, back) = device.read(lba, own).await;

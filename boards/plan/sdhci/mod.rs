@@ -16,7 +16,7 @@ use counted::Counted;
 use mmcq::card::{self, Family, Options};
 use mmcq::engine::{Config, DmaBuf, Error};
 use mmcq::host::regs::Mmio;
-use mmcq::host::sdhci::{self, Quirks, Sdhci, Table};
+use mmcq::host::sdhci::{self, SdhciQuirks, Sdhci, Table};
 use mmcq::host::{Direction, Dma, DmaError};
 
 /// Vendor and device of QEMU's controller.
@@ -63,9 +63,9 @@ fn stack() -> Result<&'static Stack, &'static str> {
     // SAFETY: the controller's page, which no other code uses: `TABLE` is taken once.
     let regs = Counted::new(unsafe { Mmio::at_address(base) });
     let table = TABLE.take().ok_or("taken")?;
-    let mut config = sdhci::Config::new();
+    let mut config = sdhci::SdhciConfig::new();
     if (vendor, id) == QEMU_SDHCI {
-        config.quirks = Quirks::QEMU;
+        config.quirks = SdhciQuirks::QEMU;
     }
     let host = Sdhci::new(regs, Identity, table, config).map_err(|error| {
         say(format_args!("{error}"));
@@ -87,11 +87,11 @@ async fn judge(stack: &'static Stack) -> Result<bool, Error> {
     let card = card?;
     firmware::introduce(&card);
     let bounce = &mut memory.bounce[..BUFFER_BYTES];
-    let mut judge = Judge::new(card.target.sectors, &mut memory.writers);
+    let mut judge = Judge::new(card.params.sectors, &mut memory.writers);
     match board::command_line().trim() {
         "" => {}
-        "sum" => return whole::sum(stack, buffers, card.target.sectors).await,
-        "copy" => return whole::copy(stack, buffers, card.target.sectors).await,
+        "sum" => return whole::sum(stack, buffers, card.params.sectors).await,
+        "copy" => return whole::copy(stack, buffers, card.params.sectors).await,
         "keep" => {
             let disturb = async || kept::disturb(stack).await;
             let plan = judge.whole_plan(stack, &mut buffers, bounce, &mut memory.borrowed, disturb);
@@ -115,7 +115,7 @@ async fn judge(stack: &'static Stack) -> Result<bool, Error> {
     firmware::report(stack);
     let buffers = measured.each_mut().map(|buffer| DmaBuf::from_static(buffer));
     // Between the windows, where the card holds zeros and goes on to.
-    let base = pattern::window_start(pattern::WINDOWS - 1, card.target.sectors);
+    let base = pattern::window_start(pattern::WINDOWS - 1, card.params.sectors);
     path::measure(stack, buffers, base - u64::from(pattern::WINDOW_BLOCKS)).await?;
     Ok(areas_hold && judge.wrong == 0)
 }

@@ -1,7 +1,7 @@
 //! The functions on PCI bus 0, and the one that is an SD host controller.
 
 use crate::board::{self, say};
-use mmcq::board::pci::{self, Address, ConfigSpace, Function};
+use mmcq::board::pci::{self, Address, ConfigSpace, PciFunction};
 
 /// The first function of each slot, by the board's way to them.
 struct Slots;
@@ -17,7 +17,7 @@ impl ConfigSpace for Slots {
 }
 
 /// Makes its registers visible, and lets it reach memory; where they are, and the number of its interrupt.
-pub fn enable(device: Function) -> Result<(usize, u32), &'static str> {
+pub fn enable(device: PciFunction) -> Result<(usize, u32), &'static str> {
     if device.memory(&Slots, 0).is_none() {
         device.set_memory(&Slots, 0, board::PCI_MEMORY);
     }
@@ -28,7 +28,7 @@ pub fn enable(device: Function) -> Result<(usize, u32), &'static str> {
 }
 
 /// The first SD host controller; says what is there instead, if none is.
-pub fn sd_host() -> Result<Function, &'static str> {
+pub fn sd_host() -> Result<PciFunction, &'static str> {
     let mut seen = 0;
     let found = pci::functions(&Slots, 0..=0).find(|device| {
         seen += 1;

@@ -21,7 +21,7 @@ use core::panic::PanicInfo;
 use core::ptr::NonNull;
 use mmcq::engine::{Config, DmaBuf};
 use mmcq::host::regs::Mmio;
-use mmcq::host::sdhci::{self, InitError, Sdhci, Table};
+use mmcq::host::sdhci::{self, SdhciInitError, Sdhci, Table};
 use mmcq::host::{rtsx, s3c_sdi};
 use mmcq::sched::{Profile, Prompt};
 use mmcq::task::Timer;
@@ -43,12 +43,12 @@ static BUFFERS: late::Once<rtsx::Buffers> = late::Once::new(rtsx::Buffers::new()
 static SCRATCH: late::Once<[u8; mmcq::card::SCRATCH_BYTES as usize]> = late::Once::new([0; _]);
 
 /// What this board says about its controller.
-pub const CONFIG: sdhci::Config = sdhci::Config { base_clock_hz: Some(48_000_000), ..sdhci::Config::new() };
+pub const CONFIG: sdhci::SdhciConfig = sdhci::SdhciConfig { base_clock_hz: Some(48_000_000), ..sdhci::SdhciConfig::new() };
 
 /// The stack over this board's controller; `None` if it has been made before.
 pub fn stack<const N: usize, P: Profile + Default>(
-    config: sdhci::Config,
-) -> Option<Result<Stack<N, P>, InitError>> {
+    config: sdhci::SdhciConfig,
+) -> Option<Result<Stack<N, P>, SdhciInitError>> {
     let table = TABLE.take()?;
     let base = NonNull::new(core::ptr::without_provenance_mut::<u8>(BASE))?;
     // SAFETY: the linker script leaves the device's addresses alone, and `take` succeeds once.
@@ -73,7 +73,7 @@ pub const TIMER: Timer = Timer { now_ns: board::now_ns, set_alarm: |_| {} };
 pub type SocHost = s3c_sdi::S3cSdi<Mmio, board::Identity>;
 
 /// Another controller at the same place; `None` if it has been made before.
-pub fn card_reader(config: rtsx::Config) -> Option<Result<CardReader, rtsx::InitError>> {
+pub fn card_reader(config: rtsx::RtsxConfig) -> Option<Result<CardReader, rtsx::RtsxInitError>> {
     let buffers = BUFFERS.take()?;
     let base = NonNull::new(core::ptr::without_provenance_mut::<u8>(BASE))?;
     // SAFETY: as above; only the images that are linked and never run have both.

@@ -117,7 +117,7 @@ typedef struct mmcq_platform {
     void (*unmap)(void *context, uint64_t bus, void *memory, size_t bytes, int32_t to_card);
     void (*sync)(void *context, uint64_t bus, void *memory, size_t bytes);
     /* Departures of the controller from the standard by name, with commas between, such as "no-busy-irq"; NULL: none. The names are those of
-     * mmcq::host::sdhci::Quirks. Read by mmcq_open only. */
+     * mmcq::host::sdhci::SdhciQuirks. Read by mmcq_open only. */
     const char *quirks;
     /* MMCQ_EMMC_18 or 0. */
     uint32_t flags;

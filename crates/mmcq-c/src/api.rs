@@ -125,7 +125,7 @@ impl Place {
     pub fn card(&self, stack: &Stack) -> Option<Card> {
         stack.with(|engine| {
             let card = self.card.get()?;
-            Some(Card { target: *engine.target()?, ..card })
+            Some(Card { params: *engine.card_params()?, ..card })
         })
     }
 
@@ -228,8 +228,11 @@ pub unsafe extern "C" fn mmcq_open(host: u32, platform: *const mmcq_platform) ->
     unsafe { (*place.platform.get()).write(platform) };
     place.state.store(OPENING, Ordering::Release);
     let Some(its) = place.platform().map(|platform| Its(platform, &place.ahead)) else { return MMCQ_E_STATE };
-    let mut config =
-        if platform.flags & MMCQ_EMMC_18 != 0 { sdhci::Config::emmc_18() } else { sdhci::Config::new() };
+    let mut config = if platform.flags & MMCQ_EMMC_18 != 0 {
+        sdhci::SdhciConfig::emmc_18()
+    } else {
+        sdhci::SdhciConfig::new()
+    };
     config.quirks = config.quirks.with(quirks);
     // SAFETY: only an open driver has the table, and there is none.
     let table = unsafe { &mut *place.table.get() };
@@ -292,7 +295,7 @@ pub unsafe extern "C" fn mmcq_bring_up(host: u32, card: *mut mmcq_card) -> i32 {
 fn described(stack: &'static Stack, found: &Card) -> mmcq_card {
     let geometry = BlockDevice::new(stack).geometry();
     mmcq_card {
-        blocks: found.target.sectors,
+        blocks: found.params.sectors,
         clock_hz: found.clock_hz,
         transfer_blocks: geometry.map_or(0, |geometry| geometry.transfer_blocks),
         align: geometry.map_or(0, |geometry| geometry.align),
@@ -375,7 +378,7 @@ pub(crate) fn mapped(
 pub(crate) fn alignment(stack: &Stack, start: NonNull<u8>, direction: Direction) -> Result<bool, Error> {
     let (by_dma, align) = stack.with(|engine| {
         let caps = engine.caps();
-        (caps.dma_bits != 0, if engine.target().is_some() { caps.align } else { 1 })
+        (caps.dma_bits != 0, if engine.card_params().is_some() { caps.align } else { 1 })
     });
     // A write's lines are only cleaned: the controller's own alignment is enough.
     let align = if direction == Direction::Read { align } else { align.min(4) };

@@ -2,7 +2,7 @@
 
 use core::ffi::CStr;
 use mmcq::engine::Error;
-use mmcq::host::sdhci::InitError;
+use mmcq::host::sdhci::SdhciInitError;
 use mmcq::host::{Cause, DmaError};
 
 macro_rules! codes {
@@ -44,9 +44,9 @@ pub(crate) fn name(code: i32) -> &'static CStr {
     CODES.iter().find(|(value, _)| *value == code).map_or(c"unknown code", |(_, name)| name)
 }
 
-pub(crate) fn of_init(error: InitError) -> i32 {
+pub(crate) fn of_init(error: SdhciInitError) -> i32 {
     match error {
-        InitError::Table(_) => MMCQ_E_DMA,
+        SdhciInitError::Table(_) => MMCQ_E_DMA,
         _ => MMCQ_E_CONTROLLER,
     }
 }

@@ -7,7 +7,7 @@ use crate::code::MMCQ_E_FULL;
 use core::ffi::{CStr, c_char, c_void};
 use core::ptr::NonNull;
 use core::sync::atomic::{Ordering, fence};
-use mmcq::host::sdhci::Quirks;
+use mmcq::host::sdhci::SdhciQuirks;
 use mmcq::host::{Direction, Dma, DmaError, Regs};
 use mmcq::task::{Idle, Lock};
 
@@ -71,14 +71,14 @@ impl mmcq_platform {
     }
 
     /// The quirks by their names, with commas between; `None`: an unknown name.
-    pub(crate) fn quirks(&self) -> Option<Quirks> {
+    pub(crate) fn quirks(&self) -> Option<SdhciQuirks> {
         if self.quirks.is_null() {
-            return Some(Quirks::NONE);
+            return Some(SdhciQuirks::NONE);
         }
         // SAFETY: not null, and the opener promised a C string.
         let names = unsafe { CStr::from_ptr(self.quirks) }.to_str().ok()?;
         let mut names = names.split(',').map(str::trim).filter(|name| !name.is_empty());
-        names.try_fold(Quirks::NONE, |quirks, name| Some(quirks.with(Quirks::named(name)?)))
+        names.try_fold(SdhciQuirks::NONE, |quirks, name| Some(quirks.with(SdhciQuirks::named(name)?)))
     }
 
     /// What memory for reads begins and ends at multiples of.

@@ -19,7 +19,7 @@ use mmcq_embassy::Disk;
 use mmcq_sim::sdhci::SdhciConfig;
 
 fn rig() -> Rig {
-    let rig = Rig::new("sdhc-16g-hs", SdhciConfig::GENERIC_4_20, sdhci::Config::new());
+    let rig = Rig::new("sdhc-16g-hs", SdhciConfig::GENERIC_4_20, sdhci::SdhciConfig::new());
     rig.bring_up(card::Options::DEFAULT).unwrap();
     rig
 }
@@ -141,6 +141,6 @@ fn bad_requests_are_refused() {
     let mut block = [aligned::Aligned::<A4, _>([0u8; 512])];
     let error = rig.drive(disk.read(u32::MAX, &mut block)).unwrap_err();
     assert!(error.to_string().starts_with("block 4294967295 is outside the card's"), "{error}");
-    rig.stack.with(|engine| engine.set_target(None));
+    rig.stack.with(|engine| engine.set_card_params(None));
     assert!(rig.drive(disk.size()).is_err());
 }

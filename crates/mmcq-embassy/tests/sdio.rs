@@ -11,7 +11,7 @@ use mmcq::card::{Options, bring_up_io};
 use mmcq::engine::{Config, DmaBuf};
 use mmcq::host::Width;
 use mmcq::sdio::bluetooth::{self, TypeA};
-use mmcq::sdio::{CardInterrupt, Error, Function};
+use mmcq::sdio::{CardInterrupt, Function, IoError};
 use mmcq::task::Stack;
 use mmcq_embassy::{Bus, Clock, CriticalSection, Mailbox};
 use mmcq_sim::card::io::{IoProfile, type_a};
@@ -103,7 +103,7 @@ fn our_function_driver_runs_over_any_bus() {
             let mut function = Function::new(&stack, &card, 1).unwrap();
             // Such a bus has a type for each length of a block.
             let refused = function.set_block_size(96).await;
-            assert!(matches!(refused, Err(Error::OddBlockSize { bytes: 96, .. })), "{refused:?}");
+            assert!(matches!(refused, Err(IoError::OddBlockSize { bytes: 96, .. })), "{refused:?}");
             let bluetooth = TypeA::open(function, &mut irq, 512).await.unwrap();
             let mut buf = memory(2048);
             for number in 0..PACKETS {

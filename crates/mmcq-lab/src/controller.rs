@@ -8,7 +8,7 @@
 pub use crate::platform::ControllerConfig;
 use crate::platform::{Busy, Platform};
 use mmcq::host::rtsx;
-use mmcq::host::sdhci::{self, Quirks, Table};
+use mmcq::host::sdhci::{self, SdhciQuirks, Table};
 use mmcq::host::{
     BusOp, Caps, Cause, Direction, DmaError, Events, Host, Phase, Segment, StartError, Step, Width,
 };
@@ -129,24 +129,24 @@ impl Controller {
     }
 }
 
-fn sdhci_setup(platform: &Platform, config: &SdhciConfig, engine: bool) -> sdhci::Config {
-    let mut quirks = Quirks::NONE;
+fn sdhci_setup(platform: &Platform, config: &SdhciConfig, engine: bool) -> sdhci::SdhciConfig {
+    let mut quirks = SdhciQuirks::NONE;
     if platform.defer_completion {
-        quirks = quirks.with(Quirks::DEFER_COMPLETION);
+        quirks = quirks.with(SdhciQuirks::DEFER_COMPLETION);
     }
     if platform.busy != Busy::Interrupt {
-        quirks = quirks.with(Quirks::NO_BUSY_IRQ);
+        quirks = quirks.with(SdhciQuirks::NO_BUSY_IRQ);
     }
     // Linux's raw phases need no end of busy; that its driver looks at the lines before a start is modelled by their level.
     if platform.busy == Busy::Status && engine {
-        quirks = quirks.with(Quirks::NO_DAT0_LEVEL);
+        quirks = quirks.with(SdhciQuirks::NO_DAT0_LEVEL);
     }
     if config.signal18_fixed {
-        quirks = quirks.with(Quirks::FIXED_18);
+        quirks = quirks.with(SdhciQuirks::FIXED_18);
     }
     // What the register cannot say, the board's description does.
     let untold = config.base_clock_hz != 0 && config.shown_capabilities() & 0xff00 == 0;
-    sdhci::Config {
+    sdhci::SdhciConfig {
         quirks,
         base_clock_hz: untold.then_some(config.base_clock_hz),
         fixed: config.fixed,
@@ -154,17 +154,17 @@ fn sdhci_setup(platform: &Platform, config: &SdhciConfig, engine: bool) -> sdhci
         hs400es_mode: config.hs400es_mode,
         width: Width::W8,
         extra_timings: platform.timings.iter().fold(0, |bits, t| bits | Caps::timing_bit(*t)),
-        ..sdhci::Config::new()
+        ..sdhci::SdhciConfig::new()
     }
 }
 
-fn rtsx_setup(platform: &Platform, config: &RtsxConfig) -> rtsx::Config {
-    rtsx::Config {
+fn rtsx_setup(platform: &Platform, config: &RtsxConfig) -> rtsx::RtsxConfig {
+    rtsx::RtsxConfig {
         // A board may say that the driver claims what its chip cannot do.
         continue_data: platform.continue_data.unwrap_or(config.continue_data),
         busy_after_data: platform.busy == Busy::Interrupt,
         fixed: config.fixed,
-        ..rtsx::Config::new(rtsx::Chip::Rts5249)
+        ..rtsx::RtsxConfig::new(rtsx::Chip::Rts5249)
     }
 }
 

@@ -44,14 +44,14 @@ impl Of<'_> {
 pub fn decode(card: &Card, ext_csd: Option<&[u8; 512]>) -> Result<Vec<Field>, ParseError> {
     let mut fields = Vec::new();
     let mut of = Of("card", &mut fields);
-    let sectors = card.target.sectors;
+    let sectors = card.params.sectors;
     of.put("kind", kind(card));
     of.put("size", format!("{} ({sectors} blocks of 512 bytes)", binary(sectors * 512)));
     let mhz = f64::from(card.clock_hz) / 1e6;
     of.put("bus", format!("{}, {}, {mhz} MHz", timing(card.timing), width(card.width)));
-    of.put("RCA", format!("{:#06x}", card.target.rca));
-    of.put("addresses", if card.target.block_addressed { "blocks" } else { "bytes" });
-    of.put("CMD23", yes(card.target.count));
+    of.put("RCA", format!("{:#06x}", card.params.rca));
+    of.put("addresses", if card.params.block_addressed { "blocks" } else { "bytes" });
+    of.put("CMD23", yes(card.params.count));
 
     let emmc = matches!(card.family, Family::Emmc(_));
     let mut of = Of("OCR", &mut fields);
@@ -84,9 +84,9 @@ pub fn decode(card: &Card, ext_csd: Option<&[u8; 512]>) -> Result<Vec<Field>, Pa
 fn kind(card: &Card) -> String {
     match &card.family {
         Family::Emmc(emmc) => format!("eMMC, EXT_CSD revision {}", emmc.revision),
-        Family::Sd(_) if !card.target.block_addressed => "SDSC".to_owned(),
-        Family::Sd(_) if card.target.sectors <= 32 << 21 => "SDHC".to_owned(),
-        Family::Sd(_) if card.target.sectors <= 1 << 32 => "SDXC".to_owned(),
+        Family::Sd(_) if !card.params.block_addressed => "SDSC".to_owned(),
+        Family::Sd(_) if card.params.sectors <= 32 << 21 => "SDHC".to_owned(),
+        Family::Sd(_) if card.params.sectors <= 1 << 32 => "SDXC".to_owned(),
         Family::Sd(_) => "SDUC".to_owned(),
     }
 }

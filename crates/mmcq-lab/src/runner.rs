@@ -315,12 +315,12 @@ impl Serve<1> for Board<1> {
             _ => None,
         };
         if let Some(close) = close {
-            let port = Reader::new(self.stack, self.card.target, bytes, close, sys);
+            let port = Reader::new(self.stack, self.card.params, bytes, close, sys);
             let mut front = Worker::new(port, elevator, sys, run.seed);
             let end_ns = sys.run(&mut front, &mut controller, load)?;
             return Ok((end_ns, Served { continued: front.port.continued, ..Served::default() }));
         }
-        let port = EnginePort::new(self.stack, self.card.target, bytes);
+        let port = EnginePort::new(self.stack, self.card.params, bytes);
         let order = match run.setting {
             Setting::HsqTag => Order::Tag,
             Setting::HsqFifo => Order::Fifo,
@@ -360,12 +360,15 @@ where
     crate::trace::watch(&mut sys, jobs);
     let start_ns = board.time.now();
     let waiting = Waiting::new(start_ns);
-    let mut load = Load::new(run, board.card.target.sectors, waiting.clone(), progress)?;
+    let mut load = Load::new(run, board.card.params.sectors, waiting.clone(), progress)?;
     let emmc = matches!(board.card.family, Family::Emmc(_));
     let (controller, memory, cores) = (board.controller.clone(), board.memory.clone(), board.cores);
     let before = controller.accesses();
     let heard = waiting.clone();
-    controller.set_log(Box::new(move |event| heard.bus(event)));
+    controller.set_log(Box::new(move |event| {
+        heard.bus(event);
+        crate::buslog::note(event);
+    }));
     let (end_ns, stack) = board.serve(run, &mut sys, &mut load)?;
     if memory.violation_count() > 0 {
         return Err(RunError::Memory(memory.violations().first().cloned().unwrap_or_default()));

@@ -11,7 +11,7 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     // From power-up to a card that takes reads and writes. On a board, `idle` sleeps by `wfi`.
     let (card, _scratch) = stack.block_on(bring_up(stack, buffer(1), Options::DEFAULT), idle);
     let card = card?;
-    println!("{} blocks, {:?} at {} Hz", card.target.sectors, card.timing, card.clock_hz);
+    println!("{} blocks, {:?} at {} Hz", card.params.sectors, card.timing, card.clock_hz);
 
     let disk = BlockDevice::new(stack);
     let mut block = [0x5a; 512];

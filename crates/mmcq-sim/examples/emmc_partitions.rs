@@ -14,7 +14,7 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     // A boot area is read-only until the program says that it means to write it.
     let (boot, _scratch) = bench.run(Partition::open(stack, &card, scratch, Area::Boot1))?;
     let boot = boot?.writable()?;
-    println!("boot area 1: {} blocks; user area: {} blocks", boot.blocks(), card.target.sectors);
+    println!("boot area 1: {} blocks; user area: {} blocks", boot.blocks(), card.params.sectors);
 
     // The stack switches there and back; requests to the user area may wait beside this one.
     let mut image = buffer(8);

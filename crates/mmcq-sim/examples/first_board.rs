@@ -17,7 +17,7 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (registers, memory) = (machine.registers(), machine.memory());
 
     let table = TABLE.take().ok_or("taken before")?;
-    let host = Sdhci::new(registers, memory, table, sdhci::Config::new())?;
+    let host = Sdhci::new(registers, memory, table, sdhci::SdhciConfig::new())?;
     let stack: Stack<(NoLock, _), 4> =
         Stack::new(NoLock::new(), Timer::polled(now_ns), host, Config::DEFAULT);
 

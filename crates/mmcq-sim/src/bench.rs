@@ -9,7 +9,7 @@
 //! let bench = Bench::new("sdhc-16g-hs")?;
 //! let stack = bench.stack();
 //! let (card, _scratch) = bench.run(bring_up(stack, buffer(1), Options::DEFAULT))?;
-//! println!("{} blocks", card?.target.sectors);
+//! println!("{} blocks", card?.params.sectors);
 //! let (read, _buf) = bench.run(BlockDevice::new(stack).read(0, buffer(8)))?;
 //! read?;
 //! # Ok(())
@@ -66,7 +66,7 @@ pub enum BenchError {
     Medium(#[from] MediumError),
     /// The driver does not take the controller.
     #[error("controller: {0}")]
-    Controller(sdhci::InitError),
+    Controller(sdhci::SdhciInitError),
     /// Nothing will happen any more, and the future is not ready.
     #[error("at {at_ns} ns nothing is left that could happen, and the future is not ready")]
     Stalled {
@@ -147,7 +147,7 @@ impl Bench {
     /// # Errors
     /// [`BenchError::Unknown`] where there is no such card.
     pub fn new(card: &str) -> Result<Bench, BenchError> {
-        Self::with(card_named(card)?, SdhciConfig::GENERIC_4_20, sdhci::Config::new())
+        Self::with(card_named(card)?, SdhciConfig::GENERIC_4_20, sdhci::SdhciConfig::new())
     }
 
     /// With any card, controller and setting of the driver.
@@ -157,7 +157,7 @@ impl Bench {
     pub fn with(
         card: Box<dyn Card>,
         controller: SdhciConfig,
-        driver: sdhci::Config,
+        driver: sdhci::SdhciConfig,
     ) -> Result<Bench, BenchError> {
         let machine = Machine::with(card, controller);
         let table = Box::leak(Box::new(sdhci::Table::new()));

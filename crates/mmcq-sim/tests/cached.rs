@@ -95,7 +95,7 @@ impl Rig {
         let port = Port::new(model.clone(), time.clone(), 0, 0);
         let dma = Cached { memory, arena, tells };
         let table = Box::leak(Box::new(Table::new()));
-        let host = sdhci::Sdhci::new(port, dma.clone(), table, sdhci::Config::new());
+        let host = sdhci::Sdhci::new(port, dma.clone(), table, sdhci::SdhciConfig::new());
         let host = host.unwrap_or_else(|error| panic!("{error}"));
         NOW_NS.set(0);
         Rig { time, model, dma, stack: Stack::new(OneThread, TIMER, host, Config::DEFAULT) }

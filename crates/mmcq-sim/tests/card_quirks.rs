@@ -9,7 +9,7 @@ use mmcq::card::quirk::{Quirk, Quirks};
 use mmcq::card::{self, IoCard, Options, bring_up_io};
 use mmcq::engine::{Kind, Request};
 use mmcq::host::{Timing, Width, sdhci};
-use mmcq::sdio::{At, CardInterrupt, Chain, Error, Function};
+use mmcq::sdio::{At, CardInterrupt, Chain, Function, IoError};
 use mmcq_sim::card::io::IoProfile;
 use mmcq_sim::card::medium::{Fill, Medium};
 use mmcq_sim::card::profile::CardProfile;
@@ -39,14 +39,14 @@ fn violations(rig: &Rig) -> Result<(), String> {
 /// An I/O card brought up.
 fn io(text: &str, options: Options) -> Result<(Rig, IoCard), String> {
     let (card, _) = IoProfile::from_toml(text, "profile").unwrap_or_else(|error| panic!("{error}")).build();
-    let rig = Rig::with_card(Box::new(card), SdhciConfig::GENERIC_4_20, sdhci::Config::new(), 0)?;
+    let rig = Rig::with_card(Box::new(card), SdhciConfig::GENERIC_4_20, sdhci::SdhciConfig::new(), 0)?;
     let found = rig.try_drive(bring_up_io(&rig.stack, bytes(512), options))?.0;
     let card = found.map_err(|error| format!("bring-up: {error}"))?;
     Ok((rig, card))
 }
 
 /// Its functions do what functions do: get ready, move data of all lengths, interrupt when they are asked to.
-async fn functions(rig: &Rig, card: &IoCard, wakes_by: Option<u32>) -> Result<(), Error> {
+async fn functions(rig: &Rig, card: &IoCard, wakes_by: Option<u32>) -> Result<(), IoError> {
     let mut function = Function::new(&rig.stack, card, 1)?;
     if let Some(addr) = wakes_by {
         function.write_common_u8(addr, 1, Chain::Last).await?;
@@ -139,7 +139,7 @@ fn io_cards_take_only_their_quirks_path() {
     let plain = IoCard { quirks: Quirks::NONE, ..card };
     let function = Function::new(&rig.stack, &plain, 1).unwrap();
     let refused = rig.drive(function.write_common_u8(0x92, 1, Chain::Last)).unwrap_err();
-    assert_eq!(refused, Error::NotVendors { addr: 0x92 });
+    assert_eq!(refused, IoError::NotVendors { addr: 0x92 });
     assert_eq!(rig.drive(function.write_common_u8(0xf0, 1, Chain::Last)), Ok(()));
     let class =
         up("sdio-nonstandard-interface", Options::DEFAULT).functions[0].map(|function| function.fbr.class);
@@ -169,9 +169,10 @@ fn the_resistor_of_card_detection() {
 fn read_to_the_end(options: Options) -> Result<u64, String> {
     const TAIL: u64 = 96;
     let model = SdhciConfig::GENERIC_4_20;
-    let rig = Rig::with_card(storage_card("quirks/last-block-locks-up"), model, sdhci::Config::new(), 0)?;
+    let rig =
+        Rig::with_card(storage_card("quirks/last-block-locks-up"), model, sdhci::SdhciConfig::new(), 0)?;
     let found = rig.bring_up(options).map_err(|error| error.to_string())?;
-    let (sectors, device) = (found.target.sectors, BlockDevice::new(&rig.stack));
+    let (sectors, device) = (found.params.sectors, BlockDevice::new(&rig.stack));
     let base = sectors - TAIL;
     let mut tail = buffer(TAIL as usize);
     tail.iter_mut().zip(0u32..).for_each(|(byte, at)| *byte = (at / 512 * 7 + at % 251) as u8);
@@ -236,7 +237,7 @@ fn a_date_after_the_last_one() {
         let medium = Medium::sparse(profile.capacity_bytes(), Fill::Zeros).unwrap();
         let card = profile.build(medium).unwrap_or_else(|error| panic!("{error}"));
         let model = SdhciConfig { uhs_at_33v: true, ..SdhciConfig::GENERIC_4_20 };
-        let rig = Rig::with_card(card, model, sdhci::Config::emmc_18(), 0).unwrap();
+        let rig = Rig::with_card(card, model, sdhci::SdhciConfig::emmc_18(), 0).unwrap();
         rig.bring_up(card::Options::DEFAULT).unwrap_or_else(|error| panic!("{error}")).made()
     };
     assert_eq!(made(&text("wrong-date")), (2026, 5));

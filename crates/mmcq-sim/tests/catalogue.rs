@@ -19,7 +19,7 @@ fn run(injection: &Injection, nth: u64, in_load: bool) -> usize {
         let resets = injection.aim().is_some_and(|(point, _)| point == Point::Reset);
         Faults::new(if resets { plan.shot(Point::Response, 5, Strike::Crc) } else { plan })
     };
-    let rig = Rig::new("sdxc-128g-uhs", SdhciConfig::GENERIC_4_20, sdhci::Config::new());
+    let rig = Rig::new("sdxc-128g-uhs", SdhciConfig::GENERIC_4_20, sdhci::SdhciConfig::new());
     let mut faults = plan();
     if !in_load {
         rig.model.borrow_mut().set_faults(faults.clone());
@@ -31,7 +31,7 @@ fn run(injection: &Injection, nth: u64, in_load: bool) -> usize {
         faults = plan();
         rig.model.borrow_mut().set_faults(faults.clone());
     }
-    if let Err(error) = rig.load(found.target.sectors, 20) {
+    if let Err(error) = rig.load(found.params.sectors, 20) {
         for stuck in ["nothing will ever happen", "no end after", "left the interrupt asserted"] {
             assert!(!error.contains(stuck), "{}: {error}", injection.name);
         }

@@ -48,7 +48,7 @@ impl Rig {
         let model = Rc::new(RefCell::new(Sdhci::new(config, memory.clone(), Some(model))));
         let port = Port::new(model.clone(), time.clone(), 0, 0);
         let table = Box::leak(Box::new(Table::new()));
-        let driver = if emmc { sdhci::Config::emmc_18() } else { sdhci::Config::new() };
+        let driver = if emmc { sdhci::SdhciConfig::emmc_18() } else { sdhci::SdhciConfig::new() };
         let host = sdhci::Sdhci::new(port, memory.clone(), table, driver).unwrap();
         NOW_NS.set(0);
         let stack = Stack::new(OneThread, TIMER, host, Config::DEFAULT);
@@ -133,7 +133,7 @@ const EMMC: [&str; 3] = ["hbg4a2", "emmc-hs200", "emmc-4g-old"];
 fn zeroes_are_zeroes_and_touch_no_other_block() {
     for card in ALL {
         let rig = Rig::new(card);
-        let base = rig.card.target.sectors / 2 + 3;
+        let base = rig.card.params.sectors / 2 + 3;
         rig.write(base - 1, 66, 0x5a);
         let (result, zeros) = rig.run(rig.disk().write_zeroes(base, 64, buffer(8)));
         result.unwrap_or_else(|error| panic!("{card}: {error}"));
@@ -169,7 +169,7 @@ fn a_discard_keeps_what_it_cannot_free_exactly() {
     for card in ALL {
         let rig = Rig::new(card);
         let grain = rig.disk().geometry().unwrap().discard_blocks as u64;
-        let base = (rig.card.target.sectors / 2).next_multiple_of(grain.max(1)) + 1;
+        let base = (rig.card.params.sectors / 2).next_multiple_of(grain.max(1)) + 1;
         rig.write(base - 1, 1, 0x5a);
         rig.write(base, 64, 0x33);
         rig.run(rig.disk().discard(base, 64)).unwrap();
@@ -211,7 +211,7 @@ fn durable_writes_are_there_and_plain_ones_need_a_flush() {
         let rig = Rig::new(card);
         let mut buf = buffer(8);
         buf.fill(0x66);
-        let base = rig.card.target.sectors / 2;
+        let base = rig.card.params.sectors / 2;
         rig.run(rig.disk().write_durable(base, buf)).0.unwrap_or_else(|error| panic!("{card}: {error}"));
         let mut one = buffer(1);
         one.fill(0x67);

@@ -57,7 +57,7 @@ struct Rig {
 }
 
 impl Rig {
-    fn new(card: Box<dyn mmcq_sim::card::Card>, model: SdhciConfig, driver: sdhci::Config) -> Rig {
+    fn new(card: Box<dyn mmcq_sim::card::Card>, model: SdhciConfig, driver: sdhci::SdhciConfig) -> Rig {
         let time = Time::new();
         let memory = ShadowMemory::new(MemoryConfig::BITS32);
         let model = Rc::new(RefCell::new(Sdhci::new(model, memory.clone(), Some(card))));
@@ -250,7 +250,7 @@ fn every_workload(rig: &Rig, card: &str) {
         rig.back(scratch);
         card
     });
-    let rca = found.unwrap_or_else(|error| panic!("{card}: {error}")).target.rca;
+    let rca = found.unwrap_or_else(|error| panic!("{card}: {error}")).params.rca;
     rig.drive(written(rig, 0x11));
     let expected = rig.drive(contents(rig, READ_AT));
     let check = || intact(rig, &expected, &[0x11, 0x22, 0x33, 0x44]);
@@ -350,27 +350,27 @@ fn every_workload(rig: &Rig, card: &str) {
 
 #[test]
 fn on_an_sd_card() {
-    let rig = Rig::new(memory_card("sdhc-16g-hs"), SdhciConfig::GENERIC_4_20, sdhci::Config::new());
+    let rig = Rig::new(memory_card("sdhc-16g-hs"), SdhciConfig::GENERIC_4_20, sdhci::SdhciConfig::new());
     every_workload(&rig, "sdhc-16g-hs");
 }
 
 #[test]
 fn on_an_sd_card_by_pio() {
-    let driver = sdhci::Config { transfer: TransferMode::Pio, ..sdhci::Config::new() };
+    let driver = sdhci::SdhciConfig { transfer: TransferMode::Pio, ..sdhci::SdhciConfig::new() };
     let rig = Rig::new(memory_card("sdhc-16g-hs"), SdhciConfig::GENERIC_3_00, driver);
     every_workload(&rig, "sdhc-16g-hs");
 }
 
 #[test]
 fn on_an_sd_card_that_is_tuned() {
-    let rig = Rig::new(memory_card("sdxc-128g-uhs"), SdhciConfig::GENERIC_4_20, sdhci::Config::new());
+    let rig = Rig::new(memory_card("sdxc-128g-uhs"), SdhciConfig::GENERIC_4_20, sdhci::SdhciConfig::new());
     every_workload(&rig, "sdxc-128g-uhs");
 }
 
 #[test]
 fn on_an_emmc_device() {
     let model = SdhciConfig { uhs_at_33v: true, ..SdhciConfig::GENERIC_4_20 };
-    let rig = Rig::new(memory_card("emmc-hs200"), model, sdhci::Config::emmc_18());
+    let rig = Rig::new(memory_card("emmc-hs200"), model, sdhci::SdhciConfig::emmc_18());
     every_workload(&rig, "emmc-hs200");
 }
 
@@ -378,7 +378,7 @@ fn on_an_emmc_device() {
 fn on_an_io_card() {
     let profile = IoProfile::from_toml(&text("bt-type-a"), "bt-type-a").unwrap();
     let (card, handles) = profile.build();
-    let rig = Rig::new(Box::new(card), SdhciConfig::GENERIC_4_20, sdhci::Config::new());
+    let rig = Rig::new(Box::new(card), SdhciConfig::GENERIC_4_20, sdhci::SdhciConfig::new());
     let rig = &rig;
     let up = || -> IoCard {
         let (card, scratch) = rig.drive(bring_up_io(&rig.stack, rig.buffer(512, 0), Options::DEFAULT));
@@ -450,7 +450,7 @@ fn a_type_a_driver_is_opened_anew() {
     const PAYLOAD: u32 = 1_000;
     let profile = IoProfile::from_toml(&text("bt-type-a"), "bt-type-a").unwrap();
     let (card, handles) = profile.build();
-    let rig = Rig::new(Box::new(card), SdhciConfig::GENERIC_4_20, sdhci::Config::new());
+    let rig = Rig::new(Box::new(card), SdhciConfig::GENERIC_4_20, sdhci::SdhciConfig::new());
     let (card, scratch) = rig.drive(bring_up_io(&rig.stack, rig.buffer(512, 0), Options::DEFAULT));
     rig.back(scratch);
     let card = card.unwrap_or_else(|error| panic!("{error}"));

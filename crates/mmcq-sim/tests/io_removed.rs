@@ -26,7 +26,7 @@ fn a_driver_that_waits_for_the_interrupt_of_a_card_that_goes_is_woken() {
     let path = format!("{}/cards/bt-type-a.toml", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(path).unwrap();
     let (card, _handles) = IoProfile::from_toml(&text, "bt-type-a").unwrap().build();
-    let bench = Bench::with(Box::new(card), SdhciConfig::GENERIC_4_20, sdhci::Config::new()).unwrap();
+    let bench = Bench::with(Box::new(card), SdhciConfig::GENERIC_4_20, sdhci::SdhciConfig::new()).unwrap();
     let stack = bench.stack();
     let (card, _) = bench.run(bring_up_io(stack, buffer(1), Options::DEFAULT)).unwrap();
     let card = card.unwrap();

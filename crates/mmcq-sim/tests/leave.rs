@@ -70,7 +70,7 @@ fn who_writes_without_a_pause_keeps_a_device_awake_and_loses_no_data_without_a_w
     let rig = Rig::alone("emmc-51-full", CACHED);
     let others = RefCell::new(Vec::new());
     let busy = |rig: &Rig, nth: u32| {
-        if nth == 2_000 || !rig.stack.with(|engine| engine.target().is_some()) {
+        if nth == 2_000 || !rig.stack.with(|engine| engine.card_params().is_some()) {
             return;
         }
         let now = rig.time.now();
@@ -115,8 +115,8 @@ fn a_device_whose_cache_is_not_flushed_stays_awake() {
 #[test]
 fn a_cache_is_not_switched_behind_the_engine() {
     let rig = Rig::alone("emmc-51-full", Options { cache: false, ..CACHED });
-    assert_eq!(rig.stack.with(|engine| engine.target().unwrap().flush), FlushBy::Status);
-    for access in [emmc::Access::WriteByte, emmc::Access::SetBits, emmc::Access::ClearBits] {
+    assert_eq!(rig.stack.with(|engine| engine.card_params().unwrap().flush), FlushBy::Status);
+    for access in [emmc::SwitchMode::WriteByte, emmc::SwitchMode::SetBits, emmc::SwitchMode::ClearBits] {
         let command = emmc::switch(access, 33, 1, 0);
         let phase = Phase { command, data: None, auto: Auto::None, tuning: false };
         for kind in [
@@ -146,7 +146,7 @@ fn a_lost_answer_to_cmd55_is_nothing_to_others() {
                 auto: Auto::None,
                 tuning: false,
             };
-            let prefix = Some(command::app_cmd(rig.found.target.rca));
+            let prefix = Some(command::app_cmd(rig.found.params.rca));
             let at = rig.ills.borrow().commands + lost;
             let status =
                 rig.submit(Request::new(Kind::Raw { prefix, phase, timeout_ns: 10 * MS }, buffer(1, 0)));

@@ -5,9 +5,9 @@ mod machine;
 use machine::{Rig, bytes, storage_card};
 use mmcq::card::{self, Card, bring_up_io};
 use mmcq::engine::{Kind, Request};
-use mmcq::host::sdhci::{self, Quirks, TransferMode};
+use mmcq::host::sdhci::{self, SdhciQuirks, TransferMode};
 use mmcq::host::{Auto, Data, Direction, Phase, Timing, Width};
-use mmcq::spec::command::sdio::{Count, Extended, io_read, io_rw_extended};
+use mmcq::spec::command::sdio::{Amount, Extended, io_read, io_rw_extended};
 use mmcq_sim::card::io::IoProfile;
 use mmcq_sim::sdhci::{PROFILES, Profile, SdhciConfig};
 use mmcq_sim::slot::Controller;
@@ -20,13 +20,13 @@ fn profile(name: &str) -> Profile {
 }
 
 /// Bring-up and a mixed load; why it failed, if it did.
-fn storage(profile: &Profile, driver: sdhci::Config) -> Result<(Rig, Card), String> {
+fn storage(profile: &Profile, driver: sdhci::SdhciConfig) -> Result<(Rig, Card), String> {
     let rig = Rig::with_card(storage_card(&profile.card), profile.controller, driver, ACCESS_NS)?;
     let found = rig.try_drive(card::bring_up(&rig.stack, machine::buffer(1), card::Options::DEFAULT))?.0;
     let found = found.map_err(|error| format!("bring-up: {error}"))?;
     let hurt = || rig.stack.with(|engine| (engine.stats().faults, engine.stats().lost_interrupts));
     let before = hurt();
-    rig.load(found.target.sectors, 60)?;
+    rig.load(found.params.sectors, 60)?;
     rig.try_checked()?;
     match hurt() {
         after if after == before => Ok((rig, found)),
@@ -35,7 +35,7 @@ fn storage(profile: &Profile, driver: sdhci::Config) -> Result<(Rig, Card), Stri
 }
 
 /// Bring-up of an I/O card, and 7 bytes of its CIS read by CMD53 and one by one.
-fn functions(profile: &Profile, driver: sdhci::Config) -> Result<(), String> {
+fn functions(profile: &Profile, driver: sdhci::SdhciConfig) -> Result<(), String> {
     const AT: u32 = 0x1000;
     let path = format!("{}/cards/{}.toml", env!("CARGO_MANIFEST_DIR"), profile.card);
     let text = std::fs::read_to_string(&path).unwrap();
@@ -57,7 +57,7 @@ fn functions(profile: &Profile, driver: sdhci::Config) -> Result<(), String> {
             rig.try_turn()?;
         }
     };
-    let extended = Extended { write: false, function: 0, addr: AT, increment: true, count: Count::Bytes(7) };
+    let extended = Extended { write: false, function: 0, addr: AT, increment: true, count: Amount::Bytes(7) };
     let data = Data { direction: Direction::Read, block_size: 7, blocks: 1 };
     let (_, all) = io(io_rw_extended(extended), Some(data))?;
     for at in 0..7 {
@@ -69,7 +69,7 @@ fn functions(profile: &Profile, driver: sdhci::Config) -> Result<(), String> {
     rig.try_checked()
 }
 
-fn run(profile: &Profile, driver: sdhci::Config) -> Result<(), String> {
+fn run(profile: &Profile, driver: sdhci::SdhciConfig) -> Result<(), String> {
     match profile.card.as_str() {
         "bt-type-a" => functions(profile, driver),
         _ => storage(profile, driver).map(|_| ()),
@@ -88,29 +88,29 @@ fn the_stack_lives_with_every_profile() {
 #[test]
 fn without_its_quirk_each_profile_breaks() {
     for (name, taken) in [
-        ("no-busy-interrupt", Quirks::NO_BUSY_IRQ),
-        ("broken-timeout", Quirks::BROKEN_TIMEOUT_VALUE),
-        ("broken-adma", Quirks::BROKEN_ADMA),
-        ("broken-64-bit", Quirks::BROKEN_ADMA_64),
-        ("zero-length-descriptor", Quirks::ADMA_ZERO_LENGTH_BROKEN),
-        ("32-bit-only", Quirks::DMA_SIZE_32BIT),
-        ("reset-on-ios", Quirks::RESET_ON_IOS),
-        ("pio-delay", Quirks::PIO_DELAY),
-        ("no-cmd23", Quirks::NO_CMD23),
-        ("auto-cmd23-broken", Quirks::NO_AUTO_CMD23),
-        ("stop-with-tc", Quirks::STOP_WITH_TC),
-        ("no-hispd-bit", Quirks::NO_HISPD_BIT),
-        ("clock-before-reset", Quirks::CLOCK_BEFORE_RESET),
+        ("no-busy-interrupt", SdhciQuirks::NO_BUSY_IRQ),
+        ("broken-timeout", SdhciQuirks::BROKEN_TIMEOUT_VALUE),
+        ("broken-adma", SdhciQuirks::BROKEN_ADMA),
+        ("broken-64-bit", SdhciQuirks::BROKEN_ADMA_64),
+        ("zero-length-descriptor", SdhciQuirks::ADMA_ZERO_LENGTH_BROKEN),
+        ("32-bit-only", SdhciQuirks::DMA_SIZE_32BIT),
+        ("reset-on-ios", SdhciQuirks::RESET_ON_IOS),
+        ("pio-delay", SdhciQuirks::PIO_DELAY),
+        ("no-cmd23", SdhciQuirks::NO_CMD23),
+        ("auto-cmd23-broken", SdhciQuirks::NO_AUTO_CMD23),
+        ("stop-with-tc", SdhciQuirks::STOP_WITH_TC),
+        ("no-hispd-bit", SdhciQuirks::NO_HISPD_BIT),
+        ("clock-before-reset", SdhciQuirks::CLOCK_BEFORE_RESET),
     ] {
         let profile = profile(name);
         assert!(profile.driver.quirks.has(taken), "{name}");
-        let driver = sdhci::Config { quirks: profile.driver.quirks.without(taken), ..profile.driver };
+        let driver = sdhci::SdhciConfig { quirks: profile.driver.quirks.without(taken), ..profile.driver };
         assert!(run(&profile, driver).is_err(), "{name}");
     }
     let narrow = profile("1-bit-only");
-    assert!(run(&narrow, sdhci::Config { width: Width::W4, ..narrow.driver }).is_err());
+    assert!(run(&narrow, sdhci::SdhciConfig { width: Width::W4, ..narrow.driver }).is_err());
     let blind = profile("no-capabilities");
-    let error = run(&blind, sdhci::Config { capabilities: None, ..blind.driver }).unwrap_err();
+    let error = run(&blind, sdhci::SdhciConfig { capabilities: None, ..blind.driver }).unwrap_err();
     assert!(error.contains("base clock in capabilities 15:8 is 0"), "{error}");
 }
 

@@ -227,7 +227,7 @@ const WAYS: &[Way] = &[
     }),
     ("switches", |stack| {
         stack.with(|engine| {
-            engine.set_target(None);
+            engine.set_card_params(None);
             engine.enable_extended_ops();
             engine.set_abilities(Abilities::NONE);
             assert!(engine.set_page(buffer(1)).is_err());
@@ -258,7 +258,7 @@ const WAYS: &[Way] = &[
         stack.with(|engine| {
             assert_eq!((engine.next_deadline_ns(), engine.slots_in_use()), (Some(0), 4));
             assert_eq!(engine.losses(), 0);
-            assert!(engine.target().is_none() && engine.host().is_none() && engine.policy().is_none());
+            assert!(engine.card_params().is_none() && engine.host().is_none() && engine.policy().is_none());
             assert!(!engine.is_idle() && !engine.is_quiet() && engine.awaited().is_none());
             assert!(engine.last_phase().is_none() && engine.incidents().count() == 0);
             assert!(engine.held_until_ns().is_none() && engine.holds().count == 0);
@@ -288,7 +288,7 @@ impl Rig {
         let model = Rc::new(RefCell::new(Sdhci::new(SdhciConfig::GENERIC_4_20, memory.clone(), Some(card))));
         let port = Returning(Port::new(model.clone(), time.clone(), 0, 0));
         let table = Box::leak(Box::new(Table::new()));
-        let config = sdhci::Config { transfer, ..sdhci::Config::new() };
+        let config = sdhci::SdhciConfig { transfer, ..sdhci::SdhciConfig::new() };
         let host = sdhci::Sdhci::new(port, Returning(memory.clone()), table, config).unwrap();
         NOW_NS.set(0);
         let stack = Box::leak(Box::new(Stack::with_policy(Watched, TIMER, host, Config::DEFAULT, Returns)));
@@ -345,7 +345,7 @@ fn what_a_real_driver_calls_may_come_back_in_by_every_public_function() {
                 assert!(read[..] == expected[..], "{}: other data", what());
             }
             BACK.set(None);
-            assert!(stack.with(|engine| engine.is_idle() && engine.target() == Some(&found.target)));
+            assert!(stack.with(|engine| engine.is_idle() && engine.card_params() == Some(&found.params)));
             assert_eq!(stack.with(|engine| engine.slots_in_use()), 0);
             assert_eq!(rig.memory.violations(), Vec::<String>::new());
             assert_eq!(rig.model.borrow().protocol_violations(), 0);

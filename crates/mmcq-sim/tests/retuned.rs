@@ -79,7 +79,7 @@ fn a_reset_in_a_phase_of_the_callers_is_followed_by_a_tuning_too() {
     for name in ["emmc-hs200", "sdxc-128g-uhs"] {
         let rig = kept(name, true);
         let phase = Phase {
-            command: command::send_status(rig.found.target.rca),
+            command: command::send_status(rig.found.params.rca),
             data: None,
             auto: Auto::None,
             tuning: false,

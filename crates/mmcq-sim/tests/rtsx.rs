@@ -34,7 +34,7 @@ struct Rig {
 }
 
 impl Rig {
-    fn new(card: &str, model: RtsxConfig, driver: rtsx::Config, engine: Config) -> Rig {
+    fn new(card: &str, model: RtsxConfig, driver: rtsx::RtsxConfig, engine: Config) -> Rig {
         let path = format!("{}/cards/{card}.toml", env!("CARGO_MANIFEST_DIR"));
         let text = std::fs::read_to_string(&path).unwrap();
         let profile = CardProfile::from_toml(&text, card).unwrap_or_else(|error| panic!("{error}"));
@@ -80,12 +80,12 @@ impl Rig {
         }
     }
 
-    fn up(card: &str, driver: rtsx::Config, engine: Config) -> (Rig, u64) {
+    fn up(card: &str, driver: rtsx::RtsxConfig, engine: Config) -> (Rig, u64) {
         let rig = Rig::new(card, RtsxConfig::GENERIC, driver, engine);
         let found = rig.drive(card::bring_up(&rig.stack, buffer(1), card::Options::DEFAULT)).0;
         let found = found.unwrap_or_else(|error| panic!("{card}: {error}"));
         assert_eq!((found.timing, found.width), (Timing::Sdr104, Width::W4));
-        (rig, found.target.sectors)
+        (rig, found.params.sectors)
     }
 
     fn submit(&self, kind: Kind, buf: DmaBuf) -> SlotId {
@@ -127,12 +127,13 @@ fn mixed_loads_bring_what_was_written() {
     for (continues, close_always, lies) in
         [(true, false, false), (true, true, false), (false, false, false), (true, false, true)]
     {
-        let driver = rtsx::Config { continue_data: continues, ..rtsx::Config::new(rtsx::Chip::Rts5249) };
+        let driver =
+            rtsx::RtsxConfig { continue_data: continues, ..rtsx::RtsxConfig::new(rtsx::Chip::Rts5249) };
         let engine = Config { close_always, ..Config::DEFAULT };
         let model = RtsxConfig { continue_data: !lies, ..RtsxConfig::GENERIC };
         let rig = Rig::new("pro-plus-128", model, driver, engine);
         let found = rig.drive(card::bring_up(&rig.stack, buffer(1), card::Options::DEFAULT)).0.unwrap();
-        let base = found.target.sectors / 2;
+        let base = found.params.sectors / 2;
         let mut random = 0x9e37_79b9_7f4a_7c15u64;
         let mut below = |limit: u64| {
             random ^= random << 13;
@@ -195,11 +196,11 @@ fn mixed_loads_bring_what_was_written() {
 fn a_run_stops_before_a_last_block_that_is_read_alone() {
     const MINE: &[Quirk] = &[Quirk::sd(0x41, 0x3432, "SD16G", Quirks::LAST_BLOCK_ALONE)];
     for (quirks, alone) in [(MINE, true), (&[], false)] {
-        let driver = rtsx::Config::new(rtsx::Chip::Rts5249);
+        let driver = rtsx::RtsxConfig::new(rtsx::Chip::Rts5249);
         let rig = Rig::new("quirks/last-block-locks-up", RtsxConfig::GENERIC, driver, Config::DEFAULT);
         let options = card::Options { quirks, ..card::Options::DEFAULT };
         let found = rig.drive(card::bring_up(&rig.stack, buffer(1), options)).0.unwrap();
-        let sectors = found.target.sectors;
+        let sectors = found.params.sectors;
         let mut whole = 0;
         for lba in (sectors - 320..sectors).step_by(32) {
             let id = rig.submit(Kind::Read { lba, blocks: 32 }, buffer(32));
@@ -219,7 +220,7 @@ fn a_run_stops_before_a_last_block_that_is_read_alone() {
 /// One request at a time, 64 KiB each: the run is seen, held, and costs one command in all.
 #[test]
 fn a_run_of_single_requests_is_one_transfer() {
-    let (rig, _) = Rig::up("pro-plus-128", rtsx::Config::new(rtsx::Chip::Rts5249), Config::DEFAULT);
+    let (rig, _) = Rig::up("pro-plus-128", rtsx::RtsxConfig::new(rtsx::Chip::Rts5249), Config::DEFAULT);
     for write in [false, true] {
         rig.model.borrow_mut().take_stats();
         for i in 0..40 {
@@ -243,7 +244,7 @@ fn a_run_of_single_requests_is_one_transfer() {
 #[test]
 fn a_power_cut_in_a_stream_loses_only_what_was_not_flushed() {
     for cut_after in [1, 3, 10, 17, 30] {
-        let (rig, _) = Rig::up("pro-plus-128", rtsx::Config::new(rtsx::Chip::Rts5249), Config::DEFAULT);
+        let (rig, _) = Rig::up("pro-plus-128", rtsx::RtsxConfig::new(rtsx::Chip::Rts5249), Config::DEFAULT);
         let write = |i: u64, byte| {
             let id = rig.submit(Kind::Write { lba: 8192 + i * 128, blocks: 128 }, filled(128, byte));
             rig.finish(id).0
@@ -285,7 +286,7 @@ fn a_power_cut_in_a_stream_loses_only_what_was_not_flushed() {
 
 #[test]
 fn reasons_are_counted() {
-    let (rig, sectors) = Rig::up("pro-plus-128", rtsx::Config::new(rtsx::Chip::Rts5249), Config::DEFAULT);
+    let (rig, sectors) = Rig::up("pro-plus-128", rtsx::RtsxConfig::new(rtsx::Chip::Rts5249), Config::DEFAULT);
     let read = |lba, blocks| {
         let id = rig.submit(Kind::Read { lba, blocks }, buffer(blocks as usize));
         rig.finish(id).0.unwrap();

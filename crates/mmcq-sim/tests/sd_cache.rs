@@ -36,7 +36,7 @@ fn is_on(rig: &Rig, register: Extension) -> bool {
 
 /// Is it on, and does the engine know by what it is flushed?
 fn told(rig: &Rig, register: Extension) -> (bool, bool) {
-    let flush = rig.stack.with(|engine| engine.target().map(|target| target.flush));
+    let flush = rig.stack.with(|engine| engine.card_params().map(|target| target.flush));
     (is_on(rig, register), matches!(flush, Some(FlushBy::SdCache { .. })))
 }
 

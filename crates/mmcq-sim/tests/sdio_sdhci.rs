@@ -64,7 +64,7 @@ fn packets_come_in_by_the_card_interrupt() {
         Rc::new(RefCell::new(Sdhci::new(SdhciConfig::GENERIC_4_20, shadow.clone(), Some(Box::new(card)))));
     let port = Port::new(model.clone(), time.clone(), 0, 0);
     let table = Box::leak(Box::new(Table::new()));
-    let host = sdhci::Sdhci::new(port, shadow.clone(), table, sdhci::Config::new()).unwrap();
+    let host = sdhci::Sdhci::new(port, shadow.clone(), table, sdhci::SdhciConfig::new()).unwrap();
     NOW_NS.set(0);
     let stack: Stack = Stack::new(OneThread, TIMER, host, Config::DEFAULT);
     let found = drive(&stack, &model, &time, bring_up_io(&stack, memory(512), Options::DEFAULT)).0;

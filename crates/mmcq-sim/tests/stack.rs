@@ -5,7 +5,7 @@ mod machine;
 use machine::{Rig, buffer};
 use mmcq::card::{self, Family};
 use mmcq::engine::{Error, Kind, Request, SlotId};
-use mmcq::host::sdhci::{self, Quirks, TransferMode};
+use mmcq::host::sdhci::{self, SdhciQuirks, TransferMode};
 use mmcq::host::{Caps, Timing, Width};
 use mmcq_sim::faults::{Faults, Plan, Point, Strike};
 use mmcq_sim::sdhci::{Busy, SdhciConfig};
@@ -25,12 +25,12 @@ fn every_profile_comes_up_at_its_best_speed() {
         ("emmc-hs200", Timing::Hs200, Width::W8, false),
         ("emmc-4g-old", Timing::Ddr52, Width::W8, false),
     ] {
-        let driver = if is_sd { sdhci::Config::new() } else { sdhci::Config::emmc_18() };
+        let driver = if is_sd { sdhci::SdhciConfig::new() } else { sdhci::SdhciConfig::emmc_18() };
         let rig = Rig::new(card, SdhciConfig { uhs_at_33v: !is_sd, ..generic }, driver);
         let found = rig.bring_up(card::Options::DEFAULT).unwrap_or_else(|error| panic!("{card}: {error}"));
         assert_eq!(matches!(found.family, Family::Sd(_)), is_sd, "{card}");
         assert_eq!((found.timing, found.width), (timing, width), "{card}");
-        rig.mixed_load(found.target.sectors, 60);
+        rig.mixed_load(found.params.sectors, 60);
         rig.checked();
     }
 }
@@ -55,11 +55,11 @@ fn misbehaving_cards_work_where_they_can() {
         ("secure-erase-2s", false),
         ("inand-cmd38", false),
     ] {
-        let driver = if is_sd { sdhci::Config::new() } else { sdhci::Config::emmc_18() };
+        let driver = if is_sd { sdhci::SdhciConfig::new() } else { sdhci::SdhciConfig::emmc_18() };
         let card = format!("quirks/{card}");
         let rig = Rig::new(&card, SdhciConfig { uhs_at_33v: !is_sd, ..generic }, driver);
         let found = rig.bring_up(card::Options::DEFAULT).unwrap_or_else(|error| panic!("{card}: {error}"));
-        rig.mixed_load(found.target.sectors, 20);
+        rig.mixed_load(found.params.sectors, 20);
         rig.checked();
         let violations = rig.model.borrow_mut().card_mut().map(|card| card.violations().len());
         assert_eq!(violations, Some(0), "{card}");
@@ -69,7 +69,7 @@ fn misbehaving_cards_work_where_they_can() {
 #[test]
 fn a_card_that_is_busy_for_ever_ends_the_request() {
     for strike in [Strike::Never, Strike::Late(500_000_000), Strike::Hidden, Strike::BrownOut] {
-        let rig = Rig::new("sdhc-16g-hs", SdhciConfig::GENERIC_4_20, sdhci::Config::new());
+        let rig = Rig::new("sdhc-16g-hs", SdhciConfig::GENERIC_4_20, sdhci::SdhciConfig::new());
         rig.bring_up(card::Options::DEFAULT).unwrap();
         let faults = Faults::new(Plan::none().shot(Point::Busy, 1, strike));
         rig.model.borrow_mut().card_mut().unwrap().set_faults(faults.clone());
@@ -88,10 +88,10 @@ fn a_card_that_is_busy_for_ever_ends_the_request() {
 fn every_transfer_mode_moves_the_same_data() {
     for mode in [TransferMode::Adma2, TransferMode::Sdma, TransferMode::Pio] {
         for model in [SdhciConfig::GENERIC_4_20, SdhciConfig::GENERIC_3_00] {
-            let driver = sdhci::Config { transfer: mode, ..sdhci::Config::new() };
+            let driver = sdhci::SdhciConfig { transfer: mode, ..sdhci::SdhciConfig::new() };
             let rig = Rig::new("sdhc-16g-hs", model, driver);
             let found = rig.bring_up(card::Options::DEFAULT).unwrap();
-            rig.mixed_load(found.target.sectors, 60);
+            rig.mixed_load(found.params.sectors, 60);
             rig.checked();
         }
     }
@@ -99,12 +99,12 @@ fn every_transfer_mode_moves_the_same_data() {
 
 #[test]
 fn a_host_without_busy_detection_loses_nothing() {
-    for quirks in [Quirks::NO_BUSY_IRQ, Quirks::NO_BUSY_IRQ.with(Quirks::NO_DAT0_LEVEL)] {
+    for quirks in [SdhciQuirks::NO_BUSY_IRQ, SdhciQuirks::NO_BUSY_IRQ.with(SdhciQuirks::NO_DAT0_LEVEL)] {
         let model = SdhciConfig { busy: Busy::Ignored, ..SdhciConfig::GENERIC_4_20 };
-        let driver = sdhci::Config { quirks, ..sdhci::Config::new() };
+        let driver = sdhci::SdhciConfig { quirks, ..sdhci::SdhciConfig::new() };
         let rig = Rig::new("sdhc-16g-hs", model, driver);
         let found = rig.bring_up(card::Options::DEFAULT).unwrap();
-        rig.mixed_load(found.target.sectors, 60);
+        rig.mixed_load(found.params.sectors, 60);
         assert!(rig.stack.with(|engine| engine.stats().busy_polls) > 0);
         rig.checked();
     }
@@ -112,27 +112,27 @@ fn a_host_without_busy_detection_loses_nothing() {
 
 #[test]
 fn a_host_that_must_defer_completes_in_poll() {
-    let driver = sdhci::Config { quirks: Quirks::DEFER_COMPLETION, ..sdhci::Config::new() };
+    let driver = sdhci::SdhciConfig { quirks: SdhciQuirks::DEFER_COMPLETION, ..sdhci::SdhciConfig::new() };
     let rig = Rig::new("sdhc-16g-hs", SdhciConfig::GENERIC_4_20, driver);
     let found = rig.bring_up(card::Options::DEFAULT).unwrap();
     assert!(rig.stack.with(|engine| engine.caps().defer_completion));
-    rig.mixed_load(found.target.sectors, 60);
+    rig.mixed_load(found.params.sectors, 60);
     rig.checked();
 }
 
 #[test]
 fn a_speed_that_fails_ends_in_a_slower_card() {
     let model = SdhciConfig { tuning_fails: true, ..SdhciConfig::GENERIC_4_20 };
-    let rig = Rig::new("sdxc-128g-uhs", model, sdhci::Config::new());
+    let rig = Rig::new("sdxc-128g-uhs", model, sdhci::SdhciConfig::new());
     let found = rig.bring_up(card::Options::DEFAULT).unwrap();
     assert!(!matches!(found.timing, Timing::Sdr104 | Timing::Sdr50), "{:?} needs tuning", found.timing);
-    rig.mixed_load(found.target.sectors, 20);
+    rig.mixed_load(found.params.sectors, 20);
 
     let model = SdhciConfig { signal18_fails: true, ..SdhciConfig::GENERIC_4_20 };
-    let rig = Rig::new("sdxc-128g-uhs", model, sdhci::Config::new());
+    let rig = Rig::new("sdxc-128g-uhs", model, sdhci::SdhciConfig::new());
     let found = rig.bring_up(card::Options::DEFAULT).unwrap();
     assert_eq!(found.timing, Timing::HighSpeed);
-    rig.mixed_load(found.target.sectors, 20);
+    rig.mixed_load(found.params.sectors, 20);
 }
 
 #[test]
@@ -140,10 +140,10 @@ fn emmc_speeds_can_be_left_out_one_by_one() {
     let mut without = 0;
     for timing in [Timing::Hs400Es, Timing::Hs400, Timing::Hs200, Timing::Ddr52, Timing::HighSpeed] {
         let model = SdhciConfig { uhs_at_33v: true, ..SdhciConfig::GENERIC_4_20 };
-        let rig = Rig::new("hbg4a2", model, sdhci::Config::emmc_18());
+        let rig = Rig::new("hbg4a2", model, sdhci::SdhciConfig::emmc_18());
         let found = rig.bring_up(card::Options { without, ..card::Options::DEFAULT }).unwrap();
         assert_eq!(found.timing, timing);
-        rig.mixed_load(found.target.sectors, 20);
+        rig.mixed_load(found.params.sectors, 20);
         rig.checked();
         without |= Caps::timing_bit(timing);
     }
@@ -175,7 +175,7 @@ fn no_client_is_told_of_a_single_mishap() {
         ("descriptor", Point::Dma, Strike::Fail),
     ];
     for (name, point, strike) in mishaps {
-        let rig = Rig::new("sdhc-16g-hs", SdhciConfig::GENERIC_4_20, sdhci::Config::new());
+        let rig = Rig::new("sdhc-16g-hs", SdhciConfig::GENERIC_4_20, sdhci::SdhciConfig::new());
         let found = rig.bring_up(card::Options::DEFAULT).unwrap();
         let write = name.starts_with("write");
         let now = rig.time.now();
@@ -204,7 +204,7 @@ fn no_client_is_told_of_a_single_mishap() {
         let failed = results.iter().filter(|r| **r == Some(false)).count();
         assert!(results.iter().all(Option::is_some), "{name}: {results:?}");
         assert_eq!(failed, 0, "{name}: {results:?}");
-        rig.mixed_load_after(found.target.sectors);
+        rig.mixed_load_after(found.params.sectors);
         rig.checked();
     }
 }
@@ -212,7 +212,7 @@ fn no_client_is_told_of_a_single_mishap() {
 #[test]
 fn a_slot_for_one_family_takes_no_other() {
     let model = SdhciConfig { uhs_at_33v: true, ..SdhciConfig::GENERIC_4_20 };
-    let rig = |card| Rig::new(card, model, sdhci::Config::emmc_18());
+    let rig = |card| Rig::new(card, model, sdhci::SdhciConfig::emmc_18());
     let (sd, emmc) = (rig("sdxc-128g-uhs"), rig("hbg4a2"));
     let options = card::Options::DEFAULT;
     assert!(sd.drive(card::bring_up_sd(&sd.stack, buffer(1), options)).0.is_ok());
@@ -224,7 +224,7 @@ fn a_slot_for_one_family_takes_no_other() {
 
 #[test]
 fn an_empty_slot_is_no_card() {
-    let rig = Rig::new("sdsc-1g", SdhciConfig::GENERIC_4_20, sdhci::Config::new());
+    let rig = Rig::new("sdsc-1g", SdhciConfig::GENERIC_4_20, sdhci::SdhciConfig::new());
     rig.model.borrow_mut().remove(0);
     let debounced = SdhciConfig::GENERIC_4_20.debounce_ns;
     rig.time.set(rig.model.borrow_mut().advance(debounced));
@@ -235,13 +235,13 @@ fn an_empty_slot_is_no_card() {
 #[test]
 fn two_random_writes_in_flight_ask_for_no_status() {
     for mode in [TransferMode::Adma2, TransferMode::Sdma, TransferMode::Pio] {
-        let driver = sdhci::Config { transfer: mode, ..sdhci::Config::new() };
+        let driver = sdhci::SdhciConfig { transfer: mode, ..sdhci::SdhciConfig::new() };
         let rig = Rig::new("sdhc-16g-hs", SdhciConfig::GENERIC_4_20, driver);
         let found = rig.bring_up(card::Options::DEFAULT).unwrap();
         let before = rig.stack.with(|engine| *engine.stats());
         let mut flying = Vec::new();
         for n in 0..100u64 {
-            let kind = Kind::Write { lba: n * 977 % 4096 * 8 % found.target.sectors, blocks: 8 };
+            let kind = Kind::Write { lba: n * 977 % 4096 * 8 % found.params.sectors, blocks: 8 };
             let now_ns = rig.time.now();
             flying.push(rig.stack.with(|e| e.submit(Request::new(kind, buffer(8)), now_ns)).unwrap());
             while flying.len() > 1 {

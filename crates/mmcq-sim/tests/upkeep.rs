@@ -315,7 +315,7 @@ fn reinitialised(rig: &Rig) {
 fn the_cache_of_an_sd_card_is_on_again() {
     let rig = Rig::alone("sdxc-64g-a2", Options::DEFAULT);
     run(&rig, extension::enable_cache(rig.stack, &rig.found, buffer(1, 0))).unwrap();
-    let by = |rig: &Rig| rig.stack.with(|engine| engine.target().unwrap().flush);
+    let by = |rig: &Rig| rig.stack.with(|engine| engine.card_params().unwrap().flush);
     let before = by(&rig);
     assert!(matches!(before, FlushBy::SdCache { .. }));
     rig.keep();
@@ -343,7 +343,7 @@ fn an_emmc_is_as_its_options_say() {
         let rig = Rig::built(card, true, SdhciConfig::GENERIC_4_20, options);
         rig.keep();
         reinitialised(&rig);
-        let by = rig.stack.with(|engine| engine.target().unwrap().flush);
+        let by = rig.stack.with(|engine| engine.card_params().unwrap().flush);
         assert_eq!(matches!(by, FlushBy::EmmcCache { .. }), cache);
         fill(&rig, 3);
         assert_eq!(exceptions(&rig).len(), 1, "the exceptions that were asked for are enabled again");
@@ -386,5 +386,5 @@ fn a_keeper_of_one_card_brings_no_other_up() {
     rig.ills.borrow_mut().swap = Some(rig::card("sdsc-1g"));
     assert_eq!(rig.one(rig.write(0, 8, 0xaa)).result, Err(Error::Changed));
     assert!(matches!(rig.events.borrow()[..], [Event::Changed(_)]));
-    assert_eq!(rig.stack.with(|engine| engine.target().copied()), None);
+    assert_eq!(rig.stack.with(|engine| engine.card_params().copied()), None);
 }

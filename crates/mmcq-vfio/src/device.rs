@@ -10,7 +10,7 @@ use crate::memory::{self, Memory};
 use crate::sysfs::Sysfs;
 use crate::takeover::{self, Function};
 use crate::window::{self, Window};
-use mmcq::host::sdhci::Config;
+use mmcq::host::sdhci::SdhciConfig;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -41,7 +41,7 @@ pub struct Options {
     /// Reach the registers by system calls, which strace shows, even if they can be mapped.
     pub by_calls: bool,
     /// What must be known of the controller.
-    pub config: Config,
+    pub config: SdhciConfig,
 }
 
 /// An open device. Ours alone, until it is dropped: then it can no longer reach memory.

@@ -96,7 +96,7 @@ pub enum Error {
         /// Whose.
         address: Address,
         /// Why.
-        error: mmcq::host::sdhci::InitError,
+        error: mmcq::host::sdhci::SdhciInitError,
     },
     /// The slot is empty.
     #[error("{address}: no card in the slot")]

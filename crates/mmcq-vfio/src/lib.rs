@@ -16,7 +16,7 @@
 //! let buffer = reader.buffer().expect("the first buffer is free");
 //! let disk = BlockDevice::new(reader.stack());
 //! let (read, buffer) = reader.run(disk.read(0, buffer))?;
-//! println!("{:?} of {} blocks, the first byte is {}", read, card.target.sectors, buffer[0]);
+//! println!("{:?} of {} blocks, the first byte is {}", read, card.params.sectors, buffer[0]);
 //! reader.close()
 //! # }
 //! ```

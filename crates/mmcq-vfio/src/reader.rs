@@ -355,7 +355,7 @@ impl Reader {
                     *keeper = None;
                     self.give_back(scratch);
                     self.card.set(None);
-                    self.stack().with(|engine| engine.set_target(None));
+                    self.stack().with(|engine| engine.set_card_params(None));
                     return Err(Error::Left { address: self.device.address() });
                 }
             }
@@ -413,15 +413,15 @@ impl std::fmt::Debug for Reader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mmcq::host::sdhci::{Config, InitError};
+    use mmcq::host::sdhci::{SdhciConfig, SdhciInitError};
 
     #[test]
     fn a_controller_that_reads_all_ones_is_one_line() {
         let memory = Memory::new(false).unwrap();
         let nothing = Window::file(Arc::new(std::fs::File::open("/dev/null").unwrap()), 0);
         let table = memory.place(Table::<DESCRIPTORS>::new()).unwrap();
-        let error = Sdhci::new(nothing, memory.mapped(), table, Config::new()).err().unwrap();
-        assert_eq!(error, InitError::Gone);
+        let error = Sdhci::new(nothing, memory.mapped(), table, SdhciConfig::new()).err().unwrap();
+        assert_eq!(error, SdhciInitError::Gone);
         let error = Error::Controller { address: "00:04.0".parse().unwrap(), error }.to_string();
         assert!(error.starts_with("0000:00:04.0: ") && error.contains("all ones"), "{error}");
         assert!(!error.contains('\n'));

@@ -16,7 +16,7 @@ use io_card::World;
 use io_drive::{Here, Stack, irq_waker, memory, packet, stack, step};
 use mmcq::card::{Options, bring_up_io};
 use mmcq::sdio::bluetooth::{HEADER_BYTES, TypeA};
-use mmcq::sdio::{CardInterrupt, Error, Function};
+use mmcq::sdio::{CardInterrupt, Function, IoError};
 use mmcq::task::IrqTask;
 use one_thread::{NOW_NS, OneThread};
 use std::cell::Cell;
@@ -25,7 +25,7 @@ const PACKETS: u32 = 250;
 const PAYLOAD_BYTES: u32 = 2048 - HEADER_BYTES;
 
 /// All there is to write: receives for ever, straight on.
-async fn echo(stack: &Stack<4>, packets: &Cell<u32>) -> Result<(), Error> {
+async fn echo(stack: &Stack<4>, packets: &Cell<u32>) -> Result<(), IoError> {
     let (card, _scratch) = bring_up_io(stack, memory(512), Options::DEFAULT).await;
     let card = card?;
     let function = Function::new(stack, &card, 1)?;

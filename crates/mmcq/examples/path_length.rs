@@ -4,7 +4,7 @@
 //! by the cells.
 
 use mmcq::engine::{CardParams, Config, DmaBuf, Engine, FlushBy, Kind, Request, SlotId, SlotSet};
-use mmcq::host::sdhci::{Config as SdhciConfig, Sdhci, Table, TransferMode};
+use mmcq::host::sdhci::{Sdhci, SdhciConfig, Table, TransferMode};
 use mmcq::host::{BusOp, Direction, Dma, DmaError, Host, Regs, Step, Timing, Width};
 use std::cell::Cell;
 use std::hint::black_box;
@@ -132,7 +132,7 @@ fn machine() -> (Stack, &'static Cells) {
     // Every R1 says: tran, ready.
     cells.words[0x10 / 4].set(0x900);
     let mut stack = Engine::new(host, Config::DEFAULT);
-    stack.set_target(Some(CardParams {
+    stack.set_card_params(Some(CardParams {
         rca: 1,
         sectors: 1 << 26,
         block_addressed: true,

@@ -197,7 +197,7 @@ impl Wait {
 
 /// What to do until the phase ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Choice {
+pub enum Advice {
     /// Look at the controller again and again, and leave after this time at the latest.
     Spin {
         /// At most.
@@ -310,13 +310,13 @@ impl WaitStrategy {
     }
 
     /// What code in this context does until the wait is over. `spent_ns`: how long it has been at it already, since it was called or woken.
-    pub fn choose(&self, wait: &Wait, from: Context, spent_ns: u64) -> Choice {
+    pub fn choose(&self, wait: &Wait, from: Context, spent_ns: u64) -> Advice {
         let left_ns = self.longest_ns(from).saturating_sub(spent_ns);
         match (self.expected_ns(wait), self.price_ns(from)) {
             (Some(expected_ns), Some(price_ns)) if expected_ns <= price_ns.min(left_ns) => {
-                Choice::Spin { at_most_ns: price_ns.saturating_mul(2).min(left_ns) }
+                Advice::Spin { at_most_ns: price_ns.saturating_mul(2).min(left_ns) }
             }
-            _ => Choice::Leave(self.advanced_by(wait)),
+            _ => Advice::Leave(self.advanced_by(wait)),
         }
     }
 
@@ -456,29 +456,29 @@ mod tests {
     fn it_spins_where_that_is_cheaper_and_never_without_a_bound() {
         let advance = advance(COSTS);
         let wait = Wait::of(&phase(sdio::io_read(0, 0), None));
-        assert_eq!(advance.choose(&wait, Context::Interrupt, 0), Choice::Spin { at_most_ns: 22_000 });
-        assert_eq!(advance.choose(&wait, Context::Thread, 0), Choice::Spin { at_most_ns: 167_200 });
+        assert_eq!(advance.choose(&wait, Context::Interrupt, 0), Advice::Spin { at_most_ns: 22_000 });
+        assert_eq!(advance.choose(&wait, Context::Thread, 0), Advice::Spin { at_most_ns: 167_200 });
         advance.set_bus(Bus { clock_hz: 9_000_000, ..BUS });
-        assert_eq!(advance.choose(&wait, Context::Interrupt, 0), Choice::Leave(Context::Interrupt));
-        assert_eq!(advance.choose(&wait, Context::Deferred, 0), Choice::Spin { at_most_ns: 32_000 });
+        assert_eq!(advance.choose(&wait, Context::Interrupt, 0), Advice::Leave(Context::Interrupt));
+        assert_eq!(advance.choose(&wait, Context::Deferred, 0), Advice::Spin { at_most_ns: 32_000 });
         advance.set_bus(Bus { clock_hz: 1_000_000, ..BUS });
-        assert_eq!(advance.choose(&wait, Context::Thread, 0), Choice::Leave(Context::Interrupt));
+        assert_eq!(advance.choose(&wait, Context::Thread, 0), Advice::Leave(Context::Interrupt));
     }
 
     #[test]
     fn a_stretch_in_the_interrupt_has_an_end() {
         let advance = advance(COSTS);
         let wait = Wait::of(&phase(sdio::io_read(0, 0), None));
-        assert_eq!(advance.choose(&wait, Context::Interrupt, 85_000), Choice::Spin { at_most_ns: 15_000 });
-        assert_eq!(advance.choose(&wait, Context::Interrupt, 90_000), Choice::Leave(Context::Interrupt));
-        assert_eq!(advance.choose(&wait, Context::Interrupt, u64::MAX), Choice::Leave(Context::Interrupt));
-        assert!(matches!(advance.choose(&wait, Context::Thread, 1 << 60), Choice::Spin { .. }));
+        assert_eq!(advance.choose(&wait, Context::Interrupt, 85_000), Advice::Spin { at_most_ns: 15_000 });
+        assert_eq!(advance.choose(&wait, Context::Interrupt, 90_000), Advice::Leave(Context::Interrupt));
+        assert_eq!(advance.choose(&wait, Context::Interrupt, u64::MAX), Advice::Leave(Context::Interrupt));
+        assert!(matches!(advance.choose(&wait, Context::Thread, 1 << 60), Advice::Spin { .. }));
     }
 
     #[test]
     fn what_is_left_is_advanced_where_its_work_fits() {
         let of = |costs: Costs, bytes: u32| {
-            let count = sdio::Count::Bytes(512);
+            let count = sdio::Amount::Bytes(512);
             let command = sdio::io_rw_extended(sdio::Extended {
                 write: false,
                 function: 1,
@@ -511,7 +511,7 @@ mod tests {
         // A card that answers late, for some tens of commands.
         (0..100).for_each(|_| advance.saw(&wait, 60_000));
         assert_eq!(advance.expected_ns(&wait), Some(60_000));
-        assert_eq!(advance.choose(&wait, Context::Interrupt, 0), Choice::Leave(Context::Interrupt));
+        assert_eq!(advance.choose(&wait, Context::Interrupt, 0), Advice::Leave(Context::Interrupt));
         (0..100).for_each(|_| advance.saw(&wait, 3_000));
         assert_eq!(advance.expected_ns(&wait), Some(3_000), "faster than the prior, too");
         // A hiccup is forgotten, and hostile times do no harm.
@@ -534,7 +534,7 @@ mod tests {
                 let wait = Wait { class, ..longest };
                 advance.saw(&wait, u64::MAX);
                 advance.gave_up(&wait, u64::MAX);
-                assert!(matches!(advance.choose(&wait, Context::Deferred, 0), Choice::Leave(_)));
+                assert!(matches!(advance.choose(&wait, Context::Deferred, 0), Advice::Leave(_)));
             }
         }
     }
@@ -544,7 +544,7 @@ mod tests {
         let advance = advance(COSTS);
         let wait = Wait::of(&phase(sdio::io_read(0, 0), None));
         let tries = (0..100).take_while(|_| {
-            let Choice::Spin { at_most_ns } = advance.choose(&wait, Context::Interrupt, 0) else {
+            let Advice::Spin { at_most_ns } = advance.choose(&wait, Context::Interrupt, 0) else {
                 return false;
             };
             advance.gave_up(&wait, at_most_ns);
@@ -560,10 +560,10 @@ mod tests {
     fn an_unknown_price_is_learned_from_sleepers() {
         let advance = advance(Costs::UNKNOWN);
         let wait = Wait::of(&phase(sdio::io_read(0, 0), None));
-        assert_eq!(advance.choose(&wait, Context::Thread, 0), Choice::Leave(Context::Interrupt));
+        assert_eq!(advance.choose(&wait, Context::Thread, 0), Advice::Leave(Context::Interrupt));
         advance.slept(Context::Thread, 90_400, 10_400);
         assert_eq!(advance.price_ns(Context::Thread), Some(80_000));
-        assert!(matches!(advance.choose(&wait, Context::Thread, 0), Choice::Spin { at_most_ns: 160_000 }));
+        assert!(matches!(advance.choose(&wait, Context::Thread, 0), Advice::Spin { at_most_ns: 160_000 }));
         // Held up by another driver for 10 ms: an eighth more, no more.
         advance.slept(Context::Thread, 10_000_000, 10_400);
         assert_eq!(advance.price_ns(Context::Thread), Some(90_000));

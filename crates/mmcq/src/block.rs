@@ -103,7 +103,7 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
     /// What the card offers; `None` without a card.
     pub fn geometry(&self) -> Option<Geometry> {
         self.stack.with(|engine| {
-            let target = *engine.target()?;
+            let target = *engine.card_params()?;
             let caps = engine.caps();
             let erase = &engine.abilities().erase;
             Some(Geometry {
@@ -216,7 +216,7 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
     fn equipped(&self, choose: impl FnOnce(&Erasing) -> Option<Erase>) -> Result<(Erase, u64), Error> {
         self.stack.with(|engine| {
             engine.enable_extended_ops();
-            engine.target().ok_or(Error::NoCard)?;
+            engine.card_params().ok_or(Error::NoCard)?;
             if !engine.abilities().are_known() {
                 return Err(Error::Unequipped);
             }

@@ -3,7 +3,7 @@
 //! | a stack needs | take | where |
 //! |---|---|---|
 //! | a lock | [`NoLock`] | one context polls, and no interrupt handler calls the stack |
-//! | | [`CriticalSection`] | handlers call it, and the program has a `critical-section` (feature of this name) |
+//! | | `CriticalSection` | handlers call it, and the program has a `critical-section` (feature of this name) |
 //! | memory for DMA | [`Coherent`] | the controller sees memory as the CPU does |
 //! | a clock | [`Timer::polled`](crate::task::Timer::polled) | blocking calls alone move the stack |
 //! | a descriptor table, memory for bring-up | [`Once`], [`Buffer`] | in statics |
@@ -30,7 +30,7 @@
 //! ) -> Option<&'static Stack<Parts<L>, 8>> {
 //!     // SAFETY: the controller's registers, which no other code uses; memory has no cache.
 //!     let (registers, memory) = unsafe { (Mmio::at_address(0x4500_0000), Coherent::new()) };
-//!     let host = Sdhci::new(registers, memory, TABLE.take()?, sdhci::Config::new()).ok()?;
+//!     let host = Sdhci::new(registers, memory, TABLE.take()?, sdhci::SdhciConfig::new()).ok()?;
 //!     home.put(Stack::new(lock, Timer::polled(now_ns), host, Config::DEFAULT))
 //! }
 //! ```

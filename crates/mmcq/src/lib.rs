@@ -30,7 +30,7 @@
 //!     buf: DmaBuf,
 //! ) -> Result<(), Error> {
 //!     let (card, _scratch) = bring_up(stack, scratch, Options::DEFAULT).await;
-//!     let blocks = card?.target.sectors;
+//!     let blocks = card?.params.sectors;
 //!     let disk = BlockDevice::new(stack);
 //!     // The buffer travels with the request, and comes back with its result.
 //!     let (result, buf) = disk.read(blocks - 1, buf).await;

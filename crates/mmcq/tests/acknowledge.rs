@@ -32,7 +32,7 @@ fn with<P: Profile>(busy: BusyDetect, acknowledge: Acknowledge, policy: P) -> Be
     world.borrow_mut().caps.max_blocks = 64;
     let config = Config { acknowledge, ..Config::DEFAULT };
     let mut engine = Engine::with_policy(Closed(TestHost::new(&world)), config, policy);
-    engine.set_target(Some(target(BLOCKS)));
+    engine.set_card_params(Some(target(BLOCKS)));
     Bench { world, engine, now_ns: 0 }
 }
 
@@ -306,16 +306,16 @@ fn a_card_that_loses_its_supply_before_its_status_has_lost_writes() {
         while !bench.engine.is_quiet() {
             bench.step();
         }
-        bench.engine.set_target(None);
-        bench.engine.set_target(Some(target(BLOCKS)));
+        bench.engine.set_card_params(None);
+        bench.engine.set_card_params(Some(target(BLOCKS)));
         assert_eq!(bench.flush(), Err(Error::CacheLost), "{busy:?}");
         assert_eq!(bench.flush(), Ok(0));
         // With its status nothing is lost.
         let early = bench.submit(write(100));
         assert_eq!(bench.finish(early), Ok(4096));
         bench.rest();
-        bench.engine.set_target(None);
-        bench.engine.set_target(Some(CardParams { ..target(BLOCKS) }));
+        bench.engine.set_card_params(None);
+        bench.engine.set_card_params(Some(CardParams { ..target(BLOCKS) }));
         assert_eq!(bench.flush(), Ok(0), "{busy:?}");
     }
 }

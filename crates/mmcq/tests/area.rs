@@ -25,7 +25,7 @@ fn card() -> (Rc<RefCell<World>>, TestEngine) {
     world.borrow_mut().medium.fill(1);
     world.borrow_mut().areas.insert(1, vec![7; BOOT_BYTES]);
     let mut engine = Engine::new(TestHost::new(&world), Config::DEFAULT);
-    engine.set_target(Some(target(BLOCKS)));
+    engine.set_card_params(Some(target(BLOCKS)));
     engine.enable_extended_ops();
     (world, engine)
 }
@@ -63,7 +63,7 @@ fn run(engine: &mut TestEngine, mut now: u64, mut at: impl FnMut(&mut TestEngine
             engine.host().world.borrow_mut().area = 0;
         }
         if asked.is_some() {
-            let target = *engine.target().expect("help for a card");
+            let target = *engine.card_params().expect("help for a card");
             engine.service_done(Ok(target), now);
         }
         if engine.is_idle() {
@@ -116,7 +116,7 @@ fn a_user_write_after_a_cancelled_visit_goes_to_the_user_area() {
     assert!(e.cancel(second).is_some());
     assert_eq!(e.take_service_request(), Some(ServiceRequest::Retune));
     assert_eq!(world.borrow().area, 0, "a card that is tuned is in its user area");
-    let target = *e.target().unwrap();
+    let target = *e.card_params().unwrap();
     e.service_done(Ok(target), now);
     let write = user(&mut e, 0, 0x5a, now);
     run(&mut e, now, |_, _| {});
@@ -214,10 +214,10 @@ fn only_visits_go_to_another_partition() {
     let switch = |access, value| emmc::switch(access, 179, value, 0);
     let phase = |command| Phase { command, data: None, auto: Auto::None, tuning: false };
     let raw = |prefix, command| Kind::Raw { prefix, phase: phase(command), timeout_ns: 1_000_000 };
-    let there = switch(emmc::Access::WriteByte, 1);
+    let there = switch(emmc::SwitchMode::WriteByte, 1);
     for kind in [
         raw(None, there),
-        raw(None, switch(emmc::Access::SetBits, 1)),
+        raw(None, switch(emmc::SwitchMode::SetBits, 1)),
         raw(Some(there), command::send_status(1)),
         Kind::Io { phase: phase(there), timeout_ns: 1_000_000, chain: false },
         Kind::LongCommand { command: there, timeout_ns: 1_000_000 },
@@ -227,8 +227,11 @@ fn only_visits_go_to_another_partition() {
     }
     assert!(world.borrow().log.is_empty());
     // Other bytes, other bits, and the command set are the caller's.
-    let boots = Kind::LongCommand { command: switch(emmc::Access::WriteByte, 0x50), timeout_ns: 1_000_000 };
-    for kind in [boots, raw(None, switch(emmc::Access::CommandSet, 1)), raw(None, command::send_status(1))] {
+    let boots =
+        Kind::LongCommand { command: switch(emmc::SwitchMode::WriteByte, 0x50), timeout_ns: 1_000_000 };
+    for kind in
+        [boots, raw(None, switch(emmc::SwitchMode::CommandSet, 1)), raw(None, command::send_status(1))]
+    {
         assert!(e.submit(Request::new(kind, buffer(1, 0)), 0).is_ok(), "{kind:?}");
     }
 }
@@ -237,7 +240,7 @@ fn only_visits_go_to_another_partition() {
 #[test]
 fn a_visit_keeps_the_boot_bits_that_an_order_has_written() {
     let (world, mut e) = card();
-    let command = emmc::switch(emmc::Access::WriteByte, 179, 0x50, 0);
+    let command = emmc::switch(emmc::SwitchMode::WriteByte, 179, 0x50, 0);
     boot(&mut e, 0, 8, 0);
     e.submit(Request::new(Kind::LongCommand { command, timeout_ns: 1_000_000 }, buffer(1, 0)), 0).unwrap();
     boot(&mut e, 0, 9, 0);
@@ -258,12 +261,12 @@ fn flush(engine: &mut TestEngine, now: u64) -> SlotId {
 fn what_was_written_to_a_boot_area_is_flushed_like_anything_else() {
     let (world, mut e) = card();
     let quirks = Quirks::FLUSH_AFTER_WRITE;
-    e.set_target(Some(CardParams { flush: CACHE, quirks, ..target(BLOCKS) }));
+    e.set_card_params(Some(CardParams { flush: CACHE, quirks, ..target(BLOCKS) }));
     let written = boot(&mut e, 0, 8, 0);
     let flushed = flush(&mut e, 0);
     run(&mut e, 0, |_, _| {});
     assert_eq!((taken(&mut e, written), taken(&mut e, flushed)), (Ok(4096), Ok(0)));
-    let to_flush = (6, emmc::switch(emmc::Access::WriteByte, 32, 1, 0).arg);
+    let to_flush = (6, emmc::switch(emmc::SwitchMode::WriteByte, 32, 1, 0).arg);
     assert!(world.borrow().log.iter().any(|seen| (seen.index, seen.arg) == to_flush));
 }
 
@@ -272,7 +275,7 @@ fn what_a_cache_has_lost_of_a_boot_area_is_told() {
     for (area, told) in [(1, true), (3, false)] {
         let (world, mut e) = card();
         world.borrow_mut().areas.insert(area, vec![7; BOOT_BYTES]);
-        e.set_target(Some(CardParams { flush: CACHE, ..target(BLOCKS) }));
+        e.set_card_params(Some(CardParams { flush: CACHE, ..target(BLOCKS) }));
         let _ = e.set_service_waker(Some(Waker::noop().clone()));
         let there = e.submit(Request::new(visit_of(area, 0, 8, 0), buffer(8, 8)), 0).unwrap();
         let now = run(&mut e, 0, |_, _| {});
@@ -298,7 +301,7 @@ fn what_a_cache_has_lost_of_a_boot_area_is_told() {
 #[test]
 fn a_card_that_is_to_be_initialised_has_lost_nothing_until_then() {
     let (world, mut e) = card();
-    e.set_target(Some(CardParams { flush: CACHE, ..target(BLOCKS) }));
+    e.set_card_params(Some(CardParams { flush: CACHE, ..target(BLOCKS) }));
     let _ = e.set_service_waker(Some(Waker::noop().clone()));
     world.borrow_mut().strike = Some((6, 1, Cause::Timeout));
     world.borrow_mut().strikes = 2;

@@ -49,7 +49,7 @@ impl Machine {
         let world = World::new(256);
         let timer = Timer { now_ns: || NOW_NS.get(), set_alarm: |at_ns| ALARM_NS.set(at_ns) };
         let stack = Stack::new(OneThread, timer, TestHost::new(&world), Config::DEFAULT);
-        stack.with(|engine| engine.set_target(Some(target(256))));
+        stack.with(|engine| engine.set_card_params(Some(target(256))));
         Machine { _alone: alone, world, stack }
     }
 

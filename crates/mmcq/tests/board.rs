@@ -1,6 +1,6 @@
 //! The ready parts of a board: what is handed out once, the static place of a stack, PCI.
 
-use mmcq::board::pci::{self, Address, ConfigSpace, Function};
+use mmcq::board::pci::{self, Address, ConfigSpace, PciFunction};
 use mmcq::board::{Buffer, Coherent, Home, NoLock, Once};
 use mmcq::engine::{Config, Error};
 use mmcq::host::regs::Regs;
@@ -63,7 +63,7 @@ unsafe impl Lock for Locked {
 }
 
 fn driver(accesses: &'static AtomicU32, table: &'static mut Table<4>) -> Sdhci<Quiet, Coherent, 4> {
-    let config = sdhci::Config { base_clock_hz: Some(48_000_000), ..sdhci::Config::new() };
+    let config = sdhci::SdhciConfig { base_clock_hz: Some(48_000_000), ..sdhci::SdhciConfig::new() };
     // SAFETY: this controller touches no memory at all.
     Sdhci::new(Quiet(accesses), unsafe { Coherent::new() }, table, config).unwrap()
 }
@@ -157,7 +157,7 @@ impl Machine {
         self
     }
 
-    fn at(&self, found: Function, offset: u16) -> u32 {
+    fn at(&self, found: PciFunction, offset: u16) -> u32 {
         self.read(found.address, offset)
     }
 }
@@ -186,9 +186,9 @@ fn controllers_are_found_on_every_bus_and_function() {
         // Several functions; the second is a controller with an address of 64 bits.
         .with((2, 31, 0), &[(0, 0x5287_10ec), (8, 0xff00_0000), (0x0c, 0x80_0000), (0x10, 0xe001)])
         .with((2, 31, 5), &[(0, 0x1234_8086), (8, 0x0805_0000), (0x14, 0xd000_000c), (0x18, 2)]);
-    let all: Vec<Function> = pci::functions(&machine, 0..=3).collect();
+    let all: Vec<PciFunction> = pci::functions(&machine, 0..=3).collect();
     assert_eq!(all.len(), 4);
-    let hosts: Vec<Function> = all.iter().copied().filter(|found| found.class == pci::SD_HOST).collect();
+    let hosts: Vec<PciFunction> = all.iter().copied().filter(|found| found.class == pci::SD_HOST).collect();
     assert_eq!((hosts[0].vendor, hosts[0].device), (0x1b36, 0x0007));
     assert_eq!(hosts[0].memory(&machine, 0), Some(0xfebf_1000));
     assert_eq!(hosts[0].memory(&machine, 1), None, "no address");

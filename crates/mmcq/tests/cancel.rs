@@ -27,7 +27,7 @@ impl<P: Policy> Bench<P> {
         let world = World::new(BLOCKS);
         world.borrow_mut().caps.max_bytes = 8 * 512;
         let mut e = Engine::with_policy(TestHost::new(&world), config, policy);
-        e.set_target(Some(target(BLOCKS)));
+        e.set_card_params(Some(target(BLOCKS)));
         Bench { world, e, now: 1_000 }
     }
 

@@ -109,7 +109,7 @@ impl Rig {
         let line = Rc::new(RefCell::new(Line { hold: true, ..Line::default() }));
         let twin = Twin { host: TestHost::new(&world), line: line.clone() };
         let mut engine = Engine::new(twin, Config { chain_ns: 0, ..Config::DEFAULT });
-        engine.set_target(Some(target(BLOCKS)));
+        engine.set_card_params(Some(target(BLOCKS)));
         engine.set_concurrent_commands(true);
         let read = engine.submit(read(0, 64), 0).unwrap();
         (Rig { world, line, engine }, read)
@@ -318,7 +318,7 @@ fn only_what_leaves_the_data_alone_goes_beside_them() {
     let stop: [fn(&mut Engine<Twin, 8>); 3] = [
         |engine| engine.halt(),
         |engine| engine.set_concurrent_commands(false),
-        |engine| engine.set_target(None),
+        |engine| engine.set_card_params(None),
     ];
     for stop in stop {
         let (mut rig, _) = Rig::reading();
@@ -343,7 +343,7 @@ fn other_hosts_are_never_asked() {
     let world = World::new(BLOCKS);
     world.borrow_mut().caps.concurrent_command = true;
     let mut engine: Engine<TestHost, 4> = Engine::new(TestHost::new(&world), Config::DEFAULT);
-    engine.set_target(Some(target(BLOCKS)));
+    engine.set_card_params(Some(target(BLOCKS)));
     engine.set_concurrent_commands(true);
     engine.submit(read(0, 8), 0).unwrap();
     let id = engine.submit(direct(sdio::io_read(1, 7)), 1_000).unwrap();

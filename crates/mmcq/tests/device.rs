@@ -21,7 +21,7 @@ use support::{TestHost, World, buffer, target};
 fn nothing_extra_is_accepted_by_an_engine_without_it() {
     let world = World::new(BLOCKS);
     let mut e: TestEngine = Engine::new(TestHost::new(&world), Config::DEFAULT);
-    e.set_target(Some(target(BLOCKS)));
+    e.set_card_params(Some(target(BLOCKS)));
     e.set_abilities(Abilities { erase: TRIMS, ..Abilities::NONE });
     let refused = e.submit(erase(0, 16, Erase::Trim), 0).unwrap_err();
     assert_eq!(refused.0, Error::Unsupported);
@@ -179,9 +179,9 @@ fn a_write_in_pieces_is_answered_although_the_card_was_taken_away_and_given_back
         let _ = (e.on_irq(turn * 1_000), e.poll(turn * 1_000));
     }
     assert!(e.is_quiet() && !e.is_idle(), "a piece is done, and the rest waits");
-    let card = *e.target().unwrap();
-    e.set_target(None);
-    e.set_target(Some(card));
+    let card = *e.card_params().unwrap();
+    e.set_card_params(None);
+    e.set_card_params(Some(card));
     e.enable_extended_ops();
     e.resume(1 << 30);
     run(&mut e, 1 << 30);
@@ -290,7 +290,7 @@ fn visit(area: u8, lba: u32, out: u16, back: u16) -> Kind {
 }
 
 fn switch_to(area: u8) -> (u8, u32) {
-    (6, emmc::switch(emmc::Access::WriteByte, 179, 0x48 | area, 0).arg)
+    (6, emmc::switch(emmc::SwitchMode::WriteByte, 179, 0x48 | area, 0).arg)
 }
 
 #[test]
@@ -319,7 +319,7 @@ fn a_visit_that_cannot_be_is_refused_at_once() {
         let world = World::new(BLOCKS);
         world.borrow_mut().areas.insert(1, vec![7; 64 * 512]);
         let mut e = engine(&world, |_| {});
-        e.set_target(Some(card));
+        e.set_card_params(Some(card));
         let refused = e.submit(Request::new(visit, buf), 0).err().map(|(error, _)| error);
         assert!(refused.is_none() || commands(&world).is_empty());
         refused
@@ -395,7 +395,7 @@ fn a_card_that_does_not_come_home_is_not_written_to() {
 fn an_order_is_judged_after_its_busy() {
     let world = World::new(BLOCKS);
     let mut e = engine(&world, |_| {});
-    let command = emmc::switch(emmc::Access::WriteByte, 164, 1, 0);
+    let command = emmc::switch(emmc::SwitchMode::WriteByte, 164, 1, 0);
     // Longer than the controller's timer: then the card is asked.
     let id =
         e.submit(Request::new(Kind::LongCommand { command, timeout_ns: 1 << 40 }, DmaBuf::EMPTY), 0).unwrap();
@@ -415,7 +415,7 @@ fn an_order_is_judged_after_its_busy() {
 fn an_error_that_is_shown_twice_is_one() {
     let world = World::new(BLOCKS);
     let mut e = engine(&world, |_| {});
-    let command = emmc::switch(emmc::Access::WriteByte, 164, 1, 0);
+    let command = emmc::switch(emmc::SwitchMode::WriteByte, 164, 1, 0);
     let id =
         e.submit(Request::new(Kind::LongCommand { command, timeout_ns: 1_000 }, DmaBuf::EMPTY), 0).unwrap();
     for at_ns in [1_000, 2_000] {

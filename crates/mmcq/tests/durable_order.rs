@@ -52,7 +52,7 @@ fn run(engine: &mut TestEngine, world: &Rc<RefCell<World>>, mut lost_at: Option<
                 world.borrow_mut().medium.clone_from(&flushed);
             }
             world.borrow_mut().stuck_state = None;
-            let target = *engine.target().unwrap();
+            let target = *engine.card_params().unwrap();
             engine.service_done(Ok(target), now);
         }
         if engine.is_idle() {
@@ -72,7 +72,7 @@ fn case(busy: BusyDetect, faults: &[(usize, bool)], lost_at: Option<usize>) {
     let world = World::new(BLOCKS);
     (world.borrow_mut().caps.busy, world.borrow_mut().busy_polls) = (busy, 1);
     let mut e: TestEngine = Engine::new(TestHost::new(&world), Config::DEFAULT);
-    e.set_target(Some(CardParams { flush: CACHE, ..target(BLOCKS) }));
+    e.set_card_params(Some(CardParams { flush: CACHE, ..target(BLOCKS) }));
     e.enable_extended_ops();
     let _ = e.set_service_waker(Some(Waker::noop().clone()));
     for &(nth, executed) in faults {
@@ -128,7 +128,7 @@ fn the_younger_of_two_durable_writes_stays_when_the_cache_is_lost() {
 fn durable_writes_that_wait_together_are_flushed_once() {
     let world = World::new(BLOCKS);
     let mut e: TestEngine = Engine::new(TestHost::new(&world), Config::DEFAULT);
-    e.set_target(Some(CardParams { flush: CACHE, ..target(BLOCKS) }));
+    e.set_card_params(Some(CardParams { flush: CACHE, ..target(BLOCKS) }));
     e.enable_extended_ops();
     let ids: Vec<_> = (0..3).map(|n| write(&mut e, 8 * n, 8, n as u8 + 1)).collect();
     run(&mut e, &world, None);
@@ -146,7 +146,7 @@ fn a_reliable_write_outlasts_an_older_one_whose_cache_is_lost() {
             let world = World::new(BLOCKS);
             (world.borrow_mut().caps.busy, world.borrow_mut().busy_polls) = (busy, 1);
             let mut e: TestEngine = Engine::new(TestHost::new(&world), Config::DEFAULT);
-            e.set_target(Some(CardParams { flush: CACHE, ..target(BLOCKS) }));
+            e.set_card_params(Some(CardParams { flush: CACHE, ..target(BLOCKS) }));
             e.enable_extended_ops();
             e.set_abilities(Abilities { reliable_blocks: 8, ..Abilities::NONE });
             let _ = e.set_service_waker(Some(Waker::noop().clone()));

@@ -67,7 +67,7 @@ impl Bench {
         let world = World::new(BLOCKS);
         let host = Shows { host: TestHost::new(&world), answered, only_answer: false };
         let mut engine = Engine::new(host, Config::DEFAULT);
-        engine.set_target(Some(target(BLOCKS)));
+        engine.set_card_params(Some(target(BLOCKS)));
         Bench { world, engine, now_ns: 0 }
     }
 

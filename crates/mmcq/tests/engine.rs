@@ -16,7 +16,7 @@ type TestEngine<const N: usize> = Engine<TestHost, N>;
 
 fn engine<const N: usize>(world: &Rc<RefCell<World>>) -> TestEngine<N> {
     let mut engine = Engine::new(TestHost::new(world), Config::DEFAULT);
-    engine.set_target(Some(target(BLOCKS)));
+    engine.set_card_params(Some(target(BLOCKS)));
     engine
 }
 
@@ -373,7 +373,7 @@ fn whatever_the_policy_says_data_are_right_and_no_request_is_lost() {
         let world = World::new(BLOCKS);
         let mut e: Engine<TestHost, 8, Whim> =
             Engine::with_policy(TestHost::new(&world), Config::DEFAULT, Whim(u.arbitrary()?));
-        e.set_target(Some(target(BLOCKS)));
+        e.set_card_params(Some(target(BLOCKS)));
         let mut model = vec![0u8; BLOCKS as usize * 512];
         let mut pending: Vec<(SlotId, Option<Vec<u8>>)> = Vec::new();
         let mut now = 0;
@@ -430,7 +430,7 @@ fn a_merged_transfer_does_not_grow_past_the_bound_over_who_came_before() {
     let world = World::new(BLOCKS);
     let config = Config { fair_blocks: 16, ..Config::DEFAULT };
     let mut e: Engine<TestHost, 8> = Engine::new(TestHost::new(&world), config);
-    e.set_target(Some(target(BLOCKS)));
+    e.set_card_params(Some(target(BLOCKS)));
     e.submit(read(200, 1), 0).unwrap();
     e.submit(read(0, 8), 0).unwrap();
     e.submit(read(100, 4), 0).unwrap();
@@ -460,7 +460,7 @@ fn idling_for_a_client_does_not_keep_his_result_from_him() {
     let world = World::new(BLOCKS);
     let mut e: Engine<TestHost, 8, Waits> =
         Engine::with_policy(TestHost::new(&world), Config::DEFAULT, Waits);
-    e.set_target(Some(target(BLOCKS)));
+    e.set_card_params(Some(target(BLOCKS)));
     let own = e.submit(write(0, 8, 1), 0).unwrap();
     e.submit(read(100, 8).from(mmcq::sched::Origin { client: 1, sync: true }), 0).unwrap();
     let _ = e.on_irq(1_000);

@@ -130,7 +130,7 @@ fn a_secure_trim_has_two_rounds_and_inand_its_argument_twice() {
     e.submit(erase(16, 16, Erase::Erase), 0).unwrap();
     run(&mut e, 0);
     let switches: Vec<_> = commands(&world).into_iter().filter(|&(index, _)| index == 6).collect();
-    let switch = |value| (6, emmc::switch(emmc::Access::WriteByte, 113, value, 0).arg);
+    let switch = |value| (6, emmc::switch(emmc::SwitchMode::WriteByte, 113, value, 0).arg);
     assert_eq!(switches, [switch(0x81), switch(0x88), switch(0)]);
 }
 

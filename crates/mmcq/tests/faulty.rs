@@ -252,7 +252,7 @@ fn the_engine_survives_every_strike_at_every_event() {
             let world = World::new(BLOCKS);
             let shots = [(strike, When::Nth(nth))];
             let mut engine: TestEngine = Engine::new(host(&world, &shots), Config::DEFAULT);
-            engine.set_target(Some(target(BLOCKS)));
+            engine.set_card_params(Some(target(BLOCKS)));
             let mut expected = vec![0u8; BLOCKS as usize * 512];
             let mut now = 0;
             for round in 0..6u64 {
@@ -294,7 +294,7 @@ fn a_lost_interrupt_costs_time_and_nothing_else() {
     let world = World::new(BLOCKS);
     let mut engine: TestEngine =
         Engine::new(host(&world, &[(Strike::Late(0), When::Nth(1))]), Config::DEFAULT);
-    engine.set_target(Some(target(BLOCKS)));
+    engine.set_card_params(Some(target(BLOCKS)));
     let id = engine.submit(Request::new(Kind::Read { lba: 0, blocks: 8 }, buffer(8, 0xee)), 0).unwrap();
     run(&mut engine, 0);
     assert!(engine.take(id).unwrap().result.is_ok());

@@ -20,7 +20,7 @@ type TestEngine = Engine<TestHost, 8>;
 
 fn engine(world: &Rc<RefCell<World>>, quirks: Quirks) -> TestEngine {
     let mut engine = Engine::new(TestHost::new(world), Config::DEFAULT);
-    engine.set_target(Some(CardParams { flush: CACHE, quirks, ..target(BLOCKS) }));
+    engine.set_card_params(Some(CardParams { flush: CACHE, quirks, ..target(BLOCKS) }));
     engine.enable_extended_ops();
     engine
 }
@@ -115,7 +115,7 @@ fn an_urgent_command_does_not_hear_what_is_a_writes_own() {
 fn what_another_command_hears_of_the_cache_the_next_flush_tells() {
     let order = || {
         let command =
-            mmcq::spec::command::emmc::switch(mmcq::spec::command::emmc::Access::WriteByte, 34, 1, 0);
+            mmcq::spec::command::emmc::switch(mmcq::spec::command::emmc::SwitchMode::WriteByte, 34, 1, 0);
         Request::new(Kind::LongCommand { command, timeout_ns: 1_000_000 }, DmaBuf::EMPTY)
     };
     let visit = || {

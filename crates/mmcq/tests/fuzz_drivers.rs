@@ -312,7 +312,7 @@ fn with_stack<H: Host>(host: H, u: &mut Unstructured<'_>) -> Result<u64> {
             ..CardParams::NONE
         };
         for round in 0..3 {
-            stack.with(|engine| engine.set_target(Some(target)));
+            stack.with(|engine| engine.set_card_params(Some(target)));
             let device = BlockDevice::new(&stack);
             let _ = drive(&stack, device.read(round * 8, memory.take(4096)));
             let _ = drive(&stack, device.write(round * 8, memory.take(4096)));
@@ -369,13 +369,13 @@ fn fuzz_sdhci() {
             }
             tables[0]
         });
-        let all: [sdhci::Quirks; 6] = [
-            sdhci::Quirks::NONE,
-            sdhci::Quirks::NO_BUSY_IRQ,
-            sdhci::Quirks::ACCESS_32BIT,
-            sdhci::Quirks::ACCESS_16BIT,
-            sdhci::Quirks::DEFER_COMPLETION,
-            sdhci::Quirks::DMA_SIZE_32BIT,
+        let all: [sdhci::SdhciQuirks; 6] = [
+            sdhci::SdhciQuirks::NONE,
+            sdhci::SdhciQuirks::NO_BUSY_IRQ,
+            sdhci::SdhciQuirks::ACCESS_32BIT,
+            sdhci::SdhciQuirks::ACCESS_16BIT,
+            sdhci::SdhciQuirks::DEFER_COMPLETION,
+            sdhci::SdhciQuirks::DMA_SIZE_32BIT,
         ];
         let quirks = u.choose(&all)?.with(*u.choose(&all)?);
         let transfer =
@@ -383,7 +383,7 @@ fn fuzz_sdhci() {
         // Mostly capabilities with which one gets somewhere.
         let any = u.arbitrary()?;
         let capabilities = *u.choose(&[None, Some(0x0000_0007_016e_3281), Some(any)])?;
-        let config = sdhci::Config { quirks, transfer, capabilities, ..sdhci::Config::new() };
+        let config = sdhci::SdhciConfig { quirks, transfer, capabilities, ..sdhci::SdhciConfig::new() };
         // SAFETY: leaked, and the driver before has gone.
         let table = unsafe { &mut *table.as_ptr() };
         Ok(sdhci::Sdhci::<_, _, 17>::new(regs, dma, table, config).ok())
@@ -400,11 +400,11 @@ fn fuzz_rtsx() {
             }
             buffers[0]
         });
-        let config = rtsx::Config {
+        let config = rtsx::RtsxConfig {
             coherent: u.arbitrary()?,
             continue_data: u.arbitrary()?,
             busy_after_data: u.arbitrary()?,
-            ..rtsx::Config::new(rtsx::Chip::Rts5249)
+            ..rtsx::RtsxConfig::new(rtsx::Chip::Rts5249)
         };
         // SAFETY: leaked, and the driver before has gone.
         let buffers = unsafe { &mut *buffers.as_ptr() };
@@ -416,7 +416,10 @@ fn fuzz_rtsx() {
 fn fuzz_s3c_sdi() {
     both("fuzz_s3c_sdi", |regs, dma, u| {
         let way = if u.arbitrary()? { s3c_sdi::DmaUse::From(64) } else { s3c_sdi::DmaUse::Never };
-        let config = s3c_sdi::Config { dma: way, ..s3c_sdi::Config::new(u.int_in_range(0..=100_000_000)?) };
+        let config = s3c_sdi::S3cSdiConfig {
+            dma: way,
+            ..s3c_sdi::S3cSdiConfig::new(u.int_in_range(0..=100_000_000)?)
+        };
         Ok(s3c_sdi::S3cSdi::new(regs, dma, config).ok())
     });
 }
@@ -424,7 +427,7 @@ fn fuzz_s3c_sdi() {
 #[test]
 fn fuzz_pl181() {
     both("fuzz_pl181", |regs, _, u| {
-        let mut config = pl181::Config::new(u.int_in_range(0..=100_000_000)?, u.arbitrary()?);
+        let mut config = pl181::Pl181Config::new(u.int_in_range(0..=100_000_000)?, u.arbitrary()?);
         let any = u.arbitrary()?;
         config.fifo_words = *u.choose(&[None, Some(16), Some(128), Some(any)])?;
         config.high_speed = u.arbitrary()?;

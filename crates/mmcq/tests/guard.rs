@@ -11,7 +11,7 @@ fn read_concurrent(bytes: isize) {
     let world = World::new(8);
     world.borrow_mut().beside = bytes;
     let mut engine: Engine<TestHost, 4> = Engine::new(TestHost::new(&world), Config::DEFAULT);
-    engine.set_target(Some(target(8)));
+    engine.set_card_params(Some(target(8)));
     let id = engine.submit(Request::new(Kind::Read { lba: 1, blocks: 1 }, buffer(1, 0)), 0).unwrap();
     for turn in 1..20 {
         let _ = engine.on_irq(turn * 1_000);

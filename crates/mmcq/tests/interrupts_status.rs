@@ -5,7 +5,7 @@
 //! that the standard defines are combined (2^21).
 
 use mmcq::host::sdhci::regs::*;
-use mmcq::host::sdhci::{Config, Sdhci, Table, TransferMode};
+use mmcq::host::sdhci::{Sdhci, SdhciConfig, Table, TransferMode};
 use mmcq::host::{Auto, BusOp, Data, Direction, Dma, DmaError, Host, Phase, Regs, Segment, Step};
 use mmcq::spec::command::{Command, Resp};
 use std::cell::{Cell, RefCell};
@@ -169,7 +169,7 @@ fn states() -> Vec<State> {
 
 fn every_word(state: &State, bits: &[u32]) -> u64 {
     let regs = Latched::new();
-    let config = Config { transfer: state.by, ..Config::new() };
+    let config = SdhciConfig { transfer: state.by, ..SdhciConfig::new() };
     let table: &'static mut Table<8> = Box::leak(Box::new(Table::new()));
     let mut host = Sdhci::new(Window(regs.clone()), Nowhere, table, config).unwrap();
     for op in [BusOp::ResetAll, BusOp::PowerOn, BusOp::Clock(25_000_000)] {

@@ -99,7 +99,7 @@ fn what_was_meant_for_a_card_that_went_reaches_no_other() {
     let _ = b.e.on_irq(b.now);
     b.world.borrow_mut().insert();
     let _ = b.e.on_irq(b.now);
-    b.e.set_target(Some(target(BLOCKS)));
+    b.e.set_card_params(Some(target(BLOCKS)));
     let ids = [b.write(0, 8, 5), b.read(64, 1)];
     assert_eq!(b.help(), ServiceRequest::Inserted);
     b.e.service_done(Ok(target(BLOCKS)), b.now);

@@ -56,7 +56,7 @@ fn a_keeper_that_has_gone_keeps_no_slot() {
 #[test]
 fn a_command_ends_although_the_slots_switch_bounces() {
     let mut b = kept();
-    b.e.set_target(None);
+    b.e.set_card_params(None);
     let phase = Phase { command: command::go_idle_state(), data: None, auto: Auto::None, tuning: false };
     let id =
         b.submit(Request::new(Kind::Raw { prefix: None, phase, timeout_ns: MS }, DmaBuf::EMPTY).urgent());
@@ -188,7 +188,7 @@ fn an_error_in_one_piece_of_a_write_is_the_writes() {
     let world = World::new(BLOCKS);
     world.borrow_mut().caps.max_bytes = 8 * 512;
     let mut e: Engine<TestHost, 8> = Engine::new(TestHost::new(&world), Config::DEFAULT);
-    e.set_target(Some(target(BLOCKS)));
+    e.set_card_params(Some(target(BLOCKS)));
     let mut b = Bench { world, e, now: 1_000 };
     let id = b.write(0, 32, 1);
     b.step();
@@ -224,7 +224,7 @@ fn a_flush_that_was_not_understood_is_sent_again_and_one_that_failed_is_not() {
     let flush = || Request::new(Kind::Flush, DmaBuf::EMPTY);
     let cached = |b: &mut Bench| {
         let flush = FlushBy::EmmcCache { timeout_ns: 5_000 * MS };
-        b.e.set_target(Some(mmcq::engine::CardParams { flush, ..target(BLOCKS) }));
+        b.e.set_card_params(Some(mmcq::engine::CardParams { flush, ..target(BLOCKS) }));
     };
     let mut b = bench();
     cached(&mut b);
@@ -259,7 +259,7 @@ fn a_flush_that_was_not_understood_is_sent_again_and_one_that_failed_is_not() {
 #[test]
 fn what_must_not_be_done_twice_is_not_sent_to_a_card_that_was_initialised_again() {
     let order = Kind::LongCommand {
-        command: command::emmc::switch(command::emmc::Access::WriteByte, 34, 1, 0),
+        command: command::emmc::switch(command::emmc::SwitchMode::WriteByte, 34, 1, 0),
         timeout_ns: MS,
     };
     let erase = Kind::Erase { lba: 0, blocks: 16, how: Erase::Trim };
@@ -367,7 +367,7 @@ fn a_keeper_that_goes_while_help_is_asked_for_is_not_waited_for() {
 fn a_command_that_cannot_be_sent_is_given_up_before_its_own_time_is_over() {
     let mut b = kept();
     let cached = CardParams { flush: FlushBy::EmmcCache { timeout_ns: 1_000 * MS }, ..target(BLOCKS) };
-    b.e.set_target(Some(cached));
+    b.e.set_card_params(Some(cached));
     let written = b.write(0, 8, 5);
     assert!(b.finish(written).result.is_ok());
     let began_ns = b.now;
@@ -460,8 +460,8 @@ fn without_help_everything_is_dead_in_bounded_time() {
     assert_eq!(b.world.borrow().mapped(), 0);
     // A new bring-up begins anew.
     b.world.borrow_mut().stuck_state = None;
-    b.e.set_target(None);
-    b.e.set_target(Some(target(BLOCKS)));
+    b.e.set_card_params(None);
+    b.e.set_card_params(Some(target(BLOCKS)));
     let id = b.read(0, 1);
     assert!(b.finish(id).result.is_ok());
 }

@@ -21,7 +21,7 @@ fn bench(change: impl FnOnce(&mut Caps)) -> Bench {
     let world = World::new(BLOCKS);
     change(&mut world.borrow_mut().caps);
     let mut e = Engine::new(TestHost::new(&world), Config::DEFAULT);
-    e.set_target(Some(target(BLOCKS)));
+    e.set_card_params(Some(target(BLOCKS)));
     Bench { world, e, now: 1_000 }
 }
 

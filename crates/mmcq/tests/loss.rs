@@ -21,7 +21,7 @@ fn cached() -> CardParams {
 
 /// A card with a cache, and a write in it that no flush has covered.
 fn unflushed(mut b: Bench) -> Bench {
-    b.e.set_target(Some(cached()));
+    b.e.set_card_params(Some(cached()));
     b.e.enable_extended_ops();
     let written = b.write(0, 8, 7);
     assert!(b.finish(written).result.is_ok());
@@ -93,8 +93,8 @@ fn a_reset_of_the_card_loses_its_cache_and_the_next_flush_tells() {
 #[test]
 fn a_message_to_a_write_whose_client_has_gone_is_told_by_the_next_flush() {
     let mut b = unflushed(kept());
-    b.e.set_target(None);
-    b.e.set_target(Some(cached()));
+    b.e.set_card_params(None);
+    b.e.set_card_params(Some(cached()));
     let given_up = durable(&mut b);
     while b.e.next_deadline_ns().is_some_and(|at| at > b.now) || b.world.borrow().running() {
         b.step();
@@ -108,7 +108,7 @@ fn a_message_to_a_write_whose_client_has_gone_is_told_by_the_next_flush() {
 #[test]
 fn a_reliable_write_alone_leaves_nothing_that_could_be_lost() {
     let mut b = kept();
-    b.e.set_target(Some(cached()));
+    b.e.set_card_params(Some(cached()));
     b.e.set_abilities(Abilities { reliable_blocks: 8, ..Abilities::NONE });
     b.e.enable_extended_ops();
     let first = durable(&mut b);

@@ -15,7 +15,7 @@ const FIRST: u64 = 4_096;
 fn all_slots_are_used_and_all_that_wait_are_one_run() {
     let world = World::new(BLOCKS);
     let mut engine: Engine<TestHost, SLOTS_MAX> = Engine::new(TestHost::new(&world), Config::DEFAULT);
-    engine.set_target(Some(target(BLOCKS)));
+    engine.set_card_params(Some(target(BLOCKS)));
     let mut ids: BTreeMap<usize, (SlotId, u64)> = BTreeMap::new();
     let apart = Request::new(Kind::Write { lba: 9, blocks: 1 }, buffer(1, 0xee));
     let id = engine.submit(apart, 0).unwrap();

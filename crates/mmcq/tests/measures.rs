@@ -22,7 +22,7 @@ fn in_pieces() -> Bench {
     let world = World::new(BLOCKS);
     world.borrow_mut().caps.max_bytes = 8 * 512;
     let mut e = Engine::new(TestHost::new(&world), Config::DEFAULT);
-    e.set_target(Some(target(BLOCKS)));
+    e.set_card_params(Some(target(BLOCKS)));
     Bench { world, e, now: 1_000 }
 }
 
@@ -146,7 +146,7 @@ fn a_card_that_does_not_know_cmd23_is_asked_twice() {
         }
         let id = b.read(0, 8);
         assert!(b.finish(id).result.is_ok());
-        assert_eq!(b.e.target().unwrap().count, known, "{failures} failures");
+        assert_eq!(b.e.card_params().unwrap().count, known, "{failures} failures");
         assert_eq!(b.rung(RecoveryStep::Retry), failures as u64);
     }
 }
@@ -182,7 +182,7 @@ fn when_the_controller_is_gone_every_client_hears_of_it() {
     let raw = Kind::Raw { prefix: None, phase, timeout_ns: MS };
     for (kind, own) in [(raw, true), (Kind::Flush, false), (Kind::Read { lba: 0, blocks: 1 }, false)] {
         let mut b = bench();
-        b.e.set_target(Some(CardParams { flush: CACHE, ..target(BLOCKS) }));
+        b.e.set_card_params(Some(CardParams { flush: CACHE, ..target(BLOCKS) }));
         b.fault(1, Cause::Gone, Stage::Command, false);
         let id = b.submit(Request::new(kind, buffer(1, 0)));
         let others = [b.write(64, 8, 1), flush(&mut b)];
@@ -202,7 +202,7 @@ fn when_the_controller_is_gone_every_client_hears_of_it() {
 #[test]
 fn a_flush_in_the_slot_of_the_last_read_is_repeated_alone() {
     let mut b = bench();
-    b.e.set_target(Some(CardParams { flush: CACHE, ..target(BLOCKS) }));
+    b.e.set_card_params(Some(CardParams { flush: CACHE, ..target(BLOCKS) }));
     let read = b.read(0, 1);
     assert!(b.finish(read).result.is_ok());
     b.fault(1, Cause::Crc, Stage::Command, false);
@@ -221,7 +221,7 @@ fn a_flush_in_the_slot_of_the_last_read_is_repeated_alone() {
 #[test]
 fn a_write_in_pieces_begins_again_when_the_cache_was_lost() {
     let mut b = in_pieces();
-    b.e.set_target(Some(CardParams { flush: CACHE, ..target(BLOCKS) }));
+    b.e.set_card_params(Some(CardParams { flush: CACHE, ..target(BLOCKS) }));
     let _ = b.e.set_service_waker(Some(Waker::noop().clone()));
     let id = b.write(0, 24, 7);
     b.step();
@@ -249,11 +249,11 @@ fn a_write_in_pieces_begins_again_when_the_cache_was_lost() {
 fn a_loss_is_told_to_a_client_that_listens() {
     for taken_late in [false, true] {
         let mut b = bench();
-        b.e.set_target(Some(CardParams { flush: CACHE, ..target(BLOCKS) }));
+        b.e.set_card_params(Some(CardParams { flush: CACHE, ..target(BLOCKS) }));
         let id = b.write(0, 8, 7);
         assert!(b.finish(id).result.is_ok());
-        b.e.set_target(None);
-        b.e.set_target(Some(CardParams { flush: CACHE, ..target(BLOCKS) }));
+        b.e.set_card_params(None);
+        b.e.set_card_params(Some(CardParams { flush: CACHE, ..target(BLOCKS) }));
         let id = flush(&mut b);
         if taken_late {
             while b.e.next_deadline_ns().is_some() || b.world.borrow().running() {
@@ -328,7 +328,7 @@ fn a_card_that_programs_for_ever_is_asked_for_three_seconds() {
 fn a_flush_has_the_time_that_the_card_asks_for() {
     let mut b = bench();
     let cache = FlushBy::EmmcCache { timeout_ns: 5_000 * MS };
-    b.e.set_target(Some(CardParams { flush: cache, ..target(BLOCKS) }));
+    b.e.set_card_params(Some(CardParams { flush: cache, ..target(BLOCKS) }));
     b.fault(1, Cause::Timeout, Stage::Busy, true);
     let id = flush(&mut b);
     b.step();
@@ -568,7 +568,7 @@ fn writes_get_their_status_before_another_request_talks_to_the_card() {
 #[test]
 fn a_write_between_two_pieces_ends_with_its_card() {
     let mut b = in_pieces();
-    b.e.set_target(Some(CardParams { flush: CACHE, ..target(BLOCKS) }));
+    b.e.set_card_params(Some(CardParams { flush: CACHE, ..target(BLOCKS) }));
     let id = b.write(0, 24, 7);
     b.e.halt();
     b.step();

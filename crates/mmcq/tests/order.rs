@@ -20,7 +20,7 @@ fn write(lba: u64, blocks: u32) -> Request {
 fn transfers<P: Policy>(config: Config, policy: P, requests: Vec<Request>) -> Vec<(i64, u32)> {
     let world = World::new(BLOCKS);
     let mut e: Engine<TestHost, 16, P> = Engine::with_policy(TestHost::new(&world), config, policy);
-    e.set_target(Some(target(BLOCKS)));
+    e.set_card_params(Some(target(BLOCKS)));
     e.submit(read(500, 1), 0).unwrap();
     for request in requests {
         e.submit(request, 0).unwrap();

@@ -41,7 +41,7 @@ impl Rig {
             }
         }
         let mut engine = Engine::new(TestHost::new(&world), Config::DEFAULT);
-        engine.set_target(Some(target(BLOCKS)));
+        engine.set_card_params(Some(target(BLOCKS)));
         let mut rig = Rig { world, engine, now_ns: 0 };
         rig.submit([read(0), read(500), read(508)]);
         rig.rest();

@@ -40,7 +40,7 @@ fn bench(over_at: u32) -> Bench {
     }));
     let mut e = Engine::new(TestHost::new(&world), Config::DEFAULT);
     let flush = FlushBy::SdCache { at: AT, timeout_ns: 20 * MS };
-    e.set_target(Some(CardParams { flush, ..target(BLOCKS) }));
+    e.set_card_params(Some(CardParams { flush, ..target(BLOCKS) }));
     e.enable_extended_ops();
     e.set_page(buffer(1, 0)).unwrap();
     Bench { world, e, now: 1_000, asked, clock }
@@ -159,7 +159,7 @@ fn without_a_page_or_a_card_there_is_no_flush() {
     while b.asked.borrow().len() < 3 || b.world.borrow().running() {
         b.step();
     }
-    b.e.set_target(None);
+    b.e.set_card_params(None);
     assert!(matches!(b.finish(id), Err(Error::NoCard | Error::CacheLost)));
 }
 

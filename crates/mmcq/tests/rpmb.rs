@@ -9,7 +9,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use mmcq::card::{Card, Emmc, Family};
 use mmcq::engine::{Config, DmaBuf, Irreversible};
 use mmcq::host::{Cause, Direction, Timing, Width};
-use mmcq::rpmb::{Error, Key, Rpmb};
+use mmcq::rpmb::{Key, Rpmb, RpmbError};
 use one_thread::{NOW_NS, OneThread, TIMER};
 use sha2::Sha256;
 use std::cell::RefCell;
@@ -160,7 +160,7 @@ impl Rig {
             Direction::Read => area.borrow_mut().asked(frames),
         }));
         let stack = Stack::new(OneThread, TIMER, TestHost::new(&world), Config::DEFAULT);
-        stack.with(|engine| engine.set_target(Some(target(64))));
+        stack.with(|engine| engine.set_card_params(Some(target(64))));
         Rig { world, model, stack }
     }
 
@@ -193,7 +193,7 @@ impl Rig {
             timing: Timing::Legacy,
             width: Width::W8,
             clock_hz: 26_000_000,
-            target: target(64),
+            params: target(64),
         };
         // The host does not touch the data of CMD8, so EXT_CSD is what the buffer holds.
         (buf[192], buf[168], buf[166], buf[222]) = (8, 1, 1 << 4, 1);
@@ -206,11 +206,11 @@ fn a_key_is_programmed_once() {
     let rig = Rig::new(None);
     let mut rpmb = rig.open();
     assert_eq!((rpmb.units(), rpmb.write_units_max()), (512, 32));
-    assert_eq!(rig.run(rpmb.counter(&KEY, [5; 16])), Err(Error::NoKey));
+    assert_eq!(rig.run(rpmb.counter(&KEY, [5; 16])), Err(RpmbError::NoKey));
     let sure = Irreversible::i_know_that_this_cannot_be_undone();
     assert_eq!(rig.run(rpmb.program_key(&KEY, sure)), Ok(()));
     assert_eq!(rig.model.borrow().key, Some(KEY.0));
-    assert_eq!(rig.run(rpmb.program_key(&KEY, sure)), Err(Error::Refused(1)));
+    assert_eq!(rig.run(rpmb.program_key(&KEY, sure)), Err(RpmbError::Refused(1)));
     assert_eq!(rig.run(rpmb.counter(&KEY, [5; 16])), Ok(0));
     let buf = rpmb.close().unwrap();
     assert!(buf.windows(32).all(|bytes| bytes != KEY.0));
@@ -228,8 +228,14 @@ fn what_was_written_is_read_back() {
         assert_eq!(back, data);
     }
     assert_eq!(rig.run(rpmb.counter(&KEY, [3; 16])), Ok(3));
-    assert_eq!(rig.run(rpmb.write(&KEY, NONCES, 0, &[0; 768])), Err(Error::Size { given: 768, most: 32 }));
-    assert_eq!(rig.run(rpmb.write(&KEY, NONCES, 0, &[0; 100])), Err(Error::Size { given: 100, most: 32 }));
+    assert_eq!(
+        rig.run(rpmb.write(&KEY, NONCES, 0, &[0; 768])),
+        Err(RpmbError::Size { given: 768, most: 32 })
+    );
+    assert_eq!(
+        rig.run(rpmb.write(&KEY, NONCES, 0, &[0; 100])),
+        Err(RpmbError::Size { given: 100, most: 32 })
+    );
     assert_eq!(rig.model.borrow().writes, 3);
     // One switch there and one back around each exchange, and reliable writes for data alone.
     let counts: Vec<_> = rig.world.borrow().log.iter().filter(|s| s.index == 23).map(|s| s.arg).collect();
@@ -243,9 +249,9 @@ fn another_key_is_not_believed() {
     let rig = Rig::new(Some(KEY));
     let mut rpmb = rig.open();
     let other = Key([7; 32]);
-    assert_eq!(rig.run(rpmb.counter(&other, [5; 16])), Err(Error::Forged));
+    assert_eq!(rig.run(rpmb.counter(&other, [5; 16])), Err(RpmbError::Forged));
     let mut data = [0xee; 256];
-    assert_eq!(rig.run(rpmb.read(&other, [5; 16], 0, &mut data)), Err(Error::Forged));
+    assert_eq!(rig.run(rpmb.read(&other, [5; 16], 0, &mut data)), Err(RpmbError::Forged));
     assert_eq!(data, [0xee; 256], "nothing of it reaches the caller");
 }
 
@@ -257,9 +263,13 @@ fn any_changed_byte_of_an_answer_is_seen() {
         let mut rpmb = rig.open();
         rig.model.borrow_mut().forge = Some(byte);
         let counter = rig.run(rpmb.counter(&KEY, [5; 16]));
-        assert_eq!(counter, Err(Error::Forged), "byte {byte}");
+        assert_eq!(counter, Err(RpmbError::Forged), "byte {byte}");
         rig.model.borrow_mut().forge = Some(byte);
-        assert_eq!(rig.run(rpmb.read(&KEY, [5; 16], 0, &mut [0; 256])), Err(Error::Forged), "byte {byte}");
+        assert_eq!(
+            rig.run(rpmb.read(&KEY, [5; 16], 0, &mut [0; 256])),
+            Err(RpmbError::Forged),
+            "byte {byte}"
+        );
     }
 }
 
@@ -274,7 +284,7 @@ fn an_answer_that_is_played_back_is_seen_by_its_nonce() {
         Direction::Write => model.borrow_mut().written(frames),
         Direction::Read => frames.copy_from_slice(&old),
     }));
-    assert_eq!(rig.run(rpmb.counter(&KEY, [6; 16])), Err(Error::Forged));
+    assert_eq!(rig.run(rpmb.counter(&KEY, [6; 16])), Err(RpmbError::Forged));
 }
 
 /// The write's own exchange: counter (CMD25, CMD18), then CMD25 with data, CMD25 for the result, CMD18.
@@ -297,11 +307,11 @@ fn a_write_that_never_came_is_not_repeated() {
     // The second CMD25 of the call carries the data.
     rig.world.borrow_mut().strike = Some((25, 1, Cause::Timeout));
     let result = rig.run(rpmb.write(&KEY, NONCES, 3, &[1; 256]));
-    assert!(matches!(result, Err(Error::NotWritten(_))), "{result:?}");
+    assert!(matches!(result, Err(RpmbError::NotWritten(_))), "{result:?}");
     assert_eq!(rig.model.borrow().writes, 0);
     rig.model.borrow_mut().swallow = true;
     let result = rig.run(rpmb.write(&KEY, NONCES, 3, &[1; 256]));
-    assert_eq!(result, Err(Error::Forged));
+    assert_eq!(result, Err(RpmbError::Forged));
     assert_eq!((rig.model.borrow().writes, rig.model.borrow().counter), (1, 0));
 }
 
@@ -311,7 +321,7 @@ fn without_the_counter_the_result_is_unknown() {
     let mut rpmb = rig.open();
     rig.world.borrow_mut().strike = Some((18, 1, Cause::Crc));
     rig.world.borrow_mut().strikes = 2;
-    assert_eq!(rig.run(rpmb.write(&KEY, NONCES, 3, &[1; 256])), Err(Error::Ambiguous));
+    assert_eq!(rig.run(rpmb.write(&KEY, NONCES, 3, &[1; 256])), Err(RpmbError::Ambiguous));
     assert_eq!(rig.model.borrow().writes, 1);
     assert_eq!(rig.run(rpmb.counter(&KEY, [4; 16])), Ok(1));
 }
@@ -335,9 +345,9 @@ fn an_exchange_is_no_longer_than_the_host_can_move() {
     let mut rpmb = rig.open();
     assert_eq!((rpmb.read_units_max(), rpmb.write_units_max()), (8, 8));
     let refused = rig.run(rpmb.read(&KEY, [1; 16], 0, &mut [0; 9 * 256]));
-    assert_eq!(refused, Err(Error::Size { given: 9 * 256, most: 8 }));
+    assert_eq!(refused, Err(RpmbError::Size { given: 9 * 256, most: 8 }));
     let refused = rig.run(rpmb.write(&KEY, NONCES, 0, &[0; 32 * 256]));
-    assert_eq!(refused, Err(Error::Size { given: 32 * 256, most: 8 }));
+    assert_eq!(refused, Err(RpmbError::Size { given: 32 * 256, most: 8 }));
     rig.run(rpmb.read(&KEY, [1; 16], 0, &mut [0; 8 * 256])).unwrap();
     let longest = rig.world.borrow().log.iter().filter(|sent| sent.index == 18).map(|sent| sent.blocks).max();
     assert_eq!(longest, Some(8));

@@ -32,7 +32,7 @@ fn some_server(r: &mut Random) -> Server {
     }
 }
 
-fn some_fair(r: &mut Random, server: &Server) -> (fair::Config, Told) {
+fn some_fair(r: &mut Random, server: &Server) -> (fair::FairConfig, Told) {
     let heaviest = [1, 4, 1000][r.below(3) as usize];
     let weights = std::array::from_fn(|_| r.within(1..=heaviest) as u16);
     let told = Told {
@@ -42,17 +42,22 @@ fn some_fair(r: &mut Random, server: &Server) -> (fair::Config, Told) {
         sync_turns: r.within(1..=5) as u32,
         async_blocks: r.within(1..=1000) as u32,
     };
-    let config = fair::Config::new(weights)
+    let config = fair::FairConfig::new(weights)
         .and_then(|c| c.with_budget(told.budget_blocks, 125 * MS))
         .and_then(|c| c.with_async(told.sync_turns as u8, told.async_blocks))
         .unwrap();
     (config, told)
 }
 
-fn some_deadline(r: &mut Random) -> ([u64; 2], u8, u8, deadline::Config) {
+fn some_deadline(r: &mut Random) -> ([u64; 2], u8, u8, deadline::DeadlineConfig) {
     let expire_ns = [r.below(100) * MS, r.below(300) * MS];
     let (starved, batch) = (r.within(1..=4) as u8, r.within(1..=20) as u8);
-    (expire_ns, starved, batch, deadline::Config::new(expire_ns[0], expire_ns[1], starved, batch).unwrap())
+    (
+        expire_ns,
+        starved,
+        batch,
+        deadline::DeadlineConfig::new(expire_ns[0], expire_ns[1], starved, batch).unwrap(),
+    )
 }
 
 #[test]
@@ -126,7 +131,7 @@ fn deadline_serves_expired_requests_in_order() {
         let r = &mut Random(seed);
         let (clients, server) = (some_clients(r), Server { merges: false, ..some_server(r) });
         let expire_ns = r.below(100) * MS;
-        let config = deadline::Config::new(expire_ns, expire_ns, 2, 1).unwrap();
+        let config = deadline::DeadlineConfig::new(expire_ns, expire_ns, 2, 1).unwrap();
         let mut waiting: Vec<(u32, Waiting)> = vec![];
         for event in serve(&mut Deadline::new(config), &clients, server, seed) {
             match event {
@@ -153,7 +158,7 @@ fn waiting(index: u8, direction: Direction, lba: u64, arrived_ns: u64) -> Waitin
 
 #[test]
 fn deadline_goes_up_in_batches() {
-    let mut policy = Deadline::new(deadline::Config::new(500 * MS, 5_000 * MS, 2, 3).unwrap());
+    let mut policy = Deadline::new(deadline::DeadlineConfig::new(500 * MS, 5_000 * MS, 2, 3).unwrap());
     let lbas = [
         (Read, 500),
         (Write, 40),
@@ -221,7 +226,7 @@ fn weights_give_service_in_proportion() {
             sync_turns: 2,
             async_blocks: 1,
         };
-        let config = fair::Config::new(told.weights).unwrap();
+        let config = fair::FairConfig::new(told.weights).unwrap();
         let config = config.with_budget(1000, 125 * MS).unwrap().with_idling(0, 0).unwrap();
         let log = serve(&mut Fair::new(config), &backlogged(blocks), FAST, 1);
         let mut used: f64 = 0.0;
@@ -241,7 +246,8 @@ fn who_is_slow_pays_for_time() {
     let slow = Client { sequential: false, ..Client::reader(0, 4, 2000, 8) };
     let clients = [slow, Client::reader(1, 4, 2000, 128)];
     let server = Server { block_ns: 20_000, transfer_ns: 4_840_000, ..FAST };
-    let config = fair::Config::<8>::DEFAULT.with_budget(4096, 125 * MS).unwrap().with_idling(0, 0).unwrap();
+    let config =
+        fair::FairConfig::<8>::DEFAULT.with_budget(4096, 125 * MS).unwrap().with_idling(0, 0).unwrap();
     let log = serve(&mut Fair::new(config), &clients, server, 1);
     let (mut time_ns, mut apart_ns) = ([0i64; 2], 0);
     let mut last: Option<(usize, u64)> = None;
@@ -279,7 +285,7 @@ fn asynchronous_writes_wait_but_do_not_starve() {
         sync_turns: 2,
         async_blocks: 512,
     };
-    let config = fair::Config::<8>::DEFAULT.with_budget(4096, 125 * MS).unwrap();
+    let config = fair::FairConfig::<8>::DEFAULT.with_budget(4096, 125 * MS).unwrap();
     let log = serve(&mut Fair::new(config), &[writer.clone(), reader.clone()], server, 3);
     assert_eq!(check_fair_classes(&log, &told), Ok(()));
     assert!(check_fair_classes(&log, &Told { sync_turns: 0, ..told.clone() }).is_err());
@@ -297,7 +303,7 @@ fn asynchronous_writes_do_not_starve_behind_a_reader_that_is_waited_for() {
         let writer = Client { writes: 100, ..Client::reader(1, 8, 100, 64) };
         let told =
             Told { weights: [100; 8], budget_blocks: 256, longest_blocks: 512, sync_turns, async_blocks: 64 };
-        let config = fair::Config::<8>::DEFAULT.with_budget(256, 125 * MS).unwrap();
+        let config = fair::FairConfig::<8>::DEFAULT.with_budget(256, 125 * MS).unwrap();
         let config = config.with_async(sync_turns as u8, 64).unwrap();
         let log = serve(&mut Fair::new(config), &[writer, reader], FAST, 3);
         assert!(log.iter().any(|event| matches!(event, Event::Idle(..))), "it is waited for");
@@ -328,7 +334,7 @@ fn idling_is_for_the_quick_and_is_bounded() {
     let thinker = Client { think_ns: MS / 2..=MS, ..Client::reader(0, 1, 4000, 8) };
     let writer = Client { writes: 100, sync: true, ..Client::reader(1, 8, 2000, 128) };
     let run = |thinker: &Client, weights| {
-        let config = fair::Config::<8>::new(weights).unwrap();
+        let config = fair::FairConfig::<8>::new(weights).unwrap();
         let log = serve(&mut Fair::new(config), &[thinker.clone(), writer.clone()], FAST, 5);
         assert_eq!(check_served_once(&log), Ok(()));
         idled(&log, 1)
@@ -356,7 +362,7 @@ fn idling_is_for_the_quick_and_is_bounded() {
 
 #[test]
 fn idling_ends_when_no_request_comes() {
-    let mut policy = Fair::<8>::new(fair::Config::DEFAULT);
+    let mut policy = Fair::<8>::new(fair::FairConfig::DEFAULT);
     let mut now_ns = 0;
     let own = |lba, arrived_ns| waiting(0, Read, lba, arrived_ns);
     for nth in 0..10 {
@@ -389,7 +395,7 @@ fn idling_ends_when_no_request_comes() {
 fn a_long_silence_settles_debts() {
     // Client 0 uses up a turn; a while after, both ask, client 0 first.
     let second = |silence_ns, done| {
-        let config = fair::Config::<8>::DEFAULT.with_budget(1000, 125 * MS).unwrap();
+        let config = fair::FairConfig::<8>::DEFAULT.with_budget(1000, 125 * MS).unwrap();
         let mut policy = Fair::new(config);
         let first = Waiting { blocks: 1000, ..waiting(0, Read, 0, 0) };
         policy.arrived(&first, 0);
@@ -448,7 +454,7 @@ fn the_checkers_find_who_starves() {
         sync_turns: 2,
         async_blocks: 512,
     };
-    let config = fair::Config::DEFAULT.with_budget(1000, 125 * MS).unwrap().with_idling(0, 0).unwrap();
+    let config = fair::FairConfig::DEFAULT.with_budget(1000, 125 * MS).unwrap().with_idling(0, 0).unwrap();
     let honest = serve(&mut Fair::<8>::new(config), &clients, FAST, 1);
     assert!(check_fair_waiting(&honest, &told, true).is_ok() && check_fifo(&honest).is_err());
     for log in [
@@ -462,7 +468,7 @@ fn the_checkers_find_who_starves() {
         assert!(check_fifo(&log).is_err());
         assert!(check_deadline(&log, [MS, MS], 2, 16).is_err());
     }
-    let config = deadline::Config::new(MS, MS, 2, 255).unwrap();
+    let config = deadline::DeadlineConfig::new(MS, MS, 2, 255).unwrap();
     let log = serve(&mut Deadline::new(config), &clients, FAST, 1);
     assert!(check_deadline(&log, [MS, MS], 2, 16).is_err(), "batches of 255 are not of 16");
     assert!(check_deadline(&log, [MS, MS], 2, 255).is_ok());
@@ -512,7 +518,7 @@ fn reports_in_any_order_leave_it_working() {
 
 #[test]
 fn clients_beyond_the_last_share_and_are_counted() {
-    let mut policy = Fair::<2>::new(fair::Config::new([1, 1]).unwrap());
+    let mut policy = Fair::<2>::new(fair::FairConfig::new([1, 1]).unwrap());
     for client in [0, 1, 2, 255] {
         policy.arrived(&Waiting { origin: Origin { client, sync: false }, ..waiting(client, Read, 0, 0) }, 0);
     }
@@ -522,12 +528,15 @@ fn clients_beyond_the_last_share_and_are_counted() {
 #[test]
 fn settings_out_of_range_are_refused_by_name() {
     let shown = |e: Result<(), ConfigError>| e.unwrap_err().to_string();
-    let fair = fair::Config::<8>::DEFAULT;
+    let fair = fair::FairConfig::<8>::DEFAULT;
     for (refused, line) in [
-        (deadline::Config::new(1, 1, 0, 16).map(drop), "deadline.writes_starved: 0, expected 1..=255"),
-        (deadline::Config::new(1, 1, 2, 0).map(drop), "deadline.batch: 0, expected 1..=255"),
-        (fair::Config::new([100, 0]).map(drop), "fair.weight: 0, expected 1..=1000"),
-        (fair::Config::new([1001]).map(drop), "fair.weight: 1001, expected 1..=1000"),
+        (
+            deadline::DeadlineConfig::new(1, 1, 0, 16).map(drop),
+            "deadline.writes_starved: 0, expected 1..=255",
+        ),
+        (deadline::DeadlineConfig::new(1, 1, 2, 0).map(drop), "deadline.batch: 0, expected 1..=255"),
+        (fair::FairConfig::new([100, 0]).map(drop), "fair.weight: 0, expected 1..=1000"),
+        (fair::FairConfig::new([1001]).map(drop), "fair.weight: 1001, expected 1..=1000"),
         (fair.with_budget(0, MS).map(drop), "fair.budget_blocks: 0, expected 1..=1048576"),
         (fair.with_budget(1, 0).map(drop), "fair.timeout_ns: 0, expected 1000000..=10000000000"),
         (fair.with_idling(2_000 * MS, 0).map(drop), "fair.idle_ns: 2000000000, expected 0..=1000000000"),

@@ -19,8 +19,8 @@ use mmcq::host::{BlockSizes, Caps, Cause, Timing, Width};
 use mmcq::sdio::cccr::Cccr;
 use mmcq::sdio::cis::{CisFault, Walker};
 use mmcq::sdio::fbr::Fbr;
-use mmcq::sdio::{At, Chain, Error, Function, Refusal, Split};
-use mmcq::spec::command::sdio::Count;
+use mmcq::sdio::{At, Chain, Function, IoError, Refusal, Split};
+use mmcq::spec::command::sdio::Amount;
 use one_thread::NOW_NS;
 use std::cell::RefCell;
 use std::pin::pin;
@@ -125,7 +125,7 @@ fn no_card_and_cards_of_other_kinds() {
     let stack = stack::<2>(&world);
     let before_ns = NOW_NS.get();
     let (none, _) = run(&stack, bring_up_io(&stack, memory(512), Options::DEFAULT));
-    assert_eq!(none.unwrap_err(), Error::Engine(engine::Error::NoCard));
+    assert_eq!(none.unwrap_err(), IoError::Engine(engine::Error::NoCard));
     assert!(NOW_NS.get() - before_ns < 250_000_000);
     {
         let mut world = world.borrow_mut();
@@ -133,15 +133,15 @@ fn no_card_and_cards_of_other_kinds() {
     }
     let before_ns = NOW_NS.get();
     let (never, _) = run(&stack, bring_up_io(&stack, memory(512), Options::DEFAULT));
-    assert!(matches!(never.unwrap_err(), Error::Engine(engine::Error::Protocol(_))));
+    assert!(matches!(never.unwrap_err(), IoError::Engine(engine::Error::Protocol(_))));
     assert!(NOW_NS.get() - before_ns < 1_500_000_000);
     world.borrow_mut().functions = 0;
     let (none, _) = run(&stack, bring_up_io(&stack, memory(512), Options::DEFAULT));
-    assert!(matches!(none.unwrap_err(), Error::Engine(engine::Error::Protocol(_))));
+    assert!(matches!(none.unwrap_err(), IoError::Engine(engine::Error::Protocol(_))));
 }
 
 /// Bring-up of a card whose function 0 was tampered with: its error, its virtual time.
-fn hostile(low_speed: bool, tamper: impl FnOnce(&mut World)) -> (Error, u64) {
+fn hostile(low_speed: bool, tamper: impl FnOnce(&mut World)) -> (IoError, u64) {
     let world = World::new(2);
     if low_speed {
         world.borrow_mut().f0[8] |= 0x40;
@@ -179,7 +179,7 @@ fn hostile_tuples_end_soon_and_clearly() {
     for low_speed in [false, true] {
         for (name, tamper, says) in cases {
             let (error, took_ns) = hostile(low_speed, tamper);
-            assert!(matches!(error, Error::Cis(_)), "{name}: {error:?}");
+            assert!(matches!(error, IoError::Cis(_)), "{name}: {error:?}");
             assert!(error.to_string().contains(says), "{name}: {error}");
             // A chain has 1024 bytes at most.
             assert!(took_ns < 500_000_000, "{name}: {took_ns} ns");
@@ -215,7 +215,7 @@ fn tuples_have_as_much_time_as_linux_gives_each_chain() {
         match result {
             Ok(_) => assert!(well && took_ns < 8 * 10_000_000_000, "{took_ns} ns"),
             Err(error) => {
-                assert!(!well && matches!(error, Error::Cis(e) if e.fault == CisFault::Time), "{error}");
+                assert!(!well && matches!(error, IoError::Cis(e) if e.fault == CisFault::Time), "{error}");
                 assert!(took_ns < 12_000_000_000, "{took_ns} ns");
             }
         }
@@ -237,7 +237,7 @@ fn a_block_is_no_longer_than_the_host_can_move() {
     let (stack, card) = brought_up::<2>(&world);
     let mut function = Function::new(&stack, &card, 2).unwrap();
     let refused = run(&stack, function.set_block_size(1024)).unwrap_err();
-    assert_eq!(refused, Error::BlockSize { function: 2, bytes: 1024, max_bytes: 512 });
+    assert_eq!(refused, IoError::BlockSize { function: 2, bytes: 1024, max_bytes: 512 });
     run(&stack, function.set_block_size(512)).unwrap();
     world.borrow_mut().caps.max_block_bytes = 2048;
     let (stack, card) = brought_up::<2>(&world);
@@ -273,23 +273,23 @@ fn refusals_have_names() {
     let (stack, card) = brought_up::<2>(&world);
     assert_eq!(
         Function::new(&stack, &card, 3).err().unwrap(),
-        Error::NoFunction { function: 3, functions: 2 }
+        IoError::NoFunction { function: 3, functions: 2 }
     );
     let mut function = Function::new(&stack, &card, 2).unwrap();
     world.borrow_mut().flags = 0x0100;
     let refused = run(&stack, function.read_u8(0x77, Chain::Last)).unwrap_err();
-    assert_eq!(refused, Error::Refused { function: 2, addr: 0x77, why: Refusal::OutOfRange });
+    assert_eq!(refused, IoError::Refused { function: 2, addr: 0x77, why: Refusal::OutOfRange });
     assert_eq!(refused.to_string(), "function 2, register 0x00077: the card refuses: argument out of range");
     // Data for a function that is not enabled.
     let (result, buf) = run(&stack, function.read(At::From(0), 10, memory(64), Chain::Last));
-    assert_eq!(result, Err(Error::Refused { function: 2, addr: 0, why: Refusal::General }));
+    assert_eq!(result, Err(IoError::Refused { function: 2, addr: 0, why: Refusal::General }));
     assert_eq!(buf.len_bytes(), 64);
     assert_eq!(world.borrow().accesses(0).last(), Some(&(52, 0, 6, true)), "aborted");
 
     world.borrow_mut().never_ready = 1 << 2;
     let before_ns = NOW_NS.get();
     let late = run(&stack, function.enable()).unwrap_err();
-    assert_eq!(late, Error::NotReady { function: 2, limit_ns: 100_000_000 });
+    assert_eq!(late, IoError::NotReady { function: 2, limit_ns: 100_000_000 });
     assert!((100_000_000..110_000_000).contains(&(NOW_NS.get() - before_ns)));
     world.borrow_mut().never_ready = 0;
     run(&stack, function.enable()).unwrap();
@@ -299,16 +299,16 @@ fn refusals_have_names() {
 
     for bytes in [0, 513] {
         let error = run(&stack, function.set_block_size(bytes)).unwrap_err();
-        assert_eq!(error, Error::BlockSize { function: 2, bytes, max_bytes: 512 });
+        assert_eq!(error, IoError::BlockSize { function: 2, bytes, max_bytes: 512 });
     }
     let sent = world.borrow().log.len();
     for (at, bytes) in
         [(At::From(0x1_fff0), 17), (At::Fifo(0x2_0000), 1), (At::Fifo(0), 0), (At::Fifo(0), 65)]
     {
         let (result, _) = run(&stack, function.write(at, bytes, memory(64), Chain::Last));
-        assert!(matches!(result, Err(Error::Range { .. })), "{at:?} {bytes}: {result:?}");
+        assert!(matches!(result, Err(IoError::Range { .. })), "{at:?} {bytes}: {result:?}");
     }
-    assert!(matches!(run(&stack, function.read_u8(1 << 17, Chain::Last)), Err(Error::Range { .. })));
+    assert!(matches!(run(&stack, function.read_u8(1 << 17, Chain::Last)), Err(IoError::Range { .. })));
     assert_eq!(world.borrow().log.len(), sent, "nothing was sent");
 }
 
@@ -357,9 +357,9 @@ fn transfers_are_split_as_the_oracle_says() {
         let (mut left, mut pieces) = (total, Vec::new());
         while let Some(count) = split.next(left) {
             let (by_blocks, n) = match count {
-                Count::Blocks(n) => (true, n),
-                Count::Bytes(n) => (false, n),
-                Count::Endless => panic!("endless"),
+                Amount::Blocks(n) => (true, n),
+                Amount::Bytes(n) => (false, n),
+                Amount::Endless => panic!("endless"),
             };
             assert!(if by_blocks { (1..=511).contains(&n) } else { (1..=512).contains(&n) });
             assert!(split.bytes(count) <= left.min(caps.max_bytes));
@@ -389,7 +389,7 @@ fn a_block_size_that_the_controller_cannot_move_is_refused_and_nothing_is_sent()
         let sent = world.borrow().log.len();
         for bytes in [1, 2, 3, 100, 127, 511] {
             let refused = run(&stack, function.set_block_size(bytes)).unwrap_err();
-            assert_eq!(refused, Error::OddBlockSize { function: 2, bytes, max_bytes: 512 });
+            assert_eq!(refused, IoError::OddBlockSize { function: 2, bytes, max_bytes: 512 });
         }
         let text = run(&stack, function.set_block_size(100)).unwrap_err().to_string();
         assert!(
@@ -467,7 +467,7 @@ fn a_fault_is_cleaned_up_by_its_owner() {
     world.borrow_mut().faults.insert(nth, Cause::Crc);
     let from = world.borrow().log.len();
     let (result, buf) = run(&stack, function.read(At::From(0), 1200, memory(1200), Chain::Last));
-    assert!(matches!(result, Err(Error::Engine(engine::Error::Host(fault))) if fault.cause == Cause::Crc));
+    assert!(matches!(result, Err(IoError::Engine(engine::Error::Host(fault))) if fault.cause == Cause::Crc));
     assert_eq!(buf.len_bytes(), 1200, "the buffer is whole again");
     let expected = [(53, 2, 0, false), (53, 2, 512, false), (52, 0, 0, false), (52, 0, 6, true)];
     assert_eq!(world.borrow().accesses(from), expected);

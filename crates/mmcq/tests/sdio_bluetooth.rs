@@ -13,7 +13,7 @@ use mmcq::card::{IoCard, Options, bring_up_io};
 use mmcq::engine::{self, DmaBuf};
 use mmcq::host::Cause;
 use mmcq::sdio::bluetooth::{PACKET_BYTES_MAX, Packet, RETRIES, TypeA};
-use mmcq::sdio::{CardInterrupt, Chain, Error, Function};
+use mmcq::sdio::{CardInterrupt, Chain, Function, IoError};
 use mmcq::task::IrqTask;
 use one_thread::{NOW_NS, OneThread};
 use std::cell::RefCell;
@@ -81,8 +81,8 @@ fn a_packet_takes_its_steps_and_no_more() {
     run(stack, irq.disable(1)).unwrap();
     run(stack, irq.disable(2)).unwrap();
     assert_eq!((world.borrow().f0[4], irq.enabled()), (0, 0));
-    assert!(matches!(run(stack, irq.enable(8)), Err(Error::NoFunction { .. })));
-    assert!(matches!(run(stack, irq.enable(0)), Err(Error::NoFunction { .. })));
+    assert!(matches!(run(stack, irq.enable(8)), Err(IoError::NoFunction { .. })));
+    assert!(matches!(run(stack, irq.enable(0)), Err(IoError::NoFunction { .. })));
 }
 
 #[test]
@@ -107,10 +107,10 @@ fn sending_and_sending_again() {
         world.borrow_mut().faults.insert(nth + failure, Cause::Timeout);
     }
     let (result, _) = run(stack, bluetooth.transmit(1, 1000, memory(1004)));
-    assert!(matches!(result, Err(Error::Engine(engine::Error::Host(_)))), "{result:?}");
+    assert!(matches!(result, Err(IoError::Engine(engine::Error::Host(_)))), "{result:?}");
     for (payload, given) in [(1000, 1003), (PACKET_BYTES_MAX, 70_000), (u32::MAX, 64), (1, 3)] {
         let (result, _) = run(stack, bluetooth.transmit(1, payload, memory(given)));
-        assert!(matches!(result, Err(Error::Packet { .. })), "{payload}: {result:?}");
+        assert!(matches!(result, Err(IoError::Packet { .. })), "{payload}: {result:?}");
     }
     assert_eq!(world.borrow().type_a.sent.len(), 0);
 }
@@ -137,7 +137,7 @@ fn a_packet_that_never_gets_better_is_given_up() {
         world.borrow_mut().type_a.incoming.push_back(garbled);
         arrives(&world, 2, b"good");
         let (result, buf) = run(stack, bluetooth.receive(&mut irq, memory(64)));
-        assert!(matches!(result, Err(Error::Packet { max_bytes: 68, .. })), "{result:?}");
+        assert!(matches!(result, Err(IoError::Packet { max_bytes: 68, .. })), "{result:?}");
         assert_eq!(world.borrow().type_a.retries, u32::from(RETRIES));
         let (result, buf) = run(stack, bluetooth.receive(&mut irq, buf));
         assert_eq!((result, &buf[..4]), (Ok(Packet { kind: 2, bytes: 4 }), &b"good"[..]));
@@ -147,7 +147,7 @@ fn a_packet_that_never_gets_better_is_given_up() {
     arrives(&world, 2, &[5; 65]);
     let (result, _) = run(stack, bluetooth.receive(&mut irq, memory(64)));
     let error = result.unwrap_err();
-    assert_eq!(error, Error::Packet { bytes: 69, max_bytes: 68, kind: 2 });
+    assert_eq!(error, IoError::Packet { bytes: 69, max_bytes: 68, kind: 2 });
     assert_eq!(error.to_string(), "a packet of type 2 with 69 bytes, expected at most 68");
 }
 

@@ -10,7 +10,7 @@ use mmcq::card::{IoCard, Options, bring_up_io};
 use mmcq::engine::{CARD_IRQ_STEP_NS, Config, DmaBuf};
 use mmcq::host::regs::Mmio;
 use mmcq::host::{Host, pl181};
-use mmcq::sdio::{CardInterrupt, Error};
+use mmcq::sdio::{CardInterrupt, IoError};
 use one_thread::{NOW_NS, OneThread, TIMER};
 use std::cell::RefCell;
 use std::future::Future;
@@ -168,7 +168,7 @@ fn a_card_that_cannot_be_asked_is_an_error_and_not_a_wait_for_ever() {
     let mut irq: Irq<'_> = CardInterrupt::new(&stack, &card);
     run(&stack, irq.enable(2)).unwrap();
     world.borrow_mut().absent = true;
-    let result: Result<(), Error> = run(&stack, irq.wait());
+    let result: Result<(), IoError> = run(&stack, irq.wait());
     assert!(result.is_err());
 }
 

@@ -93,7 +93,7 @@ type Stack<P = Fifo> = mmcq::task::Stack<(Watched, TestHost, P), 4>;
 fn stack(world: &Rc<RefCell<World>>) -> &'static Stack {
     let stack =
         Box::leak(Box::new(Stack::with_policy(Watched, TIMER, TestHost::new(world), Config::DEFAULT, Fifo)));
-    stack.with(|engine| engine.set_target(Some(target(256))));
+    stack.with(|engine| engine.set_card_params(Some(target(256))));
     stack
 }
 
@@ -112,7 +112,7 @@ fn a_page_stays_with_the_engine_while_the_controller_writes_to_it() {
     let mut e: Engine<TestHost, 4> = Engine::new(TestHost::new(&world), Config::DEFAULT);
     let at = Extension { io: false, function: 2, page: 1, offset: 261 };
     let flush = FlushBy::SdCache { at, timeout_ns: 20_000_000 };
-    e.set_target(Some(CardParams { flush, ..target(256) }));
+    e.set_card_params(Some(CardParams { flush, ..target(256) }));
     e.enable_extended_ops();
     let page = buffer(1, 0);
     let claim = page.claim();
@@ -377,7 +377,9 @@ fn ways_in(stack: &'static Stack<Returns>) -> Vec<Way> {
                 assert_eq!(engine.is_nested(), nested);
                 if nested {
                     assert!(
-                        engine.target().is_none() && engine.host().is_none() && engine.policy().is_none()
+                        engine.card_params().is_none()
+                            && engine.host().is_none()
+                            && engine.policy().is_none()
                     );
                     assert_eq!((engine.slots_in_use(), engine.next_deadline_ns()), (4, Some(0)));
                     assert!(engine.policy_mut().is_none() && engine.take_service_request().is_none());
@@ -407,7 +409,7 @@ fn ways_in(stack: &'static Stack<Returns>) -> Vec<Way> {
             }
             stack.with(|engine| {
                 assert!(engine.on_irq(1).next_deadline_ns == Some(0) && engine.poll(1).completed == 0);
-                engine.set_target(None);
+                engine.set_card_params(None);
                 engine.enable_extended_ops();
                 engine.suspend();
                 engine.halt();
@@ -517,6 +519,6 @@ fn fresh() -> &'static Stack<Returns> {
     world.borrow_mut().called = Some(come_back);
     let host = TestHost::new(&world);
     let stack = Box::leak(Box::new(Stack::with_policy(Watched, TIMER, host, Config::DEFAULT, Returns)));
-    stack.with(|engine| engine.set_target(Some(target(256))));
+    stack.with(|engine| engine.set_card_params(Some(target(256))));
     stack
 }

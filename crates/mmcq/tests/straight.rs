@@ -123,7 +123,7 @@ impl<P: Profile> Side<P> {
         world.borrow_mut().busy_polls = busy_polls;
         let host = Closed { host: TestHost::new(&world), started: Vec::new(), refuse: 0, answered: false };
         let mut engine = Engine::with_policy(host, config, policy);
-        engine.set_target(Some(mmcq::engine::CardParams { protected, ..target(BLOCKS) }));
+        engine.set_card_params(Some(mmcq::engine::CardParams { protected, ..target(BLOCKS) }));
         Side { world, engine }
     }
 
@@ -190,7 +190,7 @@ impl<P: Profile> Side<P> {
                 Seen::Nothing
             }
             Turn::Again => {
-                self.engine.set_target(Some(target(BLOCKS)));
+                self.engine.set_card_params(Some(target(BLOCKS)));
                 Seen::Nothing
             }
         };

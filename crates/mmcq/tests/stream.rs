@@ -26,7 +26,7 @@ fn world(continues: bool) -> Rc<RefCell<World>> {
 
 fn engine<const N: usize>(world: &Rc<RefCell<World>>) -> TestEngine<N> {
     let mut engine = Engine::new(TestHost::new(world), Config::DEFAULT);
-    engine.set_target(Some(target(BLOCKS)));
+    engine.set_card_params(Some(target(BLOCKS)));
     engine
 }
 
@@ -159,7 +159,7 @@ fn a_long_request_goes_on_in_its_own_transfer() {
     // A card without CMD23.
     let mut target = target(BLOCKS);
     target.count = false;
-    e.set_target(Some(target));
+    e.set_card_params(Some(target));
     assert_eq!(one(&mut e, read(64, 40), &mut now), Ok(40 * 512));
     rest(&mut e, &mut now);
     assert_eq!(log(&world), "18+16 +16 +8 12");
@@ -276,7 +276,7 @@ fn a_durable_write_is_over_on_the_card_when_it_is_answered() {
         let world = world(true);
         world.borrow_mut().caps.busy = busy;
         let mut e = engine::<4>(&world);
-        e.set_target(Some(CardParams { count, ..target(BLOCKS) }));
+        e.set_card_params(Some(CardParams { count, ..target(BLOCKS) }));
         e.enable_extended_ops();
         let mut now = 0;
         for lba in [100, 104, 108] {
@@ -377,7 +377,7 @@ fn closing(steps: u32) -> (Rc<RefCell<World>>, TestEngine<4>, u64) {
     world.borrow_mut().caps.busy = BusyDetect::Status;
     let (mut e, mut now) = held::<4>(&world, true);
     let cached = mmcq::engine::FlushBy::EmmcCache { timeout_ns: 500_000_000 };
-    e.set_target(Some(mmcq::engine::CardParams { flush: cached, ..target(BLOCKS) }));
+    e.set_card_params(Some(mmcq::engine::CardParams { flush: cached, ..target(BLOCKS) }));
     world.borrow_mut().busy_polls = 6;
     let last = e.submit(write(24, 8, 5), now).unwrap();
     for _ in 0..steps {

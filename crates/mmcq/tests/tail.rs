@@ -42,7 +42,7 @@ impl<P: Policy> Loop<P> {
     fn new(policy: P, config: Config, direction: Direction, depth: u64) -> Self {
         let world = World::new(BLOCKS);
         let mut engine = Engine::with_policy(Closed(TestHost::new(&world)), config, policy);
-        engine.set_target(Some(target(BLOCKS)));
+        engine.set_card_params(Some(target(BLOCKS)));
         let coming_ns = (0..depth).map(|n| n * GAP_NS).collect();
         Loop {
             world,
@@ -187,8 +187,8 @@ fn batches_of_short_requests_come_to_lie_on_pages() {
 
 #[test]
 fn it_works_with_every_scheduler() {
-    let deadline = Any::<8>::Deadline(Deadline::new(deadline::Config::DEFAULT));
-    let fair = Any::Fair(Fair::new(fair::Config::DEFAULT));
+    let deadline = Any::<8>::Deadline(Deadline::new(deadline::DeadlineConfig::DEFAULT));
+    let fair = Any::Fair(Fair::new(fair::FairConfig::DEFAULT));
     for policy in [Any::Fifo(Fifo), deadline, fair] {
         let merging = Loop::new(policy, Config::DEFAULT, Direction::Read, 8).merging(400);
         assert!(merging > 7.5, "{}: {merging:.2}", policy.name());

@@ -51,7 +51,7 @@ type TestStack<const N: usize> = Stack<(OneContext, TestHost), N>;
 
 fn stack<const N: usize>(world: &Rc<RefCell<World>>) -> TestStack<N> {
     let stack = Stack::new(OneContext::new(), TIMER, TestHost::new(world), Config::DEFAULT);
-    stack.with(|e| e.set_target(Some(target(256))));
+    stack.with(|e| e.set_card_params(Some(target(256))));
     stack
 }
 
@@ -306,7 +306,7 @@ fn what_a_program_begins_by_itself_has_its_alarm() {
     let timer = Timer { now_ns: || 1_000, set_alarm: |at_ns| ALARM_NS.set(at_ns) };
     let stack_of = |world: &Rc<RefCell<World>>| -> Stack<(OneContext, TestHost), 4> {
         let stack = Stack::new(OneContext::new(), timer, TestHost::new(world), Config::DEFAULT);
-        stack.with(|engine| engine.set_target(Some(target(256))));
+        stack.with(|engine| engine.set_card_params(Some(target(256))));
         stack
     };
     let due_ns = |stack: &Stack<(OneContext, TestHost), 4>| stack.with(|engine| engine.next_deadline_ns());
@@ -340,7 +340,7 @@ fn no_verb_leaves_a_deadline_without_an_alarm() {
         ALARM_NS.set(None);
         let stack: Stack<(OneContext, TestHost), 4> =
             Stack::new(OneContext::new(), timer, TestHost::new(&World::new(256)), Config::DEFAULT);
-        stack.with(|engine| engine.set_target(Some(target(256))));
+        stack.with(|engine| engine.set_card_params(Some(target(256))));
         let mut ids = Vec::new();
         for _ in 0..60 {
             NOW.set(NOW.get() + 1 + below(2_000_000));
@@ -406,7 +406,7 @@ fn a_flush_is_needed_where_writes_are_complete_when_they_are_transferred() {
         world.borrow_mut().caps.continue_data = continues;
         let config = Config { acknowledge, ..Config::DEFAULT };
         let stack: TestStack<4> = Stack::new(OneContext::new(), TIMER, TestHost::new(&world), config);
-        stack.with(|e| e.set_target(Some(target(256))));
+        stack.with(|e| e.set_card_params(Some(target(256))));
         assert_eq!(BlockDevice::new(&stack).geometry().map(|card| card.volatile_cache), Some(needed));
     }
 }

@@ -2,7 +2,7 @@
 
 mod support;
 
-use mmcq::advance::{Choice, Context as From, Costs, Wait, WaitStrategy};
+use mmcq::advance::{Advice, Context as From, Costs, Wait, WaitStrategy};
 use mmcq::engine::{Completion, Config, DmaBuf, Error, Kind, Request};
 use mmcq::host::{Auto, BusOp, Phase};
 use mmcq::spec::command::send_status;
@@ -50,7 +50,7 @@ type Stack = mmcq::task::Stack<(OneContext, TestHost), 2>;
 
 fn stack(world: &Rc<RefCell<World>>) -> Stack {
     let stack = Stack::new(OneContext(Cell::new(false)), TIMER, TestHost::new(world), Config::DEFAULT);
-    stack.with(|e| e.set_target(Some(target(256))));
+    stack.with(|e| e.set_card_params(Some(target(256))));
     stack.block_on(stack.bus(BusOp::Clock(10_000_000)), |_| ()).unwrap();
     stack
 }
@@ -126,7 +126,7 @@ fn it_gives_up_in_time_and_learns_that_it_was_in_vain() {
     let wait = Wait::of(&Phase { command: send_status(1), data: None, auto: Auto::None, tuning: false });
     advance.set_bus(stack.with(|e| e.bus()));
     let expected_ns = advance.expected_ns(&wait);
-    let Choice::Spin { at_most_ns } = advance.choose(&wait, From::Thread, 0) else { panic!("too long") };
+    let Advice::Spin { at_most_ns } = advance.choose(&wait, From::Thread, 0) else { panic!("too long") };
     let began_ns = NOW.get();
     let (polled, _) = once(stack.request_with(&advance, status()));
     assert!(polled.is_pending());

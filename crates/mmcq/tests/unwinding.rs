@@ -71,7 +71,7 @@ fn a_call_that_unwinds_out_of_its_submission_leaves_no_memory_behind() {
         let stack =
             Stack::<(_, _, _), 4>::with_policy(one_thread::OneThread, timer, host, Config::DEFAULT, Panics);
         let stack: &'static Stack<(_, _, _), 4> = Box::leak(Box::new(stack));
-        stack.with(|engine| engine.set_target(Some(target(256))));
+        stack.with(|engine| engine.set_card_params(Some(target(256))));
         world.borrow_mut().called = Some(may_panic);
         let mut words = [0u64; 64];
         // SAFETY: bytes of words.
@@ -101,7 +101,7 @@ fn a_call_that_unwinds_between_the_requests_of_a_transfer_comes_to_its_end() {
             let host = TestHost::new(&world);
             let stack: Stack<(_, _, _), 4> =
                 Stack::with_policy(one_thread::OneThread, RUNNING, host, Config::DEFAULT, Panics);
-            stack.with(|engine| engine.set_target(Some(target(256))));
+            stack.with(|engine| engine.set_card_params(Some(target(256))));
             stack.with(|engine| engine.halt());
             stack.with(|engine| engine.submit(read(1), 1)).unwrap();
             let mut words = [0u64; 64];
@@ -135,7 +135,7 @@ fn a_call_that_unwinds_on_a_halted_engine_comes_to_its_end() {
         let host = TestHost::new(&world);
         let stack: Stack<(_, _, _), 4> =
             Stack::with_policy(one_thread::OneThread, RUNNING, host, Config::DEFAULT, Fifo);
-        stack.with(|engine| engine.set_target(Some(target(256))));
+        stack.with(|engine| engine.set_card_params(Some(target(256))));
         let mut words = [0u64; 256];
         // SAFETY: bytes of words.
         let (_, memory, _) = unsafe { words.align_to_mut::<u8>() };
@@ -169,7 +169,7 @@ fn a_nested_blocking_call_whose_alarm_panics_unwinds() {
     let stack: Stack<(_, _, _), 4> =
         Stack::with_policy(one_thread::OneThread, timer, host, Config::DEFAULT, Fifo);
     CALLS_LEFT.set(u32::MAX);
-    stack.with(|engine| engine.set_target(Some(target(256))));
+    stack.with(|engine| engine.set_card_params(Some(target(256))));
     let nested = std::panic::AssertUnwindSafe(|| {
         stack.with(|_| {
             CALLS_LEFT.set(0);

@@ -199,7 +199,7 @@ fn queue(engine: &mut Entry<'_, Driver, 8, mmcq::sched::Prompt>) {
     engine.suspend();
     engine.resume(now_ns);
     engine.halt();
-    engine.set_target(black_box(None::<CardParams>));
+    engine.set_card_params(black_box(None::<CardParams>));
     black_box((engine.is_idle(), engine.is_quiet(), engine.take_retune(), engine.slots_in_use()));
     black_box(engine.stats());
     black_box(engine.set_service_waker(black_box(Some(Waker::noop().clone()))).is_some());
@@ -219,8 +219,8 @@ fn queue(engine: &mut Entry<'_, Driver, 8, mmcq::sched::Prompt>) {
 
 /// Another controller, which continues open transfers, behind every scheduler.
 fn scheduled() -> Option<()> {
-    let config = deadline::Config::new(black_box(1), black_box(2), black_box(3), black_box(4)).ok()?;
-    let weights = fair::Config::<8>::new(black_box([1; 8])).ok()?;
+    let config = deadline::DeadlineConfig::new(black_box(1), black_box(2), black_box(3), black_box(4)).ok()?;
+    let weights = fair::FairConfig::<8>::new(black_box([1; 8])).ok()?;
     let weights =
         weights.with_budget(black_box(8), black_box(9)).ok()?.with_idling(black_box(1), black_box(2)).ok()?;
     let weights = weights.with_async(black_box(2), black_box(3)).ok()?;
@@ -229,11 +229,11 @@ fn scheduled() -> Option<()> {
         1 => Any::Deadline(Deadline::new(config)),
         _ => Any::Fair(Fair::new(weights)),
     };
-    let host = size::card_reader(black_box(rtsx::Config::new(black_box(rtsx::Chip::Rts5249))))?.ok()?;
+    let host = size::card_reader(black_box(rtsx::RtsxConfig::new(black_box(rtsx::Chip::Rts5249))))?.ok()?;
     let mut engine =
         Engine::<size::CardReader, 8, Any<8>>::with_policy(host, black_box(Config::DEFAULT), policy);
     let now_ns = black_box(1);
-    engine.set_target(black_box(None::<CardParams>));
+    engine.set_card_params(black_box(None::<CardParams>));
     for kind in black_box([
         Kind::Read { lba: 0, blocks: 1 },
         Kind::Write { lba: 0, blocks: 1 },
@@ -253,10 +253,10 @@ fn scheduled() -> Option<()> {
 /// The controllers that are fed by the CPU, and an I/O card's functions through one of them.
 fn by_cpu() -> Option<()> {
     let regs = size::registers()?;
-    let mut pl181 = pl181::Pl181::new(regs, black_box(pl181::Config::new(1, 2))).ok()?;
+    let mut pl181 = pl181::Pl181::new(regs, black_box(pl181::Pl181Config::new(1, 2))).ok()?;
     whole_host(&mut pl181);
     let host =
-        s3c_sdi::S3cSdi::new(size::registers()?, board::Identity, black_box(s3c_sdi::Config::new(1))).ok()?;
+        s3c_sdi::S3cSdi::new(size::registers()?, board::Identity, black_box(s3c_sdi::S3cSdiConfig::new(1))).ok()?;
     let stack: mmcq::task::Stack<(InterruptsOff, size::SocHost), 8> =
         mmcq::task::Stack::new(InterruptsOff, size::TIMER, host, Config::DEFAULT);
     // SAFETY: nothing ever runs this.

@@ -31,7 +31,7 @@ pub extern "C" fn main() {
 
 fn copy() -> Option<()> {
     let stack = STACK.set(size::stack(size::CONFIG)?.ok()?)?;
-    stack.with(|engine| engine.set_target(Some(core::hint::black_box(TARGET))));
+    stack.with(|engine| engine.set_card_params(Some(core::hint::black_box(TARGET))));
     let device = BlockDevice::new(stack);
     let block = BLOCK.take()?;
     device.read_blocking(0, block, board::idle).ok()?;

@@ -65,7 +65,7 @@ impl World {
     pub fn host(&self) -> Host {
         let port = Port::new(self.model.clone(), self.time.clone(), 0, 0);
         let table = Box::leak(Box::new(Table::new()));
-        Driver::new(port, self.memory.clone(), table, sdhci::Config::new()).unwrap()
+        Driver::new(port, self.memory.clone(), table, sdhci::SdhciConfig::new()).unwrap()
     }
 
     /// On the clock that moves by itself.

@@ -5,7 +5,7 @@ use super::{Error, card, print};
 use clap::{Args, Subcommand};
 use mmcq::card::Card;
 use mmcq::engine::{self, BLOCK_BYTES, DmaBuf, Kind, Request};
-use mmcq::host::sdhci::{Config, Quirks};
+use mmcq::host::sdhci::{SdhciConfig, SdhciQuirks};
 use mmcq_lab::registers::{self, Field};
 use mmcq_lab::serve;
 use mmcq_vfio::{Address, Options, PIECE_BYTES, Reader, Stack};
@@ -109,10 +109,10 @@ struct Source {
 impl Vfio {
     pub fn run(self) -> Result<ExitCode, Error> {
         let address: Address = self.address.parse().map_err(Error::input)?;
-        let mut config = Config::new();
+        let mut config = SdhciConfig::new();
         for name in &self.quirk {
-            let quirk = Quirks::named(name).ok_or_else(|| {
-                let known: Vec<_> = Quirks::names().collect();
+            let quirk = SdhciQuirks::named(name).ok_or_else(|| {
+                let known: Vec<_> = SdhciQuirks::names().collect();
                 Error::Input(format!("--quirk {name}: unknown; expected one of: {}", known.join(", ")))
             })?;
             config.quirks = config.quirks.with(quirk);
@@ -133,7 +133,7 @@ impl Vfio {
             }
             Action::Read { lba, blocks, out } => {
                 let (reader, card) = begin()?;
-                let blocks = blocks.unwrap_or(card.target.sectors.saturating_sub(lba));
+                let blocks = blocks.unwrap_or(card.params.sectors.saturating_sub(lba));
                 inside(lba, blocks, &card)?;
                 let mut file =
                     File::create(&out).map_err(|e| Error::Input(format!("{}: {e}", out.display())))?;
@@ -151,7 +151,7 @@ impl Vfio {
                 }
                 let (reader, card) = begin()?;
                 inside(lba, source.blocks, &card)?;
-                if card.target.protected {
+                if card.params.protected {
                     return Err(Error::Input(format!("{address}: the card is write-protected")));
                 }
                 copy(&reader, lba, &mut source, &file)?;
@@ -204,7 +204,7 @@ impl Source {
 
 /// Are these blocks on the card?
 fn inside(lba: u64, blocks: u64, card: &Card) -> Result<(), Error> {
-    let sectors = card.target.sectors;
+    let sectors = card.params.sectors;
     match lba.checked_add(blocks) {
         Some(end) if end <= sectors && blocks > 0 => Ok(()),
         _ => Err(Error::Input(format!(

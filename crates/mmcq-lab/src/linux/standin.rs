@@ -332,7 +332,7 @@ fn run(
     let end = match setting {
         Setting::Ours => {
             let stack = Stack::<_, 64>::with_policy(Alone, TIMER, host, Config::DEFAULT, Any::Fifo(Fifo));
-            stack.with(|engine| engine.set_target(Some(target)));
+            stack.with(|engine| engine.set_card_params(Some(target)));
             let mut front = Ours::new(stack, &mut sys, jobs.jobs());
             sys.run(&mut front, &mut device, &mut jobs).unwrap()
         }

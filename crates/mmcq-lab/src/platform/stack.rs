@@ -73,13 +73,13 @@ impl Stack {
         let scheduler = match name.as_str() {
             "fair" => {
                 let config = match weights {
-                    Some(weights) => fair::Config::new(weights)
+                    Some(weights) => fair::FairConfig::new(weights)
                         .map_err(|e| PlatformError::new(format!("{}: {e}", place("stack.weights"))))?,
-                    None => fair::Config::DEFAULT,
+                    None => fair::FairConfig::DEFAULT,
                 };
                 Any::Fair(Fair::new(config))
             }
-            "deadline" => Any::Deadline(Deadline::new(deadline::Config::DEFAULT)),
+            "deadline" => Any::Deadline(Deadline::new(deadline::DeadlineConfig::DEFAULT)),
             _ => Any::Fifo(Fifo),
         };
         Ok(Stack { advance, streams, merging, acknowledge, scheduler })

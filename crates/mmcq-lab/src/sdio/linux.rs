@@ -6,7 +6,7 @@
 use super::host::Priced;
 use super::machine::{Handler, Machine};
 use mmcq::host::{Auto, Data, Direction, Host, Phase, Segment};
-use mmcq::spec::command::sdio::{self as cmd, Count, Extended};
+use mmcq::spec::command::sdio::{self as cmd, Amount, Extended};
 use mmcq_sim::card::io::type_a::register;
 use std::ptr::NonNull;
 
@@ -73,8 +73,8 @@ impl Chain {
             0 => (cmd::io_read(0, INT_PENDING), None),
             1 => (cmd::io_read(1, register::INTRD), None),
             2 => (cmd::io_write(1, register::INTRD, 1), None),
-            3 => (read53(Count::Bytes(4)), data(4, 1)),
-            4 => (read53(Count::Blocks(blocks)), data(BLOCK_BYTES, blocks.into())),
+            3 => (read53(Amount::Bytes(4)), data(4, 1)),
+            4 => (read53(Amount::Blocks(blocks)), data(BLOCK_BYTES, blocks.into())),
             5 => (cmd::io_write(1, register::PC_RRT, 0), None),
             _ => return None,
         };

@@ -132,7 +132,7 @@ pub enum Failure {
     Setup(String),
     /// The card did not come up.
     #[error("bring-up: {0}")]
-    BringUp(sdio::Error),
+    BringUp(sdio::IoError),
     /// Nothing happens any more.
     #[error("bring-up: not done after {0} ns")]
     Stuck(u64),

@@ -126,14 +126,15 @@ impl Driver {
         let max_clock_hz = board.clock_hz;
         match board.controller {
             Kind::S3cSdi => {
-                let config = s3c_sdi::Config { dma, max_clock_hz, ..s3c_sdi::Config::new(board.pclk_hz) };
+                let config =
+                    s3c_sdi::S3cSdiConfig { dma, max_clock_hz, ..s3c_sdi::S3cSdiConfig::new(board.pclk_hz) };
                 let driver = s3c_sdi::S3cSdi::new(port, memory, config).map_err(|error| error.to_string())?;
                 Ok(Driver::S3cSdi(driver))
             }
             Kind::Sdhci => {
                 // The table lives as long as the process: some hundred bytes for each bench.
                 let table: &'static mut sdhci::Table<DESCRIPTORS> = Box::leak(Box::new(sdhci::Table::new()));
-                let config = sdhci::Config { max_clock_hz, ..sdhci::Config::new() };
+                let config = sdhci::SdhciConfig { max_clock_hz, ..sdhci::SdhciConfig::new() };
                 let driver =
                     sdhci::Sdhci::new(port, memory, table, config).map_err(|error| error.to_string())?;
                 Ok(Driver::Sdhci(driver))

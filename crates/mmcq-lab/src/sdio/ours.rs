@@ -6,7 +6,7 @@ use super::Stack;
 use super::host::Priced;
 use super::machine::{Handler, Machine};
 use crate::alone::Alone;
-use mmcq::advance::{Choice, Class, Context as From, Wait, WaitStrategy};
+use mmcq::advance::{Advice, Class, Context as From, Wait, WaitStrategy};
 use mmcq::host::s3c_sdi::regs::FIFO_HALF;
 use mmcq::task::IrqTask;
 use std::cell::Cell;
@@ -66,14 +66,14 @@ impl<'a> Ours<'a> {
         })
     }
 
-    fn chooses(&self, wait: &Wait, spent_ns: u64) -> Choice {
+    fn chooses(&self, wait: &Wait, spent_ns: u64) -> Advice {
         let allowed = match self.stay {
             Stay::Never => false,
             Stay::Fifo => wait.class == Class::Fifo,
             Stay::Commands => true,
         };
         if !allowed {
-            return Choice::Leave(From::Interrupt);
+            return Advice::Leave(From::Interrupt);
         }
         self.advance.choose(wait, From::Interrupt, spent_ns)
     }
@@ -92,7 +92,7 @@ impl<'a> Ours<'a> {
             }
             let Some(wait) = self.awaited(phases == self.host.phases()) else { break };
             self.since = Some((wait, m.time.now()));
-            let Choice::Spin { at_most_ns } = self.chooses(&wait, m.time.now() - called_ns) else { break };
+            let Advice::Spin { at_most_ns } = self.chooses(&wait, m.time.now() - called_ns) else { break };
             if !m.spin(at_most_ns, look_ns) {
                 self.advance.gave_up(&wait, at_most_ns);
                 break;

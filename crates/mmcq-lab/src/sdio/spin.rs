@@ -4,7 +4,7 @@ use super::host::Priced;
 use super::machine::{Handler, Machine};
 use super::platform::{Board, Costs};
 use super::{Bench, Failure, buffer};
-use mmcq::advance::{Choice, Context, Wait as Awaited, WaitStrategy};
+use mmcq::advance::{Advice, Context, Wait as Awaited, WaitStrategy};
 use mmcq::card::{self, Options};
 use mmcq::host::s3c_sdi::DmaUse;
 use mmcq::host::{Auto, Host, Phase};
@@ -75,11 +75,11 @@ impl Repeat {
         self.since_ns = m.time.now();
     }
 
-    fn chooses(&self, spent_ns: u64) -> Choice {
+    fn chooses(&self, spent_ns: u64) -> Advice {
         let from = if self.wait.in_thread() { Context::Thread } else { Context::Interrupt };
         match self.wait {
-            Wait::Spin => Choice::Spin { at_most_ns: FOREVER_NS },
-            Wait::Interrupt | Wait::Thread => Choice::Leave(Context::Interrupt),
+            Wait::Spin => Advice::Spin { at_most_ns: FOREVER_NS },
+            Wait::Interrupt | Wait::Thread => Advice::Leave(Context::Interrupt),
             Wait::PolicyInterrupt | Wait::PolicyThread => {
                 self.advance.choose(&Awaited::of(&Self::phase()), from, spent_ns)
             }
@@ -106,7 +106,7 @@ impl Repeat {
         let called_ns = m.time.now();
         for _ in 0..TURN {
             self.send(m);
-            let Choice::Spin { at_most_ns } = self.chooses(m.time.now() - called_ns) else { return };
+            let Advice::Spin { at_most_ns } = self.chooses(m.time.now() - called_ns) else { return };
             if !m.spin(at_most_ns, self.advance.costs().look_ns.into()) {
                 return self.advance.gave_up(&Awaited::of(&Self::phase()), at_most_ns);
             }

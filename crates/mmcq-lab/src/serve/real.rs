@@ -12,7 +12,7 @@ pub struct Real(pub Reader);
 
 impl Machine for Real {
     fn blocks(&self) -> u64 {
-        self.0.card().map_or(0, |card| card.target.sectors)
+        self.0.card().map_or(0, |card| card.params.sectors)
     }
 
     fn buffer_bytes_max(&self) -> u64 {

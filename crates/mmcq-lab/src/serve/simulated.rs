@@ -70,7 +70,7 @@ impl Simulated {
 
 impl Machine for Simulated {
     fn blocks(&self) -> u64 {
-        self.board.card.target.sectors
+        self.board.card.params.sectors
     }
 
     fn buffer_bytes_max(&self) -> u64 {

@@ -1,7 +1,7 @@
 //! A run that can be repeated and made shorter: a machine, a list of operations, and what goes wrong.
 
 use super::machine::Keeps;
-use mmcq::host::sdhci::{Quirks, TransferMode};
+use mmcq::host::sdhci::{SdhciQuirks, TransferMode};
 use mmcq_sim::checker::Asked;
 use mmcq_sim::faults::{Plan, Point, Shot, Strike};
 use mmcq_sim::world::Stream;
@@ -118,16 +118,16 @@ impl Setup {
 
     /// The driver's quirks that this machine needs.
     #[must_use]
-    pub fn quirks(&self) -> Quirks {
+    pub fn quirks(&self) -> SdhciQuirks {
         let some = [
-            (self.busy != BusyBy::Interrupt, Quirks::NO_BUSY_IRQ),
-            (self.busy == BusyBy::Status, Quirks::NO_DAT0_LEVEL),
-            (!self.auto_stop, Quirks::NO_AUTO_CMD12),
-            (!self.auto_count, Quirks::NO_AUTO_CMD23),
-            (!self.count, Quirks::NO_CMD23),
-            (self.defer, Quirks::DEFER_COMPLETION),
+            (self.busy != BusyBy::Interrupt, SdhciQuirks::NO_BUSY_IRQ),
+            (self.busy == BusyBy::Status, SdhciQuirks::NO_DAT0_LEVEL),
+            (!self.auto_stop, SdhciQuirks::NO_AUTO_CMD12),
+            (!self.auto_count, SdhciQuirks::NO_AUTO_CMD23),
+            (!self.count, SdhciQuirks::NO_CMD23),
+            (self.defer, SdhciQuirks::DEFER_COMPLETION),
         ];
-        some.iter().filter(|(on, _)| *on).fold(Quirks::NONE, |all, (_, quirk)| all.with(*quirk))
+        some.iter().filter(|(on, _)| *on).fold(SdhciQuirks::NONE, |all, (_, quirk)| all.with(*quirk))
     }
 
     /// Any machine with this card.

@@ -184,9 +184,9 @@ impl Machine<(Alone, ReaderDriver)> {
         let table = Lease::new(&BUFFERS, Buffers::new);
         // SAFETY: as above.
         let words = unsafe { &mut *table.0.as_ptr() };
-        let driver = rtsx::Config {
+        let driver = rtsx::RtsxConfig {
             busy_after_data: setup.busy == BusyBy::Interrupt,
-            ..rtsx::Config::new(rtsx::Chip::Rts5249)
+            ..rtsx::RtsxConfig::new(rtsx::Chip::Rts5249)
         };
         let host = rtsx::Rtsx::new(port, memory.clone(), words, driver).map_err(|error| error.to_string())?;
         NOW_NS.set(now_ns);
@@ -249,12 +249,14 @@ impl<B: Platform> Machine<B> {
     /// What is complete is durable: the card's cache is off, or there is none, and no write is complete before its status.
     pub fn write_through(&self) -> bool {
         !self.early
-            && self.stack.with(|engine| engine.target().is_none_or(|target| target.flush == FlushBy::Status))
+            && self
+                .stack
+                .with(|engine| engine.card_params().is_none_or(|target| target.flush == FlushBy::Status))
     }
 
     /// Sectors of the card.
     pub fn sectors(&self) -> u64 {
-        self.stack.with(|engine| engine.target().map_or(0, |target| target.sectors))
+        self.stack.with(|engine| engine.card_params().map_or(0, |target| target.sectors))
     }
 
     /// What controller, driver and memory did that they must not; `lenient`: of the driver's commands nothing is said.
@@ -337,14 +339,15 @@ impl Keeps {
     }
 }
 
-fn configs(setup: &Setup, emmc: bool) -> (SdhciConfig, sdhci::Config) {
+fn configs(setup: &Setup, emmc: bool) -> (SdhciConfig, sdhci::SdhciConfig) {
     let base = if setup.old_host { SdhciConfig::GENERIC_3_00 } else { SdhciConfig::GENERIC_4_20 };
     let busy = if setup.busy == BusyBy::Interrupt { Busy::Interrupt } else { Busy::Ignored };
     let mistakes = Mistakes { stop_completes_after_ns: u64::from(setup.stop_tells_ns), ..Mistakes::NONE };
     let model = SdhciConfig { busy, uhs_at_33v: emmc, fixed: emmc, mistakes, ..base };
-    let driver = if emmc && !setup.old_host { sdhci::Config::emmc_18() } else { sdhci::Config::new() };
+    let driver =
+        if emmc && !setup.old_host { sdhci::SdhciConfig::emmc_18() } else { sdhci::SdhciConfig::new() };
     let transfer = setup.transfer;
-    let driver = sdhci::Config { quirks: setup.quirks(), transfer, fixed: emmc, ..driver };
+    let driver = sdhci::SdhciConfig { quirks: setup.quirks(), transfer, fixed: emmc, ..driver };
     (model, driver)
 }
 

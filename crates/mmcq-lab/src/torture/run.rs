@@ -218,8 +218,8 @@ impl Run<'_> {
             self.bench.free = (0..self.bench.memory.len()).collect();
             self.bench.stale.clear();
             let other: Option<Any> = match self.case.setup.scheduler {
-                1 => Some(Any::Deadline(Deadline::new(deadline::Config::DEFAULT))),
-                2 => Some(Any::Fair(Fair::new(fair::Config::DEFAULT))),
+                1 => Some(Any::Deadline(Deadline::new(deadline::DeadlineConfig::DEFAULT))),
+                2 => Some(Any::Fair(Fair::new(fair::FairConfig::DEFAULT))),
                 _ => None,
             };
             let off = match other {

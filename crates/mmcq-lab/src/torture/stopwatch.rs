@@ -170,7 +170,7 @@ impl Run<'_> {
     /// A life begins: from now on its ladder is watched.
     pub(super) fn watch<B: Platform>(&mut self, machine: &Machine<B>) {
         self.watch = Stopwatch::default();
-        let target = machine.stack.with(|engine| engine.target().copied());
+        let target = machine.stack.with(|engine| engine.card_params().copied());
         self.outcome.card_ns = target.map_or(0, |target| {
             let flush_ns = match target.flush {
                 FlushBy::EmmcCache { timeout_ns } => timeout_ns,
@@ -196,7 +196,7 @@ impl Run<'_> {
                 watch.steps = steps;
                 let kept = engine.incidents().count();
                 for event in engine.incidents().skip(kept.saturating_sub(new)) {
-                    watch.climbed(event.at_ns, event.rung, times);
+                    watch.climbed(event.at_ns, event.step, times);
                 }
             }
             new > 0

@@ -2,7 +2,7 @@
 
 use super::SdhciConfig;
 use mmcq::host::Width;
-use mmcq::host::sdhci::{Config, Quirks, TransferMode};
+use mmcq::host::sdhci::{self as driver, SdhciQuirks, TransferMode};
 use serde::Deserialize;
 
 /// The profiles that come with the program, one or two for each of 14 classes of quirks.
@@ -37,7 +37,7 @@ pub struct Profile {
     /// The model.
     pub controller: SdhciConfig,
     /// What the board tells the driver.
-    pub driver: Config,
+    pub driver: driver::SdhciConfig,
 }
 
 #[derive(Deserialize)]
@@ -75,10 +75,10 @@ impl Profile {
         })?;
         let place = |key: &str| format!("host profile {name}: driver.{key}");
         file.controller.check().map_err(|error| format!("host profile {name}: {error}"))?;
-        let mut driver = Config { fixed: file.controller.fixed, ..Config::new() };
+        let mut driver = driver::SdhciConfig { fixed: file.controller.fixed, ..driver::SdhciConfig::new() };
         for quirk in &file.driver.quirks {
-            let known = Quirks::named(quirk).ok_or_else(|| {
-                let names: Vec<_> = Quirks::names().collect();
+            let known = SdhciQuirks::named(quirk).ok_or_else(|| {
+                let names: Vec<_> = SdhciQuirks::names().collect();
                 format!("{} = {quirk}: expected one of: {}", place("quirks"), names.join(", "))
             })?;
             driver.quirks = driver.quirks.with(known);

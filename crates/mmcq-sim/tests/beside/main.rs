@@ -5,7 +5,7 @@ mod one_thread;
 mod rig;
 
 use mmcq::engine::{Error, Kind, Request, SlotId};
-use mmcq::host::sdhci::{Quirks, TransferMode};
+use mmcq::host::sdhci::{SdhciQuirks, TransferMode};
 use mmcq::host::{Cause, Direction};
 use mmcq::spec::command::sdio::{io_read, io_write, io_write_read};
 use mmcq_sim::faults::{Plan, Point, Strike};
@@ -202,7 +202,7 @@ fn a_lost_interrupt_is_found_at_the_commands_own_deadline() {
 #[test]
 fn without_card_or_host_a_command_waits() {
     let no_card = Setup { during_data: false, ..SETUP };
-    let no_host = Setup { quirks: Quirks::RESET_CMD_DATA_TOGETHER, ..SETUP };
+    let no_host = Setup { quirks: SdhciQuirks::RESET_CMD_DATA_TOGETHER, ..SETUP };
     for setup in [no_card, no_host] {
         let rig = Rig::new(setup);
         let id = rig.read_memory(MIB);

@@ -3,11 +3,11 @@
 use crate::one_thread::{NOW_NS, OneThread, TIMER};
 use mmcq::card::{IoCard, Options, bring_up_io};
 use mmcq::engine::{Config, DmaBuf, Error, Kind, Output, Request, SlotId, Stats};
-use mmcq::host::sdhci::{self, Quirks, Table, TransferMode};
+use mmcq::host::sdhci::{self, SdhciQuirks, Table, TransferMode};
 use mmcq::host::{Auto, Data, Direction, Phase, Timing, Width};
 use mmcq::sdio::Function as Handle;
 use mmcq::spec::command::Command;
-use mmcq::spec::command::sdio::{Count, Extended, io_rw_extended, io_write_read};
+use mmcq::spec::command::sdio::{Amount, Extended, io_rw_extended, io_write_read};
 use mmcq_sim::card::io::{Function, IoProfile};
 use mmcq_sim::card::medium::{Fill, Medium};
 use mmcq_sim::card::profile::CardProfile;
@@ -106,7 +106,7 @@ pub struct Setup {
     pub during_data: bool,
     pub model: SdhciConfig,
     pub transfer: TransferMode,
-    pub quirks: Quirks,
+    pub quirks: SdhciQuirks,
 }
 
 pub const SETUP: Setup = Setup {
@@ -114,7 +114,7 @@ pub const SETUP: Setup = Setup {
     during_data: true,
     model: SdhciConfig::GENERIC_4_20,
     transfer: TransferMode::Adma2,
-    quirks: Quirks::NONE,
+    quirks: SdhciQuirks::NONE,
 };
 
 pub struct Rig {
@@ -171,7 +171,7 @@ pub fn stream(direction: Direction) -> Request {
         function: 1,
         increment: false,
         addr: STREAM,
-        count: Count::Blocks(511),
+        count: Amount::Blocks(511),
     });
     let data = Data { direction, block_size: BLOCK as u16, blocks: 511 };
     let phase = Phase { command, data: Some(data), auto: Auto::None, tuning: false };
@@ -204,7 +204,11 @@ impl Rig {
         let model = Rc::new(RefCell::new(Sdhci::new(setup.model, memory.clone(), Some(Box::new(card)))));
         let port = Port::new(model.clone(), time.clone(), 0, 0);
         let table = Box::leak(Box::new(Table::new()));
-        let config = sdhci::Config { transfer: setup.transfer, quirks: setup.quirks, ..sdhci::Config::new() };
+        let config = sdhci::SdhciConfig {
+            transfer: setup.transfer,
+            quirks: setup.quirks,
+            ..sdhci::SdhciConfig::new()
+        };
         let host = sdhci::Sdhci::new(port, memory.clone(), table, config).unwrap();
         NOW_NS.set(0);
         let stack: Stack = Stack::new(OneThread, TIMER, host, Config::DEFAULT);
@@ -230,7 +234,7 @@ impl Rig {
 
     /// The first block of a MiB of memory somewhere in the middle.
     pub fn lba(&self) -> u64 {
-        self.card.memory.as_ref().unwrap().target.sectors / 2
+        self.card.memory.as_ref().unwrap().params.sectors / 2
     }
 
     pub fn read_memory(&self, bytes: usize) -> SlotId {

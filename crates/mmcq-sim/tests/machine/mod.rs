@@ -48,7 +48,7 @@ pub fn storage_card(card: &str) -> Box<dyn CardModel> {
 }
 
 impl Rig {
-    pub fn new(card: &str, model: SdhciConfig, driver: sdhci::Config) -> Rig {
+    pub fn new(card: &str, model: SdhciConfig, driver: sdhci::SdhciConfig) -> Rig {
         Self::with_card(storage_card(card), model, driver, 0).unwrap()
     }
 
@@ -56,7 +56,7 @@ impl Rig {
     pub fn with_card(
         card: Box<dyn CardModel>,
         model: SdhciConfig,
-        driver: sdhci::Config,
+        driver: sdhci::SdhciConfig,
         access_ns: u64,
     ) -> Result<Rig, String> {
         let time = Time::new();

@@ -227,7 +227,7 @@ impl Rig {
         config: SdhciConfig,
         options: Options,
     ) -> Rig {
-        let driver = if emmc { sdhci::Config::emmc_18() } else { sdhci::Config::new() };
+        let driver = if emmc { sdhci::SdhciConfig::emmc_18() } else { sdhci::SdhciConfig::new() };
         let config = SdhciConfig { uhs_at_33v: emmc, ..config };
         let ills = Rc::new(RefCell::new(Ills::default()));
         let sick = Sick { card, ills: ills.clone(), bus: BusState::default() };
@@ -363,7 +363,7 @@ impl Rig {
     }
 
     pub fn trace(&self) -> Vec<(u64, RecoveryStep)> {
-        self.stack.with(|engine| engine.incidents().map(|event| (event.at_ns, event.rung)).collect())
+        self.stack.with(|engine| engine.incidents().map(|event| (event.at_ns, event.step)).collect())
     }
 
     /// What goes wrong with the controller and its bus from now on.

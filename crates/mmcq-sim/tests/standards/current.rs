@@ -25,10 +25,10 @@ fn told_to(name: &str, register_ma: u32, board_ma: u16, options: Options) -> Tol
     let (card, log) = Heard::around(storage_card(name), None);
     // The other voltages have nothing to do with it.
     let model = SdhciConfig { max_current: 0x00ff_ff00 | (register_ma / 4), ..SdhciConfig::GENERIC_4_20 };
-    let driver = sdhci::Config { supply_ma: board_ma, ..sdhci::Config::new() };
+    let driver = sdhci::SdhciConfig { supply_ma: board_ma, ..sdhci::SdhciConfig::new() };
     let rig = Rig::with_card(card, model, driver, 0).unwrap();
     let found = rig.bring_up(options).unwrap();
-    rig.mixed_load(found.target.sectors, 20);
+    rig.mixed_load(found.params.sectors, 20);
     rig.checked();
     let log = log.borrow();
     let set = |group: u32| {

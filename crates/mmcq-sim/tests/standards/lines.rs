@@ -10,9 +10,9 @@ use mmcq_sim::sdhci::{Mistakes, SdhciConfig};
 fn found(card: Box<dyn Card>, lines_wired: u8, options: Options) -> Found {
     let mistakes = Mistakes { lines_wired, ..Mistakes::NONE };
     let model = SdhciConfig { mistakes, ..SdhciConfig::GENERIC_4_20 };
-    let rig = Rig::with_card(card, model, sdhci::Config::emmc_18(), 0).unwrap();
+    let rig = Rig::with_card(card, model, sdhci::SdhciConfig::emmc_18(), 0).unwrap();
     let found = rig.bring_up(options).unwrap();
-    rig.mixed_load(found.target.sectors, 40);
+    rig.mixed_load(found.params.sectors, 40);
     rig.checked();
     found
 }
@@ -99,9 +99,9 @@ impl Card for Crossed {
 fn lines_that_are_crossed_are_not_used() {
     let without = !Caps::timing_bit(Timing::HighSpeed);
     for options in [Options::DEFAULT, Options { without, ..Options::DEFAULT }] {
-        let straight = found(storage_card("emmc-hs200"), 0, options).target.sectors;
+        let straight = found(storage_card("emmc-hs200"), 0, options).params.sectors;
         let card = Box::new(Crossed { card: storage_card("emmc-hs200"), lines: 1 });
         let found = found(card, 0, options);
-        assert_eq!((found.width, found.target.sectors), (Width::W4, straight));
+        assert_eq!((found.width, found.params.sectors), (Width::W4, straight));
     }
 }

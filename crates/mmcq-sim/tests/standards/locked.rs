@@ -47,7 +47,7 @@ fn machine(name: &str) -> Rig {
 fn machine_with(name: &str, card: Box<dyn Card>, model: SdhciConfig) -> Rig {
     let emmc = name.contains("emmc");
     let model = SdhciConfig { uhs_at_33v: emmc, ..model };
-    let driver = if emmc { sdhci::Config::emmc_18() } else { sdhci::Config::new() };
+    let driver = if emmc { sdhci::SdhciConfig::emmc_18() } else { sdhci::SdhciConfig::new() };
     Rig::with_card(card, model, driver, 0).unwrap()
 }
 
@@ -75,7 +75,7 @@ fn bring_up_opens_a_locked_card_by_its_password_and_leaves_none_in_memory() {
         let (found, scratch) = rig.drive(card::bring_up(&rig.stack, buffer(1), unlock(RIGHT)));
         let found = found.unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(!scratch.windows(WORD.len()).any(|bytes| bytes == WORD), "{name}");
-        rig.mixed_load(found.target.sectors, 20);
+        rig.mixed_load(found.params.sectors, 20);
         rig.checked();
     }
 }
@@ -90,7 +90,7 @@ fn a_card_whose_password_is_lost_can_be_erased() {
         read.unwrap();
         let first = block[0];
         assert!(matches!(first, 0 | 0xff) && block.iter().all(|&byte| byte == first), "{name}");
-        rig.mixed_load(found.target.sectors, 20);
+        rig.mixed_load(found.params.sectors, 20);
     }
 }
 
@@ -107,7 +107,7 @@ fn a_forced_erase_may_outlast_the_controllers_timer() {
         let begin_ns = rig.time.now();
         let found = rig.bring_up(unlock(ERASED)).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(rig.time.now() - begin_ns > 10_000_000_000, "{name}: {}", rig.time.now() - begin_ns);
-        rig.mixed_load(found.target.sectors, 20);
+        rig.mixed_load(found.params.sectors, 20);
     }
 }
 

@@ -18,9 +18,9 @@ const HS_TIMING: u32 = 185;
 fn used(card: Box<dyn Card>, options: Options) -> (Found, usize, Rc<RefCell<Log>>) {
     let (card, log) = Heard::around(card, None);
     let model = SdhciConfig { uhs_at_33v: true, ..SdhciConfig::GENERIC_4_20 };
-    let rig = Rig::with_card(card, model, sdhci::Config::emmc_18(), 0).unwrap();
+    let rig = Rig::with_card(card, model, sdhci::SdhciConfig::emmc_18(), 0).unwrap();
     let found = rig.bring_up(options).unwrap();
-    rig.mixed_load(found.target.sectors, 40);
+    rig.mixed_load(found.params.sectors, 40);
     rig.checked();
     let too_much = rig.model.borrow_mut().card_mut().unwrap().violations().len();
     (found, too_much, log)

@@ -17,7 +17,7 @@ fn found(asks: bool, deaf_to: Option<u8>) -> (Rig, Card, Rc<RefCell<Log>>) {
     let capabilities1 = generic.capabilities1 & !USE_TUNING | if asks { USE_TUNING } else { 0 };
     let (card, log) = Heard::around(storage_card("sdxc-128g-uhs"), deaf_to);
     let model = SdhciConfig { capabilities1, ..generic };
-    let rig = Rig::with_card(card, model, sdhci::Config::new(), 0).unwrap();
+    let rig = Rig::with_card(card, model, sdhci::SdhciConfig::new(), 0).unwrap();
     let without = Caps::timing_bit(Timing::Sdr104);
     let found = rig.bring_up(Options { without, ..Options::DEFAULT }).unwrap();
     (rig, found, log)
@@ -30,7 +30,7 @@ fn a_controller_that_asks_for_no_tuning_uses_sdr50_without_cmd19() {
         let (rig, found, log) = found(false, deaf_to);
         assert_eq!((found.timing, found.clock_hz), (Timing::Sdr50, 100_000_000));
         assert_eq!(log.borrow().arguments(19), []);
-        rig.mixed_load(found.target.sectors, 40);
+        rig.mixed_load(found.params.sectors, 40);
         rig.checked();
     }
 }
@@ -40,7 +40,7 @@ fn a_controller_that_asks_for_tuning_in_sdr50_gets_it() {
     let (rig, found, log) = found(true, None);
     assert_eq!(found.timing, Timing::Sdr50);
     assert!(!log.borrow().arguments(19).is_empty());
-    rig.mixed_load(found.target.sectors, 40);
+    rig.mixed_load(found.params.sectors, 40);
     rig.checked();
 }
 
@@ -48,6 +48,6 @@ fn a_controller_that_asks_for_tuning_in_sdr50_gets_it() {
 fn without_the_tuning_that_the_controller_asks_for_sdr50_is_left_out() {
     let (rig, found, _) = found(true, Some(19));
     assert_eq!(found.timing, Timing::Ddr50);
-    rig.mixed_load(found.target.sectors, 40);
+    rig.mixed_load(found.params.sectors, 40);
     rig.checked();
 }

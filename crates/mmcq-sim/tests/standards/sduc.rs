@@ -12,10 +12,10 @@ const BLOCKS: u64 = 3_815_424 * 2048;
 #[test]
 fn blocks_beyond_2_32_are_written_read_and_erased() {
     let (card, log) = Heard::around(storage_card("sduc-4t"), None);
-    let rig = Rig::with_card(card, SdhciConfig::GENERIC_4_20, sdhci::Config::new(), 0).unwrap();
+    let rig = Rig::with_card(card, SdhciConfig::GENERIC_4_20, sdhci::SdhciConfig::new(), 0).unwrap();
     let found = rig.bring_up(Options::DEFAULT).unwrap();
-    assert_eq!((found.target.sectors, found.timing), (BLOCKS, Timing::Sdr104));
-    assert!(found.target.extended_address && BLOCKS > 1 << 32);
+    assert_eq!((found.params.sectors, found.timing), (BLOCKS, Timing::Sdr104));
+    assert!(found.params.extended_address && BLOCKS > 1 << 32);
     let device = BlockDevice::new(&rig.stack);
     let places = [5, (1 << 32) + 5, (1 << 32) - 4, BLOCKS - 8];
     let fill = |place: usize| 0x10 + place as u8;

@@ -29,11 +29,11 @@ fn selected(found: &Found) -> u8 {
 fn told(name: &str, options: Options) -> (Found, Vec<u32>, u8) {
     let (card, log) = Heard::around(storage_card(name), None);
     let model = SdhciConfig { uhs_at_33v: true, ..SdhciConfig::GENERIC_4_20 };
-    let rig = Rig::with_card(card, model, sdhci::Config::emmc_18(), 0).unwrap();
+    let rig = Rig::with_card(card, model, sdhci::SdhciConfig::emmc_18(), 0).unwrap();
     let (found, scratch) = rig.drive(card::bring_up(&rig.stack, buffer(1), options));
     let found = found.unwrap_or_else(|error| panic!("{name}: {error}"));
     let reported = ExtCsd::parse(scratch.first_chunk().unwrap()).unwrap().hs_timing();
-    rig.mixed_load(found.target.sectors, 20);
+    rig.mixed_load(found.params.sectors, 20);
     rig.checked();
     (found, timings(&log), reported)
 }

@@ -9,7 +9,7 @@ use mmcq_sim::sdhci::SdhciConfig;
 
 #[test]
 fn an_erase_before_equip_says_what_to_call() {
-    let rig = Rig::new("sdxc-128g-uhs", SdhciConfig::GENERIC_4_20, sdhci::Config::new());
+    let rig = Rig::new("sdxc-128g-uhs", SdhciConfig::GENERIC_4_20, sdhci::SdhciConfig::new());
     let found = rig.bring_up(Options::DEFAULT).unwrap();
     let device = BlockDevice::new(&rig.stack);
     assert_eq!(rig.drive(device.erase(0, 8192)), Err(Error::Unequipped));

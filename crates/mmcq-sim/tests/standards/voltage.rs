@@ -10,14 +10,14 @@ use mmcq_sim::slot::Controller;
 #[test]
 fn a_line_that_stays_low_ends_the_voltage_switch_at_3_3_v() {
     for line in 0..4 {
-        let rig = Rig::new("sdxc-128g-uhs", SdhciConfig::GENERIC_4_20, sdhci::Config::new());
+        let rig = Rig::new("sdxc-128g-uhs", SdhciConfig::GENERIC_4_20, sdhci::SdhciConfig::new());
         let faults = Faults::new(Plan::none().shot(Point::Voltage, 1, Strike::Line(line)));
         rig.model.borrow_mut().card_mut().unwrap().set_faults(faults.clone());
         let found = rig.bring_up(Options::DEFAULT).unwrap();
         assert_eq!(faults.struck().len(), 1, "DAT{line}");
         let Family::Sd(sd) = found.family else { panic!("an SD card") };
         assert_eq!((found.timing, sd.signal18), (Timing::HighSpeed, false), "DAT{line}");
-        rig.mixed_load(found.target.sectors, 20);
+        rig.mixed_load(found.params.sectors, 20);
         rig.checked();
     }
 }

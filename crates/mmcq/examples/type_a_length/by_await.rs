@@ -4,7 +4,7 @@ use super::card::{BLOCK_BYTES, Card, description};
 use super::{TIMER, drive};
 use mmcq::engine::{Config, DmaBuf};
 use mmcq::sdio::bluetooth::TypeA;
-use mmcq::sdio::{CardInterrupt, Error, Function};
+use mmcq::sdio::{CardInterrupt, Function, IoError};
 use mmcq::task::{IrqTask, Lock, Stack};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{RawWaker, RawWakerVTable, Waker};
@@ -39,7 +39,7 @@ async fn receive<L: Lock>(
     mut buf: DmaBuf,
     fast: bool,
     packets: &AtomicU64,
-) -> Result<(), Error> {
+) -> Result<(), IoError> {
     let card = description();
     let function = Function::new(stack, &card, 1)?;
     let mut irq = CardInterrupt::new(stack, &card);

@@ -4,7 +4,7 @@ use super::card::BLOCK_BYTES;
 use mmcq::engine::Kind;
 use mmcq::host::{Auto, Data, Direction, Phase};
 use mmcq::spec::command::Command;
-use mmcq::spec::command::sdio::{self as cmd, Count, Extended};
+use mmcq::spec::command::sdio::{self as cmd, Amount, Extended};
 
 pub const FUNCTION: u8 = 1;
 const DIRECT_NS: u64 = 20_000_000;
@@ -38,9 +38,9 @@ pub fn data(bytes: u32) -> Kind {
     let size = u32::from(BLOCK_BYTES);
     let (count, block_size, blocks) = match bytes {
         _ if bytes > size && bytes.is_multiple_of(size) => {
-            (Count::Blocks((bytes / size) as u16), BLOCK_BYTES, bytes / size)
+            (Amount::Blocks((bytes / size) as u16), BLOCK_BYTES, bytes / size)
         }
-        _ => (Count::Bytes(bytes as u16), bytes as u16, 1),
+        _ => (Amount::Bytes(bytes as u16), bytes as u16, 1),
     };
     let what = Extended { write: false, function: FUNCTION, addr: 0, increment: false, count };
     let data = Some(Data { direction: Direction::Read, block_size, blocks });

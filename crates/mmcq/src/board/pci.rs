@@ -24,7 +24,7 @@ use core::ops::RangeInclusive;
 
 /// Base class and subclass of SD host controllers.
 pub const SD_HOST: u16 = 0x0805;
-/// Vendor of Realtek's readers; [`rtsx::Config`](crate::host::rtsx::Config) takes the device's number.
+/// Vendor of Realtek's readers; [`rtsx::Config`](crate::host::rtsx::RtsxConfig) takes the device's number.
 pub const REALTEK: u16 = 0x10ec;
 
 const ID: u16 = 0x00;
@@ -95,7 +95,7 @@ impl ConfigSpace for Ecam {
 
 /// A function that answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Function {
+pub struct PciFunction {
     /// Where it is.
     pub address: Address,
     /// Vendor.
@@ -107,25 +107,25 @@ pub struct Function {
 }
 
 /// All functions of these buses. Bridges must have their bus numbers already.
-pub fn functions<S: ConfigSpace>(space: &S, buses: RangeInclusive<u8>) -> impl Iterator<Item = Function> {
+pub fn functions<S: ConfigSpace>(space: &S, buses: RangeInclusive<u8>) -> impl Iterator<Item = PciFunction> {
     buses.flat_map(move |bus| (0..32).flat_map(move |device| of_device(space, bus, device)))
 }
 
-fn of_device<S: ConfigSpace>(space: &S, bus: u8, device: u8) -> impl Iterator<Item = Function> {
+fn of_device<S: ConfigSpace>(space: &S, bus: u8, device: u8) -> impl Iterator<Item = PciFunction> {
     let first = Address { bus, device, function: 0 };
     let several = look(space, first).is_some() && space.read(first, HEADER) & MULTIPLE != 0;
     let last = if several { 7 } else { 0 };
     (0..=last).filter_map(move |function| look(space, Address { function, ..first }))
 }
 
-fn look<S: ConfigSpace>(space: &S, address: Address) -> Option<Function> {
+fn look<S: ConfigSpace>(space: &S, address: Address) -> Option<PciFunction> {
     let id = space.read(address, ID);
     let (vendor, device) = (id as u16, (id >> 16) as u16);
     let class = || (space.read(address, CLASS) >> 16) as u16;
-    (vendor != u16::MAX).then(|| Function { address, vendor, device, class: class() })
+    (vendor != u16::MAX).then(|| PciFunction { address, vendor, device, class: class() })
 }
 
-impl Function {
+impl PciFunction {
     /// The address of its memory number `bar`, 0 to 5. `None`: it has none, or ports, or no address yet.
     pub fn memory<S: ConfigSpace>(&self, space: &S, bar: u8) -> Option<u64> {
         let offset = BAR + 4 * u16::from(bar);

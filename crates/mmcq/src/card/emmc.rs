@@ -12,7 +12,7 @@ use crate::sched::Profile;
 use crate::spec::command::{self, emmc as cmd};
 use crate::spec::csd::Csd;
 use crate::spec::ext_csd::ExtCsd;
-use crate::spec::response::{Access, Ocr};
+use crate::spec::response::{AddressUnit, Ocr};
 use crate::spec::timing::emmc as limits;
 use crate::task::Platform;
 
@@ -109,7 +109,7 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
     // As it is now: and the caller finds it in the scratch memory.
     let last = Offered::read(session).await?;
     let small = csd.blocks().unwrap_or(0);
-    let sector_access = ocr.emmc_access() == Some(Access::Sector);
+    let sector_access = ocr.emmc_access() == Some(AddressUnit::Sector);
     let sectors = if last.sectors > 0 { last.sectors } else { small };
     let quirks =
         if B::Profile::RECOVERS { quirk::of_emmc(&cid, last.revision, options.quirks) } else { Quirks::NONE };
@@ -130,7 +130,7 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
     };
     let family =
         Family::Emmc(Emmc { revision: last.revision, cache_bytes: last.cache_bytes, cache_on, strength });
-    Ok(Card { family, cid, csd: csd_words, ocr: ocr.0, timing, width, clock_hz, target })
+    Ok(Card { family, cid, csd: csd_words, ocr: ocr.0, timing, width, clock_hz, params: target })
 }
 
 /// What EXT_CSD says that bring-up needs.
@@ -210,7 +210,7 @@ pub(super) async fn switch<B: Platform, const N: usize>(
     value: u8,
     timeout_ns: u64,
 ) -> Result<(), Failed> {
-    session.busy_command(cmd::switch(cmd::Access::WriteByte, index, value, 0), timeout_ns).await
+    session.busy_command(cmd::switch(cmd::SwitchMode::WriteByte, index, value, 0), timeout_ns).await
 }
 
 /// The cache goes to the medium, while the device still can.

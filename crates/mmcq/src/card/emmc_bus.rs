@@ -237,7 +237,7 @@ async fn switch_timing<B: Platform, const N: usize>(
     clock_hz: u32,
     switch_ns: u64,
 ) -> Result<(), Failed> {
-    let command = cmd::switch(cmd::Access::WriteByte, index::HS_TIMING, value, 0);
+    let command = cmd::switch(cmd::SwitchMode::WriteByte, index::HS_TIMING, value, 0);
     // The card may answer a status by the new timing only, so the host follows before it asks.
     session.switch_then(command, switch_ns).await?;
     session.bus(BusOp::Timing(timing)).await?;

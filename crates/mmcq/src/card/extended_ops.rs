@@ -34,7 +34,7 @@ pub async fn enable_extended_ops<B: Platform, const N: usize>(
     scratch: DmaBuf,
 ) -> (Result<(), Error>, DmaBuf) {
     let mut session = Session::new(stack, scratch);
-    session.rca = card.target.rca;
+    session.rca = card.params.rca;
     let result = abilities(&mut session, card).await.map_err(|Failed| session.error);
     let result = result.map(|abilities| {
         stack.with(|engine| {
@@ -50,7 +50,7 @@ async fn abilities<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     card: &Card,
 ) -> Result<Abilities, Failed> {
-    let quirks = card.target.quirks;
+    let quirks = card.params.quirks;
     match &card.family {
         Family::Sd(sd) => {
             let csd = session.parsed(Csd::parse_sd(&card.csd))?;

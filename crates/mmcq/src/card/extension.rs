@@ -89,7 +89,7 @@ pub async fn extensions<B: Platform, const N: usize>(
     scratch: DmaBuf,
 ) -> (Result<Extensions, Error>, DmaBuf) {
     let mut session = Session::new(stack, scratch);
-    session.rca = card.target.rca;
+    session.rca = card.params.rca;
     let result = read(&mut session, card).await.map_err(|Failed| session.error);
     (result, session.into_scratch())
 }
@@ -111,7 +111,7 @@ async fn read<B: Platform, const N: usize>(
             _ => {}
         }
     }
-    let quirks = card.target.quirks;
+    let quirks = card.params.quirks;
     if let Some(place) = found.power {
         found.power_off =
             ability(session, place, 1).await? & 1 << 4 != 0 && !quirks.has(Quirks::NO_SD_POWER_OFF);
@@ -163,7 +163,7 @@ pub async fn enable_cache<B: Platform, const N: usize>(
         return Err((Error::Buffer { needed: BLOCK_BYTES, given }, page));
     }
     let mut session = Session::new(stack, page);
-    session.rca = card.target.rca;
+    session.rca = card.params.rca;
     let result = switch_on(&mut session, card).await.map_err(|Failed| session.error);
     let page = session.into_scratch();
     match result {
@@ -199,8 +199,8 @@ async fn switch_on<B: Platform, const N: usize>(
 /// Tells the engine how the card is flushed; how it was before.
 fn flushed_by<B: Platform, const N: usize>(session: &Session<'_, B, N>, flush: FlushBy) -> FlushBy {
     session.stack.with(|engine| {
-        let Some(target) = engine.target().copied() else { return FlushBy::Status };
-        engine.set_target(Some(CardParams { flush, ..target }));
+        let Some(target) = engine.card_params().copied() else { return FlushBy::Status };
+        engine.set_card_params(Some(CardParams { flush, ..target }));
         target.flush
     })
 }

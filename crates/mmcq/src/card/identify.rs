@@ -53,7 +53,7 @@ impl Families for Any {
     type Found = Card;
 
     fn target(found: &Card) -> Option<CardParams> {
-        Some(found.target)
+        Some(found.params)
     }
 
     async fn identify<B: Platform, const N: usize>(
@@ -75,7 +75,7 @@ impl Families for OnlySd {
     type Found = Card;
 
     fn target(found: &Card) -> Option<CardParams> {
-        Some(found.target)
+        Some(found.params)
     }
 
     async fn identify<B: Platform, const N: usize>(
@@ -96,7 +96,7 @@ impl Families for OnlyEmmc {
     type Found = Card;
 
     fn target(found: &Card) -> Option<CardParams> {
-        Some(found.target)
+        Some(found.params)
     }
 
     async fn identify<B: Platform, const N: usize>(

@@ -61,7 +61,7 @@ async fn ext_csd<B: Platform, const N: usize, R>(
         return (Err(Error::Unsupported), scratch);
     }
     let mut session = Session::new(stack, scratch);
-    session.rca = card.target.rca;
+    session.rca = card.params.rca;
     let result = match session.register(emmc::send_ext_csd(), false, 512).await {
         Ok(_) => session.bytes().map(|bytes| ExtCsd::parse(bytes).map(|ext| read(&ext))),
         Err(Failed) => Err(Failed),
@@ -137,7 +137,7 @@ pub(super) async fn switch<B: Platform, const N: usize>(
     timeout_ns: u64,
 ) -> Result<(), Error> {
     stack.with(|engine| engine.enable_extended_ops());
-    let command = emmc::switch(emmc::Access::WriteByte, byte, value, 0);
+    let command = emmc::switch(emmc::SwitchMode::WriteByte, byte, value, 0);
     let order = Kind::LongCommand { command, timeout_ns };
     stack.request(Request::new(order, DmaBuf::EMPTY)).await.result.map(|_| ())
 }

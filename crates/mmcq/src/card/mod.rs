@@ -116,7 +116,7 @@ pub struct Card {
     /// SD clock asked of the host, in hertz.
     pub clock_hz: u32,
     /// What the engine was told.
-    pub target: CardParams,
+    pub params: CardParams,
 }
 
 impl Card {
@@ -132,7 +132,7 @@ impl Card {
                 (cid, cid.emmc_year(emmc.revision))
             }
         };
-        let late = self.target.quirks.has(Quirks::LATE_DATE) && matches!(year, 2010..=2012);
+        let late = self.params.quirks.has(Quirks::LATE_DATE) && matches!(year, 2010..=2012);
         (if late { year + 16 } else { year }, cid.month)
     }
 }
@@ -186,7 +186,7 @@ pub async fn bring_up_io<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     scratch: DmaBuf,
     options: Options,
-) -> (Result<IoCard, io::error::Error>, DmaBuf) {
+) -> (Result<IoCard, io::error::IoError>, DmaBuf) {
     stack.note_io_reset();
     let (result, scratch) = of_families::<io::OnlyIo, B, N>(stack, scratch, options).await;
     stack.note_io_reset();
@@ -210,13 +210,13 @@ async fn of_families<F: identify::Families, B: Platform, const N: usize>(
         return (Err(Error::Buffer { needed: SCRATCH_BYTES, given }), scratch);
     }
     let mut session = Session::new(stack, scratch);
-    stack.enter((), |engine| engine.set_target(None));
+    stack.enter((), |engine| engine.set_card_params(None));
     let result = attempts::<F, B, N>(&mut session, options).await.map_err(|Failed| session.error);
     match &result {
         Ok(found) => {
             let params = F::target(found);
             message!(info, "a card of {} blocks", params.map_or(0, |params| params.sectors));
-            stack.enter((), |engine| engine.set_target(params));
+            stack.enter((), |engine| engine.set_card_params(params));
         }
         Err(error) => message!(info, "no card: {}", error),
     }

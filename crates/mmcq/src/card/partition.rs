@@ -63,7 +63,7 @@ pub async fn layout<B: Platform, const N: usize>(
         return (Err(Error::Unsupported), scratch);
     }
     let mut session = Session::new(stack, scratch);
-    session.rca = card.target.rca;
+    session.rca = card.params.rca;
     let layout = match session.register(emmc::send_ext_csd(), false, 512).await {
         Ok(_) => session.bytes().ok().map(|bytes| ExtCsd::parse(bytes).map(|ext| of(&ext, area))),
         Err(_) => None,

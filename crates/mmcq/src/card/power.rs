@@ -45,7 +45,7 @@ pub async fn power_off<B: Platform, const N: usize>(
         // The power goes all the same. What is lost by that the next flush is told.
         let lost = stack.with(|engine| {
             let lost = engine.may_lose();
-            engine.set_target(None);
+            engine.set_card_params(None);
             lost
         });
         if lost {
@@ -54,7 +54,7 @@ pub async fn power_off<B: Platform, const N: usize>(
     }
     let flushed = flushed.map(|_| ());
     let mut session = Session::new(stack, scratch);
-    session.rca = card.target.rca;
+    session.rca = card.params.rca;
     let notified = notify(&mut session, card, off).await.map_err(|Failed| session.error);
     let supply = session.bus(BusOp::PowerOff).await.map(|_| ()).map_err(|Failed| session.error);
     (flushed.and(notified).and(supply), session.into_scratch())
@@ -92,7 +92,8 @@ async fn notify<B: Platform, const N: usize>(
                 Off::Long => (POWER_OFF_LONG, times.power_off_long_ns),
             };
             for (value, limit_ns) in [(POWERED_ON, times.switch_ns), (value, limit_ns)] {
-                let switch = emmc::switch(emmc::Access::WriteByte, index::POWER_OFF_NOTIFICATION, value, 0);
+                let switch =
+                    emmc::switch(emmc::SwitchMode::WriteByte, index::POWER_OFF_NOTIFICATION, value, 0);
                 session.busy_command(switch, limit_ns.max(limits::SWITCH_NS)).await?;
             }
             Ok(())
@@ -129,7 +130,7 @@ type Before = (Option<CardParams>, Abilities);
 
 fn give_back<B: Platform, const N: usize>(stack: &Stack<B, N>, before: Before) {
     stack.with(|engine| {
-        engine.set_target(before.0);
+        engine.set_card_params(before.0);
         engine.set_abilities(before.1);
     });
 }
@@ -143,10 +144,10 @@ pub async fn sleep<B: Platform, const N: usize>(
     if !matches!(card.family, Family::Emmc(_)) {
         return (Err(Error::Unsupported), scratch);
     }
-    let before = stack.with(|engine| (engine.target().copied(), *engine.abilities()));
+    let before = stack.with(|engine| (engine.card_params().copied(), *engine.abilities()));
     let flushed = take_away(stack).await;
     let mut session = Session::new(stack, scratch);
-    session.rca = card.target.rca;
+    session.rca = card.params.rca;
     let result = match flushed {
         Ok(false) => Err(Error::Protocol("the eMMC device is written to without a pause")),
         Ok(true) => {
@@ -186,7 +187,7 @@ pub async fn awake<B: Platform, const N: usize>(
     asleep: Asleep,
 ) -> (Result<(), Error>, DmaBuf) {
     let mut session = Session::new(stack, scratch);
-    session.rca = card.target.rca;
+    session.rca = card.params.rca;
     let result = wake(&mut session, asleep.sleep_ns).await.map_err(|Failed| session.error);
     if result.is_ok() {
         give_back(stack, asleep.before);

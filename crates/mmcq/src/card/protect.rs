@@ -65,7 +65,7 @@ pub async fn protect_group<B: Platform, const N: usize>(
 ) -> Result<(), Error> {
     let block_addressed = stack.with(|engine| {
         engine.enable_extended_ops();
-        engine.target().map(|target| target.block_addressed)
+        engine.card_params().map(|target| target.block_addressed)
     });
     let address = match block_addressed {
         Some(true) => lba,
@@ -146,7 +146,7 @@ pub async fn lock<B: Platform, const N: usize>(
         return (Err(Error::Buffer { needed: BLOCK_BYTES, given }), block);
     }
     let mut session = Session::new(stack, block);
-    session.rca = card.target.rca;
+    session.rca = card.params.rca;
     let result = told(&mut session, &op).await.map_err(|Failed| session.error);
     (result, session.into_scratch())
 }

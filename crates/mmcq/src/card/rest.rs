@@ -53,12 +53,12 @@ struct Begun<'a, B: Platform, const N: usize> {
 impl<B: Platform, const N: usize> Drop for Begun<'_, B, N> {
     fn drop(&mut self) {
         if self.asleep {
-            return self.stack.with(|engine| engine.set_target(None));
+            return self.stack.with(|engine| engine.set_card_params(None));
         }
         let clock = Request::new(Kind::Bus(BusOp::Clock(self.clock_hz)), DmaBuf::EMPTY);
         if !self.stack.send(Request { urgent: B::Profile::RECOVERS, ..clock }) {
             // All slots are taken: nothing is to be sent to a card without a clock.
-            self.stack.with(|engine| engine.set_target(None));
+            self.stack.with(|engine| engine.set_card_params(None));
         }
     }
 }

@@ -103,7 +103,7 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
     session.copy(&mut sd.ssr)?;
 
     let mut timing = Timing::Legacy;
-    if csd.classes.has(CLASS_SWITCH) && scr.version >= crate::spec::scr::Version::V1_10 {
+    if csd.classes.has(CLASS_SWITCH) && scr.version >= crate::spec::scr::SdVersion::V1_10 {
         session.register(cmd::switch_func(SwitchFunc::CHECK), false, 64).await?;
         session.copy(&mut sd.switch)?;
         let offered = SwitchStatus::parse(&sd.switch);
@@ -142,7 +142,16 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
         quirks,
         emmc: false,
     };
-    Ok(Card { family: Family::Sd(sd), cid, csd: csd_words, ocr: ocr.0, timing, width, clock_hz, target })
+    Ok(Card {
+        family: Family::Sd(sd),
+        cid,
+        csd: csd_words,
+        ocr: ocr.0,
+        timing,
+        width,
+        clock_hz,
+        params: target,
+    })
 }
 
 /// The blocks that this card's commands can name, whatever its CSD says: beyond them addresses begin again at 0.

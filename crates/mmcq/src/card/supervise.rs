@@ -136,16 +136,16 @@ async fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
     let helper = Helper(stack);
     let mut session = Session::new(stack, scratch);
     session.urgent = true;
-    if let Some(target) = stack.with(|engine| engine.target().copied()) {
+    if let Some(target) = stack.with(|engine| engine.card_params().copied()) {
         // It may have been initialised again since the caller saw it.
-        card.target = target;
+        card.params = target;
     }
     // What was found too fast before stays so, as long as it is this card.
     let mut slower = speed::no_faster(options, &card);
     upkeep::begin(&session, &options, &card);
     loop {
         let help = helper.wanted().await;
-        session.rca = card.target.rca;
+        session.rca = card.params.rca;
         let from = match help {
             ServiceRequest::Dismissed => return (Event::Dismissed, session.into_scratch()),
             ServiceRequest::Removed => {
@@ -161,18 +161,18 @@ async fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
                     result = retune(&mut session, slower, &card).await;
                 }
                 // The card is as it was, with what was learned of it or switched on meanwhile.
-                let target = stack.with(|engine| engine.target().copied()).unwrap_or(card.target);
+                let target = stack.with(|engine| engine.card_params().copied()).unwrap_or(card.params);
                 helper.service_done(result.map(|()| target).map_err(|Failed| session.error));
                 continue;
             }
             ServiceRequest::Exception if F::EMMC => {
                 goes_on(stack);
-                let found = upkeep::look(&mut session, card.target.quirks).await;
-                let target = stack.with(|engine| engine.target().copied()).unwrap_or(card.target);
+                let found = upkeep::look(&mut session, card.params.quirks).await;
+                let target = stack.with(|engine| engine.card_params().copied()).unwrap_or(card.params);
                 helper.service_done(found.map(|_| target).map_err(|Failed| session.error));
                 match found {
                     Ok(Some(exception)) => {
-                        card.target = target;
+                        card.params = target;
                         return (Event::Exception { card, exception }, session.into_scratch());
                     }
                     _ => continue,
@@ -180,15 +180,15 @@ async fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
             }
             ServiceRequest::Background if F::EMMC => {
                 goes_on(stack);
-                let result = upkeep::work(&mut session, card.target.quirks).await;
-                let target = stack.with(|engine| engine.target().copied()).unwrap_or(card.target);
+                let result = upkeep::work(&mut session, card.params.quirks).await;
+                let target = stack.with(|engine| engine.card_params().copied()).unwrap_or(card.params);
                 helper.service_done(result.map(|()| target).map_err(|Failed| session.error));
                 continue;
             }
             ServiceRequest::Rest => {
                 goes_on(stack);
                 let result = rest::until_needed(&mut session, options.upkeep.rest, &card).await;
-                let target = stack.with(|engine| engine.target().copied()).unwrap_or(card.target);
+                let target = stack.with(|engine| engine.card_params().copied()).unwrap_or(card.params);
                 helper.service_done(result.map(|()| target).map_err(|Failed| session.error));
                 continue;
             }
@@ -240,7 +240,7 @@ async fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
         };
         match found {
             _ if help == ServiceRequest::Inserted => {
-                helper.service_done(found.map(|found| found.target));
+                helper.service_done(found.map(|found| found.params));
                 return (Event::Inserted(found), session.into_scratch());
             }
             Ok(found) if same(&found, &card) => {
@@ -249,14 +249,14 @@ async fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
                     upkeep::restore(&mut session, &mut card).await;
                 }
                 upkeep::begin(&session, &options, &card);
-                helper.service_done(Ok(card.target));
+                helper.service_done(Ok(card.params));
             }
             Ok(found) => {
                 // One moment for both: nothing may come in between.
                 let now_ns = stack.now_ns();
                 stack.with(|engine| {
                     engine.service_done(Err(Error::Changed), now_ns);
-                    engine.set_target((!options.upkeep.same_card).then_some(found.target));
+                    engine.set_card_params((!options.upkeep.same_card).then_some(found.params));
                 });
                 stack.poll();
                 return (Event::Changed(found), session.into_scratch());
@@ -320,7 +320,7 @@ async fn bus_is_well<B: Platform, const N: usize>(session: &mut Session<'_, B, N
 pub(super) async fn flush<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
 ) -> Result<(), Failed> {
-    let flush = session.stack.with(|engine| engine.target().map(|target| target.flush));
+    let flush = session.stack.with(|engine| engine.card_params().map(|target| target.flush));
     if !matches!(flush, Some(FlushBy::EmmcCache { .. })) {
         return Ok(());
     }

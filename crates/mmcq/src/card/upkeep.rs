@@ -187,7 +187,7 @@ pub(super) async fn work<B: Platform, const N: usize>(
     let late = stack.with(|engine| engine.work_is_late(begin_ns));
     let least_ns = if late { SLICE_NS } else { 0 };
     // Busy may outlast the controller's own timer, and HPI could not be sent while that is running.
-    let start = cmd::switch(cmd::Access::WriteByte, index::BKOPS_START, 1, 0);
+    let start = cmd::switch(cmd::SwitchMode::WriteByte, index::BKOPS_START, 1, 0);
     let rca = session.rca;
     let hpi = hpi.map(|hpi| match hpi {
         Hpi::Cmd12 => cmd::stop_transmission_hpi(rca),
@@ -239,10 +239,10 @@ async fn worked<B: Platform, const N: usize>(
 
 /// The same card was initialised again: what was switched on since the first time is switched on again. What bring-up switches by its options, it has.
 pub(super) async fn restore<B: Platform, const N: usize>(session: &mut Session<'_, B, N>, card: &mut Card) {
-    let before = session.stack.with(|engine| engine.target().map(|target| target.flush));
+    let before = session.stack.with(|engine| engine.card_params().map(|target| target.flush));
     if let Some(FlushBy::SdCache { at, timeout_ns }) = before
         && extension::cache_on(session, at).await != extension::Cache::Off
     {
-        card.target.flush = FlushBy::SdCache { at, timeout_ns };
+        card.params.flush = FlushBy::SdCache { at, timeout_ns };
     }
 }

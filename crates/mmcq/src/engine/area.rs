@@ -90,7 +90,7 @@ fn partition_config(command: &Command) -> Option<u8> {
 
 /// The same of any byte.
 fn switched(command: &Command, byte: u8) -> Option<u8> {
-    let switch = command.index == 6 && command.arg >> 24 & 3 != emmc::Access::CommandSet as u32;
+    let switch = command.index == 6 && command.arg >> 24 & 3 != emmc::SwitchMode::CommandSet as u32;
     let there = (command.arg >> 16) as u8 == byte;
     (switch && there).then_some((command.arg >> 8) as u8)
 }
@@ -134,7 +134,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn switch_to(&mut self, place: Place, config: u8, now_ns: u64) {
         self.memory.area.leave(config & ACCESS);
         self.close_straight();
-        let switch = emmc::switch(emmc::Access::WriteByte, index::PARTITION_CONFIG, config, 0);
+        let switch = emmc::switch(emmc::SwitchMode::WriteByte, index::PARTITION_CONFIG, config, 0);
         self.order(place, switch, self.memory.area.switch_ns.into(), now_ns);
     }
 

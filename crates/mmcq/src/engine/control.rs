@@ -84,7 +84,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.end_control(result);
             }
             FlushBy::EmmcCache { timeout_ns } => {
-                let mut flush = emmc::switch(emmc::Access::WriteByte, FLUSH_CACHE, 1, 0);
+                let mut flush = emmc::switch(emmc::SwitchMode::WriteByte, FLUSH_CACHE, 1, 0);
                 let mut timer_ns = timeout_ns;
                 // A flush may outlast the controller's own timer: then it is not asked to wait.
                 if timeout_ns > self.host.caps().max_busy_ns {

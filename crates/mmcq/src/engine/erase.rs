@@ -238,7 +238,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 let argument = emmc::erase(emmc_kind(how, self.memory.second)).arg;
                 // Bits 15, 31 and the lowest two, in one byte.
                 let value = (argument >> 24 | argument >> 12 | argument) as u8 & 0x8b;
-                let switch = emmc::switch(emmc::Access::WriteByte, byte, value, 0);
+                let switch = emmc::switch(emmc::SwitchMode::WriteByte, byte, value, 0);
                 self.order(Place::EraseArgument, switch, ARGUMENT_NS, now_ns);
             }
         }
@@ -304,8 +304,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 let limit_ns = erase.limit_ns(how, units);
                 let go = match erase.emmc {
                     true => emmc::erase(emmc_kind(how, self.memory.second)),
-                    false if how == Erase::Discard => sd::erase(sd::Erase::Discard),
-                    false => sd::erase(sd::Erase::Erase),
+                    false if how == Erase::Discard => sd::erase(sd::SdErase::Discard),
+                    false => sd::erase(sd::SdErase::Erase),
                 };
                 self.order(Place::Erase, go, limit_ns, now_ns);
             }
@@ -354,13 +354,13 @@ fn erased(blocks: u32) -> Output {
     Output { bytes: blocks.saturating_mul(super::BLOCK_BYTES), ..Output::default() }
 }
 
-const fn emmc_kind(how: Erase, second: bool) -> emmc::Erase {
+const fn emmc_kind(how: Erase, second: bool) -> emmc::EmmcErase {
     match how {
-        Erase::Erase => emmc::Erase::Erase,
-        Erase::Trim => emmc::Erase::Trim,
-        Erase::Discard => emmc::Erase::Discard,
-        Erase::SecureErase(_) => emmc::Erase::SecureErase,
-        Erase::SecureTrim(_) if second => emmc::Erase::SecureTrim2,
-        Erase::SecureTrim(_) => emmc::Erase::SecureTrim1,
+        Erase::Erase => emmc::EmmcErase::Erase,
+        Erase::Trim => emmc::EmmcErase::Trim,
+        Erase::Discard => emmc::EmmcErase::Discard,
+        Erase::SecureErase(_) => emmc::EmmcErase::SecureErase,
+        Erase::SecureTrim(_) if second => emmc::EmmcErase::SecureTrim2,
+        Erase::SecureTrim(_) => emmc::EmmcErase::SecureTrim1,
     }
 }

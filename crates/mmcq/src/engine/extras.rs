@@ -189,7 +189,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Tells the engine what the card can besides reading and writing. To be told again after
-    /// [`set_target`](Self::set_target) with `None`.
+    /// [`set_card_params`](Self::set_card_params) with `None`.
     pub fn set_abilities(&mut self, abilities: Abilities) {
         self.abilities = abilities;
         self.memory.erase_units = 0;

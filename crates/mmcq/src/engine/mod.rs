@@ -401,7 +401,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Tells the engine which card it talks to; `None` when there is none any more, or before it is brought up anew:
     /// what was wrong with it is forgotten then.
-    pub fn set_target(&mut self, target: Option<CardParams>) {
+    pub fn set_card_params(&mut self, target: Option<CardParams>) {
         if target.is_none() {
             self.supply_lost();
             self.concurrent.allowed = false;
@@ -427,7 +427,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// The card's parameters.
-    pub fn target(&self) -> Option<&CardParams> {
+    pub fn card_params(&self) -> Option<&CardParams> {
         self.target.as_ref()
     }
 

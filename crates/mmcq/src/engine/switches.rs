@@ -54,7 +54,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(crate) fn leave_flushed(&mut self) -> bool {
         let may = self.is_idle() && !self.may_lose();
         if may {
-            self.set_target(None);
+            self.set_card_params(None);
         }
         may
     }

@@ -30,7 +30,7 @@ impl core::fmt::Debug for Key {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Error {
+pub enum RpmbError {
     /// The exchange itself failed.
     Card(engine::Error),
     /// The card's answer: its result code, 1 to 6 (general, authentication, counter, address, write, read).
@@ -55,27 +55,27 @@ pub enum Error {
     },
 }
 
-impl core::fmt::Display for Error {
+impl core::fmt::Display for RpmbError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            Error::Card(error) => write!(f, "{error}"),
-            Error::Refused(code) => write!(f, "the RPMB refused, result {code}"),
-            Error::NoKey => f.write_str("the RPMB has no key yet"),
-            Error::Expired => f.write_str("the RPMB's write counter has come to its end"),
-            Error::Forged => f.write_str("the answer is not that of the RPMB"),
-            Error::NotWritten(error) => write!(f, "the RPMB was not written: {error}"),
-            Error::Ambiguous => f.write_str("the RPMB may or may not have been written"),
-            Error::Size { given, most } => {
+            RpmbError::Card(error) => write!(f, "{error}"),
+            RpmbError::Refused(code) => write!(f, "the RPMB refused, result {code}"),
+            RpmbError::NoKey => f.write_str("the RPMB has no key yet"),
+            RpmbError::Expired => f.write_str("the RPMB's write counter has come to its end"),
+            RpmbError::Forged => f.write_str("the answer is not that of the RPMB"),
+            RpmbError::NotWritten(error) => write!(f, "the RPMB was not written: {error}"),
+            RpmbError::Ambiguous => f.write_str("the RPMB may or may not have been written"),
+            RpmbError::Size { given, most } => {
                 write!(f, "{given} bytes for the RPMB, expected 256 times 1 to {most} (writes: 1, 2 or 32)")
             }
         }
     }
 }
 
-impl core::error::Error for Error {
+impl core::error::Error for RpmbError {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
         match self {
-            Error::Card(error) | Error::NotWritten(error) => Some(error),
+            RpmbError::Card(error) | RpmbError::NotWritten(error) => Some(error),
             _ => None,
         }
     }
@@ -85,17 +85,17 @@ impl core::error::Error for Error {
 const EXPIRED: u16 = 1 << 7;
 
 /// What a result says.
-fn judged(result: u16) -> Result<(), Error> {
+fn judged(result: u16) -> Result<(), RpmbError> {
     match result & !EXPIRED {
-        0 if result & EXPIRED != 0 => Err(Error::Expired),
+        0 if result & EXPIRED != 0 => Err(RpmbError::Expired),
         0 => Ok(()),
-        7 => Err(Error::NoKey),
-        code => Err(Error::Refused(code as u8)),
+        7 => Err(RpmbError::NoKey),
+        code => Err(RpmbError::Refused(code as u8)),
     }
 }
 
 /// As [`judged`], where an expired counter does no harm.
-fn judged_read(result: u16) -> Result<(), Error> {
+fn judged_read(result: u16) -> Result<(), RpmbError> {
     judged(result & !EXPIRED)
 }
 
@@ -163,7 +163,7 @@ impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
     }
 
     /// Programs the key, once in the device's life.
-    pub async fn program_key(&mut self, key: &Key, _leave: Irreversible) -> Result<(), Error> {
+    pub async fn program_key(&mut self, key: &Key, _leave: Irreversible) -> Result<(), RpmbError> {
         let mut buf = self.buf()?;
         with_frames(&mut buf, |frames| {
             if let [first, result, ..] = frames {
@@ -177,14 +177,14 @@ impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
         if let Some(buf) = &mut self.buf {
             with_frames(buf, |frames| frames.iter_mut().take(1).for_each(|frame| *frame = [0; FRAME_BYTES]));
         }
-        match exchanged.map_err(Error::Card)? {
+        match exchanged.map_err(RpmbError::Card)? {
             Some(answer) if answer.kind == Ask::Key.response() => judged(answer.result),
-            _ => Err(Error::Forged),
+            _ => Err(RpmbError::Forged),
         }
     }
 
     /// The write counter. `nonce` is any number that was never used before.
-    pub async fn counter(&mut self, key: &Key, nonce: [u8; 16]) -> Result<u32, Error> {
+    pub async fn counter(&mut self, key: &Key, nonce: [u8; 16]) -> Result<u32, RpmbError> {
         let mut buf = self.buf()?;
         let ask = Fields { kind: Ask::Counter as u16, nonce, ..Fields::default() };
         with_frames(&mut buf, |frames| {
@@ -198,17 +198,17 @@ impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
                 Some((frame::fields(answer.first()?), frame::signed(key, answer)))
             })
             .await
-            .map_err(Error::Card)?;
-        let Some((answer, signed)) = answer else { return Err(Error::Forged) };
+            .map_err(RpmbError::Card)?;
+        let Some((answer, signed)) = answer else { return Err(RpmbError::Forged) };
         if answer.kind != Ask::Counter.response() {
-            return Err(Error::Forged);
+            return Err(RpmbError::Forged);
         }
         // Without a key there is nothing to sign with.
         if answer.result & !EXPIRED == 7 {
-            return Err(Error::NoKey);
+            return Err(RpmbError::NoKey);
         }
         if !signed || answer.nonce != nonce {
-            return Err(Error::Forged);
+            return Err(RpmbError::Forged);
         }
         judged_read(answer.result)?;
         Ok(answer.counter)
@@ -221,7 +221,7 @@ impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
         nonce: [u8; 16],
         address: u16,
         data: &mut [u8],
-    ) -> Result<(), Error> {
+    ) -> Result<(), RpmbError> {
         let units = self.units_of(data.len(), self.read_units)?;
         let mut buf = self.buf()?;
         let ask = Fields { kind: Ask::Read as u16, nonce, address, ..Fields::default() };
@@ -234,17 +234,17 @@ impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
             let (Some(answers), Some(last)) =
                 (frames.get(1..=usize::from(units)), frames.get(usize::from(units)))
             else {
-                return Err(Error::Forged);
+                return Err(RpmbError::Forged);
             };
             let answer = frame::fields(last);
             if answer.kind != Ask::Read.response() {
-                return Err(Error::Forged);
+                return Err(RpmbError::Forged);
             }
             if answer.result & !EXPIRED == 7 {
-                return Err(Error::NoKey);
+                return Err(RpmbError::NoKey);
             }
             if !frame::signed(key, answers) || answer.nonce != nonce || answer.address != address {
-                return Err(Error::Forged);
+                return Err(RpmbError::Forged);
             }
             judged_read(answer.result)?;
             for (to, from) in data.chunks_mut(UNIT_BYTES).zip(answers) {
@@ -255,18 +255,18 @@ impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
             Ok(())
         })
         .await
-        .map_err(Error::Card)?
+        .map_err(RpmbError::Card)?
     }
 
     /// Writes whole units from `address` on, all or nothing; 1, 2 or (where the card can, see
     /// [`write_units_max`](Self::write_units_max)) 32 of them. The counter is read before, by `nonces[0]`,
     /// and after a lost answer, by `nonces[1]`: two numbers never used before.
     ///
-    /// It is sent once. `Ok` means that the card has counted a write, [`Error::Ambiguous`] that it is not known,
+    /// It is sent once. `Ok` means that the card has counted a write, [`RpmbError::Ambiguous`] that it is not known,
     /// every other error that none was counted.
     ///
     /// An attacker on the bus may keep a signed write back and play it later, in place of the next one with
-    /// the same counter. After [`Error::NotWritten`] or [`Error::Forged`] on a bus that is not trusted, read
+    /// the same counter. After [`RpmbError::NotWritten`] or [`RpmbError::Forged`] on a bus that is not trusted, read
     /// back what the next write brought.
     pub async fn write(
         &mut self,
@@ -274,11 +274,11 @@ impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
         nonces: [[u8; 16]; 2],
         address: u16,
         data: &[u8],
-    ) -> Result<(), Error> {
+    ) -> Result<(), RpmbError> {
         let most = self.layout.rpmb_write_units;
         let units = self.units_of(data.len(), most)?;
         if !matches!(units, 1 | 2 | 32) {
-            return Err(Error::Size { given: data.len(), most });
+            return Err(RpmbError::Size { given: data.len(), most });
         }
         let [before, after] = nonces;
         let counter = self.counter(key, before).await?;
@@ -306,25 +306,31 @@ impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
                 match judged(answer.result) {
                     Ok(()) if answer.counter == counter.wrapping_add(1) => Ok(()),
                     // Answers to writes carry no nonce: an old one may be played back.
-                    Ok(()) => self.find_out(key, after, counter, Error::Forged).await,
+                    Ok(()) => self.find_out(key, after, counter, RpmbError::Forged).await,
                     Err(error) => self.find_out(key, after, counter, error).await,
                 }
             }
-            Ok(_) => self.find_out(key, after, counter, Error::Forged).await,
-            Err(error) => self.find_out(key, after, counter, Error::NotWritten(error)).await,
+            Ok(_) => self.find_out(key, after, counter, RpmbError::Forged).await,
+            Err(error) => self.find_out(key, after, counter, RpmbError::NotWritten(error)).await,
         }
     }
 
     /// Was the write done whose answer is missing or bad? The counter tells; if not, `why` is what became of it.
-    async fn find_out(&mut self, key: &Key, nonce: [u8; 16], before: u32, why: Error) -> Result<(), Error> {
+    async fn find_out(
+        &mut self,
+        key: &Key,
+        nonce: [u8; 16],
+        before: u32,
+        why: RpmbError,
+    ) -> Result<(), RpmbError> {
         match self.counter(key, nonce).await {
             Ok(now) if now == before.wrapping_add(1) => Ok(()),
             Ok(now) if now == before => Err(why),
-            _ => Err(Error::Ambiguous),
+            _ => Err(RpmbError::Ambiguous),
         }
     }
 
-    fn units_of(&self, bytes: usize, most: u16) -> Result<u16, Error> {
+    fn units_of(&self, bytes: usize, most: u16) -> Result<u16, RpmbError> {
         let frames = self.buf.as_ref().map_or(usize::MAX, |buf| buf.len_bytes() as usize / FRAME_BYTES);
         match u16::try_from(bytes / UNIT_BYTES) {
             Ok(units @ 1..) if bytes.is_multiple_of(UNIT_BYTES) && units <= most => {
@@ -333,20 +339,20 @@ impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
                     false => {
                         let needed = (u32::from(units) + 2) * FRAME_BYTES as u32;
                         let given = (frames * FRAME_BYTES) as u32;
-                        Err(Error::Card(engine::Error::Buffer { needed, given }))
+                        Err(RpmbError::Card(engine::Error::Buffer { needed, given }))
                     }
                 }
             }
-            _ => Err(Error::Size { given: bytes, most }),
+            _ => Err(RpmbError::Size { given: bytes, most }),
         }
     }
 
     /// The buffer; if a call was dropped half-way, the one that the engine has kept for us.
-    fn buf(&mut self) -> Result<DmaBuf, Error> {
+    fn buf(&mut self) -> Result<DmaBuf, RpmbError> {
         let least = (BUF_FRAMES * FRAME_BYTES) as u32;
         let claim = self.claim;
         let taken = self.buf.take().or_else(|| self.stack.with(|engine| engine.reclaim(claim)));
-        taken.filter(|buf| buf.len_bytes() >= least).ok_or(Error::Card(engine::Error::Full))
+        taken.filter(|buf| buf.len_bytes() >= least).ok_or(RpmbError::Card(engine::Error::Full))
     }
 
     /// Sends `out` frames, asks for the result if it must be asked for, and looks at all frames with the

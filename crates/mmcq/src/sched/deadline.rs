@@ -30,17 +30,21 @@ use crate::host::Direction;
 
 /// The settings of [`Deadline`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Config {
+pub struct DeadlineConfig {
     read_expire_ns: u64,
     write_expire_ns: u64,
     writes_starved: u8,
     batch: u8,
 }
 
-impl Config {
+impl DeadlineConfig {
     /// 500 ms, 5 s, 2 and 16.
-    pub const DEFAULT: Config =
-        Config { read_expire_ns: 500_000_000, write_expire_ns: 5_000_000_000, writes_starved: 2, batch: 16 };
+    pub const DEFAULT: DeadlineConfig = DeadlineConfig {
+        read_expire_ns: 500_000_000,
+        write_expire_ns: 5_000_000_000,
+        writes_starved: 2,
+        batch: 16,
+    };
 
     /// Expiries in nanoseconds (0 serves every batch from the oldest), read batches that may pass waiting
     /// writes (1 to 255; 0 would starve reads), requests a batch (1 to 255).
@@ -49,18 +53,18 @@ impl Config {
         write_expire_ns: u64,
         writes_starved: u8,
         batch: u8,
-    ) -> Result<Config, ConfigError> {
+    ) -> Result<DeadlineConfig, ConfigError> {
         if let Err(error) = ConfigError::check("deadline.writes_starved", writes_starved as u64, 1, 255) {
             return Err(error);
         }
         if let Err(error) = ConfigError::check("deadline.batch", batch as u64, 1, 255) {
             return Err(error);
         }
-        Ok(Config { read_expire_ns, write_expire_ns, writes_starved, batch })
+        Ok(DeadlineConfig { read_expire_ns, write_expire_ns, writes_starved, batch })
     }
 }
 
-impl Default for Config {
+impl Default for DeadlineConfig {
     fn default() -> Self {
         Self::DEFAULT
     }
@@ -79,7 +83,7 @@ struct Proposal {
 /// Batches in address order with expiry; see [the module](self).
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline {
-    config: Config,
+    config: DeadlineConfig,
     /// The direction of the batch.
     direction: Direction,
     /// Transfers of the batch so far.
@@ -111,7 +115,7 @@ impl Side {
 
 impl Deadline {
     /// A scheduler that has seen nothing yet.
-    pub const fn new(config: Config) -> Self {
+    pub const fn new(config: DeadlineConfig) -> Self {
         Deadline {
             config,
             direction: Direction::Read,

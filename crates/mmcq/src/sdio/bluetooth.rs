@@ -4,7 +4,7 @@
 //! payload, acknowledge. Clearing comes before the header and the acknowledge after the payload, or an
 //! interrupt is lost. Packets carry their length (24 bits, with the header) and a type.
 
-use super::{At, CardInterrupt, Chain, Error, Function};
+use super::{At, CardInterrupt, Chain, Function, IoError};
 use crate::engine::{self, DmaBuf};
 use crate::task::Platform;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -49,7 +49,7 @@ impl<'a, B: Platform, const N: usize> TypeA<'a, B, N> {
         mut function: Function<'a, B, N>,
         irq: &mut CardInterrupt<'a, B, N>,
         block_bytes: u16,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, IoError> {
         function.reset().await?;
         function.set_block_size(block_bytes).await?;
         irq.enable(function.number()).await?;
@@ -64,7 +64,7 @@ impl<'a, B: Platform, const N: usize> TypeA<'a, B, N> {
         &self,
         irq: &mut CardInterrupt<'a, B, N>,
         mut buf: DmaBuf,
-    ) -> (Result<Packet, Error>, DmaBuf) {
+    ) -> (Result<Packet, IoError>, DmaBuf) {
         let mut failures = 0;
         loop {
             let last = failures == RETRIES;
@@ -83,7 +83,7 @@ impl<'a, B: Platform, const N: usize> TypeA<'a, B, N> {
         irq: &mut CardInterrupt<'a, B, N>,
         buf: &mut DmaBuf,
         last: bool,
-    ) -> Result<Option<Packet>, Error> {
+    ) -> Result<Option<Packet>, IoError> {
         let f = &self.function;
         if self.owes.load(Relaxed) {
             self.answer(true).await?;
@@ -103,26 +103,26 @@ impl<'a, B: Platform, const N: usize> TypeA<'a, B, N> {
     }
 
     /// Acknowledges a packet, or asks for it again.
-    async fn answer(&self, again: bool) -> Result<(), Error> {
+    async fn answer(&self, again: bool) -> Result<(), IoError> {
         let told = self.function.write_u8(READ_RETRY, u8::from(again), Chain::Last).await;
         self.owes.store(told.is_err(), Relaxed);
         told
     }
 
     /// Header, payload: both to the start of the buffer, which is aligned.
-    async fn fetch(&self, buf: &mut DmaBuf) -> Result<Packet, Error> {
+    async fn fetch(&self, buf: &mut DmaBuf) -> Result<Packet, IoError> {
         self.read(HEADER_BYTES, buf).await?;
         let [a, b, c, kind] = buf.first_chunk().copied().unwrap_or_default();
         let bytes = u32::from_le_bytes([a, b, c, 0]);
         let max_bytes = buf.len_bytes().saturating_add(HEADER_BYTES).min(PACKET_BYTES_MAX);
         if bytes <= HEADER_BYTES || bytes > max_bytes || !(2..=5).contains(&kind) {
-            return Err(Error::Packet { bytes, max_bytes, kind });
+            return Err(IoError::Packet { bytes, max_bytes, kind });
         }
         self.read(bytes - HEADER_BYTES, buf).await?;
         Ok(Packet { kind, bytes: bytes - HEADER_BYTES })
     }
 
-    async fn read(&self, bytes: u32, buf: &mut DmaBuf) -> Result<(), Error> {
+    async fn read(&self, bytes: u32, buf: &mut DmaBuf) -> Result<(), IoError> {
         let memory = core::mem::replace(buf, DmaBuf::EMPTY);
         let result;
         (result, *buf) = self.function.read(DATA, bytes, memory, Chain::More).await;
@@ -131,18 +131,19 @@ impl<'a, B: Platform, const N: usize> TypeA<'a, B, N> {
 
     /// Sends a packet: `payload` bytes that follow [`HEADER_BYTES`] of room at the start of the buffer. Sent
     /// again if it fails, some times.
-    pub async fn transmit(&self, kind: u8, payload: u32, mut buf: DmaBuf) -> (Result<(), Error>, DmaBuf) {
+    pub async fn transmit(&self, kind: u8, payload: u32, mut buf: DmaBuf) -> (Result<(), IoError>, DmaBuf) {
         let bytes = payload.saturating_add(HEADER_BYTES);
         let max_bytes = buf.len_bytes().min(PACKET_BYTES_MAX);
         match buf.first_chunk_mut() {
             Some(room) if bytes <= max_bytes => *room = (bytes | u32::from(kind) << 24).to_le_bytes(),
-            _ => return (Err(Error::Packet { bytes, max_bytes, kind }), buf),
+            _ => return (Err(IoError::Packet { bytes, max_bytes, kind }), buf),
         }
         let mut failures = 0;
         loop {
             let result;
             (result, buf) = self.function.write(DATA, bytes, buf, Chain::Last).await;
-            let wire = matches!(result, Err(Error::Engine(engine::Error::Host(_)) | Error::Refused { .. }));
+            let wire =
+                matches!(result, Err(IoError::Engine(engine::Error::Host(_)) | IoError::Refused { .. }));
             if !wire || failures == RETRIES {
                 return (result, buf);
             }

@@ -1,6 +1,6 @@
 //! One phase of an I/O card, its response judged.
 
-use super::Error;
+use super::IoError;
 use crate::card::io::error::judge;
 use crate::engine::{self, DmaBuf, Kind, Request};
 use crate::host::{Auto, Phase};
@@ -38,7 +38,7 @@ pub struct Direct<'a, B: Platform, const N: usize> {
 
 impl<B: Platform, const N: usize> Direct<'_, B, N> {
     /// The byte that the card sent back, and the buffer that came along.
-    fn poll_carried(&mut self, context: &mut Context<'_>) -> Poll<(Result<u8, Error>, DmaBuf)> {
+    fn poll_carried(&mut self, context: &mut Context<'_>) -> Poll<(Result<u8, IoError>, DmaBuf)> {
         loop {
             let done = ready!(Pin::new(&mut self.op).poll(context));
             let result = match (self.failed.take(), done.result) {
@@ -58,7 +58,7 @@ impl<B: Platform, const N: usize> Direct<'_, B, N> {
 
 impl<B: Platform, const N: usize> Future for Direct<'_, B, N> {
     /// The byte that the card sent back.
-    type Output = Result<u8, Error>;
+    type Output = Result<u8, IoError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         self.poll_carried(context).map(|(result, _)| result)
@@ -83,7 +83,7 @@ pub(super) async fn carried<B: Platform, const N: usize>(
     addr: u32,
     command: Command,
     buf: DmaBuf,
-) -> (Result<u8, Error>, DmaBuf) {
+) -> (Result<u8, IoError>, DmaBuf) {
     let op = submitted(stack, command, Chain::Last, buf);
     let mut direct = Direct { stack, op, function: 0, addr, failed: None };
     poll_fn(|context| direct.poll_carried(context)).await

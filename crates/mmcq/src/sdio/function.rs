@@ -2,14 +2,14 @@
 
 use super::cccr::{Cccr, reg};
 use super::direct::{Chain, Direct, carried, direct};
-use super::{ADDRESSES, Error, Split, fbr};
+use super::{ADDRESSES, IoError, Split, fbr};
 use crate::card::IoCard;
 use crate::card::io::error::judge;
 use crate::card::quirk::Quirks;
 use crate::engine::{self, DmaBuf, Kind, Request};
 use crate::host::{Auto, Caps, Data, Direction, Phase};
 use crate::spec::command::Command;
-use crate::spec::command::sdio::{self as cmd, Count, Extended};
+use crate::spec::command::sdio::{self as cmd, Amount, Extended};
 use crate::spec::timing::sdio as limits;
 use crate::task::{Platform, Stack};
 
@@ -80,9 +80,9 @@ impl<B: Platform, const N: usize> Drop for Begun<'_, B, N> {
 
 impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
     /// Function `number` (1 to 7) of a card that has been brought up. Nothing is sent.
-    pub fn new(stack: &'a Stack<B, N>, card: &IoCard, number: u8) -> Result<Self, Error> {
+    pub fn new(stack: &'a Stack<B, N>, card: &IoCard, number: u8) -> Result<Self, IoError> {
         let Some(info) = card.function(number) else {
-            return Err(Error::NoFunction { function: number, functions: card.count() });
+            return Err(IoError::NoFunction { function: number, functions: card.count() });
         };
         Ok(Function {
             stack,
@@ -108,24 +108,24 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
 
     /// Enables the function and waits until it is ready, for as long as its tuples say [SDIO 6.9]. The
     /// register is shared by all functions: enable and disable those of a card one after the other.
-    pub async fn enable(&self) -> Result<(), Error> {
+    pub async fn enable(&self) -> Result<(), IoError> {
         self.switch(true).await?;
         self.wait_ready(true).await
     }
 
     /// Disables the function: it stops at once, and forgets what it was doing.
-    pub async fn disable(&self) -> Result<(), Error> {
+    pub async fn disable(&self) -> Result<(), IoError> {
         self.switch(false).await
     }
 
     /// Disables it, waits until it is not ready any more, and enables it again.
-    pub async fn reset(&self) -> Result<(), Error> {
+    pub async fn reset(&self) -> Result<(), IoError> {
         self.switch(false).await?;
         self.wait_ready(false).await?;
         self.enable().await
     }
 
-    async fn switch(&self, on: bool) -> Result<(), Error> {
+    async fn switch(&self, on: bool) -> Result<(), IoError> {
         let bit = 1 << self.number;
         let enabled = self.common(cmd::io_read(0, reg::IO_ENABLE), reg::IO_ENABLE, Chain::More).await?;
         let wanted = if on { enabled | bit } else { enabled & !bit };
@@ -133,11 +133,11 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
         let read = self.common(command, reg::IO_ENABLE, Chain::Last).await?;
         match (read ^ wanted) & bit {
             0 => Ok(()),
-            _ => Err(Error::NotTaken { addr: reg::IO_ENABLE, wrote: wanted, read }),
+            _ => Err(IoError::NotTaken { addr: reg::IO_ENABLE, wrote: wanted, read }),
         }
     }
 
-    async fn wait_ready(&self, wanted: bool) -> Result<(), Error> {
+    async fn wait_ready(&self, wanted: bool) -> Result<(), IoError> {
         let limit_ns = self.enable_timeout_ns;
         let (mut waited_ns, mut pause_ns) = (0, READY_POLL_NS.0);
         // Pauses grow to a millisecond and are at least a twentieth of that: bounded by the limit.
@@ -147,7 +147,7 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
                 return Ok(());
             }
             if waited_ns >= limit_ns {
-                return Err(Error::NotReady { function: self.number, limit_ns });
+                return Err(IoError::NotReady { function: self.number, limit_ns });
             }
             self.stack.pause(pause_ns).await?;
             waited_ns += pause_ns;
@@ -164,18 +164,18 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
     /// by bytes; so they do after another bring-up, until the size is set again.
     ///
     /// # Errors
-    /// [`Error::BlockSize`]: longer than function or host ([`Caps::max_block_bytes`]) allow.
-    /// [`Error::OddBlockSize`]: a length that the host does not move ([`Caps::block_sizes`]). Then nothing was sent,
+    /// [`IoError::BlockSize`]: longer than function or host ([`Caps::max_block_bytes`]) allow.
+    /// [`IoError::OddBlockSize`]: a length that the host does not move ([`Caps::block_sizes`]). Then nothing was sent,
     /// and the size from before stays.
-    pub async fn set_block_size(&mut self, bytes: u16) -> Result<(), Error> {
+    pub async fn set_block_size(&mut self, bytes: u16) -> Result<(), IoError> {
         let of = |caps: &Caps| (caps.max_block_bytes, caps.moves_blocks_of(bytes));
         let (host_bytes, moves) = self.stack.with(|engine| of(engine.caps()));
         let max_bytes = self.max_block_bytes.min(host_bytes);
         if bytes == 0 || bytes > max_bytes {
-            return Err(Error::BlockSize { function: self.number, bytes, max_bytes });
+            return Err(IoError::BlockSize { function: self.number, bytes, max_bytes });
         }
         if !moves {
-            return Err(Error::OddBlockSize { function: self.number, bytes, max_bytes });
+            return Err(IoError::OddBlockSize { function: self.number, bytes, max_bytes });
         }
         self.block_bytes = 0;
         self.told_at = self.stack.io_resets();
@@ -183,7 +183,7 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
         for (addr, byte) in (addr..).zip(bytes.to_le_bytes()) {
             let read = self.common(cmd::io_write_read(0, addr, byte), addr, Chain::More).await?;
             if read != byte {
-                return Err(Error::NotTaken { addr, wrote: byte, read });
+                return Err(IoError::NotTaken { addr, wrote: byte, read });
             }
         }
         self.block_bytes = bytes;
@@ -191,67 +191,73 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
     }
 
     /// CMD52: reads a register.
-    pub async fn read_u8(&self, addr: u32, chain: Chain) -> Result<u8, Error> {
+    pub async fn read_u8(&self, addr: u32, chain: Chain) -> Result<u8, IoError> {
         self.bounds(At::Fifo(addr), 1, u32::MAX)?;
         direct(self.stack, self.number, addr, cmd::io_read(self.number, addr), chain).await
     }
 
     /// CMD52: writes a register.
-    pub async fn write_u8(&self, addr: u32, value: u8, chain: Chain) -> Result<(), Error> {
+    pub async fn write_u8(&self, addr: u32, value: u8, chain: Chain) -> Result<(), IoError> {
         self.bounds(At::Fifo(addr), 1, u32::MAX)?;
         direct(self.stack, self.number, addr, cmd::io_write(self.number, addr, value), chain).await?;
         Ok(())
     }
 
     /// CMD52: writes a register and reads it back.
-    pub async fn write_read_u8(&self, addr: u32, value: u8, chain: Chain) -> Result<u8, Error> {
+    pub async fn write_read_u8(&self, addr: u32, value: u8, chain: Chain) -> Result<u8, IoError> {
         self.bounds(At::Fifo(addr), 1, u32::MAX)?;
         direct(self.stack, self.number, addr, cmd::io_write_read(self.number, addr, value), chain).await
     }
 
     /// CMD52: reads a register of function 0, which all functions share.
-    pub async fn read_common_u8(&self, addr: u32, chain: Chain) -> Result<u8, Error> {
+    pub async fn read_common_u8(&self, addr: u32, chain: Chain) -> Result<u8, IoError> {
         self.bounds(At::Fifo(addr), 1, u32::MAX)?;
         self.common(cmd::io_read(0, addr), addr, chain).await
     }
 
     /// CMD52: writes a register of function 0: one of the vendor's own, F0h to FFh [SDIO 6.9]. Others are not
     /// a driver's to write, but for cards that [cannot do without](Quirks::IO_LENIENT_F0).
-    pub async fn write_common_u8(&self, addr: u32, value: u8, chain: Chain) -> Result<(), Error> {
+    pub async fn write_common_u8(&self, addr: u32, value: u8, chain: Chain) -> Result<(), IoError> {
         self.bounds(At::Fifo(addr), 1, u32::MAX)?;
         if !VENDORS.contains(&addr) && !self.quirks.has(Quirks::IO_LENIENT_F0) {
-            return Err(Error::NotVendors { addr });
+            return Err(IoError::NotVendors { addr });
         }
         self.common(cmd::io_write(0, addr, value), addr, chain).await.map(|_| ())
     }
 
     /// CMD53: reads into the first `bytes` of a buffer, in as many commands as it takes. After an error
     /// nothing is known of the buffer's content.
-    pub async fn read(&self, at: At, bytes: u32, buf: DmaBuf, chain: Chain) -> (Result<(), Error>, DmaBuf) {
+    pub async fn read(&self, at: At, bytes: u32, buf: DmaBuf, chain: Chain) -> (Result<(), IoError>, DmaBuf) {
         self.moved(Direction::Read, at, bytes, buf, chain).await
     }
 
     /// CMD53: writes the first `bytes` of a buffer, in as many commands as it takes. After an error nothing
     /// is known of how much the function got.
-    pub async fn write(&self, at: At, bytes: u32, buf: DmaBuf, chain: Chain) -> (Result<(), Error>, DmaBuf) {
+    pub async fn write(
+        &self,
+        at: At,
+        bytes: u32,
+        buf: DmaBuf,
+        chain: Chain,
+    ) -> (Result<(), IoError>, DmaBuf) {
         self.moved(Direction::Write, at, bytes, buf, chain).await
     }
 
     /// Ends a CMD53 of this function that is still going on [SDIO 4.8]. [`read`](Self::read) and
     /// [`write`](Self::write) do so themselves when they fail.
-    pub async fn abort(&self) -> Result<(), Error> {
+    pub async fn abort(&self) -> Result<(), IoError> {
         self.aborted(DmaBuf::EMPTY).await.0
     }
 
     /// As [`abort`](Self::abort), with the buffer of the transfer before or after it.
-    async fn aborted(&self, buf: DmaBuf) -> (Result<(), Error>, DmaBuf) {
+    async fn aborted(&self, buf: DmaBuf) -> (Result<(), IoError>, DmaBuf) {
         // What fails from here on owes an abort of its own.
         self.stack.take_abort(self.number);
         let begun = self.begun();
         let command = cmd::io_write(0, reg::ABORT, self.number);
         let (told, buf) = carried(self.stack, reg::ABORT, command, buf).await;
         // A card that has nothing to abort may say so.
-        if matches!(told, Ok(_) | Err(Error::Refused { .. })) {
+        if matches!(told, Ok(_) | Err(IoError::Refused { .. })) {
             begun.ended_well();
         }
         (told.map(|_| ()), buf)
@@ -268,7 +274,7 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
         self.stack.with(|engine| split(engine.caps()))
     }
 
-    fn bounds(&self, at: At, bytes: u32, given: u32) -> Result<(), Error> {
+    fn bounds(&self, at: At, bytes: u32, given: u32) -> Result<(), IoError> {
         let addr = at.addr();
         let room = match at {
             _ if addr >= ADDRESSES => 0,
@@ -277,8 +283,8 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
         };
         let max_bytes = room.min(given);
         match bytes {
-            0 => Err(Error::Range { addr, bytes, max_bytes }),
-            _ if bytes > max_bytes => Err(Error::Range { addr, bytes, max_bytes }),
+            0 => Err(IoError::Range { addr, bytes, max_bytes }),
+            _ if bytes > max_bytes => Err(IoError::Range { addr, bytes, max_bytes }),
             _ => Ok(()),
         }
     }
@@ -290,7 +296,7 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
         bytes: u32,
         mut buf: DmaBuf,
         chain: Chain,
-    ) -> (Result<(), Error>, DmaBuf) {
+    ) -> (Result<(), IoError>, DmaBuf) {
         if let Err(error) = self.bounds(at, bytes, buf.len_bytes()) {
             return (Err(error), buf);
         }
@@ -298,7 +304,7 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
             let (told, back) = self.aborted(buf).await;
             buf = back;
             if let Err(error) = told
-                && !matches!(error, Error::Refused { .. })
+                && !matches!(error, IoError::Refused { .. })
             {
                 return (Err(error), buf);
             }
@@ -310,7 +316,7 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
             let Some(count) = split.next(bytes - done_bytes) else { return (Ok(()), buf) };
             let piece = split.bytes(count).clamp(1, bytes - done_bytes);
             let (block_size, blocks) = match count {
-                Count::Blocks(blocks) => (split.block_bytes, u32::from(blocks)),
+                Amount::Blocks(blocks) => (split.block_bytes, u32::from(blocks)),
                 _ => (piece as u16, 1),
             };
             let (addr, increment) = match at {

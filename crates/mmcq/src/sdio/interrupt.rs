@@ -9,7 +9,7 @@
 
 use super::cccr::reg;
 use super::direct::{Chain, direct};
-use super::{Error, FUNCTIONS_MAX};
+use super::{FUNCTIONS_MAX, IoError};
 use crate::card::IoCard;
 use crate::card::quirk::Quirks;
 use crate::engine::CARD_IRQ_STEP_NS;
@@ -27,13 +27,13 @@ const MASTER: u8 = 1;
 /// acknowledges:
 ///
 /// ```
-/// # use mmcq::{sdio::{CardInterrupt, Error, Function}, task::Platform};
-/// # type Served = Result<(), Error>;
+/// # use mmcq::{sdio::{CardInterrupt, IoError, Function}, task::Platform};
+/// # type Served = Result<(), IoError>;
 /// # async fn serve<B: Platform, const N: usize>(f: &Function<'_, B, N>) -> Served { Ok(()) }
 /// async fn driver<B: Platform, const N: usize>(
 ///     irq: &mut CardInterrupt<'_, B, N>,
 ///     function: &Function<'_, B, N>,
-/// ) -> Result<(), Error> {
+/// ) -> Result<(), IoError> {
 ///     loop {
 ///         irq.wait().await?;
 ///         if irq.pending().await? & 1 << function.number() != 0 {
@@ -70,21 +70,21 @@ impl<'a, B: Platform, const N: usize> CardInterrupt<'a, B, N> {
     }
 
     /// Lets a function (1 to 7) interrupt.
-    pub async fn enable(&mut self, function: u8) -> Result<(), Error> {
+    pub async fn enable(&mut self, function: u8) -> Result<(), IoError> {
         self.switch(self.enabled | bit(function)?).await
     }
 
     /// Keeps it from interrupting; with the last one the controller stops listening.
-    pub async fn disable(&mut self, function: u8) -> Result<(), Error> {
+    pub async fn disable(&mut self, function: u8) -> Result<(), IoError> {
         self.switch(self.enabled & !bit(function)?).await
     }
 
-    async fn switch(&mut self, enabled: u8) -> Result<(), Error> {
+    async fn switch(&mut self, enabled: u8) -> Result<(), IoError> {
         let wrote = if enabled == 0 { 0 } else { enabled | MASTER };
         let command = cmd::io_write_read(0, reg::INT_ENABLE, wrote);
         let read = direct(self.stack, 0, reg::INT_ENABLE, command, Chain::Last).await?;
         if read != wrote {
-            return Err(Error::NotTaken { addr: reg::INT_ENABLE, wrote, read });
+            return Err(IoError::NotTaken { addr: reg::INT_ENABLE, wrote, read });
         }
         let before = core::mem::replace(&mut self.enabled, enabled);
         match (before, enabled) {
@@ -101,7 +101,7 @@ impl<'a, B: Platform, const N: usize> CardInterrupt<'a, B, N> {
     ///
     /// # Errors
     /// Only where the host has no card interrupt: the card could not be asked.
-    pub async fn wait(&mut self) -> Result<(), Error> {
+    pub async fn wait(&mut self) -> Result<(), IoError> {
         loop {
             Reported { stack: self.stack }.await;
             if B::Host::CARD_IRQ {
@@ -132,7 +132,7 @@ impl<'a, B: Platform, const N: usize> CardInterrupt<'a, B, N> {
     }
 
     /// CCCR INTx.
-    async fn look(&self) -> Result<u8, Error> {
+    async fn look(&self) -> Result<u8, IoError> {
         let command = cmd::io_read(0, reg::INT_PENDING);
         let pending = direct(self.stack, 0, reg::INT_PENDING, command, Chain::More).await?;
         if self.looks_away {
@@ -143,7 +143,7 @@ impl<'a, B: Platform, const N: usize> CardInterrupt<'a, B, N> {
 
     /// Which functions ask, one bit each: CCCR INTx, without those that may not. Where only one may, it is
     /// that one, and nothing is sent.
-    pub async fn pending(&mut self) -> Result<u8, Error> {
+    pub async fn pending(&mut self) -> Result<u8, IoError> {
         if self.enabled.is_power_of_two() {
             return Ok(self.enabled);
         }
@@ -159,10 +159,10 @@ impl<'a, B: Platform, const N: usize> CardInterrupt<'a, B, N> {
     }
 }
 
-fn bit(function: u8) -> Result<u8, Error> {
+fn bit(function: u8) -> Result<u8, IoError> {
     match function {
         1..=FUNCTIONS_MAX => Ok(1 << function),
-        _ => Err(Error::NoFunction { function, functions: FUNCTIONS_MAX }),
+        _ => Err(IoError::NoFunction { function, functions: FUNCTIONS_MAX }),
     }
 }
 

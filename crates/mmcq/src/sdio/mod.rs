@@ -9,7 +9,7 @@
 //!
 //! # When the card is lost
 //! There is no keeper for I/O cards: what its functions were doing, only their driver knows. So the driver decides from the errors of its calls.
-//! [`Error::Engine`] with a fault of the host, or `Silent`, in several calls in a row means that the card is gone, or has lost its state. Then:
+//! [`IoError::Engine`] with a fault of the host, or `Silent`, in several calls in a row means that the card is gone, or has lost its state. Then:
 //!
 //! 1. End what the driver has under way; buffers of dropped transfers come back by [`reclaim`](crate::engine::Engine::reclaim).
 //! 2. Call [`bring_up_io`](crate::card::bring_up_io) again, until it finds a card. It powers the slot off and on. `NoCard` means: not yet.
@@ -23,7 +23,7 @@ mod function;
 mod interrupt;
 mod split;
 
-pub use crate::card::io::error::{Error, Refusal};
+pub use crate::card::io::error::{IoError, Refusal};
 pub use crate::spec::sdio::{ADDRESSES, FUNCTIONS_MAX, cccr, cis, fbr};
 pub use direct::{Chain, Direct};
 pub use function::{At, Function};

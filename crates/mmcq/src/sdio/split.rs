@@ -3,7 +3,7 @@
 use super::cccr::Cccr;
 use crate::card::quirk::Quirks;
 use crate::host::{BlockSizes, Caps};
-use crate::spec::command::sdio::Count;
+use crate::spec::command::sdio::Amount;
 
 /// Blocks that CMD53 can count; 0 means endless.
 const BLOCKS_MAX: u32 = 511;
@@ -47,7 +47,7 @@ impl Split {
 
     /// The next command when `left` bytes are left; `None` at the end. Never 0 of anything, which CMD53 would
     /// understand otherwise.
-    pub fn next(&self, left: u32) -> Option<Count> {
+    pub fn next(&self, left: u32) -> Option<Amount> {
         if left == 0 {
             return None;
         }
@@ -60,7 +60,7 @@ impl Split {
                 blocks -= blocks % step.max(1);
             }
             if blocks > 0 {
-                return Some(Count::Blocks(blocks as u16));
+                return Some(Amount::Blocks(blocks as u16));
             }
         }
         let aligned = bytes_max - bytes_max % self.align.max(1);
@@ -72,15 +72,15 @@ impl Split {
             Some(log) if self.powers_of_two => 1 << log,
             _ => bytes,
         };
-        Some(Count::Bytes(bytes as u16))
+        Some(Amount::Bytes(bytes as u16))
     }
 
     /// Bytes that a command of [`next`](Self::next) moves.
-    pub fn bytes(&self, count: Count) -> u32 {
+    pub fn bytes(&self, count: Amount) -> u32 {
         match count {
-            Count::Bytes(bytes) => u32::from(bytes),
-            Count::Blocks(blocks) => u32::from(blocks) * u32::from(self.block_bytes),
-            Count::Endless => 0,
+            Amount::Bytes(bytes) => u32::from(bytes),
+            Amount::Blocks(blocks) => u32::from(blocks) * u32::from(self.block_bytes),
+            Amount::Endless => 0,
         }
     }
 }

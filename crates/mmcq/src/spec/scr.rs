@@ -4,7 +4,7 @@ use super::{ParseError, bits};
 
 /// Version of the SD physical layer specification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Version {
+pub enum SdVersion {
     /// 1.0 or 1.01: no CMD6.
     V1_0,
     /// 1.10.
@@ -33,7 +33,7 @@ pub enum Version {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scr {
     /// Version of the specification.
-    pub version: Version,
+    pub version: SdVersion,
     /// The value of every bit of an erased block.
     pub erased_ones: bool,
     /// Version of the copy protection (SD_SECURITY): 0 none, 2 SDSC, 3 SDHC, 4 SDXC.
@@ -66,18 +66,18 @@ impl Scr {
         }
         // SD_SPEC, SD_SPEC3, SD_SPEC4, SD_SPECX.
         let version = match (at(59, 56), flag(47), flag(42), at(41, 38)) {
-            (0, ..) => Version::V1_0,
-            (1, ..) => Version::V1_10,
-            (2, false, ..) => Version::V2,
-            (2, true, false, 0) => Version::V3,
-            (2, true, true, 0) => Version::V4,
+            (0, ..) => SdVersion::V1_0,
+            (1, ..) => SdVersion::V1_10,
+            (2, false, ..) => SdVersion::V2,
+            (2, true, false, 0) => SdVersion::V3,
+            (2, true, true, 0) => SdVersion::V4,
             // From here on SD_SPEC4 does not matter.
-            (2, true, _, 1) => Version::V5,
-            (2, true, _, 2) => Version::V6,
-            (2, true, _, 3) => Version::V7,
-            (2, true, _, 4) => Version::V8,
-            (2, true, _, 5) => Version::V9,
-            _ => Version::Later,
+            (2, true, _, 1) => SdVersion::V5,
+            (2, true, _, 2) => SdVersion::V6,
+            (2, true, _, 3) => SdVersion::V7,
+            (2, true, _, 4) => SdVersion::V8,
+            (2, true, _, 5) => SdVersion::V9,
+            _ => SdVersion::Later,
         };
         Ok(Scr {
             version,
@@ -105,17 +105,17 @@ mod tests {
             let [a, b, c, d] = bytes;
             Scr::parse(&[a, b, c, d, 0, 0, 0, 0]).map(|scr| scr.version)
         };
-        assert_eq!(version([0x00, 0xa5, 0x00, 0x00]), Ok(Version::V1_0));
-        assert_eq!(version([0x01, 0x25, 0x00, 0x00]), Ok(Version::V1_10));
-        assert_eq!(version([0x02, 0x25, 0x00, 0x00]), Ok(Version::V2));
-        assert_eq!(version([0x02, 0x35, 0x80, 0x02]), Ok(Version::V3));
-        assert_eq!(version([0x02, 0x45, 0x84, 0x03]), Ok(Version::V4));
-        assert_eq!(version([0x02, 0x45, 0x84, 0x43]), Ok(Version::V5));
-        assert_eq!(version([0x02, 0x45, 0x84, 0x87]), Ok(Version::V6));
-        assert_eq!(version([0x02, 0x45, 0x85, 0x40]), Ok(Version::V9));
-        assert_eq!(version([0x0f, 0x45, 0x85, 0x40]), Ok(Version::Later));
+        assert_eq!(version([0x00, 0xa5, 0x00, 0x00]), Ok(SdVersion::V1_0));
+        assert_eq!(version([0x01, 0x25, 0x00, 0x00]), Ok(SdVersion::V1_10));
+        assert_eq!(version([0x02, 0x25, 0x00, 0x00]), Ok(SdVersion::V2));
+        assert_eq!(version([0x02, 0x35, 0x80, 0x02]), Ok(SdVersion::V3));
+        assert_eq!(version([0x02, 0x45, 0x84, 0x03]), Ok(SdVersion::V4));
+        assert_eq!(version([0x02, 0x45, 0x84, 0x43]), Ok(SdVersion::V5));
+        assert_eq!(version([0x02, 0x45, 0x84, 0x87]), Ok(SdVersion::V6));
+        assert_eq!(version([0x02, 0x45, 0x85, 0x40]), Ok(SdVersion::V9));
+        assert_eq!(version([0x0f, 0x45, 0x85, 0x40]), Ok(SdVersion::Later));
         assert!(version([0x12, 0x45, 0x84, 0x43]).is_err());
-        assert!(Version::V9 > Version::V3);
+        assert!(SdVersion::V9 > SdVersion::V3);
     }
 
     #[test]

@@ -110,8 +110,8 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         pub fn abandon(&mut self, id: SlotId) = { let _ = id; };
         /// [`Engine::reclaim`]. Nested: `None`.
         pub fn reclaim(&mut self, claim: Claim) -> Option<DmaBuf> = { let _ = claim; None };
-        /// [`Engine::set_target`]. Nested: the engine is told nothing.
-        pub fn set_target(&mut self, target: Option<CardParams>) = { let _ = target; };
+        /// [`Engine::set_card_params`]. Nested: the engine is told nothing.
+        pub fn set_card_params(&mut self, target: Option<CardParams>) = { let _ = target; };
         /// [`Engine::enable_extended_ops`]. Nested: nothing is done.
         pub fn enable_extended_ops(&mut self) = {};
         /// [`Engine::set_abilities`]. Nested: the engine is told nothing.
@@ -181,8 +181,8 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         pub fn id_of(&self, index: usize) -> Option<SlotId> = { let _ = index; None };
         /// [`Engine::will_wake`]. Nested: `false`.
         pub fn will_wake(&self, id: SlotId, waker: &Waker) -> bool = { let _ = (id, waker); false };
-        /// [`Engine::target`]. Nested: `None`.
-        pub fn target(&self) -> Option<&CardParams> = None;
+        /// [`Engine::card_params`]. Nested: `None`.
+        pub fn card_params(&self) -> Option<&CardParams> = None;
         /// [`Engine::abilities`]. Nested: none.
         pub fn abilities(&self) -> &Abilities = &Abilities::NONE;
         /// [`Engine::caps`]. Nested: those of no controller.

@@ -2,7 +2,7 @@
 
 use super::request::{At, Look, Seen};
 use super::{Platform, RequestFuture, Stack};
-use crate::advance::{Choice, Context as From, Wait, WaitStrategy};
+use crate::advance::{Advice, Context as From, Wait, WaitStrategy};
 use crate::engine::{Completion, Request, SlotId};
 use core::future::Future;
 use core::pin::Pin;
@@ -35,7 +35,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
             }
             let wait = wait?;
             let spent_ns = self.now_ns().saturating_sub(began_ns);
-            let Choice::Spin { at_most_ns } = advance.choose(&wait, From::Thread, spent_ns) else {
+            let Advice::Spin { at_most_ns } = advance.choose(&wait, From::Thread, spent_ns) else {
                 return None;
             };
             if !self.spin_while(at_most_ns, advance, &wait) {

@@ -19,7 +19,7 @@ impl Run<'_> {
         let (slower, dead) = (self.rung(RecoveryStep::Slower), self.rung(RecoveryStep::Dead));
         let (reinit, cycles) = (self.rung(RecoveryStep::Reinit), self.rung(RecoveryStep::PowerCycle));
         let read_only = self.rung(RecoveryStep::ReadOnly);
-        let usable = dead == 0 && self.stack.with(|engine| engine.target().is_some());
+        let usable = dead == 0 && self.stack.with(|engine| engine.card_params().is_some());
         let mut world = self.world.borrow_mut();
         let World { judge, now, card, timing, .. } = &mut *world;
         let noise = judge.has(|bad| bad == Bad::Noise);
@@ -63,7 +63,7 @@ impl Run<'_> {
         }
         // An incident has a time as well; questions to a card that does not end its flush use it up.
         let dead_ns = self.stack.with(|engine| {
-            engine.incidents().filter(|step| step.rung == RecoveryStep::Dead).map(|step| step.at_ns).last()
+            engine.incidents().filter(|step| step.step == RecoveryStep::Dead).map(|step| step.at_ns).last()
         });
         let first = judge.bad.first().map_or(0, |&(at, _)| at);
         let late = flushes && dead_ns.is_some_and(|at| at >= first + INCIDENT_NS - 1_000 * MS);

@@ -59,7 +59,7 @@ impl Start {
             stack.block_on(card::bring_up_emmc(&stack, scratch, options(&workload)), |_| idle());
         let card = result.expect("all is well");
         let mut card = card;
-        if let FlushBy::EmmcCache { timeout_ns } = &mut card.target.flush {
+        if let FlushBy::EmmcCache { timeout_ns } = &mut card.params.flush {
             // As long as the standard allows, it is asked for so often that runs take too long.
             *timeout_ns = FLUSH_NS;
         }
@@ -128,7 +128,7 @@ pub fn run(start: &Start, room: &mut Room, plan: &[(u32, u8)], traced: bool) -> 
     let world = Rc::new(RefCell::new(world));
     let stack: Stack = Stack::new(OneThread, TIMER, Puppet::new(&world), Config::DEFAULT);
     stack.with(|engine| {
-        engine.set_target(Some(start.card.target));
+        engine.set_card_params(Some(start.card.params));
         enable_extended_ops(engine);
     });
     told_of_the_bus(&stack, &start.card);
@@ -160,7 +160,7 @@ pub fn run(start: &Start, room: &mut Room, plan: &[(u32, u8)], traced: bool) -> 
         log.extend(stack.with(|engine| {
             engine
                 .incidents()
-                .map(|e| format!("rung {:?} at {} us", e.rung, e.at_ns / 1000))
+                .map(|e| format!("rung {:?} at {} us", e.step, e.at_ns / 1000))
                 .collect::<Vec<_>>()
         }));
     }

@@ -81,7 +81,7 @@ fn memory_card(caps: Caps) -> (Rc<Bench<TestHost>>, Rc<std::cell::RefCell<World>
         }
     }
     let bench = Bench::new(TestHost::new(&world));
-    bench.stack.with(|engine| engine.set_target(Some(target(BLOCKS))));
+    bench.stack.with(|engine| engine.set_card_params(Some(target(BLOCKS))));
     (Rc::new(bench), world)
 }
 

@@ -115,7 +115,7 @@ fn strange(u: &mut Unstructured<'_>, events: &mut u64) -> Result<()> {
     };
     world.borrow_mut().busy_polls = u.int_in_range(0..=2)?;
     let bench = Rc::new(Bench::new(TestHost::new(&world)));
-    bench.stack.with(|engine| engine.set_target(Some(target(BLOCKS))));
+    bench.stack.with(|engine| engine.set_card_params(Some(target(BLOCKS))));
     let (first, second) = (u.int_in_range(0..=300)?, Some(u.int_in_range(0..=30)?));
     lock::arm(bench.clone(), Plan { what: What::Turn, first, second });
     let task = |number| Task {

@@ -118,10 +118,10 @@ fn judge(options: &Options, modes: &[TransferMode], rounds: usize) {
     let Some(machine) = crate::machine(options) else { return };
     for &mode in modes {
         let (stack, card) = stack(&machine, mode);
-        assert_eq!(card.target.sectors, options.image_bytes / BLOCK as u64);
+        assert_eq!(card.params.sectors, options.image_bytes / BLOCK as u64);
         assert!(matches!(card.family, Family::Sd(_)));
         let before = stack.with(|engine| *engine.stats());
-        mixed_load(&machine, &stack, card.target.sectors, rounds);
+        mixed_load(&machine, &stack, card.params.sectors, rounds);
         let stats = stack.with(|engine| *engine.stats());
         assert_eq!(stats.lost_interrupts, 0, "{mode:?}: an interrupt was missing");
         assert_eq!(stats.faults - before.faults, 0);

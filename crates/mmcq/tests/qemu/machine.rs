@@ -5,7 +5,7 @@ use crate::memory::{QtestDma, RAM_BYTES};
 use crate::pci;
 use crate::qtest::{Qemu, Qtest};
 use crate::registers::QtestRegs;
-use mmcq::host::sdhci::{Config, Quirks, Sdhci, Table, TransferMode};
+use mmcq::host::sdhci::{Sdhci, SdhciConfig, SdhciQuirks, Table, TransferMode};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -108,7 +108,7 @@ impl Machine {
     pub fn host(&self, mode: TransferMode) -> Sdhci<QtestRegs, QtestDma, DESCRIPTORS> {
         let table = Box::leak(Box::new(Table::new()));
         // A controller of version 3 promises an automatic CMD23; QEMU's never sends one.
-        let config = Config { transfer: mode, quirks: Quirks::NO_AUTO_CMD23, ..Config::new() };
+        let config = SdhciConfig { transfer: mode, quirks: SdhciQuirks::NO_AUTO_CMD23, ..SdhciConfig::new() };
         let driver = Sdhci::new(self.registers(), self.dma(), table, config);
         driver.unwrap_or_else(|error| panic!("{mode:?}: {error}"))
     }

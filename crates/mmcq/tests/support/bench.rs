@@ -32,7 +32,7 @@ impl<P: Profile> Bench<P> {
     pub fn new(policy: P) -> Self {
         let world = World::new(BLOCKS);
         let mut e = Engine::with_policy(TestHost::new(&world), Config::DEFAULT, policy);
-        e.set_target(Some(target(BLOCKS)));
+        e.set_card_params(Some(target(BLOCKS)));
         Bench { world, e, now: 1_000 }
     }
 
@@ -85,7 +85,7 @@ impl<P: Profile> Bench<P> {
     }
 
     pub fn rungs(&self) -> Vec<RecoveryStep> {
-        self.e.incidents().map(|event| event.rung).collect()
+        self.e.incidents().map(|event| event.step).collect()
     }
 
     pub fn rung(&self, rung: RecoveryStep) -> u64 {

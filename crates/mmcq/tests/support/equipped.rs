@@ -56,7 +56,7 @@ pub fn engine_of(world: &Rc<RefCell<World>>, config: Config, with: impl FnOnce(&
     };
     with(&mut setup);
     let Setup { flush, reliable_blocks, erase, protected, quirks, extended_address } = setup;
-    engine.set_target(Some(CardParams { flush, protected, quirks, extended_address, ..target(BLOCKS) }));
+    engine.set_card_params(Some(CardParams { flush, protected, quirks, extended_address, ..target(BLOCKS) }));
     engine.set_abilities(Abilities { reliable_blocks, erase });
     engine.enable_extended_ops();
     engine

@@ -22,7 +22,7 @@ pub enum Refusal {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Error {
+pub enum IoError {
     /// Below the functions: controller, wire, queue, or another part of the card.
     Engine(engine::Error),
     /// The card answered, and refused.
@@ -105,7 +105,7 @@ pub enum Error {
 
 /// The response of a CMD52 or CMD53 to this register: its data, or what it complains of. A complaint about the
 /// command before does not count: this one was done, and to do it again would be wrong.
-pub(crate) fn judge(function: u8, addr: u32, response: R5) -> Result<u8, Error> {
+pub(crate) fn judge(function: u8, addr: u32, response: R5) -> Result<u8, IoError> {
     let why = if response.out_of_range() {
         Refusal::OutOfRange
     } else if response.function_number() {
@@ -115,12 +115,12 @@ pub(crate) fn judge(function: u8, addr: u32, response: R5) -> Result<u8, Error> 
     } else {
         return Ok(response.data());
     };
-    Err(Error::Refused { function, addr, why })
+    Err(IoError::Refused { function, addr, why })
 }
 
-impl From<engine::Error> for Error {
+impl From<engine::Error> for IoError {
     fn from(error: engine::Error) -> Self {
-        Error::Engine(error)
+        IoError::Engine(error)
     }
 }
 
@@ -134,49 +134,49 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl fmt::Display for Error {
+impl fmt::Display for IoError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Error::Engine(error) => write!(f, "{error}"),
-            Error::Refused { function, addr, why } => {
+            IoError::Engine(error) => write!(f, "{error}"),
+            IoError::Refused { function, addr, why } => {
                 write!(f, "function {function}, register {addr:#07x}: the card refuses: {why}")
             }
-            Error::Cis(error) => write!(f, "{error}"),
-            Error::NoFunction { function, functions } => {
+            IoError::Cis(error) => write!(f, "{error}"),
+            IoError::NoFunction { function, functions } => {
                 write!(f, "there is no function {function}, the card has {functions}")
             }
-            Error::NotReady { function, limit_ns } => {
+            IoError::NotReady { function, limit_ns } => {
                 write!(f, "function {function} is not ready after {} ms", limit_ns / 1_000_000)
             }
-            Error::BlockSize { function, bytes, max_bytes } => {
+            IoError::BlockSize { function, bytes, max_bytes } => {
                 write!(f, "function {function}: a block size of {bytes}, expected 1 to {max_bytes}")
             }
-            Error::OddBlockSize { function, bytes, max_bytes } => write!(
+            IoError::OddBlockSize { function, bytes, max_bytes } => write!(
                 f,
                 "function {function}: a block size of {bytes}, expected a power of two from 4 to {max_bytes}, \
                  since the controller moves no other"
             ),
-            Error::Range { addr, bytes, max_bytes } => {
+            IoError::Range { addr, bytes, max_bytes } => {
                 write!(f, "register {addr:#07x}: {bytes} bytes, expected 1 to {max_bytes}")
             }
-            Error::NotTaken { addr, wrote, read } => {
+            IoError::NotTaken { addr, wrote, read } => {
                 write!(f, "register {addr:#07x} of function 0: wrote {wrote:#04x}, reads {read:#04x}")
             }
-            Error::NotVendors { addr } => {
+            IoError::NotVendors { addr } => {
                 write!(f, "register {addr:#07x} of function 0 is not the vendor's, expected 0xf0 to 0xff")
             }
-            Error::Packet { bytes, max_bytes, kind } => {
+            IoError::Packet { bytes, max_bytes, kind } => {
                 write!(f, "a packet of type {kind} with {bytes} bytes, expected at most {max_bytes}")
             }
         }
     }
 }
 
-impl core::error::Error for Error {
+impl core::error::Error for IoError {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
         match self {
-            Error::Engine(error) => Some(error),
-            Error::Cis(error) => Some(error),
+            IoError::Engine(error) => Some(error),
+            IoError::Cis(error) => Some(error),
             _ => None,
         }
     }
@@ -193,7 +193,7 @@ mod tests {
             for (flag, why) in
                 [(0x0100, Refusal::OutOfRange), (0x0200, Refusal::FunctionNumber), (0x0800, Refusal::General)]
             {
-                let refused = Err(Error::Refused { function: 1, addr: 2, why });
+                let refused = Err(IoError::Refused { function: 1, addr: 2, why });
                 assert_eq!(judge(1, 2, R5(before | 0x1000 | flag)), refused);
             }
         }

@@ -105,10 +105,10 @@ impl Families for OnlyIo {
     const SD: bool = true;
     const EMMC: bool = false;
     // A card that describes itself wrongly does so at every speed: no second try.
-    type Found = Result<IoCard, error::Error>;
+    type Found = Result<IoCard, error::IoError>;
 
     fn target(found: &Self::Found) -> Option<CardParams> {
-        found.as_ref().ok()?.memory.as_ref().map(|memory| memory.target)
+        found.as_ref().ok()?.memory.as_ref().map(|memory| memory.params)
     }
 
     async fn identify<B: Platform, const N: usize>(
@@ -131,7 +131,7 @@ impl Families for OnlyIo {
 struct Io<'s, 'a, B: Platform, const N: usize> {
     session: &'s mut Session<'a, B, N>,
     /// Why the step that failed did, where the session has no word for it.
-    refusal: Option<error::Error>,
+    refusal: Option<error::IoError>,
 }
 
 impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
@@ -214,7 +214,7 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
         Ok(IoCard { rca, r4, cccr, cis, functions, memory, timing, width, clock_hz, async_interrupt, quirks })
     }
 
-    fn refuse<T>(&mut self, error: error::Error) -> Result<T, Failed> {
+    fn refuse<T>(&mut self, error: error::IoError) -> Result<T, Failed> {
         self.refusal = Some(error);
         // What is told if this happens at a speed that is then left out.
         self.session.refuse("the I/O card refuses an access")
@@ -298,7 +298,7 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
         let read = self.direct(addr, cmd::io_write_read(0, addr, wrote)).await?;
         match (read ^ wrote) & mask {
             0 => Ok(()),
-            _ => self.refuse(error::Error::NotTaken { addr, wrote, read }),
+            _ => self.refuse(error::IoError::NotTaken { addr, wrote, read }),
         }
     }
 
@@ -318,7 +318,7 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
         let until_ns = self.session.stack.now_ns().saturating_add(TUPLES_NS);
         let mut walker = match Walker::new(function, pointer) {
             Ok(walker) => walker,
-            Err(error) => return self.refuse(error::Error::Cis(error)),
+            Err(error) => return self.refuse(error::IoError::Cis(error)),
         };
         // The walker wants a bounded number of bytes.
         while let Some(addr) = walker.wants() {
@@ -326,10 +326,10 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
             let late = self.session.stack.now_ns() > until_ns;
             let given = if late { Err(walker.error(CisFault::Time)) } else { walker.give(byte) };
             if let Err(error) = given {
-                return self.refuse(error::Error::Cis(error));
+                return self.refuse(error::IoError::Cis(error));
             }
         }
-        walker.finish().or_else(|error| self.refuse(error::Error::Cis(error)))
+        walker.finish().or_else(|error| self.refuse(error::IoError::Cis(error)))
     }
 
     /// What is known to be wrong with a card of which nothing has been read, on the clock of identification.

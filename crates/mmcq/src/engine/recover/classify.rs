@@ -64,7 +64,7 @@ pub struct RecoveryEvent {
     /// What the card's status said in this incident so far: all R1 that came, together.
     pub status: u32,
     /// Which step.
-    pub rung: RecoveryStep,
+    pub step: RecoveryStep,
 }
 
 /// The last steps.
@@ -88,7 +88,7 @@ impl Trace {
 
     pub fn push(&mut self, event: RecoveryEvent) {
         let place = self.count as usize % Self::LENGTH;
-        (self.at_ns[place], self.status[place], self.rung[place]) = (event.at_ns, event.status, event.rung);
+        (self.at_ns[place], self.status[place], self.rung[place]) = (event.at_ns, event.status, event.step);
         self.count = self.count.wrapping_add(1);
     }
 
@@ -97,7 +97,7 @@ impl Trace {
         let (kept, count) = ((self.count).min(Self::LENGTH as u32), self.count);
         (0..kept).map(move |n| {
             let place = count.wrapping_sub(kept - n) as usize % Self::LENGTH;
-            RecoveryEvent { at_ns: self.at_ns[place], status: self.status[place], rung: self.rung[place] }
+            RecoveryEvent { at_ns: self.at_ns[place], status: self.status[place], step: self.rung[place] }
         })
     }
 }
@@ -180,7 +180,7 @@ mod tests {
         let mut trace = Trace::new();
         assert_eq!(trace.iter().count(), 0);
         for at_ns in 0..40 {
-            trace.push(RecoveryEvent { at_ns, status: 0, rung: RecoveryStep::Stop });
+            trace.push(RecoveryEvent { at_ns, status: 0, step: RecoveryStep::Stop });
             let kept = trace.iter().count() as u64;
             assert_eq!(kept, (at_ns + 1).min(16));
             assert!(trace.iter().map(|e| e.at_ns).eq(at_ns + 1 - kept..=at_ns));

@@ -269,15 +269,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 }
             }
             Err(Error::Changed) => {
-                self.set_target(None);
+                self.set_card_params(None);
                 self.fail_queued(Error::Changed);
             }
             Err(Error::Locked) => {
-                self.set_target(None);
+                self.set_card_params(None);
                 self.fail_queued(Error::Locked);
             }
             Err(Error::Removed | Error::NoCard) => {
-                self.set_target(None);
+                self.set_card_params(None);
                 self.fail_queued(Error::Removed);
             }
             Err(error) => self.next_help(help, error, now_ns),
@@ -310,7 +310,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             {
                 self.ask(ServiceRequest::PowerCycle, now_ns);
             }
-            ServiceRequest::Inserted | ServiceRequest::Removed => self.set_target(None),
+            ServiceRequest::Inserted | ServiceRequest::Removed => self.set_card_params(None),
             // The controller may be at an urgent request still, and have its memory: the next turn of an idle engine finds that all help has had its time.
             _ => {
                 (self.helping.asked, self.helping.taken) = (Some(ServiceRequest::PowerCycle), true);

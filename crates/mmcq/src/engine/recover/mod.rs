@@ -163,7 +163,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             *count += 1;
         }
         message!(warn, "recovery: {:?}, status {:#010x}", rung, self.recovered_status);
-        self.incident.trace.push(RecoveryEvent { at_ns: now_ns, status: self.recovered_status, rung });
+        self.incident.trace.push(RecoveryEvent { at_ns: now_ns, status: self.recovered_status, step: rung });
     }
 
     /// Is what failed its owner's business alone? The card of a raw phase (of the recovery itself, say) or of an I/O function is.
@@ -478,7 +478,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The card is gone: everything that needs it fails now, what the controller has as soon as it has let go.
     pub(super) fn removed(&mut self, now_ns: u64) {
-        self.set_target(None);
+        self.set_card_params(None);
         if P::RECOVERS {
             self.functions.card_goes();
         }

@@ -13,9 +13,9 @@ const DESIGNER_ARM: u32 = 0x41;
 const FIFO_WORDS: u16 = 16;
 const FIFO_WORDS_EXTENDED: u16 = 128;
 
-/// What a board says about its controller. Start from [`Config::new`].
+/// What a board says about its controller. Start from [`Pl181Config::new`].
 #[derive(Clone, Copy, Debug)]
-pub struct Config {
+pub struct Pl181Config {
     /// MCLK, from which the card's clock is divided, in hertz.
     pub mclk_hz: u32,
     /// PCLK, the clock of the register bus, in hertz: how long registers have to rest between two writes
@@ -38,10 +38,10 @@ pub struct Config {
     pub fifo_words: Option<u16>,
 }
 
-impl Config {
+impl Pl181Config {
     /// One line, default speed, as identified.
     pub const fn new(mclk_hz: u32, pclk_hz: u32) -> Self {
-        Config {
+        Pl181Config {
             mclk_hz,
             pclk_hz,
             max_clock_hz: DEFAULT_SPEED_HZ,
@@ -85,12 +85,12 @@ impl Config {
     }
 
     /// Words in the FIFO.
-    pub(super) fn fifo(&self, id: u32) -> Result<u16, InitError> {
+    pub(super) fn fifo(&self, id: u32) -> Result<u16, Pl181InitError> {
         match self.fifo_words {
             Some(words) if words >= 2 && words.is_power_of_two() => Ok(words),
-            Some(words) => Err(InitError::Fifo(words)),
+            Some(words) => Err(Pl181InitError::Fifo(words)),
             None if !PARTS.contains(&(id & 0xfff)) || id >> 12 & 0xff != DESIGNER_ARM => {
-                Err(InitError::Unknown(id))
+                Err(Pl181InitError::Unknown(id))
             }
             None if id >> 24 != 0 => Ok(FIFO_WORDS_EXTENDED),
             None => Ok(FIFO_WORDS),
@@ -111,34 +111,36 @@ impl Config {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum InitError {
+pub enum Pl181InitError {
     /// The registers read as all ones: clock off, or nothing there.
     Gone,
-    /// This identification is neither PL180 nor PL181; [`Config::fifo_words`] says that it is one all the
+    /// This identification is neither PL180 nor PL181; [`Pl181Config::fifo_words`] says that it is one all the
     /// same.
     Unknown(u32),
-    /// [`Config::fifo_words`] is not a power of two from 2 on.
+    /// [`Pl181Config::fifo_words`] is not a power of two from 2 on.
     Fifo(u16),
-    /// [`Config::mclk_hz`] is 0.
+    /// [`Pl181Config::mclk_hz`] is 0.
     NoClock,
 }
 
-impl fmt::Display for InitError {
+impl fmt::Display for Pl181InitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            InitError::Gone => f.write_str("pl181: status reads as all ones, expected a controller"),
-            InitError::Unknown(id) => {
+            Pl181InitError::Gone => f.write_str("pl181: status reads as all ones, expected a controller"),
+            Pl181InitError::Unknown(id) => {
                 write!(
                     f,
-                    "pl181: MCIPeriphID reads {id:#010x}, expected ...41180h, ...41181h or Config::fifo_words"
+                    "pl181: MCIPeriphID reads {id:#010x}, expected ...41180h, ...41181h or Pl181Config::fifo_words"
                 )
             }
-            InitError::Fifo(words) => {
-                write!(f, "pl181: Config::fifo_words is {words}, expected a power of two from 2 on")
+            Pl181InitError::Fifo(words) => {
+                write!(f, "pl181: Pl181Config::fifo_words is {words}, expected a power of two from 2 on")
             }
-            InitError::NoClock => f.write_str("pl181: Config::mclk_hz is 0, expected MCLK in hertz"),
+            Pl181InitError::NoClock => {
+                f.write_str("pl181: Pl181Config::mclk_hz is 0, expected MCLK in hertz")
+            }
         }
     }
 }
 
-impl core::error::Error for InitError {}
+impl core::error::Error for Pl181InitError {}

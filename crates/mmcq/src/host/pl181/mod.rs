@@ -21,18 +21,18 @@ mod tests;
 
 use crate::host::{BusOp, Caps, Direction, DmaError, Events, Host, Phase, Regs, Segment, StartError, Step};
 use bus::Bus;
-pub use config::{Config, InitError};
+pub use config::{Pl181Config, Pl181InitError};
 use phase::{Active, Transfer};
 use regs::*;
 
 /// A controller behind registers `R`; the identification registers at FE0h included, unless
-/// [`Config::fifo_words`] is given.
+/// [`Pl181Config::fifo_words`] is given.
 ///
 /// Nothing is written by [`new`](Pl181::new); [`BusOp::ResetAll`] and [`BusOp::PowerOn`] bring the
 /// controller up.
 pub struct Pl181<R: Regs> {
     regs: R,
-    config: Config,
+    config: Pl181Config,
     caps: Caps,
     fifo_words: u16,
     gap_reads: u32,
@@ -45,12 +45,12 @@ pub struct Pl181<R: Regs> {
 
 impl<R: Regs> Pl181<R> {
     /// A driver for the controller at `regs`.
-    pub fn new(regs: R, config: Config) -> Result<Self, InitError> {
+    pub fn new(regs: R, config: Pl181Config) -> Result<Self, Pl181InitError> {
         if config.mclk_hz == 0 {
-            return Err(InitError::NoClock);
+            return Err(Pl181InitError::NoClock);
         }
         if regs.read32(STATUS) == u32::MAX {
-            return Err(InitError::Gone);
+            return Err(Pl181InitError::Gone);
         }
         let id = match config.fifo_words {
             Some(_) => 0,

@@ -3,7 +3,7 @@
 use super::port::write_word;
 use super::regs::*;
 use super::tuning::Sweep;
-use super::{Condition, Config, Rtsx};
+use super::{Condition, Rtsx, RtsxConfig};
 use crate::host::{BusOp, Dma, Regs, Step, Timing};
 
 /// Fastest SD clock, and the slowest in every mode.
@@ -104,7 +104,7 @@ enum Wait {
 }
 
 impl Bus {
-    pub(super) fn new(config: &Config) -> Self {
+    pub(super) fn new(config: &RtsxConfig) -> Self {
         Bus {
             script: Script::new(),
             wait: Wait::Nothing,

@@ -33,8 +33,8 @@ impl Chip {
     /// The chip behind the PCI function with these IDs.
     ///
     /// # Errors
-    /// [`InitError::Chip`] for any other.
-    pub const fn of_pci(vendor: u16, device: u16) -> Result<Chip, InitError> {
+    /// [`RtsxInitError::Chip`] for any other.
+    pub const fn of_pci(vendor: u16, device: u16) -> Result<Chip, RtsxInitError> {
         Ok(match (vendor, device) {
             (VENDOR, 0x5209) => Chip::Rts5209,
             (VENDOR, 0x5227) => Chip::Rts5227,
@@ -43,14 +43,14 @@ impl Chip {
             (VENDOR, 0x5249) => Chip::Rts5249,
             (VENDOR, 0x524a) => Chip::Rts524a,
             (VENDOR, 0x525a) => Chip::Rts525a,
-            _ => return Err(InitError::Chip { vendor, device }),
+            _ => return Err(RtsxInitError::Chip { vendor, device }),
         })
     }
 }
 
 /// A reader and how it is wired.
 #[derive(Clone, Copy, Debug)]
-pub struct Config {
+pub struct RtsxConfig {
     /// Which chip it is.
     pub chip: Chip,
     /// Data of an open transfer can be moved without a command:
@@ -79,10 +79,10 @@ pub struct Config {
     pub sample_phase: u8,
 }
 
-impl Config {
+impl RtsxConfig {
     /// A reader with everything, in a slot.
     pub const fn new(chip: Chip) -> Self {
-        Config {
+        RtsxConfig {
             chip,
             continue_data: true,
             busy_after_data: false,
@@ -101,7 +101,7 @@ impl Config {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum InitError {
+pub enum RtsxInitError {
     /// The registers read as all ones: clock off, or nothing there.
     Gone,
     /// The PCI function is none of those that the driver knows.
@@ -120,32 +120,32 @@ pub enum InitError {
     Table(DmaError),
 }
 
-impl fmt::Display for InitError {
+impl fmt::Display for RtsxInitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            InitError::Gone => f.write_str("rtsx: BIPR reads as all ones, expected a reader"),
-            InitError::Chip { vendor, device } => write!(
+            RtsxInitError::Gone => f.write_str("rtsx: BIPR reads as all ones, expected a reader"),
+            RtsxInitError::Chip { vendor, device } => write!(
                 f,
                 "rtsx: PCI {vendor:04x}:{device:04x}, expected 10ec:5209, 5227, 522a, 5229, 5249, 524a or 525a"
             ),
-            InitError::CacheLines(bytes) => {
+            RtsxInitError::CacheLines(bytes) => {
                 write!(
                     f,
                     "rtsx: the platform invalidates cache lines of {bytes} bytes, expected coherent memory"
                 )
             }
-            InitError::List(why) => write!(f, "rtsx: list of operations cannot be used for DMA: {why}"),
-            InitError::Table(why) => {
+            RtsxInitError::List(why) => write!(f, "rtsx: list of operations cannot be used for DMA: {why}"),
+            RtsxInitError::Table(why) => {
                 write!(f, "rtsx: scatter/gather table cannot be used for DMA: {why}")
             }
         }
     }
 }
 
-impl core::error::Error for InitError {
+impl core::error::Error for RtsxInitError {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
         match self {
-            InitError::List(why) | InitError::Table(why) => Some(why),
+            RtsxInitError::List(why) | RtsxInitError::Table(why) => Some(why),
             _ => None,
         }
     }

@@ -10,7 +10,7 @@
 //! ([`Auto::Continue`](crate::host::Auto::Continue)).
 //!
 //! # Register accesses
-//! Writes and reads by the CPU; a `response` is 0 with [`Config::coherent`], else 5 writes and at least 5
+//! Writes and reads by the CPU; a `response` is 0 with [`RtsxConfig::coherent`], else 5 writes and at least 5
 //! reads (R2: 16):
 //!
 //! | phase | to start | from the interrupt |
@@ -25,7 +25,7 @@
 //! # Busy
 //! The chip can hold the end of a command until the card lets DAT0 go, and does so for each R1b. A write's
 //! data end with the card's CRC status; whether the same bit works there is not known of the real chip. So
-//! [`Caps::busy`] is [`Response`](BusyDetect::Response) unless [`Config::busy_after_data`] says more: the level
+//! [`Caps::busy`] is [`Response`](BusyDetect::Response) unless [`RtsxConfig::busy_after_data`] says more: the level
 //! of DAT0 is no substitute, since the chip samples it only while the SD clock runs. After CMD12 the first
 //! CMD13 finds the card ready.
 
@@ -45,7 +45,7 @@ use crate::host::{
     StartError, Step, Timing, Width,
 };
 use bus::Bus;
-pub use config::{Chip, Config, InitError};
+pub use config::{Chip, RtsxConfig, RtsxInitError};
 use core::ptr::NonNull;
 pub use list::Buffers;
 use phase::Active;
@@ -65,7 +65,7 @@ pub struct Rtsx<R: Regs, D: Dma> {
     buffers: &'static mut Buffers,
     list_bus: u32,
     table_bus: u32,
-    config: Config,
+    config: RtsxConfig,
     caps: Caps,
     active: Option<Active>,
     bus: Bus,
@@ -93,21 +93,26 @@ struct Condition {
 
 impl<R: Regs, D: Dma> Rtsx<R, D> {
     /// A driver for the reader at `regs`; maps list and table, once and for good.
-    pub fn new(regs: R, dma: D, buffers: &'static mut Buffers, config: Config) -> Result<Self, InitError> {
+    pub fn new(
+        regs: R,
+        dma: D,
+        buffers: &'static mut Buffers,
+        config: RtsxConfig,
+    ) -> Result<Self, RtsxInitError> {
         if regs.read32(BIPR) == u32::MAX {
-            return Err(InitError::Gone);
+            return Err(RtsxInitError::Gone);
         }
         if dma.line_bytes() > 1 {
-            return Err(InitError::CacheLines(dma.line_bytes()));
+            return Err(RtsxInitError::CacheLines(dma.line_bytes()));
         }
         let list = NonNull::from(&mut buffers.operations).cast();
         let table = NonNull::from(&mut buffers.table).cast();
-        let list_bus = map_low(&dma, list, Buffers::LIST_BYTES).map_err(InitError::List)?;
+        let list_bus = map_low(&dma, list, Buffers::LIST_BYTES).map_err(RtsxInitError::List)?;
         let table_bus = match map_low(&dma, table, Buffers::TABLE_BYTES) {
             Ok(bus) => bus,
             Err(why) => {
                 dma.unmap(list_bus.into(), list, Buffers::LIST_BYTES, Direction::Write);
-                return Err(InitError::Table(why));
+                return Err(RtsxInitError::Table(why));
             }
         };
         Ok(Rtsx {
@@ -185,7 +190,7 @@ fn map_low<D: Dma>(dma: &D, place: NonNull<u8>, bytes: usize) -> Result<u32, Dma
     Err(wrong)
 }
 
-fn caps(config: &Config) -> Caps {
+fn caps(config: &RtsxConfig) -> Caps {
     let bit = Caps::timing_bit;
     let mut timings = bit(Timing::Legacy) | bit(Timing::HighSpeed);
     if config.signal18 {

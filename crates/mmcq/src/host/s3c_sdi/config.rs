@@ -16,7 +16,7 @@ pub enum DmaUse {
 
 /// A controller and how it is wired.
 #[derive(Clone, Copy, Debug)]
-pub struct Config {
+pub struct S3cSdiConfig {
     /// What moves the data.
     pub dma: DmaUse,
     /// The controller's clock input, in hertz.
@@ -28,10 +28,10 @@ pub struct Config {
     pub width: Width,
 }
 
-impl Config {
+impl S3cSdiConfig {
     /// Four lines at up to 25 MHz from this PCLK, data by the CPU.
     pub const fn new(pclk_hz: u32) -> Self {
-        Config { dma: DmaUse::Never, pclk_hz, max_clock_hz: 25_000_000, width: Width::W4 }
+        S3cSdiConfig { dma: DmaUse::Never, pclk_hz, max_clock_hz: 25_000_000, width: Width::W4 }
     }
 }
 
@@ -39,31 +39,31 @@ impl Config {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum InitError {
+pub enum S3cSdiInitError {
     /// The registers read as all ones: clock off, or nothing there.
     Gone,
     /// The fastest SD clock asked for is slower than the slowest (PCLK / 256), or one of them is 0.
     Clock {
-        /// [`Config::pclk_hz`].
+        /// [`S3cSdiConfig::pclk_hz`].
         pclk_hz: u32,
-        /// [`Config::max_clock_hz`].
+        /// [`S3cSdiConfig::max_clock_hz`].
         max_clock_hz: u32,
     },
     /// The controller has no eight data lines.
     Width(Width),
 }
 
-impl fmt::Display for InitError {
+impl fmt::Display for S3cSdiInitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            InitError::Gone => f.write_str("s3c_sdi: CON reads as all ones, expected a controller"),
-            InitError::Clock { pclk_hz, max_clock_hz } => write!(
+            S3cSdiInitError::Gone => f.write_str("s3c_sdi: CON reads as all ones, expected a controller"),
+            S3cSdiInitError::Clock { pclk_hz, max_clock_hz } => write!(
                 f,
                 "s3c_sdi: pclk_hz {pclk_hz} with max_clock_hz {max_clock_hz}, expected at least pclk_hz / 256"
             ),
-            InitError::Width(width) => write!(f, "s3c_sdi: width {width:?}, expected W1 or W4"),
+            S3cSdiInitError::Width(width) => write!(f, "s3c_sdi: width {width:?}, expected W1 or W4"),
         }
     }
 }
 
-impl core::error::Error for InitError {}
+impl core::error::Error for S3cSdiInitError {}

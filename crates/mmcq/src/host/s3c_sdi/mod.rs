@@ -62,7 +62,7 @@ use crate::host::{
     StartError, Step, Timing, Width,
 };
 use bus::Bus;
-pub use config::{Config, DmaUse, InitError};
+pub use config::{DmaUse, S3cSdiConfig, S3cSdiInitError};
 use fifo::Transfer;
 use phase::Active;
 use regs::*;
@@ -80,7 +80,7 @@ const BLOCK_BYTES_MAX: u16 = 2048;
 pub struct S3cSdi<R: Regs, D: Dma> {
     regs: R,
     dma: D,
-    config: Config,
+    config: S3cSdiConfig,
     caps: Caps,
     active: Option<Active>,
     transfer: Transfer,
@@ -100,18 +100,18 @@ pub struct S3cSdi<R: Regs, D: Dma> {
 
 impl<R: Regs, D: Dma> S3cSdi<R, D> {
     /// A driver for the controller at `regs`, which is read once.
-    pub fn new(regs: R, dma: D, config: Config) -> Result<Self, InitError> {
+    pub fn new(regs: R, dma: D, config: S3cSdiConfig) -> Result<Self, S3cSdiInitError> {
         if config.width > Width::W4 {
-            return Err(InitError::Width(config.width));
+            return Err(S3cSdiInitError::Width(config.width));
         }
         let slowest_hz = config.pclk_hz.div_ceil(DIVISOR_MAX);
         let fastest_hz = config.max_clock_hz.min(config.pclk_hz);
         if slowest_hz == 0 || fastest_hz < slowest_hz {
-            let Config { pclk_hz, max_clock_hz, .. } = config;
-            return Err(InitError::Clock { pclk_hz, max_clock_hz });
+            let S3cSdiConfig { pclk_hz, max_clock_hz, .. } = config;
+            return Err(S3cSdiInitError::Clock { pclk_hz, max_clock_hz });
         }
         if regs.read32(CON) == u32::MAX {
-            return Err(InitError::Gone);
+            return Err(S3cSdiInitError::Gone);
         }
         Ok(S3cSdi {
             regs,
@@ -167,7 +167,7 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
     }
 }
 
-fn caps(config: &Config, slowest_hz: u32, fastest_hz: u32) -> Caps {
+fn caps(config: &S3cSdiConfig, slowest_hz: u32, fastest_hz: u32) -> Caps {
     let dma = config.dma != DmaUse::Never;
     let high_speed = fastest_hz > 25_000_000;
     let max_bytes = COUNT_MAX * u32::from(BLOCK_BYTES_MAX);

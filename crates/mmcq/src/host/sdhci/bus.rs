@@ -2,7 +2,7 @@
 
 use super::Sdhci;
 use super::capabilities::{Model, VERSION_4_10};
-use super::config::{Quirks, TransferMode};
+use super::config::{SdhciQuirks, TransferMode};
 use super::events::{NEVER, OF_PHASE};
 use super::regs::*;
 use super::{Shadow, capabilities};
@@ -230,7 +230,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     }
 
     fn reset(&mut self, bits: u8, then: u8, now_ns: u64) {
-        if self.config.quirks.has(Quirks::CLOCK_BEFORE_RESET) {
+        if self.config.quirks.has(SdhciQuirks::CLOCK_BEFORE_RESET) {
             let clock = self.port.read16(CLOCK) & !CLOCK_STABLE;
             self.port.write16(CLOCK, if clock & CLOCK_INTERNAL != 0 { clock } else { CLOCK_INTERNAL });
             return self.wait(Wait::Clocked { bits, then }, CLOCK_NS, now_ns);
@@ -240,7 +240,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
 
     /// Some controllers hang after a change of how the bus is driven, until their lines are reset.
     fn reset_after_change(&mut self, now_ns: u64) {
-        if self.config.quirks.has(Quirks::RESET_ON_IOS) && self.bus.clock_hz != 0 {
+        if self.config.quirks.has(SdhciQuirks::RESET_ON_IOS) && self.bus.clock_hz != 0 {
             self.reset_lines(now_ns);
         }
     }
@@ -252,7 +252,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
 
     fn reset_lines(&mut self, now_ns: u64) {
         self.forget();
-        if self.config.quirks.has(Quirks::RESET_CMD_DATA_TOGETHER) {
+        if self.config.quirks.has(SdhciQuirks::RESET_CMD_DATA_TOGETHER) {
             self.reset(RESET_CMD | RESET_DAT, 0, now_ns);
         } else {
             self.reset(RESET_CMD, RESET_DAT, now_ns);
@@ -315,7 +315,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     fn power_on(&mut self) -> bool {
         self.supply(self.model.voltage | POWER_ON);
         // The controller takes power away again where there is no card.
-        self.config.quirks.has(Quirks::EXTERNAL_POWER) || self.port.read8(POWER) & POWER_ON != 0
+        self.config.quirks.has(SdhciQuirks::EXTERNAL_POWER) || self.port.read8(POWER) & POWER_ON != 0
     }
 
     fn set_clock(&mut self, hz: u32, now_ns: u64) -> bool {
@@ -350,7 +350,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             Timing::Hs400Es => u16::from(self.config.hs400es_mode) & UHS_MASK,
         };
         let slow = matches!(timing, Timing::Legacy | Timing::Sdr12);
-        let fast = if slow || self.config.quirks.has(Quirks::NO_HISPD_BIT) { 0 } else { CONTROL_HIGH_SPEED };
+        let fast =
+            if slow || self.config.quirks.has(SdhciQuirks::NO_HISPD_BIT) { 0 } else { CONTROL_HIGH_SPEED };
         let control = self.bus.control & !CONTROL_HIGH_SPEED | fast;
         let control_2 = self.bus.control_2 & !UHS_MASK | mode;
         if control == self.bus.control && control_2 == self.bus.control_2 {

@@ -1,7 +1,7 @@
 //! From version, capabilities and configuration to what the driver will do.
 
 use super::clock::Clocks;
-use super::config::{Config, InitError, Quirks, TransferMode};
+use super::config::{SdhciConfig, SdhciInitError, SdhciQuirks, TransferMode};
 use super::regs::*;
 use super::table::Form;
 use crate::host::{BlockSizes, BusyDetect, Caps, Timing, Width};
@@ -54,36 +54,37 @@ impl Model {
     pub(super) fn new(
         version: u8,
         caps: u64,
-        config: &Config,
+        config: &SdhciConfig,
         slots: usize,
         line_bytes: u32,
-    ) -> Result<Self, InitError> {
+    ) -> Result<Self, SdhciInitError> {
         let (low, high) = (caps as u32, (caps >> 32) as u32);
         let quirks = config.quirks;
-        let v4 = version >= VERSION_4_00 && !quirks.has(Quirks::NO_V4_MODE);
-        let nop_end = quirks.has(Quirks::ADMA_NOP_END);
-        let adma = low & CAP_ADMA2 != 0 && !quirks.has(Quirks::BROKEN_ADMA) && slots > usize::from(nop_end);
-        let sdma = low & CAP_SDMA != 0 && !quirks.has(Quirks::BROKEN_SDMA);
+        let v4 = version >= VERSION_4_00 && !quirks.has(SdhciQuirks::NO_V4_MODE);
+        let nop_end = quirks.has(SdhciQuirks::ADMA_NOP_END);
+        let adma =
+            low & CAP_ADMA2 != 0 && !quirks.has(SdhciQuirks::BROKEN_ADMA) && slots > usize::from(nop_end);
+        let sdma = low & CAP_SDMA != 0 && !quirks.has(SdhciQuirks::BROKEN_SDMA);
         let mode = match config.transfer {
             TransferMode::Auto if adma => TransferMode::Adma2,
             TransferMode::Auto if sdma => TransferMode::Sdma,
             TransferMode::Auto => TransferMode::Pio,
-            TransferMode::Adma2 if !adma => return Err(InitError::TransferMode(TransferMode::Adma2)),
-            TransferMode::Sdma if !sdma => return Err(InitError::TransferMode(TransferMode::Sdma)),
+            TransferMode::Adma2 if !adma => return Err(SdhciInitError::TransferMode(TransferMode::Adma2)),
+            TransferMode::Sdma if !sdma => return Err(SdhciInitError::TransferMode(TransferMode::Sdma)),
             forced => forced,
         };
         let announced = low & if v4 { CAP_64BIT_V4 } else { CAP_64BIT_V3 } != 0;
         // Version 3 has 64-bit addresses in ADMA2 only.
         let wide = version >= VERSION_3_00
             && announced
-            && !quirks.has(Quirks::BROKEN_ADMA_64)
+            && !quirks.has(SdhciQuirks::BROKEN_ADMA_64)
             && (mode == TransferMode::Adma2 || v4 && mode == TransferMode::Sdma);
         let words = match (wide, v4) {
             (false, _) => 2,
             (true, false) => 3,
             (true, true) => 4,
         };
-        let short = quirks.has(Quirks::ADMA_ZERO_LENGTH_BROKEN);
+        let short = quirks.has(SdhciQuirks::ADMA_ZERO_LENGTH_BROKEN);
         let chunk = if short { DESCRIPTOR_BYTES / 2 } else { DESCRIPTOR_BYTES };
         let voltage = match low {
             low if low & CAP_3V3 != 0 => POWER_3V3,
@@ -91,7 +92,7 @@ impl Model {
             low if low & CAP_1V8 != 0 => POWER_1V8,
             _ => POWER_3V3,
         };
-        let busy = match (quirks.has(Quirks::NO_BUSY_IRQ), quirks.has(Quirks::NO_DAT0_LEVEL)) {
+        let busy = match (quirks.has(SdhciQuirks::NO_BUSY_IRQ), quirks.has(SdhciQuirks::NO_DAT0_LEVEL)) {
             (false, _) => BusyDetect::Interrupt,
             (true, false) => BusyDetect::Level,
             (true, true) => BusyDetect::Status,
@@ -120,7 +121,7 @@ impl Model {
             by_cpu: match mode {
                 TransferMode::Pio => ByCpu::Always,
                 // Registers and short packets end inside of a cache line: DMA would take the rest of it along.
-                _ if line_bytes > 1 || quirks.has(Quirks::DMA_SIZE_32BIT) => ByCpu::OddLengths,
+                _ if line_bytes > 1 || quirks.has(SdhciQuirks::DMA_SIZE_32BIT) => ByCpu::OddLengths,
                 _ => ByCpu::Never,
             },
         })
@@ -135,7 +136,7 @@ impl Model {
     }
 
     /// The engine's view; `slots` is the table's size in descriptors.
-    pub(super) fn caps(&self, caps: u64, config: &Config, slots: usize, line_bytes: u32) -> Caps {
+    pub(super) fn caps(&self, caps: u64, config: &SdhciConfig, slots: usize, line_bytes: u32) -> Caps {
         let (low, high) = (caps as u32, (caps >> 32) as u32);
         let quirks = config.quirks;
         let (max_segments, max_segment_bytes, max_bytes) = match self.mode {
@@ -151,21 +152,22 @@ impl Model {
             .fold(0, |a, b| a | b);
         let low_voltage =
             uhs & (CAP2_SDR50 | CAP2_SDR104 | CAP2_DDR50) != 0 || config.extra_timings & fast_emmc != 0;
-        let signal18 = quirks.has(Quirks::FIXED_18) || low_voltage && !quirks.has(Quirks::NO_SIGNAL_18);
+        let signal18 =
+            quirks.has(SdhciQuirks::FIXED_18) || low_voltage && !quirks.has(SdhciQuirks::NO_SIGNAL_18);
         let wide_bus = low & CAP_8BIT != 0;
         Caps {
-            auto_stop: !quirks.has(Quirks::NO_AUTO_CMD12),
+            auto_stop: !quirks.has(SdhciQuirks::NO_AUTO_CMD12),
             // Below version 4, SDMA's address lives where the automatic CMD23's argument does.
             auto_count: self.version >= VERSION_3_00
                 && (self.v4 || self.mode == TransferMode::Adma2)
-                && !quirks.has(Quirks::NO_AUTO_CMD23)
-                && !quirks.has(Quirks::NO_CMD23),
-            no_count: quirks.has(Quirks::NO_CMD23),
+                && !quirks.has(SdhciQuirks::NO_AUTO_CMD23)
+                && !quirks.has(SdhciQuirks::NO_CMD23),
+            no_count: quirks.has(SdhciQuirks::NO_CMD23),
             continue_data: false,
             // A command that fails is cleaned up on its line alone.
-            concurrent_command: !quirks.has(Quirks::RESET_CMD_DATA_TOGETHER),
+            concurrent_command: !quirks.has(SdhciQuirks::RESET_CMD_DATA_TOGETHER),
             busy: self.busy,
-            max_busy_ns: if quirks.has(Quirks::MASK_LONG_TIMEOUT) {
+            max_busy_ns: if quirks.has(SdhciQuirks::MASK_LONG_TIMEOUT) {
                 u64::MAX
             } else {
                 self.clocks.max_timeout_ns()
@@ -182,12 +184,12 @@ impl Model {
                 _ if self.wide => 64,
                 _ => 32,
             },
-            defer_completion: quirks.has(Quirks::DEFER_COMPLETION),
+            defer_completion: quirks.has(SdhciQuirks::DEFER_COMPLETION),
             clock_hz: self.clocks.range(config.max_clock_hz),
             width: if wide_bus { config.width } else { config.width.min(Width::W4) },
             timings: config.extra_timings | timings(low, uhs, signal18),
             signal18,
-            signal18_fixed: quirks.has(Quirks::FIXED_18),
+            signal18_fixed: quirks.has(SdhciQuirks::FIXED_18),
             fixed: config.fixed,
         }
     }
@@ -229,7 +231,7 @@ mod tests {
     fn a_tuning_lasts_as_long_as_the_timer_count_says() {
         let model = |version, count: u64| {
             let caps = 200 << 8 | u64::from(CAP_3V3) | count << 40;
-            Model::new(version, caps, &Config::new(), 0, 1).unwrap().retune_ns()
+            Model::new(version, caps, &SdhciConfig::new(), 0, 1).unwrap().retune_ns()
         };
         let of = |count| model(VERSION_3_00, count);
         assert_eq!((of(1), of(2), of(6)), (1_000_000_000, 2_000_000_000, 32_000_000_000));

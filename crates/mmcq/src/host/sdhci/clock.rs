@@ -1,7 +1,7 @@
 //! SD clock divider and timeout counter [SDHC 2.2.14, 2.2.15].
 
 use super::capabilities::VERSION_3_00;
-use super::config::{Config, InitError, Quirks};
+use super::config::{SdhciConfig, SdhciInitError, SdhciQuirks};
 use super::regs::*;
 
 const NS_IN_S: u64 = 1_000_000_000;
@@ -21,16 +21,24 @@ pub(super) struct Clocks {
 }
 
 impl Clocks {
-    pub(super) fn new(version: u8, low: u32, high: u32, config: &Config) -> Result<Self, InitError> {
+    pub(super) fn new(
+        version: u8,
+        low: u32,
+        high: u32,
+        config: &SdhciConfig,
+    ) -> Result<Self, SdhciInitError> {
         let wide = version >= VERSION_3_00;
         let mhz = (low >> 8) & if wide { 0xff } else { 0x3f };
         let base = config.base_clock_hz.unwrap_or(mhz * 1_000_000);
         if base == 0 {
-            return Err(InitError::NoBaseClock);
+            return Err(SdhciInitError::NoBaseClock);
         }
         let unit = if low & CAP_TIMEOUT_MHZ != 0 { 1_000_000 } else { 1_000 };
-        let multiplier =
-            if wide && !config.quirks.has(Quirks::NO_CLOCK_MULTIPLIER) { (high >> 16) & 0xff } else { 0 };
+        let multiplier = if wide && !config.quirks.has(SdhciQuirks::NO_CLOCK_MULTIPLIER) {
+            (high >> 16) & 0xff
+        } else {
+            0
+        };
         Ok(Clocks {
             base,
             programmable: if multiplier == 0 { 0 } else { base.saturating_mul(multiplier + 1) },
@@ -100,7 +108,7 @@ mod tests {
 
     fn clocks(version: u8, base_mhz: u32, multiplier: u32) -> Clocks {
         let timeout_1_mhz = CAP_TIMEOUT_MHZ | 1;
-        Clocks::new(version, base_mhz << 8 | timeout_1_mhz, multiplier << 16, &Config::new()).unwrap()
+        Clocks::new(version, base_mhz << 8 | timeout_1_mhz, multiplier << 16, &SdhciConfig::new()).unwrap()
     }
 
     /// What the controller makes of Clock Control [SDHC 2.2.14].
@@ -159,9 +167,9 @@ mod tests {
 
     #[test]
     fn base_clock_must_come_from_somewhere() {
-        let none = Clocks::new(2, 0, 0, &Config::new());
-        assert_eq!(none.err(), Some(InitError::NoBaseClock));
-        let config = Config { base_clock_hz: Some(100_000_000), ..Config::new() };
+        let none = Clocks::new(2, 0, 0, &SdhciConfig::new());
+        assert_eq!(none.err(), Some(SdhciInitError::NoBaseClock));
+        let config = SdhciConfig { base_clock_hz: Some(100_000_000), ..SdhciConfig::new() };
         assert_eq!(Clocks::new(2, 0, 0, &config).unwrap().range(u32::MAX), (48_876, 100_000_000));
     }
 }

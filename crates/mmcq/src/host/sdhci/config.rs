@@ -3,85 +3,85 @@
 use crate::host::{Caps, DmaError, Timing, Width};
 use core::fmt;
 
-/// Where a controller departs from the standard; join several with [`with`](Quirks::with).
+/// Where a controller departs from the standard; join several with [`with`](SdhciQuirks::with).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Quirks(u32);
+pub struct SdhciQuirks(u32);
 
-impl Quirks {
+impl SdhciQuirks {
     /// Follows the standard.
-    pub const NONE: Quirks = Quirks(0);
+    pub const NONE: SdhciQuirks = SdhciQuirks(0);
     /// No Transfer Complete at the end of an R1b busy; DAT0 is read instead.
-    pub const NO_BUSY_IRQ: Quirks = Quirks(1 << 0);
+    pub const NO_BUSY_IRQ: SdhciQuirks = SdhciQuirks(1 << 0);
     /// DAT levels in Present State are not to be trusted; with [`NO_BUSY_IRQ`](Self::NO_BUSY_IRQ) only the
     /// card's status tells.
-    pub const NO_DAT0_LEVEL: Quirks = Quirks(1 << 1);
+    pub const NO_DAT0_LEVEL: SdhciQuirks = SdhciQuirks(1 << 1);
     /// ADMA2 is announced and does not work.
-    pub const BROKEN_ADMA: Quirks = Quirks(1 << 2);
+    pub const BROKEN_ADMA: SdhciQuirks = SdhciQuirks(1 << 2);
     /// ADMA2 works with 32-bit descriptors only.
-    pub const BROKEN_ADMA_64: Quirks = Quirks(1 << 3);
+    pub const BROKEN_ADMA_64: SdhciQuirks = SdhciQuirks(1 << 3);
     /// SDMA is announced and does not work.
-    pub const BROKEN_SDMA: Quirks = Quirks(1 << 4);
+    pub const BROKEN_SDMA: SdhciQuirks = SdhciQuirks(1 << 4);
     /// Automatic CMD12 does not work.
-    pub const NO_AUTO_CMD12: Quirks = Quirks(1 << 5);
+    pub const NO_AUTO_CMD12: SdhciQuirks = SdhciQuirks(1 << 5);
     /// Automatic CMD23 does not work.
-    pub const NO_AUTO_CMD23: Quirks = Quirks(1 << 6);
+    pub const NO_AUTO_CMD23: SdhciQuirks = SdhciQuirks(1 << 6);
     /// CMD23 must not be sent at all.
-    pub const NO_CMD23: Quirks = Quirks(1 << 7);
+    pub const NO_CMD23: SdhciQuirks = SdhciQuirks(1 << 7);
     /// A descriptor length of 0 is not 64 KiB.
-    pub const ADMA_ZERO_LENGTH_BROKEN: Quirks = Quirks(1 << 8);
+    pub const ADMA_ZERO_LENGTH_BROKEN: SdhciQuirks = SdhciQuirks(1 << 8);
     /// The list must end with a descriptor of its own that moves nothing; otherwise the last transfer carries
     /// End.
-    pub const ADMA_NOP_END: Quirks = Quirks(1 << 9);
+    pub const ADMA_NOP_END: SdhciQuirks = SdhciQuirks(1 << 9);
     /// DMA moves multiples of 4 bytes only; other lengths go through the buffer port.
-    pub const DMA_SIZE_32BIT: Quirks = Quirks(1 << 10);
+    pub const DMA_SIZE_32BIT: SdhciQuirks = SdhciQuirks(1 << 10);
     /// The timeout counter value is wrong; the largest is always used.
-    pub const BROKEN_TIMEOUT_VALUE: Quirks = Quirks(1 << 11);
+    pub const BROKEN_TIMEOUT_VALUE: SdhciQuirks = SdhciQuirks(1 << 11);
     /// The timeout counter counts SD clocks.
-    pub const TIMEOUT_USES_SD_CLOCK: Quirks = Quirks(1 << 12);
+    pub const TIMEOUT_USES_SD_CLOCK: SdhciQuirks = SdhciQuirks(1 << 12);
     /// Data timeout is masked when the counter is too short for a phase; the engine's deadline remains.
-    pub const MASK_LONG_TIMEOUT: Quirks = Quirks(1 << 13);
+    pub const MASK_LONG_TIMEOUT: SdhciQuirks = SdhciQuirks(1 << 13);
     /// High Speed Enable must stay 0 (it moves the sampling edge the wrong way).
-    pub const NO_HISPD_BIT: Quirks = Quirks(1 << 14);
+    pub const NO_HISPD_BIT: SdhciQuirks = SdhciQuirks(1 << 14);
     /// 1.8 V signalling is announced and not wired.
-    pub const NO_SIGNAL_18: Quirks = Quirks(1 << 15);
+    pub const NO_SIGNAL_18: SdhciQuirks = SdhciQuirks(1 << 15);
     /// CMD and DAT must be reset by one write. Without it each is reset alone, which every controller understands.
-    pub const RESET_CMD_DATA_TOGETHER: Quirks = Quirks(1 << 16);
+    pub const RESET_CMD_DATA_TOGETHER: SdhciQuirks = SdhciQuirks(1 << 16);
     /// A 136-bit response is kept with its CRC.
-    pub const RSP136_HAS_CRC: Quirks = Quirks(1 << 17);
+    pub const RSP136_HAS_CRC: SdhciQuirks = SdhciQuirks(1 << 17);
     /// [`Caps::defer_completion`].
-    pub const DEFER_COMPLETION: Quirks = Quirks(1 << 18);
+    pub const DEFER_COMPLETION: SdhciQuirks = SdhciQuirks(1 << 18);
     /// Only 32-bit accesses work.
-    pub const ACCESS_32BIT: Quirks = Quirks(1 << 19);
+    pub const ACCESS_32BIT: SdhciQuirks = SdhciQuirks(1 << 19);
     /// Registers of 16 bits must be written one by one (a 32-bit write at 004h or 00Ch loses a half).
-    pub const ACCESS_16BIT: Quirks = Quirks(1 << 20);
+    pub const ACCESS_16BIT: SdhciQuirks = SdhciQuirks(1 << 20);
     /// Host Version 4 Enable must stay 0 on a version 4 controller.
-    pub const NO_V4_MODE: Quirks = Quirks(1 << 21);
+    pub const NO_V4_MODE: SdhciQuirks = SdhciQuirks(1 << 21);
     /// The clock multiplier is announced and does not work.
-    pub const NO_CLOCK_MULTIPLIER: Quirks = Quirks(1 << 22);
+    pub const NO_CLOCK_MULTIPLIER: SdhciQuirks = SdhciQuirks(1 << 22);
     /// Power is switched elsewhere; the power register is written, never believed.
-    pub const EXTERNAL_POWER: Quirks = Quirks(1 << 23);
+    pub const EXTERNAL_POWER: SdhciQuirks = SdhciQuirks(1 << 23);
     /// The write-protect pin reads inverted.
-    pub const INVERTED_WRITE_PROTECT: Quirks = Quirks(1 << 24);
+    pub const INVERTED_WRITE_PROTECT: SdhciQuirks = SdhciQuirks(1 << 24);
     /// After every change of clock, width or timing CMD and DAT must be reset.
-    pub const RESET_ON_IOS: Quirks = Quirks(1 << 25);
+    pub const RESET_ON_IOS: SdhciQuirks = SdhciQuirks(1 << 25);
     /// The buffer's ready bits come some microseconds after their interrupt, and are waited for there.
-    pub const PIO_DELAY: Quirks = Quirks(1 << 26);
+    pub const PIO_DELAY: SdhciQuirks = SdhciQuirks(1 << 26);
     /// Every CMD12 ends with a Transfer Complete, also one that was sent without busy.
-    pub const STOP_WITH_TC: Quirks = Quirks(1 << 27);
+    pub const STOP_WITH_TC: SdhciQuirks = SdhciQuirks(1 << 27);
     /// Clock Control must be written once more before a reset, with the internal clock on.
-    pub const CLOCK_BEFORE_RESET: Quirks = Quirks(1 << 28);
+    pub const CLOCK_BEFORE_RESET: SdhciQuirks = SdhciQuirks(1 << 28);
     /// The lines are at 1.8 V and cannot leave it (VCCQ of a soldered eMMC on a rail of its own):
     /// [`Caps::signal18_fixed`].
-    pub const FIXED_18: Quirks = Quirks(1 << 29);
+    pub const FIXED_18: SdhciQuirks = SdhciQuirks(1 << 29);
 
     /// A command without busy (R1) that is sent as one with busy (R1b) ends with a Transfer Complete too, each time. Saves two register writes
     /// for each. To be set only for a controller on which it was seen: see [`QEMU`](Self::QEMU).
-    pub const R1_WITH_TC: Quirks = Quirks(1 << 30);
+    pub const R1_WITH_TC: SdhciQuirks = SdhciQuirks(1 << 30);
 
     /// QEMU's `sdhci-pci` (PCI 1b36:0007), seen in QEMU 7.2 with its SD card.
-    pub const QEMU: Quirks = Self::R1_WITH_TC;
+    pub const QEMU: SdhciQuirks = Self::R1_WITH_TC;
 
-    const NAMED: [(&'static str, Quirks); 31] = [
+    const NAMED: [(&'static str, SdhciQuirks); 31] = [
         ("no-busy-irq", Self::NO_BUSY_IRQ),
         ("no-dat0-level", Self::NO_DAT0_LEVEL),
         ("broken-adma", Self::BROKEN_ADMA),
@@ -116,7 +116,7 @@ impl Quirks {
     ];
 
     /// The quirk of this name: that of the constant, in small letters with hyphens (`no-busy-irq`).
-    pub fn named(name: &str) -> Option<Quirks> {
+    pub fn named(name: &str) -> Option<SdhciQuirks> {
         Self::NAMED.iter().find(|known| known.0 == name).map(|known| known.1)
     }
 
@@ -126,17 +126,17 @@ impl Quirks {
     }
 
     /// Without those.
-    pub const fn without(self, other: Quirks) -> Quirks {
-        Quirks(self.0 & !other.0)
+    pub const fn without(self, other: SdhciQuirks) -> SdhciQuirks {
+        SdhciQuirks(self.0 & !other.0)
     }
 
     /// These and those.
-    pub const fn with(self, other: Quirks) -> Quirks {
-        Quirks(self.0 | other.0)
+    pub const fn with(self, other: SdhciQuirks) -> SdhciQuirks {
+        SdhciQuirks(self.0 | other.0)
     }
 
     /// Are all of `other` set?
-    pub const fn has(self, other: Quirks) -> bool {
+    pub const fn has(self, other: SdhciQuirks) -> bool {
         self.0 & other.0 == other.0
     }
 }
@@ -156,11 +156,11 @@ pub enum TransferMode {
     Pio,
 }
 
-/// What a board says about its controller. Start from [`Config::new`].
+/// What a board says about its controller. Start from [`SdhciConfig::new`].
 #[derive(Clone, Copy, Debug)]
-pub struct Config {
+pub struct SdhciConfig {
     /// Departures from the standard.
-    pub quirks: Quirks,
+    pub quirks: SdhciQuirks,
     /// How data move.
     pub transfer: TransferMode,
     /// Base clock in hertz, instead of what the capabilities say (needed where they say 0).
@@ -186,11 +186,11 @@ pub struct Config {
     pub capabilities: Option<u64>,
 }
 
-impl Config {
+impl SdhciConfig {
     /// A controller that follows the standard, all lines wired, in a slot.
     pub const fn new() -> Self {
-        Config {
-            quirks: Quirks::NONE,
+        SdhciConfig {
+            quirks: SdhciQuirks::NONE,
             transfer: TransferMode::Auto,
             base_clock_hz: None,
             timeout_clock_hz: None,
@@ -216,7 +216,7 @@ impl Config {
     }
 }
 
-impl Default for Config {
+impl Default for SdhciConfig {
     fn default() -> Self {
         Self::new()
     }
@@ -226,7 +226,7 @@ impl Default for Config {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum InitError {
+pub enum SdhciInitError {
     /// The registers read as all ones: clock off, or nothing there.
     Gone,
     /// The capabilities hold no base clock and the configuration neither.
@@ -237,27 +237,27 @@ pub enum InitError {
     Table(DmaError),
 }
 
-impl fmt::Display for InitError {
+impl fmt::Display for SdhciInitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            InitError::Gone => {
+            SdhciInitError::Gone => {
                 f.write_str("sdhci: version and capabilities read as all ones, expected a controller")
             }
-            InitError::NoBaseClock => {
-                f.write_str("sdhci: base clock in capabilities 15:8 is 0, expected Config::base_clock_hz")
-            }
-            InitError::TransferMode(mode) => {
+            SdhciInitError::NoBaseClock => f.write_str(
+                "sdhci: base clock in capabilities 15:8 is 0, expected SdhciConfig::base_clock_hz",
+            ),
+            SdhciInitError::TransferMode(mode) => {
                 write!(f, "sdhci: transfer mode {mode:?} is not announced, or Table has too few descriptors")
             }
-            InitError::Table(why) => write!(f, "sdhci: descriptor table cannot be used for DMA: {why}"),
+            SdhciInitError::Table(why) => write!(f, "sdhci: descriptor table cannot be used for DMA: {why}"),
         }
     }
 }
 
-impl core::error::Error for InitError {
+impl core::error::Error for SdhciInitError {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
         match self {
-            InitError::Table(why) => Some(why),
+            SdhciInitError::Table(why) => Some(why),
             _ => None,
         }
     }
@@ -269,14 +269,14 @@ mod tests {
 
     #[test]
     fn every_quirk_has_a_name_and_a_bit_of_its_own() {
-        let mut all = Quirks::NONE;
-        for name in Quirks::names() {
-            let quirk = Quirks::named(name).unwrap();
+        let mut all = SdhciQuirks::NONE;
+        for name in SdhciQuirks::names() {
+            let quirk = SdhciQuirks::named(name).unwrap();
             assert!(!all.has(quirk), "{name}");
             all = all.with(quirk);
         }
-        assert_eq!(all, Quirks((1 << Quirks::NAMED.len()) - 1));
-        assert_eq!(Quirks::named("NO_BUSY_IRQ"), None);
-        assert!(!all.without(Quirks::NO_BUSY_IRQ).has(Quirks::NO_BUSY_IRQ));
+        assert_eq!(all, SdhciQuirks((1 << SdhciQuirks::NAMED.len()) - 1));
+        assert_eq!(SdhciQuirks::named("NO_BUSY_IRQ"), None);
+        assert!(!all.without(SdhciQuirks::NO_BUSY_IRQ).has(SdhciQuirks::NO_BUSY_IRQ));
     }
 }

@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
 use super::Sdhci;
-use super::config::Quirks;
+use super::config::SdhciQuirks;
 use super::phase::{Active, Automatic, BOUNDARY_BYTES, Work};
 use super::regs::*;
 use crate::host::{Cause, Direction, Dma, Done, Events, Fault, Plain, Regs, Segment, Stage};
@@ -232,7 +232,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     fn long_response(&self) -> Response {
         let read = [RESPONSE_3, RESPONSE_2, RESPONSE_1, RESPONSE_0].map(|at| self.port.read32(at));
         let [a, b, c, d] = read;
-        let words = if self.config.quirks.has(Quirks::RSP136_HAS_CRC) {
+        let words = if self.config.quirks.has(SdhciQuirks::RSP136_HAS_CRC) {
             [a, b, c, d & !0xff]
         } else {
             [a << 8 | b >> 24, b << 8 | c >> 24, c << 8 | d >> 24, d << 8]
@@ -252,7 +252,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     fn move_blocks(&mut self, read: bool, offered: bool, segments: &[Segment]) {
         let ready = if read { PRESENT_BUFFER_READ } else { PRESENT_BUFFER_WRITE };
         let bytes = self.transfer.block_bytes;
-        let mut looks = if offered && self.config.quirks.has(Quirks::PIO_DELAY) { READY_LOOKS } else { 1 };
+        let mut looks =
+            if offered && self.config.quirks.has(SdhciQuirks::PIO_DELAY) { READY_LOOKS } else { 1 };
         while self.transfer.blocks != 0 && self.buffer_is(ready, looks) {
             looks = 1;
             match self.transfer.cursor.take(segments, bytes) {

@@ -31,7 +31,7 @@ use crate::spec::command::Command;
 use bus::Bus;
 use capabilities::{ByCpu, Model};
 use concurrent::Concurrent;
-pub use config::{Config, InitError, Quirks, TransferMode};
+pub use config::{SdhciConfig, SdhciInitError, SdhciQuirks, TransferMode};
 use core::ptr::NonNull;
 use events::{ALL_BITS, NEVER};
 use phase::{Active, Automatic, Transfer};
@@ -53,13 +53,13 @@ pub struct Sdhci<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     dma: D,
     table: &'static mut Table<DESCRIPTORS>,
     table_bus: u64,
-    config: Config,
+    config: SdhciConfig,
     model: Model,
     caps: Caps,
     active: Option<Active>,
     /// The status that ends it well, if it has an R1 and the CPU has nothing to do: all of it, come at once. [`NEVER`]: another phase, or none.
     quick: u32,
-    /// [`Quirks::R1_WITH_TC`], and not yet disproved.
+    /// [`SdhciQuirks::R1_WITH_TC`], and not yet disproved.
     r1_with_tc: bool,
     /// What it has the controller send by itself.
     auto: Automatic,
@@ -98,12 +98,12 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         regs: R,
         dma: D,
         table: &'static mut Table<DESCRIPTORS>,
-        config: Config,
-    ) -> Result<Self, InitError> {
+        config: SdhciConfig,
+    ) -> Result<Self, SdhciInitError> {
         let port = Port::new(regs, config.quirks);
         let version = port.read16(VERSION);
         if version == u16::MAX {
-            return Err(InitError::Gone);
+            return Err(SdhciInitError::Gone);
         }
         let announced = config.capabilities.unwrap_or_else(|| {
             u64::from(port.read32(CAPABILITIES)) | u64::from(port.read32(CAPABILITIES_2)) << 32
@@ -115,13 +115,13 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         if model.mode == TransferMode::Adma2 {
             let bytes = Table::<DESCRIPTORS>::BYTES;
             let place = NonNull::from(&mut *table).cast();
-            table_bus = dma.map(place, bytes, Direction::Write).map_err(InitError::Table)?;
+            table_bus = dma.map(place, bytes, Direction::Write).map_err(SdhciInitError::Table)?;
             let end = table_bus.checked_add(bytes as u64);
             if end.is_none_or(|end| if model.wide { end >> 32 != table_bus >> 32 } else { end > 1 << 32 }) {
                 // Out of reach, or up to 4 GiB, where the upper half of the address register would move under
                 // us: it points behind the last descriptor in the end.
                 dma.unmap(table_bus, place, bytes, Direction::Write);
-                return Err(InitError::Table(DmaError::Unreachable));
+                return Err(SdhciInitError::Table(DmaError::Unreachable));
             }
         }
         Ok(Sdhci {
@@ -135,7 +135,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             caps,
             active: None,
             quick: NEVER,
-            r1_with_tc: config.quirks.has(Quirks::R1_WITH_TC) && model.busy == BusyDetect::Interrupt,
+            r1_with_tc: config.quirks.has(SdhciQuirks::R1_WITH_TC) && model.busy == BusyDetect::Interrupt,
             auto: Automatic::Nothing,
             concurrent: None,
             own_bits: ALL_BITS,
@@ -338,7 +338,7 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Sdhci<R, D, DESC
             return false;
         }
         let Some(state) = self.present_state() else { return false };
-        (state & PRESENT_WRITE_ENABLED == 0) != self.config.quirks.has(Quirks::INVERTED_WRITE_PROTECT)
+        (state & PRESENT_WRITE_ENABLED == 0) != self.config.quirks.has(SdhciQuirks::INVERTED_WRITE_PROTECT)
     }
 
     fn card_irq(&mut self, on: bool) {

@@ -1,7 +1,7 @@
 //! How a phase starts.
 
 use super::capabilities::ByCpu;
-use super::config::{Quirks, TransferMode};
+use super::config::{SdhciQuirks, TransferMode};
 use super::events::NEVER;
 use super::regs::*;
 use super::{BY_CPU, Sdhci, Table};
@@ -164,7 +164,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
 
     /// Starts a command that asks for an R1 and no more. False, and nothing done: it is another.
     ///
-    /// Command Complete is signalled for it and not for transfers, which makes two writes of the signal enables. With [`Quirks::R1_WITH_TC`] it is sent as if the card
+    /// Command Complete is signalled for it and not for transfers, which makes two writes of the signal enables. With [`SdhciQuirks::R1_WITH_TC`] it is sent as if the card
     /// might be busy, and ends with a Transfer Complete as a transfer does. If the engine finds such an end by its deadline only, that is given up.
     #[inline(always)]
     pub(super) fn start_short(&mut self, phase: &Phase) -> bool {
@@ -359,7 +359,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     /// Does Transfer Complete come after this command although it has no data?
     fn ends_with_transfer(&self, command: &Command) -> bool {
         command.resp == Resp::R1b && self.model.busy == BusyDetect::Interrupt
-            || command.index == STOP_TRANSMISSION && self.config.quirks.has(Quirks::STOP_WITH_TC)
+            || command.index == STOP_TRANSMISSION && self.config.quirks.has(SdhciQuirks::STOP_WITH_TC)
     }
 
     /// All but the data's bit.
@@ -386,7 +386,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         if state & PRESENT_CMD_INHIBIT != 0 {
             return Err(StartError::CommandLine);
         }
-        let held = state & PRESENT_DAT0 == 0 && !self.config.quirks.has(Quirks::NO_DAT0_LEVEL);
+        let held = state & PRESENT_DAT0 == 0 && !self.config.quirks.has(SdhciQuirks::NO_DAT0_LEVEL);
         if needs_dat && (self.active.is_some() || state & PRESENT_DAT_INHIBIT != 0 || held) {
             return Err(StartError::DataLine);
         }
@@ -407,13 +407,13 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     #[cold]
     fn change_timeout(&mut self, timeout_ns: u64) {
         let quirks = self.config.quirks;
-        let clock = quirks.has(Quirks::TIMEOUT_USES_SD_CLOCK).then_some(self.bus.clock_hz);
+        let clock = quirks.has(SdhciQuirks::TIMEOUT_USES_SD_CLOCK).then_some(self.bus.clock_hz);
         let (mut count, too_short) = self.model.clocks.timeout(timeout_ns, clock);
-        if quirks.has(Quirks::BROKEN_TIMEOUT_VALUE) {
+        if quirks.has(SdhciQuirks::BROKEN_TIMEOUT_VALUE) {
             count = TIMEOUT_MAX;
         }
         self.shadow.timeout_ns = Some(timeout_ns);
-        self.bus.timeout_masked = too_short && quirks.has(Quirks::MASK_LONG_TIMEOUT);
+        self.bus.timeout_masked = too_short && quirks.has(SdhciQuirks::MASK_LONG_TIMEOUT);
         let masked = if self.bus.timeout_masked { ERROR_DATA_TIMEOUT } else { 0 };
         self.shadow.base_signal = (self.shadow.base_signal | ERROR_DATA_TIMEOUT) & !masked;
         self.set_enable((self.shadow.enable | ERROR_DATA_TIMEOUT) & !masked);

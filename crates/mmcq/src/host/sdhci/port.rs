@@ -1,6 +1,6 @@
 //! Register access as wide as the controller can bear.
 
-use super::config::Quirks;
+use super::config::SdhciQuirks;
 use crate::host::Regs;
 
 /// Registers behind the access quirks.
@@ -11,8 +11,12 @@ pub(super) struct Port<R> {
 }
 
 impl<R: Regs> Port<R> {
-    pub(super) fn new(regs: R, quirks: Quirks) -> Self {
-        Port { regs, only_32: quirks.has(Quirks::ACCESS_32BIT), split: quirks.has(Quirks::ACCESS_16BIT) }
+    pub(super) fn new(regs: R, quirks: SdhciQuirks) -> Self {
+        Port {
+            regs,
+            only_32: quirks.has(SdhciQuirks::ACCESS_32BIT),
+            split: quirks.has(SdhciQuirks::ACCESS_16BIT),
+        }
     }
 
     pub(super) fn read8(&self, offset: u16) -> u8 {

@@ -4,7 +4,7 @@ use super::super::ConfigError;
 
 /// The settings of [`Fair`](super::Fair).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Config<const CLIENTS: usize = 8> {
+pub struct FairConfig<const CLIENTS: usize = 8> {
     pub(super) weights: [u16; CLIENTS],
     pub(super) budget_blocks: u32,
     pub(super) timeout_ns: u64,
@@ -14,13 +14,13 @@ pub struct Config<const CLIENTS: usize = 8> {
     pub(super) async_blocks: u32,
 }
 
-impl<const CLIENTS: usize> Config<CLIENTS> {
+impl<const CLIENTS: usize> FairConfig<CLIENTS> {
     /// Equal weights (100); turns of 4096 blocks (2 MiB) or 40 ms (BFQ: 125; a card
     /// writes 2 MiB in 28 to 40 ms, so equal weights mean about equal time); at most 8 ms of idling for clients that
     /// think for 2 ms at most; an asynchronous turn of 512 blocks after two synchronous ones.
     pub const DEFAULT: Self = {
         assert!(CLIENTS >= 1 && CLIENTS <= 256);
-        Config {
+        FairConfig {
             weights: [100; CLIENTS],
             budget_blocks: 4096,
             timeout_ns: 40_000_000,
@@ -40,7 +40,7 @@ impl<const CLIENTS: usize> Config<CLIENTS> {
             }
             left = rest;
         }
-        Ok(Config { weights, ..Self::DEFAULT })
+        Ok(FairConfig { weights, ..Self::DEFAULT })
     }
 
     /// With a turn of `blocks` (1 to 1048576) of 512 bytes, or `timeout_ns` of card time (1 ms to 10 s),
@@ -51,7 +51,7 @@ impl<const CLIENTS: usize> Config<CLIENTS> {
             return Err(error);
         }
         match ConfigError::check("fair.timeout_ns", timeout_ns, 1_000_000, 10_000_000_000) {
-            Ok(timeout_ns) => Ok(Config { budget_blocks: blocks, timeout_ns, ..self }),
+            Ok(timeout_ns) => Ok(FairConfig { budget_blocks: blocks, timeout_ns, ..self }),
             Err(error) => Err(error),
         }
     }
@@ -63,7 +63,7 @@ impl<const CLIENTS: usize> Config<CLIENTS> {
             return Err(error);
         }
         match ConfigError::check("fair.think_ns", think_ns, 0, idle_ns) {
-            Ok(think_ns) => Ok(Config { idle_ns, think_ns, ..self }),
+            Ok(think_ns) => Ok(FairConfig { idle_ns, think_ns, ..self }),
             Err(error) => Err(error),
         }
     }
@@ -75,13 +75,13 @@ impl<const CLIENTS: usize> Config<CLIENTS> {
             return Err(error);
         }
         match ConfigError::check("fair.async_blocks", async_blocks as u64, 1, 1 << 20) {
-            Ok(_) => Ok(Config { sync_turns, async_blocks, ..self }),
+            Ok(_) => Ok(FairConfig { sync_turns, async_blocks, ..self }),
             Err(error) => Err(error),
         }
     }
 }
 
-impl<const CLIENTS: usize> Default for Config<CLIENTS> {
+impl<const CLIENTS: usize> Default for FairConfig<CLIENTS> {
     fn default() -> Self {
         Self::DEFAULT
     }

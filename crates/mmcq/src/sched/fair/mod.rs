@@ -52,7 +52,7 @@
 mod client;
 mod config;
 
-pub use config::Config;
+pub use config::FairConfig;
 
 use super::{Choice, Policy, Waiting};
 use crate::host::Direction;
@@ -77,7 +77,7 @@ struct Turn {
 /// the last pair of queues.
 #[derive(Clone, Copy, Debug)]
 pub struct Fair<const CLIENTS: usize = 8> {
-    config: Config<CLIENTS>,
+    config: FairConfig<CLIENTS>,
     clients: [Client; CLIENTS],
     turn: Option<Turn>,
     /// Turns that passed over asynchronous requests since one of these was sent.
@@ -94,7 +94,7 @@ fn is_sync(request: &Waiting) -> bool {
 
 impl<const CLIENTS: usize> Fair<CLIENTS> {
     /// A scheduler that has seen nothing yet.
-    pub const fn new(config: Config<CLIENTS>) -> Self {
+    pub const fn new(config: FairConfig<CLIENTS>) -> Self {
         Fair { config, clients: [Client::NEW; CLIENTS], turn: None, passed: 0, flying: 0, crowded: 0 }
     }
 

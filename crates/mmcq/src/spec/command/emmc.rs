@@ -31,7 +31,7 @@ pub const fn sleep_awake(rca: u16, sleep: bool) -> Command {
 
 /// What CMD6 does to a byte of EXT_CSD [eMMC 6.10.4].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
+pub enum SwitchMode {
     /// Changes the command set; index and value do not matter.
     CommandSet,
     /// Sets the bits that are 1 in the value.
@@ -43,7 +43,7 @@ pub enum Access {
 }
 
 /// CMD6 `SWITCH`: changes one byte of EXT_CSD, or the command set (3 bits) [eMMC 6.10.4].
-pub const fn switch(access: Access, index: u8, value: u8, set: u8) -> Command {
+pub const fn switch(access: SwitchMode, index: u8, value: u8, set: u8) -> Command {
     let arg = (access as u32) << 24 | (index as u32) << 16 | (value as u32) << 8 | (set & 7) as u32;
     Command::new(6, arg, Resp::R1b)
 }
@@ -80,7 +80,7 @@ pub const fn send_tuning_block() -> Command {
 
 /// What CMD23 says besides the count [eMMC 6.10.4].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Count {
+pub struct BlockCount {
     /// Blocks, or in a packed command the entries' sum and the header.
     pub blocks: u16,
     /// Reliable write [eMMC 6.10.4].
@@ -94,7 +94,7 @@ pub struct Count {
 }
 
 /// CMD23 `SET_BLOCK_COUNT` [eMMC 6.10.4].
-pub const fn set_block_count(count: Count) -> Command {
+pub const fn set_block_count(count: BlockCount) -> Command {
     Command::new(
         23,
         flags_arg(count.reliable, count.tag, count.context, count.forced) | count.blocks as u32,
@@ -135,7 +135,7 @@ pub const fn erase_group_end(addr: u32) -> Command {
 
 /// What CMD38 does to the range [eMMC 6.10.4].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Erase {
+pub enum EmmcErase {
     /// Whole erase groups.
     Erase,
     /// Write blocks; they read as erased.
@@ -151,14 +151,14 @@ pub enum Erase {
 }
 
 /// CMD38 `ERASE`: the range of CMD35 and CMD36 [eMMC 6.10.4].
-pub const fn erase(kind: Erase) -> Command {
+pub const fn erase(kind: EmmcErase) -> Command {
     let arg = match kind {
-        Erase::Erase => 0,
-        Erase::Trim => 1,
-        Erase::Discard => 3,
-        Erase::SecureErase => 0x8000_0000,
-        Erase::SecureTrim1 => 0x8000_0001,
-        Erase::SecureTrim2 => 0x8000_8000,
+        EmmcErase::Erase => 0,
+        EmmcErase::Trim => 1,
+        EmmcErase::Discard => 3,
+        EmmcErase::SecureErase => 0x8000_0000,
+        EmmcErase::SecureTrim1 => 0x8000_0001,
+        EmmcErase::SecureTrim2 => 0x8000_8000,
     };
     Command::new(38, arg, Resp::R1b)
 }
@@ -182,7 +182,7 @@ pub const fn go_irq_state() -> Command {
 
 /// The first half of a queued task [eMMC 6.6.39].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Task {
+pub struct EmmcTask {
     /// Task number, 0 to 31.
     pub id: u8,
     /// Blocks of 512 bytes.
@@ -207,7 +207,7 @@ const fn task_arg(task: u8) -> u32 {
 }
 
 /// CMD44 `QUEUED_TASK_PARAMS`: direction, length, flags and number of a task [eMMC 6.6.39].
-pub const fn queued_task_params(task: Task) -> Command {
+pub const fn queued_task_params(task: EmmcTask) -> Command {
     let arg = flags_arg(task.reliable, task.tag, task.context, task.forced)
         | (task.read as u32) << 30
         | (task.priority as u32) << 23
@@ -233,7 +233,7 @@ pub const fn execute_write_task(task: u8) -> Command {
 
 /// What CMD48 does to the queue [eMMC 6.6.39].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum QueueOp {
+pub enum EmmcQueueOp {
     /// Discards all tasks.
     DiscardAll,
     /// Discards one task, 0 to 31.
@@ -241,10 +241,10 @@ pub enum QueueOp {
 }
 
 /// CMD48 `CMDQ_TASK_MGMT`: takes tasks off the queue [eMMC 6.6.39].
-pub const fn cmdq_task_mgmt(op: QueueOp) -> Command {
+pub const fn cmdq_task_mgmt(op: EmmcQueueOp) -> Command {
     let arg = match op {
-        QueueOp::DiscardAll => 1,
-        QueueOp::Discard(task) => task_arg(task) | 2,
+        EmmcQueueOp::DiscardAll => 1,
+        EmmcQueueOp::Discard(task) => task_arg(task) | 2,
     };
     Command::new(48, arg, Resp::R1b)
 }
@@ -271,8 +271,8 @@ mod tests {
     #[test]
     fn switch_and_power_arguments() {
         // HS_TIMING (185) := 1, as every host sends it.
-        assert_eq!(switch(Access::WriteByte, 185, 1, 0).arg, 0x03b9_0100);
-        assert_eq!(switch(Access::SetBits, 175, 1, 1).arg, 0x01af_0101);
+        assert_eq!(switch(SwitchMode::WriteByte, 185, 1, 0).arg, 0x03b9_0100);
+        assert_eq!(switch(SwitchMode::SetBits, 175, 1, 1).arg, 0x01af_0101);
         assert_eq!(sleep_awake(1, true).arg, 0x0001_8000);
         assert_eq!(send_op_cond(0x00ff_8080, true).arg, 0x40ff_8080);
         assert_eq!(send_op_cond(0, false).arg, 0);
@@ -283,13 +283,13 @@ mod tests {
 
     #[test]
     fn count_and_task_arguments() {
-        let count = Count { blocks: 8, reliable: true, forced: true, context: 0x1f, tag: true };
+        let count = BlockCount { blocks: 8, reliable: true, forced: true, context: 0x1f, tag: true };
         assert_eq!(set_block_count(count).arg, 0xbf00_0008);
         assert_eq!(set_packed_count(9).arg, 0x4000_0009);
-        let task = Task { id: 3, blocks: 8, read: true, priority: true, ..Task::default() };
+        let task = EmmcTask { id: 3, blocks: 8, read: true, priority: true, ..EmmcTask::default() };
         assert_eq!(queued_task_params(task).arg, 0x4083_0008);
-        assert_eq!(cmdq_task_mgmt(QueueOp::DiscardAll).arg, 1);
-        assert_eq!(cmdq_task_mgmt(QueueOp::Discard(3)).arg, 0x0003_0002);
+        assert_eq!(cmdq_task_mgmt(EmmcQueueOp::DiscardAll).arg, 1);
+        assert_eq!(cmdq_task_mgmt(EmmcQueueOp::Discard(3)).arg, 0x0003_0002);
         assert_eq!(execute_write_task(3).arg, 0x0003_0000);
         assert_eq!(protocol_rd(0x1234, 0x56).arg, 0x1234_5600);
     }

@@ -112,7 +112,7 @@ pub const fn erase_wr_blk_end(addr: u32) -> Command {
 
 /// What CMD38 does to the blocks [SD 4.3.5.1].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Erase {
+pub enum SdErase {
     /// Blocks read as all 0 or all 1 afterwards, see [`Scr`](crate::spec::scr::Scr).
     Erase,
     /// Blocks are unused; they may read as anything.
@@ -122,18 +122,18 @@ pub enum Erase {
 }
 
 /// CMD38 `ERASE`: the range of CMD32 and CMD33 [SD 4.3.5].
-pub const fn erase(kind: Erase) -> Command {
+pub const fn erase(kind: SdErase) -> Command {
     let arg = match kind {
-        Erase::Erase => 0,
-        Erase::Discard => 1,
-        Erase::Fule => 2,
+        SdErase::Erase => 0,
+        SdErase::Discard => 1,
+        SdErase::Fule => 2,
     };
     Command::new(38, arg, Resp::R1b)
 }
 
 /// What CMD43 does to the queue [SD 4.19].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum QueueOp {
+pub enum SdQueueOp {
     /// Aborts all tasks.
     AbortAll,
     /// Aborts one task, 0 to 31.
@@ -141,10 +141,10 @@ pub enum QueueOp {
 }
 
 /// CMD43 `Q_MANAGEMENT`: takes tasks off the queue [SD 4.19].
-pub const fn q_management(op: QueueOp) -> Command {
+pub const fn q_management(op: SdQueueOp) -> Command {
     let arg = match op {
-        QueueOp::AbortAll => 1,
-        QueueOp::Abort(task) => task_arg(task) | 2,
+        SdQueueOp::AbortAll => 1,
+        SdQueueOp::Abort(task) => task_arg(task) | 2,
     };
     Command::new(43, arg, Resp::R1b)
 }
@@ -156,7 +156,7 @@ const fn task_arg(task: u8) -> u32 {
 
 /// The first half of a queued task [SD 4.19].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Task {
+pub struct SdTask {
     /// Task number, 0 to 31.
     pub id: u8,
     /// Blocks of 512 bytes.
@@ -170,7 +170,7 @@ pub struct Task {
 }
 
 /// CMD44 `Q_TASK_INFO_A`: direction, length and number of a task [SD 4.19].
-pub const fn q_task_info_a(task: Task) -> Command {
+pub const fn q_task_info_a(task: SdTask) -> Command {
     let arg = (task.read as u32) << 30
         | ((task.address_upper & 0x3f) as u32) << 24
         | (task.priority as u32) << 23
@@ -343,10 +343,10 @@ mod tests {
 
     #[test]
     fn queue_arguments() {
-        let task = Task { id: 31, blocks: 0xffff, read: true, priority: true, address_upper: 0x3f };
+        let task = SdTask { id: 31, blocks: 0xffff, read: true, priority: true, address_upper: 0x3f };
         assert_eq!(q_task_info_a(task).arg, 0x7f9f_ffff);
-        assert_eq!(q_management(QueueOp::AbortAll).arg, 1);
-        assert_eq!(q_management(QueueOp::Abort(5)).arg, 5 << 16 | 2);
+        assert_eq!(q_management(SdQueueOp::AbortAll).arg, 1);
+        assert_eq!(q_management(SdQueueOp::Abort(5)).arg, 5 << 16 | 2);
         assert_eq!(q_rd_task(0xff).arg, 0x001f_0000);
     }
 }

@@ -30,7 +30,7 @@ pub const fn io_write_read(function: u8, addr: u32, data: u8) -> Command {
 
 /// How much CMD53 moves [SDIO 5.3].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Count {
+pub enum Amount {
     /// 1 to 512 bytes.
     Bytes(u16),
     /// 1 to 511 blocks of the function's block size.
@@ -51,7 +51,7 @@ pub struct Extended {
     /// Each byte goes to the next address; else all go to one (a FIFO).
     pub increment: bool,
     /// How much.
-    pub count: Count,
+    pub count: Amount,
 }
 
 /// CMD53 `IO_RW_EXTENDED`: reads or writes many bytes [SDIO 5.3].
@@ -60,9 +60,9 @@ pub struct Extended {
 /// `Blocks(0)` endless.
 pub const fn io_rw_extended(what: Extended) -> Command {
     let (block_mode, count) = match what.count {
-        Count::Bytes(n) => (0, n & 0x1ff),
-        Count::Blocks(n) => (1, n & 0x1ff),
-        Count::Endless => (1, 0),
+        Amount::Bytes(n) => (0, n & 0x1ff),
+        Amount::Blocks(n) => (1, n & 0x1ff),
+        Amount::Endless => (1, 0),
     };
     let arg = (what.write as u32) << 31
         | place(what.function, what.addr)
@@ -87,9 +87,9 @@ mod tests {
     #[test]
     fn extended_arguments() {
         let base =
-            Extended { write: false, function: 1, addr: 0x10, increment: true, count: Count::Bytes(512) };
+            Extended { write: false, function: 1, addr: 0x10, increment: true, count: Amount::Bytes(512) };
         assert_eq!(io_rw_extended(base).arg, 0x1400_2000);
-        assert_eq!(io_rw_extended(Extended { count: Count::Blocks(4), ..base }).arg, 0x1c00_2004);
-        assert_eq!(io_rw_extended(Extended { count: Count::Endless, write: true, ..base }).arg, 0x9c00_2000);
+        assert_eq!(io_rw_extended(Extended { count: Amount::Blocks(4), ..base }).arg, 0x1c00_2004);
+        assert_eq!(io_rw_extended(Extended { count: Amount::Endless, write: true, ..base }).arg, 0x9c00_2000);
     }
 }

@@ -3,7 +3,7 @@
 mod ocr;
 mod status;
 
-pub use ocr::{Access, Ocr};
+pub use ocr::{AddressUnit, Ocr};
 pub use status::{R1, State};
 
 use core::fmt;

@@ -4,7 +4,7 @@ use super::bit;
 
 /// How a card counts addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
+pub enum AddressUnit {
     /// In bytes: up to 2 GB.
     Byte,
     /// In sectors of 512 bytes.
@@ -47,10 +47,10 @@ impl Ocr {
     }
 
     /// eMMC, bits 30:29: how the device counts addresses; `None` for the two reserved codes.
-    pub const fn emmc_access(self) -> Option<Access> {
+    pub const fn emmc_access(self) -> Option<AddressUnit> {
         match self.0 >> 29 & 3 {
-            0 => Some(Access::Byte),
-            2 => Some(Access::Sector),
+            0 => Some(AddressUnit::Byte),
+            2 => Some(AddressUnit::Sector),
             _ => None,
         }
     }
@@ -91,8 +91,8 @@ mod tests {
 
     #[test]
     fn emmc_access_mode() {
-        assert_eq!(Ocr(0xc0ff_8080).emmc_access(), Some(Access::Sector));
-        assert_eq!(Ocr(0x80ff_8080).emmc_access(), Some(Access::Byte));
+        assert_eq!(Ocr(0xc0ff_8080).emmc_access(), Some(AddressUnit::Sector));
+        assert_eq!(Ocr(0x80ff_8080).emmc_access(), Some(AddressUnit::Byte));
         assert_eq!(Ocr(0xe0ff_8080).emmc_access(), None);
     }
 

@@ -149,14 +149,14 @@ pub struct FunctionExtension {
 
 /// The texts of CISTPL_VERS_1, at most 62 bytes of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Version {
+pub struct VersionTexts {
     /// TPLLV1_MAJOR and TPLLV1_MINOR.
     pub revision: (u8, u8),
     bytes: [u8; BODY_MAX],
     len: u8,
 }
 
-impl Version {
+impl VersionTexts {
     /// What follows the revision, as it came.
     pub fn bytes(&self) -> &[u8] {
         self.bytes.get(2..usize::from(self.len)).unwrap_or(&[])
@@ -181,7 +181,7 @@ pub struct Cis {
     /// The function's extension; in a function's CIS only.
     pub function: Option<FunctionExtension>,
     /// Its texts.
-    pub version: Option<Version>,
+    pub version: Option<VersionTexts>,
     /// Tuples that were skipped: vendors', and those that have no use here.
     pub skipped: u8,
 }
@@ -338,7 +338,7 @@ impl Walker {
             }
             (code::FUNCID, _) => self.cis.function_id = Some(at(0)),
             (code::VERS_1, _) => {
-                self.cis.version = Some(Version { revision: (at(0), at(1)), bytes: *body, len: length });
+                self.cis.version = Some(VersionTexts { revision: (at(0), at(1)), bytes: *body, len: length });
             }
             (code::FUNCE, Some(0)) if self.function == 0 => {
                 self.cis.card =

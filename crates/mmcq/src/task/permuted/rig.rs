@@ -296,7 +296,7 @@ impl<const N: usize> Rig<N> {
             flush: crate::engine::FlushBy::Status,
             ..CardParams::NONE
         };
-        stack.with(|engine| engine.set_target(Some(target)));
+        stack.with(|engine| engine.set_card_params(Some(target)));
         Rig { stack: Arc::new(stack), line, ended, memory }
     }
 

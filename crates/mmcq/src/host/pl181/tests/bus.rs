@@ -11,7 +11,7 @@ fn writes_of(host: &mut Driver, op: BusOp) -> Vec<(u16, u32)> {
 
 #[test]
 fn power_goes_up_before_it_is_on() {
-    let config = Config { power: 0x5c, power_up_ns: 250_000, ..config() };
+    let config = Pl181Config { power: 0x5c, power_up_ns: 250_000, ..config() };
     let mut host = Pl181::new(Fake::new(0x0004_1181), config).unwrap();
     assert_eq!(host.regs.writes(), []);
     assert_eq!(host.set_bus(BusOp::PowerOn, true, 1_000), Step::Wait(251_000));
@@ -32,7 +32,7 @@ fn clock_and_width_share_a_register() {
     assert_eq!(writes_of(&mut host, BusOp::Width(Width::W1)), [(CLOCK, 0)]);
     // MCLK itself, and no more than the board bears.
     assert_eq!(writes_of(&mut host, BusOp::Clock(u32::MAX)), [(CLOCK, 0x500)]);
-    let narrow = Config::new(MCLK_HZ, 24_000_000);
+    let narrow = Pl181Config::new(MCLK_HZ, 24_000_000);
     let mut host = Pl181::new(Fake::new(0x0004_1181), narrow).unwrap();
     assert_eq!(writes_of(&mut host, BusOp::Clock(u32::MAX)), [(CLOCK, 0x100)]);
     assert_eq!(host.set_bus(BusOp::Width(Width::W4), true, 0), Step::Failed);
@@ -45,7 +45,7 @@ fn clock_and_width_share_a_register() {
 fn a_register_rests_between_two_writes() {
     // Three MCLK and two PCLK of rest; an access takes two PCLK.
     for (mclk, pclk, reads) in [(48, 24, 2), (24, 24, 3), (24, 48, 4), (10, 100, 16)] {
-        let config = Config::new(mclk * 1_000_000, pclk * 1_000_000);
+        let config = Pl181Config::new(mclk * 1_000_000, pclk * 1_000_000);
         let mut host = Pl181::new(Fake::new(0x0004_1181), config).unwrap();
         host.set_bus(BusOp::Clock(400_000), true, 0);
         host.regs.take_log();

@@ -186,12 +186,12 @@ type Driver = Pl181<Fake>;
 
 const MCLK_HZ: u32 = 48_000_000;
 
-fn config() -> Config {
-    Config {
+fn config() -> Pl181Config {
+    Pl181Config {
         width: Width::W4,
         high_speed: true,
         max_clock_hz: 50_000_000,
-        ..Config::new(MCLK_HZ, 24_000_000)
+        ..Pl181Config::new(MCLK_HZ, 24_000_000)
     }
 }
 

@@ -11,9 +11,9 @@ fn the_identification_tells_the_fifo() {
     // ARM's UART, and the same part number of another maker.
     for id in [0x0014_1011, 0x0008_0181, 0] {
         let error = Pl181::new(Fake::new(id), config()).err();
-        assert_eq!(error, Some(InitError::Unknown(id)));
+        assert_eq!(error, Some(Pl181InitError::Unknown(id)));
         assert!(error.unwrap().to_string().contains("expected"));
-        let told = Config { fifo_words: Some(32), ..config() };
+        let told = Pl181Config { fifo_words: Some(32), ..config() };
         assert_eq!(Pl181::new(Fake::new(id), told).map(|host| host.fifo_words()).ok(), Some(32));
     }
 }
@@ -21,12 +21,12 @@ fn the_identification_tells_the_fifo() {
 #[test]
 fn what_cannot_be_is_said() {
     for words in [0, 1, 3, 24] {
-        let wrong = Config { fifo_words: Some(words), ..config() };
-        assert_eq!(Pl181::new(Fake::new(0), wrong).err(), Some(InitError::Fifo(words)));
+        let wrong = Pl181Config { fifo_words: Some(words), ..config() };
+        assert_eq!(Pl181::new(Fake::new(0), wrong).err(), Some(Pl181InitError::Fifo(words)));
     }
-    let stopped = Config { mclk_hz: 0, ..config() };
-    assert_eq!(Pl181::new(Fake::new(0x0004_1181), stopped).err(), Some(InitError::NoClock));
+    let stopped = Pl181Config { mclk_hz: 0, ..config() };
+    assert_eq!(Pl181::new(Fake::new(0x0004_1181), stopped).err(), Some(Pl181InitError::NoClock));
     let dead = Fake::new(u32::MAX);
     dead.raise(u32::MAX);
-    assert_eq!(Pl181::new(dead, config()).err(), Some(InitError::Gone));
+    assert_eq!(Pl181::new(dead, config()).err(), Some(Pl181InitError::Gone));
 }

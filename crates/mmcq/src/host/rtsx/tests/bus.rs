@@ -30,7 +30,7 @@ fn clock(n: u32, divider: u32, cfg1: u32, phases: &[(u16, u8, u32)]) -> Vec<(u16
 
 #[test]
 fn power_comes_softly_and_goes() {
-    let mut host = build(Config::new(Chip::Rts5249));
+    let mut host = build(RtsxConfig::new(Chip::Rts5249));
     let selected = [
         (0xfd55, 4, 0),
         (0xfd69, 4, 0),
@@ -63,14 +63,14 @@ fn clocks_are_the_nearest_not_above() {
         (Timing::Sdr104, u32::MAX, 206, 0x10, 0),
         (Timing::Legacy, 40_040, 80, 0x40, 0x80),
     ] {
-        let mut host = ready(Config::new(Chip::Rts5249));
+        let mut host = ready(RtsxConfig::new(Chip::Rts5249));
         assert_eq!(finish(&mut host, BusOp::Timing(timing)).0, Step::Done);
         let phases = [(0xfc2a, 0x5f, 26), (0xfc2a, 0x5f, 0x5a), (0xfc2b, 0x5f, 12), (0xfc2b, 0x5f, 0x4c)];
         let sd30 = matches!(timing, Timing::Sdr50 | Timing::Sdr104);
         let expected = clock(n, divider, cfg1, if sd30 { &phases } else { &[] });
         assert_eq!(script(&mut host, BusOp::Clock(hz)), expected, "{timing:?} {hz}");
     }
-    let mut host = ready(Config::new(Chip::Rts5249));
+    let mut host = ready(RtsxConfig::new(Chip::Rts5249));
     // In every mode and for any wish: never above, and the PLL within what it can.
     for (timing, half) in [(Timing::Legacy, 2), (Timing::Sdr104, 1)] {
         assert_eq!(finish(&mut host, BusOp::Timing(timing)).0, Step::Done);
@@ -102,7 +102,7 @@ fn clocks_are_the_nearest_not_above() {
 
 #[test]
 fn width_timing_voltage() {
-    let mut host = ready(Config::new(Chip::Rts5249));
+    let mut host = ready(RtsxConfig::new(Chip::Rts5249));
     assert_eq!(script(&mut host, BusOp::Width(Width::W4)), [(0xfda0, 3, 1)]);
     assert_eq!(script(&mut host, BusOp::Width(Width::W1)), [(0xfda0, 3, 0)]);
     assert_eq!(finish(&mut host, BusOp::Width(Width::W8)).0, Step::Failed);
@@ -117,7 +117,7 @@ fn width_timing_voltage() {
     assert!(finish(&mut host, BusOp::Signal18(false)).1 >= 5_000_000);
     assert!(finish(&mut host, BusOp::Signal18(false)).1 < 1_000_000);
 
-    let mut host = ready(Config { signal18: false, ..Config::new(Chip::Rts5249) });
+    let mut host = ready(RtsxConfig { signal18: false, ..RtsxConfig::new(Chip::Rts5249) });
     assert_eq!(finish(&mut host, BusOp::Signal18(true)).0, Step::Failed);
     assert_eq!(finish(&mut host, BusOp::Timing(Timing::Sdr50)).0, Step::Failed);
     assert_eq!(finish(&mut host, BusOp::Timing(Timing::HighSpeed)).0, Step::Done);
@@ -125,7 +125,7 @@ fn width_timing_voltage() {
 
 #[test]
 fn resets_stop_everything_and_restore_the_bus() {
-    let mut host = ready(Config::new(Chip::Rts5249));
+    let mut host = ready(RtsxConfig::new(Chip::Rts5249));
     host.start(&data(18, Direction::Read, 512, 8), &[far(0x2000_0000, 4096)], 1).unwrap();
     assert_eq!(script(&mut host, BusOp::ResetLines), [&HALT[..], &STOP, &FORGET].concat());
     assert!(report(&mut host, LIST_OK | TABLE_OK).phase.is_none());
@@ -163,7 +163,7 @@ fn no_call_blocks_and_every_operation_ends() {
         BusOp::ResetAll,
     ] {
         // An access that takes many looks: in one call only a few of them.
-        let mut host = ready(Config::new(Chip::Rts5249));
+        let mut host = ready(RtsxConfig::new(Chip::Rts5249));
         host.port.regs.slow.set(20);
         let mut first = true;
         let mut now = 0;
@@ -190,14 +190,14 @@ fn no_call_blocks_and_every_operation_ends() {
             |fake: &Fake| fake.left.set(u32::MAX),
             |fake: &Fake| fake.gone.set(true),
         ] {
-            let mut host = ready(Config::new(Chip::Rts5249));
+            let mut host = ready(RtsxConfig::new(Chip::Rts5249));
             break_it(&host.port.regs);
             let (step, took_ns) = finish(&mut host, op);
             assert_eq!(step, Step::Failed, "{op:?}");
             assert!(took_ns <= 20_000_000, "{op:?}: {took_ns}");
         }
     }
-    let mut host = ready(Config::new(Chip::Rts5249));
+    let mut host = ready(RtsxConfig::new(Chip::Rts5249));
     host.port.regs.broken.set(true);
     assert_eq!(finish(&mut host, BusOp::Width(Width::W4)).0, Step::Failed);
 }
@@ -215,7 +215,7 @@ fn a_clock_that_runs_between_transfers_is_stopped_by_the_next_list() {
         (&[BusOp::Clock(25_000_000), BusOp::PowerOff], false),
         (&[BusOp::TuneStart, BusOp::TuneAbort], false),
     ] {
-        let mut host = ready(Config::new(Chip::Rts5249));
+        let mut host = ready(RtsxConfig::new(Chip::Rts5249));
         for &op in ops {
             assert_eq!(finish(&mut host, op).0, Step::Done);
         }

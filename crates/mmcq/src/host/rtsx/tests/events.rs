@@ -5,7 +5,7 @@ use super::*;
 const R1_TRAN: [u8; 5] = [0, 0, 0, 0x09, 0];
 
 fn answered(index: u8) -> Driver {
-    let host = ready(Config::new(Chip::Rts5249));
+    let host = ready(RtsxConfig::new(Chip::Rts5249));
     host.port.regs.answer(&[index, R1_TRAN[1], R1_TRAN[2], R1_TRAN[3], R1_TRAN[4]]);
     host
 }
@@ -107,7 +107,7 @@ fn status_says_why_a_list_failed() {
         (data(13, Direction::Write, 512, 8), failed, 0, 1, Cause::Timeout, Stage::Command, none),
     ] {
         for coherent in [false, true] {
-            let mut host = ready(Config { coherent, ..Config::new(Chip::Rts5249) });
+            let mut host = ready(RtsxConfig { coherent, ..RtsxConfig::new(Chip::Rts5249) });
             host.port.regs.answer(&[13, 0, 0, 0x09, 0]);
             host.start(&phase, &[far(0x2000_0000, 4096)], 1).unwrap();
             host.port.regs.fail(transfer, stat1, stat2);
@@ -133,7 +133,7 @@ fn a_written_block_that_fails_still_has_its_response() {
 
 #[test]
 fn a_refused_write_sends_no_data() {
-    let mut host = ready(Config::new(Chip::Rts5249));
+    let mut host = ready(RtsxConfig::new(Chip::Rts5249));
     // OUT_OF_RANGE, bit 31.
     host.port.regs.answer(&[25, 0x80, 0, 0x09, 0]);
     host.start(&data(25, Direction::Write, 512, 8), &[far(0x2000_0000, 4096)], 1).unwrap();

@@ -19,7 +19,7 @@ fn arbitrary_phase(u: &mut Unstructured<'_>) -> arbtest::arbitrary::Result<Phase
 #[test]
 fn fuzz_anything_at_any_time() {
     crate::fuzz::fuzz("rtsx: fuzz_anything_at_any_time", 300, |u| {
-        let mut host = ready(Config { coherent: u.arbitrary()?, ..Config::new(Chip::Rts5249) });
+        let mut host = ready(RtsxConfig { coherent: u.arbitrary()?, ..RtsxConfig::new(Chip::Rts5249) });
         let memory = [far(0x2000_0000, 4096)];
         let mut running = false;
         let mut now = 0;

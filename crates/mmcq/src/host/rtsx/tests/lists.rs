@@ -60,7 +60,7 @@ fn each_response_has_its_type() {
         (Resp::R6, 0x01),
         (Resp::R7, 0x01),
     ] {
-        let mut host = ready(Config::new(Chip::Rts5249));
+        let mut host = ready(RtsxConfig::new(Chip::Rts5249));
         let list = started(&mut host, &command(13, resp), &[]);
         assert_eq!(list, [token(13), commanded(cfg2)].concat(), "{resp:?}");
         // Two writes start it; nothing is read.
@@ -71,7 +71,7 @@ fn each_response_has_its_type() {
 
 #[test]
 fn coherent_memory_gets_the_response_with_the_list() {
-    let coherent = Config { coherent: true, ..Config::new(Chip::Rts5249) };
+    let coherent = RtsxConfig { coherent: true, ..RtsxConfig::new(Chip::Rts5249) };
     let mut host = ready(coherent);
     let list = started(&mut host, &command(13, Resp::R1), &[]);
     assert_eq!(list, [token(13), commanded(1), READ_SHORT.to_vec()].concat());
@@ -101,7 +101,7 @@ fn reads_of_every_size_are_one_list_and_a_table() {
     for (length, blocks, bytes) in
         [(8, 1, 8), (64, 1, 64), (512, 1, 512), (512, 1024, 0x8_0000), (2048, 256, 0x8_0000)]
     {
-        let mut host = ready(Config::new(Chip::Rts5249));
+        let mut host = ready(RtsxConfig::new(Chip::Rts5249));
         host.start(&data(18, Direction::Read, length as u16, blocks), &[far(0x2000_0000, 0x8_0000)], 1)
             .unwrap();
         let table: Vec<_> =
@@ -121,7 +121,7 @@ fn reads_of_every_size_are_one_list_and_a_table() {
 #[test]
 fn a_write_is_its_command_and_then_its_data() {
     for (busy_after_data, cfg2) in [(false, 0x84), (true, 0x8c)] {
-        let mut host = ready(Config { busy_after_data, ..Config::new(Chip::Rts5249) });
+        let mut host = ready(RtsxConfig { busy_after_data, ..RtsxConfig::new(Chip::Rts5249) });
         let phase = data(25, Direction::Write, 512, 300);
         let list = started(&mut host, &phase, &[far(0x2000_0000, 100 * 512), far(0x3000_0000, 200 * 512)]);
         assert_eq!(list, [token(25), commanded(0x01)].concat());
@@ -152,7 +152,7 @@ fn a_write_is_its_command_and_then_its_data() {
 
 #[test]
 fn open_transfers_move_data_without_a_command() {
-    let mut host = ready(Config { busy_after_data: true, ..Config::new(Chip::Rts5249) });
+    let mut host = ready(RtsxConfig { busy_after_data: true, ..RtsxConfig::new(Chip::Rts5249) });
     let memory = [far(0x2000_0000, 0x8_0000)];
     let list = started(&mut host, &more(Direction::Read, 1024), &memory);
     assert_eq!(list, [counts(512, 1024), dma(0x8_0000, 0x23), moved(0x84, 0x5)].concat());
@@ -167,14 +167,14 @@ fn open_transfers_move_data_without_a_command() {
     assert_eq!(host.port.regs.take().len(), 4);
     assert_eq!(report(&mut host, LIST_OK | TABLE_OK).phase, Some(Ok(Done::default())));
 
-    let mut host = ready(Config { continue_data: false, ..Config::new(Chip::Rts5249) });
+    let mut host = ready(RtsxConfig { continue_data: false, ..RtsxConfig::new(Chip::Rts5249) });
     assert!(!host.caps().continue_data);
     assert_eq!(host.start(&more(Direction::Read, 8), &memory, 1), Err(StartError::Unsupported));
 }
 
 #[test]
 fn cmd12_flushes_the_ring_and_cmd11_lets_the_clock_run() {
-    let mut host = ready(Config::new(Chip::Rts5249));
+    let mut host = ready(RtsxConfig::new(Chip::Rts5249));
     let list = started(&mut host, &command(12, Resp::R1b), &[]);
     assert_eq!(list, [token(12), commanded(0x09), vec![0x7e34_8080]].concat());
     host.port.regs.answer(&[12, 0, 0, 0x0b, 0]);
@@ -212,7 +212,7 @@ fn tables_are_split_trimmed_and_refused() {
     assert_eq!(buffers.build_table(&pieces[1..], 0x1001), None);
     assert_eq!(buffers.build_table(&[], 512), None);
 
-    let mut host = ready(Config::new(Chip::Rts5249));
+    let mut host = ready(RtsxConfig::new(Chip::Rts5249));
     let memory = [far(0x2000_0000, 0x10_0000)];
     for phase in [
         data(18, Direction::Read, 512, 0),
@@ -234,7 +234,7 @@ fn tables_are_split_trimmed_and_refused() {
 
 #[test]
 fn tuning_blocks_go_from_phase_to_phase() {
-    let mut host = ready(Config::new(Chip::Rts5249));
+    let mut host = ready(RtsxConfig::new(Chip::Rts5249));
     for op in [BusOp::Timing(Timing::Sdr104), BusOp::Clock(208_000_000), BusOp::TuneStart] {
         assert_eq!(finish(&mut host, op).0, Step::Done);
     }

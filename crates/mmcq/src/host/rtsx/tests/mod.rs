@@ -182,13 +182,13 @@ impl FakeDma {
 
 type Driver = Rtsx<Fake, &'static FakeDma>;
 
-fn build_at(bus: u64, config: Config) -> Result<Driver, InitError> {
+fn build_at(bus: u64, config: RtsxConfig) -> Result<Driver, RtsxInitError> {
     let dma: &'static FakeDma = Box::leak(Box::default());
     dma.next.set(bus);
     Rtsx::new(Fake::default(), dma, Box::leak(Box::new(Buffers::new())), config)
 }
 
-fn build(config: Config) -> Driver {
+fn build(config: RtsxConfig) -> Driver {
     build_at(LIST_BUS, config).unwrap()
 }
 
@@ -207,7 +207,7 @@ fn finish(host: &mut Driver, op: BusOp) -> (Step, u64) {
 }
 
 /// A driver with a powered card at 25 MHz, past the first list after a change of the clock.
-fn ready(config: Config) -> Driver {
+fn ready(config: RtsxConfig) -> Driver {
     let mut host = build(config);
     for op in [BusOp::PowerOff, BusOp::PowerOn, BusOp::Clock(25_000_000)] {
         assert_eq!(finish(&mut host, op).0, Step::Done, "{op:?}");

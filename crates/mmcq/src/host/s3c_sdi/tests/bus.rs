@@ -5,10 +5,10 @@ use super::*;
 #[test]
 fn what_cannot_be_is_refused_in_one_line() {
     use std::string::ToString;
-    let config = Config::new(PCLK_HZ);
-    let wide = Config { width: Width::W8, ..config };
-    let slow = Config { max_clock_hz: 100_000, ..config };
-    let none = Config { pclk_hz: 0, ..config };
+    let config = S3cSdiConfig::new(PCLK_HZ);
+    let wide = S3cSdiConfig { width: Width::W8, ..config };
+    let slow = S3cSdiConfig { max_clock_hz: 100_000, ..config };
+    let none = S3cSdiConfig { pclk_hz: 0, ..config };
     for (config, text) in [
         (wide, "s3c_sdi: width W8, expected W1 or W4"),
         (slow, "s3c_sdi: pclk_hz 50000000 with max_clock_hz 100000, expected at least pclk_hz / 256"),
@@ -18,12 +18,12 @@ fn what_cannot_be_is_refused_in_one_line() {
     }
     let gone = Fake::new();
     gone.gone.set(true);
-    assert_eq!(build(gone, config).err(), Some(InitError::Gone));
+    assert_eq!(build(gone, config).err(), Some(S3cSdiInitError::Gone));
 }
 
 #[test]
 fn capabilities_are_the_chips() {
-    let host = build(Fake::new(), Config::new(PCLK_HZ)).unwrap();
+    let host = build(Fake::new(), S3cSdiConfig::new(PCLK_HZ)).unwrap();
     assert!(host.regs.take_log().iter().all(|access| matches!(access, Read(_))));
     let caps = host.caps();
     assert_eq!(caps.max_blocks, 4095);
@@ -33,9 +33,9 @@ fn capabilities_are_the_chips() {
     assert_eq!(caps.max_busy_ns, 335_544_280);
     assert_eq!((caps.busy, caps.dma_bits, caps.max_segments), (BusyDetect::Status, 0, u16::MAX));
     assert!(caps.can(Timing::Legacy) && !caps.can(Timing::HighSpeed) && !caps.can(Timing::Sdr12));
-    let fast = Config { max_clock_hz: 50_000_000, ..Config::new(PCLK_HZ) };
+    let fast = S3cSdiConfig { max_clock_hz: 50_000_000, ..S3cSdiConfig::new(PCLK_HZ) };
     assert!(build(Fake::new(), fast).unwrap().caps().can(Timing::HighSpeed));
-    let dma = Config { dma: DmaUse::From(0), ..Config::new(PCLK_HZ) };
+    let dma = S3cSdiConfig { dma: DmaUse::From(0), ..S3cSdiConfig::new(PCLK_HZ) };
     let dma = build(Fake::new(), dma).unwrap();
     assert_eq!((dma.caps().dma_bits, dma.caps().max_segments), (32, 1));
 }
@@ -69,7 +69,7 @@ fn the_prescaler_rounds_the_clock_down() {
 
 #[test]
 fn power_on_brings_everything_up() {
-    let mut host = build(Fake::new(), Config::new(PCLK_HZ)).unwrap();
+    let mut host = build(Fake::new(), S3cSdiConfig::new(PCLK_HZ)).unwrap();
     host.regs.take_log();
     assert_eq!(host.set_bus(BusOp::PowerOn, true, 7), Step::Done);
     assert_eq!(

@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn config() -> Config {
-    Config { dma: DmaUse::From(256), ..Config::new(PCLK_HZ) }
+fn config() -> S3cSdiConfig {
+    S3cSdiConfig { dma: DmaUse::From(256), ..S3cSdiConfig::new(PCLK_HZ) }
 }
 
 /// A word-aligned piece of memory.

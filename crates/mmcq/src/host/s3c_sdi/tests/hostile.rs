@@ -30,7 +30,7 @@ fn arbitrary_registers(u: &mut Unstructured<'_>) -> Result<Vec<u32>> {
 fn fuzz_anything_at_any_time() {
     crate::fuzz::fuzz("s3c_sdi: fuzz_anything_at_any_time", 500, |u| {
         let dma = if u.arbitrary()? { DmaUse::From(64) } else { DmaUse::Never };
-        let mut host = ready_with(Config { dma, ..Config::new(PCLK_HZ) });
+        let mut host = ready_with(S3cSdiConfig { dma, ..S3cSdiConfig::new(PCLK_HZ) });
         let mut guarded = vec![0x77u8; 4 + 2048 + 4];
         let memory = near(&mut guarded[4..2052]);
         let mut running = false;

@@ -225,14 +225,14 @@ unsafe impl Dma for &'static FakeDma {
 
 type Driver = S3cSdi<Fake, &'static FakeDma>;
 
-fn build(regs: Fake, config: Config) -> Result<Driver, InitError> {
+fn build(regs: Fake, config: S3cSdiConfig) -> Result<Driver, S3cSdiInitError> {
     let dma: &'static FakeDma =
         Box::leak(Box::new(FakeDma { bus: Cell::new(0x3000_0000), open: Cell::new(0) }));
     S3cSdi::new(regs, dma, config)
 }
 
 /// A driver after power, clock and width.
-fn ready_with(config: Config) -> Driver {
+fn ready_with(config: S3cSdiConfig) -> Driver {
     let mut host = build(Fake::new(), config).unwrap();
     for op in [BusOp::PowerOn, BusOp::Clock(10_000_000), BusOp::Width(Width::W4)] {
         assert_eq!(host.set_bus(op, true, 0), Step::Done, "{op:?}");
@@ -242,7 +242,7 @@ fn ready_with(config: Config) -> Driver {
 }
 
 fn ready() -> Driver {
-    ready_with(Config::new(PCLK_HZ))
+    ready_with(S3cSdiConfig::new(PCLK_HZ))
 }
 
 fn plain(command: Command) -> Phase {
@@ -256,7 +256,8 @@ fn cmd52() -> Phase {
 /// CMD53 with data of this shape.
 fn cmd53(direction: Direction, block_size: u16, blocks: u32) -> Phase {
     let write = direction == Direction::Write;
-    let count = if blocks == 1 { sdio::Count::Bytes(block_size) } else { sdio::Count::Blocks(blocks as u16) };
+    let count =
+        if blocks == 1 { sdio::Amount::Bytes(block_size) } else { sdio::Amount::Blocks(blocks as u16) };
     let what = sdio::Extended { write, function: 1, addr: 0, increment: false, count };
     Phase { data: Some(Data { direction, block_size, blocks }), ..plain(sdio::io_rw_extended(what)) }
 }

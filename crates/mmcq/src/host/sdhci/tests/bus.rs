@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn resets_go_one_bit_at_a_time() {
-    let mut host = ready(Config::new());
+    let mut host = ready(SdhciConfig::new());
     let resets = |host: &Driver| -> Vec<u32> {
         let log = host.port.regs.take_log();
         log.into_iter()
@@ -13,7 +13,7 @@ fn resets_go_one_bit_at_a_time() {
     };
     assert_eq!(host.set_bus(BusOp::ResetLines, true, 0), Step::Done);
     assert_eq!(resets(&host), [2, 4]);
-    let mut both = ready(quirk(Quirks::RESET_CMD_DATA_TOGETHER));
+    let mut both = ready(quirk(SdhciQuirks::RESET_CMD_DATA_TOGETHER));
     assert_eq!(both.set_bus(BusOp::ResetLines, true, 0), Step::Done);
     assert_eq!(resets(&both), [6]);
 
@@ -32,7 +32,7 @@ fn resets_go_one_bit_at_a_time() {
 
 #[test]
 fn full_reset_restores_the_bus() {
-    let mut host = ready(Config::new());
+    let mut host = ready(SdhciConfig::new());
     for op in [BusOp::Width(Width::W4), BusOp::Signal18(true), BusOp::Timing(Timing::Sdr50)] {
         if let Step::Wait(until) = host.set_bus(op, true, 0) {
             assert_eq!((op, until), (BusOp::Signal18(true), 5_000_000));
@@ -62,7 +62,7 @@ fn full_reset_restores_the_bus() {
 
 #[test]
 fn lines_fixed_at_1_8_v_refuse_3_3() {
-    let mut host = ready(quirk(Quirks::FIXED_18));
+    let mut host = ready(quirk(SdhciQuirks::FIXED_18));
     assert!(host.caps().signal18 && host.caps().signal18_fixed);
     assert_eq!(host.set_bus(BusOp::Signal18(false), true, 0), Step::Failed);
     assert_eq!(host.set_bus(BusOp::Signal18(true), true, 0), Step::Wait(5_000_000));
@@ -70,7 +70,7 @@ fn lines_fixed_at_1_8_v_refuse_3_3() {
 
 #[test]
 fn clock_waits_until_it_is_stable() {
-    let mut host = ready_with(5, CAPS, Config::new());
+    let mut host = ready_with(5, CAPS, SdhciConfig::new());
     host.port.regs.stable.set(false);
     let Step::Wait(until) = host.set_bus(BusOp::Clock(400_000), true, 1_000) else { panic!("must wait") };
     assert!(until > 1_000);
@@ -88,7 +88,7 @@ fn clock_waits_until_it_is_stable() {
 
 #[test]
 fn timing_changes_while_the_clock_stands() {
-    let config = Config { extra_timings: 1 << Timing::Hs400 as u16, ..Config::new() };
+    let config = SdhciConfig { extra_timings: 1 << Timing::Hs400 as u16, ..SdhciConfig::new() };
     let mut host = ready(config);
     for (timing, control, mode) in [
         (Timing::HighSpeed, 0x14, 0),
@@ -119,7 +119,7 @@ fn timing_changes_while_the_clock_stands() {
 
 #[test]
 fn power_needs_a_card_that_draws_it() {
-    let mut host = ready(Config::new());
+    let mut host = ready(SdhciConfig::new());
     assert_eq!(host.port.regs.get(POWER, 1), 0x0f);
     assert_eq!(host.set_bus(BusOp::PowerOff, true, 0), Step::Done);
     assert_eq!((host.port.regs.get(POWER, 1), host.port.regs.get(CLOCK, 2)), (0, 0));
@@ -127,14 +127,14 @@ fn power_needs_a_card_that_draws_it() {
     assert!(!host.present());
     assert_eq!(host.set_bus(BusOp::PowerOn, true, 0), Step::Failed);
     assert_eq!(host.port.regs.get(INT_ENABLE, 4) & (INT_INSERT | INT_REMOVE), INT_INSERT);
-    let mut external = ready(quirk(Quirks::EXTERNAL_POWER));
+    let mut external = ready(quirk(SdhciQuirks::EXTERNAL_POWER));
     external.port.regs.set(PRESENT, 4, PRESENT_DAT);
     assert_eq!(external.set_bus(BusOp::PowerOn, true, 0), Step::Done);
 }
 
 #[test]
 fn tuning_ends_where_the_controller_says() {
-    let mut host = ready(Config::new());
+    let mut host = ready(SdhciConfig::new());
     let phase = Phase { tuning: true, ..data(19, Direction::Read, 64, 1) };
     assert_eq!(host.set_bus(BusOp::TuneStart, true, 0), Step::Done);
     assert_eq!(host.port.regs.get(CONTROL_2, 2), CONTROL_2_TUNE.into());
@@ -160,7 +160,7 @@ fn tuning_ends_where_the_controller_says() {
 
 #[test]
 fn levels_of_all_four_lines_are_told() {
-    let mut host = ready(Config::new());
+    let mut host = ready(SdhciConfig::new());
     for levels in 0..16 {
         host.port.regs.set(PRESENT, 4, levels << PRESENT_DAT_SHIFT);
         assert_eq!(u32::from(host.dat_levels()), levels);
@@ -175,14 +175,14 @@ fn levels_of_all_four_lines_are_told() {
 
 #[test]
 fn narrow_access_quirks_keep_the_neighbours() {
-    let mut host = ready_with(2, CAPS, quirk(Quirks::ACCESS_32BIT));
+    let mut host = ready_with(2, CAPS, quirk(SdhciQuirks::ACCESS_32BIT));
     assert_eq!(host.set_bus(BusOp::Width(Width::W4), true, 0), Step::Done);
     run(&mut host, &read(1), &[far(0, 512)]);
     let log = host.port.regs.take_log();
     assert!(log.iter().all(|access| !matches!(access, Access::Write(_, 1 | 2, _))));
     assert_eq!((host.port.regs.get(CONTROL, 1), host.port.regs.get(POWER, 1)), (0x12, 0x0f));
 
-    let mut host = ready(quirk(Quirks::ACCESS_16BIT));
+    let mut host = ready(quirk(SdhciQuirks::ACCESS_16BIT));
     run(&mut host, &read(2), &[far(0, 1024)]);
     let log = host.port.regs.take_log();
     for split in [
@@ -210,7 +210,7 @@ fn a_controller_that_is_gone_is_cut_off() {
 /// A controller that is done at once with each of an operation's parts, and needs all of them.
 #[test]
 fn an_operation_of_many_parts_ends_well_where_none_has_to_be_waited_for() {
-    let quirks = Quirks::CLOCK_BEFORE_RESET.with(Quirks::RESET_ON_IOS);
+    let quirks = SdhciQuirks::CLOCK_BEFORE_RESET.with(SdhciQuirks::RESET_ON_IOS);
     let mut host = ready_with(4, CAPS, quirk(quirks));
     for op in [BusOp::ResetAll, BusOp::Clock(400_000), BusOp::Timing(Timing::HighSpeed), BusOp::ResetLines] {
         let mut step = host.set_bus(op, true, 7);

@@ -15,7 +15,7 @@ fn told(host: &mut Driver, status: u32) -> Told {
 
 /// A read whose response has come.
 fn moving(auto: Auto) -> Driver {
-    let mut host = ready(Config::new());
+    let mut host = ready(SdhciConfig::new());
     host.start(&Phase { auto, ..read(8) }, &[far(0, 4096)], 1).unwrap();
     host.port.regs.set(RESPONSE_0, 4, 0x900);
     host.port.regs.set(INT_STATUS, 4, INT_COMMAND);
@@ -102,7 +102,7 @@ fn the_response_of_the_phase_comes_first() {
         host.port.regs.set(INT_STATUS, 4, status);
         assert_eq!(host.start_concurrent(&DIRECT), Err(StartError::DataLine), "{status:#x}");
     }
-    let mut host = ready(Config::new());
+    let mut host = ready(SdhciConfig::new());
     assert_eq!(host.start_concurrent(&DIRECT), Err(StartError::DataLine));
     host.start(&command(13, Resp::R1), &[], 1).unwrap();
     assert_eq!(host.start_concurrent(&DIRECT), Err(StartError::Unsupported));
@@ -208,6 +208,6 @@ fn a_command_may_outlive_the_data() {
 
 #[test]
 fn who_must_reset_both_circuits_at_once_has_none() {
-    assert!(ready(Config::new()).caps().concurrent_command);
-    assert!(!ready(quirk(Quirks::RESET_CMD_DATA_TOGETHER)).caps().concurrent_command);
+    assert!(ready(SdhciConfig::new()).caps().concurrent_command);
+    assert!(!ready(quirk(SdhciQuirks::RESET_CMD_DATA_TOGETHER)).caps().concurrent_command);
 }

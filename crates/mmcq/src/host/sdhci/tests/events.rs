@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn data_may_end_before_the_response_comes() {
-    let mut host = ready(Config::new());
+    let mut host = ready(SdhciConfig::new());
     let segments = [far(0, 512)];
     host.start(&read(1), &segments, 1).unwrap();
     assert!(report(&mut host, INT_TRANSFER, &segments).phase.is_none());
@@ -14,7 +14,7 @@ fn data_may_end_before_the_response_comes() {
 
 #[test]
 fn a_response_that_comes_after_the_data_ends_the_phase() {
-    let mut host = ready(Config::new());
+    let mut host = ready(SdhciConfig::new());
     let segments = [far(0, 512)];
     host.start(&read(1), &segments, 1).unwrap();
     assert!(report(&mut host, INT_TRANSFER, &segments).phase.is_none());
@@ -32,7 +32,7 @@ fn the_end_of_the_transfer_before_is_not_that_of_the_next() {
     let write = data(24, Direction::Write, 512, 1);
     let busy = command(38, Resp::R1b);
     for (phase, segments) in [(read(1), &segments[..]), (write, &segments[..]), (busy, &[])] {
-        let mut host = ready(Config::new());
+        let mut host = ready(SdhciConfig::new());
         host.start(&phase, segments, 1).unwrap();
         assert!(report(&mut host, INT_COMMAND | INT_TRANSFER, segments).phase.unwrap().is_ok());
         host.start(&phase, segments, 1).unwrap();
@@ -49,7 +49,7 @@ fn the_end_of_the_transfer_before_is_not_that_of_the_next() {
 /// What needs no end is not held up by another's: the card is busy, and is asked how it is.
 #[test]
 fn a_command_ends_with_its_response_whatever_ends_before() {
-    let mut host = ready(Config::new());
+    let mut host = ready(SdhciConfig::new());
     let present = host.port.regs.get(PRESENT, 4);
     host.start(&command(13, Resp::R1), &[], 1).unwrap();
     host.port.regs.set(PRESENT, 4, present | PRESENT_DAT_INHIBIT);
@@ -61,7 +61,7 @@ fn a_command_ends_with_its_response_whatever_ends_before() {
 #[test]
 fn an_early_end_is_believed_although_dat_gets_free_late() {
     let segments = [far(0, 512)];
-    let mut host = ready(Config::new());
+    let mut host = ready(SdhciConfig::new());
     host.start(&read(1), &segments, 1).unwrap();
     assert!(report(&mut host, INT_TRANSFER, &segments).phase.is_none());
     host.port.regs.lags.set(20);
@@ -71,8 +71,8 @@ fn an_early_end_is_believed_although_dat_gets_free_late() {
 #[test]
 fn long_response_is_shifted_unless_it_has_its_crc() {
     for (quirks, expected) in [
-        (Quirks::NONE, [0x0011_2233, 0x4455_6677, 0x8899_aabb, 0xccdd_ee00]),
-        (Quirks::RSP136_HAS_CRC, [0xff00_1122, 0x3344_5566, 0x7788_99aa, 0xbbcc_dd00]),
+        (SdhciQuirks::NONE, [0x0011_2233, 0x4455_6677, 0x8899_aabb, 0xccdd_ee00]),
+        (SdhciQuirks::RSP136_HAS_CRC, [0xff00_1122, 0x3344_5566, 0x7788_99aa, 0xbbcc_dd00]),
     ] {
         let mut host = ready(quirk(quirks));
         for (at, word) in [0xbbcc_ddee, 0x7788_99aa, 0x3344_5566, 0xff00_1122].into_iter().enumerate() {
@@ -84,7 +84,7 @@ fn long_response_is_shifted_unless_it_has_its_crc() {
 
 #[test]
 fn automatic_commands_report_apart() {
-    let mut host = ready(Config::new());
+    let mut host = ready(SdhciConfig::new());
     let segments = [far(0, 1024)];
     host.port.regs.set(RESPONSE_3, 4, 0xb00);
     let stop = Phase { auto: Auto::Stop, ..read(2) };
@@ -123,7 +123,7 @@ fn every_status_has_a_meaning() {
         (Some(read(1)), INT_COMMAND | INT_TRANSFER),
         (Some(tuning), INT_BUFFER_READ),
     ];
-    let mut host = ready(Config::new());
+    let mut host = ready(SdhciConfig::new());
     for (phase, needs) in kinds {
         for (a, b) in (0..32).flat_map(|a| (0..=a).map(move |b| (a, b))) {
             assert_eq!(host.set_bus(BusOp::ResetLines, true, 0), Step::Done);
@@ -183,7 +183,7 @@ fn error_bits_name_cause_and_stage() {
         (ERROR_ADMA, Cause::Dma, Stage::Data),
         (1 << 28, Cause::Other, Stage::Data),
     ];
-    let mut host = ready(Config::new());
+    let mut host = ready(SdhciConfig::new());
     let segments = [far(0, 512)];
     for (errors, cause, stage) in table {
         host.start(&read(1), &segments, 1).unwrap();
@@ -198,7 +198,7 @@ fn error_bits_name_cause_and_stage() {
 
 #[test]
 fn a_dead_controller_is_gone() {
-    let mut host = ready(Config::new());
+    let mut host = ready(SdhciConfig::new());
     let segments = [far(0, 512)];
     host.start(&read(1), &segments, 1).unwrap();
     host.port.regs.take_log();
@@ -213,7 +213,7 @@ fn a_dead_controller_is_gone() {
     dead.set(VERSION, 2, 0xffff);
     let dma: &'static FakeDma = Box::leak(Box::default());
     let table = Box::leak(Box::new(Table::<8>::new()));
-    assert_eq!(Sdhci::new(dead, dma, table, Config::new()).err(), Some(InitError::Gone));
+    assert_eq!(Sdhci::new(dead, dma, table, SdhciConfig::new()).err(), Some(SdhciInitError::Gone));
 }
 
 /// A bus may lose one read. A phase whose controller is gone gives its memory back without a reset.
@@ -232,7 +232,7 @@ fn one_read_of_ones_is_a_fault_and_not_a_controller_that_is_gone() {
 /// What belongs to no phase interrupts once, also where the controller says it for ever.
 #[test]
 fn a_status_that_does_not_go_away_interrupts_once() {
-    let mut host = ready(Config::new());
+    let mut host = ready(SdhciConfig::new());
     let segments = [far(0, 512)];
     for status in [INT_TRANSFER, INT_COMMAND, ERROR_DATA_CRC | INT_ERROR, ERROR_POWER | INT_ERROR, 1 << 14] {
         run(&mut host, &read(1), &segments);

@@ -72,7 +72,7 @@ fn sixty_four_bit_forms_follow_the_version() {
         (3, CAPS | ADDRESS_64_V4, 16, CONTROL_ADMA2, CONTROL_2_V4 | CONTROL_2_64BIT),
         (3, CAPS | ADDRESS_64_V3, 8, CONTROL_ADMA2, CONTROL_2_V4),
     ] {
-        let mut host = ready_with(version, caps, Config::new());
+        let mut host = ready_with(version, caps, SdhciConfig::new());
         run(&mut host, &read(1), &segments);
         assert_eq!(host.dma.synced.take(), [(0x4000, bytes)]);
         assert_eq!(host.port.regs.get(CONTROL, 1), control.into());
@@ -88,13 +88,13 @@ fn memory_out_of_reach_is_refused_and_let_go() {
     let dma: &'static FakeDma = Box::leak(Box::default());
     dma.bus.set(1 << 32);
     assert_eq!(
-        build(2, CAPS, Config::new(), dma).err(),
-        Some(InitError::Table(DmaError::Unreachable)),
+        build(2, CAPS, SdhciConfig::new(), dma).err(),
+        Some(SdhciInitError::Table(DmaError::Unreachable)),
         "the table"
     );
     assert_eq!(dma.open.get(), 0);
     dma.bus.set(0x1000);
-    let mut host = build(2, CAPS, Config::new(), dma).unwrap();
+    let mut host = build(2, CAPS, SdhciConfig::new(), dma).unwrap();
     let mut memory = [0u32; 128];
     let ptr = NonNull::from(&mut memory).cast::<u8>();
     let mut segment = Segment { ptr, len: 512, bus: 7 };
@@ -110,23 +110,23 @@ fn memory_out_of_reach_is_refused_and_let_go() {
 
 #[test]
 fn limits_promise_only_what_fits() {
-    let host = ready(Config::new());
+    let host = ready(SdhciConfig::new());
     let caps = *host.caps();
     assert_eq!((caps.max_segments, caps.max_bytes), (5, 4 * 65_536));
     assert_eq!((caps.max_blocks, caps.align, caps.clock_hz), (65_535, 4, (24_438, 50_000_000)));
     assert_eq!(caps.max_busy_ns, 134_217_728_000);
     assert!(caps.can(Timing::Sdr104) && caps.can(Timing::Hs200) && !caps.can(Timing::Hs400));
-    let soldered = ready_with(2, CAPS & 0xffff_ffff, Config::emmc_18());
+    let soldered = ready_with(2, CAPS & 0xffff_ffff, SdhciConfig::emmc_18());
     assert!(soldered.caps().signal18 && soldered.caps().can(Timing::Hs400) && soldered.present());
     assert!(!soldered.caps().can(Timing::Sdr104));
     // The worst list within them: every piece one block over a descriptor, as often as the sum allows.
-    let mut host = ready(Config::new());
+    let mut host = ready(SdhciConfig::new());
     let pieces = [512, 512, 512, 65_536 + 512, caps.max_bytes - 65_536 - 2048].map(|len| far(0, len));
     host.start(&read(caps.max_bytes / 512), &pieces, 1).unwrap();
     for unsupported in
         [read(0), data(17, Direction::Read, 0, 1), data(17, Direction::Read, 2049, 1), read(513)]
     {
-        let mut host = ready(Config::new());
+        let mut host = ready(SdhciConfig::new());
         assert_eq!(host.start(&unsupported, &pieces, 1), Err(StartError::Unsupported));
     }
     let sdma = ready(by(TransferMode::Sdma));
@@ -137,7 +137,7 @@ fn limits_promise_only_what_fits() {
         Box::leak(Box::new(Table::<0>::new())),
         by(TransferMode::Adma2),
     );
-    assert_eq!(tables.err(), Some(InitError::TransferMode(TransferMode::Adma2)));
+    assert_eq!(tables.err(), Some(SdhciInitError::TransferMode(TransferMode::Adma2)));
 }
 
 /// A stop at a boundary, told after its transfer's end, is not the next transfer's: that one would go on behind
@@ -158,7 +158,7 @@ fn a_stop_that_is_told_late_sends_no_other_transfer_on() {
 /// A segment that `map` has left to the CPU has no address, however long the part of it that moves.
 #[test]
 fn memory_that_is_not_mapped_is_never_the_controllers() {
-    let mut host = ready(quirk(Quirks::DMA_SIZE_32BIT));
+    let mut host = ready(quirk(SdhciQuirks::DMA_SIZE_32BIT));
     run(&mut host, &read(1), &[far(0x4000, 512)]);
     let mut memory = vec![0u8; 515];
     let mut segment = near(&mut memory);
@@ -183,8 +183,8 @@ fn a_table_that_ends_at_4_gib_is_refused_where_addresses_have_64_bits() {
         for below in [bytes, bytes + 16] {
             let dma: &'static FakeDma = Box::leak(Box::default());
             dma.bus.set((1 << 32) - below);
-            let built = build(2, caps, Config::new(), dma).err();
-            let refused = Some(InitError::Table(DmaError::Unreachable));
+            let built = build(2, caps, SdhciConfig::new(), dma).err();
+            let refused = Some(SdhciInitError::Table(DmaError::Unreachable));
             assert_eq!(built, refused.filter(|_| below < limit), "{below} below 4 GiB");
         }
     }

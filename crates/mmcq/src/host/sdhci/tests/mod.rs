@@ -180,12 +180,17 @@ unsafe impl Dma for &'static FakeDma {
 
 type Driver = Sdhci<Fake, &'static FakeDma, 8>;
 
-fn build(version: u8, caps: u64, config: Config, dma: &'static FakeDma) -> Result<Driver, InitError> {
+fn build(
+    version: u8,
+    caps: u64,
+    config: SdhciConfig,
+    dma: &'static FakeDma,
+) -> Result<Driver, SdhciInitError> {
     Sdhci::new(Fake::new(version, caps), dma, Box::leak(Box::new(Table::new())), config)
 }
 
 /// A driver after reset, power and clock.
-fn ready_with(version: u8, caps: u64, config: Config) -> Driver {
+fn ready_with(version: u8, caps: u64, config: SdhciConfig) -> Driver {
     let dma: &'static FakeDma = Box::leak(Box::default());
     dma.bus.set(0x4000);
     let mut host = build(version, caps, config, dma).unwrap();
@@ -196,16 +201,16 @@ fn ready_with(version: u8, caps: u64, config: Config) -> Driver {
     host
 }
 
-fn ready(config: Config) -> Driver {
+fn ready(config: SdhciConfig) -> Driver {
     ready_with(2, CAPS, config)
 }
 
-fn quirk(quirks: Quirks) -> Config {
-    Config { quirks, ..Config::new() }
+fn quirk(quirks: SdhciQuirks) -> SdhciConfig {
+    SdhciConfig { quirks, ..SdhciConfig::new() }
 }
 
-fn by(transfer: TransferMode) -> Config {
-    Config { transfer, ..Config::new() }
+fn by(transfer: TransferMode) -> SdhciConfig {
+    SdhciConfig { transfer, ..SdhciConfig::new() }
 }
 
 fn command(index: u8, resp: Resp) -> Phase {

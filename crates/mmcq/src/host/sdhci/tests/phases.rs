@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn four_kib_cost_seven_accesses() {
     for direction in [Direction::Read, Direction::Write] {
-        let mut host = ready(Config::new());
+        let mut host = ready(SdhciConfig::new());
         let index = if direction == Direction::Read { 18 } else { 25 };
         let (phase, segments) = (data(index, direction, 512, 8), [far(0x8_0000, 4096)]);
         run(&mut host, &phase, &segments);
@@ -38,7 +38,7 @@ fn four_kib_cost_seven_accesses() {
 
 #[test]
 fn one_interrupt_ends_a_transfer() {
-    let mut host = ready(Config::new());
+    let mut host = ready(SdhciConfig::new());
     let segments = [far(0, 512)];
     host.start(&read(1), &segments, 1).unwrap();
     let normal = INT_COMMAND | INT_TRANSFER | INT_DMA | INT_BUFFER_READ | INT_BUFFER_WRITE;
@@ -60,7 +60,7 @@ fn one_interrupt_ends_a_transfer() {
 
 #[test]
 fn lines_are_looked_at_only_when_in_doubt() {
-    let mut host = ready(Config::new());
+    let mut host = ready(SdhciConfig::new());
     let segments = [far(0, 512)];
     let looked = |host: &Driver| host.port.regs.take_log().contains(&Access::Read(PRESENT));
     run(&mut host, &command(0, Resp::None), &[]);
@@ -91,7 +91,7 @@ fn lines_are_looked_at_only_when_in_doubt() {
 #[test]
 fn busy_is_not_waited_for_on_a_line_that_is_held_before() {
     let held = PRESENT_INSERTED | PRESENT_DAT & !PRESENT_DAT0;
-    for quirks in [Quirks::NONE, Quirks::NO_BUSY_IRQ] {
+    for quirks in [SdhciQuirks::NONE, SdhciQuirks::NO_BUSY_IRQ] {
         let mut host = ready(quirk(quirks));
         run(&mut host, &read(1), &[far(0, 512)]);
         host.port.regs.set(PRESENT, 4, held);
@@ -103,7 +103,7 @@ fn busy_is_not_waited_for_on_a_line_that_is_held_before() {
         run(&mut host, &command(13, Resp::R1), &[]);
         host.start(&command(12, Resp::R1b), &[], 1).unwrap();
     }
-    let mut host = ready(quirk(Quirks::NO_DAT0_LEVEL));
+    let mut host = ready(quirk(SdhciQuirks::NO_DAT0_LEVEL));
     run(&mut host, &read(1), &[far(0, 512)]);
     host.port.regs.set(PRESENT, 4, held);
     host.start(&command(6, Resp::R1b), &[], 1).unwrap();
@@ -111,7 +111,7 @@ fn busy_is_not_waited_for_on_a_line_that_is_held_before() {
 
 #[test]
 fn stop_beside_a_transfer_leaves_the_lines_in_doubt() {
-    let mut host = ready(Config::new());
+    let mut host = ready(SdhciConfig::new());
     let segments = [far(0, 512)];
     host.start(&read(1), &segments, 1).unwrap();
     assert_eq!(host.start(&read(1), &segments, 1), Err(StartError::DataLine));
@@ -134,8 +134,8 @@ fn automatic_count_and_sdma_exclude_each_other() {
 #[test]
 fn without_a_busy_interrupt_the_response_ends_the_phase() {
     for (quirks, detect) in [
-        (Quirks::NO_BUSY_IRQ, BusyDetect::Level),
-        (Quirks::NO_BUSY_IRQ.with(Quirks::NO_DAT0_LEVEL), BusyDetect::Status),
+        (SdhciQuirks::NO_BUSY_IRQ, BusyDetect::Level),
+        (SdhciQuirks::NO_BUSY_IRQ.with(SdhciQuirks::NO_DAT0_LEVEL), BusyDetect::Status),
     ] {
         let mut host = ready(quirk(quirks));
         assert_eq!(host.caps().busy, detect);

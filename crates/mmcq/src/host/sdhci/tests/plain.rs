@@ -8,7 +8,7 @@ fn question() -> Phase {
 }
 
 /// A driver that knows what lasts from one transfer to the next, with nothing in progress.
-fn warm(config: Config) -> Driver {
+fn warm(config: SdhciConfig) -> Driver {
     let mut host = ready(config);
     run(&mut host, &read(8), &[far(0, 4096)]);
     host
@@ -48,7 +48,7 @@ fn transfer(host: &mut Driver) {
 
 /// A driver for a controller on which it was seen that questions end with a Transfer Complete.
 fn relies() -> Driver {
-    warm(quirk(Quirks::QEMU))
+    warm(quirk(SdhciQuirks::QEMU))
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn a_question_that_ends_like_a_transfer_needs_no_signal() {
 /// However often a controller has ended a question with both bits, the next is sent as what it is.
 #[test]
 fn nothing_is_learned_from_how_questions_end() {
-    let mut host = warm(Config::new());
+    let mut host = warm(SdhciConfig::new());
     for _ in 0..20 {
         let (signals, sent) = ask(&mut host, INT_COMMAND);
         assert_eq!((signals.len(), sent), (1, 0x0d1a));
@@ -94,13 +94,13 @@ fn an_end_that_was_relied_on_in_vain_is_not_again() {
 
 #[test]
 fn without_an_interrupt_at_the_end_of_busy_nothing_is_sent_so() {
-    let mut host = warm(quirk(Quirks::QEMU.with(Quirks::NO_BUSY_IRQ)));
+    let mut host = warm(quirk(SdhciQuirks::QEMU.with(SdhciQuirks::NO_BUSY_IRQ)));
     assert_eq!(ask(&mut host, INT_COMMAND).1, 0x0d1a);
 }
 
 #[test]
 fn a_controller_that_is_gone_has_not_ended_a_phase_well() {
-    let mut host = warm(Config::new());
+    let mut host = warm(SdhciConfig::new());
     host.start_plain(&read(8), &[far(0, 4096)], 100_000_000).unwrap();
     host.port.regs.set(PRESENT, 4, u32::MAX);
     let fault = plain(&mut host, u32::MAX).unwrap_err().unwrap().unwrap_err();
