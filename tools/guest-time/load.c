@@ -1,8 +1,9 @@
-// load.c: the load inside of the guest. load DEVICE read|write|randread|randwrite BYTES DEPTH JOBS REQUESTS one|all [REGION]
-// Each of JOBS processes has DEPTH requests of BYTES under way (libaio, O_DIRECT). It reaps all that are done and submits as many in one call, as the
-// laboratory's jobs do; or, with `one`, one and one, as fio does unless it is told otherwise. Sequential jobs all begin at 0. Each does
-// REQUESTS; random places are in the first REGION bytes, all of the device without it. The rate is that of the steady state: from a quarter to
-// seven eighths of all requests. One line of JSON.
+// load.c: the load inside of the guest. load DEVICE read|write|randread|randwrite BYTES DEPTH JOBS REQUESTS one|all [REGION [BEFORE_NS]]
+// Each of JOBS processes has DEPTH requests of BYTES under way (O_DIRECT; libaio, or pread and pwrite at depth 1). It reaps all that are done and submits as many
+// in one call, as the laboratory's jobs do; or, with `one`, one and one, as fio does unless it is told otherwise. Sequential jobs all begin at 0. Each does
+// REQUESTS; random places are in the first REGION bytes, all of the device without it (0). At depth 1 a request may have BEFORE_NS of work before it, which
+// counts as its latency: the job sleeps, as if it had a core of its own. The rate is that of the steady state: from a quarter to seven eighths of all
+// requests. One line of JSON; marks for the plugin's counters stand around the load, if there is the driver that sets them.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -21,9 +22,10 @@
 
 struct shared {
   uint64_t ready, go, done, from_done, from_ns, until_done, until_ns, last_ns, latency_sum_ns;
+  uint32_t latency_ns[];
 };
 static struct shared *shared;
-static uint64_t bytes, depth, jobs, requests, region;
+static uint64_t bytes, depth, jobs, requests, region, before_ns;
 static bool writes, is_random, one_by_one;
 
 static void die(const char *what) {
@@ -47,6 +49,24 @@ static uint64_t number(const char *text, const char *name) {
   return value;
 }
 
+// Context switches of the machine.
+static uint64_t switches(void) {
+  static char text[65536];
+  FILE *file = fopen("/proc/stat", "r");
+  size_t count = file ? fread(text, 1, sizeof text - 1, file) : 0;
+  if (file) fclose(file);
+  text[count] = 0;
+  char *at = strstr(text, "\nctxt ");
+  return at ? strtoull(at + 6, NULL, 10) : 0;
+}
+
+static void mark(const char *number) {
+  FILE *file = fopen("/sys/module/slot/parameters/mark", "w");
+  if (!file) return;
+  fputs(number, file);
+  fclose(file);
+}
+
 // A field of /sys/block/NAME/stat, counted from 0.
 static uint64_t block_stat(const char *device, int field) {
   char path[128], text[512];
@@ -68,6 +88,34 @@ static uint64_t shuffled(uint64_t *state) {
   return z ^ z >> 31;
 }
 
+static void ended(uint64_t begun_ns, uint64_t now) {
+  uint64_t done = __atomic_add_fetch(&shared->done, 1, __ATOMIC_SEQ_CST), all = requests * jobs, took = now - begun_ns;
+  __atomic_add_fetch(&shared->latency_sum_ns, took, __ATOMIC_SEQ_CST);
+  shared->latency_ns[done - 1] = took < UINT32_MAX ? took : UINT32_MAX;
+  if (done == all / 4) shared->from_done = done, shared->from_ns = now;
+  if (done == all * 7 / 8) shared->until_done = done, shared->until_ns = now;
+  if (done == all) shared->last_ns = now;
+}
+
+static void wait_for_all(void) {
+  __atomic_add_fetch(&shared->ready, 1, __ATOMIC_SEQ_CST);
+  while (!__atomic_load_n(&shared->go, __ATOMIC_SEQ_CST)) usleep(1000);
+}
+
+// One request at a time.
+static void work_alone(int file, char *memory, uint64_t job) {
+  uint64_t state = job + 1, slots = region / bytes;
+  wait_for_all();
+  for (uint64_t i = 0; i < requests; i++) {
+    uint64_t place = (is_random ? shuffled(&state) % slots : i % slots) * bytes, begun_ns = now_ns();
+    struct timespec work = { before_ns / 1000000000, before_ns % 1000000000 };
+    if (before_ns) clock_nanosleep(CLOCK_MONOTONIC, 0, &work, NULL);
+    if ((writes ? pwrite(file, memory, bytes, place) : pread(file, memory, bytes, place)) != (ssize_t)bytes) die("request");
+    ended(begun_ns, now_ns());
+  }
+  exit(0);
+}
+
 static void work(const char *device, uint64_t job) {
   char name[16];
   snprintf(name, sizeof name, "mmcq%u", (unsigned)job);
@@ -82,11 +130,11 @@ static void work(const char *device, uint64_t job) {
   uint64_t *begun_ns = calloc(depth, sizeof *begun_ns), *free_slots = calloc(depth, sizeof *free_slots);
   if (memory == MAP_FAILED || !blocks || !list || !events || !begun_ns || !free_slots) die("memory");
   memset(memory, 0x5a + job, depth * bytes);
-  uint64_t state = job + 1, slots = region / bytes, all = requests * jobs, begun = 0, ended = 0, free_count = depth;
+  if (depth == 1) work_alone(file, memory, job);
+  uint64_t state = job + 1, slots = region / bytes, begun = 0, over = 0, free_count = depth;
   for (uint64_t i = 0; i < depth; i++) free_slots[i] = i;
-  __atomic_add_fetch(&shared->ready, 1, __ATOMIC_SEQ_CST);
-  while (!__atomic_load_n(&shared->go, __ATOMIC_SEQ_CST)) usleep(1000);
-  while (ended < requests) {
+  wait_for_all();
+  while (over < requests) {
     uint64_t count = free_count < requests - begun ? free_count : requests - begun, now = now_ns();
     for (uint64_t i = 0; i < count; i++) {
       uint64_t slot = free_slots[--free_count], place = is_random ? shuffled(&state) % slots : begun % slots;
@@ -112,21 +160,22 @@ static void work(const char *device, uint64_t job) {
         errno = events[i].res < 0 ? -events[i].res : EIO;
         die("request");
       }
-      uint64_t done = __atomic_add_fetch(&shared->done, 1, __ATOMIC_SEQ_CST);
-      __atomic_add_fetch(&shared->latency_sum_ns, now - begun_ns[events[i].data], __ATOMIC_SEQ_CST);
-      if (done == all / 4) shared->from_done = done, shared->from_ns = now;
-      if (done == all * 7 / 8) shared->until_done = done, shared->until_ns = now;
-      if (done == all) shared->last_ns = now;
+      ended(begun_ns[events[i].data], now);
       free_slots[free_count++] = events[i].data;
-      ended++;
+      over++;
     }
   }
   exit(0);
 }
 
+static int by_size(const void *one, const void *other) {
+  uint32_t a = *(const uint32_t *)one, b = *(const uint32_t *)other;
+  return (a > b) - (a < b);
+}
+
 int main(int count, char **arguments) {
-  if (count < 8 || count > 9 || (strcmp(arguments[7], "one") && strcmp(arguments[7], "all"))) {
-    fprintf(stderr, "usage: load DEVICE read|write|randread|randwrite BYTES DEPTH JOBS REQUESTS one|all [REGION]\n");
+  if (count < 8 || count > 10 || (strcmp(arguments[7], "one") && strcmp(arguments[7], "all"))) {
+    fprintf(stderr, "usage: load DEVICE read|write|randread|randwrite BYTES DEPTH JOBS REQUESTS one|all [REGION [BEFORE_NS]]\n");
     return 2;
   }
   const char *device = arguments[1], *load = arguments[2];
@@ -139,9 +188,10 @@ int main(int count, char **arguments) {
   int file = open(device, O_RDONLY);
   if (file < 0) die(device);
   one_by_one = !strcmp(arguments[7], "one");
-  region = count > 8 ? number(arguments[8], "REGION") : (uint64_t)lseek(file, 0, SEEK_END);
+  region = count > 8 && strcmp(arguments[8], "0") ? number(arguments[8], "REGION") : (uint64_t)lseek(file, 0, SEEK_END);
+  before_ns = count > 9 ? number(arguments[9], "BEFORE_NS") : 0;
   close(file);
-  shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  shared = mmap(NULL, sizeof *shared + requests * jobs * sizeof(uint32_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (shared == MAP_FAILED) die("memory");
   for (uint64_t job = 0; job < jobs; job++) {
     pid_t child = fork();
@@ -154,20 +204,31 @@ int main(int count, char **arguments) {
     usleep(1000);
   }
   int first = writes ? 4 : 0, bad = 0;
-  uint64_t before = block_stat(device, first), begin_ns = now_ns();
+  mark("1");
+  uint64_t before = block_stat(device, first), switched = switches(), begin_ns = now_ns();
   __atomic_store_n(&shared->go, 1, __ATOMIC_SEQ_CST);
   for (uint64_t job = 0; job < jobs; job++) {
     int status;
     wait(&status);
     bad |= status;
   }
+  switched = switches() - switched;
+  mark("2");
   if (bad) return 1;
   uint64_t sent = block_stat(device, first) - before, all = requests * jobs, span_ns = shared->until_ns - shared->from_ns;
   if (!span_ns || !sent) die("too few requests");
   double mib = (double)((shared->until_done - shared->from_done) * bytes) / (1 << 20);
   printf("{\"load\": \"%s\", \"bytes\": %lu, \"depth\": %lu, \"jobs\": %lu, \"requests\": %lu, \"reaps\": \"%s\", \"mib_per_s\": %.3f, \"latency_us\": %.2f, \"merged\": %.3f, "
-         "\"elapsed_us\": %.1f}\n",
+         "\"elapsed_us\": %.1f, \"switches\": %lu, \"percentiles_us\": {",
          load, bytes, depth, jobs, all, arguments[7], mib * 1e9 / span_ns, shared->latency_sum_ns / 1e3 / all, (double)all / sent,
-         (shared->last_ns - begin_ns) / 1e3);
+         (shared->last_ns - begin_ns) / 1e3, switched);
+  qsort(shared->latency_ns, all, sizeof(uint32_t), by_size);
+  static const double percents[] = { 1, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99, 99.5, 99.9, 99.95, 99.99 };
+  for (size_t i = 0; i < sizeof percents / sizeof *percents; i++) {
+    // The least latency that so many percent of all do not exceed.
+    uint64_t at = (uint64_t)(percents[i] / 100 * all + 0.999999);
+    printf("%s\"%g\": %.1f", i ? ", " : "", percents[i], shared->latency_ns[at ? at - 1 : 0] / 1e3);
+  }
+  printf("}}\n");
   return 0;
 }

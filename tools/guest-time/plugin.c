@@ -1,11 +1,11 @@
 // plugin.c: puts the laboratory's controller and card into QEMU, in the place of the registers of QEMU's own sdhci-pci, and moves them by the guest's clock.
-// Built and started by tools/guest-time.sh. Licence: MIT OR Apache-2.0; loaded into QEMU it is used under MIT, which goes with QEMU's GPL-2.0.
+// Built by tools/guest-parts.sh, loaded by `mmcq guest`. Licence: MIT OR Apache-2.0; loaded into QEMU it is used under MIT, which goes with QEMU's GPL-2.0.
 //
-// QEMU has no interface for such a plugin. What it uses of QEMU's inside is declared here, and belongs to one version: tools/guest-time.sh compares
+// QEMU has no interface for such a plugin. What it uses of QEMU's inside is declared here, and belongs to one version: `mmcq guest` compares
 // that, QEMU the version of its plugins, and burn() looks whether time moves as it should.
 //
-// A register access and the way of an interrupt to the CPU take time, which `read`, `write` and `irq` say in nanoseconds. One instruction takes a nanosecond of
-// guest time (-icount shift=0). With `scale` the card is faster: its time is scale / 1000 of the guest's, so an instruction takes 1000 / scale ns of card time.
+// A register access and the way of an interrupt to the CPU take time, which `read`, `write` and `irq` say in nanoseconds. One instruction takes 1 << `shift` ns
+// (as -icount has it). A guest that writes to the register 0xf0, which no controller of the standard has, puts a mark into the file `counters`.
 #include "mmcq_sim.h"
 
 #include <dlfcn.h>
@@ -15,6 +15,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
 EXPORT int qemu_plugin_version = 7;
@@ -48,9 +50,21 @@ extern void pci_set_irq(void *device, int level);
 extern char address_space_memory[];
 extern int address_space_rw(void *space, hwaddr at, uint64_t attributes, void *bytes, hwaddr count, bool write);
 extern void vm_start(void);
+extern void *qemu_get_cpu(int index);
+extern bool all_cpu_threads_idle(void);
+extern void bql_lock_impl(const char *file, int line);
+extern void bql_unlock(void);
+extern int64_t icount_get_raw(void);
+typedef struct Notifier {
+  void (*notify)(struct Notifier *notifier, void *data);
+  void *links[2];
+} Notifier;
+extern void main_loop_poll_add_notifier(Notifier *notifier);
+enum { POLL_FILL = 0 };
 extern __thread char *current_cpu;
 // In a CPU's state, of Debian's 11.1.3: what icount_update() subtracts from the budget to know how many instructions have run.
-enum { ICOUNT_EXTRA = 0xe0, ICOUNT_LOW = 0x405c };
+// The budget is 0 while a CPU does not run.
+enum { ICOUNT_BUDGET = 0xd8, ICOUNT_EXTRA = 0xe0, ICOUNT_LOW = 0x405c };
 
 // The laboratory's library is opened by name.
 static struct {
@@ -62,11 +76,13 @@ static struct {
   uint64_t (*next_event)(mmcq_sim *);
   int (*interrupt)(mmcq_sim *);
   uint64_t (*violations)(mmcq_sim *);
+  uint64_t (*commands)(mmcq_sim *);
 } lab;
 
-static const char *library = "", *platform = "generic", *card = "", *bus_log = "";
+static const char *library = "", *platform = "generic", *card = "", *bus_log = "", *counters = "";
 static const char *device_path = "/machine/peripheral/slot";
-static int64_t read_ns, write_ns, irq_ns, scale = 1000;
+static int64_t read_ns, write_ns, irq_ns, shift;
+enum { MARK = 0xf0, CPUS = 8 };
 
 // Their sizes are QEMU's affair: these are larger.
 static char region[8192] __attribute__((aligned(64))), event[512] __attribute__((aligned(64)));
@@ -74,7 +90,9 @@ static char late[512] __attribute__((aligned(64))), begin[512] __attribute__((al
 static mmcq_sim *sim;
 static void *device;
 static int level;
-static uint64_t reads, writes, interrupts;
+static uint64_t reads, writes, interrupts, burnt;
+static FILE *counters_file;
+static char *cpus[CPUS];
 
 static void die(const char *what) {
   fprintf(stderr, "guest-time: %s\n", what);
@@ -82,9 +100,6 @@ static void die(const char *what) {
 }
 
 static int64_t guest_now(void) { return qemu_clock_get_ns(CLOCK_VIRTUAL_QEMU); }
-static uint64_t card_now(void) { return (__int128)guest_now() * scale / 1000; }
-static int64_t guest_time(uint64_t card_ns) { return ((__int128)card_ns * 1000 + scale - 1) / scale; }
-
 static int dma(void *opaque, uint64_t at, void *bytes, size_t count, int to_memory) {
   (void)opaque;
   return address_space_rw(address_space_memory, at, 1, bytes, count, to_memory != 0);
@@ -102,7 +117,7 @@ static void settle(void) {
     level = now;
     interrupts += now;
     if (now && irq_ns) {
-      timer_mod_ns(late, guest_now() + irq_ns * 1000 / scale);
+      timer_mod_ns(late, guest_now() + irq_ns);
     } else {
       if (irq_ns) timer_del(late);
       pci_set_irq(device, now);
@@ -110,7 +125,7 @@ static void settle(void) {
   }
   uint64_t next = lab.next_event(sim);
   if (next == UINT64_MAX) timer_del(event);
-  else timer_mod_ns(event, guest_time(next));
+  else timer_mod_ns(event, next);
 }
 
 // A register access takes the CPU's time: the instructions that it may run before the next deadline are fewer by that. What a deadline cuts off is owed to
@@ -118,23 +133,49 @@ static void settle(void) {
 static void burn(int64_t ns) {
   static int64_t owed;
   if (!ns || !current_cpu) return;
-  owed += ns * 1000 / scale;
-  int64_t *extra = (int64_t *)(current_cpu + ICOUNT_EXTRA), before = guest_now(), took = 0, part;
+  owed += ns;
+  int64_t *extra = (int64_t *)(current_cpu + ICOUNT_EXTRA), before = guest_now(), wanted = owed >> shift, took = 0, part;
   uint16_t *low = (uint16_t *)(current_cpu + ICOUNT_LOW);
-  part = owed < *extra ? owed : *extra;
+  part = wanted < *extra ? wanted : *extra;
   *extra -= part;
   took += part;
-  part = owed - took < *low ? owed - took : *low;
+  part = wanted - took < *low ? wanted - took : *low;
   *low -= part;
   took += part;
-  owed -= took;
-  if (guest_now() - before != took) die("a register access does not take its time: another QEMU than it is made for");
+  owed -= took << shift;
+  burnt += took;
+  if (guest_now() - before != took << shift) die("a register access does not take its time: another QEMU than it is made for");
 }
+
+static void count(uint64_t mark) {
+  if (!counters_file) return;
+  fprintf(counters_file,
+          "{\"mark\": %" PRIu64 ", \"at_ns\": %" PRId64 ", \"instructions\": %" PRIu64 ", \"register_reads\": %" PRIu64 ", \"register_writes\": %" PRIu64
+          ", \"interrupts\": %" PRIu64 ", \"commands\": %" PRIu64 ", \"violations\": %" PRIu64 "}\n",
+          mark, guest_now(), (uint64_t)icount_get_raw() - burnt, reads, writes, interrupts, lab.commands(sim), lab.violations(sim));
+}
+
+// QEMU's main loop moves the clock to the next deadline when it sees that all CPUs are idle. It may see that before the last of them has accounted for what it
+// ran, and the clock then goes too far: by what depends on the load of this machine. So the main loop waits here until the CPUs are idle and have
+// accounted. That they work for very long is no reason to leave signals unanswered.
+static void main_loop(Notifier *notifier, void *data) {
+  (void)notifier;
+  if (*(int *)data == POLL_FILL) return;
+  for (int n = 0; n < 20000; n++) {
+    bool settled = all_cpu_threads_idle();
+    for (int i = 0; i < CPUS; i++) settled &= !cpus[i] || !__atomic_load_n((int64_t *)(cpus[i] + ICOUNT_BUDGET), __ATOMIC_SEQ_CST);
+    if (settled) return;
+    bql_unlock();
+    usleep(20);
+    bql_lock_impl(__FILE__, __LINE__);
+  }
+}
+static Notifier waits = { .notify = main_loop };
 
 static uint64_t on_read(void *opaque, hwaddr at, unsigned bytes) {
   (void)opaque;
   reads++;
-  uint64_t value = lab.read(sim, at, bytes, card_now());
+  uint64_t value = lab.read(sim, at, bytes, guest_now());
   settle();
   burn(read_ns);
   return value;
@@ -142,15 +183,19 @@ static uint64_t on_read(void *opaque, hwaddr at, unsigned bytes) {
 
 static void on_write(void *opaque, hwaddr at, uint64_t value, unsigned bytes) {
   (void)opaque;
+  if (at == MARK) {
+    count(value);
+    return;
+  }
   writes++;
-  lab.write(sim, at, bytes, value, card_now());
+  lab.write(sim, at, bytes, value, guest_now());
   settle();
   burn(write_ns);
 }
 
 static void on_event(void *opaque) {
   (void)opaque;
-  lab.advance(sim, card_now());
+  lab.advance(sim, guest_now());
   settle();
 }
 
@@ -164,7 +209,7 @@ static void open_library(void) {
   struct { const char *name; void *place; } names[] = {
     { "mmcq_sim_new", &lab.new }, { "mmcq_sim_free", &lab.free }, { "mmcq_sim_read", &lab.read }, { "mmcq_sim_write", &lab.write },
     { "mmcq_sim_advance", &lab.advance }, { "mmcq_sim_next_event", &lab.next_event }, { "mmcq_sim_interrupt", &lab.interrupt },
-    { "mmcq_sim_violations", &lab.violations },
+    { "mmcq_sim_violations", &lab.violations }, { "mmcq_sim_commands", &lab.commands },
   };
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     void *symbol = dlsym(handle, names[i].name);
@@ -182,6 +227,9 @@ static void attach(void *opaque) {
   void *registers = object_resolve_path(bar, NULL);
   if (!device || !registers) die("no sdhci-pci with id=slot in the machine");
   open_library();
+  if (*counters && !(counters_file = fopen(counters, "w"))) die("the counters' file cannot be written");
+  for (int i = 0; i < CPUS; i++) cpus[i] = qemu_get_cpu(i);
+  main_loop_poll_add_notifier(&waits);
   sim = lab.new(platform, card, bus_log, dma, NULL, error, sizeof error);
   if (!sim) die(error);
   timer_init_full(event, NULL, CLOCK_VIRTUAL_QEMU, NANOSECONDS, 0, on_event, NULL);
@@ -193,8 +241,7 @@ static void attach(void *opaque) {
 
 static void at_exit(void) {
   if (!sim) return;
-  printf("guest-time: %" PRIu64 " register reads, %" PRIu64 " writes, %" PRIu64 " interrupts, %" PRIu64 " violations, %" PRId64 " ns\n", reads, writes,
-         interrupts, lab.violations(sim), guest_now());
+  if (counters_file && fclose(counters_file)) fprintf(stderr, "guest-time: the counters could not be written\n");
   if (lab.free(sim)) fprintf(stderr, "guest-time: the log of the bus could not be written\n");
 }
 
@@ -212,8 +259,9 @@ EXPORT int qemu_plugin_install(uint64_t plugin, const void *info, int count, cha
   (void)plugin;
   (void)info;
   struct { const char *name; const char **text; int64_t *number; } known[] = {
-    { "lib", &library, NULL }, { "platform", &platform, NULL }, { "card", &card, NULL }, { "log", &bus_log, NULL }, { "device", &device_path, NULL },
-    { "read", NULL, &read_ns }, { "write", NULL, &write_ns }, { "irq", NULL, &irq_ns }, { "scale", NULL, &scale },
+    { "lib", &library, NULL }, { "platform", &platform, NULL }, { "card", &card, NULL }, { "log", &bus_log, NULL }, { "counters", &counters, NULL },
+    { "device", &device_path, NULL },
+    { "read", NULL, &read_ns }, { "write", NULL, &write_ns }, { "irq", NULL, &irq_ns }, { "shift", NULL, &shift },
   };
   for (int i = 0; i < count; i++) {
     size_t n = 0, length = strcspn(arguments[i], "=");
@@ -226,10 +274,7 @@ EXPORT int qemu_plugin_install(uint64_t plugin, const void *info, int count, cha
     if (known[n].text) *known[n].text = strdup(value);
     else if (!number(known[n].name, value, known[n].number)) return 1;
   }
-  if (scale == 0) {
-    fprintf(stderr, "guest-time: scale=0: expected 1000, or what the card's time is faster\n");
-    return 1;
-  }
+  prctl(PR_SET_TIMERSLACK, 1);
   atexit(at_exit);
   timer_init_full(begin, NULL, CLOCK_REALTIME_QEMU, NANOSECONDS, 0, attach, NULL);
   timer_mod_ns(begin, 0);

@@ -1,7 +1,7 @@
 // slot.c: a driver of QEMU's sdhci-pci, as small as one can be, for what Debian's sdhci-pci does not do there: eight data lines where the controller has them
 // (the board has the pins), and Linux's software queue with queue=1. Requests are ended in the interrupt handler and the next one is sent from there, as
-// drivers of soldered cards do; with defer=1, in the work behind it, as they do for cards that can be taken out. Built by tools/guest-time.sh
-// against Debian's source of Linux 6.1.
+// drivers of soldered cards do; with defer=1, in the work behind it, as they do for cards that can be taken out. With hs400=1 the board's lines allow
+// HS400; with fixed=1 the card is soldered. Built by tools/guest-parts.sh against Debian's source of Linux 6.1.
 #include <linux/mmc/host.h>
 #include <linux/module.h>
 #include <linux/pci.h>
@@ -9,9 +9,27 @@
 #include "mmc_hsq.h"
 #include "sdhci.h"
 
-static bool queue, defer;
+static bool queue, defer, hs400, fixed;
 module_param(queue, bool, 0444);
 module_param(defer, bool, 0444);
+module_param(hs400, bool, 0444);
+module_param(fixed, bool, 0444);
+
+/* What is written to /sys/module/slot/parameters/mark goes to the plugin, which notes its counters beside it. */
+static void __iomem *registers;
+
+static int set_mark(const char *text, const struct kernel_param *param)
+{
+	u32 value;
+	int error = kstrtou32(text, 0, &value);
+
+	if (!error && registers)
+		writel(value, registers + 0xf0);
+	return error;
+}
+
+static const struct kernel_param_ops mark = { .set = set_mark };
+module_param_cb(mark, &mark, NULL, 0200);
 
 static void request_done(struct sdhci_host *host, struct mmc_request *request)
 {
@@ -55,7 +73,12 @@ static int probe(struct pci_dev *device, const struct pci_device_id *id)
 	host->irq = device->irq;
 	host->ioaddr = pcim_iomap_table(device)[0];
 	host->always_defer_done = defer;
+	registers = host->ioaddr;
 	sdhci_read_caps(host);
+	if (hs400)
+		host->mmc->caps2 |= MMC_CAP2_HS400_1_8V;
+	if (fixed)
+		host->mmc->caps |= MMC_CAP_NONREMOVABLE;
 	if (host->caps & SDHCI_CAN_DO_8BIT)
 		host->mmc->caps |= MMC_CAP_8_BIT_DATA;
 	if (queue && !defer)

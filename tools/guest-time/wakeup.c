@@ -1,7 +1,7 @@
 // wakeup.c: waking a thread takes time. What another core's idle state, the message to it and the scheduler take, a machine of QEMU's does in no time; so this
 // module puts off try_to_wake_up() of a sleeping worker (worker_ns) or job (job_ns, a process whose name begins with `mmcq`) by a timer, and the
 // CPU is free meanwhile. Its own code costs about a microsecond of the guest. address: that of try_to_wake_up, from /proc/kallsyms.
-// For tools/guest-time.sh alone, Linux 6.1.
+// For `mmcq guest` alone, Linux 6.1.
 #include <linux/ftrace.h>
 #include <linux/hrtimer.h>
 #include <linux/module.h>

@@ -21,9 +21,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The version of this header. Compare with `#if MMCQ_VERSION >= MMCQ_VERSION_OF(0, 1, 0)`. */
+/* The version of this header. Compare with `#if MMCQ_VERSION >= MMCQ_VERSION_OF(0, 2, 0)`. */
 #define MMCQ_VERSION_MAJOR 0
-#define MMCQ_VERSION_MINOR 1
+#define MMCQ_VERSION_MINOR 2
 #define MMCQ_VERSION_PATCH 0
 #define MMCQ_VERSION_OF(major, minor, patch) ((major) * 10000 + (minor) * 100 + (patch))
 #define MMCQ_VERSION MMCQ_VERSION_OF(MMCQ_VERSION_MAJOR, MMCQ_VERSION_MINOR, MMCQ_VERSION_PATCH)

@@ -30,5 +30,7 @@ int mmcq_sim_interrupt(mmcq_sim *sim);
 
 /* How often the driver did what the standard forbids. */
 uint64_t mmcq_sim_violations(mmcq_sim *sim);
+/* Commands on the bus so far, automatic ones included. */
+uint64_t mmcq_sim_commands(mmcq_sim *sim);
 
 #endif

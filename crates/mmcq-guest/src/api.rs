@@ -195,3 +195,13 @@ pub unsafe extern "C" fn mmcq_sim_violations(sim: *mut mmcq_sim) -> u64 {
     // SAFETY: the caller's.
     unsafe { model(sim) }.protocol_violations()
 }
+
+/// Commands on the bus so far, automatic ones included.
+///
+/// # Safety
+/// `sim` came from [`mmcq_sim_new`], was not freed, and no other call has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmcq_sim_commands(sim: *mut mmcq_sim) -> u64 {
+    // SAFETY: the caller's.
+    unsafe { model(sim) }.stats().command_count()
+}

@@ -5,10 +5,12 @@
 pub mod alone;
 pub mod board;
 pub mod buffers;
+pub mod buslog;
 pub mod controller;
 #[cfg(target_os = "linux")]
 pub mod device;
 pub mod fio;
+pub mod guest;
 pub mod image;
 pub mod linux;
 pub mod ours;

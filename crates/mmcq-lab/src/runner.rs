@@ -365,7 +365,10 @@ where
     let (controller, memory, cores) = (board.controller.clone(), board.memory.clone(), board.cores);
     let before = controller.accesses();
     let heard = waiting.clone();
-    controller.set_log(Box::new(move |event| heard.bus(event)));
+    controller.set_log(Box::new(move |event| {
+        heard.bus(event);
+        crate::buslog::note(event);
+    }));
     let (end_ns, stack) = board.serve(run, &mut sys, &mut load)?;
     if memory.violation_count() > 0 {
         return Err(RunError::Memory(memory.violations().first().cloned().unwrap_or_default()));

@@ -159,15 +159,32 @@ fn a_response_that_takes_its_time_is_taken_when_it_comes() {
     assert_eq!(bench.result(second), Some(Ok(4096)));
 }
 
+/// Of four requests one that waited for the next one's end would take a transfer longer than the others.
 #[test]
-fn with_others_queued_no_response_is_asked_for() {
+fn among_few_a_write_is_complete_while_the_next_transfer_moves() {
     let mut bench = Bench::new(true);
-    let ids = [0, 16, 32].map(|lba| bench.submit(write(lba)));
+    let mut ids: Vec<SlotId> = [0, 16, 32, 48].map(|lba| bench.submit(write(lba))).into();
+    for n in 4..12 {
+        bench.interrupt();
+        let first = ids.remove(0);
+        assert_eq!(bench.result(first), Some(Ok(4096)), "before the end of transfer {}", n - 3);
+        assert_eq!(bench.world.borrow().transfers().len() as u64, n - 2);
+        ids.push(bench.submit(write(16 * n)));
+    }
+    assert_eq!(bench.engine.stats().status_asked, 0);
+    bench.rest();
+    assert!(ids.into_iter().all(|id| bench.result(id) == Some(Ok(4096))));
+}
+
+#[test]
+fn among_many_no_response_is_asked_for() {
+    let mut bench = Bench::new(true);
+    let ids = [0, 16, 32, 48, 64].map(|lba| bench.submit(write(lba)));
     bench.interrupt();
     assert_eq!(
         bench.result(ids[0]),
         None,
-        "the next transfer's end tells as soon as anything new could be sent"
+        "the next transfer's end tells soon enough, and no interrupt more"
     );
 }
 

@@ -3,6 +3,9 @@
 mod card;
 #[cfg(target_os = "linux")]
 mod device;
+mod diff_bus;
+#[cfg(target_os = "linux")]
+mod guest;
 mod progress;
 mod reproduce;
 mod run;
@@ -42,14 +45,17 @@ enum Command {
     Card(card::Card),
     Platforms(card::Platforms),
     Serve(serve::Serve),
+    DiffBus(diff_bus::DiffBus),
     #[cfg(target_os = "linux")]
     Device(device::Device),
+    #[cfg(target_os = "linux")]
+    Guest(guest::Guest),
     #[cfg(target_os = "linux")]
     Vfio(vfio::Vfio),
 }
 
 /// What exit code 1 means, by command.
-const FOUND: [(&str, &str); 10] = [
+const FOUND: [(&str, &str); 12] = [
     ("run", "an I/O failed, data were not what was written, or the run did not come to its end"),
     ("trace", "the run did not come to its end, or a file could not be written"),
     ("why", "an I/O failed, or the run did not come to its end"),
@@ -59,6 +65,8 @@ const FOUND: [(&str, &str); 10] = [
     ("platforms", "the list could not be written"),
     ("serve", "the server failed, or its last flush, or a client does not know of lost writes"),
     ("device", "the virtual machine broke the protocol"),
+    ("diff-bus", "the comparison could not be written"),
+    ("guest", "the machine, or its job, did not come to its end, or two runs of one CPU were not the same"),
     ("vfio", "the card or the reader failed, or a file could not be written"),
 ];
 
@@ -120,8 +128,11 @@ impl Cli {
             Command::Card(command) => command.run(),
             Command::Platforms(command) => command.run(),
             Command::Serve(command) => command.run(),
+            Command::DiffBus(command) => command.run(),
             #[cfg(target_os = "linux")]
             Command::Device(command) => command.run(),
+            #[cfg(target_os = "linux")]
+            Command::Guest(command) => command.run(),
             #[cfg(target_os = "linux")]
             Command::Vfio(command) => command.run(),
         }

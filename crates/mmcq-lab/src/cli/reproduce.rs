@@ -4,8 +4,8 @@ use super::progress::{Progress, Unit};
 use super::{Error, print};
 use clap::{Args, ValueEnum};
 use mmcq_lab::plot;
-use mmcq_lab::reproduce::never::{Cell, Grid, Kept, Measured, original};
-use mmcq_lab::reproduce::{self, Amount, Row, fair, fifo, hsq, never, sdio, stream, stream_sweep};
+use mmcq_lab::reproduce::never::{Cell, Grid, Kept, Measured};
+use mmcq_lab::reproduce::{self, Amount, Row, fair, fifo, hsq, never, original, sdio, stream, stream_sweep};
 use mmcq_lab::runner::RunError;
 use mmcq_lab::sdio::Failure;
 use std::path::{Path, PathBuf};
@@ -48,8 +48,8 @@ pub struct Reproduce {
     /// Never only: cells whose name has this text, such as "read 512, depth 8, 4 jobs" (may be given several times: any of them)
     #[arg(long, value_name = "TEXT", conflicts_with = "original")]
     only: Vec<String>,
-    /// Never only: the cells that Linux itself ran (tools/guest-time.sh), beside the stand-ins and ours
-    #[arg(long, value_name = "FILE.jsonl", conflicts_with_all = ["thin", "keep", "platform"])]
+    /// Never, hsq and fifo: what Linux itself did (tools/guest-time.sh), beside the stand-ins and ours
+    #[arg(long, value_name = "FILE.jsonl", conflicts_with_all = ["thin", "keep", "platform", "all"])]
     original: Option<PathBuf>,
     /// Draws the rates as an SVG picture into this file as well
     #[arg(long, value_name = "FILE.svg")]
@@ -76,6 +76,12 @@ enum Experiment {
     Never,
     /// A Bluetooth card on a slow CPU: six commands for each packet, advanced by a thread or by the interrupt
     Sdio,
+}
+
+/// The file of Linux's own runs.
+fn read(path: &Path) -> Result<String, Error> {
+    let text = std::fs::read_to_string(path);
+    text.map_err(|error| Error::Input(format!("--original {}: {error}", path.display())))
 }
 
 type Board = fn(&str, &[String], Amount, &mut dyn FnMut(&str)) -> Result<Vec<Row>, Error>;
@@ -121,8 +127,9 @@ impl Reproduce {
         if let Some(text) = self.only.first().filter(|_| !matches!(self.experiment, Experiment::Never)) {
             return Err(Error::Input(format!("--only {text}: expected never")));
         }
-        if let Some(path) = self.original.as_ref().filter(|_| !matches!(self.experiment, Experiment::Never)) {
-            return Err(Error::Input(format!("--original {}: expected never", path.display())));
+        let has_original = matches!(self.experiment, Experiment::Never | Experiment::Hsq | Experiment::Fifo);
+        if let Some(path) = self.original.as_ref().filter(|_| !has_original) {
+            return Err(Error::Input(format!("--original {}: expected never, hsq or fifo", path.display())));
         }
         let (board, boards): (Board, &[&str]) = match self.experiment {
             Experiment::Hsq => (blocks!(hsq::board), &hsq::BOARDS),
@@ -154,6 +161,11 @@ impl Reproduce {
         if let Some(path) = &self.plot {
             super::writable("--plot", path)?;
         }
+        let reports = match &self.original {
+            Some(path) => original::reports(&read(path)?)
+                .map_err(|error| Error::Input(format!("--original {}: {error}", path.display())))?,
+            None => Vec::new(),
+        };
         let shown = Progress::new("", 0, Unit::Step);
         let mut progress = |what: &str| shown.step(what);
         let mut rows = Vec::new();
@@ -175,11 +187,17 @@ impl Reproduce {
             let svg = plot::rates(&rows, title).map_err(Error::Run)?;
             std::fs::write(path, svg).map_err(|error| Error::Run(format!("{}: {error}", path.display())))?;
         }
+        let originals = original::rows(&rows, &reports, boards[0]);
+        if let Some(path) = self.original.as_ref().filter(|_| originals.is_empty()) {
+            return Err(Error::Input(format!("--original {}: no load of this experiment", path.display())));
+        }
         if self.json {
+            rows.extend(originals);
             rows.extend(merged.into_iter().chain(swept));
             let lines = reproduce::json_lines(&rows).map_err(|error| Error::Run(error.to_string()))?;
             print(&lines)?;
         } else {
+            let beside = original::table(&rows, &originals);
             let parts = match self.experiment {
                 Experiment::Sdio => sdio::parts(&rows),
                 _ => vec![rows],
@@ -190,6 +208,9 @@ impl Reproduce {
             print(
                 "* the model's parameters were fitted to this value; everything else is predicted. limit: wire and card alone, no host;\n  under a setting, the share of it.\n",
             )?;
+            if !originals.is_empty() {
+                print(&format!("\n{beside}"))?;
+            }
             if matches!(self.experiment, Experiment::Hsq) {
                 print(&hsq::note(&parts.concat()))?;
             }
@@ -230,14 +251,13 @@ impl Reproduce {
     /// Beside what Linux itself did: exit code 1 if ours is slower.
     fn original(&self, path: &Path) -> Result<ExitCode, Error> {
         let wrong = |error: String| Error::Input(format!("--original {}: {error}", path.display()));
-        let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-        let cells = original::parse(&text).map_err(wrong)?;
-        let judged = original::judge(&cells, self.seed).map_err(failed)?;
+        let cells = never::original::parse(&read(path)?).map_err(wrong)?;
+        let judged = never::original::judge(&cells, self.seed).map_err(failed)?;
         if self.json {
             let measured: Vec<Measured> = judged.iter().map(|one| one.measured.clone()).collect();
             let mut rows = never::rows(&measured);
             for row in &mut rows {
-                let of = |one: &original::Judged| one.measured.cell.to_string() == row.cell;
+                let of = |one: &never::original::Judged| one.measured.cell.to_string() == row.cell;
                 let found = judged.iter().find(|one| of(one));
                 let rates = found.map_or(&[][..], |one| &one.original);
                 let original = rates.iter().find(|(setting, _)| setting.name() == row.setting);
@@ -246,7 +266,7 @@ impl Reproduce {
             let lines = reproduce::json_lines(&rows);
             print(&lines.map_err(|error| Error::Run(error.to_string()))?)?;
         } else {
-            print(&original::table(&judged))?;
+            print(&never::original::table(&judged))?;
         }
         let slower = judged.iter().any(|one| one.gain_percent() < -1.0);
         Ok(if slower { ExitCode::from(1) } else { ExitCode::SUCCESS })

@@ -3,6 +3,7 @@
 use super::progress::{Progress, Unit};
 use super::{Error, print};
 use clap::Args;
+use mmcq_lab::buslog;
 use mmcq_lab::fio::report::{self, Context, Report};
 use mmcq_lab::fio::stats::{Cpu, DirStats, DiskUtil};
 use mmcq_lab::fio::{self, JobFile, OutputFormat, Worker};
@@ -52,6 +53,9 @@ pub struct Run {
     /// Report to this file instead of standard output
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Write down what happens on the bus, a line each, times in nanoseconds (for `mmcq diff-bus`)
+    #[arg(long, value_name = "FILE")]
+    bus_log: Option<PathBuf>,
     /// A line about what the stack did: transfers, merging, interrupts, context switches, shares of time
     #[arg(long)]
     counters: bool,
@@ -78,7 +82,12 @@ impl Run {
             seed: self.seed,
         };
         let progress = Progress::new("jobs", 0, Unit::Bytes);
-        let outcome = runner::run(&run, medium, &mut |moved, planned| progress.set(moved, planned));
+        let go = || runner::run(&run, medium, &mut |moved, planned| progress.set(moved, planned));
+        let outcome = match &self.bus_log {
+            None => go(),
+            Some(path) => buslog::record(path, go)
+                .map_err(|error| Error::Input(format!("--bus-log {}: {error}", path.display())))?,
+        };
         progress.end();
         let outcome = outcome.map_err(|error| match error {
             RunError::Stuck(_) | RunError::Memory(_) => Error::Run(error.to_string()),

@@ -108,6 +108,11 @@ pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Resu
     Ok(rows)
 }
 
+/// The card of a cell; empty: the board's own.
+pub(super) fn card_of(cell: &str) -> &'static str {
+    if cell.ends_with(", card B") { CARD_B } else { "" }
+}
+
 fn published(setting: Setting, tag: f64, none: f64) -> Option<f64> {
     match setting {
         Setting::HsqTag => Some(tag),

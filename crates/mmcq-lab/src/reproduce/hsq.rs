@@ -90,6 +90,11 @@ us for 4 KiB                paper | Linux itself  residual | stand-in  error
 /// The experiment's board, and the same with another CPU or host.
 pub const BOARDS: [&str; 4] = ["hsq-sprd", "hsq-sprd-busy", "hsq-defer", "hsq-nobusy"];
 
+/// The `rw=` of a cell's rates or merging on the experiment's own board.
+pub(super) fn load_of(cell: &str) -> Option<&'static str> {
+    CELLS.iter().find(|(name, ..)| cell.trim_end_matches(", merging") == *name).map(|(_, rw, ..)| *rw)
+}
+
 /// The published job. `io_size` in MiB for each of the 20 jobs; `None`: all of it.
 pub fn job(rw: &str, io_mib: Option<u64>) -> String {
     let part = io_mib.map_or(String::new(), |mib| format!("io_size={mib}M\n"));

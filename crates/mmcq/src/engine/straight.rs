@@ -346,7 +346,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         {
             return false;
         }
-        if Self::EARLY && self.settling != 0 && slot.next == NONE {
+        if Self::EARLY && self.settling != 0 && self.are_few() {
             // The general path looks at the R1 of the last before its end.
             return false;
         }

@@ -57,10 +57,10 @@ impl Kept {
         let name = cell.to_string();
         let (_, times, found) = self.known.iter().rfind(|known| known.0 == name)?;
         let figure = |setting: Setting| {
-            let three: Vec<f64> =
+            let four: Vec<f64> =
                 found.get(setting.name())?.as_array()?.iter().filter_map(Value::as_f64).collect();
-            let &[mib_per_s, p99_us, mean_us] = &three[..] else { return None };
-            Some((setting, Figures { mib_per_s, p99_us, mean_us }))
+            let &[mib_per_s, p99_us, mean_us, starved_us] = &four[..] else { return None };
+            Some((setting, Figures { mib_per_s, p99_us, mean_us, starved_us }))
         };
         let figures: Option<Vec<_>> = cell.settings().map(figure).collect();
         Some(Measured { cell: *cell, times: *times, figures: figures? })
@@ -68,8 +68,8 @@ impl Kept {
 
     /// Writes a cell down.
     pub fn add(&self, one: &Measured) -> io::Result<()> {
-        let three = |f: &Figures| json!([f.mib_per_s, f.p99_us, f.mean_us]);
-        let figures = one.figures.iter().map(|(setting, f)| (setting.name().to_owned(), three(f)));
+        let four = |f: &Figures| json!([f.mib_per_s, f.p99_us, f.mean_us, f.starved_us]);
+        let figures = one.figures.iter().map(|(setting, f)| (setting.name().to_owned(), four(f)));
         let figures: Map<String, Value> = figures.collect();
         let cell = one.cell.to_string();
         let line = json!({ "cell": cell, "seed": self.seed, "times": one.times, "figures": figures });

@@ -1,29 +1,13 @@
-//! Linux itself as the judge: cells that an unmodified kernel ran on our controller and card (`tools/guest-time.sh`), beside the stand-ins and ours.
+//! Linux itself as the judge: cells that an unmodified kernel ran on our controller and card (`mmcq guest`), beside the stand-ins and ours.
 
 use super::{Cell, Grid, Load, Measured, OURS, measure};
-use crate::reproduce::each_of;
+use crate::guest::Report;
+use crate::reproduce::{each_of, original::reports};
 use crate::runner::{RunError, Setting};
-use serde::Deserialize;
 use std::fmt::Write;
 
 /// Settings of Linux that the original can have.
 const LINUX: [Setting; 2] = [Setting::None, Setting::HsqTag];
-
-/// The price of a wake-up in the guest, in microseconds.
-const WAKE_US: u32 = 20;
-
-/// A line of `tools/guest-time.sh`.
-#[derive(Deserialize)]
-struct Line {
-    platform: String,
-    card: String,
-    setting: String,
-    load: String,
-    bytes: u64,
-    depth: u32,
-    jobs: u32,
-    mib_per_s: f64,
-}
 
 /// A cell as Linux itself ran it.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,37 +50,40 @@ impl Judged {
     }
 }
 
-/// The cells of a file of such lines, with the original's rates. An error is one line.
+/// The cells of a file of reports, with the original's rates. An error is one line.
 pub fn parse(text: &str) -> Result<Vec<Seen>, String> {
     let mut cells: Vec<Seen> = Vec::new();
-    for (number, text) in (1..).zip(text.lines()) {
-        let line: Line = serde_json::from_str(text).map_err(|error| format!("line {number}: {error}"))?;
-        let place = Grid::FULL.places.iter().find(|p| (p.platform, p.card) == (&line.platform, &line.card));
-        let load = Load::RATES.into_iter().find(|load| load.name() == line.load);
-        let setting = LINUX.into_iter().find(|setting| setting.name() == line.setting);
-        let (Some(&place), Some(load), Some(setting)) = (place, load, setting) else {
-            return Err(format!(
-                "line {number}: {} {} {} {}: no cell of the sweep",
-                line.platform, line.card, line.load, line.setting
-            ));
+    for (number, report) in (1..).zip(reports(text)?) {
+        let place =
+            Grid::FULL.places.iter().find(|p| (p.platform, p.card) == (&report.platform, &report.card));
+        let setting = LINUX.into_iter().find(|setting| setting.name() == report.setting);
+        let (Some(&place), Some(setting)) = (place, setting) else {
+            let Report { platform, card, setting, .. } = report;
+            return Err(format!("line {number}: {platform} {card} {setting}: no cell of the sweep"));
         };
-        if !(line.mib_per_s.is_finite() && line.mib_per_s > 0.0) {
-            return Err(format!("line {number}: {} MiB/s: expected a rate", line.mib_per_s));
-        }
-        let Line { bytes, depth, jobs, .. } = line;
-        let sizes = [bytes, u64::from(depth), u64::from(jobs)];
-        let grid = &Grid::FULL;
-        if !grid.sizes.contains(&bytes) || !grid.depths.contains(&depth) || !grid.jobs.contains(&jobs) {
-            return Err(format!("line {number}: bytes, depth, jobs {sizes:?}: no cell of the sweep"));
-        }
-        let cell = Cell { place, load, bytes, depth, jobs, wake_us: WAKE_US };
-        let rate = (setting, line.mib_per_s);
-        match cells.iter_mut().find(|seen| seen.cell == cell) {
-            Some(seen) if seen.rates.iter().any(|(known, _)| *known == setting) => {
-                return Err(format!("line {number}: {cell}, {}: a second time", setting.name()));
+        let wake_us = u32::try_from(report.wake_ns / 1000).unwrap_or(u32::MAX);
+        for load in &report.loads {
+            let Some(kind) = Load::RATES.into_iter().find(|kind| kind.name() == load.load) else {
+                return Err(format!("line {number}: {}: no cell of the sweep", load.load));
+            };
+            if !(load.mib_per_s.is_finite() && load.mib_per_s > 0.0) {
+                return Err(format!("line {number}: {} MiB/s: expected a rate", load.mib_per_s));
             }
-            Some(seen) => seen.rates.push(rate),
-            None => cells.push(Seen { cell, rates: vec![rate] }),
+            let (bytes, depth, jobs) = (load.bytes, load.depth, load.jobs);
+            // Each depth, not only those of the sweep: nothing is kept of these.
+            if !Grid::FULL.sizes.contains(&bytes) || !(1..=32).contains(&depth) || jobs == 0 {
+                let sizes = [bytes, u64::from(depth), u64::from(jobs)];
+                return Err(format!("line {number}: bytes, depth, jobs {sizes:?}: no cell of the sweep"));
+            }
+            let cell = Cell { place, load: kind, bytes, depth, jobs, wake_us };
+            let rate = (setting, load.mib_per_s);
+            match cells.iter_mut().find(|seen| seen.cell == cell) {
+                Some(seen) if seen.rates.iter().any(|(known, _)| *known == setting) => {
+                    return Err(format!("line {number}: {cell}, {}: a second time", setting.name()));
+                }
+                Some(seen) => seen.rates.push(rate),
+                None => cells.push(Seen { cell, rates: vec![rate] }),
+            }
         }
     }
     Ok(cells)
@@ -150,7 +137,7 @@ mod tests {
     use super::*;
     use crate::reproduce::never::Figures;
 
-    const LINE: &str = r#"{"platform":"generic","card":"emmc-hs200","setting":"none","load":"write","bytes":4096,"depth":8,"jobs":1,"mib_per_s":53.1,"merged":8}"#;
+    const LINE: &str = r#"{"platform":"generic","card":"emmc-hs200","setting":"none","cpus":1,"instruction_ns":1,"wake_ns":20000,"irq_ns":1500,"register_read_ns":150,"register_write_ns":40,"begin":[],"output":[],"loads":[{"load":"write","bytes":4096,"depth":8,"jobs":1,"requests":9,"reaps":"all","mib_per_s":53.1,"latency_us":1,"merged":8,"elapsed_us":1,"switches":1,"percentiles_us":{}}],"counters":{"at_ns":1,"instructions":1,"register_reads":1,"register_writes":1,"interrupts":1,"commands":1,"violations":0}}"#;
 
     #[test]
     fn lines_of_one_cell_come_together_and_what_is_no_cell_is_named_with_its_line() {
@@ -159,11 +146,12 @@ mod tests {
         let cells = parse(&[LINE, &queue, &deep].join("\n")).unwrap();
         assert_eq!(cells.len(), 2);
         assert_eq!(cells[0].rates, [(Setting::None, 53.1), (Setting::HsqTag, 66.5)]);
-        assert_eq!((cells[1].cell.depth, cells[1].cell.wake_us), (32, WAKE_US));
+        assert_eq!((cells[1].cell.depth, cells[1].cell.wake_us), (32, 20));
         for (bad, words) in [
             (LINE.replace("emmc-hs200", "no-card"), "no-card"),
             (LINE.replace("none", "close"), "close"),
             (LINE.replace("4096", "4097"), "[4097, 8, 1]"),
+            (LINE.replace("\"depth\":8", "\"depth\":33"), "[4096, 33, 1]"),
             (LINE.replace("53.1", "0"), "0 MiB/s"),
             (LINE.to_owned(), "a second time"),
             (LINE.replace("\"jobs\":1,", ""), "jobs"),
@@ -178,7 +166,9 @@ mod tests {
     fn the_table_says_how_much_the_stand_in_is_off_and_what_ours_gains() {
         let Seen { cell, rates: original } = parse(LINE).unwrap().remove(0);
         let rates = [(Setting::Limit, 80.0), (Setting::None, 55.755), (Setting::Mmcq, 66.375)];
-        let of = |(setting, mib_per_s)| (setting, Figures { mib_per_s, p99_us: 1.0, mean_us: 1.0 });
+        let of = |(setting, mib_per_s)| {
+            (setting, Figures { mib_per_s, p99_us: 1.0, mean_us: 1.0, starved_us: 0.0 })
+        };
         let measured = Measured { cell, times: 1, figures: rates.map(of).to_vec() };
         let text = table(&[Judged { measured, original }]);
         let line = "| emmc-hs200, write 4k, depth 8 | 53.10 | 55.76 | +5.0 % |  |  |  | 66.38 |  | 80.00 | +25.0 % |";

@@ -204,9 +204,13 @@ fn starving(out: &mut String, measured: &[Measured]) {
     for one in measured {
         for (setting, figures) in one.starving() {
             any = true;
+            let starved = match figures.starved_us {
+                us if us > 0.0 => format!(", one request {us:.0}"),
+                _ => String::new(),
+            };
             let _ = writeln!(
                 out,
-                "not compared: {}: {} p99 {:.0} us, mean {:.0}; ours p99 {:.0}{}",
+                "not compared: {}: {} p99 {:.0} us, mean {:.0}{starved}; ours p99 {:.0}{}",
                 one.cell,
                 setting.name(),
                 figures.p99_us,

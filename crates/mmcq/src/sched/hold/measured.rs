@@ -8,7 +8,9 @@ const WINDOW: u8 = 8;
 /// Fractions of a nanosecond.
 const UNITS: u64 = 16;
 /// Of so many chances the next few are decided the other way, so that both are known.
-const DOUBTED: u8 = 128;
+const DOUBTED: u16 = 128;
+/// ... of twice as many each time that this has shown what was known, up to so many times.
+const SURE_MAX: u8 = 3;
 
 /// What is known of both ways.
 #[derive(Debug)]
@@ -22,8 +24,10 @@ pub(super) struct Measured {
     held: bool,
     went: bool,
     /// Chances since the last try, and transfers until its end.
-    chances: u8,
+    chances: u16,
     trying: u8,
+    /// How many times in a row a try has shown again what was known: the next comes the later.
+    sure: u8,
     /// What is tried.
     tried: bool,
 }
@@ -38,6 +42,7 @@ impl Measured {
         went: false,
         chances: 0,
         trying: 0,
+        sure: 0,
         tried: false,
     };
 
@@ -73,6 +78,7 @@ impl Measured {
         } else {
             if took.abs_diff(*known) > *known / 4 {
                 *other = 0;
+                self.sure = 0;
             }
             *known = (*known - *known / 4).saturating_add(took / 4);
         }
@@ -97,7 +103,9 @@ impl Measured {
         };
         if self.trying == 0 && (close || known) {
             self.chances += 1;
-            if self.chances >= DOUBTED {
+            if self.chances >= DOUBTED << self.sure {
+                let apart = known && went.abs_diff(held) > went.min(held) / 32;
+                self.sure = if apart { (self.sure + 1).min(SURE_MAX) } else { 0 };
                 (self.chances, self.trying, self.tried) = (0, WINDOW + 2, !holds);
                 holds = !holds;
                 self.restart();

@@ -39,6 +39,10 @@ const CREDITS_MAX: u64 = 4;
 const SHARE: u64 = 128;
 /// After so many starts that continue no stream, the scheduler looks for streams no more.
 const DULL_MAX: u8 = 32;
+/// What two ways should take is close if they differ by less than this part of it, or this time: then both are tried.
+const CLOSE: u64 = 8;
+/// See [`CLOSE`]: a wake-up, by which what is known of streams may be wrong.
+const CLOSE_NS: u64 = 20_000;
 /// Of so many transfers, one may leave its end for the next.
 const CUT_EVERY: u8 = 64;
 
@@ -418,7 +422,7 @@ impl Hold {
             let halves_ns = one_ns.saturating_add(fixed_ns).max(half_ns);
             let risk_ns = until_ns.saturating_sub(now_ns);
             let is_better = whole_ns.saturating_add(whole_ns / 128) < halves_ns;
-            let is_close = whole_ns.abs_diff(halves_ns) < halves_ns / 8;
+            let is_close = whole_ns.abs_diff(halves_ns) < (halves_ns / CLOSE).max(CLOSE_NS);
             let holds = self.measured.holds(is_better, is_close, self.streams.is_alone(&stream))
                 && signed(risk_ns) <= self.credit_ns;
             self.measured.decided(holds);

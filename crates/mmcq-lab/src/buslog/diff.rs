@@ -1,0 +1,136 @@
+//! Two logs side by side.
+
+use super::gaps::{Direction, Gaps};
+use mmcq_sim::stats::BusEvent;
+use std::fmt::{self, Write};
+
+/// A command that moves data or says how much.
+type Data = (u8, u32);
+
+/// Where the data commands of two logs differ first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// The command's number, from 1.
+    pub number: usize,
+    /// Index, argument and start of it; `None`: the log has ended.
+    pub commands: [Option<(u8, u32, u64)>; 2],
+}
+
+impl Difference {
+    /// `None`: the logs have the same data commands in the same order.
+    pub fn first(one: &[BusEvent], other: &[BusEvent]) -> Option<Self> {
+        let (one, other) = (commands(one), commands(other));
+        let same = |a: &(Data, u64), b: &(Data, u64)| a.0 == b.0;
+        let at = one.iter().zip(&other).take_while(|(a, b)| same(a, b)).count();
+        let shown = |all: &[(Data, u64)]| all.get(at).map(|&((index, arg), ns)| (index, arg, ns));
+        let commands = [shown(&one), shown(&other)];
+        (commands != [None, None]).then_some(Difference { number: at + 1, commands })
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = |command: Option<(u8, u32, u64)>| match command {
+            Some((index, arg, ns)) => format!("CMD{index} {arg:#010x} at {ns} ns"),
+            None => "no more".to_owned(),
+        };
+        let [one, other] = self.commands;
+        write!(f, "data command {}: {} | {}", self.number, shown(one), shown(other))
+    }
+}
+
+/// The commands that move data, and those that say how much, with their starts.
+fn commands(events: &[BusEvent]) -> Vec<(Data, u64)> {
+    let data = |event: &BusEvent| match *event {
+        BusEvent::Command { index: index @ (12 | 17 | 18 | 23 | 24 | 25), arg, start_ns, .. } => {
+            Some(((index, arg), start_ns))
+        }
+        _ => None,
+    };
+    events.iter().filter_map(data).collect()
+}
+
+/// For a reader: the first difference, and by direction the gaps between transfers. `wake_ns`: a command that comes sooner after an interrupt needed no thread.
+pub fn text(one: &[BusEvent], other: &[BusEvent], wake_ns: u64) -> String {
+    let mut out = match Difference::first(one, other) {
+        Some(difference) => format!("first difference: {difference}\n"),
+        None => "the data commands are the same\n".to_owned(),
+    };
+    for (direction, name) in [(Direction::Read, "reads"), (Direction::Write, "writes")] {
+        let both = [Gaps::of(one, direction), Gaps::of(other, direction)];
+        if both.iter().all(|gaps| gaps.transfers == 0) {
+            continue;
+        }
+        let mut line = |what: &str, of: &dyn Fn(&Gaps) -> f64| {
+            let [a, b] = [of(&both[0]), of(&both[1])];
+            let _ = writeln!(out, "{name:7}{what:44}{a:12.2} |{b:12.2}  {:+12.2}", b - a);
+        };
+        line("transfers", &|gaps| gaps.transfers as f64);
+        line("4 KiB in each", &|gaps| gaps.each(gaps.bytes) / 4096.0);
+        line("commands for each", &|gaps| gaps.each(gaps.commands));
+        line("interrupts for each", &|gaps| gaps.each(gaps.interrupts));
+        line("on the bus, us", &|gaps| gaps.each(gaps.work_ns) / 1e3);
+        line("gap, mean, us", &|gaps| Gaps::mean_us(&gaps.gaps_ns));
+        for percent in [5, 25, 50, 75, 95, 99] {
+            line(&format!("gap, {percent} %, us"), &|gaps| Gaps::percentile_us(&gaps.gaps_ns, percent));
+        }
+        line("interrupt to next command, mean, us", &|gaps| Gaps::mean_us(&gaps.reply_ns));
+        line("sent with no thread woken for it, %", &|gaps| gaps.filled_percent(wake_ns));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two reads with so long a gap from the first one's interrupt, at 1000 ns, to the second.
+    fn log(gap_ns: u64, second: u32) -> Vec<BusEvent> {
+        let command =
+            |arg, start_ns| BusEvent::Command { index: 18, arg, auto: false, start_ns, end_ns: start_ns + 1 };
+        let block = |start_ns| BusEvent::Block {
+            read: true,
+            bytes: 4096,
+            good: true,
+            start_ns,
+            end_ns: start_ns + 100,
+        };
+        vec![
+            command(8, 0),
+            block(800),
+            BusEvent::Interrupt { at_ns: 1000, status: 2 },
+            command(second, 1000 + gap_ns),
+            block(5_000_000),
+        ]
+    }
+
+    #[test]
+    fn the_first_command_that_differs_is_named_with_both_times() {
+        assert_eq!(Difference::first(&log(1, 16), &log(900, 16)), None);
+        let difference = Difference::first(&log(1, 16), &log(2, 24)).unwrap();
+        assert_eq!(
+            difference.to_string(),
+            "data command 2: CMD18 0x00000010 at 1001 ns | CMD18 0x00000018 at 1002 ns"
+        );
+        let shorter = Difference::first(&log(1, 16), &log(1, 16)[..3]).unwrap();
+        assert!(shorter.to_string().ends_with("| no more"), "{shorter}");
+    }
+
+    #[test]
+    fn a_gap_that_a_thread_was_woken_for_is_told_from_one_that_the_queue_filled() {
+        let gaps = Gaps::of(&log(5_000, 16), Direction::Read);
+        assert_eq!((gaps.transfers, gaps.bytes, gaps.interrupts), (1, 4096, 1));
+        assert_eq!((gaps.gaps_ns.as_slice(), gaps.reply_ns.as_slice()), (&[5_100][..], &[5_000][..]));
+        assert_eq!((gaps.filled_percent(20_000), gaps.filled_percent(4_000)), (100.0, 0.0));
+        assert_eq!(Gaps::of(&log(5_000, 16), Direction::Write), Gaps::default());
+        // A pause is no gap.
+        assert_eq!(Gaps::of(&log(6_000_000, 16), Direction::Read).transfers, 0);
+        let text = text(&log(5_000, 16), &log(25_000, 16), 20_000);
+        let line = text.lines().find(|line| line.contains("no thread woken")).unwrap();
+        assert_eq!(
+            line.split_whitespace().rev().take(4).collect::<Vec<_>>(),
+            ["-100.00", "0.00", "|", "100.00"],
+            "{text}"
+        );
+    }
+}

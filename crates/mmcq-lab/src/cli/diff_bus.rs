@@ -1,0 +1,42 @@
+//! `mmcq diff-bus`: two logs of the bus side by side.
+
+use super::{Error, print};
+use clap::Args;
+use mmcq_lab::buslog;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Compare two logs of the bus: first difference in commands, gaps between transfers, what fills the queue
+///
+/// Logs come from `mmcq run --bus-log`, `mmcq guest --log` and `mmcq device --log`. Gaps are from the end of a transfer to the first command of the next one in the same
+/// direction. Columns: the first log, the second, and the second less the first.
+#[derive(Debug, Args)]
+pub struct DiffBus {
+    /// The first log
+    one: PathBuf,
+    /// The second log
+    other: PathBuf,
+    /// The first log counts from here on, nanoseconds
+    #[arg(long, value_name = "NS", default_value_t = 0, value_parser = super::whole)]
+    from_one: u64,
+    /// The second log counts from here on, nanoseconds
+    #[arg(long, value_name = "NS", default_value_t = 0, value_parser = super::whole)]
+    from_other: u64,
+    /// Both count for so long, nanoseconds [default: all]
+    #[arg(long = "for", value_name = "NS", value_parser = super::whole)]
+    length: Option<u64>,
+    /// A command that comes sooner after an interrupt needed no thread, microseconds
+    #[arg(long, value_name = "US", default_value_t = 20, value_parser = super::whole)]
+    wake_us: u64,
+}
+
+impl DiffBus {
+    pub fn run(self) -> Result<ExitCode, Error> {
+        let until = |from: u64| self.length.map_or(u64::MAX, |length| from.saturating_add(length));
+        let one = buslog::read(&self.one, self.from_one, until(self.from_one)).map_err(Error::Input)?;
+        let other =
+            buslog::read(&self.other, self.from_other, until(self.from_other)).map_err(Error::Input)?;
+        print(&buslog::text(&one, &other, self.wake_us.saturating_mul(1000)))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,383 @@
+//! A guest: an unmodified kernel in a virtual machine, with the laboratory's controller and card, in virtual time.
+//!
+//! QEMU, the plugin that puts the model into it, the kernel and what the guest begins with are *parts*, files in a folder
+//! (`tools/guest-parts.sh` builds them). Nothing of them is linked with this program: it starts QEMU, waits for its end, and reads what it wrote.
+
+mod compare;
+mod initrd;
+mod report;
+
+pub use compare::Twice;
+pub use report::{Counters, Load, Report};
+
+use crate::controller::ControllerConfig;
+use crate::platform::Platform;
+use mmcq::host::Timing;
+use std::ffi::OsString;
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// The one version that the plugin is made for: it knows that one's inside.
+pub const QEMU: &str = "QEMU emulator version 11.1.3";
+
+/// The parts, by their files.
+const PARTS: [&str; 5] = ["qemu", "kernel", "initrd", "plugin.so", "library.so"];
+
+/// How long a program may take to say its version.
+const ASKED: Duration = Duration::from_secs(20);
+
+/// A look at a machine that runs.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The last line of a job that came to its end, and how a line begins that says why one did not.
+const END: &str = "guest: end";
+const BEGIN: &str = "guest: begin";
+const WRONG: &str = "guest: wrong: ";
+
+/// What ran, or did not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// Something given is wrong; nothing was started.
+    Input(String),
+    /// The machine did not do what it should have.
+    Run(String),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Failure::Input(text) | Failure::Run(text)) = self;
+        f.write_str(text)
+    }
+}
+
+/// A machine and its job.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    /// Folder with the parts.
+    pub parts: PathBuf,
+    /// Another kernel than that of the parts.
+    pub kernel: Option<PathBuf>,
+    /// Another beginning; what is in it runs `/job`.
+    pub initrd: Option<PathBuf>,
+    /// More for the kernel's command line.
+    pub arguments: String,
+    /// Board with an SDHCI controller.
+    pub platform: String,
+    /// Its card; `None`: the board's own.
+    pub card: Option<String>,
+    /// `none` or `hsq-tag`.
+    pub setting: String,
+    /// The block layer's scheduler; `None`: what the kernel takes.
+    pub scheduler: Option<String>,
+    /// CPUs of the machine.
+    pub cpus: u8,
+    /// Nanoseconds an instruction takes: 1, 2, 4, 8 or 16.
+    pub instruction_ns: u32,
+    /// From the waking of a thread to its first instruction; `None`: the board's `cost.job_wake_us`.
+    pub wake_ns: Option<u64>,
+    /// From the interrupt's line to the CPU's first instruction of it.
+    pub irq_ns: u64,
+    /// How long the machine may run, on the clock on the wall.
+    pub limit: Duration,
+}
+
+/// What a run left behind.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) console: String,
+    pub(crate) counters: String,
+    /// The log of the bus, in a folder that goes away with this.
+    pub(crate) log: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+/// The parts are there, and QEMU is the one that the plugin knows.
+struct Checked {
+    machine: Machine,
+    settings: Settings,
+    initrd: Vec<u8>,
+}
+
+/// What the board says of the machine.
+#[derive(Clone, Copy, Debug)]
+struct Settings {
+    wake_ns: u64,
+    read_ns: u64,
+    write_ns: u64,
+    hs400: bool,
+    fixed: bool,
+}
+
+impl Machine {
+    /// Runs `job`, a script of the guest's shell. The log of the bus goes to `log`. `stop` ends it before its time.
+    pub fn run(&self, job: &str, log: Option<&Path>, stop: &AtomicBool) -> Result<Report, Failure> {
+        let checked = self.check(job, stop)?;
+        let run = checked.run(cores().first().copied(), log.is_some(), stop)?;
+        if let Some(path) = log {
+            keep(&run.log, path)?;
+        }
+        checked.report(&run)
+    }
+
+    /// Runs it two times, on two cores if there are, and compares all that they left.
+    pub fn run_twice(
+        &self,
+        job: &str,
+        log: Option<&Path>,
+        stop: &AtomicBool,
+    ) -> Result<(Report, Twice), Failure> {
+        let checked = self.check(job, stop)?;
+        let cores = cores();
+        let core = |at: usize| cores.get(at % cores.len().max(1)).copied();
+        let (one, other) = std::thread::scope(|scope| {
+            let other = scope.spawn(|| checked.run(core(1), true, stop));
+            let one = checked.run(core(0), true, stop);
+            (one, other.join().unwrap_or_else(|_| Err(Failure::Run("the second run was lost".to_owned()))))
+        });
+        let (one, other) = (one?, other?);
+        if let Some(path) = log {
+            keep(&one.log, path)?;
+        }
+        let (report, second) = (checked.report(&one)?, checked.report(&other)?);
+        let twice = Twice::compare((&one, &report), (&other, &second))?;
+        Ok((report, twice))
+    }
+
+    fn check(&self, job: &str, stop: &AtomicBool) -> Result<Checked, Failure> {
+        let settings = self.settings()?;
+        for part in PARTS {
+            let path = self.parts.join(part);
+            if fs::metadata(&path).is_err() {
+                let path = path.display();
+                return Err(Failure::Input(format!("{path}: not there; tools/guest-parts.sh builds it")));
+            }
+        }
+        let mut asked = Command::new(self.parts.join("qemu"));
+        asked.arg("--version").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let version = bounded(&mut asked, ASKED, stop)?;
+        let version = version.lines().next().unwrap_or_default();
+        if !version.starts_with(&format!("{QEMU} ")) && version != QEMU {
+            return Err(Failure::Input(format!("{version}: the plugin is made for {QEMU} alone")));
+        }
+        let begins = self.initrd.clone().unwrap_or_else(|| self.parts.join("initrd"));
+        let mut initrd =
+            fs::read(&begins).map_err(|error| Failure::Input(format!("{}: {error}", begins.display())))?;
+        initrd::append(&mut initrd, &[("job", 0o755, job.as_bytes())]);
+        Ok(Checked { machine: self.clone(), settings, initrd })
+    }
+
+    fn settings(&self) -> Result<Settings, Failure> {
+        let platform = Platform::load(&self.platform).map_err(|error| Failure::Input(error.to_string()))?;
+        let ControllerConfig::Sdhci(controller) = &platform.controller else {
+            let name = &platform.name;
+            return Err(Failure::Input(format!(
+                "platform {name}: expected one whose controller is an sdhci"
+            )));
+        };
+        if !matches!(self.setting.as_str(), "none" | "hsq-tag") {
+            let setting = &self.setting;
+            return Err(Failure::Input(format!("setting {setting}: expected none or hsq-tag")));
+        }
+        Ok(Settings {
+            wake_ns: self.wake_ns.unwrap_or_else(|| platform.costs.ns("job_wake_us")),
+            read_ns: platform.own.ns("register_read_ns"),
+            write_ns: platform.own.ns("register_write_ns"),
+            hs400: platform.timings.iter().any(|t| matches!(t, Timing::Hs400 | Timing::Hs400Es)),
+            fixed: controller.fixed,
+        })
+    }
+}
+
+impl Checked {
+    fn run(&self, core: Option<usize>, logged: bool, stop: &AtomicBool) -> Result<Run, Failure> {
+        let folder = tempfile::tempdir().map_err(|error| Failure::Run(format!("a folder: {error}")))?;
+        let place = |name: &str| folder.path().join(name);
+        let (console, counters, log) = (place("console"), place("counters"), place("bus"));
+        let initrd = place("initrd");
+        fs::write(&initrd, &self.initrd)
+            .map_err(|error| Failure::Run(format!("{}: {error}", initrd.display())))?;
+        let said = place("said");
+        let output = fs::File::create(&said).map_err(|e| Failure::Run(format!("{}: {e}", said.display())))?;
+        let mut command = self.command(core, &folder, logged);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(output);
+        let begun = Instant::now();
+        let mut child = Kept(command.spawn().map_err(|error| Failure::Run(format!("setpriv: {error}")))?);
+        let status = loop {
+            match child.0.try_wait() {
+                Ok(Some(status)) => break status,
+                Ok(None) => {}
+                Err(error) => return Err(Failure::Run(format!("QEMU: {error}"))),
+            }
+            let last = || text(&console).lines().last().unwrap_or("nothing").trim().to_owned();
+            if stop.load(Ordering::Relaxed) {
+                return Err(Failure::Run("ended by a signal".to_owned()));
+            }
+            if begun.elapsed() > self.machine.limit {
+                let seconds = self.machine.limit.as_secs();
+                return Err(Failure::Run(format!("no end after {seconds} s; it said last: {}", last())));
+            }
+            std::thread::sleep(LOOK);
+        };
+        let console = text(&console);
+        if let Some(why) = console.lines().find_map(|line| line.strip_prefix(WRONG)) {
+            return Err(Failure::Run(format!("the guest: {why}")));
+        }
+        let said = text(&said);
+        let complaint = said.lines().find(|line| !line.trim().is_empty());
+        if !status.success() {
+            let why = complaint.or(console.lines().last()).unwrap_or("it said nothing");
+            return Err(Failure::Run(format!("QEMU ended with {status}: {}", why.trim())));
+        }
+        if !console.lines().any(|line| line == END) {
+            let last = console.lines().last().unwrap_or("nothing");
+            return Err(Failure::Run(format!("the job came to no end; it said last: {last}")));
+        }
+        Ok(Run { console, counters: text(&counters), log, _folder: folder })
+    }
+
+    /// QEMU on one core, which it has for itself: two of its threads that run at one time may be in either order. It ends with this program.
+    fn command(&self, core: Option<usize>, folder: &tempfile::TempDir, logged: bool) -> Command {
+        let Checked { machine, settings, .. } = self;
+        let part = |name: &str| machine.parts.join(name).into_os_string();
+        let file = |name: &str| folder.path().join(name).display().to_string();
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL"]);
+        if let Some(core) = core {
+            command.args(["taskset", "-c", &core.to_string()]);
+        }
+        let mut plugin: OsString = part("plugin.so");
+        plugin.push(",lib=");
+        plugin.push(part("library.so"));
+        let shift = machine.instruction_ns.trailing_zeros();
+        let Settings { wake_ns, read_ns, write_ns, hs400, fixed } = *settings;
+        plugin.push(format!(
+            ",platform={},card={},read={read_ns},write={write_ns},irq={},shift={shift},counters={}",
+            machine.platform,
+            machine.card.as_deref().unwrap_or_default(),
+            machine.irq_ns,
+            file("counters"),
+        ));
+        if logged {
+            plugin.push(format!(",log={}", file("bus")));
+        }
+        command.arg(part("qemu"));
+        command.args(["-M", "q35", "-accel", "tcg,thread=single", "-m", "384"]);
+        // Neither the day nor what QEMU gives the kernel to begin its random numbers with may be another each time.
+        command.args(["-seed", "1", "-rtc", "base=2026-01-01T00:00:00,clock=vm"]);
+        command.args(["-icount", &format!("shift={shift},sleep=off,align=off")]);
+        command.args([
+            "-smp",
+            &machine.cpus.to_string(),
+            "-nodefaults",
+            "-display",
+            "none",
+            "-no-reboot",
+            "-S",
+        ]);
+        command.arg("-plugin").arg(plugin).args(["-device", "sdhci-pci,id=slot"]);
+        command.args(["-serial", &format!("file:{}", file("console"))]);
+        command.arg("-kernel").arg(machine.kernel.clone().unwrap_or_else(|| machine.parts.join("kernel")));
+        command.args(["-initrd", &file("initrd")]);
+        let mut arguments = format!(
+            "console=ttyS0 quiet panic=-1 no_timer_check mitigations=off cryptomgr.notests nokaslr \
+             mmcq.setting={} mmcq.worker_ns={wake_ns} mmcq.job_ns={wake_ns} mmcq.hs400={} mmcq.fixed={}",
+            machine.setting,
+            u8::from(hs400),
+            u8::from(fixed),
+        );
+        if let Some(scheduler) = &machine.scheduler {
+            arguments += &format!(" mmcq.scheduler={scheduler}");
+        }
+        if !machine.arguments.is_empty() {
+            arguments += &format!(" {}", machine.arguments);
+        }
+        command.args(["-append", &arguments]);
+        command
+    }
+
+    fn report(&self, run: &Run) -> Result<Report, Failure> {
+        let Checked { machine, settings, .. } = self;
+        let said = run.console.lines().skip_while(|line| *line != BEGIN).skip(1);
+        let output: Vec<String> = said.take_while(|line| *line != END).map(str::to_owned).collect();
+        let before = run.console.lines().take_while(|line| *line != BEGIN).map(str::to_owned);
+        let (loads, counters) = report::join(&output, &run.counters).map_err(Failure::Run)?;
+        Ok(Report {
+            platform: machine.platform.clone(),
+            card: machine.card.clone().unwrap_or_default(),
+            setting: machine.setting.clone(),
+            cpus: machine.cpus,
+            instruction_ns: machine.instruction_ns,
+            wake_ns: settings.wake_ns,
+            irq_ns: machine.irq_ns,
+            register_read_ns: settings.read_ns,
+            register_write_ns: settings.write_ns,
+            begin: before.collect(),
+            output,
+            loads,
+            counters,
+        })
+    }
+}
+
+/// A program that does not outlive its owner.
+struct Kept(Child);
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        // One that has ended already refuses; there is nothing left to do then.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What a short program says.
+fn bounded(command: &mut Command, limit: Duration, stop: &AtomicBool) -> Result<String, Failure> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let child = command.spawn().map_err(|error| Failure::Input(format!("{name}: {error}")))?;
+    let mut child = Kept(child);
+    let begun = Instant::now();
+    while !matches!(child.0.try_wait(), Ok(Some(_))) {
+        if begun.elapsed() > limit || stop.load(Ordering::Relaxed) {
+            return Err(Failure::Input(format!("{name} --version: no answer")));
+        }
+        std::thread::sleep(LOOK);
+    }
+    let mut said = String::new();
+    if let Some(mut pipe) = child.0.stdout.take() {
+        use std::io::Read;
+        pipe.read_to_string(&mut said).map_err(|error| Failure::Input(format!("{name}: {error}")))?;
+    }
+    Ok(said)
+}
+
+/// A file that a guest or QEMU wrote; one that is not there is empty.
+fn text(path: &Path) -> String {
+    let bytes = fs::read(path).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).replace('\r', "")
+}
+
+/// The log where the user wants it.
+fn keep(log: &Path, path: &Path) -> Result<(), Failure> {
+    let copied = fs::copy(log, path);
+    copied.map(|_| ()).map_err(|error| Failure::Run(format!("{}: {error}", path.display())))
+}
+
+/// The cores that this program may use.
+#[cfg(target_os = "linux")]
+fn cores() -> Vec<usize> {
+    let allowed = rustix::thread::sched_getaffinity(None);
+    allowed.map_or_else(
+        |_| Vec::new(),
+        |set| (0..rustix::thread::CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect(),
+    )
+}
+
+/// Which ones cannot be asked here.
+#[cfg(not(target_os = "linux"))]
+fn cores() -> Vec<usize> {
+    Vec::new()
+}

@@ -1,0 +1,217 @@
+//! What a guest said and what was counted beside it.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// Counted from one mark to another, or from the beginning to the end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counters {
+    /// Nanoseconds of the guest.
+    pub at_ns: u64,
+    /// Instructions, without the time that the CPUs were idle or waited for a register.
+    pub instructions: u64,
+    /// Reads of the controller's registers.
+    pub register_reads: u64,
+    /// Writes of them.
+    pub register_writes: u64,
+    /// Times that the interrupt line rose.
+    pub interrupts: u64,
+    /// Commands on the bus.
+    pub commands: u64,
+    /// What the driver did that the standard forbids.
+    pub violations: u64,
+}
+
+impl Counters {
+    fn since(self, earlier: Counters) -> Counters {
+        Counters {
+            at_ns: self.at_ns.saturating_sub(earlier.at_ns),
+            instructions: self.instructions.saturating_sub(earlier.instructions),
+            register_reads: self.register_reads.saturating_sub(earlier.register_reads),
+            register_writes: self.register_writes.saturating_sub(earlier.register_writes),
+            interrupts: self.interrupts.saturating_sub(earlier.interrupts),
+            commands: self.commands.saturating_sub(earlier.commands),
+            violations: self.violations.saturating_sub(earlier.violations),
+        }
+    }
+}
+
+/// A load that the guest's program `load` ran.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Load {
+    /// As fio's `rw`.
+    pub load: String,
+    /// Of a request.
+    pub bytes: u64,
+    /// Requests under way, for each job.
+    pub depth: u32,
+    /// Processes.
+    pub jobs: u32,
+    /// Of all jobs.
+    pub requests: u64,
+    /// `all`: what is done is reaped in one call; `one`: one at a time.
+    pub reaps: String,
+    /// In the steady state.
+    pub mib_per_s: f64,
+    /// Mean of all requests.
+    pub latency_us: f64,
+    /// Requests of the load in one of the block layer.
+    pub merged: f64,
+    /// All of it.
+    pub elapsed_us: f64,
+    /// Context switches.
+    pub switches: u64,
+    /// Latency, by percent of the requests that do not exceed it.
+    pub percentiles_us: BTreeMap<String, f64>,
+    /// Beside it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counters: Option<Counters>,
+}
+
+impl Load {
+    /// Microseconds for each request, in the steady state.
+    pub fn us(&self) -> f64 {
+        self.bytes as f64 / f64::from(1 << 20) / self.mib_per_s * 1e6
+    }
+}
+
+/// A run of a guest.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// Board.
+    pub platform: String,
+    /// Card; empty: the board's.
+    pub card: String,
+    /// `none` or `hsq-tag`.
+    pub setting: String,
+    /// CPUs.
+    pub cpus: u8,
+    /// An instruction takes.
+    pub instruction_ns: u32,
+    /// Waking a thread takes.
+    pub wake_ns: u64,
+    /// An interrupt's way to the CPU takes.
+    pub irq_ns: u64,
+    /// A register's read takes.
+    pub register_read_ns: u64,
+    /// A register's write takes.
+    pub register_write_ns: u64,
+    /// What the guest said before the job.
+    pub begin: Vec<String>,
+    /// What the job said.
+    pub output: Vec<String>,
+    /// The loads among that.
+    pub loads: Vec<Load>,
+    /// Of all of the run.
+    pub counters: Counters,
+}
+
+impl Report {
+    /// For a reader.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for line in self.begin.iter().chain(self.output.iter().filter(|line| !line.starts_with('{'))) {
+            text += line;
+            text.push('\n');
+        }
+        if !self.loads.is_empty() {
+            let _ = writeln!(
+                text,
+                "{:34}{:>9} {:>9} {:>9} | for each request: {:>9} {:>9} {:>9} {:>9} {:>9}",
+                "load", "MiB/s", "us", "merged", "instr.", "registers", "interr.", "commands", "switches"
+            );
+        }
+        for load in &self.loads {
+            let name = format!("{} {}, depth {}, {} jobs", load.load, load.bytes, load.depth, load.jobs);
+            let _ = write!(text, "{name:34}{:9.2} {:9.1} {:9.2}", load.mib_per_s, load.us(), load.merged);
+            if let Some(counted) = &load.counters {
+                let each = |count: u64| count as f64 / load.requests.max(1) as f64;
+                let _ = write!(
+                    text,
+                    " |                   {:9.0} {:9.2} {:9.2} {:9.2} {:9.2}",
+                    each(counted.instructions),
+                    each(counted.register_reads + counted.register_writes),
+                    each(counted.interrupts),
+                    each(counted.commands),
+                    each(load.switches),
+                );
+            }
+            text.push('\n');
+        }
+        let Counters {
+            at_ns,
+            instructions,
+            register_reads,
+            register_writes,
+            interrupts,
+            commands,
+            violations,
+        } = self.counters;
+        let _ = writeln!(
+            text,
+            "{:.6} s of the guest, {instructions} instructions, {register_reads} register reads, {register_writes} writes, \
+             {interrupts} interrupts, {commands} commands, {violations} violations",
+            at_ns as f64 / 1e9
+        );
+        text
+    }
+}
+
+/// A line of the plugin's.
+#[derive(Deserialize)]
+struct Mark {
+    mark: u64,
+    #[serde(flatten)]
+    counters: Counters,
+}
+
+/// Marks of the guest's program around its load, and at the end of the run.
+const LOAD_BEGINS: u64 = 1;
+const LOAD_ENDS: u64 = 2;
+
+/// The loads among the lines that a job said, with what was counted beside each; and what was counted in all.
+pub(super) fn join(output: &[String], counted: &str) -> Result<(Vec<Load>, Counters), String> {
+    let marks = counted
+        .lines()
+        .map(|line| serde_json::from_str::<Mark>(line).map_err(|error| format!("counters: {line}: {error}")));
+    let marks: Vec<Mark> = marks.collect::<Result<_, _>>()?;
+    let end = marks.last().ok_or("counters: there are none")?.counters;
+    let begins = marks.iter().filter(|mark| mark.mark == LOAD_BEGINS);
+    let ends = marks.iter().filter(|mark| mark.mark == LOAD_ENDS);
+    let mut beside = begins.zip(ends).map(|(begin, end)| end.counters.since(begin.counters));
+    let mut loads = Vec::new();
+    for line in output.iter().filter(|line| line.starts_with('{')) {
+        let mut load: Load =
+            serde_json::from_str(line).map_err(|error| format!("the guest said {line}: {error}"))?;
+        load.counters = beside.next();
+        loads.push(load);
+    }
+    Ok((loads, end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::join;
+
+    const LINE: &str = r#"{"load": "read", "bytes": 4096, "depth": 2, "jobs": 1, "requests": 100, "reaps": "all", "mib_per_s": 8.0, "latency_us": 1.0, "merged": 1.0, "elapsed_us": 2.0, "switches": 3, "percentiles_us": {"50": 2.5}}"#;
+
+    fn mark(mark: u64, all: u64) -> String {
+        format!(
+            r#"{{"mark": {mark}, "at_ns": {all}, "instructions": {all}, "register_reads": 0, "register_writes": 0, "interrupts": {all}, "commands": 1, "violations": 0}}"#
+        )
+    }
+
+    #[test]
+    fn a_load_has_what_was_counted_between_its_marks() {
+        let output = ["said".to_owned(), LINE.to_owned(), LINE.to_owned()];
+        let counted = [mark(1, 10), mark(2, 15), mark(1, 20), mark(2, 40), mark(0, 50)].join("\n");
+        let (loads, all) = join(&output, &counted).unwrap();
+        let between: Vec<u64> = loads.iter().map(|load| load.counters.unwrap().interrupts).collect();
+        assert_eq!((between, all.instructions), (vec![5, 20], 50));
+        assert!((loads[0].us() - 488.28125).abs() < 1e-9);
+        for (output, counted) in [(&output[..], ""), (&output[..], "{}"), (&["{".to_owned()][..], &counted)] {
+            assert_eq!(join(output, counted).unwrap_err().lines().count(), 1);
+        }
+    }
+}

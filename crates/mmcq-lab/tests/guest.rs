@@ -1,0 +1,153 @@
+//! `mmcq guest` with a program in QEMU's place: what it makes of machines that are wrong, hang, or say what they should. `tools/guest-time.sh` has real ones.
+#![cfg(target_os = "linux")]
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+/// Finds the files that it is to write, as QEMU and the plugin do.
+const HEAD: &str = r#"#!/bin/sh
+if [ "$1" = --version ]; then echo "QEMU emulator version 11.1.3 (Debian)"; exit; fi
+for word; do
+  case $word in
+    file:*) console=${word#file:} ;;
+    *,counters=*) counters=${word##*,counters=}; log=${counters#*,log=}; counters=${counters%%,*} ;;
+  esac
+done
+"#;
+
+const SAYS: &str = r#"
+printf 'Linux, scheduler none\r\nguest: begin\r\n%s\r\nguest: end\r\n' '{"load": "read", "bytes": 4096, "depth": 2, "jobs": 1, "requests": 100, "reaps": "all", "mib_per_s": RATE, "latency_us": 1.0, "merged": 1.0, "elapsed_us": 2.0, "switches": 300, "percentiles_us": {"50": 2.5}}' >$console
+echo '{"mark": 1, "at_ns": 10, "instructions": 1000, "register_reads": 0, "register_writes": 0, "interrupts": 1, "commands": 1, "violations": 0}
+{"mark": 2, "at_ns": 20, "instructions": 201000, "register_reads": 100, "register_writes": 150, "interrupts": 101, "commands": 201, "violations": 0}
+{"mark": 0, "at_ns": 30, "instructions": 202000, "register_reads": 100, "register_writes": 150, "interrupts": 101, "commands": 201, "violations": 0}' >$counters
+[ -z "$log" ] || echo bus >$log
+"#;
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    /// Parts, with this in QEMU's place.
+    fn with(qemu: &str) -> Self {
+        let folder = Folder(tempfile::tempdir().unwrap());
+        for part in ["kernel", "initrd", "plugin.so", "library.so", "qemu"] {
+            std::fs::write(folder.path(part), if part == "qemu" { qemu } else { "" }).unwrap();
+        }
+        std::fs::set_permissions(folder.path("qemu"), PermissionsExt::from_mode(0o755)).unwrap();
+        std::fs::write(folder.path("job"), "true\n").unwrap();
+        folder
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn command(&self, line: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mmcq"));
+        command.current_dir(self.0.path()).args(["guest", "job", "--parts", "."]);
+        command.args(line.split_whitespace());
+        command
+    }
+
+    fn run(&self, line: &str) -> Output {
+        self.command(line).output().unwrap()
+    }
+
+    /// Ends with this code and one line that has these words.
+    fn refused(&self, line: &str, code: i32, words: &[&str]) {
+        let output = self.run(line);
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{line}: {text}");
+        assert!(output.stdout.is_empty() && text.lines().count() == 1, "{line}: {text}");
+        for word in words {
+            assert!(text.contains(word), "{line}: {text:?} does not name {word:?}");
+        }
+    }
+}
+
+/// Waits for something, but not for ever.
+fn until(what: &str, so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !so() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A process that was started is no more, or waits for its parent to hear of it.
+fn is_over(pid: &Path) -> bool {
+    let Ok(pid) = std::fs::read_to_string(pid) else { return false };
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+    stat.is_empty() || stat.contains(") Z ")
+}
+
+#[test]
+fn what_a_machine_cannot_be_made_from_is_one_line() {
+    let folder = Folder::with("#!/bin/sh\necho QEMU emulator version 8.2.0\n");
+    folder.refused("", 2, &["version 8.2.0", "11.1.3"]);
+    folder.refused("--platform stream-rtsx", 2, &["stream-rtsx", "sdhci"]);
+    folder.refused("--setting close", 2, &["close", "hsq-tag"]);
+    folder.refused("--instruction-ns 3", 2, &["--instruction-ns 3"]);
+    folder.refused("--wake-us -1", 2, &["-1"]);
+    Folder::with(HEAD).refused("--initrd none", 2, &["none"]);
+    std::fs::remove_file(folder.path("plugin.so")).unwrap();
+    folder.refused("", 2, &["plugin.so", "tools/guest-parts.sh"]);
+    std::fs::remove_file(folder.path("job")).unwrap();
+    folder.refused("", 2, &["job"]);
+}
+
+#[test]
+fn a_qemu_without_the_symbols_and_a_kernel_without_a_module_are_named() {
+    let symbol = "echo 'qemu: plugin.so: undefined symbol: bql_unlock' >&2; exit 1\n";
+    Folder::with(&format!("{HEAD}{symbol}")).refused("", 1, &["undefined symbol: bql_unlock"]);
+    let module = "echo 'guest: wrong: no module mmc_hsq' >$console\n";
+    Folder::with(&format!("{HEAD}{module}")).refused("", 1, &["the guest: no module mmc_hsq"]);
+    let early = "echo 'guest: begin' >$console\n";
+    Folder::with(&format!("{HEAD}{early}")).refused("", 1, &["no end", "guest: begin"]);
+}
+
+#[test]
+fn a_guest_that_hangs_is_ended_in_time_and_nothing_stays() {
+    let folder = Folder::with(&format!("{HEAD}echo $$ >pid; echo booting >$console; exec sleep 1000\n"));
+    let begun = Instant::now();
+    folder.refused("--limit 1", 1, &["no end after 1 s", "booting"]);
+    assert!(begun.elapsed() < Duration::from_secs(30));
+    until("it is over", || is_over(&folder.path("pid")));
+    for signal in ["-TERM", "-KILL"] {
+        std::fs::remove_file(folder.path("pid")).unwrap();
+        let mut child = folder.command("").spawn().unwrap();
+        until("it begins", || std::fs::read_to_string(folder.path("pid")).is_ok_and(|pid| !pid.is_empty()));
+        Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
+        assert!(!child.wait().unwrap().success());
+        until(signal, || is_over(&folder.path("pid")));
+    }
+}
+
+#[test]
+fn a_job_s_loads_stand_beside_what_was_counted() {
+    let folder = Folder::with(&format!("{HEAD}{}", SAYS.replace("RATE", "8.0")));
+    let output = folder.run("--log bus");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let line = text.lines().find(|line| line.starts_with("read 4096")).unwrap_or_else(|| panic!("{text}"));
+    let numbers: Vec<&str> = line.split_whitespace().skip(6).filter(|word| *word != "|").collect();
+    assert_eq!(numbers, ["8.00", "488.3", "1.00", "2000", "2.50", "1.00", "2.00", "3.00"], "{text}");
+    assert_eq!(std::fs::read_to_string(folder.path("bus")).unwrap(), "bus\n");
+    let output = folder.run("--json --twice");
+    assert_eq!(output.status.code(), Some(0));
+    let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(value["loads"][0]["counters"]["instructions"], 200_000);
+    assert!(String::from_utf8(output.stderr).unwrap().contains("two runs: the same"));
+}
+
+#[test]
+fn two_runs_that_differ_say_by_how_much() {
+    // The second one to take the folder is faster.
+    let says =
+        format!("{HEAD}rate=8.0; mkdir taken 2>/dev/null || rate=8.1{}", SAYS.replace("RATE", "'$rate'"));
+    let folder = Folder::with(&says);
+    let output = folder.run("--twice");
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("not the same") && text.contains("1.2"), "{text}");
+}
