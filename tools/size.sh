@@ -19,7 +19,7 @@ say() { echo "size.sh: $*" >&2; }
 limit_reader=${LIMIT_READER:-42112}
 limit_sd_reader=${LIMIT_SD_READER:-35456}
 limit_transfer=${LIMIT_TRANSFER:-25472}
-limit_kept=${LIMIT_KEPT:-82048}
+limit_kept=${LIMIT_KEPT:-82112}
 limit_ram=${LIMIT_RAM:-4104}
 
 # Bytes of the sections of an image whose names match a pattern.
