@@ -1,6 +1,6 @@
 //! What all controllers have: a slot with a card, a time, an interrupt line, and what is counted and told.
 //!
-//! A model keeps a [`Slot`] and says what happens when one of its alarms goes off. [`Controller`] is the
+//! A model keeps a `Slot` and says what happens when one of its alarms goes off. [`Controller`] is the
 //! outside of every model.
 
 use crate::alarms::{Alarms, NEVER};

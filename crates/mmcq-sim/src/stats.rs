@@ -71,7 +71,7 @@ impl BusStats {
 }
 
 /// Something that happened on the bus, or on the interrupt line; see
-/// [`Sdhci::set_log`](crate::sdhci::Sdhci::set_log) and [`Rtsx::set_log`](crate::rtsx::Rtsx::set_log).
+/// [`Controller::set_log`](crate::slot::Controller::set_log).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BusEvent {
     /// A command token.

@@ -1,7 +1,7 @@
 //! Realtek's PCI Express card reader (rtsx) by register, with its SD slot and bus.
 //!
 //! [`Rtsx`] is passive, as [`Sdhci`](crate::sdhci::Sdhci) is: it is told the time with every call, and
-//! [`Rtsx::next_event_ns`] says when something will happen by itself. Its parts: `window.rs` (the MMIO
+//! [`Device::next_event_ns`](crate::world::Device::next_event_ns) says when something will happen by itself. Its parts: `window.rs` (the MMIO
 //! window), `list.rs` (host command lists), `internal.rs` (the internal registers and their side effects),
 //! `clock.rs` (PLL, dividers, phases, supply: how the bus is driven), `transfer.rs` (a transfer from START to
 //! its end), `command.rs` (its CMD line), `blocks.rs` (its DAT lines), `dma.rs` (SG tables and the ring
@@ -9,7 +9,7 @@
 //!
 //! The chip has no documentation. Names and bits of registers are the ones that drivers use; where these are
 //! silent the choice is ours, and strict. Things a driver does wrong are counted
-//! ([`Rtsx::protocol_violations`]).
+//! ([`Controller::protocol_violations`](crate::slot::Controller::protocol_violations)).
 //!
 //! # Window
 //! 32-bit accesses at 00h to 1Ch. HCBAR, HCBCTLR (31 start, 30 write back, 28 stop, 23:0 bytes), HDBAR,

@@ -2,7 +2,7 @@
 //!
 //! A FIFO of 64 bytes, no buffers behind it: while it has no room for what comes in, or nothing to send, the
 //! bus clock stops. [`S3cSdi`] is passive: it is told the time with every call, and
-//! [`S3cSdi::next_event_ns`] says when something will happen by itself. Its parts: `registers.rs` (reads,
+//! [`Device::next_event_ns`](crate::world::Device::next_event_ns) says when something will happen by itself. Its parts: `registers.rs` (reads,
 //! writes and their side effects), `command.rs` (the CMD line), `data.rs` (a transfer from DCON to its end),
 //! `blocks.rs` (its blocks, word by word), `fifo.rs`, `dma.rs` (the platform's engine), `config.rs`.
 //!
@@ -12,7 +12,7 @@
 //! Where nothing is written down the model takes the strict side:
 //! - Command sent is latched after every token, response end and response CRC (R3 and R4 have none that is
 //!   right) together.
-//! - A command written while another is under way is dropped and counted ([`S3cSdi::protocol_violations`]);
+//! - A command written while another is under way is dropped and counted ([`Controller::protocol_violations`](crate::slot::Controller::protocol_violations));
 //!   so is a start of data without the bits that say when they begin, and a FIFO access without room or data.
 //! - Without a clock a command stays on the line and nothing counts its time.
 //! - After an error of data the transfer is over; the FIFO keeps what it has until it is reset.

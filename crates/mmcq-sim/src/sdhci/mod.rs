@@ -1,6 +1,6 @@
 //! An SD host controller by register, versions 3.00 to 4.20 of the standard (SDHC).
 //!
-//! [`Sdhci`] is passive: it is told the time with every call, and [`Sdhci::next_event_ns`] says when
+//! [`Sdhci`] is passive: it is told the time with every call, and [`Device::next_event_ns`](crate::world::Device::next_event_ns) says when
 //! something will happen by itself. Its parts: `registers.rs` (reads, writes and their side effects),
 //! `command.rs` (the CMD line, automatic commands), `data.rs` (a transfer from command to end, busy, tuning),
 //! `blocks.rs` (its blocks), `dma.rs` (SDMA, ADMA2), `pio.rs` (the buffer port), `config.rs` (what a
@@ -17,7 +17,7 @@
 //! - The lengths of an ADMA2 table must add up to exactly the blocks, and the table must have an end [SDHC
 //!   2.2.28].
 //! - A command written while inhibited, in reset, or into an unfinished command is dropped and counted
-//!   ([`Sdhci::protocol_violations`]).
+//!   ([`Controller::protocol_violations`](crate::slot::Controller::protocol_violations)).
 //! - UHS modes need 1.8 V signalling; a block of a length that the card does not send is a CRC error.
 //! - A write to a busy card waits for DAT0 before its first block; a read does not wait.
 
