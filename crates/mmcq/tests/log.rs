@@ -23,7 +23,7 @@ impl log::Log for Lines {
     }
 
     fn log(&self, record: &log::Record<'_>) {
-        assert!(record.card_params().starts_with("mmcq::"), "{}", record.card_params());
+        assert!(record.target().starts_with("mmcq::"), "{}", record.target());
         LINES.with_borrow_mut(|lines| lines.push(format!("{} {}", record.level(), record.args())));
     }
 

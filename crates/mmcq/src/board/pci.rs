@@ -24,7 +24,7 @@ use core::ops::RangeInclusive;
 
 /// Base class and subclass of SD host controllers.
 pub const SD_HOST: u16 = 0x0805;
-/// Vendor of Realtek's readers; [`rtsx::Config`](crate::host::rtsx::RtsxConfig) takes the device's number.
+/// Vendor of Realtek's readers; [`RtsxConfig`](crate::host::rtsx::RtsxConfig) takes the device's number.
 pub const REALTEK: u16 = 0x10ec;
 
 const ID: u16 = 0x00;

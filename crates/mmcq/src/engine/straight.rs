@@ -271,6 +271,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.start_straight(index, direction, lba, blocks, segment, now_ns);
         } else {
             self.slots.push_span(index, direction, lba, end);
+            self.try_early(now_ns);
         }
         Some(SlotId { index, generation })
     }
