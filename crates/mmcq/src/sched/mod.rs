@@ -92,7 +92,7 @@ pub trait Policy {
         let _ = (request, now_ns);
     }
 
-    /// Picks one. `waiting`: at least one, in the order of arrival; at most 64.
+    /// Picks one. `waiting`: at least one, in the order of arrival; at most one for each slot.
     fn pick<I: Iterator<Item = Waiting> + Clone>(&mut self, waiting: I, now_ns: u64) -> Choice;
 
     /// A request has gone to the controller, by itself or along with another.
