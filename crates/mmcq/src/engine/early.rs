@@ -40,7 +40,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// A transfer is in progress. Its R1 settles what was written before, if nothing else is there to be sent.
     #[inline]
     pub(super) fn try_early(&mut self, now_ns: u64) {
-        if Self::EARLY && self.settling != 0 && self.slots.head == NONE {
+        if Self::EARLY && self.slots.is_settling() && self.slots.head == NONE {
             self.take_early(now_ns);
         }
     }
@@ -49,7 +49,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline(never)]
     pub(super) fn take_early(&mut self, now_ns: u64) -> bool {
         let moving = self.lane.moves_data();
-        if self.control != NONE || !moving || self.settling == 0 {
+        if self.lane.has_control() || !moving || !self.slots.is_settling() {
             return false;
         }
         let Some(status) = self.host.early_r1() else { return false };
