@@ -171,7 +171,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// An order ended well.
     pub(super) fn note_order(&mut self) {
-        if let Kind::LongCommand { command, .. } = self.slots.at(self.control).kind
+        if let Kind::LongCommand { command, .. } = self.slots.at(self.lane.control()).kind
             && let Some(value) = partition_config(&command)
         {
             let config = &mut self.memory.area.config;

@@ -10,7 +10,6 @@
 
 use super::extras::Event;
 use super::phases::{SLACK_NS, STOP_TIMEOUT_NS, Stage};
-use super::slot::NONE;
 use super::timers::later;
 use super::{Engine, Error};
 use crate::host::{BusyDetect, Host};
@@ -151,7 +150,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.enter(Stage::BusyPause);
         self.busy.since_ns = now_ns;
         self.busy.questions = 0;
-        self.recovered_status = 0;
+        self.failed.forget_status();
         let limit = self.busy_limit_ns();
         // What was learned has the platform's own delays in it, and may be longer than any busy.
         let first = self.busy.times.first_ns(self.busy_blocks()).min(limit);
@@ -177,7 +176,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Is what keeps the card busy no read or write?
     fn is_control(&self) -> bool {
-        self.control != NONE || P::RECOVERS && self.memory.area.is_returning()
+        self.lane.has_control() || P::RECOVERS && self.memory.area.is_returning()
     }
 
     pub(super) fn ask_busy(&mut self, now_ns: u64) {

@@ -24,7 +24,7 @@ const CMD52: u8 = 52;
 #[derive(Debug)]
 pub(super) struct Concurrent<E> {
     /// The card answers it.
-    pub allowed: bool,
+    allowed: bool,
     /// Its slot while it is on the line.
     slot: u8,
     /// All the work. A pointer, so that firmware that never [allows](Engine::set_concurrent_commands) it does not carry it.
@@ -48,6 +48,12 @@ pub(super) enum Turn {
 
 impl<E> Concurrent<E> {
     pub const NONE: Self = Concurrent { allowed: false, slot: NONE, turn: None };
+
+    /// The card does not answer it, or is another.
+    #[inline(always)]
+    pub fn forbid(&mut self) {
+        self.allowed = false;
+    }
 }
 
 /// May this go beside data?
@@ -122,7 +128,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     fn begin_beside(&mut self, now_ns: u64) -> bool {
         let moving = self.lane.moves_data();
-        let theirs = self.control == NONE || matches!(self.slots.at(self.control).kind, Kind::Io { .. });
+        let theirs =
+            !self.lane.has_control() || matches!(self.slots.at(self.lane.control()).kind, Kind::Io { .. });
         let free = self.concurrent.allowed && !self.is_concurrent() && !self.gate.is_halted();
         if !(moving && theirs && free && self.host.caps().concurrent_command) {
             return false;

@@ -3,7 +3,7 @@
 use super::extras::Event;
 use super::outcome::not_written;
 use super::phases::{COMMAND_TIMEOUT_NS, Stage};
-use super::slot::{NONE, State};
+use super::slot::State;
 use super::timers::later;
 use super::{BLOCK_BYTES, Engine, Error, FlushBy, Kind, Output};
 use crate::host::{Auto, BusOp, BusyDetect, Host, Phase, Step};
@@ -28,9 +28,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.slots.unlink(index);
         let slot = self.slots.at_mut(index);
         slot.state = State::Active;
-        self.control = index;
+        self.lane.set_control(index);
         self.gathered.forget();
-        self.failure = None;
+        self.failed.forget_error();
         self.gathered.no_segments();
         match slot.kind {
             Kind::Raw { prefix, phase, timeout_ns } => {
@@ -57,7 +57,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.lane.enter(Stage::Bus(op));
                 // Before its clock changes a card wants some more after the last token [SD 4.4].
                 let clocks_ns = self.wire.last_clocks_ns(op);
-                self.bus_begun = clocks_ns.is_none();
+                self.lane.give_bus(clocks_ns.is_none());
                 match clocks_ns {
                     None => self.step_bus(op, true, now_ns),
                     Some(ns) => self.timers.wake_at(later(now_ns, ns)),
@@ -108,7 +108,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn flush_answered(&mut self, status: u32, now_ns: u64) {
         self.settle(status);
         if status & R1::DEFERRED != 0 {
-            let slot = self.slots.at_mut(self.control);
+            let slot = self.slots.at_mut(self.lane.control());
             if !matches!(slot.kind, Kind::Flush) {
                 slot.result = Err(not_written(status));
             }
@@ -153,10 +153,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if P::RECOVERS {
             self.end_flushed();
         }
-        match self.slots.at(self.control).kind {
+        match self.slots.at(self.lane.control()).kind {
             Kind::Flush => self.flushed(),
             // A late error of another request belongs to the next flush.
-            _ => self.slots.at(self.control).result,
+            _ => self.slots.at(self.lane.control()).result,
         }
     }
 
@@ -166,7 +166,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return true;
         }
         if let Err(error) = self.map(index) {
-            self.control = NONE;
+            self.lane.release_control();
             self.end_slot(index, Err(error));
             return false;
         }
@@ -177,7 +177,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn begin_raw(&mut self, phase: Phase, timeout_ns: u64, now_ns: u64) {
         self.lane.prepare(phase);
         // By their bytes: blocks of I/O functions have up to 2048.
-        let blocks = self.slots.at(self.control).segment.len.div_ceil(BLOCK_BYTES);
+        let blocks = self.slots.at(self.lane.control()).segment.len.div_ceil(BLOCK_BYTES);
         let limit = later(timeout_ns, self.wire.data_ns(blocks));
         self.start_phase(Stage::Main, timeout_ns, limit, now_ns);
     }
@@ -194,7 +194,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     pub(super) fn end_control(&mut self, result: Result<Output, Error>) {
-        let index = core::mem::replace(&mut self.control, NONE);
+        let index = self.lane.take_control();
         self.lane.enter(Stage::Idle);
         self.timers.clear();
         if P::RECOVERS && self.slots.at(index).kind.resets_card() {

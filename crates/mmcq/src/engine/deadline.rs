@@ -19,7 +19,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.timers.take_turn(now_ns) {
             match self.lane.stage() {
                 Stage::Bus(op) => {
-                    let begun = core::mem::replace(&mut self.bus_begun, true);
+                    let begun = self.lane.take_bus();
                     self.step_bus(op, !begun, now_ns);
                     self.dispatch(now_ns);
                 }

@@ -1,7 +1,7 @@
 //! How requests leave the queue: sent, put back, settled by the card's status, ended.
 
 use super::outcome::not_written;
-use super::slot::{NONE, Rules, State, bits};
+use super::slot::{Rules, State, bits};
 use super::{Engine, Error, Output};
 use crate::host::{Direction, Host};
 use crate::sched::{Policy, Profile, Waiting};
@@ -48,8 +48,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.note_written();
         }
         self.durability.settles();
-        self.incident.doubted &= !self.settling;
-        for index in bits(core::mem::take(&mut self.settling)) {
+        self.incident.doubted &= !self.slots.settling();
+        for index in bits(self.slots.take_settling()) {
             let slot = self.slots.at_mut(index);
             if bad != 0 {
                 slot.result = Err(not_written(status));
@@ -57,8 +57,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.slots.push_front(index);
                 continue;
             }
-            slot.state = State::Ended;
-            self.ended |= 1 << index;
+            self.slots.end(index);
         }
     }
 
@@ -66,8 +65,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[cold]
     pub(super) fn late_error(&mut self, status: u32) {
         self.failed_for_good(Direction::Write);
-        let mut owned = self.settling != 0;
-        if P::RECOVERS && self.gathered.direction() == Direction::Write && self.control == NONE {
+        let mut owned = self.slots.is_settling();
+        if P::RECOVERS && self.gathered.direction() == Direction::Write && !self.lane.has_control() {
             for &index in self.gathered.members() {
                 let slot = self.slots.at_mut(index);
                 // The rest of a request is queued, or under way again already.
@@ -87,7 +86,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn end_slot(&mut self, index: u8, result: Result<Output, Error>) {
         let slot = self.slots.at_mut(index);
         slot.result = result;
-        slot.state = State::Ended;
-        self.ended |= 1 << index;
+        self.slots.end(index);
     }
 }

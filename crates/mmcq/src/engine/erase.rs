@@ -7,7 +7,7 @@
 //! again in the middle. A piece that fails is not tried again.
 
 use super::extras::{Place, refused};
-use super::slot::{NONE, Rules};
+use super::slot::Rules;
 use super::{Engine, Error, Kind, Output};
 use crate::host::Host;
 use crate::sched::Profile;
@@ -194,7 +194,7 @@ const UNITS_MAX: u32 = 1 << 16;
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The next piece of the erase in progress.
     pub(super) fn begin_erase(&mut self, lba: u64, blocks: u32, how: Erase, now_ns: u64) {
-        let slot = self.slots.at(self.control);
+        let slot = self.slots.at(self.lane.control());
         let (done, orphan) = (slot.moved_blocks, slot.orphan);
         let Some(target) = self.target else { return self.end_control(Err(Error::NoCard)) };
         let end = lba.checked_add(u64::from(blocks));
@@ -246,7 +246,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The piece: its first block, and its last.
     fn piece(&self) -> Option<(Erase, u64, u64)> {
-        let slot = self.slots.at(self.control);
+        let slot = self.slots.at(self.lane.control());
         let Kind::Erase { lba, how, .. } = slot.kind else { return None };
         let first = lba.saturating_add(u64::from(slot.moved_blocks));
         Some((how, first, first.saturating_add(u64::from(self.memory.piece_blocks.saturating_sub(1)))))
@@ -319,7 +319,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// A piece is gone: the others first, then the next.
     fn piece_erased(&mut self, now_ns: u64) {
-        let index = self.control;
+        let index = self.lane.control();
         let budget_ns = self.config.erase_budget_ns;
         let took_ns = now_ns.saturating_sub(self.memory.began_ns);
         let units = &mut self.memory.erase_units;
@@ -333,7 +333,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let Kind::Erase { lba, blocks, .. } = slot.kind else { return };
         let (moved, durable) = (slot.moved_blocks, slot.rules.has(Rules::DURABLE));
         if moved < blocks {
-            self.control = NONE;
+            self.lane.release_control();
             self.slots.push_rest(
                 index,
                 lba.saturating_add(u64::from(moved)),

@@ -8,7 +8,7 @@
 
 use super::area::Area;
 use super::phases::{COMMAND_TIMEOUT_NS, SLACK_NS, Stage};
-use super::slot::{NONE, Slot};
+use super::slot::Slot;
 use super::{Abilities, DmaBuf, Engine, Error, FlushBy, Kind, Output, Request};
 use crate::host::{Auto, BusyDetect, Data, Direction, DmaError, Host, Phase, Segment};
 use crate::sched::Profile;
@@ -231,7 +231,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 Event::Write(index) => {
                     self.turn_down(index, Error::Unsupported);
                 }
-                _ if self.control != NONE => self.end_control_and_go_on(Err(Error::Unsupported), now_ns),
+                _ if self.lane.has_control() => self.end_control_and_go_on(Err(Error::Unsupported), now_ns),
                 _ => {}
             },
         }
@@ -256,7 +256,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Event::BreaksOff => {
                 self.unmap_data();
                 // A durable write whose flush failed has moved nothing for good.
-                let slot = self.slots.at_mut(self.control);
+                let slot = self.slots.at_mut(self.lane.control());
                 slot.result = slot.result.and(Ok(Output::default()));
             }
         }
@@ -270,7 +270,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     fn begin_extra(&mut self, now_ns: u64) {
-        let slot = self.slots.at(self.control);
+        let slot = self.slots.at(self.lane.control());
         let (kind, moved) = (slot.kind, slot.moved_blocks);
         match kind {
             Kind::Erase { lba, blocks, how } if moved < blocks => self.begin_erase(lba, blocks, how, now_ns),
@@ -387,7 +387,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let mut segment = segment;
         match self.host.map(&mut segment, data.direction) {
             // What waits gives its mapping back in the next `poll`; then this step comes again.
-            Err(DmaError::Exhausted) if self.others_give_way(self.control, now_ns) => {
+            Err(DmaError::Exhausted) if self.others_give_way(self.lane.control(), now_ns) => {
                 self.pause_at(place, 0, now_ns);
                 return Ok(());
             }

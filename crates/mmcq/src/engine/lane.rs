@@ -2,25 +2,40 @@
 
 use super::awaited::Span;
 use super::phases::{NO_PHASE, START_TIMEOUT_NS, Stage};
+use super::slot::NONE;
 use crate::host::{Auto, Phase};
 
 /// The one thing in progress.
 #[derive(Debug)]
+// As in `Engine`: what most functions touch comes first.
+#[repr(C)]
 pub(super) struct Lane {
     stage: Stage,
+    /// The slot of the control request in progress (flush, raw, bus, pause), or [`NONE`].
+    control: u8,
+    /// `phase` could not be started yet, since `began_ns`.
+    blocked: bool,
+    /// The bus operation in progress has been given to the driver.
+    bus_given: bool,
     /// The phase that the controller has, or is about to get.
     phase: Phase,
     /// When it got it.
     began_ns: u64,
     /// The one before.
     last: Option<Span>,
-    /// `phase` could not be started yet, since `began_ns`.
-    blocked: bool,
 }
 
 impl Lane {
     pub const fn idle() -> Self {
-        Lane { stage: Stage::Idle, phase: NO_PHASE, began_ns: 0, last: None, blocked: false }
+        Lane {
+            stage: Stage::Idle,
+            control: NONE,
+            blocked: false,
+            bus_given: true,
+            phase: NO_PHASE,
+            began_ns: 0,
+            last: None,
+        }
     }
 
     #[inline(always)]
@@ -36,6 +51,47 @@ impl Lane {
     #[inline(always)]
     pub fn enter(&mut self, stage: Stage) {
         self.stage = stage;
+    }
+
+    /// The slot of the control request in progress; [`NONE`] if there is none.
+    #[inline(always)]
+    pub fn control(&self) -> u8 {
+        self.control
+    }
+
+    #[inline(always)]
+    pub fn has_control(&self) -> bool {
+        self.control != NONE
+    }
+
+    /// A control request goes to the controller.
+    #[inline(always)]
+    pub fn set_control(&mut self, index: u8) {
+        self.control = index;
+    }
+
+    /// It is in progress no more.
+    #[inline(always)]
+    pub fn release_control(&mut self) {
+        self.control = NONE;
+    }
+
+    /// The same; which it was.
+    #[inline(always)]
+    pub fn take_control(&mut self) -> u8 {
+        core::mem::replace(&mut self.control, NONE)
+    }
+
+    /// A bus operation begins: the driver gets it at once, or after the card's last clocks.
+    #[inline(always)]
+    pub fn give_bus(&mut self, at_once: bool) {
+        self.bus_given = at_once;
+    }
+
+    /// The driver gets a turn of it. True: it has had one before.
+    #[inline(always)]
+    pub fn take_bus(&mut self) -> bool {
+        core::mem::replace(&mut self.bus_given, true)
     }
 
     #[inline(always)]

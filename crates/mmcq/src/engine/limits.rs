@@ -10,8 +10,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn limits(&self) -> Limits {
         let caps = self.host.caps();
         // CMD23 counts 16 bits on eMMC, and so do most controllers.
-        let mut blocks =
-            caps.max_blocks.min(caps.max_bytes / BLOCK_BYTES).clamp(1, 0xffff).min(self.piece_blocks);
+        let mut blocks = caps
+            .max_blocks
+            .min(caps.max_bytes / BLOCK_BYTES)
+            .clamp(1, 0xffff)
+            .min(self.failed.piece_blocks());
         if H::CONTINUES
             && let Some(open) = self.streams.open().filter(|open| open.counted > 0)
         {

@@ -69,10 +69,10 @@ use extras::{Extras, Memory};
 use functions::Functions;
 use gate::Gate;
 use lane::Lane;
-use recover::{Helping, Incident};
+use recover::{Failed, Helping, Incident};
 use runs::Streams;
-use slot::{NONE, Rules, Slots, State, bits};
-use straight::{Straight, Way};
+use slot::{Rules, Slots, State, bits};
+use straight::Straight;
 use timers::Timers;
 use upkeep::Upkeep;
 use wire::Wire;
@@ -82,35 +82,16 @@ use wire::Wire;
 // What most functions touch comes first: short offsets make short instructions on small cores.
 #[repr(C)]
 pub struct Engine<H: Host, const N: usize, P: Profile = Fifo> {
-    /// The slot of a control request in progress (flush, raw, bus, pause).
-    control: u8,
     gate: Gate,
-    /// How many queued or active slots are mapped.
-    prepared: u8,
-    /// Some queued slot may not be mapped.
-    unprepared: bool,
-    /// The request whose turn it is finds no mapping: the next `poll` gives back what is mapped ahead.
-    cramped: bool,
-    /// The bus operation in progress has been given to the driver.
-    bus_begun: bool,
-    /// Status bits seen while recovering.
-    recovered_status: u32,
-    /// Blocks in a transfer at most, while a bad one is being looked for.
-    piece_blocks: u32,
     durability: Durability,
     /// The stage of the transfer in progress, and its phase.
     lane: Lane,
+    /// Why the transfer in progress failed, while the lines are being brought back.
+    failed: Failed,
     timers: Timers,
     streams: Streams,
     wire: Wire,
     busy: Busy,
-    /// Why the transfer in progress failed, while the lines are being brought back.
-    failure: Option<Error>,
-    /// Done, and not yet reported in a `PollOutcome`.
-    fresh: SlotSet,
-    /// Slots in states Settling and Ended.
-    settling: SlotSet,
-    ended: SlotSet,
     target: Option<CardParams>,
     straight: Straight,
     config: Config,
@@ -153,19 +134,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             target: None,
             gate: Gate::new(config.admitted),
             slots: Slots::new(),
-            prepared: 0,
-            unprepared: false,
-            cramped: false,
             lane: Lane::idle(),
             gathered: Batch::none(),
-            control: NONE,
-            failure: None,
-            recovered_status: 0,
+            failed: Failed::none(),
             timers: Timers::none(),
             wire: Wire::UNSET,
-            bus_begun: true,
             busy: Busy::none(),
-            fresh: 0,
             functions: Functions::none(),
             concurrent: Concurrent::NONE,
             early: Early::NONE,
@@ -175,9 +149,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             incident: Incident::none(),
             helping: Helping::NONE,
             upkeep: Upkeep::none(),
-            piece_blocks: u32::MAX,
-            settling: 0,
-            ended: 0,
             extras: None,
             abilities: Abilities::UNKNOWN,
             memory: Memory::new(),
@@ -218,7 +189,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         (slot.rules, slot.urgent) = (Rules::of(request.durable), request.urgent);
         slot.segment = request.buf.segment(u32::MAX);
         slot.buf = request.buf.take();
-        (slot.solo, slot.redone, slot.prepared, slot.moved_blocks) = (request.durable, false, false, 0);
+        slot.begin(request.durable);
         slot.result = Ok(Output::default());
         if let Kind::Read { blocks, .. } | Kind::Write { blocks, .. } = slot.kind {
             slot.segment.len = blocks.saturating_mul(BLOCK_BYTES);
@@ -257,13 +228,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Called from the interrupt (or from a loop that polls the controller).
     pub fn on_irq(&mut self, now_ns: u64) -> PollOutcome {
-        let straight = Self::STRAIGHT && self.straight.under_way != Way::Nothing;
+        let straight = Self::STRAIGHT && self.straight.is_under_way();
         if if straight { self.acknowledge_straight(now_ns) } else { self.acknowledge(now_ns) } {
             self.stats.interrupts += 1;
         } else {
             self.stats.spurious += 1;
         }
-        let mut deferred = self.ended != 0;
+        let mut deferred = self.slots.have_ended();
         if deferred && !self.host.caps().defer_completion {
             self.finish();
             deferred = false;
@@ -275,7 +246,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// other time.
     pub fn poll(&mut self, now_ns: u64) -> PollOutcome {
         self.finish();
-        if P::RECOVERS && self.cramped {
+        if P::RECOVERS && self.slots.are_cramped() {
             self.give_back_ahead();
         }
         self.advance(now_ns);
@@ -310,7 +281,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The same, in place.
     #[inline(always)]
     pub(crate) fn next_ns(&self) -> Option<u64> {
-        if self.fresh != 0 || self.ended != 0 {
+        if self.slots.have_unreported() || self.slots.have_ended() {
             return Some(0);
         }
         self.timers.next_ns(H::CONCURRENT, !H::CARD_IRQ)
@@ -318,7 +289,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     #[inline]
     fn work(&mut self, deferred: bool) -> PollOutcome {
-        let completed = core::mem::take(&mut self.fresh);
+        let completed = self.slots.take_unreported();
         if !deferred && self.is_straight() {
             // Nothing goes beside data either.
             let next_deadline_ns = self.timers.next_of_stage_ns();
@@ -336,15 +307,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Unmaps what has ended and makes it takeable, then maps the next ones ahead.
     fn finish(&mut self) {
-        if self.ended == 0 {
+        if !self.slots.have_ended() {
             return;
         }
-        for index in bits(core::mem::take(&mut self.ended)) {
+        for index in bits(self.slots.take_ended()) {
             let direction = self.slots.at(index).direction();
             // Without data nothing is mapped.
             self.complete(index, direction.unwrap_or(Direction::Read));
         }
-        if self.unprepared {
+        if self.slots.have_unmapped() {
             self.prepare_more();
         }
     }
@@ -352,16 +323,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Unmaps what has ended and makes it takeable.
     #[inline]
     fn complete(&mut self, index: u8, direction: Direction) {
-        let slot = self.slots.at_mut(index);
-        if slot.prepared {
-            slot.prepared = false;
-            self.prepared = self.prepared.wrapping_sub(1);
-            self.host.unmap(&slot.segment, direction);
+        if self.slots.take_mapped(index) {
+            self.host.unmap(&self.slots.at(index).segment, direction);
         }
-        if !slot.orphan {
-            slot.state = State::Done;
-            self.fresh |= 1 << index;
-            return;
+        if !self.slots.at(index).orphan {
+            return self.slots.complete(index);
         }
         self.pass_on_untold(index);
         self.wipe(index);
@@ -387,7 +353,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         };
         let buf = slot.buf.take().unless_lent();
         let completion = Completion { result: slot.result, done_bytes, buf };
-        self.fresh &= !(1 << id.index);
+        self.slots.is_known(id.index);
         self.slots.release(id.index);
         Some(completion)
     }
@@ -404,7 +370,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub fn set_card_params(&mut self, target: Option<CardParams>) {
         if target.is_none() {
             self.supply_lost();
-            self.concurrent.allowed = false;
+            self.concurrent.forbid();
             if P::RECOVERS {
                 // Nothing else need follow that puts them back.
                 self.write_again(self.lane.began_ns());

@@ -3,7 +3,6 @@
 use super::concurrent::Turn;
 use super::extras::Event;
 use super::phases::Stage;
-use super::slot::NONE;
 use super::timers::later;
 use super::{Engine, Error, Kind, Output};
 use crate::host::{Auto, BusyDetect, Cause, Direction, Done, Events, Fault, Host};
@@ -70,7 +69,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                     if P::RECOVERS {
                         self.overheard(status.0);
                     }
-                    if let Kind::Raw { phase, timeout_ns, .. } = self.slots.at(self.control).kind {
+                    if let Kind::Raw { phase, timeout_ns, .. } = self.slots.at(self.lane.control()).kind {
                         self.begin_raw(phase, timeout_ns, now_ns);
                     }
                 }
@@ -86,8 +85,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                     self.begin_main(true, now_ns);
                 }
             }
-            Stage::Main if self.control != NONE => {
-                let bytes = self.slots.at(self.control).segment.len;
+            Stage::Main if self.lane.has_control() => {
+                let bytes = self.slots.at(self.lane.control()).segment.len;
                 let output = Output { bytes, response: done.response, tuned: done.tuned };
                 if P::RECOVERS && done.tuned {
                     self.wire.tuned();
@@ -95,7 +94,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 if P::RECOVERS && matches!(self.lane.phase().command.resp, Resp::R1 | Resp::R1b) {
                     self.overheard(status.0);
                 }
-                if let Kind::Io { chain: true, .. } = self.slots.at(self.control).kind {
+                if let Kind::Io { chain: true, .. } = self.slots.at(self.lane.control()).kind {
                     self.timers.chain_until(later(now_ns, self.config.chain_ns));
                 }
                 self.end_control_and_go_on(Ok(output), now_ns);
@@ -120,10 +119,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Stage::Close if H::CONTINUES => self.closed(status.0, now_ns),
             Stage::Close => {}
             Stage::BusyStatus => {
-                self.recovered_status |= status.0;
+                self.failed.hear(status.0);
                 let prg = status.current_state() == CardState::Prg;
                 if status.ready_for_data() && !prg {
-                    self.ready(Some(self.recovered_status), now_ns);
+                    self.ready(Some(self.failed.status()), now_ns);
                 } else {
                     self.busy_again(now_ns);
                 }
@@ -150,7 +149,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return self.recover_failed(step, fault.cause == Cause::Gone, now_ns);
         }
         let status = fault.response.map_or(0, |r| r.words[0]);
-        let judged = self.control == NONE && matches!(self.lane.stage(), Stage::Main | Stage::Stop);
+        let judged = !self.lane.has_control() && matches!(self.lane.stage(), Stage::Main | Stage::Stop);
         if judged && fault.response.is_some() {
             self.settle_at_end(status);
         }

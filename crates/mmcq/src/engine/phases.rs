@@ -104,7 +104,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 return;
             }
             self.timers.wake_for_kept();
-            if P::RECOVERS && self.cramped {
+            if P::RECOVERS && self.slots.are_cramped() {
                 self.timers.wake_now();
                 return;
             }
@@ -150,7 +150,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                     if !P::RECOVERS || !self.asks_later(now_ns) {
                         self.ask_status(Stage::Status, now_ns);
                     }
-                } else if P::RECOVERS && self.upkeep.due_ns != u64::MAX && self.upkeep(true, now_ns) {
+                } else if P::RECOVERS && self.upkeep.is_planned() && self.upkeep(true, now_ns) {
                     continue;
                 }
                 return;
@@ -214,7 +214,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Collects the next reads or writes, if they are not `collected`, and starts their first phase.
     pub(super) fn begin_transfer(&mut self, first: u8, collected: bool, now_ns: u64) {
-        if P::RECOVERS && now_ns >= self.upkeep.due_ns && self.upkeep(false, now_ns) {
+        if P::RECOVERS && self.upkeep.is_due(now_ns) && self.upkeep(false, now_ns) {
             return;
         }
         if P::RECOVERS && self.slots.at(first).rules != Rules::NONE {
@@ -235,8 +235,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             let reason = if self.wire.is_doubted() { Close::Retune } else { Close::Break };
             return self.close(reason, now_ns);
         }
-        let doubted = P::RECOVERS && self.settling & self.incident.doubted != 0;
-        if doubted || self.settling != 0 && self.gathered.blocks() > self.config.settle_blocks {
+        let doubted = P::RECOVERS && self.slots.settling() & self.incident.doubted != 0;
+        if doubted || self.slots.is_settling() && self.gathered.blocks() > self.config.settle_blocks {
             return self.ask_status(Stage::Status, now_ns);
         }
         let mut left = self.gathered.blocks().saturating_mul(BLOCK_BYTES);
@@ -291,7 +291,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.note_begin(now_ns);
         self.stats.transfers += 1;
         self.stats.merged += self.gathered.members().len() as u64 - 1;
-        self.failure = None;
+        self.failed.forget_error();
         self.busy.not_asked();
         if self.is_left_open() {
             self.begin_main(false, now_ns);

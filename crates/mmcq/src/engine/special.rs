@@ -114,12 +114,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let reliable =
             cached && target.count && !self.host.caps().no_count && self.abilities.reliable(start, blocks);
         // Nor is it complete before what must be flushed first: that is written again if the cache is lost, and would come over ours.
-        let flushes = bits(self.settling).any(|at| self.slots.at(at).rules.has(Rules::FLUSH_AFTER));
+        let flushes = bits(self.slots.settling()).any(|at| self.slots.at(at).rules.has(Rules::FLUSH_AFTER));
         if durable && reliable && flushes {
             return self.ask_status(Stage::Status, now_ns);
         }
         // What was written before is another's: its status must not come with ours.
-        if self.settling != 0 && most > self.config.settle_blocks {
+        if self.slots.is_settling() && most > self.config.settle_blocks {
             return self.ask_status(Stage::Status, now_ns);
         }
         match self.map_in_turn(index, now_ns) {
@@ -160,7 +160,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.timers.idle_ends();
         self.streams.set_end(end);
         self.stats.transfers += 1;
-        self.failure = None;
+        self.failed.forget_error();
         self.busy.not_asked();
         if self.target.is_some_and(|target| target.extended_address) {
             let upper = command::sd::address_extension((lba >> 32) as u8);
@@ -213,7 +213,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         slot.state = State::Active;
         // If the flush fails, nothing is surely on the medium. It keeps `FLUSH_AFTER`: the card has its data.
         slot.moved_blocks = 0;
-        self.control = index;
+        self.lane.set_control(index);
         self.close_straight();
         self.gathered.forget();
         self.stats.durable_flushes += 1;
@@ -237,7 +237,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.streams.is_open() {
             return self.close(Close::Break, now_ns);
         }
-        if self.settling != 0 {
+        if self.slots.is_settling() {
             return self.ask_status(Stage::Status, now_ns);
         }
         let (Some((_, lba, rest)), Some(sectors)) =

@@ -29,16 +29,16 @@ pub(super) struct Straight {
     shift: u8,
     /// Several blocks end by an automatic CMD23, otherwise by an automatic CMD12.
     counted: bool,
-    pub door: Door,
+    door: Door,
     /// What the controller has, if it was started here and may end here; nothing once the path is closed.
-    pub under_way: Way,
+    under_way: Way,
     /// That of a write.
     write: Way,
 }
 
 /// What may go the straight path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Door {
+enum Door {
     /// Whatever is ordinary.
     Open,
     /// What has to wait in the queue: streams are watched, so what is next goes the general way.
@@ -49,7 +49,7 @@ pub(super) enum Door {
 
 /// What the straight path has started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+enum Way {
     Nothing,
     Read,
     Write,
@@ -69,6 +69,12 @@ impl Straight {
         under_way: Way::Nothing,
         write: Way::Nothing,
     };
+
+    /// Has the controller something that was started here?
+    #[inline(always)]
+    pub fn is_under_way(&self) -> bool {
+        self.under_way != Way::Nothing
+    }
 }
 
 /// Bits of an R1 that say more than that all is well.
@@ -115,7 +121,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The straight path knows nothing of this. The code that makes it true sets `closed`.
     pub(super) fn is_special(&self) -> bool {
-        let io = self.control != NONE
+        let io = self.lane.has_control()
             || self.slots.has_io()
             || self.is_concurrent()
             || self.functions.is_running()
@@ -236,7 +242,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             if !idle {
                 return None;
             }
-        } else if idle && (self.slots.head != NONE || self.settling != 0 || now_ns >= self.upkeep.due_ns) {
+        } else if idle && (self.slots.head != NONE || self.slots.is_settling() || self.upkeep.is_due(now_ns))
+        {
             return None;
         }
         let len = blocks * BLOCK_BYTES;
@@ -254,12 +261,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         };
         (slot.origin, slot.arrived_ns) = (request.origin, now_ns);
         (slot.rules, slot.urgent) = (Rules::NONE, false);
-        (slot.solo, slot.redone, slot.prepared, slot.moved_blocks) = (false, false, true, 0);
+        slot.begin(false);
         slot.segment = segment.same();
         slot.buf = request.buf.take();
         slot.result = Ok(Output::default());
         let generation = slot.generation;
-        self.prepared += 1;
+        self.slots.note_mapped(index);
         self.stats.requests += 1;
         if HELD {
             self.slots.push_next(index, direction, lba, end);
@@ -293,11 +300,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let head = self.slots.head;
         if head == NONE {
-            if self.settling == 0 && self.upkeep.due_ns != u64::MAX {
+            if !self.slots.is_settling() && self.upkeep.is_planned() {
                 return false;
             }
             self.timers.wake_never();
-            if self.settling != 0 {
+            if self.slots.is_settling() {
                 self.ask_straight(now_ns);
             }
             return true;
@@ -313,7 +320,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Kind::Write { .. } => self.straight.write,
             _ => return false,
         };
-        if !self.slots.is_plain(head) || now_ns >= self.upkeep.due_ns {
+        if !self.slots.is_plain(head) || self.upkeep.is_due(now_ns) {
             return false;
         }
         if self.starts_stream(head, self.slots.span(head).start, now_ns) {
@@ -339,15 +346,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return false;
         }
         let slot = self.slots.at(head);
-        if !self.slots.is_plain(head) || now_ns >= self.upkeep.due_ns {
+        if !self.slots.is_plain(head) || self.upkeep.is_due(now_ns) {
             return false;
         }
-        if self.settling != 0
-            && (blocks > self.config.settle_blocks || self.settling & self.incident.doubted != 0)
+        if self.slots.is_settling()
+            && (blocks > self.config.settle_blocks || self.slots.settling() & self.incident.doubted != 0)
         {
             return false;
         }
-        if Self::EARLY && self.settling != 0 && self.are_few() {
+        if Self::EARLY && self.slots.is_settling() && self.are_few() {
             // The general path looks at the R1 of the last before its end.
             return false;
         }
@@ -370,7 +377,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.gathered.one(index, direction, lba, blocks);
         self.streams.set_end(End::Here);
         self.stats.transfers += 1;
-        self.failure = None;
+        self.failed.forget_error();
         self.busy.not_asked();
         self.durability.writes(direction == Direction::Write);
         let straight = &self.straight;
@@ -447,7 +454,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.timers.clear();
         // What was written before.
         let mut written = NONE;
-        if self.settling != 0 {
+        if self.slots.is_settling() {
             written = self.settle_straight(plain.status);
         }
         let mut read = NONE;
@@ -459,8 +466,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 output.bytes = blocks * BLOCK_BYTES;
             }
             if way == Way::Write {
-                slot.state = State::Settling;
-                self.settling |= 1 << index;
+                self.slots.settle(index);
             } else {
                 slot.state = State::Ended;
                 read = index;
@@ -471,11 +477,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let head = self.slots.head;
         let started = if head != NONE {
             self.send_straight(head, now_ns)
-        } else if self.settling != 0 {
+        } else if self.slots.is_settling() {
             self.ask_straight(now_ns);
             true
         } else {
-            self.upkeep.due_ns == u64::MAX
+            !self.upkeep.is_planned()
         };
         if !started {
             self.dispatch_any(now_ns);
@@ -492,27 +498,28 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The writes that wait for this status, which shows no error. The only one is not completed yet.
     #[inline(always)]
     fn settle_straight(&mut self, status: u32) -> u8 {
-        let index = self.settling.trailing_zeros() as u8;
+        let settling = self.slots.settling();
+        let index = settling.trailing_zeros() as u8;
         let slot = self.slots.at_mut(index);
-        if self.settling & (self.settling - 1) != 0 || slot.rules != Rules::NONE {
+        if settling & (settling - 1) != 0 || slot.rules != Rules::NONE {
             self.settle(status);
             return NONE;
         }
         slot.state = State::Ended;
         self.note_written();
-        self.incident.doubted &= !self.settling;
-        self.settling = 0;
+        self.incident.doubted &= !settling;
+        self.slots.take_settling();
         index
     }
 
     #[inline(always)]
     fn end_straight(&mut self, index: u8, direction: Direction) {
         if self.host.caps().defer_completion {
-            self.ended |= 1 << index;
+            self.slots.end(index);
             return;
         }
         self.complete(index, direction);
-        if self.unprepared {
+        if self.slots.have_unmapped() {
             self.prepare_more();
         }
     }

@@ -13,7 +13,7 @@
 
 use super::phases::{COMMAND_TIMEOUT_NS, STOP_TIMEOUT_NS, Stage};
 use super::runs::{End, Open};
-use super::slot::{NONE, Rules, State, bits};
+use super::slot::{NONE, Rules, bits};
 use super::{Engine, Error};
 use crate::host::{Auto, BusyDetect, Direction, Host};
 use crate::sched::{Policy, Profile};
@@ -323,7 +323,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if !H::CONTINUES {
             return false;
         }
-        let ours = self.lane.stage() == Stage::Main && self.control == NONE;
+        let ours = self.lane.stage() == Stage::Main && !self.lane.has_control();
         if !ours || self.lane.phase().auto != Auto::Continue || matches!(error, Error::Removed) {
             return false;
         }
@@ -383,11 +383,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             } else if settles && unknown && self.is_told_early(index) {
                 self.end_early(index);
             } else if settles {
-                self.slots.at_mut(index).state = State::Settling;
-                self.settling |= 1 << index;
+                self.slots.settle(index);
             } else {
-                self.slots.at_mut(index).state = State::Ended;
-                self.ended |= 1 << index;
+                self.slots.end(index);
             }
         }
         if P::RECOVERS && self.incident.open {

@@ -61,7 +61,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Nothing is with the controller (requests may be queued behind [`halt`](Self::halt)).
     pub fn is_quiet(&self) -> bool {
-        self.lane.is_idle() && self.ended == 0 && !self.streams.is_open() && !self.is_concurrent()
+        self.lane.is_idle() && !self.slots.have_ended() && !self.streams.is_open() && !self.is_concurrent()
     }
 
     /// A function on the card asked for attention since this was last called. The interrupt stays masked until

@@ -56,7 +56,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The results of writes may be known.
     pub(super) fn note_results(&mut self, now_ns: u64) {
-        if self.settling == 0
+        if !self.slots.is_settling()
             && let Some(hold) = self.tails.get_mut().filter(|hold| hold.watches())
         {
             hold.settled(now_ns);
@@ -218,7 +218,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The same of an ordinary read or write while nothing else is going on.
     #[inline(always)]
     pub(super) fn joins(&mut self, index: u8, now_ns: u64) -> bool {
-        if self.must_go(now_ns) || self.settling != 0 {
+        if self.must_go(now_ns) || self.slots.is_settling() {
             return false;
         }
         let (span, client, bit) =
@@ -262,7 +262,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn must_go(&self, now_ns: u64) -> bool {
         let busy =
             self.incident.open || self.wire.is_doubted() || self.streams.is_open() || self.can_continue();
-        busy || !self.gate.is_running() || P::RECOVERS && now_ns >= self.upkeep.due_ns
+        busy || !self.gate.is_running() || P::RECOVERS && self.upkeep.is_due(now_ns)
     }
 
     /// All that waits, if it is one transfer of ordinary requests, and nothing else is to be done. It is collected then.
@@ -276,9 +276,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return None;
         }
         let (reads, writes) = (self.slots.queued_reads(), self.slots.queued_writes());
-        let unsettled = self.settling.count_ones() as u8;
+        let unsettled = self.slots.settling().count_ones() as u8;
         let (ours, others) = match direction {
-            Direction::Read => (reads, writes | self.settling),
+            Direction::Read => (reads, writes | self.slots.settling()),
             Direction::Write => (writes, reads),
         };
         if others != 0 || self.slots.has_barrier() || self.slots.has_io() {

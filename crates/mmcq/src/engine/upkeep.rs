@@ -22,7 +22,7 @@ const LOOK_AGAIN_NS: u64 = 60_000_000_000;
 #[derive(Debug)]
 pub(super) struct Upkeep {
     /// From now on all requests wait for it.
-    pub due_ns: u64,
+    due_ns: u64,
     /// The exception bit means something, and the keeper wants to know; it was seen; not looked at before.
     listens: bool,
     seen: bool,
@@ -59,6 +59,18 @@ impl Upkeep {
             rest_after_ns: NEVER,
             rest_from_ns: 0,
         }
+    }
+
+    /// Do all requests wait for it?
+    #[inline(always)]
+    pub fn is_due(&self, now_ns: u64) -> bool {
+        now_ns >= self.due_ns
+    }
+
+    /// Is there something to come?
+    #[inline(always)]
+    pub fn is_planned(&self) -> bool {
+        self.due_ns != NEVER
     }
 
     /// It may be another card that is tuned now, or tells something.
@@ -98,7 +110,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         (self.upkeep.listens, self.upkeep.tune_every_ns) = (exceptions, tune_every_ns);
         (self.upkeep.rest_after_ns, self.upkeep.rest_from_ns) = (rest_after_ns, now_ns);
-        self.helping.keeper = P::RECOVERS;
+        self.helping.set_keeper(P::RECOVERS);
         self.upkeep.plan();
         if P::RECOVERS && rest_after_ns != NEVER && self.lane.is_idle() {
             // Perhaps no request ever comes.

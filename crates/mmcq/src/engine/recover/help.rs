@@ -51,7 +51,7 @@ pub(in super::super) struct Helping {
     /// It lets the card rest; it is to wake it.
     rest: Resting,
     /// There is one.
-    pub keeper: bool,
+    keeper: bool,
     waker: Option<Waker>,
     until_ns: u64,
     /// When the card's presence will have been stable.
@@ -75,6 +75,18 @@ impl Helping {
     /// Is the keeper asked for something, heard or not?
     pub fn asks(&self) -> bool {
         self.asked.is_some()
+    }
+
+    /// Is there a keeper?
+    #[inline(always)]
+    pub fn has_keeper(&self) -> bool {
+        self.keeper
+    }
+
+    /// There is one, or none any more.
+    #[inline(always)]
+    pub fn set_keeper(&mut self, there: bool) {
+        self.keeper = there;
     }
 
     /// Is there something that the keeper has not heard?
@@ -264,7 +276,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                     }
                 }
                 if help == ServiceRequest::Slower {
-                    self.piece_blocks = u32::MAX;
+                    self.failed.make_whole();
                     self.incident.is_slower();
                 }
             }
@@ -443,7 +455,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             // The keeper may have taken the supply away, and then have gone itself.
             self.write_again(now_ns);
             if needed {
-                self.failure = None;
+                self.failed.forget_error();
                 self.dead(now_ns);
             } else if self.wire.is_tuning() {
                 self.tuning_was_left(now_ns);

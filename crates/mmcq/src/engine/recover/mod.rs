@@ -8,6 +8,7 @@
 //! No buffer is given back before the controller has let go of it. All steps are bounded in number, and an incident in time.
 
 mod classify;
+mod failed;
 mod help;
 mod kept;
 mod ladder;
@@ -27,6 +28,7 @@ use crate::spec::command::{self, Resp};
 use crate::spec::response::{R1, State as CardState};
 pub(super) use classify::Trace;
 use classify::{Class, by_status};
+pub(super) use failed::Failed;
 pub(super) use help::Helping;
 
 /// An incident lasts no longer than this and the card's own times for a read and a write.
@@ -162,15 +164,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if let Some(count) = self.stats.recovery_steps.get_mut(rung as usize) {
             *count += 1;
         }
-        message!(warn, "recovery: {:?}, status {:#010x}", rung, self.recovered_status);
-        self.incident.trace.push(RecoveryEvent { at_ns: now_ns, status: self.recovered_status, step: rung });
+        message!(warn, "recovery: {:?}, status {:#010x}", rung, self.failed.status());
+        self.incident.trace.push(RecoveryEvent { at_ns: now_ns, status: self.failed.status(), step: rung });
     }
 
     /// Is what failed its owner's business alone? The card of a raw phase (of the recovery itself, say) or of an I/O function is.
     fn owner_recovers(&self) -> bool {
-        let kind = &self.slots.at(self.control).kind;
+        let kind = &self.slots.at(self.lane.control()).kind;
         let direct = matches!(kind, Kind::Raw { .. } | Kind::Io { .. } | Kind::Bus(_) | Kind::Pause { .. });
-        self.target.is_none() || self.control != NONE && direct
+        self.target.is_none() || self.lane.has_control() && direct
     }
 
     /// The phase in progress has failed with this error.
@@ -179,13 +181,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         message!(debug, "CMD{}: {}", self.lane.phase().command.index, error);
         self.beside_lost(error);
         self.incident.again = self.continue_failed(error);
-        self.failure = Some(error);
+        self.failed.with(error);
         self.lane.unblock();
         self.forget_straight();
         if H::CONTINUES || P::RECOVERS {
             self.streams.take_busy_of_the_end();
         }
-        self.recovered_status = 0;
+        self.failed.forget_status();
         if matches!(error, Error::Host(fault) if fault.cause == Cause::Gone) {
             // What is not there moves no data any more.
             return self.hopeless(now_ns);
@@ -208,9 +210,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// CMD55 or the command after it was not answered: the card may take the next command for the application command that it waits for [SD 4.3.9.1]. ACMD16 is none,
     /// so CMD16 ends that, and changes nothing.
     fn may_expect_app_command(&self) -> bool {
-        let prefixed = self.control != NONE
-            && matches!(self.slots.at(self.control).kind, Kind::Raw { prefix: Some(_), .. });
-        let unanswered = match self.failure {
+        let prefixed = self.lane.has_control()
+            && matches!(self.slots.at(self.lane.control()).kind, Kind::Raw { prefix: Some(_), .. });
+        let unanswered = match self.failed.error() {
             Some(Error::Host(fault)) => fault.stage == crate::host::Stage::Command,
             Some(Error::Silent) => true,
             _ => false,
@@ -228,7 +230,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return self.pass_begins();
         }
         let first = self.gathered.members().first().copied().unwrap_or(NONE);
-        let owner = if self.control != NONE { self.control } else { first };
+        let owner = if self.lane.has_control() { self.lane.control() } else { first };
         let generation = if owner == NONE { 0 } else { self.slots.at(owner).generation };
         let card_ns = self.target.map_or(0, |t| t.read_timeout_ns.saturating_add(t.write_timeout_ns));
         let card_ns = card_ns.saturating_add(self.flush_ns());
@@ -297,8 +299,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The keeper went in the middle of a tuning. The controller would take no other data before it is reset.
     pub(super) fn tuning_was_left(&mut self, now_ns: u64) {
         self.gathered.forget();
-        self.failure = Some(Error::Silent);
-        self.recovered_status = 0;
+        self.failed.with(Error::Silent);
+        self.failed.forget_status();
         self.begin_pass(Error::Silent, now_ns);
         self.reset_all(now_ns);
     }
@@ -312,7 +314,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The controller is idle again; now the card.
     fn lines_are_back(&mut self, now_ns: u64) {
-        if self.owner_recovers() || matches!(self.failure, Some(Error::Removed)) {
+        if self.owner_recovers() || matches!(self.failed.error(), Some(Error::Removed)) {
             if self.may_expect_app_command() {
                 self.busy.asked();
                 let nothing = command::set_blocklen(BLOCK_BYTES);
@@ -351,13 +353,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             return self.answer(now_ns);
         }
-        self.recovered_status |= status.0;
+        self.failed.hear(status.0);
         if step != Recovery::Status {
             return self.ask_state(now_ns);
         }
         if status.0 & R1::CARD_IS_LOCKED != 0 && P::RECOVERS {
             // It did not hear the command, and will not hear it better the next time.
-            self.failure = Some(Error::Locked);
+            self.failed.with(Error::Locked);
         }
         match status.current_state() {
             CardState::Tran if status.ready_for_data() => self.card_is_back(now_ns),
@@ -397,7 +399,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The time for the flush that failed, if it was one.
     fn flush_ns(&self) -> u64 {
         match self.target.map(|t| t.flush) {
-            Some(FlushBy::EmmcCache { timeout_ns }) if self.control != NONE => timeout_ns,
+            Some(FlushBy::EmmcCache { timeout_ns }) if self.lane.has_control() => timeout_ns,
             _ => 0,
         }
     }
@@ -486,7 +488,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.end_settling(Error::Removed);
         match self.lane.stage() {
             Stage::Idle | Stage::Bus(_) | Stage::Pause => {}
-            Stage::Recover(_) => self.failure = Some(Error::Removed),
+            Stage::Recover(_) => self.failed.with(Error::Removed),
             _ => self.fail(Error::Removed, now_ns),
         }
     }
@@ -495,8 +497,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[cold]
     #[inline(never)]
     fn end_settling(&mut self, error: Error) {
-        self.settling |= core::mem::take(&mut self.incident.redo);
-        for index in bits(core::mem::take(&mut self.settling)) {
+        let redo = core::mem::take(&mut self.incident.redo);
+        for index in bits(self.slots.take_settling() | redo) {
             self.end_slot(index, Err(error));
         }
     }

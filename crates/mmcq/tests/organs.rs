@@ -1,0 +1,66 @@
+//! The engine's state has owners: `Engine` has few fields, and those of an organ are private to its file.
+
+#![allow(clippy::unwrap_used, reason = "a test says so by failing")]
+
+use std::fs;
+use std::path::Path;
+
+/// `Engine` has no more fields than this. It is to become 14: lower it with each organ that is made.
+const FIELDS_MAX: usize = 26;
+
+/// The organs whose fields no other file can name.
+const ORGANS: [(&str, &str); 14] = [
+    ("Batch", "batch.rs"),
+    ("Busy", "busy.rs"),
+    ("Concurrent", "concurrent.rs"),
+    ("Durability", "durability.rs"),
+    ("Early", "early.rs"),
+    ("Failed", "recover/failed.rs"),
+    ("Functions", "functions.rs"),
+    ("Gate", "gate.rs"),
+    ("Helping", "recover/help.rs"),
+    ("Lane", "lane.rs"),
+    ("Straight", "straight.rs"),
+    ("Streams", "runs.rs"),
+    ("Timers", "timers.rs"),
+    ("Wire", "wire.rs"),
+];
+
+/// The fields of a struct, as they are written.
+fn fields(file: &str, name: &str) -> Vec<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/engine").join(file);
+    let text = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    fields_in(&text, name)
+}
+
+fn fields_in(text: &str, name: &str) -> Vec<String> {
+    let start = format!("struct {name}");
+    let named =
+        |line: &&str| line.split_once(start.as_str()).is_some_and(|(_, rest)| rest.starts_with([' ', '<']));
+    let lines = text.lines().skip_while(|line| !named(line)).skip(1).take_while(|line| *line != "}");
+    let is_field = |line: &&str| !line.trim_start().starts_with("//") && line.contains(": ");
+    lines.filter(is_field).map(|line| line.trim().to_owned()).collect()
+}
+
+#[test]
+fn the_reader_finds_fields() {
+    let text = "struct Ab { x: u8 }\n/// Said: so.\npub(super) struct A<E> {\n    /// Not: this.\n    pub a: u8,\n    b: fn(u8) -> E,\n}\nfn c(d: u8) {}\n";
+    assert_eq!(fields_in(text, "A"), ["pub a: u8,", "b: fn(u8) -> E,"]);
+}
+
+#[test]
+fn the_engine_has_few_fields() {
+    let fields = fields("mod.rs", "Engine");
+    assert!(fields.len() > 8, "the reader found {fields:?}");
+    assert!(fields.len() <= FIELDS_MAX, "{} fields: {fields:#?}", fields.len());
+}
+
+#[test]
+fn no_other_file_names_an_organs_field() {
+    for (name, file) in ORGANS {
+        let fields = fields(file, name);
+        assert!(!fields.is_empty(), "{file} has no {name}");
+        let open: Vec<_> = fields.iter().filter(|field| field.starts_with("pub")).collect();
+        assert!(open.is_empty(), "{name} in {file}: {open:?}");
+    }
+}
