@@ -146,7 +146,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let visits = head != NONE && matches!(self.slots.at(head).kind, Kind::PartitionAccess(_));
         let waits = self.gate.is_stopped();
         let stopped = waits && (self.gate.is_halted() || self.incident.open || !self.has_chore());
-        let reachable = self.target.is_some() && !self.gate.is_dead();
+        let reachable = self.card.target().is_some() && !self.gate.is_dead();
         reachable && !stopped && (waits || !visits)
     }
 
@@ -187,7 +187,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[cold]
     pub(super) fn admit_phase(&self, kind: &Kind, urgent: bool) -> Result<(), Error> {
         // Before there is a card, and in a conversation, it is for bring-up to say where the card is.
-        let known = self.target.is_some() && !urgent;
+        let known = self.card.target().is_some() && !urgent;
         if P::RECOVERS && known && goes_behind(kind) { Err(Error::Unsupported) } else { Ok(()) }
     }
 }

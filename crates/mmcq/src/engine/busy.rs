@@ -163,7 +163,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// How long the busy being watched may last.
     fn busy_limit_ns(&self) -> u64 {
-        match self.target {
+        match *self.card.target() {
             Some(target) if !self.is_control() => target.write_timeout_ns,
             _ => self.busy.longest_ns.max(STOP_TIMEOUT_NS),
         }
@@ -220,7 +220,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let waited = now_ns.saturating_sub(self.busy.since_ns);
         self.busy.times.learn(self.busy_blocks(), waited, self.busy.questions == 1);
         self.timers.clear();
-        if (H::CONTINUES || P::RECOVERS) && self.streams.take_busy_of_the_end() {
+        if (H::CONTINUES || P::RECOVERS) && self.lane.streams_mut().take_busy_of_the_end() {
             self.note_end_of_told(now_ns);
             if let Some(status) = status {
                 self.settle(status);

@@ -74,15 +74,15 @@ fn failed(cause: Cause) -> Error {
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Whether the I/O card answers CMD52 while data move (SDC in its CCCR). Bring-up tells; a board may take it back. Without a card it is off.
     pub fn set_concurrent_commands(&mut self, allowed: bool) {
-        self.concurrent.allowed = allowed && H::CONCURRENT && P::RECOVERS;
-        if self.concurrent.allowed {
-            self.concurrent.turn = Some(Self::work_concurrent);
+        self.lane.concurrent_mut().allowed = allowed && H::CONCURRENT && P::RECOVERS;
+        if self.lane.concurrent().allowed {
+            self.lane.concurrent_mut().turn = Some(Self::work_concurrent);
         }
     }
 
     /// Is a command on the line beside data, or left over from beside them?
     pub(super) fn is_concurrent(&self) -> bool {
-        H::CONCURRENT && P::RECOVERS && self.concurrent.slot != NONE
+        H::CONCURRENT && P::RECOVERS && self.lane.concurrent().slot != NONE
     }
 
     /// Something is in progress: what waits may go beside it.
@@ -110,7 +110,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     #[inline(never)]
     pub(super) fn concurrent_turn(&mut self, turn: Turn, now_ns: u64) -> bool {
-        P::RECOVERS && self.concurrent.turn.is_some_and(|work| work(self, turn, now_ns))
+        P::RECOVERS && self.lane.concurrent().turn.is_some_and(|work| work(self, turn, now_ns))
     }
 
     fn work_concurrent(&mut self, turn: Turn, now_ns: u64) -> bool {
@@ -130,7 +130,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let moving = self.lane.moves_data();
         let theirs =
             !self.lane.has_control() || matches!(self.slots.at(self.lane.control()).kind, Kind::Io { .. });
-        let free = self.concurrent.allowed && !self.is_concurrent() && !self.gate.is_halted();
+        let free = self.lane.concurrent().allowed && !self.is_concurrent() && !self.gate.is_halted();
         if !(moving && theirs && free && self.host.caps().concurrent_command) {
             return false;
         }
@@ -144,7 +144,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 message!(trace, "CMD{} {:#010x} beside data", phase.command.index, phase.command.arg);
                 self.slots.unlink(index);
                 self.slots.at_mut(index).state = State::Active;
-                self.concurrent.slot = index;
+                self.lane.concurrent_mut().slot = index;
                 self.timers.concurrent_at(now_ns.saturating_add(timeout_ns).saturating_add(SLACK_NS));
                 self.stats.phases += 1;
                 self.stats.concurrent += 1;
@@ -159,7 +159,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Asks the host what has become of it.
     fn ack_concurrent(&mut self, now_ns: u64) -> bool {
         let Some(result) = self.host.ack_concurrent() else { return false };
-        match (&result, self.slots.at(self.concurrent.slot).kind) {
+        match (&result, self.slots.at(self.lane.concurrent().slot).kind) {
             (Ok(_), Kind::Io { chain: true, .. }) => {
                 self.timers.chain_until(now_ns.saturating_add(self.config.chain_ns));
             }
@@ -172,7 +172,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     fn end_concurrent(&mut self, result: Result<Output, Error>) {
-        let index = core::mem::replace(&mut self.concurrent.slot, NONE);
+        let index = core::mem::replace(&mut self.lane.concurrent_mut().slot, NONE);
         self.timers.concurrent_at(NEVER);
         if index != NONE {
             self.end_slot(index, result);

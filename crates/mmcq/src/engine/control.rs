@@ -56,7 +56,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Kind::Bus(op) => {
                 self.lane.enter(Stage::Bus(op));
                 // Before its clock changes a card wants some more after the last token [SD 4.4].
-                let clocks_ns = self.wire.last_clocks_ns(op);
+                let clocks_ns = self.card.wire().last_clocks_ns(op);
                 self.lane.give_bus(clocks_ns.is_none());
                 match clocks_ns {
                     None => self.step_bus(op, true, now_ns),
@@ -75,7 +75,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Flushes the cache, for the flush or the durable write in progress.
     pub(super) fn begin_flush(&mut self, now_ns: u64) {
-        let Some(target) = self.target else { return self.end_control(Err(Error::NoCard)) };
+        let Some(target) = *self.card.target() else { return self.end_control(Err(Error::NoCard)) };
         match target.flush {
             FlushBy::EmmcCache { .. }
                 if !self.durability.is_dirty() && target.quirks.has(Quirks::FLUSH_AFTER_WRITE) =>
@@ -178,14 +178,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.prepare(phase);
         // By their bytes: blocks of I/O functions have up to 2048.
         let blocks = self.slots.at(self.lane.control()).segment.len.div_ceil(BLOCK_BYTES);
-        let limit = later(timeout_ns, self.wire.data_ns(blocks));
+        let limit = later(timeout_ns, self.card.wire().data_ns(blocks));
         self.start_phase(Stage::Main, timeout_ns, limit, now_ns);
     }
 
     pub(super) fn step_bus(&mut self, op: BusOp, first: bool, now_ns: u64) {
         match self.host.set_bus(op, first, now_ns) {
             Step::Done => {
-                self.wire.done(op);
+                self.card.wire_mut().done(op);
                 self.end_control(Ok(Output::default()));
             }
             Step::Wait(until_ns) => self.timers.wake_at(until_ns.max(now_ns)),

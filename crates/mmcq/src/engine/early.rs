@@ -66,14 +66,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let Some(status) = self.host.early_r1() else { return false };
         self.settle(status);
-        self.early.told = status & TOLD;
+        self.lane.early_mut().told = status & TOLD;
         self.note_results(now_ns);
         true
     }
 
     /// The R1 at the end of a transfer.
     pub(super) fn settle_at_end(&mut self, status: u32) {
-        let status = if Self::EARLY { self.early.rest(status) } else { status };
+        let status = if Self::EARLY { self.lane.early_mut().rest(status) } else { status };
         self.settle(status);
     }
 }

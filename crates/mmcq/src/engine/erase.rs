@@ -196,12 +196,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn begin_erase(&mut self, lba: u64, blocks: u32, how: Erase, now_ns: u64) {
         let slot = self.slots.at(self.lane.control());
         let (done, orphan) = (slot.moved_blocks, slot.orphan);
-        let Some(target) = self.target else { return self.end_control(Err(Error::NoCard)) };
+        let Some(target) = *self.card.target() else { return self.end_control(Err(Error::NoCard)) };
         let end = lba.checked_add(u64::from(blocks));
         if blocks == 0 || end.is_none_or(|end| end > target.sectors) {
             return self.end_control(Err(Error::OutOfRange { lba, sectors: target.sectors }));
         }
-        let erase = self.abilities.erase;
+        let erase = self.card.abilities().erase;
         // Between its acceptance and now the card may have become another.
         if let Err(error) = erase.check(lba, blocks, how) {
             return self.end_control(Err(error));
@@ -232,7 +232,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// One round over the piece; a secure trim has two.
     fn erase_round(&mut self, now_ns: u64) {
         let Some((how, ..)) = self.piece() else { return };
-        match self.abilities.erase.argument_byte {
+        match self.card.abilities().erase.argument_byte {
             0 => self.erase_from(now_ns),
             byte => {
                 let argument = emmc::erase(emmc_kind(how, self.memory.second)).arg;
@@ -254,7 +254,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Names the first block, where need be by its upper bits before.
     fn erase_from(&mut self, now_ns: u64) {
-        let (Some((_, first, _)), Some(target)) = (self.piece(), self.target) else { return };
+        let (Some((_, first, _)), Some(target)) = (self.piece(), *self.card.target()) else { return };
         if target.extended_address {
             self.short(Place::EraseStartUpper, sd::address_extension((first >> 32) as u8), now_ns);
         } else {
@@ -263,9 +263,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     fn name_first(&mut self, now_ns: u64) {
-        let (Some((_, first, _)), Some(target)) = (self.piece(), self.target) else { return };
+        let (Some((_, first, _)), Some(target)) = (self.piece(), *self.card.target()) else { return };
         let addr = target.address(first);
-        let command = if self.abilities.erase.emmc {
+        let command = if self.card.abilities().erase.emmc {
             emmc::erase_group_start(addr)
         } else {
             sd::erase_wr_blk_start(addr)
@@ -274,19 +274,22 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     fn name_last(&mut self, now_ns: u64) {
-        let (Some((_, _, last)), Some(target)) = (self.piece(), self.target) else { return };
+        let (Some((_, _, last)), Some(target)) = (self.piece(), *self.card.target()) else { return };
         let addr = target.address(last);
-        let command =
-            if self.abilities.erase.emmc { emmc::erase_group_end(addr) } else { sd::erase_wr_blk_end(addr) };
+        let command = if self.card.abilities().erase.emmc {
+            emmc::erase_group_end(addr)
+        } else {
+            sd::erase_wr_blk_end(addr)
+        };
         self.short(Place::EraseEnd, command, now_ns);
     }
 
     pub(super) fn erase_reached(&mut self, place: Place, status: u32, now_ns: u64) {
-        let (Some((how, first, last)), Some(target)) = (self.piece(), self.target) else {
+        let (Some((how, first, last)), Some(target)) = (self.piece(), *self.card.target()) else {
             return self.end_control_and_go_on(Err(Error::NoCard), now_ns);
         };
         // Bit 7 is reserved on SD.
-        let erase = self.abilities.erase;
+        let erase = self.card.abilities().erase;
         let errors = if erase.emmc { R1::ERRORS } else { R1::ERRORS & !R1::SWITCH_ERROR };
         if status & errors != 0 {
             return self.end_control_and_go_on(Err(refused(status)), now_ns);

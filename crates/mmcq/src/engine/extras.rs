@@ -191,13 +191,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Tells the engine what the card can besides reading and writing. To be told again after
     /// [`set_card_params`](Self::set_card_params) with `None`.
     pub fn set_abilities(&mut self, abilities: Abilities) {
-        self.abilities = abilities;
+        self.card.set_abilities(abilities);
         self.memory.erase_units = 0;
     }
 
     /// What the card can besides reading and writing, as far as the engine was told.
     pub fn abilities(&self) -> &Abilities {
-        &self.abilities
+        self.card.abilities()
     }
 
     /// Why a request that is no read, write or phase cannot be accepted, if so.
@@ -205,7 +205,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline(never)]
     pub(super) fn admit_other(&self, request: &Request) -> Result<(), Error> {
         match (request.kind, &self.extras) {
-            (Kind::Flush, _) if self.target.is_none() => Err(Error::NoCard),
+            (Kind::Flush, _) if self.card.target().is_none() => Err(Error::NoCard),
             (Kind::Flush | Kind::Bus(_) | Kind::Pause { .. }, _) => Ok(()),
             (_, Some(extras)) if P::RECOVERS => (extras.admit)(self, request),
             _ => Err(Error::Unsupported),
@@ -279,7 +279,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.order(Place::Order, command, timeout_ns, now_ns)
             }
             // A flush: of its own, or of what has been written or erased.
-            _ => match self.target.map(|t| t.flush) {
+            _ => match self.card.target().map(|t| t.flush) {
                 Some(FlushBy::SdCache { at, .. }) => self.begin_register_flush(at, now_ns),
                 // That of an erase, once more.
                 _ if matches!(kind, Kind::Erase { .. }) => self.begin_flush(now_ns),
@@ -396,14 +396,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.gathered.one_segment(segment.same());
         self.memory.mapped = Some((segment, data.direction));
         let limit_ns =
-            self.target.map_or(DATA_NS, |t| t.read_timeout_ns.max(t.write_timeout_ns)).max(DATA_NS);
+            self.card.target().map_or(DATA_NS, |t| t.read_timeout_ns.max(t.write_timeout_ns)).max(DATA_NS);
         self.busy.may_last(limit_ns);
         self.lane.prepare(Phase { command, data: Some(data), auto: Auto::None, tuning: false });
         self.memory.step = match data.direction {
             Direction::Read => Step::Command(place),
             Direction::Write => Step::Data(place),
         };
-        let wire_ns = self.wire.data_ns(data.blocks);
+        let wire_ns = self.card.wire().data_ns(data.blocks);
         self.start_phase(Stage::Extra, limit_ns, limit_ns.saturating_add(wire_ns), now_ns);
         Ok(())
     }

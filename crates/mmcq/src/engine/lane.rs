@@ -1,15 +1,19 @@
 //! What the controller is at: the stage of the transfer or request in progress, the phase that it has, and since when.
 
 use super::awaited::Span;
+use super::concurrent::Concurrent;
+use super::early::Early;
 use super::phases::{NO_PHASE, START_TIMEOUT_NS, Stage};
+use super::runs::Streams;
 use super::slot::NONE;
+use super::straight::Straight;
 use crate::host::{Auto, Phase};
 
 /// The one thing in progress.
 #[derive(Debug)]
 // As in `Engine`: what most functions touch comes first.
 #[repr(C)]
-pub(super) struct Lane {
+pub(super) struct Lane<E> {
     stage: Stage,
     /// The slot of the control request in progress (flush, raw, bus, pause), or [`NONE`].
     control: u8,
@@ -23,9 +27,17 @@ pub(super) struct Lane {
     began_ns: u64,
     /// The one before.
     last: Option<Span>,
+    /// The transfer that is left open, and the runs.
+    streams: Streams,
+    /// The fast path.
+    straight: Straight,
+    /// The command on the CMD line while data move.
+    concurrent: Concurrent<E>,
+    /// What was taken from the running transfer's R1 before its end.
+    early: Early,
 }
 
-impl Lane {
+impl<E> Lane<E> {
     pub const fn idle() -> Self {
         Lane {
             stage: Stage::Idle,
@@ -35,6 +47,10 @@ impl Lane {
             phase: NO_PHASE,
             began_ns: 0,
             last: None,
+            streams: Streams::none(),
+            straight: Straight::NONE,
+            concurrent: Concurrent::NONE,
+            early: Early::NONE,
         }
     }
 
@@ -165,5 +181,40 @@ impl Lane {
     #[inline(always)]
     pub fn moves_data(&self) -> bool {
         self.stage == Stage::Main && !self.blocked && self.phase.data.is_some()
+    }
+
+    #[inline(always)]
+    pub fn streams(&self) -> &Streams {
+        &self.streams
+    }
+
+    #[inline(always)]
+    pub fn streams_mut(&mut self) -> &mut Streams {
+        &mut self.streams
+    }
+
+    #[inline(always)]
+    pub fn straight(&self) -> &Straight {
+        &self.straight
+    }
+
+    #[inline(always)]
+    pub fn straight_mut(&mut self) -> &mut Straight {
+        &mut self.straight
+    }
+
+    #[inline(always)]
+    pub fn concurrent(&self) -> &Concurrent<E> {
+        &self.concurrent
+    }
+
+    #[inline(always)]
+    pub fn concurrent_mut(&mut self) -> &mut Concurrent<E> {
+        &mut self.concurrent
+    }
+
+    #[inline(always)]
+    pub fn early_mut(&mut self) -> &mut Early {
+        &mut self.early
     }
 }

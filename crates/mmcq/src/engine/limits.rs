@@ -16,7 +16,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             .clamp(1, 0xffff)
             .min(self.failed.piece_blocks());
         if H::CONTINUES
-            && let Some(open) = self.streams.open().filter(|open| open.counted > 0)
+            && let Some(open) = self.lane.streams().open().filter(|open| open.counted > 0)
         {
             blocks = blocks.min(open.counted);
         }
@@ -25,7 +25,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             merged_blocks: blocks.min(self.config.merge_blocks),
             fair_blocks: self.config.fair_blocks,
             segments: caps.max_segments.max(1),
-            floor: self.streams.open().filter(|_| H::CONTINUES).map(|open| open.next),
+            floor: self.lane.streams().open().filter(|_| H::CONTINUES).map(|open| open.next),
         }
     }
 }

@@ -14,6 +14,7 @@ mod batch;
 mod buffer;
 mod busy;
 mod cancel;
+mod card;
 mod concurrent;
 mod config;
 mod control;
@@ -62,20 +63,15 @@ use crate::host::{Caps, Direction, Host, Phase};
 use crate::sched::{Fifo, Policy, Profile, Tails};
 use batch::Batch;
 use busy::Busy;
-use concurrent::Concurrent;
+use card::Card;
 use durability::Durability;
-use early::Early;
 use extras::{Extras, Memory};
-use functions::Functions;
 use gate::Gate;
 use lane::Lane;
 use recover::{Failed, Helping, Incident};
-use runs::Streams;
 use slot::{Rules, Slots, State, bits};
-use straight::Straight;
 use timers::Timers;
 use upkeep::Upkeep;
-use wire::Wire;
 
 /// One controller with one card, and the requests for it. `N` slots, 1 to [`SLOTS_MAX`].
 #[derive(Debug)]
@@ -85,20 +81,13 @@ pub struct Engine<H: Host, const N: usize, P: Profile = Fifo> {
     gate: Gate,
     durability: Durability,
     /// The stage of the transfer in progress, and its phase.
-    lane: Lane,
+    lane: Lane<Self>,
     /// Why the transfer in progress failed, while the lines are being brought back.
     failed: Failed,
     timers: Timers,
-    streams: Streams,
-    wire: Wire,
     busy: Busy,
-    target: Option<CardParams>,
-    straight: Straight,
+    card: Card,
     config: Config,
-    functions: Functions,
-    /// The command on the CMD line while data move.
-    concurrent: Concurrent<Self>,
-    abilities: Abilities,
     helping: Helping,
     upkeep: Upkeep,
     memory: Memory,
@@ -108,8 +97,6 @@ pub struct Engine<H: Host, const N: usize, P: Profile = Fifo> {
     incident: Incident,
     /// What `enable_extended_ops` adds, and what that remembers.
     extras: Option<Extras<H, N, P>>,
-    /// What was taken from the running transfer's R1 before its end.
-    early: Early,
     stats: Stats,
     host: H,
     profile: P,
@@ -131,28 +118,21 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             host,
             config,
             profile: policy,
-            target: None,
             gate: Gate::new(config.admitted),
             slots: Slots::new(),
             lane: Lane::idle(),
             gathered: Batch::none(),
             failed: Failed::none(),
             timers: Timers::none(),
-            wire: Wire::UNSET,
             busy: Busy::none(),
-            functions: Functions::none(),
-            concurrent: Concurrent::NONE,
-            early: Early::NONE,
+            card: Card::none(),
             tails: P::Tails::NEW,
-            streams: Streams::none(),
             durability: Durability::CLEAN,
             incident: Incident::none(),
             helping: Helping::NONE,
             upkeep: Upkeep::none(),
             extras: None,
-            abilities: Abilities::UNKNOWN,
             memory: Memory::new(),
-            straight: Straight::NONE,
             stats: Stats::ZERO,
         }
     }
@@ -196,7 +176,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         } else if let Kind::Raw { phase, .. } | Kind::Io { phase, .. } = slot.kind {
             slot.segment.len = raw_bytes(&phase);
         } else if P::RECOVERS {
-            Extras::plan(&self.extras, slot, &self.abilities);
+            Extras::plan(&self.extras, slot, self.card.abilities());
         }
         let generation = slot.generation;
         if P::RECOVERS && slot.urgent {
@@ -228,7 +208,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Called from the interrupt (or from a loop that polls the controller).
     pub fn on_irq(&mut self, now_ns: u64) -> PollOutcome {
-        let straight = Self::STRAIGHT && self.straight.is_under_way();
+        let straight = Self::STRAIGHT && self.lane.straight().is_under_way();
         if if straight { self.acknowledge_straight(now_ns) } else { self.acknowledge(now_ns) } {
             self.stats.interrupts += 1;
         } else {
@@ -256,7 +236,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.finish();
         if !H::CARD_IRQ && self.timers.take_look(now_ns) {
             // Whether a function asks, the one that is woken must find out.
-            self.functions.ask();
+            self.card.functions_mut().ask();
         }
         self.work(false)
     }
@@ -298,7 +278,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         PollOutcome {
             completed,
             deferred,
-            card_irq: self.functions.is_asking(),
+            card_irq: self.card.functions().is_asking(),
             help: P::RECOVERS && self.helping.calls(),
             // Lean firmware asks here and for the alarm alone: in place is less code for it.
             next_deadline_ns: if P::RECOVERS { self.next_deadline_ns() } else { self.next_ns() },
@@ -370,7 +350,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub fn set_card_params(&mut self, target: Option<CardParams>) {
         if target.is_none() {
             self.supply_lost();
-            self.concurrent.forbid();
+            self.lane.concurrent_mut().forbid();
             if P::RECOVERS {
                 // Nothing else need follow that puts them back.
                 self.write_again(self.lane.began_ns());
@@ -383,18 +363,18 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.rebar();
         }
         if H::CONTINUES {
-            self.streams.forget_runs();
+            self.lane.streams_mut().forget_runs();
         }
         // Lean firmware refuses what they are for.
-        if P::RECOVERS && self.target.is_none() {
-            self.abilities = Abilities::UNKNOWN;
+        if P::RECOVERS && self.card.target().is_none() {
+            self.card.set_abilities(Abilities::UNKNOWN);
             self.memory.area.forget();
         }
     }
 
     /// The card's parameters.
     pub fn card_params(&self) -> Option<&CardParams> {
-        self.target.as_ref()
+        self.card.target().as_ref()
     }
 
     /// Slots that are not free: requests that have not been taken, and buffers of dropped requests that wait for

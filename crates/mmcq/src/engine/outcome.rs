@@ -28,7 +28,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.forget_straight();
         }
         if events.card_irq {
-            self.functions.ask();
+            self.card.functions_mut().ask();
             self.close_straight();
         }
         if events.retune {
@@ -38,7 +38,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if events.presence {
             // With a card that went, its phase has ended already.
             let recovers = P::RECOVERS && matches!(self.lane.stage(), Stage::Recover(_));
-            counts = self.host.present() && !(P::RECOVERS && self.target.is_some()) || recovers;
+            counts = self.host.present() && !(P::RECOVERS && self.card.target().is_some()) || recovers;
             self.presence_changed(now_ns);
         }
         if let Some(result) = events.phase
@@ -89,7 +89,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 let bytes = self.slots.at(self.lane.control()).segment.len;
                 let output = Output { bytes, response: done.response, tuned: done.tuned };
                 if P::RECOVERS && done.tuned {
-                    self.wire.tuned();
+                    self.card.wire_mut().tuned();
                 }
                 if P::RECOVERS && matches!(self.lane.phase().command.resp, Resp::R1 | Resp::R1b) {
                     self.overheard(status.0);
@@ -164,7 +164,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// CMD12 was answered. Reading up to the last block makes some cards report OUT_OF_RANGE there [SD 4.3.3]: no error.
     fn stopped(&mut self, status: u32, now_ns: u64) {
         let end = self.gathered.lba() + u64::from(self.gathered.blocks());
-        let at_end = self.target.is_some_and(|t| end >= t.sectors);
+        let at_end = self.card.target().is_some_and(|t| end >= t.sectors);
         let benign = if at_end { R1::OUT_OF_RANGE } else { 0 };
         let bad = status & (R1::OWN | R1::DEFERRED) & !benign;
         let by_us = matches!(self.lane.stage(), Stage::Stop);
@@ -188,7 +188,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn data_ended(&mut self, now_ns: u64) {
         if self.gathered.direction() == Direction::Write && self.host.caps().busy != BusyDetect::Interrupt {
             if P::RECOVERS && self.tell_early(now_ns) {
-                self.streams.busy_of_the_end();
+                self.lane.streams_mut().busy_of_the_end();
             }
             self.watch_busy(now_ns);
         } else {

@@ -91,7 +91,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     pub(super) fn begin_visit(&mut self, visit: PartitionAccess, now_ns: u64) {
-        if self.target.is_none() {
+        if self.card.target().is_none() {
             return self.end_control(Err(Error::NoCard));
         }
         let caps = self.host.caps();
@@ -148,7 +148,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         };
         let whole = self.slots.at(self.lane.control()).buf.segment(u32::MAX);
         let segment = Segment { bus: 0, ..whole.part(first * BLOCK_BYTES, u32::from(blocks) * BLOCK_BYTES) };
-        let address = self.target.map_or(visit.lba, |target| target.address(visit.lba.into()));
+        let address = self.card.target().map_or(visit.lba, |target| target.address(visit.lba.into()));
         // The cache is that of all partitions but RPMB; reliable writes go past it.
         self.durability.writes(direction == Direction::Write && !visit.reliable && visit.area() != RPMB);
         let command: Command = match direction {

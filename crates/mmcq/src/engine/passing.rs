@@ -45,7 +45,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         {
             return picked;
         }
-        if let Some(next) = self.streams.open().filter(|_| H::CONTINUES).map(|open| open.next) {
+        if let Some(next) = self.lane.streams().open().filter(|_| H::CONTINUES).map(|open| open.next) {
             let goes_on = |&index: &u8| self.slots.span(index).start == next && self.passes(index, picked);
             let Some(index) = bits(waits).find(goes_on).filter(|&index| index != picked) else {
                 return picked;

@@ -124,14 +124,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             let head = self.slots.head;
             let memory_waits = head != NONE || self.asks_soon();
-            let turn = !memory_waits || self.functions.have_turn(self.config.io_burst);
+            let turn = !memory_waits || self.card.functions().have_turn(self.config.io_burst);
             if let Some(io) = self.slots.oldest_io().filter(|_| turn) {
                 if P::RECOVERS && self.owes_status() && self.slots.at(io).urgent {
                     // It would hear, and clear, what is these writes' own.
                     self.ask_status(Stage::Status, now_ns);
                     continue;
                 }
-                self.functions.go(memory_waits);
+                self.card.functions_mut().go(memory_waits);
                 self.begin_control(io, now_ns);
                 continue;
             }
@@ -139,7 +139,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 return;
             }
             if memory_waits {
-                self.functions.memory_goes();
+                self.card.functions_mut().memory_goes();
                 self.timers.chain_ends();
             }
             if head == NONE {
@@ -221,7 +221,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return self.go_specially(first, now_ns);
         }
         self.timers.idle_ends();
-        let Some(&CardParams { extended_address, .. }) = self.target.as_ref() else {
+        let Some(&CardParams { extended_address, .. }) = self.card.target().as_ref() else {
             return self.turn_down(first, Error::NoCard);
         };
         if !collected {
@@ -229,10 +229,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.gathered.collect(&self.slots, first, limits);
         }
         if H::CONTINUES
-            && let Some(open) = self.streams.open()
+            && let Some(open) = self.lane.streams().open()
             && !self.continues(open)
         {
-            let reason = if self.wire.is_doubted() { Close::Retune } else { Close::Break };
+            let reason = if self.card.wire().is_doubted() { Close::Retune } else { Close::Break };
             return self.close(reason, now_ns);
         }
         let doubted = P::RECOVERS && self.slots.settling() & self.incident.doubted != 0;
@@ -287,7 +287,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.note_run(lowest);
         }
         let end = if self.is_left_open() { End::Unknown } else { self.foresee() };
-        self.streams.set_end(end);
+        self.lane.streams_mut().set_end(end);
         self.note_begin(now_ns);
         self.stats.transfers += 1;
         self.stats.merged += self.gathered.members().len() as u64 - 1;
@@ -317,7 +317,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline]
     fn begin_counted(&mut self, now_ns: u64) {
         let caps = self.host.caps();
-        let counts = self.target.as_ref().is_some_and(|t| t.count) && self.counts(self.gathered.direction());
+        let counts =
+            self.card.target().as_ref().is_some_and(|t| t.count) && self.counts(self.gathered.direction());
         let by_hand = self.gathered.blocks() > 1 && !caps.auto_count && !caps.auto_stop;
         let blocks = match self.end() {
             End::Here if by_hand => self.gathered.blocks(),
@@ -340,7 +341,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     pub(super) fn begin_main(&mut self, counted: bool, now_ns: u64) {
         let Some(&CardParams { block_addressed, count, read_timeout_ns, write_timeout_ns, .. }) =
-            self.target.as_ref()
+            self.card.target().as_ref()
         else {
             return self.fail(Error::NoCard, now_ns);
         };
@@ -377,7 +378,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             tuning: false,
         });
         let pauses = 1 + u64::from(blocks) / BLOCKS_PER_TIMEOUT;
-        let wire_ns = self.wire.data_ns(blocks);
+        let wire_ns = self.card.wire().data_ns(blocks);
         let limit = later(timeout_ns.saturating_mul(pauses), wire_ns);
         self.start_phase(Stage::Main, timeout_ns, limit, now_ns);
     }
@@ -387,7 +388,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.end() != End::Here {
             return self.end() != End::Reliable;
         }
-        let target_counts = self.target.is_some_and(|t| t.count) && self.counts(self.gathered.direction());
+        let target_counts =
+            self.card.target().is_some_and(|t| t.count) && self.counts(self.gathered.direction());
         let counted = target_counts && !self.host.caps().auto_count && !self.host.caps().auto_stop;
         self.gathered.blocks() > 1 && self.lane.phase().auto == Auto::None && !counted
     }
@@ -403,7 +405,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.enter(stage);
         self.forget_straight();
         if Self::EARLY {
-            self.early.begin();
+            self.lane.early_mut().begin();
         }
         self.timers.give_up_at(later(later(now_ns, limit_ns), SLACK_NS));
         self.timers.wake_never();
@@ -445,7 +447,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Asks the card for its status.
     pub(super) fn ask_status(&mut self, stage: Stage, now_ns: u64) {
-        let rca = self.target.map_or(0, |t| t.rca);
+        let rca = self.card.target().map_or(0, |t| t.rca);
         if matches!(stage, Stage::Status) {
             self.stats.status_asked += 1;
             if !matches!(self.lane.stage(), Stage::Status) {

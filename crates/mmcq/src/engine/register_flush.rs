@@ -65,14 +65,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     fn flush_limit_ns(&self) -> u64 {
-        match self.target.map(|t| t.flush) {
+        match self.card.target().map(|t| t.flush) {
             Some(super::FlushBy::SdCache { timeout_ns, .. }) => timeout_ns,
             _ => 0,
         }
     }
 
     pub(super) fn ask_flushed(&mut self, now_ns: u64) {
-        let Some(super::FlushBy::SdCache { at, .. }) = self.target.map(|t| t.flush) else {
+        let Some(super::FlushBy::SdCache { at, .. }) = self.card.target().map(|t| t.flush) else {
             return self.end_control_and_go_on(Err(Error::NoCard), now_ns);
         };
         let asked = self.page(Place::FlushAsk, sd::read_extr_single(at, 1), Direction::Read, now_ns);

@@ -47,7 +47,7 @@ impl Slot {
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Why a request for what [`enable_extended_ops`](Self::enable_extended_ops) adds cannot be accepted, if so.
     pub(super) fn admit_extra(&self, request: &Request) -> Result<(), Error> {
-        let Some(target) = self.target.as_ref() else { return Err(Error::NoCard) };
+        let Some(target) = self.card.target().as_ref() else { return Err(Error::NoCard) };
         let (lba, blocks) = match request.kind {
             Kind::Zero { lba, blocks } | Kind::Erase { lba, blocks, .. } => (lba, blocks),
             Kind::PartitionAccess(visit) => return visit.admitted(target, request.buf.len_bytes()),
@@ -61,10 +61,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if target.protected {
             return Err(Error::Protected);
         }
-        if matches!(request.kind, Kind::Erase { .. }) && !self.abilities.are_known() {
+        if matches!(request.kind, Kind::Erase { .. }) && !self.card.abilities().are_known() {
             return Err(Error::Unequipped);
         }
-        let erase = &self.abilities.erase;
+        let erase = &self.card.abilities().erase;
         let given = request.buf.len_bytes();
         match request.kind {
             Kind::Zero { .. } if blocks > ZERO_BLOCKS_MAX => Err(Error::Unsupported),
@@ -78,14 +78,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// A durable write, its flush, or a write of zeroes is next.
     pub(super) fn begin_special(&mut self, index: u8, now_ns: u64) {
-        if self.streams.is_open() {
+        if self.lane.streams().is_open() {
             return self.close(Close::Break, now_ns);
         }
         let slot = self.slots.at(index);
         let (kind, moved) = (slot.kind, slot.moved_blocks);
         let (durable, zero) = (slot.rules.has(Rules::DURABLE), slot.rules.has(Rules::ZERO));
         let Some((_, lba, rest)) = slot.span() else { return };
-        let Some(target) = self.target else { return self.refuse(index, Error::NoCard) };
+        let Some(target) = *self.card.target() else { return self.refuse(index, Error::NoCard) };
         let Kind::Write { lba: start, blocks } = kind else {
             return self.refuse(index, Error::Unsupported);
         };
@@ -111,8 +111,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         self.memory.pieces = Pieces::Unknown;
         let cached = target.flush != FlushBy::Status;
-        let reliable =
-            cached && target.count && !self.host.caps().no_count && self.abilities.reliable(start, blocks);
+        let reliable = cached
+            && target.count
+            && !self.host.caps().no_count
+            && self.card.abilities().reliable(start, blocks);
         // Nor is it complete before what must be flushed first: that is written again if the cache is lost, and would come over ours.
         let flushes = bits(self.slots.settling()).any(|at| self.slots.at(at).rules.has(Rules::FLUSH_AFTER));
         if durable && reliable && flushes {
@@ -158,14 +160,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.slots.unlink(index);
         self.slots.at_mut(index).state = State::Active;
         self.timers.idle_ends();
-        self.streams.set_end(end);
+        self.lane.streams_mut().set_end(end);
         self.stats.transfers += 1;
         self.failed.forget_error();
         self.busy.not_asked();
-        if self.target.is_some_and(|target| target.extended_address) {
+        if self.card.target().is_some_and(|target| target.extended_address) {
             let upper = command::sd::address_extension((lba >> 32) as u8);
             self.start_command(Stage::Address, upper, COMMAND_TIMEOUT_NS, now_ns);
-        } else if self.streams.end() == End::Reliable {
+        } else if self.lane.streams().end() == End::Reliable {
             let count = command::set_block_count(blocks, true);
             self.start_command(Stage::Count, count, COMMAND_TIMEOUT_NS, now_ns);
         } else {
@@ -234,14 +236,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The last block of a card that must read it alone: what is before it first, closed at once.
     fn read_to_the_end(&mut self, index: u8, now_ns: u64) {
-        if self.streams.is_open() {
+        if self.lane.streams().is_open() {
             return self.close(Close::Break, now_ns);
         }
         if self.slots.is_settling() {
             return self.ask_status(Stage::Status, now_ns);
         }
         let (Some((_, lba, rest)), Some(sectors)) =
-            (self.slots.at(index).span(), self.target.map(|target| target.sectors))
+            (self.slots.at(index).span(), self.card.target().map(|target| target.sectors))
         else {
             return self.refuse(index, Error::NoCard);
         };

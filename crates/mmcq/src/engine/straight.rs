@@ -88,13 +88,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The card is another, or known better.
     pub(super) fn set_card(&mut self, target: Option<CardParams>) {
-        self.target = target;
+        self.card.set_target(target);
         if !Self::STRAIGHT {
             return;
         }
         self.slots.none_is_plain();
-        self.straight.blocks = [0; 2];
-        self.straight.rca = target.map_or(0, |target| target.rca);
+        self.lane.straight_mut().blocks = [0; 2];
+        self.lane.straight_mut().rca = target.map_or(0, |target| target.rca);
         let Some(target) = target else { return };
         let caps = self.host.caps();
         let counted = target.count && !caps.no_count && caps.auto_count;
@@ -104,7 +104,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return;
         }
         let blocks = caps.max_blocks.min(caps.max_bytes / BLOCK_BYTES).min(0xffff);
-        self.straight = Straight {
+        let straight = Straight {
             sectors: target.sectors,
             blocks: [blocks, if target.protected { 0 } else { blocks }],
             timeout_ns: [target.read_timeout_ns, target.write_timeout_ns],
@@ -115,8 +115,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 BusyDetect::Interrupt if !self.tells_transferred() => Way::Write,
                 _ => Way::Nothing,
             },
-            ..self.straight
+            ..*self.lane.straight()
         };
+        *self.lane.straight_mut() = straight;
     }
 
     /// The straight path knows nothing of this. The code that makes it true sets `closed`.
@@ -124,11 +125,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let io = self.lane.has_control()
             || self.slots.has_io()
             || self.is_concurrent()
-            || self.functions.is_running()
+            || self.card.functions().is_running()
             || self.timers.is_chained()
             || !self.memory.area.is_user();
         let wrong = !self.gate.is_open() || self.incident.open || self.helping.calls();
-        io || self.functions.is_asking() || !H::CARD_IRQ && self.timers.is_looking() || wrong
+        io || self.card.functions().is_asking() || !H::CARD_IRQ && self.timers.is_looking() || wrong
     }
 
     /// One more may come where a slot is free, be it that some are kept for urgent requests.
@@ -146,28 +147,28 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline(always)]
     pub(super) fn close_straight(&mut self) {
         if Self::STRAIGHT {
-            self.straight.door = Door::Closed;
-            self.straight.under_way = Way::Nothing;
+            self.lane.straight_mut().door = Door::Closed;
+            self.lane.straight_mut().under_way = Way::Nothing;
         }
     }
 
     /// Surely neither card nor recovery asks for attention.
     #[inline(always)]
     pub(crate) fn is_straight(&self) -> bool {
-        Self::STRAIGHT && self.straight.door != Door::Closed
+        Self::STRAIGHT && self.lane.straight().door != Door::Closed
     }
 
     /// What is under way ends by the general path.
     #[inline(always)]
     pub(super) fn forget_straight(&mut self) {
         if Self::STRAIGHT {
-            self.straight.under_way = Way::Nothing;
+            self.lane.straight_mut().under_way = Way::Nothing;
         }
     }
 
     #[inline(always)]
     fn is_open(&mut self) -> bool {
-        if self.straight.door != Door::Open {
+        if self.lane.straight().door != Door::Open {
             return self.opens() == Door::Open;
         }
         debug_assert!(!self.is_special() && !self.watches(), "the straight path was not closed");
@@ -177,7 +178,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// May a request come in this way, to start at once, or (`queues`) to wait?
     #[inline(always)]
     fn lets_in(&mut self, queues: bool) -> bool {
-        match self.straight.door {
+        match self.lane.straight().door {
             Door::Watched if queues => true,
             Door::Watched if self.is_held() => false,
             Door::Open => self.is_open(),
@@ -188,12 +189,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline(never)]
     fn opens(&mut self) -> Door {
         // What is complete without a status has none of the slots that this path looks at.
-        self.straight.door = match (self.is_special() || self.durability.is_unsettled(), self.watches()) {
-            (true, _) => Door::Closed,
-            (false, true) => Door::Watched,
-            (false, false) => Door::Open,
-        };
-        self.straight.door
+        self.lane.straight_mut().door =
+            match (self.is_special() || self.durability.is_unsettled(), self.watches()) {
+                (true, _) => Door::Closed,
+                (false, true) => Door::Watched,
+                (false, false) => Door::Open,
+            };
+        self.lane.straight().door
     }
 
     /// Accepts and starts a request if nothing is in its way.
@@ -232,7 +234,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         now_ns: u64,
     ) -> Option<SlotId> {
         let end = lba.checked_add(u64::from(blocks))?;
-        let ordinary = self.is_ordinary(direction, blocks) && end <= self.straight.sectors;
+        let ordinary = self.is_ordinary(direction, blocks) && end <= self.lane.straight().sectors;
         let is_queued = HELD || !self.lane.is_idle();
         if !ordinary || request.durable | request.urgent || !self.lets_in(is_queued) || !self.has_room() {
             return None;
@@ -286,7 +288,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// So many blocks go in one transfer, by what the host does itself.
     #[inline(always)]
     fn is_ordinary(&self, direction: Direction, blocks: u32) -> bool {
-        let [read, write] = self.straight.blocks;
+        let [read, write] = self.lane.straight().blocks;
         let most = if direction == Direction::Read { read } else { write };
         // None at all is too many.
         blocks.wrapping_sub(1) < most
@@ -317,7 +319,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn send_to_end_straight(&mut self, head: u8, now_ns: u64) -> bool {
         let way = match self.slots.at(head).kind {
             Kind::Read { .. } => Way::Read,
-            Kind::Write { .. } => self.straight.write,
+            Kind::Write { .. } => self.lane.straight().write,
             _ => return false,
         };
         if !self.slots.is_plain(head) || self.upkeep.is_due(now_ns) {
@@ -328,7 +330,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         self.begin_transfer(head, false, now_ns);
         if matches!(self.lane.stage(), Stage::Main) && !self.lane.is_blocked() {
-            self.straight.under_way = way;
+            self.lane.straight_mut().under_way = way;
         }
         self.try_early(now_ns);
         !self.lane.is_idle()
@@ -375,12 +377,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         now_ns: u64,
     ) {
         self.gathered.one(index, direction, lba, blocks);
-        self.streams.set_end(End::Here);
+        self.lane.streams_mut().set_end(End::Here);
         self.stats.transfers += 1;
         self.failed.forget_error();
         self.busy.not_asked();
         self.durability.writes(direction == Direction::Write);
-        let straight = &self.straight;
+        let straight = self.lane.straight();
         let address = (lba as u32) << straight.shift;
         let ([read_ns, write_ns], several) = (straight.timeout_ns, blocks > 1);
         let (command, timeout_ns) = match (direction, several) {
@@ -397,14 +399,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let data = Some(Data { direction, block_size: BLOCK_BYTES as u16, blocks });
         // Far from an overflow: see `set_card`.
         let pauses = 1 + u64::from(blocks) / BLOCKS_PER_TIMEOUT;
-        let limit_ns = timeout_ns * pauses + self.wire.data_ns(blocks);
+        let limit_ns = timeout_ns * pauses + self.card.wire().data_ns(blocks);
         self.lane.enter(Stage::Main);
         self.timers.give_up_at(now_ns.saturating_add(limit_ns + SLACK_NS));
         self.gathered.one_segment(segment);
         self.lane.prepare(Phase { command, data, auto, tuning: false });
-        self.straight.under_way = match direction {
+        self.lane.straight_mut().under_way = match direction {
             Direction::Read => Way::Read,
-            Direction::Write => self.straight.write,
+            Direction::Write => self.lane.straight().write,
         };
         let result = self.host.start_plain(self.lane.phase(), self.gathered.segment(), timeout_ns);
         self.note_start(result, now_ns);
@@ -417,9 +419,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.busy.not_asked();
         self.lane.enter(Stage::Status);
         self.timers.give_up_at(now_ns.saturating_add(COMMAND_TIMEOUT_NS + SLACK_NS));
-        let command = command::send_status(self.straight.rca);
+        let command = command::send_status(self.lane.straight().rca);
         self.lane.prepare(Phase { command, data: None, auto: Auto::None, tuning: false });
-        self.straight.under_way = Way::Status;
+        self.lane.straight_mut().under_way = Way::Status;
         let result = self.host.start_plain(self.lane.phase(), &[], COMMAND_TIMEOUT_NS);
         self.note_start(result, now_ns);
     }
@@ -447,9 +449,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return false;
         }
         message!(trace, "answered {:#010x}", plain.status);
-        let way = self.straight.under_way;
+        let way = self.lane.straight().under_way;
         self.lane.note_end(now_ns);
-        self.straight.under_way = Way::Nothing;
+        self.lane.straight_mut().under_way = Way::Nothing;
         self.lane.enter(Stage::Idle);
         self.timers.clear();
         // What was written before.
@@ -473,7 +475,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
         }
         // The next is started before anything is completed.
-        debug_assert!(self.straight.door == Door::Open, "nothing here closes it");
+        debug_assert!(self.lane.straight().door == Door::Open, "nothing here closes it");
         let head = self.slots.head;
         let started = if head != NONE {
             self.send_straight(head, now_ns)

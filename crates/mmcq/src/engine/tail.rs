@@ -260,8 +260,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Nothing may be held now, whatever waits.
     fn must_go(&self, now_ns: u64) -> bool {
-        let busy =
-            self.incident.open || self.wire.is_doubted() || self.streams.is_open() || self.can_continue();
+        let busy = self.incident.open
+            || self.card.wire().is_doubted()
+            || self.lane.streams().is_open()
+            || self.can_continue();
         busy || !self.gate.is_running() || P::RECOVERS && self.upkeep.is_due(now_ns)
     }
 

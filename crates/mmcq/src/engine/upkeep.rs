@@ -250,7 +250,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.upkeep.due_ns = NEVER;
             return false;
         }
-        if self.target.is_none() || self.gate.is_dead() || self.incident.open || self.helping.asks() {
+        if self.card.target().is_none() || self.gate.is_dead() || self.incident.open || self.helping.asks() {
             return false;
         }
         let Some((at_ns, help)) = self.chores(quiet).into_iter().min_by_key(|&(at_ns, _)| at_ns) else {
@@ -266,9 +266,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             // The keeper could not say a word.
             return false;
         }
-        if self.streams.is_open() {
+        if self.lane.streams().is_open() {
             // Closed first, and not continued.
-            self.wire.doubt();
+            self.card.wire_mut().doubt();
             return false;
         }
         if help == ServiceRequest::Retune {

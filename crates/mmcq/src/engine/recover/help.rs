@@ -189,7 +189,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             // The time of what was asked for before is none of this.
             self.helping.until_ns = u64::MAX;
             self.close_straight();
-            self.functions.card_goes();
+            self.card.functions_mut().card_goes();
         }
         free
     }
@@ -245,7 +245,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let Some(help) = self.helping.asked else { return };
         self.helping.forget();
-        self.wire.trust();
+        self.card.wire_mut().trust();
         let chore =
             matches!(help, ServiceRequest::Exception | ServiceRequest::Background | ServiceRequest::Rest);
         if result.is_err() {
@@ -457,7 +457,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             if needed {
                 self.failed.forget_error();
                 self.dead(now_ns);
-            } else if self.wire.is_tuning() {
+            } else if self.card.wire().is_tuning() {
                 self.tuning_was_left(now_ns);
             }
             return false;
@@ -480,8 +480,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The controller asks for a new tuning.
     #[cold]
     pub(in super::super) fn retune_wanted(&mut self, now_ns: u64) {
-        self.wire.doubt();
-        if P::RECOVERS && self.helping.keeper && self.target.is_some() && !self.gate.is_dead() {
+        self.card.wire_mut().doubt();
+        if P::RECOVERS && self.helping.keeper && self.card.target().is_some() && !self.gate.is_dead() {
             match self.helping.asked {
                 None if !self.slots.is_full() => self.ask(ServiceRequest::Retune, now_ns),
                 _ => self.tune_soon(),
@@ -502,7 +502,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.helping.forget();
         self.helping.presence_at_ns = now_ns.saturating_add(DEBOUNCE_NS);
         self.restop();
-        if self.target.is_some() || !self.host.present() {
+        if self.card.target().is_some() || !self.host.present() {
             self.removed(now_ns);
         }
         if self.lane.is_idle() {

@@ -51,12 +51,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.memory.area.is_returning() {
             return if self.return_failed() { self.initialise_again(now_ns) } else { self.answer(now_ns) };
         }
-        if self.incident.counting
-            && self.incident.tries >= 2
-            && let Some(target) = &mut self.target
-        {
+        if self.incident.counting && self.incident.tries >= 2 {
             // It says that it knows CMD23, or the controller does.
-            target.count = false;
+            self.card.do_not_count();
         }
         if matches!(self.incident.class, Class::Data { .. } | Class::Controller)
             && !self.lane.has_control()

@@ -172,7 +172,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn owner_recovers(&self) -> bool {
         let kind = &self.slots.at(self.lane.control()).kind;
         let direct = matches!(kind, Kind::Raw { .. } | Kind::Io { .. } | Kind::Bus(_) | Kind::Pause { .. });
-        self.target.is_none() || self.lane.has_control() && direct
+        self.card.target().is_none() || self.lane.has_control() && direct
     }
 
     /// The phase in progress has failed with this error.
@@ -185,7 +185,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.unblock();
         self.forget_straight();
         if H::CONTINUES || P::RECOVERS {
-            self.streams.take_busy_of_the_end();
+            self.lane.streams_mut().take_busy_of_the_end();
         }
         self.failed.forget_status();
         if matches!(error, Error::Host(fault) if fault.cause == Cause::Gone) {
@@ -217,7 +217,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Some(Error::Silent) => true,
             _ => false,
         };
-        P::RECOVERS && prefixed && unanswered && self.target.is_some() && self.busy.questions() == 0
+        P::RECOVERS && prefixed && unanswered && self.card.target().is_some() && self.busy.questions() == 0
     }
 
     fn hopeless(&mut self, now_ns: u64) {
@@ -232,7 +232,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let first = self.gathered.members().first().copied().unwrap_or(NONE);
         let owner = if self.lane.has_control() { self.lane.control() } else { first };
         let generation = if owner == NONE { 0 } else { self.slots.at(owner).generation };
-        let card_ns = self.target.map_or(0, |t| t.read_timeout_ns.saturating_add(t.write_timeout_ns));
+        let card_ns = self.card.target().map_or(0, |t| t.read_timeout_ns.saturating_add(t.write_timeout_ns));
         let card_ns = card_ns.saturating_add(self.flush_ns());
         self.close_straight();
         let incident = &mut self.incident;
@@ -276,7 +276,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Step::Done => {
                 self.let_go_of_kept();
                 if P::RECOVERS && step == Recovery::All {
-                    self.wire.done(BusOp::ResetAll);
+                    self.card.wire_mut().done(BusOp::ResetAll);
                     self.point_lost();
                 }
                 self.lines_are_back(now_ns);
@@ -288,8 +288,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// A reset of the controller forgets the sampling point: no data go before it is found again.
     fn point_lost(&mut self) {
-        if self.wire.is_tuned() {
-            self.wire.doubt();
+        if self.card.wire().is_tuned() {
+            self.card.wire_mut().doubt();
             self.incident.untuned = true;
             self.incident.renew_tuning();
             self.tune_soon();
@@ -392,13 +392,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Is there time for another try, and for the questions if that fails too? Otherwise the incident would outlast its budget.
     fn has_time(&self, now_ns: u64) -> bool {
-        let card_ns = self.target.map_or(0, |t| t.read_timeout_ns.max(t.write_timeout_ns));
+        let card_ns = self.card.target().map_or(0, |t| t.read_timeout_ns.max(t.write_timeout_ns));
         now_ns.saturating_add(card_ns).saturating_add(STATE_WAIT_NS + 2 * SLACK_NS) < self.incident.until_ns
     }
 
     /// The time for the flush that failed, if it was one.
     fn flush_ns(&self) -> u64 {
-        match self.target.map(|t| t.flush) {
+        match self.card.target().map(|t| t.flush) {
             Some(FlushBy::EmmcCache { timeout_ns }) if self.lane.has_control() => timeout_ns,
             _ => 0,
         }
@@ -442,7 +442,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && self.incident.is_spent(RecoveryStep::Reinit)
             && self.incident.is_spent(RecoveryStep::PowerCycle);
         let better = (last || self.memory.area.is_user())
-            && (self.incident.untuned || self.incident.class.damaged() && self.wire.is_tuned());
+            && (self.incident.untuned || self.incident.class.damaged() && self.card.wire().is_tuned());
         if P::RECOVERS && better && self.may_retune(now_ns) {
             self.incident.unheard = true;
             self.settle_unknown();
@@ -482,7 +482,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn removed(&mut self, now_ns: u64) {
         self.set_card_params(None);
         if P::RECOVERS {
-            self.functions.card_goes();
+            self.card.functions_mut().card_goes();
         }
         self.fail_queued(Error::Removed);
         self.end_settling(Error::Removed);

@@ -143,13 +143,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The card's supply was switched off, or it was reset: a volatile cache has lost what was not flushed.
     pub(in super::super) fn supply_lost(&mut self) {
         if !P::RECOVERS {
-            self.streams.leave_open(None);
+            self.lane.streams_mut().leave_open(None);
             self.durability.forget();
             return;
         }
-        let cached = self.target.is_some_and(|target| !matches!(target.flush, FlushBy::Status));
+        let cached = self.card.target().is_some_and(|target| !matches!(target.flush, FlushBy::Status));
         self.begin_again();
-        let streamed = self.streams.take_open().is_some_and(|open| open.acknowledged);
+        let streamed = self.lane.streams_mut().take_open().is_some_and(|open| open.acknowledged);
         if self.durability.supply_lost(cached, streamed) {
             self.stats.cache_lost += 1;
         }
@@ -160,7 +160,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.lane.has_control() {
             self.slots.at_mut(self.lane.control()).rules.set(Rules::FLUSH_AFTER, false);
         }
-        if self.target.is_none_or(|target| matches!(target.flush, FlushBy::Status)) {
+        if self.card.target().is_none_or(|target| matches!(target.flush, FlushBy::Status)) {
             return;
         }
         for index in 0..N as u8 {
