@@ -19,7 +19,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             // A write of which a part has gone out, or that is made again because its fate is not known, is not half undone.
             State::Queued if slot.moved_blocks == 0 && !(P::RECOVERS && slot.redone) => {
                 if let Some(waiting) = self.told(id.index) {
-                    self.profile.policy_mut().cancelled(&waiting);
+                    self.order.policy_mut().cancelled(&waiting);
                 }
                 self.slots.unlink(id.index);
                 self.unmap(id.index);

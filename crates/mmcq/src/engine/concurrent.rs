@@ -146,8 +146,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.slots.at_mut(index).state = State::Active;
                 self.lane.concurrent_mut().slot = index;
                 self.timers.concurrent_at(now_ns.saturating_add(timeout_ns).saturating_add(SLACK_NS));
-                self.stats.phases += 1;
-                self.stats.concurrent += 1;
+                self.record.phase_started();
+                self.record.concurrent_started();
                 return true;
             }
             Err(StartError::CommandLine) => self.timers.concurrent_at(now_ns.saturating_add(START_RETRY_NS)),
@@ -164,7 +164,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.timers.chain_until(now_ns.saturating_add(self.config.chain_ns));
             }
             (Ok(_), _) => {}
-            (Err(_), _) => self.stats.faults += 1,
+            (Err(_), _) => self.record.phase_failed(),
         }
         let output = |content| Output { response: Response::short(content), ..Output::default() };
         self.end_concurrent(result.map(output).map_err(failed));
@@ -188,11 +188,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         self.acknowledge(now_ns);
         if !self.timers.concurrent_is_due(now_ns) {
-            self.stats.lost_interrupts += 1;
+            self.record.interrupt_lost();
             return;
         }
         self.host.abort_concurrent();
-        self.stats.faults += 1;
+        self.record.phase_failed();
         self.end_concurrent(Err(Error::Silent));
         self.dispatch(now_ns);
     }

@@ -30,7 +30,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         slot.state = State::Active;
         self.lane.set_control(index);
         self.gathered.forget();
-        self.failed.forget_error();
+        self.incident.failed_mut().forget_error();
         self.gathered.no_segments();
         match slot.kind {
             Kind::Raw { prefix, phase, timeout_ns } => {
@@ -90,8 +90,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 if timeout_ns > self.host.caps().max_busy_ns {
                     (flush.resp, timer_ns) = (Resp::R1, COMMAND_TIMEOUT_NS);
                 }
-                self.busy.may_last(timeout_ns);
-                self.busy.is_followed_by(Stage::FlushStatus);
+                self.lane.busy_mut().may_last(timeout_ns);
+                self.lane.busy_mut().is_followed_by(Stage::FlushStatus);
                 self.start_order(Stage::Flush, flush, timer_ns, now_ns);
             }
             FlushBy::SdCache { .. } => self.extra(Event::Begin, now_ns),

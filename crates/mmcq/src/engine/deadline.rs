@@ -41,7 +41,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn overdue(&mut self, now_ns: u64) {
         let waiting = !self.lane.is_blocked() && !matches!(self.lane.stage(), Stage::BusyPause);
         if waiting && self.acknowledge(now_ns) && !self.timers.is_over(now_ns) {
-            self.stats.lost_interrupts += 1;
+            self.record.interrupt_lost();
             if Self::STRAIGHT {
                 self.host.interrupt_lost();
             }

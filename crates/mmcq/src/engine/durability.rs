@@ -185,7 +185,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// An error that no write waits for: the next flush is to tell it.
     #[cold]
     pub(super) fn owe_late(&mut self, status: u32) {
-        self.stats.unowned += 1;
+        self.record.late_error_unowned();
         self.durability.owe(status);
     }
 }

@@ -16,7 +16,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Takes a request out of the queue without sending it.
     pub(super) fn withdraw(&mut self, index: u8) {
         if let Some(waiting) = self.told(index) {
-            self.profile.policy_mut().cancelled(&waiting);
+            self.order.policy_mut().cancelled(&waiting);
         }
         self.slots.unlink(index);
     }
@@ -33,7 +33,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn push_front(&mut self, index: u8, now_ns: u64) {
         self.slots.push_front(index);
         if let Some(waiting) = self.told(index) {
-            self.profile.policy_mut().arrived(&waiting, now_ns);
+            self.order.policy_mut().arrived(&waiting, now_ns);
         }
     }
 
@@ -48,7 +48,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.note_written();
         }
         self.durability.settles();
-        self.incident.doubted &= !self.slots.settling();
+        self.incident.believe(self.slots.settling());
         for index in bits(self.slots.take_settling()) {
             let slot = self.slots.at_mut(index);
             if bad != 0 {
@@ -58,6 +58,20 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 continue;
             }
             self.slots.end(index);
+        }
+    }
+
+    /// A status that says more than that all is well.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn told_by_status(&mut self, status: u32) {
+        if P::RECOVERS && status & R1::EXCEPTION_EVENT != 0 {
+            self.exception_seen();
+        }
+        if status & R1::DEFERRED != 0 {
+            self.late_error(status);
+        } else if P::RECOVERS && self.owes_status() {
+            self.note_written();
         }
     }
 

@@ -211,21 +211,23 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if rest == 0 || orphan && done > 0 {
             return self.end_control(Ok(erased(done)));
         }
-        if self.memory.erase_units == 0 {
+        if self.services.memory().erase_units == 0 {
             let declared_ns = u64::from(erase.unit_ms(how)) * 1_000_000;
             let units = self.config.erase_budget_ns.checked_div(declared_ns).unwrap_or(u64::from(UNITS_MAX));
-            self.memory.erase_units = u32::try_from(units).unwrap_or(UNITS_MAX).clamp(1, UNITS_MAX);
+            self.services.memory_mut().erase_units =
+                u32::try_from(units).unwrap_or(UNITS_MAX).clamp(1, UNITS_MAX);
         }
         let units = match self.config.erase_budget_ns {
             0 => u32::MAX,
             // What always takes the same time is not cut.
             _ if erase.unit_ms(how) == 0 => u32::MAX,
-            _ => self.memory.erase_units,
+            _ => self.services.memory().erase_units,
         };
-        self.memory.piece_blocks = erase.piece_blocks(lba.saturating_add(u64::from(done)), rest, units);
-        self.memory.second = false;
-        self.memory.began_ns = now_ns;
-        self.stats.erase_pieces += 1;
+        self.services.memory_mut().piece_blocks =
+            erase.piece_blocks(lba.saturating_add(u64::from(done)), rest, units);
+        self.services.memory_mut().second = false;
+        self.services.memory_mut().began_ns = now_ns;
+        self.record.erase_piece_begun();
         self.erase_round(now_ns);
     }
 
@@ -235,7 +237,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         match self.card.abilities().erase.argument_byte {
             0 => self.erase_from(now_ns),
             byte => {
-                let argument = emmc::erase(emmc_kind(how, self.memory.second)).arg;
+                let argument = emmc::erase(emmc_kind(how, self.services.memory().second)).arg;
                 // Bits 15, 31 and the lowest two, in one byte.
                 let value = (argument >> 24 | argument >> 12 | argument) as u8 & 0x8b;
                 let switch = emmc::switch(emmc::SwitchMode::WriteByte, byte, value, 0);
@@ -249,7 +251,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let slot = self.slots.at(self.lane.control());
         let Kind::Erase { lba, how, .. } = slot.kind else { return None };
         let first = lba.saturating_add(u64::from(slot.moved_blocks));
-        Some((how, first, first.saturating_add(u64::from(self.memory.piece_blocks.saturating_sub(1)))))
+        Some((
+            how,
+            first,
+            first.saturating_add(u64::from(self.services.memory().piece_blocks.saturating_sub(1))),
+        ))
     }
 
     /// Names the first block, where need be by its upper bits before.
@@ -306,14 +312,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 let units = u32::try_from(last / unit - first / unit + 1).unwrap_or(u32::MAX);
                 let limit_ns = erase.limit_ns(how, units);
                 let go = match erase.emmc {
-                    true => emmc::erase(emmc_kind(how, self.memory.second)),
+                    true => emmc::erase(emmc_kind(how, self.services.memory().second)),
                     false if how == Erase::Discard => sd::erase(sd::SdErase::Discard),
                     false => sd::erase(sd::SdErase::Erase),
                 };
                 self.order(Place::Erase, go, limit_ns, now_ns);
             }
-            _ if matches!(how, Erase::SecureTrim(_)) && !self.memory.second => {
-                self.memory.second = true;
+            _ if matches!(how, Erase::SecureTrim(_)) && !self.services.memory_mut().second => {
+                self.services.memory_mut().second = true;
                 self.erase_round(now_ns);
             }
             _ => self.piece_erased(now_ns),
@@ -324,15 +330,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn piece_erased(&mut self, now_ns: u64) {
         let index = self.lane.control();
         let budget_ns = self.config.erase_budget_ns;
-        let took_ns = now_ns.saturating_sub(self.memory.began_ns);
-        let units = &mut self.memory.erase_units;
+        let took_ns = now_ns.saturating_sub(self.services.memory().began_ns);
+        let units = &mut self.services.memory_mut().erase_units;
         if took_ns < budget_ns / 4 {
             *units = units.saturating_mul(2).min(UNITS_MAX);
         } else if took_ns > budget_ns {
             *units = (*units / 2).max(1);
         }
         let slot = self.slots.at_mut(index);
-        slot.moved_blocks = slot.moved_blocks.saturating_add(self.memory.piece_blocks);
+        slot.moved_blocks = slot.moved_blocks.saturating_add(self.services.memory().piece_blocks);
         let Kind::Erase { lba, blocks, .. } = slot.kind else { return };
         let (moved, durable) = (slot.moved_blocks, slot.rules.has(Rules::DURABLE));
         if moved < blocks {

@@ -20,19 +20,41 @@ const DATA_NS: u64 = 1_000_000_000;
 
 /// One way into what [`Engine::enable_extended_ops`] adds.
 #[derive(Debug)]
-pub(super) struct Extras<H: Host, const N: usize, P: Profile> {
-    pub on_event: fn(&mut Engine<H, N, P>, Event, u64),
-    pub admit: fn(&Engine<H, N, P>, &Request) -> Result<(), Error>,
-    pub plan: fn(&mut Slot, &Abilities),
+struct Extras<H: Host, const N: usize, P: Profile> {
+    on_event: fn(&mut Engine<H, N, P>, Event, u64),
+    admit: fn(&Engine<H, N, P>, &Request) -> Result<(), Error>,
+    plan: fn(&mut Slot, &Abilities),
 }
 
-impl<H: Host, const N: usize, P: Profile> Extras<H, N, P> {
+/// The requests that are little programs: the way into their code, and what it remembers.
+#[derive(Debug)]
+pub(super) struct Services<H: Host, const N: usize, P: Profile> {
+    extras: Option<Extras<H, N, P>>,
+    memory: Memory,
+}
+
+impl<H: Host, const N: usize, P: Profile> Services<H, N, P> {
+    /// Not a constant: nearly all of it is zero, and a copy of it would lie in the image.
+    pub const fn none() -> Self {
+        Services { extras: None, memory: Memory::new() }
+    }
+
+    #[inline(always)]
+    pub fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    #[inline(always)]
+    pub fn memory_mut(&mut self) -> &mut Memory {
+        &mut self.memory
+    }
+
     /// Prepares the slot of a request that is no read, write or phase.
     #[cold]
     #[inline(never)]
-    pub fn plan(extras: &Option<Self>, slot: &mut Slot, abilities: &Abilities) {
+    pub fn plan(&self, slot: &mut Slot, abilities: &Abilities) {
         if P::RECOVERS
-            && let Some(extras) = extras
+            && let Some(extras) = &self.extras
         {
             (extras.plan)(slot, abilities);
         }
@@ -184,7 +206,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// `write_zeroes` work at once. How this card erases is said by [`set_abilities`](Self::set_abilities); erases
     /// are [`Error::Unequipped`] before. [`card::enable_extended_ops`](crate::card::enable_extended_ops) calls both.
     pub fn enable_extended_ops(&mut self) {
-        self.extras =
+        self.services.extras =
             Some(Extras { on_event: Self::on_event, admit: Self::admit_extra, plan: Slot::plan_zeroes });
     }
 
@@ -192,7 +214,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// [`set_card_params`](Self::set_card_params) with `None`.
     pub fn set_abilities(&mut self, abilities: Abilities) {
         self.card.set_abilities(abilities);
-        self.memory.erase_units = 0;
+        self.services.memory_mut().erase_units = 0;
     }
 
     /// What the card can besides reading and writing, as far as the engine was told.
@@ -204,7 +226,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[cold]
     #[inline(never)]
     pub(super) fn admit_other(&self, request: &Request) -> Result<(), Error> {
-        match (request.kind, &self.extras) {
+        match (request.kind, &self.services.extras) {
             (Kind::Flush, _) if self.card.target().is_none() => Err(Error::NoCard),
             (Kind::Flush | Kind::Bus(_) | Kind::Pause { .. }, _) => Ok(()),
             (_, Some(extras)) if P::RECOVERS => (extras.admit)(self, request),
@@ -217,15 +239,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// # Errors
     /// The controller is using the one before, for a flush: this one comes back, and may be tried again later.
     pub fn set_page(&mut self, page: DmaBuf) -> Result<DmaBuf, DmaBuf> {
-        if self.memory.mapped.is_some() {
+        if self.services.memory().mapped.is_some() {
             return Err(page);
         }
-        Ok(core::mem::replace(&mut self.memory.page, page))
+        Ok(core::mem::replace(&mut self.services.memory_mut().page, page))
     }
 
     /// To the extras, if there are any; a request that needs them was not accepted without.
     pub(super) fn extra(&mut self, event: Event, now_ns: u64) {
-        match &self.extras {
+        match &self.services.extras {
             Some(extras) if P::RECOVERS => (extras.on_event)(self, event, now_ns),
             _ => match event {
                 Event::Write(index) => {
@@ -241,8 +263,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         match event {
             Event::Begin => self.begin_extra(now_ns),
             Event::Write(index) => self.begin_special(index, now_ns),
-            Event::Done(status) => self.step_done(self.memory.step, status, now_ns),
-            Event::Woke => match self.memory.step {
+            Event::Done(status) => self.step_done(self.services.memory().step, status, now_ns),
+            Event::Woke => match self.services.memory().step {
                 Step::Pause(Place::FlushAsk) => self.ask_flushed(now_ns),
                 Step::Pause(Place::FlushStart) => {
                     self.begin_extra(now_ns);
@@ -264,7 +286,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The control request leaves the controller without having come to its end.
     pub(super) fn break_off(&mut self, now_ns: u64) {
-        if let Some(extras) = &self.extras {
+        if let Some(extras) = &self.services.extras {
             (extras.on_event)(self, Event::BreaksOff, now_ns);
         }
     }
@@ -298,10 +320,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             // Refused: there is no busy to wait for.
             Step::Order(_) if status & (R1::OWN | R1::PREVIOUS) != 0 => self.reached(place, status, now_ns),
             Step::Order(_) | Step::Data(_) => {
-                self.memory.status = status;
-                self.busy.is_followed_by(Stage::Extra);
+                self.services.memory_mut().status = status;
+                self.lane.busy_mut().is_followed_by(Stage::Extra);
                 let over = self.busy_is_over(step);
-                self.memory.step = Step::Status(place);
+                self.services.memory_mut().step = Step::Status(place);
                 if over {
                     self.ask_status(Stage::Extra, now_ns);
                 } else {
@@ -309,7 +331,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 }
             }
             Step::Status(_) => {
-                let seen = core::mem::take(&mut self.memory.status);
+                let seen = core::mem::take(&mut self.services.memory_mut().status);
                 self.reached(place, status | seen, now_ns);
             }
             Step::Command(_) | Step::Pause(_) => self.reached(place, status, now_ns),
@@ -349,7 +371,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Place::Enter | Place::Count | Place::Move => self.visit_reached(place, status, now_ns),
             Place::Return if status & R1::ERRORS != 0 => self.fail(refused(status), now_ns),
             Place::Return => {
-                self.memory.area.arrive();
+                self.services.memory_mut().area.arrive();
                 self.go_idle(now_ns);
             }
             Place::FlushStart | Place::FlushAsk => self.register_flush_reached(place, status, now_ns),
@@ -359,19 +381,19 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// A command without busy.
     pub(super) fn short(&mut self, place: Place, command: Command, now_ns: u64) {
-        self.memory.step = Step::Command(place);
+        self.services.memory_mut().step = Step::Command(place);
         self.start_command(Stage::Extra, command, COMMAND_TIMEOUT_NS, now_ns);
     }
 
     /// A command with busy. What lasts longer than the controller's own timer can wait for is sent without
     /// its help.
     pub(super) fn order(&mut self, place: Place, command: Command, limit_ns: u64, now_ns: u64) {
-        self.busy.may_last(limit_ns);
+        self.lane.busy_mut().may_last(limit_ns);
         let (command, timer_ns) = match limit_ns > self.host.caps().max_busy_ns {
             true => (Command::new(command.index, command.arg, Resp::R1), COMMAND_TIMEOUT_NS),
             false => (command, limit_ns),
         };
-        self.memory.step = Step::Order(place);
+        self.services.memory_mut().step = Step::Order(place);
         self.start_order(Stage::Extra, command, timer_ns, now_ns);
     }
 
@@ -394,12 +416,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             result => result.map_err(Error::Dma)?,
         }
         self.gathered.one_segment(segment.same());
-        self.memory.mapped = Some((segment, data.direction));
+        self.services.memory_mut().mapped = Some((segment, data.direction));
         let limit_ns =
             self.card.target().map_or(DATA_NS, |t| t.read_timeout_ns.max(t.write_timeout_ns)).max(DATA_NS);
-        self.busy.may_last(limit_ns);
+        self.lane.busy_mut().may_last(limit_ns);
         self.lane.prepare(Phase { command, data: Some(data), auto: Auto::None, tuning: false });
-        self.memory.step = match data.direction {
+        self.services.memory_mut().step = match data.direction {
             Direction::Read => Step::Command(place),
             Direction::Write => Step::Data(place),
         };
@@ -410,7 +432,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Gives the memory of the last data step back to the CPU.
     pub(super) fn unmap_data(&mut self) {
-        if let Some((segment, direction)) = self.memory.mapped.take() {
+        if let Some((segment, direction)) = self.services.memory_mut().mapped.take() {
             self.host.unmap(&segment, direction);
         }
     }
@@ -424,7 +446,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// A pause in a chain.
     pub(super) fn pause_at(&mut self, place: Place, ns: u64, now_ns: u64) {
         self.lane.enter(Stage::Extra);
-        self.memory.step = Step::Pause(place);
+        self.services.memory_mut().step = Step::Pause(place);
         let wake_ns = now_ns.saturating_add(ns);
         self.timers.wake_at(wake_ns);
         self.timers.give_up_at(wake_ns.saturating_add(SLACK_NS));

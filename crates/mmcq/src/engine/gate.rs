@@ -132,7 +132,7 @@ impl Gate {
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The gate is told whether help is awaited, or was.
     pub(super) fn restop(&mut self) {
-        self.gate.set(HELP, P::RECOVERS && self.helping.is_awaited());
+        self.gate.set(HELP, P::RECOVERS && self.keeper.helping().is_awaited());
         self.close_straight();
     }
 
@@ -153,7 +153,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return Err(Error::Suspended);
         }
         let write = matches!(request.kind, Kind::Write { .. });
-        let helps = request.urgent && self.helping.asks();
+        let helps = request.urgent && self.keeper.helping().asks();
         self.gate.refuses(write, request.urgent, helps)?;
         if let (Kind::Read { lba, blocks }, Some(target)) = (request.kind, self.card.target().as_ref()) {
             // Nor is a transfer left open in front of that block: the card would look ahead.
@@ -205,7 +205,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             let lost = self.slots.with_state(State::Lost).next()?;
             self.slots.at_mut(lost).buf = DmaBuf::EMPTY;
             self.slots.release(lost);
-            self.stats.leaked += 1;
+            self.record.memory_leaked();
         }
         self.slots.allocate()
     }

@@ -1,6 +1,7 @@
 //! What the controller is at: the stage of the transfer or request in progress, the phase that it has, and since when.
 
 use super::awaited::Span;
+use super::busy::Busy;
 use super::concurrent::Concurrent;
 use super::early::Early;
 use super::phases::{NO_PHASE, START_TIMEOUT_NS, Stage};
@@ -27,6 +28,8 @@ pub(super) struct Lane<E> {
     began_ns: u64,
     /// The one before.
     last: Option<Span>,
+    /// When a busy card is asked.
+    busy: Busy,
     /// The transfer that is left open, and the runs.
     streams: Streams,
     /// The fast path.
@@ -47,6 +50,7 @@ impl<E> Lane<E> {
             phase: NO_PHASE,
             began_ns: 0,
             last: None,
+            busy: Busy::none(),
             streams: Streams::none(),
             straight: Straight::NONE,
             concurrent: Concurrent::NONE,
@@ -216,5 +220,15 @@ impl<E> Lane<E> {
     #[inline(always)]
     pub fn early_mut(&mut self) -> &mut Early {
         &mut self.early
+    }
+
+    #[inline(always)]
+    pub fn busy(&self) -> &Busy {
+        &self.busy
+    }
+
+    #[inline(always)]
+    pub fn busy_mut(&mut self) -> &mut Busy {
+        &mut self.busy
     }
 }

@@ -14,7 +14,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             .max_blocks
             .min(caps.max_bytes / BLOCK_BYTES)
             .clamp(1, 0xffff)
-            .min(self.failed.piece_blocks());
+            .min(self.incident.failed().piece_blocks());
         if H::CONTINUES
             && let Some(open) = self.lane.streams().open().filter(|open| open.counted > 0)
         {

@@ -26,6 +26,7 @@ mod erase;
 mod extras;
 mod functions;
 mod gate;
+mod keeper;
 mod lane;
 mod limits;
 mod mapping;
@@ -34,6 +35,7 @@ mod outcome;
 mod partition_access;
 mod passing;
 mod phases;
+mod record;
 mod recover;
 mod register_flush;
 mod request;
@@ -60,18 +62,19 @@ pub use request::{BLOCK_BYTES, Completion, Error, Kind, Output, Request, SlotId}
 pub use stream::Close;
 
 use crate::host::{Caps, Direction, Host, Phase};
-use crate::sched::{Fifo, Policy, Profile, Tails};
+use crate::sched::{Fifo, Policy, Profile};
 use batch::Batch;
-use busy::Busy;
 use card::Card;
 use durability::Durability;
-use extras::{Extras, Memory};
+use extras::Services;
 use gate::Gate;
+use keeper::Keeper;
 use lane::Lane;
-use recover::{Failed, Helping, Incident};
+use order::Order;
+use record::Record;
+use recover::Incident;
 use slot::{Rules, Slots, State, bits};
 use timers::Timers;
-use upkeep::Upkeep;
 
 /// One controller with one card, and the requests for it. `N` slots, 1 to [`SLOTS_MAX`].
 #[derive(Debug)]
@@ -82,26 +85,22 @@ pub struct Engine<H: Host, const N: usize, P: Profile = Fifo> {
     durability: Durability,
     /// The stage of the transfer in progress, and its phase.
     lane: Lane<Self>,
-    /// Why the transfer in progress failed, while the lines are being brought back.
-    failed: Failed,
     timers: Timers,
-    busy: Busy,
+    /// Why the transfer in progress failed, while the lines are being brought back, and the state of the ladder.
+    incident: Incident,
     card: Card,
     config: Config,
-    helping: Helping,
-    upkeep: Upkeep,
-    memory: Memory,
+    /// What is asked of the keeper, and what will be.
+    keeper: Keeper,
     slots: Slots<N>,
     /// The requests of the transfer in progress (reads and writes), and their memory in order.
     gathered: Batch<N>,
-    incident: Incident,
     /// What `enable_extended_ops` adds, and what that remembers.
-    extras: Option<Extras<H, N, P>>,
-    stats: Stats,
+    services: Services<H, N, P>,
+    record: Record,
     host: H,
-    profile: P,
-    /// What is known of streams, and whether the next start is held.
-    tails: P::Tails,
+    /// The scheduler, and what is known of streams.
+    order: Order<P>,
 }
 
 impl<H: Host, const N: usize> Engine<H, N> {
@@ -117,23 +116,18 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Engine {
             host,
             config,
-            profile: policy,
+            order: Order::by(policy),
             gate: Gate::new(config.admitted),
             slots: Slots::new(),
             lane: Lane::idle(),
             gathered: Batch::none(),
-            failed: Failed::none(),
             timers: Timers::none(),
-            busy: Busy::none(),
             card: Card::none(),
-            tails: P::Tails::NEW,
             durability: Durability::CLEAN,
             incident: Incident::none(),
-            helping: Helping::NONE,
-            upkeep: Upkeep::none(),
-            extras: None,
-            memory: Memory::new(),
-            stats: Stats::ZERO,
+            keeper: Keeper::none(),
+            services: Services::none(),
+            record: Record::empty(),
         }
     }
 
@@ -176,7 +170,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         } else if let Kind::Raw { phase, .. } | Kind::Io { phase, .. } = slot.kind {
             slot.segment.len = raw_bytes(&phase);
         } else if P::RECOVERS {
-            Extras::plan(&self.extras, slot, self.card.abilities());
+            self.services.plan(slot, self.card.abilities());
         }
         let generation = slot.generation;
         if P::RECOVERS && slot.urgent {
@@ -196,9 +190,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.slots.release(index);
             return Err(error);
         }
-        self.stats.requests += 1;
+        self.record.request_accepted();
         if let Some(waiting) = self.told(index) {
-            self.profile.policy_mut().arrived(&waiting, now_ns);
+            self.order.policy_mut().arrived(&waiting, now_ns);
         }
         if !(self.is_held() && self.joins_held(index, now_ns)) {
             self.dispatch(now_ns);
@@ -210,9 +204,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub fn on_irq(&mut self, now_ns: u64) -> PollOutcome {
         let straight = Self::STRAIGHT && self.lane.straight().is_under_way();
         if if straight { self.acknowledge_straight(now_ns) } else { self.acknowledge(now_ns) } {
-            self.stats.interrupts += 1;
+            self.record.interrupt_served();
         } else {
-            self.stats.spurious += 1;
+            self.record.interrupt_was_spurious();
         }
         let mut deferred = self.slots.have_ended();
         if deferred && !self.host.caps().defer_completion {
@@ -279,7 +273,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             completed,
             deferred,
             card_irq: self.card.functions().is_asking(),
-            help: P::RECOVERS && self.helping.calls(),
+            help: P::RECOVERS && self.keeper.helping().calls(),
             // Lean firmware asks here and for the alarm alone: in place is less code for it.
             next_deadline_ns: if P::RECOVERS { self.next_deadline_ns() } else { self.next_ns() },
         }
@@ -355,7 +349,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 // Nothing else need follow that puts them back.
                 self.write_again(self.lane.began_ns());
                 self.gate.is_reborn();
-                self.upkeep.forget();
+                self.keeper.upkeep_mut().forget();
             }
         }
         self.set_card(target);
@@ -368,7 +362,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         // Lean firmware refuses what they are for.
         if P::RECOVERS && self.card.target().is_none() {
             self.card.set_abilities(Abilities::UNKNOWN);
-            self.memory.area.forget();
+            self.services.memory_mut().area.forget();
         }
     }
 
@@ -406,17 +400,17 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The scheduler.
     pub fn policy(&self) -> &P::Policy {
-        self.profile.policy()
+        self.order.policy()
     }
 
     /// The scheduler, to change weights, say.
     pub fn policy_mut(&mut self) -> &mut P::Policy {
-        self.profile.policy_mut()
+        self.order.policy_mut()
     }
 
     /// Counters.
     pub fn stats(&self) -> &Stats {
-        &self.stats
+        self.record.stats()
     }
 }
 

@@ -119,10 +119,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Stage::Close if H::CONTINUES => self.closed(status.0, now_ns),
             Stage::Close => {}
             Stage::BusyStatus => {
-                self.failed.hear(status.0);
+                self.incident.failed_mut().hear(status.0);
                 let prg = status.current_state() == CardState::Prg;
                 if status.ready_for_data() && !prg {
-                    self.ready(Some(self.failed.status()), now_ns);
+                    self.ready(Some(self.incident.failed().status()), now_ns);
                 } else {
                     self.busy_again(now_ns);
                 }
@@ -144,7 +144,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     fn phase_failed(&mut self, fault: Fault, now_ns: u64) {
-        self.stats.faults += 1;
+        self.record.phase_failed();
         if let Stage::Recover(step) = self.lane.stage() {
             return self.recover_failed(step, fault.cause == Cause::Gone, now_ns);
         }

@@ -4,7 +4,6 @@
 //! (automatic CMD12 or CMD23, busy until the end of a write) is not a phase of ours.
 
 use super::extras::Event;
-use super::order::not_before;
 use super::runs::End;
 use super::slot::{NONE, Rules, State};
 use super::stream::Close;
@@ -12,7 +11,7 @@ use super::tail::Tail;
 use super::timers::later;
 use super::{BLOCK_BYTES, CardParams, Engine, Error};
 use crate::host::{Auto, BusOp, BusyDetect, Data, Direction, Host, Phase, StartError};
-use crate::sched::{Choice, Policy, Profile};
+use crate::sched::{Policy, Profile};
 use crate::spec::command::{self, Command, Resp};
 
 /// What the engine is doing with the controller.
@@ -113,7 +112,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             {
                 return self.close(reason, now_ns);
             }
-            if P::RECOVERS && !self.memory.area.is_user() && self.must_return() {
+            if P::RECOVERS && !self.services.memory().area.is_user() && self.must_return() {
                 return self.extra(Event::Return, now_ns);
             }
             if self.gate.is_stopped() {
@@ -150,7 +149,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                     if !P::RECOVERS || !self.asks_later(now_ns) {
                         self.ask_status(Stage::Status, now_ns);
                     }
-                } else if P::RECOVERS && self.upkeep.is_planned() && self.upkeep(true, now_ns) {
+                } else if P::RECOVERS && self.keeper.upkeep().is_planned() && self.upkeep(true, now_ns) {
                     continue;
                 }
                 return;
@@ -175,28 +174,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Which read or write is next; `None`: the policy wants to wait, and the engine wakes for it.
-    fn pick(&mut self, head: u8, now_ns: u64) -> Option<u8> {
-        let oldest = self.slots.at(head);
-        // What has begun goes on first, and what failed together finds out for itself before anything new.
-        if P::Policy::IN_ORDER || oldest.solo || oldest.moved_blocks > 0 || self.incident.open {
-            return Some(head);
-        }
-        match self.profile.policy_mut().pick(self.slots.offered(), now_ns) {
-            Choice::IdleUntil(at_ns) if at_ns > now_ns => {
-                if self.timers.keep_idle(at_ns, now_ns) {
-                    None
-                } else {
-                    Some(head)
-                }
-            }
-            Choice::Go(index) if index != head && self.slots.is_offered(index) => {
-                Some(not_before(&self.slots, index))
-            }
-            _ => Some(head),
-        }
-    }
-
     /// The policy keeps the controller idle, or the start is held. What is left open then is closed in time, and what has been written gets its result: its owner may be the
     /// client that the policy waits for.
     fn kept_idle(&mut self, now_ns: u64) {
@@ -214,7 +191,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Collects the next reads or writes, if they are not `collected`, and starts their first phase.
     pub(super) fn begin_transfer(&mut self, first: u8, collected: bool, now_ns: u64) {
-        if P::RECOVERS && self.upkeep.is_due(now_ns) && self.upkeep(false, now_ns) {
+        if P::RECOVERS && self.keeper.upkeep().is_due(now_ns) && self.upkeep(false, now_ns) {
             return;
         }
         if P::RECOVERS && self.slots.at(first).rules != Rules::NONE {
@@ -235,7 +212,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             let reason = if self.card.wire().is_doubted() { Close::Retune } else { Close::Break };
             return self.close(reason, now_ns);
         }
-        let doubted = P::RECOVERS && self.slots.settling() & self.incident.doubted != 0;
+        let doubted = P::RECOVERS && self.incident.doubts(self.slots.settling());
         if doubted || self.slots.is_settling() && self.gathered.blocks() > self.config.settle_blocks {
             return self.ask_status(Stage::Status, now_ns);
         }
@@ -272,7 +249,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             if let Some(&index) = self.gathered.members().get(place)
                 && let Some(waiting) = self.told(index)
             {
-                self.profile.policy_mut().sent(&waiting, now_ns);
+                self.order.policy_mut().sent(&waiting, now_ns);
             }
         }
         let all = P::RECOVERS && count > 1 && self.slots.leave_all(count);
@@ -289,10 +266,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let end = if self.is_left_open() { End::Unknown } else { self.foresee() };
         self.lane.streams_mut().set_end(end);
         self.note_begin(now_ns);
-        self.stats.transfers += 1;
-        self.stats.merged += self.gathered.members().len() as u64 - 1;
-        self.failed.forget_error();
-        self.busy.not_asked();
+        self.record.transfer_started();
+        self.record.merged(self.gathered.members().len() as u64 - 1);
+        self.incident.failed_mut().forget_error();
+        self.lane.busy_mut().not_asked();
         if self.is_left_open() {
             self.begin_main(false, now_ns);
         } else if extended_address {
@@ -357,7 +334,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             (Direction::Write, false) => (command::write_multiple_block(address), write_timeout_ns),
         };
         let auto = if self.is_left_open() {
-            self.stats.continued += 1;
+            self.record.transfer_continued();
             Auto::Continue
         } else if single || counted || self.end() != End::Here {
             Auto::None
@@ -422,7 +399,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn note_start(&mut self, result: Result<(), StartError>, now_ns: u64) {
         match result {
             Ok(()) => {
-                self.stats.phases += 1;
+                self.record.phase_started();
                 self.lane.started(now_ns);
                 self.timers.wake_never();
             }
@@ -436,7 +413,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if error == StartError::Unsupported {
             return self.fail(Error::Unsupported, now_ns);
         }
-        self.stats.start_retries += 1;
+        self.record.start_refused();
         if !P::RECOVERS {
             self.lane.block();
         } else if self.lane.refused(now_ns) {
@@ -449,9 +426,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn ask_status(&mut self, stage: Stage, now_ns: u64) {
         let rca = self.card.target().map_or(0, |t| t.rca);
         if matches!(stage, Stage::Status) {
-            self.stats.status_asked += 1;
+            self.record.status_asked();
             if !matches!(self.lane.stage(), Stage::Status) {
-                self.busy.not_asked();
+                self.lane.busy_mut().not_asked();
             }
         }
         self.start_command(stage, command::send_status(rca), COMMAND_TIMEOUT_NS, now_ns);

@@ -101,15 +101,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             most = rest.min(self.slots.at(index).segment.len / BLOCK_BYTES).max(1);
         }
         // A late error of a piece comes with the status after it, and is this request's.
-        if moved > 0 && self.memory.pieces != Pieces::Good {
-            if self.memory.pieces == Pieces::Asked {
+        if moved > 0 && self.services.memory().pieces != Pieces::Good {
+            if self.services.memory().pieces == Pieces::Asked {
                 return self.refuse(index, Error::Program(R1::ERROR));
             }
-            self.memory.pieces = Pieces::Asked;
-            self.memory.step = Step::Command(Place::Piece);
+            self.services.memory_mut().pieces = Pieces::Asked;
+            self.services.memory_mut().step = Step::Command(Place::Piece);
             return self.ask_status(Stage::Extra, now_ns);
         }
-        self.memory.pieces = Pieces::Unknown;
+        self.services.memory_mut().pieces = Pieces::Unknown;
         let cached = target.flush != FlushBy::Status;
         let reliable = cached
             && target.count
@@ -155,15 +155,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         segment.len = segment.len.min(blocks.saturating_mul(BLOCK_BYTES));
         self.gathered.one_segment(segment);
         if let Some(waiting) = self.told(index) {
-            self.profile.policy_mut().sent(&waiting, now_ns);
+            self.order.policy_mut().sent(&waiting, now_ns);
         }
         self.slots.unlink(index);
         self.slots.at_mut(index).state = State::Active;
         self.timers.idle_ends();
         self.lane.streams_mut().set_end(end);
-        self.stats.transfers += 1;
-        self.failed.forget_error();
-        self.busy.not_asked();
+        self.record.transfer_started();
+        self.incident.failed_mut().forget_error();
+        self.lane.busy_mut().not_asked();
         if self.card.target().is_some_and(|target| target.extended_address) {
             let upper = command::sd::address_extension((lba >> 32) as u8);
             self.start_command(Stage::Address, upper, COMMAND_TIMEOUT_NS, now_ns);
@@ -177,13 +177,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// It never goes out.
     fn refuse(&mut self, index: u8, error: Error) {
-        self.memory.pieces = Pieces::Unknown;
+        self.services.memory_mut().pieces = Pieces::Unknown;
         self.turn_down(index, error);
     }
 
     /// The status after a piece of the write at the head.
     pub(super) fn piece_judged(&mut self, status: u32, now_ns: u64) {
-        self.memory.pieces = Pieces::Good;
+        self.services.memory_mut().pieces = Pieces::Good;
         let head = self.slots.head;
         if status & R1::DEFERRED != 0 && head != NONE {
             self.refuse(head, super::outcome::not_written(status));
@@ -218,7 +218,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.set_control(index);
         self.close_straight();
         self.gathered.forget();
-        self.stats.durable_flushes += 1;
+        self.record.durable_flushed();
         self.begin_flush(now_ns);
     }
 }

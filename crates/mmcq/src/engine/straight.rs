@@ -127,8 +127,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             || self.is_concurrent()
             || self.card.functions().is_running()
             || self.timers.is_chained()
-            || !self.memory.area.is_user();
-        let wrong = !self.gate.is_open() || self.incident.open || self.helping.calls();
+            || !self.services.memory().area.is_user();
+        let wrong = !self.gate.is_open() || self.incident.is_open() || self.keeper.helping().calls();
         io || self.card.functions().is_asking() || !H::CARD_IRQ && self.timers.is_looking() || wrong
     }
 
@@ -244,7 +244,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             if !idle {
                 return None;
             }
-        } else if idle && (self.slots.head != NONE || self.slots.is_settling() || self.upkeep.is_due(now_ns))
+        } else if idle
+            && (self.slots.head != NONE || self.slots.is_settling() || self.keeper.upkeep().is_due(now_ns))
         {
             return None;
         }
@@ -269,7 +270,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         slot.result = Ok(Output::default());
         let generation = slot.generation;
         self.slots.note_mapped(index);
-        self.stats.requests += 1;
+        self.record.request_accepted();
         if HELD {
             self.slots.push_next(index, direction, lba, end);
             if !self.joins(index, now_ns) {
@@ -302,7 +303,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let head = self.slots.head;
         if head == NONE {
-            if !self.slots.is_settling() && self.upkeep.is_planned() {
+            if !self.slots.is_settling() && self.keeper.upkeep().is_planned() {
                 return false;
             }
             self.timers.wake_never();
@@ -322,7 +323,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Kind::Write { .. } => self.lane.straight().write,
             _ => return false,
         };
-        if !self.slots.is_plain(head) || self.upkeep.is_due(now_ns) {
+        if !self.slots.is_plain(head) || self.keeper.upkeep().is_due(now_ns) {
             return false;
         }
         if self.starts_stream(head, self.slots.span(head).start, now_ns) {
@@ -348,11 +349,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return false;
         }
         let slot = self.slots.at(head);
-        if !self.slots.is_plain(head) || self.upkeep.is_due(now_ns) {
+        if !self.slots.is_plain(head) || self.keeper.upkeep().is_due(now_ns) {
             return false;
         }
         if self.slots.is_settling()
-            && (blocks > self.config.settle_blocks || self.slots.settling() & self.incident.doubted != 0)
+            && (blocks > self.config.settle_blocks || self.incident.doubts(self.slots.settling()))
         {
             return false;
         }
@@ -378,9 +379,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     ) {
         self.gathered.one(index, direction, lba, blocks);
         self.lane.streams_mut().set_end(End::Here);
-        self.stats.transfers += 1;
-        self.failed.forget_error();
-        self.busy.not_asked();
+        self.record.transfer_started();
+        self.incident.failed_mut().forget_error();
+        self.lane.busy_mut().not_asked();
         self.durability.writes(direction == Direction::Write);
         let straight = self.lane.straight();
         let address = (lba as u32) << straight.shift;
@@ -415,8 +416,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Asks the card how its writes went.
     #[inline(always)]
     fn ask_straight(&mut self, now_ns: u64) {
-        self.stats.status_asked += 1;
-        self.busy.not_asked();
+        self.record.status_asked();
+        self.lane.busy_mut().not_asked();
         self.lane.enter(Stage::Status);
         self.timers.give_up_at(now_ns.saturating_add(COMMAND_TIMEOUT_NS + SLACK_NS));
         let command = command::send_status(self.lane.straight().rca);
@@ -483,7 +484,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.ask_straight(now_ns);
             true
         } else {
-            !self.upkeep.is_planned()
+            !self.keeper.upkeep().is_planned()
         };
         if !started {
             self.dispatch_any(now_ns);
@@ -509,7 +510,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         slot.state = State::Ended;
         self.note_written();
-        self.incident.doubted &= !settling;
+        self.incident.believe(settling);
         self.slots.take_settling();
         index
     }

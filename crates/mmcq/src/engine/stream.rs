@@ -79,7 +79,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && self.host.caps().continue_data
             && self.lane.streams().may_continue()
             && !self.config.close_always
-            && !self.incident.open
+            && !self.incident.is_open()
     }
 
     /// One past the collected transfer's last block.
@@ -247,9 +247,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     fn count_close(&mut self, reason: Close) {
-        if let Some(count) = self.stats.closed.get_mut(reason as usize) {
-            *count += 1;
-        }
+        self.record.closed(reason);
     }
 
     /// Why the open transfer cannot wait any longer, if so.
@@ -285,7 +283,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     fn stop_open(&mut self, now_ns: u64) {
         let Some(open) = self.lane.streams().open() else { return };
-        self.busy.not_asked();
+        self.lane.busy_mut().not_asked();
         let limit_ns = self.stop_timeout_ns(open.direction).max(COMMAND_TIMEOUT_NS);
         self.start_command(Stage::Close, command::stop_transmission(), limit_ns, now_ns);
     }
@@ -299,7 +297,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             // A read has its data; what its read-ahead met is no request's loss, and no flush's business.
             match open.acknowledged {
                 true => self.owe_late(status),
-                false => self.stats.unowned += 1,
+                false => self.record.late_error_unowned(),
             }
         }
         self.durability.completes_early(open.acknowledged);
@@ -327,7 +325,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if !ours || self.lane.phase().auto != Auto::Continue || matches!(error, Error::Removed) {
             return false;
         }
-        self.stats.not_continued += 1;
+        self.record.not_continued();
         self.count_close(Close::Fault);
         self.lane.streams_mut().failed_to_continue(matches!(error, Error::Unsupported));
         true
@@ -369,7 +367,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         for place in 0..self.gathered.members().len() {
             let Some(&index) = self.gathered.members().get(place) else { break };
             if let Some(sent) = self.told(index) {
-                self.profile.policy_mut().done(&sent, now_ns);
+                self.order.policy_mut().done(&sent, now_ns);
             }
             let slot = self.slots.at_mut(index);
             let left = slot.span().map_or(0, |(_, _, blocks)| blocks);
@@ -389,7 +387,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.slots.end(index);
             }
         }
-        if P::RECOVERS && self.incident.open {
+        if P::RECOVERS && self.incident.is_open() {
             self.went_well();
         }
     }

@@ -9,7 +9,6 @@ use super::timers::NEVER;
 use super::{Engine, ServiceRequest};
 use crate::host::Host;
 use crate::sched::Profile;
-use crate::spec::response::R1;
 
 /// A pause of the users that is longer than what most of them need between two requests.
 const QUIET_NS: u64 = 20_000_000;
@@ -105,58 +104,55 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         rest_after_ns: u64,
         now_ns: u64,
     ) {
-        if self.upkeep.tune_every_ns == 0 {
-            self.upkeep.tuned_ns = now_ns;
+        let upkeep = self.keeper.upkeep_mut();
+        if upkeep.tune_every_ns == 0 {
+            upkeep.tuned_ns = now_ns;
         }
-        (self.upkeep.listens, self.upkeep.tune_every_ns) = (exceptions, tune_every_ns);
-        (self.upkeep.rest_after_ns, self.upkeep.rest_from_ns) = (rest_after_ns, now_ns);
-        self.helping.set_keeper(P::RECOVERS);
-        self.upkeep.plan();
+        (upkeep.listens, upkeep.tune_every_ns) = (exceptions, tune_every_ns);
+        (upkeep.rest_after_ns, upkeep.rest_from_ns) = (rest_after_ns, now_ns);
+        upkeep.plan();
+        self.keeper.helping_mut().set_keeper(P::RECOVERS);
         if P::RECOVERS && rest_after_ns != NEVER && self.lane.is_idle() {
             // Perhaps no request ever comes.
             self.go_idle(now_ns);
         }
     }
 
-    /// A status that says more than that all is well.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn told_by_status(&mut self, status: u32) {
-        if P::RECOVERS && status & R1::EXCEPTION_EVENT != 0 && self.upkeep.listens {
-            self.upkeep.seen = true;
-            self.upkeep.plan();
-        }
-        if status & R1::DEFERRED != 0 {
-            self.late_error(status);
-        } else if P::RECOVERS && self.owes_status() {
-            self.note_written();
+    /// The exception bit is set.
+    #[inline(always)]
+    pub(super) fn exception_seen(&mut self) {
+        let upkeep = self.keeper.upkeep_mut();
+        if upkeep.listens {
+            upkeep.seen = true;
+            upkeep.plan();
         }
     }
 
     /// The keeper has seen which exceptions there are. True: new ones.
     pub(crate) fn exceptions_are(&mut self, events: u16, now_ns: u64) -> bool {
-        let new = events & !self.upkeep.known != 0;
-        self.upkeep.known = events;
-        self.upkeep.seen = false;
-        self.upkeep.look_ns = now_ns.saturating_add(if new { LOOK_NS } else { LOOK_AGAIN_NS });
-        self.upkeep.plan();
+        let new = events & !self.keeper.upkeep().known != 0;
+        self.keeper.upkeep_mut().known = events;
+        self.keeper.upkeep_mut().seen = false;
+        self.keeper.upkeep_mut().look_ns = now_ns.saturating_add(if new { LOOK_NS } else { LOOK_AGAIN_NS });
+        self.keeper.upkeep_mut().plan();
         new
     }
 
     /// Background work waits for a quiet moment, and begins at this time at the latest; `None`: it is done.
     pub(crate) fn work_waits(&mut self, by_ns: Option<u64>, now_ns: u64) {
-        self.upkeep.work_by_ns = by_ns.unwrap_or(NEVER);
+        self.keeper.upkeep_mut().work_by_ns = by_ns.unwrap_or(NEVER);
         if by_ns.is_none() {
-            self.stats.background_works += 1;
+            self.record.background_work_done();
             // Whatever comes now is new.
-            (self.upkeep.known, self.upkeep.look_ns) = (0, now_ns.saturating_add(LOOK_NS));
+            (self.keeper.upkeep_mut().known, self.keeper.upkeep_mut().look_ns) =
+                (0, now_ns.saturating_add(LOOK_NS));
         }
-        self.upkeep.plan();
+        self.keeper.upkeep_mut().plan();
     }
 
     /// Is it begun although others wait?
     pub(crate) fn work_is_late(&self, now_ns: u64) -> bool {
-        now_ns >= self.upkeep.work_by_ns
+        now_ns >= self.keeper.upkeep().work_by_ns
     }
 
     /// Does a request wait for the queue to go on?
@@ -166,34 +162,37 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The card is tuned as well as it can be.
     pub(super) fn tuned(&mut self, now_ns: u64) {
-        (self.upkeep.tuned_ns, self.upkeep.tuned_transfers) = (now_ns, self.stats.transfers);
-        self.upkeep.tune_soon = false;
-        self.upkeep.plan();
+        (self.keeper.upkeep_mut().tuned_ns, self.keeper.upkeep_mut().tuned_transfers) =
+            (now_ns, self.record.transfers());
+        self.keeper.upkeep_mut().tune_soon = false;
+        self.keeper.upkeep_mut().plan();
     }
 
     /// A tuning is to follow what is being done.
     pub(super) fn tune_soon(&mut self) {
-        self.upkeep.tune_soon = true;
-        self.upkeep.plan();
+        self.keeper.upkeep_mut().tune_soon = true;
+        self.keeper.upkeep_mut().plan();
     }
 
     /// It could not be done: not again soon.
     pub(super) fn put_off(&mut self, help: ServiceRequest, now_ns: u64) {
         match help {
             ServiceRequest::Exception | ServiceRequest::Background => {
-                (self.upkeep.seen, self.upkeep.work_by_ns) = (false, NEVER);
-                self.upkeep.look_ns = now_ns.saturating_add(LOOK_AGAIN_NS);
-                self.upkeep.plan();
+                (self.keeper.upkeep_mut().seen, self.keeper.upkeep_mut().work_by_ns) = (false, NEVER);
+                self.keeper.upkeep_mut().look_ns = now_ns.saturating_add(LOOK_AGAIN_NS);
+                self.keeper.upkeep_mut().plan();
             }
-            ServiceRequest::Rest => self.upkeep.rest_from_ns = now_ns.saturating_add(LOOK_AGAIN_NS),
+            ServiceRequest::Rest => {
+                self.keeper.upkeep_mut().rest_from_ns = now_ns.saturating_add(LOOK_AGAIN_NS)
+            }
             _ => self.tuned(now_ns),
         }
     }
 
     /// The card rests: whatever comes now waits until the keeper has woken it.
     pub(crate) fn rest_begins(&mut self, now_ns: u64) {
-        self.stats.rests += 1;
-        self.helping.rest_begins();
+        self.record.rest_begun();
+        self.keeper.helping_mut().rest_begins();
         if self.lane.is_idle() {
             self.go_idle(now_ns);
         }
@@ -201,23 +200,23 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Is there a reason to wake the card?
     pub(crate) fn rest_is_over(&self) -> bool {
-        self.has_waiting() || !self.helping.rests()
+        self.has_waiting() || !self.keeper.helping().rests()
     }
 
     /// The card is awake. The next rest is a pause away at least.
     pub(crate) fn rest_ends(&mut self, now_ns: u64) {
-        self.helping.rest_ends();
-        self.upkeep.rest_from_ns = now_ns;
+        self.keeper.helping_mut().rest_ends();
+        self.keeper.upkeep_mut().rest_from_ns = now_ns;
     }
 
     /// Chores and their times, for a moment in which no request waits or one in which some do.
     fn chores(&self, quiet: bool) -> [(u64, ServiceRequest); 4] {
-        let upkeep = &self.upkeep;
+        let upkeep = &self.keeper.upkeep();
         let quiet_ns = self.lane.began_ns().saturating_add(QUIET_NS);
         let tune_ns = match upkeep.tune_ns() {
             NEVER => NEVER,
             // What is not used need not be in tune.
-            _ if quiet && !upkeep.tune_soon && upkeep.tuned_transfers == self.stats.transfers => NEVER,
+            _ if quiet && !upkeep.tune_soon && upkeep.tuned_transfers == self.record.transfers() => NEVER,
             at_ns if quiet => at_ns.saturating_sub(upkeep.tune_every_ns / 8),
             at_ns => at_ns,
         };
@@ -247,10 +246,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn upkeep(&mut self, quiet: bool, now_ns: u64) -> bool {
         if !P::RECOVERS || !self.has_keeper() {
             // A later keeper plans anew.
-            self.upkeep.due_ns = NEVER;
+            self.keeper.upkeep_mut().due_ns = NEVER;
             return false;
         }
-        if self.card.target().is_none() || self.gate.is_dead() || self.incident.open || self.helping.asks() {
+        if self.card.target().is_none()
+            || self.gate.is_dead()
+            || self.incident.is_open()
+            || self.keeper.helping().asks()
+        {
             return false;
         }
         let Some((at_ns, help)) = self.chores(quiet).into_iter().min_by_key(|&(at_ns, _)| at_ns) else {
@@ -272,7 +275,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return false;
         }
         if help == ServiceRequest::Retune {
-            self.stats.tunings += 1;
+            self.record.tuning_asked();
         }
         self.ask_for(help, now_ns);
         true

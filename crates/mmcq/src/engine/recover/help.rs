@@ -157,15 +157,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// What the engine needs help with, told once. The caller answers by [`service_done`](Self::service_done). Meanwhile
     /// [urgent](super::super::Request::urgent) requests are started and no others.
     pub fn take_service_request(&mut self) -> Option<ServiceRequest> {
-        let wanted = self.helping.wanted();
-        self.helping.taken |= wanted;
-        let help = if wanted { self.helping.asked } else { None };
-        if wanted && self.helping.is_for_trouble() && (self.incident.open || !self.has_chore()) {
+        let wanted = self.keeper.helping().wanted();
+        self.keeper.helping_mut().taken |= wanted;
+        let help = if wanted { self.keeper.helping().asked } else { None };
+        if wanted && self.keeper.helping().is_for_trouble() && (self.incident.open || !self.has_chore()) {
             // It may have come after another that has gone.
-            self.helping.until_ns = self.helping.until_ns.max(self.incident.until_ns);
+            self.keeper.helping_mut().until_ns = self.keeper.helping().until_ns.max(self.incident.until_ns);
         }
         if help == Some(ServiceRequest::Dismissed) {
-            self.helping.forget();
+            self.keeper.helping_mut().forget();
             self.restop();
             if self.lane.is_idle() {
                 // A request may have come that was not let in.
@@ -178,16 +178,17 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The keeper is to end, with [`Event::Dismissed`](crate::card::Event::Dismissed) and its scratch memory. False: it is at work, or there is none; try again later.
     /// It does so when it is polled next: wake it.
     pub fn dismiss_keeper(&mut self) -> bool {
-        let free = self.helping.keeper && self.helping.asked.is_none();
-        if P::RECOVERS && self.helping.rests() {
+        let free = self.keeper.helping().keeper && self.keeper.helping().asked.is_none();
+        if P::RECOVERS && self.keeper.helping().rests() {
             // First the card is woken.
-            self.helping.rest = Resting::Over;
+            self.keeper.helping_mut().rest = Resting::Over;
             self.timers.wake_now();
         }
         if P::RECOVERS && free {
-            (self.helping.asked, self.helping.taken) = (Some(ServiceRequest::Dismissed), false);
+            (self.keeper.helping_mut().asked, self.keeper.helping_mut().taken) =
+                (Some(ServiceRequest::Dismissed), false);
             // The time of what was asked for before is none of this.
-            self.helping.until_ns = u64::MAX;
+            self.keeper.helping_mut().until_ns = u64::MAX;
             self.close_straight();
             self.card.functions_mut().card_goes();
         }
@@ -202,13 +203,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if !P::RECOVERS {
             return waker;
         }
-        self.helping.keeper = waker.is_some();
-        let left = waker.is_none() && self.helping.asked.is_some();
+        self.keeper.helping_mut().keeper = waker.is_some();
+        let left = waker.is_none() && self.keeper.helping().asked.is_some();
         // What this one has heard and not answered, the next is told again.
-        self.helping.taken &= !left;
+        self.keeper.helping_mut().taken &= !left;
         if left
             && matches!(
-                self.helping.asked,
+                self.keeper.helping().asked,
                 Some(
                     ServiceRequest::Dismissed
                         | ServiceRequest::Rest
@@ -218,7 +219,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             )
         {
             // Nothing is wrong with the card: the next keeper does it.
-            self.helping.forget();
+            self.keeper.helping_mut().forget();
             self.restop();
         }
         if left && self.lane.is_idle() {
@@ -229,22 +230,22 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         // Without a keeper no slot is kept for one.
         let kept = u8::from(waker.is_some());
         self.gate.limit(self.config.admitted.min((N as u8).saturating_sub(kept).max(1)));
-        core::mem::replace(&mut self.helping.waker, waker)
+        core::mem::replace(&mut self.keeper.helping_mut().waker, waker)
     }
 
     /// The waker of help that is needed.
     pub fn take_service_waker(&mut self) -> Option<Waker> {
-        if self.helping.calls() { self.helping.waker.take() } else { None }
+        if self.keeper.helping().calls() { self.keeper.helping_mut().waker.take() } else { None }
     }
 
     /// Help has come, or not. `Ok`: the card is in `tran`, and this is what is to be known of it; queued requests go on. An error leads to the next rung of the ladder, and at last
     /// to [`Error::Dead`]; [`Error::Changed`] ends everything that was meant for the card before. Without effect if nothing was asked for, or something else meanwhile.
     pub fn service_done(&mut self, result: Result<CardParams, Error>, now_ns: u64) {
-        if !self.helping.taken {
+        if !self.keeper.helping().taken {
             return;
         }
-        let Some(help) = self.helping.asked else { return };
-        self.helping.forget();
+        let Some(help) = self.keeper.helping().asked else { return };
+        self.keeper.helping_mut().forget();
         self.card.wire_mut().trust();
         let chore =
             matches!(help, ServiceRequest::Exception | ServiceRequest::Background | ServiceRequest::Rest);
@@ -263,20 +264,20 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                     // The engine may have been told of another since the slot was last empty.
                     self.fail_queued(Error::Removed);
                     self.gate.is_reborn();
-                    self.helping.cycle_ns = 0;
-                    self.memory.area.forget();
+                    self.keeper.helping_mut().cycle_ns = 0;
+                    self.services.memory_mut().area.forget();
                     self.incident.card_is_new();
                 }
                 self.set_card(Some(target));
                 self.rebar();
                 if help.loses_state() {
-                    self.memory.area.initialised();
+                    self.services.memory_mut().area.initialised();
                     if help != ServiceRequest::Slower {
                         self.incident.is_initialised();
                     }
                 }
                 if help == ServiceRequest::Slower {
-                    self.failed.make_whole();
+                    self.incident.failed.make_whole();
                     self.incident.is_slower();
                 }
             }
@@ -325,8 +326,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             ServiceRequest::Inserted | ServiceRequest::Removed => self.set_card_params(None),
             // The controller may be at an urgent request still, and have its memory: the next turn of an idle engine finds that all help has had its time.
             _ => {
-                (self.helping.asked, self.helping.taken) = (Some(ServiceRequest::PowerCycle), true);
-                self.helping.until_ns = now_ns;
+                (self.keeper.helping_mut().asked, self.keeper.helping_mut().taken) =
+                    (Some(ServiceRequest::PowerCycle), true);
+                self.keeper.helping_mut().until_ns = now_ns;
             }
         }
     }
@@ -348,16 +350,16 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Help has begun, or takes more time, although nothing is wrong. Without such a word the engine does not
     /// wait for it.
     pub(crate) fn help_goes_on(&mut self, now_ns: u64) {
-        if self.helping.taken && !self.incident.open {
-            self.helping.until_ns = now_ns.saturating_add(super::INCIDENT_NS);
+        if self.keeper.helping().taken && !self.incident.open {
+            self.keeper.helping_mut().until_ns = now_ns.saturating_add(super::INCIDENT_NS);
         }
     }
 
     /// May the card's supply be switched off and on? If so, not again soon.
     pub(crate) fn may_cycle(&mut self, now_ns: u64) -> bool {
-        let may = now_ns >= self.helping.cycle_ns;
+        let may = now_ns >= self.keeper.helping().cycle_ns;
         if may {
-            self.helping.cycle_ns = now_ns.saturating_add(POWER_CYCLE_PAUSE_NS);
+            self.keeper.helping_mut().cycle_ns = now_ns.saturating_add(POWER_CYCLE_PAUSE_NS);
         }
         may
     }
@@ -365,18 +367,18 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Does a card that is well get a conversation?
     pub(in super::super) fn has_chore(&self) -> bool {
         matches!(
-            self.helping.asked,
+            self.keeper.helping().asked,
             Some(ServiceRequest::Retune | ServiceRequest::Exception | ServiceRequest::Background)
         )
     }
 
     /// Does all that waits wait for help?
     pub(crate) fn asks_for_help(&self) -> bool {
-        self.helping.asks()
+        self.keeper.helping().asks()
     }
 
     pub(in super::super) fn has_keeper(&self) -> bool {
-        self.helping.keeper
+        self.keeper.helping().keeper
     }
 
     fn ask(&mut self, help: ServiceRequest, now_ns: u64) {
@@ -399,20 +401,20 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             // If it fails, what follows has measures and time of its own: those of the last incident are spent.
             self.incident.renew(now_ns, 0);
         }
-        if self.helping.keeper
+        if self.keeper.helping().keeper
             && self.slots.is_full()
             && let Some(index) = self.slots.youngest()
         {
             // The keeper came when all were taken, and its requests need one.
             self.turn_down(index, Error::Full);
         }
-        self.helping.asked = Some(help);
-        self.helping.taken = false;
-        self.helping.until_ns = match help {
+        self.keeper.helping_mut().asked = Some(help);
+        self.keeper.helping_mut().taken = false;
+        self.keeper.helping_mut().until_ns = match help {
             ServiceRequest::Inserted | ServiceRequest::Removed => now_ns.saturating_add(NEW_CARD_NS),
             // Nothing is wrong: a keeper that does not even begin holds no request up.
             _ if chore && !self.incident.open => now_ns.saturating_add(UNHELPED_NS),
-            _ if self.helping.keeper => self.incident.until_ns,
+            _ if self.keeper.helping_mut().keeper => self.incident.until_ns,
             _ => now_ns.saturating_add(UNHELPED_NS),
         };
         self.restop();
@@ -433,47 +435,47 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.begin_control(index, now_ns);
             return false;
         }
-        if now_ns >= self.helping.presence_at_ns {
+        if now_ns >= self.keeper.helping().presence_at_ns {
             self.presence_is_stable(now_ns);
             return false;
         }
-        if self.helping.is_for_trouble() && !self.helping.keeper {
+        if self.keeper.helping().is_for_trouble() && !self.keeper.helping().keeper {
             let until_ns = now_ns.saturating_add(UNHELPED_NS);
-            self.helping.until_ns = self.helping.until_ns.min(until_ns);
+            self.keeper.helping_mut().until_ns = self.keeper.helping().until_ns.min(until_ns);
         }
-        if self.helping.asked.is_some() && now_ns >= self.helping.until_ns {
-            let needed = match self.helping.asked {
+        if self.keeper.helping().asked.is_some() && now_ns >= self.keeper.helping().until_ns {
+            let needed = match self.keeper.helping().asked {
                 Some(ServiceRequest::Reinit | ServiceRequest::PowerCycle) => true,
                 Some(ServiceRequest::Retune) => self.incident.open && self.incident.unheard,
                 _ => false,
             };
-            if let Some(help) = self.helping.asked {
+            if let Some(help) = self.keeper.helping().asked {
                 self.put_off(help, now_ns);
             }
-            self.helping.forget();
+            self.keeper.helping_mut().forget();
             self.restop();
             // The keeper may have taken the supply away, and then have gone itself.
             self.write_again(now_ns);
             if needed {
-                self.failed.forget_error();
+                self.incident.failed.forget_error();
                 self.dead(now_ns);
             } else if self.card.wire().is_tuning() {
                 self.tuning_was_left(now_ns);
             }
             return false;
         }
-        if self.helping.rests() && self.has_waiting() {
-            self.helping.rest = Resting::Over;
+        if self.keeper.helping().rests() && self.has_waiting() {
+            self.keeper.helping_mut().rest = Resting::Over;
         }
-        let help_ns = if self.helping.asked.is_none() {
+        let help_ns = if self.keeper.helping().asked.is_none() {
             u64::MAX
-        } else if self.helping.calls() && self.helping.waker.is_some() {
+        } else if self.keeper.helping().calls() && self.keeper.helping().waker.is_some() {
             // No keeper has been woken yet.
             now_ns
         } else {
-            self.helping.until_ns
+            self.keeper.helping().until_ns
         };
-        self.timers.wake_at(help_ns.min(self.helping.presence_at_ns));
+        self.timers.wake_at(help_ns.min(self.keeper.helping().presence_at_ns));
         true
     }
 
@@ -481,8 +483,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[cold]
     pub(in super::super) fn retune_wanted(&mut self, now_ns: u64) {
         self.card.wire_mut().doubt();
-        if P::RECOVERS && self.helping.keeper && self.card.target().is_some() && !self.gate.is_dead() {
-            match self.helping.asked {
+        if P::RECOVERS && self.keeper.helping().keeper && self.card.target().is_some() && !self.gate.is_dead()
+        {
+            match self.keeper.helping().asked {
                 None if !self.slots.is_full() => self.ask(ServiceRequest::Retune, now_ns),
                 _ => self.tune_soon(),
             }
@@ -499,8 +502,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             return;
         }
-        self.helping.forget();
-        self.helping.presence_at_ns = now_ns.saturating_add(DEBOUNCE_NS);
+        self.keeper.helping_mut().forget();
+        self.keeper.helping_mut().presence_at_ns = now_ns.saturating_add(DEBOUNCE_NS);
         self.restop();
         if self.card.target().is_some() || !self.host.present() {
             self.removed(now_ns);
@@ -511,9 +514,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     fn presence_is_stable(&mut self, now_ns: u64) {
-        self.helping.presence_at_ns = u64::MAX;
+        self.keeper.helping_mut().presence_at_ns = u64::MAX;
         let help = if self.host.present() { ServiceRequest::Inserted } else { ServiceRequest::Removed };
-        if self.helping.keeper {
+        if self.keeper.helping().keeper {
             self.ask(help, now_ns);
         }
         self.restop();

@@ -24,7 +24,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         } else {
             self.keep(now_ns);
         }
-        self.failed.with(Error::Dead);
+        self.incident.failed.with(Error::Dead);
         self.hopeless(now_ns);
     }
 
@@ -37,7 +37,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             if slot.buf.owned() {
                 slot.buf = DmaBuf::EMPTY;
-                self.stats.leaked += 1;
+                self.record.memory_leaked();
                 self.slots.take_mapped(index);
             } else {
                 slot.state = State::Kept;
@@ -51,9 +51,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         // A visit's memory is its slot's; that of a flush by register is the engine's page.
         let visit = self.lane.has_control()
             && matches!(self.slots.at(self.lane.control()).kind, Kind::PartitionAccess(_));
-        if self.memory.mapped.take().is_some() && !visit {
-            self.memory.page = DmaBuf::EMPTY;
-            self.stats.leaked += 1;
+        if self.services.memory_mut().mapped.take().is_some() && !visit {
+            self.services.memory_mut().page = DmaBuf::EMPTY;
+            self.record.memory_leaked();
         }
     }
 
@@ -81,7 +81,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         self.timers.keep_until(later(now_ns, AGAIN_NS));
         // Nothing is to be said to a card.
-        self.failed.with(Error::Removed);
+        self.incident.failed.with(Error::Removed);
         self.gathered.forget();
         self.reset(Recovery::All, now_ns);
     }

@@ -50,11 +50,14 @@ const TUNINGS_LOST_MAX: u8 = 3;
 /// CMD12 in one pass.
 const STOPS_MAX: u8 = 3;
 
-/// The state of the ladder.
+/// The failure under way, and the state of the ladder.
 #[derive(Debug)]
+// As in `Engine`: what most functions touch comes first.
+#[repr(C)]
 pub(super) struct Incident {
+    failed: Failed,
     /// One is under way.
-    pub open: bool,
+    open: bool,
     /// Failed tries of what failed, and the slot that was first in it.
     tries: u8,
     owner: u8,
@@ -82,20 +85,20 @@ pub(super) struct Incident {
     /// Writes that are to be written once more, one bit a slot.
     redo: SlotSet,
     /// Those that were written once more, until their fate is known: nothing may come in between that loses it again.
-    pub doubted: SlotSet,
+    doubted: SlotSet,
     /// The count of transfers at the last damages on the bus, newest first.
     damages: [u64; 3],
     retuned_ns: u64,
     /// Requests in a row that failed for good.
     reads_failed: u8,
     writes_failed: u8,
-    pub trace: Trace,
 }
 
 impl Incident {
     /// Not a constant: nearly all of it is zero, and a copy of it would lie in the image.
     pub const fn none() -> Incident {
         Incident {
+            failed: Failed::none(),
             open: false,
             tries: 0,
             owner: NONE,
@@ -118,8 +121,35 @@ impl Incident {
             retuned_ns: 0,
             reads_failed: 0,
             writes_failed: 0,
-            trace: Trace::new(),
         }
+    }
+
+    /// What failed, what the card says of it, and how small its pieces have become.
+    #[inline(always)]
+    pub fn failed(&self) -> &Failed {
+        &self.failed
+    }
+
+    #[inline(always)]
+    pub fn failed_mut(&mut self) -> &mut Failed {
+        &mut self.failed
+    }
+
+    #[inline(always)]
+    pub fn is_open(&self) -> bool {
+        self.open
+    }
+
+    /// Is one of these writes a second try, whose fate must be known before anything else is written?
+    #[inline(always)]
+    pub fn doubts(&self, writes: SlotSet) -> bool {
+        self.doubted & writes != 0
+    }
+
+    /// Their fate is known.
+    #[inline(always)]
+    pub fn believe(&mut self, writes: SlotSet) {
+        self.doubted &= !writes;
     }
 
     /// No measure has been taken yet, and there is time again.
@@ -153,7 +183,7 @@ impl Incident {
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The last steps of recovery (16 at most), oldest first.
     pub fn incidents(&self) -> impl Iterator<Item = RecoveryEvent> + '_ {
-        self.incident.trace.iter()
+        self.record.steps()
     }
 
     /// Counts and traces a step.
@@ -161,11 +191,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if !P::RECOVERS {
             return;
         }
-        if let Some(count) = self.stats.recovery_steps.get_mut(rung as usize) {
-            *count += 1;
-        }
-        message!(warn, "recovery: {:?}, status {:#010x}", rung, self.failed.status());
-        self.incident.trace.push(RecoveryEvent { at_ns: now_ns, status: self.failed.status(), step: rung });
+        message!(warn, "recovery: {:?}, status {:#010x}", rung, self.incident.failed.status());
+        self.record.climbed(RecoveryEvent {
+            at_ns: now_ns,
+            status: self.incident.failed.status(),
+            step: rung,
+        });
     }
 
     /// Is what failed its owner's business alone? The card of a raw phase (of the recovery itself, say) or of an I/O function is.
@@ -181,13 +212,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         message!(debug, "CMD{}: {}", self.lane.phase().command.index, error);
         self.beside_lost(error);
         self.incident.again = self.continue_failed(error);
-        self.failed.with(error);
+        self.incident.failed.with(error);
         self.lane.unblock();
         self.forget_straight();
         if H::CONTINUES || P::RECOVERS {
             self.lane.streams_mut().take_busy_of_the_end();
         }
-        self.failed.forget_status();
+        self.incident.failed.forget_status();
         if matches!(error, Error::Host(fault) if fault.cause == Cause::Gone) {
             // What is not there moves no data any more.
             return self.hopeless(now_ns);
@@ -203,7 +234,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             self.begin_pass(error, now_ns);
         }
-        self.busy.not_asked();
+        self.lane.busy_mut().not_asked();
         self.reset(Recovery::Lines, now_ns);
     }
 
@@ -212,12 +243,16 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn may_expect_app_command(&self) -> bool {
         let prefixed = self.lane.has_control()
             && matches!(self.slots.at(self.lane.control()).kind, Kind::Raw { prefix: Some(_), .. });
-        let unanswered = match self.failed.error() {
+        let unanswered = match self.incident.failed.error() {
             Some(Error::Host(fault)) => fault.stage == crate::host::Stage::Command,
             Some(Error::Silent) => true,
             _ => false,
         };
-        P::RECOVERS && prefixed && unanswered && self.card.target().is_some() && self.busy.questions() == 0
+        P::RECOVERS
+            && prefixed
+            && unanswered
+            && self.card.target().is_some()
+            && self.lane.busy().questions() == 0
     }
 
     fn hopeless(&mut self, now_ns: u64) {
@@ -246,7 +281,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             || matches!(error, Error::Host(fault) if fault.stage == crate::host::Stage::Count);
         if incident.class.damaged() && incident.tries == 1 {
             let [newest, second, _] = incident.damages;
-            incident.damages = [self.stats.transfers, newest, second];
+            incident.damages = [self.record.transfers(), newest, second];
         }
         self.climb(RecoveryStep::Classify, now_ns);
         self.pass_begins();
@@ -254,7 +289,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     fn pass_begins(&mut self) {
         (self.incident.faults, self.incident.stops) = (0, 0);
-        self.busy.not_asked();
+        self.lane.busy_mut().not_asked();
     }
 
     /// The response of the phase that failed may have carried the status of writes before it, and is lost.
@@ -299,8 +334,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The keeper went in the middle of a tuning. The controller would take no other data before it is reset.
     pub(super) fn tuning_was_left(&mut self, now_ns: u64) {
         self.gathered.forget();
-        self.failed.with(Error::Silent);
-        self.failed.forget_status();
+        self.incident.failed.with(Error::Silent);
+        self.incident.failed.forget_status();
         self.begin_pass(Error::Silent, now_ns);
         self.reset_all(now_ns);
     }
@@ -314,9 +349,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The controller is idle again; now the card.
     fn lines_are_back(&mut self, now_ns: u64) {
-        if self.owner_recovers() || matches!(self.failed.error(), Some(Error::Removed)) {
+        if self.owner_recovers() || matches!(self.incident.failed.error(), Some(Error::Removed)) {
             if self.may_expect_app_command() {
-                self.busy.asked();
+                self.lane.busy_mut().asked();
                 let nothing = command::set_blocklen(BLOCK_BYTES);
                 let stage = Stage::Recover(Recovery::Status);
                 return self.start_command(stage, nothing, COMMAND_TIMEOUT_NS, now_ns);
@@ -339,10 +374,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     fn ask_state(&mut self, now_ns: u64) {
-        if self.busy.questions() == 0 {
+        if self.lane.busy().questions() == 0 {
             self.climb(RecoveryStep::Status, now_ns);
         }
-        self.busy.asked();
+        self.lane.busy_mut().asked();
         self.ask_status(Stage::Recover(Recovery::Status), now_ns);
     }
 
@@ -353,13 +388,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             return self.answer(now_ns);
         }
-        self.failed.hear(status.0);
+        self.incident.failed.hear(status.0);
         if step != Recovery::Status {
             return self.ask_state(now_ns);
         }
         if status.0 & R1::CARD_IS_LOCKED != 0 && P::RECOVERS {
             // It did not hear the command, and will not hear it better the next time.
-            self.failed.with(Error::Locked);
+            self.incident.failed.with(Error::Locked);
         }
         match status.current_state() {
             CardState::Tran if status.ready_for_data() => self.card_is_back(now_ns),
@@ -367,11 +402,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             CardState::Data | CardState::Rcv if self.incident.stops < STOPS_MAX => self.send_stop(now_ns),
             CardState::Tran | CardState::Prg | CardState::Data | CardState::Rcv => {
                 let late = P::RECOVERS && now_ns >= self.incident.until_ns;
-                if late || self.busy.questions() >= self.questions_max() {
+                if late || self.lane.busy().questions() >= self.questions_max() {
                     return self.escalate(now_ns);
                 }
                 self.lane.enter(Stage::Recover(Recovery::Wait));
-                self.timers.wake_at(later(now_ns, state_pause_ns(self.busy.questions())));
+                self.timers.wake_at(later(now_ns, state_pause_ns(self.lane.busy().questions())));
                 if P::RECOVERS {
                     // The last question comes when the incident's time is up.
                     self.timers.wake_by(self.incident.until_ns);
@@ -441,7 +476,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let last = self.incident.is_spent(RecoveryStep::Reset)
             && self.incident.is_spent(RecoveryStep::Reinit)
             && self.incident.is_spent(RecoveryStep::PowerCycle);
-        let better = (last || self.memory.area.is_user())
+        let better = (last || self.services.memory().area.is_user())
             && (self.incident.untuned || self.incident.class.damaged() && self.card.wire().is_tuned());
         if P::RECOVERS && better && self.may_retune(now_ns) {
             self.incident.unheard = true;
@@ -488,7 +523,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.end_settling(Error::Removed);
         match self.lane.stage() {
             Stage::Idle | Stage::Bus(_) | Stage::Pause => {}
-            Stage::Recover(_) => self.failed.with(Error::Removed),
+            Stage::Recover(_) => self.incident.failed.with(Error::Removed),
             _ => self.fail(Error::Removed, now_ns),
         }
     }

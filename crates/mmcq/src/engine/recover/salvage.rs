@@ -17,7 +17,7 @@ use crate::spec::response::R1;
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The pass is over and the card's status known: what became of the writes before?
     pub(super) fn settle_pass(&mut self) {
-        let status = self.failed.status();
+        let status = self.incident.failed.status();
         if !P::RECOVERS {
             let known = if status == 0 { R1::ERROR } else { status };
             if self.recovered_run() && known & R1::DEFERRED != 0 {
@@ -89,7 +89,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         self.slots.push_by_age(index);
         if let Some(waiting) = self.told(index) {
-            self.profile.policy_mut().arrived(&waiting, now_ns);
+            self.order.policy_mut().arrived(&waiting, now_ns);
         }
     }
 
@@ -151,7 +151,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.begin_again();
         let streamed = self.lane.streams_mut().take_open().is_some_and(|open| open.acknowledged);
         if self.durability.supply_lost(cached, streamed) {
-            self.stats.cache_lost += 1;
+            self.record.cache_lost();
         }
     }
 
@@ -178,7 +178,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The keeper has flushed the cache. False: the engine has not waited for that, so that something may have been written since.
     pub(crate) fn note_flushed(&mut self) -> bool {
-        let stopped = self.helping.is_at_it();
+        let stopped = self.keeper.helping().is_at_it();
         if stopped {
             self.durability.is_flushed();
         }
