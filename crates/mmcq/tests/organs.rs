@@ -5,13 +5,15 @@
 use std::fs;
 use std::path::Path;
 
-/// `Engine` has no more fields than this. It is to become 14: lower it with each organ that is made.
-const FIELDS_MAX: usize = 26;
+/// `Engine` has no more fields than this: what is new belongs to an organ.
+const FIELDS_MAX: usize = 14;
 
 /// The organs whose fields no other file can name.
-const ORGANS: [(&str, &str); 14] = [
+const ORGANS: [(&str, &str); 24] = [
+    ("Area", "area.rs"),
     ("Batch", "batch.rs"),
     ("Busy", "busy.rs"),
+    ("Card", "card.rs"),
     ("Concurrent", "concurrent.rs"),
     ("Durability", "durability.rs"),
     ("Early", "early.rs"),
@@ -19,10 +21,18 @@ const ORGANS: [(&str, &str); 14] = [
     ("Functions", "functions.rs"),
     ("Gate", "gate.rs"),
     ("Helping", "recover/help.rs"),
+    ("Incident", "recover/mod.rs"),
+    ("Keeper", "keeper.rs"),
     ("Lane", "lane.rs"),
+    ("Memory", "extras.rs"),
+    ("Order", "order.rs"),
+    ("Record", "record.rs"),
+    ("Round", "erase.rs"),
+    ("Services", "extras.rs"),
     ("Straight", "straight.rs"),
     ("Streams", "runs.rs"),
     ("Timers", "timers.rs"),
+    ("Upkeep", "upkeep.rs"),
     ("Wire", "wire.rs"),
 ];
 

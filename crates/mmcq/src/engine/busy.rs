@@ -182,7 +182,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Is what keeps the card busy no read or write?
     fn is_control(&self) -> bool {
-        self.lane.has_control() || P::RECOVERS && self.services.memory().area.is_returning()
+        self.lane.has_control() || P::RECOVERS && self.services.memory().area().is_returning()
     }
 
     pub(super) fn ask_busy(&mut self, now_ns: u64) {

@@ -191,6 +191,26 @@ const ARGUMENT_NS: u64 = 500_000_000;
 /// Pieces grow up to so many units.
 const UNITS_MAX: u32 = 1 << 16;
 
+/// Where the erase in progress is, and what is known of the card's pace.
+#[derive(Debug)]
+pub(super) struct Round {
+    /// Blocks of this piece.
+    piece_blocks: u32,
+    /// The second round of a secure trim.
+    second: bool,
+    /// Units that a piece of an erase has, as learned; 0: not yet.
+    units: u32,
+}
+
+impl Round {
+    pub const NONE: Round = Round { piece_blocks: 0, second: false, units: 0 };
+
+    /// It may be another card.
+    pub fn unlearn(&mut self) {
+        self.units = 0;
+    }
+}
+
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The next piece of the erase in progress.
     pub(super) fn begin_erase(&mut self, lba: u64, blocks: u32, how: Erase, now_ns: u64) {
@@ -211,22 +231,22 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if rest == 0 || orphan && done > 0 {
             return self.end_control(Ok(erased(done)));
         }
-        if self.services.memory().erase_units == 0 {
+        if self.services.memory().erasing().units == 0 {
             let declared_ns = u64::from(erase.unit_ms(how)) * 1_000_000;
             let units = self.config.erase_budget_ns.checked_div(declared_ns).unwrap_or(u64::from(UNITS_MAX));
-            self.services.memory_mut().erase_units =
+            self.services.memory_mut().erasing_mut().units =
                 u32::try_from(units).unwrap_or(UNITS_MAX).clamp(1, UNITS_MAX);
         }
         let units = match self.config.erase_budget_ns {
             0 => u32::MAX,
             // What always takes the same time is not cut.
             _ if erase.unit_ms(how) == 0 => u32::MAX,
-            _ => self.services.memory().erase_units,
+            _ => self.services.memory().erasing().units,
         };
-        self.services.memory_mut().piece_blocks =
-            erase.piece_blocks(lba.saturating_add(u64::from(done)), rest, units);
-        self.services.memory_mut().second = false;
-        self.services.memory_mut().began_ns = now_ns;
+        let round = self.services.memory_mut().erasing_mut();
+        round.piece_blocks = erase.piece_blocks(lba.saturating_add(u64::from(done)), rest, units);
+        round.second = false;
+        self.services.memory_mut().begins(now_ns);
         self.record.erase_piece_begun();
         self.erase_round(now_ns);
     }
@@ -237,7 +257,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         match self.card.abilities().erase.argument_byte {
             0 => self.erase_from(now_ns),
             byte => {
-                let argument = emmc::erase(emmc_kind(how, self.services.memory().second)).arg;
+                let argument = emmc::erase(emmc_kind(how, self.services.memory().erasing().second)).arg;
                 // Bits 15, 31 and the lowest two, in one byte.
                 let value = (argument >> 24 | argument >> 12 | argument) as u8 & 0x8b;
                 let switch = emmc::switch(emmc::SwitchMode::WriteByte, byte, value, 0);
@@ -254,7 +274,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Some((
             how,
             first,
-            first.saturating_add(u64::from(self.services.memory().piece_blocks.saturating_sub(1))),
+            first.saturating_add(u64::from(self.services.memory().erasing().piece_blocks.saturating_sub(1))),
         ))
     }
 
@@ -312,14 +332,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 let units = u32::try_from(last / unit - first / unit + 1).unwrap_or(u32::MAX);
                 let limit_ns = erase.limit_ns(how, units);
                 let go = match erase.emmc {
-                    true => emmc::erase(emmc_kind(how, self.services.memory().second)),
+                    true => emmc::erase(emmc_kind(how, self.services.memory().erasing().second)),
                     false if how == Erase::Discard => sd::erase(sd::SdErase::Discard),
                     false => sd::erase(sd::SdErase::Erase),
                 };
                 self.order(Place::Erase, go, limit_ns, now_ns);
             }
-            _ if matches!(how, Erase::SecureTrim(_)) && !self.services.memory_mut().second => {
-                self.services.memory_mut().second = true;
+            _ if matches!(how, Erase::SecureTrim(_)) && !self.services.memory().erasing().second => {
+                self.services.memory_mut().erasing_mut().second = true;
                 self.erase_round(now_ns);
             }
             _ => self.piece_erased(now_ns),
@@ -330,15 +350,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn piece_erased(&mut self, now_ns: u64) {
         let index = self.lane.control();
         let budget_ns = self.config.erase_budget_ns;
-        let took_ns = now_ns.saturating_sub(self.services.memory().began_ns);
-        let units = &mut self.services.memory_mut().erase_units;
+        let took_ns = self.services.memory().took_ns(now_ns);
+        let units = &mut self.services.memory_mut().erasing_mut().units;
         if took_ns < budget_ns / 4 {
             *units = units.saturating_mul(2).min(UNITS_MAX);
         } else if took_ns > budget_ns {
             *units = (*units / 2).max(1);
         }
         let slot = self.slots.at_mut(index);
-        slot.moved_blocks = slot.moved_blocks.saturating_add(self.services.memory().piece_blocks);
+        slot.moved_blocks = slot.moved_blocks.saturating_add(self.services.memory().erasing().piece_blocks);
         let Kind::Erase { lba, blocks, .. } = slot.kind else { return };
         let (moved, durable) = (slot.moved_blocks, slot.rules.has(Rules::DURABLE));
         if moved < blocks {

@@ -7,6 +7,7 @@
 //! command with busy, waited for however long it lasts), data, pauses.
 
 use super::area::Area;
+use super::erase::Round;
 use super::phases::{COMMAND_TIMEOUT_NS, SLACK_NS, Stage};
 use super::slot::Slot;
 use super::{Abilities, DmaBuf, Engine, Error, FlushBy, Kind, Output, Request};
@@ -144,24 +145,22 @@ impl Place {
 #[derive(Debug)]
 pub(super) struct Memory {
     /// A block of the engine's own, for extension registers.
-    pub page: DmaBuf,
+    page: DmaBuf,
     /// The step in progress.
-    pub step: Step,
+    step: Step,
     /// Status bits seen so far in the order in progress.
-    pub status: u32,
-    /// Where the erase in progress is: blocks of this piece, the second round of a secure trim, begin.
-    pub piece_blocks: u32,
-    pub second: bool,
-    pub began_ns: u64,
-    /// Units that a piece of an erase has, as learned; 0: not yet.
-    pub erase_units: u32,
+    status: u32,
+    /// Where the erase in progress is.
+    erasing: Round,
+    /// Since when: this piece of an erase, or this flush by register.
+    began_ns: u64,
     /// The partition the card is in.
-    pub area: Area,
+    area: Area,
     /// Moves done of the visit, and what is mapped for the one in progress.
-    pub moves: u8,
-    pub mapped: Option<(Segment, Direction)>,
+    moves: u8,
+    mapped: Option<(Segment, Direction)>,
     /// What is known of the pieces of the write in progress that went before.
-    pub pieces: Pieces,
+    pieces: Pieces,
 }
 
 /// The fate of the pieces that went before.
@@ -179,15 +178,97 @@ impl Memory {
             page: DmaBuf::EMPTY,
             step: Step::Pause(Place::Order),
             status: 0,
-            piece_blocks: 0,
-            second: false,
+            erasing: Round::NONE,
             began_ns: 0,
-            erase_units: 0,
             area: Area::USER,
             moves: 0,
             mapped: None,
             pieces: Pieces::Unknown,
         }
+    }
+
+    /// The partition the card is in.
+    #[inline(always)]
+    pub fn area(&self) -> &Area {
+        &self.area
+    }
+
+    #[inline(always)]
+    pub fn area_mut(&mut self) -> &mut Area {
+        &mut self.area
+    }
+
+    #[inline(always)]
+    pub fn erasing(&self) -> &Round {
+        &self.erasing
+    }
+
+    #[inline(always)]
+    pub fn erasing_mut(&mut self) -> &mut Round {
+        &mut self.erasing
+    }
+
+    /// What is measured begins.
+    pub fn begins(&mut self, now_ns: u64) {
+        self.began_ns = now_ns;
+    }
+
+    /// So long it has taken.
+    pub fn took_ns(&self, now_ns: u64) -> u64 {
+        now_ns.saturating_sub(self.began_ns)
+    }
+
+    /// A block of the engine's own, for extension registers.
+    pub fn page(&self) -> &DmaBuf {
+        &self.page
+    }
+
+    pub fn page_mut(&mut self) -> &mut DmaBuf {
+        &mut self.page
+    }
+
+    /// A controller that nothing stops may use it for ever.
+    pub fn lose_page(&mut self) {
+        self.page = DmaBuf::EMPTY;
+    }
+
+    /// This step is in progress.
+    pub fn enters(&mut self, step: Step) {
+        self.step = step;
+    }
+
+    /// A visit to another partition begins.
+    pub fn visit_begins(&mut self) {
+        self.moves = 0;
+    }
+
+    /// One more of its moves is done.
+    pub fn moved(&mut self) {
+        self.moves += 1;
+    }
+
+    /// Moves done of it.
+    pub fn moves(&self) -> u8 {
+        self.moves
+    }
+
+    /// Is the memory of a step mapped?
+    pub fn is_mapped(&self) -> bool {
+        self.mapped.is_some()
+    }
+
+    /// It is about to be unmapped, or is lost.
+    pub fn take_mapped(&mut self) -> Option<(Segment, Direction)> {
+        self.mapped.take()
+    }
+
+    /// What is known of the pieces of the write in progress that went before.
+    pub fn pieces(&self) -> Pieces {
+        self.pieces
+    }
+
+    pub fn pieces_are(&mut self, fate: Pieces) {
+        self.pieces = fate;
     }
 
     /// Is this a visit of which nothing has been sent yet but the switch to its partition, or the count of its first blocks?
@@ -214,7 +295,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// [`set_card_params`](Self::set_card_params) with `None`.
     pub fn set_abilities(&mut self, abilities: Abilities) {
         self.card.set_abilities(abilities);
-        self.services.memory_mut().erase_units = 0;
+        self.services.memory_mut().erasing.unlearn();
     }
 
     /// What the card can besides reading and writing, as far as the engine was told.
@@ -371,7 +452,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Place::Enter | Place::Count | Place::Move => self.visit_reached(place, status, now_ns),
             Place::Return if status & R1::ERRORS != 0 => self.fail(refused(status), now_ns),
             Place::Return => {
-                self.services.memory_mut().area.arrive();
+                self.services.memory_mut().area_mut().arrive();
                 self.go_idle(now_ns);
             }
             Place::FlushStart | Place::FlushAsk => self.register_flush_reached(place, status, now_ns),

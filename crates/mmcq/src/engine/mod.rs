@@ -362,7 +362,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         // Lean firmware refuses what they are for.
         if P::RECOVERS && self.card.target().is_none() {
             self.card.set_abilities(Abilities::UNKNOWN);
-            self.services.memory_mut().area.forget();
+            self.services.memory_mut().area_mut().forget();
         }
     }
 

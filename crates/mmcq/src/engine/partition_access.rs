@@ -99,8 +99,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if caps.no_count || too_long {
             return self.end_control(Err(Error::Unsupported));
         }
-        self.services.memory_mut().moves = 0;
-        if self.services.memory().area.is_in(visit.area()) {
+        self.services.memory_mut().visit_begins();
+        if self.services.memory().area().is_in(visit.area()) {
             self.next_move(visit, now_ns);
         } else {
             self.go_to(visit, now_ns);
@@ -108,7 +108,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     fn next_move(&mut self, visit: PartitionAccess, now_ns: u64) {
-        match visit.transfer(self.services.memory().moves) {
+        match visit.transfer(self.services.memory().moves()) {
             Some((_, _, blocks, reliable)) => {
                 self.short(Place::Count, command::set_block_count(blocks.into(), reliable), now_ns);
             }
@@ -132,18 +132,18 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 }
             }
             Place::Move => {
-                self.services.memory_mut().moves += 1;
+                self.services.memory_mut().moved();
                 self.next_move(visit, now_ns);
             }
             _ => {
-                self.services.memory_mut().area.arrive();
+                self.services.memory_mut().area_mut().arrive();
                 self.next_move(visit, now_ns);
             }
         }
     }
 
     fn start_move(&mut self, visit: PartitionAccess, now_ns: u64) -> Result<(), Error> {
-        let Some((direction, first, blocks, _)) = visit.transfer(self.services.memory().moves) else {
+        let Some((direction, first, blocks, _)) = visit.transfer(self.services.memory().moves()) else {
             return Err(Error::Unsupported);
         };
         let whole = self.slots.at(self.lane.control()).buf.segment(u32::MAX);

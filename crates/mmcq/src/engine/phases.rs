@@ -112,7 +112,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             {
                 return self.close(reason, now_ns);
             }
-            if P::RECOVERS && !self.services.memory().area.is_user() && self.must_return() {
+            if P::RECOVERS && !self.services.memory().area().is_user() && self.must_return() {
                 return self.extra(Event::Return, now_ns);
             }
             if self.gate.is_stopped() {

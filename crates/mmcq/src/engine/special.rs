@@ -101,15 +101,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             most = rest.min(self.slots.at(index).segment.len / BLOCK_BYTES).max(1);
         }
         // A late error of a piece comes with the status after it, and is this request's.
-        if moved > 0 && self.services.memory().pieces != Pieces::Good {
-            if self.services.memory().pieces == Pieces::Asked {
+        if moved > 0 && self.services.memory().pieces() != Pieces::Good {
+            if self.services.memory().pieces() == Pieces::Asked {
                 return self.refuse(index, Error::Program(R1::ERROR));
             }
-            self.services.memory_mut().pieces = Pieces::Asked;
-            self.services.memory_mut().step = Step::Command(Place::Piece);
+            self.services.memory_mut().pieces_are(Pieces::Asked);
+            self.services.memory_mut().enters(Step::Command(Place::Piece));
             return self.ask_status(Stage::Extra, now_ns);
         }
-        self.services.memory_mut().pieces = Pieces::Unknown;
+        self.services.memory_mut().pieces_are(Pieces::Unknown);
         let cached = target.flush != FlushBy::Status;
         let reliable = cached
             && target.count
@@ -177,13 +177,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// It never goes out.
     fn refuse(&mut self, index: u8, error: Error) {
-        self.services.memory_mut().pieces = Pieces::Unknown;
+        self.services.memory_mut().pieces_are(Pieces::Unknown);
         self.turn_down(index, error);
     }
 
     /// The status after a piece of the write at the head.
     pub(super) fn piece_judged(&mut self, status: u32, now_ns: u64) {
-        self.services.memory_mut().pieces = Pieces::Good;
+        self.services.memory_mut().pieces_are(Pieces::Good);
         let head = self.slots.head;
         if status & R1::DEFERRED != 0 && head != NONE {
             self.refuse(head, super::outcome::not_written(status));

@@ -127,7 +127,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             || self.is_concurrent()
             || self.card.functions().is_running()
             || self.timers.is_chained()
-            || !self.services.memory().area.is_user();
+            || !self.services.memory().area().is_user();
         let wrong = !self.gate.is_open() || self.incident.is_open() || self.keeper.helping().calls();
         io || self.card.functions().is_asking() || !H::CARD_IRQ && self.timers.is_looking() || wrong
     }

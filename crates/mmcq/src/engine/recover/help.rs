@@ -265,13 +265,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                     self.fail_queued(Error::Removed);
                     self.gate.is_reborn();
                     self.keeper.helping_mut().cycle_ns = 0;
-                    self.services.memory_mut().area.forget();
+                    self.services.memory_mut().area_mut().forget();
                     self.incident.card_is_new();
                 }
                 self.set_card(Some(target));
                 self.rebar();
                 if help.loses_state() {
-                    self.services.memory_mut().area.initialised();
+                    self.services.memory_mut().area_mut().initialised();
                     if help != ServiceRequest::Slower {
                         self.incident.is_initialised();
                     }

@@ -51,8 +51,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         // A visit's memory is its slot's; that of a flush by register is the engine's page.
         let visit = self.lane.has_control()
             && matches!(self.slots.at(self.lane.control()).kind, Kind::PartitionAccess(_));
-        if self.services.memory_mut().mapped.take().is_some() && !visit {
-            self.services.memory_mut().page = DmaBuf::EMPTY;
+        if self.services.memory_mut().take_mapped().is_some() && !visit {
+            self.services.memory_mut().lose_page();
             self.record.memory_leaked();
         }
     }

@@ -48,7 +48,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.answer(now_ns)
             };
         }
-        if self.services.memory().area.is_returning() {
+        if self.services.memory().area().is_returning() {
             return if self.return_failed() { self.initialise_again(now_ns) } else { self.answer(now_ns) };
         }
         if self.incident.counting && self.incident.tries >= 2 {
@@ -270,7 +270,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         match self.slots.at(self.lane.control()).kind {
             // It has to find its way home first; and a flush by register its memory.
             Kind::PartitionAccess(_) => self.extra(Event::Failed(error), now_ns),
-            _ if self.services.memory().mapped.is_some() => self.extra(Event::Failed(error), now_ns),
+            _ if self.services.memory().is_mapped() => self.extra(Event::Failed(error), now_ns),
             _ => self.end_control_and_go_on(Err(error), now_ns),
         }
     }

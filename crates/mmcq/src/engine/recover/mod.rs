@@ -476,7 +476,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let last = self.incident.is_spent(RecoveryStep::Reset)
             && self.incident.is_spent(RecoveryStep::Reinit)
             && self.incident.is_spent(RecoveryStep::PowerCycle);
-        let better = (last || self.services.memory().area.is_user())
+        let better = (last || self.services.memory().area().is_user())
             && (self.incident.untuned || self.incident.class.damaged() && self.card.wire().is_tuned());
         if P::RECOVERS && better && self.may_retune(now_ns) {
             self.incident.unheard = true;
