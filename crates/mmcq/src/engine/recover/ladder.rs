@@ -129,7 +129,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             )
             && self.incident.tries <= self.incident.class.retries()
             && now_ns.saturating_add(self.flush_ns()) < self.incident.until_ns
-            && self.services.memory().mapped.is_none()
+            && !self.services.memory().is_mapped()
             && !refused;
         if !retried {
             return self.answer(now_ns);
