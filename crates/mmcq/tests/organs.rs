@@ -74,3 +74,52 @@ fn no_other_file_names_an_organs_field() {
         assert!(open.is_empty(), "{name} in {file}: {open:?}");
     }
 }
+
+/// Each file of the engine, with its text.
+fn files() -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src/engine")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let name = path.file_name().unwrap().to_string_lossy().into_owned();
+                found.push((name, fs::read_to_string(&path).unwrap()));
+            }
+        }
+    }
+    assert!(found.len() > 40, "{}", found.len());
+    found
+}
+
+#[test]
+fn one_function_sets_the_stage() {
+    let set: Vec<_> = files()
+        .iter()
+        .flat_map(|(name, text)| text.lines().map(move |line| format!("{name}: {}", line.trim())))
+        .filter(|line| line.contains(".stage = "))
+        .collect();
+    assert_eq!(set, ["lane.rs: self.stage = stage;"]);
+}
+
+/// What a field is called that holds the moment at which something is given up, or wakes.
+const DEADLINES: [&str; 8] =
+    ["until_ns", "due_ns", "limit_ns", "wake_ns", "deadline_ns", "presence_at_ns", "cycle_ns", "alarm_ns"];
+
+#[test]
+fn timers_alone_hold_deadlines() {
+    let mut held = Vec::new();
+    for (name, text) in files().iter().filter(|(name, _)| name != "timers.rs") {
+        let mut in_struct = false;
+        for line in text.lines() {
+            in_struct = line.contains("struct ") && line.ends_with('{') || in_struct && line != "}";
+            let field = line.trim().trim_start_matches("pub ");
+            if in_struct && DEADLINES.iter().any(|deadline| field.starts_with(&format!("{deadline}: "))) {
+                held.push(format!("{name}: {field}"));
+            }
+        }
+    }
+    assert!(held.is_empty(), "{held:?}");
+}

@@ -132,7 +132,7 @@ impl Gate {
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The gate is told whether help is awaited, or was.
     pub(super) fn restop(&mut self) {
-        self.gate.set(HELP, P::RECOVERS && self.keeper.helping().is_awaited());
+        self.gate.set(HELP, P::RECOVERS && (self.keeper.helping().asks() || self.timers.presence_is_open()));
         self.close_straight();
     }
 

@@ -149,7 +149,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                     if !P::RECOVERS || !self.asks_later(now_ns) {
                         self.ask_status(Stage::Status, now_ns);
                     }
-                } else if P::RECOVERS && self.keeper.upkeep().is_planned() && self.upkeep(true, now_ns) {
+                } else if P::RECOVERS && self.timers.chore_is_planned() && self.upkeep(true, now_ns) {
                     continue;
                 }
                 return;
@@ -191,7 +191,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Collects the next reads or writes, if they are not `collected`, and starts their first phase.
     pub(super) fn begin_transfer(&mut self, first: u8, collected: bool, now_ns: u64) {
-        if P::RECOVERS && self.keeper.upkeep().is_due(now_ns) && self.upkeep(false, now_ns) {
+        if P::RECOVERS && self.timers.chore_is_due(now_ns) && self.upkeep(false, now_ns) {
             return;
         }
         if P::RECOVERS && self.slots.at(first).rules != Rules::NONE {

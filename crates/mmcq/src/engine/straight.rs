@@ -245,7 +245,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 return None;
             }
         } else if idle
-            && (self.slots.head != NONE || self.slots.is_settling() || self.keeper.upkeep().is_due(now_ns))
+            && (self.slots.head != NONE || self.slots.is_settling() || self.timers.chore_is_due(now_ns))
         {
             return None;
         }
@@ -303,7 +303,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let head = self.slots.head;
         if head == NONE {
-            if !self.slots.is_settling() && self.keeper.upkeep().is_planned() {
+            if !self.slots.is_settling() && self.timers.chore_is_planned() {
                 return false;
             }
             self.timers.wake_never();
@@ -323,7 +323,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Kind::Write { .. } => self.lane.straight().write,
             _ => return false,
         };
-        if !self.slots.is_plain(head) || self.keeper.upkeep().is_due(now_ns) {
+        if !self.slots.is_plain(head) || self.timers.chore_is_due(now_ns) {
             return false;
         }
         if self.starts_stream(head, self.slots.span(head).start, now_ns) {
@@ -349,7 +349,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return false;
         }
         let slot = self.slots.at(head);
-        if !self.slots.is_plain(head) || self.keeper.upkeep().is_due(now_ns) {
+        if !self.slots.is_plain(head) || self.timers.chore_is_due(now_ns) {
             return false;
         }
         if self.slots.is_settling()
@@ -484,7 +484,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.ask_straight(now_ns);
             true
         } else {
-            !self.keeper.upkeep().is_planned()
+            !self.timers.chore_is_planned()
         };
         if !started {
             self.dispatch_any(now_ns);

@@ -264,7 +264,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             || self.card.wire().is_doubted()
             || self.lane.streams().is_open()
             || self.can_continue();
-        busy || !self.gate.is_running() || P::RECOVERS && self.keeper.upkeep().is_due(now_ns)
+        busy || !self.gate.is_running() || P::RECOVERS && self.timers.chore_is_due(now_ns)
     }
 
     /// All that waits, if it is one transfer of ordinary requests, and nothing else is to be done. It is collected then.

@@ -20,8 +20,6 @@ const LOOK_AGAIN_NS: u64 = 60_000_000_000;
 /// When there is something to do.
 #[derive(Debug)]
 pub(super) struct Upkeep {
-    /// From now on all requests wait for it.
-    due_ns: u64,
     /// The exception bit means something, and the keeper wants to know; it was seen; not looked at before.
     listens: bool,
     seen: bool,
@@ -45,7 +43,6 @@ impl Upkeep {
     /// Not a constant: nearly all of it is zero, and a copy of it would lie in the image.
     pub const fn none() -> Upkeep {
         Upkeep {
-            due_ns: NEVER,
             listens: false,
             seen: false,
             look_ns: 0,
@@ -58,18 +55,6 @@ impl Upkeep {
             rest_after_ns: NEVER,
             rest_from_ns: 0,
         }
-    }
-
-    /// Do all requests wait for it?
-    #[inline(always)]
-    pub fn is_due(&self, now_ns: u64) -> bool {
-        now_ns >= self.due_ns
-    }
-
-    /// Is there something to come?
-    #[inline(always)]
-    pub fn is_planned(&self) -> bool {
-        self.due_ns != NEVER
     }
 
     /// It may be another card that is tuned now, or tells something.
@@ -86,11 +71,12 @@ impl Upkeep {
         }
     }
 
-    fn plan(&mut self) {
+    /// From then on all requests wait.
+    fn next_ns(&self) -> u64 {
         let look_ns = if self.seen { self.look_ns } else { NEVER };
         // A rest is never due, but an engine without requests must look when it begins.
         let rest_ns = if self.rest_after_ns == NEVER { NEVER } else { NEVER - 1 };
-        self.due_ns = look_ns.min(self.work_by_ns).min(self.tune_ns()).min(rest_ns);
+        look_ns.min(self.work_by_ns).min(self.tune_ns()).min(rest_ns)
     }
 }
 
@@ -110,12 +96,17 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         (upkeep.listens, upkeep.tune_every_ns) = (exceptions, tune_every_ns);
         (upkeep.rest_after_ns, upkeep.rest_from_ns) = (rest_after_ns, now_ns);
-        upkeep.plan();
+        self.plan_chores();
         self.keeper.helping_mut().set_keeper(P::RECOVERS);
         if P::RECOVERS && rest_after_ns != NEVER && self.lane.is_idle() {
             // Perhaps no request ever comes.
             self.go_idle(now_ns);
         }
+    }
+
+    /// The times of chores have changed.
+    fn plan_chores(&mut self) {
+        self.timers.chore_at(self.keeper.upkeep().next_ns());
     }
 
     /// The exception bit is set.
@@ -124,7 +115,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let upkeep = self.keeper.upkeep_mut();
         if upkeep.listens {
             upkeep.seen = true;
-            upkeep.plan();
+            self.plan_chores();
         }
     }
 
@@ -134,7 +125,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.keeper.upkeep_mut().known = events;
         self.keeper.upkeep_mut().seen = false;
         self.keeper.upkeep_mut().look_ns = now_ns.saturating_add(if new { LOOK_NS } else { LOOK_AGAIN_NS });
-        self.keeper.upkeep_mut().plan();
+        self.plan_chores();
         new
     }
 
@@ -147,7 +138,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             (self.keeper.upkeep_mut().known, self.keeper.upkeep_mut().look_ns) =
                 (0, now_ns.saturating_add(LOOK_NS));
         }
-        self.keeper.upkeep_mut().plan();
+        self.plan_chores();
     }
 
     /// Is it begun although others wait?
@@ -165,13 +156,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         (self.keeper.upkeep_mut().tuned_ns, self.keeper.upkeep_mut().tuned_transfers) =
             (now_ns, self.record.transfers());
         self.keeper.upkeep_mut().tune_soon = false;
-        self.keeper.upkeep_mut().plan();
+        self.plan_chores();
     }
 
     /// A tuning is to follow what is being done.
     pub(super) fn tune_soon(&mut self) {
         self.keeper.upkeep_mut().tune_soon = true;
-        self.keeper.upkeep_mut().plan();
+        self.plan_chores();
     }
 
     /// It could not be done: not again soon.
@@ -180,7 +171,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             ServiceRequest::Exception | ServiceRequest::Background => {
                 (self.keeper.upkeep_mut().seen, self.keeper.upkeep_mut().work_by_ns) = (false, NEVER);
                 self.keeper.upkeep_mut().look_ns = now_ns.saturating_add(LOOK_AGAIN_NS);
-                self.keeper.upkeep_mut().plan();
+                self.plan_chores();
             }
             ServiceRequest::Rest => {
                 self.keeper.upkeep_mut().rest_from_ns = now_ns.saturating_add(LOOK_AGAIN_NS)
@@ -192,7 +183,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The card rests: whatever comes now waits until the keeper has woken it.
     pub(crate) fn rest_begins(&mut self, now_ns: u64) {
         self.record.rest_begun();
-        self.keeper.helping_mut().rest_begins();
+        if self.keeper.helping_mut().rest_begins() {
+            // Nothing limits how long that lasts.
+            self.timers.help_until(NEVER);
+        }
         if self.lane.is_idle() {
             self.go_idle(now_ns);
         }
@@ -246,7 +240,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn upkeep(&mut self, quiet: bool, now_ns: u64) -> bool {
         if !P::RECOVERS || !self.has_keeper() {
             // A later keeper plans anew.
-            self.keeper.upkeep_mut().due_ns = NEVER;
+            self.timers.chore_at(NEVER);
             return false;
         }
         if self.card.target().is_none()

@@ -2,6 +2,7 @@
 //!
 //! While help is awaited nothing is started but urgent requests; everything else keeps its place.
 
+use super::super::timers::NEVER;
 use super::super::{CardParams, Engine, Error};
 use super::{Incident, RecoveryStep};
 use crate::host::Host;
@@ -53,24 +54,11 @@ pub(in super::super) struct Helping {
     /// There is one.
     keeper: bool,
     waker: Option<Waker>,
-    until_ns: u64,
-    /// When the card's presence will have been stable.
-    presence_at_ns: u64,
-    /// When its supply may be switched off and on again.
-    cycle_ns: u64,
 }
 
 impl Helping {
-    pub const NONE: Helping = Helping {
-        asked: None,
-        taken: false,
-        rest: Resting::No,
-        keeper: false,
-        waker: None,
-        until_ns: u64::MAX,
-        presence_at_ns: u64::MAX,
-        cycle_ns: 0,
-    };
+    pub const NONE: Helping =
+        Helping { asked: None, taken: false, rest: Resting::No, keeper: false, waker: None };
 
     /// Is the keeper asked for something, heard or not?
     pub fn asks(&self) -> bool {
@@ -121,16 +109,13 @@ impl Helping {
         (self.asked, self.taken, self.rest) = (None, false, Resting::No);
     }
 
-    /// Help is awaited, or the card's presence is in doubt.
-    pub fn is_awaited(&self) -> bool {
-        self.asked.is_some() || self.presence_at_ns != u64::MAX
-    }
-
-    /// The keeper has put the card to rest. Nothing limits how long that lasts.
-    pub fn rest_begins(&mut self) {
-        if self.asked == Some(ServiceRequest::Rest) && self.taken {
-            (self.rest, self.until_ns) = (Resting::Yes, u64::MAX);
+    /// The keeper has put the card to rest. False: it was not asked to.
+    pub fn rest_begins(&mut self) -> bool {
+        let begins = self.asked == Some(ServiceRequest::Rest) && self.taken;
+        if begins {
+            self.rest = Resting::Yes;
         }
+        begins
     }
 
     /// Does the card rest, and is it to go on?
@@ -162,7 +147,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let help = if wanted { self.keeper.helping().asked } else { None };
         if wanted && self.keeper.helping().is_for_trouble() && (self.incident.open || !self.has_chore()) {
             // It may have come after another that has gone.
-            self.keeper.helping_mut().until_ns = self.keeper.helping().until_ns.max(self.incident.until_ns);
+            self.timers.help_may_last();
         }
         if help == Some(ServiceRequest::Dismissed) {
             self.keeper.helping_mut().forget();
@@ -188,7 +173,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             (self.keeper.helping_mut().asked, self.keeper.helping_mut().taken) =
                 (Some(ServiceRequest::Dismissed), false);
             // The time of what was asked for before is none of this.
-            self.keeper.helping_mut().until_ns = u64::MAX;
+            self.timers.help_until(NEVER);
             self.close_straight();
             self.card.functions_mut().card_goes();
         }
@@ -264,7 +249,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                     // The engine may have been told of another since the slot was last empty.
                     self.fail_queued(Error::Removed);
                     self.gate.is_reborn();
-                    self.keeper.helping_mut().cycle_ns = 0;
+                    self.timers.cycle_at_once();
                     self.services.memory_mut().area_mut().forget();
                     self.incident.card_is_new();
                 }
@@ -328,7 +313,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             _ => {
                 (self.keeper.helping_mut().asked, self.keeper.helping_mut().taken) =
                     (Some(ServiceRequest::PowerCycle), true);
-                self.keeper.helping_mut().until_ns = now_ns;
+                self.timers.help_until(now_ns);
             }
         }
     }
@@ -351,17 +336,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// wait for it.
     pub(crate) fn help_goes_on(&mut self, now_ns: u64) {
         if self.keeper.helping().taken && !self.incident.open {
-            self.keeper.helping_mut().until_ns = now_ns.saturating_add(super::INCIDENT_NS);
+            self.timers.help_until(now_ns.saturating_add(super::INCIDENT_NS));
         }
     }
 
     /// May the card's supply be switched off and on? If so, not again soon.
     pub(crate) fn may_cycle(&mut self, now_ns: u64) -> bool {
-        let may = now_ns >= self.keeper.helping().cycle_ns;
-        if may {
-            self.keeper.helping_mut().cycle_ns = now_ns.saturating_add(POWER_CYCLE_PAUSE_NS);
-        }
-        may
+        self.timers.take_cycle(now_ns, POWER_CYCLE_PAUSE_NS)
     }
 
     /// Does a card that is well get a conversation?
@@ -399,7 +380,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         );
         if chore && !self.incident.open {
             // If it fails, what follows has measures and time of its own: those of the last incident are spent.
-            self.incident.renew(now_ns, 0);
+            self.renew_incident(now_ns, 0);
         }
         if self.keeper.helping().keeper
             && self.slots.is_full()
@@ -410,13 +391,16 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         self.keeper.helping_mut().asked = Some(help);
         self.keeper.helping_mut().taken = false;
-        self.keeper.helping_mut().until_ns = match help {
-            ServiceRequest::Inserted | ServiceRequest::Removed => now_ns.saturating_add(NEW_CARD_NS),
+        match help {
+            ServiceRequest::Inserted | ServiceRequest::Removed => {
+                self.timers.help_until(now_ns.saturating_add(NEW_CARD_NS));
+            }
+            _ if (!chore || self.incident.open) && self.keeper.helping().keeper => {
+                self.timers.help_until_incident();
+            }
             // Nothing is wrong: a keeper that does not even begin holds no request up.
-            _ if chore && !self.incident.open => now_ns.saturating_add(UNHELPED_NS),
-            _ if self.keeper.helping_mut().keeper => self.incident.until_ns,
-            _ => now_ns.saturating_add(UNHELPED_NS),
-        };
+            _ => self.timers.help_until(now_ns.saturating_add(UNHELPED_NS)),
+        }
         self.restop();
     }
 
@@ -435,15 +419,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.begin_control(index, now_ns);
             return false;
         }
-        if now_ns >= self.keeper.helping().presence_at_ns {
+        if self.timers.presence_is_due(now_ns) {
             self.presence_is_stable(now_ns);
             return false;
         }
         if self.keeper.helping().is_for_trouble() && !self.keeper.helping().keeper {
-            let until_ns = now_ns.saturating_add(UNHELPED_NS);
-            self.keeper.helping_mut().until_ns = self.keeper.helping().until_ns.min(until_ns);
+            self.timers.help_by(now_ns.saturating_add(UNHELPED_NS));
         }
-        if self.keeper.helping().asked.is_some() && now_ns >= self.keeper.helping().until_ns {
+        if self.keeper.helping().asked.is_some() && self.timers.help_is_over(now_ns) {
             let needed = match self.keeper.helping().asked {
                 Some(ServiceRequest::Reinit | ServiceRequest::PowerCycle) => true,
                 Some(ServiceRequest::Retune) => self.incident.open && self.incident.unheard,
@@ -467,15 +450,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.keeper.helping().rests() && self.has_waiting() {
             self.keeper.helping_mut().rest = Resting::Over;
         }
-        let help_ns = if self.keeper.helping().asked.is_none() {
-            u64::MAX
-        } else if self.keeper.helping().calls() && self.keeper.helping().waker.is_some() {
+        let helping = self.keeper.helping();
+        self.timers.wake_for_help(helping.asks());
+        if helping.asks() && helping.calls() && helping.waker.is_some() {
             // No keeper has been woken yet.
-            now_ns
-        } else {
-            self.keeper.helping().until_ns
-        };
-        self.timers.wake_at(help_ns.min(self.keeper.helping().presence_at_ns));
+            self.timers.wake_by(now_ns);
+        }
         true
     }
 
@@ -503,7 +483,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return;
         }
         self.keeper.helping_mut().forget();
-        self.keeper.helping_mut().presence_at_ns = now_ns.saturating_add(DEBOUNCE_NS);
+        self.timers.presence_at(now_ns.saturating_add(DEBOUNCE_NS));
         self.restop();
         if self.card.target().is_some() || !self.host.present() {
             self.removed(now_ns);
@@ -514,7 +494,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     fn presence_is_stable(&mut self, now_ns: u64) {
-        self.keeper.helping_mut().presence_at_ns = u64::MAX;
+        self.timers.presence_is_known();
         let help = if self.host.present() { ServiceRequest::Inserted } else { ServiceRequest::Removed };
         if self.keeper.helping().keeper {
             self.ask(help, now_ns);

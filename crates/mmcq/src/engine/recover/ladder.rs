@@ -128,7 +128,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 Class::Command { .. } | Class::Data { damaged: false } | Class::Controller
             )
             && self.incident.tries <= self.incident.class.retries()
-            && now_ns.saturating_add(self.flush_ns()) < self.incident.until_ns
+            && !self.timers.incident_is_over(now_ns.saturating_add(self.flush_ns()))
             && !self.services.memory().is_mapped()
             && !refused;
         if !retried {

@@ -76,7 +76,6 @@ pub(super) struct Incident {
     unheard: bool,
     /// Resets of the controller that lost a tuning of this incident.
     tunings_lost: u8,
-    until_ns: u64,
     /// This pass: failed phases, CMD12 sent.
     faults: u8,
     stops: u8,
@@ -111,7 +110,6 @@ impl Incident {
             again: false,
             unheard: false,
             tunings_lost: 0,
-            until_ns: 0,
             faults: 0,
             stops: 0,
             status_lost: false,
@@ -152,10 +150,9 @@ impl Incident {
         self.doubted &= !writes;
     }
 
-    /// No measure has been taken yet, and there is time again.
-    fn renew(&mut self, now_ns: u64, card_ns: u64) {
+    /// No measure has been taken yet.
+    fn renew(&mut self) {
         (self.tries, self.spent, self.slowed, self.unheard, self.tunings_lost) = (0, 0, 0, false, 0);
-        self.until_ns = now_ns.saturating_add(INCIDENT_NS).saturating_add(card_ns);
     }
 
     /// A tuning is lost, and with it what it was to bring: there may be another.
@@ -273,8 +270,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let incident = &mut self.incident;
         if !incident.open || (incident.owner, incident.generation) != (owner, generation) {
             (incident.open, incident.owner, incident.generation) = (true, owner, generation);
-            incident.renew(now_ns, card_ns);
+            self.renew_incident(now_ns, card_ns);
         }
+        let incident = &mut self.incident;
         incident.tries = incident.tries.saturating_add(u8::from(!incident.again));
         incident.class = Class::of(error);
         incident.counting = matches!(self.lane.stage(), Stage::Count)
@@ -285,6 +283,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         self.climb(RecoveryStep::Classify, now_ns);
         self.pass_begins();
+    }
+
+    /// No measure has been taken yet, and there is time again: its own, and the card's.
+    fn renew_incident(&mut self, now_ns: u64, card_ns: u64) {
+        self.incident.renew();
+        self.timers.incident_until(now_ns.saturating_add(INCIDENT_NS).saturating_add(card_ns));
     }
 
     fn pass_begins(&mut self) {
@@ -401,7 +405,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             // CMD12 in `tran` gets no answer, so it is sent only where something is open.
             CardState::Data | CardState::Rcv if self.incident.stops < STOPS_MAX => self.send_stop(now_ns),
             CardState::Tran | CardState::Prg | CardState::Data | CardState::Rcv => {
-                let late = P::RECOVERS && now_ns >= self.incident.until_ns;
+                let late = P::RECOVERS && self.timers.incident_is_over(now_ns);
                 if late || self.lane.busy().questions() >= self.questions_max() {
                     return self.escalate(now_ns);
                 }
@@ -409,7 +413,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.timers.wake_at(later(now_ns, state_pause_ns(self.lane.busy().questions())));
                 if P::RECOVERS {
                     // The last question comes when the incident's time is up.
-                    self.timers.wake_by(self.incident.until_ns);
+                    self.timers.wake_by_incident();
                 }
             }
             // It was reset, or has lost its supply for a moment.
@@ -428,7 +432,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Is there time for another try, and for the questions if that fails too? Otherwise the incident would outlast its budget.
     fn has_time(&self, now_ns: u64) -> bool {
         let card_ns = self.card.target().map_or(0, |t| t.read_timeout_ns.max(t.write_timeout_ns));
-        now_ns.saturating_add(card_ns).saturating_add(STATE_WAIT_NS + 2 * SLACK_NS) < self.incident.until_ns
+        !self
+            .timers
+            .incident_is_over(now_ns.saturating_add(card_ns).saturating_add(STATE_WAIT_NS + 2 * SLACK_NS))
     }
 
     /// The time for the flush that failed, if it was one.
@@ -468,7 +474,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The card does not come back to `tran`.
     fn escalate(&mut self, now_ns: u64) {
-        if P::RECOVERS && now_ns >= self.incident.until_ns {
+        if P::RECOVERS && self.timers.incident_is_over(now_ns) {
             return self.dead(now_ns);
         }
         // Elsewhere than in the user area there may be no tuning [eMMC 6.6.22.4], and a card that does not tell its state does not come home either.
