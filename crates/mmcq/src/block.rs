@@ -157,7 +157,7 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
     }
 
     /// The content of these blocks is needed no more: until they are written again they read as before or as erased. What the card cannot free exactly it keeps.
-    /// Others have their turn in between; what overlaps keeps its order. A flush makes it durable, as a write.
+    /// Others have their turn in between; what overlaps keeps its order. The next flush settles it: after that the blocks read the same until they are written.
     ///
     /// # Errors
     /// [`Error::Unequipped`]: call [`card::enable_extended_ops`](crate::card::enable_extended_ops) after bring-up.

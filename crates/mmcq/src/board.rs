@@ -5,7 +5,7 @@
 //! | a lock | [`NoLock`] | one context polls, and no interrupt handler calls the stack |
 //! | | `CriticalSection` | handlers call it, and the program has a `critical-section` (feature of this name) |
 //! | memory for DMA | [`Coherent`] | the controller sees memory as the CPU does |
-//! | a clock | [`Timer::polled`](crate::task::Timer::polled) | blocking calls alone move the stack |
+//! | a clock | [`Timer::polled`](crate::task::Timer::polled) | there is no alarm: blocking calls look at the deadlines |
 //! | a descriptor table, memory for bring-up | [`Once`], [`Buffer`] | in statics |
 //! | a place | [`Home`] | a static that the interrupt handler finds |
 //! | the controller's address | [`pci`] | it is a PCI function |

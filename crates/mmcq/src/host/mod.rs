@@ -258,11 +258,11 @@ pub enum BlockSizes {
 /// What a controller can do. Sizes in bytes, times in nanoseconds, clocks in hertz.
 #[derive(Clone, Copy, Debug)]
 pub struct Caps {
-    /// CMD12 can be sent by the host.
+    /// The host sends CMD12 by itself after the last block.
     pub auto_stop: bool,
-    /// CMD23 can be sent by the host.
+    /// The host sends CMD23 by itself before a transfer.
     pub auto_count: bool,
-    /// Must not be sent at all (some controllers cannot).
+    /// CMD23 must not be sent, neither by the host nor as a phase: some controllers cannot.
     pub no_count: bool,
     /// The data of an open transfer (CMD18 or CMD25 without an end) can be moved in several phases: see [`Auto::Continue`].
     pub continue_data: bool,
@@ -307,7 +307,7 @@ pub struct Caps {
 }
 
 impl Caps {
-    /// Those of no controller.
+    /// Those of no controller; a driver names what it has and takes the rest from here. Mind [`no_count`](Self::no_count): it is true here.
     pub const NONE: Caps = Caps {
         auto_stop: false,
         auto_count: false,
