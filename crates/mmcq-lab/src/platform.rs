@@ -88,11 +88,14 @@ pub struct Quantity {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Times {
     named: Vec<(String, f64, Quantity)>,
+    /// What a file may say.
+    known: Vec<&'static str>,
 }
 
 impl Times {
     /// One of them; 0 if the file does not say.
     pub fn ns(&self, name: &str) -> u64 {
+        debug_assert!(self.known.contains(&name), "{name}: expected one of {:?}", self.known);
         self.named.iter().find(|t| t.0 == name).map_or(0, |t| t.1.round() as u64)
     }
 
@@ -181,8 +184,18 @@ const COSTS: [&str; 14] = [
     "hop", "tail", "retry",
 ];
 /// Costs that a platform may give.
-const COSTS_OPTIONAL: [&str; 9] =
-    ["entry", "tasklet", "setup", "stop_pause", "flush", "pin", "light_sleep", "deep_sleep", "deep_wake"];
+const COSTS_OPTIONAL: [&str; 10] = [
+    "each",
+    "entry",
+    "tasklet",
+    "setup",
+    "stop_pause",
+    "flush",
+    "pin",
+    "light_sleep",
+    "deep_sleep",
+    "deep_wake",
+];
 const SHARES: [&str; 2] = ["tail", "migration"];
 /// Those of our own path; the first ones are instructions, `cycle` and registers are times.
 const OWN: [&str; 8] = [
@@ -429,11 +442,12 @@ fn unit(key: &str) -> Option<(&str, f64)> {
 fn quantities(
     place: &str,
     table: Table,
-    needed: &[&str],
-    optional: &[&str],
+    needed: &[&'static str],
+    optional: &[&'static str],
     timed: bool,
 ) -> Result<Times, PlatformError> {
-    let names = &[needed, optional].concat()[..];
+    let known = [needed, optional].concat();
+    let names = &known[..];
     let mut named = Vec::new();
     for (key, value) in table {
         let (name, factor) = if timed {
@@ -468,13 +482,14 @@ fn quantities(
     }
     match needed.iter().find(|name| !named.iter().any(|(known, _, _)| known == *name)) {
         Some(missing) => Err(PlatformError::new(format!("{place}.{missing}: missing; expected a quantity"))),
-        None => Ok(Times { named }),
+        None => Ok(Times { named, known }),
     }
 }
 
 impl Times {
     /// Does the file say?
     pub fn has(&self, name: &str) -> bool {
+        debug_assert!(self.known.contains(&name), "{name}: expected one of {:?}", self.known);
         self.named.iter().any(|t| t.0 == name)
     }
 
