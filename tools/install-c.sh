@@ -2,6 +2,7 @@
 # install-c.sh PREFIX [TARGET]: builds the C library (crates/mmcq-c) and installs it under PREFIX, for this machine or for a Rust target such as
 # thumbv7em-none-eabihf: include/mmcq.h, lib/libmmcq_c.a, and what `pkg-config --cflags --libs mmcq` and CMake's
 # `find_package(mmcq)` with the library `mmcq::mmcq` read. The program that is linked with it has a function `mmcq_panic` (see mmcq.h).
+# FEATURES=rpmb builds the RPMB in too.
 #
 # install-c.sh --try: installs into a folder of its own, and builds and runs a program by each of the two ways.
 set -euo pipefail
@@ -15,7 +16,7 @@ build() { # target or nothing; prints the library's path
   local target=${1:-} folder
   folder=$(cd "$root" && cargo metadata --format-version 1 --no-deps --locked |
     sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
-  (cd "$root" && cargo rustc -p mmcq-c --release --locked --quiet --crate-type staticlib --features panic-handler \
+  (cd "$root" && cargo rustc -p mmcq-c --release --locked --quiet --crate-type staticlib --features "panic-handler${FEATURES:+,$FEATURES}" \
     --config 'profile.release.panic="abort"' ${target:+--target "$target"}) >&2
   echo "$folder/${target:+$target/}release/libmmcq_c.a"
 }

@@ -3,13 +3,21 @@
 # for thumbv7em also s, unused sections left out) and prints their sections and the memory that the types take, in bytes. Without
 # targets: thumbv7em-none-eabihf, thumbv6m-none-eabi, riscv32imac-unknown-none-elf and aarch64-unknown-none; the last two are left
 # out where this machine cannot build for them. Then runs no-panic.sh, unless NO_PANIC=skip.
+# size.sh --table: prints the rows of docs/footprint.md with the figures of now, for that page.
 #
 # Fails if, at opt-level z, text and rodata without the runtime have more bytes than LIMIT_READER, LIMIT_KEPT or
 # LIMIT_TRANSFER (more on other cores than ARMv7-M, see `eighths`), or 8 slots with their descriptor
-# table more than LIMIT_RAM.
+# table more than LIMIT_RAM. Fails too if a figure of docs/footprint.md is wrong by more than a fiftieth.
 set -euo pipefail
 cd "$(dirname "$0")/../boards/size"
 say() { echo "size.sh: $*" >&2; }
+page=$PWD/../../docs/footprint.md
+table=
+if [ "${1:-}" = --table ]; then
+  table=yes
+  NO_PANIC=skip
+  set -- thumbv7em-none-eabihf
+fi
 # shellcheck source=bare-target.sh
 . ../../tools/bare-target.sh
 # What safe code must not be able to break costs code in each image: calls from inside a call are turned away, wakers are cloned and
@@ -43,6 +51,36 @@ runtime() {
 }
 # A line of the text section that the image `ram` carries.
 noted() { readelf -p .mmcq_sizes "$1" | sed -E 's/^ *\[ *[0-9a-f]+\] *//; s/\\n$//' | awk -v want="$2" '$1 == want { print $2 }'; }
+
+# What docs/footprint.md has a row for: flash and RAM in bytes, or `-`.
+declare -A flash_of ram_of
+# The page's rows, each with the figures that were measured.
+page_rows() {
+  local line name
+  while IFS= read -r line; do
+    name=$(sed -nE 's/^\| `([a-z0-9_]+)` \|.*/\1/p' <<<"$line")
+    [ -n "$name" ] && [ -n "${flash_of[$name]:-}" ] || { printf '%s\n' "$line"; continue; }
+    sed -E "s/\| [0-9-]+ \| [0-9-]+ \|\$/| ${flash_of[$name]} | ${ram_of[$name]} |/" <<<"$line"
+  done < <(grep '^|' "$page")
+}
+# Are the page's figures still right?
+check_page() {
+  local name row now written
+  for name in "${!flash_of[@]}"; do
+    row=$(sed -nE "s/^\\| \`$name\` \\|.*\\| ([0-9-]+) \\| ([0-9-]+) \\|\$/\\1 \\2/p" "$page")
+    [ -n "$row" ] || { say "docs/footprint.md has no row for $name"; bad=1; continue; }
+    for now in "${flash_of[$name]}:${row% *}" "${ram_of[$name]}:${row#* }"; do
+      written=${now#*:} now=${now%:*}
+      if [ "$now" = - ] || [ "$written" = - ]; then
+        [ "$now" = "$written" ] && continue
+      elif [ $((now * 50)) -le $((written * 51)) ] && [ $((now * 50)) -ge $((written * 49)) ]; then
+        continue
+      fi
+      say "docs/footprint.md: $name: $written, measured $now; tools/size.sh --table prints the rows"
+      bad=1
+    done
+  done
+}
 
 bad=0
 targets=("$@")
@@ -84,6 +122,7 @@ for target in "${targets[@]}"; do
       limit=limit_$image
       allowed=$((${!limit} * $(eighths "$target") / 8))
       own=$((text - runtime + rodata))
+      case $target:$opt in thumbv7em*:z) flash_of[$image]=$((text + rodata)) ram_of[$image]=$data ;; esac
       if [ "$opt" = z ] && [ "$own" -gt "$allowed" ]; then
         say "$target: $image: text and rodata without the runtime have $own bytes, expected at most $allowed"
         bad=1
@@ -96,6 +135,13 @@ for target in "${targets[@]}"; do
   # shellcheck disable=SC2059
   rams+=$(printf "$ram_row" "$target" "$(noted "$file" engine1)" "$(noted "$file" engine8)" \
     "$(noted "$file" engine32)" "$eight" "$(noted "$file" driver)" "$table" "$(noted "$file" bring_up)")$'\n'
+  case $target in
+    thumbv7em*)
+      for type in engine1 engine8 engine32 table bring_up; do
+        flash_of[$type]=- ram_of[$type]=$(noted "$file" "$type")
+      done
+      ;;
+  esac
   # Pointers of 64 bits take more.
   ram=$limit_ram
   case $target in aarch64*) ram=$((limit_ram * 9 / 8)) ;; esac
@@ -104,6 +150,12 @@ for target in "${targets[@]}"; do
     bad=1
   fi
 done
+
+if [ -n "$table" ]; then
+  page_rows
+  exit $bad
+fi
+[ ${#flash_of[@]} -eq 0 ] || check_page
 
 # shellcheck disable=SC2059
 printf "$row" target opt image text runtime rodata data+bss

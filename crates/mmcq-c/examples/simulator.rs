@@ -2,9 +2,8 @@
 //! the stack as well.
 
 use mmcq::host::{Direction, Dma};
+use mmcq_sim::bench::card_named;
 use mmcq_sim::card::Card;
-use mmcq_sim::card::medium::{Fill, Medium};
-use mmcq_sim::card::profile::CardProfile;
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
 use mmcq_sim::sdhci::{Sdhci, SdhciConfig};
 use mmcq_sim::slot::Controller;
@@ -28,10 +27,8 @@ struct Board {
 }
 
 fn build(card: &str) -> Option<Board> {
-    let profile = CardProfile::from_toml(mmcq_sim::cards::named(card)?, card).ok()?;
-    let medium = Medium::sparse(profile.capacity_bytes(), Fill::Pattern(7)).ok()?;
     let memory = ShadowMemory::new(MemoryConfig::BITS32);
-    let model = Sdhci::new(SdhciConfig::GENERIC_4_20, memory.clone(), Some(profile.build(medium).ok()?));
+    let model = Sdhci::new(SdhciConfig::GENERIC_4_20, memory.clone(), Some(card_named(card).ok()?));
     Some(Board { model: RefCell::new(model), out: RefCell::new(None), memory, now_ns: Cell::new(0) })
 }
 

@@ -46,14 +46,17 @@ enum {
     MMCQ_E_CRC = -9,         /* damaged on the wire, also when tried again */
     MMCQ_E_HOST = -10,       /* another error of the controller */
     MMCQ_E_CARD = -11,       /* the card refused, or does not behave as its standard says */
-    MMCQ_E_FULL = -12,       /* for 30 s no slot was free, or `map` had no room; also what `map` returns then */
+    MMCQ_E_FULL = -12,       /* for `patience_ms` no slot was free, or `map` had no room; also what `map` returns then */
     MMCQ_E_UNSUPPORTED = -13,
     MMCQ_E_DEAD = -14,       /* card or controller is given up */
     MMCQ_E_READ_ONLY = -15,  /* the card can only be read any more */
     MMCQ_E_PROTECTED = -16,  /* write-protected */
     MMCQ_E_CACHE_LOST = -17, /* the card lost writes that were not flushed; said once */
     MMCQ_E_CHANGED = -18,    /* another card is in the slot */
-    MMCQ_E_LOCKED = -19      /* the card is locked by a password */
+    MMCQ_E_LOCKED = -19,     /* the card is locked by a password */
+    MMCQ_E_NO_KEY = -20,     /* the RPMB has no key yet */
+    MMCQ_E_FORGED = -21,     /* the answer is not that of the RPMB, or the key is another */
+    MMCQ_E_AMBIGUOUS = -22   /* it is not known whether the RPMB was written */
 };
 
 /* mmcq_platform.flags: the slot holds a soldered eMMC with 1.8 V signalling. */
@@ -71,10 +74,13 @@ typedef struct mmcq_idle mmcq_idle;
  *   now_ns          any context that calls the library                 sometimes
  *   set_alarm       any context that calls the library                 yes
  *   wait            threads that wait, in any call but those below     no
+ *   card_event      mmcq_on_irq, mmcq_poll, and threads that wait      no
  *   map, unmap      the thread in mmcq_read and the writes             no
+ *   map, unmap      the thread in mmcq_io_read, mmcq_partition_...     no
  *   map             of mmcq_submit: the context that calls it          no
  *   unmap           of mmcq_submit: any context, often mmcq_on_irq     no
  *   map, unmap      any context, for 512 bytes of the library's own    yes
+ *   map, unmap      any context, for mmcq_rpmb.memory                  yes
  *   map, unmap      the thread in mmcq_open and mmcq_close             no
  *   sync            any context, for descriptors: 2 KiB at most        yes
  *
@@ -110,7 +116,7 @@ typedef struct mmcq_platform {
     void (*wait)(void *context, const mmcq_idle *idle);
     /* Memory for DMA, or three times NULL where the controller sees memory as the CPU does, at the same addresses and without caches.
      * `map` makes `bytes` at `memory` usable (to the card or from it), stores the address the controller uses, and returns 0. MMCQ_E_FULL: there
-     * is no room now, and a call that waits tries again, for 30 s; anything else refuses for good. `unmap` ends the mapping; what the
+     * is no room now, and a call that waits tries again, for `patience_ms`; anything else refuses for good. `unmap` ends the mapping; what the
      * controller wrote is visible afterwards. It may invalidate the cache lines of memory that came from the card, and of no other. `sync` makes
      * later writes of the CPU visible. */
     int32_t (*map)(void *context, void *memory, size_t bytes, int32_t to_card, uint64_t *bus);
@@ -124,6 +130,15 @@ typedef struct mmcq_platform {
     /* The cache line that `unmap` invalidates as a whole, in bytes: a power of two, at most 128; 0 where it destroys nothing beside the memory that
      * it is given. Memory for mmcq_read must begin at a multiple of it; the blocks' length is one. */
     uint32_t cache_line;
+    /* The slot's switch: a card is there now (1), or none is (0). NULL: your program does not want to know. The first
+     * event after mmcq_open tells of a card that was there. A card that came is used after mmcq_bring_up; see there.
+     * It is called without the lock, once at a time, by mmcq_on_irq, mmcq_poll or a thread that waits in a call. So it
+     * may run in your interrupt handler: it must be short, and may call nothing of the library but mmcq_submit and
+     * mmcq_card_present. It gives a semaphore, say, and a thread calls mmcq_bring_up. */
+    void (*card_event)(void *context, int32_t present);
+    /* How long a call waits for a free slot, or for room in `map`, in milliseconds; then it is MMCQ_E_FULL. 0: 30 s.
+     * What has a slot ends by itself: every wait for card and controller is bounded by what the card declares. */
+    uint32_t patience_ms;
 } mmcq_platform;
 
 /* What was found in the slot. */
@@ -146,9 +161,12 @@ int32_t mmcq_open(uint32_t host, const mmcq_platform *platform);
 
 /* Powers the slot and brings the card up, at the best speed that host and card share; again after a change of cards. From then on the library keeps the
  * card (see above). `card` may be NULL.
- * There is no callback for a card that comes. MMCQ_E_NO_CARD: the slot is empty, or a card was put in some milliseconds ago; call again, 50 ms
- * apart or more. After MMCQ_E_REMOVED from another call do the same. */
+ * MMCQ_E_NO_CARD: the slot is empty, or a card was put in some milliseconds ago; call again, 50 ms apart or more.
+ * After MMCQ_E_REMOVED from another call do the same, or wait for `card_event`. */
 int32_t mmcq_bring_up(uint32_t host, mmcq_card *card);
+
+/* Is a card in the slot, by its switch? 1, 0, or a negative result. For any context but the callbacks under the lock. */
+int32_t mmcq_card_present(uint32_t host);
 
 /* Reads or writes blocks, and returns when they are done. `memory` has `blocks` times 512 bytes and is
  * aligned as mmcq_card.align says. It belongs to the call until it returns: during a read nothing else
@@ -201,6 +219,94 @@ int32_t mmcq_discard(uint32_t host, uint64_t lba, uint32_t blocks);
 /* When it returns MMCQ_OK, these blocks read as erased ones do: all zeros or all ones, by card. MMCQ_E_UNSUPPORTED: the
  * card cannot erase exactly these. A card may take minutes for many blocks. */
 int32_t mmcq_erase(uint32_t host, uint64_t lba, uint32_t blocks);
+
+/* ---- Other partitions of an eMMC ----
+ * Boot areas and general purpose partitions. The library waits until the queue is empty, switches the card there and
+ * back, and lets nothing in between. Threads may call these beside all others, and no partition stays selected.
+ * Each call asks the card first where the partition is, by a register of 512 bytes. */
+enum { MMCQ_BOOT_1 = 1, MMCQ_BOOT_2 = 2, MMCQ_GENERAL_1 = 4, MMCQ_GENERAL_4 = 7 };
+
+/* Its size in blocks of 512 bytes. MMCQ_E_UNSUPPORTED: the card has no such partition. */
+int32_t mmcq_partition_blocks(uint32_t host, uint32_t partition, uint32_t *blocks);
+
+/* As mmcq_read and mmcq_write, with blocks of a partition; less than 16 MiB in one call. mmcq_flush is for all
+ * partitions. MMCQ_E_PROTECTED: the boot area is protected. MMCQ_E_DEAD: the controller may still have the memory. */
+int32_t mmcq_partition_read(uint32_t host, uint32_t partition, uint32_t lba, uint32_t blocks, uint8_t *memory);
+int32_t mmcq_partition_write(uint32_t host, uint32_t partition, uint32_t lba, uint32_t blocks, const uint8_t *memory);
+
+/* ---- The replay-protected area of an eMMC (RPMB) ----
+ * In a library that was built with feature `rpmb`. One thread at a time calls these. */
+typedef struct mmcq_rpmb {
+    const uint8_t *key;    /* 32 bytes that only card and host know; not used by mmcq_rpmb_size */
+    uint8_t nonces[2][16]; /* numbers that were never used before; a write takes both, the counter and a read the first */
+    /* Frames go through it: 512 bytes for each unit of a read or write, and 1024 more. Aligned as mmcq_card.align says.
+     * It belongs to the call until that returns, and is cleared then. MMCQ_E_DEAD: as for mmcq_partition_read. */
+    uint8_t *memory;
+    uint32_t memory_bytes;
+} mmcq_rpmb;
+
+/* Units of 256 bytes in the area, and in one write at most. */
+int32_t mmcq_rpmb_size(uint32_t host, const mmcq_rpmb *rpmb, uint32_t *units, uint32_t *write_units);
+
+/* Programs the key, once in the card's life. `for_ever` is MMCQ_RPMB_FOR_EVER: it cannot be undone. */
+#define MMCQ_RPMB_FOR_EVER 0x4b455921u
+int32_t mmcq_rpmb_program_key(uint32_t host, const mmcq_rpmb *rpmb, uint32_t for_ever);
+
+/* The write counter. */
+int32_t mmcq_rpmb_counter(uint32_t host, const mmcq_rpmb *rpmb, uint32_t *counter);
+
+/* Reads or writes units from `address` on. A write has 1, 2 or 32 units, and is done whole or not at all: it is sent
+ * once. MMCQ_E_AMBIGUOUS: it is not known whether it was done; read it. Any other error: it was not done.
+ * MMCQ_E_FULL comes at once here, since a second try needs other nonces. MMCQ_E_READ_ONLY: the counter has ended. */
+int32_t mmcq_rpmb_read(uint32_t host, const mmcq_rpmb *rpmb, uint16_t address, uint32_t units, uint8_t *data);
+int32_t mmcq_rpmb_write(uint32_t host, const mmcq_rpmb *rpmb, uint16_t address, uint32_t units, const uint8_t *data);
+
+/* ---- I/O cards (SDIO) ----
+ * Calls of one function wait for each other; those of several functions share the bus, also with a combo card's memory.
+ * A card that is lost is not initialised again by itself: only your driver knows what its functions were doing. After
+ * MMCQ_E_TIMEOUT or MMCQ_E_CRC from several calls in a row, call mmcq_io_bring_up again. */
+typedef struct mmcq_io_card {
+    uint64_t blocks;             /* of a combo card's memory, for mmcq_read and mmcq_write; 0: it has none */
+    uint32_t clock_hz;
+    uint16_t vendor, product;    /* 0: it does not tell */
+    uint16_t max_block_bytes[7]; /* of function 1 to 7 */
+    uint8_t interface[7];        /* the standard's code, such as 2: Bluetooth Type-A, 7: wireless LAN */
+    uint8_t functions;           /* how many */
+    uint8_t width;               /* data lines: 1 or 4 */
+} mmcq_io_card;
+
+/* As mmcq_bring_up, for a slot with an I/O card; instead of it. Functions are still disabled. */
+int32_t mmcq_io_bring_up(uint32_t host, mmcq_io_card *card);
+
+/* Enables function 1 to 7 and waits until it is ready, or disables it. Enable one after the other. MMCQ_E_TIMEOUT: it
+ * was not ready in the time that the card declares. */
+int32_t mmcq_io_enable(uint32_t host, uint32_t function, int32_t on);
+
+/* The function's block size for CMD53; until it is set, long transfers go by bytes. After mmcq_io_bring_up set it again. */
+int32_t mmcq_io_block_size(uint32_t host, uint32_t function, uint32_t bytes);
+
+/* One register (CMD52). Function 0 is what all functions share; only the vendor's own registers, F0h to FFh, may be
+ * written there. `read_back` may be NULL; else it gets what the register reads afterwards. */
+int32_t mmcq_io_read_byte(uint32_t host, uint32_t function, uint32_t address, uint8_t *value);
+int32_t mmcq_io_write_byte(uint32_t host, uint32_t function, uint32_t address, uint8_t value, uint8_t *read_back);
+
+/* Data of function 1 to 7 (CMD53), in as many commands as it takes: from one register, or from each further one. The
+ * memory's rules are those of mmcq_read, with the controller's alignment; on machines with caches no other data share the
+ * memory's last cache line. After an error nothing is known of how much was moved. */
+enum { MMCQ_IO_FIFO = 0, MMCQ_IO_INCREMENT = 1 };
+int32_t mmcq_io_read(uint32_t host, uint32_t function, uint32_t address, uint32_t how, uint32_t bytes, uint8_t *memory);
+int32_t mmcq_io_write(uint32_t host, uint32_t function, uint32_t address, uint32_t how, uint32_t bytes,
+                      const uint8_t *memory);
+
+/* The card's interrupt, for one thread at a time; another gets MMCQ_E_STATE. Lets function 1 to 7 interrupt, or not. */
+int32_t mmcq_io_irq_enable(uint32_t host, uint32_t function, int32_t on);
+
+/* Waits until a function asks for attention, or until this time of now_ns: MMCQ_E_TIMEOUT. `functions` gets one bit for
+ * each that asks: 2 for function 1. It may be NULL. A request that was there before ends the wait at once. */
+int32_t mmcq_io_irq_wait(uint32_t host, uint64_t until_ns, uint8_t *functions);
+
+/* The causes have been cleared in the functions: listens again. */
+int32_t mmcq_io_irq_ack(uint32_t host);
 
 /* Flushes, tells the card that its power goes, switches the slot off, and ends the use of this controller. mmcq_open may
  * open it again. Your program sees to it that no other call of this controller is in progress or begins: mask the interrupt and stop the

@@ -3,7 +3,8 @@
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
 use crate::ahead::{Ahead, Mapping};
-use crate::code::{self, MMCQ_E_ARGUMENT, MMCQ_E_STATE, MMCQ_OK};
+use crate::code::{self, Failure, MMCQ_E_ARGUMENT, MMCQ_E_STATE, MMCQ_OK};
+use crate::events::CardEvents;
 use crate::keeper::Keeper;
 use crate::platform::{Its, MMCQ_EMMC_18, mmcq_idle, mmcq_platform};
 use crate::submit::Waiting;
@@ -46,9 +47,6 @@ pub struct mmcq_card {
     pub reserved: u8,
 }
 
-/// How long a call waits for a free slot, or for memory that can be mapped.
-const PATIENCE_NS: u64 = 30_000_000_000;
-
 const CLOSED: u8 = 0;
 const OPENING: u8 = 1;
 const OPEN: u8 = 2;
@@ -85,8 +83,12 @@ pub(crate) struct Place {
     pub ahead: Ahead,
     /// Requests without a thread.
     pub waiting: Waiting,
+    /// What the program knows of the slot.
+    events: CardEvents,
     /// What was brought up last; under the stack's lock.
     card: Cell<Option<Card>>,
+    /// How often a bring-up has begun, or the controller was closed; under the stack's lock.
+    bring_ups: Cell<u32>,
 }
 
 // SAFETY: before `OPEN` only `mmcq_open` touches it, once at a time by its contract, and `close` has no call beside it. In between platform and stack are only
@@ -107,8 +109,32 @@ impl Place {
             keeper: Keeper::new(),
             ahead: Ahead::new(),
             waiting: Waiting::new(),
+            events: CardEvents::new(),
             card: Cell::new(None),
+            // Before the first one no functions were found by any.
+            bring_ups: Cell::new(1),
         }
+    }
+
+    /// Tells the program what has happened beside its calls: requests that have ended, cards that came or went.
+    pub fn events(&'static self, stack: &'static Stack, platform: &mmcq_platform) {
+        self.waiting.call_back(self, stack, platform);
+        self.events.tell(stack, platform);
+    }
+
+    /// What belonged to the card before is no more. Under the stack's lock.
+    pub fn begin_bring_up(&self) {
+        self.bring_ups.set(self.bring_ups.get().wrapping_add(1));
+    }
+
+    /// How often a bring-up has begun. Under the stack's lock.
+    pub fn bring_ups(&self) -> u32 {
+        self.bring_ups.get()
+    }
+
+    /// What was brought up. Under the stack's lock.
+    pub fn set_card(&self, card: Option<Card>) {
+        self.card.set(card);
     }
 
     /// The memory for registers of a card. `None`: another call has it.
@@ -143,6 +169,7 @@ impl Place {
         self.ahead.close(platform);
         self.state.store(CLOSED, Ordering::Release);
         self.card.set(None);
+        self.begin_bring_up();
         self.scratch_buf.set(None);
         self.keeper.scratch.set(None);
         // SAFETY: it was open, so the stack was written; by the caller's word nothing uses it.
@@ -250,6 +277,7 @@ pub unsafe extern "C" fn mmcq_open(host: u32, platform: *const mmcq_platform) ->
     place.scratch_buf.set(Some(unsafe { place.scratch.buf() }));
     // SAFETY: as above.
     place.keeper.scratch.set(Some(unsafe { place.keeper_scratch.buf() }));
+    place.events.begin();
     // SAFETY: no call reads it before the state is `OPEN`.
     unsafe { (*place.stack.get()).write(Stack::new(its, timer, driver, Config::DEFAULT)) };
     place.state.store(OPEN, Ordering::Release);
@@ -271,15 +299,16 @@ pub unsafe extern "C" fn mmcq_bring_up(host: u32, card: *mut mmcq_card) -> i32 {
     }
     let Some(scratch) = place.take_scratch(stack) else { return MMCQ_E_STATE };
     place.dismiss_keeper(stack, platform);
+    stack.with(|_| place.begin_bring_up());
     let future = card::bring_up(stack, scratch, card::Options::DEFAULT);
     let (result, scratch) = stack.block_on(future, |idle| platform.wait(idle));
     if let Ok(found) = &result {
         place.keeper.begin(stack, *found, host);
     }
-    stack.with(|_| place.card.set(result.ok()));
+    stack.with(|_| place.set_card(result.ok()));
     // Only now may another thread bring up.
     place.return_scratch(stack, scratch);
-    place.waiting.call_back(place, stack, platform);
+    place.events(stack, platform);
     match result {
         Ok(found) => {
             if !card.is_null() {
@@ -315,21 +344,23 @@ fn described(stack: &'static Stack, found: &Card) -> mmcq_card {
 /// What a thread does that waits for its request.
 pub(crate) fn wait(place: &'static Place, stack: &'static Stack, platform: &mmcq_platform, idle: &Idle) {
     place.keeper.go_on(stack);
-    place.waiting.call_back(place, stack, platform);
+    place.events(stack, platform);
     platform.wait(idle);
 }
 
-/// Calls again and again while there is no slot or no room to map, for [`PATIENCE_NS`] at most.
-pub(crate) fn patiently(
+/// Calls again and again while there is no slot or no room to map, for as long as the platform says at most.
+pub(crate) fn patiently<E: Into<Failure>>(
     place: &'static Place,
     stack: &'static Stack,
     platform: &mmcq_platform,
-    mut call: impl FnMut() -> Result<u32, Error>,
+    mut call: impl FnMut() -> Result<u32, E>,
 ) -> i32 {
-    let until_ns = platform.now_ns().saturating_add(PATIENCE_NS);
+    let until_ns = platform.now_ns().saturating_add(platform.patience_ns());
     loop {
-        match call() {
-            Err(Error::Full | Error::Dma(DmaError::Exhausted)) if platform.now_ns() < until_ns => {
+        match call().map_err(Into::into) {
+            Err(Failure::Engine(Error::Full | Error::Dma(DmaError::Exhausted)))
+                if platform.now_ns() < until_ns =>
+            {
                 // A sleep and a turn.
                 let mut slept = false;
                 let once = poll_fn(|_| match core::mem::replace(&mut slept, true) {
@@ -340,38 +371,54 @@ pub(crate) fn patiently(
             }
             result => {
                 // What has ended beside it in its last turn.
-                place.waiting.call_back(place, stack, platform);
-                return code::of(result.map(|_| ()));
+                place.events(stack, platform);
+                return result.map_or_else(Failure::code, |_| MMCQ_OK);
             }
         }
     }
 }
 
-/// Moves data with memory that is mapped before the lock is taken, and unmapped after it was given back.
+/// Moves data with memory that is mapped before the lock is taken, and unmapped after it was given back. `call` says
+/// with its result whether a controller that cannot be stopped still has the memory: then it stays mapped.
 pub(crate) fn mapped(
     place: &'static Place,
     stack: &'static Stack,
     platform: &mmcq_platform,
     memory: NonNull<[u8]>,
     direction: Direction,
-    mut call: impl FnMut() -> Result<u32, Error>,
+    mut call: impl FnMut() -> (Result<u32, Failure>, bool),
 ) -> i32 {
     patiently(place, stack, platform, || {
         let start = memory.cast::<u8>();
         // What is refused is refused before it is mapped.
         let by_dma = alignment(stack, start, direction)?;
-        let ahead = if by_dma { Mapping::new(platform, start, memory.len(), direction) } else { None };
-        let Some(ahead) = ahead.transpose().map_err(Error::Dma)? else { return call() };
-        let kept = stack.with(|_| place.ahead.add(ahead));
-        if !kept {
-            ahead.end(platform);
-            return Err(Error::Full);
-        }
-        let result = call();
-        stack.with(|_| place.ahead.remove(&ahead));
-        ahead.end(platform);
-        result
+        mapped_once(place, stack, platform, memory, by_dma.then_some(direction), &mut call)
     })
+}
+
+/// One try of [`mapped`], for memory whose alignment has been checked. Without a direction nothing is mapped.
+pub(crate) fn mapped_once(
+    place: &'static Place,
+    stack: &'static Stack,
+    platform: &mmcq_platform,
+    memory: NonNull<[u8]>,
+    direction: Option<Direction>,
+    call: &mut impl FnMut() -> (Result<u32, Failure>, bool),
+) -> Result<u32, Failure> {
+    let ahead =
+        direction.and_then(|direction| Mapping::new(platform, memory.cast(), memory.len(), direction));
+    let Some(ahead) = ahead.transpose().map_err(Error::Dma)? else { return call().0 };
+    let kept = stack.with(|_| place.ahead.add(ahead));
+    if !kept {
+        ahead.end(platform);
+        return Err(Error::Full.into());
+    }
+    let (result, still_there) = call();
+    stack.with(|_| place.ahead.remove(&ahead));
+    if !still_there {
+        ahead.end(platform);
+    }
+    result
 }
 
 /// Is this memory mapped? What the CPU moves is not to be invalidated. An error: the controller cannot use it.
@@ -411,7 +458,8 @@ pub unsafe extern "C" fn mmcq_read(host: u32, lba: u64, blocks: u32, memory: *mu
     let memory = unsafe { core::slice::from_raw_parts_mut(memory, bytes) };
     let device = BlockDevice::new(stack);
     mapped(place, stack, platform, NonNull::from(&mut *memory), Direction::Read, || {
-        device.read_blocking(lba, memory, |idle| wait(place, stack, platform, idle))
+        let result = device.read_blocking(lba, memory, |idle| wait(place, stack, platform, idle));
+        (result.map_err(Failure::Engine), false)
     })
 }
 
@@ -444,7 +492,8 @@ pub(crate) unsafe fn write(
     let memory = unsafe { core::slice::from_raw_parts(memory, bytes) };
     let device = BlockDevice::new(stack);
     mapped(place, stack, platform, NonNull::from(memory), Direction::Write, || {
-        call(&device, memory, &mut |idle| wait(place, stack, platform, idle))
+        let result = call(&device, memory, &mut |idle| wait(place, stack, platform, idle));
+        (result.map_err(Failure::Engine), false)
     })
 }
 
@@ -468,7 +517,7 @@ pub extern "C" fn mmcq_on_irq(host: u32) {
     if let Ok((place, stack, platform)) = open(host) {
         stack.on_irq();
         place.keeper.go_on(stack);
-        place.waiting.call_back(place, stack, platform);
+        place.events(stack, platform);
     }
 }
 
@@ -478,7 +527,7 @@ pub extern "C" fn mmcq_poll(host: u32) {
     if let Ok((place, stack, platform)) = open(host) {
         stack.poll();
         place.keeper.go_on(stack);
-        place.waiting.call_back(place, stack, platform);
+        place.events(stack, platform);
     }
 }
 

@@ -4,6 +4,7 @@ use core::ffi::CStr;
 use mmcq::engine::Error;
 use mmcq::host::sdhci::SdhciInitError;
 use mmcq::host::{Cause, DmaError};
+use mmcq::sdio::IoError;
 
 macro_rules! codes {
     ($($name:ident = $value:literal;)*) => {
@@ -38,6 +39,9 @@ codes! {
     MMCQ_E_CACHE_LOST = -17;
     MMCQ_E_CHANGED = -18;
     MMCQ_E_LOCKED = -19;
+    MMCQ_E_NO_KEY = -20;
+    MMCQ_E_FORGED = -21;
+    MMCQ_E_AMBIGUOUS = -22;
 }
 
 pub(crate) fn name(code: i32) -> &'static CStr {
@@ -48,6 +52,61 @@ pub(crate) fn of_init(error: SdhciInitError) -> i32 {
     match error {
         SdhciInitError::Table(_) => MMCQ_E_DMA,
         _ => MMCQ_E_CONTROLLER,
+    }
+}
+
+/// Why a call failed.
+#[derive(Clone, Copy)]
+pub(crate) enum Failure {
+    /// The queue, which may have a slot again in a moment, or what is below it.
+    Engine(Error),
+    /// Anything else.
+    Code(i32),
+}
+
+impl Failure {
+    pub fn code(self) -> i32 {
+        match self {
+            Failure::Engine(error) => of(Err(error)),
+            Failure::Code(code) => code,
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Failure::Engine(error)
+    }
+}
+
+impl From<IoError> for Failure {
+    fn from(error: IoError) -> Self {
+        Failure::Code(match error {
+            IoError::Engine(error) => return Failure::Engine(error),
+            IoError::NoFunction { .. }
+            | IoError::BlockSize { .. }
+            | IoError::OddBlockSize { .. }
+            | IoError::Range { .. }
+            | IoError::NotVendors { .. } => MMCQ_E_ARGUMENT,
+            IoError::NotReady { .. } => MMCQ_E_TIMEOUT,
+            _ => MMCQ_E_CARD,
+        })
+    }
+}
+
+#[cfg(feature = "rpmb")]
+impl From<mmcq::rpmb::RpmbError> for Failure {
+    fn from(error: mmcq::rpmb::RpmbError) -> Self {
+        use mmcq::rpmb::RpmbError;
+        Failure::Code(match error {
+            RpmbError::Card(error) | RpmbError::NotWritten(error) => return Failure::Engine(error),
+            RpmbError::NoKey => MMCQ_E_NO_KEY,
+            RpmbError::Expired => MMCQ_E_READ_ONLY,
+            RpmbError::Forged => MMCQ_E_FORGED,
+            RpmbError::Ambiguous => MMCQ_E_AMBIGUOUS,
+            RpmbError::Size { .. } => MMCQ_E_ARGUMENT,
+            _ => MMCQ_E_CARD,
+        })
     }
 }
 

@@ -16,9 +16,14 @@
 mod ahead;
 mod api;
 mod code;
+mod events;
 mod extended;
+mod io;
 mod keeper;
+mod partition;
 mod platform;
+#[cfg(feature = "rpmb")]
+mod rpmb;
 mod submit;
 
 pub use api::{
@@ -26,8 +31,23 @@ pub use api::{
     mmcq_on_irq, mmcq_open, mmcq_poll, mmcq_read, mmcq_write,
 };
 pub use code::CODES;
+pub use events::mmcq_card_present;
 pub use extended::{mmcq_close, mmcq_discard, mmcq_erase, mmcq_write_durable};
+pub use io::{
+    MMCQ_IO_FIFO, MMCQ_IO_INCREMENT, mmcq_io_block_size, mmcq_io_bring_up, mmcq_io_card, mmcq_io_enable,
+    mmcq_io_irq_ack, mmcq_io_irq_enable, mmcq_io_irq_wait, mmcq_io_read, mmcq_io_read_byte, mmcq_io_write,
+    mmcq_io_write_byte,
+};
+pub use partition::{
+    MMCQ_BOOT_1, MMCQ_BOOT_2, MMCQ_GENERAL_1, MMCQ_GENERAL_4, mmcq_partition_blocks, mmcq_partition_read,
+    mmcq_partition_write,
+};
 pub use platform::{MMCQ_EMMC_18, mmcq_idle, mmcq_platform};
+#[cfg(feature = "rpmb")]
+pub use rpmb::{
+    MMCQ_RPMB_FOR_EVER, mmcq_rpmb, mmcq_rpmb_counter, mmcq_rpmb_program_key, mmcq_rpmb_read, mmcq_rpmb_size,
+    mmcq_rpmb_write,
+};
 pub use submit::{MMCQ_FLUSH, MMCQ_READ, MMCQ_WRITE, MMCQ_WRITE_DURABLE, mmcq_request, mmcq_submit};
 
 #[cfg(all(feature = "panic-handler", not(test)))]

@@ -14,6 +14,9 @@ use mmcq::task::{Idle, Lock};
 /// `flags`: the slot holds a soldered eMMC with 1.8 V signalling.
 pub const MMCQ_EMMC_18: u32 = 1;
 
+/// How long a call waits for a free slot, or for memory that can be mapped, where the platform says nothing.
+const PATIENCE_MS: u32 = 30_000;
+
 /// The longest cache line that the library's own memory is aligned to.
 pub(crate) const LINE_MAX: u32 = 128;
 
@@ -47,6 +50,8 @@ pub struct mmcq_platform {
     pub quirks: *const c_char,
     pub flags: u32,
     pub cache_line: u32,
+    pub card_event: Option<unsafe extern "C" fn(*mut c_void, i32)>,
+    pub patience_ms: u32,
 }
 
 // SAFETY: the caller of `mmcq_open` promises that context and functions may be used from every thread and from the
@@ -120,6 +125,23 @@ impl mmcq_platform {
         if let Some(set_alarm) = self.set_alarm {
             // SAFETY: as in `now_ns`.
             unsafe { set_alarm(self.context, at_ns.unwrap_or(u64::MAX)) }
+        }
+    }
+
+    /// How long a call waits for a free slot, or for memory that can be mapped.
+    pub(crate) fn patience_ns(&self) -> u64 {
+        u64::from(if self.patience_ms == 0 { PATIENCE_MS } else { self.patience_ms }) * 1_000_000
+    }
+
+    /// Does the program want to hear of cards?
+    pub(crate) fn has_card_event(&self) -> bool {
+        self.card_event.is_some()
+    }
+
+    pub(crate) fn card_event(&self, present: bool) {
+        if let Some(card_event) = self.card_event {
+            // SAFETY: as in `now_ns`.
+            unsafe { card_event(self.context, present.into()) }
         }
     }
 

@@ -1,8 +1,12 @@
-//! C programs against the header and the library, compiled by `cc` and run over the simulator.
+//! C programs against the header and the library, compiled by `cc` and run over the simulator. They call every function of
+//! the header, so they want feature `rpmb`; in the workspace it is on.
+
+#![cfg(feature = "rpmb")]
 
 use mmcq_c::{
-    CODES, MMCQ_EMMC_18, MMCQ_FLUSH, MMCQ_READ, MMCQ_WRITE, MMCQ_WRITE_DURABLE, mmcq_card, mmcq_platform,
-    mmcq_request,
+    CODES, MMCQ_BOOT_1, MMCQ_BOOT_2, MMCQ_EMMC_18, MMCQ_FLUSH, MMCQ_GENERAL_1, MMCQ_GENERAL_4, MMCQ_IO_FIFO,
+    MMCQ_IO_INCREMENT, MMCQ_READ, MMCQ_RPMB_FOR_EVER, MMCQ_WRITE, MMCQ_WRITE_DURABLE, mmcq_card,
+    mmcq_io_card, mmcq_platform, mmcq_request, mmcq_rpmb,
 };
 use std::fmt::Write;
 use std::mem::offset_of;
@@ -27,7 +31,8 @@ fn simulator() -> &'static Path {
     PATH.get_or_init(|| {
         let folder = profile_folder();
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--workspace", "--example", "simulator", "--target-dir"]);
+        cargo.args(["build", "--quiet", "--workspace", "--example", "simulator"]);
+        cargo.args(["--features", "mmcq-c/rpmb", "--target-dir"]);
         cargo.arg(folder.parent().unwrap()).current_dir(ROOT);
         if folder.ends_with("release") {
             cargo.arg("--release");
@@ -44,7 +49,7 @@ fn run(source: &str, with_library: bool, arguments: &[&str]) -> Output {
     let program = profile_folder().join(format!("mmcq-c-{name}-{}", arguments.join("-")));
     let mut cc = Command::new(std::env::var("CC").unwrap_or("cc".into()));
     cc.args(["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Iinclude", "-Iexamples/c"]);
-    cc.args(["-Itests/fatfs", "-Itests/zephyr", "-o"]);
+    cc.args(["-Itests/fatfs", "-Itests/zephyr", "-Itests/freertos", "-o"]);
     cc.arg(&program).arg(source).current_dir(ROOT);
     if with_library {
         cc.arg(simulator()).args(["-lpthread", "-ldl", "-lm"]);
@@ -122,6 +127,29 @@ fn requests_end_in_a_callback() {
     }
 }
 
+#[test]
+fn boot_areas_and_the_replay_protected_area() {
+    for program in ["tests/partitions.c", "tests/rpmb.c"] {
+        let output = run(program, true, &[]);
+        assert!(output.status.success(), "{program}: {}", text(&output));
+        assert_eq!(text(&output), "", "{program}");
+    }
+}
+
+#[test]
+fn a_function_of_an_io_card_with_its_interrupt() {
+    let output = run("tests/io.c", true, &[]);
+    assert!(output.status.success(), "{}", text(&output));
+    assert_eq!(text(&output), "");
+}
+
+#[test]
+fn cards_that_come_and_go_are_told_outside_of_the_lock() {
+    let output = run("tests/events.c", true, &[]);
+    assert!(output.status.success(), "{}", text(&output));
+    assert_eq!(text(&output), "");
+}
+
 /// The examples for others' disk interfaces, over headers that have these interfaces' declarations alone.
 #[test]
 fn fatfs_and_zephyr_have_a_disk() {
@@ -130,6 +158,14 @@ fn fatfs_and_zephyr_have_a_disk() {
         assert!(output.status.success(), "{program}: {}", text(&output));
         assert_eq!(text(&output), "", "{program}");
     }
+}
+
+/// The example for an RTOS with semaphores, over headers that have FreeRTOS's declarations alone.
+#[test]
+fn freertos_sleeps_on_its_semaphores() {
+    let output = run("tests/freertos.c", true, &[]);
+    assert!(output.status.success(), "{}", text(&output));
+    assert_eq!(text(&output), "");
 }
 
 /// With interrupts masked, and with a handler that ends the request before the thread sleeps.
@@ -151,11 +187,17 @@ fn the_header_has_the_layout_and_the_codes_of_the_library() {
             $(writeln!(expected, "{}.{} {}", stringify!($type), stringify!($field), offset_of!($type, $field)).unwrap();)*
         };
     }
-    fields!(mmcq_platform: context base read write lock unlock now_ns set_alarm wait map unmap sync quirks flags cache_line);
+    fields!(mmcq_platform: context base read write lock unlock now_ns set_alarm wait map unmap sync quirks flags cache_line card_event patience_ms);
     fields!(mmcq_card: blocks clock_hz transfer_blocks align cid csd emmc width volatile_cache reserved);
     writeln!(expected, "mmcq_request {}", size_of::<mmcq_request>()).unwrap();
     fields!(mmcq_request: op blocks lba memory done context);
     writeln!(expected, "ops {MMCQ_READ} {MMCQ_WRITE} {MMCQ_WRITE_DURABLE} {MMCQ_FLUSH}").unwrap();
+    writeln!(expected, "mmcq_rpmb {}", size_of::<mmcq_rpmb>()).unwrap();
+    writeln!(expected, "mmcq_io_card {}", size_of::<mmcq_io_card>()).unwrap();
+    fields!(mmcq_rpmb: key nonces memory memory_bytes);
+    fields!(mmcq_io_card: blocks clock_hz vendor product max_block_bytes interface functions width);
+    writeln!(expected, "partitions {MMCQ_BOOT_1} {MMCQ_BOOT_2} {MMCQ_GENERAL_1} {MMCQ_GENERAL_4}").unwrap();
+    writeln!(expected, "io {MMCQ_IO_FIFO} {MMCQ_IO_INCREMENT}, for ever {MMCQ_RPMB_FOR_EVER}").unwrap();
     for (code, name) in CODES {
         writeln!(expected, "{} {code}", name.to_str().unwrap()).unwrap();
     }
@@ -171,7 +213,8 @@ fn the_header_declares_what_the_library_has() {
         let inside = text.split_once(')').map_or("", |(inside, _)| inside);
         inside.split(',').filter(|one| !matches!(one.trim(), "" | "void")).count()
     };
-    let rust = read("src/api.rs") + &read("src/extended.rs") + &read("src/submit.rs");
+    let rooms = ["api", "events", "extended", "io", "partition", "rpmb", "submit"];
+    let rust: String = rooms.iter().map(|room| read(&format!("src/{room}.rs"))).collect();
     let mut library: Vec<(String, usize)> = rust
         .split("extern \"C\" fn ")
         .skip(1)
@@ -195,5 +238,5 @@ fn the_header_declares_what_the_library_has() {
     declared.sort();
     declared.retain(|(name, _)| name != "mmcq_panic");
     assert_eq!(declared, library);
-    assert_eq!(library.len(), 15);
+    assert_eq!(library.len(), 34);
 }

@@ -11,6 +11,7 @@ int main(void) {
     FIELD(mmcq_platform, now_ns); FIELD(mmcq_platform, set_alarm); FIELD(mmcq_platform, wait);
     FIELD(mmcq_platform, map); FIELD(mmcq_platform, unmap); FIELD(mmcq_platform, sync);
     FIELD(mmcq_platform, quirks); FIELD(mmcq_platform, flags); FIELD(mmcq_platform, cache_line);
+    FIELD(mmcq_platform, card_event); FIELD(mmcq_platform, patience_ms);
     FIELD(mmcq_card, blocks); FIELD(mmcq_card, clock_hz); FIELD(mmcq_card, transfer_blocks);
     FIELD(mmcq_card, align); FIELD(mmcq_card, cid); FIELD(mmcq_card, csd); FIELD(mmcq_card, emmc);
     FIELD(mmcq_card, width); FIELD(mmcq_card, volatile_cache); FIELD(mmcq_card, reserved);
@@ -18,11 +19,18 @@ int main(void) {
     FIELD(mmcq_request, op); FIELD(mmcq_request, blocks); FIELD(mmcq_request, lba);
     FIELD(mmcq_request, memory); FIELD(mmcq_request, done); FIELD(mmcq_request, context);
     printf("ops %d %d %d %d\n", MMCQ_READ, MMCQ_WRITE, MMCQ_WRITE_DURABLE, MMCQ_FLUSH);
+    printf("mmcq_rpmb %zu\nmmcq_io_card %zu\n", sizeof(mmcq_rpmb), sizeof(mmcq_io_card));
+    FIELD(mmcq_rpmb, key); FIELD(mmcq_rpmb, nonces); FIELD(mmcq_rpmb, memory); FIELD(mmcq_rpmb, memory_bytes);
+    FIELD(mmcq_io_card, blocks); FIELD(mmcq_io_card, clock_hz); FIELD(mmcq_io_card, vendor);
+    FIELD(mmcq_io_card, product); FIELD(mmcq_io_card, max_block_bytes); FIELD(mmcq_io_card, interface);
+    FIELD(mmcq_io_card, functions); FIELD(mmcq_io_card, width);
+    printf("partitions %d %d %d %d\n", MMCQ_BOOT_1, MMCQ_BOOT_2, MMCQ_GENERAL_1, MMCQ_GENERAL_4);
+    printf("io %d %d, for ever %u\n", MMCQ_IO_FIFO, MMCQ_IO_INCREMENT, MMCQ_RPMB_FOR_EVER);
     CODE(MMCQ_OK); CODE(MMCQ_E_ARGUMENT); CODE(MMCQ_E_STATE); CODE(MMCQ_E_CONTROLLER); CODE(MMCQ_E_NO_CARD);
     CODE(MMCQ_E_REMOVED); CODE(MMCQ_E_RANGE); CODE(MMCQ_E_DMA); CODE(MMCQ_E_TIMEOUT); CODE(MMCQ_E_CRC);
     CODE(MMCQ_E_HOST); CODE(MMCQ_E_CARD); CODE(MMCQ_E_FULL); CODE(MMCQ_E_UNSUPPORTED); CODE(MMCQ_E_DEAD);
     CODE(MMCQ_E_READ_ONLY); CODE(MMCQ_E_PROTECTED); CODE(MMCQ_E_CACHE_LOST); CODE(MMCQ_E_CHANGED);
-    CODE(MMCQ_E_LOCKED);
+    CODE(MMCQ_E_LOCKED); CODE(MMCQ_E_NO_KEY); CODE(MMCQ_E_FORGED); CODE(MMCQ_E_AMBIGUOUS);
     printf("MMCQ_EMMC_18 %u\n", MMCQ_EMMC_18);
     return 0;
 }

@@ -124,7 +124,7 @@ fn switches_cache(command: &Command) -> bool {
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// CMD6 to a partition, for the visit in progress.
     pub(super) fn go_to(&mut self, visit: PartitionAccess, now_ns: u64) {
-        let area = &mut self.memory.area;
+        let area = self.services.memory_mut().area_mut();
         area.switch_ns = u32::try_from(visit.switch_ns).unwrap_or(u32::MAX);
         // An order may have changed the other bits since the visit was planned.
         let config = *area.config.get_or_insert(visit.config & !ACCESS);
@@ -132,21 +132,21 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     fn switch_to(&mut self, place: Place, config: u8, now_ns: u64) {
-        self.memory.area.leave(config & ACCESS);
+        self.services.memory_mut().area_mut().leave(config & ACCESS);
         self.close_straight();
         let switch = emmc::switch(emmc::SwitchMode::WriteByte, index::PARTITION_CONFIG, config, 0);
-        self.order(place, switch, self.memory.area.switch_ns.into(), now_ns);
+        self.order(place, switch, self.services.memory().area().switch_ns.into(), now_ns);
     }
 
     /// The card is not surely in its user area, and nothing is in progress. True: the way back has begun.
     #[cold]
     pub(super) fn must_return(&mut self) -> bool {
         let head = self.slots.head;
-        self.memory.area.returning = false;
+        self.services.memory_mut().area_mut().returning = false;
         let visits = head != NONE && matches!(self.slots.at(head).kind, Kind::PartitionAccess(_));
         let waits = self.gate.is_stopped();
-        let stopped = waits && (self.gate.is_halted() || self.incident.open || !self.has_chore());
-        let reachable = self.target.is_some() && !self.gate.is_dead();
+        let stopped = waits && (self.gate.is_halted() || self.incident.is_open() || !self.has_chore());
+        let reachable = self.card.target().is_some() && !self.gate.is_dead();
         reachable && !stopped && (waits || !visits)
     }
 
@@ -156,14 +156,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return self.ask_status(Stage::Status, now_ns);
         }
         self.gathered.forget();
-        self.memory.area.returning = true;
-        let config = self.memory.area.config.unwrap_or(0);
+        self.services.memory_mut().area_mut().returning = true;
+        let config = self.services.memory().area().config.unwrap_or(0);
         self.switch_to(Place::Return, config, now_ns);
     }
 
     /// CMD13 finds the card in `tran` after the way back has failed. True: it is to be initialised again.
     pub(super) fn return_failed(&mut self) -> bool {
-        let area = &mut self.memory.area;
+        let area = self.services.memory_mut().area_mut();
         area.returning = false;
         area.tries = area.tries.saturating_add(1);
         area.tries >= TRIES_MAX
@@ -171,10 +171,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// An order ended well.
     pub(super) fn note_order(&mut self) {
-        if let Kind::LongCommand { command, .. } = self.slots.at(self.control).kind
+        if let Kind::LongCommand { command, .. } = self.slots.at(self.lane.control()).kind
             && let Some(value) = partition_config(&command)
         {
-            let config = &mut self.memory.area.config;
+            let config = &mut self.services.memory_mut().area_mut().config;
             *config = match command.arg >> 24 & 3 {
                 1 => config.map(|config| config | value),
                 2 => config.map(|config| config & !value),
@@ -187,7 +187,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[cold]
     pub(super) fn admit_phase(&self, kind: &Kind, urgent: bool) -> Result<(), Error> {
         // Before there is a card, and in a conversation, it is for bring-up to say where the card is.
-        let known = self.target.is_some() && !urgent;
+        let known = self.card.target().is_some() && !urgent;
         if P::RECOVERS && known && goes_behind(kind) { Err(Error::Unsupported) } else { Ok(()) }
     }
 }

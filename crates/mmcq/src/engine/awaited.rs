@@ -35,6 +35,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The bus as it was set last. The clock is what was asked for; the driver may have rounded it down.
     pub fn bus(&self) -> Bus {
-        self.wire.as_set()
+        self.card.wire().as_set()
     }
 }

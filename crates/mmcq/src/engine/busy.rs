@@ -10,7 +10,6 @@
 
 use super::extras::Event;
 use super::phases::{SLACK_NS, STOP_TIMEOUT_NS, Stage};
-use super::slot::NONE;
 use super::timers::later;
 use super::{Engine, Error};
 use crate::host::{BusyDetect, Host};
@@ -65,6 +64,12 @@ impl Busy {
     #[inline(always)]
     pub fn may_last(&mut self, ns: u64) {
         self.longest_ns = ns;
+    }
+
+    /// The card was found ready now, after so many blocks.
+    #[inline(always)]
+    fn is_over(&mut self, blocks: u32, now_ns: u64) {
+        self.times.learn(blocks, now_ns.saturating_sub(self.since_ns), self.questions == 1);
     }
 
     /// Once it is over, this stage is next.
@@ -149,12 +154,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The data are over; the card may program for a while, and the host does not see when it is ready.
     pub(super) fn watch_busy(&mut self, now_ns: u64) {
         self.lane.enter(Stage::BusyPause);
-        self.busy.since_ns = now_ns;
-        self.busy.questions = 0;
-        self.recovered_status = 0;
+        self.lane.busy_mut().since_ns = now_ns;
+        self.lane.busy_mut().questions = 0;
+        self.incident.failed_mut().forget_status();
         let limit = self.busy_limit_ns();
         // What was learned has the platform's own delays in it, and may be longer than any busy.
-        let first = self.busy.times.first_ns(self.busy_blocks()).min(limit);
+        let first = self.lane.busy().times.first_ns(self.busy_blocks()).min(limit);
         self.timers.wake_at(later(now_ns, first));
         self.timers.give_up_at(later(later(now_ns, limit), SLACK_NS));
         if first == 0 {
@@ -164,9 +169,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// How long the busy being watched may last.
     fn busy_limit_ns(&self) -> u64 {
-        match self.target {
+        match *self.card.target() {
             Some(target) if !self.is_control() => target.write_timeout_ns,
-            _ => self.busy.longest_ns.max(STOP_TIMEOUT_NS),
+            _ => self.lane.busy().longest_ns.max(STOP_TIMEOUT_NS),
         }
     }
 
@@ -177,12 +182,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Is what keeps the card busy no read or write?
     fn is_control(&self) -> bool {
-        self.control != NONE || P::RECOVERS && self.memory.area.is_returning()
+        self.lane.has_control() || P::RECOVERS && self.services.memory().area().is_returning()
     }
 
     pub(super) fn ask_busy(&mut self, now_ns: u64) {
-        self.busy.asked();
-        self.stats.busy_polls += 1;
+        self.lane.busy_mut().asked();
+        self.record.busy_polled();
         if self.host.caps().busy == BusyDetect::Level {
             if self.host.dat0_busy() { self.busy_again(now_ns) } else { self.ready(None, now_ns) }
         } else {
@@ -192,43 +197,43 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     pub(super) fn busy_again(&mut self, now_ns: u64) {
-        let waited = now_ns.saturating_sub(self.busy.since_ns);
+        let waited = now_ns.saturating_sub(self.lane.busy().since_ns);
         let limit = self.busy_limit_ns();
         self.lane.enter(Stage::BusyPause);
-        let last_ns = later(self.busy.since_ns, limit);
+        let last_ns = later(self.lane.busy().since_ns, limit);
         self.timers.give_up_at(later(last_ns, SLACK_NS));
-        let again_ns = later(now_ns, BusyTimes::again_ns(waited, self.busy.questions));
+        let again_ns = later(now_ns, BusyTimes::again_ns(waited, self.lane.busy().questions));
         // The card is asked at the end of its time, before the engine gives it up.
         self.timers.wake_at(if now_ns < last_ns { again_ns.min(last_ns) } else { again_ns });
     }
 
     /// The host has seen the end of busy too early: CMD13 says that the card programs still.
     pub(super) fn status_again(&mut self, now_ns: u64) {
-        if self.busy.questions == 0 {
-            self.busy.since_ns = now_ns;
+        if self.lane.busy().questions == 0 {
+            self.lane.busy_mut().since_ns = now_ns;
         }
-        self.busy.asked();
-        if now_ns.saturating_sub(self.busy.since_ns) > self.busy_limit_ns() {
+        self.lane.busy_mut().asked();
+        if now_ns.saturating_sub(self.lane.busy().since_ns) > self.busy_limit_ns() {
             return self.fail(Error::Silent, now_ns);
         }
-        let waited_ns = now_ns.saturating_sub(self.busy.since_ns);
+        let waited_ns = now_ns.saturating_sub(self.lane.busy().since_ns);
         self.timers.give_up_never();
-        self.timers.wake_at(later(now_ns, BusyTimes::again_ns(waited_ns, self.busy.questions)));
+        self.timers.wake_at(later(now_ns, BusyTimes::again_ns(waited_ns, self.lane.busy().questions)));
     }
 
     /// The card's busy is over; `status` if it was CMD13 that said so.
     pub(super) fn ready(&mut self, status: Option<u32>, now_ns: u64) {
-        let waited = now_ns.saturating_sub(self.busy.since_ns);
-        self.busy.times.learn(self.busy_blocks(), waited, self.busy.questions == 1);
+        let blocks = self.busy_blocks();
+        self.lane.busy_mut().is_over(blocks, now_ns);
         self.timers.clear();
-        if (H::CONTINUES || P::RECOVERS) && self.streams.take_busy_of_the_end() {
+        if (H::CONTINUES || P::RECOVERS) && self.lane.streams_mut().take_busy_of_the_end() {
             self.note_end_of_told(now_ns);
             if let Some(status) = status {
                 self.settle(status);
             }
             self.go_idle(now_ns);
         } else if self.is_control() {
-            match (self.busy.followed_by, status) {
+            match (self.lane.busy().followed_by, status) {
                 (Stage::Extra, Some(status)) if P::RECOVERS => self.extra(Event::Done(status), now_ns),
                 (Stage::FlushStatus, Some(status)) => self.flush_judged(status, now_ns),
                 (stage, _) => self.ask_status(stage, now_ns),

@@ -19,22 +19,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             // A write of which a part has gone out, or that is made again because its fate is not known, is not half undone.
             State::Queued if slot.moved_blocks == 0 && !(P::RECOVERS && slot.redone) => {
                 if let Some(waiting) = self.told(id.index) {
-                    self.profile.policy_mut().cancelled(&waiting);
+                    self.order.policy_mut().cancelled(&waiting);
                 }
                 self.slots.unlink(id.index);
-                let slot = self.slots.at_mut(id.index);
-                if slot.prepared
-                    && let Some(direction) = slot.direction()
-                {
-                    slot.prepared = false;
-                    self.prepared = self.prepared.saturating_sub(1);
-                    self.host.unmap(&slot.segment, direction);
-                }
+                self.unmap(id.index);
                 self.wipe(id.index);
                 self.give_up(id.index)
             }
             State::Done => {
-                self.fresh &= !(1 << id.index);
+                self.slots.is_known(id.index);
                 self.pass_on_untold(id.index);
                 self.wipe(id.index);
                 self.give_up(id.index)
@@ -72,7 +65,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         match slot.state {
             State::Free | State::Lost => {}
             State::Done => {
-                self.fresh &= !(1 << id.index);
+                self.slots.is_known(id.index);
                 self.slots.release(id.index);
             }
             _ => slot.orphan = true,

@@ -24,7 +24,7 @@ const CMD52: u8 = 52;
 #[derive(Debug)]
 pub(super) struct Concurrent<E> {
     /// The card answers it.
-    pub allowed: bool,
+    allowed: bool,
     /// Its slot while it is on the line.
     slot: u8,
     /// All the work. A pointer, so that firmware that never [allows](Engine::set_concurrent_commands) it does not carry it.
@@ -48,6 +48,12 @@ pub(super) enum Turn {
 
 impl<E> Concurrent<E> {
     pub const NONE: Self = Concurrent { allowed: false, slot: NONE, turn: None };
+
+    /// The card does not answer it, or is another.
+    #[inline(always)]
+    pub fn forbid(&mut self) {
+        self.allowed = false;
+    }
 }
 
 /// May this go beside data?
@@ -68,15 +74,15 @@ fn failed(cause: Cause) -> Error {
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Whether the I/O card answers CMD52 while data move (SDC in its CCCR). Bring-up tells; a board may take it back. Without a card it is off.
     pub fn set_concurrent_commands(&mut self, allowed: bool) {
-        self.concurrent.allowed = allowed && H::CONCURRENT && P::RECOVERS;
-        if self.concurrent.allowed {
-            self.concurrent.turn = Some(Self::work_concurrent);
+        self.lane.concurrent_mut().allowed = allowed && H::CONCURRENT && P::RECOVERS;
+        if self.lane.concurrent().allowed {
+            self.lane.concurrent_mut().turn = Some(Self::work_concurrent);
         }
     }
 
     /// Is a command on the line beside data, or left over from beside them?
     pub(super) fn is_concurrent(&self) -> bool {
-        H::CONCURRENT && P::RECOVERS && self.concurrent.slot != NONE
+        H::CONCURRENT && P::RECOVERS && self.lane.concurrent().slot != NONE
     }
 
     /// Something is in progress: what waits may go beside it.
@@ -104,7 +110,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     #[inline(never)]
     pub(super) fn concurrent_turn(&mut self, turn: Turn, now_ns: u64) -> bool {
-        P::RECOVERS && self.concurrent.turn.is_some_and(|work| work(self, turn, now_ns))
+        P::RECOVERS && self.lane.concurrent().turn.is_some_and(|work| work(self, turn, now_ns))
     }
 
     fn work_concurrent(&mut self, turn: Turn, now_ns: u64) -> bool {
@@ -122,8 +128,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     fn begin_beside(&mut self, now_ns: u64) -> bool {
         let moving = self.lane.moves_data();
-        let theirs = self.control == NONE || matches!(self.slots.at(self.control).kind, Kind::Io { .. });
-        let free = self.concurrent.allowed && !self.is_concurrent() && !self.gate.is_halted();
+        let theirs =
+            !self.lane.has_control() || matches!(self.slots.at(self.lane.control()).kind, Kind::Io { .. });
+        let free = self.lane.concurrent().allowed && !self.is_concurrent() && !self.gate.is_halted();
         if !(moving && theirs && free && self.host.caps().concurrent_command) {
             return false;
         }
@@ -137,10 +144,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 message!(trace, "CMD{} {:#010x} beside data", phase.command.index, phase.command.arg);
                 self.slots.unlink(index);
                 self.slots.at_mut(index).state = State::Active;
-                self.concurrent.slot = index;
+                self.lane.concurrent_mut().slot = index;
                 self.timers.concurrent_at(now_ns.saturating_add(timeout_ns).saturating_add(SLACK_NS));
-                self.stats.phases += 1;
-                self.stats.concurrent += 1;
+                self.record.phase_started();
+                self.record.concurrent_started();
                 return true;
             }
             Err(StartError::CommandLine) => self.timers.concurrent_at(now_ns.saturating_add(START_RETRY_NS)),
@@ -152,12 +159,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Asks the host what has become of it.
     fn ack_concurrent(&mut self, now_ns: u64) -> bool {
         let Some(result) = self.host.ack_concurrent() else { return false };
-        match (&result, self.slots.at(self.concurrent.slot).kind) {
+        match (&result, self.slots.at(self.lane.concurrent().slot).kind) {
             (Ok(_), Kind::Io { chain: true, .. }) => {
                 self.timers.chain_until(now_ns.saturating_add(self.config.chain_ns));
             }
             (Ok(_), _) => {}
-            (Err(_), _) => self.stats.faults += 1,
+            (Err(_), _) => self.record.phase_failed(),
         }
         let output = |content| Output { response: Response::short(content), ..Output::default() };
         self.end_concurrent(result.map(output).map_err(failed));
@@ -165,7 +172,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     fn end_concurrent(&mut self, result: Result<Output, Error>) {
-        let index = core::mem::replace(&mut self.concurrent.slot, NONE);
+        let index = core::mem::replace(&mut self.lane.concurrent_mut().slot, NONE);
         self.timers.concurrent_at(NEVER);
         if index != NONE {
             self.end_slot(index, result);
@@ -181,11 +188,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         self.acknowledge(now_ns);
         if !self.timers.concurrent_is_due(now_ns) {
-            self.stats.lost_interrupts += 1;
+            self.record.interrupt_lost();
             return;
         }
         self.host.abort_concurrent();
-        self.stats.faults += 1;
+        self.record.phase_failed();
         self.end_concurrent(Err(Error::Silent));
         self.dispatch(now_ns);
     }

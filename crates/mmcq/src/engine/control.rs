@@ -3,7 +3,7 @@
 use super::extras::Event;
 use super::outcome::not_written;
 use super::phases::{COMMAND_TIMEOUT_NS, Stage};
-use super::slot::{NONE, State};
+use super::slot::State;
 use super::timers::later;
 use super::{BLOCK_BYTES, Engine, Error, FlushBy, Kind, Output};
 use crate::host::{Auto, BusOp, BusyDetect, Host, Phase, Step};
@@ -28,9 +28,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.slots.unlink(index);
         let slot = self.slots.at_mut(index);
         slot.state = State::Active;
-        self.control = index;
+        self.lane.set_control(index);
         self.gathered.forget();
-        self.failure = None;
+        self.incident.failed_mut().forget_error();
         self.gathered.no_segments();
         match slot.kind {
             Kind::Raw { prefix, phase, timeout_ns } => {
@@ -56,8 +56,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Kind::Bus(op) => {
                 self.lane.enter(Stage::Bus(op));
                 // Before its clock changes a card wants some more after the last token [SD 4.4].
-                let clocks_ns = self.wire.last_clocks_ns(op);
-                self.bus_begun = clocks_ns.is_none();
+                let clocks_ns = self.card.wire().last_clocks_ns(op);
+                self.lane.give_bus(clocks_ns.is_none());
                 match clocks_ns {
                     None => self.step_bus(op, true, now_ns),
                     Some(ns) => self.timers.wake_at(later(now_ns, ns)),
@@ -75,7 +75,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Flushes the cache, for the flush or the durable write in progress.
     pub(super) fn begin_flush(&mut self, now_ns: u64) {
-        let Some(target) = self.target else { return self.end_control(Err(Error::NoCard)) };
+        let Some(target) = *self.card.target() else { return self.end_control(Err(Error::NoCard)) };
         match target.flush {
             FlushBy::EmmcCache { .. }
                 if !self.durability.is_dirty() && target.quirks.has(Quirks::FLUSH_AFTER_WRITE) =>
@@ -90,8 +90,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 if timeout_ns > self.host.caps().max_busy_ns {
                     (flush.resp, timer_ns) = (Resp::R1, COMMAND_TIMEOUT_NS);
                 }
-                self.busy.may_last(timeout_ns);
-                self.busy.is_followed_by(Stage::FlushStatus);
+                self.lane.busy_mut().may_last(timeout_ns);
+                self.lane.busy_mut().is_followed_by(Stage::FlushStatus);
                 self.start_order(Stage::Flush, flush, timer_ns, now_ns);
             }
             FlushBy::SdCache { .. } => self.extra(Event::Begin, now_ns),
@@ -108,7 +108,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn flush_answered(&mut self, status: u32, now_ns: u64) {
         self.settle(status);
         if status & R1::DEFERRED != 0 {
-            let slot = self.slots.at_mut(self.control);
+            let slot = self.slots.at_mut(self.lane.control());
             if !matches!(slot.kind, Kind::Flush) {
                 slot.result = Err(not_written(status));
             }
@@ -153,10 +153,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if P::RECOVERS {
             self.end_flushed();
         }
-        match self.slots.at(self.control).kind {
+        match self.slots.at(self.lane.control()).kind {
             Kind::Flush => self.flushed(),
             // A late error of another request belongs to the next flush.
-            _ => self.slots.at(self.control).result,
+            _ => self.slots.at(self.lane.control()).result,
         }
     }
 
@@ -166,7 +166,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return true;
         }
         if let Err(error) = self.map(index) {
-            self.control = NONE;
+            self.lane.release_control();
             self.end_slot(index, Err(error));
             return false;
         }
@@ -177,15 +177,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn begin_raw(&mut self, phase: Phase, timeout_ns: u64, now_ns: u64) {
         self.lane.prepare(phase);
         // By their bytes: blocks of I/O functions have up to 2048.
-        let blocks = self.slots.at(self.control).segment.len.div_ceil(BLOCK_BYTES);
-        let limit = later(timeout_ns, self.wire.data_ns(blocks));
+        let blocks = self.slots.at(self.lane.control()).segment.len.div_ceil(BLOCK_BYTES);
+        let limit = later(timeout_ns, self.card.wire().data_ns(blocks));
         self.start_phase(Stage::Main, timeout_ns, limit, now_ns);
     }
 
     pub(super) fn step_bus(&mut self, op: BusOp, first: bool, now_ns: u64) {
         match self.host.set_bus(op, first, now_ns) {
             Step::Done => {
-                self.wire.done(op);
+                self.card.wire_mut().done(op);
                 self.end_control(Ok(Output::default()));
             }
             Step::Wait(until_ns) => self.timers.wake_at(until_ns.max(now_ns)),
@@ -194,7 +194,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     pub(super) fn end_control(&mut self, result: Result<Output, Error>) {
-        let index = core::mem::replace(&mut self.control, NONE);
+        let index = self.lane.take_control();
         self.lane.enter(Stage::Idle);
         self.timers.clear();
         if P::RECOVERS && self.slots.at(index).kind.resets_card() {

@@ -19,7 +19,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.timers.take_turn(now_ns) {
             match self.lane.stage() {
                 Stage::Bus(op) => {
-                    let begun = core::mem::replace(&mut self.bus_begun, true);
+                    let begun = self.lane.take_bus();
                     self.step_bus(op, !begun, now_ns);
                     self.dispatch(now_ns);
                 }
@@ -41,7 +41,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn overdue(&mut self, now_ns: u64) {
         let waiting = !self.lane.is_blocked() && !matches!(self.lane.stage(), Stage::BusyPause);
         if waiting && self.acknowledge(now_ns) && !self.timers.is_over(now_ns) {
-            self.stats.lost_interrupts += 1;
+            self.record.interrupt_lost();
             if Self::STRAIGHT {
                 self.host.interrupt_lost();
             }

@@ -3,7 +3,7 @@
 //! A write whose slot is still held has its result there ([`State::Settling`](super::slot::State)). What is here has no slot any more: the next flush is its owner.
 
 use super::phases::Stage;
-use super::slot::{Rules, State};
+use super::slot::Rules;
 use super::timers::later;
 use super::{Acknowledge, Engine};
 use crate::host::{Direction, Host};
@@ -124,14 +124,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The card is to be asked how writes went: their requests wait for it, or are complete without it.
     #[inline(always)]
     pub(super) fn owes_status(&self) -> bool {
-        self.settling != 0 || self.durability.is_unsettled()
+        self.slots.is_settling() || self.durability.is_unsettled()
     }
 
     /// A status is owed, and is asked for as soon as nothing else goes. If all that it is owed for is complete ([`Acknowledge::Transferred`]), the next command
     /// tells it soon enough.
     #[inline(always)]
     pub(super) fn asks_soon(&self) -> bool {
-        self.settling != 0 || self.durability.is_unsettled() && !self.tells_transferred()
+        self.slots.is_settling() || self.durability.is_unsettled() && !self.tells_transferred()
     }
 
     /// The queue is empty, and a status is owed. True: it is asked for later, and the engine wakes for that.
@@ -177,8 +177,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// It is complete. Its status is owed to no request any more.
     pub(super) fn end_early(&mut self, index: u8) {
-        self.slots.at_mut(index).state = State::Ended;
-        self.ended |= 1 << index;
+        self.slots.end(index);
         self.durability.completes_early(true);
         self.close_straight();
     }
@@ -186,7 +185,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// An error that no write waits for: the next flush is to tell it.
     #[cold]
     pub(super) fn owe_late(&mut self, status: u32) {
-        self.stats.unowned += 1;
+        self.record.late_error_unowned();
         self.durability.owe(status);
     }
 }

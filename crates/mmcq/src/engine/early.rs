@@ -43,9 +43,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// A transfer is in progress. Its R1 settles what was written before, if nothing else is there to be sent, or few requests are there.
     #[inline]
     pub(super) fn try_early(&mut self, now_ns: u64) {
-        if Self::EARLY && self.settling != 0 {
+        if Self::EARLY && self.slots.is_settling() {
             let few = self.gathered.members().len().saturating_mul(FEW);
-            if self.slots.head == NONE || usize::from(self.prepared) <= few {
+            if self.slots.head == NONE || usize::from(self.slots.mapped()) <= few {
                 self.take_early(now_ns);
             }
         }
@@ -54,26 +54,26 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The same before a transfer of one request.
     #[inline(always)]
     pub(super) fn are_few(&self) -> bool {
-        usize::from(self.prepared) <= FEW
+        usize::from(self.slots.mapped()) <= FEW
     }
 
     /// True if the R1 was there.
     #[inline(never)]
     pub(super) fn take_early(&mut self, now_ns: u64) -> bool {
         let moving = self.lane.moves_data();
-        if self.control != NONE || !moving || self.settling == 0 {
+        if self.lane.has_control() || !moving || !self.slots.is_settling() {
             return false;
         }
         let Some(status) = self.host.early_r1() else { return false };
         self.settle(status);
-        self.early.told = status & TOLD;
+        self.lane.early_mut().told = status & TOLD;
         self.note_results(now_ns);
         true
     }
 
     /// The R1 at the end of a transfer.
     pub(super) fn settle_at_end(&mut self, status: u32) {
-        let status = if Self::EARLY { self.early.rest(status) } else { status };
+        let status = if Self::EARLY { self.lane.early_mut().rest(status) } else { status };
         self.settle(status);
     }
 }

@@ -1,7 +1,7 @@
 //! How requests leave the queue: sent, put back, settled by the card's status, ended.
 
 use super::outcome::not_written;
-use super::slot::{NONE, Rules, State, bits};
+use super::slot::{Rules, State, bits};
 use super::{Engine, Error, Output};
 use crate::host::{Direction, Host};
 use crate::sched::{Policy, Profile, Waiting};
@@ -16,7 +16,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Takes a request out of the queue without sending it.
     pub(super) fn withdraw(&mut self, index: u8) {
         if let Some(waiting) = self.told(index) {
-            self.profile.policy_mut().cancelled(&waiting);
+            self.order.policy_mut().cancelled(&waiting);
         }
         self.slots.unlink(index);
     }
@@ -33,7 +33,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn push_front(&mut self, index: u8, now_ns: u64) {
         self.slots.push_front(index);
         if let Some(waiting) = self.told(index) {
-            self.profile.policy_mut().arrived(&waiting, now_ns);
+            self.order.policy_mut().arrived(&waiting, now_ns);
         }
     }
 
@@ -48,8 +48,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.note_written();
         }
         self.durability.settles();
-        self.incident.doubted &= !self.settling;
-        for index in bits(core::mem::take(&mut self.settling)) {
+        self.incident.believe(self.slots.settling());
+        for index in bits(self.slots.take_settling()) {
             let slot = self.slots.at_mut(index);
             if bad != 0 {
                 slot.result = Err(not_written(status));
@@ -57,8 +57,21 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.slots.push_front(index);
                 continue;
             }
-            slot.state = State::Ended;
-            self.ended |= 1 << index;
+            self.slots.end(index);
+        }
+    }
+
+    /// A status that says more than that all is well.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn told_by_status(&mut self, status: u32) {
+        if P::RECOVERS && status & R1::EXCEPTION_EVENT != 0 {
+            self.exception_seen();
+        }
+        if status & R1::DEFERRED != 0 {
+            self.late_error(status);
+        } else if P::RECOVERS && self.owes_status() {
+            self.note_written();
         }
     }
 
@@ -66,8 +79,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[cold]
     pub(super) fn late_error(&mut self, status: u32) {
         self.failed_for_good(Direction::Write);
-        let mut owned = self.settling != 0;
-        if P::RECOVERS && self.gathered.direction() == Direction::Write && self.control == NONE {
+        let mut owned = self.slots.is_settling();
+        if P::RECOVERS && self.gathered.direction() == Direction::Write && !self.lane.has_control() {
             for &index in self.gathered.members() {
                 let slot = self.slots.at_mut(index);
                 // The rest of a request is queued, or under way again already.
@@ -87,7 +100,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn end_slot(&mut self, index: u8, result: Result<Output, Error>) {
         let slot = self.slots.at_mut(index);
         slot.result = result;
-        slot.state = State::Ended;
-        self.ended |= 1 << index;
+        self.slots.end(index);
     }
 }

@@ -7,7 +7,7 @@
 //! again in the middle. A piece that fails is not tried again.
 
 use super::extras::{Place, refused};
-use super::slot::{NONE, Rules};
+use super::slot::Rules;
 use super::{Engine, Error, Kind, Output};
 use crate::host::Host;
 use crate::sched::Profile;
@@ -191,17 +191,37 @@ const ARGUMENT_NS: u64 = 500_000_000;
 /// Pieces grow up to so many units.
 const UNITS_MAX: u32 = 1 << 16;
 
+/// Where the erase in progress is, and what is known of the card's pace.
+#[derive(Debug)]
+pub(super) struct Round {
+    /// Blocks of this piece.
+    piece_blocks: u32,
+    /// The second round of a secure trim.
+    second: bool,
+    /// Units that a piece of an erase has, as learned; 0: not yet.
+    units: u32,
+}
+
+impl Round {
+    pub const NONE: Round = Round { piece_blocks: 0, second: false, units: 0 };
+
+    /// It may be another card.
+    pub fn unlearn(&mut self) {
+        self.units = 0;
+    }
+}
+
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The next piece of the erase in progress.
     pub(super) fn begin_erase(&mut self, lba: u64, blocks: u32, how: Erase, now_ns: u64) {
-        let slot = self.slots.at(self.control);
+        let slot = self.slots.at(self.lane.control());
         let (done, orphan) = (slot.moved_blocks, slot.orphan);
-        let Some(target) = self.target else { return self.end_control(Err(Error::NoCard)) };
+        let Some(target) = *self.card.target() else { return self.end_control(Err(Error::NoCard)) };
         let end = lba.checked_add(u64::from(blocks));
         if blocks == 0 || end.is_none_or(|end| end > target.sectors) {
             return self.end_control(Err(Error::OutOfRange { lba, sectors: target.sectors }));
         }
-        let erase = self.abilities.erase;
+        let erase = self.card.abilities().erase;
         // Between its acceptance and now the card may have become another.
         if let Err(error) = erase.check(lba, blocks, how) {
             return self.end_control(Err(error));
@@ -211,31 +231,33 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if rest == 0 || orphan && done > 0 {
             return self.end_control(Ok(erased(done)));
         }
-        if self.memory.erase_units == 0 {
+        if self.services.memory().erasing().units == 0 {
             let declared_ns = u64::from(erase.unit_ms(how)) * 1_000_000;
             let units = self.config.erase_budget_ns.checked_div(declared_ns).unwrap_or(u64::from(UNITS_MAX));
-            self.memory.erase_units = u32::try_from(units).unwrap_or(UNITS_MAX).clamp(1, UNITS_MAX);
+            self.services.memory_mut().erasing_mut().units =
+                u32::try_from(units).unwrap_or(UNITS_MAX).clamp(1, UNITS_MAX);
         }
         let units = match self.config.erase_budget_ns {
             0 => u32::MAX,
             // What always takes the same time is not cut.
             _ if erase.unit_ms(how) == 0 => u32::MAX,
-            _ => self.memory.erase_units,
+            _ => self.services.memory().erasing().units,
         };
-        self.memory.piece_blocks = erase.piece_blocks(lba.saturating_add(u64::from(done)), rest, units);
-        self.memory.second = false;
-        self.memory.began_ns = now_ns;
-        self.stats.erase_pieces += 1;
+        let round = self.services.memory_mut().erasing_mut();
+        round.piece_blocks = erase.piece_blocks(lba.saturating_add(u64::from(done)), rest, units);
+        round.second = false;
+        self.services.memory_mut().begins(now_ns);
+        self.record.erase_piece_begun();
         self.erase_round(now_ns);
     }
 
     /// One round over the piece; a secure trim has two.
     fn erase_round(&mut self, now_ns: u64) {
         let Some((how, ..)) = self.piece() else { return };
-        match self.abilities.erase.argument_byte {
+        match self.card.abilities().erase.argument_byte {
             0 => self.erase_from(now_ns),
             byte => {
-                let argument = emmc::erase(emmc_kind(how, self.memory.second)).arg;
+                let argument = emmc::erase(emmc_kind(how, self.services.memory().erasing().second)).arg;
                 // Bits 15, 31 and the lowest two, in one byte.
                 let value = (argument >> 24 | argument >> 12 | argument) as u8 & 0x8b;
                 let switch = emmc::switch(emmc::SwitchMode::WriteByte, byte, value, 0);
@@ -246,15 +268,19 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The piece: its first block, and its last.
     fn piece(&self) -> Option<(Erase, u64, u64)> {
-        let slot = self.slots.at(self.control);
+        let slot = self.slots.at(self.lane.control());
         let Kind::Erase { lba, how, .. } = slot.kind else { return None };
         let first = lba.saturating_add(u64::from(slot.moved_blocks));
-        Some((how, first, first.saturating_add(u64::from(self.memory.piece_blocks.saturating_sub(1)))))
+        Some((
+            how,
+            first,
+            first.saturating_add(u64::from(self.services.memory().erasing().piece_blocks.saturating_sub(1))),
+        ))
     }
 
     /// Names the first block, where need be by its upper bits before.
     fn erase_from(&mut self, now_ns: u64) {
-        let (Some((_, first, _)), Some(target)) = (self.piece(), self.target) else { return };
+        let (Some((_, first, _)), Some(target)) = (self.piece(), *self.card.target()) else { return };
         if target.extended_address {
             self.short(Place::EraseStartUpper, sd::address_extension((first >> 32) as u8), now_ns);
         } else {
@@ -263,9 +289,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     fn name_first(&mut self, now_ns: u64) {
-        let (Some((_, first, _)), Some(target)) = (self.piece(), self.target) else { return };
+        let (Some((_, first, _)), Some(target)) = (self.piece(), *self.card.target()) else { return };
         let addr = target.address(first);
-        let command = if self.abilities.erase.emmc {
+        let command = if self.card.abilities().erase.emmc {
             emmc::erase_group_start(addr)
         } else {
             sd::erase_wr_blk_start(addr)
@@ -274,19 +300,22 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     fn name_last(&mut self, now_ns: u64) {
-        let (Some((_, _, last)), Some(target)) = (self.piece(), self.target) else { return };
+        let (Some((_, _, last)), Some(target)) = (self.piece(), *self.card.target()) else { return };
         let addr = target.address(last);
-        let command =
-            if self.abilities.erase.emmc { emmc::erase_group_end(addr) } else { sd::erase_wr_blk_end(addr) };
+        let command = if self.card.abilities().erase.emmc {
+            emmc::erase_group_end(addr)
+        } else {
+            sd::erase_wr_blk_end(addr)
+        };
         self.short(Place::EraseEnd, command, now_ns);
     }
 
     pub(super) fn erase_reached(&mut self, place: Place, status: u32, now_ns: u64) {
-        let (Some((how, first, last)), Some(target)) = (self.piece(), self.target) else {
+        let (Some((how, first, last)), Some(target)) = (self.piece(), *self.card.target()) else {
             return self.end_control_and_go_on(Err(Error::NoCard), now_ns);
         };
         // Bit 7 is reserved on SD.
-        let erase = self.abilities.erase;
+        let erase = self.card.abilities().erase;
         let errors = if erase.emmc { R1::ERRORS } else { R1::ERRORS & !R1::SWITCH_ERROR };
         if status & errors != 0 {
             return self.end_control_and_go_on(Err(refused(status)), now_ns);
@@ -303,14 +332,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 let units = u32::try_from(last / unit - first / unit + 1).unwrap_or(u32::MAX);
                 let limit_ns = erase.limit_ns(how, units);
                 let go = match erase.emmc {
-                    true => emmc::erase(emmc_kind(how, self.memory.second)),
+                    true => emmc::erase(emmc_kind(how, self.services.memory().erasing().second)),
                     false if how == Erase::Discard => sd::erase(sd::SdErase::Discard),
                     false => sd::erase(sd::SdErase::Erase),
                 };
                 self.order(Place::Erase, go, limit_ns, now_ns);
             }
-            _ if matches!(how, Erase::SecureTrim(_)) && !self.memory.second => {
-                self.memory.second = true;
+            _ if matches!(how, Erase::SecureTrim(_)) && !self.services.memory().erasing().second => {
+                self.services.memory_mut().erasing_mut().second = true;
                 self.erase_round(now_ns);
             }
             _ => self.piece_erased(now_ns),
@@ -319,21 +348,21 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// A piece is gone: the others first, then the next.
     fn piece_erased(&mut self, now_ns: u64) {
-        let index = self.control;
+        let index = self.lane.control();
         let budget_ns = self.config.erase_budget_ns;
-        let took_ns = now_ns.saturating_sub(self.memory.began_ns);
-        let units = &mut self.memory.erase_units;
+        let took_ns = self.services.memory().took_ns(now_ns);
+        let units = &mut self.services.memory_mut().erasing_mut().units;
         if took_ns < budget_ns / 4 {
             *units = units.saturating_mul(2).min(UNITS_MAX);
         } else if took_ns > budget_ns {
             *units = (*units / 2).max(1);
         }
         let slot = self.slots.at_mut(index);
-        slot.moved_blocks = slot.moved_blocks.saturating_add(self.memory.piece_blocks);
+        slot.moved_blocks = slot.moved_blocks.saturating_add(self.services.memory().erasing().piece_blocks);
         let Kind::Erase { lba, blocks, .. } = slot.kind else { return };
         let (moved, durable) = (slot.moved_blocks, slot.rules.has(Rules::DURABLE));
         if moved < blocks {
-            self.control = NONE;
+            self.lane.release_control();
             self.slots.push_rest(
                 index,
                 lba.saturating_add(u64::from(moved)),

@@ -7,8 +7,9 @@
 //! command with busy, waited for however long it lasts), data, pauses.
 
 use super::area::Area;
+use super::erase::Round;
 use super::phases::{COMMAND_TIMEOUT_NS, SLACK_NS, Stage};
-use super::slot::{NONE, Slot};
+use super::slot::Slot;
 use super::{Abilities, DmaBuf, Engine, Error, FlushBy, Kind, Output, Request};
 use crate::host::{Auto, BusyDetect, Data, Direction, DmaError, Host, Phase, Segment};
 use crate::sched::Profile;
@@ -20,19 +21,41 @@ const DATA_NS: u64 = 1_000_000_000;
 
 /// One way into what [`Engine::enable_extended_ops`] adds.
 #[derive(Debug)]
-pub(super) struct Extras<H: Host, const N: usize, P: Profile> {
-    pub on_event: fn(&mut Engine<H, N, P>, Event, u64),
-    pub admit: fn(&Engine<H, N, P>, &Request) -> Result<(), Error>,
-    pub plan: fn(&mut Slot, &Abilities),
+struct Extras<H: Host, const N: usize, P: Profile> {
+    on_event: fn(&mut Engine<H, N, P>, Event, u64),
+    admit: fn(&Engine<H, N, P>, &Request) -> Result<(), Error>,
+    plan: fn(&mut Slot, &Abilities),
 }
 
-impl<H: Host, const N: usize, P: Profile> Extras<H, N, P> {
+/// The requests that are little programs: the way into their code, and what it remembers.
+#[derive(Debug)]
+pub(super) struct Services<H: Host, const N: usize, P: Profile> {
+    extras: Option<Extras<H, N, P>>,
+    memory: Memory,
+}
+
+impl<H: Host, const N: usize, P: Profile> Services<H, N, P> {
+    /// Not a constant: nearly all of it is zero, and a copy of it would lie in the image.
+    pub const fn none() -> Self {
+        Services { extras: None, memory: Memory::new() }
+    }
+
+    #[inline(always)]
+    pub fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    #[inline(always)]
+    pub fn memory_mut(&mut self) -> &mut Memory {
+        &mut self.memory
+    }
+
     /// Prepares the slot of a request that is no read, write or phase.
     #[cold]
     #[inline(never)]
-    pub fn plan(extras: &Option<Self>, slot: &mut Slot, abilities: &Abilities) {
+    pub fn plan(&self, slot: &mut Slot, abilities: &Abilities) {
         if P::RECOVERS
-            && let Some(extras) = extras
+            && let Some(extras) = &self.extras
         {
             (extras.plan)(slot, abilities);
         }
@@ -122,24 +145,22 @@ impl Place {
 #[derive(Debug)]
 pub(super) struct Memory {
     /// A block of the engine's own, for extension registers.
-    pub page: DmaBuf,
+    page: DmaBuf,
     /// The step in progress.
-    pub step: Step,
+    step: Step,
     /// Status bits seen so far in the order in progress.
-    pub status: u32,
-    /// Where the erase in progress is: blocks of this piece, the second round of a secure trim, begin.
-    pub piece_blocks: u32,
-    pub second: bool,
-    pub began_ns: u64,
-    /// Units that a piece of an erase has, as learned; 0: not yet.
-    pub erase_units: u32,
+    status: u32,
+    /// Where the erase in progress is.
+    erasing: Round,
+    /// Since when: this piece of an erase, or this flush by register.
+    began_ns: u64,
     /// The partition the card is in.
-    pub area: Area,
+    area: Area,
     /// Moves done of the visit, and what is mapped for the one in progress.
-    pub moves: u8,
-    pub mapped: Option<(Segment, Direction)>,
+    moves: u8,
+    mapped: Option<(Segment, Direction)>,
     /// What is known of the pieces of the write in progress that went before.
-    pub pieces: Pieces,
+    pieces: Pieces,
 }
 
 /// The fate of the pieces that went before.
@@ -157,15 +178,97 @@ impl Memory {
             page: DmaBuf::EMPTY,
             step: Step::Pause(Place::Order),
             status: 0,
-            piece_blocks: 0,
-            second: false,
+            erasing: Round::NONE,
             began_ns: 0,
-            erase_units: 0,
             area: Area::USER,
             moves: 0,
             mapped: None,
             pieces: Pieces::Unknown,
         }
+    }
+
+    /// The partition the card is in.
+    #[inline(always)]
+    pub fn area(&self) -> &Area {
+        &self.area
+    }
+
+    #[inline(always)]
+    pub fn area_mut(&mut self) -> &mut Area {
+        &mut self.area
+    }
+
+    #[inline(always)]
+    pub fn erasing(&self) -> &Round {
+        &self.erasing
+    }
+
+    #[inline(always)]
+    pub fn erasing_mut(&mut self) -> &mut Round {
+        &mut self.erasing
+    }
+
+    /// What is measured begins.
+    pub fn begins(&mut self, now_ns: u64) {
+        self.began_ns = now_ns;
+    }
+
+    /// So long it has taken.
+    pub fn took_ns(&self, now_ns: u64) -> u64 {
+        now_ns.saturating_sub(self.began_ns)
+    }
+
+    /// A block of the engine's own, for extension registers.
+    pub fn page(&self) -> &DmaBuf {
+        &self.page
+    }
+
+    pub fn page_mut(&mut self) -> &mut DmaBuf {
+        &mut self.page
+    }
+
+    /// A controller that nothing stops may use it for ever.
+    pub fn lose_page(&mut self) {
+        self.page = DmaBuf::EMPTY;
+    }
+
+    /// This step is in progress.
+    pub fn enters(&mut self, step: Step) {
+        self.step = step;
+    }
+
+    /// A visit to another partition begins.
+    pub fn visit_begins(&mut self) {
+        self.moves = 0;
+    }
+
+    /// One more of its moves is done.
+    pub fn moved(&mut self) {
+        self.moves += 1;
+    }
+
+    /// Moves done of it.
+    pub fn moves(&self) -> u8 {
+        self.moves
+    }
+
+    /// Is the memory of a step mapped?
+    pub fn is_mapped(&self) -> bool {
+        self.mapped.is_some()
+    }
+
+    /// It is about to be unmapped, or is lost.
+    pub fn take_mapped(&mut self) -> Option<(Segment, Direction)> {
+        self.mapped.take()
+    }
+
+    /// What is known of the pieces of the write in progress that went before.
+    pub fn pieces(&self) -> Pieces {
+        self.pieces
+    }
+
+    pub fn pieces_are(&mut self, fate: Pieces) {
+        self.pieces = fate;
     }
 
     /// Is this a visit of which nothing has been sent yet but the switch to its partition, or the count of its first blocks?
@@ -184,28 +287,28 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// `write_zeroes` work at once. How this card erases is said by [`set_abilities`](Self::set_abilities); erases
     /// are [`Error::Unequipped`] before. [`card::enable_extended_ops`](crate::card::enable_extended_ops) calls both.
     pub fn enable_extended_ops(&mut self) {
-        self.extras =
+        self.services.extras =
             Some(Extras { on_event: Self::on_event, admit: Self::admit_extra, plan: Slot::plan_zeroes });
     }
 
     /// Tells the engine what the card can besides reading and writing. To be told again after
     /// [`set_card_params`](Self::set_card_params) with `None`.
     pub fn set_abilities(&mut self, abilities: Abilities) {
-        self.abilities = abilities;
-        self.memory.erase_units = 0;
+        self.card.set_abilities(abilities);
+        self.services.memory_mut().erasing.unlearn();
     }
 
     /// What the card can besides reading and writing, as far as the engine was told.
     pub fn abilities(&self) -> &Abilities {
-        &self.abilities
+        self.card.abilities()
     }
 
     /// Why a request that is no read, write or phase cannot be accepted, if so.
     #[cold]
     #[inline(never)]
     pub(super) fn admit_other(&self, request: &Request) -> Result<(), Error> {
-        match (request.kind, &self.extras) {
-            (Kind::Flush, _) if self.target.is_none() => Err(Error::NoCard),
+        match (request.kind, &self.services.extras) {
+            (Kind::Flush, _) if self.card.target().is_none() => Err(Error::NoCard),
             (Kind::Flush | Kind::Bus(_) | Kind::Pause { .. }, _) => Ok(()),
             (_, Some(extras)) if P::RECOVERS => (extras.admit)(self, request),
             _ => Err(Error::Unsupported),
@@ -217,21 +320,21 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// # Errors
     /// The controller is using the one before, for a flush: this one comes back, and may be tried again later.
     pub fn set_page(&mut self, page: DmaBuf) -> Result<DmaBuf, DmaBuf> {
-        if self.memory.mapped.is_some() {
+        if self.services.memory().mapped.is_some() {
             return Err(page);
         }
-        Ok(core::mem::replace(&mut self.memory.page, page))
+        Ok(core::mem::replace(&mut self.services.memory_mut().page, page))
     }
 
     /// To the extras, if there are any; a request that needs them was not accepted without.
     pub(super) fn extra(&mut self, event: Event, now_ns: u64) {
-        match &self.extras {
+        match &self.services.extras {
             Some(extras) if P::RECOVERS => (extras.on_event)(self, event, now_ns),
             _ => match event {
                 Event::Write(index) => {
                     self.turn_down(index, Error::Unsupported);
                 }
-                _ if self.control != NONE => self.end_control_and_go_on(Err(Error::Unsupported), now_ns),
+                _ if self.lane.has_control() => self.end_control_and_go_on(Err(Error::Unsupported), now_ns),
                 _ => {}
             },
         }
@@ -241,8 +344,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         match event {
             Event::Begin => self.begin_extra(now_ns),
             Event::Write(index) => self.begin_special(index, now_ns),
-            Event::Done(status) => self.step_done(self.memory.step, status, now_ns),
-            Event::Woke => match self.memory.step {
+            Event::Done(status) => self.step_done(self.services.memory().step, status, now_ns),
+            Event::Woke => match self.services.memory().step {
                 Step::Pause(Place::FlushAsk) => self.ask_flushed(now_ns),
                 Step::Pause(Place::FlushStart) => {
                     self.begin_extra(now_ns);
@@ -256,7 +359,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Event::BreaksOff => {
                 self.unmap_data();
                 // A durable write whose flush failed has moved nothing for good.
-                let slot = self.slots.at_mut(self.control);
+                let slot = self.slots.at_mut(self.lane.control());
                 slot.result = slot.result.and(Ok(Output::default()));
             }
         }
@@ -264,13 +367,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The control request leaves the controller without having come to its end.
     pub(super) fn break_off(&mut self, now_ns: u64) {
-        if let Some(extras) = &self.extras {
+        if let Some(extras) = &self.services.extras {
             (extras.on_event)(self, Event::BreaksOff, now_ns);
         }
     }
 
     fn begin_extra(&mut self, now_ns: u64) {
-        let slot = self.slots.at(self.control);
+        let slot = self.slots.at(self.lane.control());
         let (kind, moved) = (slot.kind, slot.moved_blocks);
         match kind {
             Kind::Erase { lba, blocks, how } if moved < blocks => self.begin_erase(lba, blocks, how, now_ns),
@@ -279,7 +382,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.order(Place::Order, command, timeout_ns, now_ns)
             }
             // A flush: of its own, or of what has been written or erased.
-            _ => match self.target.map(|t| t.flush) {
+            _ => match self.card.target().map(|t| t.flush) {
                 Some(FlushBy::SdCache { at, .. }) => self.begin_register_flush(at, now_ns),
                 // That of an erase, once more.
                 _ if matches!(kind, Kind::Erase { .. }) => self.begin_flush(now_ns),
@@ -298,10 +401,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             // Refused: there is no busy to wait for.
             Step::Order(_) if status & (R1::OWN | R1::PREVIOUS) != 0 => self.reached(place, status, now_ns),
             Step::Order(_) | Step::Data(_) => {
-                self.memory.status = status;
-                self.busy.is_followed_by(Stage::Extra);
+                self.services.memory_mut().status = status;
+                self.lane.busy_mut().is_followed_by(Stage::Extra);
                 let over = self.busy_is_over(step);
-                self.memory.step = Step::Status(place);
+                self.services.memory_mut().step = Step::Status(place);
                 if over {
                     self.ask_status(Stage::Extra, now_ns);
                 } else {
@@ -309,7 +412,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 }
             }
             Step::Status(_) => {
-                let seen = core::mem::take(&mut self.memory.status);
+                let seen = core::mem::take(&mut self.services.memory_mut().status);
                 self.reached(place, status | seen, now_ns);
             }
             Step::Command(_) | Step::Pause(_) => self.reached(place, status, now_ns),
@@ -349,7 +452,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Place::Enter | Place::Count | Place::Move => self.visit_reached(place, status, now_ns),
             Place::Return if status & R1::ERRORS != 0 => self.fail(refused(status), now_ns),
             Place::Return => {
-                self.memory.area.arrive();
+                self.services.memory_mut().area_mut().arrive();
                 self.go_idle(now_ns);
             }
             Place::FlushStart | Place::FlushAsk => self.register_flush_reached(place, status, now_ns),
@@ -359,19 +462,19 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// A command without busy.
     pub(super) fn short(&mut self, place: Place, command: Command, now_ns: u64) {
-        self.memory.step = Step::Command(place);
+        self.services.memory_mut().step = Step::Command(place);
         self.start_command(Stage::Extra, command, COMMAND_TIMEOUT_NS, now_ns);
     }
 
     /// A command with busy. What lasts longer than the controller's own timer can wait for is sent without
     /// its help.
     pub(super) fn order(&mut self, place: Place, command: Command, limit_ns: u64, now_ns: u64) {
-        self.busy.may_last(limit_ns);
+        self.lane.busy_mut().may_last(limit_ns);
         let (command, timer_ns) = match limit_ns > self.host.caps().max_busy_ns {
             true => (Command::new(command.index, command.arg, Resp::R1), COMMAND_TIMEOUT_NS),
             false => (command, limit_ns),
         };
-        self.memory.step = Step::Order(place);
+        self.services.memory_mut().step = Step::Order(place);
         self.start_order(Stage::Extra, command, timer_ns, now_ns);
     }
 
@@ -387,30 +490,30 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let mut segment = segment;
         match self.host.map(&mut segment, data.direction) {
             // What waits gives its mapping back in the next `poll`; then this step comes again.
-            Err(DmaError::Exhausted) if self.others_give_way(self.control, now_ns) => {
+            Err(DmaError::Exhausted) if self.others_give_way(self.lane.control(), now_ns) => {
                 self.pause_at(place, 0, now_ns);
                 return Ok(());
             }
             result => result.map_err(Error::Dma)?,
         }
         self.gathered.one_segment(segment.same());
-        self.memory.mapped = Some((segment, data.direction));
+        self.services.memory_mut().mapped = Some((segment, data.direction));
         let limit_ns =
-            self.target.map_or(DATA_NS, |t| t.read_timeout_ns.max(t.write_timeout_ns)).max(DATA_NS);
-        self.busy.may_last(limit_ns);
+            self.card.target().map_or(DATA_NS, |t| t.read_timeout_ns.max(t.write_timeout_ns)).max(DATA_NS);
+        self.lane.busy_mut().may_last(limit_ns);
         self.lane.prepare(Phase { command, data: Some(data), auto: Auto::None, tuning: false });
-        self.memory.step = match data.direction {
+        self.services.memory_mut().step = match data.direction {
             Direction::Read => Step::Command(place),
             Direction::Write => Step::Data(place),
         };
-        let wire_ns = self.wire.data_ns(data.blocks);
+        let wire_ns = self.card.wire().data_ns(data.blocks);
         self.start_phase(Stage::Extra, limit_ns, limit_ns.saturating_add(wire_ns), now_ns);
         Ok(())
     }
 
     /// Gives the memory of the last data step back to the CPU.
     pub(super) fn unmap_data(&mut self) {
-        if let Some((segment, direction)) = self.memory.mapped.take() {
+        if let Some((segment, direction)) = self.services.memory_mut().mapped.take() {
             self.host.unmap(&segment, direction);
         }
     }
@@ -424,7 +527,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// A pause in a chain.
     pub(super) fn pause_at(&mut self, place: Place, ns: u64, now_ns: u64) {
         self.lane.enter(Stage::Extra);
-        self.memory.step = Step::Pause(place);
+        self.services.memory_mut().step = Step::Pause(place);
         let wake_ns = now_ns.saturating_add(ns);
         self.timers.wake_at(wake_ns);
         self.timers.give_up_at(wake_ns.saturating_add(SLACK_NS));

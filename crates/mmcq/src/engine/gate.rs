@@ -132,14 +132,14 @@ impl Gate {
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The gate is told whether help is awaited, or was.
     pub(super) fn restop(&mut self) {
-        self.gate.set(HELP, P::RECOVERS && self.helping.is_awaited());
+        self.gate.set(HELP, P::RECOVERS && (self.keeper.helping().asks() || self.timers.presence_is_open()));
         self.close_straight();
     }
 
     /// The gate is told what the card says. The caller may have told it something too.
     pub(super) fn rebar(&mut self) {
         if P::RECOVERS {
-            let alone = self.target.as_ref().is_some_and(|t| t.quirks.has(Quirks::LAST_BLOCK_ALONE));
+            let alone = self.card.target().as_ref().is_some_and(|t| t.quirks.has(Quirks::LAST_BLOCK_ALONE));
             self.gate.set(LAST_BLOCK, alone);
         }
         self.close_straight();
@@ -153,9 +153,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return Err(Error::Suspended);
         }
         let write = matches!(request.kind, Kind::Write { .. });
-        let helps = request.urgent && self.helping.asks();
+        let helps = request.urgent && self.keeper.helping().asks();
         self.gate.refuses(write, request.urgent, helps)?;
-        if let (Kind::Read { lba, blocks }, Some(target)) = (request.kind, self.target.as_ref()) {
+        if let (Kind::Read { lba, blocks }, Some(target)) = (request.kind, self.card.target().as_ref()) {
             // Nor is a transfer left open in front of that block: the card would look ahead.
             let end = lba.saturating_add(u64::from(blocks)).saturating_add(1);
             request.durable = end >= target.sectors && target.quirks.has(Quirks::LAST_BLOCK_ALONE);
@@ -173,7 +173,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let needed = match request.kind {
             Kind::Read { lba, blocks } | Kind::Write { lba, blocks } => {
-                let Some(target) = self.target else { return Err(Error::NoCard) };
+                let Some(target) = *self.card.target() else { return Err(Error::NoCard) };
                 let end = lba.checked_add(u64::from(blocks));
                 if blocks == 0 || end.is_none_or(|end| end > target.sectors) {
                     return Err(Error::OutOfRange { lba, sectors: target.sectors });
@@ -205,7 +205,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             let lost = self.slots.with_state(State::Lost).next()?;
             self.slots.at_mut(lost).buf = DmaBuf::EMPTY;
             self.slots.release(lost);
-            self.stats.leaked += 1;
+            self.record.memory_leaked();
         }
         self.slots.allocate()
     }

@@ -1,26 +1,61 @@
 //! What the controller is at: the stage of the transfer or request in progress, the phase that it has, and since when.
 
 use super::awaited::Span;
+use super::busy::Busy;
+use super::concurrent::Concurrent;
+use super::early::Early;
 use super::phases::{NO_PHASE, START_TIMEOUT_NS, Stage};
+use super::runs::Streams;
+use super::slot::NONE;
+use super::straight::Straight;
 use crate::host::{Auto, Phase};
 
 /// The one thing in progress.
 #[derive(Debug)]
-pub(super) struct Lane {
+// As in `Engine`: what most functions touch comes first.
+#[repr(C)]
+pub(super) struct Lane<E> {
     stage: Stage,
+    /// The slot of the control request in progress (flush, raw, bus, pause), or [`NONE`].
+    control: u8,
+    /// `phase` could not be started yet, since `began_ns`.
+    blocked: bool,
+    /// The bus operation in progress has been given to the driver.
+    bus_given: bool,
     /// The phase that the controller has, or is about to get.
     phase: Phase,
     /// When it got it.
     began_ns: u64,
     /// The one before.
     last: Option<Span>,
-    /// `phase` could not be started yet, since `began_ns`.
-    blocked: bool,
+    /// When a busy card is asked.
+    busy: Busy,
+    /// The transfer that is left open, and the runs.
+    streams: Streams,
+    /// The fast path.
+    straight: Straight,
+    /// The command on the CMD line while data move.
+    concurrent: Concurrent<E>,
+    /// What was taken from the running transfer's R1 before its end.
+    early: Early,
 }
 
-impl Lane {
+impl<E> Lane<E> {
     pub const fn idle() -> Self {
-        Lane { stage: Stage::Idle, phase: NO_PHASE, began_ns: 0, last: None, blocked: false }
+        Lane {
+            stage: Stage::Idle,
+            control: NONE,
+            blocked: false,
+            bus_given: true,
+            phase: NO_PHASE,
+            began_ns: 0,
+            last: None,
+            busy: Busy::none(),
+            streams: Streams::none(),
+            straight: Straight::NONE,
+            concurrent: Concurrent::NONE,
+            early: Early::NONE,
+        }
     }
 
     #[inline(always)]
@@ -36,6 +71,47 @@ impl Lane {
     #[inline(always)]
     pub fn enter(&mut self, stage: Stage) {
         self.stage = stage;
+    }
+
+    /// The slot of the control request in progress; [`NONE`] if there is none.
+    #[inline(always)]
+    pub fn control(&self) -> u8 {
+        self.control
+    }
+
+    #[inline(always)]
+    pub fn has_control(&self) -> bool {
+        self.control != NONE
+    }
+
+    /// A control request goes to the controller.
+    #[inline(always)]
+    pub fn set_control(&mut self, index: u8) {
+        self.control = index;
+    }
+
+    /// It is in progress no more.
+    #[inline(always)]
+    pub fn release_control(&mut self) {
+        self.control = NONE;
+    }
+
+    /// The same; which it was.
+    #[inline(always)]
+    pub fn take_control(&mut self) -> u8 {
+        core::mem::replace(&mut self.control, NONE)
+    }
+
+    /// A bus operation begins: the driver gets it at once, or after the card's last clocks.
+    #[inline(always)]
+    pub fn give_bus(&mut self, at_once: bool) {
+        self.bus_given = at_once;
+    }
+
+    /// The driver gets a turn of it. True: it has had one before.
+    #[inline(always)]
+    pub fn take_bus(&mut self) -> bool {
+        core::mem::replace(&mut self.bus_given, true)
     }
 
     #[inline(always)]
@@ -109,5 +185,50 @@ impl Lane {
     #[inline(always)]
     pub fn moves_data(&self) -> bool {
         self.stage == Stage::Main && !self.blocked && self.phase.data.is_some()
+    }
+
+    #[inline(always)]
+    pub fn streams(&self) -> &Streams {
+        &self.streams
+    }
+
+    #[inline(always)]
+    pub fn streams_mut(&mut self) -> &mut Streams {
+        &mut self.streams
+    }
+
+    #[inline(always)]
+    pub fn straight(&self) -> &Straight {
+        &self.straight
+    }
+
+    #[inline(always)]
+    pub fn straight_mut(&mut self) -> &mut Straight {
+        &mut self.straight
+    }
+
+    #[inline(always)]
+    pub fn concurrent(&self) -> &Concurrent<E> {
+        &self.concurrent
+    }
+
+    #[inline(always)]
+    pub fn concurrent_mut(&mut self) -> &mut Concurrent<E> {
+        &mut self.concurrent
+    }
+
+    #[inline(always)]
+    pub fn early_mut(&mut self) -> &mut Early {
+        &mut self.early
+    }
+
+    #[inline(always)]
+    pub fn busy(&self) -> &Busy {
+        &self.busy
+    }
+
+    #[inline(always)]
+    pub fn busy_mut(&mut self) -> &mut Busy {
+        &mut self.busy
     }
 }

@@ -10,10 +10,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn limits(&self) -> Limits {
         let caps = self.host.caps();
         // CMD23 counts 16 bits on eMMC, and so do most controllers.
-        let mut blocks =
-            caps.max_blocks.min(caps.max_bytes / BLOCK_BYTES).clamp(1, 0xffff).min(self.piece_blocks);
+        let mut blocks = caps
+            .max_blocks
+            .min(caps.max_bytes / BLOCK_BYTES)
+            .clamp(1, 0xffff)
+            .min(self.incident.failed().piece_blocks());
         if H::CONTINUES
-            && let Some(open) = self.streams.open().filter(|open| open.counted > 0)
+            && let Some(open) = self.lane.streams().open().filter(|open| open.counted > 0)
         {
             blocks = blocks.min(open.counted);
         }
@@ -22,7 +25,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             merged_blocks: blocks.min(self.config.merge_blocks),
             fair_blocks: self.config.fair_blocks,
             segments: caps.max_segments.max(1),
-            floor: self.streams.open().filter(|_| H::CONTINUES).map(|open| open.next),
+            floor: self.lane.streams().open().filter(|_| H::CONTINUES).map(|open| open.next),
         }
     }
 }

@@ -13,30 +13,30 @@ use crate::sched::Profile;
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Maps a queued request if there is room ahead.
     pub(super) fn prepare(&mut self, index: u8) -> Result<(), Error> {
-        if self.prepared >= self.config.prepared {
-            self.unprepared = true;
+        if self.slots.mapped() >= self.config.prepared {
+            self.slots.leave_unmapped(true);
             return Ok(());
         }
         let result = self.map(index);
-        self.unprepared |= result.is_err();
+        self.slots.leave_unmapped(result.is_err());
         result
     }
 
     /// Maps what waits unmapped, oldest first, as far as there is room.
     pub(super) fn prepare_more(&mut self) {
         for _ in 0..N {
-            if self.prepared >= self.config.prepared {
+            if self.slots.mapped() >= self.config.prepared {
                 return;
             }
             let waiting = self.slots.queue().find(|&i| {
                 let slot = self.slots.at(i);
-                !slot.prepared && slot.direction().is_some()
+                !slot.is_mapped() && slot.direction().is_some()
             });
             match waiting {
                 Some(index) if self.map(index).is_ok() => {}
                 Some(_) => return,
                 None => {
-                    self.unprepared = false;
+                    self.slots.all_are_mapped();
                     return;
                 }
             }
@@ -47,13 +47,21 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn map(&mut self, index: u8) -> Result<(), Error> {
         let slot = self.slots.at_mut(index);
         let Some(direction) = slot.direction() else { return Ok(()) };
-        if slot.prepared {
+        if slot.is_mapped() {
             return Ok(());
         }
         self.host.map(&mut slot.segment, direction).map_err(Error::Dma)?;
-        slot.prepared = true;
-        self.prepared += 1;
+        self.slots.note_mapped(index);
         Ok(())
+    }
+
+    /// Unmaps the memory of a request, if it is mapped.
+    pub(super) fn unmap(&mut self, index: u8) {
+        if let Some(direction) = self.slots.at(index).direction()
+            && self.slots.take_mapped(index)
+        {
+            self.host.unmap(&self.slots.at(index).segment, direction);
+        }
     }
 
     /// Maps a request whose turn it is. `Ok(false)`: there is no room yet, and something else is done first; then the turn comes again.
@@ -72,35 +80,30 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn others_give_way(&mut self, index: u8, now_ns: u64) -> bool {
         let gives = |at: u8| {
             let slot = self.slots.at(at);
-            at != index && slot.prepared && matches!(slot.state, State::Queued | State::Ended)
+            at != index && slot.is_mapped() && matches!(slot.state, State::Queued | State::Ended)
         };
-        self.cramped = (0..N as u8).any(gives);
-        if self.cramped {
+        let cramped = (0..N as u8).any(gives);
+        self.slots.set_cramped(cramped);
+        if cramped {
             self.close_straight();
             self.timers.wake_now();
-        } else if self.settling != 0 && self.lane.is_idle() {
+        } else if self.slots.is_settling() && self.lane.is_idle() {
             self.ask_status(Stage::Status, now_ns);
             return true;
         }
-        self.cramped
+        cramped
     }
 
     /// What is queued is mapped no more. In `poll` alone: not every context may unmap.
     #[cold]
     #[inline(never)]
     pub(super) fn give_back_ahead(&mut self) {
-        self.cramped = false;
-        self.unprepared = true;
+        self.slots.set_cramped(false);
+        self.slots.leave_unmapped(true);
         self.slots.none_is_plain();
         for index in 0..N as u8 {
-            let slot = self.slots.at_mut(index);
-            if !slot.prepared || slot.state != State::Queued {
-                continue;
-            }
-            if let Some(direction) = slot.direction() {
-                slot.prepared = false;
-                self.prepared = self.prepared.saturating_sub(1);
-                self.host.unmap(&slot.segment, direction);
+            if self.slots.at(index).state == State::Queued {
+                self.unmap(index);
             }
         }
     }

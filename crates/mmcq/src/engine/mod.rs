@@ -14,6 +14,7 @@ mod batch;
 mod buffer;
 mod busy;
 mod cancel;
+mod card;
 mod concurrent;
 mod config;
 mod control;
@@ -25,6 +26,7 @@ mod erase;
 mod extras;
 mod functions;
 mod gate;
+mod keeper;
 mod lane;
 mod limits;
 mod mapping;
@@ -33,6 +35,7 @@ mod outcome;
 mod partition_access;
 mod passing;
 mod phases;
+mod record;
 mod recover;
 mod register_flush;
 mod request;
@@ -59,81 +62,45 @@ pub use request::{BLOCK_BYTES, Completion, Error, Kind, Output, Request, SlotId}
 pub use stream::Close;
 
 use crate::host::{Caps, Direction, Host, Phase};
-use crate::sched::{Fifo, Policy, Profile, Tails};
+use crate::sched::{Fifo, Policy, Profile};
 use batch::Batch;
-use busy::Busy;
-use concurrent::Concurrent;
+use card::Card;
 use durability::Durability;
-use early::Early;
-use extras::{Extras, Memory};
-use functions::Functions;
+use extras::Services;
 use gate::Gate;
+use keeper::Keeper;
 use lane::Lane;
-use recover::{Helping, Incident};
-use runs::Streams;
-use slot::{NONE, Rules, Slots, State, bits};
-use straight::{Straight, Way};
+use order::Order;
+use record::Record;
+use recover::Incident;
+use slot::{Rules, Slots, State, bits};
 use timers::Timers;
-use upkeep::Upkeep;
-use wire::Wire;
 
 /// One controller with one card, and the requests for it. `N` slots, 1 to [`SLOTS_MAX`].
 #[derive(Debug)]
 // What most functions touch comes first: short offsets make short instructions on small cores.
 #[repr(C)]
 pub struct Engine<H: Host, const N: usize, P: Profile = Fifo> {
-    /// The slot of a control request in progress (flush, raw, bus, pause).
-    control: u8,
     gate: Gate,
-    /// How many queued or active slots are mapped.
-    prepared: u8,
-    /// Some queued slot may not be mapped.
-    unprepared: bool,
-    /// The request whose turn it is finds no mapping: the next `poll` gives back what is mapped ahead.
-    cramped: bool,
-    /// The bus operation in progress has been given to the driver.
-    bus_begun: bool,
-    /// Status bits seen while recovering.
-    recovered_status: u32,
-    /// Blocks in a transfer at most, while a bad one is being looked for.
-    piece_blocks: u32,
     durability: Durability,
     /// The stage of the transfer in progress, and its phase.
-    lane: Lane,
+    lane: Lane<Self>,
     timers: Timers,
-    streams: Streams,
-    wire: Wire,
-    busy: Busy,
-    /// Why the transfer in progress failed, while the lines are being brought back.
-    failure: Option<Error>,
-    /// Done, and not yet reported in a `PollOutcome`.
-    fresh: SlotSet,
-    /// Slots in states Settling and Ended.
-    settling: SlotSet,
-    ended: SlotSet,
-    target: Option<CardParams>,
-    straight: Straight,
+    /// Why the transfer in progress failed, while the lines are being brought back, and the state of the ladder.
+    incident: Incident,
+    card: Card,
     config: Config,
-    functions: Functions,
-    /// The command on the CMD line while data move.
-    concurrent: Concurrent<Self>,
-    abilities: Abilities,
-    helping: Helping,
-    upkeep: Upkeep,
-    memory: Memory,
+    /// What is asked of the keeper, and what will be.
+    keeper: Keeper,
     slots: Slots<N>,
     /// The requests of the transfer in progress (reads and writes), and their memory in order.
     gathered: Batch<N>,
-    incident: Incident,
     /// What `enable_extended_ops` adds, and what that remembers.
-    extras: Option<Extras<H, N, P>>,
-    /// What was taken from the running transfer's R1 before its end.
-    early: Early,
-    stats: Stats,
+    services: Services<H, N, P>,
+    record: Record,
     host: H,
-    profile: P,
-    /// What is known of streams, and whether the next start is held.
-    tails: P::Tails,
+    /// The scheduler, and what is known of streams.
+    order: Order<P>,
 }
 
 impl<H: Host, const N: usize> Engine<H, N> {
@@ -149,40 +116,18 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Engine {
             host,
             config,
-            profile: policy,
-            target: None,
+            order: Order::by(policy),
             gate: Gate::new(config.admitted),
             slots: Slots::new(),
-            prepared: 0,
-            unprepared: false,
-            cramped: false,
             lane: Lane::idle(),
             gathered: Batch::none(),
-            control: NONE,
-            failure: None,
-            recovered_status: 0,
             timers: Timers::none(),
-            wire: Wire::UNSET,
-            bus_begun: true,
-            busy: Busy::none(),
-            fresh: 0,
-            functions: Functions::none(),
-            concurrent: Concurrent::NONE,
-            early: Early::NONE,
-            tails: P::Tails::NEW,
-            streams: Streams::none(),
+            card: Card::none(),
             durability: Durability::CLEAN,
             incident: Incident::none(),
-            helping: Helping::NONE,
-            upkeep: Upkeep::none(),
-            piece_blocks: u32::MAX,
-            settling: 0,
-            ended: 0,
-            extras: None,
-            abilities: Abilities::UNKNOWN,
-            memory: Memory::new(),
-            straight: Straight::NONE,
-            stats: Stats::ZERO,
+            keeper: Keeper::none(),
+            services: Services::none(),
+            record: Record::empty(),
         }
     }
 
@@ -218,14 +163,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         (slot.rules, slot.urgent) = (Rules::of(request.durable), request.urgent);
         slot.segment = request.buf.segment(u32::MAX);
         slot.buf = request.buf.take();
-        (slot.solo, slot.redone, slot.prepared, slot.moved_blocks) = (request.durable, false, false, 0);
+        slot.begin(request.durable);
         slot.result = Ok(Output::default());
         if let Kind::Read { blocks, .. } | Kind::Write { blocks, .. } = slot.kind {
             slot.segment.len = blocks.saturating_mul(BLOCK_BYTES);
         } else if let Kind::Raw { phase, .. } | Kind::Io { phase, .. } = slot.kind {
             slot.segment.len = raw_bytes(&phase);
         } else if P::RECOVERS {
-            Extras::plan(&self.extras, slot, &self.abilities);
+            self.services.plan(slot, self.card.abilities());
         }
         let generation = slot.generation;
         if P::RECOVERS && slot.urgent {
@@ -245,9 +190,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.slots.release(index);
             return Err(error);
         }
-        self.stats.requests += 1;
+        self.record.request_accepted();
         if let Some(waiting) = self.told(index) {
-            self.profile.policy_mut().arrived(&waiting, now_ns);
+            self.order.policy_mut().arrived(&waiting, now_ns);
         }
         if !(self.is_held() && self.joins_held(index, now_ns)) {
             self.dispatch(now_ns);
@@ -257,13 +202,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Called from the interrupt (or from a loop that polls the controller).
     pub fn on_irq(&mut self, now_ns: u64) -> PollOutcome {
-        let straight = Self::STRAIGHT && self.straight.under_way != Way::Nothing;
+        let straight = Self::STRAIGHT && self.lane.straight().is_under_way();
         if if straight { self.acknowledge_straight(now_ns) } else { self.acknowledge(now_ns) } {
-            self.stats.interrupts += 1;
+            self.record.interrupt_served();
         } else {
-            self.stats.spurious += 1;
+            self.record.interrupt_was_spurious();
         }
-        let mut deferred = self.ended != 0;
+        let mut deferred = self.slots.have_ended();
         if deferred && !self.host.caps().defer_completion {
             self.finish();
             deferred = false;
@@ -275,7 +220,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// other time.
     pub fn poll(&mut self, now_ns: u64) -> PollOutcome {
         self.finish();
-        if P::RECOVERS && self.cramped {
+        if P::RECOVERS && self.slots.are_cramped() {
             self.give_back_ahead();
         }
         self.advance(now_ns);
@@ -285,7 +230,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.finish();
         if !H::CARD_IRQ && self.timers.take_look(now_ns) {
             // Whether a function asks, the one that is woken must find out.
-            self.functions.ask();
+            self.card.functions_mut().ask();
         }
         self.work(false)
     }
@@ -310,7 +255,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The same, in place.
     #[inline(always)]
     pub(crate) fn next_ns(&self) -> Option<u64> {
-        if self.fresh != 0 || self.ended != 0 {
+        if self.slots.have_unreported() || self.slots.have_ended() {
             return Some(0);
         }
         self.timers.next_ns(H::CONCURRENT, !H::CARD_IRQ)
@@ -318,7 +263,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     #[inline]
     fn work(&mut self, deferred: bool) -> PollOutcome {
-        let completed = core::mem::take(&mut self.fresh);
+        let completed = self.slots.take_unreported();
         if !deferred && self.is_straight() {
             // Nothing goes beside data either.
             let next_deadline_ns = self.timers.next_of_stage_ns();
@@ -327,8 +272,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         PollOutcome {
             completed,
             deferred,
-            card_irq: self.functions.is_asking(),
-            help: P::RECOVERS && self.helping.calls(),
+            card_irq: self.card.functions().is_asking(),
+            help: P::RECOVERS && self.keeper.helping().calls(),
             // Lean firmware asks here and for the alarm alone: in place is less code for it.
             next_deadline_ns: if P::RECOVERS { self.next_deadline_ns() } else { self.next_ns() },
         }
@@ -336,15 +281,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Unmaps what has ended and makes it takeable, then maps the next ones ahead.
     fn finish(&mut self) {
-        if self.ended == 0 {
+        if !self.slots.have_ended() {
             return;
         }
-        for index in bits(core::mem::take(&mut self.ended)) {
+        for index in bits(self.slots.take_ended()) {
             let direction = self.slots.at(index).direction();
             // Without data nothing is mapped.
             self.complete(index, direction.unwrap_or(Direction::Read));
         }
-        if self.unprepared {
+        if self.slots.have_unmapped() {
             self.prepare_more();
         }
     }
@@ -352,16 +297,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Unmaps what has ended and makes it takeable.
     #[inline]
     fn complete(&mut self, index: u8, direction: Direction) {
-        let slot = self.slots.at_mut(index);
-        if slot.prepared {
-            slot.prepared = false;
-            self.prepared = self.prepared.wrapping_sub(1);
-            self.host.unmap(&slot.segment, direction);
+        if self.slots.take_mapped(index) {
+            self.host.unmap(&self.slots.at(index).segment, direction);
         }
-        if !slot.orphan {
-            slot.state = State::Done;
-            self.fresh |= 1 << index;
-            return;
+        if !self.slots.at(index).orphan {
+            return self.slots.complete(index);
         }
         self.pass_on_untold(index);
         self.wipe(index);
@@ -387,7 +327,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         };
         let buf = slot.buf.take().unless_lent();
         let completion = Completion { result: slot.result, done_bytes, buf };
-        self.fresh &= !(1 << id.index);
+        self.slots.is_known(id.index);
         self.slots.release(id.index);
         Some(completion)
     }
@@ -404,12 +344,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub fn set_card_params(&mut self, target: Option<CardParams>) {
         if target.is_none() {
             self.supply_lost();
-            self.concurrent.allowed = false;
+            self.lane.concurrent_mut().forbid();
             if P::RECOVERS {
                 // Nothing else need follow that puts them back.
                 self.write_again(self.lane.began_ns());
                 self.gate.is_reborn();
-                self.upkeep.forget();
+                self.keeper.upkeep_mut().forget();
             }
         }
         self.set_card(target);
@@ -417,18 +357,18 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.rebar();
         }
         if H::CONTINUES {
-            self.streams.forget_runs();
+            self.lane.streams_mut().forget_runs();
         }
         // Lean firmware refuses what they are for.
-        if P::RECOVERS && self.target.is_none() {
-            self.abilities = Abilities::UNKNOWN;
-            self.memory.area.forget();
+        if P::RECOVERS && self.card.target().is_none() {
+            self.card.set_abilities(Abilities::UNKNOWN);
+            self.services.memory_mut().area_mut().forget();
         }
     }
 
     /// The card's parameters.
     pub fn card_params(&self) -> Option<&CardParams> {
-        self.target.as_ref()
+        self.card.target().as_ref()
     }
 
     /// Slots that are not free: requests that have not been taken, and buffers of dropped requests that wait for
@@ -460,17 +400,17 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The scheduler.
     pub fn policy(&self) -> &P::Policy {
-        self.profile.policy()
+        self.order.policy()
     }
 
     /// The scheduler, to change weights, say.
     pub fn policy_mut(&mut self) -> &mut P::Policy {
-        self.profile.policy_mut()
+        self.order.policy_mut()
     }
 
     /// Counters.
     pub fn stats(&self) -> &Stats {
-        &self.stats
+        self.record.stats()
     }
 }
 

@@ -11,9 +11,44 @@
 //! Neighbours are found by a hash of where requests begin and end ([`Slots::near`]). All else that is asked is asked of a neighbour only, by a look through the
 //! spans of the at most 64 that wait.
 
+use super::Engine;
 use super::slot::{Slots, bits};
-use crate::host::Direction;
+use crate::host::{Direction, Host};
 use crate::sched::slot_set::SlotSet;
+use crate::sched::{Choice, Hold, Policy, Profile, Tails};
+
+/// What decides which request is next: the scheduler, and what is known of streams (whether the next start is held).
+#[derive(Debug)]
+pub(super) struct Order<P: Profile> {
+    profile: P,
+    tails: P::Tails,
+}
+
+impl<P: Profile> Order<P> {
+    pub const fn by(profile: P) -> Self {
+        Order { profile, tails: P::Tails::NEW }
+    }
+
+    #[inline(always)]
+    pub fn policy(&self) -> &P::Policy {
+        self.profile.policy()
+    }
+
+    #[inline(always)]
+    pub fn policy_mut(&mut self) -> &mut P::Policy {
+        self.profile.policy_mut()
+    }
+
+    #[inline(always)]
+    pub fn tails(&self) -> Option<&Hold> {
+        self.tails.get()
+    }
+
+    #[inline(always)]
+    pub fn tails_mut(&mut self) -> Option<&mut Hold> {
+        self.tails.get_mut()
+    }
+}
 
 /// The request that goes if this one is picked: the oldest of those on the same blocks that it must not pass, or itself.
 pub(super) fn not_before<const N: usize>(slots: &Slots<N>, picked: u8) -> u8 {
@@ -60,4 +95,28 @@ pub(super) fn overtakes_overlap<const N: usize>(slots: &Slots<N>, index: u8, lef
         let rival = slots.span(other);
         rival.start < span.end && span.start < rival.end && rival.age.wrapping_sub(span.age) as i32 <= 0
     })
+}
+
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
+    /// Which read or write is next; `None`: the policy wants to wait, and the engine wakes for it.
+    pub(super) fn pick(&mut self, head: u8, now_ns: u64) -> Option<u8> {
+        let oldest = self.slots.at(head);
+        // What has begun goes on first, and what failed together finds out for itself before anything new.
+        if P::Policy::IN_ORDER || oldest.solo || oldest.moved_blocks > 0 || self.incident.is_open() {
+            return Some(head);
+        }
+        match self.order.policy_mut().pick(self.slots.offered(), now_ns) {
+            Choice::IdleUntil(at_ns) if at_ns > now_ns => {
+                if self.timers.keep_idle(at_ns, now_ns) {
+                    None
+                } else {
+                    Some(head)
+                }
+            }
+            Choice::Go(index) if index != head && self.slots.is_offered(index) => {
+                Some(not_before(&self.slots, index))
+            }
+            _ => Some(head),
+        }
+    }
 }

@@ -3,7 +3,6 @@
 use super::concurrent::Turn;
 use super::extras::Event;
 use super::phases::Stage;
-use super::slot::NONE;
 use super::timers::later;
 use super::{Engine, Error, Kind, Output};
 use crate::host::{Auto, BusyDetect, Cause, Direction, Done, Events, Fault, Host};
@@ -29,7 +28,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.forget_straight();
         }
         if events.card_irq {
-            self.functions.ask();
+            self.card.functions_mut().ask();
             self.close_straight();
         }
         if events.retune {
@@ -39,7 +38,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if events.presence {
             // With a card that went, its phase has ended already.
             let recovers = P::RECOVERS && matches!(self.lane.stage(), Stage::Recover(_));
-            counts = self.host.present() && !(P::RECOVERS && self.target.is_some()) || recovers;
+            counts = self.host.present() && !(P::RECOVERS && self.card.target().is_some()) || recovers;
             self.presence_changed(now_ns);
         }
         if let Some(result) = events.phase
@@ -70,7 +69,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                     if P::RECOVERS {
                         self.overheard(status.0);
                     }
-                    if let Kind::Raw { phase, timeout_ns, .. } = self.slots.at(self.control).kind {
+                    if let Kind::Raw { phase, timeout_ns, .. } = self.slots.at(self.lane.control()).kind {
                         self.begin_raw(phase, timeout_ns, now_ns);
                     }
                 }
@@ -86,16 +85,16 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                     self.begin_main(true, now_ns);
                 }
             }
-            Stage::Main if self.control != NONE => {
-                let bytes = self.slots.at(self.control).segment.len;
+            Stage::Main if self.lane.has_control() => {
+                let bytes = self.slots.at(self.lane.control()).segment.len;
                 let output = Output { bytes, response: done.response, tuned: done.tuned };
                 if P::RECOVERS && done.tuned {
-                    self.wire.tuned();
+                    self.card.wire_mut().tuned();
                 }
                 if P::RECOVERS && matches!(self.lane.phase().command.resp, Resp::R1 | Resp::R1b) {
                     self.overheard(status.0);
                 }
-                if let Kind::Io { chain: true, .. } = self.slots.at(self.control).kind {
+                if let Kind::Io { chain: true, .. } = self.slots.at(self.lane.control()).kind {
                     self.timers.chain_until(later(now_ns, self.config.chain_ns));
                 }
                 self.end_control_and_go_on(Ok(output), now_ns);
@@ -120,10 +119,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Stage::Close if H::CONTINUES => self.closed(status.0, now_ns),
             Stage::Close => {}
             Stage::BusyStatus => {
-                self.recovered_status |= status.0;
+                self.incident.failed_mut().hear(status.0);
                 let prg = status.current_state() == CardState::Prg;
                 if status.ready_for_data() && !prg {
-                    self.ready(Some(self.recovered_status), now_ns);
+                    self.ready(Some(self.incident.failed().status()), now_ns);
                 } else {
                     self.busy_again(now_ns);
                 }
@@ -145,12 +144,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     fn phase_failed(&mut self, fault: Fault, now_ns: u64) {
-        self.stats.faults += 1;
+        self.record.phase_failed();
         if let Stage::Recover(step) = self.lane.stage() {
             return self.recover_failed(step, fault.cause == Cause::Gone, now_ns);
         }
         let status = fault.response.map_or(0, |r| r.words[0]);
-        let judged = self.control == NONE && matches!(self.lane.stage(), Stage::Main | Stage::Stop);
+        let judged = !self.lane.has_control() && matches!(self.lane.stage(), Stage::Main | Stage::Stop);
         if judged && fault.response.is_some() {
             self.settle_at_end(status);
         }
@@ -165,7 +164,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// CMD12 was answered. Reading up to the last block makes some cards report OUT_OF_RANGE there [SD 4.3.3]: no error.
     fn stopped(&mut self, status: u32, now_ns: u64) {
         let end = self.gathered.lba() + u64::from(self.gathered.blocks());
-        let at_end = self.target.is_some_and(|t| end >= t.sectors);
+        let at_end = self.card.target().is_some_and(|t| end >= t.sectors);
         let benign = if at_end { R1::OUT_OF_RANGE } else { 0 };
         let bad = status & (R1::OWN | R1::DEFERRED) & !benign;
         let by_us = matches!(self.lane.stage(), Stage::Stop);
@@ -189,7 +188,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn data_ended(&mut self, now_ns: u64) {
         if self.gathered.direction() == Direction::Write && self.host.caps().busy != BusyDetect::Interrupt {
             if P::RECOVERS && self.tell_early(now_ns) {
-                self.streams.busy_of_the_end();
+                self.lane.streams_mut().busy_of_the_end();
             }
             self.watch_busy(now_ns);
         } else {

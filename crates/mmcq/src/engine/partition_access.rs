@@ -84,14 +84,14 @@ impl PartitionAccess {
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn visit(&self) -> Option<PartitionAccess> {
-        match self.slots.at(self.control).kind {
+        match self.slots.at(self.lane.control()).kind {
             Kind::PartitionAccess(visit) => Some(visit),
             _ => None,
         }
     }
 
     pub(super) fn begin_visit(&mut self, visit: PartitionAccess, now_ns: u64) {
-        if self.target.is_none() {
+        if self.card.target().is_none() {
             return self.end_control(Err(Error::NoCard));
         }
         let caps = self.host.caps();
@@ -99,8 +99,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if caps.no_count || too_long {
             return self.end_control(Err(Error::Unsupported));
         }
-        self.memory.moves = 0;
-        if self.memory.area.is_in(visit.area()) {
+        self.services.memory_mut().visit_begins();
+        if self.services.memory().area().is_in(visit.area()) {
             self.next_move(visit, now_ns);
         } else {
             self.go_to(visit, now_ns);
@@ -108,7 +108,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     fn next_move(&mut self, visit: PartitionAccess, now_ns: u64) {
-        match visit.transfer(self.memory.moves) {
+        match visit.transfer(self.services.memory().moves()) {
             Some((_, _, blocks, reliable)) => {
                 self.short(Place::Count, command::set_block_count(blocks.into(), reliable), now_ns);
             }
@@ -132,23 +132,23 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 }
             }
             Place::Move => {
-                self.memory.moves += 1;
+                self.services.memory_mut().moved();
                 self.next_move(visit, now_ns);
             }
             _ => {
-                self.memory.area.arrive();
+                self.services.memory_mut().area_mut().arrive();
                 self.next_move(visit, now_ns);
             }
         }
     }
 
     fn start_move(&mut self, visit: PartitionAccess, now_ns: u64) -> Result<(), Error> {
-        let Some((direction, first, blocks, _)) = visit.transfer(self.memory.moves) else {
+        let Some((direction, first, blocks, _)) = visit.transfer(self.services.memory().moves()) else {
             return Err(Error::Unsupported);
         };
-        let whole = self.slots.at(self.control).buf.segment(u32::MAX);
+        let whole = self.slots.at(self.lane.control()).buf.segment(u32::MAX);
         let segment = Segment { bus: 0, ..whole.part(first * BLOCK_BYTES, u32::from(blocks) * BLOCK_BYTES) };
-        let address = self.target.map_or(visit.lba, |target| target.address(visit.lba.into()));
+        let address = self.card.target().map_or(visit.lba, |target| target.address(visit.lba.into()));
         // The cache is that of all partitions but RPMB; reliable writes go past it.
         self.durability.writes(direction == Direction::Write && !visit.reliable && visit.area() != RPMB);
         let command: Command = match direction {

@@ -17,7 +17,7 @@ use super::order::may_lead;
 use super::slot::{NONE, Rules, bits};
 use crate::host::Host;
 use crate::sched::slot_set::SlotSet;
-use crate::sched::{Policy, Profile, Tails};
+use crate::sched::{Policy, Profile};
 
 /// A request is passed by none that came so many requests after it.
 const PASSES: u32 = 64;
@@ -39,13 +39,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let others = waits & waits.wrapping_sub(1) != 0;
         let room = self.slots.free_count() as usize >= N / 4;
         if !(ordinary && one_way && others && room)
-            || self.incident.open
-            || !self.profile.policy().yields()
-            || self.tails.get().is_none()
+            || self.incident.is_open()
+            || !self.order.policy().yields()
+            || self.order.tails().is_none()
         {
             return picked;
         }
-        if let Some(next) = self.streams.open().filter(|_| H::CONTINUES).map(|open| open.next) {
+        if let Some(next) = self.lane.streams().open().filter(|_| H::CONTINUES).map(|open| open.next) {
             let goes_on = |&index: &u8| self.slots.span(index).start == next && self.passes(index, picked);
             let Some(index) = bits(waits).find(goes_on).filter(|&index| index != picked) else {
                 return picked;
@@ -53,7 +53,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             let (start, end) = (self.slots.span(index).start, self.slots.span(index).end);
             let (oldest, fair_blocks) = (self.slots.span(picked).age, self.config.fair_blocks);
             let blocks = end.saturating_sub(start) as u32;
-            let passes = self.tails.get_mut().is_some_and(|hold| hold.may_pass(oldest, blocks, fair_blocks));
+            let passes =
+                self.order.tails_mut().is_some_and(|hold| hold.may_pass(oldest, blocks, fair_blocks));
             return if passes { index } else { picked };
         }
         self.longest(picked, waits)
@@ -88,7 +89,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let fair_blocks = self.config.fair_blocks;
         let passes = longest != picked && longest != NONE && self.passes(longest, picked);
-        let Some(hold) = self.tails.get_mut().filter(|_| passes) else { return picked };
+        let Some(hold) = self.order.tails_mut().filter(|_| passes) else { return picked };
         if hold.may_pass(oldest, blocks, fair_blocks) { longest } else { picked }
     }
 }

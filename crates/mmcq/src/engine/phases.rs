@@ -4,7 +4,6 @@
 //! (automatic CMD12 or CMD23, busy until the end of a write) is not a phase of ours.
 
 use super::extras::Event;
-use super::order::not_before;
 use super::runs::End;
 use super::slot::{NONE, Rules, State};
 use super::stream::Close;
@@ -12,7 +11,7 @@ use super::tail::Tail;
 use super::timers::later;
 use super::{BLOCK_BYTES, CardParams, Engine, Error};
 use crate::host::{Auto, BusOp, BusyDetect, Data, Direction, Host, Phase, StartError};
-use crate::sched::{Choice, Policy, Profile};
+use crate::sched::{Policy, Profile};
 use crate::spec::command::{self, Command, Resp};
 
 /// What the engine is doing with the controller.
@@ -104,7 +103,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 return;
             }
             self.timers.wake_for_kept();
-            if P::RECOVERS && self.cramped {
+            if P::RECOVERS && self.slots.are_cramped() {
                 self.timers.wake_now();
                 return;
             }
@@ -113,7 +112,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             {
                 return self.close(reason, now_ns);
             }
-            if P::RECOVERS && !self.memory.area.is_user() && self.must_return() {
+            if P::RECOVERS && !self.services.memory().area().is_user() && self.must_return() {
                 return self.extra(Event::Return, now_ns);
             }
             if self.gate.is_stopped() {
@@ -124,14 +123,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             let head = self.slots.head;
             let memory_waits = head != NONE || self.asks_soon();
-            let turn = !memory_waits || self.functions.have_turn(self.config.io_burst);
+            let turn = !memory_waits || self.card.functions().have_turn(self.config.io_burst);
             if let Some(io) = self.slots.oldest_io().filter(|_| turn) {
                 if P::RECOVERS && self.owes_status() && self.slots.at(io).urgent {
                     // It would hear, and clear, what is these writes' own.
                     self.ask_status(Stage::Status, now_ns);
                     continue;
                 }
-                self.functions.go(memory_waits);
+                self.card.functions_mut().go(memory_waits);
                 self.begin_control(io, now_ns);
                 continue;
             }
@@ -139,7 +138,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 return;
             }
             if memory_waits {
-                self.functions.memory_goes();
+                self.card.functions_mut().memory_goes();
                 self.timers.chain_ends();
             }
             if head == NONE {
@@ -150,7 +149,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                     if !P::RECOVERS || !self.asks_later(now_ns) {
                         self.ask_status(Stage::Status, now_ns);
                     }
-                } else if P::RECOVERS && self.upkeep.due_ns != u64::MAX && self.upkeep(true, now_ns) {
+                } else if P::RECOVERS && self.timers.chore_is_planned() && self.upkeep(true, now_ns) {
                     continue;
                 }
                 return;
@@ -175,28 +174,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Which read or write is next; `None`: the policy wants to wait, and the engine wakes for it.
-    fn pick(&mut self, head: u8, now_ns: u64) -> Option<u8> {
-        let oldest = self.slots.at(head);
-        // What has begun goes on first, and what failed together finds out for itself before anything new.
-        if P::Policy::IN_ORDER || oldest.solo || oldest.moved_blocks > 0 || self.incident.open {
-            return Some(head);
-        }
-        match self.profile.policy_mut().pick(self.slots.offered(), now_ns) {
-            Choice::IdleUntil(at_ns) if at_ns > now_ns => {
-                if self.timers.keep_idle(at_ns, now_ns) {
-                    None
-                } else {
-                    Some(head)
-                }
-            }
-            Choice::Go(index) if index != head && self.slots.is_offered(index) => {
-                Some(not_before(&self.slots, index))
-            }
-            _ => Some(head),
-        }
-    }
-
     /// The policy keeps the controller idle, or the start is held. What is left open then is closed in time, and what has been written gets its result: its owner may be the
     /// client that the policy waits for.
     fn kept_idle(&mut self, now_ns: u64) {
@@ -214,14 +191,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Collects the next reads or writes, if they are not `collected`, and starts their first phase.
     pub(super) fn begin_transfer(&mut self, first: u8, collected: bool, now_ns: u64) {
-        if P::RECOVERS && now_ns >= self.upkeep.due_ns && self.upkeep(false, now_ns) {
+        if P::RECOVERS && self.timers.chore_is_due(now_ns) && self.upkeep(false, now_ns) {
             return;
         }
         if P::RECOVERS && self.slots.at(first).rules != Rules::NONE {
             return self.go_specially(first, now_ns);
         }
         self.timers.idle_ends();
-        let Some(&CardParams { extended_address, .. }) = self.target.as_ref() else {
+        let Some(&CardParams { extended_address, .. }) = self.card.target().as_ref() else {
             return self.turn_down(first, Error::NoCard);
         };
         if !collected {
@@ -229,14 +206,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.gathered.collect(&self.slots, first, limits);
         }
         if H::CONTINUES
-            && let Some(open) = self.streams.open()
+            && let Some(open) = self.lane.streams().open()
             && !self.continues(open)
         {
-            let reason = if self.wire.is_doubted() { Close::Retune } else { Close::Break };
+            let reason = if self.card.wire().is_doubted() { Close::Retune } else { Close::Break };
             return self.close(reason, now_ns);
         }
-        let doubted = P::RECOVERS && self.settling & self.incident.doubted != 0;
-        if doubted || self.settling != 0 && self.gathered.blocks() > self.config.settle_blocks {
+        let doubted = P::RECOVERS && self.incident.doubts(self.slots.settling());
+        if doubted || self.slots.is_settling() && self.gathered.blocks() > self.config.settle_blocks {
             return self.ask_status(Stage::Status, now_ns);
         }
         let mut left = self.gathered.blocks().saturating_mul(BLOCK_BYTES);
@@ -272,7 +249,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             if let Some(&index) = self.gathered.members().get(place)
                 && let Some(waiting) = self.told(index)
             {
-                self.profile.policy_mut().sent(&waiting, now_ns);
+                self.order.policy_mut().sent(&waiting, now_ns);
             }
         }
         let all = P::RECOVERS && count > 1 && self.slots.leave_all(count);
@@ -287,12 +264,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.note_run(lowest);
         }
         let end = if self.is_left_open() { End::Unknown } else { self.foresee() };
-        self.streams.set_end(end);
+        self.lane.streams_mut().set_end(end);
         self.note_begin(now_ns);
-        self.stats.transfers += 1;
-        self.stats.merged += self.gathered.members().len() as u64 - 1;
-        self.failure = None;
-        self.busy.not_asked();
+        self.record.transfer_started();
+        self.record.merged(self.gathered.members().len() as u64 - 1);
+        self.incident.failed_mut().forget_error();
+        self.lane.busy_mut().not_asked();
         if self.is_left_open() {
             self.begin_main(false, now_ns);
         } else if extended_address {
@@ -317,7 +294,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline]
     fn begin_counted(&mut self, now_ns: u64) {
         let caps = self.host.caps();
-        let counts = self.target.as_ref().is_some_and(|t| t.count) && self.counts(self.gathered.direction());
+        let counts =
+            self.card.target().as_ref().is_some_and(|t| t.count) && self.counts(self.gathered.direction());
         let by_hand = self.gathered.blocks() > 1 && !caps.auto_count && !caps.auto_stop;
         let blocks = match self.end() {
             End::Here if by_hand => self.gathered.blocks(),
@@ -340,7 +318,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     pub(super) fn begin_main(&mut self, counted: bool, now_ns: u64) {
         let Some(&CardParams { block_addressed, count, read_timeout_ns, write_timeout_ns, .. }) =
-            self.target.as_ref()
+            self.card.target().as_ref()
         else {
             return self.fail(Error::NoCard, now_ns);
         };
@@ -356,7 +334,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             (Direction::Write, false) => (command::write_multiple_block(address), write_timeout_ns),
         };
         let auto = if self.is_left_open() {
-            self.stats.continued += 1;
+            self.record.transfer_continued();
             Auto::Continue
         } else if single || counted || self.end() != End::Here {
             Auto::None
@@ -377,7 +355,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             tuning: false,
         });
         let pauses = 1 + u64::from(blocks) / BLOCKS_PER_TIMEOUT;
-        let wire_ns = self.wire.data_ns(blocks);
+        let wire_ns = self.card.wire().data_ns(blocks);
         let limit = later(timeout_ns.saturating_mul(pauses), wire_ns);
         self.start_phase(Stage::Main, timeout_ns, limit, now_ns);
     }
@@ -387,7 +365,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.end() != End::Here {
             return self.end() != End::Reliable;
         }
-        let target_counts = self.target.is_some_and(|t| t.count) && self.counts(self.gathered.direction());
+        let target_counts =
+            self.card.target().is_some_and(|t| t.count) && self.counts(self.gathered.direction());
         let counted = target_counts && !self.host.caps().auto_count && !self.host.caps().auto_stop;
         self.gathered.blocks() > 1 && self.lane.phase().auto == Auto::None && !counted
     }
@@ -403,7 +382,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.enter(stage);
         self.forget_straight();
         if Self::EARLY {
-            self.early.begin();
+            self.lane.early_mut().begin();
         }
         self.timers.give_up_at(later(later(now_ns, limit_ns), SLACK_NS));
         self.timers.wake_never();
@@ -420,7 +399,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn note_start(&mut self, result: Result<(), StartError>, now_ns: u64) {
         match result {
             Ok(()) => {
-                self.stats.phases += 1;
+                self.record.phase_started();
                 self.lane.started(now_ns);
                 self.timers.wake_never();
             }
@@ -434,7 +413,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if error == StartError::Unsupported {
             return self.fail(Error::Unsupported, now_ns);
         }
-        self.stats.start_retries += 1;
+        self.record.start_refused();
         if !P::RECOVERS {
             self.lane.block();
         } else if self.lane.refused(now_ns) {
@@ -445,11 +424,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Asks the card for its status.
     pub(super) fn ask_status(&mut self, stage: Stage, now_ns: u64) {
-        let rca = self.target.map_or(0, |t| t.rca);
+        let rca = self.card.target().map_or(0, |t| t.rca);
         if matches!(stage, Stage::Status) {
-            self.stats.status_asked += 1;
+            self.record.status_asked();
             if !matches!(self.lane.stage(), Stage::Status) {
-                self.busy.not_asked();
+                self.lane.busy_mut().not_asked();
             }
         }
         self.start_command(stage, command::send_status(rca), COMMAND_TIMEOUT_NS, now_ns);

@@ -14,8 +14,8 @@ const ASK_NS: u64 = 1_000_000;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn begin_register_flush(&mut self, at: Extension, now_ns: u64) {
-        self.memory.began_ns = now_ns;
-        if let Some(first) = self.memory.page.first_mut() {
+        self.services.memory_mut().begins(now_ns);
+        if let Some(first) = self.services.memory_mut().page_mut().first_mut() {
             *first = 1;
         }
         let started = self.page(Place::FlushStart, sd::write_extr_single(at, 1), Direction::Write, now_ns);
@@ -32,11 +32,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         direction: Direction,
         now_ns: u64,
     ) -> Result<(), Error> {
-        let given = self.memory.page.len_bytes();
+        let given = self.services.memory().page().len_bytes();
         if given < BLOCK_BYTES {
             return Err(Error::Buffer { needed: BLOCK_BYTES, given });
         }
-        let segment = self.memory.page.segment(BLOCK_BYTES);
+        let segment = self.services.memory().page().segment(BLOCK_BYTES);
         let data = Data { direction, block_size: BLOCK_BYTES as u16, blocks: 1 };
         self.data(place, command, data, segment, now_ns)
     }
@@ -49,8 +49,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         match place {
             Place::FlushStart => self.ask_flushed(now_ns),
             _ => {
-                let over = self.memory.page.first().is_some_and(|byte| byte & 1 == 0);
-                let waited_ns = now_ns.saturating_sub(self.memory.began_ns);
+                let over = self.services.memory().page().first().is_some_and(|byte| byte & 1 == 0);
+                let waited_ns = self.services.memory().took_ns(now_ns);
                 if over {
                     let result = self.flush_ended();
                     self.end_control_and_go_on(result, now_ns);
@@ -65,14 +65,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     fn flush_limit_ns(&self) -> u64 {
-        match self.target.map(|t| t.flush) {
+        match self.card.target().map(|t| t.flush) {
             Some(super::FlushBy::SdCache { timeout_ns, .. }) => timeout_ns,
             _ => 0,
         }
     }
 
     pub(super) fn ask_flushed(&mut self, now_ns: u64) {
-        let Some(super::FlushBy::SdCache { at, .. }) = self.target.map(|t| t.flush) else {
+        let Some(super::FlushBy::SdCache { at, .. }) = self.card.target().map(|t| t.flush) else {
             return self.end_control_and_go_on(Err(Error::NoCard), now_ns);
         };
         let asked = self.page(Place::FlushAsk, sd::read_extr_single(at, 1), Direction::Read, now_ns);

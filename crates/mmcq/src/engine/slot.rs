@@ -1,5 +1,7 @@
 //! Slots: where a request lives from submit until its completion is taken.
 
+mod ends;
+mod mapped;
 mod neighbours;
 
 use super::buffer::DmaBuf;
@@ -69,7 +71,7 @@ pub(super) struct Slot {
     /// Written a second time, because what became of the first got lost.
     pub redone: bool,
     /// `segment` is mapped.
-    pub prepared: bool,
+    mapped: bool,
     pub generation: u32,
     /// Blocks already moved (a request larger than a transfer goes in pieces).
     pub moved_blocks: u32,
@@ -94,7 +96,7 @@ impl Slot {
         orphan: false,
         solo: false,
         redone: false,
-        prepared: false,
+        mapped: false,
         generation: 0,
         moved_blocks: 0,
         origin: Origin::DEFAULT,
@@ -159,9 +161,19 @@ pub(super) struct Span {
 pub(super) struct Slots<const N: usize> {
     pub head: u8,
     tail: u8,
+    /// How many slots are mapped.
+    mapped: u8,
+    /// What is queued may be unmapped.
+    unmapped: bool,
+    /// The request whose turn it is finds no mapping.
+    cramped: bool,
     next_age: u32,
     /// One bit a free slot.
     free: SlotSet,
+    /// One bit a slot in state Settling; in state Ended; in state Done, if that has not been reported.
+    settling: SlotSet,
+    ended: SlotSet,
+    unreported: SlotSet,
     /// One bit a slot whose waker has nothing left to wait for. It is dropped outside the lock.
     stale: SlotSet,
     /// One bit a queued read; a queued write; anything else that is queued.
@@ -197,6 +209,9 @@ impl<const N: usize> Slots<N> {
             slots: [const { Slot::NEW }; N],
             spans: [EMPTY; N],
             free: Self::ALL,
+            settling: 0,
+            ended: 0,
+            unreported: 0,
             stale: 0,
             reads: 0,
             writes: 0,
@@ -207,6 +222,9 @@ impl<const N: usize> Slots<N> {
             next_age: 0,
             head: NONE,
             tail: NONE,
+            mapped: 0,
+            unmapped: false,
+            cramped: false,
             starts: [0; BUCKETS],
             ends: [0; BUCKETS],
         }

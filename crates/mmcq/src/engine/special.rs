@@ -47,7 +47,7 @@ impl Slot {
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Why a request for what [`enable_extended_ops`](Self::enable_extended_ops) adds cannot be accepted, if so.
     pub(super) fn admit_extra(&self, request: &Request) -> Result<(), Error> {
-        let Some(target) = self.target.as_ref() else { return Err(Error::NoCard) };
+        let Some(target) = self.card.target().as_ref() else { return Err(Error::NoCard) };
         let (lba, blocks) = match request.kind {
             Kind::Zero { lba, blocks } | Kind::Erase { lba, blocks, .. } => (lba, blocks),
             Kind::PartitionAccess(visit) => return visit.admitted(target, request.buf.len_bytes()),
@@ -61,10 +61,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if target.protected {
             return Err(Error::Protected);
         }
-        if matches!(request.kind, Kind::Erase { .. }) && !self.abilities.are_known() {
+        if matches!(request.kind, Kind::Erase { .. }) && !self.card.abilities().are_known() {
             return Err(Error::Unequipped);
         }
-        let erase = &self.abilities.erase;
+        let erase = &self.card.abilities().erase;
         let given = request.buf.len_bytes();
         match request.kind {
             Kind::Zero { .. } if blocks > ZERO_BLOCKS_MAX => Err(Error::Unsupported),
@@ -78,14 +78,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// A durable write, its flush, or a write of zeroes is next.
     pub(super) fn begin_special(&mut self, index: u8, now_ns: u64) {
-        if self.streams.is_open() {
+        if self.lane.streams().is_open() {
             return self.close(Close::Break, now_ns);
         }
         let slot = self.slots.at(index);
         let (kind, moved) = (slot.kind, slot.moved_blocks);
         let (durable, zero) = (slot.rules.has(Rules::DURABLE), slot.rules.has(Rules::ZERO));
         let Some((_, lba, rest)) = slot.span() else { return };
-        let Some(target) = self.target else { return self.refuse(index, Error::NoCard) };
+        let Some(target) = *self.card.target() else { return self.refuse(index, Error::NoCard) };
         let Kind::Write { lba: start, blocks } = kind else {
             return self.refuse(index, Error::Unsupported);
         };
@@ -101,25 +101,27 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             most = rest.min(self.slots.at(index).segment.len / BLOCK_BYTES).max(1);
         }
         // A late error of a piece comes with the status after it, and is this request's.
-        if moved > 0 && self.memory.pieces != Pieces::Good {
-            if self.memory.pieces == Pieces::Asked {
+        if moved > 0 && self.services.memory().pieces() != Pieces::Good {
+            if self.services.memory().pieces() == Pieces::Asked {
                 return self.refuse(index, Error::Program(R1::ERROR));
             }
-            self.memory.pieces = Pieces::Asked;
-            self.memory.step = Step::Command(Place::Piece);
+            self.services.memory_mut().pieces_are(Pieces::Asked);
+            self.services.memory_mut().enters(Step::Command(Place::Piece));
             return self.ask_status(Stage::Extra, now_ns);
         }
-        self.memory.pieces = Pieces::Unknown;
+        self.services.memory_mut().pieces_are(Pieces::Unknown);
         let cached = target.flush != FlushBy::Status;
-        let reliable =
-            cached && target.count && !self.host.caps().no_count && self.abilities.reliable(start, blocks);
+        let reliable = cached
+            && target.count
+            && !self.host.caps().no_count
+            && self.card.abilities().reliable(start, blocks);
         // Nor is it complete before what must be flushed first: that is written again if the cache is lost, and would come over ours.
-        let flushes = bits(self.settling).any(|at| self.slots.at(at).rules.has(Rules::FLUSH_AFTER));
+        let flushes = bits(self.slots.settling()).any(|at| self.slots.at(at).rules.has(Rules::FLUSH_AFTER));
         if durable && reliable && flushes {
             return self.ask_status(Stage::Status, now_ns);
         }
         // What was written before is another's: its status must not come with ours.
-        if self.settling != 0 && most > self.config.settle_blocks {
+        if self.slots.is_settling() && most > self.config.settle_blocks {
             return self.ask_status(Stage::Status, now_ns);
         }
         match self.map_in_turn(index, now_ns) {
@@ -153,19 +155,19 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         segment.len = segment.len.min(blocks.saturating_mul(BLOCK_BYTES));
         self.gathered.one_segment(segment);
         if let Some(waiting) = self.told(index) {
-            self.profile.policy_mut().sent(&waiting, now_ns);
+            self.order.policy_mut().sent(&waiting, now_ns);
         }
         self.slots.unlink(index);
         self.slots.at_mut(index).state = State::Active;
         self.timers.idle_ends();
-        self.streams.set_end(end);
-        self.stats.transfers += 1;
-        self.failure = None;
-        self.busy.not_asked();
-        if self.target.is_some_and(|target| target.extended_address) {
+        self.lane.streams_mut().set_end(end);
+        self.record.transfer_started();
+        self.incident.failed_mut().forget_error();
+        self.lane.busy_mut().not_asked();
+        if self.card.target().is_some_and(|target| target.extended_address) {
             let upper = command::sd::address_extension((lba >> 32) as u8);
             self.start_command(Stage::Address, upper, COMMAND_TIMEOUT_NS, now_ns);
-        } else if self.streams.end() == End::Reliable {
+        } else if self.lane.streams().end() == End::Reliable {
             let count = command::set_block_count(blocks, true);
             self.start_command(Stage::Count, count, COMMAND_TIMEOUT_NS, now_ns);
         } else {
@@ -175,13 +177,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// It never goes out.
     fn refuse(&mut self, index: u8, error: Error) {
-        self.memory.pieces = Pieces::Unknown;
+        self.services.memory_mut().pieces_are(Pieces::Unknown);
         self.turn_down(index, error);
     }
 
     /// The status after a piece of the write at the head.
     pub(super) fn piece_judged(&mut self, status: u32, now_ns: u64) {
-        self.memory.pieces = Pieces::Good;
+        self.services.memory_mut().pieces_are(Pieces::Good);
         let head = self.slots.head;
         if status & R1::DEFERRED != 0 && head != NONE {
             self.refuse(head, super::outcome::not_written(status));
@@ -213,10 +215,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         slot.state = State::Active;
         // If the flush fails, nothing is surely on the medium. It keeps `FLUSH_AFTER`: the card has its data.
         slot.moved_blocks = 0;
-        self.control = index;
+        self.lane.set_control(index);
         self.close_straight();
         self.gathered.forget();
-        self.stats.durable_flushes += 1;
+        self.record.durable_flushed();
         self.begin_flush(now_ns);
     }
 }
@@ -234,14 +236,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The last block of a card that must read it alone: what is before it first, closed at once.
     fn read_to_the_end(&mut self, index: u8, now_ns: u64) {
-        if self.streams.is_open() {
+        if self.lane.streams().is_open() {
             return self.close(Close::Break, now_ns);
         }
-        if self.settling != 0 {
+        if self.slots.is_settling() {
             return self.ask_status(Stage::Status, now_ns);
         }
         let (Some((_, lba, rest)), Some(sectors)) =
-            (self.slots.at(index).span(), self.target.map(|target| target.sectors))
+            (self.slots.at(index).span(), self.card.target().map(|target| target.sectors))
         else {
             return self.refuse(index, Error::NoCard);
         };

@@ -29,16 +29,16 @@ pub(super) struct Straight {
     shift: u8,
     /// Several blocks end by an automatic CMD23, otherwise by an automatic CMD12.
     counted: bool,
-    pub door: Door,
+    door: Door,
     /// What the controller has, if it was started here and may end here; nothing once the path is closed.
-    pub under_way: Way,
+    under_way: Way,
     /// That of a write.
     write: Way,
 }
 
 /// What may go the straight path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Door {
+enum Door {
     /// Whatever is ordinary.
     Open,
     /// What has to wait in the queue: streams are watched, so what is next goes the general way.
@@ -49,7 +49,7 @@ pub(super) enum Door {
 
 /// What the straight path has started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+enum Way {
     Nothing,
     Read,
     Write,
@@ -69,6 +69,12 @@ impl Straight {
         under_way: Way::Nothing,
         write: Way::Nothing,
     };
+
+    /// Has the controller something that was started here?
+    #[inline(always)]
+    pub fn is_under_way(&self) -> bool {
+        self.under_way != Way::Nothing
+    }
 }
 
 /// Bits of an R1 that say more than that all is well.
@@ -82,13 +88,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The card is another, or known better.
     pub(super) fn set_card(&mut self, target: Option<CardParams>) {
-        self.target = target;
+        self.card.set_target(target);
         if !Self::STRAIGHT {
             return;
         }
         self.slots.none_is_plain();
-        self.straight.blocks = [0; 2];
-        self.straight.rca = target.map_or(0, |target| target.rca);
+        self.lane.straight_mut().blocks = [0; 2];
+        self.lane.straight_mut().rca = target.map_or(0, |target| target.rca);
         let Some(target) = target else { return };
         let caps = self.host.caps();
         let counted = target.count && !caps.no_count && caps.auto_count;
@@ -98,7 +104,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return;
         }
         let blocks = caps.max_blocks.min(caps.max_bytes / BLOCK_BYTES).min(0xffff);
-        self.straight = Straight {
+        let straight = Straight {
             sectors: target.sectors,
             blocks: [blocks, if target.protected { 0 } else { blocks }],
             timeout_ns: [target.read_timeout_ns, target.write_timeout_ns],
@@ -109,20 +115,21 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 BusyDetect::Interrupt if !self.tells_transferred() => Way::Write,
                 _ => Way::Nothing,
             },
-            ..self.straight
+            ..*self.lane.straight()
         };
+        *self.lane.straight_mut() = straight;
     }
 
     /// The straight path knows nothing of this. The code that makes it true sets `closed`.
     pub(super) fn is_special(&self) -> bool {
-        let io = self.control != NONE
+        let io = self.lane.has_control()
             || self.slots.has_io()
             || self.is_concurrent()
-            || self.functions.is_running()
+            || self.card.functions().is_running()
             || self.timers.is_chained()
-            || !self.memory.area.is_user();
-        let wrong = !self.gate.is_open() || self.incident.open || self.helping.calls();
-        io || self.functions.is_asking() || !H::CARD_IRQ && self.timers.is_looking() || wrong
+            || !self.services.memory().area().is_user();
+        let wrong = !self.gate.is_open() || self.incident.is_open() || self.keeper.helping().calls();
+        io || self.card.functions().is_asking() || !H::CARD_IRQ && self.timers.is_looking() || wrong
     }
 
     /// One more may come where a slot is free, be it that some are kept for urgent requests.
@@ -140,28 +147,28 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline(always)]
     pub(super) fn close_straight(&mut self) {
         if Self::STRAIGHT {
-            self.straight.door = Door::Closed;
-            self.straight.under_way = Way::Nothing;
+            self.lane.straight_mut().door = Door::Closed;
+            self.lane.straight_mut().under_way = Way::Nothing;
         }
     }
 
     /// Surely neither card nor recovery asks for attention.
     #[inline(always)]
     pub(crate) fn is_straight(&self) -> bool {
-        Self::STRAIGHT && self.straight.door != Door::Closed
+        Self::STRAIGHT && self.lane.straight().door != Door::Closed
     }
 
     /// What is under way ends by the general path.
     #[inline(always)]
     pub(super) fn forget_straight(&mut self) {
         if Self::STRAIGHT {
-            self.straight.under_way = Way::Nothing;
+            self.lane.straight_mut().under_way = Way::Nothing;
         }
     }
 
     #[inline(always)]
     fn is_open(&mut self) -> bool {
-        if self.straight.door != Door::Open {
+        if self.lane.straight().door != Door::Open {
             return self.opens() == Door::Open;
         }
         debug_assert!(!self.is_special() && !self.watches(), "the straight path was not closed");
@@ -171,7 +178,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// May a request come in this way, to start at once, or (`queues`) to wait?
     #[inline(always)]
     fn lets_in(&mut self, queues: bool) -> bool {
-        match self.straight.door {
+        match self.lane.straight().door {
             Door::Watched if queues => true,
             Door::Watched if self.is_held() => false,
             Door::Open => self.is_open(),
@@ -182,12 +189,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline(never)]
     fn opens(&mut self) -> Door {
         // What is complete without a status has none of the slots that this path looks at.
-        self.straight.door = match (self.is_special() || self.durability.is_unsettled(), self.watches()) {
-            (true, _) => Door::Closed,
-            (false, true) => Door::Watched,
-            (false, false) => Door::Open,
-        };
-        self.straight.door
+        self.lane.straight_mut().door =
+            match (self.is_special() || self.durability.is_unsettled(), self.watches()) {
+                (true, _) => Door::Closed,
+                (false, true) => Door::Watched,
+                (false, false) => Door::Open,
+            };
+        self.lane.straight().door
     }
 
     /// Accepts and starts a request if nothing is in its way.
@@ -226,7 +234,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         now_ns: u64,
     ) -> Option<SlotId> {
         let end = lba.checked_add(u64::from(blocks))?;
-        let ordinary = self.is_ordinary(direction, blocks) && end <= self.straight.sectors;
+        let ordinary = self.is_ordinary(direction, blocks) && end <= self.lane.straight().sectors;
         let is_queued = HELD || !self.lane.is_idle();
         if !ordinary || request.durable | request.urgent || !self.lets_in(is_queued) || !self.has_room() {
             return None;
@@ -236,7 +244,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             if !idle {
                 return None;
             }
-        } else if idle && (self.slots.head != NONE || self.settling != 0 || now_ns >= self.upkeep.due_ns) {
+        } else if idle
+            && (self.slots.head != NONE || self.slots.is_settling() || self.timers.chore_is_due(now_ns))
+        {
             return None;
         }
         let len = blocks * BLOCK_BYTES;
@@ -254,13 +264,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         };
         (slot.origin, slot.arrived_ns) = (request.origin, now_ns);
         (slot.rules, slot.urgent) = (Rules::NONE, false);
-        (slot.solo, slot.redone, slot.prepared, slot.moved_blocks) = (false, false, true, 0);
+        slot.begin(false);
         slot.segment = segment.same();
         slot.buf = request.buf.take();
         slot.result = Ok(Output::default());
         let generation = slot.generation;
-        self.prepared += 1;
-        self.stats.requests += 1;
+        self.slots.note_mapped(index);
+        self.record.request_accepted();
         if HELD {
             self.slots.push_next(index, direction, lba, end);
             if !self.joins(index, now_ns) {
@@ -279,7 +289,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// So many blocks go in one transfer, by what the host does itself.
     #[inline(always)]
     fn is_ordinary(&self, direction: Direction, blocks: u32) -> bool {
-        let [read, write] = self.straight.blocks;
+        let [read, write] = self.lane.straight().blocks;
         let most = if direction == Direction::Read { read } else { write };
         // None at all is too many.
         blocks.wrapping_sub(1) < most
@@ -293,11 +303,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let head = self.slots.head;
         if head == NONE {
-            if self.settling == 0 && self.upkeep.due_ns != u64::MAX {
+            if !self.slots.is_settling() && self.timers.chore_is_planned() {
                 return false;
             }
             self.timers.wake_never();
-            if self.settling != 0 {
+            if self.slots.is_settling() {
                 self.ask_straight(now_ns);
             }
             return true;
@@ -310,10 +320,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn send_to_end_straight(&mut self, head: u8, now_ns: u64) -> bool {
         let way = match self.slots.at(head).kind {
             Kind::Read { .. } => Way::Read,
-            Kind::Write { .. } => self.straight.write,
+            Kind::Write { .. } => self.lane.straight().write,
             _ => return false,
         };
-        if !self.slots.is_plain(head) || now_ns >= self.upkeep.due_ns {
+        if !self.slots.is_plain(head) || self.timers.chore_is_due(now_ns) {
             return false;
         }
         if self.starts_stream(head, self.slots.span(head).start, now_ns) {
@@ -321,7 +331,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         self.begin_transfer(head, false, now_ns);
         if matches!(self.lane.stage(), Stage::Main) && !self.lane.is_blocked() {
-            self.straight.under_way = way;
+            self.lane.straight_mut().under_way = way;
         }
         self.try_early(now_ns);
         !self.lane.is_idle()
@@ -339,15 +349,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return false;
         }
         let slot = self.slots.at(head);
-        if !self.slots.is_plain(head) || now_ns >= self.upkeep.due_ns {
+        if !self.slots.is_plain(head) || self.timers.chore_is_due(now_ns) {
             return false;
         }
-        if self.settling != 0
-            && (blocks > self.config.settle_blocks || self.settling & self.incident.doubted != 0)
+        if self.slots.is_settling()
+            && (blocks > self.config.settle_blocks || self.incident.doubts(self.slots.settling()))
         {
             return false;
         }
-        if Self::EARLY && self.settling != 0 && self.are_few() {
+        if Self::EARLY && self.slots.is_settling() && self.are_few() {
             // The general path looks at the R1 of the last before its end.
             return false;
         }
@@ -368,12 +378,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         now_ns: u64,
     ) {
         self.gathered.one(index, direction, lba, blocks);
-        self.streams.set_end(End::Here);
-        self.stats.transfers += 1;
-        self.failure = None;
-        self.busy.not_asked();
+        self.lane.streams_mut().set_end(End::Here);
+        self.record.transfer_started();
+        self.incident.failed_mut().forget_error();
+        self.lane.busy_mut().not_asked();
         self.durability.writes(direction == Direction::Write);
-        let straight = &self.straight;
+        let straight = self.lane.straight();
         let address = (lba as u32) << straight.shift;
         let ([read_ns, write_ns], several) = (straight.timeout_ns, blocks > 1);
         let (command, timeout_ns) = match (direction, several) {
@@ -390,14 +400,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let data = Some(Data { direction, block_size: BLOCK_BYTES as u16, blocks });
         // Far from an overflow: see `set_card`.
         let pauses = 1 + u64::from(blocks) / BLOCKS_PER_TIMEOUT;
-        let limit_ns = timeout_ns * pauses + self.wire.data_ns(blocks);
+        let limit_ns = timeout_ns * pauses + self.card.wire().data_ns(blocks);
         self.lane.enter(Stage::Main);
         self.timers.give_up_at(now_ns.saturating_add(limit_ns + SLACK_NS));
         self.gathered.one_segment(segment);
         self.lane.prepare(Phase { command, data, auto, tuning: false });
-        self.straight.under_way = match direction {
+        self.lane.straight_mut().under_way = match direction {
             Direction::Read => Way::Read,
-            Direction::Write => self.straight.write,
+            Direction::Write => self.lane.straight().write,
         };
         let result = self.host.start_plain(self.lane.phase(), self.gathered.segment(), timeout_ns);
         self.note_start(result, now_ns);
@@ -406,13 +416,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Asks the card how its writes went.
     #[inline(always)]
     fn ask_straight(&mut self, now_ns: u64) {
-        self.stats.status_asked += 1;
-        self.busy.not_asked();
+        self.record.status_asked();
+        self.lane.busy_mut().not_asked();
         self.lane.enter(Stage::Status);
         self.timers.give_up_at(now_ns.saturating_add(COMMAND_TIMEOUT_NS + SLACK_NS));
-        let command = command::send_status(self.straight.rca);
+        let command = command::send_status(self.lane.straight().rca);
         self.lane.prepare(Phase { command, data: None, auto: Auto::None, tuning: false });
-        self.straight.under_way = Way::Status;
+        self.lane.straight_mut().under_way = Way::Status;
         let result = self.host.start_plain(self.lane.phase(), &[], COMMAND_TIMEOUT_NS);
         self.note_start(result, now_ns);
     }
@@ -440,14 +450,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return false;
         }
         message!(trace, "answered {:#010x}", plain.status);
-        let way = self.straight.under_way;
+        let way = self.lane.straight().under_way;
         self.lane.note_end(now_ns);
-        self.straight.under_way = Way::Nothing;
+        self.lane.straight_mut().under_way = Way::Nothing;
         self.lane.enter(Stage::Idle);
         self.timers.clear();
         // What was written before.
         let mut written = NONE;
-        if self.settling != 0 {
+        if self.slots.is_settling() {
             written = self.settle_straight(plain.status);
         }
         let mut read = NONE;
@@ -459,23 +469,22 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 output.bytes = blocks * BLOCK_BYTES;
             }
             if way == Way::Write {
-                slot.state = State::Settling;
-                self.settling |= 1 << index;
+                self.slots.settle(index);
             } else {
                 slot.state = State::Ended;
                 read = index;
             }
         }
         // The next is started before anything is completed.
-        debug_assert!(self.straight.door == Door::Open, "nothing here closes it");
+        debug_assert!(self.lane.straight().door == Door::Open, "nothing here closes it");
         let head = self.slots.head;
         let started = if head != NONE {
             self.send_straight(head, now_ns)
-        } else if self.settling != 0 {
+        } else if self.slots.is_settling() {
             self.ask_straight(now_ns);
             true
         } else {
-            self.upkeep.due_ns == u64::MAX
+            !self.timers.chore_is_planned()
         };
         if !started {
             self.dispatch_any(now_ns);
@@ -492,27 +501,28 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The writes that wait for this status, which shows no error. The only one is not completed yet.
     #[inline(always)]
     fn settle_straight(&mut self, status: u32) -> u8 {
-        let index = self.settling.trailing_zeros() as u8;
+        let settling = self.slots.settling();
+        let index = settling.trailing_zeros() as u8;
         let slot = self.slots.at_mut(index);
-        if self.settling & (self.settling - 1) != 0 || slot.rules != Rules::NONE {
+        if settling & (settling - 1) != 0 || slot.rules != Rules::NONE {
             self.settle(status);
             return NONE;
         }
         slot.state = State::Ended;
         self.note_written();
-        self.incident.doubted &= !self.settling;
-        self.settling = 0;
+        self.incident.believe(settling);
+        self.slots.take_settling();
         index
     }
 
     #[inline(always)]
     fn end_straight(&mut self, index: u8, direction: Direction) {
         if self.host.caps().defer_completion {
-            self.ended |= 1 << index;
+            self.slots.end(index);
             return;
         }
         self.complete(index, direction);
-        if self.unprepared {
+        if self.slots.have_unmapped() {
             self.prepare_more();
         }
     }

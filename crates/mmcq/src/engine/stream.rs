@@ -13,7 +13,7 @@
 
 use super::phases::{COMMAND_TIMEOUT_NS, STOP_TIMEOUT_NS, Stage};
 use super::runs::{End, Open};
-use super::slot::{NONE, Rules, State, bits};
+use super::slot::{NONE, Rules, bits};
 use super::{Engine, Error};
 use crate::host::{Auto, BusyDetect, Direction, Host};
 use crate::sched::{Policy, Profile};
@@ -70,16 +70,16 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let slot = self.slots.at(first);
         if slot.moved_blocks == 0 {
             let (lba, arrived_ns) = (self.gathered.lba(), slot.arrived_ns);
-            self.streams.run(self.gathered.direction()).arrived(lba, arrived_ns);
+            self.lane.streams_mut().run(self.gathered.direction()).arrived(lba, arrived_ns);
         }
     }
 
     pub(super) fn can_continue(&self) -> bool {
         H::CONTINUES
             && self.host.caps().continue_data
-            && self.streams.may_continue()
+            && self.lane.streams().may_continue()
             && !self.config.close_always
-            && !self.incident.open
+            && !self.incident.is_open()
     }
 
     /// One past the collected transfer's last block.
@@ -106,11 +106,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if !self.can_continue() || !self.gate.is_running() {
             return End::Here;
         }
-        if self.target.is_none_or(|t| self.gathered_end() >= t.sectors) {
+        if self.card.target().is_none_or(|t| self.gathered_end() >= t.sectors) {
             return End::Here;
         }
         let limit_ns = self.config.hold_ns;
-        let run = *self.streams.run(self.gathered.direction());
+        let run = *self.lane.streams_mut().run(self.gathered.direction());
         let rest = self.rest();
         if self.queued_at(self.gathered_end().saturating_add(u64::from(rest)))
             || (run.is_on() && run.hold_ns(limit_ns) > 0)
@@ -121,7 +121,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let write = self.gathered.direction() == Direction::Write;
         let unseen = write && self.host.caps().busy == BusyDetect::Interrupt;
         let counts =
-            self.target.is_some_and(|t| t.count) && self.counts(self.gathered.direction()) && !unseen;
+            self.card.target().is_some_and(|t| t.count) && self.counts(self.gathered.direction()) && !unseen;
         match self.gathered.blocks().saturating_add(rest) {
             _ if rest == 0 => End::Here,
             total if counts && total <= COUNT_MAX => End::After(total),
@@ -133,7 +133,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn continues(&self, open: Open) -> bool {
         open.direction == self.gathered.direction()
             && open.next == self.gathered.lba()
-            && !self.wire.is_doubted()
+            && !self.card.wire().is_doubted()
             && self.can_continue()
             && !self.gathered.members().first().is_some_and(|&first| self.slots.at(first).solo)
     }
@@ -146,12 +146,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The data of a transfer without an end are over; the card waits for more. The answer: until when it may, or why it is closed.
     fn goes_on(&mut self, now_ns: u64) -> Result<u64, Close> {
         if !self.can_continue() {
-            return Err(if self.streams.may_continue() { Close::End } else { Close::Fault });
+            return Err(if self.lane.streams().may_continue() { Close::End } else { Close::Fault });
         }
-        if self.wire.is_doubted() {
+        if self.card.wire().is_doubted() {
             return Err(Close::Retune);
         }
-        if self.target.is_none_or(|t| self.gathered_end() >= t.sectors) {
+        if self.card.target().is_none_or(|t| self.gathered_end() >= t.sectors) {
             return Err(Close::Edge);
         }
         // What is durable is answered when the card has ended it, and what must be alone leaves nothing open.
@@ -169,7 +169,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return Err(if self.slots.at(head).span().is_some() { Close::Break } else { Close::Barrier });
         }
         let limit_ns = self.config.hold_ns;
-        let run = *self.streams.run(self.gathered.direction());
+        let run = *self.lane.streams_mut().run(self.gathered.direction());
         match run.hold_ns(limit_ns) {
             _ if !self.gate.is_running() => Err(Close::Stop),
             0 => Err(Close::End),
@@ -182,13 +182,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn open_data_ended(&mut self, now_ns: u64) {
         let (direction, next) = (self.gathered.direction(), self.gathered_end());
         if H::CONTINUES && self.lane.phase().auto == Auto::Continue {
-            self.streams.continued();
+            self.lane.streams_mut().continued();
         }
         if !H::CONTINUES {
             return self.stop_alone(now_ns);
         }
         // An ordinary transfer that only lacks its end is none that was left open.
-        let (was, end) = (self.streams.open(), self.streams.end());
+        let (was, end) = (self.lane.streams().open(), self.lane.streams().end());
         let left_open = was.is_some() || end != End::Here;
         let before = was.is_some_and(|open| open.acknowledged);
         let announced = match (was, end) {
@@ -199,7 +199,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let counted = announced.saturating_sub(self.gathered.blocks());
         if announced > 0 && counted == 0 {
             // The card ends by itself.
-            self.streams.leave_open(None);
+            self.lane.streams_mut().leave_open(None);
             self.durability.completes_early(before);
             return self.data_ended(now_ns);
         }
@@ -208,13 +208,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             (Ok(until_ns), _) => {
                 // A write of which a part is still to go is not complete.
                 open.acknowledged |= direction == Direction::Write && self.rest() == 0;
-                self.streams.leave_open(Some(open));
+                self.lane.streams_mut().leave_open(Some(open));
                 self.timers.hold_until(until_ns);
                 self.end_transfer(None, now_ns);
             }
             // What was read is here: its owners need not wait for the end of the transfer.
             (Err(reason), Direction::Read) => {
-                self.streams.leave_open(Some(open));
+                self.lane.streams_mut().leave_open(Some(open));
                 if left_open {
                     self.count_close(reason);
                 }
@@ -223,7 +223,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             // What was written last has an owner that still waits: it gets what the end of the transfer says.
             (Err(reason), Direction::Write) => {
-                self.streams.leave_open(None);
+                self.lane.streams_mut().leave_open(None);
                 self.durability.completes_early(before);
                 if left_open {
                     self.count_close(reason);
@@ -242,14 +242,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn stop_timeout_ns(&self, direction: Direction) -> u64 {
         match direction {
             Direction::Read => STOP_TIMEOUT_NS,
-            Direction::Write => self.target.map_or(STOP_TIMEOUT_NS, |t| t.write_timeout_ns),
+            Direction::Write => self.card.target().map_or(STOP_TIMEOUT_NS, |t| t.write_timeout_ns),
         }
     }
 
     fn count_close(&mut self, reason: Close) {
-        if let Some(count) = self.stats.closed.get_mut(reason as usize) {
-            *count += 1;
-        }
+        self.record.closed(reason);
     }
 
     /// Why the open transfer cannot wait any longer, if so.
@@ -261,7 +259,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.gate.is_halted() || self.gate.is_suspended() && head == NONE {
             return Some(Close::Stop);
         }
-        if self.wire.is_doubted() {
+        if self.card.wire().is_doubted() {
             return Some(Close::Retune);
         }
         if self.slots.oldest_io().is_some() {
@@ -275,37 +273,37 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Ends the open transfer by CMD12.
     pub(super) fn close(&mut self, reason: Close, now_ns: u64) {
-        let Some(open) = self.streams.open() else { return };
+        let Some(open) = self.lane.streams().open() else { return };
         self.count_close(reason);
         if reason == Close::Idle {
-            self.streams.run(open.direction).ends();
+            self.lane.streams_mut().run(open.direction).ends();
         }
         self.stop_open(now_ns);
     }
 
     fn stop_open(&mut self, now_ns: u64) {
-        let Some(open) = self.streams.open() else { return };
-        self.busy.not_asked();
+        let Some(open) = self.lane.streams().open() else { return };
+        self.lane.busy_mut().not_asked();
         let limit_ns = self.stop_timeout_ns(open.direction).max(COMMAND_TIMEOUT_NS);
         self.start_command(Stage::Close, command::stop_transmission(), limit_ns, now_ns);
     }
 
     /// CMD12 was answered with no request waiting for it.
     pub(super) fn closed(&mut self, status: u32, now_ns: u64) {
-        let Some(open) = self.streams.take_open() else { return self.go_idle(now_ns) };
-        let at_end = self.target.is_some_and(|t| open.next >= t.sectors);
+        let Some(open) = self.lane.streams_mut().take_open() else { return self.go_idle(now_ns) };
+        let at_end = self.card.target().is_some_and(|t| open.next >= t.sectors);
         let benign = if at_end { R1::OUT_OF_RANGE } else { 0 };
         if status & (R1::OWN | R1::DEFERRED) & !benign != 0 {
             // A read has its data; what its read-ahead met is no request's loss, and no flush's business.
             match open.acknowledged {
                 true => self.owe_late(status),
-                false => self.stats.unowned += 1,
+                false => self.record.late_error_unowned(),
             }
         }
         self.durability.completes_early(open.acknowledged);
         let shown = matches!(self.host.caps().busy, BusyDetect::Interrupt | BusyDetect::Response);
         if open.direction == Direction::Write && !shown {
-            self.streams.busy_of_the_end();
+            self.lane.streams_mut().busy_of_the_end();
             self.watch_busy(now_ns);
         } else {
             self.go_idle(now_ns);
@@ -323,37 +321,38 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if !H::CONTINUES {
             return false;
         }
-        let ours = self.lane.stage() == Stage::Main && self.control == NONE;
+        let ours = self.lane.stage() == Stage::Main && !self.lane.has_control();
         if !ours || self.lane.phase().auto != Auto::Continue || matches!(error, Error::Removed) {
             return false;
         }
-        self.stats.not_continued += 1;
+        self.record.not_continued();
         self.count_close(Close::Fault);
-        self.streams.failed_to_continue(matches!(error, Error::Unsupported));
+        self.lane.streams_mut().failed_to_continue(matches!(error, Error::Unsupported));
         true
     }
 
     /// The host said that it can continue data and could not: since then no transfer is left open. True once.
     pub fn take_continue_lost(&mut self) -> bool {
-        self.streams.take_notice()
+        self.lane.streams_mut().take_notice()
     }
 
     /// After a recovery no transfer is open any more. True: writes of a run were completed before their status was known, and what became of them is asked now.
     pub(super) fn recovered_run(&mut self) -> bool {
-        let exposed = H::CONTINUES && self.streams.take_open().is_some_and(|open| open.acknowledged);
+        let exposed =
+            H::CONTINUES && self.lane.streams_mut().take_open().is_some_and(|open| open.acknowledged);
         self.durability.settles() || exposed
     }
 
     /// Where the transfer in progress ends. Lean firmware on a host that cannot go on with one knows no other end.
     #[inline(always)]
     pub(super) fn end(&self) -> End {
-        if H::CONTINUES || P::RECOVERS { self.streams.end() } else { End::Here }
+        if H::CONTINUES || P::RECOVERS { self.lane.streams().end() } else { End::Here }
     }
 
     /// Is a transfer left open? On a host that cannot go on with one, none ever is.
     #[inline(always)]
     pub(super) fn is_left_open(&self) -> bool {
-        H::CONTINUES && self.streams.open().is_some()
+        H::CONTINUES && self.lane.streams().open().is_some()
     }
 
     /// Gives the transfer's requests back in the state that they are in now: done, unsettled, or with a rest to move. `unknown`: the status of its writes is still to come.
@@ -362,13 +361,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let settles = write && !self.is_left_open();
         let (piece, next) = (self.gathered.blocks(), self.gathered_end());
         if H::CONTINUES {
-            let run = self.streams.run(self.gathered.direction());
+            let run = self.lane.streams_mut().run(self.gathered.direction());
             run.went_out(next, now_ns);
         }
         for place in 0..self.gathered.members().len() {
             let Some(&index) = self.gathered.members().get(place) else { break };
             if let Some(sent) = self.told(index) {
-                self.profile.policy_mut().done(&sent, now_ns);
+                self.order.policy_mut().done(&sent, now_ns);
             }
             let slot = self.slots.at_mut(index);
             let left = slot.span().map_or(0, |(_, _, blocks)| blocks);
@@ -383,14 +382,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             } else if settles && unknown && self.is_told_early(index) {
                 self.end_early(index);
             } else if settles {
-                self.slots.at_mut(index).state = State::Settling;
-                self.settling |= 1 << index;
+                self.slots.settle(index);
             } else {
-                self.slots.at_mut(index).state = State::Ended;
-                self.ended |= 1 << index;
+                self.slots.end(index);
             }
         }
-        if P::RECOVERS && self.incident.open {
+        if P::RECOVERS && self.incident.is_open() {
             self.went_well();
         }
     }

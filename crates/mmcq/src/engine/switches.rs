@@ -35,7 +35,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// An open transfer that is being held is closed by the next `poll`, and writes that are complete get their status. It wants to be called at once.
     fn let_go(&mut self) {
-        if self.lane.is_idle() && (self.streams.is_open() || self.durability.is_unsettled()) {
+        if self.lane.is_idle() && (self.lane.streams().is_open() || self.durability.is_unsettled()) {
             self.timers.wake_now();
         }
     }
@@ -47,7 +47,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Could the card lose writes that are complete if its supply went now?
     pub(crate) fn may_lose(&self) -> bool {
-        self.durability.is_dirty() && self.target.is_some_and(|target| target.flush != FlushBy::Status)
+        self.durability.is_dirty() && self.card.target().is_some_and(|target| target.flush != FlushBy::Status)
     }
 
     /// Where nothing is left to be done or lost there is no card any more. False: there is something, and the card stays.
@@ -61,25 +61,28 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Nothing is with the controller (requests may be queued behind [`halt`](Self::halt)).
     pub fn is_quiet(&self) -> bool {
-        self.lane.is_idle() && self.ended == 0 && !self.streams.is_open() && !self.is_concurrent()
+        self.lane.is_idle()
+            && !self.slots.have_ended()
+            && !self.lane.streams().is_open()
+            && !self.is_concurrent()
     }
 
     /// A function on the card asked for attention since this was last called. The interrupt stays masked until
     /// [`unmask_card_irq`](Self::unmask_card_irq): it is a level, so nothing is lost meanwhile.
     pub fn take_card_irq(&mut self) -> bool {
-        self.functions.take_note()
+        self.card.functions_mut().take_note()
     }
 
     /// What to wake when a function asks for attention; the engine itself wakes nothing. The one before comes back,
     /// to be dropped outside of any lock.
     #[must_use = "to be dropped outside of any lock"]
     pub fn set_card_irq_waker(&mut self, waker: Option<Waker>) -> Option<Waker> {
-        self.functions.set_waker(waker)
+        self.card.functions_mut().set_waker(waker)
     }
 
     /// The waker of a card interrupt that was reported.
     pub fn take_card_irq_waker(&mut self) -> Option<Waker> {
-        self.functions.take_waker()
+        self.card.functions_mut().take_waker()
     }
 
     /// The functions' causes have been cleared: listens to the card interrupt again, or for the first time.
@@ -90,7 +93,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// For a host [without a card interrupt](Host::CARD_IRQ): what may have been there has been looked at, and the next look is due then.
     /// As an interrupt would, it calls the [waker](Self::set_card_irq_waker).
     pub(crate) fn look_for_card_irq(&mut self, at_ns: u64) {
-        self.functions.take_note();
+        self.card.functions_mut().take_note();
         self.timers.look_at(at_ns);
         self.close_straight();
     }
@@ -104,12 +107,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// No task waits for card interrupts any more.
     pub fn mask_card_irq(&mut self) {
         self.host.card_irq(false);
-        self.functions.take_note();
+        self.card.functions_mut().take_note();
         self.timers.look_at(NEVER);
     }
 
     /// The controller asked for a new tuning since this was last called [SDHC 2.2.18].
     pub fn take_retune(&mut self) -> bool {
-        self.wire.trust()
+        self.card.wire_mut().trust()
     }
 }

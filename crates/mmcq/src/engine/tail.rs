@@ -4,7 +4,7 @@ use super::Engine;
 use super::slot::{NONE, Rules};
 use crate::host::{Direction, Host};
 use crate::sched::slot_set::SlotSet;
-use crate::sched::{Holds, Pending, Policy, Profile, Run, Tails};
+use crate::sched::{Holds, Pending, Policy, Profile, Run};
 
 /// What is known of the tail of what goes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,18 +19,18 @@ pub(super) enum Tail {
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Until when the start of the next transfer is held for the requests that are about to continue it.
     pub fn held_until_ns(&self) -> Option<u64> {
-        self.tails.get()?.until_ns()
+        self.order.tails()?.until_ns()
     }
 
     /// What holding starts has cost and gained so far; nothing where the scheduler starts at once.
     pub fn holds(&self) -> Holds {
-        self.tails.get().map_or(Holds::default(), |hold| hold.holds())
+        self.order.tails().map_or(Holds::default(), |hold| hold.holds())
     }
 
     /// Is anything sequential about what comes?
     #[inline(always)]
     pub(super) fn watches(&self) -> bool {
-        self.tails.get().is_some_and(|hold| hold.watches())
+        self.order.tails().is_some_and(|hold| hold.watches())
     }
 
     /// This goes on where the last transfer stopped, and has waited for it, or several go together: a stream may be there.
@@ -39,7 +39,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.config.tail_ns == 0 {
             return false;
         }
-        let Some(hold) = self.tails.get_mut() else { return false };
+        let Some(hold) = self.order.tails_mut() else { return false };
         hold.awake();
         self.close_straight();
         true
@@ -48,7 +48,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Does this go on where the last transfer stopped, having waited for it? Its tail may be worth waiting for, then.
     #[inline(always)]
     pub(super) fn starts_stream(&mut self, first: u8, lba: u64, now_ns: u64) -> bool {
-        self.tails.get().is_some()
+        self.order.tails().is_some()
             && lba == self.gathered.end()
             && self.slots.at(first).arrived_ns < now_ns
             && self.watch_streams()
@@ -56,8 +56,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The results of writes may be known.
     pub(super) fn note_results(&mut self, now_ns: u64) {
-        if self.settling == 0
-            && let Some(hold) = self.tails.get_mut().filter(|hold| hold.watches())
+        if !self.slots.is_settling()
+            && let Some(hold) = self.order.tails_mut().filter(|hold| hold.watches())
         {
             hold.settled(now_ns);
         }
@@ -90,7 +90,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline(never)]
     fn note_stream(&mut self, now_ns: u64) {
         let run = self.collected();
-        if let Some(hold) = self.tails.get_mut() {
+        if let Some(hold) = self.order.tails_mut() {
             hold.broken(now_ns);
             hold.begins(&run, now_ns);
         }
@@ -102,14 +102,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return;
         }
         let run = self.collected();
-        if let Some(hold) = self.tails.get_mut() {
+        if let Some(hold) = self.order.tails_mut() {
             hold.told(&run, now_ns);
         }
     }
 
     /// ... and so is the card, if the busy was that of such a transfer.
     pub(super) fn note_end_of_told(&mut self, now_ns: u64) {
-        if self.tails.get().is_some_and(|hold| hold.is_told()) {
+        if self.order.tails().is_some_and(|hold| hold.is_told()) {
             self.note_end(now_ns);
         }
     }
@@ -126,21 +126,21 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn note_end_of_run(&mut self, now_ns: u64) {
         self.note_results(now_ns);
         let run = self.collected();
-        if let Some(hold) = self.tails.get_mut() {
+        if let Some(hold) = self.order.tails_mut() {
             hold.ends(&run, now_ns);
         }
     }
 
     /// What has been moved becomes complete by a status that is asked for.
     pub(super) fn note_question(&mut self, now_ns: u64) {
-        if let Some(hold) = self.tails.get_mut() {
+        if let Some(hold) = self.order.tails_mut() {
             hold.asked(now_ns);
         }
     }
 
     /// Something else goes, or nothing.
     pub(super) fn hold_broken(&mut self, now_ns: u64) {
-        if let Some(hold) = self.tails.get_mut() {
+        if let Some(hold) = self.order.tails_mut() {
             hold.broken(now_ns);
         }
     }
@@ -175,7 +175,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return;
         }
         let (direction, end) = (self.gathered.direction(), self.gathered.end());
-        if let Some(hold) = self.tails.get_mut().filter(|hold| hold.may_cut(direction, end, requests))
+        if let Some(hold) = self.order.tails_mut().filter(|hold| hold.may_cut(direction, end, requests))
             && self.gathered.square(&self.slots)
         {
             hold.cut();
@@ -184,7 +184,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     fn bears_hold(&mut self, pending: &Pending, first: u8, now_ns: u64) -> bool {
         let bound_ns = self.config.tail_ns.into();
-        let until_ns = self.tails.get_mut().and_then(|hold| hold.decide(pending, bound_ns, now_ns));
+        let until_ns = self.order.tails_mut().and_then(|hold| hold.decide(pending, bound_ns, now_ns));
         self.is_borne(until_ns, first, now_ns)
     }
 
@@ -193,7 +193,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn is_borne(&mut self, until_ns: Option<u64>, first: u8, now_ns: u64) -> bool {
         let Some(until_ns) = until_ns else { return false };
         if let Some(picked) = self.told(first)
-            && !self.profile.policy().bears(&picked, until_ns)
+            && !self.order.policy().bears(&picked, until_ns)
         {
             self.hold_broken(now_ns);
             return false;
@@ -205,7 +205,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// A start is held.
     #[inline(always)]
     pub(super) fn is_held(&self) -> bool {
-        self.tails.get().is_some_and(|hold| hold.until_ns().is_some())
+        self.order.tails().is_some_and(|hold| hold.until_ns().is_some())
     }
 
     /// A request has been queued. If it continues what is held, it joins, and that goes on waiting or starts. False: nothing is done yet.
@@ -218,14 +218,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The same of an ordinary read or write while nothing else is going on.
     #[inline(always)]
     pub(super) fn joins(&mut self, index: u8, now_ns: u64) -> bool {
-        if self.must_go(now_ns) || self.settling != 0 {
+        if self.must_go(now_ns) || self.slots.is_settling() {
             return false;
         }
         let (span, client, bit) =
             (*self.slots.span(index), self.slots.at(index).origin.client, (1 as SlotSet) << index);
         let waits = self.slots.queued_reads() | self.slots.queued_writes();
         let count = self.gathered.members().len();
-        let Some(held) = self.tails.get_mut().and_then(|hold| hold.held()) else { return false };
+        let Some(held) = self.order.tails_mut().and_then(|hold| hold.held()) else { return false };
         let Pending { run, slots, room_requests, room_blocks, .. } = held.pending;
         let blocks = span.end.saturating_sub(span.start) as u32;
         // All that waits is still what is held, in the same slots, and this continues it.
@@ -248,7 +248,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     #[inline(never)]
     fn go_with_tail(&mut self, first: u8, now_ns: u64) {
-        if let Some(hold) = self.tails.get_mut() {
+        if let Some(hold) = self.order.tails_mut() {
             hold.goes(now_ns);
         }
         self.square(self.gathered.members().len() as u8);
@@ -260,9 +260,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Nothing may be held now, whatever waits.
     fn must_go(&self, now_ns: u64) -> bool {
-        let busy =
-            self.incident.open || self.wire.is_doubted() || self.streams.is_open() || self.can_continue();
-        busy || !self.gate.is_running() || P::RECOVERS && now_ns >= self.upkeep.due_ns
+        let busy = self.incident.is_open()
+            || self.card.wire().is_doubted()
+            || self.lane.streams().is_open()
+            || self.can_continue();
+        busy || !self.gate.is_running() || P::RECOVERS && self.timers.chore_is_due(now_ns)
     }
 
     /// All that waits, if it is one transfer of ordinary requests, and nothing else is to be done. It is collected then.
@@ -276,9 +278,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return None;
         }
         let (reads, writes) = (self.slots.queued_reads(), self.slots.queued_writes());
-        let unsettled = self.settling.count_ones() as u8;
+        let unsettled = self.slots.settling().count_ones() as u8;
         let (ours, others) = match direction {
-            Direction::Read => (reads, writes | self.settling),
+            Direction::Read => (reads, writes | self.slots.settling()),
             Direction::Write => (writes, reads),
         };
         if others != 0 || self.slots.has_barrier() || self.slots.has_io() {

@@ -38,6 +38,16 @@ pub(super) struct Timers {
     chain_ns: u64,
     /// The policy may keep the controller idle until then; 0: it does not.
     idle_ns: u64,
+    /// From now on all requests wait for a chore of the card.
+    chore_ns: u64,
+    /// The incident under way has its budget until then.
+    incident_ns: u64,
+    /// Help that was asked for is given up.
+    help_ns: u64,
+    /// The card's presence will have been stable.
+    presence_ns: u64,
+    /// The card's supply may be switched off and on again.
+    cycle_ns: u64,
 }
 
 /// The stage in progress.
@@ -54,6 +64,11 @@ impl Timers {
             hold_ns: 0,
             chain_ns: 0,
             idle_ns: 0,
+            chore_ns: NEVER,
+            incident_ns: 0,
+            help_ns: NEVER,
+            presence_ns: NEVER,
+            cycle_ns: 0,
         }
     }
 
@@ -261,5 +276,118 @@ impl Timers {
     #[inline(always)]
     pub fn note_alarm(&mut self, at_ns: u64) {
         self.alarm_ns = at_ns;
+    }
+}
+
+/// What recovery and the supervisor are given.
+impl Timers {
+    /// The next chore is due then.
+    #[inline(always)]
+    pub fn chore_at(&mut self, at_ns: u64) {
+        self.chore_ns = at_ns;
+    }
+
+    /// Do all requests wait for it?
+    #[inline(always)]
+    pub fn chore_is_due(&self, now_ns: u64) -> bool {
+        now_ns >= self.chore_ns
+    }
+
+    /// Is there one to come?
+    #[inline(always)]
+    pub fn chore_is_planned(&self) -> bool {
+        self.chore_ns != NEVER
+    }
+
+    /// The incident has time until then.
+    #[inline(always)]
+    pub fn incident_until(&mut self, at_ns: u64) {
+        self.incident_ns = at_ns;
+    }
+
+    /// Has it had its time at this moment?
+    #[inline(always)]
+    pub fn incident_is_over(&self, at_ns: u64) -> bool {
+        at_ns >= self.incident_ns
+    }
+
+    /// The stage in progress wakes by then.
+    #[inline(always)]
+    pub fn wake_by_incident(&mut self) {
+        self.wake_by(self.incident_ns);
+    }
+
+    /// Help is waited for until then.
+    #[inline(always)]
+    pub fn help_until(&mut self, at_ns: u64) {
+        self.help_ns = at_ns;
+    }
+
+    /// Help has as long as the incident.
+    #[inline(always)]
+    pub fn help_until_incident(&mut self) {
+        self.help_ns = self.incident_ns;
+    }
+
+    /// It may last as long as the incident.
+    #[inline(always)]
+    pub fn help_may_last(&mut self) {
+        self.help_ns = self.help_ns.max(self.incident_ns);
+    }
+
+    /// No longer than that.
+    #[inline(always)]
+    pub fn help_by(&mut self, at_ns: u64) {
+        self.help_ns = self.help_ns.min(at_ns);
+    }
+
+    #[inline(always)]
+    pub fn help_is_over(&self, now_ns: u64) -> bool {
+        now_ns >= self.help_ns
+    }
+
+    /// The stopped engine wakes when help is given up, if it is awaited, and when the card's presence is known.
+    #[inline(always)]
+    pub fn wake_for_help(&mut self, awaited: bool) {
+        let help_ns = if awaited { self.help_ns } else { NEVER };
+        self.wake_ns = help_ns.min(self.presence_ns);
+    }
+
+    /// A card comes or goes: whether one is there is known then.
+    #[inline(always)]
+    pub fn presence_at(&mut self, at_ns: u64) {
+        self.presence_ns = at_ns;
+    }
+
+    /// It is known.
+    #[inline(always)]
+    pub fn presence_is_known(&mut self) {
+        self.presence_ns = NEVER;
+    }
+
+    #[inline(always)]
+    pub fn presence_is_open(&self) -> bool {
+        self.presence_ns != NEVER
+    }
+
+    #[inline(always)]
+    pub fn presence_is_due(&self, now_ns: u64) -> bool {
+        now_ns >= self.presence_ns
+    }
+
+    /// May the supply be switched off and on? If so, not again before that pause is over.
+    #[inline(always)]
+    pub fn take_cycle(&mut self, now_ns: u64, pause_ns: u64) -> bool {
+        let may = now_ns >= self.cycle_ns;
+        if may {
+            self.cycle_ns = now_ns.saturating_add(pause_ns);
+        }
+        may
+    }
+
+    /// The card is new: its supply may be switched at once.
+    #[inline(always)]
+    pub fn cycle_at_once(&mut self) {
+        self.cycle_ns = 0;
     }
 }

@@ -9,7 +9,6 @@ use super::timers::NEVER;
 use super::{Engine, ServiceRequest};
 use crate::host::Host;
 use crate::sched::Profile;
-use crate::spec::response::R1;
 
 /// A pause of the users that is longer than what most of them need between two requests.
 const QUIET_NS: u64 = 20_000_000;
@@ -21,8 +20,6 @@ const LOOK_AGAIN_NS: u64 = 60_000_000_000;
 /// When there is something to do.
 #[derive(Debug)]
 pub(super) struct Upkeep {
-    /// From now on all requests wait for it.
-    pub due_ns: u64,
     /// The exception bit means something, and the keeper wants to know; it was seen; not looked at before.
     listens: bool,
     seen: bool,
@@ -46,7 +43,6 @@ impl Upkeep {
     /// Not a constant: nearly all of it is zero, and a copy of it would lie in the image.
     pub const fn none() -> Upkeep {
         Upkeep {
-            due_ns: NEVER,
             listens: false,
             seen: false,
             look_ns: 0,
@@ -75,11 +71,12 @@ impl Upkeep {
         }
     }
 
-    fn plan(&mut self) {
+    /// From then on all requests wait.
+    fn next_ns(&self) -> u64 {
         let look_ns = if self.seen { self.look_ns } else { NEVER };
         // A rest is never due, but an engine without requests must look when it begins.
         let rest_ns = if self.rest_after_ns == NEVER { NEVER } else { NEVER - 1 };
-        self.due_ns = look_ns.min(self.work_by_ns).min(self.tune_ns()).min(rest_ns);
+        look_ns.min(self.work_by_ns).min(self.tune_ns()).min(rest_ns)
     }
 }
 
@@ -93,58 +90,60 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         rest_after_ns: u64,
         now_ns: u64,
     ) {
-        if self.upkeep.tune_every_ns == 0 {
-            self.upkeep.tuned_ns = now_ns;
+        let upkeep = self.keeper.upkeep_mut();
+        if upkeep.tune_every_ns == 0 {
+            upkeep.tuned_ns = now_ns;
         }
-        (self.upkeep.listens, self.upkeep.tune_every_ns) = (exceptions, tune_every_ns);
-        (self.upkeep.rest_after_ns, self.upkeep.rest_from_ns) = (rest_after_ns, now_ns);
-        self.helping.keeper = P::RECOVERS;
-        self.upkeep.plan();
+        (upkeep.listens, upkeep.tune_every_ns) = (exceptions, tune_every_ns);
+        (upkeep.rest_after_ns, upkeep.rest_from_ns) = (rest_after_ns, now_ns);
+        self.plan_chores();
+        self.keeper.helping_mut().set_keeper(P::RECOVERS);
         if P::RECOVERS && rest_after_ns != NEVER && self.lane.is_idle() {
             // Perhaps no request ever comes.
             self.go_idle(now_ns);
         }
     }
 
-    /// A status that says more than that all is well.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn told_by_status(&mut self, status: u32) {
-        if P::RECOVERS && status & R1::EXCEPTION_EVENT != 0 && self.upkeep.listens {
-            self.upkeep.seen = true;
-            self.upkeep.plan();
-        }
-        if status & R1::DEFERRED != 0 {
-            self.late_error(status);
-        } else if P::RECOVERS && self.owes_status() {
-            self.note_written();
+    /// The times of chores have changed.
+    fn plan_chores(&mut self) {
+        self.timers.chore_at(self.keeper.upkeep().next_ns());
+    }
+
+    /// The exception bit is set.
+    #[inline(always)]
+    pub(super) fn exception_seen(&mut self) {
+        let upkeep = self.keeper.upkeep_mut();
+        if upkeep.listens {
+            upkeep.seen = true;
+            self.plan_chores();
         }
     }
 
     /// The keeper has seen which exceptions there are. True: new ones.
     pub(crate) fn exceptions_are(&mut self, events: u16, now_ns: u64) -> bool {
-        let new = events & !self.upkeep.known != 0;
-        self.upkeep.known = events;
-        self.upkeep.seen = false;
-        self.upkeep.look_ns = now_ns.saturating_add(if new { LOOK_NS } else { LOOK_AGAIN_NS });
-        self.upkeep.plan();
+        let new = events & !self.keeper.upkeep().known != 0;
+        self.keeper.upkeep_mut().known = events;
+        self.keeper.upkeep_mut().seen = false;
+        self.keeper.upkeep_mut().look_ns = now_ns.saturating_add(if new { LOOK_NS } else { LOOK_AGAIN_NS });
+        self.plan_chores();
         new
     }
 
     /// Background work waits for a quiet moment, and begins at this time at the latest; `None`: it is done.
     pub(crate) fn work_waits(&mut self, by_ns: Option<u64>, now_ns: u64) {
-        self.upkeep.work_by_ns = by_ns.unwrap_or(NEVER);
+        self.keeper.upkeep_mut().work_by_ns = by_ns.unwrap_or(NEVER);
         if by_ns.is_none() {
-            self.stats.background_works += 1;
+            self.record.background_work_done();
             // Whatever comes now is new.
-            (self.upkeep.known, self.upkeep.look_ns) = (0, now_ns.saturating_add(LOOK_NS));
+            (self.keeper.upkeep_mut().known, self.keeper.upkeep_mut().look_ns) =
+                (0, now_ns.saturating_add(LOOK_NS));
         }
-        self.upkeep.plan();
+        self.plan_chores();
     }
 
     /// Is it begun although others wait?
     pub(crate) fn work_is_late(&self, now_ns: u64) -> bool {
-        now_ns >= self.upkeep.work_by_ns
+        now_ns >= self.keeper.upkeep().work_by_ns
     }
 
     /// Does a request wait for the queue to go on?
@@ -154,34 +153,40 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The card is tuned as well as it can be.
     pub(super) fn tuned(&mut self, now_ns: u64) {
-        (self.upkeep.tuned_ns, self.upkeep.tuned_transfers) = (now_ns, self.stats.transfers);
-        self.upkeep.tune_soon = false;
-        self.upkeep.plan();
+        (self.keeper.upkeep_mut().tuned_ns, self.keeper.upkeep_mut().tuned_transfers) =
+            (now_ns, self.record.transfers());
+        self.keeper.upkeep_mut().tune_soon = false;
+        self.plan_chores();
     }
 
     /// A tuning is to follow what is being done.
     pub(super) fn tune_soon(&mut self) {
-        self.upkeep.tune_soon = true;
-        self.upkeep.plan();
+        self.keeper.upkeep_mut().tune_soon = true;
+        self.plan_chores();
     }
 
     /// It could not be done: not again soon.
     pub(super) fn put_off(&mut self, help: ServiceRequest, now_ns: u64) {
         match help {
             ServiceRequest::Exception | ServiceRequest::Background => {
-                (self.upkeep.seen, self.upkeep.work_by_ns) = (false, NEVER);
-                self.upkeep.look_ns = now_ns.saturating_add(LOOK_AGAIN_NS);
-                self.upkeep.plan();
+                (self.keeper.upkeep_mut().seen, self.keeper.upkeep_mut().work_by_ns) = (false, NEVER);
+                self.keeper.upkeep_mut().look_ns = now_ns.saturating_add(LOOK_AGAIN_NS);
+                self.plan_chores();
             }
-            ServiceRequest::Rest => self.upkeep.rest_from_ns = now_ns.saturating_add(LOOK_AGAIN_NS),
+            ServiceRequest::Rest => {
+                self.keeper.upkeep_mut().rest_from_ns = now_ns.saturating_add(LOOK_AGAIN_NS)
+            }
             _ => self.tuned(now_ns),
         }
     }
 
     /// The card rests: whatever comes now waits until the keeper has woken it.
     pub(crate) fn rest_begins(&mut self, now_ns: u64) {
-        self.stats.rests += 1;
-        self.helping.rest_begins();
+        self.record.rest_begun();
+        if self.keeper.helping_mut().rest_begins() {
+            // Nothing limits how long that lasts.
+            self.timers.help_until(NEVER);
+        }
         if self.lane.is_idle() {
             self.go_idle(now_ns);
         }
@@ -189,23 +194,23 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Is there a reason to wake the card?
     pub(crate) fn rest_is_over(&self) -> bool {
-        self.has_waiting() || !self.helping.rests()
+        self.has_waiting() || !self.keeper.helping().rests()
     }
 
     /// The card is awake. The next rest is a pause away at least.
     pub(crate) fn rest_ends(&mut self, now_ns: u64) {
-        self.helping.rest_ends();
-        self.upkeep.rest_from_ns = now_ns;
+        self.keeper.helping_mut().rest_ends();
+        self.keeper.upkeep_mut().rest_from_ns = now_ns;
     }
 
     /// Chores and their times, for a moment in which no request waits or one in which some do.
     fn chores(&self, quiet: bool) -> [(u64, ServiceRequest); 4] {
-        let upkeep = &self.upkeep;
+        let upkeep = &self.keeper.upkeep();
         let quiet_ns = self.lane.began_ns().saturating_add(QUIET_NS);
         let tune_ns = match upkeep.tune_ns() {
             NEVER => NEVER,
             // What is not used need not be in tune.
-            _ if quiet && !upkeep.tune_soon && upkeep.tuned_transfers == self.stats.transfers => NEVER,
+            _ if quiet && !upkeep.tune_soon && upkeep.tuned_transfers == self.record.transfers() => NEVER,
             at_ns if quiet => at_ns.saturating_sub(upkeep.tune_every_ns / 8),
             at_ns => at_ns,
         };
@@ -235,10 +240,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn upkeep(&mut self, quiet: bool, now_ns: u64) -> bool {
         if !P::RECOVERS || !self.has_keeper() {
             // A later keeper plans anew.
-            self.upkeep.due_ns = NEVER;
+            self.timers.chore_at(NEVER);
             return false;
         }
-        if self.target.is_none() || self.gate.is_dead() || self.incident.open || self.helping.asks() {
+        if self.card.target().is_none()
+            || self.gate.is_dead()
+            || self.incident.is_open()
+            || self.keeper.helping().asks()
+        {
             return false;
         }
         let Some((at_ns, help)) = self.chores(quiet).into_iter().min_by_key(|&(at_ns, _)| at_ns) else {
@@ -254,13 +263,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             // The keeper could not say a word.
             return false;
         }
-        if self.streams.is_open() {
+        if self.lane.streams().is_open() {
             // Closed first, and not continued.
-            self.wire.doubt();
+            self.card.wire_mut().doubt();
             return false;
         }
         if help == ServiceRequest::Retune {
-            self.stats.tunings += 1;
+            self.record.tuning_asked();
         }
         self.ask_for(help, now_ns);
         true

@@ -25,7 +25,7 @@ pub use deadline::Deadline;
 pub use fair::Fair;
 pub use fifo::Fifo;
 pub use hold::{AtOnce, Holds, Tails, Whole};
-pub(crate) use hold::{Pending, Run};
+pub(crate) use hold::{Hold, Pending, Run};
 pub use profile::{Lean, Profile, Prompt};
 
 use crate::host::Direction;

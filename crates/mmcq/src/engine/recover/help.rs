@@ -2,6 +2,7 @@
 //!
 //! While help is awaited nothing is started but urgent requests; everything else keeps its place.
 
+use super::super::timers::NEVER;
 use super::super::{CardParams, Engine, Error};
 use super::{Incident, RecoveryStep};
 use crate::host::Host;
@@ -51,30 +52,29 @@ pub(in super::super) struct Helping {
     /// It lets the card rest; it is to wake it.
     rest: Resting,
     /// There is one.
-    pub keeper: bool,
+    keeper: bool,
     waker: Option<Waker>,
-    until_ns: u64,
-    /// When the card's presence will have been stable.
-    presence_at_ns: u64,
-    /// When its supply may be switched off and on again.
-    cycle_ns: u64,
 }
 
 impl Helping {
-    pub const NONE: Helping = Helping {
-        asked: None,
-        taken: false,
-        rest: Resting::No,
-        keeper: false,
-        waker: None,
-        until_ns: u64::MAX,
-        presence_at_ns: u64::MAX,
-        cycle_ns: 0,
-    };
+    pub const NONE: Helping =
+        Helping { asked: None, taken: false, rest: Resting::No, keeper: false, waker: None };
 
     /// Is the keeper asked for something, heard or not?
     pub fn asks(&self) -> bool {
         self.asked.is_some()
+    }
+
+    /// Is there a keeper?
+    #[inline(always)]
+    pub fn has_keeper(&self) -> bool {
+        self.keeper
+    }
+
+    /// There is one, or none any more.
+    #[inline(always)]
+    pub fn set_keeper(&mut self, there: bool) {
+        self.keeper = there;
     }
 
     /// Is there something that the keeper has not heard?
@@ -109,16 +109,13 @@ impl Helping {
         (self.asked, self.taken, self.rest) = (None, false, Resting::No);
     }
 
-    /// Help is awaited, or the card's presence is in doubt.
-    pub fn is_awaited(&self) -> bool {
-        self.asked.is_some() || self.presence_at_ns != u64::MAX
-    }
-
-    /// The keeper has put the card to rest. Nothing limits how long that lasts.
-    pub fn rest_begins(&mut self) {
-        if self.asked == Some(ServiceRequest::Rest) && self.taken {
-            (self.rest, self.until_ns) = (Resting::Yes, u64::MAX);
+    /// The keeper has put the card to rest. False: it was not asked to.
+    pub fn rest_begins(&mut self) -> bool {
+        let begins = self.asked == Some(ServiceRequest::Rest) && self.taken;
+        if begins {
+            self.rest = Resting::Yes;
         }
+        begins
     }
 
     /// Does the card rest, and is it to go on?
@@ -145,15 +142,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// What the engine needs help with, told once. The caller answers by [`service_done`](Self::service_done). Meanwhile
     /// [urgent](super::super::Request::urgent) requests are started and no others.
     pub fn take_service_request(&mut self) -> Option<ServiceRequest> {
-        let wanted = self.helping.wanted();
-        self.helping.taken |= wanted;
-        let help = if wanted { self.helping.asked } else { None };
-        if wanted && self.helping.is_for_trouble() && (self.incident.open || !self.has_chore()) {
+        let wanted = self.keeper.helping().wanted();
+        self.keeper.helping_mut().taken |= wanted;
+        let help = if wanted { self.keeper.helping().asked } else { None };
+        if wanted && self.keeper.helping().is_for_trouble() && (self.incident.open || !self.has_chore()) {
             // It may have come after another that has gone.
-            self.helping.until_ns = self.helping.until_ns.max(self.incident.until_ns);
+            self.timers.help_may_last();
         }
         if help == Some(ServiceRequest::Dismissed) {
-            self.helping.forget();
+            self.keeper.helping_mut().forget();
             self.restop();
             if self.lane.is_idle() {
                 // A request may have come that was not let in.
@@ -166,18 +163,19 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The keeper is to end, with [`Event::Dismissed`](crate::card::Event::Dismissed) and its scratch memory. False: it is at work, or there is none; try again later.
     /// It does so when it is polled next: wake it.
     pub fn dismiss_keeper(&mut self) -> bool {
-        let free = self.helping.keeper && self.helping.asked.is_none();
-        if P::RECOVERS && self.helping.rests() {
+        let free = self.keeper.helping().keeper && self.keeper.helping().asked.is_none();
+        if P::RECOVERS && self.keeper.helping().rests() {
             // First the card is woken.
-            self.helping.rest = Resting::Over;
+            self.keeper.helping_mut().rest = Resting::Over;
             self.timers.wake_now();
         }
         if P::RECOVERS && free {
-            (self.helping.asked, self.helping.taken) = (Some(ServiceRequest::Dismissed), false);
+            (self.keeper.helping_mut().asked, self.keeper.helping_mut().taken) =
+                (Some(ServiceRequest::Dismissed), false);
             // The time of what was asked for before is none of this.
-            self.helping.until_ns = u64::MAX;
+            self.timers.help_until(NEVER);
             self.close_straight();
-            self.functions.card_goes();
+            self.card.functions_mut().card_goes();
         }
         free
     }
@@ -190,13 +188,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if !P::RECOVERS {
             return waker;
         }
-        self.helping.keeper = waker.is_some();
-        let left = waker.is_none() && self.helping.asked.is_some();
+        self.keeper.helping_mut().keeper = waker.is_some();
+        let left = waker.is_none() && self.keeper.helping().asked.is_some();
         // What this one has heard and not answered, the next is told again.
-        self.helping.taken &= !left;
+        self.keeper.helping_mut().taken &= !left;
         if left
             && matches!(
-                self.helping.asked,
+                self.keeper.helping().asked,
                 Some(
                     ServiceRequest::Dismissed
                         | ServiceRequest::Rest
@@ -206,7 +204,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             )
         {
             // Nothing is wrong with the card: the next keeper does it.
-            self.helping.forget();
+            self.keeper.helping_mut().forget();
             self.restop();
         }
         if left && self.lane.is_idle() {
@@ -217,23 +215,23 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         // Without a keeper no slot is kept for one.
         let kept = u8::from(waker.is_some());
         self.gate.limit(self.config.admitted.min((N as u8).saturating_sub(kept).max(1)));
-        core::mem::replace(&mut self.helping.waker, waker)
+        core::mem::replace(&mut self.keeper.helping_mut().waker, waker)
     }
 
     /// The waker of help that is needed.
     pub fn take_service_waker(&mut self) -> Option<Waker> {
-        if self.helping.calls() { self.helping.waker.take() } else { None }
+        if self.keeper.helping().calls() { self.keeper.helping_mut().waker.take() } else { None }
     }
 
     /// Help has come, or not. `Ok`: the card is in `tran`, and this is what is to be known of it; queued requests go on. An error leads to the next rung of the ladder, and at last
     /// to [`Error::Dead`]; [`Error::Changed`] ends everything that was meant for the card before. Without effect if nothing was asked for, or something else meanwhile.
     pub fn service_done(&mut self, result: Result<CardParams, Error>, now_ns: u64) {
-        if !self.helping.taken {
+        if !self.keeper.helping().taken {
             return;
         }
-        let Some(help) = self.helping.asked else { return };
-        self.helping.forget();
-        self.wire.trust();
+        let Some(help) = self.keeper.helping().asked else { return };
+        self.keeper.helping_mut().forget();
+        self.card.wire_mut().trust();
         let chore =
             matches!(help, ServiceRequest::Exception | ServiceRequest::Background | ServiceRequest::Rest);
         if result.is_err() {
@@ -251,20 +249,20 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                     // The engine may have been told of another since the slot was last empty.
                     self.fail_queued(Error::Removed);
                     self.gate.is_reborn();
-                    self.helping.cycle_ns = 0;
-                    self.memory.area.forget();
+                    self.timers.cycle_at_once();
+                    self.services.memory_mut().area_mut().forget();
                     self.incident.card_is_new();
                 }
                 self.set_card(Some(target));
                 self.rebar();
                 if help.loses_state() {
-                    self.memory.area.initialised();
+                    self.services.memory_mut().area_mut().initialised();
                     if help != ServiceRequest::Slower {
                         self.incident.is_initialised();
                     }
                 }
                 if help == ServiceRequest::Slower {
-                    self.piece_blocks = u32::MAX;
+                    self.incident.failed.make_whole();
                     self.incident.is_slower();
                 }
             }
@@ -313,8 +311,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             ServiceRequest::Inserted | ServiceRequest::Removed => self.set_card_params(None),
             // The controller may be at an urgent request still, and have its memory: the next turn of an idle engine finds that all help has had its time.
             _ => {
-                (self.helping.asked, self.helping.taken) = (Some(ServiceRequest::PowerCycle), true);
-                self.helping.until_ns = now_ns;
+                (self.keeper.helping_mut().asked, self.keeper.helping_mut().taken) =
+                    (Some(ServiceRequest::PowerCycle), true);
+                self.timers.help_until(now_ns);
             }
         }
     }
@@ -336,35 +335,31 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Help has begun, or takes more time, although nothing is wrong. Without such a word the engine does not
     /// wait for it.
     pub(crate) fn help_goes_on(&mut self, now_ns: u64) {
-        if self.helping.taken && !self.incident.open {
-            self.helping.until_ns = now_ns.saturating_add(super::INCIDENT_NS);
+        if self.keeper.helping().taken && !self.incident.open {
+            self.timers.help_until(now_ns.saturating_add(super::INCIDENT_NS));
         }
     }
 
     /// May the card's supply be switched off and on? If so, not again soon.
     pub(crate) fn may_cycle(&mut self, now_ns: u64) -> bool {
-        let may = now_ns >= self.helping.cycle_ns;
-        if may {
-            self.helping.cycle_ns = now_ns.saturating_add(POWER_CYCLE_PAUSE_NS);
-        }
-        may
+        self.timers.take_cycle(now_ns, POWER_CYCLE_PAUSE_NS)
     }
 
     /// Does a card that is well get a conversation?
     pub(in super::super) fn has_chore(&self) -> bool {
         matches!(
-            self.helping.asked,
+            self.keeper.helping().asked,
             Some(ServiceRequest::Retune | ServiceRequest::Exception | ServiceRequest::Background)
         )
     }
 
     /// Does all that waits wait for help?
     pub(crate) fn asks_for_help(&self) -> bool {
-        self.helping.asks()
+        self.keeper.helping().asks()
     }
 
     pub(in super::super) fn has_keeper(&self) -> bool {
-        self.helping.keeper
+        self.keeper.helping().keeper
     }
 
     fn ask(&mut self, help: ServiceRequest, now_ns: u64) {
@@ -385,24 +380,27 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         );
         if chore && !self.incident.open {
             // If it fails, what follows has measures and time of its own: those of the last incident are spent.
-            self.incident.renew(now_ns, 0);
+            self.renew_incident(now_ns, 0);
         }
-        if self.helping.keeper
+        if self.keeper.helping().keeper
             && self.slots.is_full()
             && let Some(index) = self.slots.youngest()
         {
             // The keeper came when all were taken, and its requests need one.
             self.turn_down(index, Error::Full);
         }
-        self.helping.asked = Some(help);
-        self.helping.taken = false;
-        self.helping.until_ns = match help {
-            ServiceRequest::Inserted | ServiceRequest::Removed => now_ns.saturating_add(NEW_CARD_NS),
+        self.keeper.helping_mut().asked = Some(help);
+        self.keeper.helping_mut().taken = false;
+        match help {
+            ServiceRequest::Inserted | ServiceRequest::Removed => {
+                self.timers.help_until(now_ns.saturating_add(NEW_CARD_NS));
+            }
+            _ if (!chore || self.incident.open) && self.keeper.helping().keeper => {
+                self.timers.help_until_incident();
+            }
             // Nothing is wrong: a keeper that does not even begin holds no request up.
-            _ if chore && !self.incident.open => now_ns.saturating_add(UNHELPED_NS),
-            _ if self.helping.keeper => self.incident.until_ns,
-            _ => now_ns.saturating_add(UNHELPED_NS),
-        };
+            _ => self.timers.help_until(now_ns.saturating_add(UNHELPED_NS)),
+        }
         self.restop();
     }
 
@@ -421,56 +419,53 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.begin_control(index, now_ns);
             return false;
         }
-        if now_ns >= self.helping.presence_at_ns {
+        if self.timers.presence_is_due(now_ns) {
             self.presence_is_stable(now_ns);
             return false;
         }
-        if self.helping.is_for_trouble() && !self.helping.keeper {
-            let until_ns = now_ns.saturating_add(UNHELPED_NS);
-            self.helping.until_ns = self.helping.until_ns.min(until_ns);
+        if self.keeper.helping().is_for_trouble() && !self.keeper.helping().keeper {
+            self.timers.help_by(now_ns.saturating_add(UNHELPED_NS));
         }
-        if self.helping.asked.is_some() && now_ns >= self.helping.until_ns {
-            let needed = match self.helping.asked {
+        if self.keeper.helping().asked.is_some() && self.timers.help_is_over(now_ns) {
+            let needed = match self.keeper.helping().asked {
                 Some(ServiceRequest::Reinit | ServiceRequest::PowerCycle) => true,
                 Some(ServiceRequest::Retune) => self.incident.open && self.incident.unheard,
                 _ => false,
             };
-            if let Some(help) = self.helping.asked {
+            if let Some(help) = self.keeper.helping().asked {
                 self.put_off(help, now_ns);
             }
-            self.helping.forget();
+            self.keeper.helping_mut().forget();
             self.restop();
             // The keeper may have taken the supply away, and then have gone itself.
             self.write_again(now_ns);
             if needed {
-                self.failure = None;
+                self.incident.failed.forget_error();
                 self.dead(now_ns);
-            } else if self.wire.is_tuning() {
+            } else if self.card.wire().is_tuning() {
                 self.tuning_was_left(now_ns);
             }
             return false;
         }
-        if self.helping.rests() && self.has_waiting() {
-            self.helping.rest = Resting::Over;
+        if self.keeper.helping().rests() && self.has_waiting() {
+            self.keeper.helping_mut().rest = Resting::Over;
         }
-        let help_ns = if self.helping.asked.is_none() {
-            u64::MAX
-        } else if self.helping.calls() && self.helping.waker.is_some() {
+        let helping = self.keeper.helping();
+        self.timers.wake_for_help(helping.asks());
+        if helping.asks() && helping.calls() && helping.waker.is_some() {
             // No keeper has been woken yet.
-            now_ns
-        } else {
-            self.helping.until_ns
-        };
-        self.timers.wake_at(help_ns.min(self.helping.presence_at_ns));
+            self.timers.wake_by(now_ns);
+        }
         true
     }
 
     /// The controller asks for a new tuning.
     #[cold]
     pub(in super::super) fn retune_wanted(&mut self, now_ns: u64) {
-        self.wire.doubt();
-        if P::RECOVERS && self.helping.keeper && self.target.is_some() && !self.gate.is_dead() {
-            match self.helping.asked {
+        self.card.wire_mut().doubt();
+        if P::RECOVERS && self.keeper.helping().keeper && self.card.target().is_some() && !self.gate.is_dead()
+        {
+            match self.keeper.helping().asked {
                 None if !self.slots.is_full() => self.ask(ServiceRequest::Retune, now_ns),
                 _ => self.tune_soon(),
             }
@@ -487,10 +482,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             return;
         }
-        self.helping.forget();
-        self.helping.presence_at_ns = now_ns.saturating_add(DEBOUNCE_NS);
+        self.keeper.helping_mut().forget();
+        self.timers.presence_at(now_ns.saturating_add(DEBOUNCE_NS));
         self.restop();
-        if self.target.is_some() || !self.host.present() {
+        if self.card.target().is_some() || !self.host.present() {
             self.removed(now_ns);
         }
         if self.lane.is_idle() {
@@ -499,9 +494,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     fn presence_is_stable(&mut self, now_ns: u64) {
-        self.helping.presence_at_ns = u64::MAX;
+        self.timers.presence_is_known();
         let help = if self.host.present() { ServiceRequest::Inserted } else { ServiceRequest::Removed };
-        if self.helping.keeper {
+        if self.keeper.helping().keeper {
             self.ask(help, now_ns);
         }
         self.restop();

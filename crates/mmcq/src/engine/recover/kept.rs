@@ -4,7 +4,7 @@
 //! Memory that is lent for a blocking call stays with its slot: the call returns when a later reset succeeds,
 //! and not before. The engine tries again each second.
 
-use super::super::slot::{NONE, State};
+use super::super::slot::State;
 use super::super::timers::later;
 use super::super::{DmaBuf, Engine, Error, Kind};
 use super::Recovery;
@@ -24,7 +24,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         } else {
             self.keep(now_ns);
         }
-        self.failure = Some(Error::Dead);
+        self.incident.failed.with(Error::Dead);
         self.hopeless(now_ns);
     }
 
@@ -37,10 +37,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             if slot.buf.owned() {
                 slot.buf = DmaBuf::EMPTY;
-                self.stats.leaked += 1;
-                if core::mem::take(&mut slot.prepared) {
-                    self.prepared = self.prepared.saturating_sub(1);
-                }
+                self.record.memory_leaked();
+                self.slots.take_mapped(index);
             } else {
                 slot.state = State::Kept;
                 self.timers.keep_until(later(now_ns, AGAIN_NS));
@@ -51,11 +49,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return;
         }
         // A visit's memory is its slot's; that of a flush by register is the engine's page.
-        let visit =
-            self.control != NONE && matches!(self.slots.at(self.control).kind, Kind::PartitionAccess(_));
-        if self.memory.mapped.take().is_some() && !visit {
-            self.memory.page = DmaBuf::EMPTY;
-            self.stats.leaked += 1;
+        let visit = self.lane.has_control()
+            && matches!(self.slots.at(self.lane.control()).kind, Kind::PartitionAccess(_));
+        if self.services.memory_mut().take_mapped().is_some() && !visit {
+            self.services.memory_mut().lose_page();
+            self.record.memory_leaked();
         }
     }
 
@@ -83,7 +81,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         self.timers.keep_until(later(now_ns, AGAIN_NS));
         // Nothing is to be said to a card.
-        self.failure = Some(Error::Removed);
+        self.incident.failed.with(Error::Removed);
         self.gathered.forget();
         self.reset(Recovery::All, now_ns);
     }

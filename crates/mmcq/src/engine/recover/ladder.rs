@@ -37,7 +37,7 @@ const WRITES_FAILED_MAX: u8 = 3;
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// CMD13 has found the card in `tran`.
     pub(super) fn card_is_back(&mut self, now_ns: u64) {
-        if matches!(self.failure, Some(Error::Removed | Error::Locked)) {
+        if matches!(self.incident.failed.error(), Some(Error::Removed | Error::Locked)) {
             return self.answer(now_ns);
         }
         self.settle_pass();
@@ -48,25 +48,22 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.answer(now_ns)
             };
         }
-        if self.memory.area.is_returning() {
+        if self.services.memory().area().is_returning() {
             return if self.return_failed() { self.initialise_again(now_ns) } else { self.answer(now_ns) };
         }
-        if self.incident.counting
-            && self.incident.tries >= 2
-            && let Some(target) = &mut self.target
-        {
+        if self.incident.counting && self.incident.tries >= 2 {
             // It says that it knows CMD23, or the controller does.
-            target.count = false;
+            self.card.do_not_count();
         }
         if matches!(self.incident.class, Class::Data { .. } | Class::Controller)
-            && self.control == NONE
-            && let Some(error) = by_status(self.recovered_status, self.gathered.direction())
+            && !self.lane.has_control()
+            && let Some(error) = by_status(self.incident.failed.status(), self.gathered.direction())
         {
             self.incident.class = Class::of(error);
-            self.failure = Some(error);
+            self.incident.failed.with(error);
         }
         self.salvage(now_ns);
-        if self.control != NONE {
+        if self.lane.has_control() {
             return self.control_is_back(now_ns);
         }
         if !self.gathered.members().iter().any(|&index| self.slots.at(index).state == State::Active) {
@@ -124,15 +121,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// A flush, of its own or that of a durable write, is tried again if it was not understood, or took longer than the controller could wait; its own errors are the answer.
     /// Other control requests are not: it is unknown how far they got.
     fn control_is_back(&mut self, now_ns: u64) {
-        let refused = self.recovered_status & (R1::DEFERRED | R1::SWITCH_ERROR) != 0;
-        let retried = matches!(self.slots.at(self.control).kind, Kind::Flush | Kind::Write { .. })
+        let refused = self.incident.failed.status() & (R1::DEFERRED | R1::SWITCH_ERROR) != 0;
+        let retried = matches!(self.slots.at(self.lane.control()).kind, Kind::Flush | Kind::Write { .. })
             && matches!(
                 self.incident.class,
                 Class::Command { .. } | Class::Data { damaged: false } | Class::Controller
             )
             && self.incident.tries <= self.incident.class.retries()
-            && now_ns.saturating_add(self.flush_ns()) < self.incident.until_ns
-            && self.memory.mapped.is_none()
+            && !self.timers.incident_is_over(now_ns.saturating_add(self.flush_ns()))
+            && !self.services.memory().is_mapped()
             && !refused;
         if !retried {
             return self.answer(now_ns);
@@ -144,21 +141,21 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(crate) fn damaged_often(&self) -> bool {
         let [_, _, oldest] = self.incident.damages;
         const { assert!(DAMAGES == 3) };
-        oldest != 0 && self.stats.transfers.saturating_sub(oldest) < DAMAGE_WINDOW
+        oldest != 0 && self.record.transfers().saturating_sub(oldest) < DAMAGE_WINDOW
     }
 
     pub(super) fn may_retune(&mut self, now_ns: u64) -> bool {
         let rested = self.incident.retuned_ns == 0
             || self.incident.untuned
             || now_ns.saturating_sub(self.incident.retuned_ns) >= RETUNE_PAUSE_NS;
-        self.helping.keeper && rested && self.incident.spend(RecoveryStep::Retune) && {
+        self.keeper.helping().has_keeper() && rested && self.incident.spend(RecoveryStep::Retune) && {
             self.incident.retuned_ns = now_ns;
             true
         }
     }
 
     fn may_slow_down(&mut self) -> bool {
-        self.helping.keeper
+        self.keeper.helping().has_keeper()
             && self.incident.slowed < SLOWER_MAX
             && self.incident.spend(RecoveryStep::Slower)
             && {
@@ -186,7 +183,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// R4: fewer blocks at a time, until the bad one is alone.
     fn halve(&mut self, now_ns: u64) {
-        self.piece_blocks = (self.gathered.blocks() / 2).max(1);
+        self.incident.failed.cut_to((self.gathered.blocks() / 2).max(1));
         if let Some(&index) = self.gathered.members().first() {
             self.slots.at_mut(index).solo = true;
         }
@@ -195,15 +192,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The requests of the failed transfer are the oldest again; those that cannot go on end.
     pub(super) fn put_back(&mut self, now_ns: u64) {
-        let error = self.failure.take().unwrap_or(Error::Silent);
+        let error = self.incident.failed.take_error().unwrap_or(Error::Silent);
         self.incident.again = false;
         self.return_members(true, error, now_ns);
         if P::RECOVERS {
-            if self.control != NONE {
+            if self.lane.has_control() {
                 self.break_off(now_ns);
-                let index = core::mem::replace(&mut self.control, NONE);
+                let index = self.lane.take_control();
                 let slot = self.slots.at_mut(index);
-                if slot.kind.is_once() && !self.memory.is_on_its_way(&slot.kind) {
+                if slot.kind.is_once() && !self.services.memory().is_on_its_way(&slot.kind) {
                     return self.ended_once(index, error, now_ns);
                 }
                 // The card has the data of a durable write: only its flush is tried again. The data would come over those of a later write that is complete.
@@ -237,7 +234,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 continue;
             }
             if let Some(sent) = self.told(index) {
-                self.profile.policy_mut().done(&sent, now_ns);
+                self.order.policy_mut().done(&sent, now_ns);
             }
             let slot = self.slots.at(index);
             let known = slot.result.err();
@@ -252,7 +249,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The incident is over: its requests get the error.
     pub(super) fn answer(&mut self, now_ns: u64) {
-        let error = self.failure.take().unwrap_or(Error::Silent);
+        let error = self.incident.failed.take_error().unwrap_or(Error::Silent);
         if P::RECOVERS && !self.owner_recovers() {
             self.close_incident();
         }
@@ -260,7 +257,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if P::RECOVERS {
             self.write_again(now_ns);
         }
-        if self.control != NONE {
+        if self.lane.has_control() {
             let lost = P::RECOVERS && self.flush_was_lost();
             return self.control_failed(if lost { Error::CacheLost } else { error }, now_ns);
         }
@@ -270,21 +267,21 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The end of a request that is no read or write, for which recovery can do no more.
     fn control_failed(&mut self, error: Error, now_ns: u64) {
-        match self.slots.at(self.control).kind {
+        match self.slots.at(self.lane.control()).kind {
             // It has to find its way home first; and a flush by register its memory.
             Kind::PartitionAccess(_) => self.extra(Event::Failed(error), now_ns),
-            _ if self.memory.mapped.is_some() => self.extra(Event::Failed(error), now_ns),
+            _ if self.services.memory().is_mapped() => self.extra(Event::Failed(error), now_ns),
             _ => self.end_control_and_go_on(Err(error), now_ns),
         }
     }
 
     fn flush_was_lost(&mut self) -> bool {
-        matches!(self.slots.at(self.control).kind, Kind::Flush) && self.durability.take_loss()
+        matches!(self.slots.at(self.lane.control()).kind, Kind::Flush) && self.durability.take_loss()
     }
 
     pub(in super::super) fn close_incident(&mut self) {
         self.incident.open = false;
-        self.piece_blocks = u32::MAX;
+        self.incident.failed.make_whole();
     }
 
     /// A transfer has gone well while an incident was open. That ends it, unless it was another's, or a piece, or what failed may have been
@@ -343,18 +340,18 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.supply_lost();
         self.recovered_run();
         self.rebar();
-        self.helping.forget();
+        self.keeper.helping_mut().forget();
         self.restop();
-        let error = self.failure.take().unwrap_or(Error::Dead);
+        let error = self.incident.failed.take_error().unwrap_or(Error::Dead);
         // The owner of a raw phase is told what happened to it.
-        let error = if self.control != NONE && self.owner_recovers() { error } else { Error::Dead };
+        let error = if self.lane.has_control() && self.owner_recovers() { error } else { Error::Dead };
         self.close_incident();
         self.incident.again = false;
         self.end_settling(Error::Dead);
         self.return_members(false, Error::Dead, now_ns);
         // What a controller that cannot be stopped has is not mapped here any more (`kept.rs`).
         self.unmap_data();
-        if self.control != NONE {
+        if self.lane.has_control() {
             self.break_off(now_ns);
             self.end_control(Err(error));
         }

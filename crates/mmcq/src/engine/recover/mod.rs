@@ -8,6 +8,7 @@
 //! No buffer is given back before the controller has let go of it. All steps are bounded in number, and an incident in time.
 
 mod classify;
+mod failed;
 mod help;
 mod kept;
 mod ladder;
@@ -27,6 +28,7 @@ use crate::spec::command::{self, Resp};
 use crate::spec::response::{R1, State as CardState};
 pub(super) use classify::Trace;
 use classify::{Class, by_status};
+pub(super) use failed::Failed;
 pub(super) use help::Helping;
 
 /// An incident lasts no longer than this and the card's own times for a read and a write.
@@ -48,11 +50,14 @@ const TUNINGS_LOST_MAX: u8 = 3;
 /// CMD12 in one pass.
 const STOPS_MAX: u8 = 3;
 
-/// The state of the ladder.
+/// The failure under way, and the state of the ladder.
 #[derive(Debug)]
+// As in `Engine`: what most functions touch comes first.
+#[repr(C)]
 pub(super) struct Incident {
+    failed: Failed,
     /// One is under way.
-    pub open: bool,
+    open: bool,
     /// Failed tries of what failed, and the slot that was first in it.
     tries: u8,
     owner: u8,
@@ -71,7 +76,6 @@ pub(super) struct Incident {
     unheard: bool,
     /// Resets of the controller that lost a tuning of this incident.
     tunings_lost: u8,
-    until_ns: u64,
     /// This pass: failed phases, CMD12 sent.
     faults: u8,
     stops: u8,
@@ -80,20 +84,20 @@ pub(super) struct Incident {
     /// Writes that are to be written once more, one bit a slot.
     redo: SlotSet,
     /// Those that were written once more, until their fate is known: nothing may come in between that loses it again.
-    pub doubted: SlotSet,
+    doubted: SlotSet,
     /// The count of transfers at the last damages on the bus, newest first.
     damages: [u64; 3],
     retuned_ns: u64,
     /// Requests in a row that failed for good.
     reads_failed: u8,
     writes_failed: u8,
-    pub trace: Trace,
 }
 
 impl Incident {
     /// Not a constant: nearly all of it is zero, and a copy of it would lie in the image.
     pub const fn none() -> Incident {
         Incident {
+            failed: Failed::none(),
             open: false,
             tries: 0,
             owner: NONE,
@@ -106,7 +110,6 @@ impl Incident {
             again: false,
             unheard: false,
             tunings_lost: 0,
-            until_ns: 0,
             faults: 0,
             stops: 0,
             status_lost: false,
@@ -116,14 +119,40 @@ impl Incident {
             retuned_ns: 0,
             reads_failed: 0,
             writes_failed: 0,
-            trace: Trace::new(),
         }
     }
 
-    /// No measure has been taken yet, and there is time again.
-    fn renew(&mut self, now_ns: u64, card_ns: u64) {
+    /// What failed, what the card says of it, and how small its pieces have become.
+    #[inline(always)]
+    pub fn failed(&self) -> &Failed {
+        &self.failed
+    }
+
+    #[inline(always)]
+    pub fn failed_mut(&mut self) -> &mut Failed {
+        &mut self.failed
+    }
+
+    #[inline(always)]
+    pub fn is_open(&self) -> bool {
+        self.open
+    }
+
+    /// Is one of these writes a second try, whose fate must be known before anything else is written?
+    #[inline(always)]
+    pub fn doubts(&self, writes: SlotSet) -> bool {
+        self.doubted & writes != 0
+    }
+
+    /// Their fate is known.
+    #[inline(always)]
+    pub fn believe(&mut self, writes: SlotSet) {
+        self.doubted &= !writes;
+    }
+
+    /// No measure has been taken yet.
+    fn renew(&mut self) {
         (self.tries, self.spent, self.slowed, self.unheard, self.tunings_lost) = (0, 0, 0, false, 0);
-        self.until_ns = now_ns.saturating_add(INCIDENT_NS).saturating_add(card_ns);
     }
 
     /// A tuning is lost, and with it what it was to bring: there may be another.
@@ -151,7 +180,7 @@ impl Incident {
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The last steps of recovery (16 at most), oldest first.
     pub fn incidents(&self) -> impl Iterator<Item = RecoveryEvent> + '_ {
-        self.incident.trace.iter()
+        self.record.steps()
     }
 
     /// Counts and traces a step.
@@ -159,18 +188,19 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if !P::RECOVERS {
             return;
         }
-        if let Some(count) = self.stats.recovery_steps.get_mut(rung as usize) {
-            *count += 1;
-        }
-        message!(warn, "recovery: {:?}, status {:#010x}", rung, self.recovered_status);
-        self.incident.trace.push(RecoveryEvent { at_ns: now_ns, status: self.recovered_status, step: rung });
+        message!(warn, "recovery: {:?}, status {:#010x}", rung, self.incident.failed.status());
+        self.record.climbed(RecoveryEvent {
+            at_ns: now_ns,
+            status: self.incident.failed.status(),
+            step: rung,
+        });
     }
 
     /// Is what failed its owner's business alone? The card of a raw phase (of the recovery itself, say) or of an I/O function is.
     fn owner_recovers(&self) -> bool {
-        let kind = &self.slots.at(self.control).kind;
+        let kind = &self.slots.at(self.lane.control()).kind;
         let direct = matches!(kind, Kind::Raw { .. } | Kind::Io { .. } | Kind::Bus(_) | Kind::Pause { .. });
-        self.target.is_none() || self.control != NONE && direct
+        self.card.target().is_none() || self.lane.has_control() && direct
     }
 
     /// The phase in progress has failed with this error.
@@ -179,13 +209,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         message!(debug, "CMD{}: {}", self.lane.phase().command.index, error);
         self.beside_lost(error);
         self.incident.again = self.continue_failed(error);
-        self.failure = Some(error);
+        self.incident.failed.with(error);
         self.lane.unblock();
         self.forget_straight();
         if H::CONTINUES || P::RECOVERS {
-            self.streams.take_busy_of_the_end();
+            self.lane.streams_mut().take_busy_of_the_end();
         }
-        self.recovered_status = 0;
+        self.incident.failed.forget_status();
         if matches!(error, Error::Host(fault) if fault.cause == Cause::Gone) {
             // What is not there moves no data any more.
             return self.hopeless(now_ns);
@@ -201,21 +231,25 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             self.begin_pass(error, now_ns);
         }
-        self.busy.not_asked();
+        self.lane.busy_mut().not_asked();
         self.reset(Recovery::Lines, now_ns);
     }
 
     /// CMD55 or the command after it was not answered: the card may take the next command for the application command that it waits for [SD 4.3.9.1]. ACMD16 is none,
     /// so CMD16 ends that, and changes nothing.
     fn may_expect_app_command(&self) -> bool {
-        let prefixed = self.control != NONE
-            && matches!(self.slots.at(self.control).kind, Kind::Raw { prefix: Some(_), .. });
-        let unanswered = match self.failure {
+        let prefixed = self.lane.has_control()
+            && matches!(self.slots.at(self.lane.control()).kind, Kind::Raw { prefix: Some(_), .. });
+        let unanswered = match self.incident.failed.error() {
             Some(Error::Host(fault)) => fault.stage == crate::host::Stage::Command,
             Some(Error::Silent) => true,
             _ => false,
         };
-        P::RECOVERS && prefixed && unanswered && self.target.is_some() && self.busy.questions() == 0
+        P::RECOVERS
+            && prefixed
+            && unanswered
+            && self.card.target().is_some()
+            && self.lane.busy().questions() == 0
     }
 
     fn hopeless(&mut self, now_ns: u64) {
@@ -228,31 +262,38 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return self.pass_begins();
         }
         let first = self.gathered.members().first().copied().unwrap_or(NONE);
-        let owner = if self.control != NONE { self.control } else { first };
+        let owner = if self.lane.has_control() { self.lane.control() } else { first };
         let generation = if owner == NONE { 0 } else { self.slots.at(owner).generation };
-        let card_ns = self.target.map_or(0, |t| t.read_timeout_ns.saturating_add(t.write_timeout_ns));
+        let card_ns = self.card.target().map_or(0, |t| t.read_timeout_ns.saturating_add(t.write_timeout_ns));
         let card_ns = card_ns.saturating_add(self.flush_ns());
         self.close_straight();
         let incident = &mut self.incident;
         if !incident.open || (incident.owner, incident.generation) != (owner, generation) {
             (incident.open, incident.owner, incident.generation) = (true, owner, generation);
-            incident.renew(now_ns, card_ns);
+            self.renew_incident(now_ns, card_ns);
         }
+        let incident = &mut self.incident;
         incident.tries = incident.tries.saturating_add(u8::from(!incident.again));
         incident.class = Class::of(error);
         incident.counting = matches!(self.lane.stage(), Stage::Count)
             || matches!(error, Error::Host(fault) if fault.stage == crate::host::Stage::Count);
         if incident.class.damaged() && incident.tries == 1 {
             let [newest, second, _] = incident.damages;
-            incident.damages = [self.stats.transfers, newest, second];
+            incident.damages = [self.record.transfers(), newest, second];
         }
         self.climb(RecoveryStep::Classify, now_ns);
         self.pass_begins();
     }
 
+    /// No measure has been taken yet, and there is time again: its own, and the card's.
+    fn renew_incident(&mut self, now_ns: u64, card_ns: u64) {
+        self.incident.renew();
+        self.timers.incident_until(now_ns.saturating_add(INCIDENT_NS).saturating_add(card_ns));
+    }
+
     fn pass_begins(&mut self) {
         (self.incident.faults, self.incident.stops) = (0, 0);
-        self.busy.not_asked();
+        self.lane.busy_mut().not_asked();
     }
 
     /// The response of the phase that failed may have carried the status of writes before it, and is lost.
@@ -274,7 +315,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Step::Done => {
                 self.let_go_of_kept();
                 if P::RECOVERS && step == Recovery::All {
-                    self.wire.done(BusOp::ResetAll);
+                    self.card.wire_mut().done(BusOp::ResetAll);
                     self.point_lost();
                 }
                 self.lines_are_back(now_ns);
@@ -286,8 +327,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// A reset of the controller forgets the sampling point: no data go before it is found again.
     fn point_lost(&mut self) {
-        if self.wire.is_tuned() {
-            self.wire.doubt();
+        if self.card.wire().is_tuned() {
+            self.card.wire_mut().doubt();
             self.incident.untuned = true;
             self.incident.renew_tuning();
             self.tune_soon();
@@ -297,8 +338,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The keeper went in the middle of a tuning. The controller would take no other data before it is reset.
     pub(super) fn tuning_was_left(&mut self, now_ns: u64) {
         self.gathered.forget();
-        self.failure = Some(Error::Silent);
-        self.recovered_status = 0;
+        self.incident.failed.with(Error::Silent);
+        self.incident.failed.forget_status();
         self.begin_pass(Error::Silent, now_ns);
         self.reset_all(now_ns);
     }
@@ -312,9 +353,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The controller is idle again; now the card.
     fn lines_are_back(&mut self, now_ns: u64) {
-        if self.owner_recovers() || matches!(self.failure, Some(Error::Removed)) {
+        if self.owner_recovers() || matches!(self.incident.failed.error(), Some(Error::Removed)) {
             if self.may_expect_app_command() {
-                self.busy.asked();
+                self.lane.busy_mut().asked();
                 let nothing = command::set_blocklen(BLOCK_BYTES);
                 let stage = Stage::Recover(Recovery::Status);
                 return self.start_command(stage, nothing, COMMAND_TIMEOUT_NS, now_ns);
@@ -337,10 +378,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     fn ask_state(&mut self, now_ns: u64) {
-        if self.busy.questions() == 0 {
+        if self.lane.busy().questions() == 0 {
             self.climb(RecoveryStep::Status, now_ns);
         }
-        self.busy.asked();
+        self.lane.busy_mut().asked();
         self.ask_status(Stage::Recover(Recovery::Status), now_ns);
     }
 
@@ -351,28 +392,28 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             return self.answer(now_ns);
         }
-        self.recovered_status |= status.0;
+        self.incident.failed.hear(status.0);
         if step != Recovery::Status {
             return self.ask_state(now_ns);
         }
         if status.0 & R1::CARD_IS_LOCKED != 0 && P::RECOVERS {
             // It did not hear the command, and will not hear it better the next time.
-            self.failure = Some(Error::Locked);
+            self.incident.failed.with(Error::Locked);
         }
         match status.current_state() {
             CardState::Tran if status.ready_for_data() => self.card_is_back(now_ns),
             // CMD12 in `tran` gets no answer, so it is sent only where something is open.
             CardState::Data | CardState::Rcv if self.incident.stops < STOPS_MAX => self.send_stop(now_ns),
             CardState::Tran | CardState::Prg | CardState::Data | CardState::Rcv => {
-                let late = P::RECOVERS && now_ns >= self.incident.until_ns;
-                if late || self.busy.questions() >= self.questions_max() {
+                let late = P::RECOVERS && self.timers.incident_is_over(now_ns);
+                if late || self.lane.busy().questions() >= self.questions_max() {
                     return self.escalate(now_ns);
                 }
                 self.lane.enter(Stage::Recover(Recovery::Wait));
-                self.timers.wake_at(later(now_ns, state_pause_ns(self.busy.questions())));
+                self.timers.wake_at(later(now_ns, state_pause_ns(self.lane.busy().questions())));
                 if P::RECOVERS {
                     // The last question comes when the incident's time is up.
-                    self.timers.wake_by(self.incident.until_ns);
+                    self.timers.wake_by_incident();
                 }
             }
             // It was reset, or has lost its supply for a moment.
@@ -390,14 +431,16 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Is there time for another try, and for the questions if that fails too? Otherwise the incident would outlast its budget.
     fn has_time(&self, now_ns: u64) -> bool {
-        let card_ns = self.target.map_or(0, |t| t.read_timeout_ns.max(t.write_timeout_ns));
-        now_ns.saturating_add(card_ns).saturating_add(STATE_WAIT_NS + 2 * SLACK_NS) < self.incident.until_ns
+        let card_ns = self.card.target().map_or(0, |t| t.read_timeout_ns.max(t.write_timeout_ns));
+        !self
+            .timers
+            .incident_is_over(now_ns.saturating_add(card_ns).saturating_add(STATE_WAIT_NS + 2 * SLACK_NS))
     }
 
     /// The time for the flush that failed, if it was one.
     fn flush_ns(&self) -> u64 {
-        match self.target.map(|t| t.flush) {
-            Some(FlushBy::EmmcCache { timeout_ns }) if self.control != NONE => timeout_ns,
+        match self.card.target().map(|t| t.flush) {
+            Some(FlushBy::EmmcCache { timeout_ns }) if self.lane.has_control() => timeout_ns,
             _ => 0,
         }
     }
@@ -431,7 +474,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The card does not come back to `tran`.
     fn escalate(&mut self, now_ns: u64) {
-        if P::RECOVERS && now_ns >= self.incident.until_ns {
+        if P::RECOVERS && self.timers.incident_is_over(now_ns) {
             return self.dead(now_ns);
         }
         // Elsewhere than in the user area there may be no tuning [eMMC 6.6.22.4], and a card that does not tell its state does not come home either.
@@ -439,8 +482,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let last = self.incident.is_spent(RecoveryStep::Reset)
             && self.incident.is_spent(RecoveryStep::Reinit)
             && self.incident.is_spent(RecoveryStep::PowerCycle);
-        let better = (last || self.memory.area.is_user())
-            && (self.incident.untuned || self.incident.class.damaged() && self.wire.is_tuned());
+        let better = (last || self.services.memory().area().is_user())
+            && (self.incident.untuned || self.incident.class.damaged() && self.card.wire().is_tuned());
         if P::RECOVERS && better && self.may_retune(now_ns) {
             self.incident.unheard = true;
             self.settle_unknown();
@@ -480,13 +523,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn removed(&mut self, now_ns: u64) {
         self.set_card_params(None);
         if P::RECOVERS {
-            self.functions.card_goes();
+            self.card.functions_mut().card_goes();
         }
         self.fail_queued(Error::Removed);
         self.end_settling(Error::Removed);
         match self.lane.stage() {
             Stage::Idle | Stage::Bus(_) | Stage::Pause => {}
-            Stage::Recover(_) => self.failure = Some(Error::Removed),
+            Stage::Recover(_) => self.incident.failed.with(Error::Removed),
             _ => self.fail(Error::Removed, now_ns),
         }
     }
@@ -495,8 +538,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[cold]
     #[inline(never)]
     fn end_settling(&mut self, error: Error) {
-        self.settling |= core::mem::take(&mut self.incident.redo);
-        for index in bits(core::mem::take(&mut self.settling)) {
+        let redo = core::mem::take(&mut self.incident.redo);
+        for index in bits(self.slots.take_settling() | redo) {
             self.end_slot(index, Err(error));
         }
     }

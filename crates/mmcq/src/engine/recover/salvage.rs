@@ -7,7 +7,7 @@
 //! *Lost* may be the one response that told what became of writes before, which clears it. Writes that still have their buffers are then written again. Of those that were
 //! complete, in a cache or an open transfer, the data exist nowhere any more: the next flush is told.
 
-use super::super::slot::{NONE, Rules, State, bits};
+use super::super::slot::{Rules, State, bits};
 use super::super::{Engine, Error, FlushBy, Kind, Output, SlotId};
 use super::RecoveryStep;
 use crate::host::{Direction, Host};
@@ -17,13 +17,13 @@ use crate::spec::response::R1;
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The pass is over and the card's status known: what became of the writes before?
     pub(super) fn settle_pass(&mut self) {
-        let status = self.recovered_status;
+        let status = self.incident.failed.status();
         if !P::RECOVERS {
             let known = if status == 0 { R1::ERROR } else { status };
             if self.recovered_run() && known & R1::DEFERRED != 0 {
                 self.durability.owe(known);
             }
-            return if self.settling != 0 {
+            return if self.slots.is_settling() {
                 self.settle(known)
             };
         }
@@ -36,7 +36,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if unowned && (bad || lost) {
             self.owe_late(if bad { status } else { R1::ERROR });
         }
-        if self.settling != 0 {
+        if self.slots.is_settling() {
             if lost && !bad { self.doubt() } else { self.settle(status) }
         }
         if lost {
@@ -46,7 +46,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Was it a read that failed?
     fn read_failed(&self) -> bool {
-        self.control == NONE
+        !self.lane.has_control()
             && self.gathered.direction() == Direction::Read
             && self.gathered.members().iter().any(|&index| self.slots.at(index).state == State::Active)
     }
@@ -60,7 +60,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The fate of these writes is unknown: they are written once more. Those for which that is not the first
     /// time have failed.
     fn doubt(&mut self) {
-        for index in bits(core::mem::take(&mut self.settling)) {
+        for index in bits(self.slots.take_settling()) {
             let slot = self.slots.at_mut(index);
             match slot.result {
                 Ok(_) if !core::mem::replace(&mut slot.redone, true) => {
@@ -89,7 +89,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         self.slots.push_by_age(index);
         if let Some(waiting) = self.told(index) {
-            self.profile.policy_mut().arrived(&waiting, now_ns);
+            self.order.policy_mut().arrived(&waiting, now_ns);
         }
     }
 
@@ -106,7 +106,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             State::Settling => {
                 let others = !(1 << id.index);
-                self.settling &= others;
+                self.slots.stop_settling(id.index);
                 self.incident.redo &= others;
                 self.incident.doubted &= others;
                 self.end_slot(id.index, Err(Error::Silent));
@@ -133,7 +133,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// R1 counts where something is kept.
     pub(super) fn salvage(&mut self, now_ns: u64) {
-        if self.control == NONE
+        if !self.lane.has_control()
             && self.gathered.members().iter().any(|&index| self.slots.at(index).moved_blocks != 0)
         {
             self.climb(RecoveryStep::Salvage, now_ns);
@@ -143,24 +143,24 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The card's supply was switched off, or it was reset: a volatile cache has lost what was not flushed.
     pub(in super::super) fn supply_lost(&mut self) {
         if !P::RECOVERS {
-            self.streams.leave_open(None);
+            self.lane.streams_mut().leave_open(None);
             self.durability.forget();
             return;
         }
-        let cached = self.target.is_some_and(|target| !matches!(target.flush, FlushBy::Status));
+        let cached = self.card.target().is_some_and(|target| !matches!(target.flush, FlushBy::Status));
         self.begin_again();
-        let streamed = self.streams.take_open().is_some_and(|open| open.acknowledged);
+        let streamed = self.lane.streams_mut().take_open().is_some_and(|open| open.acknowledged);
         if self.durability.supply_lost(cached, streamed) {
-            self.stats.cache_lost += 1;
+            self.record.cache_lost();
         }
     }
 
     /// Writes that wait for their next piece, or for the flush that makes them durable, have lost what a cache held of them: they begin again.
     pub(super) fn begin_again(&mut self) {
-        if self.control != NONE {
-            self.slots.at_mut(self.control).rules.set(Rules::FLUSH_AFTER, false);
+        if self.lane.has_control() {
+            self.slots.at_mut(self.lane.control()).rules.set(Rules::FLUSH_AFTER, false);
         }
-        if self.target.is_none_or(|target| matches!(target.flush, FlushBy::Status)) {
+        if self.card.target().is_none_or(|target| matches!(target.flush, FlushBy::Status)) {
             return;
         }
         for index in 0..N as u8 {
@@ -178,7 +178,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The keeper has flushed the cache. False: the engine has not waited for that, so that something may have been written since.
     pub(crate) fn note_flushed(&mut self) -> bool {
-        let stopped = self.helping.is_at_it();
+        let stopped = self.keeper.helping().is_at_it();
         if stopped {
             self.durability.is_flushed();
         }

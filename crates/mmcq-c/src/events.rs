@@ -1,0 +1,63 @@
+//! Cards that come and go.
+
+use crate::api::{Stack, open};
+use crate::platform::mmcq_platform;
+use core::cell::Cell;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+/// Events that one call tells of. What comes later is told by the next.
+const EVENTS_MAX: u32 = 4;
+
+/// What the program has been told of the slot of one controller. `told` is touched under the lock of its stack alone.
+pub(crate) struct CardEvents {
+    told: Cell<bool>,
+    /// A call tells; another came meanwhile, and has left the rest to it.
+    telling: AtomicBool,
+    again: AtomicBool,
+}
+
+impl CardEvents {
+    pub const fn new() -> Self {
+        CardEvents { told: Cell::new(false), telling: AtomicBool::new(false), again: AtomicBool::new(false) }
+    }
+
+    /// The controller has just been opened: the program knows of no card.
+    pub fn begin(&self) {
+        self.told.set(false);
+    }
+
+    /// Tells of a card that came or went since.
+    pub fn tell(&self, stack: &Stack, platform: &mmcq_platform) {
+        if !platform.has_card_event() {
+            return;
+        }
+        for _ in 0..EVENTS_MAX {
+            self.again.store(true, Ordering::Release);
+            if self.telling.swap(true, Ordering::AcqRel) {
+                return;
+            }
+            self.again.store(false, Ordering::Release);
+            let changed = stack.with(|engine| {
+                let present = engine.present();
+                (self.told.replace(present) != present).then_some(present)
+            });
+            if let Some(present) = changed {
+                platform.card_event(present);
+            }
+            self.telling.store(false, Ordering::Release);
+            if changed.is_none() && !self.again.load(Ordering::Acquire) {
+                return;
+            }
+        }
+    }
+}
+
+/// See the header.
+#[allow(unsafe_code, reason = "docs/safety.md says why")]
+#[unsafe(no_mangle)]
+pub extern "C" fn mmcq_card_present(host: u32) -> i32 {
+    match open(host) {
+        Ok((_, stack, _)) => stack.with(|engine| engine.present()).into(),
+        Err(code) => code,
+    }
+}

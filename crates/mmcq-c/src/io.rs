@@ -1,0 +1,451 @@
+//! Functions of an I/O card (SDIO): registers, data, interrupt.
+
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
+use crate::api::{Driver, HOSTS, Place, SLOTS, Stack, mapped_once, open, patiently, wait};
+use crate::code::{Failure, MMCQ_E_ARGUMENT, MMCQ_E_NO_CARD, MMCQ_E_STATE, MMCQ_E_TIMEOUT, MMCQ_OK};
+use crate::platform::{Its, mmcq_platform};
+use core::cell::Cell;
+use core::future::{Future, poll_fn};
+use core::pin::pin;
+use core::ptr::NonNull;
+use core::task::Poll;
+use mmcq::card::{self, IoCard};
+use mmcq::engine::{DmaBuf, Error};
+use mmcq::host::{Direction, DmaError, Width};
+use mmcq::sdio::{At, CardInterrupt, Chain, FUNCTIONS_MAX, Function};
+use mmcq::task::Idle;
+
+/// `how`: every byte to or from one register.
+pub const MMCQ_IO_FIFO: u32 = 0;
+/// `how`: each byte to or from the next register.
+pub const MMCQ_IO_INCREMENT: u32 = 1;
+
+const FUNCTIONS: usize = FUNCTIONS_MAX as usize;
+
+/// See the header.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+#[allow(missing_docs, reason = "the header says it")]
+pub struct mmcq_io_card {
+    pub blocks: u64,
+    pub clock_hz: u32,
+    pub vendor: u16,
+    pub product: u16,
+    pub max_block_bytes: [u16; FUNCTIONS],
+    pub interface: [u8; FUNCTIONS],
+    pub functions: u8,
+    pub width: u8,
+}
+
+type Io = Function<'static, (Its, Driver), SLOTS>;
+type Interrupt = CardInterrupt<'static, (Its, Driver), SLOTS>;
+type Open = (&'static Place, &'static Stack, &'static mmcq_platform);
+
+/// The functions of one controller's card. Touched under the lock of its stack alone.
+struct Functions {
+    /// The bring-up that found them ([`Place::bring_ups`]).
+    found_by: Cell<u32>,
+    /// Function 1 is the first. Away while a call has it.
+    handles: [Cell<Option<Io>>; FUNCTIONS],
+    /// Which there are, one bit each.
+    there: Cell<u8>,
+    interrupt: Cell<Option<Interrupt>>,
+}
+
+// SAFETY: touched under the lock alone.
+unsafe impl Sync for Functions {}
+
+static FUNCTIONS_OF: [Functions; HOSTS] = [const {
+    Functions {
+        found_by: Cell::new(0),
+        handles: [const { Cell::new(None) }; FUNCTIONS],
+        there: Cell::new(0),
+        interrupt: Cell::new(None),
+    }
+}; HOSTS];
+
+fn functions(host: u32) -> Option<&'static Functions> {
+    FUNCTIONS_OF.get(usize::try_from(host).ok()?)
+}
+
+impl Functions {
+    fn put(&self, card: &IoCard, stack: &'static Stack, found_by: u32) {
+        let mut there = 0;
+        for (number, handle) in (1..).zip(&self.handles) {
+            let function = Function::new(stack, card, number).ok();
+            there |= u8::from(function.is_some()) << number;
+            handle.set(function);
+        }
+        self.there.set(there);
+        self.interrupt.set(Some(CardInterrupt::new(stack, card)));
+        self.found_by.set(found_by);
+    }
+
+    /// Takes a function's handle; for function 0 one that is free.
+    fn take(&self, number: u8, bring_ups: u32) -> Result<(usize, Io), Failure> {
+        if self.found_by.get() != bring_ups {
+            return Err(Error::NoCard.into());
+        }
+        let wanted = if number == 0 { self.there.get() } else { self.there.get() & 1 << number };
+        if wanted == 0 {
+            return Err(Failure::Code(MMCQ_E_ARGUMENT));
+        }
+        let mut handles = (1..).zip(&self.handles).enumerate();
+        let free = handles.find_map(|(index, (at, handle))| {
+            let taken = if wanted >> at & 1 != 0 { handle.take() } else { None };
+            taken.map(|function| (index, function))
+        });
+        // Another call has it. This one tries again.
+        free.ok_or(Error::Full.into())
+    }
+
+    /// From now on another call may have it, unless the card was brought up anew.
+    fn put_back(&self, index: usize, function: Io, found_by: u32) {
+        if self.found_by.get() == found_by
+            && let Some(handle) = self.handles.get(index)
+        {
+            handle.set(Some(function));
+        }
+    }
+}
+
+/// A call of one function. Calls of the same function wait for each other.
+fn with_function(host: u32, number: u32, mut call: impl FnMut(Open, &mut Io) -> Result<u32, Failure>) -> i32 {
+    let open @ (place, stack, platform) = match open(host) {
+        Ok(open) => open,
+        Err(code) => return code,
+    };
+    let number = u8::try_from(number).ok().filter(|number| *number <= FUNCTIONS_MAX);
+    let (Some(functions), Some(number)) = (functions(host), number) else { return MMCQ_E_ARGUMENT };
+    patiently(place, stack, platform, || {
+        let (found_by, taken) = stack.with(|_| {
+            let bring_ups = place.bring_ups();
+            (bring_ups, functions.take(number, bring_ups))
+        });
+        let (index, mut function) = taken?;
+        let result = call(open, &mut function);
+        stack.with(|_| functions.put_back(index, function, found_by));
+        result
+    })
+}
+
+fn block_on<T>((place, stack, platform): Open, future: impl Future<Output = T>) -> T {
+    stack.block_on(future, |idle: &Idle| wait(place, stack, platform, idle))
+}
+
+/// See the header.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmcq_io_bring_up(host: u32, card: *mut mmcq_io_card) -> i32 {
+    let (place, stack, platform) = match open(host) {
+        Ok(open) => open,
+        Err(code) => return code,
+    };
+    let Some(functions) = functions(host) else { return MMCQ_E_ARGUMENT };
+    if !card.is_null() && !card.is_aligned() {
+        return MMCQ_E_ARGUMENT;
+    }
+    let Some(scratch) = place.take_scratch(stack) else { return MMCQ_E_STATE };
+    place.dismiss_keeper(stack, platform);
+    // No call has a function of the card before from now on.
+    stack.with(|_| place.begin_bring_up());
+    let future = card::bring_up_io(stack, scratch, card::Options::DEFAULT);
+    let (result, scratch) = stack.block_on(future, |idle| platform.wait(idle));
+    stack.with(|_| {
+        place.set_card(result.as_ref().ok().and_then(|found| found.memory));
+        if let Ok(found) = &result {
+            functions.put(found, stack, place.bring_ups());
+        }
+    });
+    place.return_scratch(stack, scratch);
+    place.events(stack, platform);
+    match result {
+        Ok(found) => {
+            if !card.is_null() {
+                // SAFETY: not null, aligned, and the caller promised room for it.
+                unsafe { card.write(described(&found)) };
+            }
+            MMCQ_OK
+        }
+        Err(error) => Failure::from(error).code(),
+    }
+}
+
+fn described(found: &IoCard) -> mmcq_io_card {
+    let maker = found.manufacturer();
+    let mut card = mmcq_io_card {
+        blocks: found.memory.map_or(0, |memory| memory.params.sectors),
+        clock_hz: found.clock_hz,
+        vendor: maker.map_or(0, |maker| maker.vendor),
+        product: maker.map_or(0, |maker| maker.product),
+        functions: found.count(),
+        width: if found.width == Width::W1 { 1 } else { 4 },
+        ..mmcq_io_card::default()
+    };
+    for (index, function) in found.functions.iter().enumerate() {
+        if let Some(function) = function {
+            card.max_block_bytes[index] = function.extension.max_block_bytes;
+            card.interface[index] = function.fbr.class;
+        }
+    }
+    card
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn mmcq_io_enable(host: u32, function: u32, on: i32) -> i32 {
+    if function == 0 {
+        return MMCQ_E_ARGUMENT;
+    }
+    with_function(host, function, |open, io| {
+        let result = match on {
+            0 => block_on(open, io.disable()),
+            _ => block_on(open, io.enable()),
+        };
+        result.map(|()| 0).map_err(Failure::from)
+    })
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn mmcq_io_block_size(host: u32, function: u32, bytes: u32) -> i32 {
+    let Some(bytes) = u16::try_from(bytes).ok().filter(|_| function != 0) else { return MMCQ_E_ARGUMENT };
+    with_function(host, function, |open, io| {
+        block_on(open, io.set_block_size(bytes)).map(|()| 0).map_err(Failure::from)
+    })
+}
+
+/// See the header.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmcq_io_read_byte(host: u32, function: u32, address: u32, value: *mut u8) -> i32 {
+    if value.is_null() {
+        return MMCQ_E_ARGUMENT;
+    }
+    with_function(host, function, |open, io| {
+        let read = match function {
+            0 => block_on(open, io.read_common_u8(address, Chain::Last)),
+            _ => block_on(open, io.read_u8(address, Chain::Last)),
+        }?;
+        // SAFETY: not null, and the caller promised room for it.
+        unsafe { value.write(read) };
+        Ok(0)
+    })
+}
+
+/// See the header.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmcq_io_write_byte(
+    host: u32,
+    function: u32,
+    address: u32,
+    value: u8,
+    read_back: *mut u8,
+) -> i32 {
+    with_function(host, function, |open, io| {
+        if function == 0 {
+            block_on(open, io.write_common_u8(address, value, Chain::Last))?;
+        }
+        let read = match (function, read_back.is_null()) {
+            (0, true) => return Ok(0),
+            (0, false) => block_on(open, io.read_common_u8(address, Chain::Last))?,
+            (_, true) => {
+                block_on(open, io.write_u8(address, value, Chain::Last))?;
+                return Ok(0);
+            }
+            (_, false) => block_on(open, io.write_read_u8(address, value, Chain::Last))?,
+        };
+        // SAFETY: not null, and the caller promised room for it.
+        unsafe { read_back.write(read) };
+        Ok(0)
+    })
+}
+
+/// See the header.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmcq_io_read(
+    host: u32,
+    function: u32,
+    address: u32,
+    how: u32,
+    bytes: u32,
+    memory: *mut u8,
+) -> i32 {
+    // SAFETY: as the caller promised.
+    unsafe { moved(host, function, (address, how), bytes, memory, Direction::Read) }
+}
+
+/// See the header.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmcq_io_write(
+    host: u32,
+    function: u32,
+    address: u32,
+    how: u32,
+    bytes: u32,
+    memory: *const u8,
+) -> i32 {
+    // SAFETY: as the caller promised; a write only reads the memory.
+    unsafe { moved(host, function, (address, how), bytes, memory.cast_mut(), Direction::Write) }
+}
+
+/// # Safety
+/// As the header says of `mmcq_io_read` and `mmcq_io_write`.
+unsafe fn moved(
+    host: u32,
+    function: u32,
+    (address, how): (u32, u32),
+    bytes: u32,
+    memory: *mut u8,
+    direction: Direction,
+) -> i32 {
+    let at = match how {
+        MMCQ_IO_FIFO => At::Fifo(address),
+        MMCQ_IO_INCREMENT => At::From(address),
+        _ => return MMCQ_E_ARGUMENT,
+    };
+    let Some(start) = NonNull::new(memory).filter(|_| function != 0 && bytes != 0) else {
+        return MMCQ_E_ARGUMENT;
+    };
+    let Some(len) = usize::try_from(bytes)
+        .ok()
+        .filter(|&len| isize::try_from(len).is_ok() && start.addr().get().checked_add(len).is_some())
+    else {
+        return MMCQ_E_ARGUMENT;
+    };
+    let all = NonNull::slice_from_raw_parts(start, len);
+    // What has gone to a FIFO must not go once more: a call that finds no slot goes on where it was.
+    let mut done = 0;
+    with_function(host, function, |open @ (place, stack, platform), io| {
+        let (by_dma, align) = stack.with(|engine| (engine.caps().dma_bits != 0, engine.caps().align));
+        let align = if direction == Direction::Read { align } else { align.min(4) };
+        if !start.addr().get().is_multiple_of(align as usize) {
+            return Err(Error::Dma(DmaError::Alignment).into());
+        }
+        let mapped = by_dma.then_some(direction);
+        mapped_once(place, stack, platform, all, mapped, &mut || {
+            // Every turn moves a byte at least.
+            while done < bytes {
+                let piece = piece(io, bytes - done);
+                let at = match at {
+                    At::From(address) => At::From(address.saturating_add(done)),
+                    fifo => fifo,
+                };
+                // SAFETY: inside of the memory, since `done` and the piece are; the program promised that it is the library's
+                // own until the call returns.
+                let buf = unsafe { DmaBuf::from_raw(start.add(done as usize), piece) };
+                let chain = if done + piece < bytes { Chain::More } else { Chain::Last };
+                let (result, buf) = match direction {
+                    Direction::Read => block_on(open, io.read(at, piece, buf, chain)),
+                    Direction::Write => block_on(open, io.write(at, piece, buf, chain)),
+                };
+                if let Err(error) = result {
+                    return (Err(error.into()), buf.len_bytes() == 0);
+                }
+                done += piece;
+            }
+            (Ok(0), false)
+        })
+    })
+}
+
+/// Bytes of the next command of a transfer.
+fn piece(io: &Io, left: u32) -> u32 {
+    let split = io.split();
+    split.next(left).map_or(left, |count| split.bytes(count)).clamp(1, left)
+}
+
+/// A call of the card interrupt. It is one thread's at a time: another gets `MMCQ_E_STATE`.
+fn with_interrupt(host: u32, call: impl FnOnce(Open, &mut Interrupt) -> Result<(), Failure>) -> i32 {
+    let open @ (place, stack, platform) = match open(host) {
+        Ok(open) => open,
+        Err(code) => return code,
+    };
+    let Some(functions) = functions(host) else { return MMCQ_E_ARGUMENT };
+    let (found_by, taken) = stack.with(|_| {
+        let bring_ups = place.bring_ups();
+        let found = functions.found_by.get() == bring_ups;
+        (bring_ups, if found { functions.interrupt.take().ok_or(MMCQ_E_STATE) } else { Err(MMCQ_E_NO_CARD) })
+    });
+    let mut interrupt = match taken {
+        Ok(interrupt) => interrupt,
+        Err(code) => return code,
+    };
+    let result = call(open, &mut interrupt);
+    stack.with(|_| {
+        if functions.found_by.get() == found_by {
+            functions.interrupt.set(Some(interrupt));
+        }
+    });
+    place.events(stack, platform);
+    result.map_or_else(Failure::code, |()| MMCQ_OK)
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn mmcq_io_irq_enable(host: u32, function: u32, on: i32) -> i32 {
+    let Some(function) = u8::try_from(function).ok().filter(|number| (1..=FUNCTIONS_MAX).contains(number))
+    else {
+        return MMCQ_E_ARGUMENT;
+    };
+    with_interrupt(host, |open, interrupt| {
+        let result = match on {
+            0 => block_on(open, interrupt.disable(function)),
+            _ => block_on(open, interrupt.enable(function)),
+        };
+        result.map_err(Failure::from)
+    })
+}
+
+/// See the header.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmcq_io_irq_wait(host: u32, until_ns: u64, functions: *mut u8) -> i32 {
+    with_interrupt(host, |open @ (_, _, platform), interrupt| {
+        let waited = {
+            let mut wait = pin!(interrupt.wait());
+            block_on(
+                open,
+                poll_fn(|context| match wait.as_mut().poll(context) {
+                    Poll::Ready(result) => Poll::Ready(result.map_err(Failure::from)),
+                    Poll::Pending if platform.now_ns() >= until_ns => {
+                        Poll::Ready(Err(Failure::Code(MMCQ_E_TIMEOUT)))
+                    }
+                    Poll::Pending => Poll::Pending,
+                }),
+            )
+        };
+        waited?;
+        let asking = block_on(open, interrupt.pending()).map_err(Failure::from)?;
+        if !functions.is_null() {
+            // SAFETY: not null, and the caller promised room for it.
+            unsafe { functions.write(asking) };
+        }
+        Ok(())
+    })
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn mmcq_io_irq_ack(host: u32) -> i32 {
+    with_interrupt(host, |_, interrupt| {
+        interrupt.ack();
+        Ok(())
+    })
+}

@@ -1,0 +1,111 @@
+/* io.c: a Bluetooth Type-A function: registers, a packet by its interrupt. Prints nothing if all is well. */
+#include "board.h"
+#include "expect.h"
+#include "mmcq.h"
+#include <string.h>
+
+static int locked, mapped;
+static void lock(void *context) { (void)context; wrong |= locked++ != 0; }
+static void unlock(void *context) { (void)context; locked--; }
+static int32_t map(void *board, void *memory, size_t bytes, int32_t to_card, uint64_t *bus) {
+    if (locked && bytes > 512)
+        wrong = 1, puts("the program's memory is mapped with the lock held");
+    mapped++;
+    return board_map(board, memory, bytes, to_card, bus);
+}
+static void unmap(void *board, uint64_t bus, void *memory, size_t bytes, int32_t to_card) {
+    mapped--;
+    board_unmap(board, bus, memory, bytes, to_card);
+}
+static void wait_for_it(void *board, const mmcq_idle *idle) {
+    (void)idle;
+    if (board_sleep(board, board_now_ns(board) + 100000))
+        mmcq_on_irq(0);
+}
+
+/* Registers of a Type-A function [SDIO Bluetooth 2]. */
+enum { DATA = 0x00, READ_RETRY = 0x10, INTERRUPT = 0x13, INTERRUPT_ENABLE = 0x14, MODE = 0x20 };
+
+static uint8_t packet[2560] __attribute__((aligned(64)));
+
+int main(void) {
+    void *board = board_open("bt-type-a");
+    mmcq_platform platform = {
+        .context = board, .read = board_read, .write = board_write, .lock = lock, .unlock = unlock,
+        .now_ns = board_now_ns, .wait = wait_for_it, .map = map, .unmap = unmap, .sync = board_sync,
+    };
+    mmcq_io_card card;
+    uint8_t value = 0, asking = 0;
+    IS(mmcq_io_bring_up(0, &card), MMCQ_E_STATE);
+    IS(mmcq_open(0, &platform), MMCQ_OK);
+    IS(mmcq_io_read_byte(0, 1, 0, &value), MMCQ_E_NO_CARD);
+    IS(mmcq_io_irq_ack(0), MMCQ_E_NO_CARD);
+    IS(mmcq_io_bring_up(0, &card), MMCQ_OK);
+    int before = mapped;
+    EQUALS(card.functions, 1);
+    EQUALS(card.vendor, 0x0104);
+    EQUALS(card.product, 0x00c5);
+    EQUALS(card.interface[0], 2);
+    EQUALS(card.max_block_bytes[0], 512);
+    EQUALS(card.blocks, 0);
+    IS(mmcq_read(0, 0, 1, packet), MMCQ_E_NO_CARD); /* it has no memory */
+
+    /* Function 0 is all functions'. */
+    IS(mmcq_io_read_byte(0, 0, 0, &value), MMCQ_OK);
+    EQUALS(value, 0x22);
+    IS(mmcq_io_write_byte(0, 0, 0x02, 2, NULL), MMCQ_E_ARGUMENT); /* not the vendor's */
+    IS(mmcq_io_read_byte(0, 2, 0, &value), MMCQ_E_ARGUMENT);      /* no such function */
+    IS(mmcq_io_read_byte(0, 8, 0, &value), MMCQ_E_ARGUMENT);
+    IS(mmcq_io_read_byte(0, 1, 1 << 17, &value), MMCQ_E_ARGUMENT);
+    IS(mmcq_io_read_byte(0, 1, 0, NULL), MMCQ_E_ARGUMENT);
+    IS(mmcq_io_block_size(0, 1, 513), MMCQ_E_ARGUMENT);
+    IS(mmcq_io_enable(0, 0, 1), MMCQ_E_ARGUMENT);
+    IS(mmcq_io_read(0, 1, DATA, 2, 4, packet), MMCQ_E_ARGUMENT);
+    IS(mmcq_io_read(0, 1, DATA, MMCQ_IO_FIFO, 0, packet), MMCQ_E_ARGUMENT);
+    IS(mmcq_io_read(0, 0, DATA, MMCQ_IO_FIFO, 4, packet), MMCQ_E_ARGUMENT);
+    IS(mmcq_io_read(0, 1, DATA, MMCQ_IO_FIFO, 4, packet + 1), MMCQ_E_DMA);
+
+    IS(mmcq_io_enable(0, 1, 1), MMCQ_OK);
+    IS(mmcq_io_block_size(0, 1, 512), MMCQ_OK);
+    IS(mmcq_io_irq_enable(0, 1, 1), MMCQ_OK);
+    IS(mmcq_io_write_byte(0, 1, MODE, 0, NULL), MMCQ_OK);
+    IS(mmcq_io_write_byte(0, 1, INTERRUPT_ENABLE, 1, &value), MMCQ_OK);
+    EQUALS(value, 1);
+
+    /* 250 packets a second: eight of them, each with its length in its header. */
+    for (int i = 0; i < 8; i++) {
+        uint64_t until_ns = board_now_ns(board) + 100000000;
+        IS(mmcq_io_irq_wait(0, until_ns, &asking), MMCQ_OK);
+        EQUALS(asking, 2);
+        IS(mmcq_io_read_byte(0, 1, INTERRUPT, &value), MMCQ_OK);
+        EQUALS(value & 1, 1);
+        IS(mmcq_io_write_byte(0, 1, INTERRUPT, 1, NULL), MMCQ_OK);
+        memset(packet, 0, sizeof packet);
+        IS(mmcq_io_read(0, 1, DATA, MMCQ_IO_FIFO, 4, packet), MMCQ_OK);
+        uint32_t bytes = packet[0] | packet[1] << 8 | (uint32_t)packet[2] << 16;
+        EQUALS(bytes, 2048 + 4);
+        if (bytes <= 4 || bytes > sizeof packet)
+            return 1;
+        IS(mmcq_io_read(0, 1, DATA, MMCQ_IO_FIFO, bytes - 4, packet), MMCQ_OK);
+        IS(mmcq_io_write_byte(0, 1, READ_RETRY, 0, NULL), MMCQ_OK);
+        IS(mmcq_io_irq_ack(0), MMCQ_OK);
+    }
+
+    /* Nothing comes from a function that may not interrupt: the wait ends when it is told to. */
+    IS(mmcq_io_irq_enable(0, 1, 0), MMCQ_OK);
+    IS(mmcq_io_irq_ack(0), MMCQ_OK);
+    uint64_t until_ns = board_now_ns(board) + 50000000;
+    IS(mmcq_io_irq_wait(0, until_ns, NULL), MMCQ_E_TIMEOUT);
+    if (board_now_ns(board) < until_ns || board_now_ns(board) > until_ns + 1000000)
+        wrong = 1, puts("waited for another time");
+
+    /* Brought up anew: the function is disabled again. */
+    IS(mmcq_io_bring_up(0, NULL), MMCQ_OK);
+    IS(mmcq_io_enable(0, 1, 1), MMCQ_OK);
+    IS(mmcq_io_enable(0, 1, 0), MMCQ_OK);
+    IS(mmcq_close(0), MMCQ_OK);
+    IS(mmcq_io_enable(0, 1, 1), MMCQ_E_STATE);
+    if (locked || mapped >= before || board_violations(board))
+        wrong = 1, printf("locked %d, mapped %d, broken rules %d\n", locked, mapped, (int)board_violations(board));
+    return wrong;
+}

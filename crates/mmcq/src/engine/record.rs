@@ -1,0 +1,96 @@
+//! What has happened so far, for those that read it: counters, and the last steps of recovery.
+
+use super::recover::Trace;
+use super::{Close, RecoveryEvent, Stats};
+
+/// The record. Nothing is decided by it but by the count of transfers, which is the clock of tuning and damage.
+#[derive(Debug)]
+pub(super) struct Record {
+    stats: Stats,
+    trace: Trace,
+}
+
+/// One method an event that only raises its counter.
+macro_rules! counted {
+    ($($doc:literal $event:ident: $counter:ident;)*) => {
+        impl Record {
+            $(
+                #[doc = $doc]
+                #[inline(always)]
+                pub fn $event(&mut self) {
+                    self.stats.$counter += 1;
+                }
+            )*
+        }
+    };
+}
+
+counted! {
+    "A request was accepted." request_accepted: requests;
+    "A data transfer for reads or writes goes out." transfer_started: transfers;
+    "The driver has started a phase." phase_started: phases;
+    "A phase has failed." phase_failed: faults;
+    "An interrupt brought an event." interrupt_served: interrupts;
+    "An interrupt brought nothing." interrupt_was_spurious: spurious;
+    "A phase was over, and no interrupt had told it." interrupt_lost: lost_interrupts;
+    "A busy card is asked." busy_polled: busy_polls;
+    "Writes need a CMD13 of their own." status_asked: status_asked;
+    "The driver cannot start a phase now." start_refused: start_retries;
+    "A late error belongs to no write that waits." late_error_unowned: unowned;
+    "Memory is given up." memory_leaked: leaked;
+    "An open transfer goes on." transfer_continued: continued;
+    "It should have gone on, and failed." not_continued: not_continued;
+    "A command goes beside data." concurrent_started: concurrent;
+    "Complete writes were lost with the cache." cache_lost: cache_lost;
+    "A piece of an erase begins." erase_piece_begun: erase_pieces;
+    "A durable write needs a flush of its own." durable_flushed: durable_flushes;
+    "It is time for a tuning." tuning_asked: tunings;
+    "Background work is done." background_work_done: background_works;
+    "The card rests." rest_begun: rests;
+}
+
+impl Record {
+    /// Not a constant: nearly all of it is zero, and a copy of it would lie in the image.
+    pub const fn empty() -> Record {
+        Record { stats: Stats::ZERO, trace: Trace::new() }
+    }
+
+    #[inline(always)]
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// Data transfers so far.
+    #[inline(always)]
+    pub fn transfers(&self) -> u64 {
+        self.stats.transfers
+    }
+
+    /// So many requests go in another's transfer.
+    #[inline(always)]
+    pub fn merged(&mut self, requests: u64) {
+        self.stats.merged += requests;
+    }
+
+    /// An open transfer is closed.
+    #[inline(always)]
+    pub fn closed(&mut self, reason: Close) {
+        if let Some(count) = self.stats.closed.get_mut(reason as usize) {
+            *count += 1;
+        }
+    }
+
+    /// A step of recovery is taken.
+    #[inline(always)]
+    pub fn climbed(&mut self, event: RecoveryEvent) {
+        if let Some(count) = self.stats.recovery_steps.get_mut(event.step as usize) {
+            *count += 1;
+        }
+        self.trace.push(event);
+    }
+
+    /// The last steps, oldest first.
+    pub fn steps(&self) -> impl Iterator<Item = RecoveryEvent> + '_ {
+        self.trace.iter()
+    }
+}

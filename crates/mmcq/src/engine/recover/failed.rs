@@ -1,0 +1,79 @@
+//! What has failed: the error of the transfer in progress, what the card says of it, and how small its pieces have become.
+
+use super::super::Error;
+
+/// The failure under way.
+#[derive(Debug)]
+// As in `Engine`: what most functions touch comes first.
+#[repr(C)]
+pub(in super::super) struct Failed {
+    /// Status bits of the card since the failure, or since the busy that is watched began.
+    status: u32,
+    /// Blocks in a transfer at most, while a bad one is being looked for.
+    piece_blocks: u32,
+    error: Option<Error>,
+}
+
+impl Failed {
+    pub const fn none() -> Failed {
+        Failed { status: 0, piece_blocks: u32::MAX, error: None }
+    }
+
+    /// The transfer in progress fails with this.
+    #[inline(always)]
+    pub fn with(&mut self, error: Error) {
+        self.error = Some(error);
+    }
+
+    /// Another transfer begins, or what failed has been answered.
+    #[inline(always)]
+    pub fn forget_error(&mut self) {
+        self.error = None;
+    }
+
+    #[inline(always)]
+    pub fn error(&self) -> Option<Error> {
+        self.error
+    }
+
+    /// The error that its requests are answered with, if recovery can do no more.
+    #[inline(always)]
+    pub fn take_error(&mut self) -> Option<Error> {
+        self.error.take()
+    }
+
+    /// The card has said nothing yet.
+    #[inline(always)]
+    pub fn forget_status(&mut self) {
+        self.status = 0;
+    }
+
+    /// The card says this.
+    #[inline(always)]
+    pub fn hear(&mut self, status: u32) {
+        self.status |= status;
+    }
+
+    /// All that it has said so far.
+    #[inline(always)]
+    pub fn status(&self) -> u32 {
+        self.status
+    }
+
+    /// Transfers are no longer than this, until one has gone well.
+    #[inline(always)]
+    pub fn cut_to(&mut self, blocks: u32) {
+        self.piece_blocks = blocks;
+    }
+
+    /// They may be as long as ever.
+    #[inline(always)]
+    pub fn make_whole(&mut self) {
+        self.piece_blocks = u32::MAX;
+    }
+
+    #[inline(always)]
+    pub fn piece_blocks(&self) -> u32 {
+        self.piece_blocks
+    }
+}

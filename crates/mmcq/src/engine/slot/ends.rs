@@ -1,0 +1,77 @@
+//! The end of a slot's life: which slots wait for a status, have ended, or are done and not reported.
+
+use super::{Slots, State};
+use crate::sched::slot_set::SlotSet;
+
+impl<const N: usize> Slots<N> {
+    /// Those that wait for the card's next status.
+    #[inline(always)]
+    pub fn settling(&self) -> SlotSet {
+        self.settling
+    }
+
+    #[inline(always)]
+    pub fn is_settling(&self) -> bool {
+        self.settling != 0
+    }
+
+    /// It was written; how that went, the card's next status tells.
+    #[inline(always)]
+    pub fn settle(&mut self, index: u8) {
+        self.at_mut(index).state = State::Settling;
+        self.settling |= 1 << index;
+    }
+
+    /// They wait for a status no more.
+    #[inline(always)]
+    pub fn take_settling(&mut self) -> SlotSet {
+        core::mem::take(&mut self.settling)
+    }
+
+    /// It waits for a status no more.
+    pub fn stop_settling(&mut self, index: u8) {
+        self.settling &= !(1 << index);
+    }
+
+    /// Its result is known, and the controller has let go of it.
+    #[inline(always)]
+    pub fn end(&mut self, index: u8) {
+        self.at_mut(index).state = State::Ended;
+        self.ended |= 1 << index;
+    }
+
+    #[inline(always)]
+    pub fn have_ended(&self) -> bool {
+        self.ended != 0
+    }
+
+    /// Those that have ended, to be completed.
+    #[inline(always)]
+    pub fn take_ended(&mut self) -> SlotSet {
+        core::mem::take(&mut self.ended)
+    }
+
+    /// Its completion can be taken.
+    #[inline(always)]
+    pub fn complete(&mut self, index: u8) {
+        self.at_mut(index).state = State::Done;
+        self.unreported |= 1 << index;
+    }
+
+    #[inline(always)]
+    pub fn have_unreported(&self) -> bool {
+        self.unreported != 0
+    }
+
+    /// Those that can be taken, reported once.
+    #[inline(always)]
+    pub fn take_unreported(&mut self) -> SlotSet {
+        core::mem::take(&mut self.unreported)
+    }
+
+    /// It need not be reported.
+    #[inline(always)]
+    pub fn is_known(&mut self, index: u8) {
+        self.unreported &= !(1 << index);
+    }
+}

@@ -1,0 +1,122 @@
+//! A card under RTIC. Three tasks move the stack: the controller's interrupt, the tick with its deadlines, and the
+//! keeper, which looks after the card. A fourth is the program: straight-line code that awaits its requests.
+//!
+//! The chip is an ATSAM E54 at its reset clock. Its pins, and the clock of the controller, are your program's business.
+#![no_std]
+#![no_main]
+
+use core::panic::PanicInfo;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use mmcq::board::{Buffer, Coherent, CriticalSection, Home, Once};
+use mmcq::engine::Config;
+use mmcq::host::regs::Mmio;
+use mmcq::host::sdhci::{Sdhci, SdhciConfig, Table};
+use mmcq::task::Timer;
+
+const CONTROLLER: usize = 0x4500_0000;
+const CLOCK_HZ: u32 = 48_000_000;
+
+type Board = (CriticalSection, Sdhci<Mmio, Coherent, 9>);
+static CARD: Home<Board, 8> = Home::new();
+static TABLE: Once<Table<9>> = Once::new(Table::new());
+static SCRATCH: Buffer<1> = Buffer::new();
+static BLOCKS: Buffer<8> = Buffer::new();
+/// Milliseconds. They begin again after 49 days: a product counts 64 bits, as the template does.
+static MILLISECONDS: AtomicU32 = AtomicU32::new(0);
+
+/// A tick is exact enough for deadlines of milliseconds.
+fn now_ns() -> u64 {
+    u64::from(MILLISECONDS.load(Relaxed)) * 1_000_000
+}
+
+fn start() -> Option<&'static mmcq::task::Stack<Board, 8>> {
+    // SAFETY: the controller's registers, which no other code uses; it sees memory as the CPU does.
+    let (registers, memory) = unsafe { (Mmio::at_address(CONTROLLER), Coherent::new()) };
+    let config = SdhciConfig { base_clock_hz: Some(CLOCK_HZ), ..SdhciConfig::new() };
+    let host = Sdhci::new(registers, memory, TABLE.take()?, config).ok()?;
+    CARD.put(mmcq::task::Stack::new(CriticalSection, Timer::polled(now_ns), host, Config::DEFAULT))
+}
+
+#[rtic::app(device = atsame54p, peripherals = false, dispatchers = [SERCOM0_0])]
+mod app {
+    use super::{BLOCKS, CARD, CLOCK_HZ, MILLISECONDS, SCRATCH, start};
+    use core::sync::atomic::Ordering::Relaxed;
+    use cortex_m::peripheral::syst::SystClkSource;
+    use mmcq::block::BlockDevice;
+    use mmcq::card::{Card, Options, bring_up, supervise};
+    use mmcq::engine::DmaBuf;
+
+    #[shared]
+    struct Shared {}
+
+    #[local]
+    struct Local {}
+
+    #[init]
+    fn init(context: init::Context) -> (Shared, Local) {
+        let mut tick = context.core.SYST;
+        tick.set_clock_source(SystClkSource::Core);
+        tick.set_reload(CLOCK_HZ / 1000 - 1);
+        tick.clear_current();
+        tick.enable_counter();
+        tick.enable_interrupt();
+        if start().is_some() {
+            let _begun = program::spawn();
+        }
+        (Shared {}, Local {})
+    }
+
+    /// The controller. It wakes the tasks whose requests have ended.
+    #[task(binds = SDHC0, priority = 2)]
+    fn controller(_: controller::Context) {
+        CARD.on_irq();
+    }
+
+    /// Time, and the deadlines of the stack.
+    #[task(binds = SysTick, priority = 2)]
+    fn tick(_: tick::Context) {
+        MILLISECONDS.store(MILLISECONDS.load(Relaxed).wrapping_add(1), Relaxed);
+        CARD.poll();
+    }
+
+    /// Brings the card up and copies its first blocks behind themselves.
+    #[task(priority = 1)]
+    async fn program(_: program::Context) {
+        let (Some(stack), Some(scratch), Some(blocks)) = (CARD.get(), SCRATCH.take(), BLOCKS.take()) else {
+            return;
+        };
+        let (card, scratch) = bring_up(stack, scratch, Options::DEFAULT).await;
+        let Ok(card) = card else { return };
+        let _begun = keeper::spawn(card, scratch);
+        let device = BlockDevice::new(stack);
+        let (read, blocks) = device.read(0, blocks).await;
+        if read.is_ok() {
+            let (_written, _blocks) = device.write(8, blocks).await;
+            let _flushed = device.flush().await;
+        }
+    }
+
+    /// Helps a card that misbehaves, and brings up each that comes.
+    #[task(priority = 1)]
+    async fn keeper(_: keeper::Context, mut card: Card, mut scratch: DmaBuf) {
+        let Some(stack) = CARD.get() else { return };
+        loop {
+            let (event, back) = supervise(stack, scratch, Options::DEFAULT, card).await;
+            scratch = back;
+            match event {
+                mmcq::card::Event::Inserted(Ok(now))
+                | mmcq::card::Event::Changed(now)
+                | mmcq::card::Event::Exception { card: now, .. } => card = now,
+                mmcq::card::Event::Dismissed => return,
+                _ => {}
+            }
+        }
+    }
+}
+
+#[panic_handler]
+fn panic(_: &PanicInfo<'_>) -> ! {
+    loop {
+        cortex_m::asm::wfi();
+    }
+}
