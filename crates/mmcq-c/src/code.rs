@@ -11,7 +11,7 @@ macro_rules! codes {
         $(pub(crate) const $name: i32 = $value;)*
 
         /// Every code with its name, as in the header.
-        pub const CODES: &[(i32, &CStr)] = &[$(($value, match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+        pub const CODES: &[(i32, &CStr)] = &[$(($name, match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
             Ok(name) => name,
             Err(_) => c"",
         })),*];

@@ -1,4 +1,7 @@
-//! C programs against the header and the library, compiled by `cc` and run over the simulator.
+//! C programs against the header and the library, compiled by `cc` and run over the simulator. They call every function of
+//! the header, so they want feature `rpmb`; in the workspace it is on.
+
+#![cfg(feature = "rpmb")]
 
 use mmcq_c::{
     CODES, MMCQ_BOOT_1, MMCQ_BOOT_2, MMCQ_EMMC_18, MMCQ_FLUSH, MMCQ_GENERAL_1, MMCQ_GENERAL_4, MMCQ_IO_FIFO,
@@ -28,7 +31,8 @@ fn simulator() -> &'static Path {
     PATH.get_or_init(|| {
         let folder = profile_folder();
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--workspace", "--example", "simulator", "--target-dir"]);
+        cargo.args(["build", "--quiet", "--workspace", "--example", "simulator"]);
+        cargo.args(["--features", "mmcq-c/rpmb", "--target-dir"]);
         cargo.arg(folder.parent().unwrap()).current_dir(ROOT);
         if folder.ends_with("release") {
             cargo.arg("--release");

@@ -258,6 +258,7 @@ fn costs(platform: &Platform, price: Price) -> (Costs, CallCosts, (u64, u64)) {
         retry_ns: ns("retry"),
         setup_ns: ns("setup"),
         close_ns: ns("stop_pause") + ns("flush"),
+        each_ns: ns("each"),
         pin_ns: ns("pin"),
         depth: SleepDepth {
             light_ns: ns("light_sleep"),

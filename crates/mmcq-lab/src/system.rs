@@ -443,13 +443,14 @@ impl System {
     fn reap(&mut self, job: u32, workload: &mut dyn Workload) {
         let thread = &mut self.jobs[job as usize];
         let mut done = std::mem::take(&mut thread.done);
+        let others = done.len().saturating_sub(1) as u64;
         for (io, ok) in done.drain(..) {
             workload.done(&io, ok, self.buffers.get(io.buffer), self.time.now());
             self.buffers.release(io.buffer);
         }
         thread.done = done;
-        let cost = self.costs.user.draw(&mut self.users);
-        self.cpu.go_on(self.jobs[job as usize].thread, cost, Action::Next(job));
+        let cost_ns = self.costs.user.draw(&mut self.users) + others * self.costs.each_ns;
+        self.cpu.go_on(self.jobs[job as usize].thread, cost_ns, Action::Next(job));
     }
 
     /// The job submits what it has, or sleeps. True: it has finished.

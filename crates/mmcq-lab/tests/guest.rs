@@ -137,6 +137,7 @@ fn a_job_s_loads_stand_beside_what_was_counted() {
     assert_eq!(output.status.code(), Some(0));
     let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(value["loads"][0]["counters"]["instructions"], 200_000);
+    assert_eq!(value["wake_ns"], 20_000, "the board's, where the command does not say");
     assert!(String::from_utf8(output.stderr).unwrap().contains("two runs: the same"));
 }
 

@@ -191,13 +191,17 @@ impl Reproduce {
         if let Some(path) = self.original.as_ref().filter(|_| originals.is_empty()) {
             return Err(Error::Input(format!("--original {}: no load of this experiment", path.display())));
         }
+        let as_long = match self.experiment {
+            Experiment::Hsq => hsq::as_long(&reports, self.seed).map_err(failed)?,
+            _ => Vec::new(),
+        };
         if self.json {
             rows.extend(originals);
             rows.extend(merged.into_iter().chain(swept));
             let lines = reproduce::json_lines(&rows).map_err(|error| Error::Run(error.to_string()))?;
             print(&lines)?;
         } else {
-            let beside = original::table(&rows, &originals);
+            let beside = original::table(&rows, &originals, &as_long);
             let parts = match self.experiment {
                 Experiment::Sdio => sdio::parts(&rows),
                 _ => vec![rows],

@@ -77,7 +77,7 @@ pub struct Machine {
     pub cpus: u8,
     /// Nanoseconds an instruction takes: 1, 2, 4, 8 or 16.
     pub instruction_ns: u32,
-    /// From the waking of a thread to its first instruction; `None`: the board's `cost.job_wake_us`.
+    /// From the waking of a thread to its first instruction; `None`: the board's `cost.job_wake`.
     pub wake_ns: Option<u64>,
     /// From the interrupt's line to the CPU's first instruction of it.
     pub irq_ns: u64,
@@ -183,7 +183,7 @@ impl Machine {
             return Err(Failure::Input(format!("setting {setting}: expected none or hsq-tag")));
         }
         Ok(Settings {
-            wake_ns: self.wake_ns.unwrap_or_else(|| platform.costs.ns("job_wake_us")),
+            wake_ns: self.wake_ns.unwrap_or_else(|| platform.costs.ns("job_wake")),
             read_ns: platform.own.ns("register_read_ns"),
             write_ns: platform.own.ns("register_write_ns"),
             hs400: platform.timings.iter().any(|t| matches!(t, Timing::Hs400 | Timing::Hs400Es)),

@@ -1,6 +1,7 @@
 //! HSQ: what a software queue brings to a card without a hardware one. Average of five runs, as published.
 
 use super::{Amount, Row, each, mib_per_s, workers};
+use crate::guest::Report;
 use crate::platform::Platform;
 use crate::runner::{Outcome, RunError, Setting};
 
@@ -95,12 +96,43 @@ pub(super) fn load_of(cell: &str) -> Option<&'static str> {
     CELLS.iter().find(|(name, ..)| cell.trim_end_matches(", merging") == *name).map(|(_, rw, ..)| *rw)
 }
 
-/// The published job. `io_size` in MiB for each of the 20 jobs; `None`: all of it.
-pub fn job(rw: &str, io_mib: Option<u64>) -> String {
-    let part = io_mib.map_or(String::new(), |mib| format!("io_size={mib}M\n"));
+/// The published job. `io_size` in bytes for each of the 20 jobs; `None`: all of it.
+pub fn job(rw: &str, io_bytes: Option<u64>) -> String {
+    let part = io_bytes.map_or(String::new(), |bytes| format!("io_size={bytes}\n"));
     format!(
         "[test_{rw}]\nfilename=/dev/mmcblk0p30\ndirect=1\niodepth=20\nrw={rw}\nbs=4K\nsize=1G\n{part}group_reporting\nnumjobs=20\n"
     )
+}
+
+/// The stand-ins with as many requests as Linux itself had: how many meet settles slowly, so only runs of one length can be compared.
+pub fn as_long(reports: &[Report], seed: u64) -> Result<Vec<Row>, RunError> {
+    let platform = Platform::load(BOARDS[0]).map_err(crate::board::BoardError::from)?;
+    let mut rows = Vec::new();
+    for report in reports.iter().filter(|report| report.platform == BOARDS[0]) {
+        let Some(setting) = [Setting::None, Setting::HsqTag].into_iter().find(|s| s.name() == report.setting)
+        else {
+            continue;
+        };
+        for load in report.loads.iter().filter(|load| load.jobs == 20) {
+            let Some((cell, rw, ..)) = CELLS.iter().find(|(_, rw, ..)| *rw == load.load) else { continue };
+            let workers = workers(&job(rw, Some(load.requests / u64::from(load.jobs) * load.bytes)))?;
+            let seeds: Vec<_> = (0..RUNS).map(|k| (setting, seed + k)).collect();
+            let outcomes = each(&platform, None, &workers, &seeds)?;
+            let mean = |f: fn(&Outcome) -> f64| outcomes.iter().map(f).sum::<f64>() / RUNS as f64;
+            let row = |cell: String, unit: &str, model| Row {
+                cell,
+                setting: setting.name().to_owned(),
+                unit: unit.to_owned(),
+                published: None,
+                fitted: false,
+                model,
+                limit: None,
+            };
+            rows.push(row((*cell).to_owned(), "MiB/s", mean(mib_per_s)));
+            rows.push(row(format!("{cell}, merging"), "4K each", mean(|outcome| outcome.counters.merge())));
+        }
+    }
+    Ok(rows)
 }
 
 /// Runs the experiment on one board.
@@ -117,7 +149,7 @@ pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Resu
             ("read", false) => (2 * SHARE_MIB, if amount.full { RUNS } else { 2 }),
             (_, false) => (SHARE_MIB, if amount.full { RUNS } else { 2 }),
         };
-        let workers = workers(&job(rw, (!amount.full).then_some(share)))?;
+        let workers = workers(&job(rw, (!amount.full).then_some(share << 20)))?;
         let cell = if own_board { cell.to_owned() } else { format!("{cell} @{name}") };
         progress(&cell);
         let settings = [

@@ -49,8 +49,8 @@ pub fn rows(rows: &[Row], reports: &[Report], board: &str) -> Vec<Row> {
     rows.iter().filter_map(of).collect()
 }
 
-/// A table in Markdown: published, the original, its stand-in, and ours.
-pub fn table(rows: &[Row], originals: &[Row]) -> String {
+/// A table in Markdown: published, the original, its stand-in (where `as_long` has it, with as many requests as the original had), and ours.
+pub fn table(rows: &[Row], originals: &[Row], as_long: &[Row]) -> String {
     let mut out = String::from(
         "| cell | unit | published | original | residual | stand-in | off by | `mmcq` | `mmcq-own` |\n\
          |---|---|---:|---:|---:|---:|---:|---:|---:|\n",
@@ -60,7 +60,8 @@ pub fn table(rows: &[Row], originals: &[Row]) -> String {
         let of = |setting: &str| {
             let is =
                 |row: &&Row| row.cell == original.cell && row.unit == original.unit && row.setting == setting;
-            rows.iter().find(is).map(|row| row.model)
+            let found = if setting.starts_with("mmcq") { None } else { as_long.iter().find(is) };
+            found.or_else(|| rows.iter().find(is)).map(|row| row.model)
         };
         let number = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.2}"));
         let percent = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:+.1} %"));
@@ -145,14 +146,20 @@ mod tests {
         assert_eq!(super::reports(&text).unwrap(), reports[..1]);
         let originals = rows(&model, &reports, "hsq-sprd");
         assert_eq!(originals.len(), 2, "{originals:?}");
-        let text = table(&model, &originals);
+        let text = table(&model, &originals, &[]);
         assert!(
             text.contains(
                 "| rand read, hsq-tag | MiB/s | 31.36 | 32.00 | +2.0 % | 33.60 | +5.0 % | 34.00 |  |"
             ),
             "{text}"
         );
-        assert!(text.contains("| seq read, merging, hsq-tag | 4K each |  | 2.50 |"), "{text}");
+        assert!(
+            text.contains("| seq read, merging, hsq-tag | 4K each |  | 2.50 |  | 4.00 | +60.0 % |"),
+            "{text}"
+        );
+        let as_long = [row("seq read, merging", "4K each", "hsq-tag", None, 3.0)];
+        let text = table(&model, &originals, &as_long);
+        assert!(text.contains("| 2.50 |  | 3.00 | +20.0 % |"), "{text}");
     }
 
     #[test]

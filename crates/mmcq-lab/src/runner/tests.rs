@@ -4,7 +4,7 @@ use crate::reproduce::hsq;
 
 fn cell(board: &str, rw: &str, setting: Setting) -> (f64, Counters) {
     let platform = Platform::load(board).unwrap();
-    let file = fio::parse_text("test", hsq::job(rw, Some(1)).as_bytes(), &fio::System).unwrap();
+    let file = fio::parse_text("test", hsq::job(rw, Some(1 << 20)).as_bytes(), &fio::System).unwrap();
     let workers = fio::expand(&file.jobs).unwrap();
     let what = Run { workers: &workers, platform: &platform, card: None, setting, seed: 1 };
     let outcome = run(&what, None, &mut |_, _| ()).unwrap();

@@ -24,6 +24,8 @@ pub struct Costs {
     pub syscall: Delay,
     /// A job from the end of its system call to its next submission.
     pub user: Delay,
+    /// The same for each I/O but the first of those that end together: they are completed, reaped and submitted one by one.
+    pub each_ns: u64,
     /// From waking a job to the moment it runs.
     pub job_wake: Delay,
     /// From waking a kernel thread to the moment it runs.

@@ -135,7 +135,7 @@ fn end_of_data(clean: &Outcome, bench: &mut Bench, late: &dyn Fn(u64) -> Case) -
 
 /// Nothing was lost, so nothing is recovered from.
 fn only_late(mut outcome: Outcome) -> Outcome {
-    if outcome.violation.is_none() && outcome.rungs.0[RecoveryStep::Classify as usize] > 0 {
+    if outcome.violation.is_none() && outcome.steps.0[RecoveryStep::Classify as usize] > 0 {
         let text = "something was recovered from, and an answer was only late";
         outcome.violation = Some(Violation::new(Fault::Untrue, text));
     }

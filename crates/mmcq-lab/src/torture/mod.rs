@@ -13,6 +13,7 @@ pub mod describe;
 pub mod exhaustive;
 mod keeper;
 pub mod machine;
+pub mod outcome;
 #[cfg(planted)]
 pub mod plants;
 pub mod presence;

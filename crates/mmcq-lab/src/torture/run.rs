@@ -8,7 +8,8 @@ use super::case::{Case, Cut, Luck, Place, SLOTS, Visit};
 use super::clients::{Began, Client};
 use super::keeper::{Keeper, News};
 use super::machine::{Keeps, Machine, Step};
-use super::stopwatch::{Class, Stopwatch};
+pub use super::outcome::{Outcome, Steps};
+use super::stopwatch::Stopwatch;
 use mmcq::card::{Card as Found, Options, bring_up, enable_extended_ops};
 use mmcq::engine::RecoveryStep;
 use mmcq::sched::{Any, Deadline, Fair, Fifo, Policy, deadline, fair};
@@ -57,60 +58,6 @@ pub const POINTS: [Point; Point::COUNT] = [
     Point::Medium,
     Point::Function,
 ];
-
-/// How often each step of the recovery ladder was taken, as [`RecoveryStep::ALL`] lists them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Rungs(pub [u64; RecoveryStep::COUNT]);
-
-impl Rungs {
-    /// Adds these.
-    pub fn add(&mut self, more: [u64; RecoveryStep::COUNT]) {
-        self.0.iter_mut().zip(more).for_each(|(sum, count)| *sum += count);
-    }
-}
-
-/// Counters of one run.
-#[derive(Clone, Debug, Default)]
-pub struct Outcome {
-    /// Requests answered or cut off.
-    pub requests: u64,
-    /// Power cuts.
-    pub cuts: u64,
-    /// Answers that were errors.
-    pub errors: u64,
-    /// Futures dropped before their answer.
-    pub dropped: u64,
-    /// Device events.
-    pub events: u64,
-    /// Virtual time.
-    pub elapsed_ns: u64,
-    /// Longest time from submission to answer.
-    pub longest_ns: u64,
-    /// What struck.
-    pub struck: Vec<Shot>,
-    /// Events, and those of each point, when the first requests were submitted.
-    pub before: (u64, [u64; Point::COUNT]),
-    /// Those of each point in all.
-    pub points: [u64; Point::COUNT],
-    /// Steps of recovery.
-    pub rungs: Rungs,
-    /// Virtual time from the first request to the last answer of the first life.
-    pub work_ns: u64,
-    /// Events at which a cut would find something else than at the one before, and in how many ways it could decide ([`Case::dry`]).
-    pub stakes: Vec<(u64, u64)>,
-    /// Events at which it would find the same.
-    pub same_stakes: u64,
-    /// Events when the last of the requests was submitted.
-    pub all_asked: u64,
-    /// Events of each point before the first fault, and then whenever recovery came a step further, to its end ([`Case::dry`]).
-    pub marks: Vec<[u64; Point::COUNT]>,
-    /// How long recovery took ([`Case::one_life`]).
-    pub times: Vec<(Class, u64)>,
-    /// The card's own longest read, write and flush, as it declares them.
-    pub card_ns: u64,
-    /// The promise that was broken, if any.
-    pub violation: Option<Violation>,
-}
 
 /// Says what happens, in a replay.
 pub type Trace<'a> = Option<&'a mut dyn FnMut(String)>;
@@ -334,12 +281,12 @@ impl Run<'_> {
         let mut clients: [Option<Client<'_, B>>; SLOTS] = [const { None }; SLOTS];
         let end = self.requests(machine, &mut keeper, &mut clients, trace);
         self.last_mark();
-        self.outcome.rungs.add(machine.stack.with(|engine| engine.stats().recovery_steps));
+        self.outcome.steps.add(machine.stack.with(|engine| engine.stats().recovery_steps));
         if self.outcome.work_ns == 0 {
             self.outcome.work_ns = machine.now() - began_ns;
         }
         let good = self.case.luck == Luck::Good && self.case.visit.is_none() && self.outcome.cuts == 0;
-        if good && self.outcome.rungs.0[RecoveryStep::Classify as usize] > 0 && end.is_ok() {
+        if good && self.outcome.steps.0[RecoveryStep::Classify as usize] > 0 && end.is_ok() {
             let text = "something was recovered from, and nothing had gone wrong";
             return Err(Violation::new(Fault::Untrue, text.to_owned()));
         }

@@ -2,7 +2,7 @@
 
 use super::case::Case;
 use super::describe;
-use super::run::{Outcome, Rungs};
+use super::outcome::{Outcome, Steps};
 use super::stopwatch::Class;
 use mmcq::engine::RecoveryStep;
 use mmcq_sim::checker::{Fault, Violation};
@@ -43,7 +43,7 @@ pub struct Score {
     /// The run it was in.
     pub longest_in: String,
     /// Steps of recovery.
-    pub rungs: Rungs,
+    pub steps: Steps,
     /// Faults by point and kind.
     pub struck: BTreeMap<(Point, String), u64>,
     /// Broken promises by kind.
@@ -150,7 +150,7 @@ impl Score {
         if outcome.longest_ns > self.longest_ns {
             (self.longest_ns, self.longest_in) = (outcome.longest_ns, describe::line(case));
         }
-        self.rungs.add(outcome.rungs.0);
+        self.steps.add(outcome.steps.0);
         for shot in &outcome.struck {
             *self.struck.entry((shot.point, name(shot.strike))).or_default() += 1;
         }
@@ -175,7 +175,7 @@ impl Score {
         if other.longest_ns > self.longest_ns {
             (self.longest_ns, self.longest_in) = (other.longest_ns, other.longest_in);
         }
-        self.rungs.add(other.rungs.0);
+        self.steps.add(other.steps.0);
         for (kind, count) in other.struck {
             *self.struck.entry(kind).or_default() += count;
         }
@@ -286,10 +286,10 @@ impl Score {
             self.longest_ns as f64 / 1e6,
             self.longest_in
         );
-        let used = RecoveryStep::ALL.iter().zip(self.rungs.0).filter(|(_, count)| *count > 0);
+        let used = RecoveryStep::ALL.iter().zip(self.steps.0).filter(|(_, count)| *count > 0);
         let used: Vec<String> = used.map(|(rung, count)| format!("{rung:?} {count}")).collect();
         if !used.is_empty() {
-            let _ = writeln!(text, "  rungs: {}", used.join(", "));
+            let _ = writeln!(text, "  steps: {}", used.join(", "));
         }
         let mut line = String::new();
         for ((point, name), count) in &self.struck {

@@ -11,7 +11,7 @@ use mmcq_sim::checker::{Fault, Violation};
 use mmcq_sim::faults::catalogue::{self, Injection, Means};
 use mmcq_sim::faults::{Point, Shot, Strike};
 
-/// Longest time from the fault to the last answer that a stack may take, whatever stays broken: the budget of all rungs, and the card's own times.
+/// Longest time from the fault to the last answer that a stack may take, whatever stays broken: the budget of all steps, and the card's own times.
 const LIVE_NS: u64 = 200_000_000_000;
 /// Events that are struck in one workload by one kind at most.
 const ORDINALS_MAX: u64 = 2_000;

@@ -40,14 +40,17 @@
 //!   may tell of writes before it until a flush has ended well. Otherwise only a read of a sector that may be torn fails ([`may_fail`](Checker::may_fail)).
 
 mod content;
+mod request;
 mod sector;
 #[cfg(test)]
 mod tests;
 mod violation;
 
 pub use content::{Content, Pieces, SECTOR_BYTES, Seen};
+pub use request::{Answer, Asked, Ticket};
 pub use violation::{Fault, Violation};
 
+use request::Request;
 use sector::{ABANDONED, Entry, Look, Sector, Wanted};
 use std::collections::HashMap;
 
@@ -62,75 +65,6 @@ const PARTITION_SHIFT: u32 = 44;
 
 /// Sectors that are kept together.
 const PAGE: usize = 64;
-
-/// What a request asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
-    /// Read.
-    Read,
-    /// Write; `durable`: complete only when it is on the medium.
-    Write {
-        /// It survives a power cut once it is complete.
-        durable: bool,
-    },
-    /// Make durable what is complete.
-    Flush,
-    /// Erase or trim: the sectors read as 00h or FFh afterwards.
-    Erase,
-    /// Discard: the same, or as before.
-    Discard,
-    /// Zeros.
-    Zero,
-}
-
-impl Asked {
-    /// It sends data that a cache may hold.
-    fn writes(self) -> bool {
-        matches!(self, Asked::Write { .. } | Asked::Zero)
-    }
-}
-
-/// How a request was answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// Well.
-    Done,
-    /// With an error; the first sectors (so many) are surely done.
-    Failed(u32),
-    /// With the message that the card lost complete writes; otherwise as `Failed(0)`.
-    CacheLost,
-    /// With an error that says the card never saw it.
-    Refused,
-}
-
-/// Names a request under way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Ticket {
-    slot: u32,
-    number: u32,
-}
-
-impl Ticket {
-    /// Its number in the order of submission, from 1: the version that a write gives its sectors.
-    #[must_use]
-    pub fn version(self) -> u32 {
-        self.number
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Request {
-    /// 0: the place is free.
-    number: u32,
-    asked: Asked,
-    lba: u64,
-    blocks: u32,
-    submitted_ns: u64,
-    /// Completions before it was submitted.
-    completions: u32,
-    /// Losses of the card's supply before it was submitted.
-    losses: u32,
-}
 
 /// What a card promises, and how it is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -120,6 +120,15 @@ impl Cell {
         Platform::load_with(self.place.platform, &changes)
     }
 
+    /// The board as it was priced after Linux, where a thread takes as long to wake as in the cell. What else the wake-up of a worker costs there stays.
+    pub(super) fn priced(&self) -> Result<Platform, PlatformError> {
+        let costs = Platform::load(self.place.platform)?.costs;
+        let more_us = |cost| costs.value(cost) - costs.value("job_wake") + f64::from(self.wake_us);
+        let changes =
+            ["wake", "job_wake", "hop"].map(|cost| format!("cost.{cost}_us={}", more_us(cost).max(0.0)));
+        Platform::load_with(self.place.platform, &changes)
+    }
+
     /// Requests of all jobs together. The steady state is what counts ([`crate::runner::Steady`]): so there are at least 24 for each that is under way, enough
     /// bytes that the card's cache is full before a quarter of them has moved, and enough requests that a random load's mean is near its limit.
     fn requests(&self, times: u64) -> u64 {

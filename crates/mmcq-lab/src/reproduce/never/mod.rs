@@ -24,6 +24,8 @@ pub use known::{KNOWN, Known};
 pub use table::{Summary, text};
 
 use super::{Row, each_of, workers};
+use crate::board::BoardError;
+use crate::platform::Platform;
 use crate::runner::{Outcome, Run, RunError, Setting, run};
 
 /// A board with a card, and Linux's settings on its host.
@@ -159,23 +161,27 @@ const LEFT_OUT: (f64, f64) = (0.5, 8.0);
 
 /// Runs one cell.
 pub fn measure(cell: &Cell, seed: u64) -> Result<Measured, RunError> {
-    let mut measured = once(cell, seed, 1)?;
+    measure_on(&cell.platform().map_err(BoardError::from)?, cell, seed)
+}
+
+/// The same on a board whose wake-ups have prices of their own.
+fn measure_on(platform: &Platform, cell: &Cell, seed: u64) -> Result<Measured, RunError> {
+    let mut measured = once(platform, cell, seed, 1)?;
     for (length, times) in LONGER.into_iter().enumerate() {
         if measured.is_clear(length) {
             break;
         }
-        measured = once(cell, seed, times)?;
+        measured = once(platform, cell, seed, times)?;
     }
     Ok(measured)
 }
 
-fn once(cell: &Cell, seed: u64, times: u64) -> Result<Measured, RunError> {
-    let platform = cell.platform().map_err(crate::board::BoardError::from)?;
+fn once(platform: &Platform, cell: &Cell, seed: u64, times: u64) -> Result<Measured, RunError> {
     let workers = workers(&cell.job(times))?;
     let mut figures = Vec::new();
     for setting in cell.settings() {
         let card = Some(cell.place.card);
-        let one = Run { workers: &workers, platform: &platform, card, setting, seed };
+        let one = Run { workers: &workers, platform, card, setting, seed };
         figures.push((setting, figure(cell, &run(&one, None, &mut |_, _| ())?)));
     }
     Ok(Measured { cell: *cell, times, figures })

@@ -1,6 +1,7 @@
 //! Linux itself as the judge: cells that an unmodified kernel ran on our controller and card (`mmcq guest`), beside the stand-ins and ours.
 
-use super::{Cell, Grid, Load, Measured, OURS, measure};
+use super::{Cell, Grid, Load, Measured, OURS, measure_on};
+use crate::board::BoardError;
 use crate::guest::Report;
 use crate::reproduce::{each_of, original::reports};
 use crate::runner::{RunError, Setting};
@@ -93,7 +94,8 @@ pub fn parse(text: &str) -> Result<Vec<Seen>, String> {
 pub fn judge(cells: &[Seen], seed: u64) -> Result<Vec<Judged>, RunError> {
     let judged = each_of(cells.len(), |at| {
         let Seen { cell, rates } = &cells[at];
-        Ok(Judged { measured: measure(cell, seed)?, original: rates.clone() })
+        let platform = cell.priced().map_err(BoardError::from)?;
+        Ok(Judged { measured: measure_on(&platform, cell, seed)?, original: rates.clone() })
     });
     judged.into_iter().collect()
 }
@@ -160,6 +162,18 @@ mod tests {
             assert!(error.starts_with("line 2: ") && error.contains(words), "{error}");
             assert_eq!(error.lines().count(), 1);
         }
+    }
+
+    #[test]
+    fn the_stand_in_has_the_board_s_own_prices_where_the_guest_had_its_wake_up() {
+        let mut cell = parse(LINE).unwrap().remove(0).cell;
+        let us = |cell: &Cell| {
+            let costs = cell.priced().unwrap().costs;
+            ["wake", "job_wake", "hop"].map(|cost| costs.value(cost))
+        };
+        assert_eq!(us(&cell), [26.5, 20.0, 28.0]);
+        cell.wake_us = 60;
+        assert_eq!(us(&cell), [66.5, 60.0, 68.0]);
     }
 
     #[test]
