@@ -8,7 +8,7 @@
 # boards/plan/expect.rs expects in it. boards/pc also runs
 # - on an eMMC, also on its boot areas, with 4 lines and with 8, in a newer QEMU (Debian 12's has no eMMC): tools/install-qemu11.sh fetches it;
 #   where it cannot, these are left out;
-# - with a card that is reset behind its back, and a keeper (`card::keep`) that brings it back.
+# - with a card that is reset behind its back, and a supervisor (`card::keep`) that brings it back.
 # As many machines run at a time as there are cores; what they say comes in order, at the end.
 #
 # boards.sh --emmc: these with an eMMC alone, and the newer QEMU must be there.

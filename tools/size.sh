@@ -22,7 +22,7 @@ fi
 . ../../tools/bare-target.sh
 # What safe code must not be able to break costs code in each image: calls from inside a call are turned away, wakers are cloned and
 # dropped outside of the lock, lent memory stays with its slot until a controller that hangs has been stopped. `kept` has the card's rest, its
-# lock, the way back from a partition, the second tries of a mapping, what a keeper leaves that is dropped in its work, the slot of
+# lock, the way back from a partition, the second tries of a mapping, what a supervisor leaves that is dropped in its work, the slot of
 # one that comes late, and writes that are complete with their data as well.
 limit_reader=${LIMIT_READER:-42112}
 limit_sd_reader=${LIMIT_SD_READER:-35456}

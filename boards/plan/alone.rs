@@ -8,7 +8,8 @@ use mmcq::task::Lock;
 #[derive(Debug)]
 pub struct InterruptsOff;
 
-// SAFETY: one core, and no interrupt comes in between. Nesting would be harmless; the closures do not nest anyway.
+// SAFETY: one core, and no interrupt comes in between. Nesting would be harmless; the closures do
+// not nest anyway.
 unsafe impl Lock for InterruptsOff {
     #[inline]
     fn with<R>(&self, f: impl FnOnce() -> R) -> R {
@@ -22,7 +23,8 @@ pub struct Once<T> {
     taken: UnsafeCell<bool>,
 }
 
-// SAFETY: the flag is only touched with interrupts off on the one core, and the value by the code that has raised it.
+// SAFETY: the flag is only touched with interrupts off on the one core, and the value by the code
+// that has raised it.
 unsafe impl<T: Send> Sync for Once<T> {}
 
 impl<T> Once<T> {

@@ -1,5 +1,5 @@
-//! What Arm's machines have in common: the interrupt controller (a GIC of version 1 or 2), the UART (a PL011), and how the core sleeps. The board says
-//! where they are.
+//! What Arm's machines have in common: the interrupt controller (a GIC of version 1 or 2), the UART
+//! (a PL011), and how the core sleeps. The board says where they are.
 
 use crate::board::{self, GIC_CPU, GIC_DISTRIBUTOR, UART, interrupts_off};
 use crate::plan::firmware::{Source, serve};

@@ -1,11 +1,11 @@
-//! The other side of `src/pattern.rs`: fills a card's image before the judge runs, and says what it must
-//! hold afterwards. For the machine that builds; plain `rustc`, no crate, nothing shared with the image.
+//! The other side of `src/pattern.rs`: fills a card's image before the judge runs, and says what it
+//! must hold afterwards. For the machine that builds; plain `rustc`, no crate, nothing shared with
+//! the image.
 //!
 //! `expect make FILE BLOCKS` makes the image: in the windows "never written", elsewhere zeros.
-//! `expect left FILE BLOCKS` makes the image that the judge must leave.
-//! `expect sum FILE` prints the CRC-32 of a file.
-//! `expect check FILE` compares it byte for byte with what the steps must have left, and prints the line
-//! that the judge must have printed.
+//! `expect left FILE BLOCKS` makes the image that the judge must leave. `expect sum FILE` prints
+//! the CRC-32 of a file. `expect check FILE` compares it byte for byte with what the steps must
+//! have left, and prints the line that the judge must have printed.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -78,7 +78,8 @@ fn make(name: &str, blocks: u64, last: &[u32]) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The next byte from `from` on that is not in a hole of a sparse file; the end, if all that follows is one.
+/// The next byte from `from` on that is not in a hole of a sparse file; the end, if all that
+/// follows is one.
 #[cfg(target_os = "linux")]
 fn next_data(file: &File, from: u64, end: u64) -> u64 {
     use std::os::fd::AsRawFd;
@@ -88,7 +89,8 @@ fn next_data(file: &File, from: u64, end: u64) -> u64 {
     }
     const SEEK_DATA: i32 = 3;
     const ENXIO: i32 = 6;
-    // SAFETY: an open file; it moves no more than the file's position, and each user seeks before it reads.
+    // SAFETY: an open file; it moves no more than the file's position, and each user seeks before
+    // it reads.
     match u64::try_from(unsafe { lseek64(file.as_raw_fd(), from as i64, SEEK_DATA) }) {
         Ok(data) => data,
         Err(_) if std::io::Error::last_os_error().raw_os_error() == Some(ENXIO) => end,
@@ -113,8 +115,8 @@ fn check(name: &str, last: &[u32]) -> std::io::Result<Result<(), String>> {
     let (mut number, mut data) = (0, 0);
     let mut piece = vec![0; 512 * WINDOW as usize];
     while number < blocks {
-        // A piece is whatever lies before the next megabyte's end; of holes only what must not be one is
-        // looked at.
+        // A piece is whatever lies before the next megabyte's end; of holes only what must not be
+        // one is looked at.
         let count = (WINDOW - number % WINDOW).min(blocks - number);
         let (start, end) = (512 * number, 512 * (number + count));
         if data < start {

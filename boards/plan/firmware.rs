@@ -1,4 +1,5 @@
-//! What firmware has around the stack: a place for it, the interrupts that drive it, a task that sleeps until it is woken, memory, and a report at the end.
+//! What firmware has around the stack: a place for it, the interrupts that drive it, a task that
+//! sleeps until it is woken, memory, and a report at the end.
 
 use super::alone::Once;
 use super::judge::{BUFFER_BYTES, DEPTH, Writers};
@@ -15,7 +16,8 @@ use mmcq::task::Timer;
 /// The board's clock and alarm.
 pub const TIMER: Timer = Timer { now_ns: board::now_ns, set_alarm: board::set_alarm };
 
-/// What the plan works in: lies where controllers like it, and all that a controller is given begins at whole words.
+/// What the plan works in: lies where controllers like it, and all that a controller is given
+/// begins at whole words.
 #[repr(C, align(4096))]
 pub struct Memory {
     /// For the steps that run at the same time.
@@ -67,7 +69,8 @@ pub fn place(stack: Stack) -> Result<&'static Stack, &'static str> {
 /// Serves an interrupt.
 #[inline(always)]
 pub fn serve(source: Source) {
-    // SAFETY: either null or the stack in `PLACE`, which lives for ever and is only shared from then on.
+    // SAFETY: either null or the stack in `PLACE`, which lives for ever and is only shared from
+    // then on.
     let Some(stack) = (unsafe { STACK.load(Ordering::Acquire).as_ref() }) else { return };
     let [card, alarm] = &INTERRUPTS;
     let counter = match source {
@@ -89,7 +92,8 @@ fn wake(_: *const ()) {
     WOKEN.store(true, Ordering::Release);
 }
 
-/// Runs a future to its end; sleeps while no waker is called. The stack is not touched from here: interrupts drive it.
+/// Runs a future to its end; sleeps while no waker is called. The stack is not touched from here:
+/// interrupts drive it.
 fn run<F: Future>(future: F) -> F::Output {
     // SAFETY: the functions of the table ignore their pointer.
     let waker = unsafe { Waker::from_raw(RawWaker::new(core::ptr::null(), &WAKER)) };

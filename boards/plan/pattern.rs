@@ -1,14 +1,15 @@
 //! What is written where. `expect.rs`, on the other side, says the same in its own words:
 //!
-//! - Sixteen windows of 2048 blocks lie evenly over the card, the first at its beginning, the last at its
-//!   end.
-//! - Step i (from 1) draws three numbers: place, length and kind. The generator is xorshift64* (12, 25, 27),
-//!   upper half. In the first 256 steps the window is the first number modulo 16; after them, steps come in
-//!   fours that run at the same time, and step i uses window `(i mod 4) * 4 + first mod 4`. Length is
-//!   `1 + second mod 64` blocks, at block `(second >> 8) mod (2049 - length)` of the window. One in three
-//!   (third modulo 3 = 0) reads, the others write.
-//! - A block's word k, little-endian, is a hash of its number, of the step that wrote it last (0: none),
-//!   and of k.
+//! - Sixteen windows of 2048 blocks lie evenly over the card, the first at its beginning, the last
+//!   at its end.
+//! - Step i (from 1) draws three numbers: place, length and kind. The generator is xorshift64* (12,
+//!   25, 27), upper half. In the first 256 steps the window is the first number modulo 16; after
+//!   them, steps come in fours that run at the same time, and step i uses window
+//!   `(i mod 4) * 4 + first mod 4`. Length is `1 + second mod 64` blocks, at block
+//!   `(second >> 8) mod (2049 - length)` of the window. One in three (third modulo 3 = 0) reads,
+//!   the others write.
+//! - A block's word k, little-endian, is a hash of its number, of the step that wrote it last (0:
+//!   none), and of k.
 
 /// Windows over the card.
 pub const WINDOWS: u32 = 16;

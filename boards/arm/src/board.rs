@@ -1,4 +1,5 @@
-//! QEMU's vexpress-a9: one Cortex-A9 with its interrupt controller, ARM's timer, UART and system registers.
+//! QEMU's vexpress-a9: one Cortex-A9 with its interrupt controller, ARM's timer, UART and system
+//! registers.
 //!
 //! MMU and caches are off: CPU and controllers see the same memory. The lock is "interrupts off".
 
@@ -31,8 +32,8 @@ const MCI_IRQ: u32 = 32 + 9;
 /// Runs `f` with interrupts off; they come back as they were.
 pub fn interrupts_off<R>(f: impl FnOnce() -> R) -> R {
     let before: u32;
-    // SAFETY: reads CPSR and sets its I bit; memory accesses do not move across, since the asm may touch
-    // memory.
+    // SAFETY: reads CPSR and sets its I bit; memory accesses do not move across, since the asm may
+    // touch memory.
     unsafe {
         core::arch::asm!("mrs {0}, cpsr", "cpsid i", out(reg) before, options(nostack, preserves_flags))
     };

@@ -1,9 +1,10 @@
-//! Judges the stack with a controller and a card that others wrote: QEMU's PL181 and its SD card, on the
-//! machine vexpress-a9.
+//! Judges the stack with a controller and a card that others wrote: QEMU's PL181 and its SD card,
+//! on the machine vexpress-a9.
 //!
 //! The card is brought up, written and read by mmcq as any firmware would, driven by nothing but
-//! interrupts: those of the PL181, and the alarm that the engine asks for. `tools/boards.sh` builds and
-//! runs this, and looks at the card's image afterwards. What is not of this machine is in `plan`.
+//! interrupts: those of the PL181, and the alarm that the engine asks for. `tools/boards.sh` builds
+//! and runs this, and looks at the card's image afterwards. What is not of this machine is in
+//! `plan`.
 #![no_std]
 #![no_main]
 

@@ -8,8 +8,8 @@ use mmcq::engine::{DmaBuf, Error, Kind, Request};
 use mmcq::host::{Auto, Data, Direction, Phase};
 use mmcq::spec::command::{Command, Resp};
 
-/// The machine's time from submit to completion of a read of eight blocks, alone. `tools/boards.sh` runs
-/// QEMU so that every instruction takes a nanosecond.
+/// The machine's time from submit to completion of a read of eight blocks, alone. `tools/boards.sh`
+/// runs QEMU so that every instruction takes a nanosecond.
 pub async fn path_ns(stack: &Stack, mut buf: DmaBuf) -> Result<(u64, DmaBuf), Error> {
     const ROUNDS: u64 = 16;
     let start = board::now_ns();
@@ -21,9 +21,9 @@ pub async fn path_ns(stack: &Stack, mut buf: DmaBuf) -> Result<(u64, DmaBuf), Er
     Ok(((board::now_ns() - start) / ROUNDS, buf))
 }
 
-/// Provokes what QEMU's controller never reports by itself: data that do not come, all or half of them. The
-/// engine must notice by its deadline, stop both paths of the controller, and go on as if nothing had been:
-/// block 0, read afterwards, holds what it should. The number of wrong ends.
+/// Provokes what QEMU's controller never reports by itself: data that do not come, all or half of
+/// them. The engine must notice by its deadline, stop both paths of the controller, and go on as if
+/// nothing had been: block 0, read afterwards, holds what it should. The number of wrong ends.
 pub async fn provoke(stack: &Stack, judge: &mut Judge, mut buf: DmaBuf) -> u32 {
     const TIMEOUT_NS: u64 = 20_000_000;
     // A command that brings no data, and one that brings a block where two are awaited.

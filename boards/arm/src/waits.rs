@@ -1,8 +1,10 @@
-//! Blocking calls that sleep by real `wfi`, on the same machine: no tick wakes them, so a wake-up that is lost is the end.
+//! Blocking calls that sleep by real `wfi`, on the same machine: no tick wakes them, so a wake-up
+//! that is lost is the end.
 //!
-//! Once with interrupts masked during the whole call, so that a pending interrupt ends the sleep and the call's own turn serves it. Once with
-//! interrupts served by their handler, which may end a request after the call has looked and before it sleeps. `tools/boards.sh` runs it, and
-//! ends it if it hangs.
+//! Once with interrupts masked during the whole call, so that a pending interrupt ends the sleep
+//! and the call's own turn serves it. Once with interrupts served by their handler, which may end a
+//! request after the call has looked and before it sleeps. `tools/boards.sh` runs it, and ends it
+//! if it hangs.
 #![no_std]
 #![no_main]
 

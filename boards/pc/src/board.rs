@@ -1,7 +1,8 @@
 //! QEMU's q35: one core with its local APIC, the I/O APIC, the time stamp counter, PCI by ports.
 //!
-//! QEMU must run with `-icount shift=0`: then the time stamp counter counts nanoseconds, and instructions. Memory is one for CPU and
-//! controllers, at the same addresses. The lock is "interrupts off".
+//! QEMU must run with `-icount shift=0`: then the time stamp counter counts nanoseconds, and
+//! instructions. Memory is one for CPU and controllers, at the same addresses. The lock is
+//! "interrupts off".
 
 use crate::plan::alone::Once;
 use core::arch::asm;
@@ -41,7 +42,8 @@ fn out8(port: u16, value: u8) {
 #[inline]
 pub fn interrupts_off<R>(f: impl FnOnce() -> R) -> R {
     let before: u64;
-    // SAFETY: reads the flags and clears the interrupt flag; memory accesses do not move across, since the asm may touch memory.
+    // SAFETY: reads the flags and clears the interrupt flag; memory accesses do not move across,
+    // since the asm may touch memory.
     unsafe { asm!("pushfq", "pop {0}", "cli", out(reg) before) };
     let result = f();
     if before & 0x200 != 0 {
@@ -113,8 +115,9 @@ pub fn start() {
 pub fn command_line() -> &'static str {
     const COMMAND_LINE: usize = 24;
     const BYTES_MAX: usize = 256;
-    // SAFETY: written once by `start.rs`: the address of what a PVH loader tells, which has the address of a C string there. Memory below 4 GiB is
-    // mapped as it is, and neither is written to.
+    // SAFETY: written once by `start.rs`: the address of what a PVH loader tells, which has the
+    // address of a C string there. Memory below 4 GiB is mapped as it is, and neither is written
+    // to.
     let text = unsafe {
         let info = core::ptr::without_provenance::<u8>(start_info as usize);
         let at = info.add(COMMAND_LINE).cast::<u64>().read_unaligned() as usize;
@@ -199,12 +202,14 @@ pub fn pci_write(device: u32, offset: u32, value: u32) {
     unsafe { asm!("out dx, eax", in("dx") 0xcfcu16, in("eax") value, options(nostack)) };
 }
 
-/// The pin of the I/O APIC that a device's pin from 0 (A) is wired to: slots below 25 share the last four.
+/// The pin of the I/O APIC that a device's pin from 0 (A) is wired to: slots below 25 share the
+/// last four.
 pub fn pci_irq(device: u32, pin: u32) -> u32 {
     20 + (device + pin) % 4
 }
 
-/// What is written before stays before, and what is read after stays after: the core sees to it, and the compiler is told by this.
+/// What is written before stays before, and what is read after stays after: the core sees to it,
+/// and the compiler is told by this.
 #[inline]
 pub fn barrier() {
     core::sync::atomic::compiler_fence(core::sync::atomic::Ordering::SeqCst);

@@ -1,10 +1,14 @@
-//! Judges the stack with a controller and a card that others wrote: QEMU's `sdhci-pci` and its SD card, on the machine q35.
+//! Judges the stack with a controller and a card that others wrote: QEMU's `sdhci-pci` and its SD
+//! card, on the machine q35.
 //!
-//! The card is brought up, written and read by mmcq as any firmware would, by DMA, driven by nothing but interrupts: the controller's, and
-//! the alarm that the engine asks for. Then it is counted how many instructions a request takes. `tools/boards.sh` builds and runs this, and looks
-//! at the card's image afterwards. What is not of this machine is in `plan`, and in `plan/sdhci`, which boards/virt has too.
+//! The card is brought up, written and read by mmcq as any firmware would, by DMA, driven by
+//! nothing but interrupts: the controller's, and the alarm that the engine asks for. Then it is
+//! counted how many instructions a request takes. `tools/boards.sh` builds and runs this, and looks
+//! at the card's image afterwards. What is not of this machine is in `plan`, and in `plan/sdhci`,
+//! which boards/virt has too.
 //!
-//! With a command line it does what that says instead (`plan/sdhci/whole.rs`), for the exchange with Linux (`tools/linux.sh`).
+//! With a command line it does what that says instead (`plan/sdhci/whole.rs`), for the exchange
+//! with Linux (`tools/linux.sh`).
 #![no_std]
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! From the 32-bit protected mode that a PVH loader leaves us in to 64 bits, the interrupt gates, and what
-//! compiled code expects of a C library.
+//! From the 32-bit protected mode that a PVH loader leaves us in to 64 bits, the interrupt gates,
+//! and what compiled code expects of a C library.
 
 use crate::board;
 
@@ -71,8 +71,8 @@ core::arch::global_asm!(
     "lea rsp, [stack_top]",
     "call main",
     "ud2",
-    // An interrupt: on a stack of its own (core uses the 128 bytes below the other), with all that compiled
-    // code may change.
+    // An interrupt: on a stack of its own (core uses the 128 bytes below the other), with all that
+    // compiled code may change.
     ".macro gate name, handler",
     ".global \\name",
     "\\name:",

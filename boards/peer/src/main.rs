@@ -1,10 +1,13 @@
-//! What another stack's path costs on the same machine: `sdhci-host` and `sdmmc-protocol` (rcore-os), on QEMU's `sdhci-pci` and its SD card.
+//! What another stack's path costs on the same machine: `sdhci-host` and `sdmmc-protocol`
+//! (rcore-os), on QEMU's `sdhci-pci` and its SD card.
 //!
-//! Counted as boards/pc counts mmcq: from a request's submission to its completion in the caller's hands, the interrupt's entry and its end at the
-//! APIC included. What those crates leave to a runtime is as little here as it can be: no queue, no task, no lock around theirs, and buffers
+//! Counted as boards/pc counts mmcq: from a request's submission to its completion in the caller's
+//! hands, the interrupt's entry and its end at the APIC included. What those crates leave to a
+//! runtime is as little here as it can be: no queue, no task, no lock around theirs, and buffers
 //! that are made once. So the figures are a lower bound for that stack.
 //!
-//! Command line: `read N` or `write N`: so many requests are made twice, once to learn and once to count. `tools/peer.sh` builds and runs this.
+//! Command line: `read N` or `write N`: so many requests are made twice, once to learn and once to
+//! count. `tools/peer.sh` builds and runs this.
 #![no_std]
 #![no_main]
 

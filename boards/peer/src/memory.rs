@@ -40,7 +40,8 @@ unsafe impl GlobalAlloc for Allocator {
     // SAFETY: of the trait: what comes back goes to the heap that gave it, with its layout.
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         let Some(at) = NonNull::new(at) else { return };
-        // SAFETY: the only reference, since interrupts are off; the caller brings back what `alloc` gave.
+        // SAFETY: the only reference, since interrupts are off; the caller brings back what `alloc`
+        // gave.
         interrupts_off(|| unsafe { (*self.0.get()).deallocate(at, layout) });
     }
 }
@@ -59,7 +60,8 @@ impl DmaOp for Identity {
         4096
     }
 
-    // SAFETY: of the trait: what is given lives until it comes back, at one address for CPU and controller.
+    // SAFETY: of the trait: what is given lives until it comes back, at one address for CPU and
+    // controller.
     unsafe fn alloc_contiguous(&self, constraints: DmaConstraints, layout: Layout) -> Option<DmaAllocHandle> {
         let layout = layout.align_to(constraints.align).ok()?;
         // SAFETY: `dma-api` asks for no empty layout.

@@ -1,5 +1,6 @@
-//! The boot areas of an eMMC: each gets a copy of a window of the card's own blocks. What is read back meets a read of these blocks, which waits in
-//! the queue at the same time, so that the card goes to and fro between its partitions.
+//! The boot areas of an eMMC: each gets a copy of a window of the card's own blocks. What is read
+//! back meets a read of these blocks, which waits in the queue at the same time, so that the card
+//! goes to and fro between its partitions.
 
 use crate::Stack;
 use crate::board::say;

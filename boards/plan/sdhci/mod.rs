@@ -1,4 +1,5 @@
-//! The image for an SDHCI controller on PCI: the plan by ADMA2, and then how many instructions a request takes.
+//! The image for an SDHCI controller on PCI: the plan by ADMA2, and then how many instructions a
+//! request takes.
 
 mod boot_areas;
 mod counted;
@@ -36,7 +37,8 @@ static TABLE: Once<Table<64>> = Once::new(Table::new());
 #[derive(Debug)]
 pub struct Identity;
 
-// SAFETY: memory is mapped one to one, and devices see it coherently, in the order that the board's barrier keeps.
+// SAFETY: memory is mapped one to one, and devices see it coherently, in the order that the board's
+// barrier keeps.
 unsafe impl Dma for Identity {
     #[inline]
     fn map(&self, ptr: NonNull<u8>, _: usize, _: Direction) -> Result<u64, DmaError> {

@@ -1,5 +1,6 @@
-//! How many instructions a 4 KiB request takes, from `submit` to its completion in the caller's hands: everything included, the interrupt's
-//! entry and its end at the APIC too. QEMU's controller moves the data in no time, so that nothing but instructions passes while a request is under way.
+//! How many instructions a 4 KiB request takes, from `submit` to its completion in the caller's
+//! hands: everything included, the interrupt's entry and its end at the APIC too. QEMU's controller
+//! moves the data in no time, so that nothing but instructions passes while a request is under way.
 
 use crate::Stack;
 use crate::board::{now_ns, say};
@@ -92,7 +93,8 @@ fn load(
         })?;
         for (buffer, id) in buffers.iter_mut().zip(ids.iter_mut()) {
             let Some(id) = id.take() else { continue };
-            // A loop, not a sleep: waking up is no work of the stack's. It runs once where the interrupt came at once.
+            // A loop, not a sleep: waking up is no work of the stack's. It runs once where the
+            // interrupt came at once.
             while !stack.with(|engine| {
                 let Some(done) = engine.take(id) else { return false };
                 *buffer = done.buf;

@@ -16,7 +16,8 @@ impl ConfigSpace for Slots {
     }
 }
 
-/// Makes its registers visible, and lets it reach memory; where they are, and the number of its interrupt.
+/// Makes its registers visible, and lets it reach memory; where they are, and the number of its
+/// interrupt.
 pub fn enable(device: PciFunction) -> Result<(usize, u32), &'static str> {
     if device.memory(&Slots, 0).is_none() {
         device.set_memory(&Slots, 0, board::PCI_MEMORY);

@@ -1,4 +1,5 @@
-//! The whole card: its checksum, or its first half copied to its second; some requests under way at a time.
+//! The whole card: its checksum, or its first half copied to its second; some requests under way at
+//! a time.
 
 use crate::Stack;
 use crate::board::say;

@@ -1,5 +1,5 @@
-//! A 64-bit Arm core in exception level 1: DAIF, the core's virtual timer as the clock, a GIC of version 2. The loader has turned
-//! translation and caches on, as UEFI or U-Boot would.
+//! A 64-bit Arm core in exception level 1: DAIF, the core's virtual timer as the clock, a GIC of
+//! version 2. The loader has turned translation and caches on, as UEFI or U-Boot would.
 
 use crate::board::{read, write};
 use core::arch::asm;
@@ -82,7 +82,8 @@ extern "C" fn interrupted() {
 /// Runs `f` with interrupts off; they come back as they were.
 pub fn interrupts_off<R>(f: impl FnOnce() -> R) -> R {
     let before: u64;
-    // SAFETY: reads the masks and sets that of IRQ; memory accesses do not move across, since the asm may touch memory.
+    // SAFETY: reads the masks and sets that of IRQ; memory accesses do not move across, since the
+    // asm may touch memory.
     unsafe { asm!("mrs {0}, daif", "msr daifset, #2", out(reg) before, options(nostack, preserves_flags)) };
     let result = f();
     // SAFETY: puts the masks back.
@@ -106,7 +107,8 @@ fn ticks() -> (u64, u64) {
     (ticks, hz.max(1))
 }
 
-/// Sleeps until an interrupt is pending, masked or not; the timer's is one, a millisecond later at most.
+/// Sleeps until an interrupt is pending, masked or not; the timer's is one, a millisecond later at
+/// most.
 pub fn wait_for_interrupt() {
     let (now, hz) = ticks();
     // SAFETY: sets the tick that the timer rings at; WFI has no effect but time.

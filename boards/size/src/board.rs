@@ -1,4 +1,5 @@
-//! The board: interrupts off is the lock, memory is the same for CPU and controller; the core's own part is [`crate::machine`].
+//! The board: interrupts off is the lock, memory is the same for CPU and controller; the core's own
+//! part is [`crate::machine`].
 
 pub use crate::alone::InterruptsOff;
 use crate::machine::wait_for_interrupt;
@@ -7,7 +8,8 @@ use core::ptr::NonNull;
 use mmcq::host::{Direction, Dma, DmaError};
 use mmcq::task::Idle;
 
-/// Sleeps in a blocking call: for a millisecond at most, and not if the interrupt handler has done what the call waits for.
+/// Sleeps in a blocking call: for a millisecond at most, and not if the interrupt handler has done
+/// what the call waits for.
 pub fn idle(idle: &Idle) {
     sleep_if(|| idle.may_sleep());
 }
@@ -25,8 +27,8 @@ pub fn sleep_if(may_sleep: impl FnOnce() -> bool) {
 #[derive(Debug)]
 pub struct Identity;
 
-// SAFETY: the controller's address of a byte is the CPU's; there is no cache, or it is coherent, and the barrier orders the
-// CPU's accesses.
+// SAFETY: the controller's address of a byte is the CPU's; there is no cache, or it is coherent,
+// and the barrier orders the CPU's accesses.
 unsafe impl Dma for Identity {
     fn map(&self, ptr: NonNull<u8>, _: usize, _: Direction) -> Result<u64, DmaError> {
         barrier();
@@ -48,7 +50,8 @@ fn barrier() {
 
 /// Reads a register of the core's or the board's.
 pub(crate) fn read(address: usize) -> u32 {
-    // SAFETY: one of the registers that the core's part lists; reading them has no effect on memory.
+    // SAFETY: one of the registers that the core's part lists; reading them has no effect on
+    // memory.
     unsafe { core::ptr::without_provenance::<u32>(address).read_volatile() }
 }
 

@@ -11,7 +11,8 @@ pub struct Late<T> {
     there: UnsafeCell<bool>,
 }
 
-// SAFETY: written once with interrupts off on the one core, before any reference exists; shared afterwards.
+// SAFETY: written once with interrupts off on the one core, before any reference exists; shared
+// afterwards.
 unsafe impl<T: Sync + Send> Sync for Late<T> {}
 
 impl<T> Late<T> {
@@ -25,8 +26,8 @@ impl<T> Late<T> {
     pub fn set(&'static self, value: T) -> Option<&'static T> {
         interrupts_off(|| {
             if self.get().is_none() {
-                // SAFETY: the flag is down, so no reference to the inside exists; interrupts are off on the
-                // only core.
+                // SAFETY: the flag is down, so no reference to the inside exists; interrupts are
+                // off on the only core.
                 unsafe {
                     (*self.value.get()).write(value);
                     *self.there.get() = true;

@@ -1,8 +1,9 @@
-//! What the images share: a board with one SDHCI controller, a lock, a clock, memory without caches.
+//! What the images share: a board with one SDHCI controller, a lock, a clock, memory without
+//! caches.
 //!
-//! The images are built to be measured and to be linked, not to be run: the controller lies where a SAM E54
-//! has its first, at that part's reset clock of 48 MHz; its clocks and pins belong to no board. Cores of other families stand in its place
-//! with what they have on QEMU's machines `virt`.
+//! The images are built to be measured and to be linked, not to be run: the controller lies where a
+//! SAM E54 has its first, at that part's reset clock of 48 MHz; its clocks and pins belong to no
+//! board. Cores of other families stand in its place with what they have on QEMU's machines `virt`.
 #![no_std]
 
 #[path = "../../plan/alone.rs"]
@@ -32,7 +33,8 @@ pub const DESCRIPTORS: usize = 8;
 pub type Driver = Sdhci<Mmio, board::Identity, DESCRIPTORS>;
 /// The driver of a PCIe card reader.
 pub type CardReader = rtsx::Rtsx<Mmio, board::Identity>;
-/// A card stack with `N` slots that starts at once whatever waits; with [`Lean`] without recovery too.
+/// A card stack with `N` slots that starts at once whatever waits; with [`Lean`] without recovery
+/// too.
 pub type Stack<const N: usize, P = Prompt> = mmcq::task::Stack<(board::InterruptsOff, Driver, P), N>;
 
 /// Registers of the controller.
@@ -122,7 +124,8 @@ macro_rules! reader {
             let _ = copy();
         }
 
-        /// On a stack frame of its own: the stack is made there before it is moved to where it stays.
+        /// On a stack frame of its own: the stack is made there before it is moved to where it
+        /// stays.
         #[inline(never)]
         fn made() -> Option<&'static $crate::Stack<8, $crate::Lean>> {
             STACK.set($crate::stack($crate::CONFIG)?.ok()?)

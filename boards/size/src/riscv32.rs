@@ -1,4 +1,5 @@
-//! A RISC-V core of 32 bits in machine mode: `mstatus.MIE`, the CLINT's timer of 10 MHz as the clock, the PLIC.
+//! A RISC-V core of 32 bits in machine mode: `mstatus.MIE`, the CLINT's timer of 10 MHz as the
+//! clock, the PLIC.
 
 use crate::board::{read, write};
 use core::arch::asm;
@@ -6,7 +7,8 @@ use core::arch::asm;
 /// The timer's time and the time that it rings at, low words first.
 const MTIME: usize = 0x0200_bff8;
 const MTIMECMP: usize = 0x0200_4000;
-/// The interrupt controller: priorities, enabled sources, threshold, claim and completion, for machine mode of the first core.
+/// The interrupt controller: priorities, enabled sources, threshold, claim and completion, for
+/// machine mode of the first core.
 const PLIC: usize = 0x0c00_0000;
 const PLIC_ENABLE: usize = PLIC + 0x2000;
 const PLIC_THRESHOLD: usize = PLIC + 0x20_0000;
@@ -117,7 +119,8 @@ extern "C" fn trapped(cause: usize) {
 /// Runs `f` with interrupts off; they come back as they were.
 pub fn interrupts_off<R>(f: impl FnOnce() -> R) -> R {
     let before: usize;
-    // SAFETY: reads mstatus and clears MIE; memory accesses do not move across, since the asm may touch memory.
+    // SAFETY: reads mstatus and clears MIE; memory accesses do not move across, since the asm may
+    // touch memory.
     unsafe { asm!("csrrci {0}, mstatus, 8", out(reg) before, options(nostack, preserves_flags)) };
     let result = f();
     // SAFETY: puts MIE back.
@@ -138,7 +141,8 @@ fn ticks() -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
 
-/// Sleeps until an interrupt is pending, masked or not; the timer's is one, a millisecond later at most.
+/// Sleeps until an interrupt is pending, masked or not; the timer's is one, a millisecond later at
+/// most.
 pub fn wait_for_interrupt() {
     ring_at(ticks().wrapping_add(TICK));
     // SAFETY: WFI has no effect but time.

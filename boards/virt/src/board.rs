@@ -1,7 +1,9 @@
-//! QEMU's virt: one 64-bit Arm core with its timer, the interrupt controller, the UART, PCI by memory (ECAM).
+//! QEMU's virt: one 64-bit Arm core with its timer, the interrupt controller, the UART, PCI by
+//! memory (ECAM).
 //!
-//! The machine must have its devices below 4 GiB (`highmem=off`) and an interrupt controller of version 2. Memory is cached, and QEMU's devices see
-//! it coherently. With `-icount shift=0` the timer counts instructions, sixteen at a time.
+//! The machine must have its devices below 4 GiB (`highmem=off`) and an interrupt controller of
+//! version 2. Memory is cached, and QEMU's devices see it coherently. With `-icount shift=0` the
+//! timer counts instructions, sixteen at a time.
 
 use crate::arm::{self, read, write};
 pub use crate::arm::{listen, say, sleep_until};
@@ -20,7 +22,8 @@ pub const ALARM_IRQ: u32 = 16 + 11;
 const PCI_IRQ: u32 = 32 + 3;
 /// The configuration of PCI's devices, 4 KiB for each function.
 const PCI_CONFIG: usize = 0x3f00_0000;
-/// Where a device's registers go if they have no place yet: at the beginning of the machine's window for them.
+/// Where a device's registers go if they have no place yet: at the beginning of the machine's
+/// window for them.
 pub const PCI_MEMORY: u32 = 0x1000_0000;
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -28,7 +31,8 @@ const SECOND_NS: u64 = 1_000_000_000;
 #[inline]
 pub fn interrupts_off<R>(f: impl FnOnce() -> R) -> R {
     let before: u64;
-    // SAFETY: reads the masks and sets that of IRQ; memory accesses do not move across, since the asm may touch memory.
+    // SAFETY: reads the masks and sets that of IRQ; memory accesses do not move across, since the
+    // asm may touch memory.
     unsafe { asm!("mrs {0}, daif", "msr daifset, #2", out(reg) before, options(nostack, preserves_flags)) };
     let result = f();
     // SAFETY: puts the masks back.
@@ -72,7 +76,8 @@ pub fn now_ns() -> u64 {
 }
 
 fn control_timer(on: bool) {
-    // SAFETY: the timer's control register: its interrupt comes once it is on and its time has come.
+    // SAFETY: the timer's control register: its interrupt comes once it is on and its time has
+    // come.
     unsafe { asm!("msr cntv_ctl_el0, {0}", in(reg) u64::from(on), options(nomem, nostack, preserves_flags)) };
 }
 
@@ -130,7 +135,8 @@ fn semihost<T>(operation: u32, block: &mut T) -> u32 {
 
 static COMMAND_LINE: Once<[u8; 256]> = Once::new([0; _]);
 
-/// What QEMU's `-append` says; the image's own name, which stands before it, must have no space. Empty the second time.
+/// What QEMU's `-append` says; the image's own name, which stands before it, must have no space.
+/// Empty the second time.
 pub fn command_line() -> &'static str {
     const SYS_GET_CMDLINE: u32 = 0x15;
     let Some(line) = COMMAND_LINE.take() else { return "" };

@@ -1,8 +1,11 @@
-//! Judges the stack with a controller and a card that others wrote: QEMU's `sdhci-pci` and its SD card, on its machine `virt` with a 64-bit Arm core.
+//! Judges the stack with a controller and a card that others wrote: QEMU's `sdhci-pci` and its SD
+//! card, on its machine `virt` with a 64-bit Arm core.
 //!
-//! The card is brought up, written and read by mmcq as any firmware would, by DMA, driven by nothing but interrupts: the controller's, and
-//! the alarm that the engine asks for. Then it is counted how many instructions a request takes. `tools/boards.sh` builds and runs this, and looks
-//! at the card's image afterwards. What is not of this machine is in `plan`, and in `plan/sdhci`, which boards/pc has too.
+//! The card is brought up, written and read by mmcq as any firmware would, by DMA, driven by
+//! nothing but interrupts: the controller's, and the alarm that the engine asks for. Then it is
+//! counted how many instructions a request takes. `tools/boards.sh` builds and runs this, and looks
+//! at the card's image afterwards. What is not of this machine is in `plan`, and in `plan/sdhci`,
+//! which boards/pc has too.
 #![no_std]
 #![no_main]
 

@@ -13,7 +13,8 @@ core::arch::global_asm!(
     "msr cpacr_el1, x0",
     "ldr x0, =vectors",
     "msr vbar_el1, x0",
-    // Addresses of 32 bits, as they are: the first GiB has devices, the second the memory, cached; the table is read through the caches.
+    // Addresses of 32 bits, as they are: the first GiB has devices, the second the memory, cached;
+    // the table is read through the caches.
     "ldr x0, =page_root",
     "msr ttbr0_el1, x0",
     "mov x0, #0xff00",

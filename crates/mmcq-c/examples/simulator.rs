@@ -1,5 +1,5 @@
-//! The board of the C examples: the register-accurate SDHCI model with a card, in virtual time, behind C functions. Built as a static library that holds
-//! the stack as well.
+//! The board of the C examples: the register-accurate SDHCI model with a card, in virtual time,
+//! behind C functions. Built as a static library that holds the stack as well.
 
 use mmcq::host::{Direction, Dma};
 use mmcq_sim::bench::card_named;

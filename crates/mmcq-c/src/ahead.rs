@@ -1,8 +1,8 @@
 //! Memory of the calls that wait, mapped before they take the lock.
 //!
-//! Cleaning and invalidating a cache takes time by the byte. Under the lock, and in the interrupt, that would be
-//! time in which nothing else is served. So a call that waits maps its memory first and unmaps it last, in its
-//! own thread; the driver finds the mapping here.
+//! Cleaning and invalidating a cache takes time by the byte. Under the lock, and in the interrupt,
+//! that would be time in which nothing else is served. So a call that waits maps its memory first
+//! and unmaps it last, in its own thread; the driver finds the mapping here.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -102,8 +102,8 @@ impl Ahead {
         self.calls.iter().for_each(|call| call.set(None));
     }
 
-    /// Keeps a mapping for the driver. False: there is no room, or another call has some of this memory: what a
-    /// request was given must stay mapped until that request ends.
+    /// Keeps a mapping for the driver. False: there is no room, or another call has some of this
+    /// memory: what a request was given must stay mapped until that request ends.
     pub fn add(&self, mapping: Mapping) -> bool {
         if self.calls.iter().any(|place| place.get().is_some_and(|other| other.overlaps(&mapping))) {
             return false;

@@ -5,9 +5,9 @@
 use crate::ahead::{Ahead, Mapping};
 use crate::code::{self, Failure, MMCQ_E_ARGUMENT, MMCQ_E_STATE, MMCQ_OK};
 use crate::events::CardEvents;
-use crate::keeper::Keeper;
 use crate::platform::{Its, MMCQ_EMMC_18, mmcq_idle, mmcq_platform};
 use crate::submit::Waiting;
+use crate::supervisor::Supervisor;
 use core::cell::{Cell, UnsafeCell};
 use core::ffi::c_char;
 use core::future::poll_fn;
@@ -77,9 +77,9 @@ pub(crate) struct Place {
     scratch: Scratch,
     /// Out while a bring-up has it; under the stack's lock.
     scratch_buf: Cell<Option<DmaBuf>>,
-    /// The same for the keeper.
-    keeper_scratch: Scratch,
-    pub keeper: Keeper,
+    /// The same for the supervisor.
+    supervisor_scratch: Scratch,
+    pub supervisor: Supervisor,
     pub ahead: Ahead,
     /// Requests without a thread.
     pub waiting: Waiting,
@@ -91,9 +91,10 @@ pub(crate) struct Place {
     bring_ups: Cell<u32>,
 }
 
-// SAFETY: before `OPEN` only `mmcq_open` touches it, once at a time by its contract, and `close` has no call beside it. In between platform and stack are only
-// shared, and the stack is `Sync` by its lock. The table belongs to the driver. The scratch buffer is moved in and out
-// under the lock, as is everything of the keeper.
+// SAFETY: before `OPEN` only `mmcq_open` touches it, once at a time by its contract, and `close`
+// has no call beside it. In between platform and stack are only shared, and the stack is `Sync` by
+// its lock. The table belongs to the driver. The scratch buffer is moved in and out under the lock,
+// as is everything of the supervisor.
 unsafe impl Sync for Place {}
 
 impl Place {
@@ -105,8 +106,8 @@ impl Place {
             table: UnsafeCell::new(Table::new()),
             scratch: Scratch::new(),
             scratch_buf: Cell::new(None),
-            keeper_scratch: Scratch::new(),
-            keeper: Keeper::new(),
+            supervisor_scratch: Scratch::new(),
+            supervisor: Supervisor::new(),
             ahead: Ahead::new(),
             waiting: Waiting::new(),
             events: CardEvents::new(),
@@ -116,7 +117,8 @@ impl Place {
         }
     }
 
-    /// Tells the program what has happened beside its calls: requests that have ended, cards that came or went.
+    /// Tells the program what has happened beside its calls: requests that have ended, cards that
+    /// came or went.
     pub fn events(&'static self, stack: &'static Stack, platform: &mmcq_platform) {
         self.waiting.call_back(self, stack, platform);
         self.events.tell(stack, platform);
@@ -155,23 +157,24 @@ impl Place {
         })
     }
 
-    /// Waits until the keeper has left.
-    pub fn dismiss_keeper(&self, stack: &'static Stack, platform: &mmcq_platform) {
-        let left = poll_fn(|_| if self.keeper.leave(stack) { Poll::Pending } else { Poll::Ready(()) });
+    /// Waits until the supervisor has left.
+    pub fn dismiss_supervisor(&self, stack: &'static Stack, platform: &mmcq_platform) {
+        let left = poll_fn(|_| if self.supervisor.leave(stack) { Poll::Pending } else { Poll::Ready(()) });
         stack.block_on(left, |idle| platform.wait(idle));
     }
 
-    /// The controller is not open any more. What it had is given up: the memory is the library's own.
+    /// The controller is not open any more. What it had is given up: the memory is the library's
+    /// own.
     ///
     /// # Safety
-    /// No other call of this controller is in progress, and the keeper has left.
+    /// No other call of this controller is in progress, and the supervisor has left.
     pub unsafe fn close(&self, platform: &mmcq_platform) {
         self.ahead.close(platform);
         self.state.store(CLOSED, Ordering::Release);
         self.card.set(None);
         self.begin_bring_up();
         self.scratch_buf.set(None);
-        self.keeper.scratch.set(None);
+        self.supervisor.scratch.set(None);
         // SAFETY: it was open, so the stack was written; by the caller's word nothing uses it.
         unsafe { (*self.stack.get()).assume_init_drop() };
     }
@@ -183,7 +186,8 @@ impl Place {
         if self.state.load(Ordering::Acquire) == CLOSED {
             return None;
         }
-        // SAFETY: written before the state said so, and not again before a close, after which no call has it.
+        // SAFETY: written before the state said so, and not again before a close, after which no
+        // call has it.
         Some(unsafe { &*self.platform.get().cast() })
     }
 
@@ -194,14 +198,15 @@ impl Place {
         if self.state.load(Ordering::Acquire) != OPEN {
             return None;
         }
-        // SAFETY: written before the state said so, and not again before a close, after which no call has it.
+        // SAFETY: written before the state said so, and not again before a close, after which no
+        // call has it.
         Some(unsafe { &*self.stack.get().cast() })
     }
 }
 
-/// The keeper of controller number `host`.
-pub(crate) fn keeper(host: usize) -> Option<&'static Keeper> {
-    PLACES.get(host).map(|place| &place.keeper)
+/// The supervisor of controller number `host`.
+pub(crate) fn supervisor(host: usize) -> Option<&'static Supervisor> {
+    PLACES.get(host).map(|place| &place.supervisor)
 }
 
 static PLACES: [Place; HOSTS] = [const { Place::new() }; HOSTS];
@@ -276,7 +281,7 @@ pub unsafe extern "C" fn mmcq_open(host: u32, platform: *const mmcq_platform) ->
     // SAFETY: given out once: a close gives up the one before, with the stack that may have had it.
     place.scratch_buf.set(Some(unsafe { place.scratch.buf() }));
     // SAFETY: as above.
-    place.keeper.scratch.set(Some(unsafe { place.keeper_scratch.buf() }));
+    place.supervisor.scratch.set(Some(unsafe { place.supervisor_scratch.buf() }));
     place.events.begin();
     // SAFETY: no call reads it before the state is `OPEN`.
     unsafe { (*place.stack.get()).write(Stack::new(its, timer, driver, Config::DEFAULT)) };
@@ -298,12 +303,12 @@ pub unsafe extern "C" fn mmcq_bring_up(host: u32, card: *mut mmcq_card) -> i32 {
         return MMCQ_E_ARGUMENT;
     }
     let Some(scratch) = place.take_scratch(stack) else { return MMCQ_E_STATE };
-    place.dismiss_keeper(stack, platform);
+    place.dismiss_supervisor(stack, platform);
     stack.with(|_| place.begin_bring_up());
     let future = card::bring_up(stack, scratch, card::Options::DEFAULT);
     let (result, scratch) = stack.block_on(future, |idle| platform.wait(idle));
     if let Ok(found) = &result {
-        place.keeper.begin(stack, *found, host);
+        place.supervisor.begin(stack, *found, host);
     }
     stack.with(|_| place.set_card(result.ok()));
     // Only now may another thread bring up.
@@ -343,12 +348,13 @@ fn described(stack: &'static Stack, found: &Card) -> mmcq_card {
 
 /// What a thread does that waits for its request.
 pub(crate) fn wait(place: &'static Place, stack: &'static Stack, platform: &mmcq_platform, idle: &Idle) {
-    place.keeper.go_on(stack);
+    place.supervisor.go_on(stack);
     place.events(stack, platform);
     platform.wait(idle);
 }
 
-/// Calls again and again while there is no slot or no room to map, for as long as the platform says at most.
+/// Calls again and again while there is no slot or no room to map, for as long as the platform says
+/// at most.
 pub(crate) fn patiently<E: Into<Failure>>(
     place: &'static Place,
     stack: &'static Stack,
@@ -378,8 +384,9 @@ pub(crate) fn patiently<E: Into<Failure>>(
     }
 }
 
-/// Moves data with memory that is mapped before the lock is taken, and unmapped after it was given back. `call` says
-/// with its result whether a controller that cannot be stopped still has the memory: then it stays mapped.
+/// Moves data with memory that is mapped before the lock is taken, and unmapped after it was given
+/// back. `call` says with its result whether a controller that cannot be stopped still has the
+/// memory: then it stays mapped.
 pub(crate) fn mapped(
     place: &'static Place,
     stack: &'static Stack,
@@ -396,7 +403,8 @@ pub(crate) fn mapped(
     })
 }
 
-/// One try of [`mapped`], for memory whose alignment has been checked. Without a direction nothing is mapped.
+/// One try of [`mapped`], for memory whose alignment has been checked. Without a direction nothing
+/// is mapped.
 pub(crate) fn mapped_once(
     place: &'static Place,
     stack: &'static Stack,
@@ -421,7 +429,8 @@ pub(crate) fn mapped_once(
     result
 }
 
-/// Is this memory mapped? What the CPU moves is not to be invalidated. An error: the controller cannot use it.
+/// Is this memory mapped? What the CPU moves is not to be invalidated. An error: the controller
+/// cannot use it.
 pub(crate) fn alignment(stack: &Stack, start: NonNull<u8>, direction: Direction) -> Result<bool, Error> {
     let (by_dma, align) = stack.with(|engine| {
         let caps = engine.caps();
@@ -454,7 +463,8 @@ pub unsafe extern "C" fn mmcq_read(host: u32, lba: u64, blocks: u32, memory: *mu
         Err(code) => return code,
     };
     let Some(bytes) = bytes(memory, blocks) else { return MMCQ_E_ARGUMENT };
-    // SAFETY: checked as far as can be, and the caller promised that it is its own until we return. What is in it is never read as a value.
+    // SAFETY: checked as far as can be, and the caller promised that it is its own until we return.
+    // What is in it is never read as a value.
     let memory = unsafe { core::slice::from_raw_parts_mut(memory, bytes) };
     let device = BlockDevice::new(stack);
     mapped(place, stack, platform, NonNull::from(&mut *memory), Direction::Read, || {
@@ -488,7 +498,8 @@ pub(crate) unsafe fn write(
         Err(code) => return code,
     };
     let Some(bytes) = bytes(memory, blocks) else { return MMCQ_E_ARGUMENT };
-    // SAFETY: checked as far as can be, and the caller promised that it does not change until we return.
+    // SAFETY: checked as far as can be, and the caller promised that it does not change until we
+    // return.
     let memory = unsafe { core::slice::from_raw_parts(memory, bytes) };
     let device = BlockDevice::new(stack);
     mapped(place, stack, platform, NonNull::from(memory), Direction::Write, || {
@@ -516,7 +527,7 @@ pub extern "C" fn mmcq_flush(host: u32) -> i32 {
 pub extern "C" fn mmcq_on_irq(host: u32) {
     if let Ok((place, stack, platform)) = open(host) {
         stack.on_irq();
-        place.keeper.go_on(stack);
+        place.supervisor.go_on(stack);
         place.events(stack, platform);
     }
 }
@@ -526,7 +537,7 @@ pub extern "C" fn mmcq_on_irq(host: u32) {
 pub extern "C" fn mmcq_poll(host: u32) {
     if let Ok((place, stack, platform)) = open(host) {
         stack.poll();
-        place.keeper.go_on(stack);
+        place.supervisor.go_on(stack);
         place.events(stack, platform);
     }
 }

@@ -8,7 +8,8 @@ use core::sync::atomic::{AtomicBool, Ordering};
 /// Events that one call tells of. What comes later is told by the next.
 const EVENTS_MAX: u32 = 4;
 
-/// What the program has been told of the slot of one controller. `told` is touched under the lock of its stack alone.
+/// What the program has been told of the slot of one controller. `told` is touched under the lock
+/// of its stack alone.
 pub(crate) struct CardEvents {
     told: Cell<bool>,
     /// A call tells; another came meanwhile, and has left the rest to it.

@@ -1,4 +1,5 @@
-//! The functions of the header that few programs need. A linker that drops what is not called leaves them out.
+//! The functions of the header that few programs need. A linker that drops what is not called
+//! leaves them out.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -80,16 +81,16 @@ pub unsafe extern "C" fn mmcq_close(host: u32) -> i32 {
         Err(code) => return code,
     };
     let Some(scratch) = place.take_scratch(stack) else { return MMCQ_E_STATE };
-    // What was submitted may need the keeper to end at all.
+    // What was submitted may need the supervisor to end at all.
     if place.waiting.is_any() {
         place.return_scratch(stack, scratch);
         return MMCQ_E_STATE;
     }
-    place.dismiss_keeper(stack, platform);
+    place.dismiss_supervisor(stack, platform);
     // A controller that could not be stopped still has memory of a request that has ended.
     if stack.with(|engine| engine.slots_in_use()) != 0 {
         if let Some(card) = place.card(stack) {
-            place.keeper.begin(stack, card, host);
+            place.supervisor.begin(stack, card, host);
         }
         place.return_scratch(stack, scratch);
         return MMCQ_E_STATE;
@@ -102,7 +103,7 @@ pub unsafe extern "C" fn mmcq_close(host: u32) -> i32 {
         None => Ok(()),
     };
     platform.set_alarm(None);
-    // SAFETY: the caller promised that no other call is in progress; the keeper has left.
+    // SAFETY: the caller promised that no other call is in progress; the supervisor has left.
     unsafe { place.close(platform) };
     code::of(result)
 }

@@ -149,7 +149,7 @@ pub unsafe extern "C" fn mmcq_io_bring_up(host: u32, card: *mut mmcq_io_card) ->
         return MMCQ_E_ARGUMENT;
     }
     let Some(scratch) = place.take_scratch(stack) else { return MMCQ_E_STATE };
-    place.dismiss_keeper(stack, platform);
+    place.dismiss_supervisor(stack, platform);
     // No call has a function of the card before from now on.
     stack.with(|_| place.begin_bring_up());
     let future = card::bring_up_io(stack, scratch, card::Options::DEFAULT);
@@ -328,7 +328,8 @@ unsafe fn moved(
         return MMCQ_E_ARGUMENT;
     };
     let all = NonNull::slice_from_raw_parts(start, len);
-    // What has gone to a FIFO must not go once more: a call that finds no slot goes on where it was.
+    // What has gone to a FIFO must not go once more: a call that finds no slot goes on where it
+    // was.
     let mut done = 0;
     with_function(host, function, |open @ (place, stack, platform), io| {
         let (by_dma, align) = stack.with(|engine| (engine.caps().dma_bits != 0, engine.caps().align));
@@ -345,8 +346,8 @@ unsafe fn moved(
                     At::From(address) => At::From(address.saturating_add(done)),
                     fifo => fifo,
                 };
-                // SAFETY: inside of the memory, since `done` and the piece are; the program promised that it is the library's
-                // own until the call returns.
+                // SAFETY: inside of the memory, since `done` and the piece are; the program
+                // promised that it is the library's own until the call returns.
                 let buf = unsafe { DmaBuf::from_raw(start.add(done as usize), piece) };
                 let chain = if done + piece < bytes { Chain::More } else { Chain::Last };
                 let (result, buf) = match direction {

@@ -1,13 +1,15 @@
 //! The mmcq stack for C: one or two SDHCI controllers with a card each, under any RTOS.
 //!
-//! What a C program sees is in `include/mmcq.h`, with its contract; `examples/c/card.c` is a program. Build the library for a target by
+//! What a C program sees is in `include/mmcq.h`, with its contract; `examples/c/card.c` is a
+//! program. Build the library for a target by
 //!
 //! ```text
 //! cargo rustc -p mmcq-c --release --crate-type staticlib --features panic-handler --target thumbv7em-none-eabihf
 //! ```
 //!
-//! Every pointer is checked for null and every number for its range before use; every error is a code with a name. Nothing unwinds into C: no
-//! panic is reachable in the stack, and one in an `extern "C"` function would abort.
+//! Every pointer is checked for null and every number for its range before use; every error is a
+//! code with a name. Nothing unwinds into C: no panic is reachable in the stack, and one in an
+//! `extern "C"` function would abort.
 #![no_std]
 #![deny(unsafe_code)]
 // The names are C's.
@@ -19,12 +21,12 @@ mod code;
 mod events;
 mod extended;
 mod io;
-mod keeper;
 mod partition;
 mod platform;
 #[cfg(feature = "rpmb")]
 mod rpmb;
 mod submit;
+mod supervisor;
 
 pub use api::{
     mmcq_bring_up, mmcq_card, mmcq_error_name, mmcq_flush, mmcq_may_sleep, mmcq_next_deadline_ns,

@@ -31,7 +31,8 @@ fn area(partition: u32) -> Option<Area> {
     }
 }
 
-/// Asks the card where the partition is. Each call does: what the card says of booting may have changed since the last.
+/// Asks the card where the partition is. Each call does: what the card says of booting may have
+/// changed since the last.
 fn opened(
     place: &'static Place,
     stack: &'static Stack,
@@ -138,7 +139,8 @@ unsafe fn moved(
     };
     let all = NonNull::slice_from_raw_parts(start, bytes);
     mapped(place, stack, platform, all, direction, || {
-        // SAFETY: checked as far as can be; the program promised that it is the library's own until the call returns.
+        // SAFETY: checked as far as can be; the program promised that it is the library's own until
+        // the call returns.
         let buf = unsafe { DmaBuf::from_raw(start, blocks * BLOCK_BYTES) };
         let idle = |idle: &_| wait(place, stack, platform, idle);
         let (result, buf) = match direction {

@@ -14,7 +14,8 @@ use mmcq::task::{Idle, Lock};
 /// `flags`: the slot holds a soldered eMMC with 1.8 V signalling.
 pub const MMCQ_EMMC_18: u32 = 1;
 
-/// How long a call waits for a free slot, or for memory that can be mapped, where the platform says nothing.
+/// How long a call waits for a free slot, or for memory that can be mapped, where the platform says
+/// nothing.
 const PATIENCE_MS: u32 = 30_000;
 
 /// The longest cache line that the library's own memory is aligned to.
@@ -29,8 +30,8 @@ pub struct mmcq_idle(pub(crate) Idle);
 ///
 /// # Safety
 ///
-/// The functions are C's, so calling one is `unsafe`: what each must do and may be called from stands in the header, and
-/// the caller of `mmcq_open` promises it.
+/// The functions are C's, so calling one is `unsafe`: what each must do and may be called from
+/// stands in the header, and the caller of `mmcq_open` promises it.
 #[derive(Clone, Copy)]
 #[repr(C)]
 #[allow(missing_docs, reason = "the header says it")]
@@ -54,8 +55,8 @@ pub struct mmcq_platform {
     pub patience_ms: u32,
 }
 
-// SAFETY: the caller of `mmcq_open` promises that context and functions may be used from every thread and from the
-// interrupt (header).
+// SAFETY: the caller of `mmcq_open` promises that context and functions may be used from every
+// thread and from the interrupt (header).
 unsafe impl Send for mmcq_platform {}
 // SAFETY: as above.
 unsafe impl Sync for mmcq_platform {}
@@ -100,7 +101,8 @@ impl mmcq_platform {
     ) -> Option<Result<u64, DmaError>> {
         let map = self.map?;
         let mut bus = 0;
-        // SAFETY: the opener promised that its functions may be called with its context; `bus` is ours.
+        // SAFETY: the opener promised that its functions may be called with its context; `bus` is
+        // ours.
         let code = unsafe { map(self.context, ptr.as_ptr().cast(), len, to_card(direction), &raw mut bus) };
         Some(match code {
             0 => Ok(bus),
@@ -150,7 +152,8 @@ impl mmcq_platform {
         if let Some(wait) = self.wait
             && idle.may_sleep()
         {
-            // SAFETY: as in `now_ns`; the other pointer lives until `wait` returns, as the header says.
+            // SAFETY: as in `now_ns`; the other pointer lives until `wait` returns, as the header
+            // says.
             unsafe { wait(self.context, core::ptr::from_ref(idle).cast()) }
         }
     }
@@ -160,7 +163,8 @@ impl mmcq_platform {
 #[derive(Clone, Copy)]
 pub(crate) struct Its(pub &'static mmcq_platform, pub &'static Ahead);
 
-// SAFETY: the opener promised that between `lock` and `unlock` neither another thread nor the interrupt runs.
+// SAFETY: the opener promised that between `lock` and `unlock` neither another thread nor the
+// interrupt runs.
 unsafe impl Lock for Its {
     fn with<R>(&self, f: impl FnOnce() -> R) -> R {
         if let Some(lock) = self.0.lock {
@@ -194,7 +198,8 @@ impl Its {
 
 impl Regs for Its {
     fn read8(&self, offset: u16) -> u8 {
-        // SAFETY: without functions there is a base, aligned to 4, and the opener promised that it maps the registers.
+        // SAFETY: without functions there is a base, aligned to 4, and the opener promised that it
+        // maps the registers.
         self.read(offset, 1)
             .map_or_else(|| unsafe { self.at::<u8>(offset).read_volatile() }, |value| value as u8)
     }
@@ -231,8 +236,8 @@ fn to_card(direction: Direction) -> i32 {
     (direction == Direction::Write).into()
 }
 
-// SAFETY: with functions, the opener promised what this trait asks for; without, that the controller sees memory as the CPU does, at the same
-// addresses and without caches in between.
+// SAFETY: with functions, the opener promised what this trait asks for; without, that the
+// controller sees memory as the CPU does, at the same addresses and without caches in between.
 unsafe impl Dma for Its {
     fn map(&self, ptr: NonNull<u8>, len: usize, direction: Direction) -> Result<u64, DmaError> {
         if let Some(bus) = self.1.find(ptr, len, direction) {

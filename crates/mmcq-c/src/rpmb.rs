@@ -51,8 +51,8 @@ unsafe fn given(how: *const mmcq_rpmb) -> Option<Given> {
     Some(Given { key, nonces: how.nonces, memory: NonNull::new(how.memory)?, bytes: how.memory_bytes })
 }
 
-/// Opens the area, and makes one call. Only the opening is tried again where no slot is free: a number that was used in a
-/// question must not be used once more.
+/// Opens the area, and makes one call. Only the opening is tried again where no slot is free: a
+/// number that was used in a question must not be used once more.
 fn with_area(
     (place, stack, platform): Open,
     given: &Given,
@@ -62,7 +62,8 @@ fn with_area(
     let code = patiently(place, stack, platform, || {
         alignment(stack, given.memory, Direction::Read)?;
         let card = place.card(stack).ok_or(Error::NoCard)?;
-        // SAFETY: the program promised that it is the library's own until the call returns. A try that failed has given it back.
+        // SAFETY: the program promised that it is the library's own until the call returns. A try
+        // that failed has given it back.
         let buf = unsafe { DmaBuf::from_raw(given.memory, given.bytes) };
         let opened = stack.block_on(Rpmb::open(stack, &card, buf), |idle| wait(place, stack, platform, idle));
         area = Some(opened.map_err(|(error, _)| error)?);
@@ -176,7 +177,8 @@ pub unsafe extern "C" fn mmcq_rpmb_read(
     let (Some(given), Some(bytes)) = (unsafe { given(how) }, bytes_of(units, data)) else {
         return MMCQ_E_ARGUMENT;
     };
-    // SAFETY: checked as far as can be, and the caller promised that it is the call's own. What is in it is never read as a value.
+    // SAFETY: checked as far as can be, and the caller promised that it is the call's own. What is
+    // in it is never read as a value.
     let data = unsafe { core::slice::from_raw_parts_mut(data, bytes) };
     with_area(open, &given, async |area| area.read(&given.key, given.nonces[0], address, data).await)
 }
@@ -201,7 +203,8 @@ pub unsafe extern "C" fn mmcq_rpmb_write(
     let (Some(given), Some(bytes)) = (unsafe { given(how) }, bytes_of(units, data)) else {
         return MMCQ_E_ARGUMENT;
     };
-    // SAFETY: checked as far as can be, and the caller promised that it does not change until we return.
+    // SAFETY: checked as far as can be, and the caller promised that it does not change until we
+    // return.
     let data = unsafe { core::slice::from_raw_parts(data, bytes) };
     with_area(open, &given, async |area| area.write(&given.key, given.nonces, address, data).await)
 }

@@ -44,7 +44,8 @@ struct Submitted {
     ahead: Option<Mapping>,
 }
 
-/// The requests of one controller, by the engine's slots. The slots are touched under the lock of its stack alone.
+/// The requests of one controller, by the engine's slots. The slots are touched under the lock of
+/// its stack alone.
 pub(crate) struct Waiting {
     slots: [Cell<Option<Submitted>>; SLOTS],
     /// How many there are: most programs have none.
@@ -69,8 +70,8 @@ impl Waiting {
         self.count.load(Ordering::Acquire) != 0
     }
 
-    /// Calls back for every request that has ended. A callback may submit, and what it submits may end at once: that waits for the
-    /// call that is calling back already.
+    /// Calls back for every request that has ended. A callback may submit, and what it submits may
+    /// end at once: that waits for the call that is calling back already.
     pub fn call_back(&self, place: &Place, stack: &Stack, platform: &mmcq_platform) {
         while self.is_any() {
             self.again.store(true, Ordering::Release);
@@ -94,7 +95,8 @@ impl Waiting {
                 let completion = engine.take(submitted.id)?;
                 slot.set(None);
                 self.count.fetch_sub(1, Ordering::AcqRel);
-                // A controller that cannot be stopped keeps the memory: that stays mapped, and is not taken by another call.
+                // A controller that cannot be stopped keeps the memory: that stays mapped, and is
+                // not taken by another call.
                 let ahead = submitted.ahead.filter(|_| completion.buf.len_bytes() != 0);
                 if let Some(ahead) = &ahead {
                     place.ahead.remove(ahead);
@@ -106,7 +108,8 @@ impl Waiting {
         if let Some(ahead) = ahead {
             ahead.end(platform);
         }
-        // SAFETY: the request lives until this call, and its function may be called from here, as the program promised.
+        // SAFETY: the request lives until this call, and its function may be called from here, as
+        // the program promised.
         unsafe { (submitted.done)(submitted.request.as_ptr(), code::of(result)) };
         true
     }
@@ -166,7 +169,8 @@ fn submit(
             ahead = Mapping::new(platform, memory, bytes, direction).transpose().map_err(Error::Dma)?;
         }
         let blocks = u32::try_from(bytes).unwrap_or(u32::MAX) / BLOCK_BYTES;
-        // SAFETY: checked as far as can be; the program promised that it is the library's own until the callback.
+        // SAFETY: checked as far as can be; the program promised that it is the library's own until
+        // the callback.
         what.buf = unsafe { DmaBuf::from_raw(memory, blocks.saturating_mul(BLOCK_BYTES)) };
     }
     let result = stack.with(|engine| {

@@ -1,5 +1,5 @@
-//! C programs against the header and the library, compiled by `cc` and run over the simulator. They call every function of
-//! the header, so they want feature `rpmb`; in the workspace it is on.
+//! C programs against the header and the library, compiled by `cc` and run over the simulator. They
+//! call every function of the header, so they want feature `rpmb`; in the workspace it is on.
 
 #![cfg(feature = "rpmb")]
 
@@ -24,8 +24,9 @@ fn profile_folder() -> PathBuf {
     folder
 }
 
-/// The library of simulator and stack. Cargo builds it with all examples, but not when it is asked for this test alone. As part of the workspace: with
-/// that one's choice of features all is there already when the whole workspace is tested.
+/// The library of simulator and stack. Cargo builds it with all examples, but not when it is asked
+/// for this test alone. As part of the workspace: with that one's choice of features all is there
+/// already when the whole workspace is tested.
 fn simulator() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| {
@@ -103,7 +104,7 @@ fn a_card_that_lost_its_state_is_initialised_again() {
     for (card, how) in
         [("sdhc-16g-hs", "alarm"), ("sdhc-16g-hs", "wait"), ("emmc-hs200", "alarm"), ("hbg4a2", "wait")]
     {
-        let output = run("tests/keeper.c", true, &[card, how]);
+        let output = run("tests/supervisor.c", true, &[card, how]);
         assert!(output.status.success(), "{card}, {how}: {}", text(&output));
         assert_eq!(text(&output), "");
     }
@@ -150,7 +151,8 @@ fn cards_that_come_and_go_are_told_outside_of_the_lock() {
     assert_eq!(text(&output), "");
 }
 
-/// The examples for others' disk interfaces, over headers that have these interfaces' declarations alone.
+/// The examples for others' disk interfaces, over headers that have these interfaces' declarations
+/// alone.
 #[test]
 fn fatfs_and_zephyr_have_a_disk() {
     for program in ["tests/fatfs.c", "tests/fatfs32.c", "tests/zephyr.c"] {

@@ -1,7 +1,9 @@
-//! `embedded-sdmmc` on mmcq: FAT by blocking calls over [`BlockDevice::read_blocking`], here on a simulated card.
+//! `embedded-sdmmc` on mmcq: FAT by blocking calls over [`BlockDevice::read_blocking`], here on a
+//! simulated card.
 //!
-//! `embedded-sdmmc`'s blocks have no alignment, and controllers with DMA want one: [`Blocking`] copies through an aligned buffer.
-//! Its own SPI driver is not used; mmcq drives the card by its native bus. The volume is made, and checked at the end, by another implementation of FAT
+//! `embedded-sdmmc`'s blocks have no alignment, and controllers with DMA want one: [`Blocking`]
+//! copies through an aligned buffer. Its own SPI driver is not used; mmcq drives the card by its
+//! native bus. The volume is made, and checked at the end, by another implementation of FAT
 //! (`fatfs`).
 
 use embedded_sdmmc::{Mode, TimeSource, Timestamp, VolumeIdx, VolumeManager};

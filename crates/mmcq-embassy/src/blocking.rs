@@ -11,8 +11,9 @@ use mmcq::task::{Idle, Platform, Stack};
 
 /// A [`Region`] by calls that block, and wait by the board's own `idle`.
 ///
-/// With feature `embedded-sdmmc` it is a block device for the file system of that name, with feature
-/// `embedded-storage` it has the traits `ReadStorage` and `Storage`. Both have no flush: call [`flush`](Self::flush).
+/// With feature `embedded-sdmmc` it is a block device for the file system of that name, with
+/// feature `embedded-storage` it has the traits `ReadStorage` and `Storage`. Both have no flush:
+/// call [`flush`](Self::flush).
 pub struct Blocking<'a, B: Platform, const N: usize> {
     stack: &'a Stack<B, N>,
     region: RefCell<Region<'a, B, N>>,
@@ -117,7 +118,8 @@ mod sdmmc {
 
         fn read(&self, blocks: &mut [Block], start: BlockIdx) -> Result<(), BlockError> {
             let len = size_of_val(blocks);
-            // SAFETY: the same memory: each block is 512 bytes and nothing else, as checked, and any byte is a valid one.
+            // SAFETY: the same memory: each block is 512 bytes and nothing else, as checked, and
+            // any byte is a valid one.
             let bytes = unsafe { core::slice::from_raw_parts_mut(blocks.as_mut_ptr().cast(), len) };
             self.read_at(start.into_bytes(), bytes)
         }

@@ -33,14 +33,18 @@ const HIGH_HZ: u32 = 50_000_000;
 const SDR50_HZ: u32 = 100_000_000;
 const SDR104_HZ: u32 = 208_000_000;
 
-/// A controller behind mmcq's queue, as drivers of embassy's `sdio` want it: SDIO functions (cyw43, esp-hosted), or `sdio`'s own cards.
+/// A controller behind mmcq's queue, as drivers of embassy's `sdio` want it: SDIO functions (cyw43,
+/// esp-hosted), or `sdio`'s own cards.
 ///
-/// Commands go through the queue like all others, so a memory card on the same controller (a combo card) keeps its turns. Bring a card up by one side only.
+/// Commands go through the queue like all others, so a memory card on the same controller (a combo
+/// card) keeps its turns. Bring a card up by one side only.
 ///
-/// Data are copied through a buffer, which must hold the longest transfer of the driver above: `sdio` does not cut requests. A call
-/// may be dropped at any point; what the controller was given ends by itself.
+/// Data are copied through a buffer, which must hold the longest transfer of the driver above:
+/// `sdio` does not cut requests. A call may be dropped at any point; what the controller was given
+/// ends by itself.
 ///
-/// `set_bus` is no `async fn`: it notes what is wanted, and the next command begins with the change, and reports its failure.
+/// `set_bus` is no `async fn`: it notes what is wanted, and the next command begins with the
+/// change, and reports its failure.
 #[derive(Debug)]
 pub struct Bus<'a, B: Platform, const N: usize> {
     stack: &'a Stack<B, N>,
@@ -71,8 +75,8 @@ impl<'a, B: Platform, const N: usize> Bus<'a, B, N> {
         }
     }
 
-    /// The same, offering no more data lines than these. `sdio` 0.5 refuses an SD card on a bus that offers eight: a slot for SD cards
-    /// says four.
+    /// The same, offering no more data lines than these. `sdio` 0.5 refuses an SD card on a bus
+    /// that offers eight: a slot for SD cards says four.
     #[must_use]
     pub fn at_most(self, width: Width) -> Self {
         Bus { widest: width, ..self }
@@ -86,7 +90,8 @@ impl<'a, B: Platform, const N: usize> Bus<'a, B, N> {
         self.stack.pause(ns).await.map_err(mmc_error)
     }
 
-    /// Ends what a call before has left open, and does what [`MmcBus::set_bus`] wanted; dropped half-way, all of it again.
+    /// Ends what a call before has left open, and does what [`MmcBus::set_bus`] wanted; dropped
+    /// half-way, all of it again.
     async fn settle(&mut self) -> Result<(), MmcError> {
         if self.tuning {
             self.end_tuning().await?;
@@ -147,8 +152,8 @@ impl<'a, B: Platform, const N: usize> Bus<'a, B, N> {
         Ok(buf)
     }
 
-    /// The bus is settled: between taking the buffer and giving it to the engine nothing may be awaited, or a call that is
-    /// dropped there loses it.
+    /// The bus is settled: between taking the buffer and giving it to the engine nothing may be
+    /// awaited, or a call that is dropped there loses it.
     async fn data(
         &mut self,
         command: Command,
@@ -170,7 +175,8 @@ impl<'a, B: Platform, const N: usize> Bus<'a, B, N> {
             }
             Ok(output) => Ok(words(command.resp, output.response.words)),
             Err(error) => {
-                // A command that was not answered has begun nothing; after its data a card waits for CMD12.
+                // A command that was not answered has begun nothing; after its data a card waits
+                // for CMD12.
                 let begun = !matches!(error, Error::Host(fault) if fault.stage == Stage::Command);
                 self.owes_stop = stop && begun;
                 if self.owes_stop {

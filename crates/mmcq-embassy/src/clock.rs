@@ -24,8 +24,9 @@ static ALARMS: [Mutex<Alarm>; CLOCKS] =
 
 /// The clock of one stack: number `I` of [`CLOCKS`], each for one stack only.
 ///
-/// [`TIMER`](Self::TIMER) goes into [`Stack::new`]; a task awaits [`run`](Self::run) for as long as the stack is used. Without that task
-/// nothing polls at deadlines: a controller that stays silent would be waited for for ever, and pauses would not end.
+/// [`TIMER`](Self::TIMER) goes into [`Stack::new`]; a task awaits [`run`](Self::run) for as long as
+/// the stack is used. Without that task nothing polls at deadlines: a controller that stays silent
+/// would be waited for for ever, and pauses would not end.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock<const I: usize>;
 
@@ -42,7 +43,8 @@ impl<const I: usize> Clock<I> {
         &ALARMS[Self::INDEX]
     }
 
-    /// The driver keeps the earliest wake-up of a task by itself, so an alarm that moves away costs one poll for nothing.
+    /// The driver keeps the earliest wake-up of a task by itself, so an alarm that moves away costs
+    /// one poll for nothing.
     fn set_alarm(at_ns: Option<u64>) {
         critical_section::with(|cs| {
             let alarm = Self::alarm().borrow(cs);
@@ -62,7 +64,8 @@ impl<const I: usize> Clock<I> {
                 let known = critical_section::with(|cs| {
                     Self::alarm().borrow(cs).waker.replace(Some(context.waker().clone()))
                 });
-                // Not inside the section: what a foreign waker does when it is dropped is its own business.
+                // Not inside the section: what a foreign waker does when it is dropped is its own
+                // business.
                 drop(known);
                 let due = critical_section::with(|cs| {
                     let deadline_ns = Self::alarm().borrow(cs).deadline_ns.get();

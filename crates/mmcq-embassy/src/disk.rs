@@ -10,15 +10,16 @@ use mmcq::task::{Platform, Stack};
 
 pub(crate) const BLOCK: usize = BLOCK_BYTES as usize;
 
-/// A card for a file system: one handle with a buffer of its own. Several handles on a stack share its queue, so that
-/// tasks and file systems together keep the card busy.
+/// A card for a file system: one handle with a buffer of its own. Several handles on a stack share
+/// its queue, so that tasks and file systems together keep the card busy.
 ///
-/// Data are copied through the handle's buffer, so a call may be dropped or forgotten at any point: the slot owns the
-/// buffer, and a drop waits for nothing. No handle lets the controller work in borrowed memory. Its drop would have to
-/// wait in the executor's thread until the controller has let go. What must help the engine then, such as
-/// [`supervise`](crate::supervise) or a [`Runner`](crate::Runner), may wait for that same thread. Buffers that travel through the
-/// call go without a copy ([`device`](Self::device), [`BlockDevice::read`]). `A` is the alignment that the file system's
-/// buffers get; the copy does not mind which.
+/// Data are copied through the handle's buffer, so a call may be dropped or forgotten at any point:
+/// the slot owns the buffer, and a drop waits for nothing. No handle lets the controller work in
+/// borrowed memory. Its drop would have to wait in the executor's thread until the controller has
+/// let go. What must help the engine then, such as [`supervise`](crate::supervise) or a
+/// [`Runner`](crate::Runner), may wait for that same thread. Buffers that travel through the call
+/// go without a copy ([`device`](Self::device), [`BlockDevice::read`]). `A` is the alignment that
+/// the file system's buffers get; the copy does not mind which.
 ///
 /// The trait has no flush: call [`flush`](Self::flush) when the data must be safe.
 #[derive(Debug)]

@@ -47,18 +47,18 @@ mod blocking;
 mod bus;
 mod clock;
 mod disk;
-mod keeper;
 mod over;
 mod region;
+mod supervisor;
 
 pub use blocking::Blocking;
 pub use bus::Bus;
 pub use clock::{CLOCKS, Clock};
 pub use disk::Disk;
-pub use keeper::supervise;
 pub use mmcq::board::{Buffer, CriticalSection};
 pub use over::{BusHost, Mailbox, Runner};
 pub use region::Region;
+pub use supervisor::supervise;
 
 /// The guides of `docs/`, whose code is compiled, and run where it can be.
 #[cfg(doctest)]

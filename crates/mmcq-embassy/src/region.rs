@@ -5,12 +5,14 @@ use mmcq::block::{BlockDevice, BlockError, Bounced};
 use mmcq::engine::{DmaBuf, Error};
 use mmcq::task::{Platform, Stack};
 
-/// A part of a card whose bytes are read and written at any offset: settings in a few blocks, say. With feature
-/// `embedded-storage` it has the traits `ReadStorage` and `Storage` of `embedded-storage-async`.
+/// A part of a card whose bytes are read and written at any offset: settings in a few blocks, say.
+/// With feature `embedded-storage` it has the traits `ReadStorage` and `Storage` of
+/// `embedded-storage-async`.
 ///
-/// A write that begins or ends inside of a block reads that block first. So no other handle may write to the same blocks
-/// meanwhile. A power cut in a write leaves each of its blocks old or new, where the card keeps to its standard.
-/// The traits have no flush: call [`flush`](Self::flush) when the data must be safe.
+/// A write that begins or ends inside of a block reads that block first. So no other handle may
+/// write to the same blocks meanwhile. A power cut in a write leaves each of its blocks old or new,
+/// where the card keeps to its standard. The traits have no flush: call [`flush`](Self::flush) when
+/// the data must be safe.
 #[derive(Debug)]
 pub struct Region<'a, B: Platform, const N: usize> {
     copying: Bounced<'a, B, N>,
@@ -71,7 +73,8 @@ impl<'a, B: Platform, const N: usize> Region<'a, B, N> {
         Ok(())
     }
 
-    /// The next piece: the rest of a block that was begun, whole blocks, or the beginning of the last.
+    /// The next piece: the rest of a block that was begun, whole blocks, or the beginning of the
+    /// last.
     fn piece(&self, offset: u64, len: usize) -> Piece {
         let within = (offset % BLOCK as u64) as usize;
         let bytes = match within {

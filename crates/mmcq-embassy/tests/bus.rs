@@ -57,7 +57,8 @@ fn embassy_s_own_card_driver_runs_over_our_host() {
     assert_eq!(world.model.borrow().protocol_violations(), 0);
 }
 
-/// In the tuning procedure a controller takes a CMD19 for one of its own, and keeps its data [SDHC 2.2.25].
+/// In the tuning procedure a controller takes a CMD19 for one of its own, and keeps its data
+/// [SDHC 2.2.25].
 #[test]
 fn a_tuning_that_is_dropped_at_any_moment_is_ended_before_the_next_command() {
     const HOST_CONTROL_2: u16 = 0x3e;

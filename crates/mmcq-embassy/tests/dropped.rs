@@ -1,5 +1,5 @@
-//! A call of a block device is dropped half-way (a time limit, a `select`) on the one executor that its helpers need too: the drop waits for
-//! nothing, and the card goes on.
+//! A call of a block device is dropped half-way (a time limit, a `select`) on the one executor that
+//! its helpers need too: the drop waits for nothing, and the card goes on.
 
 #[path = "support/tasks.rs"]
 mod tasks;
@@ -41,7 +41,8 @@ impl AsBytes for [u64] {
     }
 }
 
-/// Both ways that embassy's users have: a copy, and a buffer that travels through the call. Each is polled once, and is pending.
+/// Both ways that embassy's users have: a copy, and a buffer that travels through the call. Each is
+/// polled once, and is pending.
 fn begun<'a, B: Platform>(disk: &'a mut Disk<'_, B, 8, A4>, into: &'a mut Block, copies: bool) -> Call<'a> {
     let mut call: Call<'a> = if copies {
         Box::pin(async {
@@ -63,13 +64,14 @@ fn while_the_supervisor_is_needed() {
         let stack = world.stack();
         let mut context = Context::from_waker(Waker::noop());
         let (card, scratch) = stack.block_on(bring_up(stack, memory(1), Options::DEFAULT), |_| {});
-        let mut keeper = pin!(card::supervise(stack, scratch, Options::DEFAULT, card.unwrap()));
-        assert!(keeper.as_mut().poll(&mut context).is_pending());
+        let mut supervisor = pin!(card::supervise(stack, scratch, Options::DEFAULT, card.unwrap()));
+        assert!(supervisor.as_mut().poll(&mut context).is_pending());
         world.model.borrow_mut().card_mut().unwrap().brown_out(world.time.now());
         let mut disk = Disk::new(stack, memory(1)).unwrap();
         let mut data = [Aligned([0; 512])];
         let call = begun(&mut disk, &mut data, copies);
-        // The engine asks for help; the executor does not come to the supervisor before the time limit.
+        // The engine asks for help; the executor does not come to the supervisor before the time
+        // limit.
         while stack.with(|engine| engine.stats().recovery_steps[RecoveryStep::Reinit as usize]) == 0 {
             stack.turn();
         }
@@ -78,7 +80,7 @@ fn while_the_supervisor_is_needed() {
         assert_eq!(world.time.now(), began_ns, "the drop waited");
         let mut other = Disk::<_, 8, A4>::new(stack, memory(1)).unwrap();
         let result = stack.block_on(other.read(0, &mut data), |_| {
-            assert!(keeper.as_mut().poll(&mut context).is_pending());
+            assert!(supervisor.as_mut().poll(&mut context).is_pending());
         });
         assert_eq!(result, Ok(()), "the card is given up because a future was dropped");
     }
@@ -137,7 +139,8 @@ fn while_the_engine_is_halted() {
     }
 }
 
-/// The buffer of a bus, and the card behind it, at whatever moment a call is dropped: while the bus changes, or between the data and their CMD12.
+/// The buffer of a bus, and the card behind it, at whatever moment a call is dropped: while the bus
+/// changes, or between the data and their CMD12.
 #[test]
 fn a_call_of_a_bus_at_any_moment() {
     for polls in 1..200 {

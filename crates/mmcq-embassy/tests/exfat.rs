@@ -42,7 +42,8 @@ fn files_come_back_as_they_were_written() {
         for seed in 0..3u8 {
             let options = OpenOptions::new().create_new(true).write(true);
             let mut file = fs.open(&format!("/logs/run {seed}.bin"), options).await.unwrap();
-            // Whole sectors but for the last: exfat-slim 0.7.0 panics where the rest of a write begins a cluster.
+            // Whole sectors but for the last: exfat-slim 0.7.0 panics where the rest of a write
+            // begins a cluster.
             for part in contents(seed).chunks(7 * 512) {
                 file.write(&mut fs, part).await.unwrap();
             }

@@ -1,4 +1,5 @@
-//! The mailbox between an engine and a foreign bus: wakers that come back into it, and the data that it keeps.
+//! The mailbox between an engine and a foreign bus: wakers that come back into it, and the data
+//! that it keeps.
 
 #[path = "support/tasks.rs"]
 mod tasks;
@@ -39,7 +40,8 @@ struct Visitor {
 type Above = Stack<(CriticalSection, BusHost<'static, 'static>), 8>;
 
 thread_local! {
-    /// The stack that wakes the runner, and how often it did so from inside one of its own calls, and in all.
+    /// The stack that wakes the runner, and how often it did so from inside one of its own calls,
+    /// and in all.
     static ABOVE: Cell<Option<&'static Above>> = const { Cell::new(None) };
     static NESTED: Cell<[u32; 2]> = const { Cell::new([0; 2]) };
     static VISITOR: Cell<Option<Visitor>> = const { Cell::new(None) };

@@ -1,4 +1,5 @@
-//! An I/O card by embassy's driver over our host, and by ours over any bus: packets by the card's interrupt.
+//! An I/O card by embassy's driver over our host, and by ours over any bus: packets by the card's
+//! interrupt.
 
 #[path = "support/tasks.rs"]
 mod tasks;

@@ -1,4 +1,5 @@
-//! A card as bytes: the traits of embedded-storage, asynchronous and blocking, against a plain array.
+//! A card as bytes: the traits of embedded-storage, asynchronous and blocking, against a plain
+//! array.
 
 #[path = "support/world.rs"]
 mod world;

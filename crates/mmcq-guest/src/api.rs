@@ -12,7 +12,8 @@ use std::io::Write;
 use std::path::Path;
 use std::ptr;
 
-/// Copies between the model and memory: `to_memory` is not 0 if the bytes go there. 0 if memory answered.
+/// Copies between the model and memory: `to_memory` is not 0 if the bytes go there. 0 if memory
+/// answered.
 pub type mmcq_sim_dma = unsafe extern "C" fn(
     opaque: *mut c_void,
     address: u64,
@@ -35,7 +36,8 @@ struct Memory {
 
 impl DeviceMemory for Memory {
     fn device_read(&self, bus: u64, buffer: &mut [u8]) -> Result<(), BusError> {
-        // SAFETY: the function came with `opaque`, and the header has it write `count` bytes at most, which are the buffer's.
+        // SAFETY: the function came with `opaque`, and the header has it write `count` bytes at
+        // most, which are the buffer's.
         let status = unsafe { (self.dma)(self.opaque, bus, buffer.as_mut_ptr().cast(), buffer.len(), 0) };
         if status != 0 {
             buffer.fill(0xff);
@@ -45,7 +47,8 @@ impl DeviceMemory for Memory {
     }
 
     fn device_write(&self, bus: u64, data: &[u8]) -> Result<(), BusError> {
-        // SAFETY: the function came with `opaque`; the header has it only read `count` bytes here, which are the data's.
+        // SAFETY: the function came with `opaque`; the header has it only read `count` bytes here,
+        // which are the data's.
         let status = unsafe { (self.dma)(self.opaque, bus, data.as_ptr().cast_mut().cast(), data.len(), 1) };
         if status == 0 { Ok(()) } else { Err(BusError) }
     }
@@ -66,8 +69,8 @@ unsafe fn text<'a>(name: *const c_char, what: &str) -> Result<&'a str, String> {
 /// Builds a controller with a card. Null if that fails: then `error` has why, in one line.
 ///
 /// # Safety
-/// As the header says: texts end with a zero byte, `error` has room for `error_bytes`, and `dma` keeps its contract with `opaque` until
-/// [`mmcq_sim_free`].
+/// As the header says: texts end with a zero byte, `error` has room for `error_bytes`, and `dma`
+/// keeps its contract with `opaque` until [`mmcq_sim_free`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmcq_sim_new(
     platform: *const c_char,

@@ -15,7 +15,8 @@ use std::rc::Rc;
 /// The file with the log of the bus; its last lines may still be in memory.
 pub(crate) type LogFile = Rc<RefCell<BufWriter<File>>>;
 
-/// The controller of `platform`, with `card`, or with the platform's own if that is empty. An error is one line.
+/// The controller of `platform`, with `card`, or with the platform's own if that is empty. An error
+/// is one line.
 pub(crate) fn build(
     platform: &str,
     card: &str,

@@ -1,5 +1,5 @@
-//! Packets of the SDIO experiment by our engine, polled from the interrupt, the payload by DMA: what `tools/path-length.sh` counts the
-//! instructions of.
+//! Packets of the SDIO experiment by our engine, polled from the interrupt, the payload by DMA:
+//! what `tools/path-length.sh` counts the instructions of.
 
 use mmcq_lab::sdio::ours::Stay;
 use mmcq_lab::sdio::platform::{Board, NAME};

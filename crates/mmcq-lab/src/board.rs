@@ -36,7 +36,8 @@ pub type Driver = Charged<controller::Driver>;
 pub type Stack<const N: usize> = mmcq::task::Stack<(Alone, Driver, Any), N>;
 
 thread_local! {
-    /// The clock of the board that is being brought up; afterwards the machine passes the time itself.
+    /// The clock of the board that is being brought up; afterwards the machine passes the time
+    /// itself.
     static CLOCK: RefCell<Time> = RefCell::new(Time::new());
     static ALARM: Cell<Option<u64>> = const { Cell::new(None) };
 }
@@ -162,8 +163,9 @@ pub fn card_profile(name: &str) -> Result<CardProfile, BoardError> {
     Err(BoardError::NoCard { name: name.to_owned(), known })
 }
 
-/// A card and its memory: `card` instead of the platform's own, `medium` instead of generated memory. A card
-/// that was named must fit into its medium, whose rest is not used; the platform's own takes the medium's size.
+/// A card and its memory: `card` instead of the platform's own, `medium` instead of generated
+/// memory. A card that was named must fit into its medium, whose rest is not used; the platform's
+/// own takes the medium's size.
 pub fn card_with(
     platform: &Platform,
     card: Option<&str>,

@@ -22,16 +22,16 @@ impl Pieces {
         DmaBuf::from_static(memory)
     }
 
-    /// Takes a piece back and frees it. Memory from elsewhere, and a part of a piece, is left alone: it stays where it
-    /// is for ever. True: it was freed.
+    /// Takes a piece back and frees it. Memory from elsewhere, and a part of a piece, is left
+    /// alone: it stays where it is for ever. True: it was freed.
     pub fn free(&mut self, memory: DmaBuf) -> bool {
         let slice = memory.into_static();
         let address = slice.as_ptr().addr();
         let mine = self.out.get(&address) == Some(&slice.len());
         if mine {
             self.out.remove(&address);
-            // SAFETY: `piece` leaked a box of this address and length that was not freed since, and `memory` was the
-            // only owner of all its bytes.
+            // SAFETY: `piece` leaked a box of this address and length that was not freed since, and
+            // `memory` was the only owner of all its bytes.
             drop(unsafe { Box::from_raw(slice) });
         }
         mine

@@ -1,4 +1,5 @@
-//! Logs of the bus, a line for each event: writing them in a run, reading them, and two of them side by side.
+//! Logs of the bus, a line for each event: writing them in a run, reading them, and two of them
+//! side by side.
 
 mod diff;
 mod gaps;

@@ -1,7 +1,7 @@
 //! The kinds of controller that a board can have: model, driver.
 //!
-//! Everything that depends on the kind is in this file and in `platform/controller.rs`; a new kind is a
-//! variant of each of the three enums.
+//! Everything that depends on the kind is in this file and in `platform/controller.rs`; a new kind
+//! is a variant of each of the three enums.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -61,8 +61,9 @@ impl Device for Controller {
 }
 
 impl Controller {
-    /// A controller with its card in the slot, and the driver of it. `engine`: the driver serves our engine, not phases that stand for Linux's.
-    /// A register access costs so many nanoseconds, read and write.
+    /// A controller with its card in the slot, and the driver of it. `engine`: the driver serves
+    /// our engine, not phases that stand for Linux's. A register access costs so many nanoseconds,
+    /// read and write.
     pub fn new(
         platform: &Platform,
         engine: bool,
@@ -137,7 +138,8 @@ fn sdhci_setup(platform: &Platform, config: &SdhciConfig, engine: bool) -> sdhci
     if platform.busy != Busy::Interrupt {
         quirks = quirks.with(SdhciQuirks::NO_BUSY_IRQ);
     }
-    // Linux's raw phases need no end of busy; that its driver looks at the lines before a start is modelled by their level.
+    // Linux's raw phases need no end of busy; that its driver looks at the lines before a start is
+    // modelled by their level.
     if platform.busy == Busy::Status && engine {
         quirks = quirks.with(SdhciQuirks::NO_DAT0_LEVEL);
     }

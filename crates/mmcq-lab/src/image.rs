@@ -5,14 +5,16 @@ use rustix::io::Errno;
 use std::fs::File;
 use std::path::Path;
 
-/// An image that is kept for this program as long as this lives: for a writer alone, for a reader together with other readers.
+/// An image that is kept for this program as long as this lives: for a writer alone, for a reader
+/// together with other readers.
 #[derive(Debug)]
 pub struct Lock {
     _file: File,
 }
 
 impl Lock {
-    /// Keeps the image at `path`. An error is one line. On a file system that knows no locks every program gets one.
+    /// Keeps the image at `path`. An error is one line. On a file system that knows no locks every
+    /// program gets one.
     pub fn take(path: &Path, write: bool) -> Result<Self, String> {
         let shown = path.display();
         let file = File::options().read(true).write(write).open(path).map_err(|e| format!("{shown}: {e}"))?;

@@ -1,12 +1,17 @@
-//! Our engine alone: jobs submit to it directly, the context that moves it picks the next transfer from everything that is pending, and nothing is parked anywhere else.
+//! Our engine alone: jobs submit to it directly, the context that moves it picks the next transfer
+//! from everything that is pending, and nothing is parked anywhere else.
 //!
 //! Which context moves it is the board's choice ([`Advance`]):
 //! - the hard interrupt calls it;
-//! - the hard interrupt leaves the line masked and raises a deferred interrupt, or wakes a real-time thread, and that calls it and unmasks;
-//! - no interrupt is taken at all. The first job that would sleep until one of its I/Os is done keeps its core instead, reads the controller's status
-//!   again and again, and moves the engine (deadlines too) and completes for all, until an I/O of its own is done. Jobs that come to wait meanwhile
-//!   sleep. When it leaves, it wakes one of those whose I/Os are still under way, which spins next. If there is none, no job looks at the controller until
-//!   the next one waits, and gets the role. A spinner does not make room for other threads that would like its core: there must be one to spare.
+//! - the hard interrupt leaves the line masked and raises a deferred interrupt, or wakes a
+//!   real-time thread, and that calls it and unmasks;
+//! - no interrupt is taken at all. The first job that would sleep until one of its I/Os is done
+//!   keeps its core instead, reads the controller's status again and again, and moves the engine
+//!   (deadlines too) and completes for all, until an I/O of its own is done. Jobs that come to wait
+//!   meanwhile sleep. When it leaves, it wakes one of those whose I/Os are still under way, which
+//!   spins next. If there is none, no job looks at the controller until the next one waits, and
+//!   gets the role. A spinner does not make room for other threads that would like its core: there
+//!   must be one to spare.
 
 use crate::alone::Alone;
 use crate::platform::Advance;
@@ -18,7 +23,8 @@ use mmcq::task::{Entry, Stack};
 use mmcq_sim::cpu::{Priority, Thread};
 use std::collections::VecDeque;
 
-/// Most looks that a spinner takes as one step: what others do meanwhile is seen after these at the latest.
+/// Most looks that a spinner takes as one step: what others do meanwhile is seen after these at the
+/// latest.
 const LOOKS_MAX: u64 = 64;
 
 /// Which context moves the engine, and what getting there costs.
@@ -155,7 +161,8 @@ impl<H: Host, const N: usize> Ours<H, N> {
         self.set_timer(sys, self.stack.with(|e| e.next_deadline_ns()));
     }
 
-    /// Takes what is done, and has it completed by a soft interrupt of this core, or by the spinner.
+    /// Takes what is done, and has it completed by a soft interrupt of this core, or by the
+    /// spinner.
     fn handle(&mut self, sys: &mut System, work: PollOutcome, core: u8) {
         if work.completed != 0 {
             sys.time.charge(sys.costs.done_ns);
@@ -220,7 +227,8 @@ impl<H: Host, const N: usize> Ours<H, N> {
         }
     }
 
-    /// A context that is not the hard interrupt moves the engine: the controller has something to say, a deadline has come, or both.
+    /// A context that is not the hard interrupt moves the engine: the controller has something to
+    /// say, a deadline has come, or both.
     fn turn(&mut self, sys: &mut System, core: u8, interrupt: bool) {
         // Only a thread may unmap on hosts that insist; the tasklet leaves 0, "at once", to it.
         let first = if self.context.advance == Advance::Tasklet { 1 } else { 0 };
@@ -269,7 +277,8 @@ impl<H: Host, const N: usize> Ours<H, N> {
             let cost = if self.spun.is_empty() { self.context.look_ns } else { sys.costs.softirq_ns };
             return sys.go_on(thread, cost.max(1), Step::Look(job));
         }
-        // Looks that cannot see anything are taken in one step. With nothing to come at all, it would spin for ever.
+        // Looks that cannot see anything are taken in one step. With nothing to come at all, it
+        // would spin for ever.
         let next_ns = [sys.line.next_ns, deadline_ns, until_ns].into_iter().flatten().min();
         if let Some(next_ns) = next_ns.or_else(|| sys.queue.next_ns()) {
             let look_ns = self.context.look_ns.max(1);
@@ -278,7 +287,8 @@ impl<H: Host, const N: usize> Ours<H, N> {
         }
     }
 
-    /// The spinner has what it waited for; another job must look now, unless it will come back anyway.
+    /// The spinner has what it waited for; another job must look now, unless it will come back
+    /// anyway.
     fn leave(&mut self, sys: &mut System, job: u32) {
         self.spinner = None;
         let jobs = self.outstanding.len() as u32;
@@ -316,7 +326,8 @@ impl<H: Host, const N: usize> Front for Ours<H, N> {
     fn submit(&mut self, sys: &mut System, io: Io) {
         self.entering[io.job as usize] = Some(io);
         self.outstanding[io.job as usize] += 1;
-        // At Linux's prices a transfer is dispatched and prepared once, whatever has been merged into it. Our own price is for each request.
+        // At Linux's prices a transfer is dispatched and prepared once, whatever has been merged
+        // into it. Our own price is for each request.
         let paid = sys.costs.dispatch_ns > 0 && self.joins(&io);
         let price_ns = if paid { 0 } else { sys.costs.dispatch_ns + sys.costs.prep_ns };
         sys.go_on(sys.job_thread(io.job), price_ns, Step::Submit(io.job));

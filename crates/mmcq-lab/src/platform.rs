@@ -1,13 +1,19 @@
-//! Platform files: a board as TOML. Every cost carries its unit in its name, its kind and its source.
+//! Platform files: a board as TOML. Every cost carries its unit in its name, its kind and its
+//! source.
 //!
-//! `[stack] advance` says what moves our engine: `"irq"` (as if it were not there), `"tasklet"`, `"thread"` or `"spin"`, see [`Advance`]. Some costs may be
-//! left out:
-//! - `cost.entry_us`, the part of `cost.irq_us` that is interrupt entry and exit (without it: all of it);
-//! - `cost.tasklet_us`, from the hard interrupt to the deferred one, which only a board that uses it must give;
-//! - `cost.setup_us`, the part of `cost.start_us` and `cost.poll_us` that Linux's driver of a reader pays once for each request, not for each round;
-//! - `cost.stop_pause_us` and `cost.flush_us`, what Linux's driver of a reader does after a late CMD12;
+//! `[stack] advance` says what moves our engine: `"irq"` (as if it were not there), `"tasklet"`,
+//! `"thread"` or `"spin"`, see [`Advance`]. Some costs may be left out:
+//! - `cost.entry_us`, the part of `cost.irq_us` that is interrupt entry and exit (without it: all
+//!   of it);
+//! - `cost.tasklet_us`, from the hard interrupt to the deferred one, which only a board that uses
+//!   it must give;
+//! - `cost.setup_us`, the part of `cost.start_us` and `cost.poll_us` that Linux's driver of a
+//!   reader pays once for each request, not for each round;
+//! - `cost.stop_pause_us` and `cost.flush_us`, what Linux's driver of a reader does after a late
+//!   CMD12;
 //! - `cost.pin_us`, a job's work for each 512 KiB of an I/O of more than 1 MiB;
-//! - `cost.deep_wake_us`, what waking a job costs more when it has slept for `cost.deep_sleep_us` or longer, nothing up to `cost.light_sleep_us`.
+//! - `cost.deep_wake_us`, what waking a job costs more when it has slept for `cost.deep_sleep_us`
+//!   or longer, nothing up to `cost.light_sleep_us`.
 
 mod controller;
 mod stack;
@@ -128,7 +134,8 @@ pub enum Advance {
     Tasklet,
     /// A real-time kernel thread, which the interrupt wakes.
     Thread,
-    /// No interrupt: a job that waits for its I/O stays on its core and reads the controller's status.
+    /// No interrupt: a job that waits for its I/O stays on its core and reads the controller's
+    /// status.
     Spin,
 }
 
@@ -216,7 +223,8 @@ impl Platform {
         Self::load_with(name, &[])
     }
 
-    /// Likewise, with single values changed: `cost.wake_us=30`, `card="sdsc-1g"`, `controller.signal18_fails=true`.
+    /// Likewise, with single values changed: `cost.wake_us=30`, `card="sdsc-1g"`,
+    /// `controller.signal18_fails=true`.
     pub fn load_with(name: &str, changes: &[String]) -> Result<Self, PlatformError> {
         let mut table = tree(name, None, 0)?;
         for change in changes {
@@ -309,7 +317,8 @@ impl Platform {
     }
 }
 
-/// One `key=value` from the command line. A value in one of these sections is a quantity and keeps its form; its kind and source say where it came from.
+/// One `key=value` from the command line. A value in one of these sections is a quantity and keeps
+/// its form; its kind and source say where it came from.
 pub(crate) fn set(table: &mut Table, change: &str, quantities: &[&str]) -> Result<(), PlatformError> {
     let fault = |what: &str| PlatformError::new(format!("--set {change}: {what}"));
     let (path, text) = change.split_once('=').ok_or_else(|| fault("expected KEY=VALUE"))?;
@@ -385,7 +394,8 @@ fn tree(name: &str, beside: Option<&Path>, depth: usize) -> Result<Table, Platfo
     }
 }
 
-/// A pair of model and driver ([`mmcq_sim::sdhci::Profile`]) is no board: by what it tells the driver, or as the tree ships it.
+/// A pair of model and driver ([`mmcq_sim::sdhci::Profile`]) is no board: by what it tells the
+/// driver, or as the tree ships it.
 fn is_quirk(table: &Table, text: &str) -> bool {
     let driver = table.get("driver").and_then(Value::as_table);
     let told = ["quirks", "width", "transfer", "capabilities"];

@@ -1,4 +1,5 @@
-//! A reproduction as a picture: rates of each cell as bars, published values beside the model's, the physical limit as a line.
+//! A reproduction as a picture: rates of each cell as bars, published values beside the model's,
+//! the physical limit as a line.
 
 use crate::reproduce::Row;
 use plotters::prelude::*;
@@ -144,7 +145,8 @@ mod tests {
             Row { unit: "us".to_owned(), ..row("mmcq", None) },
         ];
         let svg = rates(&rows, "a title").unwrap();
-        // Each bar stands in the picture and in the legend; of the others nothing (one row is no rate).
+        // Each bar stands in the picture and in the legend; of the others nothing (one row is no
+        // rate).
         let bars =
             BARS.iter().map(|bar| format!("#{:02X}{:02X}{:02X}", bar.colour.0, bar.colour.1, bar.colour.2));
         let drawn: Vec<usize> = bars.map(|colour| svg.matches(&colour).count().min(2)).collect();

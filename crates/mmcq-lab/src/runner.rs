@@ -45,13 +45,15 @@ pub enum Setting {
     HsqFifo,
     /// Linux on a host that can continue data: every multi-block request is ended by CMD12.
     Close,
-    /// The same with the STREAM thread's patch: a transfer stays open until a request does not continue it.
+    /// The same with the STREAM thread's patch: a transfer stays open until a request does not
+    /// continue it.
     Patch,
     /// Ours, at Linux's prices.
     Mmcq,
     /// Ours, at the price of its own path.
     MmcqOwn,
-    /// Ours at Linux's prices, told to complete writes with their data ([`Acknowledge::Transferred`]).
+    /// Ours at Linux's prices, told to complete writes with their data
+    /// ([`Acknowledge::Transferred`]).
     MmcqEarly,
     /// The same at the price of its own path.
     MmcqEarlyOwn,
@@ -257,7 +259,8 @@ impl Outcome {
     }
 }
 
-/// Runs the jobs. `medium` instead of generated memory; `progress` is told bytes moved and planned, now and then.
+/// Runs the jobs. `medium` instead of generated memory; `progress` is told bytes moved and planned,
+/// now and then.
 pub fn run(
     run: &Run<'_>,
     medium: Option<Medium>,

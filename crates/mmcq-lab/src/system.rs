@@ -164,8 +164,8 @@ pub trait Front {
         let _ = (sys, number);
     }
 
-    /// A job has nothing to do before an I/O is done, or before `until_ns`. True: it stays awake for something (which it has been given to
-    /// go on with) instead of sleeping.
+    /// A job has nothing to do before an I/O is done, or before `until_ns`. True: it stays awake
+    /// for something (which it has been given to go on with) instead of sleeping.
     fn waits(&mut self, sys: &mut System, job: u32, until_ns: Option<u64>) -> bool {
         let _ = (sys, job, until_ns);
         false

@@ -24,7 +24,8 @@ pub fn listen(path: &Path) -> io::Result<(UnixListener, Name)> {
                 "exists and is no socket; expected a free path, or the socket of a server that has ended";
             return Err(io::Error::new(ErrorKind::AlreadyExists, what));
         }
-        // Asked by the wrong kind of socket: a server that waits for its client is not to take us for it.
+        // Asked by the wrong kind of socket: a server that waits for its client is not to take us
+        // for it.
         if UnixDatagram::unbound()?.connect(path).is_err_and(|e| e.kind() == ErrorKind::ConnectionRefused) {
             std::fs::remove_file(path)?;
         } else {

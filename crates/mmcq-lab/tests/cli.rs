@@ -1,4 +1,5 @@
-//! The program as its users meet it: exit codes, one-line errors that name the place, reports that repeat.
+//! The program as its users meet it: exit codes, one-line errors that name the place, reports that
+//! repeat.
 
 use std::path::{Path, PathBuf};
 #[cfg(target_os = "linux")]

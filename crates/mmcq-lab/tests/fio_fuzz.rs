@@ -1,4 +1,5 @@
-//! No bytes make the reader of jobs panic, and no job that it accepts makes the state machine panic or spin.
+//! No bytes make the reader of jobs panic, and no job that it accepts makes the state machine panic
+//! or spin.
 
 use arbtest::arbitrary::{Result, Unstructured};
 use mmcq_lab::fio::report::{Context, Report, json, normal, terse};

@@ -1,4 +1,5 @@
-//! Contents and reports against the installed fio and Python; each test says so when it has to be skipped.
+//! Contents and reports against the installed fio and Python; each test says so when it has to be
+//! skipped.
 
 use mmcq_lab::fio::report::{Context, FORMAT_VERSION, Report, json};
 use mmcq_lab::fio::state::{JobState, Next, Times};

@@ -1,9 +1,10 @@
-//! The order of transfers against fio 3.33: first the recorded orders, then fio itself where it is installed.
+//! The order of transfers against fio 3.33: first the recorded orders, then fio itself where it is
+//! installed.
 //!
-//! The records are the `queue:` lines of `fio --name=a --filename=F0:F1.. --debug=io OPTIONS` on sparse
-//! files. A record is `file bytes,.. options`, then up to 256 steps `rF:OFFSET+LENGTH` (read of file F,
-//! hexadecimal), `w`,
-//! `sF` (fsync) or `dF` (fdatasync), then `= number of all steps`, or `= any`.
+//! The records are the `queue:` lines of `fio --name=a --filename=F0:F1.. --debug=io OPTIONS` on
+//! sparse files. A record is `file bytes,.. options`, then up to 256 steps `rF:OFFSET+LENGTH` (read
+//! of file F, hexadecimal), `w`, `sF` (fsync) or `dF` (fdatasync), then `= number of all steps`, or
+//! `= any`.
 
 use mmcq_lab::fio::state::{Io, JobState, Next, Times};
 use mmcq_lab::fio::{Dir, System, expand, parse_command_line};

@@ -1,5 +1,5 @@
-//! The reports against fio 3.33's own: its `json+` is read back into statistics, and our writers must then
-//! give the very bytes of its JSON, terse and normal output.
+//! The reports against fio 3.33's own: its `json+` is read back into statistics, and our writers
+//! must then give the very bytes of its JSON, terse and normal output.
 
 use mmcq_lab::fio::hist;
 use mmcq_lab::fio::report::{Context, Entry, Report, json, normal, terse};

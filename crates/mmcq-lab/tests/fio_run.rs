@@ -1,4 +1,5 @@
-//! Whole jobs on a tiny model of a disk: what the state machine asks for, when, and what it measures.
+//! Whole jobs on a tiny model of a disk: what the state machine asks for, when, and what it
+//! measures.
 
 use mmcq_lab::fio::report::{Context, FORMAT_VERSION, Report, json, normal, terse};
 use mmcq_lab::fio::state::{Io, JobState, Next, Sync, Times};

@@ -1,4 +1,5 @@
-//! Platforms are written by people: whatever stands in one, it is read, or refused in one line that names the place.
+//! Platforms are written by people: whatever stands in one, it is read, or refused in one line that
+//! names the place.
 
 #[path = "../../mmcq/tests/support/fuzz.rs"]
 mod fuzz;

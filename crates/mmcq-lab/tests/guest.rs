@@ -1,4 +1,5 @@
-//! `mmcq guest` with a program in QEMU's place: what it makes of machines that are wrong, hang, or say what they should. `tools/guest-time.sh` has real ones.
+//! `mmcq guest` with a program in QEMU's place: what it makes of machines that are wrong, hang, or
+//! say what they should. `tools/guest-time.sh` has real ones.
 #![cfg(target_os = "linux")]
 
 use std::os::unix::fs::PermissionsExt;

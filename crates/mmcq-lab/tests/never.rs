@@ -1,4 +1,5 @@
-//! `mmcq reproduce never`: what the laboratory promises of the sweep itself. Whether ours is slower anywhere is for the sweep to say.
+//! `mmcq reproduce never`: what the laboratory promises of the sweep itself. Whether ours is slower
+//! anywhere is for the sweep to say.
 
 use mmcq_lab::reproduce::never::{self, Cell, Grid, Kept, KeptError, Load};
 use std::process::Command;

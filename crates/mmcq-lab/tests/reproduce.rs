@@ -33,7 +33,8 @@ fn hsq_before_is_fitted_and_after_is_predicted() {
         let (before, after) = (find(rows, cell, "none"), find(rows, cell, "hsq-tag"));
         assert!(before.fitted && before.error_percent().unwrap().abs() <= 2.0, "{before:?}");
         assert!(!after.fitted && after.error_percent().unwrap().abs() <= 8.0, "{after:?}");
-        // Ours, at the same prices: at least the queue's figure, and close to what card and wire allow.
+        // Ours, at the same prices: at least the queue's figure, and close to what card and wire
+        // allow.
         let (ours, own) = (find(rows, cell, "mmcq"), find(rows, cell, "mmcq-own"));
         // The limit of the readers is one batch of all 20; ours meets about half of them.
         let goal = match cell {
@@ -50,7 +51,8 @@ fn hsq_before_is_fitted_and_after_is_predicted() {
     assert!((5.0..7.0).contains(&merging("none")) && (3.5..4.5).contains(&merging("hsq-tag")));
 }
 
-/// The queue was once priced at 11.5 us from an interrupt to the next command, where Linux's own code takes 5.0.
+/// The queue was once priced at 11.5 us from an interrupt to the next command, where Linux's own
+/// code takes 5.0.
 #[test]
 fn the_stand_in_is_as_fast_as_linux_itself_and_says_what_that_leaves() {
     let rows = quiet();
@@ -76,7 +78,8 @@ fn a_busy_cpu_costs_linux_and_not_the_interrupt() {
             assert!(ours.model >= find(&rows, &at, setting).model, "{ours:?}");
         }
         match cell {
-            // Readers that run late cannot be merged with the others, by any stack: the transfers are smaller, and the bus stays at work.
+            // Readers that run late cannot be merged with the others, by any stack: the transfers
+            // are smaller, and the bus stays at work.
             "seq read" => {
                 let at_work = find(&rows, "seq read, bus at work @hsq-sprd-busy", "mmcq").model;
                 assert!(at_work >= 93.0, "{at_work}");
@@ -163,7 +166,8 @@ fn ours_streams_and_no_read_pays_for_it() {
             assert!(ours.model >= close.model, "{ours:?}");
         }
     }
-    // Long reads: faster than the patch. Writes: our completion of a sample means that it was programmed, the patch's that the card has taken it.
+    // Long reads: faster than the patch. Writes: our completion of a sample means that it was
+    // programmed, the patch's that the card has taken it.
     for (cell, share) in [("seq read", 1.0), ("rand read 1M", 1.0), ("seq write", 0.95)] {
         let (ours, patch) = (find(rows, cell, "mmcq"), find(rows, cell, "patch"));
         assert!(ours.model >= share * patch.model, "{ours:?}");

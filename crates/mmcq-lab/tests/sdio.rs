@@ -1,4 +1,5 @@
-//! `mmcq reproduce sdio`: what was published, what was promised, and what must hold between the settings.
+//! `mmcq reproduce sdio`: what was published, what was promised, and what must hold between the
+//! settings.
 
 use mmcq_lab::reproduce::sdio::{BOARDS, board, parts};
 use mmcq_lab::reproduce::{Amount, Row};
@@ -84,7 +85,8 @@ fn the_policy_is_at_most_5_percent_worse_than_the_better_way() {
     for (cpu, leave_mhz, sleep_mhz) in [("ARM926", 9.45, 1.244), ("fast CPU", 29.7, 7.43)] {
         let cell = format!("spinning pays from, {cpu}");
         for (policy, mhz) in [("policy or leave", leave_mhz), ("policy or sleep", sleep_mhz)] {
-            // The slowest of the controller's clocks, 50 MHz by a whole number, that is fast enough.
+            // The slowest of the controller's clocks, 50 MHz by a whole number, that is fast
+            // enough.
             let slower = 50.0 / ((50.0 / of(&cell, policy)).round() + 1.0);
             assert!(slower < 1.03 * mhz && of(&cell, policy) > 0.97 * mhz, "{cell}: {}", of(&cell, policy));
         }

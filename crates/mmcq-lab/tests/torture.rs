@@ -66,9 +66,9 @@ fn runs_that_failed_once_stay_good() {
     }
 }
 
-/// The last request was dropped, and it is the keeper that ends it: that is no hang.
+/// The last request was dropped, and it is the supervisor that ends it: that is no hang.
 #[test]
-fn the_keeper_may_end_the_last_request() {
+fn the_supervisor_may_end_the_last_request() {
     let wishes = Wishes { faults: 0.01, cuts: 1.0, operations: 250, card: Some(4), ..WISHES };
     let outcome = run(&Case::draw(30_006_945, &wishes), &mut Bench::new(), None);
     assert_eq!(outcome.violation, None);
@@ -129,7 +129,8 @@ fn what_chance_seldom_hits_keeps_every_promise() {
     assert!(score.runs > 1_000 && score.faults() > 1_000, "{} runs, {} faults", score.runs, score.faults());
 }
 
-/// CMD27, CMD28, CMD42 and their like are sent for callers alone that ask for them by name; CMD8 offers no PCIe to an SD card.
+/// CMD27, CMD28, CMD42 and their like are sent for callers alone that ask for them by name; CMD8
+/// offers no PCIe to an SD card.
 #[test]
 fn nothing_irreversible_is_ever_sent() {
     let mut bench = Bench::new();

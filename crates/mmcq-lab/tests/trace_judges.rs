@@ -62,7 +62,8 @@ fn an_sd_card_comes_up_before_both_judges() {
     assert_eq!(judged["clock_stopped_early"], 0);
     assert_eq!(judged["responses"], commands.iter().filter(|c| *c != "CMD0").count());
     let blocks = blocks(&judged);
-    // SCR on one line: version 2.00, both bus widths. Then four lines; the switch to high speed at last.
+    // SCR on one line: version 2.00, both bus widths. Then four lines; the switch to high speed at
+    // last.
     assert_eq!((blocks[0].0, blocks[0].1, blocks[0].2, &blocks[0].3[..4]), (51, 1, 8, "0235"));
     assert!(blocks.len() >= 3 && blocks[1..].iter().all(|b| b.1 == 4 && b.2 == 64), "{blocks:?}");
     assert_eq!(judged["shortest_cycle"], 20);

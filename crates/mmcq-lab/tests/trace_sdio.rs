@@ -1,5 +1,5 @@
-//! `mmcq trace --sdio`: a packet of the SDIO experiment as an oscilloscope shows it, before PyPI's checksums
-//! (`tools/judge-vcd.py`); and what `mmcq trace` refuses of its options.
+//! `mmcq trace --sdio`: a packet of the SDIO experiment as an oscilloscope shows it, before PyPI's
+//! checksums (`tools/judge-vcd.py`); and what `mmcq trace` refuses of its options.
 
 mod judges;
 
@@ -84,8 +84,9 @@ fn sigrok_reads_every_command_and_its_argument() {
     }
 }
 
-/// From the first CMD5 (no card answers the CMD8 before it, and sigrok waits for an answer to each command) to the first packet: the block
-/// size of the payload is one that the function was told by CMD52.
+/// From the first CMD5 (no card answers the CMD8 before it, and sigrok waits for an answer to each
+/// command) to the first packet: the block size of the payload is one that the function was told by
+/// CMD52.
 #[test]
 fn bring_up_from_cmd5_and_the_first_packet_before_both_judges() {
     let folder = tempfile::tempdir().unwrap();
@@ -167,7 +168,8 @@ fn the_clock_stops_in_the_payload_and_nowhere_else_while_bits_move() {
             let held = capture.events.iter().filter(|e| e.what == What::ClockStopped);
             let held = held.filter(|e| e.start_ns > *start_ns && e.end_ns <= *end_ns);
             assert_eq!(stood, held.map(|e| e.end_ns - e.start_ns).sum::<u64>(), "{setting}");
-            // 64 bytes last 12.8 us: a tasklet is too late for them, and four bytes always have room.
+            // 64 bytes last 12.8 us: a tasklet is too late for them, and four bytes always have
+            // room.
             if setting == "thread+tasklet" {
                 assert_eq!(stood > 0, data.len() == 512, "{stood}");
             }

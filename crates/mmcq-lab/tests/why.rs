@@ -1,4 +1,5 @@
-//! `mmcq why`: the phases of a run are the whole of it, the counts agree with the bus, and the conclusion is what the numbers say.
+//! `mmcq why`: the phases of a run are the whole of it, the counts agree with the bus, and the
+//! conclusion is what the numbers say.
 
 use mmcq_lab::fio;
 use mmcq_lab::platform::Platform;

@@ -14,7 +14,8 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let stack = bench.stack();
     bench.run(bring_up(stack, buffer(1), Options::DEFAULT))?.0?;
 
-    // All handles share the queue of the stack. To a scheduler they are one client; `Request::from` names others.
+    // All handles share the queue of the stack. To a scheduler they are one client; `Request::from`
+    // names others.
     let read = async |lba| BlockDevice::new(stack).read(lba, buffer(BLOCKS as usize)).await;
     let begin_ns = bench.now_ns();
     let results = bench.run(join_all((0..16).map(|at| read(at * BLOCKS))))?;

@@ -1,5 +1,5 @@
-//! What goes wrong, and what mends it: a damaged block, a lost supply, and a keeper that brings the card back.
-//! `cargo run -p mmcq-sim --example fault_and_recovery`
+//! What goes wrong, and what mends it: a damaged block, a lost supply, and a supervisor that brings
+//! the card back. `cargo run -p mmcq-sim --example fault_and_recovery`
 
 use futures::future::{Either, select};
 use mmcq::block::BlockDevice;
@@ -14,8 +14,9 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let stack = bench.stack();
     let (card, scratch) = bench.run(bring_up(stack, buffer(1), Options::DEFAULT))?;
 
-    // The keeper runs beside the work: it initialises the card again when it has forgotten everything.
-    let mut keeper = pin!(supervise(stack, scratch, Options::DEFAULT, card?));
+    // The supervisor runs beside the work: it initialises the card again when it has forgotten
+    // everything.
+    let mut supervisor = pin!(supervise(stack, scratch, Options::DEFAULT, card?));
     let disk = BlockDevice::new(stack);
 
     for (fault, plan) in [
@@ -25,8 +26,8 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
         bench.set_faults(plan);
         let begin_ns = bench.now_ns();
         let read = pin!(disk.read(0, buffer(8)));
-        let Either::Left(((result, _buf), _)) = bench.run(select(read, keeper.as_mut()))? else {
-            return Err("the keeper has something to tell".into());
+        let Either::Left(((result, _buf), _)) = bench.run(select(read, supervisor.as_mut()))? else {
+            return Err("the supervisor has something to tell".into());
         };
         result?;
         println!("{fault}: the read is right after {} us", (bench.now_ns() - begin_ns) / 1000);

@@ -1,4 +1,5 @@
-//! A board made of ready parts, on the simulator's machine. `cargo run -p mmcq-sim --example first_board`
+//! A board made of ready parts, on the simulator's machine.
+//! `cargo run -p mmcq-sim --example first_board`
 
 use mmcq::block::BlockDevice;
 use mmcq::board::{Buffer, NoLock, Once};

@@ -17,7 +17,8 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let stack = bench.stack();
     bench.run(bring_up(stack, buffer(1), Options::DEFAULT))?.0?;
 
-    // While one half's buffer is on the wire, the other half fills its own. The buffer comes back with each write.
+    // While one half's buffer is on the wire, the other half fills its own. The buffer comes back
+    // with each write.
     let half = async |first: u64, mut buf: DmaBuf| {
         for round in 0..ROUNDS {
             buf.fill(round as u8);

@@ -3,9 +3,11 @@
 /// Not at all.
 pub(crate) const NEVER: u64 = u64::MAX;
 
-/// One moment for each part of a model, by number, at most 32 of them. Of simultaneous ones, the lower number comes first.
+/// One moment for each part of a model, by number, at most 32 of them. Of simultaneous ones, the
+/// lower number comes first.
 ///
-/// A model asks for the next moment far more often than it changes one, so the next is kept in mind. Of the others few are set at a time.
+/// A model asks for the next moment far more often than it changes one, so the next is kept in
+/// mind. Of the others few are set at a time.
 #[derive(Clone, Debug)]
 pub(crate) struct Alarms<const N: usize> {
     at_ns: [u64; N],

@@ -1,4 +1,5 @@
-//! A bench for programs: a controller with a card in its slot, and the stack on it, in virtual time.
+//! A bench for programs: a controller with a card in its slot, and the stack on it, in virtual
+//! time.
 //!
 //! ```
 //! use mmcq::block::BlockDevice;
@@ -83,13 +84,14 @@ pub enum BenchError {
 
 thread_local!(static NOW_NS: Cell<u64> = const { Cell::new(0) });
 
-/// The time of this thread's machine in nanoseconds: what a board's `now_ns` would read from its timer.
+/// The time of this thread's machine in nanoseconds: what a board's `now_ns` would read from its
+/// timer.
 pub fn now_ns() -> u64 {
     NOW_NS.get()
 }
 
-/// A board without a stack: a controller with a card in its slot, memory, and a clock, [`now_ns`]. A thread has one at a
-/// time.
+/// A board without a stack: a controller with a card in its slot, memory, and a clock, [`now_ns`].
+/// A thread has one at a time.
 pub struct Machine {
     time: Time,
     slot: Rc<RefCell<Sdhci>>,
@@ -197,7 +199,8 @@ impl Bench {
         self.machine.slot.borrow_mut().set_faults(Faults::new(plan));
     }
 
-    /// Pulls the card. The controller tells the stack; a card in its slot comes back by [`insert`](Self::insert).
+    /// Pulls the card. The controller tells the stack; a card in its slot comes back by
+    /// [`insert`](Self::insert).
     pub fn remove(&self) -> Option<Box<dyn Card>> {
         self.machine.slot.borrow_mut().remove(self.machine.time.now())
     }
@@ -210,7 +213,8 @@ impl Bench {
     /// Goes to the next interrupt or deadline, and moves the stack by it.
     ///
     /// # Errors
-    /// [`BenchError::Stalled`] where nothing is left that could happen, [`BenchError::Storm`] where the interrupt stays asserted.
+    /// [`BenchError::Stalled`] where nothing is left that could happen, [`BenchError::Storm`] where
+    /// the interrupt stays asserted.
     pub fn step(&self) -> Result<(), BenchError> {
         if !self.machine.slot.borrow().irq() {
             let deadline_ns = self.stack.with(|engine| engine.next_deadline_ns());
@@ -265,7 +269,8 @@ pub fn card_named(name: &str) -> Result<Box<dyn Card>, BenchError> {
     Ok(profile.build(medium)?)
 }
 
-/// A buffer of so many blocks of 512 bytes that a controller may use, full of zeros. It is never freed.
+/// A buffer of so many blocks of 512 bytes that a controller may use, full of zeros. It is never
+/// freed.
 pub fn buffer(blocks: usize) -> DmaBuf {
     let words: &'static mut [u64] = Box::leak(vec![0; blocks * 64].into_boxed_slice());
     // SAFETY: bytes of the same memory, not more than it has.

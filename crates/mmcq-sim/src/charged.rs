@@ -1,7 +1,7 @@
 //! What software costs: a middleware on [`Host`] that charges virtual time for each call.
 //!
-//! A setting that stands for another stack pays that stack's costs; our own pays its measured path length. Register accesses are charged by the
-//! port that carries them, not here.
+//! A setting that stands for another stack pays that stack's costs; our own pays its measured path
+//! length. Register accesses are charged by the port that carries them, not here.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 

@@ -1,14 +1,17 @@
 //! The CPU: cores, priorities, and what it costs to get from one to another.
 //!
-//! Hard interrupts come before deferred work (softirq, tasklet), that before real-time threads, those before normal ones. PollOutcome that can be interrupted
-//! is "spend a cost, then act": the action happens when the cost has been spent, and interruptions extend it. Code that cannot be interrupted (an
-//! interrupt handler, an action under a lock) runs at once, with the [`Time`](crate::time::Time) cursor charged as it goes, and keeps its core until the
-//! cursor's end.
+//! Hard interrupts come before deferred work (softirq, tasklet), that before real-time threads,
+//! those before normal ones. PollOutcome that can be interrupted is "spend a cost, then act": the
+//! action happens when the cost has been spent, and interruptions extend it. Code that cannot be
+//! interrupted (an interrupt handler, an action under a lock) runs at once, with the
+//! [`Time`](crate::time::Time) cursor charged as it goes, and keeps its core until the cursor's
+//! end.
 
 use crate::world::{Queue, Stream};
 use std::collections::VecDeque;
 
-/// A latency with its spread: gamma with a coefficient of variation of 1/4, and rarely an exponential delay on top.
+/// A latency with its spread: gamma with a coefficient of variation of 1/4, and rarely an
+/// exponential delay on top.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Delay {
     /// Mean of the body.
@@ -84,7 +87,8 @@ pub enum Context {
     Thread(Thread),
 }
 
-/// A core was in one context from here to there; hard interrupts lie inside the spans that they interrupt.
+/// A core was in one context from here to there; hard interrupts lie inside the spans that they
+/// interrupt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// Which core.
@@ -146,7 +150,8 @@ pub struct Cpu<A> {
     cores: Vec<Core<A>>,
     tasks: Vec<Task<A>>,
     ready: [VecDeque<Thread>; 2],
-    /// How often (0 to 1) a thread that wakes lands on another core than its last although that one is free.
+    /// How often (0 to 1) a thread that wakes lands on another core than its last although that one
+    /// is free.
     migration: f64,
     stream: Stream,
     counts: Counts,
@@ -169,7 +174,8 @@ impl Who {
 }
 
 impl<A: Copy> Cpu<A> {
-    /// So many cores (1 to 64). `migration` is how often (0 to 1) a woken thread changes its core without need.
+    /// So many cores (1 to 64). `migration` is how often (0 to 1) a woken thread changes its core
+    /// without need.
     pub fn new(cores: u8, migration: f64, seed: u64) -> Self {
         let core = || Core {
             running: None,
@@ -224,12 +230,14 @@ impl<A: Copy> Cpu<A> {
         self.cores[core as usize].blocked_until_ns.max(now_ns)
     }
 
-    /// A hard interrupt begins on a core: what it raises there waits until it is over. Then call [`Cpu::interrupted`], or [`Cpu::resume`] if it was none.
+    /// A hard interrupt begins on a core: what it raises there waits until it is over. Then call
+    /// [`Cpu::interrupted`], or [`Cpu::resume`] if it was none.
     pub fn interrupt(&mut self, core: u8) {
         self.cores[core as usize].acting = Some(None);
     }
 
-    /// A hard interrupt ran on a core from `from_ns` to `to_ns`; whatever ran there takes that much longer.
+    /// A hard interrupt ran on a core from `from_ns` to `to_ns`; whatever ran there takes that much
+    /// longer.
     pub fn interrupted<E: From<CpuEvent>>(
         &mut self,
         core: u8,
@@ -265,7 +273,8 @@ impl<A: Copy> Cpu<A> {
         self.fill(core, now_ns, queue);
     }
 
-    /// The next time the thread wakes, this core is tried first (a worker is bound to the core that kicked it).
+    /// The next time the thread wakes, this core is tried first (a worker is bound to the core that
+    /// kicked it).
     pub fn prefer(&mut self, thread: Thread, core: u8) {
         let task = &mut self.tasks[thread.0 as usize];
         task.core = core;
@@ -284,7 +293,8 @@ impl<A: Copy> Cpu<A> {
         self.tasks[thread.0 as usize].work.is_some()
     }
 
-    /// Wakes a sleeping thread (or lets the acting one sleep so long): after `latency_ns` it can run, spends the cost and acts.
+    /// Wakes a sleeping thread (or lets the acting one sleep so long): after `latency_ns` it can
+    /// run, spends the cost and acts.
     pub fn wake<E: From<CpuEvent>>(
         &mut self,
         thread: Thread,
@@ -304,7 +314,8 @@ impl<A: Copy> Cpu<A> {
         }
     }
 
-    /// Takes an event. If it ends a piece of work, its action is to be done now, on that core: do it, then call [`Cpu::resume`].
+    /// Takes an event. If it ends a piece of work, its action is to be done now, on that core: do
+    /// it, then call [`Cpu::resume`].
     pub fn event<E: From<CpuEvent>>(
         &mut self,
         event: CpuEvent,
@@ -360,7 +371,8 @@ impl<A: Copy> Cpu<A> {
         self.fill(core, end_ns, queue);
     }
 
-    /// Picks the core for a woken thread: its last one if free, else a free one, else its last one all the same.
+    /// Picks the core for a woken thread: its last one if free, else a free one, else its last one
+    /// all the same.
     fn place(&mut self, thread: Thread, now_ns: u64) -> u8 {
         let last = self.tasks[thread.0 as usize].core;
         let free = |c: &Core<A>| {

@@ -1,6 +1,8 @@
-//! The simulated world: virtual time, controller models by register, cards, wires, flash, memory, CPU.
+//! The simulated world: virtual time, controller models by register, cards, wires, flash, memory,
+//! CPU.
 //!
-//! Models are peers of real hardware: a driver cannot tell. Everything is single-threaded and deterministic: one seed, one trace.
+//! Models are peers of real hardware: a driver cannot tell. Everything is single-threaded and
+//! deterministic: one seed, one trace.
 
 #![deny(unsafe_code)]
 

@@ -1,10 +1,10 @@
 //! Memory as a device sees it: through mappings, and as old as the last cache operation.
 //!
-//! Every mapping has its own piece of shadow memory at a bus address that has nothing to do with the CPU's.
-//! Data move between the two only in [`map`](mmcq::host::Dma::map), `sync` and `unmap`, as they do with a
-//! cache that is not coherent: a driver that forgets one of them gets old data or poison. A device that
-//! touches anything outside a live mapping, or against its direction, is answered with a bus error, and the
-//! access is written down as a violation.
+//! Every mapping has its own piece of shadow memory at a bus address that has nothing to do with
+//! the CPU's. Data move between the two only in [`map`](mmcq::host::Dma::map), `sync` and `unmap`,
+//! as they do with a cache that is not coherent: a driver that forgets one of them gets old data or
+//! poison. A device that touches anything outside a live mapping, or against its direction, is
+//! answered with a bus error, and the access is written down as a violation.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -187,8 +187,8 @@ impl Inner {
         Some(index)
     }
 
-    /// Window and offset of a device's access that is allowed; `needed` is the direction that the mapping
-    /// must have.
+    /// Window and offset of a device's access that is allowed; `needed` is the direction that the
+    /// mapping must have.
     fn span(&mut self, bus: u64, len: usize, needed: Direction) -> Option<(usize, usize)> {
         let verb = if needed == Direction::Write { "read" } else { "write" };
         let Some(index) = self.window_of(bus) else {
@@ -223,8 +223,9 @@ impl Inner {
     }
 }
 
-// SAFETY: the bus address that `map` returns leads devices to the shadow of exactly these `len` bytes, and
-// nothing else, until `unmap`; `map`, `sync` and `unmap` copy between the shadow and the bytes.
+// SAFETY: the bus address that `map` returns leads devices to the shadow of exactly these `len`
+// bytes, and nothing else, until `unmap`; `map`, `sync` and `unmap` copy between the shadow and the
+// bytes.
 unsafe impl Dma for ShadowMemory {
     fn map(&self, ptr: NonNull<u8>, len: usize, direction: Direction) -> Result<u64, DmaError> {
         let mut inner = self.0.borrow_mut();
@@ -244,8 +245,8 @@ unsafe impl Dma for ShadowMemory {
         let shadow = &mut window.shadow[offset..offset + len];
         match direction {
             Direction::Read => shadow.fill(POISON),
-            // SAFETY: the caller of `map` vouches for `len` bytes at `ptr`; shadow memory is our own, so they
-            // do not overlap.
+            // SAFETY: the caller of `map` vouches for `len` bytes at `ptr`; shadow memory is our
+            // own, so they do not overlap.
             Direction::Write => unsafe {
                 std::ptr::copy_nonoverlapping(ptr.as_ptr(), shadow.as_mut_ptr(), len);
             },
@@ -274,8 +275,8 @@ unsafe impl Dma for ShadowMemory {
         if direction == Direction::Read {
             let offset = (bus - window.base) as usize;
             let shadow = &window.shadow[offset..offset + len];
-            // SAFETY: pointer and length are those of the mapping, which the caller of `map` vouched for
-            // until `unmap`.
+            // SAFETY: pointer and length are those of the mapping, which the caller of `map`
+            // vouched for until `unmap`.
             unsafe { std::ptr::copy_nonoverlapping(shadow.as_ptr(), ptr.as_ptr(), len) };
         }
         let class = window.shadow.len();
@@ -301,8 +302,8 @@ unsafe impl Dma for ShadowMemory {
         let window = &mut inner.windows[index];
         let offset = (bus - window.base) as usize;
         let shadow = &mut window.shadow[offset..offset + len];
-        // SAFETY: the range lies inside a live mapping at the same CPU address, which the caller of `map`
-        // vouched for.
+        // SAFETY: the range lies inside a live mapping at the same CPU address, which the caller of
+        // `map` vouched for.
         unsafe { std::ptr::copy_nonoverlapping(ptr.as_ptr(), shadow.as_mut_ptr(), len) };
     }
 }

@@ -1,7 +1,8 @@
 //! Lies on purpose: what a card may do that no stack can know, to try whether the checker sees it.
 //!
-//! One of them is told at a time, by the cards of the thread that calls `choose`. Never use that for anything but a campaign. Nothing of this is
-//! left but in the laboratory that `tools/planted.sh` builds: `is` is a constant.
+//! One of them is told at a time, by the cards of the thread that calls `choose`. Never use that
+//! for anything but a campaign. Nothing of this is left but in the laboratory that
+//! `tools/planted.sh` builds: `is` is a constant.
 
 /// What a card lies about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -25,8 +25,8 @@ pub struct PortCounters {
 
 /// Register access to a model for the code that runs at [`Time::now`].
 ///
-/// Every access first lets the model reach now, then acts, then charges its price. Clones share model, time
-/// and counters.
+/// Every access first lets the model reach now, then acts, then charges its price. Clones share
+/// model, time and counters.
 pub struct Port<M> {
     /// The controller.
     pub model: Rc<RefCell<M>>,

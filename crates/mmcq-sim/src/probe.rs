@@ -1,13 +1,13 @@
 //! What an oscilloscope at the slot sees: tokens and blocks with their content, and levels.
 //!
-//! [`BusEvent`](crate::stats::BusEvent) counts and times; a [`Signal`] has what is needed to draw every bit.
-//! Signals come when they end, so that those of the CMD line and those of the DAT lines may come a little out
-//! of the order of their starts.
+//! [`BusEvent`](crate::stats::BusEvent) counts and times; a [`Signal`] has what is needed to draw
+//! every bit. Signals come when they end, so that those of the CMD line and those of the DAT lines
+//! may come a little out of the order of their starts.
 
 use crate::card::{Answer, BusState};
 
-/// Something on a line between controller and card, or on the interrupt line. Times are absolute virtual
-/// nanoseconds.
+/// Something on a line between controller and card, or on the interrupt line. Times are absolute
+/// virtual nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Signal<'a> {
     /// The host drives the bus in another way from now on.

@@ -1,6 +1,7 @@
 //! SplitMix64: the random data of load generators, made, and known again for what they are.
 //!
-//! A sequence is the outputs for a state, the state after it, and so on: a few instructions for eight bytes, and any place in it can be reached at once.
+//! A sequence is the outputs for a state, the state after it, and so on: a few instructions for
+//! eight bytes, and any place in it can be reached at once.
 
 use multiversion::multiversion;
 
@@ -42,7 +43,8 @@ const fn unshifted(z: u64, by: u32) -> u64 {
     z ^ (z >> by) ^ (z >> (2 * by))
 }
 
-/// The factor that undoes this odd one, by Newton's iteration: each round doubles the bits that are right.
+/// The factor that undoes this odd one, by Newton's iteration: each round doubles the bits that are
+/// right.
 const fn inverse(odd: u64) -> u64 {
     let mut inverse = odd;
     let mut round = 0;
@@ -53,7 +55,8 @@ const fn inverse(odd: u64) -> u64 {
     inverse
 }
 
-/// Writes the sequence that begins with this state, little-endian; of a last word as much as there is room for.
+/// Writes the sequence that begins with this state, little-endian; of a last word as much as there
+/// is room for.
 pub fn write(state: u64, bytes: &mut [u8]) {
     let (words, rest) = bytes.as_chunks_mut::<WORD>();
     write_words(state, words);
@@ -67,7 +70,8 @@ pub fn is(state: u64, words: &[[u8; WORD]]) -> bool {
     differences(state, words) == 0
 }
 
-// Half of what a simulated write costs is its data: with the widest words that the processor has, a quarter.
+// Half of what a simulated write costs is its data: with the widest words that the processor has, a
+// quarter.
 #[multiversion(targets("x86_64+avx512f+avx512dq+avx512vl", "x86_64+avx2"))]
 fn write_words(state: u64, words: &mut [[u8; WORD]]) {
     for (n, bytes) in words.iter_mut().enumerate() {
@@ -75,7 +79,8 @@ fn write_words(state: u64, words: &mut [[u8; WORD]]) {
     }
 }
 
-/// Bits that differ somewhere. It goes on after the first: a loop without a way out is done many words at a time.
+/// Bits that differ somewhere. It goes on after the first: a loop without a way out is done many
+/// words at a time.
 #[multiversion(targets("x86_64+avx512f+avx512dq+avx512vl", "x86_64+avx2"))]
 fn differences(state: u64, words: &[[u8; WORD]]) -> u64 {
     let mut differ = 0;

@@ -1,7 +1,8 @@
-//! What all controllers have: a slot with a card, a time, an interrupt line, and what is counted and told.
+//! What all controllers have: a slot with a card, a time, an interrupt line, and what is counted
+//! and told.
 //!
-//! A model keeps a `Slot` and says what happens when one of its alarms goes off. [`Controller`] is the
-//! outside of every model.
+//! A model keeps a `Slot` and says what happens when one of its alarms goes off. [`Controller`] is
+//! the outside of every model.
 
 use crate::alarms::{Alarms, NEVER};
 use crate::card::{BusState, Card};
@@ -199,14 +200,15 @@ pub(crate) trait Core {
     /// Something may have changed that the card has a part in.
     fn look(&mut self, now_ns: u64);
 
-    /// A fault that is not the same for all controllers. What is returned is for the code that asked.
+    /// A fault that is not the same for all controllers. What is returned is for the code that
+    /// asked.
     fn struck(&mut self, point: Point, strike: Strike, now_ns: u64) -> Option<Strike> {
         let _ = (point, now_ns);
         Some(strike)
     }
 
-    /// Is there a fault at this point? What is the same at every point happens here; the rest is for the
-    /// code that asks.
+    /// Is there a fault at this point? What is the same at every point happens here; the rest is
+    /// for the code that asks.
     #[inline]
     fn strike(&mut self, point: Point, now_ns: u64) -> Option<Strike> {
         let strike = self.slot_mut().faults.strike(point)?;
@@ -259,8 +261,8 @@ pub(crate) trait Core {
         true
     }
 
-    /// Lets everything happen up to `now_ns`, and takes that as the time; whatever the caller says, time
-    /// does not go back.
+    /// Lets everything happen up to `now_ns`, and takes that as the time; whatever the caller says,
+    /// time does not go back.
     #[inline]
     fn reach(&mut self, now_ns: u64) -> u64 {
         while self.fire(now_ns) {}
@@ -295,7 +297,8 @@ impl<T: Core> Device for T {
     }
 }
 
-/// The outside of each controller model, beside its registers. As a [`Device`] it lives beside the CPU.
+/// The outside of each controller model, beside its registers. As a [`Device`] it lives beside the
+/// CPU.
 #[allow(private_bounds, reason = "sealed")]
 pub trait Controller: Core + Device {
     /// When the interrupt line last rose.
@@ -327,8 +330,8 @@ pub trait Controller: Core + Device {
         self.slot_mut().card.as_deref_mut()
     }
 
-    /// What goes wrong with the controller and its bus from now on. A card has faults of its own, mostly the
-    /// same ones.
+    /// What goes wrong with the controller and its bus from now on. A card has faults of its own,
+    /// mostly the same ones.
     fn set_faults(&mut self, faults: Faults) {
         self.slot_mut().faults = faults;
     }
@@ -353,8 +356,8 @@ pub trait Controller: Core + Device {
         std::mem::take(&mut self.slot_mut().stats)
     }
 
-    /// How often the driver did what the controller does not bear: a command while another is under way,
-    /// reserved values, a clock changed under the card ...
+    /// How often the driver did what the controller does not bear: a command while another is under
+    /// way, reserved values, a clock changed under the card ...
     fn protocol_violations(&self) -> u64 {
         self.slot().violations
     }

@@ -25,8 +25,8 @@ pub struct BusStats {
     pub access_ns: u64,
     /// The bus waited for the card to release DAT0.
     pub busy_ns: u64,
-    /// The card could have gone on, but the controller had no room or no data (PIO, SDMA boundary, block
-    /// gap, DMA not started).
+    /// The card could have gone on, but the controller had no room or no data (PIO, SDMA boundary,
+    /// block gap, DMA not started).
     pub held_ns: u64,
     /// Descriptors fetched.
     pub descriptors: u64,
@@ -58,8 +58,8 @@ impl BusStats {
         self.command_ns + self.data_ns
     }
 
-    /// The least time that this work takes on this bus and card, without any host: wires and card, one after
-    /// the other.
+    /// The least time that this work takes on this bus and card, without any host: wires and card,
+    /// one after the other.
     pub fn physical_ns(&self) -> u64 {
         self.wire_ns() + self.access_ns + self.busy_ns
     }

@@ -5,8 +5,9 @@ use std::rc::Rc;
 
 /// The time of the code that runs right now, in nanoseconds.
 ///
-/// Code runs in no time and is charged for what it did: the charger moves this cursor forward, so that what the code does next (a register
-/// write, say) happens at the right moment. The world's event loop sets it back when it turns to an earlier event of another actor.
+/// Code runs in no time and is charged for what it did: the charger moves this cursor forward, so
+/// that what the code does next (a register write, say) happens at the right moment. The world's
+/// event loop sets it back when it turns to an earlier event of another actor.
 #[derive(Clone, Debug, Default)]
 pub struct Time(Rc<Cell<u64>>);
 

@@ -1,7 +1,7 @@
 //! How long things take on the wires, in clocks, and where a clock lies in virtual time.
 //!
-//! Token lengths and gaps are those of the bus timing diagrams [SD 4.12], [eMMC 6.15]; where a standard gives
-//! a range, the value is the usual one of a controller that does not dawdle.
+//! Token lengths and gaps are those of the bus timing diagrams [SD 4.12], [eMMC 6.15]; where a
+//! standard gives a range, the value is the usual one of a controller that does not dawdle.
 
 /// A command token: start, direction, index, argument, CRC7, end.
 pub const COMMAND_CLK: u64 = 48;
@@ -17,7 +17,8 @@ pub const N_RC_CLK: u64 = 8;
 pub const RESPONSE_TIMEOUT_CLK: u64 = 64;
 /// Before the start bit of a data block: N_AC and N_WR at least.
 pub const BLOCK_GAP_CLK: u64 = 8;
-/// After a written block: 2 clocks of turn-around (N_CRC), 5 of CRC status token, 3 to turn around again.
+/// After a written block: 2 clocks of turn-around (N_CRC), 5 of CRC status token, 3 to turn around
+/// again.
 pub const CRC_STATUS_CLK: u64 = 10;
 /// Of these, before the token.
 pub const CRC_TURN_CLK: u64 = 2;
@@ -65,8 +66,8 @@ impl Beat {
         self.ns
     }
 
-    /// This edge, or the moment `ns` if that is later (the clock was stopped, or the line in use, until
-    /// then).
+    /// This edge, or the moment `ns` if that is later (the clock was stopped, or the line in use,
+    /// until then).
     pub fn not_before(self, ns: u64) -> Self {
         if ns > self.ns { Beat { anchor_ns: ns, clocks: 0, hz: self.hz, ns } } else { self }
     }

@@ -1,15 +1,16 @@
 //! The order of events, and randomness that stays put.
 //!
-//! One queue of events in virtual time; ties go to the one that was first. Every purpose draws from a stream of its own, so that one more event
-//! somewhere does not shift the numbers everywhere else.
+//! One queue of events in virtual time; ties go to the one that was first. Every purpose draws from
+//! a stream of its own, so that one more event somewhere does not shift the numbers everywhere
+//! else.
 
 use rand_xoshiro::Xoshiro256StarStar;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
 /// A model that lives beside the CPU and interrupts it: a controller with its card.
 pub trait Device {
-    /// Lets the model run until this time, but stops as soon as its interrupt line rises. Returns how far it came; never goes back, and returns
-    /// at once while the line is high.
+    /// Lets the model run until this time, but stops as soon as its interrupt line rises. Returns
+    /// how far it came; never goes back, and returns at once while the line is high.
     fn advance(&mut self, until_ns: u64) -> u64;
 
     /// When something happens next by itself.
@@ -21,7 +22,8 @@ pub trait Device {
 
 /// Events in the order of their time.
 ///
-/// They are few, and most new ones come before most old ones: a list, the next event at its end, takes fewer steps than a heap.
+/// They are few, and most new ones come before most old ones: a list, the next event at its end,
+/// takes fewer steps than a heap.
 pub struct Queue<E> {
     events: Vec<(u64, E)>,
 }
@@ -64,7 +66,8 @@ pub struct Stream(Xoshiro256StarStar);
 impl Stream {
     /// The stream of this purpose under this seed.
     pub fn new(seed: u64, purpose: &str) -> Self {
-        // FNV-1a over the purpose's name: streams depend on their names alone, not on the order in which they are made.
+        // FNV-1a over the purpose's name: streams depend on their names alone, not on the order in
+        // which they are made.
         let name = purpose.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
@@ -96,7 +99,8 @@ impl Stream {
         -ln(self.unit())
     }
 
-    /// Gamma distributed with mean 1 and a coefficient of variation of 1/4: the mean of 16 exponentials.
+    /// Gamma distributed with mean 1 and a coefficient of variation of 1/4: the mean of 16
+    /// exponentials.
     pub fn gamma16(&mut self) -> f64 {
         // Sixteen factors of at least 2^-54 each stay above the smallest normal number (2^-1022).
         let product = (0..16).fold(1.0, |p, _| p * self.unit());
@@ -104,8 +108,8 @@ impl Stream {
     }
 }
 
-/// Natural logarithm of a positive normal number. Only the four exact operations are used, so that a seed gives the same trace on every
-/// platform, whatever its mathematical library.
+/// Natural logarithm of a positive normal number. Only the four exact operations are used, so that
+/// a seed gives the same trace on every platform, whatever its mathematical library.
 fn ln(x: f64) -> f64 {
     let bits = x.to_bits();
     let exponent = ((bits >> 52) & 0x7ff) as i64 - 1023;

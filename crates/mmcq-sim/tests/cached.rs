@@ -1,4 +1,5 @@
-//! The stack on a platform whose CPU has a cache: what the end of a read mapping invalidates is lost.
+//! The stack on a platform whose CPU has a cache: what the end of a read mapping invalidates is
+//! lost.
 
 #[path = "../../mmcq/tests/support/one_thread.rs"]
 mod one_thread;
@@ -25,7 +26,8 @@ const ARENA: usize = 16 << 10;
 const WRITTEN: u8 = 0x11;
 const LOST: u8 = 0xdb;
 
-/// Memory in which parts of the tests lie side by side. The end of a read mapping destroys its lines' other bytes.
+/// Memory in which parts of the tests lie side by side. The end of a read mapping destroys its
+/// lines' other bytes.
 #[derive(Clone)]
 struct Cached {
     memory: ShadowMemory,
@@ -38,7 +40,8 @@ impl Cached {
     fn lose(&self, from: usize, to: usize) {
         let base = self.arena.addr().get();
         for at in from.max(base)..to.min(base + ARENA) {
-            // SAFETY: inside the arena, whose bytes no reference borrows while the stack is at work.
+            // SAFETY: inside the arena, whose bytes no reference borrows while the stack is at
+            // work.
             unsafe { self.arena.add(at - base).write(LOST) };
         }
     }
@@ -116,8 +119,8 @@ impl Rig {
     /// Memory of the arena.
     fn part(&self, at: usize, len: usize) -> &'static mut [u8] {
         assert!(at + len <= ARENA);
-        // SAFETY: inside the arena, which lives for ever; the tests have one part at a time, and look at
-        // its neighbours only afterwards.
+        // SAFETY: inside the arena, which lives for ever; the tests have one part at a time, and
+        // look at its neighbours only afterwards.
         unsafe { std::slice::from_raw_parts_mut(self.dma.arena.add(at).as_ptr(), len) }
     }
 

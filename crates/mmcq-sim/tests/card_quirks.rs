@@ -1,5 +1,6 @@
-//! Cards that misbehave (`cards/quirks`): the stack lives with each because it knows which card it is; the same card under a name that it does not know breaks.
-//! Those with a fault that plain reads and writes do not meet are in `stack.rs`, too.
+//! Cards that misbehave (`cards/quirks`): the stack lives with each because it knows which card it
+//! is; the same card under a name that it does not know breaks. Those with a fault that plain reads
+//! and writes do not meet are in `stack.rs`, too.
 
 mod machine;
 
@@ -45,7 +46,8 @@ fn io(text: &str, options: Options) -> Result<(Rig, IoCard), String> {
     Ok((rig, card))
 }
 
-/// Its functions do what functions do: get ready, move data of all lengths, interrupt when they are asked to.
+/// Its functions do what functions do: get ready, move data of all lengths, interrupt when they are
+/// asked to.
 async fn functions(rig: &Rig, card: &IoCard, wakes_by: Option<u32>) -> Result<(), IoError> {
     let mut function = Function::new(&rig.stack, card, 1)?;
     if let Some(addr) = wakes_by {
@@ -146,7 +148,8 @@ fn io_cards_take_only_their_quirks_path() {
     assert_eq!(class, Some(0));
 }
 
-/// Four lines are never used with the resistor at DAT3; with one line it stays, but for a card that needs it off.
+/// Four lines are never used with the resistor at DAT3; with one line it stays, but for a card that
+/// needs it off.
 #[test]
 fn the_resistor_of_card_detection() {
     lives(&text("sdio-cd-off"), Options::DEFAULT, None).unwrap();
@@ -212,9 +215,9 @@ fn read_to_the_end(options: Options) -> Result<u64, String> {
     }
     violations(&rig)?;
     rig.try_checked()?;
-    let rungs: u64 = rig.stack.with(|engine| engine.stats().recovery_steps.iter().sum());
-    if rungs > 0 {
-        return Err(format!("{rungs} steps of recovery"));
+    let steps: u64 = rig.stack.with(|engine| engine.stats().recovery_steps.iter().sum());
+    if steps > 0 {
+        return Err(format!("{steps} steps of recovery"));
     }
     Ok(rig.stack.with(|engine| engine.stats().transfers))
 }
@@ -224,12 +227,14 @@ fn the_last_block_is_read_alone() {
     const MINE: &[Quirk] = &[Quirk::sd(0x41, 0x3432, "SD16G", Quirks::LAST_BLOCK_ALONE)];
     let transfers = read_to_the_end(Options { quirks: MINE, ..Options::DEFAULT })
         .unwrap_or_else(|error| panic!("{error}"));
-    // A write; 15 reads, four of them in two; twelve at once: the first alone, ten together, the last in two.
+    // A write; 15 reads, four of them in two; twelve at once: the first alone, ten together, the
+    // last in two.
     assert_eq!(transfers, 1 + 15 + 4 + 4);
     assert!(read_to_the_end(Options::DEFAULT).is_err(), "the card does not break by itself");
 }
 
-/// Its four bits for the year are used up, and its revision is not the one that says so [eMMC 7.2.7].
+/// Its four bits for the year are used up, and its revision is not the one that says so
+/// [eMMC 7.2.7].
 #[test]
 fn a_date_after_the_last_one() {
     let made = |text: &str| {

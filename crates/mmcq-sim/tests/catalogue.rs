@@ -1,5 +1,6 @@
-//! Every strike of the catalogue, once early in bring-up and once in a load, on the whole stack: a request may get an error, none waits for ever,
-//! and the controller never touches memory that was taken back.
+//! Every strike of the catalogue, once early in bring-up and once in a load, on the whole stack: a
+//! request may get an error, none waits for ever, and the controller never touches memory that was
+//! taken back.
 
 mod machine;
 

@@ -1,5 +1,5 @@
-//! The rest of a block device on our models: erase, zeroes, durable writes, partitions, sleep, power-off, in
-//! virtual time.
+//! The rest of a block device on our models: erase, zeroes, durable writes, partitions, sleep,
+//! power-off, in virtual time.
 
 #[path = "../../mmcq/tests/support/one_thread.rs"]
 mod one_thread;
@@ -267,7 +267,8 @@ fn a_general_purpose_partition_is_longer_than_a_transfer() {
     rig.checked();
 }
 
-/// The pieces after the first are refused: what the first has brought is where the caller looks for it.
+/// The pieces after the first are refused: what the first has brought is where the caller looks for
+/// it.
 #[test]
 fn a_read_that_is_refused_half_way_gives_the_whole_buffer_back() {
     let rig = Rig::new("emmc-hs200");

@@ -1,5 +1,6 @@
-//! Futures dropped at every poll, over controllers and cards by register: the controller never writes into memory that is not its own any more, every
-//! slot and every buffer comes back, and whatever follows works, in bounded time.
+//! Futures dropped at every poll, over controllers and cards by register: the controller never
+//! writes into memory that is not its own any more, every slot and every buffer comes back, and
+//! whatever follows works, in bounded time.
 
 #[path = "../../mmcq/tests/support/one_thread.rs"]
 mod one_thread;
@@ -31,7 +32,8 @@ use std::task::{Context, Poll, Waker};
 type Driver = sdhci::Sdhci<Port, ShadowMemory, 129>;
 type Stack = mmcq::task::Stack<(OneThread, Driver), 4>;
 
-/// Everything that was under way when a future was dropped has ended after this: the longest timeout of a card is a write's, 250 ms to 500 ms.
+/// Everything that was under way when a future was dropped has ended after this: the longest
+/// timeout of a card is a write's, 250 ms to 500 ms.
 const SETTLED_NS: u64 = 2_000_000_000;
 
 fn text(card: &str) -> String {
@@ -77,7 +79,8 @@ impl Rig {
         }
     }
 
-    /// Memory that is freed as soon as everything is at rest; what writes there afterwards shows as a violation of the shadow memory.
+    /// Memory that is freed as soon as everything is at rest; what writes there afterwards shows as
+    /// a violation of the shadow memory.
     fn buffer(&self, bytes: u32, fill: u8) -> DmaBuf {
         let words = vec![u64::from_ne_bytes([fill; 8]); bytes.div_ceil(8) as usize];
         let mut words = words.into_boxed_slice();
@@ -93,7 +96,8 @@ impl Rig {
         self.back.borrow_mut().push(buf.as_non_null());
     }
 
-    /// Goes to the next interrupt or deadline, and moves the stack by it. False: nothing will ever happen.
+    /// Goes to the next interrupt or deadline, and moves the stack by it. False: nothing will ever
+    /// happen.
     fn turn(&self) -> bool {
         let deadline = self.stack.with(|engine| engine.next_deadline_ns());
         if !self.model.borrow().irq() {
@@ -130,8 +134,8 @@ impl Rig {
         panic!("no end");
     }
 
-    /// What is under way ends; then nothing is missing, and nothing was touched that should not be. `kept`: a buffer may have gone with the future that had
-    /// it between two requests.
+    /// What is under way ends; then nothing is missing, and nothing was touched that should not be.
+    /// `kept`: a buffer may have gone with the future that had it between two requests.
     fn settle(&self, kept: bool) {
         let from = self.time.now();
         for turns in 0.. {
@@ -163,8 +167,9 @@ impl Rig {
         assert_eq!(self.model.borrow().protocol_violations(), 0);
     }
 
-    /// Drops what `make` makes after the kth poll, and after the event that follows it, for every k until it ends by itself. `check` follows each time.
-    /// `keeps`: the future has a buffer at times that is with no request.
+    /// Drops what `make` makes after the kth poll, and after the event that follows it, for every k
+    /// until it ends by itself. `check` follows each time. `keeps`: the future has a buffer at
+    /// times that is with no request.
     fn dropped<'a>(
         &self,
         name: &str,
@@ -234,7 +239,8 @@ async fn written(rig: &Rig, fill: u8) {
     rig.back(buf);
 }
 
-/// A following read brings what the card has always had there, and each block of the others is one of those that were written.
+/// A following read brings what the card has always had there, and each block of the others is one
+/// of those that were written.
 fn intact(rig: &Rig, expected: &[u8], fills: &[u8]) {
     assert!(rig.drive(contents(rig, READ_AT)) == expected, "other data than before");
     let bytes = rig.drive(contents(rig, WRITE_AT));
@@ -290,7 +296,8 @@ fn every_workload(rig: &Rig, card: &str) {
         },
         check,
     );
-    // A device of two blocks: four pieces each way. Its own buffer is not of those that are counted.
+    // A device of two blocks: four pieces each way. Its own buffer is not of those that are
+    // counted.
     rig.dropped(
         &format!("{card}: copied"),
         false,
@@ -425,7 +432,8 @@ fn on_an_io_card() {
         },
         works,
     );
-    // Packets come by themselves; a receiver that was dropped in the middle of one leaves it to the next, which receives it from its start.
+    // Packets come by themselves; a receiver that was dropped in the middle of one leaves it to the
+    // next, which receives it from its start.
     let mut irq = CardInterrupt::new(&rig.stack, &card);
     let function = Function::new(&rig.stack, &card, 1).unwrap();
     let bluetooth = rig.drive(TypeA::open(function, &mut irq, 512)).unwrap();
@@ -444,7 +452,8 @@ fn on_an_io_card() {
     assert!(counts.delivered >= 34 && counts.retried > 0, "{} {}", counts.delivered, counts.retried);
 }
 
-/// The whole driver is dropped, in the middle of a packet either way, and opened anew: the function must not wait for the word of the one that is gone.
+/// The whole driver is dropped, in the middle of a packet either way, and opened anew: the function
+/// must not wait for the word of the one that is gone.
 #[test]
 fn a_type_a_driver_is_opened_anew() {
     const PAYLOAD: u32 = 1_000;

@@ -9,15 +9,15 @@ use mmcq_sim::faults::{Plan, Point, Strike};
 use std::future::Future;
 use std::pin::{Pin, pin};
 
-/// Runs a call beside the keeper.
+/// Runs a call beside the supervisor.
 fn beside<K: Future<Output: std::fmt::Debug>, T>(
     bench: &Bench,
-    keeper: &mut Pin<&mut K>,
+    supervisor: &mut Pin<&mut K>,
     call: impl Future<Output = T>,
 ) -> T {
-    match bench.run(select(pin!(call), keeper)).unwrap() {
+    match bench.run(select(pin!(call), supervisor)).unwrap() {
         Either::Left((result, _)) => result,
-        Either::Right((event, _)) => panic!("the keeper has ended: {event:?}"),
+        Either::Right((event, _)) => panic!("the supervisor has ended: {event:?}"),
     }
 }
 
@@ -26,7 +26,7 @@ fn each_handle_hears_once_of_what_was_lost_with_the_cache() {
     let bench = Bench::new("emmc-hs200").unwrap();
     let stack = bench.stack();
     let (card, scratch) = bench.run(bring_up(stack, buffer(1), Options::DEFAULT)).unwrap();
-    let mut keeper = pin!(supervise(stack, scratch, Options::DEFAULT, card.unwrap()));
+    let mut supervisor = pin!(supervise(stack, scratch, Options::DEFAULT, card.unwrap()));
     let (first, second) = (BlockDevice::new(stack), BlockDevice::new(stack));
     let copy = second.clone();
     assert!(first.geometry().unwrap().volatile_cache);
@@ -34,11 +34,19 @@ fn each_handle_hears_once_of_what_was_lost_with_the_cache() {
     written(&first, 100).unwrap();
     written(&second, 200).unwrap();
     bench.set_faults(Plan::none().next(Point::Command, &[Strike::BrownOut]));
-    assert_eq!(beside(&bench, &mut keeper, first.flush()), Err(Error::CacheLost));
-    assert_eq!(beside(&bench, &mut keeper, second.flush()), Err(Error::CacheLost), "its write is gone, too");
-    assert_eq!(beside(&bench, &mut keeper, copy.flush()), Err(Error::CacheLost), "it was not told, either");
+    assert_eq!(beside(&bench, &mut supervisor, first.flush()), Err(Error::CacheLost));
+    assert_eq!(
+        beside(&bench, &mut supervisor, second.flush()),
+        Err(Error::CacheLost),
+        "its write is gone, too"
+    );
+    assert_eq!(
+        beside(&bench, &mut supervisor, copy.flush()),
+        Err(Error::CacheLost),
+        "it was not told, either"
+    );
     let later = BlockDevice::new(stack);
     for device in [&first, &second, &copy, &later] {
-        assert_eq!(beside(&bench, &mut keeper, device.flush()), Ok(()), "once is enough");
+        assert_eq!(beside(&bench, &mut supervisor, device.flush()), Ok(()), "once is enough");
     }
 }

@@ -1,4 +1,5 @@
-//! A card that is left alone: what was complete before its power may go is on the medium, and it expects no command of others.
+//! A card that is left alone: what was complete before its power may go is on the medium, and it
+//! expects no command of others.
 
 mod rig;
 
@@ -105,7 +106,7 @@ fn a_device_whose_cache_is_not_flushed_stays_awake() {
     assert!(rig.ills.borrow().commands >= next);
     assert_eq!(rig.stats().rests, 0);
     assert!(rig.one(rig.read(64, 1)).result.is_ok());
-    assert_eq!(rig.rung(RecoveryStep::Classify), 0);
+    assert_eq!(rig.taken(RecoveryStep::Classify), 0);
     // Later it is tried again.
     rig.until(rig.time.now() + 70_000 * MS);
     assert_eq!(rig.stats().rests, 1);
@@ -132,7 +133,8 @@ fn a_cache_is_not_switched_behind_the_engine() {
     }
 }
 
-/// CMD55 whose answer is lost makes an application command of whatever comes next: of CMD23, say, which counts no blocks then.
+/// CMD55 whose answer is lost makes an application command of whatever comes next: of CMD23, say,
+/// which counts no blocks then.
 #[test]
 fn a_lost_answer_to_cmd55_is_nothing_to_others() {
     for name in ["sdhc-16g-hs", "sdxc-128g-uhs"] {
@@ -161,7 +163,7 @@ fn a_lost_answer_to_cmd55_is_nothing_to_others() {
             assert!(rig.one(status).result.is_err(), "{what}");
             assert!(rig.one(write).result.is_ok(), "{what}");
             assert!(rig.one(read).buf.iter().all(|&byte| byte == 7), "{what}");
-            assert_eq!(rig.rung(RecoveryStep::Classify), 0, "{what}: {:?}", rig.trace());
+            assert_eq!(rig.taken(RecoveryStep::Classify), 0, "{what}: {:?}", rig.trace());
         }
     }
 }

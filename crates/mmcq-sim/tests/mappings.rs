@@ -1,4 +1,5 @@
-//! Little room for mappings: the queue may hold all of it, and the request whose turn it is gets one all the same; that of the recovery above all.
+//! Little room for mappings: the queue may hold all of it, and the request whose turn it is gets
+//! one all the same; that of the recovery above all.
 
 mod rig;
 
@@ -33,7 +34,7 @@ fn recovery_gets_a_mapping_although_the_queue_holds_all() {
     for kib in [12, 14, 16] {
         let rig = cramped("emmc-51-full", kib * 1024);
         assert_eq!(errors(&rig, 1, false, true), [], "{kib} KiB, {:?}", rig.trace());
-        assert_eq!(rig.rung(RecoveryStep::Dead), 0);
+        assert_eq!(rig.taken(RecoveryStep::Dead), 0);
     }
 }
 
@@ -43,7 +44,7 @@ fn whatever_waits_gets_its_mapping_when_its_turn_has_come() {
     for name in ["emmc-51-full", "sdhc-16g-hs"] {
         for (blocks, writes) in [(1, false), (8, false), (1, true), (8, true)] {
             for ill in [false, true] {
-                // The driver's table, the keeper's block, and 4 KiB for the requests.
+                // The driver's table, the supervisor's block, and 4 KiB for the requests.
                 for bytes in (0x2800..0x5000).step_by(0x200) {
                     let rig = cramped(name, bytes);
                     let found = errors(&rig, blocks, writes, ill);

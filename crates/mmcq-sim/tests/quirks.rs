@@ -1,4 +1,5 @@
-//! Controllers that depart from the standard: the stack lives with each, given its quirk, and each departure is a real one.
+//! Controllers that depart from the standard: the stack lives with each, given its quirk, and each
+//! departure is a real one.
 
 mod machine;
 

@@ -1,4 +1,5 @@
-//! Every rung of the recovery ladder, reached and left, on the SDHCI model with cards that fall ill; in virtual time, with the longest time that each may take.
+//! Every step of the recovery ladder, reached and left, on the SDHCI model with cards that fall
+//! ill; in virtual time, with the longest time that each may take.
 
 mod rig;
 
@@ -12,7 +13,8 @@ use rig::{Rig, buffer, card};
 
 const MS: u64 = 1_000_000;
 
-/// Writes and reads back, eight requests each, with `plant` once the second is on the bus; returns how much longer it took than without.
+/// Writes and reads back, eight requests each, with `plant` once the second is on the bus; returns
+/// how much longer it took than without.
 fn load(rig: &Rig, plant: impl FnOnce(&Rig)) -> u64 {
     let begin = rig.time.now();
     let writes: Vec<_> = (0..8).map(|i| rig.write(1000 * i, 8, i as u8 + 1)).collect();
@@ -43,7 +45,9 @@ fn damage_on_the_bus_costs_two_milliseconds() {
             });
             assert!(took <= undisturbed + 2 * MS, "command {nth}: {took} for {undisturbed}");
             assert_eq!(
-                rig.rung(RecoveryStep::Reset) + rig.rung(RecoveryStep::Reinit) + rig.rung(RecoveryStep::Dead),
+                rig.taken(RecoveryStep::Reset)
+                    + rig.taken(RecoveryStep::Reinit)
+                    + rig.taken(RecoveryStep::Dead),
                 0
             );
             rig.checked();
@@ -60,7 +64,7 @@ fn damage_on_the_bus_costs_two_milliseconds() {
         let rig = Rig::new("sdhc-16g-hs");
         let took = load(&rig, |rig| rig.faults(Plan::none().next(point, &[strike])));
         assert!(took <= undisturbed + 2 * MS, "{took} for {undisturbed}");
-        assert_eq!(rig.rung(RecoveryStep::Retry), 1, "{:?}", rig.trace());
+        assert_eq!(rig.taken(RecoveryStep::Retry), 1, "{:?}", rig.trace());
         rig.checked();
     }
 }
@@ -73,10 +77,11 @@ fn a_lost_interrupt_is_found_at_its_deadline() {
     rig.faults(Plan::none().next(Point::Interrupt, &[Strike::Lost]));
     assert!(rig.one(id).result.is_ok());
     assert!(rig.time.now() <= deadline + 10 * MS);
-    assert_eq!((rig.stats().lost_interrupts, rig.rung(RecoveryStep::Classify)), (1, 0));
+    assert_eq!((rig.stats().lost_interrupts, rig.taken(RecoveryStep::Classify)), (1, 0));
 }
 
-/// A second fault in the recovery from the first: the nth command after it is not heard, or its answer gets lost.
+/// A second fault in the recovery from the first: the nth command after it is not heard, or its
+/// answer gets lost.
 #[test]
 fn recovery_may_fault_at_any_step() {
     for nth in 1..14 {
@@ -90,7 +95,7 @@ fn recovery_may_fault_at_any_step() {
                     let second = (at + nth..at + nth + more).collect();
                     if mute { ills.mute_at.append(&mut { second }) } else { ills.deaf_at = second }
                 });
-                assert_eq!(rig.rung(RecoveryStep::Dead), 0);
+                assert_eq!(rig.taken(RecoveryStep::Dead), 0);
                 rig.checked();
             }
         }
@@ -132,8 +137,8 @@ fn lost_tuning_is_found_again() {
         let undisturbed = load(&rig, |_| {});
         rig.ills.borrow_mut().detuned = true;
         let took = load(&rig, |_| {});
-        assert_eq!(rig.rung(RecoveryStep::Retune), 1, "{name}: {:?}", rig.trace());
-        assert_eq!(rig.rung(RecoveryStep::Slower), 0);
+        assert_eq!(rig.taken(RecoveryStep::Retune), 1, "{name}: {:?}", rig.trace());
+        assert_eq!(rig.taken(RecoveryStep::Slower), 0);
         assert!(took <= undisturbed + 20 * MS, "{name}: {took} for {undisturbed}");
         rig.checked();
     }
@@ -144,8 +149,8 @@ fn too_much_damage_makes_it_slower() {
     let rig = Rig::new("sdxc-128g-uhs");
     rig.ills.borrow_mut().reads_up_to_hz = Some(60_000_000);
     load(&rig, |_| {});
-    assert!(rig.rung(RecoveryStep::Slower) > 0);
-    assert_eq!(rig.rung(RecoveryStep::Dead), 0);
+    assert!(rig.taken(RecoveryStep::Slower) > 0);
+    assert_eq!(rig.taken(RecoveryStep::Dead), 0);
     assert!(rig.model.borrow().bus().clock_hz <= 60_000_000);
     // Nothing is damaged any more.
     let before = rig.stats().faults;
@@ -160,7 +165,7 @@ fn a_card_that_lost_its_state_is_initialised_again() {
         let undisturbed = load(&rig, |_| {});
         let took = load(&rig, |rig| rig.ills.borrow_mut().brown_out = true);
         assert_eq!(
-            (rig.rung(RecoveryStep::Reinit), rig.rung(RecoveryStep::PowerCycle)),
+            (rig.taken(RecoveryStep::Reinit), rig.taken(RecoveryStep::PowerCycle)),
             (1, 0),
             "{name}: {:?}",
             rig.trace()
@@ -170,15 +175,15 @@ fn a_card_that_lost_its_state_is_initialised_again() {
     }
 }
 
-/// The keeper comes when the program has filled the queue already.
+/// The supervisor comes when the program has filled the queue already.
 #[test]
-fn a_keeper_that_comes_to_a_full_queue_saves_the_card() {
+fn a_supervisor_that_comes_to_a_full_queue_saves_the_card() {
     let rig = Rig::alone("sdhc-16g-hs", Options::DEFAULT);
     let writes: Vec<_> = (0..16).map(|i| rig.write(1000 * i, 8, i as u8 + 1)).collect();
     rig.keep();
     rig.ills.borrow_mut().brown_out = true;
     let ended = rig.finish(&writes, 15_000 * MS);
-    assert_eq!((rig.rung(RecoveryStep::Reinit), rig.rung(RecoveryStep::Dead)), (1, 0), "{:?}", rig.trace());
+    assert_eq!((rig.taken(RecoveryStep::Reinit), rig.taken(RecoveryStep::Dead)), (1, 0), "{:?}", rig.trace());
     let refused = ended.iter().filter(|done| done.result == Err(Error::Full)).count();
     assert_eq!((refused, ended.iter().filter(|done| done.result.is_ok()).count()), (1, 15));
     rig.checked();
@@ -192,13 +197,13 @@ fn a_cache_that_was_lost_is_told_to_one_flush() {
     // Nothing was in the cache.
     rig.ills.borrow_mut().brown_out = true;
     assert!(rig.one(rig.read(0, 8)).result.is_ok());
-    assert_eq!((rig.rung(RecoveryStep::Reinit), rig.stats().cache_lost), (1, 0));
+    assert_eq!((rig.taken(RecoveryStep::Reinit), rig.stats().cache_lost), (1, 0));
     assert!(rig.one(rig.flush()).result.is_ok());
     // Now there is.
     assert!(rig.one(rig.write(64, 8, 1)).result.is_ok());
     rig.ills.borrow_mut().brown_out = true;
     assert!(rig.one(rig.read(0, 8)).result.is_ok());
-    assert_eq!((rig.rung(RecoveryStep::Reinit), rig.stats().cache_lost), (2, 1));
+    assert_eq!((rig.taken(RecoveryStep::Reinit), rig.stats().cache_lost), (2, 1));
     assert_eq!(rig.one(rig.flush()).result, Err(Error::CacheLost));
     assert!(rig.one(rig.flush()).result.is_ok());
 }
@@ -208,27 +213,28 @@ fn a_card_that_wants_its_supply_off_gets_it() {
     let rig = Rig::new("sdhc-16g-hs");
     load(&rig, |rig| rig.ills.borrow_mut().mute = true);
     // The reset of the controller takes the supply away for a moment; that is enough for this one.
-    assert!(rig.rung(RecoveryStep::Reinit) + rig.rung(RecoveryStep::PowerCycle) > 0, "{:?}", rig.trace());
-    assert_eq!(rig.rung(RecoveryStep::Dead), 0);
+    assert!(rig.taken(RecoveryStep::Reinit) + rig.taken(RecoveryStep::PowerCycle) > 0, "{:?}", rig.trace());
+    assert_eq!(rig.taken(RecoveryStep::Dead), 0);
 }
 
 #[test]
 fn a_card_that_is_busy_for_ever_is_reset() {
     let rig = Rig::new("sdhc-16g-hs");
     load(&rig, |rig| rig.ills.borrow_mut().stuck_busy = true);
-    assert!(rig.rung(RecoveryStep::Reset) > 0, "{:?}", rig.trace());
-    assert_eq!(rig.rung(RecoveryStep::Dead), 0);
+    assert!(rig.taken(RecoveryStep::Reset) > 0, "{:?}", rig.trace());
+    assert_eq!(rig.taken(RecoveryStep::Dead), 0);
 }
 
 #[test]
 fn a_dead_card_is_given_up_and_every_request_answered() {
-    for keeper in [true, false] {
-        let rig = if keeper { Rig::new("sdhc-16g-hs") } else { Rig::alone("sdhc-16g-hs", Options::DEFAULT) };
+    for supervisor in [true, false] {
+        let rig =
+            if supervisor { Rig::new("sdhc-16g-hs") } else { Rig::alone("sdhc-16g-hs", Options::DEFAULT) };
         let ids: Vec<_> = (0..8).map(|i| rig.write(1000 * i, 8, 1)).collect();
         rig.ills.borrow_mut().mute_for_ever = true;
         let last: Vec<_> = rig.finish(&ids, 13_000 * MS);
         assert!(last.iter().skip(1).all(|done| done.result == Err(Error::Dead)), "{last:?}");
-        assert_eq!(rig.rung(RecoveryStep::Dead), 1);
+        assert_eq!(rig.taken(RecoveryStep::Dead), 1);
         let before = rig.time.now();
         let refused = rig.stack.with(|engine| {
             engine.submit(
@@ -256,16 +262,18 @@ fn a_controller_that_is_gone_ends_everything_at_once() {
 #[test]
 fn lines_that_cannot_be_reset_cost_a_reset_of_the_controller() {
     let rig = Rig::new("sdhc-16g-hs");
-    // Each time that they should be, for ever: the bit is waited for 100 ms; the reset takes the card's supply away.
+    // Each time that they should be, for ever: the bit is waited for 100 ms; the reset takes the
+    // card's supply away.
     load(&rig, |rig| {
         let hung = Plan::none().from(Point::Reset, 1, Strike::Status(2));
         rig.faults(hung.next(Point::WriteBlock, &[Strike::Crc]));
     });
-    assert!(rig.rung(RecoveryStep::Reset) > 0);
-    assert_eq!(rig.rung(RecoveryStep::Dead), 0, "{:?}", rig.trace());
+    assert!(rig.taken(RecoveryStep::Reset) > 0);
+    assert_eq!(rig.taken(RecoveryStep::Dead), 0, "{:?}", rig.trace());
 }
 
-/// DAT is stuck when the flush is to go out. Its busy would tell of that when the longest flush is over: 30 s.
+/// DAT is stuck when the flush is to go out. Its busy would tell of that when the longest flush is
+/// over: 30 s.
 #[test]
 fn lines_that_are_held_are_found_before_a_flush() {
     let rig = Rig::new("hbg4a2");
@@ -276,7 +284,7 @@ fn lines_that_are_held_are_found_before_a_flush() {
     rig.finish(&[rig.flush()], 5_000 * MS);
     let first = rig.trace().get(known).map(|(at_ns, _)| (at_ns - begin) / MS);
     assert!(first.is_some_and(|ms| ms <= 600), "{first:?}");
-    assert_eq!(rig.rung(RecoveryStep::Dead), 0, "{:?}", rig.trace());
+    assert_eq!(rig.taken(RecoveryStep::Dead), 0, "{:?}", rig.trace());
     rig.checked();
 }
 
@@ -368,7 +376,8 @@ fn a_card_may_be_taken_out_at_any_moment() {
     }
 }
 
-/// A controller that cannot switch the supply: only the board can cure a card that has stopped to answer.
+/// A controller that cannot switch the supply: only the board can cure a card that has stopped to
+/// answer.
 #[test]
 fn a_supply_that_the_board_switches_cures_what_the_controllers_cannot() {
     for board_switches in [false, true] {
@@ -380,7 +389,7 @@ fn a_supply_that_the_board_switches_cures_what_the_controllers_cannot() {
         let result = rig.one(rig.read(0, 8)).result;
         assert_eq!(result.is_ok(), board_switches, "{result:?}; {:?}", rig.trace());
         assert_eq!(rig.ills.borrow().switched_on, u32::from(board_switches));
-        assert_eq!(rig.rung(RecoveryStep::PowerCycle), 1);
+        assert_eq!(rig.taken(RecoveryStep::PowerCycle), 1);
         rig.checked();
     }
 }

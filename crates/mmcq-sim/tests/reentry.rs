@@ -1,5 +1,6 @@
-//! Callbacks of a real driver come back in: its registers and its memory call every public function of the stack that
-//! they belong to, and so do the timer, the lock, the policy and the wakers. Data and answers are right all the same.
+//! Callbacks of a real driver come back in: its registers and its memory call every public function
+//! of the stack that they belong to, and so do the timer, the lock, the policy and the wakers. Data
+//! and answers are right all the same.
 
 use mmcq::advance::{Costs, WaitStrategy};
 use mmcq::block::BlockDevice;
@@ -245,7 +246,7 @@ const WAYS: &[Way] = &[
     ("takes", |stack| {
         stack.with(|engine| {
             assert!(!engine.take_card_irq() && !engine.take_retune() && !engine.take_continue_lost());
-            assert!(engine.take_service_request().is_none() && !engine.dismiss_keeper());
+            assert!(engine.take_service_request().is_none() && !engine.dismiss_supervisor());
             assert!(engine.set_service_waker(Some(Waker::noop().clone())).is_some());
             assert!(engine.set_card_irq_waker(Some(Waker::noop().clone())).is_some());
             assert!(engine.take_service_waker().is_none() && engine.take_card_irq_waker().is_none());

@@ -1,4 +1,5 @@
-//! A card that nothing uses rests, and the next request wakes it: what that costs, and what may go wrong meanwhile.
+//! A card that nothing uses rests, and the next request wakes it: what that costs, and what may go
+//! wrong meanwhile.
 
 mod rig;
 
@@ -71,7 +72,7 @@ fn a_rest_costs_the_next_request_a_bounded_time() {
         pause(&rig);
         assert_eq!(rig.stats().rests, 2);
         read(&rig);
-        assert_eq!((rig.rung(RecoveryStep::Classify), rig.stats().cache_lost), (0, 0));
+        assert_eq!((rig.taken(RecoveryStep::Classify), rig.stats().cache_lost), (0, 0));
         rig.checked();
     }
 }
@@ -94,7 +95,7 @@ fn what_was_written_is_on_the_medium_before_an_emmc_sleeps() {
     assert_eq!(rig.stats().rests, 1);
     rig.ills.borrow_mut().brown_out = true;
     read(&rig);
-    assert_eq!((rig.rung(RecoveryStep::Reinit), rig.stats().cache_lost), (1, 0), "{:?}", rig.trace());
+    assert_eq!((rig.taken(RecoveryStep::Reinit), rig.stats().cache_lost), (1, 0), "{:?}", rig.trace());
     assert!(rig.one(rig.flush()).result.is_ok());
     rig.checked();
 }
@@ -107,9 +108,9 @@ fn a_card_that_does_not_wake_is_recovered() {
         pause(&rig);
         rig.ills.borrow_mut().mute = true;
         read(&rig);
-        assert_eq!(rig.rung(RecoveryStep::Dead), 0);
+        assert_eq!(rig.taken(RecoveryStep::Dead), 0);
         assert!(
-            rig.rung(RecoveryStep::Reinit) + rig.rung(RecoveryStep::PowerCycle) > 0,
+            rig.taken(RecoveryStep::Reinit) + rig.taken(RecoveryStep::PowerCycle) > 0,
             "{rest:?} {:?}",
             rig.trace()
         );
@@ -123,7 +124,7 @@ fn a_supervisor_that_ends_during_a_rest_leaves_a_card_that_works_or_none() {
     assert_eq!(clock_hz(&rig), 0);
     rig.leave();
     read(&rig);
-    assert_eq!(rig.rung(RecoveryStep::Classify), 0);
+    assert_eq!(rig.taken(RecoveryStep::Classify), 0);
 
     let rig = resting("emmc-51-full", SLEEP);
     pause(&rig);
@@ -155,18 +156,18 @@ fn a_supervisor_that_ends_while_a_rest_begins_leaves_a_card_that_works() {
         for done in rig.finish(&ids, 1_000 * MS) {
             assert!(done.result.is_ok(), "after {turns} turns: {:?}", done.result);
         }
-        assert_eq!((rig.rung(RecoveryStep::Classify), clock_hz(&rig)), (0, 200_000_000));
+        assert_eq!((rig.taken(RecoveryStep::Classify), clock_hz(&rig)), (0, 200_000_000));
     }
     assert!(stopping > 0);
 }
 
 thread_local! {
-    /// The stack that a clone of the keeper's waker fills, and how many clones go before.
+    /// The stack that a clone of the supervisor's waker fills, and how many clones go before.
     static FILLS: Cell<Option<(&'static rig::Stack, u32)>> = const { Cell::new(None) };
     static FILLED: RefCell<Vec<SlotId>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A waker whose clone stands for an interrupt between two statements of the keeper.
+/// A waker whose clone stands for an interrupt between two statements of the supervisor.
 fn filling() -> Waker {
     fn clone(_: *const ()) -> RawWaker {
         FILLS.set(match FILLS.take() {
@@ -186,8 +187,8 @@ fn filling() -> Waker {
     unsafe { Waker::from_raw(RawWaker::new(std::ptr::null(), &TABLE)) }
 }
 
-/// Requests take every slot but the one with which the clock stops, and then the supervisor ends: nothing can start
-/// the clock again.
+/// Requests take every slot but the one with which the clock stops, and then the supervisor ends:
+/// nothing can start the clock again.
 #[test]
 fn a_clock_that_cannot_be_asked_for_again_is_no_card() {
     let rig = resting("emmc-51-full", CLOCK_OFF);
@@ -221,10 +222,10 @@ fn a_program_may_dismiss_the_supervisor_during_a_rest() {
     let rig = resting("emmc-51-full", CLOCK_OFF);
     pause(&rig);
     assert_eq!(clock_hz(&rig), 0);
-    assert!(!rig.stack.with(|engine| engine.dismiss_keeper()), "first it wakes the card");
+    assert!(!rig.stack.with(|engine| engine.dismiss_supervisor()), "first it wakes the card");
     for _ in 0..20 {
         rig.turn();
-        if rig.stack.with(|engine| engine.dismiss_keeper()) {
+        if rig.stack.with(|engine| engine.dismiss_supervisor()) {
             break;
         }
     }

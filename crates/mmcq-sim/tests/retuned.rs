@@ -1,4 +1,5 @@
-//! A reset of the controller forgets the sampling point, and is no evidence against the card's mode: it is found again before data go on.
+//! A reset of the controller forgets the sampling point, and is no evidence against the card's
+//! mode: it is found again before data go on.
 
 mod rig;
 
@@ -41,18 +42,18 @@ fn one_damaged_block_and_a_reset_that_hangs_do_not_cost_the_clock() {
             assert_eq!(rig.one(id).result.map(|done| done.bytes), Ok(4096), "{what}: {:?}", rig.trace());
             assert_eq!(rig.model.borrow().bus().clock_hz, clock_hz, "{what}: {:?}", rig.trace());
             assert_eq!(
-                rig.rung(RecoveryStep::Slower) + rig.rung(RecoveryStep::PowerCycle),
+                rig.taken(RecoveryStep::Slower) + rig.taken(RecoveryStep::PowerCycle),
                 0,
                 "{what}: {:?}",
                 rig.trace()
             );
             // The supply goes with the reset where the controller switches it.
             let again = u64::from(!always_powered);
-            assert_eq!(rig.rung(RecoveryStep::Reinit), again, "{what}: {:?}", rig.trace());
+            assert_eq!(rig.taken(RecoveryStep::Reinit), again, "{what}: {:?}", rig.trace());
             let cached = name.contains("emmc");
             assert_eq!(rig.stats().cache_lost, again * u64::from(cached), "{what}");
             let tuned = matches!(rig.found.timing, Timing::Hs200 | Timing::Sdr104);
-            assert_eq!(rig.rung(RecoveryStep::Retune), u64::from(tuned), "{what}: {:?}", rig.trace());
+            assert_eq!(rig.taken(RecoveryStep::Retune), u64::from(tuned), "{what}: {:?}", rig.trace());
             rig.checked();
         }
     }
@@ -66,14 +67,15 @@ fn no_data_go_at_a_point_that_is_lost() {
         let id = rig.read(0, 8);
         rig.faults(hung_after(Point::ReadBlock));
         rig.one(id).result.unwrap();
-        let rungs: Vec<_> = rig.trace().into_iter().map(|(_, rung)| rung).collect();
-        let at = |rung| rungs.iter().position(|&found| found == rung);
-        assert!(at(RecoveryStep::Reset) < at(RecoveryStep::Retune), "{name}: {rungs:?}");
-        assert_eq!(at(RecoveryStep::Retry), None, "{name}: {rungs:?}");
+        let steps: Vec<_> = rig.trace().into_iter().map(|(_, step)| step).collect();
+        let at = |step| steps.iter().position(|&found| found == step);
+        assert!(at(RecoveryStep::Reset) < at(RecoveryStep::Retune), "{name}: {steps:?}");
+        assert_eq!(at(RecoveryStep::Retry), None, "{name}: {steps:?}");
     }
 }
 
-/// A client that sends a phase of its own recovers by itself, and the next read finds the sampling point lost.
+/// A client that sends a phase of its own recovers by itself, and the next read finds the sampling
+/// point lost.
 #[test]
 fn a_reset_in_a_phase_of_the_callers_is_followed_by_a_tuning_too() {
     for name in ["emmc-hs200", "sdxc-128g-uhs"] {
@@ -88,10 +90,10 @@ fn a_reset_in_a_phase_of_the_callers_is_followed_by_a_tuning_too() {
         rig.faults(hung_after(Point::Response));
         let id = rig.submit(Request::new(raw, DmaBuf::EMPTY));
         assert!(rig.one(id).result.is_err());
-        assert_eq!(rig.rung(RecoveryStep::Reset), 1);
+        assert_eq!(rig.taken(RecoveryStep::Reset), 1);
         assert_eq!(rig.one(rig.read(0, 8)).result.map(|done| done.bytes), Ok(4096));
         assert_eq!(
-            (rig.stats().tunings, rig.rung(RecoveryStep::Classify)),
+            (rig.stats().tunings, rig.taken(RecoveryStep::Classify)),
             (1, 0),
             "{name}: {:?}",
             rig.trace()

@@ -1,4 +1,5 @@
-//! The whole stack on the model of Realtek's reader, whose driver was written by another hand: bring-up, streams, a power cut in the middle of one.
+//! The whole stack on the model of Realtek's reader, whose driver was written by another hand:
+//! bring-up, streams, a power cut in the middle of one.
 
 #[path = "../../mmcq/tests/support/one_thread.rs"]
 mod one_thread;
@@ -121,7 +122,8 @@ fn filled(blocks: usize, byte: u8) -> DmaBuf {
     buf
 }
 
-/// Sequential runs and random places, reads and writes, one at a time and many: with streams, without, and on a chip that cannot continue.
+/// Sequential runs and random places, reads and writes, one at a time and many: with streams,
+/// without, and on a chip that cannot continue.
 #[test]
 fn mixed_loads_bring_what_was_written() {
     for (continues, close_always, lies) in
@@ -191,7 +193,8 @@ fn mixed_loads_bring_what_was_written() {
     }
 }
 
-/// A run to the end of a card whose last block must be read alone: the transfer that stays open never comes near it.
+/// A run to the end of a card whose last block must be read alone: the transfer that stays open
+/// never comes near it.
 #[test]
 fn a_run_stops_before_a_last_block_that_is_read_alone() {
     const MINE: &[Quirk] = &[Quirk::sd(0x41, 0x3432, "SD16G", Quirks::LAST_BLOCK_ALONE)];
@@ -233,14 +236,16 @@ fn a_run_of_single_requests_is_one_transfer() {
         let id = rig.submit(Kind::Flush, DmaBuf::EMPTY);
         rig.finish(id).0.unwrap();
         let commands = rig.model.borrow().stats().commands;
-        // The first alone (a write ends by CMD12, whose busy the chip sees), the second opens, one close.
+        // The first alone (a write ends by CMD12, whose busy the chip sees), the second opens, one
+        // close.
         let (index, stops) = if write { (25, 2) } else { (18, 1) };
         assert_eq!((commands[index], commands[12]), (2, stops));
     }
     rig.checked();
 }
 
-/// What was flushed before is there; what was not may be lost, newest first, and the next flush says so.
+/// What was flushed before is there; what was not may be lost, newest first, and the next flush
+/// says so.
 #[test]
 fn a_power_cut_in_a_stream_loses_only_what_was_not_flushed() {
     for cut_after in [1, 3, 10, 17, 30] {

@@ -1,5 +1,5 @@
-//! The whole stack on the model of Samsung's SDI, whose driver was written by another hand: an I/O card comes
-//! up, packets move both ways, by the CPU and by DMA, from the interrupt alone.
+//! The whole stack on the model of Samsung's SDI, whose driver was written by another hand: an I/O
+//! card comes up, packets move both ways, by the CPU and by DMA, from the interrupt alone.
 
 #[path = "../../mmcq/tests/support/one_thread.rs"]
 mod one_thread;
@@ -150,8 +150,8 @@ fn packets_arrive_whole_and_answers_leave() {
     }
 }
 
-/// Packets that wait in the card pull DAT1 low again at the acknowledgement, in the middle of a command: no
-/// edge will tell.
+/// Packets that wait in the card pull DAT1 low again at the acknowledgement, in the middle of a
+/// command: no edge will tell.
 #[test]
 fn an_interrupt_whose_edge_was_lost_is_found_by_its_level() {
     let rig = Rig::new(s3c_sdi::DmaUse::Never, 8, 2048, 0);

@@ -1,4 +1,5 @@
-//! The write cache of an SD card is never on behind the engine's back: a flush would be acknowledged that the card has not been told of.
+//! The write cache of an SD card is never on behind the engine's back: a flush would be
+//! acknowledged that the card has not been told of.
 
 mod rig;
 

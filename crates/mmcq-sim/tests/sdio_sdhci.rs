@@ -1,4 +1,5 @@
-//! An I/O card behind the SDHCI model: bring-up, functions, the card interrupt by the controller's own bit, and packets in the interrupt's time.
+//! An I/O card behind the SDHCI model: bring-up, functions, the card interrupt by the controller's
+//! own bit, and packets in the interrupt's time.
 
 #[path = "../../mmcq/tests/support/one_thread.rs"]
 mod one_thread;
@@ -89,7 +90,8 @@ fn packets_come_in_by_the_card_interrupt() {
     let (_, handle) = &handles[0];
     let counts = handle.borrow();
     assert_eq!((counts.delivered, counts.overrun, counts.retried, counts.stray), (PACKETS, 0, 0, 0));
-    // From the line to the cleared cause: two CMD52 of about 2 us at 50 MHz, nothing else: the software costs nothing here.
+    // From the line to the cleared cause: two CMD52 of about 2 us at 50 MHz, nothing else: the
+    // software costs nothing here.
     let worst_ns = counts.latency_ns.iter().max().unwrap();
     assert!(*worst_ns < 20_000, "{worst_ns}");
     assert_eq!(shadow.violations(), Vec::<String>::new());

@@ -1,4 +1,5 @@
-//! The whole stack on our models: every card profile, every transfer mode, bring-up and data, in virtual time.
+//! The whole stack on our models: every card profile, every transfer mode, bring-up and data, in
+//! virtual time.
 
 mod machine;
 
@@ -149,7 +150,8 @@ fn emmc_speeds_can_be_left_out_one_by_one() {
     }
 }
 
-/// One mishap each, in the middle of a queue of eight requests: every request gets its answer, once, and it is a good one.
+/// One mishap each, in the middle of a queue of eight requests: every request gets its answer,
+/// once, and it is a good one.
 #[test]
 fn no_client_is_told_of_a_single_mishap() {
     let mishaps = [
@@ -231,7 +233,8 @@ fn an_empty_slot_is_no_card() {
     assert_eq!(rig.bring_up(card::Options::DEFAULT), Err(Error::NoCard));
 }
 
-/// The R1 of each write is looked at while its data move: the write before is complete then, and no CMD13 is sent for it.
+/// The R1 of each write is looked at while its data move: the write before is complete then, and no
+/// CMD13 is sent for it.
 #[test]
 fn two_random_writes_in_flight_ask_for_no_status() {
     for mode in [TransferMode::Adma2, TransferMode::Sdma, TransferMode::Pio] {

@@ -1,4 +1,5 @@
-//! What the keeper does for cards that are well: exceptions and background work of eMMC, tuning before drift breaks it, and what a new initialisation must not lose.
+//! What the supervisor does for cards that are well: exceptions and background work of eMMC, tuning
+//! before drift breaks it, and what a new initialisation must not lose.
 
 mod rig;
 
@@ -39,7 +40,7 @@ fn urgent(mib: u64, enabled: u8, options: Options, more: impl FnOnce(&mut Quirks
     Rig::built(card, true, SdhciConfig::GENERIC_4_20, options)
 }
 
-/// Runs a future beside the keeper.
+/// Runs a future beside the supervisor.
 fn run<F: Future>(rig: &Rig, future: F) -> F::Output {
     let mut future = pin!(future);
     for _ in 0..1_000_000 {
@@ -75,7 +76,7 @@ fn urgent_background_work_is_done_when_no_request_waits() {
     fill(&rig, 5);
     assert_eq!(rig.stats().background_works, 0, "not while there is work");
     let told =
-        Exception { events: Exception::BACKGROUND, urgency: Urgency::Impacted, worker: Worker::Keeper };
+        Exception { events: Exception::BACKGROUND, urgency: Urgency::Impacted, worker: Worker::Supervisor };
     assert_eq!(exceptions(&rig), [told]);
     rig.until(rig.time.now() + 500 * MS);
     assert_eq!(rig.stats().background_works, 1);
@@ -85,15 +86,15 @@ fn urgent_background_work_is_done_when_no_request_waits() {
     assert_eq!((rig.stats().background_works, exceptions(&rig)), (2, vec![told, told]));
     // Then it is quiet: nothing wakes a task.
     assert_eq!(rig.stack.with(|engine| engine.next_deadline_ns()), None);
-    assert_eq!(rig.rung(RecoveryStep::Classify), 0);
+    assert_eq!(rig.taken(RecoveryStep::Classify), 0);
     rig.checked();
 }
 
 #[test]
 fn a_neglected_card_becomes_slow_and_a_kept_one_does_not() {
-    let takes = |keeper: bool| {
+    let takes = |supervisor: bool| {
         let rig = urgent(4, 1, Options::DEFAULT, |_| {});
-        if keeper {
+        if supervisor {
             rig.keep();
         }
         fill(&rig, 5);
@@ -123,13 +124,14 @@ fn a_new_request_interrupts_background_work() {
     rig.until(rig.time.now() + 500 * MS);
     assert_eq!(rig.stats().background_works, 1);
     assert_eq!(exceptions(&rig).len(), 1);
-    assert_eq!(rig.rung(RecoveryStep::Classify), 0);
+    assert_eq!(rig.taken(RecoveryStep::Classify), 0);
     rig.checked();
 }
 
-/// A program that waits for several things at once drops its keeper where it is, and makes a new one.
+/// A program that waits for several things at once drops its supervisor where it is, and makes a
+/// new one.
 #[test]
-fn a_keeper_that_leaves_in_the_middle_of_the_work_holds_no_request_up() {
+fn a_supervisor_that_leaves_in_the_middle_of_the_work_holds_no_request_up() {
     let rig = urgent(4, 1, Options::DEFAULT, |_| {});
     rig.keep();
     fill(&rig, 5);
@@ -140,17 +142,18 @@ fn a_keeper_that_leaves_in_the_middle_of_the_work_holds_no_request_up() {
     let took = rig.time.now() - begin;
     assert!((MS..8 * MS).contains(&took), "{took}");
     assert_eq!(rig.stats().background_works, 0);
-    // The next one does what is left. The card was asked for its state at most: it was still letting go.
+    // The next one does what is left. The card was asked for its state at most: it was still
+    // letting go.
     rig.keep();
     rig.until(rig.time.now() + 500 * MS);
-    assert_eq!((rig.stats().background_works, rig.rung(RecoveryStep::Reinit)), (1, 0));
-    assert!(rig.rung(RecoveryStep::Classify) <= 1);
+    assert_eq!((rig.stats().background_works, rig.taken(RecoveryStep::Reinit)), (1, 0));
+    assert!(rig.taken(RecoveryStep::Classify) <= 1);
     rig.checked();
 }
 
 #[test]
 fn without_an_interrupt_it_waits_until_it_is_critical() {
-    for (features, worker) in [(0, Worker::None), (1, Worker::Keeper)] {
+    for (features, worker) in [(0, Worker::None), (1, Worker::Supervisor)] {
         let rig = urgent(4, 1, Options::DEFAULT, |quirks| quirks.ext_csd.push((HPI_FEATURES, features)));
         rig.keep();
         fill(&rig, 5);
@@ -160,7 +163,8 @@ fn without_an_interrupt_it_waits_until_it_is_critical() {
     }
 }
 
-/// A request always waits: then it is done all the same, and none waits for longer than a slice of it.
+/// A request always waits: then it is done all the same, and none waits for longer than a slice of
+/// it.
 #[test]
 fn a_busy_card_is_looked_after_in_time() {
     let rig = urgent(4, 1, Options::DEFAULT, |_| {});
@@ -179,7 +183,7 @@ fn a_busy_card_is_looked_after_in_time() {
     }
     assert!(rig.stats().background_works > 0);
     assert!(longest < 700 * MS, "{longest}");
-    assert!(exceptions(&rig).iter().all(|told| told.worker == Worker::Keeper));
+    assert!(exceptions(&rig).iter().all(|told| told.worker == Worker::Supervisor));
     rig.checked();
 }
 
@@ -220,7 +224,7 @@ fn the_bit_means_nothing_on_an_sd_card() {
         assert!(rig.one(rig.read(100 * n, 8)).result.is_ok());
     }
     rig.until(rig.time.now() + 2_000 * MS);
-    assert_eq!((exceptions(&rig), rig.rung(RecoveryStep::Classify)), (vec![], 0));
+    assert_eq!((exceptions(&rig), rig.taken(RecoveryStep::Classify)), (vec![], 0));
     assert_eq!(rig.ills.borrow().heard.len(), 20);
 }
 
@@ -239,7 +243,8 @@ fn drifting(rig: &Rig, for_ms: u64) -> u64 {
 #[test]
 fn tuning_is_renewed_before_drift_breaks_it() {
     let generic = SdhciConfig::GENERIC_4_20;
-    // By its capabilities the controller wants a new one each second, and after two reads are damaged.
+    // By its capabilities the controller wants a new one each second, and after two reads are
+    // damaged.
     let config = SdhciConfig { drift_per_s: 20, capabilities1: generic.capabilities1 | 1 << 8, ..generic };
     for (name, emmc, timing) in
         [("sdxc-128g-uhs", false, Timing::Sdr104), ("emmc-hs200", true, Timing::Hs200)]
@@ -250,16 +255,16 @@ fn tuning_is_renewed_before_drift_breaks_it() {
             rig.keep();
             rig
         };
-        // The keeper tunes only after damage.
+        // The supervisor tunes only after damage.
         let rig = build(every(Some(0)));
         assert!(drifting(&rig, 6_000) >= 2, "{name}");
-        assert!(rig.rung(RecoveryStep::Retune) > 0);
+        assert!(rig.taken(RecoveryStep::Retune) > 0);
         // By the controller's time, and by ours.
         for (time, expected) in [(None, 6..=8), (Some(500 * MS), 12..=15)] {
             let rig = build(every(time));
             assert_eq!(rig.stack.with(|engine| engine.retune_ns()), 1_000 * MS);
             assert_eq!(drifting(&rig, 6_000), 0, "{name}");
-            assert_eq!((rig.rung(RecoveryStep::Retune), rig.rung(RecoveryStep::Classify)), (0, 0));
+            assert_eq!((rig.taken(RecoveryStep::Retune), rig.taken(RecoveryStep::Classify)), (0, 0));
             let tunings = rig.stats().tunings;
             assert!(expected.contains(&tunings), "{name}: {tunings}");
             // A card that is not used is not tuned, but for once.
@@ -305,10 +310,10 @@ fn modes_without_tuning_need_none() {
 
 /// The card loses its state at its next command.
 fn reinitialised(rig: &Rig) {
-    let before = rig.rung(RecoveryStep::Reinit);
+    let before = rig.taken(RecoveryStep::Reinit);
     rig.ills.borrow_mut().brown_out = true;
     assert_eq!(rig.one(rig.read(0, 8)).result.map(|_| ()), Ok(()), "{:?}", rig.trace());
-    assert_eq!(rig.rung(RecoveryStep::Reinit), before + 1, "{:?}", rig.trace());
+    assert_eq!(rig.taken(RecoveryStep::Reinit), before + 1, "{:?}", rig.trace());
 }
 
 #[test]
@@ -380,7 +385,7 @@ fn a_visit_that_is_begun_again_goes_there_again() {
 }
 
 #[test]
-fn a_keeper_of_one_card_brings_no_other_up() {
+fn a_supervisor_of_one_card_brings_no_other_up() {
     let options = with(Upkeep { same_card: true, ..Upkeep::DEFAULT });
     let rig = Rig::with("sdhc-16g-hs", options);
     rig.ills.borrow_mut().swap = Some(rig::card("sdsc-1g"));

@@ -22,12 +22,13 @@ const MEMORY_SPACE: u16 = 1 << 1;
 const BUS_MASTER: u16 = 1 << 2;
 const FIRST_BAR: u64 = 0x10;
 const BAR_IO: u32 = 1;
-/// Slot Information: number of slots less one in 6:4, BAR of the first in 2:0 [SDHC, the appendix on PCI].
+/// Slot Information: number of slots less one in 6:4, BAR of the first in 2:0
+/// [SDHC, the appendix on PCI].
 const SLOT_INFORMATION: u64 = 0x40;
 const READ_AND_WRITE: u32 = 3;
 const CAN_BE_MAPPED: u32 = 4;
-/// Where the controller may see the memory: below 4 GiB, clear of x86's window for messages (0xfee0_0000);
-/// the first that the IOMMU has free.
+/// Where the controller may see the memory: below 4 GiB, clear of x86's window for messages
+/// (0xfee0_0000); the first that the IOMMU has free.
 const BUS_ADDRESSES: [u64; 3] = [0x1000_0000, 0x4000_0000, 0x8000_0000];
 
 /// How a reader is to be opened.
@@ -35,8 +36,8 @@ const BUS_ADDRESSES: [u64; 3] = [0x1000_0000, 0x4000_0000, 0x8000_0000];
 pub struct Options {
     /// Which of the controller's slots, from 0.
     pub slot: u8,
-    /// Without an IOMMU (`vfio.enable_unsafe_noiommu_mode`): the controller reaches all of the machine's
-    /// memory. Needs root and a large page.
+    /// Without an IOMMU (`vfio.enable_unsafe_noiommu_mode`): the controller reaches all of the
+    /// machine's memory. Needs root and a large page.
     pub noiommu: bool,
     /// Reach the registers by system calls, which strace shows, even if they can be mapped.
     pub by_calls: bool,

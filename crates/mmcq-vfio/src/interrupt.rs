@@ -58,8 +58,8 @@ impl Interrupt {
         self.kind
     }
 
-    /// Sleeps until the controller interrupts (true), or for so long (`None`: for good), or until a signal
-    /// comes.
+    /// Sleeps until the controller interrupts (true), or for so long (`None`: for good), or until a
+    /// signal comes.
     pub fn wait(&self, at_most: Option<Duration>) -> io::Result<bool> {
         wait(&self.event, at_most)
     }

@@ -1,5 +1,5 @@
-//! VFIO's calls, as `linux/vfio.h` numbers and shapes them; each checked by the kernel, which knows a
-//! structure by its size.
+//! VFIO's calls, as `linux/vfio.h` numbers and shapes them; each checked by the kernel, which knows
+//! a structure by its size.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -123,8 +123,8 @@ fn call_plain(file: &File, request: libc::Ioctl, argument: libc::c_int) -> io::R
 /// # Safety
 /// `T` is the structure of `request`, or begins with it.
 unsafe fn call_with<T>(file: &File, request: libc::Ioctl, argument: &mut T) -> io::Result<libc::c_int> {
-    // SAFETY: an open descriptor, and a structure that lives for the call and is of the kind that the caller
-    // promises.
+    // SAFETY: an open descriptor, and a structure that lives for the call and is of the kind that
+    // the caller promises.
     checked(unsafe { libc::ioctl(file.as_raw_fd(), request, core::ptr::from_mut(argument)) })
 }
 
@@ -186,7 +186,8 @@ pub fn region(device: &File, index: u32) -> io::Result<RegionInfo> {
     Ok(info)
 }
 
-/// How an interrupt can be had: how many there are, and whether it masks itself. `None`: not by eventfd.
+/// How an interrupt can be had: how many there are, and whether it masks itself. `None`: not by
+/// eventfd.
 pub fn interrupt(device: &File, index: u32) -> io::Result<Option<(u32, bool)>> {
     let mut info = IrqInfo { argsz: size_of::<IrqInfo>() as u32, index, ..IrqInfo::default() };
     // SAFETY: `struct vfio_irq_info`.
@@ -214,8 +215,8 @@ pub fn unmask(device: &File, index: u32) -> io::Result<()> {
 /// Lets the devices of a container reach `size` bytes of memory at `vaddr` by the address `iova`.
 ///
 /// # Safety
-/// Devices may write there from now on until the container is closed: the memory must not be used for anything
-/// else before.
+/// Devices may write there from now on until the container is closed: the memory must not be used
+/// for anything else before.
 pub unsafe fn map_dma(container: &File, vaddr: u64, iova: u64, size: u64) -> io::Result<()> {
     let argsz = size_of::<DmaMap>() as u32;
     let mut map = DmaMap { argsz, flags: DMA_READ_AND_WRITE, vaddr, iova, size };

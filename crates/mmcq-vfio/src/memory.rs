@@ -18,8 +18,8 @@ const ALIGN: usize = 4096;
 /// `MAP_HUGE_2MB`.
 const HUGE_2_MIB: libc::c_int = 21 << 26;
 
-/// One contiguous piece of memory at one bus address. Parts of it go out and come back; the whole stays for
-/// good, since parts may be with the engine.
+/// One contiguous piece of memory at one bus address. Parts of it go out and come back; the whole
+/// stays for good, since parts may be with the engine.
 #[derive(Debug)]
 pub struct Memory {
     base: NonNull<u8>,
@@ -47,7 +47,8 @@ impl Part {
 impl Memory {
     /// Fresh zeros, without a bus address yet; `huge`: contiguous in the machine's memory.
     pub(crate) fn new(huge: bool) -> io::Result<Self> {
-        // Stack, so that a child process does not leave us with copies that the controller does not see.
+        // Stack, so that a child process does not leave us with copies that the controller does not
+        // see.
         let mut flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
         if huge {
             flags |= libc::MAP_HUGETLB | HUGE_2_MIB;
@@ -110,23 +111,27 @@ impl Memory {
         Some(unsafe { self.base.add(start) })
     }
 
-    /// Takes back what [`carve`](Self::carve) gave. False: it is not a whole part of this memory, and is leaked.
+    /// Takes back what [`carve`](Self::carve) gave. False: it is not a whole part of this memory,
+    /// and is leaked.
     pub fn give_back(&self, buffer: DmaBuf) -> bool {
         let Some(start) = buffer.as_non_null().addr().get().checked_sub(self.base.addr().get()) else {
             return false;
         };
         let given = Part { start, bytes: buffer.len_bytes() as usize };
         let mut parts = self.parts.borrow_mut();
-        // A buffer is the only owner of its bytes: with the whole part, no other owner has any of it.
+        // A buffer is the only owner of its bytes: with the whole part, no other owner has any of
+        // it.
         let Some(place) = parts.iter().position(|part| *part == given) else { return false };
         parts.remove(place);
         true
     }
 
-    /// A part of it, for a request; `None` if so much is not left in one piece. What it holds is arbitrary.
+    /// A part of it, for a request; `None` if so much is not left in one piece. What it holds is
+    /// arbitrary.
     pub fn carve(&self, bytes: u32) -> Option<DmaBuf> {
         let part = self.take(bytes as usize)?;
-        // SAFETY: initialised by the kernel, never unmapped, and `take` hands out what is not out already.
+        // SAFETY: initialised by the kernel, never unmapped, and `take` hands out what is not out
+        // already.
         Some(unsafe { DmaBuf::from_raw(part, bytes) })
     }
 
@@ -134,7 +139,8 @@ impl Memory {
     pub(crate) fn place<T>(&self, value: T) -> Option<&'static mut T> {
         const { assert!(align_of::<T>() <= ALIGN) };
         let part = self.take(size_of::<T>())?.cast::<T>();
-        // SAFETY: aligned by `take`, large enough, never unmapped; no buffer is made of it, so it is out for good.
+        // SAFETY: aligned by `take`, large enough, never unmapped; no buffer is made of it, so it
+        // is out for good.
         unsafe {
             part.write(value);
             Some(&mut *part.as_ptr())
@@ -152,16 +158,16 @@ fn are_ends(first: u64, last: u64, page: u64) -> bool {
     last.checked_sub(first) == Some(BYTES as u64 - page)
 }
 
-/// The translation of [`Memory`]: what lies inside is mapped, nothing else. PCI devices see what the CPU's
-/// caches hold.
+/// The translation of [`Memory`]: what lies inside is mapped, nothing else. PCI devices see what
+/// the CPU's caches hold.
 #[derive(Clone, Copy, Debug)]
 pub struct Mapped {
     base: usize,
     bus: u64,
 }
 
-// SAFETY: the controller's addresses from `bus` on lead to the memory from `base` on, for as long as the
-// program runs (see `Memory`).
+// SAFETY: the controller's addresses from `bus` on lead to the memory from `base` on, for as long
+// as the program runs (see `Memory`).
 unsafe impl Dma for Mapped {
     fn map(&self, ptr: NonNull<u8>, len: usize, _: Direction) -> Result<u64, DmaError> {
         let start = ptr.addr().get().checked_sub(self.base).ok_or(DmaError::Unreachable)?;

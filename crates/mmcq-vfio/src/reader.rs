@@ -1,5 +1,5 @@
-//! The stack on a reader, and what moves it: one thread, which sleeps until the controller interrupts or a
-//! deadline has come.
+//! The stack on a reader, and what moves it: one thread, which sleeps until the controller
+//! interrupts or a deadline has come.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -39,8 +39,8 @@ const LEAVE: Duration = Duration::from_secs(5);
 const LEAVE_LOOK: Duration = Duration::from_millis(20);
 /// Events of a card in one look.
 const EVENTS_MAX: u32 = 4;
-/// Turns for one message: an event that comes between the look and the acknowledge keeps the line up and
-/// makes no new one.
+/// Turns for one message: an event that comes between the look and the acknowledge keeps the line
+/// up and makes no new one.
 const TURNS_MAX: u32 = 16;
 
 /// The engine's handle.
@@ -50,8 +50,8 @@ pub type Stack = mmcq::task::Stack<(Alone, Sdhci<Window, Mapped, DESCRIPTORS>), 
 #[derive(Debug)]
 pub struct Alone(PhantomData<*const ()>);
 
-// SAFETY: not `Sync`, so that a `Stack` with it stays in one thread, and its closures do not come back to
-// it.
+// SAFETY: not `Sync`, so that a `Stack` with it stays in one thread, and its closures do not come
+// back to it.
 unsafe impl Lock for Alone {
     fn with<R>(&self, f: impl FnOnce() -> R) -> R {
         f()
@@ -67,7 +67,7 @@ fn now_ns() -> u64 {
 /// The deadline is looked up before each sleep, so no alarm is needed.
 const TIMER: Timer = Timer { now_ns, set_alarm: |_| {} };
 
-type Keeper = Pin<Box<dyn Future<Output = (Event, DmaBuf)>>>;
+type Supervisor = Pin<Box<dyn Future<Output = (Event, DmaBuf)>>>;
 
 /// The stack on the heap; freed with the reader.
 struct Owned(NonNull<Stack>);
@@ -85,17 +85,17 @@ impl Owned {
 
 impl Drop for Owned {
     fn drop(&mut self) {
-        // SAFETY: from a box; `Reader` has dropped the one future that knows it for longer than a borrow, and
-        // its other users borrow the reader.
+        // SAFETY: from a box; `Reader` has dropped the one future that knows it for longer than a
+        // borrow, and its other users borrow the reader.
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }
 
 /// A card reader, and its card once it has been brought up.
 pub struct Reader {
-    // Dropped in this order: what borrows the stack, the device (which then reaches no memory any more), the
-    // stack.
-    keeper: RefCell<Option<Keeper>>,
+    // Dropped in this order: what borrows the stack, the device (which then reaches no memory any
+    // more), the stack.
+    supervisor: RefCell<Option<Supervisor>>,
     device: Device,
     interrupt: Interrupt,
     stack: Owned,
@@ -124,7 +124,7 @@ impl Reader {
         device.connect()?;
         let stack = Stack::new(Alone(PhantomData), TIMER, host, engine::Config::DEFAULT);
         Ok(Reader {
-            keeper: RefCell::new(None),
+            supervisor: RefCell::new(None),
             device,
             interrupt,
             stack: Owned::new(stack),
@@ -171,12 +171,14 @@ impl Reader {
         self.ext_csd.get()
     }
 
-    /// A buffer of [`PIECE_BYTES`] that the controller reaches; `None` while all fifteen or so are in use.
+    /// A buffer of [`PIECE_BYTES`] that the controller reaches; `None` while all fifteen or so are
+    /// in use.
     pub fn buffer(&self) -> Option<DmaBuf> {
         self.carve(PIECE_BYTES)
     }
 
-    /// A part of the memory; before there is none, what requests that were given up have left is collected.
+    /// A part of the memory; before there is none, what requests that were given up have left is
+    /// collected.
     fn carve(&self, bytes: u32) -> Option<DmaBuf> {
         let carved = self.memory.carve(bytes).or_else(|| {
             for &claim in &*self.claims.borrow() {
@@ -203,8 +205,8 @@ impl Reader {
         self.carve(SCRATCH_BYTES).unwrap_or(DmaBuf::EMPTY)
     }
 
-    /// Brings the card up, and keeps it from then on: tunes it again, goes to slower modes, initialises it
-    /// again while anything [runs](Self::run).
+    /// Brings the card up, and keeps it from then on: tunes it again, goes to slower modes,
+    /// initialises it again while anything [runs](Self::run).
     pub fn bring_up(&mut self, options: card::Options) -> Result<Card, Error> {
         let address = self.device.address();
         self.dismiss()?;
@@ -221,26 +223,27 @@ impl Reader {
         let ext_csd = scratch.first_chunk().copied();
         self.ext_csd.set(ext_csd.filter(|_| matches!(card.family, Family::Emmc(_))));
         self.options.set(options);
-        *self.keeper.get_mut() = Some(self.keeper(card, scratch));
+        *self.supervisor.get_mut() = Some(self.supervisor(card, scratch));
         Ok(card)
     }
 
     /// What looks after a card from now on.
-    fn keeper(&self, card: Card, scratch: DmaBuf) -> Keeper {
+    fn supervisor(&self, card: Card, scratch: DmaBuf) -> Supervisor {
         self.card.set(Some(card));
-        // SAFETY: the future is dropped before the stack: where it ends, in `dismiss`, or first in `drop`.
+        // SAFETY: the future is dropped before the stack: where it ends, in `dismiss`, or first in
+        // `drop`.
         let stack: &'static Stack = unsafe { self.stack.0.as_ref() };
         Box::pin(card::supervise(stack, scratch, self.options.get(), card))
     }
 
-    /// Ends the keeper of the card before, and takes its memory back.
+    /// Ends the supervisor of the card before, and takes its memory back.
     fn dismiss(&mut self) -> Result<(), Error> {
         self.card.set(None);
-        let Some(mut keeper) = self.keeper.get_mut().take() else { return Ok(()) };
+        let Some(mut supervisor) = self.supervisor.get_mut().take() else { return Ok(()) };
         // While it helps it cannot be dismissed; what it does then has an end.
         let (_, scratch) = self.run(poll_fn(|context| {
-            self.stack().with(|engine| engine.dismiss_keeper());
-            keeper.as_mut().poll(context)
+            self.stack().with(|engine| engine.dismiss_supervisor());
+            supervisor.as_mut().poll(context)
         }))?;
         self.give_back(scratch);
         Ok(())
@@ -255,13 +258,13 @@ impl Reader {
         result.map_err(|error| Error::Card { address, error })
     }
 
-    /// Runs a future of the stack to its end. When the card goes, or another one comes, every request fails until
-    /// the next [`bring_up`](Self::bring_up): nothing meant for one card reaches another. A future that ends by
-    /// that has its output, with the buffers in it.
+    /// Runs a future of the stack to its end. When the card goes, or another one comes, every
+    /// request fails until the next [`bring_up`](Self::bring_up): nothing meant for one card
+    /// reaches another. A future that ends by that has its output, with the buffers in it.
     ///
     /// # Errors
-    /// [`Error::Left`]: the card went, and the future did not end within 5 s; it is dropped. A buffer that it held
-    /// outside of a request is lost.
+    /// [`Error::Left`]: the card went, and the future did not end within 5 s; it is dropped. A
+    /// buffer that it held outside of a request is lost.
     pub fn run<F: Future>(&self, future: F) -> Result<F::Output, Error> {
         let leaving = Cell::new(false);
         let mut left: Option<(Error, Instant)> = None;
@@ -287,22 +290,24 @@ impl Reader {
         }
     }
 
-    /// For how long nothing need be done unless the controller interrupts; then [`poll`](Self::poll).
+    /// For how long nothing need be done unless the controller interrupts; then
+    /// [`poll`](Self::poll).
     pub fn due(&self) -> Duration {
         let deadline = self.stack().with(|engine| engine.next_deadline_ns());
         let ns = deadline.map(|at_ns| Duration::from_nanos(at_ns.saturating_sub(now_ns())));
         ns.unwrap_or(QUIET).min(QUIET)
     }
 
-    /// For a program that moves the engine itself: the deadline has come. The slots that are done, one bit each.
+    /// For a program that moves the engine itself: the deadline has come. The slots that are done,
+    /// one bit each.
     pub fn poll(&self) -> Result<SlotSet, Error> {
         let work = self.stack().with(|engine| engine.poll(now_ns()));
         self.keep(&mut Context::from_waker(Waker::noop()))?;
         Ok(work.completed)
     }
 
-    /// For a program that moves the engine itself: the controller has interrupted. The slots that are
-    /// done, one bit each.
+    /// For a program that moves the engine itself: the controller has interrupted. The slots that
+    /// are done, one bit each.
     pub fn interrupted(&self) -> Result<SlotSet, Error> {
         let mut completed = 0;
         self.served(|| completed |= self.stack().with(|engine| engine.on_irq(now_ns())).completed)?;
@@ -344,15 +349,15 @@ impl Reader {
 
     /// What the engine needs help with.
     fn keep(&self, context: &mut Context<'_>) -> Result<(), Error> {
-        let mut keeper = self.keeper.borrow_mut();
-        let Some(future) = keeper.as_mut() else { return Ok(()) };
+        let mut supervisor = self.supervisor.borrow_mut();
+        let Some(future) = supervisor.as_mut() else { return Ok(()) };
         // One event can come right after another.
         for _ in 0..EVENTS_MAX {
             let Poll::Ready((event, scratch)) = future.as_mut().poll(context) else { return Ok(()) };
             match event {
-                Event::Exception { card, .. } => *future = self.keeper(card, scratch),
+                Event::Exception { card, .. } => *future = self.supervisor(card, scratch),
                 _ => {
-                    *keeper = None;
+                    *supervisor = None;
                     self.give_back(scratch);
                     self.card.set(None);
                     self.stack().with(|engine| engine.set_card_params(None));
@@ -381,7 +386,8 @@ impl Wake for Woken {
     }
 }
 
-/// Polls a future and what keeps the card, and sleeps only if neither has been woken since it was polled.
+/// Polls a future and what keeps the card, and sleeps only if neither has been woken since it was
+/// polled.
 fn awake<F: Future, E>(
     future: F,
     mut keep: impl FnMut(&mut Context<'_>) -> Result<(), E>,
@@ -397,7 +403,8 @@ fn awake<F: Future, E>(
             return Ok(output);
         }
         keep(&mut context)?;
-        // What the keeper has done may have ended what the future waits for, and no interrupt tells of it.
+        // What the supervisor has done may have ended what the future waits for, and no interrupt
+        // tells of it.
         if !woken.0.load(Ordering::Acquire) {
             sleep()?;
         }
@@ -427,9 +434,9 @@ mod tests {
         assert!(!error.contains('\n'));
     }
 
-    /// The keeper answers the engine, which ends a request: there is no interrupt to wait for.
+    /// The supervisor answers the engine, which ends a request: there is no interrupt to wait for.
     #[test]
-    fn what_the_keeper_has_ended_is_seen_before_the_next_sleep() {
+    fn what_the_supervisor_has_ended_is_seen_before_the_next_sleep() {
         let (ended, waiting) = (Cell::new(false), RefCell::new(None));
         let future = std::future::poll_fn(|context| {
             *waiting.borrow_mut() = Some(context.waker().clone());

@@ -84,7 +84,8 @@ impl Sysfs {
         }
     }
 
-    /// Is this a controller that vfio-pci has, in a group that is protected (or not, where that is asked for)?
+    /// Is this a controller that vfio-pci has, in a group that is protected (or not, where that is
+    /// asked for)?
     pub(crate) fn find(&self, address: Address, noiommu: bool) -> Result<Found, Error> {
         let folder = self.devices().join(address.to_string());
         if !folder.exists() {

@@ -1,8 +1,9 @@
 //! How a function comes into our hands that may be in the middle of something.
 //!
-//! A program that was killed leaves its controller with a descriptor table and a transfer. The kernel takes bus
-//! mastering away with the program. That stops the transfer and does not end it: it goes on as soon as bus
-//! mastering is back, into memory that is another's by now. So everything that could go on is reset first.
+//! A program that was killed leaves its controller with a descriptor table and a transfer. The
+//! kernel takes bus mastering away with the program. That stops the transfer and does not end it:
+//! it goes on as soon as bus mastering is back, into memory that is another's by now. So everything
+//! that could go on is reset first.
 
 use crate::error::Error;
 use mmcq::host::Regs;
@@ -31,15 +32,16 @@ pub(crate) trait Function {
     fn wrong(&self, what: String) -> Error;
 }
 
-/// Brings a function to rest: afterwards it does nothing by itself, whatever it did before. It does not reach
-/// memory yet.
+/// Brings a function to rest: afterwards it does nothing by itself, whatever it did before. It does
+/// not reach memory yet.
 pub(crate) fn quiet<F: Function>(function: &F) -> Result<(), Error> {
     function.set_bus_master(false)?;
     function.reset();
     // Bus mastering is the function's: a transfer of any slot would go on.
     for (slot, registers) in function.slots()? {
         if registers.read32(PRESENT) == u32::MAX && registers.read32(INT_STATUS) == u32::MAX {
-            // Nothing is there, and not by one read alone, which may get lost; the driver refuses it with a reason.
+            // Nothing is there, and not by one read alone, which may get lost; the driver refuses
+            // it with a reason.
             continue;
         }
         registers.write8(RESET, RESET_ALL);

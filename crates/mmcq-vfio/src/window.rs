@@ -14,9 +14,9 @@ use std::sync::Arc;
 /// Bytes of an SDHCI register block [SDHC 2.1].
 pub(crate) const BYTES: usize = 256;
 
-/// A register block: mapped into this process where the kernel allows it, otherwise read and written through
-/// the device's file (a BAR that shares its page with another device's cannot be mapped). Either way every
-/// access reaches the controller as wide as it was made.
+/// A register block: mapped into this process where the kernel allows it, otherwise read and
+/// written through the device's file (a BAR that shares its page with another device's cannot be
+/// mapped). Either way every access reaches the controller as wide as it was made.
 #[derive(Debug)]
 pub struct Window(Way);
 
@@ -35,7 +35,8 @@ struct Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: mapped by `Window::mapped` with this length; its only user is `mmio`, which goes too.
+        // SAFETY: mapped by `Window::mapped` with this length; its only user is `mmio`, which goes
+        // too.
         unsafe { libc::munmap(self.base.as_ptr().cast(), BYTES) };
     }
 }
@@ -53,8 +54,8 @@ impl Window {
             return Err(io::Error::last_os_error());
         }
         let base = NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::InvalidData)?;
-        // SAFETY: page-aligned, at least `BYTES` long, and mapped until the `Mapping` that holds it is
-        // dropped; the device is ours alone by its group, and a reader makes one window.
+        // SAFETY: page-aligned, at least `BYTES` long, and mapped until the `Mapping` that holds it
+        // is dropped; the device is ours alone by its group, and a reader makes one window.
         let mmio = unsafe { Mmio::new(base) };
         Ok(Window(Way::Mapped(Mapping { mmio, base })))
     }

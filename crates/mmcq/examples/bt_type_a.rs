@@ -1,9 +1,9 @@
-//! A Bluetooth Type-A driver in the interrupt: the six steps of a packet, each started in the interrupt that
-//! ended the one before.
+//! A Bluetooth Type-A driver in the interrupt: the six steps of a packet, each started in the
+//! interrupt that ended the one before.
 //!
-//! `cargo run --example bt_type_a`. The controller and the card are the tests' double, in virtual time: only
-//! the wire costs something. The driver itself is `mmcq::sdio::bluetooth`; a board would bring its own host,
-//! lock and timer, and call `Stack::on_irq` from its interrupt handler.
+//! `cargo run --example bt_type_a`. The controller and the card are the tests' double, in virtual
+//! time: only the wire costs something. The driver itself is `mmcq::sdio::bluetooth`; a board would
+//! bring its own host, lock and timer, and call `Stack::on_irq` from its interrupt handler.
 
 #[path = "../tests/support/io_card.rs"]
 mod io_card;

@@ -1,7 +1,8 @@
-//! How many instructions a 4 KiB request takes through queue and driver; run it by `tools/path-length.sh`, which counts with callgrind.
+//! How many instructions a 4 KiB request takes through queue and driver; run it by
+//! `tools/path-length.sh`, which counts with callgrind.
 //!
-//! The controller is a handful of cells: a command completes as soon as it is written, so that only the stack's own work is left. Register accesses are counted
-//! by the cells.
+//! The controller is a handful of cells: a command completes as soon as it is written, so that only
+//! the stack's own work is left. Register accesses are counted by the cells.
 
 use mmcq::engine::{CardParams, Config, DmaBuf, Engine, FlushBy, Kind, Request, SlotId, SlotSet};
 use mmcq::host::sdhci::{Sdhci, SdhciConfig, Table, TransferMode};
@@ -195,7 +196,8 @@ trait AsBytes {
 
 impl AsBytes for [u64] {
     fn as_bytes(&'static mut self) -> &'static mut [u8] {
-        // SAFETY: any bytes are a `u64` and the other way round; the length is that of the same memory.
+        // SAFETY: any bytes are a `u64` and the other way round; the length is that of the same
+        // memory.
         unsafe { std::slice::from_raw_parts_mut(self.as_mut_ptr().cast(), self.len() * 8) }
     }
 }

@@ -1,6 +1,7 @@
-//! How many instructions a packet of Bluetooth Type-A takes, step by step: the driver of the crate (`async fn`,
-//! polled from the interrupt), a state machine of callbacks that does the same, and the engine alone with the
-//! same phases. Run it by `tools/path-length.sh`, which counts with callgrind.
+//! How many instructions a packet of Bluetooth Type-A takes, step by step: the driver of the crate
+//! (`async fn`, polled from the interrupt), a state machine of callbacks that does the same, and
+//! the engine alone with the same phases. Run it by `tools/path-length.sh`, which counts with
+//! callgrind.
 //!
 //! Controller and card cost next to nothing, so that only the stack's own work is left.
 
@@ -30,8 +31,8 @@ fn counted(interrupt: &mut dyn FnMut()) {
     interrupt();
 }
 
-/// Receives `count` packets; `which` of a packet's interrupts are counted: 0 is the card's, 1 ends the first
-/// phase, `None` is all.
+/// Receives `count` packets; `which` of a packet's interrupts are counted: 0 is the card's, 1 ends
+/// the first phase, `None` is all.
 fn drive(interrupt: &mut dyn FnMut(), packets: &dyn Fn() -> u64, fast: bool, count: u64, which: Option<u64>) {
     // To the end of the first packet: bring-up is over.
     for _ in 0..100 {

@@ -1,14 +1,17 @@
-//! What goes on when the controller has something to say: the code that waits spins for it, or it leaves, and comes back by the
-//! interrupt, a deferred one or a thread.
+//! What goes on when the controller has something to say: the code that waits spins for it, or it
+//! leaves, and comes back by the interrupt, a deferred one or a thread.
 //!
-//! A platform keeps one [`WaitStrategy`] for each board, in a `static` if it likes. It is told what leaving costs there ([`Costs`]), or learns
-//! it from those that slept ([`WaitStrategy::slept`]); it predicts each phase from its size, the bus's clock and width, and the card's delay,
-//! which it learns by class ([`WaitStrategy::saw`]); and it answers [`WaitStrategy::choose`]: spin for no longer than so, or leave, and what advances
-//! when the phase ends. No clock of its own, no lock (an update that two cores lose to each other is learned from the next phase), integers
-//! only. [`Stack::request_with`](crate::task::Stack::request_with) is the edge that uses it.
+//! A platform keeps one [`WaitStrategy`] for each board, in a `static` if it likes. It is told what
+//! leaving costs there ([`Costs`]), or learns it from those that slept ([`WaitStrategy::slept`]);
+//! it predicts each phase from its size, the bus's clock and width, and the card's delay, which it
+//! learns by class ([`WaitStrategy::saw`]); and it answers [`WaitStrategy::choose`]: spin for no
+//! longer than so, or leave, and what advances when the phase ends. No clock of its own, no lock
+//! (an update that two cores lose to each other is learned from the next phase), integers only.
+//! [`Stack::request_with`](crate::task::Stack::request_with) is the edge that uses it.
 //!
-//! The rule: spin if the phase is expected to take less time than leaving and coming back takes of the CPU, and give up after twice that. So
-//! a wrong guess costs at most three times the price of leaving at once, and what was in vain raises what is expected next.
+//! The rule: spin if the phase is expected to take less time than leaving and coming back takes of
+//! the CPU, and give up after twice that. So a wrong guess costs at most three times the price of
+//! leaving at once, and what was in vain raises what is expected next.
 
 use crate::host::{Data, Direction, Phase, Width};
 pub use crate::spec::bus::Bus;
@@ -26,8 +29,8 @@ pub enum Context {
     Thread,
 }
 
-/// What a board's CPU and software cost, in nanoseconds of CPU time. A price of 0 is not known: no code spins from that context before
-/// [`WaitStrategy::slept`] has taught it.
+/// What a board's CPU and software cost, in nanoseconds of CPU time. A price of 0 is not known: no
+/// code spins from that context before [`WaitStrategy::slept`] has taught it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Costs {
     /// Leaving the hard interrupt, and the next one up to where the engine is called.
@@ -88,7 +91,8 @@ impl Costs {
         }
     }
 
-    /// CPU time at the end of what is waited for: the data that the CPU moves, or the cache's maintenance.
+    /// CPU time at the end of what is waited for: the data that the CPU moves, or the cache's
+    /// maintenance.
     fn end_ns(&self, wait: &Wait) -> u64 {
         let bytes = u64::from(wait.bytes);
         let by_dma =
@@ -155,7 +159,8 @@ impl Wait {
         Wait { class, response_bits, bytes, blocks }
     }
 
-    /// For the first service of the FIFO in a phase whose data the CPU moves: after this many bytes of them, or at its end.
+    /// For the first service of the FIFO in a phase whose data the CPU moves: after this many bytes
+    /// of them, or at its end.
     pub const fn first(phase: &Phase, bytes: u32) -> Wait {
         let wait = Wait::of(phase);
         if wait.bytes <= bytes { wait } else { Wait { bytes, blocks: 0, ..wait } }
@@ -227,10 +232,11 @@ pub struct WaitStrategy {
 }
 
 impl WaitStrategy {
-    /// The policy of a board with these costs, on a stopped bus: no code spins before [`set_bus`](Self::set_bus).
+    /// The policy of a board with these costs, on a stopped bus: no code spins before
+    /// [`set_bus`](Self::set_bus).
     ///
-    /// Commands without data are expected to take their bits' time at once; data and busy are the card's business, so they are left until
-    /// one has been seen.
+    /// Commands without data are expected to take their bits' time at once; data and busy are the
+    /// card's business, so they are left until one has been seen.
     pub const fn new(costs: Costs) -> Self {
         WaitStrategy {
             costs,
@@ -248,8 +254,9 @@ impl WaitStrategy {
         }
     }
 
-    /// How the platform stops and starts listening to the controller's interrupt. A spinner calls it around its spinning, so that no interrupt
-    /// is taken for what it sees itself; calls come in pairs, and those of several threads may nest.
+    /// How the platform stops and starts listening to the controller's interrupt. A spinner calls
+    /// it around its spinning, so that no interrupt is taken for what it sees itself; calls come in
+    /// pairs, and those of several threads may nest.
     pub const fn listening_by(mut self, listen: fn(bool)) -> Self {
         self.listen = listen;
         self
@@ -287,7 +294,8 @@ impl WaitStrategy {
         Bus { clock_hz: self.clock_hz.load(Relaxed), width, ddr: lines & 8 != 0 }
     }
 
-    /// How long the wait is expected to take from its beginning; `None`: nothing is known of it, or the clock stands.
+    /// How long the wait is expected to take from its beginning; `None`: nothing is known of it, or
+    /// the clock stands.
     pub fn expected_ns(&self, wait: &Wait) -> Option<u64> {
         let wire_ns = self.wire_ns(wait)?;
         let delay_ns = self.delays_ns.get(wait.class as usize)?.load(Relaxed);
@@ -309,7 +317,8 @@ impl WaitStrategy {
         (price_ns > 0).then_some(u64::from(price_ns))
     }
 
-    /// What code in this context does until the wait is over. `spent_ns`: how long it has been at it already, since it was called or woken.
+    /// What code in this context does until the wait is over. `spent_ns`: how long it has been at
+    /// it already, since it was called or woken.
     pub fn choose(&self, wait: &Wait, from: Context, spent_ns: u64) -> Advice {
         let left_ns = self.longest_ns(from).saturating_sub(spent_ns);
         match (self.expected_ns(wait), self.price_ns(from)) {
@@ -328,8 +337,8 @@ impl WaitStrategy {
         }
     }
 
-    /// What should advance at the end of a wait that is left: the first that may do the work there (words through the FIFO, the cache's
-    /// maintenance) in one stretch.
+    /// What should advance at the end of a wait that is left: the first that may do the work there
+    /// (words through the FIFO, the cache's maintenance) in one stretch.
     pub fn advanced_by(&self, wait: &Wait) -> Context {
         let work_ns = self.costs.end_ns(wait);
         let may = |context: &Context| work_ns <= self.longest_ns(*context);
@@ -363,8 +372,9 @@ impl WaitStrategy {
         }
     }
 
-    /// A waiter left this context for a wait that took `took_ns`, and was back after `away_ns`. The difference is what leaving costs, unless the
-    /// platform told. A sample counts for no more than twice what is known: a waiter that was held up by others says nothing of the price.
+    /// A waiter left this context for a wait that took `took_ns`, and was back after `away_ns`. The
+    /// difference is what leaving costs, unless the platform told. A sample counts for no more than
+    /// twice what is known: a waiter that was held up by others says nothing of the price.
     pub fn slept(&self, from: Context, away_ns: u64, took_ns: u64) {
         let Some(known) = self.prices_ns.get(from as usize) else { return };
         let late_ns = u32::try_from(away_ns.saturating_sub(took_ns)).unwrap_or(u32::MAX).max(1);

@@ -1,8 +1,10 @@
 //! A card as a block device: read, write, flush; durable writes, discard, erase, zeroes.
 //!
-//! Three ways to hand over memory, from the fastest to the most forgiving: owned buffers that travel through the call ([`BlockDevice::read`]),
-//! borrowed memory in a blocking call ([`BlockDevice::read_blocking`]), and any memory at all through a buffer of the device's own ([`Bounced`]).
-//! Blocks have 512 bytes; long requests are cut to what the host can do, and a result says how far it got.
+//! Three ways to hand over memory, from the fastest to the most forgiving: owned buffers that
+//! travel through the call ([`BlockDevice::read`]), borrowed memory in a blocking call
+//! ([`BlockDevice::read_blocking`]), and any memory at all through a buffer of the device's own
+//! ([`Bounced`]). Blocks have 512 bytes; long requests are cut to what the host can do, and a
+//! result says how far it got.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -23,14 +25,17 @@ pub struct Geometry {
     pub blocks: u64,
     /// Largest transfer that goes to the controller as one, in blocks; requests may be larger.
     pub transfer_blocks: u32,
-    /// Alignment of buffers in bytes, by the controller and by the platform's cache lines; others go through [`Bounced`].
+    /// Alignment of buffers in bytes, by the controller and by the platform's cache lines; others
+    /// go through [`Bounced`].
     pub align: u32,
-    /// A flush is needed for data to be durable: the card's write cache is on, or the host continues transfers
-    /// ([`Caps::continue_data`](crate::host::Caps::continue_data)) or the engine
-    /// [acknowledges](crate::engine::Config::acknowledge) transferred data, and a write is complete when the card has taken its data.
+    /// A flush is needed for data to be durable: the card's write cache is on, or the host
+    /// continues transfers ([`Caps::continue_data`](crate::host::Caps::continue_data)) or the
+    /// engine [acknowledges](crate::engine::Config::acknowledge) transferred data, and a write is
+    /// complete when the card has taken its data.
     pub volatile_cache: bool,
     /// [`BlockDevice::discard`] frees whole pieces of so many blocks; 0: the card cannot, or
-    /// [`card::enable_extended_ops`](crate::card::enable_extended_ops) has not been called since bring-up.
+    /// [`card::enable_extended_ops`](crate::card::enable_extended_ops) has not been called since
+    /// bring-up.
     pub discard_blocks: u32,
     /// [`BlockDevice::erase`] takes whole groups of so many blocks; 0 as above.
     pub erase_blocks: u32,
@@ -69,16 +74,19 @@ impl From<BlockError> for Error {
     }
 }
 
-/// A handle on a card; as many as one likes share one queue. Of writes that the card has lost, the [flush](Self::flush) of each handle is
-/// told once: users that do not know of each other's flushes have a handle each.
+/// A handle on a card; as many as one likes share one queue. Of writes that the card has lost, the
+/// [flush](Self::flush) of each handle is told once: users that do not know of each other's flushes
+/// have a handle each.
 ///
 /// The queue has `N` slots ([`Stack`]), or as many as
-/// [`Config::admitted`](crate::engine::Config::admitted) says. No call waits for a free one: with all of them taken it is
-/// [`Error::Full`], nothing was begun, and the buffer comes back at once. A program therefore has no more requests under way than
-/// slots, or tries again when one of its requests has ended.
+/// [`Config::admitted`](crate::engine::Config::admitted) says. No call waits for a free one: with
+/// all of them taken it is [`Error::Full`], nothing was begun, and the buffer comes back at once. A
+/// program therefore has no more requests under way than slots, or tries again when one of its
+/// requests has ended.
 ///
-/// All handles are client 0 to a [scheduler](crate::sched), and no call takes a priority or a time limit. A client of
-/// its own goes by [`Stack::request`] and [`Request::from`]. A caller that will not wait any longer drops the future.
+/// All handles are client 0 to a [scheduler](crate::sched), and no call takes a priority or a time
+/// limit. A client of its own goes by [`Stack::request`] and [`Request::from`]. A caller that will
+/// not wait any longer drops the future.
 #[derive(Debug)]
 pub struct BlockDevice<'a, B: Platform, const N: usize> {
     stack: &'a Stack<B, N>,
@@ -127,8 +135,9 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
         self.moved(Kind::Read { lba, blocks }, buf).await
     }
 
-    /// Writes the whole blocks of an owned buffer from `lba` on. Done means: the card has reported them programmed. Where
-    /// [`Geometry::volatile_cache`], it means less: the card has taken them, and a [`flush`](Self::flush) makes them durable.
+    /// Writes the whole blocks of an owned buffer from `lba` on. Done means: the card has reported
+    /// them programmed. Where [`Geometry::volatile_cache`], it means less: the card has taken them,
+    /// and a [`flush`](Self::flush) makes them durable.
     pub async fn write(&self, lba: u64, buf: DmaBuf) -> (Result<u32, BlockError>, DmaBuf) {
         let blocks = buf.len_bytes() / BLOCK_BYTES;
         self.moved(Kind::Write { lba, blocks }, buf).await
@@ -140,14 +149,17 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
         (done.result.map(|_| blocks_done).map_err(|error| BlockError { error, blocks_done }), done.buf)
     }
 
-    /// As [`write`](Self::write), but done means: on the medium, past every cache. Other writes need not be.
+    /// As [`write`](Self::write), but done means: on the medium, past every cache. Other writes
+    /// need not be.
     ///
-    /// It works after any bring-up. After [`card::enable_extended_ops`](crate::card::enable_extended_ops) it is one reliable write
+    /// It works after any bring-up. After
+    /// [`card::enable_extended_ops`](crate::card::enable_extended_ops) it is one reliable write
     /// where the card has them; otherwise a write and, with a cache, a flush.
     ///
     /// # Errors
-    /// [`Error::CacheLost`]: writes *before* this one are lost, as in [`flush`](Self::flush); this one was not begun, and may be tried again.
-    /// [`Error::Unsupported`]: firmware without recovery ([`Profile::RECOVERS`]).
+    /// [`Error::CacheLost`]: writes *before* this one are lost, as in [`flush`](Self::flush); this
+    /// one was not begun, and may be tried again. [`Error::Unsupported`]: firmware without recovery
+    /// ([`Profile::RECOVERS`]).
     pub async fn write_durable(&self, lba: u64, buf: DmaBuf) -> (Result<u32, BlockError>, DmaBuf) {
         self.stack.with(|engine| engine.enable_extended_ops());
         let blocks = buf.len_bytes() / BLOCK_BYTES;
@@ -156,12 +168,14 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
         (done.result.map(|_| blocks_done).map_err(|error| BlockError { error, blocks_done }), done.buf)
     }
 
-    /// The content of these blocks is needed no more: until they are written again they read as before or as erased. What the card cannot free exactly it keeps.
-    /// Others have their turn in between; what overlaps keeps its order. The next flush settles it: after that the blocks read the same until they are written.
+    /// The content of these blocks is needed no more: until they are written again they read as
+    /// before or as erased. What the card cannot free exactly it keeps. Others have their turn in
+    /// between; what overlaps keeps its order. The next flush settles it: after that the blocks
+    /// read the same until they are written.
     ///
     /// # Errors
-    /// [`Error::Unequipped`]: call [`card::enable_extended_ops`](crate::card::enable_extended_ops) after bring-up.
-    /// [`Error::Unsupported`]: the card cannot free blocks.
+    /// [`Error::Unequipped`]: call [`card::enable_extended_ops`](crate::card::enable_extended_ops)
+    /// after bring-up. [`Error::Unsupported`]: the card cannot free blocks.
     pub async fn discard(&self, lba: u64, blocks: u32) -> Result<(), Error> {
         let (how, grain) = self.equipped(Erasing::discarding)?;
         // Whole pieces inside; at most the edges are kept.
@@ -173,21 +187,25 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
         }
     }
 
-    /// These blocks read as erased ones do (all zeros or all ones, by card) when it returns. A flush makes it durable, as a write.
+    /// These blocks read as erased ones do (all zeros or all ones, by card) when it returns. A
+    /// flush makes it durable, as a write.
     ///
     /// # Errors
-    /// [`Error::Unequipped`]: call [`card::enable_extended_ops`](crate::card::enable_extended_ops) after bring-up.
-    /// [`Error::Unaligned`]: the card can only erase groups ([`Geometry::erase_blocks`]), and more than these would go.
-    /// [`Error::Unsupported`]: the card cannot erase.
+    /// [`Error::Unequipped`]: call [`card::enable_extended_ops`](crate::card::enable_extended_ops)
+    /// after bring-up. [`Error::Unaligned`]: the card can only erase groups
+    /// ([`Geometry::erase_blocks`]), and more than these would go. [`Error::Unsupported`]: the card
+    /// cannot erase.
     pub async fn erase(&self, lba: u64, blocks: u32) -> Result<(), Error> {
         let (how, _) = self.equipped(erasing)?;
         self.erased(Kind::Erase { lba, blocks, how }).await
     }
 
-    /// These blocks read as zeros when it returns: by an erase where that is exact, else by writing `zeros` as often as it takes. The buffer is cleared first;
-    /// it may be as short as one block, and empty where [`Geometry::zeros_by_erase`]. A flush makes them durable, as a write.
+    /// These blocks read as zeros when it returns: by an erase where that is exact, else by writing
+    /// `zeros` as often as it takes. The buffer is cleared first; it may be as short as one block,
+    /// and empty where [`Geometry::zeros_by_erase`]. A flush makes them durable, as a write.
     ///
-    /// It works after any bring-up. It erases only after [`card::enable_extended_ops`](crate::card::enable_extended_ops).
+    /// It works after any bring-up. It erases only after
+    /// [`card::enable_extended_ops`](crate::card::enable_extended_ops).
     pub async fn write_zeroes(
         &self,
         lba: u64,
@@ -233,8 +251,9 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
     /// Everything written before this was called is on the medium when it returns.
     ///
     /// # Errors
-    /// [`Error::CacheLost`], or [`Error::Program`] where the card says so much: complete writes that no flush had covered are lost. The
-    /// next flush of each other handle fails as well, with `CacheLost`; after that they count what is written from then on.
+    /// [`Error::CacheLost`], or [`Error::Program`] where the card says so much: complete writes
+    /// that no flush had covered are lost. The next flush of each other handle fails as well, with
+    /// `CacheLost`; after that they count what is written from then on.
     pub async fn flush(&self) -> Result<(), Error> {
         let done = self.stack.request(Request::new(Kind::Flush, DmaBuf::EMPTY)).await;
         self.told(done.result)
@@ -254,16 +273,18 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
         }
     }
 
-    /// Reads into borrowed memory; returns when the controller has let go of it. `idle` is called while
-    /// it waits, by the rules of [`Idle`].
+    /// Reads into borrowed memory; returns when the controller has let go of it. `idle` is called
+    /// while it waits, by the rules of [`Idle`].
     ///
-    /// The memory is a whole number of blocks, begins at a multiple of [`Geometry::align`], and is where the controller can reach it.
-    /// On a platform with caches its lines are invalidated; the alignment keeps memory of others out of them.
+    /// The memory is a whole number of blocks, begins at a multiple of [`Geometry::align`], and is
+    /// where the controller can reach it. On a platform with caches its lines are invalidated; the
+    /// alignment keeps memory of others out of them.
     ///
     /// # Errors
     /// [`Error::Buffer`]: no whole number of blocks. [`Error::Dma`] with
-    /// [`DmaError::Alignment`](crate::host::DmaError::Alignment) or [`Unreachable`](crate::host::DmaError::Unreachable): the
-    /// controller cannot use this memory; [`Bounced`] can. In both cases nothing was read, and the memory is as it was.
+    /// [`DmaError::Alignment`](crate::host::DmaError::Alignment) or
+    /// [`Unreachable`](crate::host::DmaError::Unreachable): the controller cannot use this memory;
+    /// [`Bounced`] can. In both cases nothing was read, and the memory is as it was.
     pub fn read_blocking(&self, lba: u64, memory: &mut [u8], idle: impl FnMut(&Idle)) -> Result<u32, Error> {
         let blocks = whole_blocks(memory.len())?;
         // SAFETY: the exclusive borrow lasts until this returns.
@@ -272,14 +293,14 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
         Ok(output.bytes / BLOCK_BYTES)
     }
 
-    /// Writes from borrowed memory; returns when the card has it, as [`write`](Self::write) says. The memory's rules and the errors are
-    /// those of [`read_blocking`](Self::read_blocking).
+    /// Writes from borrowed memory; returns when the card has it, as [`write`](Self::write) says.
+    /// The memory's rules and the errors are those of [`read_blocking`](Self::read_blocking).
     pub fn write_blocking(&self, lba: u64, memory: &[u8], idle: impl FnMut(&Idle)) -> Result<u32, Error> {
         self.write_lent(lba, memory, false, idle)
     }
 
-    /// [`write_durable`](Self::write_durable) from borrowed memory; its rules and the errors are those of
-    /// [`read_blocking`](Self::read_blocking).
+    /// [`write_durable`](Self::write_durable) from borrowed memory; its rules and the errors are
+    /// those of [`read_blocking`](Self::read_blocking).
     pub fn write_durable_blocking(
         &self,
         lba: u64,
@@ -340,7 +361,8 @@ fn bounce_bytes(buf: &DmaBuf) -> usize {
     (buf.len_bytes() - buf.len_bytes() % BLOCK_BYTES) as usize
 }
 
-/// A device that copies through a buffer of its own: for memory that is unaligned, out of the controller's reach, or merely borrowed in async code.
+/// A device that copies through a buffer of its own: for memory that is unaligned, out of the
+/// controller's reach, or merely borrowed in async code.
 #[derive(Debug)]
 pub struct Bounced<'a, B: Platform, const N: usize> {
     device: BlockDevice<'a, B, N>,

@@ -10,7 +10,8 @@
 //! | a place | [`Home`] | a static that the interrupt handler finds |
 //! | the controller's address | [`pci`] | it is a PCI function |
 //!
-//! On a core without compare-and-swap [`Once`], [`Buffer`] and [`Home`] need the feature `critical-section`.
+//! On a core without compare-and-swap [`Once`], [`Buffer`] and [`Home`] need the feature
+//! `critical-section`.
 //!
 //! # Examples
 //! A microcontroller with an SDHCI controller, driven by its interrupt:

@@ -1,12 +1,15 @@
 //! A portable stack for MMC, SD, eMMC and SDIO cards.
 //!
-//! The heart is a state machine ([`engine::Engine`]) that is told the time, does one bounded piece of work and says when
-//! it wants to be called again. What moves it (hard interrupt, deferred interrupt, thread, spinning loop) is the
-//! platform's choice. The edges are futures that borrow a slot ([`task`]) and plain calls ([`block`]).
+//! The heart is a state machine ([`engine::Engine`]) that is told the time, does one bounded piece
+//! of work and says when it wants to be called again. What moves it (hard interrupt, deferred
+//! interrupt, thread, spinning loop) is the platform's choice. The edges are futures that borrow a
+//! slot ([`task`]) and plain calls ([`block`]).
 //!
-//! Nothing here allocates, blocks, reads a clock or panics, and nothing spins but a thread that asks for it, for as long as [`advance`] says.
+//! Nothing here allocates, blocks, reads a clock or panics, and nothing spins but a thread that
+//! asks for it, for as long as [`advance`] says.
 //!
-//! From power-up to the first block, with a stack of eight slots that lives in the program's static memory:
+//! From power-up to the first block, with a stack of eight slots that lives in the program's static
+//! memory:
 //!
 //! ```
 //! use mmcq::block::BlockDevice;
@@ -41,15 +44,18 @@
 //! }
 //! ```
 //!
-//! A platform brings a [`host::Host`] (say [`host::sdhci::Sdhci`] over [`host::regs::Mmio`]), a [`host::Dma`], a [`task::Lock`] and a
-//! [`task::Timer`]. Without an executor, [`task::Stack::block_on`] runs the same code; `boards/size` is a complete small image.
+//! A platform brings a [`host::Host`] (say [`host::sdhci::Sdhci`] over [`host::regs::Mmio`]), a
+//! [`host::Dma`], a [`task::Lock`] and a [`task::Timer`]. Without an executor,
+//! [`task::Stack::block_on`] runs the same code; `boards/size` is a complete small image.
 //!
 //! # Features
-//! `log` and `defmt` (both off) tell what happens: commands and answers at level trace, failures and changes of the bus at
-//! debug, cards at info, steps of recovery at warn. With `defmt` all errors are `Format`. `rpmb` adds the replay-protected memory of eMMC devices,
-//! `slots-128` engines of up to 128 slots.
+//! `log` and `defmt` (both off) tell what happens: commands and answers at level trace, failures
+//! and changes of the bus at debug, cards at info, steps of recovery at warn. With `defmt` all
+//! errors are `Format`. `rpmb` adds the replay-protected memory of eMMC devices, `slots-128`
+//! engines of up to 128 slots.
 #![no_std]
-// Allowed again in the rooms that docs/safety.md lists; the tests of drivers have raw memory of their own.
+// Allowed again in the rooms that docs/safety.md lists; the tests of drivers have raw memory of
+// their own.
 #![cfg_attr(not(test), deny(unsafe_code))]
 
 #[macro_use]

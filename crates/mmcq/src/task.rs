@@ -1,7 +1,9 @@
-//! The edges: a shared handle, futures that borrow a slot, a task that is polled from the interrupt, blocking calls.
+//! The edges: a shared handle, futures that borrow a slot, a task that is polled from the
+//! interrupt, blocking calls.
 //!
-//! Futures only hold the number of a slot; the slot owns the buffer. So a future may be dropped or forgotten at any point: dropped, its request is
-//! taken back or ends by itself; forgotten, it costs a slot. Nothing here runs a waker or a future while the lock is held.
+//! Futures only hold the number of a slot; the slot owns the buffer. So a future may be dropped or
+//! forgotten at any point: dropped, its request is taken back or ends by itself; forgotten, it
+//! costs a slot. Nothing here runs a waker or a future while the lock is held.
 
 mod blocking;
 mod cell;
@@ -46,7 +48,8 @@ pub struct Stack<B: Platform, const N: usize> {
     dropped: Dropped<N>,
 }
 
-// SAFETY: the engine is only reached through `inside`: the lock keeps other contexts out, and the cell nested calls.
+// SAFETY: the engine is only reached through `inside`: the lock keeps other contexts out, and the
+// cell nested calls.
 #[allow(unsafe_code, reason = "docs/safety.md says why")]
 unsafe impl<B: Platform, const N: usize> Sync for Stack<B, N>
 where
@@ -87,10 +90,12 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         }
     }
 
-    /// A moment alone with the engine's verbs. `f` must be short. What it begins has its alarm when this returns.
+    /// A moment alone with the engine's verbs. `f` must be short. What it begins has its alarm when
+    /// this returns.
     ///
-    /// `f` always runs. Called from inside another call of this stack (from `f` itself, the timer's functions, the lock, memory, registers,
-    /// the policy) it gets an [`Entry`] that does nothing and says so, and the alarm is set for a poll at once; the outer call may set it anew.
+    /// `f` always runs. Called from inside another call of this stack (from `f` itself, the timer's
+    /// functions, the lock, memory, registers, the policy) it gets an [`Entry`] that does nothing
+    /// and says so, and the alarm is set for a poll at once; the outer call may set it anew.
     #[inline]
     pub fn with<R>(&self, f: impl FnOnce(&mut Entry<'_, B::Host, N, B::Profile>) -> R) -> R {
         let (result, stale) = self.inside(|engine| {
@@ -111,7 +116,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         result
     }
 
-    /// After a program's own use of the engine: what it may have begun has its alarm. Is there a waker to be dropped outside of the lock?
+    /// After a program's own use of the engine: what it may have begun has its alarm. Is there a
+    /// waker to be dropped outside of the lock?
     #[inline(always)]
     fn used(&self, engine: &mut EngineOf<B, N>, begun: bool) -> bool {
         if begun {
@@ -120,8 +126,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         engine.has_stale_waker()
     }
 
-    /// The last under the lock of each call that may begin something: the alarm rings no later than the engine's next deadline. Nearly
-    /// always one that was set before does.
+    /// The last under the lock of each call that may begin something: the alarm rings no later than
+    /// the engine's next deadline. Nearly always one that was set before does.
     #[inline(always)]
     fn keep_next(&self, engine: &mut EngineOf<B, N>) {
         if Engine::<B::Host, N, B::Profile>::STRAIGHT {
@@ -138,24 +144,26 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         }
     }
 
-    /// Less code: one copy, which asks for the deadline itself. After the alarm has `rung` it is always set.
+    /// Less code: one copy, which asks for the deadline itself. After the alarm has `alarm` it is
+    /// always set.
     #[inline(never)]
-    fn tell_alarm(&self, engine: &mut EngineOf<B, N>, rung: bool) {
+    fn tell_alarm(&self, engine: &mut EngineOf<B, N>, alarm: bool) {
         let next_ns = engine.next_ns();
-        if rung || next_ns.is_some_and(|next_ns| next_ns < engine.alarm_ns()) {
+        if alarm || next_ns.is_some_and(|next_ns| next_ns < engine.alarm_ns()) {
             self.set_alarm(engine, next_ns);
         }
     }
 
-    /// An alarm set outside of the lock could overwrite that of an interrupt in between, and a silent controller would never be found out.
+    /// An alarm set outside of the lock could overwrite that of an interrupt in between, and a
+    /// silent controller would never be found out.
     #[inline]
     fn set_alarm(&self, engine: &mut EngineOf<B, N>, next_ns: Option<u64>) {
         self.clock.set_alarm(next_ns);
         engine.note_alarm(next_ns);
     }
 
-    /// `f` alone with the engine; `nested`, and nothing done, for a call from inside another. `f` leaves no waker behind that nothing
-    /// is to be told to, or takes it out.
+    /// `f` alone with the engine; `nested`, and nothing done, for a call from inside another. `f`
+    /// leaves no waker behind that nothing is to be told to, or takes it out.
     #[inline(always)]
     pub(crate) fn enter<R>(&self, nested: R, mut f: impl FnMut(&mut EngineOf<B, N>) -> R) -> R {
         let mut result = nested;
@@ -176,7 +184,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         self.inside(|engine| engine.map_or((), f));
     }
 
-    /// The only way to the engine; `None` for a call from inside another. What the host has to wake is woken after it.
+    /// The only way to the engine; `None` for a call from inside another. What the host has to wake
+    /// is woken after it.
     #[inline(always)]
     fn inside<R>(&self, f: impl FnOnce(Option<&mut EngineOf<B, N>>) -> R) -> R {
         if !B::Host::WAKES {
@@ -206,13 +215,15 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         })
     }
 
-    /// The first call from inside another is turned away: a poll makes up for it, unless the other sets the alarm anew, for what the engine needs then.
+    /// The first call from inside another is turned away: a poll makes up for it, unless the other
+    /// sets the alarm anew, for what the engine needs then.
     #[cold]
     fn turned_away(&self) {
         self.clock.set_alarm(Some(0));
     }
 
-    /// Wakers whose requests are over without a word to them are dropped: a drop may run anything, so not under the lock.
+    /// Wakers whose requests are over without a word to them are dropped: a drop may run anything,
+    /// so not under the lock.
     #[cold]
     #[inline(never)]
     fn drop_stale(&self) {
@@ -228,7 +239,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         self.clock.now_ns()
     }
 
-    /// The interrupt handler calls this. Wakers run after the lock is released: a task woken and polled here may submit at once.
+    /// The interrupt handler calls this. Wakers run after the lock is released: a task woken and
+    /// polled here may submit at once.
     pub fn on_irq(&self) {
         if Engine::<B::Host, N, B::Profile>::STRAIGHT {
             self.move_on(|engine| {
@@ -241,7 +253,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         }
     }
 
-    /// The alarm calls this, and the thread that completes for hosts that must not do so in the interrupt.
+    /// The alarm calls this, and the thread that completes for hosts that must not do so in the
+    /// interrupt.
     pub fn poll(&self) {
         if Engine::<B::Host, N, B::Profile>::STRAIGHT {
             self.move_on(|engine| {
@@ -267,11 +280,11 @@ impl<B: Platform, const N: usize> Stack<B, N> {
 
     /// Less code: both by one, and everything is done afterwards.
     #[inline(never)]
-    fn move_once(&self, rung: bool) {
+    fn move_once(&self, alarm: bool) {
         let (completed, card_irq, help) = self.enter((0, false, false), |engine| {
             let now_ns = self.now_ns();
-            let work = if rung { engine.poll(now_ns) } else { engine.on_irq(now_ns) };
-            self.tell_alarm(engine, rung);
+            let work = if alarm { engine.poll(now_ns) } else { engine.on_irq(now_ns) };
+            self.tell_alarm(engine, alarm);
             (work.completed, work.card_irq, work.help)
         });
         self.wake(completed, card_irq, help, None);
@@ -283,7 +296,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         self.poll();
     }
 
-    /// The waker of the first request that is complete comes along. `None`: there is nothing to wake.
+    /// The waker of the first request that is complete comes along. `None`: there is nothing to
+    /// wake.
     #[inline]
     fn leave(
         &self,
@@ -351,7 +365,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         result
     }
 
-    /// A request without memory whose result nothing waits for. False: it is not sent, since no slot is free.
+    /// A request without memory whose result nothing waits for. False: it is not sent, since no
+    /// slot is free.
     pub(crate) fn send(&self, request: Request) -> bool {
         let sent = self.submit(request);
         if let Ok(id) = sent {

@@ -1,4 +1,5 @@
-//! Writes that are complete with their data: what they gain, and every promise that is kept to those that ask for more.
+//! Writes that are complete with their data: what they gain, and every promise that is kept to
+//! those that ask for more.
 
 #[path = "support/closed.rs"]
 mod closed;
@@ -320,7 +321,8 @@ fn a_card_that_loses_its_supply_before_its_status_has_lost_writes() {
     }
 }
 
-/// The slot of the write is another request's by then: that one goes out once, and gets its own result.
+/// The slot of the write is another request's by then: that one goes out once, and gets its own
+/// result.
 #[test]
 fn a_card_that_stays_busy_too_long_fails_the_flush_and_no_other_request() {
     for busy in UNSEEN {

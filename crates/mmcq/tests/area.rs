@@ -1,4 +1,5 @@
-//! Which partition of an eMMC a request reaches: always its own, whatever fails, stops, or is given up between two visits.
+//! Which partition of an eMMC a request reaches: always its own, whatever fails, stops, or is given
+//! up between two visits.
 
 mod support;
 
@@ -52,7 +53,8 @@ fn user(engine: &mut TestEngine, lba: u64, fill: u8, now: u64) -> SlotId {
     engine.submit(Request::new(Kind::Write { lba, blocks: 8 }, buffer(8, fill)), now).unwrap()
 }
 
-/// Interrupts and alarms, with a keeper that answers as it is told, until nothing is left to do.
+/// Interrupts and alarms, with a supervisor that answers as it is told, until nothing is left to
+/// do.
 fn run(engine: &mut TestEngine, mut now: u64, mut at: impl FnMut(&mut TestEngine, u64)) -> u64 {
     for _ in 0..100_000 {
         now += 1_000;
@@ -124,17 +126,18 @@ fn a_user_write_after_a_cancelled_visit_goes_to_the_user_area() {
     assert_eq!((world.borrow().medium[0], world.borrow().areas[&1][0]), (0x5a, 8));
 }
 
-/// Every phase may fail, alone or with any other, executed by the card or not; the second visit may be given up at any time, the controller may ask for a
-/// new tuning at any time. With a keeper and without one.
+/// Every phase may fail, alone or with any other, executed by the card or not; the second visit may
+/// be given up at any time, the controller may ask for a new tuning at any time. With a supervisor
+/// and without one.
 #[test]
 fn data_are_in_their_own_partition_whatever_fails() {
     let mut cases = 0;
-    for keeper in [true, false] {
+    for supervisor in [true, false] {
         for first in 0..14usize {
             for gap in 0..8usize {
                 for executed in [0, 1, 2, 3u32] {
                     for moment in 0..8u64 {
-                        one_case(keeper, (first, first + gap), executed, moment);
+                        one_case(supervisor, (first, first + gap), executed, moment);
                         cases += 1;
                     }
                 }
@@ -144,10 +147,11 @@ fn data_are_in_their_own_partition_whatever_fails() {
     assert_eq!(cases, 2 * 14 * 8 * 4 * 8);
 }
 
-fn one_case(keeper: bool, (first, second): (usize, usize), executed: u32, moment: u64) {
-    let what = format!("keeper {keeper}, faults {first} {second}, executed {executed}, moment {moment}");
+fn one_case(supervisor: bool, (first, second): (usize, usize), executed: u32, moment: u64) {
+    let what =
+        format!("supervisor {supervisor}, faults {first} {second}, executed {executed}, moment {moment}");
     let (world, mut e) = card();
-    if keeper {
+    if supervisor {
         let _ = e.set_service_waker(Some(Waker::noop().clone()));
     }
     for (nth, bit) in [(first, 1), (second, 2)] {
@@ -309,7 +313,7 @@ fn a_card_that_is_to_be_initialised_has_lost_nothing_until_then() {
     let mut durable = None;
     let now = run(&mut e, 0, |e, now| {
         if durable.is_none() && e.stats().recovery_steps[RecoveryStep::Reinit as usize] > 0 {
-            // Between the second failure of the way back and the keeper's answer.
+            // Between the second failure of the way back and the supervisor's answer.
             let request = Request::new(Kind::Write { lba: 0, blocks: 8 }, buffer(8, 2)).durable();
             durable = Some(e.submit(request, now).map_err(|(error, _)| error));
         }

@@ -1,4 +1,5 @@
-//! Calls that wait on their own thread: when they may sleep, and that they do not sleep on a result that is there.
+//! Calls that wait on their own thread: when they may sleep, and that they do not sleep on a result
+//! that is there.
 
 mod support;
 
@@ -53,7 +54,8 @@ impl Machine {
         Machine { _alone: alone, world, stack }
     }
 
-    /// `wfi` with interrupts masked: the controller's ends a phase, else the alarm rings. Without either the core sleeps for ever.
+    /// `wfi` with interrupts masked: the controller's ends a phase, else the alarm rings. Without
+    /// either the core sleeps for ever.
     fn wait_for_interrupt(&self) {
         NOW_NS.set(NOW_NS.get() + 1_000);
         if !self.world.borrow().running() {
@@ -95,7 +97,8 @@ fn with_interrupts_masked_no_call_sleeps_on_its_result() {
     assert!((8..40).contains(&sleeps), "{sleeps}");
 }
 
-/// The narrow race: the interrupt handler completes the request after the call has looked, and before it sleeps.
+/// The narrow race: the interrupt handler completes the request after the call has looked, and
+/// before it sleeps.
 #[test]
 fn an_interrupt_handler_that_ends_the_request_forbids_the_sleep() {
     let machine = Machine::new();
@@ -113,7 +116,8 @@ fn an_interrupt_handler_that_ends_the_request_forbids_the_sleep() {
     assert!(forbidden >= 5, "{forbidden}");
 }
 
-/// The keeper of a card, say: polled in `idle`, it must end the sleep as the call's own future does.
+/// The supervisor of a card, say: polled in `idle`, it must end the sleep as the call's own future
+/// does.
 #[test]
 fn a_future_polled_in_idle_ends_the_sleep_too() {
     let machine = Machine::new();

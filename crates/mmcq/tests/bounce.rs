@@ -1,4 +1,5 @@
-//! A pool for memory that the controller cannot use: nothing is lost on the way, and recovery has its own share.
+//! A pool for memory that the controller cannot use: nothing is lost on the way, and recovery has
+//! its own share.
 
 use mmcq::host::bounce::Bounce;
 use mmcq::host::{Direction, Dma, DmaError};
@@ -134,7 +135,8 @@ fn a_reserve_is_never_taken_by_others() {
     assert!(bounce.map(at(&mut scratch), 1024, Direction::Read).is_ok());
 }
 
-/// Any order of mappings of any length: no two share a byte, and what comes back is what the controller wrote.
+/// Any order of mappings of any length: no two share a byte, and what comes back is what the
+/// controller wrote.
 #[test]
 fn any_sequence_keeps_every_buffer_apart() {
     let mut seed = 0x9e37_79b9_7f4a_7c15_u64;

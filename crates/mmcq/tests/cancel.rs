@@ -1,4 +1,5 @@
-//! Requests that no client waits for any more: what has not gone out never does, what has ends by itself, and each buffer comes back exactly once.
+//! Requests that no client waits for any more: what has not gone out never does, what has ends by
+//! itself, and each buffer comes back exactly once.
 
 mod support;
 
@@ -135,7 +136,8 @@ fn a_write_that_has_begun_is_not_half_undone() {
     b.clean();
 }
 
-/// The one response that told what became of a write got lost: the write is made again, whichever client lost interest in it and when, and is given up once.
+/// The one response that told what became of a write got lost: the write is made again, whichever
+/// client lost interest in it and when, and is given up once.
 #[test]
 fn a_write_in_doubt_is_not_half_undone_either() {
     for early in [true, false] {
@@ -182,7 +184,8 @@ fn an_abandoned_buffer_waits_for_its_claim() {
     assert!(reclaimed(|claim| b.e.reclaim(claim)).is_none());
 }
 
-/// With a keeper, a slot is kept for what it sends: the others may not be full for ever all the same.
+/// With a supervisor, a slot is kept for what it sends: the others may not be full for ever all the
+/// same.
 #[test]
 fn buffers_that_are_never_reclaimed_make_room() {
     let mut b = bench();

@@ -1,4 +1,5 @@
-//! What the engine promises of commands beside data: which may go, that nothing begins before both are over, and that neither spoils the other.
+//! What the engine promises of commands beside data: which may go, that nothing begins before both
+//! are over, and that neither spoils the other.
 
 mod support;
 

@@ -1,5 +1,5 @@
-//! The rest of a block device: durable writes, other partitions, orders. (Erases are in erase.rs.) On a
-//! controller whose every phase is logged.
+//! The rest of a block device: durable writes, other partitions, orders. (Erases are in erase.rs.)
+//! On a controller whose every phase is logged.
 
 #[path = "support/equipped.rs"]
 mod equipped;
@@ -114,7 +114,8 @@ fn a_failed_flush_fails_the_durable_write() {
     assert_eq!(indices(&world)[before..], [25, 13]);
 }
 
-/// What the cache could not put on the medium shows once: in the next answer, which may be that to the flush itself [eMMC 6.13].
+/// What the cache could not put on the medium shows once: in the next answer, which may be that to
+/// the flush itself [eMMC 6.13].
 #[test]
 fn an_error_in_the_answer_to_a_flush_is_told() {
     for busy in [BusyDetect::Interrupt, BusyDetect::Response, BusyDetect::Level, BusyDetect::Status] {
@@ -167,7 +168,8 @@ fn an_error_in_the_answer_to_a_flush_outlasts_a_second_try() {
     assert!(matches!(ended(&mut e, id), Err(Error::Program(status)) if status & R1::ERROR != 0));
 }
 
-/// A write of which pieces are in a cache that is lost begins again, also when the program alone has said so: a suspend, say.
+/// A write of which pieces are in a cache that is lost begins again, also when the program alone
+/// has said so: a suspend, say.
 #[test]
 fn a_write_in_pieces_is_answered_although_the_card_was_taken_away_and_given_back() {
     let world = World::new(BLOCKS);
@@ -190,7 +192,8 @@ fn a_write_in_pieces_is_answered_although_the_card_was_taken_away_and_given_back
     assert_eq!(e.slots_in_use(), 0);
 }
 
-/// A later write of the same block is complete by then: its data must not be written over by the older ones.
+/// A later write of the same block is complete by then: its data must not be written over by the
+/// older ones.
 #[test]
 fn a_flush_of_a_durable_write_is_tried_again_without_its_data() {
     // The status after the flush, and the flush itself, are not answered.
@@ -385,7 +388,7 @@ fn a_card_that_does_not_come_home_is_not_written_to() {
     let there = e.submit(Request::new(visit(1, 4, 0, 8), buffer(8, 0)), 0).unwrap();
     run(&mut e, 0);
     assert_eq!(ended(&mut e, there), Ok(4096), "the visit itself went well");
-    // No keeper is there to initialise the card again.
+    // No supervisor is there to initialise the card again.
     run(&mut e, 1 << 40);
     assert_eq!(e.submit(write(8, 8, 2), 1 << 40).unwrap_err().0, Error::Dead);
     assert_eq!(world.borrow().areas[&1], vec![7; 64 * 512]);

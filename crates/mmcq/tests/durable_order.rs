@@ -1,4 +1,5 @@
-//! Durable writes of the same blocks, whose flush fails or whose card loses its cache: the younger one is what stays.
+//! Durable writes of the same blocks, whose flush fails or whose card loses its cache: the younger
+//! one is what stays.
 
 mod support;
 
@@ -21,7 +22,8 @@ fn write(engine: &mut TestEngine, lba: u64, blocks: u32, fill: u8) -> SlotId {
     engine.submit(request, 0).unwrap()
 }
 
-/// Interrupts, alarms and a keeper; a card that is initialised again may have lost its cache: all that was not flushed.
+/// Interrupts, alarms and a supervisor; a card that is initialised again may have lost its cache:
+/// all that was not flushed.
 fn run(engine: &mut TestEngine, world: &Rc<RefCell<World>>, mut lost_at: Option<usize>) {
     let mut now = 0;
     let mut flushed = world.borrow().medium.clone();
@@ -138,7 +140,8 @@ fn durable_writes_that_wait_together_are_flushed_once() {
     assert!(world.borrow().log.iter().filter(|seen| seen.index == 6).count() <= 2);
 }
 
-/// What goes past the cache is complete at once. An older write that is still to be flushed would be written again over it.
+/// What goes past the cache is complete at once. An older write that is still to be flushed would
+/// be written again over it.
 #[test]
 fn a_reliable_write_outlasts_an_older_one_whose_cache_is_lost() {
     for busy in [BusyDetect::Interrupt, BusyDetect::Status] {

@@ -1,4 +1,5 @@
-//! The R1 of a running transfer settles the writes before it: they are complete while its data still move, and each late error has one owner.
+//! The R1 of a running transfer settles the writes before it: they are complete while its data
+//! still move, and each late error has one owner.
 
 mod support;
 
@@ -159,7 +160,8 @@ fn a_response_that_takes_its_time_is_taken_when_it_comes() {
     assert_eq!(bench.result(second), Some(Ok(4096)));
 }
 
-/// Of four requests one that waited for the next one's end would take a transfer longer than the others.
+/// Of four requests one that waited for the next one's end would take a transfer longer than the
+/// others.
 #[test]
 fn among_few_a_write_is_complete_while_the_next_transfer_moves() {
     let mut bench = Bench::new(true);
@@ -211,7 +213,8 @@ fn an_early_error_is_the_earlier_write_s_and_told_once() {
     }
 }
 
-/// The transfer whose R1 was taken fails, and is tried again: what the card says then is no repetition.
+/// The transfer whose R1 was taken fails, and is tried again: what the card says then is no
+/// repetition.
 #[test]
 fn what_was_told_is_forgotten_with_its_transfer() {
     let mut bench = Bench::new(true);

@@ -28,7 +28,8 @@ fn write(lba: u64, blocks: u32, fill: u8) -> Request {
     Request::new(Kind::Write { lba, blocks }, buffer(blocks, fill))
 }
 
-/// Interrupts and alarms until nothing is left to do; returns the virtual time. Bounded, so a hang is a failure.
+/// Interrupts and alarms until nothing is left to do; returns the virtual time. Bounded, so a hang
+/// is a failure.
 fn run<const N: usize>(engine: &mut TestEngine<N>, mut now: u64) -> u64 {
     for _ in 0..100_000 {
         now += 1_000;
@@ -254,7 +255,8 @@ fn bad_requests_come_back_whole() {
     assert_eq!(e.submit(read(0, 1), 0).unwrap_err().0, Error::Full);
 }
 
-/// A host of 8 blocks cuts a request of 128 into 16 transfers; the next waits for these and no more.
+/// A host of 8 blocks cuts a request of 128 into 16 transfers; the next waits for these and no
+/// more.
 #[test]
 fn a_request_waits_for_the_pieces_of_those_before_it() {
     let world = World::new(BLOCKS);
@@ -268,8 +270,8 @@ fn a_request_waits_for_the_pieces_of_those_before_it() {
     assert_eq!(before, 128 / 8);
 }
 
-/// Random loads: data as if requests had run in order wherever they overlap, every request ends once, and each waits for no more transfers than the
-/// requests before it are cut into.
+/// Random loads: data as if requests had run in order wherever they overlap, every request ends
+/// once, and each waits for no more transfers than the requests before it are cut into.
 #[test]
 fn order_and_data_hold_for_random_loads() {
     arbtest::arbtest(|u| {
@@ -325,7 +327,8 @@ fn order_and_data_hold_for_random_loads() {
                     assert_eq!(&done.buf[..], &expected[..], "read of {} blocks at {}", p.blocks, p.lba);
                 }
                 let waited = e.stats().transfers - p.transfers_before;
-                // The pieces of every request before it, its own, the one whose status shows a write's fate, the one started before that is told.
+                // The pieces of every request before it, its own, the one whose status shows a
+                // write's fate, the one started before that is told.
                 let bound = p.before + pieces(p.blocks) + 2;
                 assert!(waited <= bound, "waited for {waited}, at most {bound}");
                 false

@@ -70,7 +70,8 @@ fn an_erase_is_never_tried_again() {
     }
 }
 
-/// ERASE_RESET, in whatever answer it comes, speaks of an erase that never began. Its owner was told; no data of another request are lost.
+/// ERASE_RESET, in whatever answer it comes, speaks of an erase that never began. Its owner was
+/// told; no data of another request are lost.
 #[test]
 fn an_erase_that_was_broken_off_is_no_lost_write() {
     let world = World::new(BLOCKS);

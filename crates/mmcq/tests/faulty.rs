@@ -1,4 +1,5 @@
-//! The middleware that makes faults: what it lets through, what it makes up, and that the engine survives all of it.
+//! The middleware that makes faults: what it lets through, what it makes up, and that the engine
+//! survives all of it.
 
 mod support;
 
@@ -221,7 +222,8 @@ fn off_it_counts_and_does_not_strike_and_five_shots_are_too_many() {
     assert_eq!(added, [true, true, true, false]);
 }
 
-/// Every strike at every event of a short load: every request gets an answer, in bounded time, and none a wrong one.
+/// Every strike at every event of a short load: every request gets an answer, in bounded time, and
+/// none a wrong one.
 #[test]
 fn the_engine_survives_every_strike_at_every_event() {
     let strikes = [

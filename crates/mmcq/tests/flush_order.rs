@@ -1,4 +1,5 @@
-//! What a flush that is Ok says: every write that was complete before it was submitted is on the medium. Nothing passes it, and nothing takes its errors.
+//! What a flush that is Ok says: every write that was complete before it was submitted is on the
+//! medium. Nothing passes it, and nothing takes its errors.
 
 mod support;
 
@@ -110,7 +111,8 @@ fn an_urgent_command_does_not_hear_what_is_a_writes_own() {
     assert_eq!(ended(&mut e, next), Ok(4096));
 }
 
-/// An error of the cache shows once, in whatever answer comes next. Its hearer is not the one whose data are lost.
+/// An error of the cache shows once, in whatever answer comes next. Its hearer is not the one whose
+/// data are lost.
 #[test]
 fn what_another_command_hears_of_the_cache_the_next_flush_tells() {
     let order = || {

@@ -1,5 +1,5 @@
-//! Arbitrary bytes for every parser, and an arbitrary card for the whole stack. `MMCQ_FUZZ_MS` is the time for each test
-//! (`check long` gives a minute).
+//! Arbitrary bytes for every parser, and an arbitrary card for the whole stack. `MMCQ_FUZZ_MS` is
+//! the time for each test (`check long` gives a minute).
 
 #[path = "support/fuzz.rs"]
 mod fuzz;
@@ -64,7 +64,8 @@ struct Anything {
     bytes: Vec<u8>,
     at: usize,
     running: Option<Phase>,
-    /// Answers a card in `tran` would give are mixed in at this rate (of 256), so that bring-up gets somewhere.
+    /// Answers a card in `tran` would give are mixed in at this rate (of 256), so that bring-up
+    /// gets somewhere.
     sane: u8,
 }
 
@@ -154,7 +155,8 @@ unsafe impl Host for Anything {
     }
 }
 
-/// Interrupts and alarms that one call may take: every wait of the stack is bounded, so a hang shows here.
+/// Interrupts and alarms that one call may take: every wait of the stack is bounded, so a hang
+/// shows here.
 const TURNS_MAX: u32 = 3_000_000;
 
 fn drive<F: Future>(stack: &Stack<(OneThread, Anything), 4>, future: F) -> F::Output {

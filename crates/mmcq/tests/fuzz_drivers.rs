@@ -1,5 +1,5 @@
-//! Registers that say anything at any time, for every driver: alone, and with the whole stack on top. No panic, no unbounded work, one end for each
-//! start, no byte outside the buffers.
+//! Registers that say anything at any time, for every driver: alone, and with the whole stack on
+//! top. No panic, no unbounded work, one end for each start, no byte outside the buffers.
 
 #[path = "support/fuzz.rs"]
 mod fuzz;
@@ -192,7 +192,8 @@ fn any_phase(u: &mut Unstructured<'_>) -> Result<(Phase, u32)> {
     Ok((phase, bytes))
 }
 
-/// Reads and writes of registers in one call of the driver: a block by PIO takes 128 and what goes with them.
+/// Reads and writes of registers in one call of the driver: a block by PIO takes 128 and what goes
+/// with them.
 const ACCESSES_MAX: u32 = 20_000;
 
 /// Calls in any order, with phases that no engine would start.
@@ -269,7 +270,8 @@ fn alone<H: Host>(mut host: H, accesses: &Cell<u32>, u: &mut Unstructured<'_>) -
     Ok(())
 }
 
-/// Interrupts and alarms that one call may take: every wait of the stack is bounded, so a hang shows here.
+/// Interrupts and alarms that one call may take: every wait of the stack is bounded, so a hang
+/// shows here.
 const TURNS_MAX: u32 = 1_000_000;
 /// Long turns: what is tried again every 10 us until a deadline shall not eat the time.
 const TURN_NS: u64 = 1_000_000;
@@ -329,7 +331,8 @@ fn with_stack<H: Host>(host: H, u: &mut Unstructured<'_>) -> Result<u64> {
     Ok(leaked)
 }
 
-/// Inputs that found something: a transfer whose time on a very slow bus was too long to be counted.
+/// Inputs that found something: a transfer whose time on a very slow bus was too long to be
+/// counted.
 const FAILED_ONCE: [u64; 1] = [0x8750_a021_0000_1000];
 
 fn both<H: Host>(name: &str, make: impl Fn(Anything, AnyDma, &mut Unstructured<'_>) -> Result<Option<H>>) {

@@ -1,4 +1,5 @@
-//! The control of tools/sanitizer.sh: a controller that moves one byte too many must end the process.
+//! The control of tools/sanitizer.sh: a controller that moves one byte too many must end the
+//! process.
 #![cfg(guarded)]
 
 mod support;

@@ -1,8 +1,9 @@
-//! Every combination of status bits in every state of the SDHCI driver: it takes each without a panic, ends a phase at most once, and never leaves the
-//! interrupt line asserted.
+//! Every combination of status bits in every state of the SDHCI driver: it takes each without a
+//! panic, ends a phase at most once, and never leaves the interrupt line asserted.
 //!
-//! Errors that are handled alike have one representative each (2^17 words for every state); with `MMCQ_FUZZ_MS` set, as in the long check, all bits
-//! that the standard defines are combined (2^21).
+//! Errors that are handled alike have one representative each (2^17 words for every state); with
+//! `MMCQ_FUZZ_MS` set, as in the long check, all bits that the standard defines are combined
+//! (2^21).
 
 use mmcq::host::sdhci::regs::*;
 use mmcq::host::sdhci::{Sdhci, SdhciConfig, Table, TransferMode};

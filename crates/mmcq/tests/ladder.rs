@@ -1,4 +1,5 @@
-//! The recovery ladder on a scripted host: what is tried, how often, in which order, and what no client may ever be told.
+//! The recovery ladder on a scripted host: what is tried, how often, in which order, and what no
+//! client may ever be told.
 
 #[path = "support/bench.rs"]
 mod bench;
@@ -25,15 +26,15 @@ fn a_supervisor_that_is_dismissed_hears_of_it_however_late() {
     b.e.service_done(Ok(target(BLOCKS)), b.now);
     b.now += 60_000 * MS;
     b.e.halt();
-    assert!(b.e.dismiss_keeper());
+    assert!(b.e.dismiss_supervisor());
     // Something else moves the engine before the supervisor is polled.
     let _ = b.e.poll(b.now);
     assert_eq!(b.e.take_service_request(), Some(ServiceRequest::Dismissed));
 }
 
-/// One slot is free for the keeper's requests, as long as there is a keeper.
+/// One slot is free for the supervisor's requests, as long as there is a supervisor.
 #[test]
-fn a_keeper_that_has_gone_keeps_no_slot() {
+fn a_supervisor_that_has_gone_keeps_no_slot() {
     let mut b = kept();
     let fill = |b: &mut Bench| {
         (0..64)
@@ -74,7 +75,7 @@ fn one_damaged_block_is_one_more_try() {
     assert!(b.finish(id).result.is_ok());
     // Asked for its state; it was in `tran`, so no CMD12.
     assert_eq!(b.commands(), [18, 13, 18]);
-    assert_eq!(b.rungs(), [RecoveryStep::Classify, RecoveryStep::Status, RecoveryStep::Retry]);
+    assert_eq!(b.steps(), [RecoveryStep::Classify, RecoveryStep::Status, RecoveryStep::Retry]);
     assert!(b.now < 2 * MS);
 }
 
@@ -108,7 +109,7 @@ fn commands_are_tried_five_times_and_data_twice_more() {
     let id = b.read(0, 1);
     assert!(matches!(b.finish(id).result, Err(Error::Host(f)) if f.stage == Stage::Command));
     assert_eq!(b.commands(), [17, 13, 17, 13, 17, 13, 17, 13, 17, 13, 17, 13]);
-    assert_eq!(b.rung(RecoveryStep::Retry), 5);
+    assert_eq!(b.taken(RecoveryStep::Retry), 5);
     let mut b = bench();
     b.world.borrow_mut().bad.insert(0, Cause::Timeout);
     let id = b.read(0, 1);
@@ -157,7 +158,8 @@ fn what_came_later_on_the_same_blocks_stays_later() {
     assert!(b.finish(last).buf.iter().all(|&byte| byte == 2));
 }
 
-/// The response that would have told that a write was not programmed gets lost, and with it the bits: the write is made again.
+/// The response that would have told that a write was not programmed gets lost, and with it the
+/// bits: the write is made again.
 #[test]
 fn a_lost_status_is_no_success() {
     for executed in [true, false] {
@@ -243,7 +245,7 @@ fn a_flush_that_was_not_understood_is_sent_again_and_one_that_failed_is_not() {
     while b.now < patient_ns {
         b.step();
     }
-    assert!(b.e.take(id).is_none() && b.rung(RecoveryStep::Reset) == 0);
+    assert!(b.e.take(id).is_none() && b.taken(RecoveryStep::Reset) == 0);
     b.world.borrow_mut().stuck_state = None;
     assert!(b.finish(id).result.is_ok());
     let mut b = bench();
@@ -255,7 +257,8 @@ fn a_flush_that_was_not_understood_is_sent_again_and_one_that_failed_is_not() {
     assert!(b.finish(id).result.is_err());
 }
 
-/// Initialised again, the card has lost the state of what was under way: an erase goes on, and what must not be done twice ends.
+/// Initialised again, the card has lost the state of what was under way: an erase goes on, and what
+/// must not be done twice ends.
 #[test]
 fn what_must_not_be_done_twice_is_not_sent_to_a_card_that_was_initialised_again() {
     let order = Kind::LongCommand {
@@ -317,7 +320,8 @@ fn what_must_not_be_done_twice_is_not_sent_to_a_card_that_was_initialised_again(
     }
 }
 
-/// The card loses its state in the switch to the replay-protected area: no frame was sent, so the request goes on.
+/// The card loses its state in the switch to the replay-protected area: no frame was sent, so the
+/// request goes on.
 #[test]
 fn an_rpmb_visit_that_has_sent_no_frame_begins_again() {
     for nth in 0..3 {
@@ -342,7 +346,7 @@ fn an_rpmb_visit_that_has_sent_no_frame_begins_again() {
 
 /// Whether it has heard what is asked for or not.
 #[test]
-fn a_keeper_that_goes_while_help_is_asked_for_is_not_waited_for() {
+fn a_supervisor_that_goes_while_help_is_asked_for_is_not_waited_for() {
     for heard in [true, false] {
         let mut b = kept();
         let id = b.write(0, 8, 5);
@@ -351,7 +355,7 @@ fn a_keeper_that_goes_while_help_is_asked_for_is_not_waited_for() {
         if heard {
             assert_eq!(b.help(), ServiceRequest::Reinit);
         } else {
-            while b.rung(RecoveryStep::Reinit) == 0 {
+            while b.taken(RecoveryStep::Reinit) == 0 {
                 b.step();
             }
         }
@@ -373,7 +377,7 @@ fn a_command_that_cannot_be_sent_is_given_up_before_its_own_time_is_over() {
     let began_ns = b.now;
     b.world.borrow_mut().refuse_starts = u32::MAX;
     let id = b.submit(Request::new(Kind::Flush, DmaBuf::EMPTY));
-    while b.rung(RecoveryStep::Classify) == 0 {
+    while b.taken(RecoveryStep::Classify) == 0 {
         b.step();
     }
     b.world.borrow_mut().refuse_starts = 0;
@@ -389,7 +393,7 @@ fn a_controller_in_trouble_is_reset() {
     }
     let id = b.read(0, 8);
     assert!(b.finish(id).result.is_ok());
-    assert_eq!((b.rung(RecoveryStep::Reset), b.world.borrow().resets_of_all), (1, 1));
+    assert_eq!((b.taken(RecoveryStep::Reset), b.world.borrow().resets_of_all), (1, 1));
     assert!(b.now < 100 * MS);
 }
 
@@ -416,7 +420,7 @@ fn help_is_asked_for_in_order_and_urgent_requests_pass() {
     assert!(b.finish(id).result.is_ok() && b.finish(behind).result.is_ok());
     assert_eq!(b.world.borrow().medium[0], 5);
     assert_eq!(
-        (b.rung(RecoveryStep::Reinit), b.rung(RecoveryStep::PowerCycle), b.rung(RecoveryStep::Dead)),
+        (b.taken(RecoveryStep::Reinit), b.taken(RecoveryStep::PowerCycle), b.taken(RecoveryStep::Dead)),
         (1, 1, 0)
     );
     // An answer without a question has no effect.
@@ -467,7 +471,7 @@ fn without_help_everything_is_dead_in_bounded_time() {
 }
 
 #[test]
-fn a_keeper_that_promised_help_and_gives_none_is_not_waited_for_for_ever() {
+fn a_supervisor_that_promised_help_and_gives_none_is_not_waited_for_for_ever() {
     let mut b = kept();
     let id = b.write(0, 8, 5);
     b.fault(1, Cause::Timeout, Stage::Data, false);
@@ -488,7 +492,7 @@ fn a_worn_out_card_is_only_read() {
         let id = b.read(0, 1);
         assert!(b.finish(id).result.is_ok());
     }
-    assert_eq!(b.rung(RecoveryStep::ReadOnly), 1);
+    assert_eq!(b.taken(RecoveryStep::ReadOnly), 1);
     let refused =
         b.e.submit(Request::new(Kind::Write { lba: 9, blocks: 1 }, buffer(1, 0)), b.now).unwrap_err();
     assert_eq!(refused.0, Error::ReadOnly);
@@ -505,7 +509,7 @@ fn a_lean_engine_answers_instead() {
     for (i, id) in ids.into_iter().enumerate() {
         assert_eq!(b.finish(id).result.is_ok(), i != 2);
     }
-    assert_eq!(b.rungs(), []);
+    assert_eq!(b.steps(), []);
     b.world.borrow_mut().silent = true;
     let id = b.read(0, 1);
     assert_eq!(b.finish(id).result, Err(Error::Silent));
@@ -544,7 +548,7 @@ fn faults_anywhere_end_well_or_in_an_error() {
                         b.e.service_done(answer, b.now);
                     }
                     b.step();
-                    assert!(b.now - begun < 26_000 * MS, "{:?}", b.rungs());
+                    assert!(b.now - begun < 26_000 * MS, "{:?}", b.steps());
                 };
                 match (n, done.result) {
                     (0, Ok(_)) => model[range.clone()].fill(Some(fill)),
@@ -557,7 +561,7 @@ fn faults_anywhere_end_well_or_in_an_error() {
                     (_, Err(_)) => {}
                 }
             }
-            if b.rung(RecoveryStep::Dead) > 0 {
+            if b.taken(RecoveryStep::Dead) > 0 {
                 return Ok(());
             }
         }

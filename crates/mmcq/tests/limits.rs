@@ -88,7 +88,8 @@ fn no_more_requests_go_together_than_there_are_segments() {
     }
 }
 
-/// Twice the time on the wire, beyond what the card may take (100 ms) and what a failed controller is given (50 ms).
+/// Twice the time on the wire, beyond what the card may take (100 ms) and what a failed controller
+/// is given (50 ms).
 #[test]
 fn patience_grows_with_the_time_on_the_wire() {
     let wire_ns = |lines: u64, hz: u64| (4096 / lines + 40) * 1_000_000_000 / hz;
@@ -154,7 +155,8 @@ fn a_status_that_can_never_be_asked_for_ends_in_time() {
     assert!(b.now < 12_500 * MS, "{} ns", b.now);
 }
 
-/// The interrupt of a controller that has ended its phase is lost: found at the deadline, counted, and no fault of any request.
+/// The interrupt of a controller that has ended its phase is lost: found at the deadline, counted,
+/// and no fault of any request.
 #[test]
 fn a_lost_interrupt_is_counted_and_no_fault() {
     let mut b = bench(|_| ());

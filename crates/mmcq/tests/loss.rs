@@ -1,4 +1,5 @@
-//! When a cache has been lost, and which request is told: the next flush or durable write, once, and not before it is so.
+//! When a cache has been lost, and which request is told: the next flush or durable write, once,
+//! and not before it is so.
 
 #[path = "support/bench.rs"]
 #[allow(dead_code, reason = "each test binary uses its own part")]
@@ -42,7 +43,8 @@ fn reset_card() -> Kind {
     Kind::Raw { prefix: None, phase, timeout_ns: 1_000_000 }
 }
 
-/// The card stays silent, and still has its cache: until it is reset nothing is lost, so nothing is told.
+/// The card stays silent, and still has its cache: until it is reset nothing is lost, so nothing is
+/// told.
 #[test]
 fn a_durable_write_that_comes_before_the_reset_is_told_after_it() {
     let mut b = unflushed(kept());
@@ -52,7 +54,7 @@ fn a_durable_write_that_comes_before_the_reset_is_told_after_it() {
     assert_eq!(b.help(), ServiceRequest::Reinit);
     b.world.borrow_mut().stuck_state = None;
     let early = durable(&mut b);
-    assert!(b.e.take(early).is_none(), "told before the keeper has reset the card");
+    assert!(b.e.take(early).is_none(), "told before the supervisor has reset the card");
     b.e.service_done(Ok(cached()), b.now);
     assert!(b.finish(read).result.is_ok());
     assert_eq!(b.finish(early).result, Err(Error::CacheLost));
@@ -74,7 +76,7 @@ fn a_durable_write_that_finds_the_card_reset_tells_what_was_lost_before_it() {
     assert!(flush(&mut b).result.is_ok(), "told twice");
 }
 
-/// Also where it is no keeper that sends them, and where the answer to the reset is lost.
+/// Also where it is no supervisor that sends them, and where the answer to the reset is lost.
 #[test]
 fn a_reset_of_the_card_loses_its_cache_and_the_next_flush_tells() {
     for (kind, fails) in [(reset_card(), false), (reset_card(), true), (Kind::Bus(BusOp::PowerOff), false)] {

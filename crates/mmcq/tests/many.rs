@@ -10,7 +10,8 @@ const BLOCKS: u64 = 1 << 20;
 /// Where the first begins.
 const FIRST: u64 = 4_096;
 
-/// They come in an order that leaves gaps; while the first is on the wire all others wait, and they go out as one run.
+/// They come in an order that leaves gaps; while the first is on the wire all others wait, and they
+/// go out as one run.
 #[test]
 fn all_slots_are_used_and_all_that_wait_are_one_run() {
     let world = World::new(BLOCKS);

@@ -62,7 +62,8 @@ fn well(b: &mut Bench, reads: u32) {
 
 #[test]
 fn the_third_damage_in_64_transfers_is_one_too_many() {
-    // From the first damaged transfer to the third: its repetition, those that go well, the second and its repetition, the third.
+    // From the first damaged transfer to the third: its repetition, those that go well, the second
+    // and its repetition, the third.
     for (between, expected) in
         [(0, vec![ServiceRequest::Retune]), (59, vec![ServiceRequest::Retune]), (60, vec![])]
     {
@@ -72,7 +73,7 @@ fn the_third_damage_in_64_transfers_is_one_too_many() {
         assert_eq!(damaged_once(&mut b), []);
         assert_eq!(damaged_once(&mut b), expected, "{between} in between");
     }
-    // Without a keeper it is not asked for; and what is missing is no damage.
+    // Without a supervisor it is not asked for; and what is missing is no damage.
     let mut b = bench();
     for _ in 0..6 {
         assert_eq!(damaged_once(&mut b), []);
@@ -94,7 +95,7 @@ fn soon_after_a_tuning_it_is_made_slower_and_later_tuned_again() {
     assert_eq!((damaged_once(&mut b), damaged_once(&mut b)), (vec![], vec![]));
     b.now += 1_000 * MS;
     assert_eq!(damaged_once(&mut b), [ServiceRequest::Retune]);
-    assert_eq!((b.rung(RecoveryStep::Retune), b.rung(RecoveryStep::Slower)), (2, 1));
+    assert_eq!((b.taken(RecoveryStep::Retune), b.taken(RecoveryStep::Slower)), (2, 1));
 }
 
 #[test]
@@ -127,14 +128,14 @@ fn a_tuning_that_the_controller_asks_for_holds_the_queue_until_it_comes() {
     b.e.service_done(Ok(target(BLOCKS)), b.now);
     assert!(b.finish(id).result.is_ok());
     assert!(b.now - began < MS);
-    // A keeper that takes it on and does not begin is not waited for: nothing is wrong.
+    // A supervisor that takes it on and does not begin is not waited for: nothing is wrong.
     b.world.borrow_mut().retune = true;
     let (first, id) = (b.read(0, 1), b.read(64, 1));
     let began = b.now;
     assert_eq!(b.help(), ServiceRequest::Retune);
     assert!(b.finish(first).result.is_ok() && b.finish(id).result.is_ok());
     assert!((100 * MS..110 * MS).contains(&(b.now - began)), "{} ns", b.now - began);
-    assert_eq!(b.rung(RecoveryStep::Dead), 0);
+    assert_eq!(b.taken(RecoveryStep::Dead), 0);
 }
 
 #[test]
@@ -147,7 +148,7 @@ fn a_card_that_does_not_know_cmd23_is_asked_twice() {
         let id = b.read(0, 8);
         assert!(b.finish(id).result.is_ok());
         assert_eq!(b.e.card_params().unwrap().count, known, "{failures} failures");
-        assert_eq!(b.rung(RecoveryStep::Retry), failures as u64);
+        assert_eq!(b.taken(RecoveryStep::Retry), failures as u64);
     }
 }
 
@@ -173,7 +174,7 @@ fn writes_that_wait_for_a_worn_out_card_are_refused_and_reads_are_not() {
         let id = b.write(lba, 1, 1);
         assert_eq!(b.finish(id).result.is_ok(), lba == 8);
     }
-    assert_eq!(b.rung(RecoveryStep::ReadOnly), 0);
+    assert_eq!(b.taken(RecoveryStep::ReadOnly), 0);
 }
 
 #[test]
@@ -217,7 +218,8 @@ fn a_flush_in_the_slot_of_the_last_read_is_repeated_alone() {
     assert_eq!(b.e.slots_in_use(), 0);
 }
 
-/// The card was reset while a write waited for its next piece: what its cache had of the first is gone.
+/// The card was reset while a write waited for its next piece: what its cache had of the first is
+/// gone.
 #[test]
 fn a_write_in_pieces_begins_again_when_the_cache_was_lost() {
     let mut b = in_pieces();
@@ -268,7 +270,8 @@ fn a_loss_is_told_to_a_client_that_listens() {
     }
 }
 
-/// Both are written, and of the second it is not even known yet what its data did when the card is taken out: nothing of it is surely done.
+/// Both are written, and of the second it is not even known yet what its data did when the card is
+/// taken out: nothing of it is surely done.
 #[test]
 fn a_write_whose_status_never_came_claims_nothing() {
     let mut b = bench();
@@ -289,7 +292,7 @@ fn lines_that_cannot_be_reset_cost_a_reset_of_the_controller() {
     b.fault(1, Cause::Crc, Stage::Data, true);
     let id = b.read(0, 1);
     assert!(b.finish(id).result.is_ok());
-    assert_eq!((b.rung(RecoveryStep::Reset), b.world.borrow().resets_of_all), (1, 1));
+    assert_eq!((b.taken(RecoveryStep::Reset), b.world.borrow().resets_of_all), (1, 1));
 }
 
 #[test]
@@ -318,7 +321,7 @@ fn a_card_that_programs_for_ever_is_asked_for_three_seconds() {
     assert_eq!(b.help(), ServiceRequest::Reinit);
     // A second and a half before the controller is reset, and as long again after.
     assert!((3_000 * MS..3_100 * MS).contains(&b.now), "{} ns", b.now);
-    assert_eq!((b.rung(RecoveryStep::Reset), b.world.borrow().resets_of_all), (1, 1));
+    assert_eq!((b.taken(RecoveryStep::Reset), b.world.borrow().resets_of_all), (1, 1));
     b.world.borrow_mut().stuck_state = None;
     b.e.service_done(Ok(target(BLOCKS)), b.now);
     assert!(b.finish(id).result.is_ok());
@@ -336,7 +339,7 @@ fn a_flush_has_the_time_that_the_card_asks_for() {
     while b.now < 4_500 * MS {
         b.step();
     }
-    assert_eq!(b.rung(RecoveryStep::Reset), 0);
+    assert_eq!(b.taken(RecoveryStep::Reset), 0);
     b.world.borrow_mut().stuck_state = None;
     assert!(b.finish(id).result.is_ok());
 }
@@ -371,7 +374,7 @@ fn requests_that_failed_together_stay_together_for_commands_longer_than_for_data
 fn an_abort_stops_what_moves_and_nothing_else() {
     let mut b = bench();
     b.e.abort(b.now);
-    assert_eq!((b.world.borrow().resets, b.rungs().len()), (0, 0), "nothing moves");
+    assert_eq!((b.world.borrow().resets, b.steps().len()), (0, 0), "nothing moves");
     let id = b.read(0, 1);
     b.world.borrow_mut().silent = true;
     b.e.abort(b.now);
@@ -397,9 +400,9 @@ fn help_that_fails_leads_to_the_next() {
         assert_eq!(b.commands().len(), sent + 1, "at once");
     }
     assert!(matches!(b.finish(id).result, Err(Error::Host(_))));
-    assert_eq!(b.rung(RecoveryStep::PowerCycle), 0);
-    // A tuning that finds no sampling point leads to a slower mode, one that is not even answered to a new
-    // initialisation.
+    assert_eq!(b.taken(RecoveryStep::PowerCycle), 0);
+    // A tuning that finds no sampling point leads to a slower mode, one that is not even answered
+    // to a new initialisation.
     let untuned = Error::Protocol("tuning found no sampling point");
     for (first, second) in [(untuned, ServiceRequest::Slower), (Error::Silent, ServiceRequest::Reinit)] {
         let mut b = kept();
@@ -416,7 +419,7 @@ fn help_that_fails_leads_to_the_next() {
         for id in ids {
             assert_eq!(b.finish(id).result, Err(Error::Dead));
         }
-        assert_eq!(b.rung(RecoveryStep::Dead), 1);
+        assert_eq!(b.taken(RecoveryStep::Dead), 1);
     }
 }
 
@@ -455,7 +458,7 @@ fn a_card_that_was_changed_begins_with_a_clean_sheet() {
         let id = b.write(0, 1, 1);
         assert!(b.finish(id).result.is_err());
     }
-    assert_eq!(b.rung(RecoveryStep::ReadOnly), 1);
+    assert_eq!(b.taken(RecoveryStep::ReadOnly), 1);
     // Gone for good; and one that does not come up is no card.
     b.world.borrow_mut().remove();
     let _ = b.e.on_irq(b.now);
@@ -468,7 +471,8 @@ fn a_card_that_was_changed_begins_with_a_clean_sheet() {
     assert_eq!(b.e.submit(write(), b.now).unwrap_err().0, Error::NoCard);
 }
 
-/// The first piece is on the card, and the response to the second, which would have told of it, is lost: both are written again.
+/// The first piece is on the card, and the response to the second, which would have told of it, is
+/// lost: both are written again.
 #[test]
 fn a_lost_status_takes_the_pieces_before_with_it() {
     let mut b = in_pieces();
@@ -483,7 +487,8 @@ fn a_lost_status_takes_the_pieces_before_with_it() {
 
 #[test]
 fn what_the_card_says_at_last_goes_to_its_owner() {
-    // The response to the second is lost, and the question after it finds the error of the first: known, so that is not made again.
+    // The response to the second is lost, and the question after it finds the error of the first:
+    // known, so that is not made again.
     let mut b = bench();
     let (first, second) = (b.write(0, 8, 1), b.write(100, 8, 2));
     b.step();
@@ -579,7 +584,7 @@ fn a_write_between_two_pieces_ends_with_its_card() {
     assert_eq!((b.world.borrow().mapped(), b.e.slots_in_use()), (0, 0));
 }
 
-/// What is written a second time gets its status before anything can lose that again; afterwards it is a write like any other.
+/// What is written a second time gets its status at once; then it is a write like any other.
 #[test]
 fn a_doubt_is_over_when_the_card_has_answered() {
     let mut b = bench();

@@ -1,4 +1,5 @@
-//! A public type's name stands for one type: a reader of a message or of a signature need not know the module.
+//! A public type's name stands for one type: a reader of a message or of a signature need not know
+//! the module.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! What goes before what: blocks that touch are not blocks in common, and only a request that stays behind is overtaken.
+//! What goes before what: blocks that touch are not blocks in common, and only a request that stays
+//! behind is overtaken.
 
 mod support;
 
@@ -16,7 +17,8 @@ fn write(lba: u64, blocks: u32) -> Request {
     Request::new(Kind::Write { lba, blocks }, buffer(blocks, 1))
 }
 
-/// The transfers that these requests become, all queued while another is under way: reads as (first block, blocks), writes with their first block below zero.
+/// The transfers that these requests become, all queued while another is under way: reads as (first
+/// block, blocks), writes with their first block below zero.
 fn transfers<P: Policy>(config: Config, policy: P, requests: Vec<Request>) -> Vec<(i64, u32)> {
     let world = World::new(BLOCKS);
     let mut e: Engine<TestHost, 16, P> = Engine::with_policy(TestHost::new(&world), config, policy);

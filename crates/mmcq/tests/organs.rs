@@ -1,4 +1,5 @@
-//! The engine's state has owners: `Engine` has few fields, and those of an organ are private to its file.
+//! The engine's state has owners: `Engine` has few fields, and those of an organ are private to its
+//! file.
 
 #![allow(clippy::unwrap_used, reason = "a test says so by failing")]
 
@@ -22,7 +23,7 @@ const ORGANS: [(&str, &str); 24] = [
     ("Gate", "gate.rs"),
     ("Helping", "recover/help.rs"),
     ("Incident", "recover/mod.rs"),
-    ("Keeper", "keeper.rs"),
+    ("Supervisor", "supervisor.rs"),
     ("Lane", "lane.rs"),
     ("Memory", "extras.rs"),
     ("Order", "order.rs"),

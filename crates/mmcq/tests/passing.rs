@@ -1,4 +1,5 @@
-//! What goes before the oldest request: a longer run of the same direction, or what continues an open transfer.
+//! What goes before the oldest request: a longer run of the same direction, or what continues an
+//! open transfer.
 
 mod support;
 

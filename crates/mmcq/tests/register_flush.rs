@@ -1,4 +1,5 @@
-//! The flush of an SD card's cache by extension register: it is over when the card says so, ends in bounded time, and is never sent again.
+//! The flush of an SD card's cache by extension register: it is over when the card says so, ends in
+//! bounded time, and is never sent again.
 
 mod support;
 

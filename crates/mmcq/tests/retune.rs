@@ -10,7 +10,7 @@ use mmcq::engine::{DmaBuf, Kind, PartitionAccess, RecoveryStep, Request, Service
 use mmcq::host::{BusOp, Cause, Stage, Timing};
 use support::{buffer, target};
 
-/// A card in a mode that is tuned, and a keeper.
+/// A card in a mode that is tuned, and a supervisor.
 fn tuned() -> Bench {
     let mut b = kept();
     b.e.enable_extended_ops();
@@ -36,16 +36,16 @@ fn a_tuning_that_a_reset_has_lost_is_made_again_in_the_same_incident() {
     // The next failure's line reset hangs.
     b.world.borrow_mut().fails_resets = (true, false);
     let before = data_commands(&b);
-    assert_eq!(b.help(), ServiceRequest::Retune, "{:?}", b.rungs());
+    assert_eq!(b.help(), ServiceRequest::Retune, "{:?}", b.steps());
     assert_eq!(
-        (b.rung(RecoveryStep::Reset), data_commands(&b)),
+        (b.taken(RecoveryStep::Reset), data_commands(&b)),
         (1, before),
         "no data at a point that is lost"
     );
     b.world.borrow_mut().fails_resets = (false, false);
     b.e.service_done(Ok(target(BLOCKS)), b.now);
     assert!(b.finish(id).result.is_ok());
-    assert_eq!(b.rung(RecoveryStep::Slower) + b.rung(RecoveryStep::Reinit), 0);
+    assert_eq!(b.taken(RecoveryStep::Slower) + b.taken(RecoveryStep::Reinit), 0);
 }
 
 /// Each reset may be the last one's fault: it is not done for ever.
@@ -68,7 +68,7 @@ fn resets_that_lose_each_tuning_come_to_an_end() {
         }
         b.step();
     }
-    panic!("never answered: {tunings} tunings, {:?}", b.rungs());
+    panic!("never answered: {tunings} tunings, {:?}", b.steps());
 }
 
 /// CMD21 is not for a card that is in its replay-protected area.
@@ -96,7 +96,7 @@ fn nothing_is_tuned_in_another_partition() {
             let area = b.world.borrow().area;
             match b.e.take_service_request() {
                 Some(ServiceRequest::Retune) => {
-                    assert_eq!(area, 0, "damage from {damaged_at} on: {:?}", b.rungs())
+                    assert_eq!(area, 0, "damage from {damaged_at} on: {:?}", b.steps())
                 }
                 None if !b.e.is_idle() => {
                     b.step();
@@ -110,9 +110,10 @@ fn nothing_is_tuned_in_another_partition() {
     }
 }
 
-/// A future that drops the conversation with the card can send nothing: the engine itself ends what was begun.
+/// A future that drops the conversation with the card can send nothing: the engine itself ends what
+/// was begun.
 #[test]
-fn a_keeper_that_goes_in_the_middle_of_a_tuning_leaves_no_controller_in_it() {
+fn a_supervisor_that_goes_in_the_middle_of_a_tuning_leaves_no_controller_in_it() {
     let mut b = tuned();
     for nth in [1, 3, 5] {
         b.fault(nth, Cause::Crc, Stage::Data, false);
@@ -124,9 +125,9 @@ fn a_keeper_that_goes_in_the_middle_of_a_tuning_leaves_no_controller_in_it() {
     assert!(b.finish(start).result.is_ok() && b.world.borrow().tuning);
     let _ = b.e.set_service_waker(None);
     // The scripted host takes no data in the middle of a tuning.
-    assert!(b.finish(id).result.is_ok(), "{:?}", b.rungs());
+    assert!(b.finish(id).result.is_ok(), "{:?}", b.steps());
     assert!(!b.world.borrow().tuning);
-    assert_eq!(b.rung(RecoveryStep::Reset), 1);
+    assert_eq!(b.taken(RecoveryStep::Reset), 1);
     let next = b.write(0, 1, 1);
     assert!(b.finish(next).result.is_ok());
 }

@@ -287,7 +287,8 @@ fn an_answer_that_is_played_back_is_seen_by_its_nonce() {
     assert_eq!(rig.run(rpmb.counter(&KEY, [6; 16])), Err(RpmbError::Forged));
 }
 
-/// The write's own exchange: counter (CMD25, CMD18), then CMD25 with data, CMD25 for the result, CMD18.
+/// The write's own exchange: counter (CMD25, CMD18), then CMD25 with data, CMD25 for the result,
+/// CMD18.
 #[test]
 fn a_lost_answer_is_found_out_by_the_counter() {
     let rig = Rig::new(Some(KEY));
@@ -353,7 +354,8 @@ fn an_exchange_is_no_longer_than_the_host_can_move() {
     assert_eq!(longest, Some(8));
 }
 
-/// A future of `program_key` that is dropped (a time limit): once the controller has let go, the key is in no memory.
+/// A future of `program_key` that is dropped (a time limit): once the controller has let go, the
+/// key is in no memory.
 #[test]
 fn the_key_of_a_dropped_call_does_not_stay_in_memory() {
     use std::task::{Context, Waker};

@@ -1,4 +1,5 @@
-//! docs/safety.md lists every room with `unsafe`, and how often, as the source of each crate has it.
+//! docs/safety.md lists every room with `unsafe`, and how often, as the source of each crate has
+//! it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,8 @@ fn page() -> String {
     std::fs::read_to_string(repository().join("docs/safety.md")).unwrap()
 }
 
-/// The keyword, and not the word in a comment or a message: something follows that it can stand before.
+/// The keyword, and not the word in a comment or a message: something follows that it can stand
+/// before.
 fn keywords(line: &str) -> usize {
     let code = line.split("//").next().unwrap_or("");
     let mut found = 0;

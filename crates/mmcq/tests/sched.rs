@@ -1,5 +1,5 @@
-//! The schedulers' written bounds, checked on a synthetic server by checkers that know nothing of how a
-//! scheduler works.
+//! The schedulers' written bounds, checked on a synthetic server by checkers that know nothing of
+//! how a scheduler works.
 
 #[path = "sched/bounds.rs"]
 mod bounds;
@@ -124,8 +124,8 @@ fn deadline_keeps_its_bound() {
 
 #[test]
 fn deadline_serves_expired_requests_in_order() {
-    // Batches of one: every choice starts a batch, so no expired request may be passed by a younger one of its
-    // direction.
+    // Batches of one: every choice starts a batch, so no expired request may be passed by a younger
+    // one of its direction.
     let mut checked = 0;
     for seed in 0..200 {
         let r = &mut Random(seed);
@@ -242,7 +242,8 @@ fn weights_give_service_in_proportion() {
 
 #[test]
 fn who_is_slow_pays_for_time() {
-    // 8 blocks in 5 ms against 128 in 7.4 ms: by blocks alone the slow one would take 91 % of the card.
+    // 8 blocks in 5 ms against 128 in 7.4 ms: by blocks alone the slow one would take 91 % of the
+    // card.
     let slow = Client { sequential: false, ..Client::reader(0, 4, 2000, 8) };
     let clients = [slow, Client::reader(1, 4, 2000, 128)];
     let server = Server { block_ns: 20_000, transfer_ns: 4_840_000, ..FAST };
@@ -266,8 +267,8 @@ fn who_is_slow_pays_for_time() {
             apart_ns = apart_ns.max((time_ns[0] - time_ns[1]).abs());
         }
     }
-    // Both are slower than the rate: each turn is a time-out and one transfer at most, and two turns are as far
-    // as they may be apart.
+    // Both are slower than the rate: each turn is a time-out and one transfer at most, and two
+    // turns are as far as they may be apart.
     let transfer_ns = 4_840_000 + 128 * 20_000;
     assert!(apart_ns <= 2 * (125_000_000 + transfer_ns), "{apart_ns}");
     assert!(apart_ns > 100_000_000, "turns are longer than that: {apart_ns}");
@@ -342,7 +343,8 @@ fn idling_is_for_the_quick_and_is_bounded() {
     let equal = [100; 8];
     let (all, longest) = run(&thinker, equal);
     assert!(all > 100 * MS, "a quick reader is worth it: {all}");
-    // Two turns in a row may be his, as far as the writer was ahead; all of it is card time that he pays for.
+    // Two turns in a row may be his, as far as the writer was ahead; all of it is card time that he
+    // pays for.
     assert!(longest <= 2 * 40 * MS * (4096 + 127) / 4096, "{longest}");
     let jumps = Client { sequential: false, ..thinker.clone() };
     assert!(
@@ -380,7 +382,8 @@ fn idling_ends_when_no_request_comes() {
     assert!(until_ns > now_ns && until_ns <= now_ns + 8 * MS);
     // Asking again does not begin again.
     assert_eq!(policy.pick([other].into_iter(), until_ns - 1), Choice::IdleUntil(until_ns));
-    // He comes at the last moment and is served; then it begins again, and this time he does not come.
+    // He comes at the last moment and is served; then it begins again, and this time he does not
+    // come.
     let w = own(80, until_ns - 1);
     policy.arrived(&w, until_ns - 1);
     assert_eq!(policy.pick([other, w].into_iter(), until_ns - 1), Choice::Go(0));

@@ -1,4 +1,5 @@
-//! The card interrupt and the Bluetooth Type-A driver: nothing lost, whatever is dropped or comes when.
+//! The card interrupt and the Bluetooth Type-A driver: nothing lost, whatever is dropped or comes
+//! when.
 
 #[path = "support/io_card.rs"]
 mod io_card;
@@ -169,7 +170,8 @@ fn receiving_may_be_dropped_at_every_poll() {
             }
         }
         settle(stack);
-        // Was it acknowledged to the future that was dropped? If not, the card has it still, and tells.
+        // Was it acknowledged to the future that was dropped? If not, the card has it still, and
+        // tells.
         let first_left = world.borrow().type_a.incoming.len();
         arrives(&world, 2, b"second");
         let mut buf = memory(64);
@@ -283,7 +285,8 @@ fn the_driver_runs_in_the_interrupt() {
             arrives(&world, 2, &bytes(100 * n));
             let phases = stack.with(|engine| engine.stats().phases);
             let began_ns = NOW_NS.get();
-            // Only the interrupt polls: every step is started in the call that ended the one before.
+            // Only the interrupt polls: every step is started in the call that ended the one
+            // before.
             while received.borrow().len() < n {
                 assert!(step(stack));
             }

@@ -1,5 +1,5 @@
-//! I/O functions after a call that was dropped: what it left behind on the card hits neither the function's next transfer nor another
-//! function's command.
+//! I/O functions after a call that was dropped: what it left behind on the card hits neither the
+//! function's next transfer nor another function's command.
 
 #[path = "support/io_card.rs"]
 mod io_card;
@@ -48,7 +48,8 @@ enum Next {
     New,
 }
 
-/// A card goes on with a transfer that failed until it is told to stop: its data would be the next transfer's.
+/// A card goes on with a transfer that failed until it is told to stop: its data would be the next
+/// transfer's.
 #[test]
 fn a_failed_transfer_is_aborted_before_the_next_of_any_handle() {
     for whose in [Next::Same, Next::Other, Next::New] {
@@ -89,8 +90,9 @@ fn a_failed_transfer_is_aborted_before_the_next_of_any_handle() {
     }
 }
 
-/// The abort that a dropped transfer owes, the one after a failure and the question after a lost command: each has the transfer's buffer
-/// in its slot, so a future that is dropped there loses none.
+/// The abort that a dropped transfer owes, the one after a failure and the question after a lost
+/// command: each has the transfer's buffer in its slot, so a future that is dropped there loses
+/// none.
 #[test]
 fn a_future_that_is_dropped_while_it_aborts_loses_no_buffer() {
     let (mut first_aborts, mut aborts_after) = (0, 0);
@@ -128,7 +130,8 @@ fn a_future_that_is_dropped_while_it_aborts_loses_no_buffer() {
     assert!(first_aborts > 0 && aborts_after > 1, "{first_aborts} and {aborts_after}");
 }
 
-/// Two calls of one function at the same time: neither takes the other's transfer for one that has failed.
+/// Two calls of one function at the same time: neither takes the other's transfer for one that has
+/// failed.
 #[test]
 fn a_transfer_that_goes_on_is_not_aborted_by_another() {
     let world = World::new(2);
@@ -166,7 +169,8 @@ fn a_new_card_inherits_no_abort() {
     assert_eq!(world.borrow().accesses(from), [(53, 2, 0, false)]);
 }
 
-/// A card that is brought up again has forgotten the block size: a handle from before moves bytes until it sets the size anew.
+/// A card that is brought up again has forgotten the block size: a handle from before moves bytes
+/// until it sets the size anew.
 #[test]
 fn a_new_card_knows_no_block_size() {
     let world = World::new(2);
@@ -187,7 +191,8 @@ fn a_new_card_knows_no_block_size() {
     assert_eq!(run(&stack, function.read(At::From(0), 256, memory(256), Chain::Last)).0, Ok(()));
 }
 
-/// The card tells of a lost command in the answer to the next, which it has done: a FIFO's byte would be gone.
+/// The card tells of a lost command in the answer to the next, which it has done: a FIFO's byte
+/// would be gone.
 #[test]
 fn a_command_is_not_refused_for_what_became_of_the_one_before() {
     let world = World::new(3);

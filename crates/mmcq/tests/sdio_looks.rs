@@ -1,4 +1,5 @@
-//! The card interrupt on controllers that have none: the card is asked, at times that follow what it had to say.
+//! The card interrupt on controllers that have none: the card is asked, at times that follow what
+//! it had to say.
 
 #[path = "support/io_card.rs"]
 mod io_card;

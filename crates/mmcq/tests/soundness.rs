@@ -1,5 +1,5 @@
-//! What safe code must not be able to do: get memory that the controller still has, another client's memory, or
-//! the engine twice.
+//! What safe code must not be able to do: get memory that the controller still has, another
+//! client's memory, or the engine twice.
 
 mod support;
 
@@ -180,7 +180,7 @@ fn no_waker_is_dropped_under_the_lock() {
     let s = stack_of();
     let _op = first_poll(s);
     s.with(|engine| engine.id_of(0).map(|id| engine.cancel(id)));
-    // The keeper's and the card interrupt's.
+    // The supervisor's and the card interrupt's.
     let s = stack_of();
     drop(s.with(|engine| engine.set_service_waker(Some(task(s)))));
     drop(s.with(|engine| engine.set_service_waker(None)));
@@ -220,7 +220,8 @@ fn lent_memory_stays_with_a_controller_that_cannot_be_stopped() {
     assert_eq!((world.borrow().mapped(), stack.with(|engine| engine.slots_in_use())), (0, 0));
 }
 
-/// What is dropped from inside another call of its stack cannot be given up there. The next call does it, or the next request that finds no slot.
+/// What is dropped from inside another call of its stack cannot be given up there. The next call
+/// does it, or the next request that finds no slot.
 #[test]
 fn a_future_that_is_dropped_inside_another_call_keeps_no_slot() {
     let world = World::new(256);
@@ -257,7 +258,8 @@ fn a_future_that_is_dropped_inside_another_call_keeps_no_slot() {
     }
 }
 
-/// The rest of that other call may end such a request, and put one of its own into the slot: that one goes on.
+/// The rest of that other call may end such a request, and put one of its own into the slot: that
+/// one goes on.
 #[test]
 fn a_slot_used_again_in_the_call_that_drops_a_future_keeps_its_new_request() {
     let stack = stack(&World::new(256));
@@ -472,9 +474,10 @@ fn ways_in(stack: &'static Stack<Returns>) -> Vec<Way> {
     ways
 }
 
-/// Every callback (waker: clone, wake, drop; both functions of the timer; the lock, before and after; what the driver
-/// calls, which is all that memory and registers are asked by; the policy) comes back in by every way, wherever it is
-/// called. None gets the engine a second time, and the stack works on.
+/// Every callback (waker: clone, wake, drop; both functions of the timer; the lock, before and
+/// after; what the driver calls, which is all that memory and registers are asked by; the policy)
+/// comes back in by every way, wherever it is called. None gets the engine a second time, and the
+/// stack works on.
 #[test]
 fn whatever_comes_back_in_is_turned_away_where_the_engine_is_in_use() {
     let calls = Rc::new(Cell::new([0u32; 2]));

@@ -1,5 +1,6 @@
-//! The straight path through the engine and the general one are the same in all that can be seen: what the controller is given and when, results, data, counters,
-//! deadlines. One engine takes the straight path wherever it can, another never; the same happens to both.
+//! The straight path through the engine and the general one are the same in all that can be seen:
+//! what the controller is given and when, results, data, counters, deadlines. One engine takes the
+//! straight path wherever it can, another never; the same happens to both.
 
 mod support;
 
@@ -34,7 +35,8 @@ impl Profile for Roundabout {
     }
 }
 
-/// The test's host without open transfers; it writes down what it is given, and refuses to start now and then.
+/// The test's host without open transfers; it writes down what it is given, and refuses to start
+/// now and then.
 struct Closed {
     host: TestHost,
     started: Vec<(Phase, Vec<u32>, u64)>,
@@ -200,9 +202,9 @@ impl<P: Profile> Side<P> {
     /// All that can be seen from outside, and the memory of the card.
     fn looks(&self) -> String {
         let world = self.world.borrow();
-        let rungs: Vec<_> = self.engine.incidents().collect();
+        let steps: Vec<_> = self.engine.incidents().collect();
         format!(
-            "{:?} {:?} {:?} {:?} in use {} mapped {} idle {} {rungs:?}",
+            "{:?} {:?} {:?} {:?} in use {} mapped {} idle {} {steps:?}",
             self.engine.stats(),
             self.engine.next_deadline_ns(),
             self.engine.last_phase(),

@@ -1,4 +1,5 @@
-//! Transfers that stay open: when they are opened, what closes them, what a late error becomes, and what a host that lies gets.
+//! Transfers that stay open: when they are opened, what closes them, what a late error becomes, and
+//! what a host that lies gets.
 
 mod support;
 
@@ -175,7 +176,8 @@ fn a_run_of_single_requests_is_seen_and_held() {
         now += 50_000;
     }
     assert_eq!(log(&world), "23 18+8 18+8 +8 +8");
-    // No request comes: it is closed after the learned time, four times the pause, and not after the limit.
+    // No request comes: it is closed after the learned time, four times the pause, and not after
+    // the limit.
     let held_until = e.next_deadline_ns().unwrap();
     assert!(held_until - (now - 50_000) <= 4 * 52_000, "{held_until} {now}");
     rest(&mut e, &mut now);
@@ -355,7 +357,8 @@ fn a_card_that_dies_in_a_run_tells_the_flush() {
     let (mut e, mut now) = held::<4>(&world, true);
     world.borrow_mut().bad.insert(24, Cause::Timeout);
     world.borrow_mut().next_status = 0;
-    // The next piece fails: its own owner gets it when it has been tried often enough; what was complete before was programmed, says the card.
+    // The next piece fails: its own owner gets it when it has been tried often enough; what was
+    // complete before was programmed, says the card.
     let id = e.submit(write(24, 8, 7), now).unwrap();
     assert!(matches!(finish(&mut e, id, &mut now), Err(Error::Host(_))));
     assert_eq!(one(&mut e, flush(), &mut now), Ok(0));
@@ -371,7 +374,8 @@ fn a_card_that_dies_in_a_run_tells_the_flush() {
     assert!(matches!(one(&mut e, flush(), &mut now), Err(Error::Program(_))));
 }
 
-/// A run with writes in the card's cache is closed, and `steps` more things have happened. The status of its writes may be owed.
+/// A run with writes in the card's cache is closed, and `steps` more things have happened. The
+/// status of its writes may be owed.
 fn closing(steps: u32) -> (Rc<RefCell<World>>, TestEngine<4>, u64) {
     let world = world(true);
     world.borrow_mut().caps.busy = BusyDetect::Status;
@@ -393,9 +397,10 @@ fn closing(steps: u32) -> (Rc<RefCell<World>>, TestEngine<4>, u64) {
     (world, e, now)
 }
 
-/// The card that is gone owes no status: the engine waits for quiet and says so, at whatever moment of the run it went.
+/// The card that is gone owes no status: the engine waits for quiet and says so, at whatever moment
+/// of the run it went.
 #[test]
-fn a_card_that_goes_after_a_run_into_its_cache_is_told_to_the_keeper() {
+fn a_card_that_goes_after_a_run_into_its_cache_is_told_to_the_supervisor() {
     use mmcq::engine::ServiceRequest;
     for steps in 0..24 {
         let (world, mut e, mut now) = closing(steps);
@@ -453,7 +458,8 @@ fn a_host_that_cannot_do_what_it_claims_is_found_out_once() {
     assert!(log(&world).ends_with("+8 +8 +8"));
 }
 
-/// Random mixes against a host that refuses everything a card in `data` or `rcv` would refuse: order on each block, data, and rest at the end.
+/// Random mixes against a host that refuses everything a card in `data` or `rcv` would refuse:
+/// order on each block, data, and rest at the end.
 #[test]
 fn data_hold_for_random_mixes() {
     arbtest(|u| {

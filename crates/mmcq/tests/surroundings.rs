@@ -214,7 +214,8 @@ fn lines_of_the_board_count_before_those_of_the_controller() {
     assert!(!host.present());
 }
 
-/// A method with a default is easily forgotten: then the engine sees the default, and not the driver.
+/// A method with a default is easily forgotten: then the engine sees the default, and not the
+/// driver.
 #[test]
 fn what_the_driver_knows_passes_through() {
     let (mut host, log) = surrounded();

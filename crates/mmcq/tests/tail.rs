@@ -80,7 +80,8 @@ impl<P: Policy> Loop<P> {
         }
     }
 
-    /// Goes on to whatever happens next. `back`: the client comes back with as many as are complete.
+    /// Goes on to whatever happens next. `back`: the client comes back with as many as are
+    /// complete.
     fn turn(&mut self, back: bool) {
         self.look();
         let deadline_ns = self.engine.next_deadline_ns();
@@ -165,7 +166,8 @@ fn a_closed_loop_goes_in_whole_batches() {
     }
 }
 
-/// The first request goes by itself, so that all batches begin one block behind a page; once, the end of one waits for the next.
+/// The first request goes by itself, so that all batches begin one block behind a page; once, the
+/// end of one waits for the next.
 #[test]
 fn batches_of_short_requests_come_to_lie_on_pages() {
     for (direction, depth) in [(Direction::Read, 8), (Direction::Write, 8), (Direction::Read, 4)] {
@@ -254,7 +256,8 @@ fn whatever_else_comes_ends_a_hold_at_once() {
     }
 }
 
-/// What is held was collected when it was looked at last; what has left it meanwhile must not go with it.
+/// What is held was collected when it was looked at last; what has left it meanwhile must not go
+/// with it.
 #[test]
 fn a_request_that_leaves_what_is_held_does_not_go() {
     for leaves in 0..3 {

@@ -1,4 +1,5 @@
-//! The edges: futures dropped or forgotten at every poll, straight-line code in the interrupt, lent memory.
+//! The edges: futures dropped or forgotten at every poll, straight-line code in the interrupt, lent
+//! memory.
 
 mod support;
 
@@ -15,7 +16,8 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 use support::{TestHost, World, buffer, reclaimed, target};
 
-/// One context, so nothing to exclude; but taking it twice is the bug that a real lock would hang on.
+/// One context, so nothing to exclude; but taking it twice is the bug that a real lock would hang
+/// on.
 struct OneContext(Cell<bool>);
 
 impl OneContext {
@@ -300,7 +302,8 @@ thread_local! {
     static ALARM_NS: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// A GPIO's card-detect interrupt tells the engine by `with`, and a platform's resume; neither calls `poll`.
+/// A GPIO's card-detect interrupt tells the engine by `with`, and a platform's resume; neither
+/// calls `poll`.
 #[test]
 fn what_a_program_begins_by_itself_has_its_alarm() {
     let timer = Timer { now_ns: || 1_000, set_alarm: |at_ns| ALARM_NS.set(at_ns) };
@@ -326,7 +329,8 @@ fn what_a_program_begins_by_itself_has_its_alarm() {
     assert_eq!(ALARM_NS.get(), due_ns(&stack));
 }
 
-/// Whatever a program does with the engine by itself, in whatever order: no deadline is left without an alarm that rings by then.
+/// Whatever a program does with the engine by itself, in whatever order: no deadline is left
+/// without an alarm that rings by then.
 #[test]
 fn no_verb_leaves_a_deadline_without_an_alarm() {
     let timer = Timer { now_ns: || NOW.get(), set_alarm: |at_ns| ALARM_NS.set(at_ns) };

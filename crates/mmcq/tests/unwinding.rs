@@ -1,4 +1,5 @@
-//! Calls that unwind: the platform's functions, or the program's own, panic in the middle, and safe code may catch that.
+//! Calls that unwind: the platform's functions, or the program's own, panic in the middle, and safe
+//! code may catch that.
 
 #[path = "support/one_thread.rs"]
 mod one_thread;
@@ -53,8 +54,9 @@ fn read(lba: u64) -> Request {
     Request::new(Kind::Read { lba, blocks: 1 }, buffer(1, 0))
 }
 
-/// The timer, the policy, and what the driver calls may all panic, and safe code may catch that. Wherever in the submission it comes,
-/// the call that has lent its memory ends with no controller at it, and no slot that still means it.
+/// The timer, the policy, and what the driver calls may all panic, and safe code may catch that.
+/// Wherever in the submission it comes, the call that has lent its memory ends with no controller
+/// at it, and no slot that still means it.
 #[test]
 fn a_call_that_unwinds_out_of_its_submission_leaves_no_memory_behind() {
     let timer = Timer {
@@ -126,7 +128,8 @@ fn a_call_that_unwinds_between_the_requests_of_a_transfer_comes_to_its_end() {
     assert!(unwound >= 4, "{unwound}");
 }
 
-/// The abort of a write puts it back, and a halted engine would never send it again: the call that unwinds takes it out.
+/// The abort of a write puts it back, and a halted engine would never send it again: the call that
+/// unwinds takes it out.
 #[test]
 fn a_call_that_unwinds_on_a_halted_engine_comes_to_its_end() {
     for turns in 0..12 {
@@ -159,8 +162,8 @@ fn a_call_that_unwinds_on_a_halted_engine_comes_to_its_end() {
     }
 }
 
-/// A blocking call from inside another is turned away. If the alarm that makes up for it panics, the call unwinds: it has handed
-/// nothing over, so it waits for nothing.
+/// A blocking call from inside another is turned away. If the alarm that makes up for it panics,
+/// the call unwinds: it has handed nothing over, so it waits for nothing.
 #[test]
 fn a_nested_blocking_call_whose_alarm_panics_unwinds() {
     let timer = Timer { now_ns: one_thread::TIMER.now_ns, set_alarm: |_| may_panic() };

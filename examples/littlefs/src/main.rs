@@ -1,7 +1,9 @@
-//! littlefs on mmcq: `littlefs2::driver::Storage` by blocking calls over `BlockDevice`, here on a simulated card.
+//! littlefs on mmcq: `littlefs2::driver::Storage` by blocking calls over `BlockDevice`, here on a
+//! simulated card.
 //!
-//! A card levels its wear and erases by itself, so littlefs is told not to (`BLOCK_CYCLES`), and an erase has nothing to do: littlefs never reads what it
-//! has only erased. Its blocks are 4 KiB, eight of the card's.
+//! A card levels its wear and erases by itself, so littlefs is told not to (`BLOCK_CYCLES`), and an
+//! erase has nothing to do: littlefs never reads what it has only erased. Its blocks are 4 KiB,
+//! eight of the card's.
 
 use littlefs2::consts::{U16, U4096};
 use littlefs2::driver::Storage;

@@ -1,7 +1,9 @@
-//! A card under RTIC. Three tasks move the stack: the controller's interrupt, the tick with its deadlines, and the
-//! keeper, which looks after the card. A fourth is the program: straight-line code that awaits its requests.
+//! A card under RTIC. Three tasks move the stack: the controller's interrupt, the tick with its
+//! deadlines, and the supervisor, which looks after the card. A fourth is the program:
+//! straight-line code that awaits its requests.
 //!
-//! The chip is an ATSAM E54 at its reset clock. Its pins, and the clock of the controller, are your program's business.
+//! The chip is an ATSAM E54 at its reset clock. Its pins, and the clock of the controller, are your
+//! program's business.
 #![no_std]
 #![no_main]
 
@@ -87,7 +89,7 @@ mod app {
         };
         let (card, scratch) = bring_up(stack, scratch, Options::DEFAULT).await;
         let Ok(card) = card else { return };
-        let _begun = keeper::spawn(card, scratch);
+        let _begun = supervisor::spawn(card, scratch);
         let device = BlockDevice::new(stack);
         let (read, blocks) = device.read(0, blocks).await;
         if read.is_ok() {
@@ -98,7 +100,7 @@ mod app {
 
     /// Helps a card that misbehaves, and brings up each that comes.
     #[task(priority = 1)]
-    async fn keeper(_: keeper::Context, mut card: Card, mut scratch: DmaBuf) {
+    async fn supervisor(_: supervisor::Context, mut card: Card, mut scratch: DmaBuf) {
         let Some(stack) = CARD.get() else { return };
         loop {
             let (event, back) = supervise(stack, scratch, Options::DEFAULT, card).await;

@@ -1,5 +1,6 @@
-//! The board: controller, memory, clock, interrupts. The numbers are those of an ATSAM E54 at its reset clock; the pins,
-//! and the clock of the controller, are switched on by your chip's crate before [`start`].
+//! The board: controller, memory, clock, interrupts. The numbers are those of an ATSAM E54 at its
+//! reset clock; the pins, and the clock of the controller, are switched on by your chip's crate
+//! before [`start`].
 
 use core::cell::Cell;
 use cortex_m::interrupt::InterruptNumber;
@@ -33,7 +34,8 @@ static TABLE: Once<Table<9>> = Once::new(Table::new());
 static MILLISECONDS: Mutex<Cell<u64>> = Mutex::new(Cell::new(0));
 const TICK_CYCLES: u32 = CORE_HZ / 1000;
 
-/// Starts clock, controller and interrupt. `None`: there is no controller, or it was started before.
+/// Starts clock, controller and interrupt. `None`: there is no controller, or it was started
+/// before.
 pub fn start() -> Option<&'static Stack> {
     let mut core = cortex_m::Peripherals::take()?;
     start_clock(&mut core.SYST);
@@ -80,7 +82,8 @@ fn SysTick() {
     CARD.poll();
 }
 
-/// All interrupts of the chip come here. With your chip's crate it is `#[interrupt] fn SDHC0()`, and has one line.
+/// All interrupts of the chip come here. With your chip's crate it is `#[interrupt] fn SDHC0()`,
+/// and has one line.
 #[exception]
 unsafe fn DefaultHandler(irq: i16) {
     if irq == CONTROLLER_IRQ as i16 {

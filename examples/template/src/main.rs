@@ -17,7 +17,8 @@ static SCRATCH: Buffer<1> = Buffer::new();
 #[entry]
 fn main() -> ! {
     let mut block = [0; 512];
-    // A product tells of the error, and of what it has read. Both are to be seen by a debugger here.
+    // A product tells of the error, and of what it has read. Both are to be seen by a debugger
+    // here.
     let _result = first_block(&mut block);
     loop {
         cortex_m::asm::wfi();
@@ -30,7 +31,8 @@ fn first_block(block: &mut [u8; 512]) -> Result<(), Error> {
     let scratch = SCRATCH.take().ok_or(Error::Full)?;
     let (card, _scratch) = stack.block_on(bring_up(stack, scratch, Options::DEFAULT), sleep);
     let _card = card?;
-    // A product keeps its card from here on: `mmcq::card::supervise` is a future that is polled beside all else.
+    // A product keeps its card from here on: `mmcq::card::supervise` is a future that is polled
+    // beside all else.
     BlockDevice::new(stack).read_blocking(0, block, sleep).map(drop)
 }
 

@@ -1,5 +1,6 @@
-//! Calls the whole public interface with values that the compiler cannot know, so that every panic it could
-//! reach is in the image. It is only ever linked: the handler for panics calls what is not defined.
+//! Calls the whole public interface with values that the compiler cannot know, so that every panic
+//! it could reach is in the image. It is only ever linked: the handler for panics calls what is not
+//! defined.
 #![no_std]
 #![no_main]
 
@@ -65,7 +66,7 @@ fn calls() -> Option<()> {
     Some(())
 }
 
-/// A card's keepers.
+/// A card's supervisors.
 fn kept(stack: &'static Stack<8>, scratch: DmaBuf, mut card: Card) -> DmaBuf {
     let options = black_box(Options::DEFAULT);
     let (event, scratch) = stack.block_on(supervise(stack, scratch, options, card), board::idle);

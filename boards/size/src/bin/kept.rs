@@ -30,14 +30,14 @@ fn made() -> Option<&'static Stack<8>> {
 fn copy() -> Option<()> {
     let stack = made()?;
     let (card, scratch) = stack.block_on(bring_up(stack, size::scratch()?, Options::DEFAULT), board::idle);
-    let mut keeper = pin!(supervise(stack, scratch, Options::DEFAULT, card.ok()?));
+    let mut supervisor = pin!(supervise(stack, scratch, Options::DEFAULT, card.ok()?));
     let mut kept = true;
     // One copy of it, whatever calls it.
     let idle: &mut dyn FnMut(&Idle) = &mut |idle| {
         if kept {
             // Its waker ends the sleep, so that it is polled again.
             let mut context = Context::from_waker(Idle::waker());
-            kept = keeper.as_mut().poll(&mut context).is_pending();
+            kept = supervisor.as_mut().poll(&mut context).is_pending();
         }
         board::idle(idle);
     };

@@ -1,5 +1,5 @@
-//! Sizes of types, written as text into a section of their own, `.mmcq_sizes`, that is never loaded: one
-//! line each, name and bytes.
+//! Sizes of types, written as text into a section of their own, `.mmcq_sizes`, that is never
+//! loaded: one line each, name and bytes.
 #![no_std]
 #![no_main]
 

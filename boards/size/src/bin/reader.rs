@@ -1,5 +1,5 @@
-//! A whole reader: finds an SD card or an eMMC device, brings it to its best speed, reads, writes and
-//! flushes.
+//! A whole reader: finds an SD card or an eMMC device, brings it to its best speed, reads, writes
+//! and flushes.
 #![no_std]
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! A card that other code has brought up (a boot loader, say): queue and driver alone, without bring-up.
+//! A card that other code has brought up (a boot loader, say): queue and driver alone, without
+//! bring-up.
 #![no_std]
 #![no_main]
 

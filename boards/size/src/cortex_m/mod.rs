@@ -1,7 +1,7 @@
 //! A Cortex-M core: PRIMASK, SysTick as the clock, the vector table in `start.rs`.
 //!
-//! Elsewhere (the check for panics is built for the development machine too) the parts that need the core's
-//! own instructions do nothing.
+//! Elsewhere (the check for panics is built for the development machine too) the parts that need
+//! the core's own instructions do nothing.
 
 use crate::board::{read, write};
 
@@ -12,7 +12,8 @@ mod start;
 pub fn interrupts_off<R>(f: impl FnOnce() -> R) -> R {
     #[cfg(target_arch = "arm")]
     let before: u32;
-    // SAFETY: reads PRIMASK and sets it; memory accesses do not move across, since the asm may touch memory.
+    // SAFETY: reads PRIMASK and sets it; memory accesses do not move across, since the asm may
+    // touch memory.
     #[cfg(target_arch = "arm")]
     unsafe {
         core::arch::asm!("mrs {0}, PRIMASK", "cpsid i", out(reg) before, options(nostack, preserves_flags))
@@ -26,7 +27,8 @@ pub fn interrupts_off<R>(f: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Sleeps until an interrupt is pending, masked or not; the tick is one, a millisecond later at most.
+/// Sleeps until an interrupt is pending, masked or not; the tick is one, a millisecond later at
+/// most.
 pub fn wait_for_interrupt() {
     // SAFETY: WFI has no effect but time.
     #[cfg(target_arch = "arm")]

@@ -30,7 +30,8 @@ core::arch::global_asm!(
     ".pool",
 );
 
-// SAFETY: signatures of the assembly above, the linker script's symbol, and each image's `controller_interrupt`.
+// SAFETY: signatures of the assembly above, the linker script's symbol, and each image's
+// `controller_interrupt`.
 unsafe extern "C" {
     fn start();
     fn stack_top();

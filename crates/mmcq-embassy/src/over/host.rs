@@ -24,13 +24,14 @@ const SEGMENTS: u16 = 64;
 
 /// A [`Host`] whose phases a [`Runner`](super::Runner) carries out on an `sdio::MmcBus`.
 ///
-/// Its [`Caps`] say what such a bus cannot do. It has no CMD23 or CMD12 of its own, no power switch, no card detect and
-/// no open transfers. It has no 1.8 V signalling, and so no tuning and nothing beyond high speed. It cannot look at
-/// DAT0: the engine asks for the end of busy by CMD13. Blocks have lengths of powers of two.
+/// Its [`Caps`] say what such a bus cannot do. It has no CMD23 or CMD12 of its own, no power
+/// switch, no card detect and no open transfers. It has no 1.8 V signalling, and so no tuning and
+/// nothing beyond high speed. It cannot look at DAT0: the engine asks for the end of busy by CMD13.
+/// Blocks have lengths of powers of two.
 ///
-/// What it begins wakes the runner's task. The stack does so when its lock is released, so a waker may come back into
-/// the stack. The lock must be one under which a critical section may be entered:
-/// [`CriticalSection`](crate::CriticalSection).
+/// What it begins wakes the runner's task. The stack does so when its lock is released, so a waker
+/// may come back into the stack. The lock must be one under which a critical section may be
+/// entered: [`CriticalSection`](crate::CriticalSection).
 #[derive(Debug)]
 pub struct BusHost<'m, 'b> {
     mailbox: &'m Mailbox<'b>,
@@ -138,8 +139,8 @@ impl Drop for BusHost<'_, '_> {
     }
 }
 
-// SAFETY: there is no DMA. The data are copied in `start` and in the `ack` that reports the end, between a
-// segment and the mailbox's own buffer, no further than either reaches.
+// SAFETY: there is no DMA. The data are copied in `start` and in the `ack` that reports the end,
+// between a segment and the mailbox's own buffer, no further than either reaches.
 
 unsafe impl Host for BusHost<'_, '_> {
     const CARD_IRQ: bool = true;
@@ -210,7 +211,8 @@ unsafe impl Host for BusHost<'_, '_> {
     fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
         match op {
             BusOp::PowerOn => {
-                // `init_idle` leaves one line, at its own clock: a clock from before must not come back with the width.
+                // `init_idle` leaves one line, at its own clock: a clock from before must not come
+                // back with the width.
                 (self.width, self.clock_hz) = (Width::W1, 0);
                 self.step(Job::Init, first, now_ns)
             }
@@ -256,7 +258,8 @@ fn gather(mut into: &mut [u8], segments: &[Segment]) {
     for segment in segments {
         let bytes = into.len().min(segment.len_bytes() as usize);
         let (now, later) = into.split_at_mut(bytes);
-        // SAFETY: between `map` and `unmap` the `len` bytes at `ptr` are the driver's (`Segment`'s contract); `now` is other memory.
+        // SAFETY: between `map` and `unmap` the `len` bytes at `ptr` are the driver's (`Segment`'s
+        // contract); `now` is other memory.
         unsafe { now.as_mut_ptr().copy_from_nonoverlapping(segment.ptr().as_ptr(), bytes) };
         into = later;
     }

@@ -1,9 +1,9 @@
 //! Any `sdio::MmcBus` as one of our hosts.
 //!
-//! An `MmcBus` hides the end of a phase in a future that a task must poll, so there are two halves: [`BusHost`] is
-//! what the engine has, [`Runner`] is a task that carries out on the bus what the engine starts. They talk through a
-//! [`Mailbox`]. The queue keeps its order, merging, deadlines and recovery; what is lost is the overlap: between two
-//! phases there is a turn of the executor.
+//! An `MmcBus` hides the end of a phase in a future that a task must poll, so there are two halves:
+//! [`BusHost`] is what the engine has, [`Runner`] is a task that carries out on the bus what the
+//! engine starts. They talk through a [`Mailbox`]. The queue keeps its order, merging, deadlines
+//! and recovery; what is lost is the overlap: between two phases there is a turn of the executor.
 
 mod command;
 mod host;
@@ -45,7 +45,8 @@ struct Inner<'b> {
     card_irq_on: bool,
     /// The interrupt has come.
     card_irq: bool,
-    /// Of the runner's task. Cloned, woken and dropped outside of the lock: a waker may come back in.
+    /// Of the runner's task. Cloned, woken and dropped outside of the lock: a waker may come back
+    /// in.
     waker: Option<Waker>,
     /// How many of [`BusHost`] and [`Runner`] there are.
     halves: u8,
@@ -59,7 +60,8 @@ impl Inner<'_> {
         self.wipe();
     }
 
-    /// Clears the data, which have arrived or are not wanted. While the runner has the buffer, it does so.
+    /// Clears the data, which have arrived or are not wanted. While the runner has the buffer, it
+    /// does so.
     fn wipe(&mut self) {
         if let Some(buffer) = &mut self.buffer {
             let filled = core::mem::take(&mut self.filled);
@@ -87,8 +89,8 @@ impl core::fmt::Debug for Mailbox<'_> {
 impl<'b> Mailbox<'b> {
     /// With memory for the data of one transfer; its length is the longest transfer.
     ///
-    /// Data are copied through it, so that neither side ever has the other's memory. They are cleared when the transfer
-    /// has ended.
+    /// Data are copied through it, so that neither side ever has the other's memory. They are
+    /// cleared when the transfer has ended.
     pub const fn new(buffer: &'b mut Aligned<A4, [u8]>) -> Self {
         let inner = Inner {
             job: None,
@@ -108,8 +110,9 @@ impl<'b> Mailbox<'b> {
     /// The two halves.
     ///
     /// # Errors
-    /// [`MmcError::Unsupported`] for a bus in SPI mode; [`MmcError::Busy`] until both halves of an earlier call have
-    /// been dropped; [`MmcError::BlockSize`] if the buffer does not hold a block of 512 bytes.
+    /// [`MmcError::Unsupported`] for a bus in SPI mode; [`MmcError::Busy`] until both halves of an
+    /// earlier call have been dropped; [`MmcError::BlockSize`] if the buffer does not hold a block
+    /// of 512 bytes.
     pub fn connect<'m, B: MmcBus>(
         &'m self,
         bus: B,

@@ -27,12 +27,14 @@ impl<'m, 'b, B: MmcBus> Runner<'m, 'b, B> {
         Runner { mailbox, bus }
     }
 
-    /// A task of its own, for as long as the stack is used; `stack` is the one that has the other half.
+    /// A task of its own, for as long as the stack is used; `stack` is the one that has the other
+    /// half.
     ///
-    /// On a bus whose `wait_for_event` fails, the card's interrupt is reported each 10 ms while it is listened to, and
-    /// its owner asks the card.
+    /// On a bus whose `wait_for_event` fails, the card's interrupt is reported each 10 ms while it
+    /// is listened to, and its owner asks the card.
     ///
-    /// Dropped, it drops what the bus is at, and the stack's requests fail by their deadlines; it may be run again.
+    /// Dropped, it drops what the bus is at, and the stack's requests fail by their deadlines; it
+    /// may be run again.
     pub async fn run<P: Platform<Host = BusHost<'m, 'b>>, const N: usize>(
         &mut self,
         stack: &Stack<P, N>,

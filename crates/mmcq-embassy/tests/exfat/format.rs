@@ -1,4 +1,5 @@
-//! Makes an exFAT volume of 64 MiB at the start of a card, by Microsoft's published specification of the format.
+//! Makes an exFAT volume of 64 MiB at the start of a card, by Microsoft's published specification
+//! of the format.
 
 use aligned::{Aligned, Alignment};
 use block_device_driver::BlockDevice;

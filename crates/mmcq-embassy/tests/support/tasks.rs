@@ -36,7 +36,8 @@ impl Wake for Flag {
     }
 }
 
-/// Runs `main` to its end, and `tasks` beside it, each polled only when woken; time passes when no task has anything to do.
+/// Runs `main` to its end, and `tasks` beside it, each polled only when woken; time passes when no
+/// task has anything to do.
 pub fn drive<'a, const T: usize, R>(
     world: &World,
     stack: &Stack,
@@ -97,7 +98,8 @@ pub async fn join<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Output) {
     .await
 }
 
-/// A bus whose reads never end while `hang` is set, and what it was set to: initialised or not, and the clock.
+/// A bus whose reads never end while `hang` is set, and what it was set to: initialised or not, and
+/// the clock.
 pub struct Hanging<B> {
     bus: B,
     pub hang: Rc<Cell<bool>>,

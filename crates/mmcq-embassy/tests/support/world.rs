@@ -1,4 +1,5 @@
-//! A simulated controller and card on a clock that goes on by itself whenever it is looked at: what spins gets somewhere.
+//! A simulated controller and card on a clock that goes on by itself whenever it is looked at: what
+//! spins gets somewhere.
 
 #![allow(dead_code)]
 

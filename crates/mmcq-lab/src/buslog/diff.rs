@@ -50,7 +50,8 @@ fn commands(events: &[BusEvent]) -> Vec<(Data, u64)> {
     events.iter().filter_map(data).collect()
 }
 
-/// For a reader: the first difference, and by direction the gaps between transfers. `wake_ns`: a command that comes sooner after an interrupt needed no thread.
+/// For a reader: the first difference, and by direction the gaps between transfers. `wake_ns`: a
+/// command that comes sooner after an interrupt needed no thread.
 pub fn text(one: &[BusEvent], other: &[BusEvent], wake_ns: u64) -> String {
     let mut out = match Difference::first(one, other) {
         Some(difference) => format!("first difference: {difference}\n"),

@@ -138,8 +138,9 @@ impl Gaps {
         all.get(at as usize).map_or(0.0, |ns| *ns as f64 / 1e3)
     }
 
-    /// The share of the transfers, in percent, whose first command came so soon after an interrupt that no thread can have been woken for it: the queue was filled
-    /// before. The others waited for a thread that fills it.
+    /// The share of the transfers, in percent, whose first command came so soon after an interrupt
+    /// that no thread can have been woken for it: the queue was filled before. The others waited
+    /// for a thread that fills it.
     pub fn filled_percent(&self, wake_ns: u64) -> f64 {
         let soon = self.reply_ns.iter().filter(|ns| **ns < wake_ns).count();
         100.0 * soon as f64 / self.transfers.max(1) as f64

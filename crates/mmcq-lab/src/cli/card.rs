@@ -1,4 +1,5 @@
-//! `mmcq card`: bring a card up and show what it told. `mmcq platforms`: what there is to choose from.
+//! `mmcq card`: bring a card up and show what it told. `mmcq platforms`: what there is to choose
+//! from.
 
 use super::{Error, print};
 use clap::Args;
@@ -12,7 +13,8 @@ use std::process::ExitCode;
 /// Bring a card up on a board and print its registers, decoded
 #[derive(Debug, Args)]
 pub struct Card {
-    /// Image file behind the card (opened read-only). The board's own card takes its size; a card named by --card must fit into it (what is left over is not used)
+    /// Image file behind the card (opened read-only). The board's own card takes its size; a card
+    /// named by --card must fit into it (what is left over is not used)
     image: Option<PathBuf>,
     /// Card: a name from `mmcq platforms`, or a TOML file [default: the board's]
     #[arg(long, value_name = "CARD")]

@@ -10,7 +10,8 @@ use std::process::ExitCode;
 
 /// Show the controller model with its card to a virtual machine, as a PCI device over vfio-user
 ///
-/// Serves one machine and ends with it, or at once by the signals INT and TERM. Virtual time goes with the clock on the wall.
+/// Serves one machine and ends with it, or at once by the signals INT and TERM. Virtual time goes
+/// with the clock on the wall.
 #[derive(Debug, Args)]
 #[command(after_help = "Example (QEMU 10.1 or later; the machine's memory must be shared):
   truncate -s 1G card.img && mmcq device card.img --socket card.sock
@@ -18,7 +19,8 @@ use std::process::ExitCode;
     -device '{\"driver\":\"vfio-user-pci\",\"socket\":{\"type\":\"unix\",\"path\":\"card.sock\"},\"x-no-posted-writes\":true}'
 Writes that are not posted keep the guest's pauses as long as it wants them.")]
 pub struct Device {
-    /// Image file behind the card. The board's own card takes its size; a card named by --card must fit into it (what is left over is not used) [default: generated memory]
+    /// Image file behind the card. The board's own card takes its size; a card named by --card must
+    /// fit into it (what is left over is not used) [default: generated memory]
     image: Option<PathBuf>,
     /// Path of the socket
     #[arg(long, value_name = "PATH")]
@@ -49,7 +51,8 @@ impl Device {
             let file = std::fs::File::create(path)
                 .map_err(|e| Error::Input(format!("--log {}: {e}", path.display())))?;
             let mut file = std::io::BufWriter::new(file);
-            // A log that cannot be written any more is no reason to take the card away from the machine.
+            // A log that cannot be written any more is no reason to take the card away from the
+            // machine.
             device.set_log(Box::new(move |event| drop(writeln!(file, "{event:?}"))));
         }
         print(&format!("PCI device {} at {}\n", self.pci_id, self.socket.display()))?;

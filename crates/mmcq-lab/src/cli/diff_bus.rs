@@ -6,10 +6,12 @@ use mmcq_lab::buslog;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Compare two logs of the bus: first difference in commands, gaps between transfers, what fills the queue
+/// Compare two logs of the bus: first difference in commands, gaps between transfers, what fills
+/// the queue
 ///
-/// Logs come from `mmcq run --bus-log`, `mmcq guest --log` and `mmcq device --log`. Gaps are from the end of a transfer to the first command of the next one in the same
-/// direction. Columns: the first log, the second, and the second less the first.
+/// Logs come from `mmcq run --bus-log`, `mmcq guest --log` and `mmcq device --log`. Gaps are from
+/// the end of a transfer to the first command of the next one in the same direction. Columns: the
+/// first log, the second, and the second less the first.
 #[derive(Debug, Args)]
 pub struct DiffBus {
     /// The first log

@@ -12,9 +12,11 @@ use std::time::Duration;
 
 /// Run an unmodified Linux on the laboratory's controller and card, in virtual time
 ///
-/// Boots a kernel in QEMU, whose clock counts instructions, and runs a job (a script of its shell) there. Its own mmc_core, mmc_block and sdhci drive the model.
-/// Returns what the guest said, the loads of its program `load` with what was counted beside them, and the log of the bus. QEMU, kernel and modules are
-/// parts that tools/guest-parts.sh fetches and builds; nothing is left running when this ends.
+/// Boots a kernel in QEMU, whose clock counts instructions, and runs a job (a script of its shell)
+/// there. Its own mmc_core, mmc_block and sdhci drive the model. Returns what the guest said, the
+/// loads of its program `load` with what was counted beside them, and the log of the bus. QEMU,
+/// kernel and modules are parts that tools/guest-parts.sh fetches and builds; nothing is left
+/// running when this ends.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   tools/guest-parts.sh
@@ -53,7 +55,8 @@ pub struct Guest {
     /// Nanoseconds an instruction takes: 1, 2, 4, 8 or 16
     #[arg(long, value_name = "NS", default_value_t = 1)]
     instruction_ns: u32,
-    /// Microseconds from waking a thread to its first instruction [default: the board's cost.job_wake_us]
+    /// Microseconds from waking a thread to its first instruction
+    /// [default: the board's cost.job_wake_us]
     #[arg(long, value_name = "US")]
     wake_us: Option<f64>,
     /// Microseconds from the interrupt's line to the CPU
@@ -65,7 +68,8 @@ pub struct Guest {
     /// Seconds that the machine may run, on the clock on the wall
     #[arg(long, value_name = "S", default_value_t = 1200, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     limit: u64,
-    /// Run it two times and compare console, counters and bus, byte for byte; exit code 1 if one CPU's are not the same
+    /// Run it two times and compare console, counters and bus, byte for byte; exit code 1 if one
+    /// CPU's are not the same
     #[arg(long)]
     twice: bool,
     /// One JSON object

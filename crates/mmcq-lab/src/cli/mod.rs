@@ -1,4 +1,5 @@
-//! Command line: one file a command. Exit codes: 0 well, 1 the run found errors ([`FOUND`] says which), 2 bad input.
+//! Command line: one file a command. Exit codes: 0 well, 1 the run found errors ([`FOUND`] says
+//! which), 2 bad input.
 
 mod card;
 #[cfg(target_os = "linux")]
@@ -25,9 +26,11 @@ use std::fmt;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// A laboratory for card stacks: the mmcq stack on register-accurate controllers and timed cards, in virtual time.
+/// A laboratory for card stacks: the mmcq stack on register-accurate controllers and timed cards,
+/// in virtual time.
 ///
-/// Nothing here but `vfio` touches real hardware, and no other result depends on the speed of this machine: the same job and seed give the same bytes.
+/// Nothing here but `vfio` touches real hardware, and no other result depends on the speed of this
+/// machine: the same job and seed give the same bytes.
 #[derive(Debug, Parser)]
 #[command(version)]
 pub struct Cli {

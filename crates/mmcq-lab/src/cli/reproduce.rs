@@ -14,14 +14,19 @@ use std::sync::OnceLock;
 
 /// Run a published experiment again: published value, model, error, share of the physical limit
 ///
-/// Published values with a star were used to find the model's parameters; all others are predicted. `limit` is the same workload with wire and card alone: no host
-/// cost, and sequential requests in batches as long as its depth. Settings: none (Linux without the queue), hsq-tag and hsq-fifo (its software queue), close and patch (Linux's driver of a reader as it is, and keeping
-/// transfers open), mmcq (this stack at Linux's prices), mmcq-own (at its own measured path length). Of never: mmcq-early and mmcq-early-own (the
-/// same, with writes that are complete with their data) stand beside hsq-tag and hsq-fifo where these tell writes like that and the host does not tell the end of busy; mmcq
-/// and mmcq-own beside none. Of sdio: thread+tasklet, thread, async (what advances
-/// Linux's six commands), thread+spin (the thread spins for CMD52), mmcq asks (two functions may interrupt, so INTx is read), mmcq spin (CMD52 is spun
-/// for where the policy says so), mmcq dma (the payload by DMA), mmcq-own slow (most cycles for an instruction); then the CPU time of a CMD52 by the way of
-/// waiting for it, and the packets again on a fast PC with SDHCI.
+/// Published values with a star were used to find the model's parameters; all others are predicted.
+/// `limit` is the same workload with wire and card alone: no host cost, and sequential requests in
+/// batches as long as its depth. Settings: none (Linux without the queue), hsq-tag and hsq-fifo
+/// (its software queue), close and patch (Linux's driver of a reader as it is, and keeping
+/// transfers open), mmcq (this stack at Linux's prices), mmcq-own (at its own measured path
+/// length). Of never: mmcq-early and mmcq-early-own (the same, with writes that are complete with
+/// their data) stand beside hsq-tag and hsq-fifo where these tell writes like that and the host
+/// does not tell the end of busy; mmcq and mmcq-own beside none. Of sdio: thread+tasklet, thread,
+/// async (what advances Linux's six commands), thread+spin (the thread spins for CMD52), mmcq asks
+/// (two functions may interrupt, so INTx is read), mmcq spin (CMD52 is spun for where the policy
+/// says so), mmcq dma (the payload by DMA), mmcq-own slow (most cycles for an instruction); then
+/// the CPU time of a CMD52 by the way of waiting for it, and the packets again on a fast PC with
+/// SDHCI.
 #[derive(Debug, Args)]
 pub struct Reproduce {
     /// Which experiment
@@ -29,26 +34,32 @@ pub struct Reproduce {
     /// The exact sizes of the published jobs instead of a steady-state share
     #[arg(long)]
     full: bool,
-    /// Another board: a name from `mmcq platforms` (nothing was published for it). Of never: this board alone
+    /// Another board: a name from `mmcq platforms` (nothing was published for it). Of never: this
+    /// board alone
     #[arg(long, value_name = "PLATFORM", conflicts_with = "all")]
     platform: Option<String>,
-    /// Sets one value of the board, sdio only: cost.wake_us=30, bus.clock_hz=25000000 (may be given several times; without --platform the published board runs alone)
+    /// Sets one value of the board, sdio only: cost.wake_us=30, bus.clock_hz=25000000 (may be given
+    /// several times; without --platform the published board runs alone)
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// The experiment's board and its variants: busy CPU, deferring host, host without busy detection. For stream: block sizes from 4 KiB to 1 MiB, depths from 1 to
-    /// 32 and mixes, with streams and without; and merging on a host that cannot continue data
+    /// The experiment's board and its variants: busy CPU, deferring host, host without busy
+    /// detection. For stream: block sizes from 4 KiB to 1 MiB, depths from 1 to 32 and mixes, with
+    /// streams and without; and merging on a host that cannot continue data
     #[arg(long)]
     all: bool,
     /// Never only: a part of the cells, in a minute
     #[arg(long)]
     thin: bool,
-    /// Never only: cells that this file has are not run again, and new ones are added to it. A sweep that was broken off goes on; parts of it (--platform) come together
+    /// Never only: cells that this file has are not run again, and new ones are added to it. A
+    /// sweep that was broken off goes on; parts of it (--platform) come together
     #[arg(long, value_name = "FILE.jsonl")]
     keep: Option<PathBuf>,
-    /// Never only: cells whose name has this text, such as "read 512, depth 8, 4 jobs" (may be given several times: any of them)
+    /// Never only: cells whose name has this text, such as "read 512, depth 8, 4 jobs" (may be
+    /// given several times: any of them)
     #[arg(long, value_name = "TEXT", conflicts_with = "original")]
     only: Vec<String>,
-    /// Never, hsq and fifo: what Linux itself did (tools/guest-time.sh), beside the stand-ins and ours
+    /// Never, hsq and fifo: what Linux itself did (tools/guest-time.sh), beside the stand-ins and
+    /// ours
     #[arg(long, value_name = "FILE.jsonl", conflicts_with_all = ["thin", "keep", "platform", "all"])]
     original: Option<PathBuf>,
     /// Draws the rates as an SVG picture into this file as well
@@ -68,13 +79,17 @@ enum Experiment {
     Hsq,
     /// Order of dispatch in that queue: latency percentiles of 8 readers
     Fifo,
-    /// A multi-block transfer that stays open while requests are sequential: one thread, 8 KiB to 10 MiB
+    /// A multi-block transfer that stays open while requests are sequential: one thread, 8 KiB to
+    /// 10 MiB
     Stream,
-    /// A sequential writer and a random reader share a card: schedulers side by side (nothing was published)
+    /// A sequential writer and a random reader share a card: schedulers side by side (nothing was
+    /// published)
     Fair,
-    /// Ours against the best of Linux in thousands of cells: boards, cards, loads, sizes, depths, jobs, prices of a wake-up (nothing was published)
+    /// Ours against the best of Linux in thousands of cells: boards, cards, loads, sizes, depths,
+    /// jobs, prices of a wake-up (nothing was published)
     Never,
-    /// A Bluetooth card on a slow CPU: six commands for each packet, advanced by a thread or by the interrupt
+    /// A Bluetooth card on a slow CPU: six commands for each packet, advanced by a thread or by the
+    /// interrupt
     Sdio,
 }
 

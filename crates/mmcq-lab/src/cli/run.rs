@@ -16,8 +16,9 @@ use std::process::ExitCode;
 
 /// Run fio jobs on a simulated board, in virtual time
 ///
-/// JOB is a fio job file; options of fio's own command line may follow instead (`mmcq run -- -rw=randread -bs=4k ...`). Files of the jobs are places on the
-/// simulated card. The report is fio's.
+/// JOB is a fio job file; options of fio's own command line may follow instead
+/// (`mmcq run -- -rw=randread -bs=4k ...`). Files of the jobs are places on the simulated card. The
+/// report is fio's.
 #[derive(Debug, Args)]
 pub struct Run {
     /// fio job file (or fio's options after --)
@@ -32,7 +33,10 @@ pub struct Run {
     /// Card: a name from `mmcq platforms`, or a TOML file [default: the board's]
     #[arg(long, value_name = "CARD")]
     card: Option<String>,
-    /// Whose stack, at whose price: none, hsq-tag, hsq-fifo (Linux), close, patch (Linux on a host that can continue data), mmcq (ours at Linux's prices), mmcq-own (at its own), mmcq-early, mmcq-early-own (these with writes complete with their data), limit (wire and card alone; sequential jobs that meet run as one, in batches as long as their depth)
+    /// Whose stack, at whose price: none, hsq-tag, hsq-fifo (Linux), close, patch (Linux on a host
+    /// that can continue data), mmcq (ours at Linux's prices), mmcq-own (at its own), mmcq-early,
+    /// mmcq-early-own (these with writes complete with their data), limit (wire and card alone;
+    /// sequential jobs that meet run as one, in batches as long as their depth)
     #[arg(long, value_name = "SETTING", default_value = "mmcq")]
     setting: Setting,
     /// Changes one value of the board, as `cost.wake_us=30`; may be repeated
@@ -41,7 +45,8 @@ pub struct Run {
     /// Seed of everything random that is not fio's own
     #[arg(long, default_value_t = 1, value_parser = super::whole)]
     seed: u64,
-    /// Image file behind the card instead of generated memory. The board's own card takes its size; a card named by --card must fit into it (what is left over is not used)
+    /// Image file behind the card instead of generated memory. The board's own card takes its size;
+    /// a card named by --card must fit into it (what is left over is not used)
     #[arg(long, value_name = "FILE")]
     image: Option<PathBuf>,
     /// Lets jobs write to the image
@@ -56,7 +61,8 @@ pub struct Run {
     /// Write down what happens on the bus, a line each, times in nanoseconds (for `mmcq diff-bus`)
     #[arg(long, value_name = "FILE")]
     bus_log: Option<PathBuf>,
-    /// A line about what the stack did: transfers, merging, interrupts, context switches, shares of time
+    /// A line about what the stack did: transfers, merging, interrupts, context switches, shares of
+    /// time
     #[arg(long)]
     counters: bool,
 }

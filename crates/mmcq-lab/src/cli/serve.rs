@@ -14,20 +14,21 @@ use std::process::ExitCode;
 
 /// Serve an image, through stack, controller and card, as a network block device (NBD)
 ///
-/// Read-only unless --write is given. Signals: USR1 cuts the card's power (what the card had not made durable may be
-/// gone, what is under way fails, and each connection's next flush fails once if something may be gone, also that of a
-/// client that comes back); INT and TERM flush and end.
+/// Read-only unless --write is given. Signals: USR1 cuts the card's power (what the card had not
+/// made durable may be gone, what is under way fails, and each connection's next flush fails once
+/// if something may be gone, also that of a client that comes back); INT and TERM flush and end.
 ///
-/// Losses are known as long as the server runs. One that ends while a client has not been told of a loss says so, with
-/// exit code 1: the next server knows nothing of it. After a server was killed, take all writes since the last flush for
-/// lost.
+/// Losses are known as long as the server runs. One that ends while a client has not been told of a
+/// loss says so, with exit code 1: the next server knows nothing of it. After a server was killed,
+/// take all writes since the last flush for lost.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   truncate -s 64M card.img && mmcq serve card.img --write
   nbdinfo 'nbd+unix:///?socket=card.img.sock'
   fio --name=w --rw=randwrite --size=64M --ioengine=nbd --uri='nbd+unix:///?socket=card.img.sock' --verify=crc32c")]
 pub struct Serve {
-    /// Image file behind the card. The board's own card takes its size; a card named by --card must fit into it (what is left over is not used)
+    /// Image file behind the card. The board's own card takes its size; a card named by --card must
+    /// fit into it (what is left over is not used)
     image: PathBuf,
     /// Clients may write
     #[arg(long)]

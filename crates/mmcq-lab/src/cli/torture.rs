@@ -24,9 +24,11 @@ const STREAMED: u64 = 5;
 
 /// Torture the stack: faults, power cuts, and a checker that knows what every sector may hold
 ///
-/// Runs are small and depend on their seed and the options of the random runs alone. A run that breaks a promise is named (a random one by the command that
-/// replays it), made short and printed with all that was on the bus; then the exit code is 1, as it is if a recovery took longer than its class may (2 ms and the
-/// transfer for a damaged block, 10 ms after its deadline for a lost interrupt ...). Without options: the fast set.
+/// Runs are small and depend on their seed and the options of the random runs alone. A run that
+/// breaks a promise is named (a random one by the command that replays it), made short and printed
+/// with all that was on the bus; then the exit code is 1, as it is if a recovery took longer than
+/// its class may (2 ms and the transfer for a damaged block, 10 ms after its deadline for a lost
+/// interrupt ...). Without options: the fast set.
 #[derive(Debug, Args)]
 pub struct Torture {
     /// Seed of the first random run; the others follow [default: 1]
@@ -37,17 +39,20 @@ pub struct Torture {
     ios: Option<u64>,
     /// How often things go wrong in random runs, 0 to 1 [default: 0.002]
     ///
-    /// The mean chance with which a kind of fault strikes at an event that it can strike, where it is on: one run in five has no faults, in the others each of 23 kinds is on
-    /// with a chance of 0.3. So the faults that are printed are about 0.6 x RATE of the controller's events.
+    /// The mean chance with which a kind of fault strikes at an event that it can strike, where it
+    /// is on: one run in five has no faults, in the others each of 23 kinds is on with a chance of
+    /// 0.3. So the faults that are printed are about 0.6 x RATE of the controller's events.
     #[arg(long, value_name = "RATE", value_parser = share)]
     faults: Option<f64>,
     /// Power cuts in random runs, roughly [default: 30000]
     ///
-    /// Each run (of 250 requests in the mean) ends with one, however few are asked for, and has at most about 20 more. Those beyond the end of their run do not happen: about a
-    /// quarter fewer are printed.
+    /// Each run (of 250 requests in the mean) ends with one, however few are asked for, and has at
+    /// most about 20 more. Those beyond the end of their run do not happen: about a quarter fewer
+    /// are printed.
     #[arg(long, value_name = "N", value_parser = whole)]
     cuts: Option<u64>,
-    /// Only this card in random runs, of the campaign's five: sdhc-16g-hs, emmc-hs200, hbg4a2, emmc-4g-old, sdsc-1g
+    /// Only this card in random runs, of the campaign's five: sdhc-16g-hs, emmc-hs200, hbg4a2,
+    /// emmc-4g-old, sdsc-1g
     #[arg(long, value_name = "CARD")]
     card: Option<String>,
     /// Which campaigns [default: all]
@@ -56,20 +61,24 @@ pub struct Torture {
     /// Operations of the longest program that is tried with all its cuts, 1 to 6 [default: 4]
     #[arg(long, value_name = "N", value_parser = length)]
     length: Option<u32>,
-    /// 100 million requests and 400 thousand cuts (the random runs take about 6 minutes on two free cores), programs of five operations
+    /// 100 million requests and 400 thousand cuts (the random runs take about 6 minutes on two free
+    /// cores), programs of five operations
     #[arg(long, conflicts_with_all = ["ios", "cuts", "length"])]
     long: bool,
     /// Threads, 1 to 1024 [default: one for each core]
     #[arg(long, value_name = "N", value_parser = threads)]
     jobs: Option<usize>,
-    /// Prints the random run of this seed: the machine, the requests, what goes wrong and what is on the bus
+    /// Prints the random run of this seed: the machine, the requests, what goes wrong and what is
+    /// on the bus
     ///
-    /// A seed is a run together with the options that random runs are drawn by: give --long, --ios, --cuts, --faults and --card as the campaign had them. (The
-    /// mean number of cuts within a run follows from cuts and requests: a run has 250 requests in the mean and ends with one cut, so it is 250 x cuts / ios - 1.)
-    /// A campaign prints the whole command beside a seed that fails.
+    /// A seed is a run together with the options that random runs are drawn by: give --long, --ios,
+    /// --cuts, --faults and --card as the campaign had them. (The mean number of cuts within a run
+    /// follows from cuts and requests: a run has 250 requests in the mean and ends with one cut, so
+    /// it is 250 x cuts / ios - 1.) A campaign prints the whole command beside a seed that fails.
     #[arg(long, value_name = "SEED", value_parser = whole, conflicts_with_all = ["seed", "mode", "length", "jobs", "catalogue"])]
     replay: Option<u64>,
-    /// Prints the table of known failures: what proves each, how often it was tried, what the worst recovery cost
+    /// Prints the table of known failures: what proves each, how often it was tried, what the worst
+    /// recovery cost
     #[arg(long, conflicts_with_all = ["seed", "ios", "faults", "cuts", "card", "mode", "length", "long"])]
     catalogue: bool,
     /// Writes that table to a file
@@ -77,8 +86,9 @@ pub struct Torture {
     write: Option<PathBuf>,
     /// Plants bugs in the core, one after the other, and tells how soon each is found
     ///
-    /// Columns: what found it; `requests` until then by the first seed; the `median` of three seeds (where chance found it; otherwise the same number); `seconds` until then, of one
-    /// thread; the promise that was broken first.
+    /// Columns: what found it; `requests` until then by the first seed; the `median` of three seeds
+    /// (where chance found it; otherwise the same number); `seconds` until then, of one thread; the
+    /// promise that was broken first.
     #[cfg(planted)]
     #[arg(long, conflicts_with_all = ["seed", "ios", "faults", "cuts", "mode", "length", "long", "replay", "catalogue"])]
     plants: bool,
@@ -102,7 +112,8 @@ enum Mode {
     Exhaustive,
     /// Each kind of fault at every event of thirteen workloads
     Sweep,
-    /// A second fault at every event of the recovery from the first: about two minutes of processor time, one minute on two free cores
+    /// A second fault at every event of the recovery from the first: about two minutes of processor
+    /// time, one minute on two free cores
     Double,
     /// Faults that stay
     Permanent,
@@ -110,7 +121,9 @@ enum Mode {
     Swap,
     /// The same card out and in many times, at every event
     Bounce,
-    /// What chance seldom hits: answers late or lost at the worst moment, stops that complete twice, bad pieces of writes, brown-outs before a flush, and before the status of a write that is complete
+    /// What chance seldom hits: answers late or lost at the worst moment, stops that complete
+    /// twice, bad pieces of writes, brown-outs before a flush, and before the status of a write
+    /// that is complete
     Aimed,
     /// Random runs on a reader that leaves transfers open
     Streams,
@@ -286,7 +299,8 @@ fn named(case: &Case, command: Option<&str>) -> String {
     }
 }
 
-/// The broken promises, and the first of the runs made short. `command` replays a seed, if it is one.
+/// The broken promises, and the first of the runs made short. `command` replays a seed, if it is
+/// one.
 fn explain(score: &Score, command: &dyn Fn(u64) -> Option<String>) -> Result<(), Error> {
     for (case, violation) in &score.failures {
         let command = command(case.seed);

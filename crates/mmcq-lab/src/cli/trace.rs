@@ -15,17 +15,20 @@ use std::process::ExitCode;
 
 /// Record a window of a run: every bit on the bus, interrupts, cores, requests
 ///
-/// Runs the jobs as `mmcq run` does and writes what an oscilloscope at the card's slot shows: as a waveform, a picture, slices for a trace viewer, and on
-/// standard output as a list. Times have a unit: 250us, 2ms.
+/// Runs the jobs as `mmcq run` does and writes what an oscilloscope at the card's slot shows: as a
+/// waveform, a picture, slices for a trace viewer, and on standard output as a list. Times have a
+/// unit: 250us, 2ms.
 ///
-/// With --sdio, instead of jobs: one packet of the experiment `mmcq reproduce sdio`, from the card's interrupt (the fall of DAT1) to the acknowledge. Waveform,
-/// slices and list show one setting; the picture shows all four on one time axis.
+/// With --sdio, instead of jobs: one packet of the experiment `mmcq reproduce sdio`, from the
+/// card's interrupt (the fall of DAT1) to the acknowledge. Waveform, slices and list show one
+/// setting; the picture shows all four on one time axis.
 #[derive(Debug, Args)]
 pub struct Trace {
     /// fio job file
     #[arg(value_name = "JOB.fio", required_unless_present = "sdio")]
     job: Option<PathBuf>,
-    /// One packet of the SDIO experiment, advanced by: thread+tasklet, thread, async (Linux's six commands) or mmcq
+    /// One packet of the SDIO experiment, advanced by: thread+tasklet, thread, async (Linux's six
+    /// commands) or mmcq
     #[arg(long, value_name = "SETTING", num_args = 0..=1, default_missing_value = "mmcq", conflicts_with_all = OF_JOBS)]
     sdio: Option<String>,
     /// Board: a name from `mmcq platforms`, or a TOML file; its controller must be an SDHCI
@@ -55,7 +58,8 @@ pub struct Trace {
     /// The window starts so long after the jobs begin [default: 0us]
     #[arg(long, value_name = "TIME", conflicts_with = "trigger")]
     from: Option<String>,
-    /// The window starts at: bringup (power-on), cmd=18,n=3 (the third CMD18), irq,n=2 (the second interrupt of the jobs)
+    /// The window starts at: bringup (power-on), cmd=18,n=3 (the third CMD18), irq,n=2 (the second
+    /// interrupt of the jobs)
     #[arg(long, value_name = "TRIGGER")]
     trigger: Option<String>,
     /// Length of the window [default: 1ms, or all of the bring-up]

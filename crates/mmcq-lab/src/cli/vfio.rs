@@ -24,9 +24,10 @@ const DEPTH: usize = 8;
 
 /// Drive the card in a real PCI reader (SDHCI), from user space
 ///
-/// The reader is taken over through VFIO: with an IOMMU it reaches 2 MiB of this program's memory and nothing
-/// else. It must be bound to vfio-pci and not to the system's own driver; if it is not, the error shows the
-/// command that binds it. While it is, the card is no disk of the system's: unmount it before.
+/// The reader is taken over through VFIO: with an IOMMU it reaches 2 MiB of this program's memory
+/// and nothing else. It must be bound to vfio-pci and not to the system's own driver; if it is not,
+/// the error shows the command that binds it. While it is, the card is no disk of the system's:
+/// unmount it before.
 #[derive(Debug, Args)]
 #[command(after_help = "Example (as root, or who owns /dev/vfio/GROUP; lspci -D finds the address):
   mmcq vfio 0000:00:04.0 info
@@ -89,8 +90,8 @@ enum Action {
         #[arg(long)]
         write: bool,
     },
-    /// Serve the card as a network block device (NBD), as `mmcq serve` does with an image; INT and TERM flush
-    /// and end
+    /// Serve the card as a network block device (NBD), as `mmcq serve` does with an image; INT and
+    /// TERM flush and end
     Serve {
         /// Clients may write
         #[arg(long)]
@@ -234,7 +235,8 @@ fn pieces(lba: u64, blocks: u64) -> impl Iterator<Item = (u64, u32)> {
     (0..blocks.div_ceil(piece)).map(move |n| (lba + n * piece, (blocks - n * piece).min(piece) as u32))
 }
 
-/// Does requests together; the buffers come back in order, and the first error with its first block.
+/// Does requests together; the buffers come back in order, and the first error with its first
+/// block.
 async fn together(
     stack: &Stack,
     requests: Vec<(u64, Request)>,

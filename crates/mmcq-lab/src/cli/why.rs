@@ -11,9 +11,12 @@ use std::process::ExitCode;
 
 /// Explain a run: transfers, commands, and where the time went
 ///
-/// Runs the job, and once more with wire and card alone; if the job has one request at a time under way and that costs most, also with two. The time of the run is
-/// in phases that add up to 100 %: wire (commands, data), card (access, busy), controller held, waiting (no request is with the stack and the wires are quiet: the
-/// jobs think, sleep or wake up) and CPU (the wires are quiet although a request is with the stack; where the host does not see the card's busy, that is in here).
+/// Runs the job, and once more with wire and card alone; if the job has one request at a time under
+/// way and that costs most, also with two. The time of the run is in phases that add up to 100 %:
+/// wire (commands, data), card (access, busy), controller held, waiting (no request is with the
+/// stack and the wires are quiet: the jobs think, sleep or wake up) and CPU (the wires are quiet
+/// although a request is with the stack; where the host does not see the card's busy, that is in
+/// here).
 #[derive(Debug, Args)]
 pub struct Explain {
     /// fio job file (or fio's options after --)
@@ -37,7 +40,8 @@ pub struct Explain {
     /// Seed of everything random that is not fio's own
     #[arg(long, default_value_t = 1, value_parser = super::whole)]
     seed: u64,
-    /// One JSON object a line: group, name, value, unit, and what that is for each request, MiB or in percent
+    /// One JSON object a line: group, name, value, unit, and what that is for each request, MiB or
+    /// in percent
     #[arg(long)]
     json: bool,
 }

@@ -1,7 +1,8 @@
 //! The interrupt pin, as a client of vfio is told about it.
 //!
-//! The pin is a level and an eventfd is not: the level is told once and then masked, and the client unmasks
-//! when its guest has looked at the device; if the level is still high then, it is told again.
+//! The pin is a level and an eventfd is not: the level is told once and then masked, and the client
+//! unmasks when its guest has looked at the device; if the level is still high then, it is told
+//! again.
 
 use std::fs::File;
 use std::io::{self, Write};

@@ -1,8 +1,8 @@
 //! The guest's memory, as the controller reaches it.
 //!
-//! The client passes its memory as files. They are read and written as such: the page cache is what the guest
-//! has mapped, so both see the same bytes at once, and a client that cuts a file short gets a bus error
-//! instead of ending this process by a signal.
+//! The client passes its memory as files. They are read and written as such: the page cache is what
+//! the guest has mapped, so both see the same bytes at once, and a client that cuts a file short
+//! gets a bus error instead of ending this process by a signal.
 
 use mmcq_sim::memory::{BusError, DeviceMemory};
 use std::cell::RefCell;
@@ -77,8 +77,8 @@ impl GuestMemory {
         Ok(())
     }
 
-    /// Takes away the ranges that lie inside this one. False, and nothing is taken away, if one lies across
-    /// its border.
+    /// Takes away the ranges that lie inside this one. False, and nothing is taken away, if one
+    /// lies across its border.
     pub fn unmap(&self, bus: u64, bytes: u64) -> bool {
         let end = bus.saturating_add(bytes);
         let outside = |range: &Range| range.bus >= end || range.bus + range.bytes <= bus;
@@ -107,8 +107,8 @@ impl GuestMemory {
         (inner.refused, inner.first_refused.clone())
     }
 
-    /// Walks through the pieces of an access; `step` gets a file, an offset, and the piece's place in the
-    /// access.
+    /// Walks through the pieces of an access; `step` gets a file, an offset, and the piece's place
+    /// in the access.
     fn access(
         &self,
         write: bool,

@@ -1,5 +1,5 @@
-//! The controller model and its card as a PCI device for a virtual machine, over vfio-user: foreign drivers
-//! judge the model.
+//! The controller model and its card as a PCI device for a virtual machine, over vfio-user: foreign
+//! drivers judge the model.
 //!
 //! - `server.rs`: a client and the device.
 //! - `protocol.rs`: messages as bytes.
@@ -8,8 +8,8 @@
 //! - `memory.rs`: the guest's memory, which the controller's DMA reaches.
 //! - `interrupt.rs`: the interrupt pin.
 //!
-//! Virtual time goes with the clock on the wall: the guest's time limits are those of a real machine, and
-//! what is due happens when it is due.
+//! Virtual time goes with the clock on the wall: the guest's time limits are those of a real
+//! machine, and what is due happens when it is due.
 
 mod interrupt;
 pub mod memory;
@@ -48,7 +48,8 @@ pub struct Setup {
     pub id: pci::Id,
 }
 
-/// The board of this name, or from a file whose name ends in `.toml`. An error is one line and names boards with an SDHCI controller alone.
+/// The board of this name, or from a file whose name ends in `.toml`. An error is one line and
+/// names boards with an SDHCI controller alone.
 pub fn platform(name: &str) -> Result<Platform, String> {
     let sdhci = |name: &&str| {
         Platform::load(name).is_ok_and(|known| matches!(known.controller, ControllerConfig::Sdhci(_)))
@@ -150,8 +151,8 @@ impl Device {
         Ok(Some(stream))
     }
 
-    /// Serves one client until it leaves, or until [`Control::stop`]: a card belongs to one machine, and goes with it. `begun` gets the control. The
-    /// socket is gone afterwards.
+    /// Serves one client until it leaves, or until [`Control::stop`]: a card belongs to one
+    /// machine, and goes with it. `begun` gets the control. The socket is gone afterwards.
     pub fn serve(mut self, begun: impl FnOnce(Control)) -> Result<Summary, String> {
         let state = Arc::<Mutex<State>>::default();
         let listener = self.listener.try_clone().map_err(|e| e.to_string())?;

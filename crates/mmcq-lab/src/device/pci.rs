@@ -1,5 +1,5 @@
-//! The configuration space of a PCI device with an SD host controller of one slot [PCI 3.0 6.1; SDHC, the appendix
-//! on PCI].
+//! The configuration space of a PCI device with an SD host controller of one slot
+//! [PCI 3.0 6.1; SDHC, the appendix on PCI].
 
 /// Bytes of the configuration space.
 pub const CONFIG_BYTES: usize = 256;
@@ -70,7 +70,8 @@ impl ConfigSpace {
         space.bytes[0x09..0x0c].copy_from_slice(&[0x01, 0x05, 0x08]);
         space.bytes[0x2c..0x2e].copy_from_slice(&id.vendor.to_le_bytes());
         space.bytes[0x2e..0x30].copy_from_slice(&id.device.to_le_bytes());
-        // INTA. Slot information at 40h stays zero: one slot, its registers behind the first base address.
+        // INTA. Slot information at 40h stays zero: one slot, its registers behind the first base
+        // address.
         space.bytes[0x3d] = 1;
         space.writable[COMMAND..COMMAND + 2].copy_from_slice(&COMMAND_WRITABLE.to_le_bytes());
         space.writable[0x0c] = 0xff;
@@ -84,8 +85,8 @@ impl ConfigSpace {
         *self = Self::new(self.id);
     }
 
-    /// Reads; false if the access does not lie inside. `interrupt` is the state of the interrupt, disabled or
-    /// not.
+    /// Reads; false if the access does not lie inside. `interrupt` is the state of the interrupt,
+    /// disabled or not.
     pub fn read(&self, offset: u64, buffer: &mut [u8], interrupt: bool) -> bool {
         let Some(at) = place(offset, buffer.len()) else {
             return false;

@@ -1,7 +1,7 @@
 //! Messages of vfio-user 0.0 as bytes: what a client asks, and what it is answered.
 //!
-//! A message is a header of 16 bytes and a payload; all numbers are in the byte order of the machine (both
-//! ends are on it).
+//! A message is a header of 16 bytes and a payload; all numbers are in the byte order of the
+//! machine (both ends are on it).
 
 /// Bytes of a message's header.
 pub const HEADER_BYTES: usize = 16;

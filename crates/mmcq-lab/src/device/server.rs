@@ -1,5 +1,5 @@
-//! A client and the device: its messages, one after the other, and between them whatever the device does by
-//! itself.
+//! A client and the device: its messages, one after the other, and between them whatever the device
+//! does by itself.
 
 use super::interrupt::Pin;
 use super::memory::{GuestMemory, MapError};
@@ -52,15 +52,16 @@ pub struct Server<'a> {
 }
 
 impl<'a> Server<'a> {
-    /// The device `model`, whose memory is `memory`, for the client of this connection. The model's time is 0
-    /// at `begin`, and goes with the clock on the wall.
+    /// The device `model`, whose memory is `memory`, for the client of this connection. The model's
+    /// time is 0 at `begin`, and goes with the clock on the wall.
     pub fn new(socket: Socket, id: Id, model: &'a mut Sdhci, memory: GuestMemory, begin: Instant) -> Self {
         let config = ConfigSpace::new(id);
         memory.set_bus_master(false);
         Server { socket, model, memory, config, pin: Pin::default(), begin, greeted: false }
     }
 
-    /// Serves until the client goes away. Afterwards nothing of the client's memory is held any more.
+    /// Serves until the client goes away. Afterwards nothing of the client's memory is held any
+    /// more.
     pub fn run(mut self) -> Result<(), Ended> {
         let result = self.serve();
         self.memory.unmap_all();
@@ -182,7 +183,8 @@ impl<'a> Server<'a> {
     }
 
     fn map(&self, flags: u32, offset: u64, address: u64, bytes: u64, file: Option<OwnedFd>) -> Answer {
-        // Memory that only the client can reach (its own devices' registers) is not the card controller's.
+        // Memory that only the client can reach (its own devices' registers) is not the card
+        // controller's.
         let Some(file) = file else {
             return Ok(Vec::new());
         };
@@ -300,8 +302,8 @@ fn inside_bar(offset: u64, len: usize) -> bool {
     offset.checked_add(len as u64).is_some_and(|end| end <= BAR_BYTES.into())
 }
 
-/// An access inside the registers as bytes, halfwords and words on their own boundaries: offset, size, and
-/// which bytes of the access.
+/// An access inside the registers as bytes, halfwords and words on their own boundaries: offset,
+/// size, and which bytes of the access.
 fn pieces(offset: u64, len: usize) -> impl Iterator<Item = (u16, u8, std::ops::Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {

@@ -25,13 +25,14 @@ impl Socket {
         Ok(Socket(stream))
     }
 
-    /// Waits until there is something to read (or the client has gone), at most so long. True if there is.
+    /// Waits until there is something to read (or the client has gone), at most so long. True if
+    /// there is.
     pub fn wait(&self, limit: Option<Duration>) -> io::Result<bool> {
         ready(self.0.as_raw_fd(), libc::POLLIN, limit)
     }
 
-    /// Fills `buffer`; descriptors that come with it are added to `descriptors`. `Ok(false)`: the client has
-    /// gone away before the first byte.
+    /// Fills `buffer`; descriptors that come with it are added to `descriptors`. `Ok(false)`: the
+    /// client has gone away before the first byte.
     pub fn receive(&self, buffer: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> io::Result<bool> {
         let mut filled = 0;
         while filled < buffer.len() {
@@ -67,7 +68,8 @@ fn ready(descriptor: RawFd, events: libc::c_short, limit: Option<Duration>) -> i
         tv_nsec: limit.subsec_nanos() as libc::c_long,
     });
     let limit = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: one `pollfd` and, if not null, a timespec, which live until the call returns; no signal mask.
+    // SAFETY: one `pollfd` and, if not null, a timespec, which live until the call returns; no
+    // signal mask.
     match unsafe { libc::ppoll(&mut poll, 1, limit, std::ptr::null()) } {
         -1 => match io::Error::last_os_error() {
             error if error.kind() == ErrorKind::Interrupted => Ok(false),
@@ -97,15 +99,15 @@ fn receive_some(socket: RawFd, buffer: &mut [u8], descriptors: &mut Vec<OwnedFd>
     message.msg_iovlen = 1;
     message.msg_control = (&raw mut control).cast();
     message.msg_controllen = size_of::<Control>();
-    // SAFETY: the message points to `buffer` and `control` with their lengths; both live and are ours alone
-    // until the call returns.
+    // SAFETY: the message points to `buffer` and `control` with their lengths; both live and are
+    // ours alone until the call returns.
     let received = unsafe { libc::recvmsg(socket, &mut message, libc::MSG_CMSG_CLOEXEC) };
     if received < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: `recvmsg` has filled `control` as far as `msg_controllen`, which it set; the macros stay
-    // inside. Each descriptor in an SCM_RIGHTS message is new, open and has no other owner, so it can be owned;
-    // control data need not be aligned for `RawFd`.
+    // SAFETY: `recvmsg` has filled `control` as far as `msg_controllen`, which it set; the macros
+    // stay inside. Each descriptor in an SCM_RIGHTS message is new, open and has no other owner, so
+    // it can be owned; control data need not be aligned for `RawFd`.
     unsafe {
         let mut head = libc::CMSG_FIRSTHDR(&message);
         while let Some(found) = head.as_ref() {

@@ -151,8 +151,8 @@ fn send_with(socket: &UnixStream, bytes: &[u8], descriptors: &[i32]) {
     let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     let mut control = [0u64; 32];
     let size = size_of_val(descriptors);
-    // SAFETY: zeros are a valid `msghdr`; it points to `bytes` and to `control`, which has room for so few
-    // descriptors and lives through the call.
+    // SAFETY: zeros are a valid `msghdr`; it points to `bytes` and to `control`, which has room for
+    // so few descriptors and lives through the call.
     unsafe {
         let mut message: libc::msghdr = std::mem::zeroed();
         message.msg_iov = &mut part;
@@ -364,7 +364,8 @@ fn any_bytes_after_the_greeting_do_no_harm() {
     for _ in 0..40 {
         let mut client = Client::new();
         for _ in 0..100 {
-            // Commands and sizes that may be, payloads that may not; the client waits for no answers.
+            // Commands and sizes that may be, payloads that may not; the client waits for no
+            // answers.
             let payload: Vec<u8> = (0..random() % 48).map(|_| (random() & random()) as u8).collect();
             let message = client.message((random() % 16).max(2) as u16, 1 << 4, &payload);
             if client.socket.write_all(&message).is_err() {

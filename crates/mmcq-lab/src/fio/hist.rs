@@ -1,5 +1,5 @@
-//! fio's latency histogram: 64 buckets an octave, exact below 128 ns, percentiles as the middle of their
-//! bucket.
+//! fio's latency histogram: 64 buckets an octave, exact below 128 ns, percentiles as the middle of
+//! their bucket.
 
 const BITS: u32 = 6;
 const PER_OCTAVE: u64 = 1 << BITS;
@@ -69,7 +69,8 @@ impl Histogram {
         self.counts.iter().copied().enumerate().filter(|(_, count)| *count > 0)
     }
 
-    /// The latencies below or at which these shares (in percent, rising) lie; empty when nothing was counted.
+    /// The latencies below or at which these shares (in percent, rising) lie; empty when nothing
+    /// was counted.
     pub fn percentiles(&self, percents: &[f64]) -> Vec<u64> {
         let mut values = Vec::with_capacity(percents.len());
         let mut wanted = percents.iter().peekable();

@@ -129,7 +129,8 @@ impl IoEngine {
         }
     }
 
-    /// Whether a call returns only when the transfer is over: the depth is then 1, whatever `iodepth=` says.
+    /// Whether a call returns only when the transfer is over: the depth is then 1, whatever
+    /// `iodepth=` says.
     pub fn blocks(self) -> bool {
         matches!(self, IoEngine::Psync | IoEngine::Sync)
     }
@@ -201,8 +202,8 @@ pub struct Job {
     pub name: String,
     /// Where the section starts.
     pub place: Place,
-    /// The options as written in the section itself, in order; flags without a value are left out, as in
-    /// fio's JSON.
+    /// The options as written in the section itself, in order; flags without a value are left out,
+    /// as in fio's JSON.
     pub given: Vec<(String, String)>,
     pub description: Option<String>,
     /// Names of `filename=`; empty: one file a worker is named after the job.

@@ -1,8 +1,9 @@
 //! The log files of `write_bw_log`, `write_lat_log`, `write_iops_log` and `write_iolog`.
 //!
-//! A line is `msec, value, direction (0 read, 1 write), bytes[, offset], priority`. Without `log_avg_msec`
-//! there is one line a transfer; with it one line a window and direction, with the mean and without bytes and
-//! offset. The I/O log is fio's version 3: microseconds, file, what, offset, bytes.
+//! A line is `msec, value, direction (0 read, 1 write), bytes[, offset], priority`. Without
+//! `log_avg_msec` there is one line a transfer; with it one line a window and direction, with the
+//! mean and without bytes and offset. The I/O log is fio's version 3: microseconds, file, what,
+//! offset, bytes.
 
 use super::job::{Dir, Job};
 use super::state::Io;

@@ -1,9 +1,9 @@
 //! Reads job files and fio command lines into [`Job`]s.
 //!
-//! A job file is lines: `[section]`, `option=value`, `flag`, `include FILE`, and comments from `;` or `#` to
-//! the end.
-//! `[global]` sets what later sections start from, and may come back. On a command line the options before
-//! the first `--name` are global, one dash does as well as two, and words without a dash are job files.
+//! A job file is lines: `[section]`, `option=value`, `flag`, `include FILE`, and comments from `;`
+//! or `#` to the end. `[global]` sets what later sections start from, and may come back. On a
+//! command line the options before the first `--name` are global, one dash does as well as two, and
+//! words without a dash are job files.
 
 use super::error::{Note, ParseError, Place};
 use super::job::Job;

@@ -52,7 +52,8 @@ impl Running {
         self.max = self.max.max(other.max);
     }
 
-    /// The sum of both rates, as fio groups bandwidth: least, greatest, mean and squares are each added.
+    /// The sum of both rates, as fio groups bandwidth: least, greatest, mean and squares are each
+    /// added.
     pub fn add_rates(&mut self, other: &Running) {
         if other.samples == 0 {
             return;
@@ -114,7 +115,8 @@ pub struct DirStats {
 }
 
 impl DirStats {
-    /// Time in this direction in whole milliseconds, at least 1 when anything moved: the base of every rate.
+    /// Time in this direction in whole milliseconds, at least 1 when anything moved: the base of
+    /// every rate.
     pub fn runtime_ms(&self) -> u64 {
         let ms = (self.runtime_ns + 500_000) / 1_000_000;
         if ms == 0 && self.io_bytes > 0 { 1 } else { ms }
@@ -300,7 +302,8 @@ pub struct DiskUtil {
     pub util_percent: f64,
 }
 
-/// Cuts virtual time into windows and adds one rate sample for each that saw work, as fio's averages do.
+/// Cuts virtual time into windows and adds one rate sample for each that saw work, as fio's
+/// averages do.
 #[derive(Clone, Debug)]
 pub struct Windows {
     window_ns: u64,
@@ -315,7 +318,8 @@ impl Windows {
         Windows { window_ns, end_ns: start_ns.saturating_add(window_ns), amount: 0 }
     }
 
-    /// Closes the windows that ended at or before `now_ns`, into `series`; `scale` amounts make one unit.
+    /// Closes the windows that ended at or before `now_ns`, into `series`; `scale` amounts make one
+    /// unit.
     pub fn advance(&mut self, now_ns: u64, scale: u64, series: &mut Running) {
         if now_ns < self.end_ns {
             return;

@@ -1,13 +1,13 @@
-//! The values of options: sizes, times, booleans, numbers, lists, byte patterns. Each reader answers with the
-//! value or with what it had expected, in words that fit behind "expected".
+//! The values of options: sizes, times, booleans, numbers, lists, byte patterns. Each reader
+//! answers with the value or with what it had expected, in words that fit behind "expected".
 
 /// What a reader had expected: `a size such as 4k`.
 pub type Expected = String;
 
 const SIZE: &str = "a size such as 4k";
 
-/// Reads a size in bytes. `k m g t p` are powers of 1024 and, with `kb_base` 1000, powers of 1000; as in fio
-/// the spelling `kib` means the other base. Decimal or `0x` hexadecimal.
+/// Reads a size in bytes. `k m g t p` are powers of 1024 and, with `kb_base` 1000, powers of 1000;
+/// as in fio the spelling `kib` means the other base. Decimal or `0x` hexadecimal.
 pub fn size(text: &str, kb_base: u64) -> Result<u64, Expected> {
     let expected = || SIZE.to_string();
     let text = text.trim();
@@ -108,9 +108,9 @@ pub fn percentiles(text: &str) -> Result<Vec<f64>, Expected> {
 /// The longest pattern that is kept.
 pub const PATTERN_BYTES_MAX: usize = 512;
 
-/// Reads a byte pattern: `0x` hexadecimal (most significant byte first), a decimal number (least significant
-/// byte first), or a text in double quotes; several follow each other without a separator between quoted and
-/// other parts.
+/// Reads a byte pattern: `0x` hexadecimal (most significant byte first), a decimal number (least
+/// significant byte first), or a text in double quotes; several follow each other without a
+/// separator between quoted and other parts.
 pub fn pattern(text: &str) -> Result<Vec<u8>, Expected> {
     let expected =
         || format!("a pattern such as 0xdeadbeef, 255 or \"abcd\", of 1 to {PATTERN_BYTES_MAX} bytes");

@@ -1,8 +1,8 @@
 //! Contents of written blocks, and how a read recognises them.
 //!
-//! The header is fio 3.33's, so that fio can check what we wrote and the other way round: magic, kind,
-//! length, seed, offset, time, worker, number of the write and a CRC-32C over those 36 bytes; then the
-//! checksum of the rest of the block. All numbers are little-endian.
+//! The header is fio 3.33's, so that fio can check what we wrote and the other way round: magic,
+//! kind, length, seed, offset, time, worker, number of the write and a CRC-32C over those 36 bytes;
+//! then the checksum of the rest of the block. All numbers are little-endian.
 
 use super::job::{Buffers, Dir, Job, Verify};
 use mmcq_sim::sequence;
@@ -112,7 +112,8 @@ pub fn fill(job: &Job, stamp: &Stamp, offset: u64, now_ns: u64, buffer: &mut [u8
     }
 }
 
-/// Checks the data of a read at `offset`. With a stamp, seed and number of the write must be its own too.
+/// Checks the data of a read at `offset`. With a stamp, seed and number of the write must be its
+/// own too.
 pub fn check(job: &Job, stamp: Option<&Stamp>, offset: u64, data: &[u8]) -> Result<(), VerifyError> {
     if job.verify == Verify::Pattern {
         return check_pattern(&job.verify_pattern, offset, data);

@@ -1,6 +1,7 @@
 //! A file for the beginning of a guest: an archive that the kernel lays over the ones before it.
 
-/// Appends an archive of these files (name, mode, content) to `archive`, in the form that Linux reads (`newc`).
+/// Appends an archive of these files (name, mode, content) to `archive`, in the form that Linux
+/// reads (`newc`).
 pub(super) fn append(archive: &mut Vec<u8>, files: &[(&str, u32, &[u8])]) {
     // An archive begins at a multiple of four; zeros between two are skipped.
     pad(archive);
@@ -18,7 +19,8 @@ fn pad(archive: &mut Vec<u8>) {
 }
 
 fn entry(archive: &mut Vec<u8>, inode: u32, mode: u32, name: &str, content: &[u8]) {
-    // inode, mode, uid, gid, links, time, size, device (2), its own device (2), bytes of the name with its zero, checksum.
+    // inode, mode, uid, gid, links, time, size, device (2), its own device (2), bytes of the name
+    // with its zero, checksum.
     let fields = [inode, mode, 0, 0, 1, 0, content.len() as u32, 0, 0, 0, 0, name.len() as u32 + 1, 0];
     archive.extend(b"070701");
     for field in fields {

@@ -1,7 +1,9 @@
-//! A guest: an unmodified kernel in a virtual machine, with the laboratory's controller and card, in virtual time.
+//! A guest: an unmodified kernel in a virtual machine, with the laboratory's controller and card,
+//! in virtual time.
 //!
-//! QEMU, the plugin that puts the model into it, the kernel and what the guest begins with are *parts*, files in a folder
-//! (`tools/guest-parts.sh` builds them). Nothing of them is linked with this program: it starts QEMU, waits for its end, and reads what it wrote.
+//! QEMU, the plugin that puts the model into it, the kernel and what the guest begins with are
+//! *parts*, files in a folder (`tools/guest-parts.sh` builds them). Nothing of them is linked with
+//! this program: it starts QEMU, waits for its end, and reads what it wrote.
 
 mod compare;
 mod initrd;
@@ -113,7 +115,8 @@ struct Settings {
 }
 
 impl Machine {
-    /// Runs `job`, a script of the guest's shell. The log of the bus goes to `log`. `stop` ends it before its time.
+    /// Runs `job`, a script of the guest's shell. The log of the bus goes to `log`. `stop` ends it
+    /// before its time.
     pub fn run(&self, job: &str, log: Option<&Path>, stop: &AtomicBool) -> Result<Report, Failure> {
         let checked = self.check(job, stop)?;
         let run = checked.run(cores().first().copied(), log.is_some(), stop)?;
@@ -239,7 +242,8 @@ impl Checked {
         Ok(Run { console, counters: text(&counters), log, _folder: folder })
     }
 
-    /// QEMU on one core, which it has for itself: two of its threads that run at one time may be in either order. It ends with this program.
+    /// QEMU on one core, which it has for itself: two of its threads that run at one time may be in
+    /// either order. It ends with this program.
     fn command(&self, core: Option<usize>, folder: &tempfile::TempDir, logged: bool) -> Command {
         let Checked { machine, settings, .. } = self;
         let part = |name: &str| machine.parts.join(name).into_os_string();
@@ -266,7 +270,8 @@ impl Checked {
         }
         command.arg(part("qemu"));
         command.args(["-M", "q35", "-accel", "tcg,thread=single", "-m", "384"]);
-        // Neither the day nor what QEMU gives the kernel to begin its random numbers with may be another each time.
+        // Neither the day nor what QEMU gives the kernel to begin its random numbers with may be
+        // another each time.
         command.args(["-seed", "1", "-rtc", "base=2026-01-01T00:00:00,clock=vm"]);
         command.args(["-icount", &format!("shift={shift},sleep=off,align=off")]);
         command.args([

@@ -170,7 +170,8 @@ struct Mark {
 const LOAD_BEGINS: u64 = 1;
 const LOAD_ENDS: u64 = 2;
 
-/// The loads among the lines that a job said, with what was counted beside each; and what was counted in all.
+/// The loads among the lines that a job said, with what was counted beside each; and what was
+/// counted in all.
 pub(super) fn join(output: &[String], counted: &str) -> Result<(Vec<Load>, Counters), String> {
     let marks = counted
         .lines()

@@ -1,7 +1,8 @@
 //! The block layer's I/O scheduler (mq-deadline): sorting, batches, expiry, and merging at insert.
 //!
-//! A new I/O merges into a request that still waits here, before it or behind it. What has been handed to the driver cannot grow any more: so
-//! how many requests the driver takes out decides how large they get.
+//! A new I/O merges into a request that still waits here, before it or behind it. What has been
+//! handed to the driver cannot grow any more: so how many requests the driver takes out decides how
+//! large they get.
 
 use crate::system::Io;
 use mmcq::host::Direction;
@@ -98,7 +99,8 @@ impl Elevator {
         self.sorted.iter().all(Vec::is_empty)
     }
 
-    /// Takes an I/O in. True: it became a request of its own (and the driver must be told); false: it was merged into a waiting one.
+    /// Takes an I/O in. True: it became a request of its own (and the driver must be told); false:
+    /// it was merged into a waiting one.
     pub fn insert(&mut self, io: Io, now_ns: u64) -> bool {
         let dir = index(io.direction);
         self.sequence += 1;
@@ -196,7 +198,8 @@ impl Elevator {
             && request.ios.len() + ios <= self.tunables.max_segments
     }
 
-    /// Which request an I/O can join, and whether at its back: first the last one that grew, then by end address (the most recent), then by start.
+    /// Which request an I/O can join, and whether at its back: first the last one that grew, then
+    /// by end address (the most recent), then by start.
     fn merge_candidate(&self, io: &Io, dir: usize) -> Option<(usize, bool)> {
         let requests = &self.sorted[dir];
         let io_end = io.lba + u64::from(io.blocks);

@@ -1,5 +1,7 @@
-//! The software queue: requests are admitted while no more than two are in flight (tested before the new one is counted, so three get in), and the
-//! interrupt that ends one starts the next. Completion is a soft interrupt, and a hop to the worker takes the next request out of the scheduler.
+//! The software queue: requests are admitted while no more than two are in flight (tested before
+//! the new one is counted, so three get in), and the interrupt that ends one starts the next.
+//! Completion is a soft interrupt, and a hop to the worker takes the next request out of the
+//! scheduler.
 
 use super::elevator::{Elevator, Request};
 use super::tags::Tags;
@@ -55,7 +57,8 @@ pub struct Hsq<P> {
     retrying: bool,
     /// A completion must run the worker again.
     restart: bool,
-    /// Taken out of the scheduler but refused: first when the worker runs again, and beyond merging.
+    /// Taken out of the scheduler but refused: first when the worker runs again, and beyond
+    /// merging.
     refused: VecDeque<Request>,
     taken: Option<(Request, u32)>,
     in_flight: u32,

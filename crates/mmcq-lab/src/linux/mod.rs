@@ -1,4 +1,5 @@
-//! Settings that stand for Linux: its scheduler, tags, workers and software queue, with their costs, in front of the same engine and driver.
+//! Settings that stand for Linux: its scheduler, tags, workers and software queue, with their
+//! costs, in front of the same engine and driver.
 //!
 //! They live here, in the laboratory, so that historic behaviour never enters the core.
 
@@ -28,7 +29,8 @@ pub enum Ended {
     Status(u32),
 }
 
-/// The way to the controller, one thing at a time. Costs of starting and of acknowledging are charged inside.
+/// The way to the controller, one thing at a time. Costs of starting and of acknowledging are
+/// charged inside.
 pub trait Port {
     /// Starts a request.
     fn transfer(&mut self, sys: &mut System, request: &Request);
@@ -42,7 +44,8 @@ pub trait Port {
     /// The controller would refuse a transfer now, because the card is busy.
     fn busy(&self) -> bool;
 
-    /// The work item of the host driver runs, if it has one ([`Step::HostWork`](crate::system::Step::HostWork)).
+    /// The work item of the host driver runs, if it has one
+    /// ([`Step::HostWork`](crate::system::Step::HostWork)).
     fn work(&mut self, sys: &mut System) -> Option<Ended> {
         let _ = sys;
         None

@@ -1,4 +1,5 @@
-//! Linux's way to the controller: each request is one raw phase of the engine, exactly as its block driver builds it.
+//! Linux's way to the controller: each request is one raw phase of the engine, exactly as its block
+//! driver builds it.
 
 use super::elevator::Request;
 use super::raw::Raw;

@@ -41,7 +41,8 @@ impl<H: Host> Raw<H> {
                 Ok(())
             }
             Err((error, back)) => {
-                // One phase at a time, of a size the host was asked for: only a broken board description comes here.
+                // One phase at a time, of a size the host was asked for: only a broken board
+                // description comes here.
                 debug_assert!(false, "{error}");
                 Err(back.buf)
             }
@@ -59,7 +60,8 @@ impl<H: Host> Raw<H> {
 
     fn ended(&mut self, sys: &mut System, work: PollOutcome) -> Option<Completion> {
         if work.deferred {
-            // The host wants the rest in a thread; the front end knows, and calls from its context what unmapping costs. The data are here.
+            // The host wants the rest in a thread; the front end knows, and calls from its context
+            // what unmapping costs. The data are here.
             let work = self.stack.with(|e| e.poll(sys.time.now()));
             return self.ended(sys, work);
         }

@@ -1,9 +1,12 @@
-//! Linux's driver of Realtek's reader: one work item does everything, round by round. A round is a command list in the chip, its interrupt, and waking the work
-//! item. A request is: CMD25 (for a write, a round of its own), data (a read's with CMD18), CMD12; the sender of a write asks with CMD13 then.
+//! Linux's driver of Realtek's reader: one work item does everything, round by round. A round is a
+//! command list in the chip, its interrupt, and waking the work item. A request is: CMD25 (for a
+//! write, a round of its own), data (a read's with CMD18), CMD12; the sender of a write asks with
+//! CMD13 then.
 //!
-//! [`Close::Late`] is the patch of the STREAM thread: the transfer stays open, a request that continues it moves data alone, and CMD12, a pause and a flush
-//! of the chip's buffer stand in front of the next one that does not. CMD13 is answered "ready" without asking while the transfer is open, and what CMD12
-//! says is dropped.
+//! [`Close::Late`] is the patch of the STREAM thread: the transfer stays open, a request that
+//! continues it moves data alone, and CMD12, a pause and a flush of the chip's buffer stand in
+//! front of the next one that does not. CMD13 is answered "ready" without asking while the transfer
+//! is open, and what CMD12 says is dropped.
 
 use super::elevator::Request;
 use super::port::{COMMAND_TIMEOUT_NS, Memory, alone, data_command, status, well};
@@ -94,7 +97,8 @@ pub struct Reader<H: Host> {
 }
 
 impl<H: Host> Reader<H> {
-    /// Takes an engine whose card is in the transfer state and whose host can continue data. `max_bytes`: the largest request.
+    /// Takes an engine whose card is in the transfer state and whose host can continue data.
+    /// `max_bytes`: the largest request.
     pub fn new(
         stack: Stack<(Alone, H, Any), 1>,
         target: CardParams,

@@ -1,5 +1,6 @@
-//! The mechanisms without registers: the front ends in front of a server whose service times are formulas. Shows in a second whether the
-//! scheduler, the tags and the workers alone bring the published tables about.
+//! The mechanisms without registers: the front ends in front of a server whose service times are
+//! formulas. Shows in a second whether the scheduler, the tags and the workers alone bring the
+//! published tables about.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 

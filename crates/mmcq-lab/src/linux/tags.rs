@@ -1,7 +1,8 @@
 //! How the block layer hands out driver tags (sbitmap).
 //!
-//! Words of 16 bits (at 64 tags), a hint for each core that names the word to start in, and in it the lowest zero bit. A freed bit does not return
-//! at once: only when its word is exhausted. So tags of one word go up, and then start again from the bottom.
+//! Words of 16 bits (at 64 tags), a hint for each core that names the word to start in, and in it
+//! the lowest zero bit. A freed bit does not return at once: only when its word is exhausted. So
+//! tags of one word go up, and then start again from the bottom.
 
 use mmcq_sim::world::Stream;
 

@@ -1,5 +1,6 @@
-//! Without a software queue: a worker thread takes a request, prepares it, waits for the one before (and after a write polls the card's
-//! status), starts it, and only then completes the one before. Two context switches for each request.
+//! Without a software queue: a worker thread takes a request, prepares it, waits for the one before
+//! (and after a write polls the card's status), starts it, and only then completes the one before.
+//! Two context switches for each request.
 
 use super::elevator::{Elevator, Request};
 use super::{Ended, Port, ready};
@@ -144,7 +145,8 @@ impl<P: Port> Worker<P> {
 
 impl<P: Port> Front for Worker<P> {
     fn submit(&mut self, sys: &mut System, io: Io) {
-        // A card without a cache: what is complete is on the medium, and the block layer passes no flush on.
+        // A card without a cache: what is complete is on the medium, and the block layer passes no
+        // flush on.
         if io.blocks == 0 {
             return sys.complete(io, true);
         }

@@ -1,8 +1,10 @@
 //! `[stack]`: what a board says about our engine.
 //!
-//! `advance` says what moves it, see [`Advance`]. `streams = "off"` ends each transfer, also where the host could go on; `merging = "off"` sends each request alone. `acknowledge = "transferred"` has
-//! a write complete with its data, and not when the card has programmed them. `scheduler` is one of
-//! `"fifo"`, `"deadline"` and `"fair"`; `weights = [1, 4]` are the fair one's, by client (the first job is client 0; those that are not named have 1).
+//! `advance` says what moves it, see [`Advance`]. `streams = "off"` ends each transfer, also where
+//! the host could go on; `merging = "off"` sends each request alone. `acknowledge = "transferred"`
+//! has a write complete with its data, and not when the card has programmed them. `scheduler` is
+//! one of `"fifo"`, `"deadline"` and `"fair"`; `weights = [1, 4]` are the fair one's, by client
+//! (the first job is client 0; those that are not named have 1).
 
 use super::{Advance, PlatformError, error, unknown};
 use mmcq::engine::Acknowledge;

@@ -1,6 +1,8 @@
-//! Fair: two clients share a card, one writes in sequence, one reads at random places. What each scheduler gives the reader, and what that costs the writer.
+//! Fair: two clients share a card, one writes in sequence, one reads at random places. What each
+//! scheduler gives the reader, and what that costs the writer.
 //!
-//! Nothing was published for it; the maintainer's remark in the STREAM thread that BFQ suits these cards is what it looks into.
+//! Nothing was published for it; the maintainer's remark in the STREAM thread that BFQ suits these
+//! cards is what it looks into.
 
 use super::{Amount, Row};
 use crate::fio::stats::Stats;

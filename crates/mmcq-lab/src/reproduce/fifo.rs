@@ -1,4 +1,5 @@
-//! FIFO: order of dispatch in the software queue, by tag or first in first out: latency percentiles of eight readers, and the rows that the reviewer asked for.
+//! FIFO: order of dispatch in the software queue, by tag or first in first out: latency percentiles
+//! of eight readers, and the rows that the reviewer asked for.
 
 use super::{Amount, Row, each, mib_per_s, workers};
 use crate::platform::Platform;
@@ -53,7 +54,8 @@ pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Resu
     // The tail at 99.99 % needs every I/O of the job, so it always runs whole.
     let reads = workers(&job("randread", 64))?;
     let mut rows = Vec::new();
-    // The published columns cannot come from one card (see docs/laboratory.md): each is compared with the card that was fitted to it.
+    // The published columns cannot come from one card (see docs/laboratory.md): each is compared
+    // with the card that was fitted to it.
     let cards = if own_board { vec![(None, ""), (Some(CARD_B), ", card B")] } else { vec![(None, "")] };
     for (card, suffix) in cards {
         progress(&at(&format!("rand read{suffix}")));

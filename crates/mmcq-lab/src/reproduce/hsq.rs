@@ -1,4 +1,5 @@
-//! HSQ: what a software queue brings to a card without a hardware one. Average of five runs, as published.
+//! HSQ: what a software queue brings to a card without a hardware one. Average of five runs, as
+//! published.
 
 use super::{Amount, Row, each, mib_per_s, workers};
 use crate::guest::Report;
@@ -11,11 +12,13 @@ const RUNS: u64 = 5;
 /// Steady-state share of each of the 20 jobs, in MiB.
 const SHARE_MIB: u64 = 4;
 
-/// Writes fill the card's cache before its drain sets their rate: of five runs of 80 MiB that is 0.6 %. One of 400 MiB shows the rate.
+/// Writes fill the card's cache before its drain sets their rate: of five runs of 80 MiB that is
+/// 0.6 %. One of 400 MiB shows the rate.
 const WRITE_MIB: u64 = 5 * SHARE_MIB;
 
-/// Readers of one file take long until their positions, and so the merging, have settled: over 32 MiB the mean is 1 % low, over 256 MiB within 0.3 %
-/// of the whole GiB, and two runs differ as little. So there is one long run of them instead of five short ones.
+/// Readers of one file take long until their positions, and so the merging, have settled: over 32
+/// MiB the mean is 1 % low, over 256 MiB within 0.3 % of the whole GiB, and two runs differ as
+/// little. So there is one long run of them instead of five short ones.
 const READ_MIB: u64 = 256;
 
 /// Cell, `rw=`, published without and with the queue, in MiB/s.
@@ -26,9 +29,10 @@ const CELLS: [(&str, &str, f64, f64); 4] = [
     ("rand write", "randwrite", 35.96, 68.76),
 ];
 
-/// Cell, and microseconds for 4 KiB that Linux itself takes on this controller and card, without and with the queue: an unmodified 6.1 with its own
-/// `sdhci` and `mmc_hsq` as a virtual machine's, in virtual time (1 ns an instruction, 150 and 40 ns a register access, 20 us to wake a thread, 1.5 us for
-/// an interrupt to arrive). The costs of the board's file are priced after it.
+/// Cell, and microseconds for 4 KiB that Linux itself takes on this controller and card, without
+/// and with the queue: an unmodified 6.1 with its own `sdhci` and `mmc_hsq` as a virtual machine's,
+/// in virtual time (1 ns an instruction, 150 and 40 ns a register access, 20 us to wake a thread,
+/// 1.5 us for an interrupt to arrive). The costs of the board's file are priced after it.
 const LINUX_ITSELF: [(&str, f64, f64); 2] = [("rand read", 144.0, 117.6), ("rand write", 110.0, 56.4)];
 
 /// A cell in which the stand-in meets Linux itself.
@@ -48,7 +52,8 @@ impl Meeting {
         100.0 * (self.us[1] / self.us[0] - 1.0)
     }
 
-    /// How far Linux itself on the model is from the publication: what no price of the stand-in explains.
+    /// How far Linux itself on the model is from the publication: what no price of the stand-in
+    /// explains.
     pub fn residual_percent(&self) -> f64 {
         100.0 * (self.us[0] / self.us[2] - 1.0)
     }
@@ -67,7 +72,8 @@ pub fn meetings(rows: &[Row]) -> Vec<Meeting> {
     .collect()
 }
 
-/// What stands below the table: how far the stand-in is from Linux itself, and what that leaves of the publication.
+/// What stands below the table: how far the stand-in is from Linux itself, and what that leaves of
+/// the publication.
 pub fn note(rows: &[Row]) -> String {
     let meetings = meetings(rows);
     if meetings.is_empty() {
@@ -104,7 +110,8 @@ pub fn job(rw: &str, io_bytes: Option<u64>) -> String {
     )
 }
 
-/// The stand-ins with as many requests as Linux itself had: how many meet settles slowly, so only runs of one length can be compared.
+/// The stand-ins with as many requests as Linux itself had: how many meet settles slowly, so only
+/// runs of one length can be compared.
 pub fn as_long(reports: &[Report], seed: u64) -> Result<Vec<Row>, RunError> {
     let platform = Platform::load(BOARDS[0]).map_err(crate::board::BoardError::from)?;
     let mut rows = Vec::new();

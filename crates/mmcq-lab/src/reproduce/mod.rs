@@ -1,4 +1,5 @@
-//! Published tables, run again: published value, model and error side by side, with the physical limit, and which cells were fitted.
+//! Published tables, run again: published value, model and error side by side, with the physical
+//! limit, and which cells were fitted.
 
 pub mod fair;
 pub mod fifo;
@@ -81,7 +82,8 @@ struct Column {
     cells: Vec<String>,
 }
 
-/// The rows as an aligned table: a line for each cell, a group of columns for each setting. A published value that was fitted to carries a star.
+/// The rows as an aligned table: a line for each cell, a group of columns for each setting. A
+/// published value that was fitted to carries a star.
 pub fn table(rows: &[Row]) -> String {
     fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
         all.fold(Vec::new(), |mut known, next| {

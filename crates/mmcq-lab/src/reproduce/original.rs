@@ -1,4 +1,5 @@
-//! Linux itself beside the stand-ins: what an unmodified kernel did with a published job on our controller and card (`mmcq guest --json`).
+//! Linux itself beside the stand-ins: what an unmodified kernel did with a published job on our
+//! controller and card (`mmcq guest --json`).
 
 use super::{Row, fifo, hsq};
 use crate::guest::{Load, Report};
@@ -36,7 +37,8 @@ fn found(row: &Row, load: &Load, card: &str) -> Option<f64> {
     }
 }
 
-/// Rows of the original, for those of its stand-ins on the experiment's own board. Published values stand in them too.
+/// Rows of the original, for those of its stand-ins on the experiment's own board. Published values
+/// stand in them too.
 pub fn rows(rows: &[Row], reports: &[Report], board: &str) -> Vec<Row> {
     let of = |row: &Row| {
         let its = |report: &&Report| report.platform == board && report.setting == row.setting;
@@ -49,7 +51,8 @@ pub fn rows(rows: &[Row], reports: &[Report], board: &str) -> Vec<Row> {
     rows.iter().filter_map(of).collect()
 }
 
-/// A table in Markdown: published, the original, its stand-in (where `as_long` has it, with as many requests as the original had), and ours.
+/// A table in Markdown: published, the original, its stand-in (where `as_long` has it, with as many
+/// requests as the original had), and ours.
 pub fn table(rows: &[Row], originals: &[Row], as_long: &[Row]) -> String {
     let mut out = String::from(
         "| cell | unit | published | original | residual | stand-in | off by | `mmcq` | `mmcq-own` |\n\

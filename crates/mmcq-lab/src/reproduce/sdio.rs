@@ -1,4 +1,5 @@
-//! SDIO: a Bluetooth card on a slow CPU: from the interrupt to its clearing, and what is left of the CPU.
+//! SDIO: a Bluetooth card on a slow CPU: from the interrupt to its clearing, and what is left of
+//! the CPU.
 
 use super::{Amount, Row};
 use crate::sdio::linux::Advance;
@@ -91,8 +92,9 @@ pub fn board(
 /// The clocks of the table.
 const CLOCKS_HZ: [u32; 4] = [400_000, 10_000_000, 25_000_000, 50_000_000];
 
-/// What a CMD52 costs by the way of waiting for it; from which clock on spinning pays; and how much worse than the better of its two
-/// ways the policy is anywhere, the clocks on both sides of the crossover included.
+/// What a CMD52 costs by the way of waiting for it; from which clock on spinning pays; and how much
+/// worse than the better of its two ways the policy is anywhere, the clocks on both sides of the
+/// crossover included.
 fn waits(
     board: &Board,
     cpus: [(&str, Costs); 2],
@@ -139,8 +141,8 @@ fn waits(
 /// The line with the policy's worst excess.
 const WORST: &str = "policy's worst excess";
 
-/// The rows as tables that fit on a screen: the historic settings, ours at Linux's costs, ours at its own,
-/// the ways to wait; then the other boards.
+/// The rows as tables that fit on a screen: the historic settings, ours at Linux's costs, ours at
+/// its own, the ways to wait; then the other boards.
 pub fn parts(rows: &[Row]) -> Vec<Vec<Row>> {
     let part = |row: &Row| match SETTINGS.iter().find(|(setting, ..)| *setting == row.setting) {
         _ if row.cell.contains(" @") => 4,

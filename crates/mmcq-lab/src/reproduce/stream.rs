@@ -1,4 +1,5 @@
-//! STREAM: a multi-block transfer that stays open while requests are sequential: GNOME Disks' samples of 10 MiB, and one thread's loads from 8 KiB to 1 MiB.
+//! STREAM: a multi-block transfer that stays open while requests are sequential: GNOME Disks'
+//! samples of 10 MiB, and one thread's loads from 8 KiB to 1 MiB.
 
 use super::{Amount, Row, each, mib_per_s, workers};
 use crate::platform::Platform;
@@ -9,7 +10,8 @@ struct Cell {
     name: &'static str,
     rw: &'static str,
     bs: &'static str,
-    /// What the job moves in all, in MiB: as published, and the share of it that is in the steady state.
+    /// What the job moves in all, in MiB: as published, and the share of it that is in the steady
+    /// state.
     full_mib: u64,
     share_mib: u64,
     unit: &'static str,
@@ -48,7 +50,8 @@ const CELLS: [Cell; 10] = [
     cell("seq write 64k", "write", "64k", (256, 32)),
 ];
 
-/// The same card, but one that reads ahead beyond the count of CMD23, and the cells that this matters for.
+/// The same card, but one that reads ahead beyond the count of CMD23, and the cells that this
+/// matters for.
 const CARD_AHEAD: &str = "pro-plus-128-ahead";
 const CELLS_AHEAD: [&str; 2] = ["rand read 8k", "rand read 16k"];
 

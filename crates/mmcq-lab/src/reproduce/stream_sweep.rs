@@ -1,4 +1,5 @@
-//! Streams against closing each time, over block sizes, depths and mixes: does a cell pay for the others? And commands for each MiB with and without merging.
+//! Streams against closing each time, over block sizes, depths and mixes: does a cell pay for the
+//! others? And commands for each MiB with and without merging.
 
 use super::{Amount, Row, each_of, mib_per_s, workers};
 use crate::platform::Platform;
@@ -35,7 +36,8 @@ impl Grid<'static> {
     };
 }
 
-/// The experiment's board, the value that switches its streams off, and a board whose host cannot continue data.
+/// The experiment's board, the value that switches its streams off, and a board whose host cannot
+/// continue data.
 const BOARD: &str = "stream-rtsx";
 const STREAMS_OFF: &str = "stack.streams=off";
 const BOARD_SDHCI: &str = "hsq-sprd";
@@ -51,7 +53,8 @@ pub const GAIN: &str = "mmcq to streams off";
 /// The cell of the last row: the worst gain of all.
 pub const WORST: &str = "worst cell";
 
-/// Bytes that a cell moves, in MiB: enough of the steady state, and of the card's garbage collection where there is any.
+/// Bytes that a cell moves, in MiB: enough of the steady state, and of the card's garbage
+/// collection where there is any.
 fn amount_mib(pattern: &str, bytes: u64) -> u64 {
     match (pattern, bytes) {
         ("read" | "randread", 0..=0xffff) => 8,

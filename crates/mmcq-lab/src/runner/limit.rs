@@ -1,10 +1,12 @@
 //! The limit of a job: what wire and card allow, whatever the stack.
 //!
-//! No software costs anything, and sequential requests go out in perfect batches: a closed loop never has more than its depth under way, so no transfer of
-//! it is longer than that many requests. Jobs that read or write the same file in sequence meet in one batch, as if each were exactly one request behind the
-//! other. So such jobs become one, whose requests are such batches, one after the other, with the next always ready: the card's buffers are then never
-//! without work. A job that thinks, paces, flushes, verifies or jumps is no such loop: it stays as it is, and only its costs are gone. So does a random one:
-//! no stack can merge what does not touch.
+//! No software costs anything, and sequential requests go out in perfect batches: a closed loop
+//! never has more than its depth under way, so no transfer of it is longer than that many requests.
+//! Jobs that read or write the same file in sequence meet in one batch, as if each were exactly one
+//! request behind the other. So such jobs become one, whose requests are such batches, one after
+//! the other, with the next always ready: the card's buffers are then never without work. A job
+//! that thinks, paces, flushes, verifies or jumps is no such loop: it stays as it is, and only its
+//! costs are gone. So does a random one: no stack can merge what does not touch.
 
 use super::{Board, Medium, Outcome, Run, RunError, SLOTS, on_board};
 use crate::fio::Worker;
@@ -109,7 +111,8 @@ fn perfect(worker: &Worker, count: u64) -> (Worker, u64) {
     (made, requests)
 }
 
-/// Runs the jobs at their limit. The first of the workers that became one has the statistics of all.
+/// Runs the jobs at their limit. The first of the workers that became one has the statistics of
+/// all.
 pub(super) fn run(
     run: &Run<'_>,
     medium: Option<Medium>,
@@ -117,7 +120,8 @@ pub(super) fn run(
 ) -> Result<Outcome, RunError> {
     let perfect = Perfect::of(run.workers);
     let mut platform = run.platform.clone();
-    // A batch is the whole loop: two of them under way would be more than it has, so they do not merge.
+    // A batch is the whole loop: two of them under way would be more than it has, so they do not
+    // merge.
     platform.stack.merging &= perfect.requests.iter().all(|&requests| requests == 1);
     let board = Board::<SLOTS>::new(&platform, run.card, medium, run.setting.price())?;
     let mut outcome = on_board(&Run { workers: &perfect.workers, ..*run }, board, progress)?;

@@ -17,7 +17,8 @@ pub struct Served {
 }
 
 impl Served {
-    /// By our engine, whose counters were `before` when the card had come up. Until then no start is held.
+    /// By our engine, whose counters were `before` when the card had come up. Until then no start
+    /// is held.
     pub fn by_engine(before: &Stats, now: Stats, holds: Holds, continue_lost: bool) -> Self {
         let mut closed = now.closed;
         for (count, earlier) in closed.iter_mut().zip(before.closed) {

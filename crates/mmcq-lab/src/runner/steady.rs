@@ -1,6 +1,8 @@
-//! The steady rate of a run: without its beginning, when caches are empty and jobs start one after the other, and without its end, when jobs run out of work.
+//! The steady rate of a run: without its beginning, when caches are empty and jobs start one after
+//! the other, and without its end, when jobs run out of work.
 
-/// The rate between a quarter and seven eighths of the planned bytes: the slope of bytes over time, by least squares over the completions.
+/// The rate between a quarter and seven eighths of the planned bytes: the slope of bytes over time,
+/// by least squares over the completions.
 ///
 /// A rate between two moments is off by the batch that ends at one of them; the slope is not.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,4 +1,5 @@
-//! When no job had work for the bus: no request was with the stack, and no command of the stack's own (the close of a transfer, say) was on the wires.
+//! When no job had work for the bus: no request was with the stack, and no command of the stack's
+//! own (the close of a transfer, say) was on the wires.
 
 use mmcq_sim::sdhci::BusEvent;
 use std::cell::RefCell;

@@ -1,5 +1,5 @@
-//! The historic ways, on the same driver: six commands for each packet, one after the other, advanced by a
-//! thread or by the interrupt.
+//! The historic ways, on the same driver: six commands for each packet, one after the other,
+//! advanced by a thread or by the interrupt.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -13,7 +13,8 @@ use std::ptr::NonNull;
 /// What sends the next command, and what moves the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advance {
-    /// A thread; every event of the controller goes through a tasklet first, which also moves the data.
+    /// A thread; every event of the controller goes through a tasklet first, which also moves the
+    /// data.
     ThreadTasklet,
     /// A thread; the interrupt handler moves the data.
     Thread,
@@ -86,7 +87,8 @@ impl Chain {
         let Some(data) = phase.data else { return };
         let ptr = NonNull::from(&mut *self.buffer).cast();
         let len = u32::from(data.block_size) * data.blocks;
-        // SAFETY: the buffer is as long as any phase's data, and this driver's until it is unmapped.
+        // SAFETY: the buffer is as long as any phase's data, and this driver's until it is
+        // unmapped.
         let mut segment = unsafe { Segment::new(ptr, len, 0) };
         match self.host.map(&mut segment, data.direction) {
             Ok(()) => self.segment = Some(segment),
@@ -112,8 +114,8 @@ impl Chain {
         }
     }
 
-    /// Takes what the controller has to say, and moves data as long as they come. True: something ended, or
-    /// the card asks.
+    /// Takes what the controller has to say, and moves data as long as they come. True: something
+    /// ended, or the card asks.
     fn take(&mut self, m: &mut Machine) -> bool {
         loop {
             let events = self.host.ack(self.segment.as_slice());
@@ -136,8 +138,8 @@ impl Chain {
         }
     }
 
-    /// Linux's loop stays while the FIFO is not empty: it empties it at the end of a block only. True: the
-    /// controller wants to be looked at.
+    /// Linux's loop stays while the FIFO is not empty: it empties it at the end of a block only.
+    /// True: the controller wants to be looked at.
     fn more(&self, m: &Machine) -> bool {
         if !m.model.has_fifo() {
             return m.line();

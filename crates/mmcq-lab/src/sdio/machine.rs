@@ -1,5 +1,5 @@
-//! The board's CPU around the controller: one core, its interrupt, a tasklet, threads, and the counter that
-//! runs when nothing else does.
+//! The board's CPU around the controller: one core, its interrupt, a tasklet, threads, and the
+//! counter that runs when nothing else does.
 
 use super::model::Model;
 use super::platform::Costs;
@@ -53,7 +53,8 @@ pub trait Handler {
     }
 }
 
-/// Another device's driver: it holds the CPU in its tasklet, evenly up to `hold_ns`, on average so often.
+/// Another device's driver: it holds the CPU in its tasklet, evenly up to `hold_ns`, on average so
+/// often.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Thief {
     /// At most so long.
@@ -131,12 +132,14 @@ impl Machine {
         self.cpu.wake(self.thread, self.time.now(), 0, cost, &mut self.queue);
     }
 
-    /// The stack's thread has more to do, and lets others run before: it asks the scheduler, for the price of a switch.
+    /// The stack's thread has more to do, and lets others run before: it asks the scheduler, for
+    /// the price of a switch.
     pub fn yield_now(&mut self) {
         self.yielded = true;
     }
 
-    /// Raises the tasklet, and does not listen to the controller before it says [`listen`](Self::listen).
+    /// Raises the tasklet, and does not listen to the controller before it says
+    /// [`listen`](Self::listen).
     pub fn defer(&mut self) {
         self.raised = true;
         self.masked = true;
@@ -165,7 +168,8 @@ impl Machine {
         self.model.irq()
     }
 
-    /// The running code looks at the line again and again, for no longer than `patience_ns`. True: it is up.
+    /// The running code looks at the line again and again, for no longer than `patience_ns`. True:
+    /// it is up.
     pub fn spin(&self, patience_ns: u64, look_ns: u64) -> bool {
         if !self.line() {
             let began_ns = self.time.now();

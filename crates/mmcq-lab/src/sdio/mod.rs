@@ -1,9 +1,11 @@
-//! The SDIO experiment: a Bluetooth card on a slow CPU, and what advances its six steps for each packet.
+//! The SDIO experiment: a Bluetooth card on a slow CPU, and what advances its six steps for each
+//! packet.
 //!
-//! `machine.rs` is the CPU, `model.rs` the controller, `host.rs` its driver with its prices, `linux.rs` the
-//! historic ways, `ours.rs` the engine, which stays in the interrupt or leaves as [`mmcq::advance`] decides;
-//! `platform.rs` reads the board's file, `trace.rs` finds the steps in what went over the bus, `spin.rs`
-//! compares the ways to wait, `packet.rs` records one packet and `stacked.rs` draws it.
+//! `machine.rs` is the CPU, `model.rs` the controller, `host.rs` its driver with its prices,
+//! `linux.rs` the historic ways, `ours.rs` the engine, which stays in the interrupt or leaves as
+//! [`mmcq::advance`] decides; `platform.rs` reads the board's file, `trace.rs` finds the steps in
+//! what went over the bus, `spin.rs` compares the ways to wait, `packet.rs` records one packet and
+//! `stacked.rs` draws it.
 
 pub mod host;
 pub mod linux;

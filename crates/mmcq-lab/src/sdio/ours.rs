@@ -1,4 +1,5 @@
-//! Our engine with the Type-A driver, polled from the interrupt, which stays where the core's policy says so.
+//! Our engine with the Type-A driver, polled from the interrupt, which stays where the core's
+//! policy says so.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 

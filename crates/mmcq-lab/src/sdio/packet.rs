@@ -1,4 +1,5 @@
-//! One packet of the SDIO experiment: from the card's interrupt to the acknowledge, by what advances its steps.
+//! One packet of the SDIO experiment: from the card's interrupt to the acknowledge, by what
+//! advances its steps.
 
 use super::linux::Advance;
 use super::ours::Stay;
@@ -30,8 +31,8 @@ pub struct Packet {
     pub setting: &'static str,
     /// The window.
     pub capture: Capture,
-    /// Its steps: what, from the end of the one before (the first: from the fall of DAT1), to the end of its
-    /// last token or block.
+    /// Its steps: what, from the end of the one before (the first: from the fall of DAT1), to the
+    /// end of its last token or block.
     pub steps: Vec<(Step, u64, u64)>,
 }
 

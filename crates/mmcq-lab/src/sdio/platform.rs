@@ -125,7 +125,8 @@ pub struct Own {
 }
 
 impl Costs {
-    /// As the core's policy wants to be told: what leaving costs of the CPU, and the words of the FIFO against the cache's maintenance.
+    /// As the core's policy wants to be told: what leaving costs of the CPU, and the words of the
+    /// FIFO against the cache's maintenance.
     pub fn advance(&self) -> advance::Costs {
         let ns = |ns: u64| u32::try_from(ns).unwrap_or(u32::MAX);
         advance::Costs {
@@ -316,8 +317,8 @@ impl Board {
         Ok(board)
     }
 
-    /// What our code costs where it stands for itself: path lengths instead of Linux's times. The packet's
-    /// work and the FIFO's words stay.
+    /// What our code costs where it stands for itself: path lengths instead of Linux's times. The
+    /// packet's work and the FIFO's words stay.
     pub fn own_costs(&self) -> Costs {
         let Own { cycle_ns, cycles_per_instruction, entry, exit, step, fifo, .. } = self.own;
         let Own { register_ns, register_write_ns, .. } = self.own;

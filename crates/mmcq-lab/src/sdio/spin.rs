@@ -1,4 +1,5 @@
-//! The ways to wait for a CMD52: in a loop, by the interrupt, in a thread; and the policy that chooses.
+//! The ways to wait for a CMD52: in a loop, by the interrupt, in a thread; and the policy that
+//! chooses.
 
 use super::host::Priced;
 use super::machine::{Handler, Machine};
@@ -100,8 +101,9 @@ impl Repeat {
         }
     }
 
-    /// Sends, and waits here as long as that is the way. After [`TURN`] commands a thread lets others run and comes back, with nothing
-    /// on the bus; an interrupt leaves with a command under way, which calls it again.
+    /// Sends, and waits here as long as that is the way. After [`TURN`] commands a thread lets
+    /// others run and comes back, with nothing on the bus; an interrupt leaves with a command under
+    /// way, which calls it again.
     fn go_on(&mut self, m: &mut Machine) {
         let called_ns = m.time.now();
         for _ in 0..TURN {
@@ -134,8 +136,9 @@ impl Handler for Repeat {
     }
 }
 
-/// CPU time of a CMD52 in nanoseconds, without building and ending it, which all ways pay alike. A CPU that builds faster than the card's eight
-/// clocks between a response and the next command [SD 4.12] spins for the rest of them too.
+/// CPU time of a CMD52 in nanoseconds, without building and ending it, which all ways pay alike. A
+/// CPU that builds faster than the card's eight clocks between a response and the next command
+/// [SD 4.12] spins for the rest of them too.
 pub fn price_ns(board: &Board, costs: Costs, clock_hz: u32, wait: Wait) -> Result<f64, Failure> {
     let board = Board { clock_hz, ..board.clone() };
     let bench = Bench::new(&board, DmaUse::Never, false)?;
@@ -163,7 +166,8 @@ pub fn clock_hz(board: &Board, divider: u32) -> u32 {
     board.pclk_hz.div_ceil(divider)
 }
 
-/// The divider of the bus clock from which on spinning costs more than leaving (or sleeping), by what both are measured to cost.
+/// The divider of the bus clock from which on spinning costs more than leaving (or sleeping), by
+/// what both are measured to cost.
 pub fn crossover(board: &Board, costs: Costs, in_thread: bool) -> Result<u32, Failure> {
     let other = if in_thread { Wait::Thread } else { Wait::Interrupt };
     let (mut spins, mut leaves) = (1, 125);

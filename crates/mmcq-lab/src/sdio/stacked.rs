@@ -1,4 +1,5 @@
-//! Packets of the SDIO experiment as one picture: the same window for each setting, stacked on one time axis.
+//! Packets of the SDIO experiment as one picture: the same window for each setting, stacked on one
+//! time axis.
 
 use super::packet::Packet;
 use super::trace::Step;

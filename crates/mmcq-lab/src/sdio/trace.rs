@@ -108,8 +108,8 @@ impl Trace {
         Trace { log }
     }
 
-    /// Mean times from the end of the step before to the end of each; the first one's beginning, the
-    /// interrupt, is not on the bus.
+    /// Mean times from the end of the step before to the end of each; the first one's beginning,
+    /// the interrupt, is not on the bus.
     pub fn steps(&self) -> Vec<(Step, f64)> {
         let log = self.log.borrow();
         let means = Step::ALL.into_iter().zip(log.sums);

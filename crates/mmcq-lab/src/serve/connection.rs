@@ -1,4 +1,5 @@
-//! One client from hello to goodbye: a thread that reads requests, and one that writes replies as jobs end.
+//! One client from hello to goodbye: a thread that reads requests, and one that writes replies as
+//! jobs end.
 
 use super::disk::{Job, Message, Op, Outcome};
 use super::handshake::{ALLOCATION_ID, Agreed, Export, negotiate};
@@ -39,7 +40,8 @@ impl Budget {
     }
 }
 
-/// What a request has taken; given back when its reply has been written, or when there will be none.
+/// What a request has taken; given back when its reply has been written, or when there will be
+/// none.
 struct Share {
     budget: Arc<Budget>,
     bytes: u64,
@@ -226,7 +228,8 @@ fn operation(
 }
 
 fn refusal(request: &Request, structured: bool, errno: Errno, text: &str) -> Vec<u8> {
-    // With structured replies on, reads and block status must have them; others may, and people like to read why.
+    // With structured replies on, reads and block status must have them; others may, and people
+    // like to read why.
     match structured {
         true => nbd::error_chunk(request.cookie, errno, text),
         false => nbd::simple_reply(request.cookie, Some(errno)),
@@ -303,7 +306,8 @@ mod tests {
         bytes
     }
 
-    /// The disk has ended, or drops what it cannot do: no connection waits for answers that never come.
+    /// The disk has ended, or drops what it cannot do: no connection waits for answers that never
+    /// come.
     #[test]
     fn a_job_that_is_dropped_gives_its_share_back() {
         let (disk, messages) = channel();

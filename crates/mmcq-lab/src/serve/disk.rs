@@ -1,4 +1,5 @@
-//! The card behind the export: one thread that owns the machine and moves it, and a queue of jobs to it.
+//! The card behind the export: one thread that owns the machine and moves it, and a queue of jobs
+//! to it.
 
 use super::extents::{Ended, Extents};
 use super::losses::Losses;
@@ -10,7 +11,8 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError};
 use std::time::Duration;
 
-/// A request for zeros goes to the engine in pieces of so many bytes, and where they must be written, from so much memory.
+/// A request for zeros goes to the engine in pieces of so many bytes, and where they must be
+/// written, from so much memory.
 const ZEROS_BYTES: u64 = 16 << 20;
 const ZERO_BUFFER_BYTES: usize = 64 << 10;
 
@@ -45,7 +47,8 @@ pub enum Outcome {
     Extents(Vec<(u32, bool)>),
     /// Not done, with the reason for people.
     Failed(Errno, String),
-    /// A flush that is refused since writes before it were lost: [`Message::RefusalWritten`] when the client has it.
+    /// A flush that is refused since writes before it were lost: [`Message::RefusalWritten`] when
+    /// the client has it.
     Lost(String),
 }
 
@@ -156,11 +159,12 @@ impl Disk {
         self.machine.listen(Box::new(move || disk.send(Message::Interrupt).is_ok()));
     }
 
-    /// Serves until told to stop, or until no sender is left that could ask. `cut` hears of power cuts.
+    /// Serves until told to stop, or until no sender is left that could ask. `cut` hears of power
+    /// cuts.
     ///
     /// # Errors
-    /// The machine failed, or the last flush; or acknowledged writes are lost and a client has not been told, which no
-    /// later server knows.
+    /// The machine failed, or the last flush; or acknowledged writes are lost and a client has not
+    /// been told, which no later server knows.
     pub fn run(mut self, messages: &Receiver<Message>, cut: &dyn Fn(Damage)) -> Result<(), String> {
         let result = self.work(messages, cut);
         let untold = match self.losses.untold() {
@@ -438,7 +442,8 @@ impl Disk {
         }
     }
 
-    /// The engine could not do it. A flush that failed, or a lost cache, is news of all writes before it, and the engine tells such news once.
+    /// The engine could not do it. A flush that failed, or a lost cache, is news of all writes
+    /// before it, and the engine tells such news once.
     fn failed(&mut self, progress: &Progress, error: Error) -> Outcome {
         let client = progress.job.client;
         if error == Error::CacheLost || progress.flushes() {
@@ -503,7 +508,8 @@ impl Disk {
         }
         let (told, result) = std::sync::mpsc::channel();
         let done = Box::new(move |outcome| drop(told.send(outcome)));
-        // Not before the last piece of what is under way: a flush does not cover what comes after it.
+        // Not before the last piece of what is under way: a flush does not cover what comes after
+        // it.
         let mut flush = Some(Progress::new(Job { client: u64::MAX, op: Op::Flush, done }));
         loop {
             if self.under_way == 0 && self.waiting.is_empty() {

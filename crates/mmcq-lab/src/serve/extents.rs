@@ -1,7 +1,8 @@
 //! Which parts of the export are known to be holes: what a client may skip when it copies.
 //!
-//! A part is called a hole only if zeros were acknowledged there, nothing else was under way in it meanwhile, and nothing came later. Until a flush has
-//! covered such zeros a loss can take them back, so it takes the hole with them.
+//! A part is called a hole only if zeros were acknowledged there, nothing else was under way in it
+//! meanwhile, and nothing came later. Until a flush has covered such zeros a loss can take them
+//! back, so it takes the hole with them.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -33,7 +34,8 @@ struct Change {
 pub enum Ended {
     /// Anything may be there now, or nothing but zeros that are not to be holes.
     Data,
-    /// Zeros, and a hole; `acknowledged`: a flush that covers so much makes it last (`None`: it lasts).
+    /// Zeros, and a hole; `acknowledged`: a flush that covers so much makes it last (`None`: it
+    /// lasts).
     Hole { acknowledged: Option<u64> },
 }
 

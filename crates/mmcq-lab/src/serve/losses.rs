@@ -1,18 +1,21 @@
 //! Which acknowledged writes a loss took, and which connections have not been told of it.
 //!
-//! The export says that clients may use several connections (`NBD_FLAG_CAN_MULTI_CONN`): a flush on any of them covers what was acknowledged on all
-//! before. So a loss (the card's supply failed, or the engine says that its cache is gone) concerns every connection, and each has its next flush
-//! refused once. A connection that went away before it was told leaves an heir: its client may come back, and the protocol does not say which
-//! newcomer that is. As many newcomers as there are such connections are told, too; so are those that come while a
-//! connection with lost writes is there and has not been told.
+//! The export says that clients may use several connections (`NBD_FLAG_CAN_MULTI_CONN`): a flush on
+//! any of them covers what was acknowledged on all before. So a loss (the card's supply failed, or
+//! the engine says that its cache is gone) concerns every connection, and each has its next flush
+//! refused once. A connection that went away before it was told leaves an heir: its client may come
+//! back, and the protocol does not say which newcomer that is. As many newcomers as there are such
+//! connections are told, too; so are those that come while a connection with lost writes is there
+//! and has not been told.
 //!
-//! A connection counts as told when it asks for something after the refusal has been written to it, or says goodbye in
-//! order. A loss that takes nothing (all acknowledged writes had been flushed) is none.
+//! A connection counts as told when it asks for something after the refusal has been written to it,
+//! or says goodbye in order. A loss that takes nothing (all acknowledged writes had been flushed)
+//! is none.
 //!
-//! This knowledge lives as long as the server. Connections come and go, the card is initialised again: a loss that no
-//! client was told of stays. A server that ends says on its way out what it still knows ([`Losses::untold`]), since the
-//! next one starts without it. A server that is killed says nothing: then the writes since a client's last flush may be
-//! gone, and no server tells.
+//! This knowledge lives as long as the server. Connections come and go, the card is initialised
+//! again: a loss that no client was told of stays. A server that ends says on its way out what it
+//! still knows ([`Losses::untold`]), since the next one starts without it. A server that is killed
+//! says nothing: then the writes since a client's last flush may be gone, and no server tells.
 
 use super::CLIENTS_MAX;
 use std::collections::HashMap;
@@ -45,7 +48,8 @@ pub struct Losses {
     connections: HashMap<u64, Connection>,
     /// The newest unflushed write of each connection that has gone.
     left_unflushed: Vec<u64>,
-    /// Connections that went away with lost writes and were not told: each has an heir to come. At most as many as there can be clients at a time.
+    /// Connections that went away with lost writes and were not told: each has an heir to come. At
+    /// most as many as there can be clients at a time.
     heirs_to_come: usize,
 }
 
@@ -129,8 +133,8 @@ impl Losses {
         }
     }
 
-    /// Connections that made lost writes and to which no refusal has been written. One that went away before it was
-    /// known to have read its refusal counts until its heir has one.
+    /// Connections that made lost writes and to which no refusal has been written. One that went
+    /// away before it was known to have read its refusal counts until its heir has one.
     pub fn untold(&self) -> usize {
         let written = |connection: &&Connection| connection.refused == Some(self.last) && connection.written;
         let here = self.connections.values().filter(|connection| connection.lost_writes);
@@ -171,7 +175,8 @@ impl Losses {
         untold
     }
 
-    /// Must a durable write of this client be refused? Once for a loss, and its next flush all the same: the refusal of one write says nothing of others.
+    /// Must a durable write of this client be refused? Once for a loss, and its next flush all the
+    /// same: the refusal of one write says nothing of others.
     pub fn refuses_write(&mut self, client: u64) -> bool {
         let Some(connection) = self.connections.get_mut(&client) else { return false };
         let untold = connection.told < self.last
@@ -265,7 +270,8 @@ mod tests {
         }
     }
 
-    /// A client opens one more connection, or one of its connections comes back, while the one that wrote is still there and untold.
+    /// A client opens one more connection, or one of its connections comes back, while the one that
+    /// wrote is still there and untold.
     #[test]
     fn a_connection_that_comes_after_the_loss_is_told_while_a_writer_is_not() {
         let mut losses = with(2);

@@ -48,8 +48,8 @@ pub trait Machine {
     /// Something is to be done again after an idle time.
     fn resume(&mut self) {}
 
-    /// Calls `tell` from another thread whenever the machine wants [`interrupted`](Self::interrupted) to be
-    /// called, until `tell` says no.
+    /// Calls `tell` from another thread whenever the machine wants
+    /// [`interrupted`](Self::interrupted) to be called, until `tell` says no.
     fn listen(&mut self, tell: Box<dyn FnMut() -> bool + Send>) {
         drop(tell);
     }
@@ -59,6 +59,7 @@ pub trait Machine {
         Ok(0)
     }
 
-    /// The card's supply fails, and comes back: what was under way is forgotten. How many sectors are what they were before a write that was not flushed.
+    /// The card's supply fails, and comes back: what was under way is forgotten. How many sectors
+    /// are what they were before a write that was not flushed.
     fn power_cut(&mut self) -> Result<u64, String>;
 }

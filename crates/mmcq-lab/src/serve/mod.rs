@@ -1,8 +1,10 @@
 //! `mmcq serve`: a card as a network block device, for clients that we did not write.
 //!
-//! `protocol.rs` has the numbers on the wire, `handshake.rs` the negotiation, `connection.rs` a client's two threads. `disk.rs` is the one thread that
-//! owns the map of holes (`extents.rs`), the losses that are untold (`losses.rs`) and the machine (`machine.rs`): engine, driver, controller and card,
-//! in virtual time (`simulated.rs`) or in a reader of this machine (`real.rs`). Everything a client sends is checked before it gets there.
+//! `protocol.rs` has the numbers on the wire, `handshake.rs` the negotiation, `connection.rs` a
+//! client's two threads. `disk.rs` is the one thread that owns the map of holes (`extents.rs`), the
+//! losses that are untold (`losses.rs`) and the machine (`machine.rs`): engine, driver, controller
+//! and card, in virtual time (`simulated.rs`) or in a reader of this machine (`real.rs`).
+//! Everything a client sends is checked before it gets there.
 
 mod connection;
 mod disk;
@@ -80,7 +82,8 @@ impl Control {
 pub enum Failure {
     /// Image, board or card cannot be used; no client was served.
     Setup(String),
-    /// It served, and failed: the machine, the last flush, or a loss that a client has not been told of.
+    /// It served, and failed: the machine, the last flush, or a loss that a client has not been
+    /// told of.
     Run(String),
 }
 

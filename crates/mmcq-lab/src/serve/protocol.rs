@@ -1,4 +1,5 @@
-//! The words of the NBD protocol: numbers on the wire, big endian. Only what this server says or understands.
+//! The words of the NBD protocol: numbers on the wire, big endian. Only what this server says or
+//! understands.
 //!
 //! Reference: `proto.md` of the NBD project (fixed newstyle, structured replies, block status).
 

@@ -57,8 +57,8 @@ impl Machine for Real {
     fn listen(&mut self, mut tell: Box<dyn FnMut() -> bool + Send>) {
         let interrupt = self.0.interrupt();
         std::thread::spawn(move || {
-            // An interrupt that cannot be waited for is the engine's to find out: its deadlines ask the
-            // controller.
+            // An interrupt that cannot be waited for is the engine's to find out: its deadlines ask
+            // the controller.
             while let Ok(came) = interrupt.wait(None) {
                 if came && !tell() {
                     return;

@@ -1,4 +1,5 @@
-//! The disk on a machine whose engine finds out by itself that the card has lost its cache, as in a reader.
+//! The disk on a machine whose engine finds out by itself that the card has lost its cache, as in a
+//! reader.
 
 use super::disk::{Disk, Job, Message, Op, Outcome, map_of};
 use super::machine::{Machine, Step};
@@ -203,7 +204,8 @@ fn a_server_whose_card_goes_says_what_was_not_flushed() {
     }
 }
 
-/// A flush covers what was written before it: the last one waits for all pieces of what is under way.
+/// A flush covers what was written before it: the last one waits for all pieces of what is under
+/// way.
 #[test]
 fn a_write_under_way_when_the_server_ends_is_flushed_with_the_others() {
     let export = Export::new(1);

@@ -3,7 +3,8 @@
 use super::Io;
 use mmcq_sim::cpu::Delay;
 
-/// What the software around the stack costs. Each has a name, a unit and a source in the platform's file.
+/// What the software around the stack costs. Each has a name, a unit and a source in the platform's
+/// file.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Costs {
     /// Interrupt entry, and the handler up to "the transfer is over".
@@ -20,11 +21,13 @@ pub struct Costs {
     pub prep_ns: u64,
     /// Completion in the soft interrupt.
     pub softirq_ns: u64,
-    /// What is left of the system call when the job runs again (copying, decrypting); part of the I/O's latency.
+    /// What is left of the system call when the job runs again (copying, decrypting); part of the
+    /// I/O's latency.
     pub syscall: Delay,
     /// A job from the end of its system call to its next submission.
     pub user: Delay,
-    /// The same for each I/O but the first of those that end together: they are completed, reaped and submitted one by one.
+    /// The same for each I/O but the first of those that end together: they are completed, reaped
+    /// and submitted one by one.
     pub each_ns: u64,
     /// From waking a job to the moment it runs.
     pub job_wake: Delay,
@@ -34,17 +37,21 @@ pub struct Costs {
     pub hop: Delay,
     /// How long a retry of a busy controller sleeps (at least; up to a quarter more).
     pub retry_ns: u64,
-    /// What a host driver's work item does before its first round: clock, card selection, waking the chip.
+    /// What a host driver's work item does before its first round: clock, card selection, waking
+    /// the chip.
     pub setup_ns: u64,
-    /// After a CMD12 that the host driver sends to close an open transfer: its pause, and the flush of its buffer.
+    /// After a CMD12 that the host driver sends to close an open transfer: its pause, and the flush
+    /// of its buffer.
     pub close_ns: u64,
-    /// A job's own work for each started 512 KiB of an I/O of more than 1 MiB, before it is handed over.
+    /// A job's own work for each started 512 KiB of an I/O of more than 1 MiB, before it is handed
+    /// over.
     pub pin_ns: u64,
     /// Waking a job takes longer if it has slept for long, because its core sleeps deeper.
     pub depth: SleepDepth,
 }
 
-/// Blocks of a part of an I/O that costs the job [`Costs::pin_ns`], and those that an I/O may have for nothing.
+/// Blocks of a part of an I/O that costs the job [`Costs::pin_ns`], and those that an I/O may have
+/// for nothing.
 const PIN_BLOCKS: u32 = 1024;
 const PIN_FREE_BLOCKS: u32 = 2048;
 
@@ -55,7 +62,8 @@ impl Costs {
     }
 }
 
-/// What a core's idle states cost a thread that is woken there: nothing after a short sleep, `extra_ns` after a long one, evenly more in between.
+/// What a core's idle states cost a thread that is woken there: nothing after a short sleep,
+/// `extra_ns` after a long one, evenly more in between.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SleepDepth {
     /// Longest sleep that costs nothing.

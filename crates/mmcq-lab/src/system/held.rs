@@ -25,7 +25,8 @@ pub(crate) struct HeldWatch {
 }
 
 impl HeldWatch {
-    /// The engine was called at this time, and counts so much since. Has a start that it held ended by that?
+    /// The engine was called at this time, and counts so much since. Has a start that it held ended
+    /// by that?
     pub(crate) fn look(&mut self, now: Holds, now_ns: u64) -> Option<Held> {
         let before = std::mem::replace(&mut self.seen, now);
         (now.count > before.count).then(|| Held {

@@ -1,5 +1,7 @@
-//! Small runs aimed at what chance seldom hits: an answer that comes just as the data end, a lost answer that would have told how a write went, a stop that
-//! completes twice, a bad block in a piece of a write, a supply that is lost between a write and its flush, or between a write's data and its status.
+//! Small runs aimed at what chance seldom hits: an answer that comes just as the data end, a lost
+//! answer that would have told how a write went, a stop that completes twice, a bad block in a
+//! piece of a write, a supply that is lost between a write and its flush, or between a write's data
+//! and its status.
 
 use super::case::{BusyBy, Case, Luck, Operation, Setup};
 use super::machine::TRANSFERS;
@@ -33,7 +35,8 @@ pub fn aimed(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
 const WRITE: Asked = Asked::Write { durable: false };
 /// Machines with an SD card, and with an eMMC.
 const MADE: [&str; 2] = ["sdhc-16g-hs", "emmc-hs200"];
-/// The price of a register access: what a driver does at once takes a while, in which something may come.
+/// The price of a register access: what a driver does at once takes a while, in which something may
+/// come.
 const ACCESS_NS: u8 = 150;
 
 fn machine(name: &str) -> Setup {
@@ -87,7 +90,8 @@ const AROUND_NS: (u64, u64, usize) = (500, 1_500, 50);
 /// A run is later for the answer's sake, and not by the way its register accesses fell.
 const LATER_NS: u64 = 2 * ACCESS_NS as u64;
 
-/// The news of a response comes later than the end of the data, by a little more each time: at each moment of what the driver does about that end.
+/// The news of a response comes later than the end of the data, by a little more each time: at each
+/// moment of what the driver does about that end.
 fn late_answers(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let list = [(WRITE, 0, 2), (Asked::Read, 0, 2), (Asked::Read, 1, 1), (WRITE, 2, 1)];
     let machines: Vec<Setup> =
@@ -147,8 +151,10 @@ const DAMAGES: [Strike; 4] = [Strike::Crc, Strike::Lost, Strike::EndBit, Strike:
 /// CARD_ECC_FAILED [SD 4.10.1].
 const ECC_FAILED: u32 = 1 << 21;
 
-/// The answer to a read, which tells how the write before it went, is damaged. Either the read's own block is bad, and the card says ECC_FAILED when it is
-/// asked: the write has not failed. Or the write has failed indeed, and the card will never say so. Both times it is written once more, and well.
+/// The answer to a read, which tells how the write before it went, is damaged. Either the read's
+/// own block is bad, and the card says ECC_FAILED when it is asked: the write has not failed. Or
+/// the write has failed indeed, and the card will never say so. Both times it is written once more,
+/// and well.
 fn lost_answers(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let read = Asked::Read;
     let list = [(WRITE, 0, 1), (read, 4, 1), (WRITE, 1, 1), (read, 5, 1), (WRITE, 2, 1), (read, 6, 1)];
@@ -173,10 +179,12 @@ fn lost_answers(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     })
 }
 
-/// Times after the answer to CMD12 at which such a controller says Transfer Complete once more: before the driver can begin anything new.
+/// Times after the answer to CMD12 at which such a controller says Transfer Complete once more:
+/// before the driver can begin anything new.
 const TELLS_NS: [u16; 3] = [100, 300, 500];
 
-/// A controller that ends a CMD12 by a Transfer Complete that no request waits for. It must not end what begins next.
+/// A controller that ends a CMD12 by a Transfer Complete that no request waits for. It must not end
+/// what begins next.
 fn double_stops(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let read = Asked::Read;
     let list =
@@ -201,17 +209,19 @@ fn double_stops(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     })
 }
 
-/// Damaged blocks at the beginning of a write: after the third it goes on in pieces, after more in smaller ones.
+/// Damaged blocks at the beginning of a write: after the third it goes on in pieces, after more in
+/// smaller ones.
 const DAMAGED: std::ops::RangeInclusive<u64> = 3..=5;
 /// Blocks of that write.
 const WRITTEN: u32 = 8;
 
-/// A write that goes on in pieces, and a block of one of them is bad: that shows in the answer to the next piece, and is its own request's error.
+/// A write that goes on in pieces, and a block of one of them is bad: that shows in the answer to
+/// the next piece, and is its own request's error.
 fn bad_pieces(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let list = [(WRITE, 0, WRITTEN), (Asked::Read, 0, WRITTEN)];
     spread(jobs, &|index, bench, score| {
         let Some(&name) = MADE.get(index as usize) else { return false };
-        let setup = Setup { cache: false, keeper: false, ..machine(name) };
+        let setup = Setup { cache: false, supervisor: false, ..machine(name) };
         let clean = run(&case(setup, &list, Luck::Good), bench, None);
         let (sent, stored) = (events(&clean, Point::WriteBlock).0, events(&clean, Point::Medium).0);
         for damaged in DAMAGED {
@@ -228,7 +238,8 @@ fn bad_pieces(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     })
 }
 
-/// The card loses its supply for a moment at each answer of a work with a cache, flushes and durable writes.
+/// The card loses its supply for a moment at each answer of a work with a cache, flushes and
+/// durable writes.
 fn brown_outs(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let loads = [7, 8].map(workload);
     spread(jobs, &|index, bench, score| {
@@ -248,8 +259,9 @@ fn brown_outs(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
 /// What happens to an answer that is to tell how a write went which is complete.
 const UNTOLD: [Strike; 3] = [Strike::Lost, Strike::Crc, Strike::BrownOut];
 
-/// Writes are complete with their data, and then the answer that would have told how they went is lost, or the supply: the next flush says so. Without a cache the
-/// judge cannot tell a write that was lost on its way to the medium from one that is there, so the supply stays.
+/// Writes are complete with their data, and then the answer that would have told how they went is
+/// lost, or the supply: the next flush says so. Without a cache the judge cannot tell a write that
+/// was lost on its way to the medium from one that is there, so the supply stays.
 fn told_early(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let loads = [7, 8].map(workload);
     let by = [BusyBy::Interrupt, BusyBy::Level, BusyBy::Status];

@@ -34,7 +34,7 @@ pub struct Bench {
     pub(super) free: Vec<usize>,
     pub(super) scratch: Box<[u64]>,
     pub(super) mask: Arc<AtomicU64>,
-    /// One for each client, and the keeper's.
+    /// One for each client, and the supervisor's.
     pub(super) wakers: Vec<Waker>,
     /// Others of the same clients: a task that polls again may have another waker than before.
     pub(super) others: Vec<Waker>,

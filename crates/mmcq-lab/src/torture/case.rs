@@ -1,4 +1,5 @@
-//! A run that can be repeated and made shorter: a machine, a list of operations, and what goes wrong.
+//! A run that can be repeated and made shorter: a machine, a list of operations, and what goes
+//! wrong.
 
 use super::machine::Keeps;
 use mmcq::host::sdhci::{SdhciQuirks, TransferMode};
@@ -73,13 +74,16 @@ pub struct Setup {
     pub near_boundary: bool,
     /// Things may go wrong while the card is brought up.
     pub armed_early: bool,
-    /// A keeper helps the engine ([`mmcq::card::supervise`]).
-    pub keeper: bool,
-    /// A CMD12 without busy brings a Transfer Complete of its own, so much after its answer; 0: it does not.
+    /// A supervisor helps the engine ([`mmcq::card::supervise`]).
+    pub supervisor: bool,
+    /// A CMD12 without busy brings a Transfer Complete of its own, so much after its answer; 0: it
+    /// does not.
     pub stop_tells_ns: u16,
-    /// Not an SDHCI but a reader that leaves transfers open. What is said here of an SDHCI alone is then without meaning.
+    /// Not an SDHCI but a reader that leaves transfers open. What is said here of an SDHCI alone is
+    /// then without meaning.
     pub reader: bool,
-    /// Writes are complete with their data ([`Acknowledge::Transferred`](mmcq::engine::Acknowledge::Transferred)).
+    /// Writes are complete with their data
+    /// ([`Acknowledge::Transferred`](mmcq::engine::Acknowledge::Transferred)).
     pub early: bool,
 }
 
@@ -104,7 +108,7 @@ impl Setup {
         access_ns: 0,
         near_boundary: false,
         armed_early: false,
-        keeper: true,
+        supervisor: true,
         stop_tells_ns: 0,
         reader: false,
         early: false,
@@ -155,7 +159,7 @@ impl Setup {
             access_ns: [0, 0, 150][random.below(3) as usize],
             near_boundary: random.chance(0.3),
             armed_early: random.chance(0.1),
-            keeper: true,
+            supervisor: true,
             stop_tells_ns: 0,
             reader: false,
             early: false,
@@ -168,7 +172,8 @@ impl Setup {
 pub struct Operation {
     /// What.
     pub asked: Asked,
-    /// Partition of an eMMC, as in PARTITION_CONFIG; 0 is the user area. In another there are only reads and writes.
+    /// Partition of an eMMC, as in PARTITION_CONFIG; 0 is the user area. In another there are only
+    /// reads and writes.
     pub area: u8,
     /// First sector, in the window.
     pub at: u32,
@@ -208,7 +213,8 @@ impl fmt::Display for Operation {
     }
 }
 
-/// The partitions of the campaign's cards that are read and written as blocks, beside the user area: boot areas and general purpose partitions.
+/// The partitions of the campaign's cards that are read and written as blocks, beside the user
+/// area: boot areas and general purpose partitions.
 #[must_use]
 pub fn areas(card: usize) -> &'static [u8] {
     match super::run::CARDS[card] {
@@ -311,7 +317,8 @@ pub enum Visit {
 pub struct Wishes {
     /// Mean chance of a kind of fault, where it is on, to strike at an event that it can strike.
     pub faults: f64,
-    /// Mean number of cuts that are drawn for a run beside the one at its end; those beyond its end do not happen.
+    /// Mean number of cuts that are drawn for a run beside the one at its end; those beyond its end
+    /// do not happen.
     pub cuts: f64,
     /// Mean number of requests.
     pub operations: u32,
@@ -321,7 +328,8 @@ pub struct Wishes {
     pub card: Option<usize>,
 }
 
-/// What may go wrong by chance in a random run: faults that end, so that the run goes on after them.
+/// What may go wrong by chance in a random run: faults that end, so that the run goes on after
+/// them.
 pub const STRIKES: [(Point, Strike); 23] = [
     (Point::Command, Strike::Lost),
     (Point::Response, Strike::Lost),
@@ -358,8 +366,8 @@ impl Case {
         let random = &mut Stream::new(seed, "case");
         let card = wishes.card.unwrap_or_else(|| random.below(wishes.cards as u64) as usize);
         let mut setup = Setup::draw(random, card);
-        let other = &mut Stream::new(seed, "keeper");
-        setup.keeper = other.chance(0.85);
+        let other = &mut Stream::new(seed, "supervisor");
+        setup.supervisor = other.chance(0.85);
         let mix = Mix {
             read: 1 + random.below(8),
             write: 1 + random.below(8),
@@ -430,7 +438,8 @@ impl Case {
         areas
     }
 
-    /// Some of the things that can go wrong, each with a share of its own; one run in five goes well.
+    /// Some of the things that can go wrong, each with a share of its own; one run in five goes
+    /// well.
     fn luck(random: &mut Stream, other: &mut Stream, faults: f64) -> Luck {
         if faults <= 0.0 || random.chance(0.2) {
             return Luck::Good;
@@ -441,7 +450,8 @@ impl Case {
                 chances.push((point, strike, faults * random.exponential()));
             }
         }
-        // Supply that is lost costs seconds and all that was not flushed: more seldom than the others.
+        // Supply that is lost costs seconds and all that was not flushed: more seldom than the
+        // others.
         if other.chance(0.2) {
             chances.push((Point::Response, Strike::BrownOut, 0.05 * faults * other.exponential()));
         }

@@ -1,7 +1,8 @@
-//! The table of known failures: what proves that the stack lives with each, how often it was tried, and what the worst recovery cost.
+//! The table of known failures: what proves that the stack lives with each, how often it was tried,
+//! and what the worst recovery cost.
 //!
-//! What a strike brings about is run by the sweeps; cuts, swaps and clocks by campaigns of their own; the rest is proved by tests that are named here, and
-//! exist (`tests/torture.rs` looks).
+//! What a strike brings about is run by the sweeps; cuts, swaps and clocks by campaigns of their
+//! own; the rest is proved by tests that are named here, and exist (`tests/torture.rs` looks).
 
 use super::case::{Case, Wishes};
 use super::exhaustive::exhaustive;
@@ -174,7 +175,8 @@ impl Tried {
         Tried { all }
     }
 
-    /// How often an injection was tried once in a run, and the worst that it cost, in nanoseconds; and the same of runs in which it stayed.
+    /// How often an injection was tried once in a run, and the worst that it cost, in nanoseconds;
+    /// and the same of runs in which it stayed.
     #[must_use]
     pub fn of(&self, injection: &Injection) -> [Option<(usize, u64)>; 2] {
         let name = match proof(injection) {

@@ -1,4 +1,5 @@
-//! The clients: futures that are polled when they are woken, or too often, or dropped; and platforms that keep slots by name.
+//! The clients: futures that are polled when they are woken, or too often, or dropped; and
+//! platforms that keep slots by name.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -99,7 +100,8 @@ impl Run<'_> {
         let mut buf = DmaBuf::EMPTY;
         if let Some(piece) = piece {
             let bytes = (blocks * BLOCK_BYTES) as usize;
-            // SAFETY: the piece is free: its last request has given it back, or its machine is gone.
+            // SAFETY: the piece is free: its last request has given it back, or its machine is
+            // gone.
             buf = unsafe { lend(&mut self.bench.memory[piece][..bytes / 8]) };
             match operation.asked {
                 Asked::Write { .. } => self.bench.checker.fill(ticket, &mut buf),
@@ -233,8 +235,9 @@ impl Run<'_> {
             Ok(_) => Answer::Done,
             Err(Error::CacheLost) => Answer::CacheLost,
             Err(Error::OutOfRange { .. } | Error::Buffer { .. }) => Answer::Refused,
-            // Not every card erases, or not in pieces of this size, and no controller without CMD23 moves so many blocks in another partition; and of a card that has
-            // just come the engine does not know yet.
+            // Not every card erases, or not in pieces of this size, and no controller without CMD23
+            // moves so many blocks in another partition; and of a card that has just come the
+            // engine does not know yet.
             Err(Error::Unsupported | Error::Unequipped) if special => Answer::Refused,
             Err(_) => Answer::Failed(done_blocks),
         };
@@ -258,7 +261,8 @@ impl Run<'_> {
         result
     }
 
-    /// The memory of a request comes back as it was lent, and what was to be written is still in it. `left`: a controller that nothing stops has some.
+    /// The memory of a request comes back as it was lent, and what was to be written is still in
+    /// it. `left`: a controller that nothing stops has some.
     fn came_back<B: Platform>(
         &self,
         client: &Client<'_, B>,

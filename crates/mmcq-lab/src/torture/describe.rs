@@ -166,7 +166,7 @@ fn machine(setup: &Setup) -> Vec<(&'static str, String)> {
         ("register access", time(access_ns.into())),
         ("writes", yes(setup.early, "complete with their data", "complete with their status")),
         ("completions", yes(setup.defer, "in a context that may sleep", "in the interrupt")),
-        ("upkeep of the card", yes(setup.keeper, "by a task", "none")),
+        ("upkeep of the card", yes(setup.supervisor, "by a task", "none")),
         ("requests at a time", format!("{depth} at most")),
         ("neighbours", yes(setup.merge, "joined", "not joined")),
         ("order", order.to_owned()),

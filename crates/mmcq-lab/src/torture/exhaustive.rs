@@ -17,7 +17,8 @@ const ALPHABET: [(Asked, u32, u32); 6] = [
     (Asked::Read, 0, 1),
 ];
 
-/// The machines that programs run on: a cached eMMC with one request at a time and with four, and by status.
+/// The machines that programs run on: a cached eMMC with one request at a time and with four, and
+/// by status.
 fn setups() -> [Setup; 3] {
     let card = CARDS.iter().position(|card| *card == "emmc-hs200").unwrap_or(0);
     let plain = Setup { card, window: 2, ..Setup::PLAIN };
@@ -62,8 +63,9 @@ pub fn program(mut index: u64) -> Vec<Operation> {
 
 /// Tries all programs of up to `length` operations. `progress` hears of each that is done.
 ///
-/// Two kinds of cuts are not made, for they could show nothing new: at an event at which sectors at stake, answers and requests are those of the event before, and
-/// before the last request is submitted, when the machine has heard of the shorter program alone.
+/// Two kinds of cuts are not made, for they could show nothing new: at an event at which sectors at
+/// stake, answers and requests are those of the event before, and before the last request is
+/// submitted, when the machine has heard of the shorter program alone.
 pub fn exhaustive(length: u32, jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let (setups, count) = (setups(), programs(length));
     spread(jobs, &|index, bench, score| {

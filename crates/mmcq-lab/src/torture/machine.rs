@@ -56,7 +56,8 @@ impl Model for Rtsx {
 
 thread_local! {
     static NOW_NS: Cell<u64> = const { Cell::new(0) };
-    /// Tables of machines that are gone: a driver wants one for ever, and a campaign has many drivers.
+    /// Tables of machines that are gone: a driver wants one for ever, and a campaign has many
+    /// drivers.
     static TABLES: Pool<Table<DESCRIPTORS>> = const { RefCell::new(Vec::new()) };
     /// The same of readers.
     static BUFFERS: Pool<Buffers> = const { RefCell::new(Vec::new()) };
@@ -83,7 +84,8 @@ impl<T> Drop for Lease<T> {
 /// The machine asks the engine for its deadline itself.
 const TIMER: Timer = Timer { now_ns: || NOW_NS.get(), set_alarm: |_| {} };
 
-/// Calls of the interrupt handler in a row, until the line counts as stuck: by PIO each block is one.
+/// Calls of the interrupt handler in a row, until the line counts as stuck: by PIO each block is
+/// one.
 const CALLS_MAX: u32 = 4096;
 
 /// Where SDMA stops.
@@ -196,8 +198,8 @@ impl Machine<(Alone, ReaderDriver)> {
 }
 
 impl<B: Platform> Machine<B> {
-    /// Mappings beyond the driver's table and those of buffers that were given up: to a controller that no reset
-    /// stops, which may use them for ever.
+    /// Mappings beyond the driver's table and those of buffers that were given up: to a controller
+    /// that no reset stops, which may use them for ever.
     pub fn mappings_left(&self) -> usize {
         let given_up = self.stack.with(|engine| engine.stats().leaked);
         self.memory.live_mappings().saturating_sub(self.mapped + given_up as usize)
@@ -246,7 +248,8 @@ impl<B: Platform> Machine<B> {
         NOW_NS.set(self.time.now());
     }
 
-    /// What is complete is durable: the card's cache is off, or there is none, and no write is complete before its status.
+    /// What is complete is durable: the card's cache is off, or there is none, and no write is
+    /// complete before its status.
     pub fn write_through(&self) -> bool {
         !self.early
             && self
@@ -259,7 +262,8 @@ impl<B: Platform> Machine<B> {
         self.stack.with(|engine| engine.card_params().map_or(0, |target| target.sectors))
     }
 
-    /// What controller, driver and memory did that they must not; `lenient`: of the driver's commands nothing is said.
+    /// What controller, driver and memory did that they must not; `lenient`: of the driver's
+    /// commands nothing is said.
     pub fn misbehaviour(&self, lenient: bool) -> Option<String> {
         if let Some(text) = self.memory.violations().into_iter().next() {
             return Some(text);
@@ -270,7 +274,8 @@ impl<B: Platform> Machine<B> {
             .then(|| format!("the driver broke the controller's rules {violations} times, first {first}"))
     }
 
-    /// The power goes; what is left is the card. `keeps` decides about what was under way or in its cache.
+    /// The power goes; what is left is the card. `keeps` decides about what was under way or in its
+    /// cache.
     pub fn cut(self, keeps: Keeps) -> Option<Box<dyn Card>> {
         let now_ns = self.now();
         let mut model = self.model.borrow_mut();
@@ -312,8 +317,9 @@ fn same_sector(one: &AtStake, other: &AtStake) -> bool {
 }
 
 impl Keeps {
-    /// In how many ways a cut can decide about a sector, at most. What is left of one sector does not depend on what is left of another, and the judge looks at
-    /// one at a time: so the ways of all sectors are tried side by side, and no combination of them could show more.
+    /// In how many ways a cut can decide about a sector, at most. What is left of one sector does
+    /// not depend on what is left of another, and the judge looks at one at a time: so the ways of
+    /// all sectors are tried side by side, and no combination of them could show more.
     #[must_use]
     pub fn choices(at_stake: &[AtStake]) -> u64 {
         let of_sector = |what| product(at_stake.iter().filter(|other| same_sector(what, other)));

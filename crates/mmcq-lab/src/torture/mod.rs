@@ -1,8 +1,11 @@
-//! Torture: the whole stack on its models, with power cuts and faults, judged by an independent checker.
+//! Torture: the whole stack on its models, with power cuts and faults, judged by an independent
+//! checker.
 //!
-//! A [`Case`](case::Case) is a machine, a list of requests and what goes wrong; [`run`](run::run) runs it and says which promise was broken, if any. The
-//! campaigns make cases: [`swarm`] at random, [`exhaustive`] all small programs with all cuts, [`sweep`] faults at every event of thirteen [`workloads`],
-//! [`aimed`] what chance seldom hits, [`streams`] on a reader that leaves transfers open. `plants` plants bugs in the core and tells how soon the campaigns find them.
+//! A [`Case`](case::Case) is a machine, a list of requests and what goes wrong; [`run`](run::run)
+//! runs it and says which promise was broken, if any. The campaigns make cases: [`swarm`] at
+//! random, [`exhaustive`] all small programs with all cuts, [`sweep`] faults at every event of
+//! thirteen [`workloads`], [`aimed`] what chance seldom hits, [`streams`] on a reader that leaves
+//! transfers open. `plants` plants bugs in the core and tells how soon the campaigns find them.
 
 pub mod aimed;
 mod bench;
@@ -11,7 +14,6 @@ pub mod catalogue;
 mod clients;
 pub mod describe;
 pub mod exhaustive;
-mod keeper;
 pub mod machine;
 pub mod outcome;
 #[cfg(planted)]
@@ -24,6 +26,7 @@ pub mod shrink;
 mod spread;
 pub mod stopwatch;
 pub mod streams;
+mod supervisor;
 pub mod swarm;
 pub mod sweep;
 pub mod trace;

@@ -43,13 +43,15 @@ pub struct Outcome {
     pub steps: Steps,
     /// Virtual time from the first request to the last answer of the first life.
     pub work_ns: u64,
-    /// Events at which a cut would find something else than at the one before, and in how many ways it could decide ([`Case::dry`](super::case::Case::dry)).
+    /// Events at which a cut would find something else than at the one before, and in how many ways
+    /// it could decide ([`Case::dry`](super::case::Case::dry)).
     pub stakes: Vec<(u64, u64)>,
     /// Events at which it would find the same.
     pub same_stakes: u64,
     /// Events when the last of the requests was submitted.
     pub all_asked: u64,
-    /// Events of each point before the first fault, and then whenever recovery came a step further, to its end ([`Case::dry`](super::case::Case::dry)).
+    /// Events of each point before the first fault, and then whenever recovery came a step further,
+    /// to its end ([`Case::dry`](super::case::Case::dry)).
     pub marks: Vec<[u64; Point::COUNT]>,
     /// How long recovery took ([`Case::one_life`](super::case::Case::one_life)).
     pub times: Vec<(Class, u64)>,

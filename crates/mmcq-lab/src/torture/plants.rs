@@ -1,4 +1,5 @@
-//! What checks the checker: bugs planted in the core, lies of the cards, and how soon the campaigns find each.
+//! What checks the checker: bugs planted in the core, lies of the cards, and how soon the campaigns
+//! find each.
 
 use super::case::Case;
 use super::exhaustive::exhaustive;
@@ -179,7 +180,8 @@ fn look_for(planted: Planted, card: Option<usize>) -> Option<Found> {
     found
 }
 
-/// Plants all, one after the other in each of the threads; what came of each, in the order of [`Planted::all`]. `progress` hears of each that is done.
+/// Plants all, one after the other in each of the threads; what came of each, in the order of
+/// [`Planted::all`]. `progress` hears of each that is done.
 pub fn look_for_all(card: Option<usize>, jobs: usize, progress: &(dyn Fn() + Sync)) -> Vec<Option<Found>> {
     stop_at_first();
     let (next, all) = (AtomicUsize::new(0), Planted::all());

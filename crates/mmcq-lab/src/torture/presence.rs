@@ -1,4 +1,5 @@
-//! Cards that come and go: another card at each event of a workload, or the same one, taken out and put in many times.
+//! Cards that come and go: another card at each event of a workload, or the same one, taken out and
+//! put in many times.
 
 use super::case::{Case, Visit};
 use super::run::{Bench, run};

@@ -5,8 +5,9 @@ use mmcq_sim::card::Card;
 use mmcq_sim::checker::{Fault, SECTOR_BYTES, Violation, place};
 
 impl Run<'_> {
-    /// What is left on the card, sector by sector; and nothing was changed that no request named, in any of its partitions, and of its settings nothing at all.
-    /// `which`: 0 is the first card, 1 the one in its place.
+    /// What is left on the card, sector by sector; and nothing was changed that no request named,
+    /// in any of its partitions, and of its settings nothing at all. `which`: 0 is the first card,
+    /// 1 the one in its place.
     pub(super) fn examine(&mut self, card: &mut dyn Card, which: usize) -> Result<(), Violation> {
         self.compare_settings(card, which)?;
         let checker = &mut self.bench.checker;
@@ -50,7 +51,8 @@ impl Run<'_> {
         }
     }
 
-    /// The first sector of the window: of the user area as the case says, of another partition its first.
+    /// The first sector of the window: of the user area as the case says, of another partition its
+    /// first.
     pub(super) fn first(&self, area: u8) -> u64 {
         if area == 0 { self.base } else { 0 }
     }

@@ -6,10 +6,10 @@ pub use super::bench::Bench;
 use super::bench::lend;
 use super::case::{Case, Cut, Luck, Place, SLOTS, Visit};
 use super::clients::{Began, Client};
-use super::keeper::{Keeper, News};
 use super::machine::{Keeps, Machine, Step};
 pub use super::outcome::{Outcome, Steps};
 use super::stopwatch::Stopwatch;
+use super::supervisor::{News, Supervisor};
 use mmcq::card::{Card as Found, Options, bring_up, enable_extended_ops};
 use mmcq::engine::RecoveryStep;
 use mmcq::sched::{Any, Deadline, Fair, Fifo, Policy, deadline, fair};
@@ -23,10 +23,12 @@ use std::future::Future;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 
-/// The campaign's cards: SD and eMMC, addressed by bytes and by blocks, with and without a cache that power takes away.
+/// The campaign's cards: SD and eMMC, addressed by bytes and by blocks, with and without a cache
+/// that power takes away.
 pub const CARDS: [&str; 5] = ["sdhc-16g-hs", "emmc-hs200", "hbg4a2", "emmc-4g-old", "sdsc-1g"];
 
-/// How the first eMMC boots, and the one that comes in its place: with an acknowledge from boot area 1; from the user area.
+/// How the first eMMC boots, and the one that comes in its place: with an acknowledge from boot
+/// area 1; from the user area.
 pub(super) const BOOTS: [u8; 2] = [0x48, 0x38];
 
 /// Longest virtual time without any answer: longer than all budgets of one recovery together.
@@ -137,7 +139,8 @@ pub(super) struct Run<'r> {
     pub is_stranger: bool,
     /// The card that is judged.
     pub cid: [u32; 4],
-    /// What was set on the first card and on the one that comes in its place; no request changes it.
+    /// What was set on the first card and on the one that comes in its place; no request changes
+    /// it.
     pub settings: [Vec<(&'static str, u8)>; 2],
     /// Losses that the judge has heard of, as the card counts them.
     pub losses: (u64, u64),
@@ -232,8 +235,9 @@ impl Run<'_> {
         let end = self.life(&machine, trace);
         let at_ns = machine.now();
         self.outcome.elapsed_ns += at_ns - on_ns;
-        // A circuit that stays in use unseen drops a command; and of a controller whose reset never ends the driver takes clock and supply away all the
-        // same, against the letter of its rules: there is nothing else left to do.
+        // A circuit that stays in use unseen drops a command; and of a controller whose reset never
+        // ends the driver takes clock and supply away all the same, against the letter of its
+        // rules: there is nothing else left to do.
         let stuck = |shot: &Shot| {
             shot.strike == Strike::Stuck || (shot.point, shot.strike) == (Point::Reset, Strike::Never)
         };
@@ -277,9 +281,9 @@ impl Run<'_> {
         let began_ns = machine.now();
         self.watch(machine);
         let news = News::default();
-        let mut keeper = self.keeper(machine, card, &news);
+        let mut supervisor = self.supervisor(machine, card, &news);
         let mut clients: [Option<Client<'_, B>>; SLOTS] = [const { None }; SLOTS];
-        let end = self.requests(machine, &mut keeper, &mut clients, trace);
+        let end = self.requests(machine, &mut supervisor, &mut clients, trace);
         self.last_mark();
         self.outcome.steps.add(machine.stack.with(|engine| engine.stats().recovery_steps));
         if self.outcome.work_ns == 0 {
@@ -298,7 +302,7 @@ impl Run<'_> {
     fn requests<'m, B: Platform>(
         &mut self,
         machine: &'m Machine<B>,
-        keeper: &mut Keeper<'m>,
+        supervisor: &mut Supervisor<'m>,
         clients: &mut [Option<Client<'m, B>>; SLOTS],
         trace: &mut Trace<'_>,
     ) -> Result<End, Violation> {
@@ -306,7 +310,7 @@ impl Run<'_> {
         let (mut busy, mut events, mut calls) = (0usize, 0u64, 0u32);
         let mut progress_ns = machine.now();
         let (mut drops, mut full) = (false, false);
-        self.kept(machine, keeper, clients, trace)?;
+        self.kept(machine, supervisor, clients, trace)?;
         loop {
             while busy < depth && !full && self.next < self.case.operations.len() {
                 let operation = &self.case.operations[self.next];
@@ -330,7 +334,7 @@ impl Run<'_> {
                 }
             }
             if busy == 0 && !full && self.next >= self.case.operations.len() {
-                return self.over(machine, keeper, clients, drops, trace);
+                return self.over(machine, supervisor, clients, drops, trace);
             }
             let before_ns = machine.now();
             match machine.step() {
@@ -378,7 +382,7 @@ impl Run<'_> {
                 let client = woken.trailing_zeros() as usize;
                 woken &= woken - 1;
                 if client == SLOTS {
-                    busy -= self.kept(machine, keeper, clients, trace)?;
+                    busy -= self.kept(machine, supervisor, clients, trace)?;
                     self.look_for_losses(machine);
                     continue;
                 }
@@ -394,12 +398,12 @@ impl Run<'_> {
     fn over<'m, B: Platform>(
         &mut self,
         machine: &'m Machine<B>,
-        keeper: &mut Keeper<'m>,
+        supervisor: &mut Supervisor<'m>,
         clients: &mut [Option<Client<'m, B>>; SLOTS],
         drops: bool,
         trace: &mut Trace<'_>,
     ) -> Result<End, Violation> {
-        let drops = drops || self.case.setup.keeper;
+        let drops = drops || self.case.setup.supervisor;
         let left = machine.mappings_left();
         if left > 0 && !drops {
             let text = format!("{left} mappings are left, and all requests are answered");
@@ -410,10 +414,10 @@ impl Run<'_> {
             let until_ns = machine.now().saturating_add(PATIENCE_NS);
             while !machine.stack.with(|engine| engine.is_idle()) {
                 if self.bench.mask.swap(0, Ordering::Relaxed) >> SLOTS != 0 {
-                    self.kept(machine, keeper, clients, trace)?;
+                    self.kept(machine, supervisor, clients, trace)?;
                 }
                 let stands = match machine.step() {
-                    // The keeper may just have ended the last of them.
+                    // The supervisor may just have ended the last of them.
                     Step::Quiet => !machine.stack.with(|engine| engine.is_idle()),
                     step => step == Step::Storm,
                 };
@@ -505,7 +509,8 @@ impl Run<'_> {
                 match machine.step() {
                     Step::Event if self.event(machine, trace) => return Ok(Err(self.take_cut())),
                     Step::Event | Step::Called => {}
-                    // The turn may have completed what the future waits for: it was not polled since.
+                    // The turn may have completed what the future waits for: it was not polled
+                    // since.
                     Step::Quiet => machine.stack.poll(),
                     Step::Storm => {
                         return Err(Violation::new(Fault::Hang, "bring-up: the interrupt stays asserted"));

@@ -214,7 +214,8 @@ impl Score {
         add(&mut self.lasting, name, errors, ns);
     }
 
-    /// Recovery of this class took so long, after this fault of the catalogue; is that within its budget, if it has one?
+    /// Recovery of this class took so long, after this fault of the catalogue; is that within its
+    /// budget, if it has one?
     pub fn timed(&mut self, case: &Case, class: Class, after: &str, ns: u64, budget_ns: Option<u64>) {
         let one = Times {
             count: 1,
@@ -287,7 +288,7 @@ impl Score {
             self.longest_in
         );
         let used = RecoveryStep::ALL.iter().zip(self.steps.0).filter(|(_, count)| *count > 0);
-        let used: Vec<String> = used.map(|(rung, count)| format!("{rung:?} {count}")).collect();
+        let used: Vec<String> = used.map(|(step, count)| format!("{step:?} {count}")).collect();
         if !used.is_empty() {
             let _ = writeln!(text, "  steps: {}", used.join(", "));
         }
@@ -323,7 +324,8 @@ impl Score {
             );
         }
         if !self.classes.is_empty() {
-            // A whole reset of an SDHCI takes the card's supply too: its budget is the controller's alone.
+            // A whole reset of an SDHCI takes the card's supply too: its budget is the controller's
+            // alone.
             text += "  times of recovery, from when the stack sees a failure to the next step or answer; what a reset takes from the card counts as the step after it\n";
             text += "  each run's budget is its class's and the longest transfer, for whole incidents what the card declares for itself; where the card is busy for long or its medium does not\n";
             text += "  answer, the whole incident alone is judged, for that is the card's own time: so p100 may lie above all budgets of its class\n";

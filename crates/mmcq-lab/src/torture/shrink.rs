@@ -1,4 +1,5 @@
-//! Makes a failing run short: fewer operations, cuts and faults, a plainer machine, as long as the same kind of promise is broken.
+//! Makes a failing run short: fewer operations, cuts and faults, a plainer machine, as long as the
+//! same kind of promise is broken.
 
 use super::case::{Case, Luck, Operation, Setup, areas};
 use super::run::{Bench, run};

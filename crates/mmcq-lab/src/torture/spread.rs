@@ -8,13 +8,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// One broken promise is enough.
 static STOP_AT_FIRST: AtomicBool = AtomicBool::new(false);
 
-/// From now on a campaign ends with the first broken promise, in the whole process: for planted bugs.
+/// From now on a campaign ends with the first broken promise, in the whole process: for planted
+/// bugs.
 #[cfg(planted)]
 pub(super) fn stop_at_first() {
     STOP_AT_FIRST.store(true, Ordering::Relaxed);
 }
 
-/// Does `work` for 0, 1, 2 ... until it says false or enough is broken. It adds to the thread's own score.
+/// Does `work` for 0, 1, 2 ... until it says false or enough is broken. It adds to the thread's own
+/// score.
 pub fn spread(jobs: usize, work: &(dyn Fn(u64, &mut Bench, &mut Score) -> bool + Sync)) -> Score {
     let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let total = Mutex::new(Score::default());

@@ -10,18 +10,20 @@ const MS: u64 = 1_000_000;
 /// One incident, beside the card's own times [`mmcq::engine::Engine::incidents`].
 const INCIDENT_NS: u64 = 12_000 * MS;
 
-/// What recovery times are counted by. From the moment that the stack sees the failure to the next answer, or to the next step of the ladder.
+/// What recovery times are counted by. From the moment that the stack sees the failure to the next
+/// answer, or to the next step of the ladder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// An incident that needs no more than questions, CMD12 and another try: damaged or lost tokens and blocks.
+    /// An incident that needs no more than questions, CMD12 and another try: damaged or lost tokens
+    /// and blocks.
     Again,
     /// A lost interrupt, after the deadline that found it.
     Interrupt,
     /// The step R5.
     Retune,
-    /// The same if it leads to the next step, for no card answers: a controller that tunes by itself has 150 ms for all of it, so that silence tells nothing earlier.
-    /// It is tried twice, each time with the slack of a deadline.
-    /// [SD 4.2.4.5]
+    /// The same if it leads to the next step, for no card answers: a controller that tunes by
+    /// itself has 150 ms for all of it, so that silence tells nothing earlier. It is tried twice,
+    /// each time with the slack of a deadline. [SD 4.2.4.5]
     RetuneInVain,
     /// The step R6, a new initialisation in a slower mode.
     Slower,
@@ -55,8 +57,8 @@ impl Class {
     ];
 
     /// A step that has a budget of its own, and the step after it.
-    fn of(rung: RecoveryStep, next: Option<RecoveryStep>) -> Option<Class> {
-        match rung {
+    fn of(step: RecoveryStep, next: Option<RecoveryStep>) -> Option<Class> {
+        match step {
             RecoveryStep::Retune if next.is_some_and(|next| next > RecoveryStep::Retune) => {
                 Some(Class::RetuneInVain)
             }
@@ -69,7 +71,8 @@ impl Class {
         }
     }
 
-    /// Nanoseconds that it may take, beside what the card declares and the transfer itself ([`Outcome::allowance`]).
+    /// Nanoseconds that it may take, beside what the card declares and the transfer itself
+    /// ([`Outcome::allowance`]).
     #[must_use]
     pub fn budget_ns(self) -> u64 {
         match self {
@@ -118,21 +121,21 @@ pub(super) struct Stopwatch {
 }
 
 impl Stopwatch {
-    fn climbed(&mut self, at_ns: u64, rung: RecoveryStep, times: &mut Vec<(Class, u64)>) {
-        self.step_ends(at_ns, Some(rung), times);
-        self.step = Some((at_ns, rung));
+    fn climbed(&mut self, at_ns: u64, step: RecoveryStep, times: &mut Vec<(Class, u64)>) {
+        self.step_ends(at_ns, Some(step), times);
+        self.step = Some((at_ns, step));
         self.incident = Some(match self.incident {
-            None => (at_ns, rung),
-            Some((began_ns, top)) => (began_ns, top.max(rung)),
+            None => (at_ns, step),
+            Some((began_ns, top)) => (began_ns, top.max(step)),
         });
-        if rung == RecoveryStep::Dead {
+        if step == RecoveryStep::Dead {
             self.dead_ns = self.dead_ns.or(Some(at_ns));
         }
     }
 
     fn step_ends(&mut self, now_ns: u64, next: Option<RecoveryStep>, times: &mut Vec<(Class, u64)>) {
-        if let Some((began_ns, rung)) = self.step.take()
-            && let Some(class) = Class::of(rung, next)
+        if let Some((began_ns, step)) = self.step.take()
+            && let Some(class) = Class::of(step, next)
         {
             times.push((class, now_ns.saturating_sub(began_ns)));
         }
@@ -236,7 +239,8 @@ impl Run<'_> {
 }
 
 impl Outcome {
-    /// What a class may take in this run beyond [`Class::budget_ns`]; `transfer_ns`: the longest answer without any fault.
+    /// What a class may take in this run beyond [`Class::budget_ns`]; `transfer_ns`: the longest
+    /// answer without any fault.
     #[must_use]
     pub fn allowance(&self, class: Class, transfer_ns: u64) -> u64 {
         match class {

@@ -1,7 +1,9 @@
-//! Random runs on a reader that leaves transfers open: what is next goes on with them, and what was written is answered before the card has been told of the end.
+//! Random runs on a reader that leaves transfers open: what is next goes on with them, and what was
+//! written is answered before the card has been told of the end.
 //!
-//! Three things are left out. A supply that is lost and a sector that cannot be programmed reach a write in an open transfer after its answer, and the next
-//! flush tells: the judge knows no write that fails after its answer. Cards that come and go are that loss as well.
+//! Three things are left out. A supply that is lost and a sector that cannot be programmed reach a
+//! write in an open transfer after its answer, and the next flush tells: the judge knows no write
+//! that fails after its answer. Cards that come and go are that loss as well.
 
 use super::case::{Case, Luck, Operation, Wishes};
 use super::machine::Keeps;
@@ -54,7 +56,8 @@ pub fn draw(seed: u64) -> Case {
             !matches!((point, strike), (Point::Medium, _) | (_, Strike::BrownOut | Strike::Status(_)))
         });
     }
-    // A sector that cannot be read costs the reader the answer to the read as well, and with it the news of the writes before.
+    // A sector that cannot be read costs the reader the answer to the read as well, and with it the
+    // news of the writes before.
     for cut in &mut case.cuts {
         if let Keeps::Luck(luck) = cut.keeps {
             cut.keeps = if luck & 1 == 0 { Keeps::Nothing } else { Keeps::Everything };

@@ -1,4 +1,5 @@
-//! Many small random runs, each on a machine of its own. A run depends on its seed alone, so threads share the work.
+//! Many small random runs, each on a machine of its own. A run depends on its seed alone, so
+//! threads share the work.
 
 use super::case::{Case, Wishes};
 use super::run::{CARDS, run};
@@ -18,7 +19,8 @@ pub struct Swarm {
     pub requests: u64,
     /// See [`Wishes::faults`].
     pub faults: f64,
-    /// Power cuts, roughly: each run ends with one, and those that are drawn beyond its end do not happen.
+    /// Power cuts, roughly: each run ends with one, and those that are drawn beyond its end do not
+    /// happen.
     pub cuts: u64,
     /// Only this card.
     pub card: Option<usize>,

@@ -1,5 +1,5 @@
-//! Faults where they hurt: each kind at each event of each workload, a second one at each event of the recovery that the first began, and faults
-//! that stay.
+//! Faults where they hurt: each kind at each event of each workload, a second one at each event of
+//! the recovery that the first began, and faults that stay.
 
 use super::case::{Case, Luck};
 use super::run::{Bench, Outcome, POINTS, run};
@@ -11,7 +11,8 @@ use mmcq_sim::checker::{Fault, Violation};
 use mmcq_sim::faults::catalogue::{self, Injection, Means};
 use mmcq_sim::faults::{Point, Shot, Strike};
 
-/// Longest time from the fault to the last answer that a stack may take, whatever stays broken: the budget of all steps, and the card's own times.
+/// Longest time from the fault to the last answer that a stack may take, whatever stays broken: the
+/// budget of all steps, and the card's own times.
 const LIVE_NS: u64 = 200_000_000_000;
 /// Events that are struck in one workload by one kind at most.
 const ORDINALS_MAX: u64 = 2_000;
@@ -25,7 +26,8 @@ pub fn kinds() -> Vec<(&'static str, Point, Strike)> {
     catalogue::entries().flat_map(|entry| entry.injections).filter_map(one).collect()
 }
 
-/// Faults that the contract does not cover: the medium lies, and no stack can know. Nothing may hang or panic; the data are the medium's affair.
+/// Faults that the contract does not cover: the medium lies, and no stack can know. Nothing may
+/// hang or panic; the data are the medium's affair.
 pub fn beyond_contract(strike: Strike, point: Point) -> bool {
     matches!(strike, Strike::Flip(_) | Strike::Astray(_)) || (point, strike) == (Point::Medium, Strike::Lost)
 }
@@ -48,7 +50,8 @@ fn index_of(point: Point) -> usize {
     POINTS.iter().position(|known| *known == point).unwrap_or(0)
 }
 
-/// First event of the point that counts in this workload: those of a bring-up are struck in the first workload only.
+/// First event of the point that counts in this workload: those of a bring-up are struck in the
+/// first workload only.
 fn first(clean: &Outcome, case: &Case, point: Point) -> u64 {
     if case.setup.armed_early { 1 } else { clean.before.1[index_of(point)] + 1 }
 }
@@ -64,8 +67,9 @@ fn strike(case: &Case, clean: &Outcome, name: &str, bench: &mut Bench, score: &m
     Some(outcome)
 }
 
-/// Compares the times of recovery from a single fault with the budgets. The card's own business (busy that lasts, a medium that does not answer), and a circuit that stays in
-/// use, which only a deadline shows, count against the whole incident's budget alone.
+/// Compares the times of recovery from a single fault with the budgets. The card's own business
+/// (busy that lasts, a medium that does not answer), and a circuit that stays in use, which only a
+/// deadline shows, count against the whole incident's budget alone.
 fn judge_times(case: &Case, name: &str, outcome: &Outcome, clean: &Outcome, score: &mut Score) {
     let own = match &case.luck {
         Luck::Shots(shots) => shots
@@ -80,9 +84,11 @@ fn judge_times(case: &Case, name: &str, outcome: &Outcome, clean: &Outcome, scor
     }
 }
 
-/// The same where several things went wrong: each incident ends within its budget, and the dead answer at once.
+/// The same where several things went wrong: each incident ends within its budget, and the dead
+/// answer at once.
 fn judge_whole(case: &Case, name: &str, outcome: &Outcome, score: &mut Score) {
-    // An interrupt that is lost is missed at the deadline of its phase: that of a flush is the card's own time once more.
+    // An interrupt that is lost is missed at the deadline of its phase: that of a flush is the
+    // card's own time once more.
     let lost = match &case.luck {
         Luck::Shots(shots) => {
             shots.iter().filter(|s| (s.point, s.strike) == (Point::Interrupt, Strike::Lost)).count()
@@ -98,7 +104,8 @@ fn judge_whole(case: &Case, name: &str, outcome: &Outcome, score: &mut Score) {
     }
 }
 
-/// Single faults: each kind, at the first event, the second and so on, until a run comes to its end without it.
+/// Single faults: each kind, at the first event, the second and so on, until a run comes to its end
+/// without it.
 pub fn sweep(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let kinds = kinds();
     spread(jobs, &|index, bench, score| {
@@ -136,12 +143,14 @@ const SECONDS: [(Point, Strike); 12] = [
     (Point::Busy, Strike::Late(50_000_000)),
 ];
 
-/// Controller events that the second faults of one first fault may cost. More than that is a recovery that asks, or waits, again and again: of each of
-/// its stretches only some events are struck, at least so many.
+/// Controller events that the second faults of one first fault may cost. More than that is a
+/// recovery that asks, or waits, again and again: of each of its stretches only some events are
+/// struck, at least so many.
 const EVENTS_MAX: u64 = 400_000;
 const STRETCH_MIN: u64 = 12;
 
-/// Ordinals of a stretch of recovery, `limit` at most: the first half of them in a row, a quarter at the end in a row, the others in equal distances.
+/// Ordinals of a stretch of recovery, `limit` at most: the first half of them in a row, a quarter
+/// at the end in a row, the others in equal distances.
 fn picked(first: u64, last: u64, limit: u64) -> Vec<u64> {
     let count = (last + 1).saturating_sub(first);
     if count <= limit {
@@ -183,8 +192,9 @@ fn places(from: u64, events: u64) -> Vec<u64> {
     places
 }
 
-/// First faults at the beginning, in the middle and at the end of each workload, and second ones at every event from there to the end of the recovery. `progress` hears
-/// of [`PLACES`] for each kind and workload.
+/// First faults at the beginning, in the middle and at the end of each workload, and second ones at
+/// every event from there to the end of the recovery. `progress` hears of [`PLACES`] for each kind
+/// and workload.
 pub fn double(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let kinds = kinds();
     spread(jobs, &|index, bench, score| {
@@ -318,7 +328,8 @@ mod tests {
         assert!(incidents > 10, "{incidents}");
     }
 
-    /// The questions after it last as long as a flush may, but once; and it is not begun again when there is no time for it.
+    /// The questions after it last as long as a flush may, but once; and it is not begun again when
+    /// there is no time for it.
     #[test]
     fn a_flush_that_never_ends_and_a_second_fault_end_in_the_budget_of_one_incident() {
         let busy = Shot { point: Point::Busy, nth: 7, strike: Strike::Never };

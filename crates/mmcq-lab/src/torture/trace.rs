@@ -6,7 +6,7 @@ use mmcq_sim::sdhci::BusEvent;
 const TIME: usize = 14;
 
 /// What the columns of a replay are.
-pub const HEADING: &str = "       time/ns  what: -> request asked, <- its answer, ** what goes wrong, == the card's keeper, deeper: the bus
+pub const HEADING: &str = "       time/ns  what: -> request asked, <- its answer, ** what goes wrong, == the card's supervisor, deeper: the bus
                 (requests are numbered as they are asked; one that finds no room is asked again)\n";
 
 /// One event of the bus.
@@ -32,10 +32,12 @@ pub fn line(event: &BusEvent) -> String {
     }
 }
 
-/// Lines that wait for those of an earlier time: where a register access takes a while, what the bus did meanwhile is told after what the stack did.
+/// Lines that wait for those of an earlier time: where a register access takes a while, what the
+/// bus did meanwhile is told after what the stack did.
 const HELD: usize = 256;
 
-/// Puts the lines of a replay in the order of their times. What it still holds is told when it goes, so that the end is seen even if the run panics.
+/// Puts the lines of a replay in the order of their times. What it still holds is told when it
+/// goes, so that the end is seen even if the run panics.
 pub struct InOrder<F: FnMut(String)> {
     tell: F,
     /// By time; of one time in the order in which they came.

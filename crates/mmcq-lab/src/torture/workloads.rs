@@ -1,4 +1,5 @@
-//! Thirteen small pieces of work that cover the ways through the stack; faults are swept over each of their events.
+//! Thirteen small pieces of work that cover the ways through the stack; faults are swept over each
+//! of their events.
 
 use super::case::{BusyBy, Case, Luck, Operation, Place, Setup};
 use super::run::CARDS;
@@ -21,7 +22,8 @@ pub const NAMES: [&str; 13] = [
     "completions deferred, reads up to the end of the card",
     "visits to a boot area and a general purpose partition",
 ];
-/// The one whose requests go to other partitions: they fail by what others overcome, for the engine does not repeat a visit.
+/// The one whose requests go to other partitions: they fail by what others overcome, for the engine
+/// does not repeat a visit.
 pub const VISITS: usize = 12;
 /// Where its requests go, in order.
 const VISITED: [u8; 9] = [1, 1, 0, 4, 0, 0, 4, 1, 0];

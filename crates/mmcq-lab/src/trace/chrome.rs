@@ -1,5 +1,5 @@
-//! A capture as slices for about://tracing and Perfetto (the Trace Event Format): requests, phases, the bus,
-//! the cores.
+//! A capture as slices for about://tracing and Perfetto (the Trace Event Format): requests, phases,
+//! the bus, the cores.
 
 use super::recorder::Capture;
 use super::steps::{self, Lane};

@@ -1,14 +1,16 @@
 //! Where the clock's edges lie.
 //!
-//! The model of the bus counts clocks from the moment at which a token begins, which may be any nanosecond.
-//! Here every token is put on one clock: while anything is on the lines the clock keeps its phase (and a
-//! token that begins meanwhile on the other line is moved by less than half a cycle); a token that begins on
-//! idle lines takes a new phase, and the clock's low time before it is stretched by less than one cycle.
+//! The model of the bus counts clocks from the moment at which a token begins, which may be any
+//! nanosecond. Here every token is put on one clock: while anything is on the lines the clock keeps
+//! its phase (and a token that begins meanwhile on the other line is moved by less than half a
+//! cycle); a token that begins on idle lines takes a new phase, and the clock's low time before it
+//! is stretched by less than one cycle.
 //!
-//! A controller that stops the clock within a block does so between two bits: the block lies on the clock in
-//! parts, with a new phase after each stop.
+//! A controller that stops the clock within a block does so between two bits: the block lies on the
+//! clock in parts, with a new phase after each stop.
 //!
-//! A cycle is low first: lines change at its beginning, and the rising edge in its middle samples them.
+//! A cycle is low first: lines change at its beginning, and the rising edge in its middle samples
+//! them.
 
 use super::recorder::{Capture, Event, What};
 use super::window::WindowError;
@@ -126,7 +128,8 @@ impl Grid {
     /// `stops`: from when to when the clock stands within it.
     fn place(&mut self, event: usize, start_ps: u64, cycles: u64, stops: &[(u64, u64)], free_ps: &mut u64) {
         let Some(last) = self.anchors.len().checked_sub(1) else { return };
-        // A block that stops has put anchors into the time to come; what is on the other line starts before.
+        // A block that stops has put anchors into the time to come; what is on the other line
+        // starts before.
         let mut at = self.anchors.iter().rposition(|a| a.at_ps <= start_ps && a.hz > 0).unwrap_or(last);
         let mut anchor = self.anchors[at];
         let mut cycle = anchor.nearest(start_ps);

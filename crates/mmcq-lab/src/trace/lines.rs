@@ -1,9 +1,9 @@
-//! Every line's changes, bit by bit: tokens with CRC7, blocks with start bit, data, CRC16 on each line and
-//! end bit, CRC status, busy [SD 4.3, 4.5, 4.12].
+//! Every line's changes, bit by bit: tokens with CRC7, blocks with start bit, data, CRC16 on each
+//! line and end bit, CRC status, busy [SD 4.3, 4.5, 4.12].
 //!
-//! At one data rate a bit lasts from the beginning of its cycle to the next. At two data rates a line carries
-//! two streams, one sampled by the rising and one by the falling edges, each with a CRC16 of its own; odd
-//! bytes (the first, third ...) go with rising edges [eMMC 6.15.4].
+//! At one data rate a bit lasts from the beginning of its cycle to the next. At two data rates a
+//! line carries two streams, one sampled by the rising and one by the falling edges, each with a
+//! CRC16 of its own; odd bytes (the first, third ...) go with rising edges [eMMC 6.15.4].
 
 use super::crc::{Crc16, crc7};
 use super::grid::{Anchor, Grid, Place};
@@ -106,7 +106,8 @@ fn limit_ps(grid: &Grid, place: &Place, event: &Event) -> u64 {
     grid.anchors.get(place.anchor + 1).map_or(cut_ps, |next| cut_ps.min(next.at_ps + 1_500))
 }
 
-/// Lines without tokens: pulled up with the supply on, held low in a voltage switch while the clock stands.
+/// Lines without tokens: pulled up with the supply on, held low in a voltage switch while the clock
+/// stands.
 fn levels(capture: &Capture, lines: u8, out: &mut Vec<Change>) {
     for (at_ns, bus, low) in &capture.bus {
         let value = bus.powered && !(*low && bus.clock_hz == 0);
@@ -165,7 +166,8 @@ struct Pen<'a> {
 }
 
 impl Pen<'_> {
-    /// Bits at one rate, the first at the beginning of the first cycle; the line is high afterwards.
+    /// Bits at one rate, the first at the beginning of the first cycle; the line is high
+    /// afterwards.
     fn bits(&mut self, bits: impl Iterator<Item = bool>, line: Line) {
         let mut last = None;
         let mut at_ps = self.anchor.cycle_ps(self.place.cycle);
@@ -206,8 +208,8 @@ impl Pen<'_> {
         }
     }
 
-    /// Two streams: the bit for the rising edge lasts from the first to the third quarter of the cycle, that
-    /// for the falling edge from there on.
+    /// Two streams: the bit for the rising edge lasts from the first to the third quarter of the
+    /// cycle, that for the falling edge from there on.
     fn double(&mut self, rising: &[bool], falling: &[bool], line: Line) {
         let mut last = None;
         let mut quarter = self.place.cycle * 4 + 1;
@@ -228,9 +230,9 @@ impl Pen<'_> {
     }
 }
 
-/// What one line carries of a block: start bit, its bits of each byte, CRC16, end bit. A byte goes over 8
-/// lines at once, over 4 in two halves, the upper one first, and over one line from its top bit on [SD
-/// 3.6.1].
+/// What one line carries of a block: start bit, its bits of each byte, CRC16, end bit. A byte goes
+/// over 8 lines at once, over 4 in two halves, the upper one first, and over one line from its top
+/// bit on [SD 3.6.1].
 fn framed(data: &[u8], line: u8, width: u8, damage: u16) -> Vec<bool> {
     let mut bits = Vec::with_capacity(data.len() * 8 / usize::from(width.max(1)) + 18);
     let mut crc = Crc16::default();
@@ -290,8 +292,8 @@ fn busy(capture: &Capture, grid: &Grid, out: &mut Vec<Change>) {
     }
 }
 
-/// DAT1 low where an I/O card asks for attention. Over four lines it must let go from the end of a command
-/// with data until two clocks after the data [SDIO 8.1.2].
+/// DAT1 low where an I/O card asks for attention. Over four lines it must let go from the end of a
+/// command with data until two clocks after the data [SDIO 8.1.2].
 fn asking(capture: &Capture, grid: &Grid, out: &mut Vec<Change>) {
     let (mut taken, mut command_ps): (Vec<(u64, u64)>, u64) = (Vec::new(), 0);
     for place in &grid.places {
@@ -371,7 +373,8 @@ fn contexts(capture: &Capture, core: u8, out: &mut Vec<Change>) {
     }
 }
 
-/// A core's contexts one after the other, `None` for idle; the first in force at the window's begin.
+/// A core's contexts one after the other, `None` for idle; the first in force at the window's
+/// begin.
 pub(super) fn flat(capture: &Capture, core: u8) -> Vec<(u64, Option<Context>)> {
     let mut edges: Vec<(u64, bool, &Span)> = Vec::new();
     for span in capture.spans.iter().filter(|s| s.core == core) {

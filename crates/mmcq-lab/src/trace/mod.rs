@@ -1,8 +1,10 @@
-//! The oscilloscope: a window of a run, with every bit on the bus, what the cores did, and the requests.
+//! The oscilloscope: a window of a run, with every bit on the bus, what the cores did, and the
+//! requests.
 //!
-//! [`record`] runs something with probes at whatever board it builds; the boards, stacks and costs know
-//! nothing of it, and the run is the same with and without. The [`Capture`] is written as a waveform
-//! ([`vcd`]), a picture ([`picture`]), slices for a trace viewer ([`chrome`]) or a list ([`steps::list`]).
+//! [`record`] runs something with probes at whatever board it builds; the boards, stacks and costs
+//! know nothing of it, and the run is the same with and without. The [`Capture`] is written as a
+//! waveform ([`vcd`]), a picture ([`picture`]), slices for a trace viewer ([`chrome`]) or a list
+//! ([`steps::list`]).
 
 pub mod chrome;
 mod crc;

@@ -7,8 +7,8 @@ use mmcq_sim::card::{Answer, BusState};
 use mmcq_sim::cpu::Span;
 use mmcq_sim::probe::Signal;
 
-/// Recorded beyond the end of the window, so that what lies across it is complete: longer than a block on one
-/// line at 400 kHz.
+/// Recorded beyond the end of the window, so that what lies across it is complete: longer than a
+/// block on one line at 400 kHz.
 const SLACK_NS: u64 = 20_000_000;
 /// How many records come between two clean-ups.
 const CLEAN_EVERY: u32 = 4096;
@@ -125,8 +125,8 @@ pub struct Capture {
     pub jobs: u32,
     /// Names of the first threads, on a machine without jobs.
     pub threads: Vec<&'static str>,
-    /// How the bus was driven from when on, and whether the card held the lines low; the first is in force at
-    /// the begin.
+    /// How the bus was driven from when on, and whether the card held the lines low; the first is
+    /// in force at the begin.
     pub bus: Vec<(u64, BusState, bool)>,
     /// The interrupt line, the first in force at the begin.
     pub interrupts: Vec<(u64, bool)>,

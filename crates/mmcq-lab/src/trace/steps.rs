@@ -1,4 +1,5 @@
-//! The window in words: what was on the lines with its name, and the phases that the controller was given.
+//! The window in words: what was on the lines with its name, and the phases that the controller was
+//! given.
 
 use super::lines;
 use super::recorder::{Capture, Event, What};

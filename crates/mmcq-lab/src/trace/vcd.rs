@@ -1,7 +1,7 @@
 //! A capture as a value change dump [IEEE 1364-2005, 18].
 //!
-//! Every signal is one bit wide: common readers refuse or drop anything else. A core has a line for each
-//! context that it was in.
+//! Every signal is one bit wide: common readers refuse or drop anything else. A core has a line for
+//! each context that it was in.
 
 use super::lines::{self, Change, Line};
 use super::recorder::Capture;
@@ -10,8 +10,8 @@ use super::window::{WindowError, time};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// The waveform. Time 0 is the begin of the window; the unit is 1 ns where all edges lie on nanoseconds, else
-/// 1 ps.
+/// The waveform. Time 0 is the begin of the window; the unit is 1 ns where all edges lie on
+/// nanoseconds, else 1 ps.
 pub fn write(capture: &Capture) -> Result<String, WindowError> {
     let (grid, changes) = lines::changes(capture)?;
     let parts = if capture.bus.iter().any(|b| b.1.ddr) { 4 } else { 2 };

@@ -30,8 +30,8 @@ pub enum Start {
     },
 }
 
-/// A part of a run. Tokens, blocks and their gaps are never cut: the window grows until nothing lies across
-/// its ends.
+/// A part of a run. Tokens, blocks and their gaps are never cut: the window grows until nothing
+/// lies across its ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// Where it starts.

@@ -21,7 +21,8 @@ fn together(c: &Counters) -> f64 {
     c.ios as f64 / transfers(c).max(1) as f64
 }
 
-/// What is lost, and what it takes longer than at the limit, in microseconds for each request of the run.
+/// What is lost, and what it takes longer than at the limit, in microseconds for each request of
+/// the run.
 fn largest_loss(why: &Why) -> (&'static str, f64) {
     let (run, limit) = (&why.counters, &why.limit);
     let each = run.bytes as f64 / run.ios.max(1) as f64;

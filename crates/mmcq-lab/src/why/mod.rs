@@ -4,11 +4,15 @@
 //! - wire: commands with their responses, data with their gaps and CRC status;
 //! - card: access (the bus waits for a block of a read), busy (the bus waits for DAT0);
 //! - held: the controller has no room, or no data;
-//! - waiting: the wires are quiet and no request is with the stack: the jobs think, sleep or wake up;
-//! - CPU: the rest, which is: the wires are quiet although a request is with the stack. Interrupts, wake-ups, the driver's and the engine's work, the time that a
-//!   controller itself takes to begin and to tell, and pauses between questions to a card whose busy the host does not see.
+//! - waiting: the wires are quiet and no request is with the stack: the jobs think, sleep or wake
+//!   up;
+//! - CPU: the rest, which is: the wires are quiet although a request is with the stack. Interrupts,
+//!   wake-ups, the driver's and the engine's work, the time that a controller itself takes to begin
+//!   and to tell, and pauses between questions to a card whose busy the host does not see.
 //!
-//! A command during busy is wire, not busy, and so are the few clocks of a gap that both may claim. The physical limit is the same job with software that takes no time, in perfect batches ([`Setting::Limit`]).
+//! A command during busy is wire, not busy, and so are the few clocks of a gap that both may claim.
+//! The physical limit is the same job with software that takes no time, in perfect batches
+//! ([`Setting::Limit`]).
 
 mod conclusion;
 mod report;
@@ -47,7 +51,8 @@ impl Phases {
     /// Of a run.
     pub fn of(c: &Counters) -> Self {
         let bus = &c.bus;
-        // One after the other, what fits is taken. Busy is last: it may overlap with the commands that ask for its end, and gaps of a few clocks are counted twice.
+        // One after the other, what fits is taken. Busy is last: it may overlap with the commands
+        // that ask for its end, and gaps of a few clocks are counted twice.
         let mut left_ns = c.elapsed_ns;
         let mut take = |ns: u64| {
             let taken = ns.min(left_ns);

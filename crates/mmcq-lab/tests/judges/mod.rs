@@ -1,5 +1,7 @@
-//! Judges of waveforms that know nothing of this program: sigrok's decoder of the SD bus, and a reader of value change dumps with PyPI's
-//! checksums (`tools/judge-vcd.py`). `tools/install-judges.sh` installs both; where one is missing its part is skipped, but not where `CI` is set.
+//! Judges of waveforms that know nothing of this program: sigrok's decoder of the SD bus, and a
+//! reader of value change dumps with PyPI's checksums (`tools/judge-vcd.py`).
+//! `tools/install-judges.sh` installs both; where one is missing its part is skipped, but not where
+//! `CI` is set.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -33,7 +35,8 @@ pub fn sigrok(vcd: &Path, kind: &str) -> Option<Vec<String>> {
     Some(lines.lines().filter_map(|l| l.split_once(": ")).map(|(_, rest)| rest.to_owned()).collect())
 }
 
-/// Every command in its order, each with one reply (CMD0 has none), none of them taken for the other.
+/// Every command in its order, each with one reply (CMD0 has none), none of them taken for the
+/// other.
 #[track_caller]
 pub fn sigrok_agrees(vcd: &Path, commands: &[String]) {
     let Some(seen) = sigrok(vcd, "cmd") else { return };

@@ -1,7 +1,9 @@
-//! `mmcq serve` before clients that we did not write (`clients.rs`), before clients that mean no good (`hostile.rs`), and when the power fails.
+//! `mmcq serve` before clients that we did not write (`clients.rs`), before clients that mean no
+//! good (`hostile.rs`), and when the power fails.
 //!
-//! The clients are Debian's nbdinfo, nbdcopy, nbdsh, qemu-io, qemu-img and fio; `tools/install-judges.sh` installs them. Where one is missing its
-//! test is skipped, but not where `CI` is set.
+//! The clients are Debian's nbdinfo, nbdcopy, nbdsh, qemu-io, qemu-img and fio;
+//! `tools/install-judges.sh` installs them. Where one is missing its test is skipped, but not where
+//! `CI` is set.
 
 mod clients;
 mod hostile;

@@ -66,8 +66,8 @@ fn cut(server: &Server) {
     std::thread::sleep(Duration::from_millis(500));
 }
 
-/// Is the next flush refused, and the one after it not? The server knows that the client has heard of it when the client has asked for
-/// something after an answer that came behind the refusal.
+/// Is the next flush refused, and the one after it not? The server knows that the client has heard
+/// of it when the client has asked for something after an answer that came behind the refusal.
 fn refused_once(client: &mut Client) -> bool {
     let refused = !client.flush();
     assert!(client.flush());
@@ -114,7 +114,8 @@ fn every_connection_is_told_and_each_lost_writer_has_an_heir() {
     // One writer went away untold: one of those that come must be its heir, and is told.
     let mut heir = Client::connect(&server);
     assert!(refused_once(&mut heir));
-    // Then all is said. (A server that sees the writer go only now takes the next one for its heir.)
+    // Then all is said. (A server that sees the writer go only now takes the next one for its
+    // heir.)
     assert!((0..2).any(|_| !refused_once(&mut Client::connect(&server))));
 }
 
@@ -138,7 +139,8 @@ fn a_server_that_ends_with_an_untold_loss_says_so() {
     }
 }
 
-/// What is durable is not lost, and a durable write that is refused says nothing of the writes before it.
+/// What is durable is not lost, and a durable write that is refused says nothing of the writes
+/// before it.
 #[test]
 fn a_durable_write_is_refused_once_and_the_flush_after_it_too() {
     let server = Server::start(64, "--write --platform hsq-sprd");

@@ -1,12 +1,12 @@
 //! What a power cut may take: sectors that were sent and are not safe yet.
 //!
-//! A card that was given faults ([`super::Card::set_faults`]) follows every sector from its arrival until it is
-//! in the flash for good; with a volatile cache switched on it does so always. The medium holds the newest
-//! content, as reads see it; the [`Journal`] holds what was there before. At a cut a chooser decides, sector by
-//! sector, what is left.
+//! A card that was given faults ([`super::Card::set_faults`]) follows every sector from its arrival
+//! until it is in the flash for good; with a volatile cache switched on it does so always. The
+//! medium holds the newest content, as reads see it; the [`Journal`] holds what was there before.
+//! At a cut a chooser decides, sector by sector, what is left.
 //!
-//! Writes in the cache drain by themselves, in an order that is the card's own; a flush drains the rest. Between
-//! sectors there is no order. [eMMC 6.6.31] [SD 5.8.2]
+//! Writes in the cache drain by themselves, in an order that is the card's own; a flush drains the
+//! rest. Between sectors there is no order. [eMMC 6.6.31] [SD 5.8.2]
 
 use foldhash::fast::FixedState;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -26,11 +26,13 @@ pub enum Stage {
 /// A version of a sector that a cut decides about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AtStake {
-    /// As in PARTITION_CONFIG of an eMMC: 0 the user area, 1 and 2 boot, 4 to 7 general purpose. SD cards have 0.
+    /// As in PARTITION_CONFIG of an eMMC: 0 the user area, 1 and 2 boot, 4 to 7 general purpose. SD
+    /// cards have 0.
     pub partition: u8,
     /// Number of the sector of 512 bytes.
     pub sector: u64,
-    /// Counts the versions in order of their arrival; a later one of the same sector lies over an earlier one.
+    /// Counts the versions in order of their arrival; a later one of the same sector lies over an
+    /// earlier one.
     pub seq: u64,
     /// How far it has come.
     pub stage: Stage,
@@ -45,9 +47,11 @@ pub enum Kept {
     Old,
     /// All of it.
     New,
-    /// Nothing that can be read, until the sector is written again. Of a reliable write the old is left.
+    /// Nothing that can be read, until the sector is written again. Of a reliable write the old is
+    /// left.
     Torn,
-    /// Its first half, and the second of what was there before. Of a reliable write the old is left.
+    /// Its first half, and the second of what was there before. Of a reliable write the old is
+    /// left.
     Mixed,
 }
 
@@ -137,7 +141,8 @@ pub(crate) struct Journal {
     /// Memory of sectors that are safe, for the next ones.
     #[allow(clippy::vec_box, reason = "a box is handed on to an entry as it is")]
     spare: Vec<Box<Bytes>>,
-    /// For tidying up: what is safe, a bit for each sector of a stretch, by partition and number of the stretch.
+    /// For tidying up: what is safe, a bit for each sector of a stretch, by partition and number of
+    /// the stretch.
     safe: HashMap<(u8, u64), u64, FixedState>,
 }
 
@@ -211,8 +216,8 @@ impl Journal {
         self.entries.push_back(Entry { what, before, safe_ns: u64::MAX, lost: false, goes: false });
     }
 
-    /// The write command's data end; the card is busy until then. `past_cache`: they go to the flash at once.
-    /// `lost`: the cache forgets them.
+    /// The write command's data end; the card is busy until then. `past_cache`: they go to the
+    /// flash at once. `lost`: the cache forgets them.
     pub(crate) fn end(&mut self, busy_ns: u64, past_cache: bool, lost: bool) {
         let cached = self.volatile && !past_cache;
         for entry in self.entries.iter_mut().rev().take_while(|entry| entry.what.seq >= self.open) {
@@ -250,8 +255,8 @@ impl Journal {
     fn tidy(&mut self, now_ns: u64) {
         let Journal { entries, spare, safe, .. } = self;
         safe.clear();
-        // From the newest to the oldest: what is safe lies over all that come later here. Sectors mostly come in runs: those of the stretch at hand are
-        // looked for once.
+        // From the newest to the oldest: what is safe lies over all that come later here. Sectors
+        // mostly come in runs: those of the stretch at hand are looked for once.
         let (mut stretch, mut sectors) = ((0, u64::MAX), 0);
         for entry in entries.iter_mut().rev() {
             let place = (entry.what.partition, entry.what.sector / STRETCH);

@@ -1,4 +1,5 @@
-//! What memory cards have in common where the bus is: power-up, when they hear, and when they are busy.
+//! What memory cards have in common where the bus is: power-up, when they hear, and when they are
+//! busy.
 
 use super::flash::Flash;
 use super::link::{Mode, PowerUp};

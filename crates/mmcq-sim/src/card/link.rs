@@ -74,7 +74,8 @@ pub(crate) fn clocks_ns(bus: &BusState, clocks: u64) -> u64 {
     clocks * 1_000_000_000 / u64::from(bus.clock_hz.max(1))
 }
 
-/// When a card may be spoken to after power-up: 1 ms of stable supply and 74 clocks [SD 6.4.1] [eMMC 10.1].
+/// When a card may be spoken to after power-up: 1 ms of stable supply and 74 clocks [SD 6.4.1]
+/// [eMMC 10.1].
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PowerUp {
     powered_ns: u64,

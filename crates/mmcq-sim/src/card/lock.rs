@@ -6,7 +6,8 @@ const LOCK: u8 = 0x04;
 const ERASE: u8 = 0x08;
 const LONGEST: usize = 16;
 
-/// Password and lock of a card. The password outlives a power cycle, and with it the card wakes up locked.
+/// Password and lock of a card. The password outlives a power cycle, and with it the card wakes up
+/// locked.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lock {
     password: Vec<u8>,

@@ -1,8 +1,9 @@
 //! Cards as seen from the bus.
 //!
-//! A controller model and a card meet here. Times are absolute virtual nanoseconds; a card never waits, it says when.
-//! Cards know the standards by themselves: nothing of the stack's own command builders or parsers is used here, so that a
-//! misreading of the standard in one is not excused by the other.
+//! A controller model and a card meet here. Times are absolute virtual nanoseconds; a card never
+//! waits, it says when. Cards know the standards by themselves: nothing of the stack's own command
+//! builders or parsers is used here, so that a misreading of the standard in one is not excused by
+//! the other.
 
 mod cut;
 pub mod emmc;
@@ -50,14 +51,16 @@ pub struct BusState {
     pub signal18: bool,
     /// The host samples responses and data by the card's strobe (HS400ES).
     pub strobe: bool,
-    /// How far the host's sampling point is from the middle of the eye, 0 (perfect) to 100 (wrong): set by tuning.
+    /// How far the host's sampling point is from the middle of the eye, 0 (perfect) to 100 (wrong):
+    /// set by tuning.
     pub sample_error: u8,
 }
 
 /// A response token on the CMD line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// 48 bits: the index field (0x3f for R3/R4), the 32 bits of content, and whether a CRC7 is sent (R3/R4 have all ones there).
+    /// 48 bits: the index field (0x3f for R3/R4), the 32 bits of content, and whether a CRC7 is
+    /// sent (R3/R4 have all ones there).
     Short {
         /// Bits 45:40.
         index: u8,
@@ -126,21 +129,24 @@ impl Reply {
 /// The next block of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadBlock {
-    /// The buffer is filled; the start bit appears at this time (not before the `now` that was given).
+    /// The buffer is filled; the start bit appears at this time (not before the `now` that was
+    /// given).
     At {
         /// Time of the start bit.
         start_ns: u64,
         /// The CRC16 on the wire is right.
         crc_ok: bool,
     },
-    /// No block will come (end of a counted transfer, end of the card, or an error that only the status tells).
+    /// No block will come (end of a counted transfer, end of the card, or an error that only the
+    /// status tells).
     Never,
 }
 
 /// The card's reaction to a written block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteBlock {
-    /// CRC status token: `Some(true)` is 010 (good), `Some(false)` is 101 (CRC error), `None`: no token.
+    /// CRC status token: `Some(true)` is 010 (good), `Some(false)` is 101 (CRC error), `None`: no
+    /// token.
     pub status: Option<bool>,
     /// DAT0 is low until then; a time not after `now` means no busy.
     pub busy_until_ns: u64,
@@ -154,16 +160,19 @@ pub trait Card {
     /// A command token ended at `now_ns` with a good CRC7.
     fn command(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply;
 
-    /// The bus is free from `now_ns` on: the next block of the read in progress. `buffer` has the block size of [`Flow::Read`].
+    /// The bus is free from `now_ns` on: the next block of the read in progress. `buffer` has the
+    /// block size of [`Flow::Read`].
     fn read_block(&mut self, buffer: &mut [u8], now_ns: u64) -> ReadBlock;
 
-    /// A block of the write in progress ended on the wire at `now_ns`; `crc_ok` is what the card's receiver saw.
+    /// A block of the write in progress ended on the wire at `now_ns`; `crc_ok` is what the card's
+    /// receiver saw.
     fn write_block(&mut self, data: &[u8], crc_ok: bool, now_ns: u64) -> WriteBlock;
 
     /// Does the card hold DAT0 low?
     fn busy(&self, now_ns: u64) -> bool;
 
-    /// Does the card hold CMD and DAT0 to DAT3 low, as between CMD11 and the end of a voltage switch?
+    /// Does the card hold CMD and DAT0 to DAT3 low, as between CMD11 and the end of a voltage
+    /// switch?
     fn switching_voltage(&self, now_ns: u64) -> bool;
 
     /// DAT3 to DAT0 that the card holds low, in bits 3 to 0, other than by busy.
@@ -176,32 +185,36 @@ pub trait Card {
         false
     }
 
-    /// What goes wrong from now on: the points [`crate::faults::Point::Busy`], `PowerUp`, `Voltage`, `Cache`, `Medium` and
-    /// `Function` are the card's. From now on the card also follows its writes, for [`Card::cut`].
+    /// What goes wrong from now on: the points [`crate::faults::Point::Busy`], `PowerUp`,
+    /// `Voltage`, `Cache`, `Medium` and `Function` are the card's. From now on the card also
+    /// follows its writes, for [`Card::cut`].
     fn set_faults(&mut self, faults: Faults) {
         let _ = faults;
     }
 
-    /// Sectors that a power cut at this time would decide about, in the order of their arrival. Complete after
-    /// [`Card::set_faults`]; before, only what is in a volatile cache.
+    /// Sectors that a power cut at this time would decide about, in the order of their arrival.
+    /// Complete after [`Card::set_faults`]; before, only what is in a volatile cache.
     fn at_stake(&mut self, now_ns: u64) -> Vec<AtStake> {
         let _ = now_ns;
         Vec::new()
     }
 
-    /// The supply is cut, whatever the host believes, and of each sector at stake that is left which `keep` says. The card
-    /// stays without supply until the bus brings it ([`Card::bus_changed`]).
+    /// The supply is cut, whatever the host believes, and of each sector at stake that is left
+    /// which `keep` says. The card stays without supply until the bus brings it
+    /// ([`Card::bus_changed`]).
     fn cut(&mut self, now_ns: u64, keep: &mut dyn FnMut(&AtStake) -> Kept) {
         let _ = keep;
         self.power_cut(now_ns);
     }
 
-    /// The supply dips: volatile things are lost and the card is back in `idle`; the host is not told.
+    /// The supply dips: volatile things are lost and the card is back in `idle`; the host is not
+    /// told.
     fn brown_out(&mut self, now_ns: u64) {
         let _ = now_ns;
     }
 
-    /// How often what was at stake has been decided, by CMD0 or a dip or loss of the supply; and how often a cache held something then.
+    /// How often what was at stake has been decided, by CMD0 or a dip or loss of the supply; and
+    /// how often a cache held something then.
     fn losses(&self) -> (u64, u64) {
         (0, 0)
     }
@@ -221,24 +234,27 @@ pub trait Card {
         &[]
     }
 
-    /// The supply is cut, whatever the host believes; what the card keeps of its writes is then in [`Card::peek`].
-    /// Nothing that is at stake is kept.
+    /// The supply is cut, whatever the host believes; what the card keeps of its writes is then in
+    /// [`Card::peek`]. Nothing that is at stake is kept.
     fn power_cut(&mut self, now_ns: u64) {
         self.bus_changed(&BusState::default(), now_ns);
     }
 
-    /// Has it functions that may ask for attention? If not, [`Card::interrupt`] and [`Card::next_event_ns`] need not be asked.
+    /// Has it functions that may ask for attention? If not, [`Card::interrupt`] and
+    /// [`Card::next_event_ns`] need not be asked.
     fn has_functions(&self) -> bool {
         false
     }
 
-    /// A function asks for attention: outside of data the card holds DAT1 low (the interrupt of an I/O card).
+    /// A function asks for attention: outside of data the card holds DAT1 low (the interrupt of an
+    /// I/O card).
     fn interrupt(&self, now_ns: u64) -> bool {
         let _ = now_ns;
         false
     }
 
-    /// The next moment after `now_ns` at which [`Card::interrupt`] changes if the host does not speak to the card.
+    /// The next moment after `now_ns` at which [`Card::interrupt`] changes if the host does not
+    /// speak to the card.
     fn next_event_ns(&self, now_ns: u64) -> Option<u64> {
         let _ = now_ns;
         None
@@ -258,18 +274,21 @@ pub trait Card {
         Err(std::io::Error::new(std::io::ErrorKind::Unsupported, "this card has no such partition"))
     }
 
-    /// Tells of all sectors that were ever written or erased, of each partition (as in PARTITION_CONFIG; 3 is the RPMB, all of it once its key is
-    /// programmed). Nothing is told of a medium that is an image.
+    /// Tells of all sectors that were ever written or erased, of each partition (as in
+    /// PARTITION_CONFIG; 3 is the RPMB, all of it once its key is programmed). Nothing is told of a
+    /// medium that is an image.
     fn touched(&self, each: &mut dyn FnMut(u8, Range<u64>)) {
         let _ = each;
     }
 
-    /// What a host can set and a power cycle does not take away, beside the media: the name of each, and its value.
+    /// What a host can set and a power cycle does not take away, beside the media: the name of
+    /// each, and its value.
     fn settings(&self) -> Vec<(&'static str, u8)> {
         Vec::new()
     }
 
-    /// The board's maker has told an eMMC to boot so: BOOT_ACK and BOOT_PARTITION_ENABLE, in their place in PARTITION_CONFIG.
+    /// The board's maker has told an eMMC to boot so: BOOT_ACK and BOOT_PARTITION_ENABLE, in their
+    /// place in PARTITION_CONFIG.
     fn set_boot(&mut self, config: u8) {
         let _ = config;
     }

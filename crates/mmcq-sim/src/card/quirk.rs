@@ -1,4 +1,5 @@
-//! What memory cards do wrong: quirks of real ones, lies about themselves, and damage beyond any contract.
+//! What memory cards do wrong: quirks of real ones, lies about themselves, and damage beyond any
+//! contract.
 //!
 //! The table `[quirk]` of a profile; a campaign may also set them through
 //! [`super::CardProfile::quirks_mut`]. What a host must not do to such a card is counted in
@@ -56,7 +57,8 @@ pub struct Quirks {
     pub discarded: Discarded,
     /// After so many MiB written the card asks for background work by its exception bit (eMMC).
     pub urgent_after_mib: Option<u64>,
-    /// After so many MiB written its pool of system blocks is used up, and its exception bit says so if that is enabled (eMMC).
+    /// After so many MiB written its pool of system blocks is used up, and its exception bit says
+    /// so if that is enabled (eMMC).
     pub pool_mib: Option<u64>,
     /// A sanitize takes so long (eMMC).
     pub sanitize_ms: u64,

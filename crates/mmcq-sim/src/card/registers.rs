@@ -1,4 +1,5 @@
-//! Bits of big registers, numbered as the standards do: the highest number is the first bit on the wire.
+//! Bits of big registers, numbered as the standards do: the highest number is the first bit on the
+//! wire.
 
 use crate::wire::crc7;
 

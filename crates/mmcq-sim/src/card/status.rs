@@ -89,7 +89,8 @@ impl Status {
         self.errors | if self.illegal { ILLEGAL_COMMAND } else { 0 }
     }
 
-    /// The content of an R1: pending bits, `live` (clear condition A) and the state; shown bits are gone afterwards.
+    /// The content of an R1: pending bits, `live` (clear condition A) and the state; shown bits are
+    /// gone afterwards.
     pub(crate) fn r1(&mut self, state: State, live: u32) -> u32 {
         let content = self.pending() | live | (((state as u32) & 0xf) << 9);
         *self = Self::default();

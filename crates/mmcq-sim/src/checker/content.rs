@@ -1,11 +1,13 @@
-//! What a sector holds: made from place and version, so that 512 bytes are written and judged without being stored.
+//! What a sector holds: made from place and version, so that 512 bytes are written and judged
+//! without being stored.
 
 use crate::card::Fill;
 
 /// Bytes in a sector.
 pub const SECTOR_BYTES: usize = 512;
 
-/// A sector is made of pieces of this size, each of which says by itself where it belongs: so a torn sector is told from a wrong one.
+/// A sector is made of pieces of this size, each of which says by itself where it belongs: so a
+/// torn sector is told from a wrong one.
 const PIECE_BYTES: usize = 32;
 const PIECES: usize = SECTOR_BYTES / PIECE_BYTES;
 
@@ -86,7 +88,8 @@ fn word(bytes: &[u8], index: usize) -> u64 {
 }
 
 impl Content {
-    /// The contents of card number `card` under this seed; `fill` is what it holds before anything is written.
+    /// The contents of card number `card` under this seed; `fill` is what it holds before anything
+    /// is written.
     #[must_use]
     pub fn new(seed: u64, card: u16, fill: Fill) -> Self {
         Content { seed, card, fill }

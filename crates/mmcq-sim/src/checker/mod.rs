@@ -1,43 +1,58 @@
 //! Does a stack keep its promises? The judge of the torture campaigns, independent of the engine.
 //!
-//! The checker is told every request when it is submitted and when it is answered, every power cut, and what reads and the medium showed. From that it
-//! knows which versions each sector may hold, and says where a promise was broken: acknowledged data lost, torn, misordered or misdirected, an answer given
-//! twice or never, a flush that was none. Data are made from place and version ([`Content`]), so nothing is stored but versions; what no request touched
-//! costs nothing.
+//! The checker is told every request when it is submitted and when it is answered, every power cut,
+//! and what reads and the medium showed. From that it knows which versions each sector may hold,
+//! and says where a promise was broken: acknowledged data lost, torn, misordered or misdirected, an
+//! answer given twice or never, a flush that was none. Data are made from place and version
+//! ([`Content`]), so nothing is stored but versions; what no request touched costs nothing.
 //!
-//! A sector of another partition than the user area has a name of its own ([`place`]): all that is said here of sectors is true of it as well.
+//! A sector of another partition than the user area has a name of its own ([`place`]): all that is
+//! said here of sectors is true of it as well.
 //!
 //! The promises, by number:
 //!
-//! - **P1** A write is complete only when the card has taken all of it, and no error that belongs to it is to come.
-//! - **P2** A read brings, sector by sector, the last write submitted before it that did not fail, whatever the queue did in between.
-//! - **P3** A complete flush makes what was complete before it was submitted survive a power cut: writes, zeros and erases.
+//! - **P1** A write is complete only when the card has taken all of it, and no error that belongs
+//!   to it is to come.
+//! - **P2** A read brings, sector by sector, the last write submitted before it that did not fail,
+//!   whatever the queue did in between.
+//! - **P3** A complete flush makes what was complete before it was submitted survive a power cut:
+//!   writes, zeros and erases.
 //! - **P4** A durable write survives by itself once it is complete.
 //! - **P5** Sectors that are not flushed survive in any choice: there is no order between them.
-//! - **P6** After a cut a sector holds what was durable, or something later. It is torn or unreadable only if a write to it was under way or had failed.
-//! - **P7** A failed request leaves its sectors old, new or torn, and no others. What it says is done is done.
-//! - **P8** A cache that was lost is reported by the next flush or durable write, once, and none is that was not. A flush that reports nothing answers for all
-//!   that was complete before it, also across a loss.
+//! - **P6** After a cut a sector holds what was durable, or something later. It is torn or
+//!   unreadable only if a write to it was under way or had failed.
+//! - **P7** A failed request leaves its sectors old, new or torn, and no others. What it says is
+//!   done is done.
+//! - **P8** A cache that was lost is reported by the next flush or durable write, once, and none is
+//!   that was not. A flush that reports nothing answers for all that was complete before it, also
+//!   across a loss.
 //! - **P9** What was written for one card is never found on another.
 //! - **P10** A discarded sector is as before or erased; a zeroed one reads as zeros.
 //! - **P11** Each request is answered once, in bounded time.
 //!
 //! A read settles what it saw:
 //!
-//! - **P12** A failed write is there or not there, and the first read that is submitted after it shows which. From then on that is what reads bring, until
-//!   the next write or the next loss. The same is true of a write that no client waits for any more, and of one under way. A write that a read did not see
-//!   is never seen later: not by reads, not after a flush, not after a cut.
-//! - **P13** What reads have shown of a failed write is at stake like any write that is complete: without a cache it is durable, with one a flush makes it so,
-//!   and a cut before that may take it. What failed before a flush was submitted, and is seen after that flush, is durable.
+//! - **P12** A failed write is there or not there, and the first read that is submitted after it
+//!   shows which. From then on that is what reads bring, until the next write or the next loss. The
+//!   same is true of a write that no client waits for any more, and of one under way. A write that
+//!   a read did not see is never seen later: not by reads, not after a flush, not after a cut.
+//! - **P13** What reads have shown of a failed write is at stake like any write that is complete:
+//!   without a cache it is durable, with one a flush makes it so, and a cut before that may take
+//!   it. What failed before a flush was submitted, and is seen after that flush, is durable.
 //! - **P14** After a loss what a read has seen stays, until the next loss.
-//! - **P15** An erased sector has one value, 00h or FFh. A discarded one may keep its content for a while, for the card erases when it likes [eMMC 6.6.12].
-//!   Once erased it stays so. An erase that is not flushed may be undone by a cut, like a write: no standard says more.
-//! - **P16** The pieces of a torn sector come from what was at stake there. What was seen of it, piece by piece, stays. Where nothing could be read, a later
-//!   read may bring one of the contents that were at stake, and settles it.
-//! - **P17** What no request named is not touched: no other sector, no other partition of the card (boot, general purpose, RPMB). The medium keeps a list of
-//!   what was ever written or erased; it is compared after each cut and at the end ([`touched`](Checker::touched)).
-//! - **P18** An error has a cause: after a fault requests may fail until one that was submitted after it has moved data well, and a flush or durable write
-//!   may tell of writes before it until a flush has ended well. Otherwise only a read of a sector that may be torn fails ([`may_fail`](Checker::may_fail)).
+//! - **P15** An erased sector has one value, 00h or FFh. A discarded one may keep its content for a
+//!   while, for the card erases when it likes [eMMC 6.6.12]. Once erased it stays so. An erase that
+//!   is not flushed may be undone by a cut, like a write: no standard says more.
+//! - **P16** The pieces of a torn sector come from what was at stake there. What was seen of it,
+//!   piece by piece, stays. Where nothing could be read, a later read may bring one of the contents
+//!   that were at stake, and settles it.
+//! - **P17** What no request named is not touched: no other sector, no other partition of the card
+//!   (boot, general purpose, RPMB). The medium keeps a list of what was ever written or erased; it
+//!   is compared after each cut and at the end ([`touched`](Checker::touched)).
+//! - **P18** An error has a cause: after a fault requests may fail until one that was submitted
+//!   after it has moved data well, and a flush or durable write may tell of writes before it until
+//!   a flush has ended well. Otherwise only a read of a sector that may be torn fails
+//!   ([`may_fail`](Checker::may_fail)).
 
 mod content;
 mod request;
@@ -54,7 +69,8 @@ use request::Request;
 use sector::{ABANDONED, Entry, Look, Sector, Wanted};
 use std::collections::HashMap;
 
-/// The name of a sector of a partition (as in PARTITION_CONFIG of an eMMC; 0 is the user area) to this judge.
+/// The name of a sector of a partition (as in PARTITION_CONFIG of an eMMC; 0 is the user area) to
+/// this judge.
 #[must_use]
 pub const fn place(partition: u8, sector: u64) -> u64 {
     (partition as u64) << PARTITION_SHIFT | sector
@@ -102,7 +118,8 @@ pub struct Checker {
     excused: u32,
     /// Requests that were submitted when something last went wrong.
     trouble: u32,
-    /// Flushes and durable writes up to this number may fail: they may tell of what went wrong with writes before them.
+    /// Flushes and durable writes up to this number may fail: they may tell of what went wrong with
+    /// writes before them.
     excused_flushes: u32,
 }
 
@@ -423,13 +440,14 @@ impl Checker {
         Ok(())
     }
 
-    /// Something has gone wrong just now: requests may fail until one that comes after it has moved data well, and flushes until one has ended well.
+    /// Something has gone wrong just now: requests may fail until one that comes after it has moved
+    /// data well, and flushes until one has ended well.
     pub fn trouble(&mut self) {
         (self.excused, self.trouble, self.excused_flushes) = (u32::MAX, self.numbers, u32::MAX);
     }
 
-    /// There is a cause for this request to fail: it was submitted before all was well again; it tells of writes before it; or it is a read, and one of its
-    /// sectors may be torn.
+    /// There is a cause for this request to fail: it was submitted before all was well again; it
+    /// tells of writes before it; or it is a read, and one of its sectors may be torn.
     #[must_use]
     pub fn may_fail(&self, ticket: Ticket) -> bool {
         let Some(request) = self.requests.get(ticket.slot as usize) else { return false };
@@ -455,30 +473,34 @@ impl Checker {
         self.was_reset();
     }
 
-    /// The supply is lost, and a transfer may be open: what is complete and not flushed is there, or not, or torn; a client may be told.
+    /// The supply is lost, and a transfer may be open: what is complete and not flushed is there,
+    /// or not, or torn; a client may be told.
     pub fn supply_lost_open(&mut self) {
         self.dirty.clone().into_iter().for_each(|lba| self.sector(lba).unsure());
         self.was_reset();
         self.excuse = true;
     }
 
-    /// The card was reset while the host went on, with nothing in its cache. A host that says that something was lost is excused only if there is a write that no
-    /// flush has covered: P8 asks for the message where writes were acknowledged and not flushed, and no host can know that the card had put them away by
-    /// itself already. The same is true of a write that was under way: what the card had of it is lost.
+    /// The card was reset while the host went on, with nothing in its cache. A host that says that
+    /// something was lost is excused only if there is a write that no flush has covered: P8 asks
+    /// for the message where writes were acknowledged and not flushed, and no host can know that
+    /// the card had put them away by itself already. The same is true of a write that was under
+    /// way: what the card had of it is lost.
     pub fn was_reset(&mut self) {
         self.losses += 1;
         self.trouble();
         self.excuse |= self.writing > 0 || self.unflushed.is_some();
     }
 
-    /// This judge's card came in the place of another: what was lost with that one may still be told, once.
+    /// This judge's card came in the place of another: what was lost with that one may still be
+    /// told, once.
     pub fn comes_after(&mut self, other: &Checker) {
         self.trouble();
         self.excuse |= other.excuse;
     }
 
-    /// Host and card lost their supply: no client waits for an answer any more. [`survived`](Self::survived) comes next, for each of the sectors that
-    /// are handed to `each`.
+    /// Host and card lost their supply: no client waits for an answer any more.
+    /// [`survived`](Self::survived) comes next, for each of the sectors that are handed to `each`.
     pub fn cut(&mut self, mut each: impl FnMut(u64)) {
         self.requests.clear();
         self.free.clear();
@@ -513,7 +535,8 @@ impl Checker {
         result.map_err(|wrong| Violation::of_sector(lba, seen, wrong, format_args!("after a power cut")))
     }
 
-    /// The medium tells that this sector was written or erased: some request must have been to change it. `partition`: as in PARTITION_CONFIG of an eMMC.
+    /// The medium tells that this sector was written or erased: some request must have been to
+    /// change it. `partition`: as in PARTITION_CONFIG of an eMMC.
     pub fn touched(&self, partition: u8, sector: u64) -> Result<(), Violation> {
         let lba = place(partition, sector);
         let page = self.pages.get(&(lba / PAGE as u64));

@@ -1,4 +1,5 @@
-//! One sector: what it may hold, given what was asked for, what was answered, what reads have shown, and in which order.
+//! One sector: what it may hold, given what was asked for, what was answered, what reads have
+//! shown, and in which order.
 
 use super::content::{Pieces, Seen};
 
@@ -52,20 +53,26 @@ pub(super) enum Fate {
     Flying,
     /// Complete: the nth completion of all.
     Done(u32),
-    /// Complete (as the nth), and it may or may not have been in the cache when the supply went: there, or what was before. It need not be told,
-    /// but a flush that ends well afterwards answers for it.
+    /// Complete (as the nth), and it may or may not have been in the cache when the supply went:
+    /// there, or what was before. It need not be told, but a flush that ends well afterwards
+    /// answers for it.
     ///
-    /// So are writes that were under way at a loss. The card may have had them whole, and their answer come a moment later: P1 was kept, P8 covers what
-    /// was acknowledged before the loss only, and P2 cannot ask of a card what it lost. The permission ends with the first read, flush or cut. So are also
-    /// erases: P8 speaks of writes, and whether zeros were written or erased is the stack's choice.
+    /// So are writes that were under way at a loss. The card may have had them whole, and their
+    /// answer come a moment later: P1 was kept, P8 covers what was acknowledged before the loss
+    /// only, and P2 cannot ask of a card what it lost. The permission ends with the first read,
+    /// flush or cut. So are also erases: P8 speaks of writes, and whether zeros were written or
+    /// erased is the stack's choice.
     Loose(u32),
-    /// Complete (as the nth), and then the card lost what was not flushed: it may be there, or what was before.
+    /// Complete (as the nth), and then the card lost what was not flushed: it may be there, or what
+    /// was before.
     Shaken(u32),
     /// The same, and a client has been told.
     Told(u32),
-    /// Failed, as the nth completion: there, not there, or torn. [`ABANDONED`]: no client waits for it, and it may still be under way.
+    /// Failed, as the nth completion: there, not there, or torn. [`ABANDONED`]: no client waits for
+    /// it, and it may still be under way.
     Failed(u32),
-    /// Failed, and a read has shown after so many completions that it is there: until the next loss or cut, if no flush comes before.
+    /// Failed, and a read has shown after so many completions that it is there: until the next loss
+    /// or cut, if no flush comes before.
     Shown(u32),
 }
 
@@ -82,7 +89,8 @@ pub(super) struct Entry {
     passed: bool,
     /// A read that was submitted later saw this; since the last loss.
     shown: bool,
-    /// It failed, and a flush came after it, or a cut: what reads find of it now is on the medium itself.
+    /// It failed, and a flush came after it, or a cut: what reads find of it now is on the medium
+    /// itself.
     decided: bool,
     /// The card lost its supply after it was submitted and before it was answered.
     loose: bool,
@@ -106,7 +114,8 @@ impl Entry {
         Entry { fate: Fate::Failed(0), decided: true, ..Entry::new(0, wanted) }
     }
 
-    /// No read that was submitted later sees anything older. A discarded sector may keep its content for a while.
+    /// No read that was submitted later sees anything older. A discarded sector may keep its
+    /// content for a while.
     fn covers(&self) -> bool {
         self.wanted != Wanted::Discarded
             && (self.shown || matches!(self.fate, Fate::Done(_) | Fate::Shown(_)))
@@ -143,7 +152,8 @@ fn made_of(pieces: &Pieces, contents: impl Iterator<Item = Wanted> + Clone) -> b
 /// Why what was seen cannot be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wrong {
-    /// A version that a later one, which is complete or was seen, has replaced; or one that was seen not to be there.
+    /// A version that a later one, which is complete or was seen, has replaced; or one that was
+    /// seen not to be there.
     Old,
     /// A version that was asked for only after the read.
     Early,
@@ -166,7 +176,8 @@ pub(super) struct Look {
     pub write_through: bool,
 }
 
-/// All that may be in a sector: what is surely on the medium, and what was asked for since, in the order of submission.
+/// All that may be in a sector: what is surely on the medium, and what was asked for since, in the
+/// order of submission.
 #[derive(Clone, Debug)]
 pub(super) struct Sector {
     pub base: Wanted,
@@ -199,7 +210,8 @@ impl Sector {
         self.entries.drain(..=at);
     }
 
-    /// It failed as the nth completion, or no client waits for it ([`ABANDONED`]). Where a read has passed it, it is not there, and never will be.
+    /// It failed as the nth completion, or no client waits for it ([`ABANDONED`]). Where a read has
+    /// passed it, it is not there, and never will be.
     pub fn failed(&mut self, number: u32, completion: u32) {
         let Some(at) = self.entries.iter().position(|e| e.number == number) else { return };
         self.entries[at].fate = Fate::Failed(completion);
@@ -217,8 +229,8 @@ impl Sector {
         self.base == Wanted::Unreadable || self.entries.iter().any(|e| matches!(e.fate, Fate::Failed(_)))
     }
 
-    /// A flush is complete: what was complete before it was asked for is on the medium. `across`: the supply was lost after it was asked for, so that it
-    /// says of what was lost that it is not.
+    /// A flush is complete: what was complete before it was asked for is on the medium. `across`:
+    /// the supply was lost after it was asked for, so that it says of what was lost that it is not.
     pub fn flushed(&mut self, before: u32, across: bool) {
         let settled = |e: &Entry| {
             let safe = match e.fate {
@@ -236,8 +248,8 @@ impl Sector {
         }
     }
 
-    /// The card lost its supply while the host went on. True if a client must be told: a write was complete (after so many completions, of which no client has
-    /// been told yet) and not yet safe.
+    /// The card lost its supply while the host went on. True if a client must be told: a write was
+    /// complete (after so many completions, of which no client has been told yet) and not yet safe.
     pub fn shaken(&mut self, told_before: u32) -> bool {
         for entry in &mut self.entries {
             entry.loose |= entry.fate == Fate::Flying;
@@ -277,8 +289,8 @@ impl Sector {
         }
     }
 
-    /// A read with no loss since its submission saw this. What was in doubt is so no longer: it is there until the next loss, and what was complete and lay
-    /// over it is gone for good.
+    /// A read with no loss since its submission saw this. What was in doubt is so no longer: it is
+    /// there until the next loss, and what was complete and lay over it is gone for good.
     pub fn witnessed(&mut self, look: Look, seen: Seen) {
         let doubted = |entry: &Entry| match entry.fate {
             Fate::Loose(n) | Fate::Shaken(n) | Fate::Told(n) if n <= look.completions => Some(n),
@@ -345,7 +357,8 @@ impl Sector {
         Err(self.wrong(look.number, seen))
     }
 
-    /// A read saw what lies under these: those that failed are not there, and those under way must fail. A discarded sector may be erased later on.
+    /// A read saw what lies under these: those that failed are not there, and those under way must
+    /// fail. A discarded sector may be erased later on.
     fn pass(&mut self, from: usize, number: u32) {
         let mut place = 0;
         self.entries.retain_mut(|entry| {

@@ -1,9 +1,11 @@
 //! What goes wrong, and when.
 //!
-//! Models have *points*: places where nature, or a bad design, may strike. Each time the simulation comes by a point it asks
-//! [`Faults::strike`], which counts the event and answers with what happens there, mostly nothing. A [`Plan`] says what strikes:
-//! at the nth event of a point ([`Shot`]), or by chance ([`Plan::chance`], seeded). What struck is recorded, as shots: so a run by chance
-//! can be repeated, and made shorter, as a list. [`catalogue`] names the failures that are known, and how each is brought about.
+//! Models have *points*: places where nature, or a bad design, may strike. Each time the simulation
+//! comes by a point it asks [`Faults::strike`], which counts the event and answers with what
+//! happens there, mostly nothing. A [`Plan`] says what strikes: at the nth event of a point
+//! ([`Shot`]), or by chance ([`Plan::chance`], seeded). What struck is recorded, as shots: so a run
+//! by chance can be repeated, and made shorter, as a list. [`catalogue`] names the failures that
+//! are known, and how each is brought about.
 
 pub mod catalogue;
 
@@ -58,32 +60,37 @@ impl Point {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Strike {
-    /// The token does not arrive: the card never saw the command (A2), the host never sees the response (A3), the interrupt
-    /// never reaches the CPU (E1), the automatic command is not sent (E8), what the medium was told does not happen (D5).
+    /// The token does not arrive: the card never saw the command (A2), the host never sees the
+    /// response (A3), the interrupt never reaches the CPU (E1), the automatic command is not sent
+    /// (E8), what the medium was told does not happen (D5).
     Lost,
-    /// Wrong checksum: of a response (A1), a read block (A6), a written block (A7, the card answers 101).
+    /// Wrong checksum: of a response (A1), a read block (A6), a written block (A7, the card answers
+    /// 101).
     Crc,
     /// Wrong end bit (A4, A8).
     EndBit,
     /// A response with another index (A4).
     Index,
-    /// These bits are set in the response that arrives (A5, G4), in the status that an interrupt brings (E2), or stay set of those that a
-    /// reset wrote (E9).
+    /// These bits are set in the response that arrives (A5, G4), in the status that an interrupt
+    /// brings (E2), or stay set of those that a reset wrote (E9).
     Status(u32),
     /// A written block gets no CRC status (A7).
     NoStatus,
-    /// It comes so much later, in nanoseconds: a read block (A9), the end of busy (B1), the interrupt line, the news of a response
-    /// or of a DMA stop (E4), the end of a reset.
+    /// It comes so much later, in nanoseconds: a read block (A9), the end of busy (B1), the
+    /// interrupt line, the news of a response or of a DMA stop (E4), the end of a reset.
     Late(u64),
-    /// It never ends: busy (B2), a reset (E9), power-up (G4), the start of the clock (E11), a DMA access.
+    /// It never ends: busy (B2), a reset (E9), power-up (G4), the start of the clock (E11), a DMA
+    /// access.
     Never,
     /// Busy is not shown on DAT0 although the card is busy (B4).
     Hidden,
-    /// It fails outright: DMA (E6), tuning (A11, A12), voltage switch (A13), a medium that cannot be read or programmed (D3, D5).
+    /// It fails outright: DMA (E6), tuning (A11, A12), voltage switch (A13), a medium that cannot
+    /// be read or programmed (D3, D5).
     Fail,
     /// One bit of the data is wrong, the checksum right: bit number in the block (D4).
     Flip(u32),
-    /// The data go elsewhere: so many blocks away (D9). A function gives so many bytes more, or fewer, than it said (G6).
+    /// The data go elsewhere: so many blocks away (D9). A function gives so many bytes more, or
+    /// fewer, than it said (G6).
     Astray(i32),
     /// The interrupt line rises without a cause, so many times (E2, E3).
     Spurious(u32),
@@ -93,10 +100,11 @@ pub enum Strike {
     BrownOut,
     /// The controller reads as all ones from now on (E15).
     Gone,
-    /// The circuit stays in use until a reset of the whole controller: the command's after a response, the data's otherwise (E10).
+    /// The circuit stays in use until a reset of the whole controller: the command's after a
+    /// response, the data's otherwise (E10).
     Stuck,
-    /// This data line is stuck low from now on: what uses it is damaged (A8). At a voltage switch: the card does not let
-    /// it go (A13).
+    /// This data line is stuck low from now on: what uses it is damaged (A8). At a voltage switch:
+    /// the card does not let it go (A13).
     Line(u8),
     /// The sampling point that tuning found no longer fits, until the next tuning (A11).
     Drift,
@@ -104,7 +112,8 @@ pub enum Strike {
     CrcAndEnd,
 }
 
-/// One bit of a block, counted from the first on the wire (modulo the block's length), becomes the other.
+/// One bit of a block, counted from the first on the wire (modulo the block's length), becomes the
+/// other.
 pub(crate) fn flip(block: &mut [u8], bit: u32) {
     if !block.is_empty() {
         let at = bit as usize / 8 % block.len();
@@ -212,7 +221,8 @@ impl Plan {
         let always = self.always.iter().find(|a| a.0 == point && a.1 <= nth).map(|a| a.2);
         let mut strike = shot.or(always);
         for chance in self.chances.iter().filter(|c| c.point == point) {
-            // Drawn also when something else struck: one chance more or less does not change the luck of the others.
+            // Drawn also when something else struck: one chance more or less does not change the
+            // luck of the others.
             if self.random.next_u32() < chance.share {
                 strike = strike.or(Some(chance.strike));
             }

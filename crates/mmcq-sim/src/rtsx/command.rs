@@ -109,8 +109,8 @@ impl Rtsx {
         }
     }
 
-    /// Puts a response where the driver looks for it. Returns its upper 32 bits of content, and if its length
-    /// and CRC are right.
+    /// Puts a response where the driver looks for it. Returns its upper 32 bits of content, and if
+    /// its length and CRC are right.
     fn store_response(&mut self, answer: Answer) -> (u32, bool) {
         let wanted = match answer {
             Answer::Short { .. } => 1,

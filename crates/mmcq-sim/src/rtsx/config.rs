@@ -28,8 +28,8 @@ pub struct RtsxConfig {
     pub ring_bytes: u32,
     /// Speed of the DMA engine, in megabytes a second.
     pub dma_mb_s: u32,
-    /// Data of a transfer that is open go on without a command. `false` is a chip that lies: AUTO_READ_3 and
-    /// AUTO_WRITE_3 fail once the open transfer has moved data.
+    /// Data of a transfer that is open go on without a command. `false` is a chip that lies:
+    /// AUTO_READ_3 and AUTO_WRITE_3 fail once the open transfer has moved data.
     pub continue_data: bool,
     /// The bus can use both edges.
     pub ddr: bool,
@@ -87,7 +87,8 @@ impl RtsxConfig {
         within("good_phases", self.good_phases.into(), 0, 32)
     }
 
-    /// `sample_error` of a phase: 0 in the middle of the good ones, at most 40 inside them, more outside.
+    /// `sample_error` of a phase: 0 in the middle of the good ones, at most 40 inside them, more
+    /// outside.
     pub(super) fn phase_error(&self, phase: u8, middle: u8) -> u8 {
         let apart = phase.wrapping_sub(middle) & 31;
         let apart = u32::from(apart.min(32 - apart));

@@ -185,7 +185,8 @@ impl Rtsx {
     fn report_list(&mut self, good: bool, now: u64) {
         let Some(list) = self.list.take() else { return };
         if list.write_back && !list.results.is_empty() {
-            // A posted write: the chip is not told that it went nowhere. The memory has written it down.
+            // A posted write: the chip is not told that it went nowhere. The memory has written it
+            // down.
             let _ = self.memory.device_write(list.address.into(), &list.results);
         }
         self.raise(int::CMD_DONE | if good { int::TRANS_OK } else { int::TRANS_FAIL }, now);

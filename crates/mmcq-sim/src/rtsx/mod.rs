@@ -1,49 +1,54 @@
 //! Realtek's PCI Express card reader (rtsx) by register, with its SD slot and bus.
 //!
-//! [`Rtsx`] is passive, as [`Sdhci`](crate::sdhci::Sdhci) is: it is told the time with every call, and
-//! [`Device::next_event_ns`](crate::world::Device::next_event_ns) says when something will happen by itself. Its parts: `window.rs` (the MMIO
-//! window), `list.rs` (host command lists), `internal.rs` (the internal registers and their side effects),
-//! `clock.rs` (PLL, dividers, phases, supply: how the bus is driven), `transfer.rs` (a transfer from START to
-//! its end), `command.rs` (its CMD line), `blocks.rs` (its DAT lines), `dma.rs` (SG tables and the ring
+//! [`Rtsx`] is passive, as [`Sdhci`](crate::sdhci::Sdhci) is: it is told the time with every call,
+//! and [`Device::next_event_ns`](crate::world::Device::next_event_ns) says when something will
+//! happen by itself. Its parts: `window.rs` (the MMIO window), `list.rs` (host command lists),
+//! `internal.rs` (the internal registers and their side effects), `clock.rs` (PLL, dividers,
+//! phases, supply: how the bus is driven), `transfer.rs` (a transfer from START to its end),
+//! `command.rs` (its CMD line), `blocks.rs` (its DAT lines), `dma.rs` (SG tables and the ring
 //! buffer), `config.rs` (what a particular chip is).
 //!
-//! The chip has no documentation. Names and bits of registers are the ones that drivers use; where these are
-//! silent the choice is ours, and strict. Things a driver does wrong are counted
+//! The chip has no documentation. Names and bits of registers are the ones that drivers use; where
+//! these are silent the choice is ours, and strict. Things a driver does wrong are counted
 //! ([`Controller::protocol_violations`](crate::slot::Controller::protocol_violations)).
 //!
 //! # Window
-//! 32-bit accesses at 00h to 1Ch. HCBAR, HCBCTLR (31 start, 30 write back, 28 stop, 23:0 bytes), HDBAR,
-//! HDBCTLR (31 trigger, 29 card to memory, 28 stop, 27:26 must be 2), HAIMR, BIPR, BIER, a scratch register.
-//! A list or DMA that is started while one is there is refused and counted. HAIMR is busy (bit 31) for
-//! `access_ns`, then holds the register, or what was written to it before any side effect.
+//! 32-bit accesses at 00h to 1Ch. HCBAR, HCBCTLR (31 start, 30 write back, 28 stop, 23:0 bytes),
+//! HDBAR, HDBCTLR (31 trigger, 29 card to memory, 28 stop, 27:26 must be 2), HAIMR, BIPR, BIER, a
+//! scratch register. A list or DMA that is started while one is there is refused and counted. HAIMR
+//! is busy (bit 31) for `access_ns`, then holds the register, or what was written to it before any
+//! side effect.
 //!
 //! # Lists
-//! Fetched whole half of `round_ns` after the start; each entry takes `entry_ns`; the end is reported the
-//! other half later with CMD_DONE and TRANS_OK or TRANS_FAIL. READ and CHECK bytes are written back only if
-//! asked for. A CHECK that waits longer than `check_timeout_ns` fails the list, and so does a transfer that
-//! fails while the list runs; what follows in it is not executed.
+//! Fetched whole half of `round_ns` after the start; each entry takes `entry_ns`; the end is
+//! reported the other half later with CMD_DONE and TRANS_OK or TRANS_FAIL. READ and CHECK bytes are
+//! written back only if asked for. A CHECK that waits longer than `check_timeout_ns` fails the
+//! list, and so does a transfer that fails while the list runs; what follows in it is not executed.
 //!
 //! # SD
-//! TRANSFER (FDB3) ends as END and IDLE, or as ERR and IDLE; the next START needs ERR cleared by CARD_STOP
-//! (FD54). Modes 8 (command), C and 0 (command and one block through the ping-pong buffer), E and A (command
-//! and blocks), 5 and 1 (blocks of the transfer that is open on the card), F (tuning). A read into the ring
-//! ends when its last byte is in memory; a write ends with the last CRC status or, with bit 3 of CFG2, when
-//! DAT0 is released. A response must come within 80 clocks (if CFG3 bit 0 says so). Data that do not come end
-//! nothing: the CHECK that waits for them times out. Supply: FD50 1:0 (3 off, 1 or 2 partial for at least 100
-//! us, 0 on). FD52 3:0 = 4, FD55 bit 2, FD5C 2:0 = 2, FD69 bit 2 must be set before a START. FDA6 bit 7 is
-//! 1.8 V. The line levels in FDA5 are sampled by the SD clock: they are fresh while a transfer or bit 7 lets
+//! TRANSFER (FDB3) ends as END and IDLE, or as ERR and IDLE; the next START needs ERR cleared by
+//! CARD_STOP (FD54). Modes 8 (command), C and 0 (command and one block through the ping-pong
+//! buffer), E and A (command and blocks), 5 and 1 (blocks of the transfer that is open on the
+//! card), F (tuning). A read into the ring ends when its last byte is in memory; a write ends with
+//! the last CRC status or, with bit 3 of CFG2, when DAT0 is released. A response must come within
+//! 80 clocks (if CFG3 bit 0 says so). Data that do not come end nothing: the CHECK that waits for
+//! them times out. Supply: FD50 1:0 (3 off, 1 or 2 partial for at least 100 us, 0 on). FD52 3:0 =
+//! 4, FD55 bit 2, FD5C 2:0 = 2, FD69 bit 2 must be set before a START. FDA6 bit 7 is 1.8 V. The
+//! line levels in FDA5 are sampled by the SD clock: they are fresh while a transfer or bit 7 lets
 //! it run.
 //!
 //! # Clock and phases
-//! SD clock = (N + 2) MHz / D / H / C: N (80 to 208) in FC0F, taken when FC11 bit 7 rises and locked `pll_ns`
-//! later; D = 1, 2, 4, 8 for 1 to 4 in FC03 6:4; H = 2 in SD20 and DDR mode; C = 1, 128 or 256 in CFG1 7:6.
-//! Changes need FC02 bit 0 (which stops the SD clock) or FD69 bit 2 clear. In SD30 mode FC2A and FC2B 4:0
-//! hold the phases of sending and sampling; they apply when bit 6 rises.
+//! SD clock = (N + 2) MHz / D / H / C: N (80 to 208) in FC0F, taken when FC11 bit 7 rises and
+//! locked `pll_ns` later; D = 1, 2, 4, 8 for 1 to 4 in FC03 6:4; H = 2 in SD20 and DDR mode; C = 1,
+//! 128 or 256 in CFG1 7:6. Changes need FC02 bit 0 (which stops the SD clock) or FD69 bit 2 clear.
+//! In SD30 mode FC2A and FC2B 4:0 hold the phases of sending and sampling; they apply when bit 6
+//! rises.
 //!
 //! # DMA
-//! Runs when HDBCTLR has triggered a table and DMACTL (FE2C) bit 0 is armed, in either order. Each SG entry
-//! must be VALID, of type 2, with a length up to 512 KiB and an address that is a multiple of 4; the lengths
-//! add up to DMATC (FE28) and the last entry has END. Anything else fails DMA, transfer and list.
+//! Runs when HDBCTLR has triggered a table and DMACTL (FE2C) bit 0 is armed, in either order. Each
+//! SG entry must be VALID, of type 2, with a length up to 512 KiB and an address that is a multiple
+//! of 4; the lengths add up to DMATC (FE28) and the last entry has END. Anything else fails DMA,
+//! transfer and list.
 
 mod bits;
 mod blocks;

@@ -191,7 +191,8 @@ impl S3cSdi {
                 (0x3f, crc7(&bytes[..15]) == bytes[15] >> 1, words)
             }
         };
-        // A response of the other length is cut, or filled up with ones: either way its CRC is wrong.
+        // A response of the other length is cut, or filled up with ones: either way its CRC is
+        // wrong.
         crc_ok &= matches!(answer, Answer::Long(_)) == issue.long;
         let damaged = strike == Some(Strike::Crc);
         crc_ok &= !damaged;

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Parameters of a controller. Missing keys of a TOML table take the values of [`S3cSdiConfig::S3C2440`].
+/// Parameters of a controller. Missing keys of a TOML table take the values of
+/// [`S3cSdiConfig::S3C2440`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct S3cSdiConfig {
@@ -23,7 +24,8 @@ impl S3cSdiConfig {
     pub const S3C2440: S3cSdiConfig =
         S3cSdiConfig { pclk_hz: 50_000_000, dat1_gpio: true, dma: true, dma_word_ns: 100, loses_edges: true };
 
-    /// Refuses values that no controller has: one line with the key, the value and what was expected.
+    /// Refuses values that no controller has: one line with the key, the value and what was
+    /// expected.
     pub fn check(&self) -> Result<(), String> {
         if (1_000_000..=200_000_000).contains(&self.pclk_hz) {
             Ok(())

@@ -108,7 +108,8 @@ impl S3cSdi {
         let mode = value >> dcon::MODE_SHIFT & 3;
         self.regs.dcon = value & !dcon::START;
         if value & dcon::START == 0 || mode < 2 {
-            // A start without a direction would only watch busy, which a driver cannot rely on here.
+            // A start without a direction would only watch busy, which a driver cannot rely on
+            // here.
             if value & dcon::START != 0 {
                 self.slot.violation();
             }
@@ -258,7 +259,8 @@ impl S3cSdi {
         self.stop_data(now);
     }
 
-    /// All blocks are over on the lines. Words of them may be in the FIFO yet, and nothing waits for these.
+    /// All blocks are over on the lines. Words of them may be in the FIFO yet, and nothing waits
+    /// for these.
     pub(super) fn blocks_are_over(&mut self, now: u64) {
         self.regs.data_status |= dsta::FINISH;
         self.stop_data(now);

@@ -1,7 +1,7 @@
 //! The platform's DMA engine: it feeds and empties the FIFO word by word, each in its own time.
 //!
-//! It belongs to the board and not to the controller. The end of the data on the lines does not wait for it,
-//! and a reset of the controller does not stop it.
+//! It belongs to the board and not to the controller. The end of the data on the lines does not
+//! wait for it, and a reset of the controller does not stop it.
 
 use super::bits::dcon;
 use super::{NEVER, S3cSdi, Timer};

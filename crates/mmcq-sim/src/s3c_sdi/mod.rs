@@ -1,23 +1,26 @@
 //! Samsung's SDI, the SD controller of the S3C2440, by register.
 //!
-//! A FIFO of 64 bytes, no buffers behind it: while it has no room for what comes in, or nothing to send, the
-//! bus clock stops. [`S3cSdi`] is passive: it is told the time with every call, and
-//! [`Device::next_event_ns`](crate::world::Device::next_event_ns) says when something will happen by itself. Its parts: `registers.rs` (reads,
-//! writes and their side effects), `command.rs` (the CMD line), `data.rs` (a transfer from DCON to its end),
-//! `blocks.rs` (its blocks, word by word), `fifo.rs`, `dma.rs` (the platform's engine), `config.rs`.
+//! A FIFO of 64 bytes, no buffers behind it: while it has no room for what comes in, or nothing to
+//! send, the bus clock stops. [`S3cSdi`] is passive: it is told the time with every call, and
+//! [`Device::next_event_ns`](crate::world::Device::next_event_ns) says when something will happen
+//! by itself. Its parts: `registers.rs` (reads, writes and their side effects), `command.rs` (the
+//! CMD line), `data.rs` (a transfer from DCON to its end), `blocks.rs` (its blocks, word by word),
+//! `fifo.rs`, `dma.rs` (the platform's engine), `config.rs`.
 //!
-//! The board adds two windows: DAT1 as a GPIO (100h), and the DMA engine (110h to 118h; bit 31 of the length
-//! is set for the way from memory to the card).
+//! The board adds two windows: DAT1 as a GPIO (100h), and the DMA engine (110h to 118h; bit 31 of
+//! the length is set for the way from memory to the card).
 //!
 //! Where nothing is written down the model takes the strict side:
-//! - Command sent is latched after every token, response end and response CRC (R3 and R4 have none that is
-//!   right) together.
-//! - A command written while another is under way is dropped and counted ([`Controller::protocol_violations`](crate::slot::Controller::protocol_violations));
-//!   so is a start of data without the bits that say when they begin, and a FIFO access without room or data.
+//! - Command sent is latched after every token, response end and response CRC (R3 and R4 have none
+//!   that is right) together.
+//! - A command written while another is under way is dropped and counted
+//!   ([`Controller::protocol_violations`](crate::slot::Controller::protocol_violations)); so is a
+//!   start of data without the bits that say when they begin, and a FIFO access without room or
+//!   data.
 //! - Without a clock a command stays on the line and nothing counts its time.
 //! - After an error of data the transfer is over; the FIFO keeps what it has until it is reset.
-//! - A falling edge of DAT1 is latched only while SDIO interrupts are enabled and neither command nor data
-//!   are under way. The level is to be read from the GPIO.
+//! - A falling edge of DAT1 is latched only while SDIO interrupts are enabled and neither command
+//!   nor data are under way. The level is to be read from the GPIO.
 
 mod bits;
 mod blocks;
@@ -161,8 +164,8 @@ impl S3cSdi {
         &self.config
     }
 
-    /// Falling edges of DAT1 that were not latched: the controller was busy, or SDIO interrupts were not
-    /// enabled.
+    /// Falling edges of DAT1 that were not latched: the controller was busy, or SDIO interrupts
+    /// were not enabled.
     pub fn lost_edges(&self) -> u64 {
         self.lost_edges
     }

@@ -14,7 +14,8 @@ impl Sdhci {
     pub(super) fn next_read(&mut self, now: u64) {
         let gap = self.data_beat(now).plus(BLOCK_GAP_CLK);
         let at = gap.ns();
-        // The card must see commands and blocks in their order: ask now only if no command ends in the gap.
+        // The card must see commands and blocks in their order: ask now only if no command ends in
+        // the gap.
         if at > now && self.slot.alarm_ns(Timer::Command as usize) <= at {
             self.dat.state = State::ReadGap;
             self.set_timer(Timer::Data, at);
@@ -213,7 +214,8 @@ impl Sdhci {
         let end = self.data_beat(now);
         let seen = reply.filter(|_| strike != Some(Strike::NoStatus));
         let Some((good, busy_until)) = seen.and_then(|r| Some((r.status?, r.busy_until_ns))) else {
-            // The host saw no status; the card may have taken the block all the same, and be busy with it.
+            // The host saw no status; the card may have taken the block all the same, and be busy
+            // with it.
             self.slot.busy_until_ns = self.slot.busy_until_ns.max(reply.map_or(0, |r| r.busy_until_ns));
             self.count_block(false, now);
             return self.silence(now);

@@ -13,8 +13,8 @@ use crate::wire::{
 /// Without a clock nothing counts the 64 clocks; the model gives up after this.
 const NO_CLOCK_TIMEOUT_NS: u64 = 100_000;
 
-/// Bits of an R1 that are errors [SDHC 4.20, 2.2.5]: out of range, address, block length, write protection,
-/// locked, CRC, ECC, controller, general.
+/// Bits of an R1 that are errors [SDHC 4.20, 2.2.5]: out of range, address, block length, write
+/// protection, locked, CRC, ECC, controller, general.
 const R1_ERRORS: u32 = 0xe6b8_0000;
 /// The same of an R5: CRC, general, function number, out of range.
 const R5_ERRORS: u32 = 0x0000_8b00;
@@ -189,8 +189,8 @@ impl Sdhci {
 
     fn first_token(&mut self, issue: Issue, beat: Beat) {
         if issue.auto == Auto::Count && !self.config.mistakes.auto_count_missing {
-            // With SDMA in version 3 the argument is the DMA address: the two exclude each other, and the
-            // card will say so.
+            // With SDMA in version 3 the argument is the DMA address: the two exclude each other,
+            // and the card will say so.
             self.send(issue, Sender::AutoCount, beat);
         } else {
             self.send(issue, Sender::Host, beat);
@@ -302,7 +302,8 @@ impl Sdhci {
         self.set_timer(Timer::Command, active.beat.ns());
     }
 
-    /// Error bits (of register 30h) of a response, and its content in the order of the response registers.
+    /// Error bits (of register 30h) of a response, and its content in the order of the response
+    /// registers.
     fn judge(issue: &Issue, sent: u8, answer: Answer, strike: Option<Strike>) -> (u32, [u32; 4]) {
         let mut errors = 0;
         let long = issue.expected == Expected::Long;

@@ -9,12 +9,14 @@ use serde::{Deserialize, Serialize};
 pub enum Busy {
     /// Transfer Complete comes when the card lets go [SDHC 2.2.18].
     Interrupt,
-    /// Transfer Complete comes when the last data (or the R1b response) are over, busy or not. Between the
-    /// blocks of one write busy is honoured, and the first block of a write waits for it.
+    /// Transfer Complete comes when the last data (or the R1b response) are over, busy or not.
+    /// Between the blocks of one write busy is honoured, and the first block of a write waits for
+    /// it.
     Ignored,
 }
 
-/// Parameters of a controller. Missing keys of a TOML table take the values of [`SdhciConfig::GENERIC_4_20`].
+/// Parameters of a controller. Missing keys of a TOML table take the values of
+/// [`SdhciConfig::GENERIC_4_20`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SdhciConfig {
@@ -22,13 +24,15 @@ pub struct SdhciConfig {
     pub spec: u8,
     /// Vendor version number of register FFh.
     pub vendor: u8,
-    /// Capabilities, 40h; the base clock in them (bits 15:8) follows [`base_clock_hz`](Self::base_clock_hz).
+    /// Capabilities, 40h; the base clock in them (bits 15:8) follows
+    /// [`base_clock_hz`](Self::base_clock_hz).
     pub capabilities: u32,
     /// Capabilities, 44h.
     pub capabilities1: u32,
     /// Maximum current, 48h.
     pub max_current: u32,
-    /// Preset values, 60h to 6Eh: initialisation, default, high speed, SDR12, SDR25, SDR50, SDR104, DDR50.
+    /// Preset values, 60h to 6Eh: initialisation, default, high speed, SDR12, SDR25, SDR50, SDR104,
+    /// DDR50.
     pub presets: [u16; 8],
     /// Base clock in hertz; 0 takes the one of the capabilities, which else show this one.
     pub base_clock_hz: u32,
@@ -46,11 +50,11 @@ pub struct SdhciConfig {
     pub debounce_ns: u64,
     /// The card is soldered: always inserted.
     pub fixed: bool,
-    /// The card's supply does not hang on SD Bus Power: it is there whatever the driver says, and a reset of
-    /// everything does not take it away.
+    /// The card's supply does not hang on SD Bus Power: it is there whatever the driver says, and a
+    /// reset of everything does not take it away.
     pub always_powered: bool,
-    /// VCCQ is a rail of 1.8 V: the card signals there whatever 1.8V Signaling Enable says. The register and
-    /// the controller's timings follow the bit as always.
+    /// VCCQ is a rail of 1.8 V: the card signals there whatever 1.8V Signaling Enable says. The
+    /// register and the controller's timings follow the bit as always.
     pub signal18_fixed: bool,
     /// Tuning commands until the sampling point is found (at most 40).
     pub tuning_rounds: u8,
@@ -83,12 +87,13 @@ pub struct SdhciConfig {
 }
 
 impl SdhciConfig {
-    /// 4.20 with everything: 200 MHz base clock, 8 bits, ADMA2, SDMA, 64 bits, all voltages and speeds.
+    /// 4.20 with everything: 200 MHz base clock, 8 bits, ADMA2, SDMA, 64 bits, all voltages and
+    /// speeds.
     pub const GENERIC_4_20: SdhciConfig = SdhciConfig {
         spec: 5,
         vendor: 0,
-        // Timeout clock 1 MHz, base 200 MHz, blocks of 2048, 8 bits, ADMA2, high speed, SDMA, 3.3/3.0/1.8 V,
-        // 64 bits in both forms, asynchronous interrupt.
+        // Timeout clock 1 MHz, base 200 MHz, blocks of 2048, 8 bits, ADMA2, high speed, SDMA,
+        // 3.3/3.0/1.8 V, 64 bits in both forms, asynchronous interrupt.
         capabilities: 0x3f6e_c881,
         // SDR50, SDR104, DDR50, drivers A/C/D, SDR50 needs tuning.
         capabilities1: 0x0000_2077,
@@ -142,7 +147,8 @@ impl SdhciConfig {
         }
     }
 
-    /// Refuses values that no controller has: one line with the key, the value and what was expected.
+    /// Refuses values that no controller has: one line with the key, the value and what was
+    /// expected.
     pub fn check(&self) -> Result<(), String> {
         let within = |key: &str, value: u32, low: u32, high: u32| {
             if (low..=high).contains(&value) {
@@ -174,8 +180,9 @@ impl SdhciConfig {
         Ok(())
     }
 
-    /// What 40h reads as: its base clock is the one that there is. One that bits 15:8 cannot say (no whole number of megahertz, or more than 255) reads as 0, "get
-    /// it another way" [SDHC 2.2.25], as one that `capabilities` hold back.
+    /// What 40h reads as: its base clock is the one that there is. One that bits 15:8 cannot say
+    /// (no whole number of megahertz, or more than 255) reads as 0, "get it another way"
+    /// [SDHC 2.2.25], as one that `capabilities` hold back.
     pub fn shown_capabilities(&self) -> u32 {
         const FIELD: u32 = 0xff << 8;
         if self.base_clock_hz == 0 || self.capabilities & FIELD == 0 {

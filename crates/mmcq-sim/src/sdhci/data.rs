@@ -1,5 +1,5 @@
-//! A transfer on the DAT lines from its command to its end; busy, timeouts, block gaps, tuning [SDHC 2.2.9,
-//! 2.2.18, 3.7].
+//! A transfer on the DAT lines from its command to its end; busy, timeouts, block gaps, tuning
+//! [SDHC 2.2.9, 2.2.18, 3.7].
 
 use super::bits::{host2, int, mode, present};
 use super::command::{Auto, Issue};
@@ -111,7 +111,8 @@ impl DatLines {
         &mut self.bytes[..n]
     }
 
-    /// Bytes of the current block that the wires carry: a card may send another length than the host expects.
+    /// Bytes of the current block that the wires carry: a card may send another length than the
+    /// host expects.
     pub fn on_wire(&self) -> &[u8] {
         let n = match self.flow {
             Some(Flow::Read { block_size }) if self.read => usize::from(block_size),
@@ -125,8 +126,8 @@ impl DatLines {
         (self.offset < self.block).then(|| self.block - self.offset)
     }
 
-    /// Will there be another block after the one memory deals with? A write prefetches: its block is still to
-    /// be counted.
+    /// Will there be another block after the one memory deals with? A write prefetches: its block
+    /// is still to be counted.
     pub fn more_blocks(&self) -> bool {
         self.left.is_none_or(|left| left > u32::from(!self.read))
     }
@@ -280,7 +281,8 @@ impl Sdhci {
 
     /// The response to an R1b command has come.
     pub(super) fn start_busy(&mut self, now: u64) {
-        // An abort command may have come just after the end of what it was to abort: the lines are idle then.
+        // An abort command may have come just after the end of what it was to abort: the lines are
+        // idle then.
         if matches!(self.dat.state, State::Idle | State::Reserved | State::Cut) {
             self.wait_for_busy(now);
         }

@@ -5,7 +5,8 @@ use super::bits::{cap, host2, int};
 use crate::faults::{Point, Strike};
 use crate::slot::Core;
 
-/// More descriptors than this without any data: the engine runs in a circle and never moves a byte again.
+/// More descriptors than this without any data: the engine runs in a circle and never moves a byte
+/// again.
 const MAX_IDLE_DESCRIPTORS: u32 = 1024;
 
 /// States of the ADMA engine in register 54h.
@@ -237,7 +238,8 @@ impl Sdhci {
         Ok(if self.dma.stuck { Moved::Held } else { Moved::All })
     }
 
-    /// Goes on to a descriptor with data, if the current one has none left; false at the end of the table.
+    /// Goes on to a descriptor with data, if the current one has none left; false at the end of the
+    /// table.
     fn adma_data(&mut self, bytes: u8, now: u64) -> Result<bool, AdmaError> {
         let mut idle = 0;
         while self.dma.left == 0 {

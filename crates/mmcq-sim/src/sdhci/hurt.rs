@@ -48,7 +48,8 @@ impl Sdhci {
         None
     }
 
-    /// Do data arrive damaged, as the bus is driven now: by a line that does not move, or is not there, or by the wrong edge?
+    /// Do data arrive damaged, as the bus is driven now: by a line that does not move, or is not
+    /// there, or by the wrong edge?
     pub(super) fn data_are_damaged(&self) -> bool {
         let mistakes = &self.config.mistakes;
         let used = u8::MAX >> (8 - self.slot.bus.width.clamp(1, 8));

@@ -22,7 +22,8 @@ pub struct Mistakes {
     pub auto_count_missing: bool,
     /// A CMD23 does not leave, and nothing ever ends it but a reset of the CMD circuit.
     pub count_hangs: bool,
-    /// An abort command without busy brings a Transfer Complete of its own, so much later; 0: it does not.
+    /// An abort command without busy brings a Transfer Complete of its own, so much later; 0: it
+    /// does not.
     pub stop_completes_after_ns: u64,
     /// With High Speed Enable set data are sampled at the wrong edge.
     pub high_speed_breaks_reads: bool,
@@ -30,7 +31,8 @@ pub struct Mistakes {
     pub capabilities_hidden: bool,
     /// Data lines that the board has; 0: all.
     pub lines_wired: u8,
-    /// A reset ends only if Clock Control was written, with the internal clock on, after the last command.
+    /// A reset ends only if Clock Control was written, with the internal clock on, after the last
+    /// command.
     pub reset_needs_clock: bool,
 }
 

@@ -1,24 +1,26 @@
 //! An SD host controller by register, versions 3.00 to 4.20 of the standard (SDHC).
 //!
-//! [`Sdhci`] is passive: it is told the time with every call, and [`Device::next_event_ns`](crate::world::Device::next_event_ns) says when
-//! something will happen by itself. Its parts: `registers.rs` (reads, writes and their side effects),
-//! `command.rs` (the CMD line, automatic commands), `data.rs` (a transfer from command to end, busy, tuning),
-//! `blocks.rs` (its blocks), `dma.rs` (SDMA, ADMA2), `pio.rs` (the buffer port), `config.rs` (what a
-//! particular controller can do and how long it takes), `mistakes.rs` (what it does wrong), `profile.rs` (known
-//! ones), `hurt.rs` (what strikes it by a
-//! plan of faults, and what remains of that).
+//! [`Sdhci`] is passive: it is told the time with every call, and
+//! [`Device::next_event_ns`](crate::world::Device::next_event_ns) says when something will happen
+//! by itself. Its parts: `registers.rs` (reads, writes and their side effects), `command.rs` (the
+//! CMD line, automatic commands), `data.rs` (a transfer from command to end, busy, tuning),
+//! `blocks.rs` (its blocks), `dma.rs` (SDMA, ADMA2), `pio.rs` (the buffer port), `config.rs` (what
+//! a particular controller can do and how long it takes), `mistakes.rs` (what it does wrong),
+//! `profile.rs` (known ones), `hurt.rs` (what strikes it by a plan of faults, and what remains of
+//! that).
 //!
-//! Where the standard leaves something open the model takes the strict side, so that a driver that relies on
-//! luck fails here:
-//! - After a response timeout Command Inhibit (CMD) stays set until a reset of the CMD circuit; after any
-//!   error of a command that uses the DAT lines, or of its data, Command Inhibit (DAT) stays until a reset of
-//!   the DAT circuit, and no more data move.
+//! Where the standard leaves something open the model takes the strict side, so that a driver that
+//! relies on luck fails here:
+//! - After a response timeout Command Inhibit (CMD) stays set until a reset of the CMD circuit;
+//!   after any error of a command that uses the DAT lines, or of its data, Command Inhibit (DAT)
+//!   stays until a reset of the DAT circuit, and no more data move.
 //! - With a damaged response (CRC, end bit, index) Command Complete is set together with the error.
-//! - The lengths of an ADMA2 table must add up to exactly the blocks, and the table must have an end [SDHC
-//!   2.2.28].
-//! - A command written while inhibited, in reset, or into an unfinished command is dropped and counted
-//!   ([`Controller::protocol_violations`](crate::slot::Controller::protocol_violations)).
-//! - UHS modes need 1.8 V signalling; a block of a length that the card does not send is a CRC error.
+//! - The lengths of an ADMA2 table must add up to exactly the blocks, and the table must have an
+//!   end [SDHC 2.2.28].
+//! - A command written while inhibited, in reset, or into an unfinished command is dropped and
+//!   counted ([`Controller::protocol_violations`](crate::slot::Controller::protocol_violations)).
+//! - UHS modes need 1.8 V signalling; a block of a length that the card does not send is a CRC
+//!   error.
 //! - A write to a busy card waits for DAT0 before its first block; a read does not wait.
 
 mod bits;
@@ -189,8 +191,8 @@ impl Sdhci {
         self.slot.set_alarm(timer as usize, NEVER);
     }
 
-    /// The interrupt that the card itself holds on DAT1, and when it may change; in 4-bit mode data hide it
-    /// [SDIO 8.1.2].
+    /// The interrupt that the card itself holds on DAT1, and when it may change; in 4-bit mode data
+    /// hide it [SDIO 8.1.2].
     pub(super) fn look_at_card(&mut self, now: u64) {
         if !self.functions {
             return;
@@ -318,8 +320,9 @@ impl Sdhci {
         }
         self.regs.inserted = inserted;
         if !inserted {
-            // Without a card the controller takes the power and the clock away [SDHC 2.2.11, 2.2.14]: if something
-            // is on the lines still, that is not the driver's doing.
+            // Without a card the controller takes the power and the clock away
+            // [SDHC 2.2.11, 2.2.14]: if something is on the lines still, that is not the driver's
+            // doing.
             self.regs.power &= !1;
             self.regs.clock &= !bits::clock::CARD;
             self.drive_bus(now);

@@ -1,4 +1,5 @@
-//! Controllers with a known departure from the standard: what the model does wrong, and what a board tells the driver about it.
+//! Controllers with a known departure from the standard: what the model does wrong, and what a
+//! board tells the driver about it.
 
 use super::SdhciConfig;
 use mmcq::host::Width;

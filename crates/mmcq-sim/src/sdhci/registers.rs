@@ -168,7 +168,8 @@ impl Sdhci {
         match offset {
             0x00 => {
                 self.regs.argument2 = merge(self.regs.argument2, value, mask);
-                // Writing the last byte of the SDMA address lets a stopped transfer go on [SDHC 2.2.1].
+                // Writing the last byte of the SDMA address lets a stopped transfer go on
+                // [SDHC 2.2.1].
                 if mask & 0xff00_0000 != 0 && !self.regs.version4() {
                     self.sdma_restart(now);
                 }
@@ -328,7 +329,8 @@ impl Sdhci {
             self.stop_timer(Timer::Signal18);
             self.regs.at_18v = false;
         }
-        // Only the tuning procedure sets Sampling Clock Select; software can clear it [SDHC 2.2.25].
+        // Only the tuning procedure sets Sampling Clock Select; software can clear it
+        // [SDHC 2.2.25].
         new &= !(host2::SAMPLING_CLOCK & !old);
         if new & !old & host2::EXECUTE_TUNING != 0 {
             new &= !host2::SAMPLING_CLOCK;

@@ -1,4 +1,5 @@
-//! CMD52 beside data, on the SDHCI model: a combo card's memory or a function's CMD53 keeps the DAT lines busy for a MiB while registers are read.
+//! CMD52 beside data, on the SDHCI model: a combo card's memory or a function's CMD53 keeps the DAT
+//! lines busy for a MiB while registers are read.
 
 #[path = "../../../mmcq/tests/support/one_thread.rs"]
 mod one_thread;
@@ -241,7 +242,8 @@ fn what_changes_the_bus_waits_for_the_data() {
     rig.checked();
 }
 
-/// Faults of every kind while memory, CMD53 and CMD52 go on: nothing hangs, no request is forgotten, and what is reported as read is right.
+/// Faults of every kind while memory, CMD53 and CMD52 go on: nothing hangs, no request is
+/// forgotten, and what is reported as read is right.
 #[test]
 fn a_storm_of_faults() {
     let mut random = 0x9e37_79b9_7f4a_7c15u64;

@@ -1,4 +1,5 @@
-//! A combo card on the SDHCI model, whose function is an endless stream, and the stack that drives it.
+//! A combo card on the SDHCI model, whose function is an endless stream, and the stack that drives
+//! it.
 
 use crate::one_thread::{NOW_NS, OneThread, TIMER};
 use mmcq::card::{IoCard, Options, bring_up_io};
@@ -27,7 +28,8 @@ type Driver = sdhci::Sdhci<Port, ShadowMemory, 129>;
 type Stack = mmcq::task::Stack<(OneThread, Driver), 16>;
 
 pub const MIB: usize = 1 << 20;
-/// The function's registers: an endless source and sink of bytes, and one that keeps what it is given.
+/// The function's registers: an endless source and sink of bytes, and one that keeps what it is
+/// given.
 const STREAM: u32 = 0;
 pub const KEEPER: u32 = 0x10;
 /// One CMD53 of the most blocks.
@@ -269,7 +271,7 @@ impl Rig {
         (result, self.time.now() - since_ns)
     }
 
-    /// The keeper gives back what it was given.
+    /// The supervisor gives back what it was given.
     pub fn keeps(&self, value: u8) -> u64 {
         let (result, ns) = self.ask(io_write_read(1, KEEPER, value));
         assert_eq!(result.unwrap().response.r5().data(), value);

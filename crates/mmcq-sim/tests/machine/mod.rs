@@ -85,7 +85,8 @@ impl Rig {
         }
         NOW_NS.set(self.time.now());
         if self.model.borrow().irq() {
-            // By PIO the next block may be ready at once; otherwise a line that stays up is a storm.
+            // By PIO the next block may be ready at once; otherwise a line that stays up is a
+            // storm.
             for _ in 0..=256 {
                 self.stack.on_irq();
                 if !self.model.borrow().irq() {

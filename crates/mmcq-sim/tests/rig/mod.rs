@@ -1,4 +1,4 @@
-//! The stack over an SDHCI model, with a keeper, and a card that falls ill when it is told to.
+//! The stack over an SDHCI model, with a supervisor, and a card that falls ill when it is told to.
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
@@ -44,7 +44,7 @@ pub struct Ills {
     pub mute_for_ever: bool,
     /// Blocks read above this clock are damaged.
     pub reads_up_to_hz: Option<u32>,
-    /// Blocks read are damaged until the keeper tunes.
+    /// Blocks read are damaged until the supervisor tunes.
     pub detuned: bool,
     /// The nth block read from now on is damaged, each time it comes by.
     pub bad_byte: Option<u8>,
@@ -55,7 +55,8 @@ pub struct Ills {
     pub swap: Option<Box<dyn Card>>,
     /// Data commands heard, with their arguments.
     pub heard: Vec<(u8, u32)>,
-    /// The board switches the card's supply, which the controller cannot; it is off; how often it was switched on.
+    /// The board switches the card's supply, which the controller cannot; it is off; how often it
+    /// was switched on.
     pub board_switches: bool,
     pub supply_off: bool,
     pub switched_on: u32,
@@ -180,7 +181,7 @@ pub fn quirky(name: &str, quirk: impl FnOnce(&mut Quirks)) -> Box<dyn Card> {
     profile.build(medium).unwrap_or_else(|error| panic!("{error}"))
 }
 
-type Keeper = Pin<Box<dyn Future<Output = (Event, DmaBuf)>>>;
+type Supervisor = Pin<Box<dyn Future<Output = (Event, DmaBuf)>>>;
 
 pub struct Rig {
     pub time: Time,
@@ -188,8 +189,8 @@ pub struct Rig {
     pub memory: ShadowMemory,
     pub stack: &'static Stack,
     pub ills: Rc<RefCell<Ills>>,
-    keeper: RefCell<Option<Keeper>>,
-    /// The keeper is polled with this one.
+    supervisor: RefCell<Option<Supervisor>>,
+    /// The supervisor is polled with this one.
     pub waker: RefCell<Waker>,
     pub events: RefCell<Vec<Event>>,
     pub found: Found,
@@ -197,7 +198,7 @@ pub struct Rig {
 }
 
 impl Rig {
-    /// A card in `tran`, with a keeper.
+    /// A card in `tran`, with a supervisor.
     pub fn new(name: &str) -> Rig {
         Rig::with(name, Options::DEFAULT)
     }
@@ -209,7 +210,7 @@ impl Rig {
         rig
     }
 
-    /// The same without a keeper.
+    /// The same without a supervisor.
     pub fn alone(name: &str, options: Options) -> Rig {
         Rig::built(card(name), name.contains("emmc") || name == "hbg4a2", SdhciConfig::GENERIC_4_20, options)
     }
@@ -240,39 +241,39 @@ impl Rig {
         let host = Surrounded::new(host, Supply(ills.clone()));
         NOW_NS.set(0);
         let stack: &'static Stack = Box::leak(Box::new(Stack::new(OneThread, TIMER, host, Config::DEFAULT)));
-        let keeper = RefCell::new(None);
+        let supervisor = RefCell::new(None);
         let events = RefCell::new(Vec::new());
         let turn = |rig: &Parts<'_>| rig.turn();
         let parts = Parts { time: &time, model: &model, stack };
         let found = drive(&parts, turn, card::bring_up(stack, buffer(1, 0), options)).0.unwrap();
         let waker = RefCell::new(Waker::noop().clone());
-        Rig { time, model, memory, stack, ills, keeper, waker, events, found, options }
+        Rig { time, model, memory, stack, ills, supervisor, waker, events, found, options }
     }
 
-    /// (Again) a keeper helps.
+    /// (Again) a supervisor helps.
     pub fn keep(&self) {
         let card = match self.events.borrow().last() {
             Some(Event::Inserted(Ok(card)) | Event::Changed(card) | Event::Exception { card, .. }) => *card,
             _ => self.found,
         };
         let future = card::supervise(self.stack, buffer(1, 0), self.options, card);
-        *self.keeper.borrow_mut() = Some(Box::pin(future));
-        self.poll_keeper();
+        *self.supervisor.borrow_mut() = Some(Box::pin(future));
+        self.poll_supervisor();
     }
 
     /// The supervisor is dropped where it is.
     pub fn leave(&self) {
-        *self.keeper.borrow_mut() = None;
+        *self.supervisor.borrow_mut() = None;
     }
 
-    fn poll_keeper(&self) {
+    fn poll_supervisor(&self) {
         NOW_NS.set(self.time.now());
-        let mut keeper = self.keeper.borrow_mut();
-        let Some(future) = keeper.as_mut() else { return };
+        let mut supervisor = self.supervisor.borrow_mut();
+        let Some(future) = supervisor.as_mut() else { return };
         let waker = self.waker.borrow().clone();
         if let Poll::Ready((event, _)) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            *keeper = None;
-            drop(keeper);
+            *supervisor = None;
+            drop(supervisor);
             self.events.borrow_mut().push(event);
             self.keep();
         }
@@ -281,7 +282,7 @@ impl Rig {
     /// Goes to the next interrupt or deadline, and moves the stack by it.
     pub fn turn(&self) {
         Parts { time: &self.time, model: &self.model, stack: self.stack }.turn();
-        self.poll_keeper();
+        self.poll_supervisor();
     }
 
     /// Turns until this time has come.
@@ -358,8 +359,8 @@ impl Rig {
         self.stack.with(|engine| *engine.stats())
     }
 
-    pub fn rung(&self, rung: RecoveryStep) -> u64 {
-        self.stats().recovery_steps[rung as usize]
+    pub fn taken(&self, step: RecoveryStep) -> u64 {
+        self.stats().recovery_steps[step as usize]
     }
 
     pub fn trace(&self) -> Vec<(u64, RecoveryStep)> {

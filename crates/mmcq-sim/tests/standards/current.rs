@@ -1,5 +1,5 @@
-//! What a UHS-I card may draw, and how strongly it drives: function groups 4 and 3 [SD 4.3.10], XPC [SD 4.2.3.1], Maximum Current
-//! Capabilities [SDHC 2.2.26].
+//! What a UHS-I card may draw, and how strongly it drives: function groups 4 and 3 [SD 4.3.10], XPC
+//! [SD 4.2.3.1], Maximum Current Capabilities [SDHC 2.2.26].
 
 use super::heard::Heard;
 use super::machine::{Rig, storage_card};
@@ -56,7 +56,8 @@ fn the_current_limit_is_what_the_host_gives() {
     assert_eq!(told(1020, 400, Options::DEFAULT).limit, 1);
 }
 
-/// 1.80 W, function 4, lies between functions 1 and 2. A card of specification 3.0x does not have it.
+/// 1.80 W, function 4, lies between functions 1 and 2. A card of specification 3.0x does not have
+/// it.
 #[test]
 fn a_supply_of_500_ma_is_used_where_the_card_has_that_limit() {
     for (register_ma, limit, older) in

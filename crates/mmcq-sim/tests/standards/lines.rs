@@ -1,4 +1,5 @@
-//! An eMMC on a board whose data lines are not all good: the width is what was tried and found [eMMC 6.6.4].
+//! An eMMC on a board whose data lines are not all good: the width is what was tried and found
+//! [eMMC 6.6.4].
 
 use super::machine::{Rig, storage_card};
 use mmcq::card::{Card as Found, Options};
@@ -44,7 +45,8 @@ fn a_good_board_keeps_its_eight_lines() {
     assert_eq!(mode("hbg4a2", 8), (Timing::Hs400Es, Width::W8));
 }
 
-/// DAT4 and DAT5 are crossed on the way: each line's CRC is right, and bits of each byte have changed places.
+/// DAT4 and DAT5 are crossed on the way: each line's CRC is right, and bits of each byte have
+/// changed places.
 struct Crossed {
     card: Box<dyn Card>,
     lines: u8,

@@ -94,7 +94,8 @@ fn a_card_whose_password_is_lost_can_be_erased() {
     }
 }
 
-/// With a timeout clock of 50 MHz a controller's own timer ends after 2.7 s; the standard gives a forced erase three minutes.
+/// With a timeout clock of 50 MHz a controller's own timer ends after 2.7 s; the standard gives a
+/// forced erase three minutes.
 #[test]
 fn a_forced_erase_may_outlast_the_controllers_timer() {
     for (name, line, other) in [
@@ -111,7 +112,8 @@ fn a_forced_erase_may_outlast_the_controllers_timer() {
     }
 }
 
-/// The card was erased when it was brought up, and got a new password since: what was written after that stays.
+/// The card was erased when it was brought up, and got a new password since: what was written after
+/// that stays.
 #[test]
 fn a_recovery_erases_no_card() {
     for name in ["sdxc-128g-uhs", "emmc-hs200"] {
@@ -156,9 +158,9 @@ fn a_card_is_locked_opened_and_freed_again() {
             assert_eq!(rig.one(rig.write(8, 1, 1)).result.map(|_| ()), Err(Error::Locked), "{name}");
         }
         assert_eq!(
-            rig.rung(RecoveryStep::Reinit)
-                + rig.rung(RecoveryStep::PowerCycle)
-                + rig.rung(RecoveryStep::ReadOnly),
+            rig.taken(RecoveryStep::Reinit)
+                + rig.taken(RecoveryStep::PowerCycle)
+                + rig.taken(RecoveryStep::ReadOnly),
             0,
             "{name}"
         );

@@ -1,4 +1,5 @@
-//! What bring-up owes to the standards: voltages, tuning, currents, widths, sizes, locks. Each on a card and a controller that keep to them.
+//! What bring-up owes to the standards: voltages, tuning, currents, widths, sizes, locks. Each on a
+//! card and a controller that keep to them.
 
 #![allow(clippy::duplicate_mod, reason = "either machine has a clock of its own")]
 

@@ -1,4 +1,5 @@
-//! How strongly an eMMC drives: HS_TIMING 7:4, of the types that DRIVER_STRENGTH offers [eMMC 7.4, 185, 197].
+//! How strongly an eMMC drives: HS_TIMING 7:4, of the types that DRIVER_STRENGTH offers
+//! [eMMC 7.4, 185, 197].
 
 use super::heard::{Heard, Log};
 use super::machine::{Rig, buffer, storage_card};
@@ -84,7 +85,8 @@ fn a_strength_that_the_device_does_not_offer_is_not_asked_for() {
     assert_eq!((found.timing, selected(&found), reported, written), (Timing::Legacy, 0, 0, vec![]));
 }
 
-/// The keeper tunes (from HS400 by way of high speed and HS200), goes slower, and initialises the device again.
+/// The supervisor tunes (from HS400 by way of high speed and HS200), goes slower, and initialises
+/// the device again.
 #[test]
 fn the_strength_outlasts_tuning_and_another_initialisation() {
     for (name, no) in [("emmc-hs200", &[][..]), ("emmc-51-full", &[Timing::Hs400Es])] {

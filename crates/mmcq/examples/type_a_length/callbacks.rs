@@ -1,6 +1,6 @@
-//! The same driver as a state machine: each completion calls back, and the callback submits the next phase.
-//! It judges, retries, aborts and gives up as `mmcq::sdio::bluetooth` does. It moves payloads of one command
-//! only, and has no function of the card for another client.
+//! The same driver as a state machine: each completion calls back, and the callback submits the
+//! next phase. It judges, retries, aborts and gives up as `mmcq::sdio::bluetooth` does. It moves
+//! payloads of one command only, and has no function of the card for another client.
 
 use super::TIMER;
 use super::card::{BLOCK_BYTES, Card};

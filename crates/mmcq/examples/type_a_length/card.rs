@@ -1,5 +1,5 @@
-//! A controller and a Bluetooth Type-A card that cost next to nothing: a phase has ended when the next
-//! interrupt comes, and a packet is always there.
+//! A controller and a Bluetooth Type-A card that cost next to nothing: a phase has ended when the
+//! next interrupt comes, and a packet is always there.
 
 use mmcq::card::quirk::Quirks;
 use mmcq::card::{FunctionInfo, IoCard};
@@ -86,7 +86,8 @@ unsafe impl Host for Card {
     fn start(&mut self, phase: &Phase, segments: &[Segment], _: u64) -> Result<(), StartError> {
         self.running = Some(phase.command.arg);
         if let ([segment], HEADER_BYTES) = (segments, phase.command.arg & 0x0800_01ff) {
-            // SAFETY: the engine owns the memory and lends it until the phase ends; the header's four bytes fit.
+            // SAFETY: the engine owns the memory and lends it until the phase ends; the header's
+            // four bytes fit.
             unsafe { segment.ptr().cast::<[u8; 4]>().write(HEADER.to_le_bytes()) };
         }
         Ok(())

@@ -1,4 +1,5 @@
-//! Nothing but the engine: the same phases in the same order, one after the other; no response is looked at.
+//! Nothing but the engine: the same phases in the same order, one after the other; no response is
+//! looked at.
 
 use super::card::{Card, PAYLOAD_BYTES};
 use super::steps;

@@ -1,7 +1,7 @@
 //! The blocks of an eMMC's other partitions: boot areas and general purpose partitions [eMMC 6.2].
 //!
-//! Each read or write is a [`PartitionAccess`]: the queue has drained, the card is switched there and back again, and
-//! nothing else can come in between.
+//! Each read or write is a [`PartitionAccess`]: the queue has drained, the card is switched there
+//! and back again, and nothing else can come in between.
 
 use super::{BlockDevice, BlockError};
 use crate::card::Card;
@@ -9,10 +9,12 @@ use crate::card::partition::{Area, Layout, layout};
 use crate::engine::{BLOCK_BYTES, DmaBuf, Error, Kind, PartitionAccess, Request};
 use crate::task::{Platform, Stack};
 
-/// A handle on a boot area or a general purpose partition of one device. A call moves less than 16 MiB.
+/// A handle on a boot area or a general purpose partition of one device. A call moves less than 16
+/// MiB.
 ///
-/// It keeps what that device's PARTITION_CONFIG says of booting, and each call writes it back. So drop it with its device: on another
-/// one in the same socket it would write the boot choice of the first.
+/// It keeps what that device's PARTITION_CONFIG says of booting, and each call writes it back. So
+/// drop it with its device: on another one in the same socket it would write the boot choice of the
+/// first.
 #[derive(Debug)]
 pub struct Partition<'a, B: Platform, const N: usize> {
     /// Of the card's user area: the same queue, and flushes that hear of losses.
@@ -22,8 +24,8 @@ pub struct Partition<'a, B: Platform, const N: usize> {
 }
 
 impl<'a, B: Platform, const N: usize> Partition<'a, B, N> {
-    /// Opens a partition of the card; `scratch` (512 bytes) comes back. Boot areas are read-only until
-    /// [`writable`](Self::writable) is called.
+    /// Opens a partition of the card; `scratch` (512 bytes) comes back. Boot areas are read-only
+    /// until [`writable`](Self::writable) is called.
     pub async fn open(
         stack: &'a Stack<B, N>,
         card: &Card,
@@ -46,8 +48,8 @@ impl<'a, B: Platform, const N: usize> Partition<'a, B, N> {
         )
     }
 
-    /// The same, for a caller that does mean to write a boot area. [`Error::Protected`] if the card will not
-    /// have it.
+    /// The same, for a caller that does mean to write a boot area. [`Error::Protected`] if the card
+    /// will not have it.
     pub fn writable(self) -> Result<Self, Error> {
         if self.layout.protected { Err(Error::Protected) } else { Ok(Partition { writable: true, ..self }) }
     }

@@ -3,8 +3,9 @@
 use super::Once;
 use crate::engine::{BLOCK_BYTES, DmaBuf};
 
-/// `BLOCKS` blocks of memory for a `static`, aligned to 64 bytes: a cache line of its own on most chips. On chips whose
-/// controller reaches only a part of the memory, place the static there by `#[link_section]`.
+/// `BLOCKS` blocks of memory for a `static`, aligned to 64 bytes: a cache line of its own on most
+/// chips. On chips whose controller reaches only a part of the memory, place the static there by
+/// `#[link_section]`.
 #[derive(Debug)]
 pub struct Buffer<const BLOCKS: usize> {
     memory: Once<Lines<BLOCKS>>,

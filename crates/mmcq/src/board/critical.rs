@@ -4,12 +4,13 @@
 
 use crate::task::Lock;
 
-/// `critical-section` as the stack's lock: no interrupt, and on the chips whose implementation says so no other core,
-/// while the engine works.
+/// `critical-section` as the stack's lock: no interrupt, and on the chips whose implementation says
+/// so no other core, while the engine works.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CriticalSection;
 
-// SAFETY: `critical_section::with` excludes every other section, on this core and others; the stack never nests its own.
+// SAFETY: `critical_section::with` excludes every other section, on this core and others; the stack
+// never nests its own.
 unsafe impl Lock for CriticalSection {
     fn with<R>(&self, f: impl FnOnce() -> R) -> R {
         critical_section::with(|_| f())

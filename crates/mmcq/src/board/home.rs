@@ -9,8 +9,8 @@ use core::fmt;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-/// A `static` for a stack that is made at run time, with the calls of its interrupt handlers. Before
-/// [`put`](Self::put) they do nothing.
+/// A `static` for a stack that is made at run time, with the calls of its interrupt handlers.
+/// Before [`put`](Self::put) they do nothing.
 ///
 /// # Examples
 /// ```
@@ -27,7 +27,8 @@ pub struct Home<B: Platform, const N: usize> {
     stack: UnsafeCell<MaybeUninit<Stack<B, N>>>,
 }
 
-// SAFETY: `put` writes the stack once, before `ready` says that it is there; from then on it is only shared.
+// SAFETY: `put` writes the stack once, before `ready` says that it is there; from then on it is
+// only shared.
 unsafe impl<B: Platform, const N: usize> Sync for Home<B, N> where Stack<B, N>: Send + Sync {}
 
 impl<B: Platform, const N: usize> Home<B, N> {

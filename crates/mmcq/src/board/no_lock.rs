@@ -6,9 +6,11 @@ use crate::task::Lock;
 use core::cell::Cell;
 use core::marker::PhantomData;
 
-/// No lock: for a stack that one context polls, such as a boot loader or a superloop without interrupts.
+/// No lock: for a stack that one context polls, such as a boot loader or a superloop without
+/// interrupts.
 ///
-/// A stack with it cannot be in a `static`, and an interrupt handler cannot reach it: the type is not `Sync`.
+/// A stack with it cannot be in a `static`, and an interrupt handler cannot reach it: the type is
+/// not `Sync`.
 ///
 /// ```compile_fail
 /// # use mmcq::{board::NoLock, host::{regs::Mmio, sdhci::Sdhci}, task::Stack};

@@ -24,7 +24,8 @@ use core::ops::RangeInclusive;
 
 /// Base class and subclass of SD host controllers.
 pub const SD_HOST: u16 = 0x0805;
-/// Vendor of Realtek's readers; [`RtsxConfig`](crate::host::rtsx::RtsxConfig) takes the device's number.
+/// Vendor of Realtek's readers; [`RtsxConfig`](crate::host::rtsx::RtsxConfig) takes the device's
+/// number.
 pub const REALTEK: u16 = 0x10ec;
 
 const ID: u16 = 0x00;
@@ -50,7 +51,8 @@ pub struct Address {
     pub function: u8,
 }
 
-/// Access to the configuration of all functions, 32 bits at a time; `offset` is a multiple of 4 below 256.
+/// Access to the configuration of all functions, 32 bits at a time; `offset` is a multiple of 4
+/// below 256.
 pub trait ConfigSpace {
     /// Reads; all ones where there is no function.
     fn read(&self, at: Address, offset: u16) -> u32;
@@ -65,11 +67,12 @@ pub struct Ecam {
 }
 
 impl Ecam {
-    /// The space at `base`, as the machine's description has it (ACPI's MCFG, the `reg` of a device tree).
+    /// The space at `base`, as the machine's description has it (ACPI's MCFG, the `reg` of a device
+    /// tree).
     ///
     /// # Safety
-    /// `base` is the address of the whole space of bus 0, mapped as device memory, with 1 MiB for each bus that is
-    /// asked for.
+    /// `base` is the address of the whole space of bus 0, mapped as device memory, with 1 MiB for
+    /// each bus that is asked for.
     pub const unsafe fn new(base: usize) -> Self {
         Ecam { base }
     }
@@ -78,7 +81,8 @@ impl Ecam {
         let place = usize::from(at.bus) << 20
             | usize::from(at.device & 31) << 15
             | usize::from(at.function & 7) << 12;
-        // SAFETY: `new`'s caller promises these 4 KiB; configuration is no controller's register block.
+        // SAFETY: `new`'s caller promises these 4 KiB; configuration is no controller's register
+        // block.
         unsafe { Mmio::at_address(self.base.wrapping_add(place)) }
     }
 }
@@ -126,7 +130,8 @@ fn look<S: ConfigSpace>(space: &S, address: Address) -> Option<PciFunction> {
 }
 
 impl PciFunction {
-    /// The address of its memory number `bar`, 0 to 5. `None`: it has none, or ports, or no address yet.
+    /// The address of its memory number `bar`, 0 to 5. `None`: it has none, or ports, or no address
+    /// yet.
     pub fn memory<S: ConfigSpace>(&self, space: &S, bar: u8) -> Option<u64> {
         let offset = BAR + 4 * u16::from(bar);
         if bar >= BARS {

@@ -51,7 +51,8 @@ pub struct Emmc {
     pub cache_bytes: u64,
     /// It is on.
     pub cache_on: bool,
-    /// Type of its drivers in all timings but legacy [eMMC 7.4, 185]: [`Strength`](super::Strength) as a number.
+    /// Type of its drivers in all timings but legacy [eMMC 7.4, 185]: [`Strength`](super::Strength)
+    /// as a number.
     pub strength: u8,
 }
 

@@ -1,4 +1,5 @@
-//! An eMMC's bus: the width that its lines are good for, then the timing, then the sampling point [eMMC 6.6.2 to 6.6.5].
+//! An eMMC's bus: the width that its lines are good for, then the timing, then the sampling point
+//! [eMMC 6.6.2 to 6.6.5].
 
 use super::emmc::{Offered, switch};
 use super::session::{Failed, Session};
@@ -35,9 +36,11 @@ pub(super) fn max_hz(timing: Timing) -> u32 {
     limits::speed(timing).map_or(limits::IDENTIFY_MAX_HZ, |speed| speed.max_hz)
 }
 
-/// What the device may have to draw in each timing: PWR_CL_ff_vvv, four lines in bits 3:0, eight in 7:4 [eMMC 6.6.3].
+/// What the device may have to draw in each timing: PWR_CL_ff_vvv, four lines in bits 3:0, eight in
+/// 7:4 [eMMC 6.6.3].
 ///
-/// Bring-up takes a device at a VCC of 2.7 to 3.6 V only, so these are the bytes for 3.6 V; HS200 and HS400 have their VCCQ at 1.8 V.
+/// Bring-up takes a device at a VCC of 2.7 to 3.6 V only, so these are the bytes for 3.6 V; HS200
+/// and HS400 have their VCCQ at 1.8 V.
 #[derive(Clone, Copy)]
 pub(super) struct PowerClasses {
     legacy: u8,
@@ -58,7 +61,8 @@ impl PowerClasses {
         }
     }
 
-    /// The highest class in this timing and in those that it is reached by. One line does with class 0.
+    /// The highest class in this timing and in those that it is reached by. One line does with
+    /// class 0.
     fn on_the_way_to(&self, timing: Timing, width: Width) -> u8 {
         let class = |byte: u8| match width {
             Width::W1 => 0,
@@ -84,10 +88,12 @@ pub(super) fn fingerprint(ext_csd: &[u8; 512]) -> u32 {
         .fold(0x811c_9dc5, |sum, &at| (sum ^ u32::from(ext_csd[usize::from(at)])).wrapping_mul(0x0100_0193))
 }
 
-/// Finds the best timing, and the width for it, which the bus has then, with the power class that both need.
+/// Finds the best timing, and the width for it, which the bus has then, with the power class that
+/// both need.
 ///
-/// A board may lack lines that controller and device have, or have crossed them. The standard's bus test [eMMC 6.6.4] needs a controller that
-/// sends and receives blocks without CRC; EXT_CSD read again needs none, and each line's CRC is looked at.
+/// A board may lack lines that controller and device have, or have crossed them. The standard's bus
+/// test [eMMC 6.6.4] needs a controller that sends and receives blocks without CRC; EXT_CSD read
+/// again needs none, and each line's CRC is looked at.
 pub(super) async fn widen<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     bounds: &Bounds,
@@ -151,8 +157,9 @@ async fn set_width<B: Platform, const N: usize>(
     Ok(())
 }
 
-/// Goes from legacy timing, with the lines already in use, to a faster one [eMMC 6.6.2.3, 6.6.2.4, 6.6.5]. Its drivers have this
-/// strength in each of them on the way. Returns the clock.
+/// Goes from legacy timing, with the lines already in use, to a faster one
+/// [eMMC 6.6.2.3, 6.6.2.4, 6.6.5]. Its drivers have this strength in each of them on the way.
+/// Returns the clock.
 pub(super) async fn go_to<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     bounds: &Bounds,

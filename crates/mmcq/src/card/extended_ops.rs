@@ -13,7 +13,8 @@ use crate::task::{Platform, Stack};
 
 /// The class of erase commands [SD 4.7.3], [eMMC 6.10.3].
 const CLASS_ERASE: u8 = 5;
-/// SD: an allocation unit where the card names none (4 MiB), and its erase where the card names no time.
+/// SD: an allocation unit where the card names none (4 MiB), and its erase where the card names no
+/// time.
 const UNIT_BLOCKS: u32 = 8192;
 const UNIT_MS: u32 = 1_000;
 /// eMMC: the unit of the erase timeouts [eMMC 7.4].
@@ -23,11 +24,12 @@ const INAND_ARGUMENT: u8 = 113;
 /// What a device with a fixed time for it needs for a secure erase.
 const FIXED_SECURE_MS: u32 = 2_000;
 
-/// Makes the engine able to erase, write zeroes, write durably and visit partitions of this card; called once
-/// after each bring-up, which leaves it out because a program that only reads and writes should not carry it.
-/// [`BlockDevice::discard`](crate::block::BlockDevice::discard) and [`erase`](crate::block::BlockDevice::erase) need it. With it a durable write is one
-/// reliable write where the card has them, and zeroes are written by an erase where that is exact; both work without it, in more steps.
-/// `scratch` ([`SCRATCH_BYTES`](super::SCRATCH_BYTES)) comes back.
+/// Makes the engine able to erase, write zeroes, write durably and visit partitions of this card;
+/// called once after each bring-up, which leaves it out because a program that only reads and
+/// writes should not carry it. [`BlockDevice::discard`](crate::block::BlockDevice::discard) and
+/// [`erase`](crate::block::BlockDevice::erase) need it. With it a durable write is one reliable
+/// write where the card has them, and zeroes are written by an erase where that is exact; both work
+/// without it, in more steps. `scratch` ([`SCRATCH_BYTES`](super::SCRATCH_BYTES)) comes back.
 pub async fn enable_extended_ops<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,

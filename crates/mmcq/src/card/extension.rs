@@ -1,8 +1,9 @@
 //! Extension registers of SD cards: cache and power-off notification [SD 5.7, 5.8].
 //!
-//! The general information (function 0) lists sets of registers: power management is code 1, performance code
-//! 2. What it says of places and lengths is the card's word: everything is checked against the page before it
-//! is used.
+//! The general information (function 0) lists sets of registers: power management is code 1,
+//! performance code
+//! 2. What it says of places and lengths is the card's word: everything is checked against the page
+//!    before it is used.
 
 use super::quirk::Quirks;
 use super::session::{Failed, Session};
@@ -48,7 +49,8 @@ fn number<const B: usize>(page: &[u8; 512], at: usize) -> u64 {
     bytes.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte))
 }
 
-/// The sets that the general information lists: code and place. At most eight steps, and none past the page.
+/// The sets that the general information lists: code and place. At most eight steps, and none past
+/// the page.
 fn sets(page: &[u8; 512]) -> impl Iterator<Item = (u16, Extension)> + '_ {
     let known = number::<2>(page, 0) == 0;
     let count = (number::<1>(page, 4) as usize).min(SETS_MAX);
@@ -145,14 +147,15 @@ async fn write<B: Platform, const N: usize>(
     session.wait_ready(limits::EXTENSION_WRITE_NS).await
 }
 
-/// Switches the write cache of an SD card on, before others use the card. `page` (512 bytes) stays with the
-/// engine, which needs it to flush, and the one that the engine had before comes back (an empty one where there
-/// was none); it comes back itself if the card has no cache that works
-/// ([`Error::Unsupported`]), or refuses. After another error, or if this call is dropped, the cache may be on all the
-/// same: then each flush fails until a call has succeeded.
+/// Switches the write cache of an SD card on, before others use the card. `page` (512 bytes) stays
+/// with the engine, which needs it to flush, and the one that the engine had before comes back (an
+/// empty one where there was none); it comes back itself if the card has no cache that works
+/// ([`Error::Unsupported`]), or refuses. After another error, or if this call is dropped, the cache
+/// may be on all the same: then each flush fails until a call has succeeded.
 ///
-/// A card that may be taken out any moment is better off without: from now on only a flush or a durable write
-/// makes data durable. [`supervise`](super::supervise) switches it on again where it has to initialise the card.
+/// A card that may be taken out any moment is better off without: from now on only a flush or a
+/// durable write makes data durable. [`supervise`](super::supervise) switches it on again where it
+/// has to initialise the card.
 pub async fn enable_cache<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,
@@ -184,7 +187,8 @@ async fn switch_on<B: Platform, const N: usize>(
     let Some(at) = set.and_then(|set| byte_of(set, CACHE_FLUSH)) else {
         return session.fail(Error::Unsupported);
     };
-    // Before the card hears of it: if this call is dropped, a flush fails that has no page, and does not lie.
+    // Before the card hears of it: if this call is dropped, a flush fails that has no page, and
+    // does not lie.
     let before = flushed_by(session, FlushBy::SdCache { at, timeout_ns: limits::FLUSH_NS });
     match cache_on(session, at).await {
         Cache::On => Ok(()),
@@ -219,7 +223,8 @@ pub(super) enum Cache {
 /// Questions to a card that may have its cache on.
 const QUESTIONS: u32 = 3;
 
-/// Switches the cache on that is flushed by this register. Whatever goes wrong, the card is asked what is true.
+/// Switches the cache on that is flushed by this register. Whatever goes wrong, the card is asked
+/// what is true.
 pub(super) async fn cache_on<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     flush: Extension,
@@ -242,7 +247,8 @@ pub(super) async fn cache_on<B: Platform, const N: usize>(
     cache
 }
 
-/// Tells an SD card that its power goes, and waits until it is ready for it. False: it does not want to know.
+/// Tells an SD card that its power goes, and waits until it is ready for it. False: it does not
+/// want to know.
 pub(super) async fn notify_power_off<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     card: &Card,

@@ -146,7 +146,8 @@ pub(super) async fn knows_cmd8<B: Platform, const N: usize>(
         Err(Failed) => return Err(Failed),
     };
     if !v2 {
-        // A card of version 1 took CMD8 as illegal, and shows that in its next status: away with it.
+        // A card of version 1 took CMD8 as illegal, and shows that in its next status: away with
+        // it.
         session.command(command::go_idle_state()).await?;
     }
     Ok(v2)

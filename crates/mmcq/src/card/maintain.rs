@@ -89,10 +89,11 @@ pub async fn health<B: Platform, const N: usize>(
     .await
 }
 
-/// Does the background work that an eMMC has to do, if it is at least as urgent as `from` and is started by
-/// the host on this device. [`supervise`](super::supervise) does the same where the card asks for it, and can be
-/// interrupted; this is for programs that know better when. It waits its turn in the queue, so it never comes into the middle of a write; the
-/// others wait for its end. Returns the urgency that was found.
+/// Does the background work that an eMMC has to do, if it is at least as urgent as `from` and is
+/// started by the host on this device. [`supervise`](super::supervise) does the same where the card
+/// asks for it, and can be interrupted; this is for programs that know better when. It waits its
+/// turn in the queue, so it never comes into the middle of a write; the others wait for its end.
+/// Returns the urgency that was found.
 pub async fn background_work<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,
@@ -112,8 +113,8 @@ pub async fn background_work<B: Platform, const N: usize>(
     (started.map(|()| urgency), scratch)
 }
 
-/// Destroys for good what was erased, trimmed or discarded before and still exists somewhere in the device.
-/// It may take minutes, and all other requests wait.
+/// Destroys for good what was erased, trimmed or discarded before and still exists somewhere in the
+/// device. It may take minutes, and all other requests wait.
 pub async fn sanitize<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,

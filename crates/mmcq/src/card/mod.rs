@@ -1,8 +1,10 @@
-//! From power-up to `tran`: what is there, what can it do, how fast do we talk. Straight-line code over the queue.
+//! From power-up to `tran`: what is there, what can it do, how fast do we talk. Straight-line code
+//! over the queue.
 //!
-//! [`bring_up`] is all most users need. It finds an SD memory card or an eMMC device, agrees on voltage, width and timing, and tells the engine what
-//! reads and writes need. A speed that fails (no tuning window, a refused switch) is left out in the next try; so it ends with a slower card rather than
-//! with none. [`supervise`] stays with the card afterwards.
+//! [`bring_up`] is all most users need. It finds an SD memory card or an eMMC device, agrees on
+//! voltage, width and timing, and tells the engine what reads and writes need. A speed that fails
+//! (no tuning window, a refused switch) is left out in the next try; so it ends with a slower card
+//! rather than with none. [`supervise`] stays with the card afterwards.
 
 mod emmc;
 mod emmc_bus;
@@ -53,16 +55,19 @@ pub struct Options {
     pub max_clock_hz: u32,
     /// Upper limit of the bus width.
     pub max_width: Width,
-    /// Strength of the drivers of a UHS-I card, or of an eMMC in all timings but legacy, where the card has it.
+    /// Strength of the drivers of a UHS-I card, or of an eMMC in all timings but legacy, where the
+    /// card has it.
     pub strength: Strength,
-    /// What opens a card that is found locked, also when it had to be initialised again: [`LockOp::Unlock`]. For a card whose
-    /// password is lost it is [`LockOp::ForceErase`]: the [keeper](supervise) erases no card that it only initialises again.
-    /// Without it bring-up ends with [`Error::Locked`]. Lean firmware ([`Profile::RECOVERS`]) opens no card.
+    /// What opens a card that is found locked, also when it had to be initialised again:
+    /// [`LockOp::Unlock`]. For a card whose password is lost it is [`LockOp::ForceErase`]: the
+    /// [supervisor](supervise) erases no card that it only initialises again. Without it bring-up
+    /// ends with [`Error::Locked`]. Lean firmware ([`Profile::RECOVERS`]) opens no card.
     pub unlock: Option<&'static LockOp<'static>>,
-    /// Switch an eMMC's volatile write cache on; then only a flush makes data durable. That of an SD card, which may be taken out any moment, stays off unless
-    /// [`extension::enable_cache`] is called.
+    /// Switch an eMMC's volatile write cache on; then only a flush makes data durable. That of an
+    /// SD card, which may be taken out any moment, stays off unless [`extension::enable_cache`] is
+    /// called.
     pub cache: bool,
-    /// What the [keeper](supervise) does for a card that is well.
+    /// What the [supervisor](supervise) does for a card that is well.
     pub upkeep: &'static Upkeep,
     /// Cards with [quirks](quirk) that the stack does not know.
     pub quirks: &'static [quirk::Quirk],
@@ -143,14 +148,16 @@ impl From<ParseError> for Error {
     }
 }
 
-/// Powers the slot, finds the card and brings it to `tran` at the best speed, then opens the engine for reads and writes.
+/// Powers the slot, finds the card and brings it to `tran` at the best speed, then opens the engine
+/// for reads and writes.
 ///
 /// `scratch` ([`SCRATCH_BYTES`] at least) comes back; after an eMMC it holds EXT_CSD as last read.
 ///
 /// # Errors
-/// [`Error::NoCard`]: the slot is empty. It is also the answer for some milliseconds after a card was put in, as long as the
-/// controller debounces its contact, and where nothing answers. Call again later; 50 ms apart is a good measure. Under a
-/// [keeper](supervise) a program need not: the keeper brings up what comes.
+/// [`Error::NoCard`]: the slot is empty. It is also the answer for some milliseconds after a card
+/// was put in, as long as the controller debounces its contact, and where nothing answers. Call
+/// again later; 50 ms apart is a good measure. Under a [supervisor](supervise) a program need not:
+/// the supervisor brings up what comes.
 pub async fn bring_up<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     scratch: DmaBuf,
@@ -168,7 +175,8 @@ pub async fn bring_up_sd<B: Platform, const N: usize>(
     of_families::<identify::OnlySd, B, N>(stack, scratch, options).await
 }
 
-/// As [`bring_up`] for a soldered eMMC: no code for SD cards is linked, and no command asks whether there is one.
+/// As [`bring_up`] for a soldered eMMC: no code for SD cards is linked, and no command asks whether
+/// there is one.
 pub async fn bring_up_emmc<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     scratch: DmaBuf,
@@ -177,11 +185,12 @@ pub async fn bring_up_emmc<B: Platform, const N: usize>(
     of_families::<identify::OnlyEmmc, B, N>(stack, scratch, options).await
 }
 
-/// As [`bring_up`] for a slot that holds an I/O card, alone or with memory ([`IoCard::memory`]; then the
-/// engine is opened for reads and writes as well).
+/// As [`bring_up`] for a slot that holds an I/O card, alone or with memory ([`IoCard::memory`];
+/// then the engine is opened for reads and writes as well).
 ///
-/// [`Error::NoCard`] if nothing answers CMD5; then [`bring_up`] may find a card without I/O functions.
-/// Functions are not enabled: that is their drivers' business ([`sdio::Function`](crate::sdio::Function)).
+/// [`Error::NoCard`] if nothing answers CMD5; then [`bring_up`] may find a card without I/O
+/// functions. Functions are not enabled: that is their drivers' business
+/// ([`sdio::Function`](crate::sdio::Function)).
 pub async fn bring_up_io<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     scratch: DmaBuf,
@@ -228,7 +237,8 @@ async fn attempts<F: identify::Families, B: Platform, const N: usize>(
     mut options: Options,
 ) -> Result<F::Found, Failed> {
     let mut failed = None;
-    // Each turn but the last is a timing's second try, or leaves one more out: bounded by their number.
+    // Each turn but the last is a timing's second try, or leaves one more out: bounded by their
+    // number.
     for _ in 0..2 * Timing::COUNT {
         let mut tried = None;
         match identify::once::<F, B, N>(session, options, &mut tried).await {

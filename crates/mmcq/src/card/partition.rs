@@ -1,8 +1,8 @@
 //! The other partitions of an eMMC: boot areas and general purpose partitions [eMMC 6.2].
 //!
-//! Each read or write is a [`PartitionAccess`](crate::engine::PartitionAccess): the queue has drained, the card is switched there and back again, and
-//! nothing else can come in between. RPMB is a partition as well, with rules of its own: see the module
-//! `rpmb` (feature of the same name).
+//! Each read or write is a [`PartitionAccess`](crate::engine::PartitionAccess): the queue has
+//! drained, the card is switched there and back again, and nothing else can come in between. RPMB
+//! is a partition as well, with rules of its own: see the module `rpmb` (feature of the same name).
 
 use super::session::Session;
 use super::{Card, Family};
@@ -52,7 +52,8 @@ pub struct Layout {
     pub rpmb_write_units: u16,
 }
 
-/// Reads where a partition is. [`Error::Unsupported`]: the card is no eMMC, or has no such partition.
+/// Reads where a partition is. [`Error::Unsupported`]: the card is no eMMC, or has no such
+/// partition.
 pub async fn layout<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,

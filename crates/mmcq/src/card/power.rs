@@ -1,7 +1,7 @@
 //! Going to sleep, waking, and power-off [eMMC 6.6.21, 6.6.36], [SD 5.8.1.3].
 //!
-//! Before either, everything that was written is flushed, and the engine is told that there is no card:
-//! requests that come meanwhile are refused.
+//! Before either, everything that was written is flushed, and the engine is told that there is no
+//! card: requests that come meanwhile are refused.
 
 use super::session::{Failed, Session};
 use super::{Card, Family, extension};
@@ -31,9 +31,10 @@ const REVISION_NOTIFIES: u8 = 6;
 /// Rounds in which requests of others may still come in before the card is taken away.
 const ROUNDS: u32 = 16;
 
-/// Flushes, tells the card that its power goes, and takes it away. The supply is off when this returns,
-/// whatever the card said; the error then is of the flush (data may be lost) or of the notification.
-/// [`Error::CacheLost`]: others wrote all the time, and what they wrote last is lost. The next flush tells it too.
+/// Flushes, tells the card that its power goes, and takes it away. The supply is off when this
+/// returns, whatever the card said; the error then is of the flush (data may be lost) or of the
+/// notification. [`Error::CacheLost`]: others wrote all the time, and what they wrote last is lost.
+/// The next flush tells it too.
 pub async fn power_off<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,
@@ -60,8 +61,9 @@ pub async fn power_off<B: Platform, const N: usize>(
     (flushed.and(notified).and(supply), session.into_scratch())
 }
 
-/// Flushes until nothing is left that the card could lose; then, in the same moment, there is no card for the engine any
-/// more. `false`: others write so much that there was no such moment; the card is still there then, and after an error too.
+/// Flushes until nothing is left that the card could lose; then, in the same moment, there is no
+/// card for the engine any more. `false`: others write so much that there was no such moment; the
+/// card is still there then, and after an error too.
 async fn take_away<B: Platform, const N: usize>(stack: &Stack<B, N>) -> Result<bool, Error> {
     let mut result = Ok(());
     for _ in 0..ROUNDS {

@@ -1,7 +1,7 @@
 //! Write protection and the card's lock [SD 4.3.6, 4.3.7], [eMMC 6.6.15, 6.6.19].
 //!
-//! What lasts until the next power cycle is for any caller to ask. What cannot be taken back, or locks all
-//! out that do not know the password, needs [`Irreversible`].
+//! What lasts until the next power cycle is for any caller to ask. What cannot be taken back, or
+//! locks all out that do not know the password, needs [`Irreversible`].
 
 use super::maintain::switch;
 use super::partition::Area;
@@ -21,8 +21,10 @@ use core::task::Poll;
 /// How long a protection lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lasts {
-    /// Until power goes or the card is reset; a recovery may do either ([`RecoveryStep::Reinit`](crate::engine::RecoveryStep::Reinit),
-    /// [`RecoveryStep::PowerCycle`](crate::engine::RecoveryStep::PowerCycle) in [`Stats::recovery_steps`](crate::engine::Stats::recovery_steps)): protect it again then.
+    /// Until power goes or the card is reset; a recovery may do either
+    /// ([`RecoveryStep::Reinit`](crate::engine::RecoveryStep::Reinit),
+    /// [`RecoveryStep::PowerCycle`](crate::engine::RecoveryStep::PowerCycle) in
+    /// [`Stats::recovery_steps`](crate::engine::Stats::recovery_steps)): protect it again then.
     UntilPowerOff,
     /// For ever.
     ForEver(Irreversible),
@@ -56,8 +58,9 @@ pub async fn protect_boot<B: Platform, const N: usize>(
     switch(stack, index::BOOT_WP, value, limits::SWITCH_NS).await
 }
 
-/// Protects the group of blocks that holds `lba`, or frees it again [SD 4.3.6], [eMMC 6.6.15]. On an eMMC the
-/// kind of protection is what USER_WP has been set to: by default, one that can be taken back.
+/// Protects the group of blocks that holds `lba`, or frees it again [SD 4.3.6], [eMMC 6.6.15]. On
+/// an eMMC the kind of protection is what USER_WP has been set to: by default, one that can be
+/// taken back.
 pub async fn protect_group<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     lba: u32,
@@ -130,11 +133,12 @@ impl LockOp<'_> {
 /// The longest wait for all but a forced erase.
 const LOCK_NS: u64 = 1_000_000_000;
 
-/// Locks, opens or erases the card by CMD42. `block` (512 bytes) is cleared of the password before it comes
-/// back. [`Error::Locked`]: it did not work, and the card is (still) locked; another error: it did not work, and
-/// the card is open.
+/// Locks, opens or erases the card by CMD42. `block` (512 bytes) is cleared of the password before
+/// it comes back. [`Error::Locked`]: it did not work, and the card is (still) locked; another
+/// error: it did not work, and the card is open.
 ///
-/// Nothing else may be in the queue. A card that was locked answers requests with [`Error::Locked`].
+/// Nothing else may be in the queue. A card that was locked answers requests with
+/// [`Error::Locked`].
 pub async fn lock<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,
@@ -174,14 +178,16 @@ fn judged(status: u32, op: &LockOp<'_>) -> Result<(), Error> {
     }
 }
 
-/// What bring-up does when a card cannot be selected: if that is because it is locked, and it is known how, opens it.
+/// What bring-up does when a card cannot be selected: if that is because it is locked, and it is
+/// known how, opens it.
 pub(super) async fn open<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     unlock: Option<&'static LockOp<'static>>,
 ) -> Result<(), Failed> {
     let Some(op) = unlock.filter(|_| matches!(session.error, Error::Locked)) else { return Err(Failed) };
     let mut opening = pin!(told(session, op));
-    // By hand: of what a future waits for, a compiler leaves out nothing, and lean firmware must not carry this.
+    // By hand: of what a future waits for, a compiler leaves out nothing, and lean firmware must
+    // not carry this.
     poll_fn(|context| match B::Profile::RECOVERS {
         true => opening.as_mut().poll(context),
         false => Poll::Ready(Err(Failed)),

@@ -1,8 +1,8 @@
 //! Cards that do not do what their registers say, known by their identity.
 //!
-//! Each set bit changes one path and nothing else. The tables hold what others have found out about products
-//! on the market; more can be given in [`Options::quirks`](super::Options::quirks). Where two entries match,
-//! both count.
+//! Each set bit changes one path and nothing else. The tables hold what others have found out about
+//! products on the market; more can be given in [`Options::quirks`](super::Options::quirks). Where
+//! two entries match, both count.
 
 pub use crate::spec::quirks::Quirks;
 
@@ -17,8 +17,8 @@ pub enum Of {
     Io,
 }
 
-/// An entry: which card, and what. Build it by [`sd`](Self::sd), [`emmc`](Self::emmc) or [`io`](Self::io), and
-/// narrow it down.
+/// An entry: which card, and what. Build it by [`sd`](Self::sd), [`emmc`](Self::emmc) or
+/// [`io`](Self::io), and narrow it down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quirk {
     of: Of,
@@ -30,7 +30,8 @@ pub struct Quirk {
     oem: u16,
     /// Product name, zeros (on SD: and spaces) at its end; all zeros: any.
     name: [u8; 6],
-    /// SD: manufactured in this month, as in the CID: years since 2000 times 16, plus month; 0: any.
+    /// SD: manufactured in this month, as in the CID: years since 2000 times 16, plus month; 0:
+    /// any.
     month: u16,
     quirks: Quirks,
 }
@@ -52,8 +53,8 @@ impl Quirk {
         Quirk::new(Of::Sd, manufacturer as u16, oem, name, quirks)
     }
 
-    /// eMMC devices of this manufacturer, OEM (bits 119:104 of the CID; 0: any) and product name (empty:
-    /// any).
+    /// eMMC devices of this manufacturer, OEM (bits 119:104 of the CID; 0: any) and product name
+    /// (empty: any).
     pub const fn emmc(manufacturer: u8, oem: u16, name: &str, quirks: Quirks) -> Self {
         Quirk::new(Of::Emmc, manufacturer as u16, oem, name, quirks)
     }

@@ -59,7 +59,8 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
         match voltage_switch(session).await {
             Ok(()) => signal18 = true,
             Err(Failed) => {
-                // Only a power cycle takes a card out of a failed switch [SD 4.2.4.2]. Then without.
+                // Only a power cycle takes a card out of a failed switch [SD 4.2.4.2]. Then
+                // without.
                 power_cycle(session).await?;
                 session.command(command::go_idle_state()).await?;
                 session.command(cmd::send_if_cond(1, 0xaa)).await?;
@@ -135,7 +136,8 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
         count: B::Profile::RECOVERS && scr.cmd23 && !quirks.has(Quirks::NO_COUNT),
         extended_address: ocr.co2t(),
         read_timeout_ns: csd.read_timeout_ns(clock_hz).max(limits::READ_NS),
-        // The standard's 250 ms are not enough for some cards on the market; the controller's timer is only the last resort.
+        // The standard's 250 ms are not enough for some cards on the market; the controller's timer
+        // is only the last resort.
         write_timeout_ns: csd.write_timeout_ns(clock_hz).max(limits::WRITE_XC_NS),
         flush: FlushBy::Status,
         protected,
@@ -154,7 +156,8 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
     })
 }
 
-/// The blocks that this card's commands can name, whatever its CSD says: beyond them addresses begin again at 0.
+/// The blocks that this card's commands can name, whatever its CSD says: beyond them addresses
+/// begin again at 0.
 const fn reach(ocr: Ocr) -> u64 {
     match (ocr.co2t(), ocr.ccs()) {
         // CMD22 adds 6 bits to the 32 [SD 4.3.14].
@@ -189,8 +192,9 @@ async fn power_up<B: Platform, const N: usize>(
     session.refuse("the SD card never finishes power-up")
 }
 
-/// CMD11 and what belongs to it [SD 4.2.4.2], [SDHC 3.6.1]: the card holds all lines low before the voltage changes, and has
-/// let all of them go at the end. What failed is in no error: the caller goes on at 3.3 V, and takes the supply away first.
+/// CMD11 and what belongs to it [SD 4.2.4.2], [SDHC 3.6.1]: the card holds all lines low before the
+/// voltage changes, and has let all of them go at the end. What failed is in no error: the caller
+/// goes on at 3.3 V, and takes the supply away first.
 pub(super) async fn voltage_switch<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
 ) -> Result<(), Failed> {
@@ -224,7 +228,8 @@ pub(super) fn limits_of(timing: Timing) -> u32 {
     limits::speed(timing).map_or(limits::IDENTIFY_MAX_HZ, |speed| speed.max_hz)
 }
 
-/// Does this timing need a tuned sampling point? SDR104 always; SDR50 where the controller asks for it [SDHC 2.2.25].
+/// Does this timing need a tuned sampling point? SDR104 always; SDR50 where the controller asks for
+/// it [SDHC 2.2.25].
 pub(super) fn tuned(timing: Timing, host_timings: u16) -> bool {
     timing == Timing::Sdr104 || timing == Timing::Sdr50 && host_timings & Caps::SDR50_TUNED != 0
 }

@@ -1,7 +1,8 @@
 //! What bring-up says to a card, one exchange at a time.
 //!
-//! Bring-up is some eighty waits. Each is the same small future here, and an error stays in the session
-//! while `?` carries a mark of no size: that is half of what the code of bring-up would weigh otherwise.
+//! Bring-up is some eighty waits. Each is the same small future here, and an error stays in the
+//! session while `?` carries a mark of no size: that is half of what the code of bring-up would
+//! weigh otherwise.
 
 use crate::engine::{BLOCK_BYTES, DmaBuf, Error, Kind, Request};
 use crate::host::{Auto, BusOp, BusyDetect, Caps, Cause, Data, Direction, Fault, Host, Phase, Stage};
@@ -18,7 +19,8 @@ use core::task::{Context, Poll, ready};
 const COMMAND_NS: u64 = 20_000_000;
 /// A register read as data.
 const REGISTER_NS: u64 = 150_000_000;
-/// What an R1 must not show: errors of its own or of what was before, and that nothing else will be heard.
+/// What an R1 must not show: errors of its own or of what was before, and that nothing else will be
+/// heard.
 const JUDGED: u32 = R1::OWN | R1::DEFERRED | R1::CARD_IS_LOCKED;
 /// Between two questions to a busy card.
 const BUSY_INTERVAL_NS: u64 = 200_000;
@@ -97,8 +99,8 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         result.or_else(|error| self.fail(error.into()))
     }
 
-    /// Did the last step fail for want of any response? Then the card is of another kind, or has no such
-    /// command.
+    /// Did the last step fail for want of any response? Then the card is of another kind, or has no
+    /// such command.
     #[inline(never)]
     pub fn unanswered(&self) -> bool {
         matches!(self.error, Error::Host(fault) if fault.cause == Cause::Timeout)
@@ -162,8 +164,8 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         self.wait_ready(timeout_ns).await
     }
 
-    /// As [`busy_command`](Self::busy_command), for a change after which the host must follow before it may
-    /// ask: no status unless there is no other way to see the end of busy.
+    /// As [`busy_command`](Self::busy_command), for a change after which the host must follow
+    /// before it may ask: no status unless there is no other way to see the end of busy.
     pub async fn switch_then(&mut self, command: Command, timeout_ns: u64) -> Result<(), Failed> {
         self.send(None, command, timeout_ns, true).await?;
         match self.busy_detect() {
@@ -193,7 +195,8 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         self.stack.enter(Caps::NONE.busy, |engine| engine.caps().busy)
     }
 
-    /// Waits until the card is ready. Where the controller has seen the end of busy, that is one CMD13.
+    /// Waits until the card is ready. Where the controller has seen the end of busy, that is one
+    /// CMD13.
     pub async fn wait_ready(&mut self, timeout_ns: u64) -> Result<(), Failed> {
         let detect = self.busy_detect();
         for _ in 0..=timeout_ns / BUSY_INTERVAL_NS {
@@ -246,8 +249,8 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         self.ask(Kind::Raw { prefix: None, phase, timeout_ns }, page, true)
     }
 
-    /// CMD42 with what `fill` puts into its block, and the status when the card is ready again; the block is cleared after it. The
-    /// status is not judged.
+    /// CMD42 with what `fill` puts into its block, and the status when the card is ready again; the
+    /// block is cleared after it. The status is not judged.
     pub async fn lock(
         &mut self,
         fill: impl Fn(&mut [u8]) -> Result<(), Error> + Copy,
@@ -309,9 +312,9 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         self.scratch.first_chunk().ok_or(Failed)
     }
 
-    /// Tunes by this command's block of `bytes` [SD 4.2.4.5], [eMMC 6.6.5]: the controller compares, and
-    /// says when it has found its point. [`Error::Silent`] if the card left most of them
-    /// without an answer: that says nothing of the bus.
+    /// Tunes by this command's block of `bytes` [SD 4.2.4.5], [eMMC 6.6.5]: the controller
+    /// compares, and says when it has found its point. [`Error::Silent`] if the card left most of
+    /// them without an answer: that says nothing of the bus.
     pub async fn tune(&mut self, command: Command, bytes: u16, blocks_max: u32) -> Result<(), Failed> {
         self.bus(BusOp::TuneStart).await?;
         // Blocks that were answered, well or not, less those that were not.
@@ -325,8 +328,8 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
             }
             match block {
                 Ok(_) if self.tuned => return Ok(()),
-                // A block that is lost at a bad sampling point is part of the procedure; a controller that
-                // is gone is not.
+                // A block that is lost at a bad sampling point is part of the procedure; a
+                // controller that is gone is not.
                 Err(Failed) if !matches!(self.error, Error::Host(_)) => {
                     gone = true;
                     break;
@@ -335,7 +338,8 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
             }
         }
         if self.bus(BusOp::TuneAbort).await.is_err() {
-            // Lines whose reset hangs would not take the next command. What the tuning found is no evidence then.
+            // Lines whose reset hangs would not take the next command. What the tuning found is no
+            // evidence then.
             self.bus(BusOp::ResetAll).await?;
             (heard, gone) = (-1, false);
         }
@@ -346,7 +350,8 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         }
     }
 
-    /// Ends the transfer in which a card that is not understood may still be. One that is in none does not answer.
+    /// Ends the transfer in which a card that is not understood may still be. One that is in none
+    /// does not answer.
     pub async fn stop(&mut self) {
         let _ = self.command(command::stop_transmission()).await;
         // CMD13 would not be understood either.
@@ -384,8 +389,8 @@ impl<B: Platform, const N: usize> Future for Exchange<'_, '_, B, N> {
             session.scratch = done.buf;
         }
         Poll::Ready(match done.result {
-            // Errors that any R1 of the bring-up may show. An SD card's bit 7 is reserved: for it `SWITCH_ERROR`
-            // is not in the mask.
+            // Errors that any R1 of the bring-up may show. An SD card's bit 7 is reserved: for it
+            // `SWITCH_ERROR` is not in the mask.
             Ok(output) if session.judged && output.response.r1().0 & JUDGED != 0 => {
                 let status = output.response.r1().0;
                 let locked = status & R1::CARD_IS_LOCKED != 0;

@@ -1,7 +1,8 @@
-//! What the engine asks for when a card misbehaves, comes or goes: the part of recovery that is a conversation.
+//! What the engine asks for when a card misbehaves, comes or goes: the part of recovery that is a
+//! conversation.
 //!
-//! The engine has stopped then; what is said here passes its queue. A card that is initialised again must be the same, by CID and CSD, or nothing that was meant for
-//! it is sent.
+//! The engine has stopped then; what is said here passes its queue. A card that is initialised
+//! again must be the same, by CID and CSD, or nothing that was meant for it is sent.
 
 use super::identify::{self, Families};
 use super::protect::LockOp;
@@ -23,38 +24,48 @@ const PROBES: u32 = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::large_enum_variant, reason = "there is one, and no heap to put the larger on")]
 pub enum Event {
-    /// The card was taken out, and the slot has been empty for a moment. Its requests have failed with [`Error::Removed`].
+    /// The card was taken out, and the slot has been empty for a moment. Its requests have failed
+    /// with [`Error::Removed`].
     Removed,
     /// A card came, perhaps the same. `Ok`: it is ready for requests.
     Inserted(Result<Card, Error>),
-    /// Another card is there, and the host has not seen it come. It is ready for requests. What was meant for
-    /// the card before has failed with [`Error::Changed`].
+    /// Another card is there, and the host has not seen it come. It is ready for requests. What was
+    /// meant for the card before has failed with [`Error::Changed`].
     Changed(Card),
-    /// An eMMC tells of something new by its exception bit. All goes on, and urgent background work is done in time.
+    /// An eMMC tells of something new by its exception bit. All goes on, and urgent background work
+    /// is done in time.
     Exception {
         /// The card as it is now.
         card: Card,
         /// What it told.
         exception: Exception,
     },
-    /// The program wanted it so ([`Engine::dismiss_keeper`](crate::engine::Engine::dismiss_keeper)).
+    /// The program wanted it so
+    /// ([`Engine::dismiss_supervisor`](crate::engine::Engine::dismiss_supervisor)).
     Dismissed,
 }
 
-/// Helps the engine with `card` until there is something to tell: tunes again, goes to slower modes, initialises again, power-cycles, brings new cards up.
+/// Helps the engine with `card` until there is something to tell: tunes again, goes to slower
+/// modes, initialises again, power-cycles, brings new cards up.
 ///
-/// While the card is well it looks after it, in moments in which no request waits: tunes it before drift breaks the tuning ([`Upkeep::retune_every_ns`](super::Upkeep::retune_every_ns)), sees what the exception bit of
-/// an eMMC means, and gives urgent background work its time. A card that it had to initialise again is as it was: what `options` and
-/// [`extension::enable_cache`](super::extension::enable_cache) switched on is on again before the next request.
+/// While the card is well it looks after it, in moments in which no request waits: tunes it before
+/// drift breaks the tuning ([`Upkeep::retune_every_ns`](super::Upkeep::retune_every_ns)), sees what
+/// the exception bit of an eMMC means, and gives urgent background work its time. A card that it
+/// had to initialise again is as it was: what `options` and
+/// [`extension::enable_cache`](super::extension::enable_cache) switched on is on again before the
+/// next request.
 ///
-/// Run it beside everything else from the moment that [`bring_up`](super::bring_up) is done, and again after each [`Event`]: with the card in it. After an event without a card
-/// ([`Removed`](Event::Removed), [`Inserted`](Event::Inserted) with an error) the card of before is good enough: it tells this call what to take care
-/// of until the next one comes. After [`Dismissed`](Event::Dismissed) there is nothing to run. `scratch`
-/// ([`SCRATCH_BYTES`]) comes back. The engine must have two slots at least.
-/// One at a time: drop one before the next is polled. The next hears what the one before has left.
+/// Run it beside everything else from the moment that [`bring_up`](super::bring_up) is done, and
+/// again after each [`Event`]: with the card in it. After an event without a card
+/// ([`Removed`](Event::Removed), [`Inserted`](Event::Inserted) with an error) the card of before is
+/// good enough: it tells this call what to take care of until the next one comes. After
+/// [`Dismissed`](Event::Dismissed) there is nothing to run. `scratch` ([`SCRATCH_BYTES`]) comes
+/// back. The engine must have two slots at least. One at a time: drop one before the next is
+/// polled. The next hears what the one before has left.
 ///
-/// A program learns of cards by this call alone: it sees a card come, brings it up, and says so. A program without it calls
-/// [`bring_up`](super::bring_up) again from time to time, until it is no longer [`Error::NoCard`].
+/// A program learns of cards by this call alone: it sees a card come, brings it up, and says so. A
+/// program without it calls [`bring_up`](super::bring_up) again from time to time, until it is no
+/// longer [`Error::NoCard`].
 ///
 /// It is for memory cards. For I/O cards see [`sdio`](crate::sdio).
 pub async fn supervise<B: Platform, const N: usize>(
@@ -156,7 +167,8 @@ async fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
                 goes_on(stack);
                 let mut result = retune(&mut session, slower, &card).await;
                 if result.is_err() && !matches!(session.error, Error::Unsupported | Error::Protocol(_)) {
-                    // One lost answer says nothing of card or bus. But a card that never got its CMD12 answers no tuning.
+                    // One lost answer says nothing of card or bus. But a card that never got its
+                    // CMD12 answers no tuning.
                     session.stop().await;
                     result = retune(&mut session, slower, &card).await;
                 }
@@ -266,7 +278,7 @@ async fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
     }
 }
 
-/// The keeper is at it.
+/// The supervisor is at it.
 fn goes_on<B: Platform, const N: usize>(stack: &Stack<B, N>) {
     let now_ns = stack.now_ns();
     stack.with(|engine| engine.help_goes_on(now_ns));
@@ -316,7 +328,8 @@ async fn bus_is_well<B: Platform, const N: usize>(session: &mut Session<'_, B, N
     true
 }
 
-/// Saves what is in an eMMC's cache, if the device still listens. Where this fails, something may be in there.
+/// Saves what is in an eMMC's cache, if the device still listens. Where this fails, something may
+/// be in there.
 pub(super) async fn flush<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
 ) -> Result<(), Failed> {

@@ -1,5 +1,6 @@
-//! What the keeper does for a card that is well: it looks what the exception bit means, and gives the card time for its background work [eMMC 6.6.20, 6.6.25];
-//! it finds out how often the card must be tuned, and switches on again what a new initialisation has switched off.
+//! What the supervisor does for a card that is well: it looks what the exception bit means, and
+//! gives the card time for its background work [eMMC 6.6.20, 6.6.25]; it finds out how often the
+//! card must be tuned, and switches on again what a new initialisation has switched off.
 
 use super::maintain::{BKOPS_NS, Urgency};
 use super::quirk::Quirks;
@@ -15,19 +16,23 @@ use crate::spec::response::State;
 use crate::spec::timing::emmc as limits;
 use crate::task::{Platform, Stack};
 
-/// What the [keeper](super::supervise) does for a card that is well ([`Options::upkeep`]).
+/// What the [supervisor](super::supervise) does for a card that is well ([`Options::upkeep`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Upkeep {
-    /// Have an eMMC (4.5 and later) tell as well when it wants capacity back or its pool of system blocks is used up, and not only when it needs background work.
+    /// Have an eMMC (4.5 and later) tell as well when it wants capacity back or its pool of system
+    /// blocks is used up, and not only when it needs background work.
     /// [`Event::Exception`](super::Event::Exception) passes that on.
     pub exceptions: bool,
-    /// The longest time between two tunings in SDR104, HS200 and HS400 while the card is used, in nanoseconds; from seven eighths of it on the first moment is
-    /// taken in which no request waits. `Some(0)`: only the controller's own requests and damage count; `None`: what the controller names ([`Host::retune_ns`](crate::host::Host::retune_ns)).
+    /// The longest time between two tunings in SDR104, HS200 and HS400 while the card is used, in
+    /// nanoseconds; from seven eighths of it on the first moment is taken in which no request
+    /// waits. `Some(0)`: only the controller's own requests and damage count; `None`: what the
+    /// controller names ([`Host::retune_ns`](crate::host::Host::retune_ns)).
     pub retune_every_ns: Option<u64>,
-    /// No other card is brought up, nor one that comes after a removal, which might have been somewhere else meanwhile: the engine has no card then, until
-    /// the program calls [`bring_up`](super::bring_up).
+    /// No other card is brought up, nor one that comes after a removal, which might have been
+    /// somewhere else meanwhile: the engine has no card then, until the program calls
+    /// [`bring_up`](super::bring_up).
     pub same_card: bool,
-    /// What the keeper switches off while nothing uses the card.
+    /// What the supervisor switches off while nothing uses the card.
     pub rest: Rest,
 }
 
@@ -46,8 +51,9 @@ impl Default for Upkeep {
 /// What starts the background work of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Worker {
-    /// The keeper starts it (BKOPS_EN: MANUAL_EN), in moments in which no request uses the card.
-    Keeper,
+    /// The supervisor starts it (BKOPS_EN: MANUAL_EN), in moments in which no request uses the
+    /// card.
+    Supervisor,
     /// The device itself, in such moments (AUTO_EN).
     Device,
     /// Nothing: neither is enabled, or it could not be interrupted and is not critical yet.
@@ -89,7 +95,8 @@ const HPI_NS_MIN: u64 = 50_000_000;
 /// EXCEPTION_EVENTS_CTRL: what [`Upkeep::exceptions`] enables.
 pub(super) const EVENTS_ENABLED: u8 = (Exception::CAPACITY | Exception::POOL) as u8;
 
-/// The keeper begins, or goes on after the card was initialised: tells the engine what is to be looked after.
+/// The supervisor begins, or goes on after the card was initialised: tells the engine what is to be
+/// looked after.
 pub(super) fn begin<B: Platform, const N: usize>(
     session: &Session<'_, B, N>,
     options: &Options,
@@ -122,7 +129,7 @@ pub(super) async fn look<B: Platform, const N: usize>(
         let urgency = Urgency::of(&ext);
         let stops = interrupt(&ext, quirks).is_some() || urgency == Urgency::Critical;
         let worker = match ext.bkops_en() {
-            enabled if enabled & 1 != 0 && stops => Worker::Keeper,
+            enabled if enabled & 1 != 0 && stops => Worker::Supervisor,
             enabled if enabled & 2 != 0 => Worker::Device,
             _ => Worker::None,
         };
@@ -136,7 +143,7 @@ pub(super) async fn look<B: Platform, const N: usize>(
         _ => None,
     };
     let new = session.stack.with(|engine| {
-        if found.worker == Worker::Keeper
+        if found.worker == Worker::Supervisor
             && let Some(patience_ns) = patience_ns
         {
             engine.work_waits(Some(now_ns.saturating_add(patience_ns)), now_ns);
@@ -166,7 +173,8 @@ impl<B: Platform, const N: usize> Drop for Working<'_, B, N> {
     }
 }
 
-/// Gives a device time for its background work: until it is done, or until a request wants to use the card. A request that waits already waits for [`SLICE_NS`] more.
+/// Gives a device time for its background work: until it is done, or until a request wants to use
+/// the card. A request that waits already waits for [`SLICE_NS`] more.
 pub(super) async fn work<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     quirks: Quirks,
@@ -237,7 +245,8 @@ async fn worked<B: Platform, const N: usize>(
     }
 }
 
-/// The same card was initialised again: what was switched on since the first time is switched on again. What bring-up switches by its options, it has.
+/// The same card was initialised again: what was switched on since the first time is switched on
+/// again. What bring-up switches by its options, it has.
 pub(super) async fn restore<B: Platform, const N: usize>(session: &mut Session<'_, B, N>, card: &mut Card) {
     let before = session.stack.with(|engine| engine.card_params().map(|target| target.flush));
     if let Some(FlushBy::SdCache { at, timeout_ns }) = before

@@ -1,8 +1,10 @@
 //! Which partition of an eMMC the card's block commands reach [eMMC 6.2].
 //!
-//! The engine knows it for certain or says that it does not: from CMD6 until the card's status shows that the switch was made, the card may be in either
-//! partition. Requests for blocks of the user area start in the user area only. The way back belongs to no request: the engine goes it by itself, before
-//! anything else but a visit, and before a conversation with a card that is well. Two failures in a row end with the card initialised again.
+//! The engine knows it for certain or says that it does not: from CMD6 until the card's status
+//! shows that the switch was made, the card may be in either partition. Requests for blocks of the
+//! user area start in the user area only. The way back belongs to no request: the engine goes it by
+//! itself, before anything else but a visit, and before a conversation with a card that is well.
+//! Two failures in a row end with the card initialised again.
 
 use super::extras::Place;
 use super::phases::Stage;
@@ -95,8 +97,9 @@ fn switched(command: &Command, byte: u8) -> Option<u8> {
     (switch && there).then_some((command.arg >> 8) as u8)
 }
 
-/// Would this change behind the engine's back where the card is, or whether it has a cache? The former is for visits alone (an order may write the other bits of
-/// the byte), the latter for bring-up: a flush that knows of no cache would be Ok with data in it.
+/// Would this change behind the engine's back where the card is, or whether it has a cache? The
+/// former is for visits alone (an order may write the other bits of the byte), the latter for
+/// bring-up: a flush that knows of no cache would be Ok with data in it.
 pub(super) fn goes_behind(kind: &Kind) -> bool {
     match kind {
         Kind::Raw { prefix, phase, .. } => changes(phase) || prefix.as_ref().is_some_and(changes_command),
@@ -138,7 +141,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.order(place, switch, self.services.memory().area().switch_ns.into(), now_ns);
     }
 
-    /// The card is not surely in its user area, and nothing is in progress. True: the way back has begun.
+    /// The card is not surely in its user area, and nothing is in progress. True: the way back has
+    /// begun.
     #[cold]
     pub(super) fn must_return(&mut self) -> bool {
         let head = self.slots.head;
@@ -161,7 +165,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.switch_to(Place::Return, config, now_ns);
     }
 
-    /// CMD13 finds the card in `tran` after the way back has failed. True: it is to be initialised again.
+    /// CMD13 finds the card in `tran` after the way back has failed. True: it is to be initialised
+    /// again.
     pub(super) fn return_failed(&mut self) -> bool {
         let area = self.services.memory_mut().area_mut();
         area.returning = false;
@@ -186,7 +191,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Why a phase exactly as given cannot be accepted, if so.
     #[cold]
     pub(super) fn admit_phase(&self, kind: &Kind, urgent: bool) -> Result<(), Error> {
-        // Before there is a card, and in a conversation, it is for bring-up to say where the card is.
+        // Before there is a card, and in a conversation, it is for bring-up to say where the card
+        // is.
         let known = self.card.target().is_some() && !urgent;
         if P::RECOVERS && known && goes_behind(kind) { Err(Error::Unsupported) } else { Ok(()) }
     }

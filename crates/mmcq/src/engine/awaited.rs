@@ -1,4 +1,5 @@
-//! What a waiter may want to know: what the controller has, how the bus is set, how long the last phase took.
+//! What a waiter may want to know: what the controller has, how the bus is set, how long the last
+//! phase took.
 
 use super::Engine;
 use super::phases::Stage;
@@ -33,7 +34,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.last()
     }
 
-    /// The bus as it was set last. The clock is what was asked for; the driver may have rounded it down.
+    /// The bus as it was set last. The clock is what was asked for; the driver may have rounded it
+    /// down.
     pub fn bus(&self) -> Bus {
         self.card.wire().as_set()
     }

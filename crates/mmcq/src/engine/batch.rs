@@ -1,4 +1,5 @@
-//! What goes to the controller together: the requests of a transfer in the order of their blocks, and the memory of a phase in its order.
+//! What goes to the controller together: the requests of a transfer in the order of their blocks,
+//! and the memory of a phase in its order.
 //!
 //! Which requests may go together, [`order`](super::order) says.
 
@@ -34,7 +35,8 @@ pub(super) struct Limits {
     /// The same if a younger one would join while an older one stays behind.
     pub fair_blocks: u32,
     pub segments: u16,
-    /// Nothing is put in front of a transfer that begins here: it goes on where an open one stopped.
+    /// Nothing is put in front of a transfer that begins here: it goes on where an open one
+    /// stopped.
     pub floor: Option<u64>,
 }
 
@@ -154,7 +156,8 @@ impl<const N: usize> Batch<N> {
         }
     }
 
-    /// Leaves requests off at its end, so that it ends where a card's page does, or at a multiple of its own length if that is less. True if it did.
+    /// Leaves requests off at its end, so that it ends where a card's page does, or at a multiple
+    /// of its own length if that is less. True if it did.
     pub fn square(&mut self, slots: &Slots<N>) -> bool {
         let unit = (self.blocks & self.blocks.wrapping_neg()).clamp(1, PAGE_BLOCKS);
         let end = self.end() & !u64::from(unit - 1);

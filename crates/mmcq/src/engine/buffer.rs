@@ -6,18 +6,22 @@ use crate::host::Segment;
 use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 
-/// A piece of memory for a transfer, owned: it travels into a slot with the request and comes back with the completion.
+/// A piece of memory for a transfer, owned: it travels into a slot with the request and comes back
+/// with the completion.
 ///
-/// Since the slot owns it from submit until the completion is taken, a future that is dropped or forgotten can at worst leak it.
+/// Since the slot owns it from submit until the completion is taken, a future that is dropped or
+/// forgotten can at worst leak it.
 #[derive(Debug)]
 pub struct DmaBuf {
     ptr: NonNull<u8>,
     len: u32,
-    /// Bytes of the same memory before `ptr`, while a transfer goes to a later part of it; and [`LENT`].
+    /// Bytes of the same memory before `ptr`, while a transfer goes to a later part of it; and
+    /// [`LENT`].
     skipped: u32,
 }
 
-/// Whose buffer it is, for [`Engine::reclaim`](super::Engine::reclaim): made of the buffer before it goes into a request.
+/// Whose buffer it is, for [`Engine::reclaim`](super::Engine::reclaim): made of the buffer before
+/// it goes into a request.
 ///
 /// Only code that has had the buffer has its claim, so no client gets another's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +46,9 @@ impl DmaBuf {
     /// Takes memory by address.
     ///
     /// # Safety
-    /// The `len` bytes at `ptr` are initialised, and nothing else uses or frees them as long as the buffer exists, in whatever hands; a
-    /// slice made by [`into_static`](Self::into_static) is the buffer still. A caller that gives the buffer to others may not have it back.
+    /// The `len` bytes at `ptr` are initialised, and nothing else uses or frees them as long as the
+    /// buffer exists, in whatever hands; a slice made by [`into_static`](Self::into_static) is the
+    /// buffer still. A caller that gives the buffer to others may not have it back.
     pub const unsafe fn from_raw(ptr: NonNull<u8>, len: u32) -> Self {
         DmaBuf { ptr, len, skipped: 0 }
     }
@@ -64,7 +69,8 @@ impl DmaBuf {
         DmaBuf { ptr, len, skipped: LENT }
     }
 
-    /// What may leave the crate. Lent memory goes back to its owner alone, when the call that lent it ends.
+    /// What may leave the crate. Lent memory goes back to its owner alone, when the call that lent
+    /// it ends.
     pub(crate) fn unless_lent(self) -> Self {
         match self.skipped {
             // All of it, nearly always.
@@ -88,8 +94,9 @@ impl DmaBuf {
     /// Bytes that [`after`](Self::after) can go forward, at most.
     pub(crate) const AFTER_MAX: u32 = (1 << 24) - 1;
 
-    /// The memory after its first `bytes`, for the next piece of a transfer. The buffer is whole again when its
-    /// request has ended; one that was refused comes back as it went in, and its sender makes it [whole](Self::whole).
+    /// The memory after its first `bytes`, for the next piece of a transfer. The buffer is whole
+    /// again when its request has ended; one that was refused comes back as it went in, and its
+    /// sender makes it [whole](Self::whole).
     pub(crate) fn after(self, bytes: u32) -> Self {
         let whole = self.whole();
         let bytes = bytes.min(whole.len).min(Self::AFTER_MAX);
@@ -106,7 +113,8 @@ impl DmaBuf {
         DmaBuf { ptr, len: self.len + bytes, skipped: self.skipped & LENT }
     }
 
-    /// What [`Engine::reclaim`](super::Engine::reclaim) wants to see, should the request be dropped.
+    /// What [`Engine::reclaim`](super::Engine::reclaim) wants to see, should the request be
+    /// dropped.
     pub fn claim(&self) -> Claim {
         let bytes = self.skipped & !LENT;
         if self.len == 0 && bytes == 0 {
@@ -118,8 +126,8 @@ impl DmaBuf {
 
     /// Gives the memory back as the slice it came from.
     pub fn into_static(self) -> &'static mut [u8] {
-        // SAFETY: owned buffers come from a `'static` slice or from a caller of `from_raw` who promised the same; lent ones
-        // never leave the crate.
+        // SAFETY: owned buffers come from a `'static` slice or from a caller of `from_raw` who
+        // promised the same; lent ones never leave the crate.
         unsafe { core::slice::from_raw_parts_mut(self.ptr.as_ptr(), self.len as usize) }
     }
 

@@ -1,12 +1,14 @@
 //! When to ask a busy card whether it is ready, on hosts that cannot be interrupted by it.
 //!
-//! The engine learns how long writes keep the card busy, by size, and asks for the first time then. An answer "busy" is followed by questions at intervals that begin
-//! with a small share of the time waited and double up to a larger one: close together while the card is a little late, far apart when it does something
-//! else (collects garbage, say).
+//! The engine learns how long writes keep the card busy, by size, and asks for the first time then.
+//! An answer "busy" is followed by questions at intervals that begin with a small share of the time
+//! waited and double up to a larger one: close together while the card is a little late, far apart
+//! when it does something else (collects garbage, say).
 //!
-//! A first question that finds the card ready tells only that it was not too early. So what was learned falls by itself, the faster the more of them follow
-//! one another; and it rises much only when two writes in a row say so. *Written bound: all that writes wait beyond their busy is at most six times the busy
-//! of those that had to be asked again, and 5 us for each write.*
+//! A first question that finds the card ready tells only that it was not too early. So what was
+//! learned falls by itself, the faster the more of them follow one another; and it rises much only
+//! when two writes in a row say so. *Written bound: all that writes wait beyond their busy is at
+//! most six times the busy of those that had to be asked again, and 5 us for each write.*
 
 use super::extras::Event;
 use super::phases::{SLACK_NS, STOP_TIMEOUT_NS, Stage};
@@ -97,7 +99,8 @@ const INTERVAL_NS_MIN: u64 = 5_000;
 const INTERVAL_SHARE_FIRST: u64 = 64;
 /// ... up to this share of it.
 const INTERVAL_SHARE: u64 = 8;
-/// What was learned falls by 1 / 2^n after the nth first question in a row that finds the card ready.
+/// What was learned falls by 1 / 2^n after the nth first question in a row that finds the card
+/// ready.
 const FALLS: [u32; 5] = [7, 7, 5, 3, 1];
 /// The first write of its size that keeps the card busy counts for this share.
 const FIRST_SHARE: u32 = 8;
@@ -123,7 +126,8 @@ impl BusyTimes {
         doubled_ns.min(waited_ns / INTERVAL_SHARE).max(INTERVAL_NS_MIN)
     }
 
-    /// The card was found ready `waited_ns` after the end of the data, at the first question or a later one.
+    /// The card was found ready `waited_ns` after the end of the data, at the first question or a
+    /// later one.
     fn learn(&mut self, blocks: u32, waited_ns: u64, first_question: bool) {
         let class = class(blocks);
         let (estimate_ns, hits) = (&mut self.estimates_ns[class], &mut self.hits[class]);
@@ -151,7 +155,8 @@ impl BusyTimes {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// The data are over; the card may program for a while, and the host does not see when it is ready.
+    /// The data are over; the card may program for a while, and the host does not see when it is
+    /// ready.
     pub(super) fn watch_busy(&mut self, now_ns: u64) {
         self.lane.enter(Stage::BusyPause);
         self.lane.busy_mut().since_ns = now_ns;
@@ -191,7 +196,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.host.caps().busy == BusyDetect::Level {
             if self.host.dat0_busy() { self.busy_again(now_ns) } else { self.ready(None, now_ns) }
         } else {
-            // A question has the time of any command, and not that of the busy: its interrupt may get lost.
+            // A question has the time of any command, and not that of the busy: its interrupt may
+            // get lost.
             self.ask_status(Stage::BusyStatus, now_ns);
         }
     }
@@ -300,7 +306,8 @@ mod tests {
         }
     }
 
-    /// All that writes of these busy times lose, all of their questions, and the busy of those that had to be asked again.
+    /// All that writes of these busy times lose, all of their questions, and the busy of those that
+    /// had to be asked again.
     fn regret(busy_ns: impl IntoIterator<Item = u64>) -> (u64, u32, u64, u64) {
         let mut times = BusyTimes::new();
         let (mut lost, mut asked, mut again_ns, mut writes) = (0, 0, 0, 0);

@@ -6,17 +6,21 @@ use crate::host::Host;
 use crate::sched::{Policy, Profile};
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// No client waits for this request any more. What the controller has not got yet is taken out; what it has got ends by itself, and its
-    /// buffer comes back through [`reclaim`](Self::reclaim). Returns the buffer if it is free at once. A second call does nothing. The
-    /// number is all that is asked for: the caller answers for it that the request is its own.
+    /// No client waits for this request any more. What the controller has not got yet is taken out;
+    /// what it has got ends by itself, and its buffer comes back through
+    /// [`reclaim`](Self::reclaim). Returns the buffer if it is free at once. A second call does
+    /// nothing. The number is all that is asked for: the caller answers for it that the request is
+    /// its own.
     pub fn cancel(&mut self, id: SlotId) -> Option<DmaBuf> {
         let slot = self.slots.at_mut(id.index);
-        // A client that has given it up before has no say any more: it may be queued again by then, and ends by itself all the same.
+        // A client that has given it up before has no say any more: it may be queued again by then,
+        // and ends by itself all the same.
         if slot.generation != id.generation || slot.orphan {
             return None;
         }
         match slot.state {
-            // A write of which a part has gone out, or that is made again because its fate is not known, is not half undone.
+            // A write of which a part has gone out, or that is made again because its fate is not
+            // known, is not half undone.
             State::Queued if slot.moved_blocks == 0 && !(P::RECOVERS && slot.redone) => {
                 if let Some(waiting) = self.told(id.index) {
                     self.order.policy_mut().cancelled(&waiting);
@@ -43,7 +47,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// As [`cancel`](Self::cancel), for an owner that cannot take the buffer back now: it waits for [`reclaim`](Self::reclaim).
+    /// As [`cancel`](Self::cancel), for an owner that cannot take the buffer back now: it waits for
+    /// [`reclaim`](Self::reclaim).
     pub fn abandon(&mut self, id: SlotId) {
         let Some(buf) = self.cancel(id) else { return };
         if !buf.owned() || buf.len_bytes() == 0 {
@@ -56,7 +61,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// A request without memory goes on to its end although its owner is gone; its result is dropped.
+    /// A request without memory goes on to its end although its owner is gone; its result is
+    /// dropped.
     pub(crate) fn detach(&mut self, id: SlotId) {
         let slot = self.slots.at_mut(id.index);
         if slot.generation != id.generation {
@@ -72,7 +78,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// What a flush was to report of the writes before it, the next one does if no client has heard this one's result.
+    /// What a flush was to report of the writes before it, the next one does if no client has heard
+    /// this one's result.
     #[cold]
     pub(super) fn pass_on_untold(&mut self, index: u8) {
         let slot = self.slots.at(index);
@@ -83,8 +90,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The client of a visit or a raw phase has gone: what it sent may be a secret (RPMB's key, a card's password),
-    /// and stays in no memory.
+    /// The client of a visit or a raw phase has gone: what it sent may be a secret (RPMB's key, a
+    /// card's password), and stays in no memory.
     #[cold]
     pub(super) fn wipe(&mut self, index: u8) {
         let slot = self.slots.at_mut(index);
@@ -120,9 +127,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.id_of(only.into())
     }
 
-    /// The buffer of this claim, if its request was cancelled while the controller had it, or abandoned, and has ended.
-    /// Each client gets its own. It waits until a request finds no free slot but its own: then it is lost for good, and
-    /// [`Stats::leaked`](super::Stats::leaked) counts it.
+    /// The buffer of this claim, if its request was cancelled while the controller had it, or
+    /// abandoned, and has ended. Each client gets its own. It waits until a request finds no free
+    /// slot but its own: then it is lost for good, and [`Stats::leaked`](super::Stats::leaked)
+    /// counts it.
     pub fn reclaim(&mut self, claim: Claim) -> Option<DmaBuf> {
         let own = |&index: &u8| self.slots.at(index).buf.claim() == claim;
         let index = self.slots.with_state(State::Lost).find(own)?;

@@ -1,4 +1,5 @@
-//! What the engine was told of the card, and what it knows of the way to it: parameters, abilities, bus, interrupt.
+//! What the engine was told of the card, and what it knows of the way to it: parameters, abilities,
+//! bus, interrupt.
 
 use super::functions::Functions;
 use super::wire::Wire;

@@ -1,11 +1,15 @@
 //! A command of an I/O function beside data that move.
 //!
-//! A card whose CCCR has SDC set answers CMD52 while data of CMD53, or of its memory, are on the DAT lines [SDIO 6.9]. Where the host can send it
-//! ([`Caps::concurrent_command`](crate::host::Caps::concurrent_command)), the oldest waiting phase of an I/O function goes to the CMD line at once if it is such a command. It has a slot and a deadline
-//! of its own. Data and command do not know of each other's end: nothing new begins until both are over, and a failure of the data ends the
-//! command too, since the lines are reset then. A failure of the command leaves the data alone.
+//! A card whose CCCR has SDC set answers CMD52 while data of CMD53, or of its memory, are on the
+//! DAT lines [SDIO 6.9]. Where the host can send it
+//! ([`Caps::concurrent_command`](crate::host::Caps::concurrent_command)), the oldest waiting phase
+//! of an I/O function goes to the CMD line at once if it is such a command. It has a slot and a
+//! deadline of its own. Data and command do not know of each other's end: nothing new begins until
+//! both are over, and a failure of the data ends the command too, since the lines are reset then. A
+//! failure of the command leaves the data alone.
 //!
-//! Not beside data go writes to function 0 (but for IENx): they abort, reset, or change the bus under the data. They wait.
+//! Not beside data go writes to function 0 (but for IENx): they abort, reset, or change the bus
+//! under the data. They wait.
 
 use super::phases::{SLACK_NS, START_RETRY_NS};
 use super::slot::{NONE, State};
@@ -27,14 +31,16 @@ pub(super) struct Concurrent<E> {
     allowed: bool,
     /// Its slot while it is on the line.
     slot: u8,
-    /// All the work. A pointer, so that firmware that never [allows](Engine::set_concurrent_commands) it does not carry it.
+    /// All the work. A pointer, so that firmware that never
+    /// [allows](Engine::set_concurrent_commands) it does not carry it.
     turn: Option<fn(&mut E, Turn, u64) -> bool>,
 }
 
 /// Why there is work.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Turn {
-    /// A phase of an I/O function waits while something is in progress. True if it goes beside that.
+    /// A phase of an I/O function waits while something is in progress. True if it goes beside
+    /// that.
     Begin,
     /// Before the controller is asked for its events. True if the command is over.
     Ack,
@@ -72,7 +78,8 @@ fn failed(cause: Cause) -> Error {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Whether the I/O card answers CMD52 while data move (SDC in its CCCR). Bring-up tells; a board may take it back. Without a card it is off.
+    /// Whether the I/O card answers CMD52 while data move (SDC in its CCCR). Bring-up tells; a
+    /// board may take it back. Without a card it is off.
     pub fn set_concurrent_commands(&mut self, allowed: bool) {
         self.lane.concurrent_mut().allowed = allowed && H::CONCURRENT && P::RECOVERS;
         if self.lane.concurrent().allowed {

@@ -17,10 +17,12 @@ pub enum FlushBy {
         /// Longest time it may take.
         timeout_ns: u64,
     },
-    /// The extension register of the performance function [SD 5.8.2]. Needs [`Engine::enable_extended_ops`](super::Engine::enable_extended_ops) and
+    /// The extension register of the performance function [SD 5.8.2]. Needs
+    /// [`Engine::enable_extended_ops`](super::Engine::enable_extended_ops) and
     /// [`Engine::set_page`](super::Engine::set_page).
     SdCache {
-        /// The register that starts a flush when bit 0 is written, and keeps that bit until it is over.
+        /// The register that starts a flush when bit 0 is written, and keeps that bit until it is
+        /// over.
         at: Extension,
         /// Longest time it may take.
         timeout_ns: u64,
@@ -74,8 +76,8 @@ impl CardParams {
 /// What the engine must know of the card for more than that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Abilities {
-    /// Sectors of a reliable write [eMMC 6.6.12]: 0 there is none, [`u32::MAX`] any number, else 1 or so many from a multiple of it on. Only asked
-    /// where a cache is on.
+    /// Sectors of a reliable write [eMMC 6.6.12]: 0 there is none, [`u32::MAX`] any number, else 1
+    /// or so many from a multiple of it on. Only asked where a cache is on.
     pub reliable_blocks: u32,
     /// How to erase.
     pub erase: Erasing,
@@ -104,24 +106,33 @@ impl Abilities {
     }
 }
 
-/// When an ordinary write is complete. Durable writes, zeroes and whatever is no read or write are complete as ever.
+/// When an ordinary write is complete. Durable writes, zeroes and whatever is no read or write are
+/// complete as ever.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Acknowledge {
-    /// When a status of the card shows that it was programmed. An error in that status is the write's own result.
+    /// When a status of the card shows that it was programmed. An error in that status is the
+    /// write's own result.
     #[default]
     Programmed,
-    /// When the card has taken its data with a good CRC. The card may still be busy with them, and no status is asked for: the next command's tells, or
-    /// CMD13 before a flush, a barrier and a rest, or once nothing has gone to the card for a millisecond.
+    /// When the card has taken its data with a good CRC. The card may still be busy with them, and
+    /// no status is asked for: the next command's tells, or CMD13 before a flush, a barrier and a
+    /// rest, or once nothing has gone to the card for a millisecond.
     ///
-    /// *What is given up:* a write that the card could not program is told as done. Its client has its memory back, so nothing can be written again. The error
-    /// is not lost: the next flush fails with it ([`Error::Program`](super::Error::Program)), once, and [`Stats::unowned`] counts it. If the card loses its supply
-    /// before the status came, the next flush or durable write fails with [`Error::CacheLost`](super::Error::CacheLost). So a client that needs its data must flush,
-    /// or write durably, as with a volatile cache. After a flush that went well, all writes before it are on the medium.
+    /// *What is given up:* a write that the card could not program is told as done. Its client has
+    /// its memory back, so nothing can be written again. The error is not lost: the next flush
+    /// fails with it ([`Error::Program`](super::Error::Program)), once, and [`Stats::unowned`]
+    /// counts it. If the card loses its supply before the status came, the next flush or durable
+    /// write fails with [`Error::CacheLost`](super::Error::CacheLost). So a client that needs its
+    /// data must flush, or write durably, as with a volatile cache. After a flush that went well,
+    /// all writes before it are on the medium.
     ///
-    /// *What stays:* flush, barriers, durable writes, erase, other partitions, and the order of requests on the same blocks. Hosts that do not tell the end of
-    /// busy gain most: the next request is on its way while the card programs. Linux's software queue tells all writes like this.
+    /// *What stays:* flush, barriers, durable writes, erase, other partitions, and the order of
+    /// requests on the same blocks. Hosts that do not tell the end of busy gain most: the next
+    /// request is on its way while the card programs. Linux's software queue tells all writes like
+    /// this.
     ///
-    /// Firmware whose profile [does not recover](crate::sched::Profile::RECOVERS) has no flush that could tell of it, and keeps to `Programmed`.
+    /// Firmware whose profile [does not recover](crate::sched::Profile::RECOVERS) has no flush that
+    /// could tell of it, and keeps to `Programmed`.
     Transferred,
 }
 
@@ -132,34 +143,44 @@ pub struct Config {
     pub admitted: u8,
     /// Requests that are mapped for DMA ahead of their turn.
     pub prepared: u8,
-    /// Blocks in a merged transfer at most; the host's limits apply as well. 1 switches merging off.
+    /// Blocks in a merged transfer at most; the host's limits apply as well. 1 switches merging
+    /// off.
     pub merge_blocks: u32,
-    /// ... and as soon as a request would join that came in later than one which stays behind: so long may those that follow keep the oldest waiting more. Longer runs
-    /// that go before the oldest request have fewer blocks than that together.
+    /// ... and as soon as a request would join that came in later than one which stays behind: so
+    /// long may those that follow keep the oldest waiting more. Longer runs that go before the
+    /// oldest request have fewer blocks than that together.
     pub fair_blocks: u32,
-    /// A write is completed when the card's next status shows that it was programmed. If the next transfer is longer than this many blocks,
-    /// CMD13 asks first, so that no client waits for a long read to learn the fate of a short write.
+    /// A write is completed when the card's next status shows that it was programmed. If the next
+    /// transfer is longer than this many blocks, CMD13 asks first, so that no client waits for a
+    /// long read to learn the fate of a short write.
     pub settle_blocks: u32,
     /// When a write is complete.
     pub acknowledge: Acknowledge,
-    /// How long a transfer is held open at most when the run it belongs to is expected to go on, in nanoseconds; hosts that can
-    /// [continue](crate::host::Caps::continue_data) only. 0: a transfer stays open only while what continues it is queued already.
+    /// How long a transfer is held open at most when the run it belongs to is expected to go on, in
+    /// nanoseconds; hosts that can [continue](crate::host::Caps::continue_data) only. 0: a transfer
+    /// stays open only while what continues it is queued already.
     pub hold_ns: u64,
-    /// How long the start of a transfer is held at most for the requests that are about to continue it, in nanoseconds; the engine learns when that pays
-    /// ([`Engine::holds`](super::Engine::holds)). 0: never. Firmware whose profile says so ([`Profile::Tails`](crate::sched::Profile::Tails)) does not carry that at all.
+    /// How long the start of a transfer is held at most for the requests that are about to continue
+    /// it, in nanoseconds; the engine learns when that pays
+    /// ([`Engine::holds`](super::Engine::holds)). 0: never. Firmware whose profile says so
+    /// ([`Profile::Tails`](crate::sched::Profile::Tails)) does not carry that at all.
     pub tail_ns: u32,
     /// No transfer is left open at all.
     pub close_always: bool,
-    /// Phases of I/O functions in a row while memory requests wait; then one of those gets its turn.
+    /// Phases of I/O functions in a row while memory requests wait; then one of those gets its
+    /// turn.
     pub io_burst: u8,
-    /// How long the bus is kept for the next step of a chain of I/O phases while memory requests wait, in nanoseconds.
+    /// How long the bus is kept for the next step of a chain of I/O phases while memory requests
+    /// wait, in nanoseconds.
     pub chain_ns: u64,
-    /// A piece of an erase keeps the others waiting for about so long, in nanoseconds: the first by what the card declares, later ones by what they took.
+    /// A piece of an erase keeps the others waiting for about so long, in nanoseconds: the first by
+    /// what the card declares, later ones by what they took.
     pub erase_budget_ns: u64,
-    /// A host [without a card interrupt](crate::host::Host::CARD_IRQ) has an I/O card asked so often: the shortest and the longest time
-    /// between two looks, in nanoseconds. It is halved when a function wants attention, and grows by [`CARD_IRQ_STEP_NS`] when none
-    /// does. The rule and the 10 ms are those of Linux's `sdio_irq_thread`. Linux's shortest time is none; ours leaves 98 % of the bus
-    /// free (a CMD52 takes 5 us at 25 MHz).
+    /// A host [without a card interrupt](crate::host::Host::CARD_IRQ) has an I/O card asked so
+    /// often: the shortest and the longest time between two looks, in nanoseconds. It is halved
+    /// when a function wants attention, and grows by [`CARD_IRQ_STEP_NS`] when none does. The rule
+    /// and the 10 ms are those of Linux's `sdio_irq_thread`. Linux's shortest time is none; ours
+    /// leaves 98 % of the bus free (a CMD52 takes 5 us at 25 MHz).
     pub card_irq_looks_ns: (u64, u64),
 }
 
@@ -216,7 +237,8 @@ pub struct Stats {
     pub status_asked: u64,
     /// Starts refused because the lines were still in use, tried again later.
     pub start_retries: u64,
-    /// Late errors that came when no write was waiting for its status: there was none, or it was complete ([`Acknowledge::Transferred`], open transfers).
+    /// Late errors that came when no write was waiting for its status: there was none, or it was
+    /// complete ([`Acknowledge::Transferred`], open transfers).
     pub unowned: u64,
     /// Buffers that were not taken back before their slot was needed.
     pub leaked: u64,

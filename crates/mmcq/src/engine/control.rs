@@ -1,4 +1,5 @@
-//! Requests that are no reads or writes: flush, raw phases, phases of I/O functions, changes of the bus, pauses.
+//! Requests that are no reads or writes: flush, raw phases, phases of I/O functions, changes of the
+//! bus, pauses.
 
 use super::extras::Event;
 use super::outcome::not_written;
@@ -103,8 +104,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// CMD6 was answered; the card flushes. What the cache could not write before shows once, perhaps in this
-    /// very answer: the flush is told.
+    /// CMD6 was answered; the card flushes. What the cache could not write before shows once,
+    /// perhaps in this very answer: the flush is told.
     pub(super) fn flush_answered(&mut self, status: u32, now_ns: u64) {
         self.settle(status);
         if status & R1::DEFERRED != 0 {
@@ -121,7 +122,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         matches!(self.host.caps().busy, BusyDetect::Interrupt | BusyDetect::Response)
     }
 
-    /// A command with busy. Where the controller does not see the busy's end, it has the time of a response: its interrupt may get lost.
+    /// A command with busy. Where the controller does not see the busy's end, it has the time of a
+    /// response: its interrupt may get lost.
     pub(super) fn start_order(&mut self, stage: Stage, command: Command, timer_ns: u64, now_ns: u64) {
         let limit_ns = if self.shows_busy() { timer_ns } else { COMMAND_TIMEOUT_NS };
         self.lane.prepare(Phase { command, data: None, auto: Auto::None, tuning: false });
@@ -209,7 +211,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.dispatch(now_ns);
     }
 
-    /// What a cache could not write shows once, in the next answer. Where that is the answer to a command with an owner of its own, the next flush tells it too.
+    /// What a cache could not write shows once, in the next answer. Where that is the answer to a
+    /// command with an owner of its own, the next flush tells it too.
     #[cold]
     pub(super) fn overheard(&mut self, status: u32) {
         if P::RECOVERS && self.may_lose() && status & (R1::ERROR | R1::CC_ERROR) != 0 {

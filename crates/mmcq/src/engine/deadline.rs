@@ -1,4 +1,5 @@
-//! What time brings: retries, the next step of something slow, questions to a busy card, and the end of patience.
+//! What time brings: retries, the next step of something slow, questions to a busy card, and the
+//! end of patience.
 
 use super::concurrent::Turn;
 use super::extras::Event;

@@ -1,6 +1,8 @@
-//! What the engine owes for writes that are complete: the status that has not come, the flush that has not been made, the error and the loss that no flush has been told.
+//! What the engine owes for writes that are complete: the status that has not come, the flush that
+//! has not been made, the error and the loss that no flush has been told.
 //!
-//! A write whose slot is still held has its result there ([`State::Settling`](super::slot::State)). What is here has no slot any more: the next flush is its owner.
+//! A write whose slot is still held has its result there ([`State::Settling`](super::slot::State)).
+//! What is here has no slot any more: the next flush is its owner.
 
 use super::phases::Stage;
 use super::slot::Rules;
@@ -9,7 +11,8 @@ use super::{Acknowledge, Engine};
 use crate::host::{Direction, Host};
 use crate::sched::Profile;
 
-/// A card that no command goes to for so long is asked how the writes went that are complete already.
+/// A card that no command goes to for so long is asked how the writes went that are complete
+/// already.
 const ASK_AFTER_NS: u64 = 1_000_000;
 
 /// The debts.
@@ -89,8 +92,8 @@ impl Durability {
         Some(core::mem::take(&mut self.late)).filter(|&status| status != 0)
     }
 
-    /// The card has lost its supply or its state. `cached`: what is written waits in a volatile cache; `streamed`: writes of an open transfer were complete.
-    /// True: something was lost.
+    /// The card has lost its supply or its state. `cached`: what is written waits in a volatile
+    /// cache; `streamed`: writes of an open transfer were complete. True: something was lost.
     pub fn supply_lost(&mut self, cached: bool, streamed: bool) -> bool {
         let cached = core::mem::take(&mut self.dirty) && cached;
         // The card that owed a status owes none any more, whatever else was lost with it.
@@ -115,26 +118,29 @@ impl Durability {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// How often complete writes were lost, or failed when they had no owner any more: the number's low bits. The next flush is told of
-    /// each, and only that one; a client that shares the card compares this number with the one at its own flush before.
+    /// How often complete writes were lost, or failed when they had no owner any more: the number's
+    /// low bits. The next flush is told of each, and only that one; a client that shares the card
+    /// compares this number with the one at its own flush before.
     pub fn losses(&self) -> u8 {
         self.durability.losses()
     }
 
-    /// The card is to be asked how writes went: their requests wait for it, or are complete without it.
+    /// The card is to be asked how writes went: their requests wait for it, or are complete without
+    /// it.
     #[inline(always)]
     pub(super) fn owes_status(&self) -> bool {
         self.slots.is_settling() || self.durability.is_unsettled()
     }
 
-    /// A status is owed, and is asked for as soon as nothing else goes. If all that it is owed for is complete ([`Acknowledge::Transferred`]), the next command
-    /// tells it soon enough.
+    /// A status is owed, and is asked for as soon as nothing else goes. If all that it is owed for
+    /// is complete ([`Acknowledge::Transferred`]), the next command tells it soon enough.
     #[inline(always)]
     pub(super) fn asks_soon(&self) -> bool {
         self.slots.is_settling() || self.durability.is_unsettled() && !self.tells_transferred()
     }
 
-    /// The queue is empty, and a status is owed. True: it is asked for later, and the engine wakes for that.
+    /// The queue is empty, and a status is owed. True: it is asked for later, and the engine wakes
+    /// for that.
     pub(super) fn asks_later(&mut self, now_ns: u64) -> bool {
         if self.asks_soon() || !self.gate.is_running() {
             return false;
@@ -152,13 +158,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         P::RECOVERS && self.config.acknowledge == Acknowledge::Transferred
     }
 
-    /// This write may be complete with its data: nothing more is promised of it, and it has failed at nothing.
+    /// This write may be complete with its data: nothing more is promised of it, and it has failed
+    /// at nothing.
     pub(super) fn is_told_early(&self, index: u8) -> bool {
         let slot = self.slots.at(index);
         self.tells_transferred() && slot.rules == Rules::NONE && !slot.redone && slot.result.is_ok()
     }
 
-    /// The data of a transfer are over, and the card programs. If all of its writes may be complete now, they are. False: one has to wait.
+    /// The data of a transfer are over, and the card programs. If all of its writes may be complete
+    /// now, they are. False: one has to wait.
     pub(super) fn tell_early(&mut self, now_ns: u64) -> bool {
         let (write, blocks) = (self.gathered.direction() == Direction::Write, self.gathered.blocks());
         let whole = |index: u8| self.slots.at(index).span().is_some_and(|(_, _, left)| left <= blocks);

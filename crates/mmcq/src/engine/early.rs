@@ -1,9 +1,12 @@
 //! The R1 of a transfer while its data still move.
 //!
-//! A write is complete when the card's next status shows that it was programmed: as a rule the R1 of the next transfer. That R1 is there long before the
-//! transfer's end. Where a write waits for it and nothing else is queued, its submitter may be waiting too, and what it sends next would come too late to
-//! follow the running transfer at once. Where few requests are in the engine, a write would take a transfer longer than a read: of four that is a quarter.
-//! So the engine asks the host for the R1 then ([`Host::early_r1`]); a host without it tells at the end, as ever. Among many it is not worth an interrupt.
+//! A write is complete when the card's next status shows that it was programmed: as a rule the R1
+//! of the next transfer. That R1 is there long before the transfer's end. Where a write waits for
+//! it and nothing else is queued, its submitter may be waiting too, and what it sends next would
+//! come too late to follow the running transfer at once. Where few requests are in the engine, a
+//! write would take a transfer longer than a read: of four that is a quarter. So the engine asks
+//! the host for the R1 then ([`Host::early_r1`]); a host without it tells at the end, as ever.
+//! Among many it is not worth an interrupt.
 
 use super::Engine;
 use super::slot::NONE;
@@ -40,7 +43,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The engine asks hosts for early responses.
     pub(super) const EARLY: bool = H::EARLY_R1 && P::RECOVERS;
 
-    /// A transfer is in progress. Its R1 settles what was written before, if nothing else is there to be sent, or few requests are there.
+    /// A transfer is in progress. Its R1 settles what was written before, if nothing else is there
+    /// to be sent, or few requests are there.
     #[inline]
     pub(super) fn try_early(&mut self, now_ns: u64) {
         if Self::EARLY && self.slots.is_settling() {

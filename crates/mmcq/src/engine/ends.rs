@@ -75,7 +75,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Programming failed: whose? Of the requests that are not yet complete those of the last transfer, which include the rest of one that goes on.
+    /// Programming failed: whose? Of the requests that are not yet complete those of the last
+    /// transfer, which include the rest of one that goes on.
     #[cold]
     pub(super) fn late_error(&mut self, status: u32) {
         self.failed_for_good(Direction::Write);

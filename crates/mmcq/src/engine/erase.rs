@@ -1,10 +1,12 @@
-//! Blocks that need not keep their content: erase, trim, discard [SD 4.3.5], [eMMC 6.6.9 to 6.6.12].
+//! Blocks that need not keep their content: erase, trim, discard [SD 4.3.5],
+//! [eMMC 6.6.9 to 6.6.12].
 //!
-//! An erase goes in pieces of whole units (erase groups, allocation units). After each piece its rest steps
-//! back behind those that wait and have nothing to do with its blocks; so a waiting request waits for one piece
-//! of each erase that was there before. What overlaps the rest stays behind it, and so does everything behind
-//! a barrier. So nothing was written there meanwhile if a piece is erased twice, which happens where the card is initialised
-//! again in the middle. A piece that fails is not tried again.
+//! An erase goes in pieces of whole units (erase groups, allocation units). After each piece its
+//! rest steps back behind those that wait and have nothing to do with its blocks; so a waiting
+//! request waits for one piece of each erase that was there before. What overlaps the rest stays
+//! behind it, and so does everything behind a barrier. So nothing was written there meanwhile if a
+//! piece is erased twice, which happens where the card is initialised again in the middle. A piece
+//! that fails is not tried again.
 
 use super::extras::{Place, refused};
 use super::slot::Rules;
@@ -19,7 +21,8 @@ use crate::spec::response::R1;
 pub struct Irreversible(());
 
 impl Irreversible {
-    /// The caller has decided that data may go for ever, or that the card may never again be what it was.
+    /// The caller has decided that data may go for ever, or that the card may never again be what
+    /// it was.
     pub const fn i_know_that_this_cannot_be_undone() -> Self {
         Irreversible(())
     }
@@ -119,7 +122,8 @@ impl Erasing {
         }
     }
 
-    /// The erase for blocks that are not needed any more, if there is one: the cheapest that the card has.
+    /// The erase for blocks that are not needed any more, if there is one: the cheapest that the
+    /// card has.
     pub const fn discarding(&self) -> Option<Erase> {
         if self.can(Erase::Discard) {
             Some(Erase::Discard)

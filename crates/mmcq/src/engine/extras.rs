@@ -1,10 +1,11 @@
-//! What an ordinary read or write does not need: erase, write-zeroes, durable writes, visits to other partitions, long commands,
-//! and flushes by extension register.
+//! What an ordinary read or write does not need: erase, write-zeroes, durable writes, visits to
+//! other partitions, long commands, and flushes by extension register.
 //!
-//! The engine reaches all of it through one function pointer, which [`Engine::enable_extended_ops`] sets: firmware that
-//! only reads, writes and flushes does not carry the code. Each kind is a chain of steps; a step ends with
-//! the card's status, and the next begins from there. Here is what they share: short commands, orders (a
-//! command with busy, waited for however long it lasts), data, pauses.
+//! The engine reaches all of it through one function pointer, which [`Engine::enable_extended_ops`]
+//! sets: firmware that only reads, writes and flushes does not carry the code. Each kind is a chain
+//! of steps; a step ends with the card's status, and the next begins from there. Here is what they
+//! share: short commands, orders (a command with busy, waited for however long it lasts), data,
+//! pauses.
 
 use super::area::Area;
 use super::erase::Round;
@@ -271,7 +272,8 @@ impl Memory {
         self.pieces = fate;
     }
 
-    /// Is this a visit of which nothing has been sent yet but the switch to its partition, or the count of its first blocks?
+    /// Is this a visit of which nothing has been sent yet but the switch to its partition, or the
+    /// count of its first blocks?
     pub fn is_on_its_way(&self, kind: &Kind) -> bool {
         let before_data = matches!(Place::step(self.step), Place::Enter | Place::Count);
         matches!(kind, Kind::PartitionAccess(_)) && self.moves == 0 && before_data
@@ -279,13 +281,14 @@ impl Memory {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Makes the engine able to erase, write zeroes, write durably, visit other partitions, send long commands,
-    /// and flush by extension register. Requests for these fail as [`Error::Unsupported`] before. May be
-    /// called again.
+    /// Makes the engine able to erase, write zeroes, write durably, visit other partitions, send
+    /// long commands, and flush by extension register. Requests for these fail as
+    /// [`Error::Unsupported`] before. May be called again.
     ///
-    /// [`BlockDevice`](crate::block::BlockDevice) calls it itself where it needs it, so `write_durable` and
-    /// `write_zeroes` work at once. How this card erases is said by [`set_abilities`](Self::set_abilities); erases
-    /// are [`Error::Unequipped`] before. [`card::enable_extended_ops`](crate::card::enable_extended_ops) calls both.
+    /// [`BlockDevice`](crate::block::BlockDevice) calls it itself where it needs it, so
+    /// `write_durable` and `write_zeroes` work at once. How this card erases is said by
+    /// [`set_abilities`](Self::set_abilities); erases are [`Error::Unequipped`] before.
+    /// [`card::enable_extended_ops`](crate::card::enable_extended_ops) calls both.
     pub fn enable_extended_ops(&mut self) {
         self.services.extras =
             Some(Extras { on_event: Self::on_event, admit: Self::admit_extra, plan: Slot::plan_zeroes });
@@ -318,7 +321,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// A block of memory for the extension registers of SD cards; the one before comes back.
     ///
     /// # Errors
-    /// The controller is using the one before, for a flush: this one comes back, and may be tried again later.
+    /// The controller is using the one before, for a flush: this one comes back, and may be tried
+    /// again later.
     pub fn set_page(&mut self, page: DmaBuf) -> Result<DmaBuf, DmaBuf> {
         if self.services.memory().mapped.is_some() {
             return Err(page);
@@ -466,8 +470,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.start_command(Stage::Extra, command, COMMAND_TIMEOUT_NS, now_ns);
     }
 
-    /// A command with busy. What lasts longer than the controller's own timer can wait for is sent without
-    /// its help.
+    /// A command with busy. What lasts longer than the controller's own timer can wait for is sent
+    /// without its help.
     pub(super) fn order(&mut self, place: Place, command: Command, limit_ns: u64, now_ns: u64) {
         self.lane.busy_mut().may_last(limit_ns);
         let (command, timer_ns) = match limit_ns > self.host.caps().max_busy_ns {

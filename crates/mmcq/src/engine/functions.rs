@@ -24,7 +24,8 @@ impl Functions {
         self.asks = true;
     }
 
-    /// The card has gone: a task that waits for it looks once more, and hears of that by its next command.
+    /// The card has gone: a task that waits for it looks once more, and hears of that by its next
+    /// command.
     pub fn card_goes(&mut self) {
         if self.waker.is_some() {
             self.asks = true;

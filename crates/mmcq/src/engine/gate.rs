@@ -1,8 +1,9 @@
 //! The gate: which requests come in, and whether anything starts.
 //!
-//! Each cause to refuse a request, or to start none, is one bit, and has one owner: the platform (suspend, halt), the recovery ladder (dead, read-only,
-//! help), the card (a quirk). The owner says when its cause begins and ends. Every answer is read from
-//! these bits alone, so no two answers can contradict each other.
+//! Each cause to refuse a request, or to start none, is one bit, and has one owner: the platform
+//! (suspend, halt), the recovery ladder (dead, read-only, help), the card (a quirk). The owner says
+//! when its cause begins and ends. Every answer is read from these bits alone, so no two answers
+//! can contradict each other.
 
 use super::slot::State;
 use super::{BLOCK_BYTES, DmaBuf, Engine, Error, Kind, Request, raw_bytes};
@@ -72,7 +73,7 @@ impl Gate {
         self.causes &= !(DEAD | READ_ONLY);
     }
 
-    /// A keeper, if there is one, needs a slot of its own.
+    /// A supervisor, if there is one, needs a slot of its own.
     pub fn limit(&mut self, queue_limit: u8) {
         self.queue_limit = queue_limit;
     }
@@ -114,7 +115,8 @@ impl Gate {
         self.queue_limit.into()
     }
 
-    /// Why a request is refused, whatever it asks for. `helps`: it is part of the help that is awaited.
+    /// Why a request is refused, whatever it asks for. `helps`: it is part of the help that is
+    /// awaited.
     fn refuses(&self, write: bool, urgent: bool, helps: bool) -> Result<(), Error> {
         if self.is_dead() && !helps {
             return Err(Error::Dead);
@@ -132,7 +134,8 @@ impl Gate {
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The gate is told whether help is awaited, or was.
     pub(super) fn restop(&mut self) {
-        self.gate.set(HELP, P::RECOVERS && (self.keeper.helping().asks() || self.timers.presence_is_open()));
+        self.gate
+            .set(HELP, P::RECOVERS && (self.supervisor.helping().asks() || self.timers.presence_is_open()));
         self.close_straight();
     }
 
@@ -145,15 +148,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.close_straight();
     }
 
-    /// Why a request is not accepted, if so. Reads of the end of a card whose last block must be read alone
-    /// are marked: the path of all other requests knows nothing of such cards.
+    /// Why a request is not accepted, if so. Reads of the end of a card whose last block must be
+    /// read alone are marked: the path of all other requests knows nothing of such cards.
     #[cold]
     fn bar(&mut self, request: &mut Request) -> Result<(), Error> {
         if !P::RECOVERS {
             return Err(Error::Suspended);
         }
         let write = matches!(request.kind, Kind::Write { .. });
-        let helps = request.urgent && self.keeper.helping().asks();
+        let helps = request.urgent && self.supervisor.helping().asks();
         self.gate.refuses(write, request.urgent, helps)?;
         if let (Kind::Read { lba, blocks }, Some(target)) = (request.kind, self.card.target().as_ref()) {
             // Nor is a transfer left open in front of that block: the card would look ahead.
@@ -198,7 +201,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Ok(())
     }
 
-    /// A free slot, if need be one whose buffer no caller has come back for. The queue's limit is none for urgent requests.
+    /// A free slot, if need be one whose buffer no caller has come back for. The queue's limit is
+    /// none for urgent requests.
     pub(super) fn allocate(&mut self, urgent: bool) -> Option<u8> {
         let limit = if P::RECOVERS && urgent { N } else { self.gate.queue_limit().min(N) };
         while self.slots_in_use() >= limit {

@@ -1,4 +1,5 @@
-//! What the controller is at: the stage of the transfer or request in progress, the phase that it has, and since when.
+//! What the controller is at: the stage of the transfer or request in progress, the phase that it
+//! has, and since when.
 
 use super::awaited::Span;
 use super::busy::Busy;

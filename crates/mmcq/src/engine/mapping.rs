@@ -1,8 +1,11 @@
-//! Memory for the controller: what waits is mapped ahead, and gives way to the request whose turn it is.
+//! Memory for the controller: what waits is mapped ahead, and gives way to the request whose turn
+//! it is.
 //!
-//! Room for mappings (bounce memory, addresses of an IOMMU) may be less than the queue wants. Then what waits may hold all of it, and a part of the recovery that
-//! every request waits for gets none. So a mapping that is ahead of its turn is a loan: a request whose turn it is, and which finds no room, asks for a `poll`.
-//! There, in a context that may unmap, all that is queued gives its mapping back, and the request is mapped. What has ended gives way first.
+//! Room for mappings (bounce memory, addresses of an IOMMU) may be less than the queue wants. Then
+//! what waits may hold all of it, and a part of the recovery that every request waits for gets
+//! none. So a mapping that is ahead of its turn is a loan: a request whose turn it is, and which
+//! finds no room, asks for a `poll`. There, in a context that may unmap, all that is queued gives
+//! its mapping back, and the request is mapped. What has ended gives way first.
 
 use super::phases::Stage;
 use super::slot::State;
@@ -64,7 +67,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Maps a request whose turn it is. `Ok(false)`: there is no room yet, and something else is done first; then the turn comes again.
+    /// Maps a request whose turn it is. `Ok(false)`: there is no room yet, and something else is
+    /// done first; then the turn comes again.
     pub(super) fn map_in_turn(&mut self, index: u8, now_ns: u64) -> Result<bool, Error> {
         match self.map(index) {
             Err(Error::Dma(DmaError::Exhausted)) if P::RECOVERS && self.others_give_way(index, now_ns) => {
@@ -74,7 +78,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Does a mapping come free without this request? Then what that takes is begun: the next `poll`, or a question for the status that writes wait for.
+    /// Does a mapping come free without this request? Then what that takes is begun: the next
+    /// `poll`, or a question for the status that writes wait for.
     #[cold]
     #[inline(never)]
     pub(super) fn others_give_way(&mut self, index: u8, now_ns: u64) -> bool {

@@ -1,12 +1,16 @@
-//! The heart: slots, order, look-ahead, phases, deadlines. No waker is called here, no lock taken, no clock read.
+//! The heart: slots, order, look-ahead, phases, deadlines. No waker is called here, no lock taken,
+//! no clock read.
 //!
-//! Requests come in by [`Engine::submit`] and wait in one queue. [`Engine::on_irq`] and [`Engine::poll`] move the phases on: each acknowledges,
-//! decides, starts the next phase, and only then completes what ended. Results are fetched with [`Engine::take`].
+//! Requests come in by [`Engine::submit`] and wait in one queue. [`Engine::on_irq`] and
+//! [`Engine::poll`] move the phases on: each acknowledges, decides, starts the next phase, and only
+//! then completes what ended. Results are fetched with [`Engine::take`].
 //!
-//! A program has it inside of a [`Stack`](crate::task::Stack), and reads and writes by a [`BlockDevice`](crate::block::BlockDevice).
+//! A program has it inside of a [`Stack`](crate::task::Stack), and reads and writes by a
+//! [`BlockDevice`](crate::block::BlockDevice).
 
-// Read first: `slot.rs` (a request's life), `order.rs` (which request is next), then `phases.rs` (how a transfer runs), `control.rs` (everything
-// else), `concurrent.rs` (what goes beside its data), `stream.rs` (how it stays open) and `recover/` (how it fails).
+// Read first: `slot.rs` (a request's life), `order.rs` (which request is next), then `phases.rs`
+// (how a transfer runs), `control.rs` (everything else), `concurrent.rs` (what goes beside its
+// data), `stream.rs` (how it stays open) and `recover/` (how it fails).
 
 mod area;
 mod awaited;
@@ -26,7 +30,6 @@ mod erase;
 mod extras;
 mod functions;
 mod gate;
-mod keeper;
 mod lane;
 mod limits;
 mod mapping;
@@ -44,6 +47,7 @@ mod slot;
 mod special;
 mod straight;
 mod stream;
+mod supervisor;
 mod switches;
 mod tail;
 mod timers;
@@ -68,12 +72,12 @@ use card::Card;
 use durability::Durability;
 use extras::Services;
 use gate::Gate;
-use keeper::Keeper;
 use lane::Lane;
 use order::Order;
 use record::Record;
 use recover::Incident;
 use slot::{Rules, Slots, State, bits};
+use supervisor::Supervisor;
 use timers::Timers;
 
 /// One controller with one card, and the requests for it. `N` slots, 1 to [`SLOTS_MAX`].
@@ -86,12 +90,13 @@ pub struct Engine<H: Host, const N: usize, P: Profile = Fifo> {
     /// The stage of the transfer in progress, and its phase.
     lane: Lane<Self>,
     timers: Timers,
-    /// Why the transfer in progress failed, while the lines are being brought back, and the state of the ladder.
+    /// Why the transfer in progress failed, while the lines are being brought back, and the state
+    /// of the ladder.
     incident: Incident,
     card: Card,
     config: Config,
-    /// What is asked of the keeper, and what will be.
-    keeper: Keeper,
+    /// What is asked of the supervisor, and what will be.
+    supervisor: Supervisor,
     slots: Slots<N>,
     /// The requests of the transfer in progress (reads and writes), and their memory in order.
     gathered: Batch<N>,
@@ -125,18 +130,20 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             card: Card::none(),
             durability: Durability::CLEAN,
             incident: Incident::none(),
-            keeper: Keeper::none(),
+            supervisor: Supervisor::none(),
             services: Services::none(),
             record: Record::empty(),
         }
     }
 
-    /// Accepts a request, maps its memory if there is room ahead, and starts it if the controller is idle. A refused request comes back whole.
+    /// Accepts a request, maps its memory if there is room ahead, and starts it if the controller
+    /// is idle. A refused request comes back whole.
     pub fn submit(&mut self, mut request: Request, now_ns: u64) -> Result<SlotId, (Error, Request)> {
         self.accept(&mut request, now_ns).map_err(|error| (error, request))
     }
 
-    /// As [`submit`](Self::submit). An accepted request has no memory any more, a refused one is as it was.
+    /// As [`submit`](Self::submit). An accepted request has no memory any more, a refused one is as
+    /// it was.
     #[inline(always)]
     pub(crate) fn accept(&mut self, request: &mut Request, now_ns: u64) -> Result<SlotId, Error> {
         if Self::STRAIGHT
@@ -216,8 +223,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.work(deferred)
     }
 
-    /// The platform calls it when a deadline has come and when completions were deferred. It may call at any
-    /// other time.
+    /// The platform calls it when a deadline has come and when completions were deferred. It may
+    /// call at any other time.
     pub fn poll(&mut self, now_ns: u64) -> PollOutcome {
         self.finish();
         if P::RECOVERS && self.slots.are_cramped() {
@@ -273,7 +280,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             completed,
             deferred,
             card_irq: self.card.functions().is_asking(),
-            help: P::RECOVERS && self.keeper.helping().calls(),
+            help: P::RECOVERS && self.supervisor.helping().calls(),
             // Lean firmware asks here and for the alarm alone: in place is less code for it.
             next_deadline_ns: if P::RECOVERS { self.next_deadline_ns() } else { self.next_ns() },
         }
@@ -313,8 +320,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Takes a completion. `None`: not finished yet, or taken already. The number is all that is asked for: the caller answers for it
-    /// that the request is its own.
+    /// Takes a completion. `None`: not finished yet, or taken already. The number is all that is
+    /// asked for: the caller answers for it that the request is its own.
     pub fn take(&mut self, id: SlotId) -> Option<Completion> {
         let slot = self.slots.at_mut(id.index);
         if slot.generation != id.generation || slot.state != State::Done {
@@ -339,8 +346,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         (slot.state != State::Free).then_some(SlotId { index, generation: slot.generation })
     }
 
-    /// Tells the engine which card it talks to; `None` when there is none any more, or before it is brought up anew:
-    /// what was wrong with it is forgotten then.
+    /// Tells the engine which card it talks to; `None` when there is none any more, or before it is
+    /// brought up anew: what was wrong with it is forgotten then.
     pub fn set_card_params(&mut self, target: Option<CardParams>) {
         if target.is_none() {
             self.supply_lost();
@@ -349,7 +356,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 // Nothing else need follow that puts them back.
                 self.write_again(self.lane.began_ns());
                 self.gate.is_reborn();
-                self.keeper.upkeep_mut().forget();
+                self.supervisor.upkeep_mut().forget();
             }
         }
         self.set_card(target);
@@ -371,9 +378,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.card.target().as_ref()
     }
 
-    /// Slots that are not free: requests that have not been taken, and buffers of dropped requests that wait for
-    /// [`reclaim`](Self::reclaim). A new request that finds no other slot gets one of the latter, so all slots may be in
-    /// use while the engine [is idle](Self::is_idle) and accepts requests.
+    /// Slots that are not free: requests that have not been taken, and buffers of dropped requests
+    /// that wait for [`reclaim`](Self::reclaim). A new request that finds no other slot gets one of
+    /// the latter, so all slots may be in use while the engine [is idle](Self::is_idle) and accepts
+    /// requests.
     pub fn slots_in_use(&self) -> usize {
         N - self.slots.free_count() as usize
     }
@@ -391,8 +399,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The driver, for settings of its own.
     ///
     /// # Safety
-    /// None of [`Host`]'s methods that take `&mut self` is called, and the driver is not replaced: both can end a phase behind the
-    /// engine's back, which would then give memory back that the controller still uses.
+    /// None of [`Host`]'s methods that take `&mut self` is called, and the driver is not replaced:
+    /// both can end a phase behind the engine's back, which would then give memory back that the
+    /// controller still uses.
     #[allow(unsafe_code, reason = "docs/safety.md says why")]
     pub unsafe fn host_mut(&mut self) -> &mut H {
         &mut self.host

@@ -1,15 +1,19 @@
 //! Which requests make the next transfer.
 //!
-//! The policy picks a pending request ([`sched`](crate::sched); without one it is the oldest). Pending requests of the same direction that continue it on
-//! either side go with it, in one transfer, within the limits of host and configuration. A request of more blocks than that goes in pieces, with
-//! no request in between.
+//! The policy picks a pending request ([`sched`](crate::sched); without one it is the oldest).
+//! Pending requests of the same direction that continue it on either side go with it, in one
+//! transfer, within the limits of host and configuration. A request of more blocks than that goes
+//! in pieces, with no request in between.
 //!
-//! So without a policy, and where nothing fails, a request waits for at most the pieces of the requests before it. `b` blocks go in `ceil(b / m)` pieces,
-//! where `m` is the least of [`Caps::max_blocks`](crate::host::Caps::max_blocks), [`Caps::max_bytes`](crate::host::Caps::max_bytes)` / 512` and 65535; of an
-//! erase it waits for one. Under any policy nothing passes a barrier, an overlapping write, or (if it is a write) an overlapping read that is older than it.
+//! So without a policy, and where nothing fails, a request waits for at most the pieces of the
+//! requests before it. `b` blocks go in `ceil(b / m)` pieces, where `m` is the least of
+//! [`Caps::max_blocks`](crate::host::Caps::max_blocks),
+//! [`Caps::max_bytes`](crate::host::Caps::max_bytes)` / 512` and 65535; of an erase it waits for
+//! one. Under any policy nothing passes a barrier, an overlapping write, or (if it is a write) an
+//! overlapping read that is older than it.
 //!
-//! Neighbours are found by a hash of where requests begin and end ([`Slots::near`]). All else that is asked is asked of a neighbour only, by a look through the
-//! spans of the at most 64 that wait.
+//! Neighbours are found by a hash of where requests begin and end ([`Slots::near`]). All else that
+//! is asked is asked of a neighbour only, by a look through the spans of the at most 64 that wait.
 
 use super::Engine;
 use super::slot::{Slots, bits};
@@ -17,7 +21,8 @@ use crate::host::{Direction, Host};
 use crate::sched::slot_set::SlotSet;
 use crate::sched::{Choice, Hold, Policy, Profile, Tails};
 
-/// What decides which request is next: the scheduler, and what is known of streams (whether the next start is held).
+/// What decides which request is next: the scheduler, and what is known of streams (whether the
+/// next start is held).
 #[derive(Debug)]
 pub(super) struct Order<P: Profile> {
     profile: P,
@@ -50,7 +55,8 @@ impl<P: Profile> Order<P> {
     }
 }
 
-/// The request that goes if this one is picked: the oldest of those on the same blocks that it must not pass, or itself.
+/// The request that goes if this one is picked: the oldest of those on the same blocks that it must
+/// not pass, or itself.
 pub(super) fn not_before<const N: usize>(slots: &Slots<N>, picked: u8) -> u8 {
     let mut index = picked;
     // Each turn finds an older one, or is the last.
@@ -84,7 +90,8 @@ pub(super) fn overtakes<const N: usize>(slots: &Slots<N>, index: u8, taken: Slot
     bits(others).any(|other| (slots.span(other).age.wrapping_sub(age) as i32) < 0)
 }
 
-/// Would `index`, sent now, pass an older request on the same blocks where one of the two writes? `left`: those of its direction that stay behind.
+/// Would `index`, sent now, pass an older request on the same blocks where one of the two writes?
+/// `left`: those of its direction that stay behind.
 pub(super) fn overtakes_overlap<const N: usize>(slots: &Slots<N>, index: u8, left: SlotSet) -> bool {
     let span = slots.span(index);
     let rivals = match span.direction {
@@ -101,7 +108,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Which read or write is next; `None`: the policy wants to wait, and the engine wakes for it.
     pub(super) fn pick(&mut self, head: u8, now_ns: u64) -> Option<u8> {
         let oldest = self.slots.at(head);
-        // What has begun goes on first, and what failed together finds out for itself before anything new.
+        // What has begun goes on first, and what failed together finds out for itself before
+        // anything new.
         if P::Policy::IN_ORDER || oldest.solo || oldest.moved_blocks > 0 || self.incident.is_open() {
             return Some(head);
         }

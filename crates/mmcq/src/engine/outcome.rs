@@ -1,4 +1,5 @@
-//! What comes of a phase: the controller's events are taken, and the chain of [`phases`](super::phases) goes on, ends, or has failed.
+//! What comes of a phase: the controller's events are taken, and the chain of
+//! [`phases`](super::phases) goes on, ends, or has failed.
 
 use super::concurrent::Turn;
 use super::extras::Event;
@@ -161,7 +162,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.fail(error, now_ns);
     }
 
-    /// CMD12 was answered. Reading up to the last block makes some cards report OUT_OF_RANGE there [SD 4.3.3]: no error.
+    /// CMD12 was answered. Reading up to the last block makes some cards report OUT_OF_RANGE there
+    /// [SD 4.3.3]: no error.
     fn stopped(&mut self, status: u32, now_ns: u64) {
         let end = self.gathered.lba() + u64::from(self.gathered.blocks());
         let at_end = self.card.target().is_some_and(|t| end >= t.sectors);
@@ -184,7 +186,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The data are over and the card took them. A write still programs, unless the host has seen the end of that.
+    /// The data are over and the card took them. A write still programs, unless the host has seen
+    /// the end of that.
     pub(super) fn data_ended(&mut self, now_ns: u64) {
         if self.gathered.direction() == Direction::Write && self.host.caps().busy != BusyDetect::Interrupt {
             if P::RECOVERS && self.tell_early(now_ns) {
@@ -196,7 +199,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The transfer is over. `status`: its writes' fate is known already. Starts what is next before anything is completed.
+    /// The transfer is over. `status`: its writes' fate is known already. Starts what is next
+    /// before anything is completed.
     pub(super) fn end_transfer(&mut self, status: Option<u32>, now_ns: u64) {
         self.lane.enter(Stage::Idle);
         self.timers.clear();

@@ -1,8 +1,8 @@
 //! Data of another partition of an eMMC: boot areas, general purpose partitions, RPMB [eMMC 6.2].
 //!
-//! A visit is one request: the switch there, and up to three transfers. It is a barrier, so the queue has
-//! drained before. The engine itself goes back ([`area`](super::area)), so no dropped future leaves the card
-//! in there. The next visit in the queue goes on where this one is.
+//! A visit is one request: the switch there, and up to three transfers. It is a barrier, so the
+//! queue has drained before. The engine itself goes back ([`area`](super::area)), so no dropped
+//! future leaves the card in there. The next visit in the queue goes on where this one is.
 
 use super::extras::{Place, refused};
 use super::{BLOCK_BYTES, CardParams, Engine, Error, Kind, Output};
@@ -11,11 +11,12 @@ use crate::sched::Profile;
 use crate::spec::command::{self, Command};
 use crate::spec::response::R1;
 
-/// Which transfers a visit makes. The request's buffer holds the blocks that go out, then the one that asks
-/// for the result, then what comes back.
+/// Which transfers a visit makes. The request's buffer holds the blocks that go out, then the one
+/// that asks for the result, then what comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartitionAccess {
-    /// PARTITION_CONFIG with the access bits of the partition; the others as they are [eMMC 7.4.69].
+    /// PARTITION_CONFIG with the access bits of the partition; the others as they are
+    /// [eMMC 7.4.69].
     pub config: u8,
     /// Longest time of the switch.
     pub switch_ns: u64,

@@ -1,16 +1,16 @@
 //! What goes before the oldest request: what continues an open transfer, or a longer run.
 //!
-//! Several clients that go through a card in sequence have a run each in the queue. Taken by age, a run
-//! is as long as it was when its oldest request became the oldest of all, and stays so: its client
-//! sends as many again as were complete. Taken by length, runs that were left behind grow until they
-//! are whole. That needs free slots to grow into: where there are few, age decides.
+//! Several clients that go through a card in sequence have a run each in the queue. Taken by age, a
+//! run is as long as it was when its oldest request became the oldest of all, and stays so: its
+//! client sends as many again as were complete. Taken by length, runs that were left behind grow
+//! until they are whole. That needs free slots to grow into: where there are few, age decides.
 //!
-//! *Written bound: a request is passed in this way by at most [`PASSES`] younger ones, all of its own
-//! direction. Since it became the oldest, they move fewer blocks together than
+//! *Written bound: a request is passed in this way by at most [`PASSES`] younger ones, all of its
+//! own direction. Since it became the oldest, they move fewer blocks together than
 //! [`Config::fair_blocks`](super::Config::fair_blocks). None passes where requests of the other
 //! direction or a barrier wait, or where fewer than a quarter of the slots are free.* Only a policy
-//! that [yields](Policy::yields) is asked, and only on a host that can continue a transfer: on others
-//! the sweep shows as many cells that lose by it as gain.
+//! that [yields](Policy::yields) is asked, and only on a host that can continue a transfer: on
+//! others the sweep shows as many cells that lose by it as gain.
 
 use super::Engine;
 use super::order::may_lead;

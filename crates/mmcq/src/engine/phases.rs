@@ -1,7 +1,8 @@
 //! How a transfer runs: the chain of phases, each started from the event that ended the one before.
 //!
-//! A read or write is [CMD22] [CMD23] command+data [CMD12] [busy] and, where nothing else will tell, [CMD13]. What the controller adds by itself
-//! (automatic CMD12 or CMD23, busy until the end of a write) is not a phase of ours.
+//! A read or write is [CMD22] [CMD23] command+data [CMD12] [busy] and, where nothing else will
+//! tell, [CMD13]. What the controller adds by itself (automatic CMD12 or CMD23, busy until the end
+//! of a write) is not a phase of ours.
 
 use super::extras::Event;
 use super::runs::End;
@@ -69,7 +70,8 @@ pub(super) enum Recovery {
 pub(super) const NO_PHASE: Phase =
     Phase { command: Command::new(0, 0, Resp::None), data: None, auto: Auto::None, tuning: false };
 
-/// A command alone gets this long; the wire needs microseconds, the slowest clock half a millisecond.
+/// A command alone gets this long; the wire needs microseconds, the slowest clock half a
+/// millisecond.
 pub(super) const COMMAND_TIMEOUT_NS: u64 = 20_000_000;
 /// R1b after CMD12 of a read [SD 4.12.4.2]; a write's own limit comes from the card.
 pub(super) const STOP_TIMEOUT_NS: u64 = 100_000_000;
@@ -77,13 +79,15 @@ pub(super) const STOP_TIMEOUT_NS: u64 = 100_000_000;
 pub(super) const SLACK_NS: u64 = 50_000_000;
 /// A start that was refused because of the lines is tried again after this.
 pub(super) const START_RETRY_NS: u64 = 10_000;
-/// And no longer than this: no card is busy for longer after a write [SD 4.6.2.2], so what keeps the lines will not let go of them.
+/// And no longer than this: no card is busy for longer after a write [SD 4.6.2.2], so what keeps
+/// the lines will not let go of them.
 pub(super) const START_TIMEOUT_NS: u64 = 500_000_000;
 /// Blocks after which the card may pause for its longest time once more.
 pub(super) const BLOCKS_PER_TIMEOUT: u64 = 64;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Starts the next thing if nothing is in progress. Bounded: every turn starts a phase or ends a request.
+    /// Starts the next thing if nothing is in progress. Bounded: every turn starts a phase or ends
+    /// a request.
     pub(super) fn dispatch(&mut self, now_ns: u64) {
         if Self::STRAIGHT && self.next_straight(now_ns) {
             return;
@@ -174,8 +178,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The policy keeps the controller idle, or the start is held. What is left open then is closed in time, and what has been written gets its result: its owner may be the
-    /// client that the policy waits for.
+    /// The policy keeps the controller idle, or the start is held. What is left open then is closed
+    /// in time, and what has been written gets its result: its owner may be the client that the
+    /// policy waits for.
     fn kept_idle(&mut self, now_ns: u64) {
         if !self.is_left_open() {
             if self.asks_soon() {
@@ -189,7 +194,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Collects the next reads or writes, if they are not `collected`, and starts their first phase.
+    /// Collects the next reads or writes, if they are not `collected`, and starts their first
+    /// phase.
     pub(super) fn begin_transfer(&mut self, first: u8, collected: bool, now_ns: u64) {
         if P::RECOVERS && self.timers.chore_is_due(now_ns) && self.upkeep(false, now_ns) {
             return;
@@ -280,7 +286,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// May the end of a transfer be announced by a CMD23 of our own? Where only the busy after a response ends by interrupt, a write is better off with CMD12.
+    /// May the end of a transfer be announced by a CMD23 of our own? Where only the busy after a
+    /// response ends by interrupt, a write is better off with CMD12.
     pub(super) fn counts(&self, direction: Direction) -> bool {
         let caps = self.host.caps();
         !caps.no_count
@@ -289,8 +296,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// CMD23 as a phase of its own where it pays, else the data command at once.
     ///
-    /// Closed-ended by an automatic CMD23 is the cheapest way: the card ends by itself and needs no CMD12. An automatic CMD12 is next.
-    /// A CMD23 or CMD12 of our own costs an interrupt more; of the two, CMD23 does not make the card abandon what it has read ahead.
+    /// Closed-ended by an automatic CMD23 is the cheapest way: the card ends by itself and needs no
+    /// CMD12. An automatic CMD12 is next. A CMD23 or CMD12 of our own costs an interrupt more; of
+    /// the two, CMD23 does not make the card abandon what it has read ahead.
     #[inline]
     fn begin_counted(&mut self, now_ns: u64) {
         let caps = self.host.caps();
@@ -377,7 +385,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.start_phase(stage, timeout_ns, timeout_ns, now_ns);
     }
 
-    /// Hands the prepared phase to the controller. `limit_ns`: when the engine itself gives up, not counting slack.
+    /// Hands the prepared phase to the controller. `limit_ns`: when the engine itself gives up, not
+    /// counting slack.
     pub(super) fn start_phase(&mut self, stage: Stage, timeout_ns: u64, limit_ns: u64, now_ns: u64) {
         self.lane.enter(stage);
         self.forget_straight();

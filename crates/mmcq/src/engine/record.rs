@@ -3,7 +3,8 @@
 use super::recover::Trace;
 use super::{Close, RecoveryEvent, Stats};
 
-/// The record. Nothing is decided by it but by the count of transfers, which is the clock of tuning and damage.
+/// The record. Nothing is decided by it but by the count of transfers, which is the clock of tuning
+/// and damage.
 #[derive(Debug)]
 pub(super) struct Record {
     stats: Stats,

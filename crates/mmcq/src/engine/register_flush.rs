@@ -1,6 +1,8 @@
-//! Flush of an SD card's cache by the extension register of its performance function [SD 4.17, 5.8.2].
+//! Flush of an SD card's cache by the extension register of its performance function
+//! [SD 4.17, 5.8.2].
 //!
-//! Bit 0 of the register starts a flush and reads 1 until it is over; the busy after CMD49 may end before.
+//! Bit 0 of the register starts a flush and reads 1 until it is over; the busy after CMD49 may end
+//! before.
 
 use super::extras::{Place, refused};
 use super::{BLOCK_BYTES, Engine, Error};

@@ -31,8 +31,10 @@ pub enum Kind {
     },
     /// Everything that was written before is on the medium when this completes. A barrier.
     Flush,
-    /// One phase exactly as given. A barrier. Its response is not judged, only handed over. The engine does not learn from it what has changed on the card;
-    /// so with a card, CMD6 to PARTITION_CONFIG is [`Error::Unsupported`]: [`PartitionAccess`](Kind::PartitionAccess) and [`LongCommand`](Kind::LongCommand) do that; and CMD6 to CACHE_CTRL is too:
+    /// One phase exactly as given. A barrier. Its response is not judged, only handed over. The
+    /// engine does not learn from it what has changed on the card; so with a card, CMD6 to
+    /// PARTITION_CONFIG is [`Error::Unsupported`]: [`PartitionAccess`](Kind::PartitionAccess) and
+    /// [`LongCommand`](Kind::LongCommand) do that; and CMD6 to CACHE_CTRL is too:
     /// [`Options::cache`](crate::card::Options::cache) does that.
     Raw {
         /// A command sent directly before (CMD55); its errors are the request's.
@@ -42,9 +44,12 @@ pub enum Kind {
         /// Longest time for the phase.
         timeout_ns: u64,
     },
-    /// One phase of an I/O function (CMD52, CMD53), exactly as given. No barrier: these go in their own order, before waiting reads and writes, but no more than
-    /// [`Config::io_burst`](super::Config::io_burst) in a row. The response is not judged, only handed over. Where host and card
-    /// allow it ([`Engine::set_concurrent_commands`](super::Engine::set_concurrent_commands)) CMD52 does not wait for data that are moving, so that it may be done before an older CMD53.
+    /// One phase of an I/O function (CMD52, CMD53), exactly as given. No barrier: these go in their
+    /// own order, before waiting reads and writes, but no more than
+    /// [`Config::io_burst`](super::Config::io_burst) in a row. The response is not judged, only
+    /// handed over. Where host and card allow it
+    /// ([`Engine::set_concurrent_commands`](super::Engine::set_concurrent_commands)) CMD52 does not
+    /// wait for data that are moving, so that it may be done before an older CMD53.
     Io {
         /// The phase; its data use the request's buffer.
         phase: Phase,
@@ -61,8 +66,11 @@ pub enum Kind {
         /// How long.
         ns: u64,
     },
-    /// Blocks that need not keep their content. It goes in pieces ([`Config::erase_budget_ns`](super::Config::erase_budget_ns)) with others in between; nothing
-    /// that overlaps it passes it, and no barrier. A piece that fails is not tried again; after the card was initialised again, the one that was under way is. Needs [`Engine::enable_extended_ops`](super::Engine::enable_extended_ops).
+    /// Blocks that need not keep their content. It goes in pieces
+    /// ([`Config::erase_budget_ns`](super::Config::erase_budget_ns)) with others in between;
+    /// nothing that overlaps it passes it, and no barrier. A piece that fails is not tried again;
+    /// after the card was initialised again, the one that was under way is. Needs
+    /// [`Engine::enable_extended_ops`](super::Engine::enable_extended_ops).
     Erase {
         /// First block.
         lba: u64,
@@ -71,20 +79,25 @@ pub enum Kind {
         /// What becomes of them.
         how: Erase,
     },
-    /// Blocks that read as zeros afterwards: by an erase where the card's erased blocks are zeros and no others are touched, else by writing the
-    /// request's buffer (zeros, at least a block; the longer the faster) as often as it takes. Needs [`Engine::enable_extended_ops`](super::Engine::enable_extended_ops).
+    /// Blocks that read as zeros afterwards: by an erase where the card's erased blocks are zeros
+    /// and no others are touched, else by writing the request's buffer (zeros, at least a block;
+    /// the longer the faster) as often as it takes. Needs
+    /// [`Engine::enable_extended_ops`](super::Engine::enable_extended_ops).
     Zero {
         /// First block.
         lba: u64,
         /// How many, 1 to 2^23 - 1.
         blocks: u32,
     },
-    /// Data of another partition of an eMMC. A barrier; the engine goes back to the user area before anything else but another visit. Needs
+    /// Data of another partition of an eMMC. A barrier; the engine goes back to the user area
+    /// before anything else but another visit. Needs
     /// [`Engine::enable_extended_ops`](super::Engine::enable_extended_ops).
     PartitionAccess(PartitionAccess),
-    /// A command whose busy may last long; waited for to its end and judged by a status. A barrier. It is sent once: not again if it fails, or if the card is
-    /// initialised again meanwhile. Needs [`Engine::enable_extended_ops`](super::Engine::enable_extended_ops).
-    /// The access bits of PARTITION_CONFIG are for visits alone, and CACHE_CTRL is for bring-up ([`Error::Unsupported`]).
+    /// A command whose busy may last long; waited for to its end and judged by a status. A barrier.
+    /// It is sent once: not again if it fails, or if the card is initialised again meanwhile. Needs
+    /// [`Engine::enable_extended_ops`](super::Engine::enable_extended_ops). The access bits of
+    /// PARTITION_CONFIG are for visits alone, and CACHE_CTRL is for bring-up
+    /// ([`Error::Unsupported`]).
     LongCommand {
         /// The command, answered by R1b.
         command: Command,
@@ -108,7 +121,8 @@ impl Kind {
         }
     }
 
-    /// Would the card do something else the second time? Orders may count or be final, and each authenticated write has its own counter.
+    /// Would the card do something else the second time? Orders may count or be final, and each
+    /// authenticated write has its own counter.
     pub(super) const fn is_once(&self) -> bool {
         match self {
             Kind::LongCommand { .. } => true,
@@ -125,12 +139,14 @@ pub struct Request {
     pub kind: Kind,
     /// Where the data are or go; at least as long as the request's data.
     pub buf: DmaBuf,
-    /// The client; for the [scheduler](crate::sched). [`Fifo`](crate::sched::Fifo) does not look at it.
+    /// The client; for the [scheduler](crate::sched). [`Fifo`](crate::sched::Fifo) does not look at
+    /// it.
     pub origin: Origin,
     /// A write that completes only when its data are on the medium; see [`durable`](Self::durable).
     pub durable: bool,
-    /// It passes a queue that is stopped for recovery: part of the recovery itself; see [`urgent`](Self::urgent). No priority: a
-    /// [scheduler](crate::sched) goes by [`origin`](Self::origin).
+    /// It passes a queue that is stopped for recovery: part of the recovery itself; see
+    /// [`urgent`](Self::urgent). No priority: a [scheduler](crate::sched) goes by
+    /// [`origin`](Self::origin).
     pub urgent: bool,
 }
 
@@ -140,19 +156,23 @@ impl Request {
         Request { kind, buf, origin: Origin::DEFAULT, durable: false, urgent: false }
     }
 
-    /// The same write (or zeroes, or erase), complete only when it is on the medium: forced unit access. Needs [`Engine::enable_extended_ops`](super::Engine::enable_extended_ops).
-    /// Anything else stays what it is.
+    /// The same write (or zeroes, or erase), complete only when it is on the medium: forced unit
+    /// access. Needs [`Engine::enable_extended_ops`](super::Engine::enable_extended_ops). Anything
+    /// else stays what it is.
     ///
-    /// [`BlockDevice::write_durable`](crate::block::BlockDevice::write_durable) is such a write, and calls `enable_extended_ops` itself. No call of
-    /// `BlockDevice` is a durable erase, or writes durable zeroes: such a request goes by [`Stack::request`](crate::task::Stack::request), or a flush follows.
+    /// [`BlockDevice::write_durable`](crate::block::BlockDevice::write_durable) is such a write,
+    /// and calls `enable_extended_ops` itself. No call of `BlockDevice` is a durable erase, or
+    /// writes durable zeroes: such a request goes by
+    /// [`Stack::request`](crate::task::Stack::request), or a flush follows.
     #[must_use]
     pub fn durable(self) -> Self {
         let writes = matches!(self.kind, Kind::Write { .. } | Kind::Zero { .. } | Kind::Erase { .. });
         Request { durable: writes, ..self }
     }
 
-    /// The same, as a part of the recovery that all others wait for. Only a raw phase, a change of the bus and a pause can be that: what is urgent passes the
-    /// queue, so anything else is [`Error::Unsupported`].
+    /// The same, as a part of the recovery that all others wait for. Only a raw phase, a change of
+    /// the bus and a pause can be that: what is urgent passes the queue, so anything else is
+    /// [`Error::Unsupported`].
     #[must_use]
     pub fn urgent(self) -> Self {
         Request { urgent: true, ..self }
@@ -173,12 +193,14 @@ pub struct SlotId {
 }
 
 impl SlotId {
-    /// Which of the engine's slots, 0 to N - 1: the bit in [`PollOutcome::completed`](super::PollOutcome::completed).
+    /// Which of the engine's slots, 0 to N - 1: the bit in
+    /// [`PollOutcome::completed`](super::PollOutcome::completed).
     pub fn index(self) -> usize {
         self.index as usize
     }
 
-    /// Tells the requests apart that were in this slot one after another; after 256 it begins again.
+    /// Tells the requests apart that were in this slot one after another; after 256 it begins
+    /// again.
     pub(crate) fn use_number(self) -> u8 {
         self.generation as u8
     }
@@ -218,8 +240,9 @@ impl Completion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// All slots are taken. Nothing was begun; try again when a request has ended. It also ends the youngest request
-    /// that waits, if the card needs help and the keeper's requests find no slot.
+    /// All slots are taken. Nothing was begun; try again when a request has ended. It also ends the
+    /// youngest request that waits, if the card needs help and the supervisor's requests find no
+    /// slot.
     Full,
     /// The engine is suspended, or stopped for recovery.
     Suspended,
@@ -227,7 +250,8 @@ pub enum Error {
     NoCard,
     /// The card was taken out.
     Removed,
-    /// Blocks beyond the end of the card, or none at all: an empty buffer, or one that is shorter than a block.
+    /// Blocks beyond the end of the card, or none at all: an empty buffer, or one that is shorter
+    /// than a block.
     OutOfRange {
         /// First block asked for.
         lba: u64,
@@ -270,25 +294,25 @@ pub enum Error {
         /// Blocks in a group.
         group_blocks: u32,
     },
-    /// The card lost its supply, and with it writes in its cache that were complete and not yet flushed. Said once, to the next flush
-    /// or durable write.
+    /// The card lost its supply, and with it writes in its cache that were complete and not yet
+    /// flushed. Said once, to the next flush or durable write.
     CacheLost,
     /// Another card is in the slot.
     Changed,
-    /// The engine has not been told how this card erases: [`card::enable_extended_ops`](crate::card::enable_extended_ops) tells it, after
-    /// bring-up.
+    /// The engine has not been told how this card erases:
+    /// [`card::enable_extended_ops`](crate::card::enable_extended_ops) tells it, after bring-up.
     Unequipped,
-    /// The card is locked by a password, and answers nothing but its lock's commands [SD 4.3.7], [eMMC 6.6.19]:
-    /// [`Options::unlock`](crate::card::Options::unlock).
+    /// The card is locked by a password, and answers nothing but its lock's commands [SD 4.3.7],
+    /// [eMMC 6.6.19]: [`Options::unlock`](crate::card::Options::unlock).
     Locked,
-    /// The call came from inside another call of the same stack (a timer's function, a lock, memory, registers, a policy,
-    /// or a closure of [`Stack::with`](crate::task::Stack::with)).
+    /// The call came from inside another call of the same stack (a timer's function, a lock,
+    /// memory, registers, a policy, or a closure of [`Stack::with`](crate::task::Stack::with)).
     Reentered,
 }
 
 impl Error {
-    /// What was written before may have failed too: a late error may be any piece's, and of what went to a card that is
-    /// gone no status has come.
+    /// What was written before may have failed too: a late error may be any piece's, and of what
+    /// went to a card that is gone no status has come.
     pub(super) fn leaves_doubt(self) -> bool {
         let late = matches!(self, Error::Program(_) | Error::Protected);
         late || matches!(self, Error::Removed | Error::NoCard | Error::Changed | Error::Dead)

@@ -1,4 +1,5 @@
-//! What is known of runs: the transfer that is left open, how the one in progress ends, and the run of each direction.
+//! What is known of runs: the transfer that is left open, how the one in progress ends, and the run
+//! of each direction.
 
 use crate::host::Direction;
 

@@ -3,6 +3,7 @@
 mod ends;
 mod mapped;
 mod neighbours;
+mod rules;
 
 use super::buffer::DmaBuf;
 use super::request::{Error, Kind, Output};
@@ -11,8 +12,10 @@ use crate::sched::slot_set::{SLOTS_MAX, SlotSet};
 use crate::sched::{Origin, Waiting};
 use core::task::Waker;
 use neighbours::BUCKETS;
+pub(super) use rules::Rules;
 
-/// A slot's life: `Free -> Queued -> Active -> [Settling] -> Ended -> Done -> Free`; `Ended -> Lost -> Free` if no client waits any more.
+/// A slot's life: `Free -> Queued -> Active -> [Settling] -> Ended -> Done -> Free`;
+/// `Ended -> Lost -> Free` if no client waits any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// It has no owner.
@@ -31,34 +34,6 @@ pub(super) enum State {
     Done,
     /// No client will take it: the buffer waits for `reclaim`.
     Lost,
-}
-
-/// What makes a write special; or a read, which has no other rule than the first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Rules(u8);
-
-impl Rules {
-    /// Like any other.
-    pub const NONE: Rules = Rules(0);
-    /// Complete only when it is on the medium. Of a read: it ends where the card's last block is, which must
-    /// be read alone.
-    pub const DURABLE: Rules = Rules(1);
-    /// Zeroes: the buffer goes out again and again.
-    pub const ZERO: Rules = Rules(1 << 1);
-    /// Once settled, it is flushed before it is complete.
-    pub const FLUSH_AFTER: Rules = Rules(1 << 2);
-
-    pub const fn of(durable: bool) -> Rules {
-        Rules(durable as u8)
-    }
-
-    pub const fn has(self, rule: Rules) -> bool {
-        self.0 & rule.0 != 0
-    }
-
-    pub fn set(&mut self, rule: Rules, on: bool) {
-        self.0 = if on { self.0 | rule.0 } else { self.0 & !rule.0 };
-    }
 }
 
 #[derive(Debug)]
@@ -143,7 +118,8 @@ impl Slot {
     }
 }
 
-/// Where a queued read or write wants to go, kept apart from the slots so that looking for neighbours stays in a few cache lines.
+/// Where a queued read or write wants to go, kept apart from the slots so that looking for
+/// neighbours stays in a few cache lines.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
     pub direction: Direction,
@@ -170,7 +146,8 @@ pub(super) struct Slots<const N: usize> {
     next_age: u32,
     /// One bit a free slot.
     free: SlotSet,
-    /// One bit a slot in state Settling; in state Ended; in state Done, if that has not been reported.
+    /// One bit a slot in state Settling; in state Ended; in state Done, if that has not been
+    /// reported.
     settling: SlotSet,
     ended: SlotSet,
     unreported: SlotSet,
@@ -180,7 +157,8 @@ pub(super) struct Slots<const N: usize> {
     reads: SlotSet,
     writes: SlotSet,
     barriers: SlotSet,
-    /// Those that came by the straight path and have no neighbour in the queue: nothing is special with them.
+    /// Those that came by the straight path and have no neighbour in the queue: nothing is special
+    /// with them.
     plain: SlotSet,
     /// One bit an I/O function's phase; these are not in the list.
     ios: SlotSet,
@@ -194,7 +172,8 @@ pub(super) struct Slots<const N: usize> {
 }
 
 impl<const N: usize> Slots<N> {
-    /// One bit for each slot that exists; also refuses an N outside 1 to [`SLOTS_MAX`] at compile time.
+    /// One bit for each slot that exists; also refuses an N outside 1 to [`SLOTS_MAX`] at compile
+    /// time.
     pub const ALL: SlotSet = {
         assert!(
             N >= 1 && N <= SLOTS_MAX,
@@ -232,7 +211,8 @@ impl<const N: usize> Slots<N> {
 
     /// The slot of an index below N.
     pub fn at(&self, index: u8) -> &Slot {
-        // The remainder keeps the compiler and us from ever seeing a panic; indices come from this module's own lists.
+        // The remainder keeps the compiler and us from ever seeing a panic; indices come from this
+        // module's own lists.
         &self.slots[index as usize % N]
     }
 
@@ -299,7 +279,8 @@ impl<const N: usize> Slots<N> {
         self.stale |= 1 << (index as usize % N);
     }
 
-    /// Takes a slot's waker out, or puts one in. What comes back is the caller's to drop, outside of any lock.
+    /// Takes a slot's waker out, or puts one in. What comes back is the caller's to drop, outside
+    /// of any lock.
     #[inline]
     pub fn swap_waker(&mut self, index: u8, waker: Option<Waker>) -> Option<Waker> {
         if self.stale != 0 {
@@ -360,7 +341,8 @@ impl<const N: usize> Slots<N> {
         match self.at(index).span() {
             Some((direction, start, blocks)) => {
                 let end = start.saturating_add(u64::from(blocks));
-                // Seldom, and its neighbours are not looked for: no slot counts as without neighbours any more.
+                // Seldom, and its neighbours are not looked for: no slot counts as without
+                // neighbours any more.
                 self.plain = 0;
                 self.enter_span(index, Span { direction, start, end, age });
             }
@@ -467,8 +449,8 @@ impl<const N: usize> Slots<N> {
         self.enter(index, age);
     }
 
-    /// The rest of an erase of these blocks: behind those that wait now and have nothing to do with them, but before those that have, and before the first
-    /// barrier that is no erase.
+    /// The rest of an erase of these blocks: behind those that wait now and have nothing to do with
+    /// them, but before those that have, and before the first barrier that is no erase.
     pub fn push_rest(&mut self, index: u8, start: u64, end: u64) {
         let stop = self.queue().find(|&i| {
             let slot = self.at(i);
@@ -487,7 +469,8 @@ impl<const N: usize> Slots<N> {
         self.barriers |= 1 << (index as usize % N);
     }
 
-    /// A read or write that was there before, with its old age: in front, but behind reads and writes there that are older.
+    /// A read or write that was there before, with its old age: in front, but behind reads and
+    /// writes there that are older.
     pub fn push_by_age(&mut self, index: u8) {
         let age = self.span(index).age;
         let younger = self
@@ -550,7 +533,8 @@ impl<const N: usize> Slots<N> {
         self.barriers &= !bit;
     }
 
-    /// A request that never waits: it has an age all the same, for the case that it must be tried again.
+    /// A request that never waits: it has an age all the same, for the case that it must be tried
+    /// again.
     #[inline(always)]
     pub fn pass(&mut self, index: u8) {
         self.at_mut(index).state = State::Active;

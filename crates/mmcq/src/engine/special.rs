@@ -1,11 +1,14 @@
-//! Writes with their own rules: durable ones, and zeroes. And reads of a last block that must be read alone.
+//! Writes with their own rules: durable ones, and zeroes. And reads of a last block that must be
+//! read alone.
 //!
-//! A durable write is complete when its data are on the medium. Without a volatile cache that is what every
-//! settled write is; such a write only stays out of open transfers. With one, an eMMC's reliable write goes
-//! past the cache [eMMC 6.6.31]; where the card or the host cannot do that (and SD cards never can), the
-//! write is settled and then flushed, and its owner hears of it only after that.
+//! A durable write is complete when its data are on the medium. Without a volatile cache that is
+//! what every settled write is; such a write only stays out of open transfers. With one, an eMMC's
+//! reliable write goes past the cache [eMMC 6.6.31]; where the card or the host cannot do that (and
+//! SD cards never can), the write is settled and then flushed, and its owner hears of it only after
+//! that.
 //!
-//! These go alone: nothing is merged with them, and no transfer is left open before, by or after them.
+//! These go alone: nothing is merged with them, and no transfer is left open before, by or after
+//! them.
 
 use super::area::goes_behind;
 use super::extras::{Event, Pieces, Place, Step};
@@ -30,7 +33,8 @@ impl CardParams {
 }
 
 impl Slot {
-    /// A slot of zeroes becomes one of an erase that does the same, or of a write with rules of its own.
+    /// A slot of zeroes becomes one of an erase that does the same, or of a write with rules of its
+    /// own.
     pub fn plan_zeroes(&mut self, abilities: &Abilities) {
         let Kind::Zero { lba, blocks } = self.kind else { return };
         if let Some(how) = abilities.erase.zeroing(lba, blocks) {
@@ -45,7 +49,8 @@ impl Slot {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Why a request for what [`enable_extended_ops`](Self::enable_extended_ops) adds cannot be accepted, if so.
+    /// Why a request for what [`enable_extended_ops`](Self::enable_extended_ops) adds cannot be
+    /// accepted, if so.
     pub(super) fn admit_extra(&self, request: &Request) -> Result<(), Error> {
         let Some(target) = self.card.target().as_ref() else { return Err(Error::NoCard) };
         let (lba, blocks) = match request.kind {
@@ -89,7 +94,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let Kind::Write { lba: start, blocks } = kind else {
             return self.refuse(index, Error::Unsupported);
         };
-        // Told at its turn and not when it is submitted: the card may have lost its state without the engine's knowledge, or the keeper be about to reset it.
+        // Told at its turn and not when it is submitted: the card may have lost its state without
+        // the engine's knowledge, or the supervisor be about to reset it.
         if durable && !zero && moved == 0 && self.durability.take_loss() {
             return self.refuse(index, Error::CacheLost);
         }
@@ -115,7 +121,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && target.count
             && !self.host.caps().no_count
             && self.card.abilities().reliable(start, blocks);
-        // Nor is it complete before what must be flushed first: that is written again if the cache is lost, and would come over ours.
+        // Nor is it complete before what must be flushed first: that is written again if the cache
+        // is lost, and would come over ours.
         let flushes = bits(self.slots.settling()).any(|at| self.slots.at(at).rules.has(Rules::FLUSH_AFTER));
         if durable && reliable && flushes {
             return self.ask_status(Stage::Status, now_ns);
@@ -191,8 +198,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.go_idle(now_ns);
     }
 
-    /// A flush has made durable what waits for one of its own too. None of these is flushed, let alone written, once more: by then the
-    /// same blocks may have been written by a younger request that is complete.
+    /// A flush has made durable what waits for one of its own too. None of these is flushed, let
+    /// alone written, once more: by then the same blocks may have been written by a younger request
+    /// that is complete.
     pub(super) fn end_flushed(&mut self) {
         for index in 0..N as u8 {
             let slot = self.slots.at(index);
@@ -213,7 +221,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.slots.unlink(index);
         let slot = self.slots.at_mut(index);
         slot.state = State::Active;
-        // If the flush fails, nothing is surely on the medium. It keeps `FLUSH_AFTER`: the card has its data.
+        // If the flush fails, nothing is surely on the medium. It keeps `FLUSH_AFTER`: the card has
+        // its data.
         slot.moved_blocks = 0;
         self.lane.set_control(index);
         self.close_straight();

@@ -1,10 +1,13 @@
 //! The straight path: an ordinary read or write while nothing else is going on.
 //!
-//! Nearly every request is one: nothing is open, stopped or failing, no command goes beside data, nothing of the card's is special. Such a request skips the
-//! questions that the general path asks ([`phases`](super::phases)) and does what that would have done; what is left behind is the same. A request that has anything
-//! special to tell makes a test here fail, and everything goes the general way. `tests/straight.rs` compares the two.
+//! Nearly every request is one: nothing is open, stopped or failing, no command goes beside data,
+//! nothing of the card's is special. Such a request skips the questions that the general path asks
+//! ([`phases`](super::phases)) and does what that would have done; what is left behind is the same.
+//! A request that has anything special to tell makes a test here fail, and everything goes the
+//! general way. `tests/straight.rs` compares the two.
 //!
-//! Three shortcuts: from `submit` to the controller without the queue, from the end of a transfer to its result, and from there to the next in the queue.
+//! Three shortcuts: from `submit` to the controller without the queue, from the end of a transfer
+//! to its result, and from there to the next in the queue.
 
 use super::phases::{BLOCKS_PER_TIMEOUT, COMMAND_TIMEOUT_NS, SLACK_NS, Stage};
 use super::runs::End;
@@ -30,7 +33,8 @@ pub(super) struct Straight {
     /// Several blocks end by an automatic CMD23, otherwise by an automatic CMD12.
     counted: bool,
     door: Door,
-    /// What the controller has, if it was started here and may end here; nothing once the path is closed.
+    /// What the controller has, if it was started here and may end here; nothing once the path is
+    /// closed.
     under_way: Way,
     /// That of a write.
     write: Way,
@@ -79,7 +83,8 @@ impl Straight {
 
 /// Bits of an R1 that say more than that all is well.
 const WRONG: u32 = R1::OWN | R1::DEFERRED | R1::EXCEPTION_EVENT;
-/// Set in one more than CURRENT_STATE from 7 (programming) on; beyond that no transfer leaves a card.
+/// Set in one more than CURRENT_STATE from 7 (programming) on; beyond that no transfer leaves a
+/// card.
 const FROM_PRG_ON: u32 = 8 << 9;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
@@ -128,7 +133,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             || self.card.functions().is_running()
             || self.timers.is_chained()
             || !self.services.memory().area().is_user();
-        let wrong = !self.gate.is_open() || self.incident.is_open() || self.keeper.helping().calls();
+        let wrong = !self.gate.is_open() || self.incident.is_open() || self.supervisor.helping().calls();
         io || self.card.functions().is_asking() || !H::CARD_IRQ && self.timers.is_looking() || wrong
     }
 
@@ -315,7 +320,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.send_to_end_straight(head, now_ns)
     }
 
-    /// Starts the head of the queue by the general path, which leaves behind what this one would have; its end may come here. False: that is for the general path too.
+    /// Starts the head of the queue by the general path, which leaves behind what this one would
+    /// have; its end may come here. False: that is for the general path too.
     #[inline(never)]
     fn send_to_end_straight(&mut self, head: u8, now_ns: u64) -> bool {
         let way = match self.slots.at(head).kind {
@@ -442,7 +448,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.acknowledged(events, false, now_ns)
     }
 
-    /// What was started here is over on the wire. False, and nothing done: there is more to it than that.
+    /// What was started here is over on the wire. False, and nothing done: there is more to it than
+    /// that.
     #[inline(always)]
     fn ended_straight(&mut self, plain: Plain, now_ns: u64) -> bool {
         // Only CMD13 may find the card programming, and that is not its end.
@@ -498,7 +505,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// The writes that wait for this status, which shows no error. The only one is not completed yet.
+    /// The writes that wait for this status, which shows no error. The only one is not completed
+    /// yet.
     #[inline(always)]
     fn settle_straight(&mut self, status: u32) -> u8 {
         let settling = self.slots.settling();

@@ -1,15 +1,21 @@
 //! Transfers that stay open over several requests: CMD18 or CMD25 once, then only data.
 //!
-//! A host that [can](crate::host::Caps::continue_data) moves the data of the next request in the transfer that is still open, without CMD12, CMD13 and a new
-//! command. That pays for sequential runs, and costs a random load its CMD12 in front of the next command; so a transfer is left open on evidence alone:
-//! a request that continues it is queued, the rest of a long request follows, or the last two requests were contiguous (then it is held for a time learned
-//! from the submitter's pauses, [`Config::hold_ns`](super::Config::hold_ns) at most). It is closed before anything else goes to the card.
+//! A host that [can](crate::host::Caps::continue_data) moves the data of the next request in the
+//! transfer that is still open, without CMD12, CMD13 and a new command. That pays for sequential
+//! runs, and costs a random load its CMD12 in front of the next command; so a transfer is left open
+//! on evidence alone: a request that continues it is queued, the rest of a long request follows, or
+//! the last two requests were contiguous (then it is held for a time learned from the submitter's
+//! pauses, [`Config::hold_ns`](super::Config::hold_ns) at most). It is closed before anything else
+//! goes to the card.
 //!
-//! What a run costs in certainty: a write in an open transfer is complete when the card has taken its data, as with a volatile write cache. Its status comes
-//! with the CMD12 and CMD13 (or the next command) after the close, and an error in it is the result of the requests of the run that are not yet complete, and of
-//! the next flush, once. A flush closes first. Reads are complete with their data: a card that cannot read sends none [SD 4.3.3].
+//! What a run costs in certainty: a write in an open transfer is complete when the card has taken
+//! its data, as with a volatile write cache. Its status comes with the CMD12 and CMD13 (or the next
+//! command) after the close, and an error in it is the result of the requests of the run that are
+//! not yet complete, and of the next flush, once. A flush closes first. Reads are complete with
+//! their data: a card that cannot read sends none [SD 4.3.3].
 //!
-//! Where the host cannot continue, or has failed to, transfers are closed each time; with CMD23, by the host or by us, they close themselves.
+//! Where the host cannot continue, or has failed to, transfers are closed each time; with CMD23, by
+//! the host or by us, they close themselves.
 
 use super::phases::{COMMAND_TIMEOUT_NS, STOP_TIMEOUT_NS, Stage};
 use super::runs::{End, Open};
@@ -117,7 +123,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         {
             return End::Unknown;
         }
-        // What goes on without a command ends without busy, also where the host sees busy after data: a write is then better closed by CMD12.
+        // What goes on without a command ends without busy, also where the host sees busy after
+        // data: a write is then better closed by CMD12.
         let write = self.gathered.direction() == Direction::Write;
         let unseen = write && self.host.caps().busy == BusyDetect::Interrupt;
         let counts =
@@ -143,7 +150,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         slot.solo || slot.rules != Rules::NONE
     }
 
-    /// The data of a transfer without an end are over; the card waits for more. The answer: until when it may, or why it is closed.
+    /// The data of a transfer without an end are over; the card waits for more. The answer: until
+    /// when it may, or why it is closed.
     fn goes_on(&mut self, now_ns: u64) -> Result<u64, Close> {
         if !self.can_continue() {
             return Err(if self.lane.streams().may_continue() { Close::End } else { Close::Fault });
@@ -154,7 +162,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.card.target().is_none_or(|t| self.gathered_end() >= t.sectors) {
             return Err(Close::Edge);
         }
-        // What is durable is answered when the card has ended it, and what must be alone leaves nothing open.
+        // What is durable is answered when the card has ended it, and what must be alone leaves
+        // nothing open.
         if self.gathered.members().first().is_some_and(|&first| self.stands_alone(first)) {
             return Err(Close::End);
         }
@@ -221,7 +230,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.stop_open(now_ns);
                 self.release_members(false, now_ns);
             }
-            // What was written last has an owner that still waits: it gets what the end of the transfer says.
+            // What was written last has an owner that still waits: it gets what the end of the
+            // transfer says.
             (Err(reason), Direction::Write) => {
                 self.lane.streams_mut().leave_open(None);
                 self.durability.completes_early(before);
@@ -294,7 +304,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let at_end = self.card.target().is_some_and(|t| open.next >= t.sectors);
         let benign = if at_end { R1::OUT_OF_RANGE } else { 0 };
         if status & (R1::OWN | R1::DEFERRED) & !benign != 0 {
-            // A read has its data; what its read-ahead met is no request's loss, and no flush's business.
+            // A read has its data; what its read-ahead met is no request's loss, and no flush's
+            // business.
             match open.acknowledged {
                 true => self.owe_late(status),
                 false => self.record.late_error_unowned(),
@@ -316,7 +327,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.dispatch(now_ns);
     }
 
-    /// A phase failed. True: it was one that should have continued a transfer, and its requests are tried again with a command of their own.
+    /// A phase failed. True: it was one that should have continued a transfer, and its requests are
+    /// tried again with a command of their own.
     pub(super) fn continue_failed(&mut self, error: Error) -> bool {
         if !H::CONTINUES {
             return false;
@@ -331,19 +343,22 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// The host said that it can continue data and could not: since then no transfer is left open. True once.
+    /// The host said that it can continue data and could not: since then no transfer is left open.
+    /// True once.
     pub fn take_continue_lost(&mut self) -> bool {
         self.lane.streams_mut().take_notice()
     }
 
-    /// After a recovery no transfer is open any more. True: writes of a run were completed before their status was known, and what became of them is asked now.
+    /// After a recovery no transfer is open any more. True: writes of a run were completed before
+    /// their status was known, and what became of them is asked now.
     pub(super) fn recovered_run(&mut self) -> bool {
         let exposed =
             H::CONTINUES && self.lane.streams_mut().take_open().is_some_and(|open| open.acknowledged);
         self.durability.settles() || exposed
     }
 
-    /// Where the transfer in progress ends. Lean firmware on a host that cannot go on with one knows no other end.
+    /// Where the transfer in progress ends. Lean firmware on a host that cannot go on with one
+    /// knows no other end.
     #[inline(always)]
     pub(super) fn end(&self) -> End {
         if H::CONTINUES || P::RECOVERS { self.lane.streams().end() } else { End::Here }
@@ -355,7 +370,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         H::CONTINUES && self.lane.streams().open().is_some()
     }
 
-    /// Gives the transfer's requests back in the state that they are in now: done, unsettled, or with a rest to move. `unknown`: the status of its writes is still to come.
+    /// Gives the transfer's requests back in the state that they are in now: done, unsettled, or
+    /// with a rest to move. `unknown`: the status of its writes is still to come.
     pub(super) fn release_members(&mut self, unknown: bool, now_ns: u64) {
         let write = self.gathered.direction() == Direction::Write;
         let settles = write && !self.is_left_open();
@@ -377,7 +393,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 output.bytes += moved * super::BLOCK_BYTES;
             }
             if moved < left && slot.result.is_ok() {
-                // The rest is the oldest request of all: it goes next. A late error of this piece comes with its end.
+                // The rest is the oldest request of all: it goes next. A late error of this piece
+                // comes with its end.
                 self.push_front(index, now_ns);
             } else if settles && unknown && self.is_told_early(index) {
                 self.end_early(index);

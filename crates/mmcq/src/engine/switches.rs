@@ -1,4 +1,5 @@
-//! What the platform switches on and off, and asks: suspend and halt, is anything under way, the interrupt of an I/O card.
+//! What the platform switches on and off, and asks: suspend and halt, is anything under way, the
+//! interrupt of an I/O card.
 
 use super::Engine;
 use super::FlushBy;
@@ -9,7 +10,8 @@ use crate::sched::Profile;
 use core::task::Waker;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Refuses new requests; what is queued goes on. The card is quiet when [`is_idle`](Self::is_idle).
+    /// Refuses new requests; what is queued goes on. The card is quiet when
+    /// [`is_idle`](Self::is_idle).
     pub fn suspend(&mut self) {
         self.gate.suspend();
         self.rebar();
@@ -25,7 +27,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.dispatch(now_ns);
     }
 
-    /// Starts nothing more after the transfer in progress; requests are still accepted and keep their order.
+    /// Starts nothing more after the transfer in progress; requests are still accepted and keep
+    /// their order.
     pub fn halt(&mut self) {
         self.gate.halt();
         self.rebar();
@@ -33,7 +36,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.let_go();
     }
 
-    /// An open transfer that is being held is closed by the next `poll`, and writes that are complete get their status. It wants to be called at once.
+    /// An open transfer that is being held is closed by the next `poll`, and writes that are
+    /// complete get their status. It wants to be called at once.
     fn let_go(&mut self) {
         if self.lane.is_idle() && (self.lane.streams().is_open() || self.durability.is_unsettled()) {
             self.timers.wake_now();
@@ -50,7 +54,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.durability.is_dirty() && self.card.target().is_some_and(|target| target.flush != FlushBy::Status)
     }
 
-    /// Where nothing is left to be done or lost there is no card any more. False: there is something, and the card stays.
+    /// Where nothing is left to be done or lost there is no card any more. False: there is
+    /// something, and the card stays.
     pub(crate) fn leave_flushed(&mut self) -> bool {
         let may = self.is_idle() && !self.may_lose();
         if may {
@@ -67,14 +72,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && !self.is_concurrent()
     }
 
-    /// A function on the card asked for attention since this was last called. The interrupt stays masked until
-    /// [`unmask_card_irq`](Self::unmask_card_irq): it is a level, so nothing is lost meanwhile.
+    /// A function on the card asked for attention since this was last called. The interrupt stays
+    /// masked until [`unmask_card_irq`](Self::unmask_card_irq): it is a level, so nothing is lost
+    /// meanwhile.
     pub fn take_card_irq(&mut self) -> bool {
         self.card.functions_mut().take_note()
     }
 
-    /// What to wake when a function asks for attention; the engine itself wakes nothing. The one before comes back,
-    /// to be dropped outside of any lock.
+    /// What to wake when a function asks for attention; the engine itself wakes nothing. The one
+    /// before comes back, to be dropped outside of any lock.
     #[must_use = "to be dropped outside of any lock"]
     pub fn set_card_irq_waker(&mut self, waker: Option<Waker>) -> Option<Waker> {
         self.card.functions_mut().set_waker(waker)
@@ -85,13 +91,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.card.functions_mut().take_waker()
     }
 
-    /// The functions' causes have been cleared: listens to the card interrupt again, or for the first time.
+    /// The functions' causes have been cleared: listens to the card interrupt again, or for the
+    /// first time.
     pub fn unmask_card_irq(&mut self) {
         self.host.card_irq(true);
     }
 
-    /// For a host [without a card interrupt](Host::CARD_IRQ): what may have been there has been looked at, and the next look is due then.
-    /// As an interrupt would, it calls the [waker](Self::set_card_irq_waker).
+    /// For a host [without a card interrupt](Host::CARD_IRQ): what may have been there has been
+    /// looked at, and the next look is due then. As an interrupt would, it calls the
+    /// [waker](Self::set_card_irq_waker).
     pub(crate) fn look_for_card_irq(&mut self, at_ns: u64) {
         self.card.functions_mut().take_note();
         self.timers.look_at(at_ns);

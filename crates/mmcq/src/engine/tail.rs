@@ -1,4 +1,5 @@
-//! What the engine tells of its work to [`Hold`](super::hold::Hold), and when it asks whether to wait for the tail of a batch.
+//! What the engine tells of its work to [`Hold`](super::hold::Hold), and when it asks whether to
+//! wait for the tail of a batch.
 
 use super::Engine;
 use super::slot::{NONE, Rules};
@@ -17,7 +18,8 @@ pub(super) enum Tail {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Until when the start of the next transfer is held for the requests that are about to continue it.
+    /// Until when the start of the next transfer is held for the requests that are about to
+    /// continue it.
     pub fn held_until_ns(&self) -> Option<u64> {
         self.order.tails()?.until_ns()
     }
@@ -33,7 +35,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.order.tails().is_some_and(|hold| hold.watches())
     }
 
-    /// This goes on where the last transfer stopped, and has waited for it, or several go together: a stream may be there.
+    /// This goes on where the last transfer stopped, and has waited for it, or several go together:
+    /// a stream may be there.
     #[cold]
     pub(super) fn watch_streams(&mut self) -> bool {
         if self.config.tail_ns == 0 {
@@ -45,7 +48,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Does this go on where the last transfer stopped, having waited for it? Its tail may be worth waiting for, then.
+    /// Does this go on where the last transfer stopped, having waited for it? Its tail may be worth
+    /// waiting for, then.
     #[inline(always)]
     pub(super) fn starts_stream(&mut self, first: u8, lba: u64, now_ns: u64) -> bool {
         self.order.tails().is_some()
@@ -168,7 +172,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Tail::Batch
     }
 
-    /// A whole batch of a stream goes, in so many requests. If it is askew to the card's pages, its end waits for the next, so that this one and those to come are not.
+    /// A whole batch of a stream goes, in so many requests. If it is askew to the card's pages, its
+    /// end waits for the next, so that this one and those to come are not.
     fn square(&mut self, requests: u8) {
         // Another client's requests might come between this one's end and what continues it.
         if self.slots_in_use() != usize::from(requests) {
@@ -208,7 +213,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.order.tails().is_some_and(|hold| hold.until_ns().is_some())
     }
 
-    /// A request has been queued. If it continues what is held, it joins, and that goes on waiting or starts. False: nothing is done yet.
+    /// A request has been queued. If it continues what is held, it joins, and that goes on waiting
+    /// or starts. False: nothing is done yet.
     #[inline(always)]
     pub(super) fn joins_held(&mut self, index: u8, now_ns: u64) -> bool {
         let special = self.slots.has_barrier() || !self.lane.is_idle() || self.is_special();
@@ -267,7 +273,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         busy || !self.gate.is_running() || P::RECOVERS && self.timers.chore_is_due(now_ns)
     }
 
-    /// All that waits, if it is one transfer of ordinary requests, and nothing else is to be done. It is collected then.
+    /// All that waits, if it is one transfer of ordinary requests, and nothing else is to be done.
+    /// It is collected then.
     fn one_run(&mut self, first: u8, now_ns: u64) -> Option<Pending> {
         if self.must_go(now_ns) {
             return None;

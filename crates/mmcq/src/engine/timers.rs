@@ -1,7 +1,9 @@
 //! Every deadline of the engine, in one table: what is to come, and until when it is waited for.
 //!
-//! The rest of the engine says what begins, and asks whether its time has come; [`Timers::next_ns`] is the one answer to when the engine wants to be called.
-//! A deadline that only holds while the engine is idle (a hold, a chain, memory that is kept) counts for that answer once the stage wakes by it.
+//! The rest of the engine says what begins, and asks whether its time has come; [`Timers::next_ns`]
+//! is the one answer to when the engine wants to be called. A deadline that only holds while the
+//! engine is idle (a hold, a chain, memory that is kept) counts for that answer once the stage
+//! wakes by it.
 
 use super::phases::{COMMAND_TIMEOUT_NS, SLACK_NS};
 
@@ -10,7 +12,8 @@ pub(super) const NEVER: u64 = u64::MAX;
 /// The controller is kept idle for a policy no longer than this.
 const IDLE_NS_MAX: u64 = 20_000_000;
 
-/// A moment so much later, or the last one. On cores of 32 bits one copy: each would be twenty bytes.
+/// A moment so much later, or the last one. On cores of 32 bits one copy: each would be twenty
+/// bytes.
 #[cfg_attr(target_pointer_width = "64", inline(always))]
 #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
 pub(super) fn later(at_ns: u64, ns: u64) -> u64 {
@@ -30,7 +33,8 @@ pub(super) struct Timers {
     look_ns: u64,
     /// The next try to stop a controller that keeps memory.
     kept_ns: u64,
-    /// The edges' alarm rings by then; never later than the next deadline once a call of theirs is over.
+    /// The edges' alarm rings by then; never later than the next deadline once a call of theirs is
+    /// over.
     alarm_ns: u64,
     /// An open transfer is held for a request until then.
     hold_ns: u64,
@@ -111,7 +115,8 @@ impl Timers {
         self.wake_ns = NEVER;
     }
 
-    /// Nothing is to be started: the idle engine wakes for memory that is kept, and for nothing else.
+    /// Nothing is to be started: the idle engine wakes for memory that is kept, and for nothing
+    /// else.
     #[inline(always)]
     pub fn wake_for_kept(&mut self) {
         self.wake_ns = self.kept_ns;
@@ -144,7 +149,8 @@ impl Timers {
         Some(self.wake_ns.min(self.limit_ns)).filter(|&at| at != NEVER)
     }
 
-    /// The next of all. A host without commands beside data, or with a card interrupt, has none of these.
+    /// The next of all. A host without commands beside data, or with a card interrupt, has none of
+    /// these.
     #[inline(always)]
     pub fn next_ns(&self, beside: bool, looks: bool) -> Option<u64> {
         let concurrent_ns = if beside { self.concurrent_ns } else { NEVER };
@@ -346,7 +352,8 @@ impl Timers {
         now_ns >= self.help_ns
     }
 
-    /// The stopped engine wakes when help is given up, if it is awaited, and when the card's presence is known.
+    /// The stopped engine wakes when help is given up, if it is awaited, and when the card's
+    /// presence is known.
     #[inline(always)]
     pub fn wake_for_help(&mut self, awaited: bool) {
         let help_ns = if awaited { self.help_ns } else { NEVER };

@@ -1,8 +1,11 @@
-//! What a card needs though nothing is wrong: a new tuning before drift breaks the old one, a look at what its exception bit means, time for background work.
+//! What a card needs though nothing is wrong: a new tuning before drift breaks the old one, a look
+//! at what its exception bit means, time for background work.
 //!
-//! The engine only knows when; the keeper does it, as [`ServiceRequest`] that is asked for between two transfers. Each chore has two times: one from which on it is done
-//! as soon as no request waits, and one from which on all requests wait for it. So an idle card is looked after at once, a busy one in time, and a card that
-//! no request uses is left alone: to tune what is not used burns power for nothing.
+//! The engine only knows when; the supervisor does it, as [`ServiceRequest`] that is asked for
+//! between two transfers. Each chore has two times: one from which on it is done as soon as no
+//! request waits, and one from which on all requests wait for it. So an idle card is looked after
+//! at once, a busy one in time, and a card that no request uses is left alone: to tune what is not
+//! used burns power for nothing.
 
 use super::slot::NONE;
 use super::timers::NEVER;
@@ -20,7 +23,8 @@ const LOOK_AGAIN_NS: u64 = 60_000_000_000;
 /// When there is something to do.
 #[derive(Debug)]
 pub(super) struct Upkeep {
-    /// The exception bit means something, and the keeper wants to know; it was seen; not looked at before.
+    /// The exception bit means something, and the supervisor wants to know; it was seen; not looked
+    /// at before.
     listens: bool,
     seen: bool,
     look_ns: u64,
@@ -34,7 +38,8 @@ pub(super) struct Upkeep {
     tuned_transfers: u64,
     /// The controller has asked for one, while something else was done.
     tune_soon: bool,
-    /// The card rests after so long a pause, [`NEVER`]: it does not; and not before so long after this time.
+    /// The card rests after so long a pause, [`NEVER`]: it does not; and not before so long after
+    /// this time.
     rest_after_ns: u64,
     rest_from_ns: u64,
 }
@@ -81,8 +86,8 @@ impl Upkeep {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// What the keeper looks after from now on: exceptions, a tuning so often (0: none), and a rest after so
-    /// long a pause ([`u64::MAX`]: none).
+    /// What the supervisor looks after from now on: exceptions, a tuning so often (0: none), and a
+    /// rest after so long a pause ([`u64::MAX`]: none).
     pub(crate) fn look_after(
         &mut self,
         exceptions: bool,
@@ -90,14 +95,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         rest_after_ns: u64,
         now_ns: u64,
     ) {
-        let upkeep = self.keeper.upkeep_mut();
+        let upkeep = self.supervisor.upkeep_mut();
         if upkeep.tune_every_ns == 0 {
             upkeep.tuned_ns = now_ns;
         }
         (upkeep.listens, upkeep.tune_every_ns) = (exceptions, tune_every_ns);
         (upkeep.rest_after_ns, upkeep.rest_from_ns) = (rest_after_ns, now_ns);
         self.plan_chores();
-        self.keeper.helping_mut().set_keeper(P::RECOVERS);
+        self.supervisor.helping_mut().set_supervisor(P::RECOVERS);
         if P::RECOVERS && rest_after_ns != NEVER && self.lane.is_idle() {
             // Perhaps no request ever comes.
             self.go_idle(now_ns);
@@ -106,36 +111,38 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The times of chores have changed.
     fn plan_chores(&mut self) {
-        self.timers.chore_at(self.keeper.upkeep().next_ns());
+        self.timers.chore_at(self.supervisor.upkeep().next_ns());
     }
 
     /// The exception bit is set.
     #[inline(always)]
     pub(super) fn exception_seen(&mut self) {
-        let upkeep = self.keeper.upkeep_mut();
+        let upkeep = self.supervisor.upkeep_mut();
         if upkeep.listens {
             upkeep.seen = true;
             self.plan_chores();
         }
     }
 
-    /// The keeper has seen which exceptions there are. True: new ones.
+    /// The supervisor has seen which exceptions there are. True: new ones.
     pub(crate) fn exceptions_are(&mut self, events: u16, now_ns: u64) -> bool {
-        let new = events & !self.keeper.upkeep().known != 0;
-        self.keeper.upkeep_mut().known = events;
-        self.keeper.upkeep_mut().seen = false;
-        self.keeper.upkeep_mut().look_ns = now_ns.saturating_add(if new { LOOK_NS } else { LOOK_AGAIN_NS });
+        let new = events & !self.supervisor.upkeep().known != 0;
+        self.supervisor.upkeep_mut().known = events;
+        self.supervisor.upkeep_mut().seen = false;
+        self.supervisor.upkeep_mut().look_ns =
+            now_ns.saturating_add(if new { LOOK_NS } else { LOOK_AGAIN_NS });
         self.plan_chores();
         new
     }
 
-    /// Background work waits for a quiet moment, and begins at this time at the latest; `None`: it is done.
+    /// Background work waits for a quiet moment, and begins at this time at the latest; `None`: it
+    /// is done.
     pub(crate) fn work_waits(&mut self, by_ns: Option<u64>, now_ns: u64) {
-        self.keeper.upkeep_mut().work_by_ns = by_ns.unwrap_or(NEVER);
+        self.supervisor.upkeep_mut().work_by_ns = by_ns.unwrap_or(NEVER);
         if by_ns.is_none() {
             self.record.background_work_done();
             // Whatever comes now is new.
-            (self.keeper.upkeep_mut().known, self.keeper.upkeep_mut().look_ns) =
+            (self.supervisor.upkeep_mut().known, self.supervisor.upkeep_mut().look_ns) =
                 (0, now_ns.saturating_add(LOOK_NS));
         }
         self.plan_chores();
@@ -143,7 +150,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Is it begun although others wait?
     pub(crate) fn work_is_late(&self, now_ns: u64) -> bool {
-        now_ns >= self.keeper.upkeep().work_by_ns
+        now_ns >= self.supervisor.upkeep().work_by_ns
     }
 
     /// Does a request wait for the queue to go on?
@@ -153,15 +160,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The card is tuned as well as it can be.
     pub(super) fn tuned(&mut self, now_ns: u64) {
-        (self.keeper.upkeep_mut().tuned_ns, self.keeper.upkeep_mut().tuned_transfers) =
+        (self.supervisor.upkeep_mut().tuned_ns, self.supervisor.upkeep_mut().tuned_transfers) =
             (now_ns, self.record.transfers());
-        self.keeper.upkeep_mut().tune_soon = false;
+        self.supervisor.upkeep_mut().tune_soon = false;
         self.plan_chores();
     }
 
     /// A tuning is to follow what is being done.
     pub(super) fn tune_soon(&mut self) {
-        self.keeper.upkeep_mut().tune_soon = true;
+        self.supervisor.upkeep_mut().tune_soon = true;
         self.plan_chores();
     }
 
@@ -169,21 +176,21 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn put_off(&mut self, help: ServiceRequest, now_ns: u64) {
         match help {
             ServiceRequest::Exception | ServiceRequest::Background => {
-                (self.keeper.upkeep_mut().seen, self.keeper.upkeep_mut().work_by_ns) = (false, NEVER);
-                self.keeper.upkeep_mut().look_ns = now_ns.saturating_add(LOOK_AGAIN_NS);
+                (self.supervisor.upkeep_mut().seen, self.supervisor.upkeep_mut().work_by_ns) = (false, NEVER);
+                self.supervisor.upkeep_mut().look_ns = now_ns.saturating_add(LOOK_AGAIN_NS);
                 self.plan_chores();
             }
             ServiceRequest::Rest => {
-                self.keeper.upkeep_mut().rest_from_ns = now_ns.saturating_add(LOOK_AGAIN_NS)
+                self.supervisor.upkeep_mut().rest_from_ns = now_ns.saturating_add(LOOK_AGAIN_NS)
             }
             _ => self.tuned(now_ns),
         }
     }
 
-    /// The card rests: whatever comes now waits until the keeper has woken it.
+    /// The card rests: whatever comes now waits until the supervisor has woken it.
     pub(crate) fn rest_begins(&mut self, now_ns: u64) {
         self.record.rest_begun();
-        if self.keeper.helping_mut().rest_begins() {
+        if self.supervisor.helping_mut().rest_begins() {
             // Nothing limits how long that lasts.
             self.timers.help_until(NEVER);
         }
@@ -194,18 +201,18 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Is there a reason to wake the card?
     pub(crate) fn rest_is_over(&self) -> bool {
-        self.has_waiting() || !self.keeper.helping().rests()
+        self.has_waiting() || !self.supervisor.helping().rests()
     }
 
     /// The card is awake. The next rest is a pause away at least.
     pub(crate) fn rest_ends(&mut self, now_ns: u64) {
-        self.keeper.helping_mut().rest_ends();
-        self.keeper.upkeep_mut().rest_from_ns = now_ns;
+        self.supervisor.helping_mut().rest_ends();
+        self.supervisor.upkeep_mut().rest_from_ns = now_ns;
     }
 
     /// Chores and their times, for a moment in which no request waits or one in which some do.
     fn chores(&self, quiet: bool) -> [(u64, ServiceRequest); 4] {
-        let upkeep = &self.keeper.upkeep();
+        let upkeep = &self.supervisor.upkeep();
         let quiet_ns = self.lane.began_ns().saturating_add(QUIET_NS);
         let tune_ns = match upkeep.tune_ns() {
             NEVER => NEVER,
@@ -234,19 +241,20 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         ]
     }
 
-    /// Something is due, or no request waits and something will be. True: it has been asked for, and the engine is stopped.
+    /// Something is due, or no request waits and something will be. True: it has been asked for,
+    /// and the engine is stopped.
     #[cold]
     #[inline(never)]
     pub(super) fn upkeep(&mut self, quiet: bool, now_ns: u64) -> bool {
-        if !P::RECOVERS || !self.has_keeper() {
-            // A later keeper plans anew.
+        if !P::RECOVERS || !self.has_supervisor() {
+            // A later supervisor plans anew.
             self.timers.chore_at(NEVER);
             return false;
         }
         if self.card.target().is_none()
             || self.gate.is_dead()
             || self.incident.is_open()
-            || self.keeper.helping().asks()
+            || self.supervisor.helping().asks()
         {
             return false;
         }
@@ -260,7 +268,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return false;
         }
         if self.slots.is_full() {
-            // The keeper could not say a word.
+            // The supervisor could not say a word.
             return false;
         }
         if self.lane.streams().is_open() {

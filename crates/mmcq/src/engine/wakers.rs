@@ -1,4 +1,5 @@
-//! The wakers of requests. The engine keeps them, and neither wakes, clones nor drops one: each may run anything.
+//! The wakers of requests. The engine keeps them, and neither wakes, clones nor drops one: each may
+//! run anything.
 
 use super::{Engine, SlotId};
 use crate::host::Host;
@@ -6,9 +7,9 @@ use crate::sched::Profile;
 use core::task::Waker;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// What to wake when this request is done; the engine itself wakes nothing, and neither clones nor drops a
-    /// waker. The one that is not kept comes back: the one before, or this one if the request is over. A waker's
-    /// drop may run anything, so drop it outside of any lock.
+    /// What to wake when this request is done; the engine itself wakes nothing, and neither clones
+    /// nor drops a waker. The one that is not kept comes back: the one before, or this one if the
+    /// request is over. A waker's drop may run anything, so drop it outside of any lock.
     #[must_use = "to be dropped outside of any lock"]
     pub fn set_waker(&mut self, id: SlotId, waker: Waker) -> Option<Waker> {
         if self.slots.at(id.index).generation != id.generation {
@@ -36,8 +37,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.slots.at_mut(index).waker.take()
     }
 
-    /// [`Host::take_waker`]: of the task that carries out what the host has begun. For code that drives an engine
-    /// without a stack.
+    /// [`Host::take_waker`]: of the task that carries out what the host has begun. For code that
+    /// drives an engine without a stack.
     #[must_use = "to be woken outside of any lock"]
     pub fn take_host_waker(&mut self) -> Option<Waker> {
         if H::WAKES { self.host.take_waker() } else { None }

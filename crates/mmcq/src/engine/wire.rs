@@ -1,6 +1,8 @@
-//! The bus as it is set now, and what follows from that: what data take on it, and whether its sampling point is to be trusted.
+//! The bus as it is set now, and what follows from that: what data take on it, and whether its
+//! sampling point is to be trusted.
 //!
-//! Each bus operation that the driver has finished comes here as an event; nothing else changes what is known of the bus.
+//! Each bus operation that the driver has finished comes here as an event; nothing else changes
+//! what is known of the bus.
 
 use crate::host::{BusOp, Timing, Width};
 use crate::spec::bus::Bus;
@@ -18,7 +20,8 @@ pub(super) struct Wire {
     clock_hz: u32,
     width: Width,
     timing: Timing,
-    /// The sampling point is in doubt: the controller has asked for a new tuning, or lost the old one.
+    /// The sampling point is in doubt: the controller has asked for a new tuning, or lost the old
+    /// one.
     doubted: bool,
     /// A tuning has begun, and the controller takes nothing but its blocks.
     tuning: bool,
@@ -53,11 +56,13 @@ impl Wire {
             Width::W4 => 4,
             Width::W8 => 8,
         };
-        // 4096 bits, and some clocks for start, CRC and end; of any number of blocks the time is below 2^64 ns.
+        // 4096 bits, and some clocks for start, CRC and end; of any number of blocks the time is
+        // below 2^64 ns.
         self.block_ns = (4096 / lines + 40) * 1_000_000_000 / u64::from(self.clock_hz.max(SLOWEST_HZ));
     }
 
-    /// What this many blocks may take on the wire: twice their bits, since a controller may pause its clock.
+    /// What this many blocks may take on the wire: twice their bits, since a controller may pause
+    /// its clock.
     #[inline(always)]
     pub fn data_ns(&self, blocks: u32) -> u64 {
         2 * u64::from(blocks) * self.block_ns
@@ -87,7 +92,8 @@ impl Wire {
         self.tuning
     }
 
-    /// The sampling point may be wrong, or soon will be: no transfer is left open, so that a tuning can come.
+    /// The sampling point may be wrong, or soon will be: no transfer is left open, so that a tuning
+    /// can come.
     pub fn doubt(&mut self) {
         self.doubted = true;
     }
@@ -97,7 +103,8 @@ impl Wire {
         self.doubted
     }
 
-    /// There was a tuning, or an attempt at one, or a caller has taken note. True: there was a doubt.
+    /// There was a tuning, or an attempt at one, or a caller has taken note. True: there was a
+    /// doubt.
     pub fn trust(&mut self) -> bool {
         core::mem::take(&mut self.doubted)
     }

@@ -1,9 +1,9 @@
 //! Memory that a controller cannot use, by way of memory that it can.
 //!
-//! [`Bounce`] stands in front of a platform's [`Dma`]. A buffer that the platform refuses (wrong alignment, out
-//! of reach) is copied through a pool; every other buffer passes untouched. The pool is fixed: where it is
-//! used up, [`DmaError::Exhausted`] says so, and the request waits in the queue until pieces come back. Pieces that
-//! come back are cleared.
+//! [`Bounce`] stands in front of a platform's [`Dma`]. A buffer that the platform refuses (wrong
+//! alignment, out of reach) is copied through a pool; every other buffer passes untouched. The pool
+//! is fixed: where it is used up, [`DmaError::Exhausted`] says so, and the request waits in the
+//! queue until pieces come back. Pieces that come back are cleared.
 //!
 //! Recovery must not wait for that, since what is queued may itself wait for recovery. So
 //! [`Bounce::reserve_for`] sets pieces aside for the scratch memory of
@@ -41,7 +41,8 @@ pub struct Bounce<D: Dma, const PIECES: usize> {
     taken: Cell<u64>,
     /// What begins at each piece.
     used: [Cell<Used>; PIECES],
-    /// Addresses of the memory that the last pieces are reserved for, and how many pieces those are.
+    /// Addresses of the memory that the last pieces are reserved for, and how many pieces those
+    /// are.
     reserved_for: (usize, usize),
     reserved: usize,
 }
@@ -50,9 +51,9 @@ pub struct Bounce<D: Dma, const PIECES: usize> {
 unsafe impl<D: Dma + Send, const PIECES: usize> Send for Bounce<D, PIECES> {}
 
 impl<D: Dma, const PIECES: usize> Bounce<D, PIECES> {
-    /// A pool in `memory`, which `dma` can map wherever a piece begins: at a cache line, where it has some. A piece is the length of `memory` divided
-    /// by `PIECES`, rounded down to a multiple of 512 bytes. A buffer takes as many neighbouring pieces as it
-    /// needs.
+    /// A pool in `memory`, which `dma` can map wherever a piece begins: at a cache line, where it
+    /// has some. A piece is the length of `memory` divided by `PIECES`, rounded down to a multiple
+    /// of 512 bytes. A buffer takes as many neighbouring pieces as it needs.
     pub fn new(dma: D, memory: &'static mut [u8]) -> Self {
         const { assert!(PIECES > 0 && PIECES <= PIECES_MAX, "a pool has 1 to 64 pieces") };
         let piece_bytes = memory.len() / PIECES / 512 * 512;
@@ -67,7 +68,8 @@ impl<D: Dma, const PIECES: usize> Bounce<D, PIECES> {
         }
     }
 
-    /// Sets the last pieces aside for this memory: as many as it needs. Only buffers inside it get them.
+    /// Sets the last pieces aside for this memory: as many as it needs. Only buffers inside it get
+    /// them.
     pub fn reserve_for(mut self, memory: &[u8]) -> Self {
         let start = memory.as_ptr().addr();
         self.reserved_for = (start, start.saturating_add(memory.len()));
@@ -109,7 +111,8 @@ impl<D: Dma, const PIECES: usize> Bounce<D, PIECES> {
         unsafe { self.memory.add(first * self.piece_bytes) }
     }
 
-    /// The mapping through the pool that has these bus addresses: its first piece and what is there.
+    /// The mapping through the pool that has these bus addresses: its first piece and what is
+    /// there.
     fn through(&self, bus: u64, bytes: usize) -> Option<(usize, Used)> {
         let inside = |used: Used| {
             used.bytes != 0
@@ -121,8 +124,8 @@ impl<D: Dma, const PIECES: usize> Bounce<D, PIECES> {
     }
 }
 
-// SAFETY: what the inner `Dma` maps itself it answers for. Of everything else the controller gets pieces of the
-// pool, which are taken until `unmap` and which `map`, `sync` and `unmap` copy.
+// SAFETY: what the inner `Dma` maps itself it answers for. Of everything else the controller gets
+// pieces of the pool, which are taken until `unmap` and which `map`, `sync` and `unmap` copy.
 unsafe impl<D: Dma, const PIECES: usize> Dma for Bounce<D, PIECES> {
     fn map(&self, ptr: NonNull<u8>, len: usize, direction: Direction) -> Result<u64, DmaError> {
         let line = self.dma.line_bytes();
@@ -138,8 +141,8 @@ unsafe impl<D: Dma, const PIECES: usize> Dma for Bounce<D, PIECES> {
         let (first, bits) = self.find(ptr, len).ok_or(DmaError::Exhausted)?;
         let place = self.place(first);
         if direction == Direction::Write {
-            // SAFETY: the caller's buffer has `len` bytes; so have the pieces, which are free. Both are apart,
-            // since the pool's memory is its own.
+            // SAFETY: the caller's buffer has `len` bytes; so have the pieces, which are free. Both
+            // are apart, since the pool's memory is its own.
             unsafe { place.copy_from_nonoverlapping(ptr, len) };
         }
         // Pieces are whole lines.
@@ -180,7 +183,8 @@ unsafe impl<D: Dma, const PIECES: usize> Dma for Bounce<D, PIECES> {
 
     fn sync(&self, bus: u64, ptr: NonNull<u8>, len: usize) {
         let Some((first, used)) = self.through(bus, len) else { return self.dma.sync(bus, ptr, len) };
-        // SAFETY: `through` has checked that `len` bytes from there are inside the pieces of this mapping.
+        // SAFETY: `through` has checked that `len` bytes from there are inside the pieces of this
+        // mapping.
         let place = unsafe { self.place(first).add((bus - used.bus) as usize) };
         // SAFETY: as in `map`.
         unsafe { place.copy_from_nonoverlapping(ptr, len) };

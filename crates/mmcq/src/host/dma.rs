@@ -38,36 +38,41 @@ pub(crate) fn at_a_line(place: usize, direction: Direction, line_bytes: u32) -> 
 
 /// Called around every transfer; never blocks.
 ///
-/// On a machine whose device and CPU see the same memory at the same address, `map` returns the pointer's value after a store barrier, and
-/// `unmap` is a load barrier. With caches, `map` cleans (and for reads invalidates), `unmap` of a read invalidates; it must not for a write.
-/// With an IOMMU or bounce memory, they map and copy.
+/// On a machine whose device and CPU see the same memory at the same address, `map` returns the
+/// pointer's value after a store barrier, and `unmap` is a load barrier. With caches, `map` cleans
+/// (and for reads invalidates), `unmap` of a read invalidates; it must not for a write. With an
+/// IOMMU or bounce memory, they map and copy.
 ///
-/// An invalidated cache line takes with it what the CPU has written to the rest of the line. So a platform
-/// with such caches says how long a line is ([`line_bytes`](Dma::line_bytes)). Memory that is mapped for a read is
-/// then whole lines: `ptr` and `len` are multiples, and there is nothing of others that a mapping could touch.
+/// An invalidated cache line takes with it what the CPU has written to the rest of the line. So a
+/// platform with such caches says how long a line is ([`line_bytes`](Dma::line_bytes)). Memory that
+/// is mapped for a read is then whole lines: `ptr` and `len` are multiples, and there is nothing of
+/// others that a mapping could touch.
 ///
 /// # Safety
-/// The bus address that `map` returns must lead the controller to exactly the `len` bytes at `ptr` (or a stand-in that is copied by
-/// `map`, `sync` and `unmap`) until `unmap`.
+/// The bus address that `map` returns must lead the controller to exactly the `len` bytes at `ptr`
+/// (or a stand-in that is copied by `map`, `sync` and `unmap`) until `unmap`.
 pub unsafe trait Dma {
-    /// Makes `len` bytes at `ptr` usable by the controller; what the CPU wrote before is visible to it afterwards.
+    /// Makes `len` bytes at `ptr` usable by the controller; what the CPU wrote before is visible to
+    /// it afterwards.
     fn map(&self, ptr: NonNull<u8>, len: usize, direction: Direction) -> Result<u64, DmaError>;
 
-    /// Ends a mapping; what the controller wrote is visible to the CPU afterwards. It must not panic: a blocking call whose memory
-    /// it lets go would never return.
+    /// Ends a mapping; what the controller wrote is visible to the CPU afterwards. It must not
+    /// panic: a blocking call whose memory it lets go would never return.
     fn unmap(&self, bus: u64, ptr: NonNull<u8>, len: usize, direction: Direction);
 
-    /// Makes later CPU writes inside an existing `Write` mapping visible to the controller (descriptor tables). `bus` and `ptr` point at the changed part.
+    /// Makes later CPU writes inside an existing `Write` mapping visible to the controller
+    /// (descriptor tables). `bus` and `ptr` point at the changed part.
     fn sync(&self, bus: u64, ptr: NonNull<u8>, len: usize);
 
-    /// Cuts the controller off from all memory for good: bus mastering off, say, or its IOMMU domain empty. Called
-    /// when no reset stops it. True: from now on it surely reads and writes nothing. The default cannot.
+    /// Cuts the controller off from all memory for good: bus mastering off, say, or its IOMMU
+    /// domain empty. Called when no reset stops it. True: from now on it surely reads and writes
+    /// nothing. The default cannot.
     fn isolate(&self) -> bool {
         false
     }
 
-    /// The bytes that `unmap` of a read invalidates as one, a power of two; 1 where it touches the mapping alone.
-    /// Constant, and 512 at most: a block is whole lines, and drivers rely on it.
+    /// The bytes that `unmap` of a read invalidates as one, a power of two; 1 where it touches the
+    /// mapping alone. Constant, and 512 at most: a block is whole lines, and drivers rely on it.
     #[inline(always)]
     fn line_bytes(&self) -> u32 {
         1

@@ -1,11 +1,14 @@
 //! Faults on purpose, between the engine and any driver: on a desk, in a test, on the real board.
 //!
-//! [`Faulty`] passes every call through to the driver inside and now and then tells the engine something else than what happened. What the
-//! hardware has done it *has* done: a phase that is reported as failed has run to its end on the wires, so that its memory is at rest; a bus
-//! operation that is reported as failed was carried out. The engine cannot know, and must come to terms with it as with the real thing. Only
-//! [`Strike::Refused`] and [`Strike::Unsent`] keep a phase from the wires.
+//! [`Faulty`] passes every call through to the driver inside and now and then tells the engine
+//! something else than what happened. What the hardware has done it *has* done: a phase that is
+//! reported as failed has run to its end on the wires, so that its memory is at rest; a bus
+//! operation that is reported as failed was carried out. The engine cannot know, and must come to
+//! terms with it as with the real thing. Only [`Strike::Refused`] and [`Strike::Unsent`] keep a
+//! phase from the wires.
 //!
-//! Nothing is allocated, no clock is read: one seed and one order of calls give the same strikes again.
+//! Nothing is allocated, no clock is read: one seed and one order of calls give the same strikes
+//! again.
 //!
 //! ```
 //! use mmcq::host::faulty::{Faulty, Shot, Strike, When};
@@ -41,37 +44,48 @@ pub enum Point {
     Bus,
 }
 
-/// What goes wrong. In brackets: the entry of the failure catalogue, and the name of its injection in the simulator. What means nothing at
-/// its event (a data error of a command without data) does not happen.
+/// What goes wrong. In brackets: the entry of the failure catalogue, and the name of its injection
+/// in the simulator. What means nothing at its event (a data error of a command without data) does
+/// not happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Strike {
-    /// At a start: the driver says that the lines are in use, or that it cannot do this; nothing is sent (E10, `inhibit_stuck`).
+    /// At a start: the driver says that the lines are in use, or that it cannot do this; nothing is
+    /// sent (E10, `inhibit_stuck`).
     Refused(StartError),
-    /// At a start: the command does not reach the card, and nothing interrupts; a later look finds a timeout (A2, `cmd_lost`).
+    /// At a start: the command does not reach the card, and nothing interrupts; a later look finds
+    /// a timeout (A2, `cmd_lost`).
     Unsent,
-    /// At an end: the phase is reported as failed, with this cause at this stage. The card has done what it was told. `Crc` at `Command`
-    /// is a damaged response (A1, `resp_crc`), `Timeout` there a lost one (A3, `resp_lost`), `Index` and `EndBit` a wrong one (A4, `resp_idx`,
-    /// `resp_end`); `Crc` at `Data` is a damaged block (A6, `rd_crc`; A7, `wr_crc`), `Timeout` there one without CRC status or too late (A7,
-    /// `wr_nostat`; A9, `rd_delay`); `Dma` a bad descriptor (E6, `adma_err`); `Stop` and `Count` are automatic commands (E8, `acmd_crc`); `Gone`
-    /// is a controller without a clock (E15, `mmio_dead`), for a moment.
+    /// At an end: the phase is reported as failed, with this cause at this stage. The card has done
+    /// what it was told. `Crc` at `Command` is a damaged response (A1, `resp_crc`), `Timeout` there
+    /// a lost one (A3, `resp_lost`), `Index` and `EndBit` a wrong one (A4, `resp_idx`, `resp_end`);
+    /// `Crc` at `Data` is a damaged block (A6, `rd_crc`; A7, `wr_crc`), `Timeout` there one without
+    /// CRC status or too late (A7, `wr_nostat`; A9, `rd_delay`); `Dma` a bad descriptor (E6,
+    /// `adma_err`); `Stop` and `Count` are automatic commands (E8, `acmd_crc`); `Gone` is a
+    /// controller without a clock (E15, `mmio_dead`), for a moment.
     Failed(Cause, Stage),
-    /// At the end of a phase with an R1: these bits are set in it (A5, `cmd_illegal`; D1, `out_of_range`; D2, `wp`; G4, `r1_all_errors`).
+    /// At the end of a phase with an R1: these bits are set in it (A5, `cmd_illegal`; D1,
+    /// `out_of_range`; D2, `wp`; G4, `r1_all_errors`).
     Status(u32),
-    /// At an end: it is kept back until the driver was asked so many times more; then it shows. 0: the interrupt is lost, and a caller that asks
-    /// next finds the end (E1, `irq_drop`); more: it comes later than the engine may wait (E4, `irq_late`). A reset forgets it.
+    /// At an end: it is kept back until the driver was asked so many times more; then it shows. 0:
+    /// the interrupt is lost, and a caller that asks next finds the end (E1, `irq_drop`); more: it
+    /// comes later than the engine may wait (E4, `irq_late`). A reset forgets it.
     Late(u32),
-    /// At the end of a read: this bit of the data is wrong, counted from the first byte's highest (D4, `silent_flip`).
+    /// At the end of a read: this bit of the data is wrong, counted from the first byte's highest
+    /// (D4, `silent_flip`).
     Flip(u32),
     /// When asked: presence has changed, it says, and has not (C3, `cd_bounce`).
     Bounce,
-    /// When asked: the card is gone, for so many looks at its presence; then it is back. Both are reported (C1, `remove`; C2, `swap`).
+    /// When asked: the card is gone, for so many looks at its presence; then it is back. Both are
+    /// reported (C1, `remove`; C2, `swap`).
     Absent(u32),
     /// When asked: the controller wants to be tuned again (A11, `sample_drift`).
     Retune,
-    /// When asked, as often as this in a row: a function wants attention, if its interrupt is unmasked (G5, `sdio_irq_storm`).
+    /// When asked, as often as this in a row: a function wants attention, if its interrupt is
+    /// unmasked (G5, `sdio_irq_storm`).
     CardIrq(u32),
-    /// At a bus operation: it is carried out, and reported as failed (A13, `vswitch_fail`; E9, `reset_hang`; E11, `clk_unstable`).
+    /// At a bus operation: it is carried out, and reported as failed (A13, `vswitch_fail`; E9,
+    /// `reset_hang`; E11, `clk_unstable`).
     BusFailed,
 }
 
@@ -131,9 +145,11 @@ pub struct Faulty<H, const M: usize> {
     unsent: bool,
     /// The end of a phase that the engine has not been told, and how often it must ask for it.
     kept: Option<(u32, Result<Done, Fault>)>,
-    /// A byte of a read that is to be damaged as soon as the CPU has it: its address, and which bit of it.
+    /// A byte of a read that is to be damaged as soon as the CPU has it: its address, and which bit
+    /// of it.
     flip: Option<(usize, u8)>,
-    /// Looks at the presence that still find no card; 1 more than there are, so that the return is noticed.
+    /// Looks at the presence that still find no card; 1 more than there are, so that the return is
+    /// noticed.
     absent: Cell<u32>,
     card_irqs: u32,
     card_irq_on: bool,
@@ -163,7 +179,8 @@ impl<H, const M: usize> Faulty<H, M> {
         }
     }
 
-    /// Adds a shot; false if all `M` places are taken. Of several at one event the first that was added strikes.
+    /// Adds a shot; false if all `M` places are taken. Of several at one event the first that was
+    /// added strikes.
     pub fn add(&mut self, shot: Shot) -> bool {
         let free = self.shots.iter_mut().find(|place| place.is_none());
         free.map(|place| *place = Some(shot)).is_some()
@@ -231,7 +248,8 @@ impl<H, const M: usize> Faulty<H, M> {
             let hit = match shot.when {
                 When::Nth(n) => n == nth,
                 When::From(n) => n <= nth,
-                // Drawn also when something else struck: one shot more or less does not change the luck of the others.
+                // Drawn also when something else struck: one shot more or less does not change the
+                // luck of the others.
                 When::Chance(share) => self.draw() < share,
             };
             if hit && strike.is_none() && fits(shot.strike) {
@@ -341,9 +359,9 @@ fn addresses(segment: &Segment) -> Range<usize> {
     start..start.saturating_add(segment.len as usize)
 }
 
-// SAFETY: calls go to the driver inside, in their order and with the segments as they are. An end that is held
-// back or made worse comes later than the driver's own, or makes the engine reset the lines. The byte that is
-// changed lies in a segment that the driver inside has let go of.
+// SAFETY: calls go to the driver inside, in their order and with the segments as they are. An end
+// that is held back or made worse comes later than the driver's own, or makes the engine reset the
+// lines. The byte that is changed lies in a segment that the driver inside has let go of.
 unsafe impl<H: Host, const M: usize> Host for Faulty<H, M> {
     const CARD_IRQ: bool = H::CARD_IRQ;
     const WAKES: bool = H::WAKES;
@@ -363,8 +381,8 @@ unsafe impl<H: Host, const M: usize> Host for Faulty<H, M> {
         if let Some((address, mask)) = self.flip.filter(|flip| addresses(segment).contains(&flip.0)) {
             self.flip = None;
             let offset = address.saturating_sub(segment.ptr.addr().get());
-            // SAFETY: the byte lies in the segment, whose memory its slot lends to the driver until the completion is taken; the
-            // controller has let go of it.
+            // SAFETY: the byte lies in the segment, whose memory its slot lends to the driver until
+            // the completion is taken; the controller has let go of it.
             unsafe {
                 let byte = segment.ptr.add(offset);
                 byte.write(byte.read() ^ mask);

@@ -1,7 +1,8 @@
 //! What a controller's driver must do.
 //!
-//! A driver starts phases and acknowledges events; it never blocks, spins without a bound, or decides order. All waiting
-//! is done by the caller, with deadlines the engine keeps. Read first: [`Host`].
+//! A driver starts phases and acknowledges events; it never blocks, spins without a bound, or
+//! decides order. All waiting is done by the caller, with deadlines the engine keeps. Read first:
+//! [`Host`].
 
 pub mod bounce;
 pub mod dma;
@@ -48,8 +49,8 @@ pub struct Data {
 pub enum Auto {
     /// Nothing.
     None,
-    /// Only the data move: `command` (CMD18 or CMD25) was sent before without an end, and its transfer is still open (needs
-    /// [`Caps::continue_data`]). There is no response.
+    /// Only the data move: `command` (CMD18 or CMD25) was sent before without an end, and its
+    /// transfer is still open (needs [`Caps::continue_data`]). There is no response.
     Continue,
     /// CMD12 after the last block (needs [`Caps::auto_stop`]).
     Stop,
@@ -155,8 +156,8 @@ impl core::fmt::Display for Fault {
 
 impl core::error::Error for Fault {}
 
-/// A phase that ended well. The engine judges an R1 itself: a driver hands over what the card sent, also error bits, and reports a fault only for what
-/// the controller found.
+/// A phase that ended well. The engine judges an R1 itself: a driver hands over what the card sent,
+/// also error bits, and reports a fault only for what the controller found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Done {
     /// The command's response.
@@ -181,7 +182,8 @@ pub struct Plain {
 pub struct Events {
     /// The phase in progress ended.
     pub phase: Option<Result<Done, Fault>>,
-    /// A function on the card asks for attention; masked until [`Host::card_irq`] turns it on again.
+    /// A function on the card asks for attention; masked until [`Host::card_irq`] turns it on
+    /// again.
     pub card_irq: bool,
     /// A card was inserted or removed.
     pub presence: bool,
@@ -191,10 +193,12 @@ pub struct Events {
 
 /// One change of the bus; a step that may need several calls (see [`Host::set_bus`]).
 ///
-/// Every driver answers [`Step::Done`] to those that lead back to a fresh bus, also where there is nothing to do: `PowerOff`, `PowerOn`,
-/// `Signal18(false)`, `Width(W1)`, `Timing(Legacy)`, `Clock`, `TuneAbort`, `ResetLines`, `ResetAll`. A `Failed` there ends bring-up, or the card.
-/// The rest is asked for only where [`Caps`] has it: `Width` up to [`Caps::width`], `Timing` by [`Caps::timings`], `Signal18(true)` by
-/// [`Caps::signal18`], `TuneStart` for a timing that is tuned. A driver without it answers `Failed`.
+/// Every driver answers [`Step::Done`] to those that lead back to a fresh bus, also where there is
+/// nothing to do: `PowerOff`, `PowerOn`, `Signal18(false)`, `Width(W1)`, `Timing(Legacy)`, `Clock`,
+/// `TuneAbort`, `ResetLines`, `ResetAll`. A `Failed` there ends bring-up, or the card. The rest is
+/// asked for only where [`Caps`] has it: `Width` up to [`Caps::width`], `Timing` by
+/// [`Caps::timings`], `Signal18(true)` by [`Caps::signal18`], `TuneStart` for a timing that is
+/// tuned. A driver without it answers `Failed`.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BusOp {
@@ -264,7 +268,8 @@ pub struct Caps {
     pub auto_count: bool,
     /// CMD23 must not be sent, neither by the host nor as a phase: some controllers cannot.
     pub no_count: bool,
-    /// The data of an open transfer (CMD18 or CMD25 without an end) can be moved in several phases: see [`Auto::Continue`].
+    /// The data of an open transfer (CMD18 or CMD25 without an end) can be moved in several phases:
+    /// see [`Auto::Continue`].
     pub continue_data: bool,
     /// A command can go beside the data of a phase: see [`Host::start_concurrent`].
     pub concurrent_command: bool,
@@ -288,8 +293,9 @@ pub struct Caps {
     pub align: u32,
     /// Address bits its DMA reaches; 0 where the CPU moves the data.
     pub dma_bits: u8,
-    /// Data requests must not be completed in the hard interrupt (unmapping sleeps, say): the engine ends the transfer and starts
-    /// the next one there, and completes in the next [`poll`](crate::engine::Engine::poll).
+    /// Data requests must not be completed in the hard interrupt (unmapping sleeps, say): the
+    /// engine ends the transfer and starts the next one there, and completes in the next
+    /// [`poll`](crate::engine::Engine::poll).
     pub defer_completion: bool,
     /// Slowest and fastest SD clock.
     pub clock_hz: (u32, u32),
@@ -299,15 +305,16 @@ pub struct Caps {
     pub timings: u16,
     /// 1.8 V signalling.
     pub signal18: bool,
-    /// The lines are at 1.8 V and cannot leave it (VCCQ of a soldered eMMC on a rail of its own): bring-up
-    /// never asks for 3.3 V.
+    /// The lines are at 1.8 V and cannot leave it (VCCQ of a soldered eMMC on a rail of its own):
+    /// bring-up never asks for 3.3 V.
     pub signal18_fixed: bool,
     /// The card is soldered: presence is never asked.
     pub fixed: bool,
 }
 
 impl Caps {
-    /// Those of no controller; a driver names what it has and takes the rest from here. Mind [`no_count`](Self::no_count): it is true here.
+    /// Those of no controller; a driver names what it has and takes the rest from here. Mind
+    /// [`no_count`](Self::no_count): it is true here.
     pub const NONE: Caps = Caps {
         auto_stop: false,
         auto_count: false,
@@ -333,8 +340,8 @@ impl Caps {
         fixed: false,
     };
 
-    /// A bit of [`Caps::timings`]: the host needs a tuned sampling point in SDR50 [SDHC 2.2.25]. Without it
-    /// bring-up sends no CMD19 there.
+    /// A bit of [`Caps::timings`]: the host needs a tuned sampling point in SDR50 [SDHC 2.2.25].
+    /// Without it bring-up sends no CMD19 there.
     pub const SDR50_TUNED: u16 = 1 << 15;
 
     /// The bit of a timing in [`Caps::timings`].
@@ -367,7 +374,8 @@ impl Caps {
 ///
 /// 1. Driver and controller touch a segment's memory between [`map`](Host::map) and
 ///    [`unmap`](Host::unmap) alone, and between these only while they *have* it.
-/// 2. They have it from the [`start`](Host::start) that returned `Ok` with it. They have let go when
+/// 2. They have it from the [`start`](Host::start) that returned `Ok` with it. They have let go
+///    when
 ///    - [`ack`](Host::ack) or [`ack_plain`](Host::ack_plain) reports the phase's end as `Ok`, or
 ///    - after any other end, or none, [`set_bus`](Host::set_bus) with [`BusOp::ResetLines`] or
 ///      [`BusOp::ResetAll`] returns [`Step::Done`], or
@@ -375,27 +383,32 @@ impl Caps {
 ///    - [`isolate`](Host::isolate) returns true.
 ///
 ///    A phase that did not start, by an error of `start`, has nothing.
-/// 3. They only read the memory of a write, and write the memory of a read in its `len` bytes alone.
+/// 3. They only read the memory of a write, and write the memory of a read in its `len` bytes
+///    alone.
 /// 4. The controller is given only those addresses that `map` set and that have not been unmapped,
-///    and memory of the driver's own that outlives the driver, or that its `drop` takes back.
-///    This holds for any phase and any segments, also too few, and for any content of the registers.
+///    and memory of the driver's own that outlives the driver, or that its `drop` takes back. This
+///    holds for any phase and any segments, also too few, and for any content of the registers.
 /// 5. The driver keeps no copy of a segment's address after it has let go.
 ///
 /// A driver over another ([`faulty::Faulty`], say) keeps the promise where it hands the calls on in
 /// their order and changes no segment.
 #[allow(unsafe_code, reason = "docs/safety.md says why")]
 pub unsafe trait Host {
-    /// [`Caps::continue_data`] may be set. Where it is false, the engine's part that keeps transfers open is not even linked.
+    /// [`Caps::continue_data`] may be set. Where it is false, the engine's part that keeps
+    /// transfers open is not even linked.
     const CONTINUES: bool = false;
 
-    /// [`Caps::concurrent_command`] may be set. Where it is false, the engine's part that sends commands beside data is not even linked.
+    /// [`Caps::concurrent_command`] may be set. Where it is false, the engine's part that sends
+    /// commands beside data is not even linked.
     const CONCURRENT: bool = false;
 
-    /// [`early_r1`](Self::early_r1) may answer. Where it is false, the engine's part that asks is not even linked.
+    /// [`early_r1`](Self::early_r1) may answer. Where it is false, the engine's part that asks is
+    /// not even linked.
     const EARLY_R1: bool = false;
 
-    /// The controller tells of the card interrupt ([`card_irq`](Self::card_irq)). Where it is false, the engine has the card
-    /// [asked](crate::sdio::CardInterrupt::wait) from time to time instead.
+    /// The controller tells of the card interrupt ([`card_irq`](Self::card_irq)). Where it is
+    /// false, the engine has the card [asked](crate::sdio::CardInterrupt::wait) from time to time
+    /// instead.
     const CARD_IRQ: bool = false;
 
     /// [`take_waker`](Self::take_waker) may answer. Where it is false, the stack does not ask.
@@ -404,18 +417,23 @@ pub unsafe trait Host {
     /// Its capabilities; constant once the driver exists.
     fn caps(&self) -> &Caps;
 
-    /// Makes a segment ready for a transfer and sets `segment.bus`. Called by the submitter, so that the interrupt finds it ready.
+    /// Makes a segment ready for a transfer and sets `segment.bus`. Called by the submitter, so
+    /// that the interrupt finds it ready.
     fn map(&mut self, segment: &mut Segment, direction: Direction) -> Result<(), DmaError>;
 
-    /// The opposite of [`map`](Host::map), after the controller has let go; only then may the CPU read what came in.
+    /// The opposite of [`map`](Host::map), after the controller has let go; only then may the CPU
+    /// read what came in.
     fn unmap(&mut self, segment: &Segment, direction: Direction);
 
-    /// Starts a phase. `segments` (mapped, in order) hold the data; their lengths add up to at least the data's size. `timeout_ns` is the
-    /// longest time the card may take for data and busy, for the controller's own timer.
+    /// Starts a phase. `segments` (mapped, in order) hold the data; their lengths add up to at
+    /// least the data's size. `timeout_ns` is the longest time the card may take for data and busy,
+    /// for the controller's own timer.
     fn start(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError>;
 
-    /// As [`start`](Host::start), for the phases that are started most: a read or write of blocks in one piece, or a command without data, each with an R1. A driver that
-    /// can do these in fewer instructions does so here; firmware without [`Profile::FAST`](crate::sched::Profile::FAST) does not carry that.
+    /// As [`start`](Host::start), for the phases that are started most: a read or write of blocks
+    /// in one piece, or a command without data, each with an R1. A driver that can do these in
+    /// fewer instructions does so here; firmware without
+    /// [`Profile::FAST`](crate::sched::Profile::FAST) does not carry that.
     #[inline]
     fn start_plain(
         &mut self,
@@ -426,19 +444,21 @@ pub unsafe trait Host {
         self.start(phase, segments, timeout_ns)
     }
 
-    /// Starts a command that leaves DAT alone (no data, no busy, a short response) while the data of the phase in progress move. It ends by
-    /// [`ack_concurrent`](Host::ack_concurrent), maybe after that phase has. A fault of it is the driver's to clean up, on the CMD line alone; until that is done
-    /// nothing starts. [`BusOp::ResetLines`] and [`BusOp::ResetAll`] forget it.
+    /// Starts a command that leaves DAT alone (no data, no busy, a short response) while the data
+    /// of the phase in progress move. It ends by [`ack_concurrent`](Host::ack_concurrent), maybe
+    /// after that phase has. A fault of it is the driver's to clean up, on the CMD line alone;
+    /// until that is done nothing starts. [`BusOp::ResetLines`] and [`BusOp::ResetAll`] forget it.
     ///
-    /// [`StartError::CommandLine`]: not yet, try again; when the response of the phase itself is still missing, its coming interrupts.
-    /// [`StartError::DataLine`]: the data are over, or as good as. [`StartError::Unsupported`]: not beside this phase.
+    /// [`StartError::CommandLine`]: not yet, try again; when the response of the phase itself is
+    /// still missing, its coming interrupts. [`StartError::DataLine`]: the data are over, or as
+    /// good as. [`StartError::Unsupported`]: not beside this phase.
     fn start_concurrent(&mut self, command: &Command) -> Result<(), StartError> {
         let _ = command;
         Err(StartError::Unsupported)
     }
 
-    /// Acknowledges the end of the command beside the data: the content of its response, or what went wrong. Called before each
-    /// [`ack`](Host::ack) while there is one.
+    /// Acknowledges the end of the command beside the data: the content of its response, or what
+    /// went wrong. Called before each [`ack`](Host::ack) while there is one.
     fn ack_concurrent(&mut self) -> Option<Result<u32, Cause>> {
         None
     }
@@ -446,13 +466,15 @@ pub unsafe trait Host {
     /// Gives the command beside the data up, without harm to the data.
     fn abort_concurrent(&mut self) {}
 
-    /// Acknowledges whatever the controller has to say, moves PIO data, and reports. Called from the interrupt, and by the engine before
-    /// it believes a deadline. `segments` are those of the phase in progress, as given to [`start`](Host::start). After it returns no acknowledged
+    /// Acknowledges whatever the controller has to say, moves PIO data, and reports. Called from
+    /// the interrupt, and by the engine before it believes a deadline. `segments` are those of the
+    /// phase in progress, as given to [`start`](Host::start). After it returns no acknowledged
     /// event keeps the interrupt line asserted.
     fn ack(&mut self, segments: &[Segment]) -> Events;
 
-    /// As [`ack`](Host::ack), for a caller that waits for the end of a phase with an R1. A driver that can tell in a few instructions that it ended well, and that nothing else
-    /// happened, says so in few words.
+    /// As [`ack`](Host::ack), for a caller that waits for the end of a phase with an R1. A driver
+    /// that can tell in a few instructions that it ended well, and that nothing else happened, says
+    /// so in few words.
     #[inline]
     fn ack_plain(&mut self, segments: &[Segment]) -> Result<Plain, Events> {
         match self.ack(segments) {
@@ -463,22 +485,27 @@ pub unsafe trait Host {
         }
     }
 
-    /// The R1 of the phase in progress, whose data still move; with what an automatic CMD23 was told of earlier writes. `None`: it has not come yet, and its coming
-    /// interrupts; or the phase is over, or is none whose R1 can be had before its end. The phase's end reports the same R1 once more.
+    /// The R1 of the phase in progress, whose data still move; with what an automatic CMD23 was
+    /// told of earlier writes. `None`: it has not come yet, and its coming interrupts; or the phase
+    /// is over, or is none whose R1 can be had before its end. The phase's end reports the same R1
+    /// once more.
     fn early_r1(&mut self) -> Option<u32> {
         None
     }
 
-    /// The end of a phase was found when its deadline had passed: whatever short way led to its interrupt is not to be relied on.
+    /// The end of a phase was found when its deadline had passed: whatever short way led to its
+    /// interrupt is not to be relied on.
     #[inline]
     fn interrupt_lost(&mut self) {}
 
-    /// Begins or continues a bus operation: call with the same `op` until it is `Done` or `Failed`. `first` marks the beginning.
+    /// Begins or continues a bus operation: call with the same `op` until it is `Done` or `Failed`.
+    /// `first` marks the beginning.
     fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step;
 
-    /// Neither kind of reset has helped: cuts the controller off from all memory for good, by the platform's means
-    /// ([`Dma::isolate`]). True: surely nothing of a segment is touched any more. The default is true where the CPU moves all
-    /// data ([`Caps::dma_bits`] is 0), and false elsewhere: a driver by PIO need not write it.
+    /// Neither kind of reset has helped: cuts the controller off from all memory for good, by the
+    /// platform's means ([`Dma::isolate`]). True: surely nothing of a segment is touched any more.
+    /// The default is true where the CPU moves all data ([`Caps::dma_bits`] is 0), and false
+    /// elsewhere: a driver by PIO need not write it.
     fn isolate(&mut self) -> bool {
         self.caps().dma_bits == 0
     }
@@ -486,8 +513,8 @@ pub unsafe trait Host {
     /// Is DAT0 held low by the card?
     fn dat0_busy(&self) -> bool;
 
-    /// Levels of DAT3 to DAT0 in bits 3 to 0, for the voltage switch [SDHC 3.6.1]. A driver that sees DAT0 alone
-    /// takes it for all four.
+    /// Levels of DAT3 to DAT0 in bits 3 to 0, for the voltage switch [SDHC 3.6.1]. A driver that
+    /// sees DAT0 alone takes it for all four.
     fn dat_levels(&self) -> u8 {
         if self.dat0_busy() { 0 } else { 0xf }
     }
@@ -495,7 +522,8 @@ pub unsafe trait Host {
     /// Is a card in the slot?
     fn present(&self) -> bool;
 
-    /// How long a tuning lasts, by the controller's own account [SDHC 2.2.25]; 0: it does not say, or asks by itself ([`Events::retune`]).
+    /// How long a tuning lasts, by the controller's own account [SDHC 2.2.25]; 0: it does not say,
+    /// or asks by itself ([`Events::retune`]).
     fn retune_ns(&self) -> u64 {
         0
     }
@@ -510,14 +538,16 @@ pub unsafe trait Host {
         false
     }
 
-    /// The waker of a task that carries out what was begun, if it has something to do. A driver wakes no task itself:
-    /// its calls come under the stack's lock, and a waker may run anything. The
-    /// [stack](crate::task::Stack) asks after each of its calls, and wakes when its lock is released.
+    /// The waker of a task that carries out what was begun, if it has something to do. A driver
+    /// wakes no task itself: its calls come under the stack's lock, and a waker may run anything.
+    /// The [stack](crate::task::Stack) asks after each of its calls, and wakes when its lock is
+    /// released.
     fn take_waker(&mut self) -> Option<Waker> {
         None
     }
 
-    /// Unmasks or masks the card interrupt (SDIO). A driver that has it says so by [`CARD_IRQ`](Self::CARD_IRQ).
+    /// Unmasks or masks the card interrupt (SDIO). A driver that has it says so by
+    /// [`CARD_IRQ`](Self::CARD_IRQ).
     fn card_irq(&mut self, on: bool) {
         let _ = on;
     }

@@ -20,7 +20,8 @@ impl Cursor {
         if end > segment.len {
             return None;
         }
-        // SAFETY: `offset <= end <= len`, so the place lies in (or at the end of) the segment's memory.
+        // SAFETY: `offset <= end <= len`, so the place lies in (or at the end of) the segment's
+        // memory.
         let place = unsafe { segment.ptr.add(self.offset as usize) };
         self.offset = end;
         if end == segment.len {
@@ -59,18 +60,19 @@ impl Cursor {
         u32::from_le_bytes(bytes)
     }
 
-    /// Fills the next `bytes` of the segments with words that `pop` takes from a FIFO, the first byte in
-    /// the low end; what finds no room is dropped, but popped.
+    /// Fills the next `bytes` of the segments with words that `pop` takes from a FIFO, the first
+    /// byte in the low end; what finds no room is dropped, but popped.
     pub(crate) fn fill(&mut self, segments: &[Segment], bytes: u32, mut pop: impl FnMut() -> u32) {
         let (whole, tail) = (bytes / 4, bytes % 4);
         match self.take(segments, whole * 4) {
             Some(place) => {
                 let words = place.cast::<u32>();
-                // Worth two loops: cores that cannot reach across words store byte by byte in the second.
+                // Worth two loops: cores that cannot reach across words store byte by byte in the
+                // second.
                 if words.is_aligned() {
                     for at in 0..whole as usize {
-                        // SAFETY: `place` has room for `whole` words, of which this is one; the caller's
-                        // phase owns that memory.
+                        // SAFETY: `place` has room for `whole` words, of which this is one; the
+                        // caller's phase owns that memory.
                         unsafe { words.add(at).write(pop().to_le()) };
                     }
                 } else {
@@ -87,8 +89,8 @@ impl Cursor {
         }
     }
 
-    /// Gives the next `bytes` of the segments to `push`, which puts words into a FIFO, the first byte in
-    /// the low end; what is missing, also in a last word of fewer bytes, goes as zero.
+    /// Gives the next `bytes` of the segments to `push`, which puts words into a FIFO, the first
+    /// byte in the low end; what is missing, also in a last word of fewer bytes, goes as zero.
     pub(crate) fn drain(&mut self, segments: &[Segment], bytes: u32, mut push: impl FnMut(u32)) {
         let (whole, tail) = (bytes / 4, bytes % 4);
         match self.take(segments, whole * 4) {
@@ -97,8 +99,8 @@ impl Cursor {
                 // As in `fill`.
                 if words.is_aligned() {
                     for at in 0..whole as usize {
-                        // SAFETY: `place` holds `whole` words, of which this is one; the caller's phase
-                        // owns that memory.
+                        // SAFETY: `place` holds `whole` words, of which this is one; the caller's
+                        // phase owns that memory.
                         push(u32::from_le(unsafe { words.add(at).read() }));
                     }
                 } else {
@@ -123,7 +125,8 @@ mod tests {
     use super::*;
     use std::vec::Vec;
 
-    /// 23 bytes in pieces of these lengths, moved in runs of these: always the same bytes, in order.
+    /// 23 bytes in pieces of these lengths, moved in runs of these: always the same bytes, in
+    /// order.
     #[test]
     fn words_meet_pieces_of_any_length() {
         let content: Vec<u8> = (1..=23).collect();

@@ -2,9 +2,11 @@
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
-/// Register access of one controller, by byte offset. Little-endian, each access exactly as wide as its name says.
+/// Register access of one controller, by byte offset. Little-endian, each access exactly as wide as
+/// its name says.
 ///
-/// Real hardware is [`Mmio`]; the laboratory and QEMU's qtest socket are others. Drivers cannot tell.
+/// Real hardware is [`Mmio`]; the laboratory and QEMU's qtest socket are others. Drivers cannot
+/// tell.
 pub trait Regs {
     /// Reads 8 bits.
     fn read8(&self, offset: u16) -> u8;
@@ -26,17 +28,19 @@ pub struct Mmio {
     base: core::ptr::NonNull<u8>,
 }
 
-// SAFETY: the address of a device is the same on every core; `Mmio::new` makes the caller promise sole use.
+// SAFETY: the address of a device is the same on every core; `Mmio::new` makes the caller promise
+// sole use.
 unsafe impl Send for Mmio {}
 
 impl Mmio {
     /// Registers at `base`.
     ///
     /// # Safety
-    /// `base` is aligned to 4 and maps the whole register block (SDHCI: 256 bytes) as device memory for as long
-    /// as the value lives, and nothing else drives the controller. The value goes to a driver, bare or in a
-    /// [`Regs`] that hands each access on: a controller goes where its registers send it, so code that writes
-    /// them itself takes over all that [`Host`](super::Host) asks of a driver.
+    /// `base` is aligned to 4 and maps the whole register block (SDHCI: 256 bytes) as device memory
+    /// for as long as the value lives, and nothing else drives the controller. The value goes to a
+    /// driver, bare or in a [`Regs`] that hands each access on: a controller goes where its
+    /// registers send it, so code that writes them itself takes over all that [`Host`](super::Host)
+    /// asks of a driver.
     pub const unsafe fn new(base: core::ptr::NonNull<u8>) -> Self {
         Mmio { base }
     }
@@ -58,7 +62,8 @@ impl Mmio {
 
 impl Regs for Mmio {
     fn read8(&self, offset: u16) -> u8 {
-        // SAFETY: inside the block that `new`'s caller vouched for; volatile, no reference is formed.
+        // SAFETY: inside the block that `new`'s caller vouched for; volatile, no reference is
+        // formed.
         unsafe { self.at::<u8>(offset).read_volatile() }
     }
     fn read16(&self, offset: u16) -> u16 {

@@ -6,9 +6,9 @@ use core::ptr::NonNull;
 
 /// One contiguous piece of memory that takes part in a transfer.
 ///
-/// The engine makes segments of memory that a slot owns, from `submit` until the completion is taken.
-/// A driver may touch the memory as [`Host`](super::Host) says. Safe code cannot make or copy one, so
-/// it cannot send a driver to memory of its choice.
+/// The engine makes segments of memory that a slot owns, from `submit` until the completion is
+/// taken. A driver may touch the memory as [`Host`](super::Host) says. Safe code cannot make or
+/// copy one, so it cannot send a driver to memory of its choice.
 // The drivers' own tests hand the same one in again and again.
 #[cfg_attr(test, derive(Clone, Copy))]
 #[derive(Debug)]
@@ -28,10 +28,10 @@ impl Segment {
     /// A segment for code that drives a [`Host`](super::Host) without an engine: a driver's tests.
     ///
     /// # Safety
-    /// The `len` bytes at `ptr` are initialised. From [`Host::map`](super::Host::map) on nothing else
-    /// uses or frees them, until the controller has let go as [`Host`](super::Host) says and
-    /// [`Host::unmap`](super::Host::unmap) was called. `bus` is 0, or what a `map` of this memory has
-    /// set, and the segment goes to no driver but that one.
+    /// The `len` bytes at `ptr` are initialised. From [`Host::map`](super::Host::map) on nothing
+    /// else uses or frees them, until the controller has let go as [`Host`](super::Host) says and
+    /// [`Host::unmap`](super::Host::unmap) was called. `bus` is 0, or what a `map` of this memory
+    /// has set, and the segment goes to no driver but that one.
     pub const unsafe fn new(ptr: NonNull<u8>, len: u32, bus: u64) -> Self {
         Segment { ptr, len, bus }
     }
@@ -41,13 +41,14 @@ impl Segment {
         self.ptr
     }
 
-    /// The length in bytes: a multiple of the block size, except for byte-wise transfers of one segment.
+    /// The length in bytes: a multiple of the block size, except for byte-wise transfers of one
+    /// segment.
     pub const fn len_bytes(&self) -> u32 {
         self.len
     }
 
-    /// The address for the controller, set by [`Host::map`](super::Host::map). Of memory that the CPU moves it is 0, or a
-    /// mark of the driver's own.
+    /// The address for the controller, set by [`Host::map`](super::Host::map). Of memory that the
+    /// CPU moves it is 0, or a mark of the driver's own.
     pub const fn bus(&self) -> u64 {
         self.bus
     }
@@ -67,7 +68,8 @@ impl Segment {
     #[inline(always)]
     pub(crate) fn part(&self, skip: u32, len: u32) -> Self {
         let skip = skip.min(self.len);
-        // SAFETY: `skip` is no more than the length, so the result is inside the memory or one past its end.
+        // SAFETY: `skip` is no more than the length, so the result is inside the memory or one past
+        // its end.
         let ptr = unsafe { self.ptr.add(skip as usize) };
         let bus = self.bus.wrapping_add(skip.into());
         Segment { ptr, len: (self.len - skip).min(len), bus }

@@ -1,8 +1,9 @@
 //! What stands around a controller and is not its own: supplies, pins, clocks, PHY.
 //!
-//! [`Surroundings`] is what a board tells; every method has a default that does nothing, so a board writes
-//! only what it has. [`Surrounded`] joins it with a driver and is a driver itself: each change of the bus
-//! ([`BusOp`]) becomes the board's part and the driver's part, in the order that the card needs.
+//! [`Surroundings`] is what a board tells; every method has a default that does nothing, so a board
+//! writes only what it has. [`Surrounded`] joins it with a driver and is a driver itself: each
+//! change of the bus ([`BusOp`]) becomes the board's part and the driver's part, in the order that
+//! the card needs.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -40,22 +41,22 @@ const PARTS_MAX: u8 = 4;
 /// }
 /// ```
 pub trait Surroundings {
-    /// The card's supply (VDD of an SD card, VCC of an eMMC): before the controller's own power bit is set,
-    /// after it is cleared.
+    /// The card's supply (VDD of an SD card, VCC of an eMMC): before the controller's own power bit
+    /// is set, after it is cleared.
     fn supply(&mut self, on: bool, first: bool, now_ns: u64) -> Step {
         let _ = (on, first, now_ns);
         Step::Done
     }
 
-    /// The supply of the lines (VCCQ, the controller's pads): 1.8 V if `low`, else 3.3 V. Before the controller
-    /// is told [SDHC 3.6.1].
+    /// The supply of the lines (VCCQ, the controller's pads): 1.8 V if `low`, else 3.3 V. Before
+    /// the controller is told [SDHC 3.6.1].
     fn signalling(&mut self, low: bool, first: bool, now_ns: u64) -> Step {
         let _ = (low, first, now_ns);
         Step::Done
     }
 
-    /// Drives RST_n: low if `active`. False: there is no such line. A card is reset by it whenever its supply
-    /// was switched on, which helps where the supply cannot be switched [eMMC 6.15.10].
+    /// Drives RST_n: low if `active`. False: there is no such line. A card is reset by it whenever
+    /// its supply was switched on, which helps where the supply cannot be switched [eMMC 6.15.10].
     fn reset_card(&mut self, active: bool) -> bool {
         let _ = active;
         false
@@ -78,8 +79,8 @@ pub trait Surroundings {
         Step::Done
     }
 
-    /// The clock that the controller divides: before it makes an SD clock of `hz`; after it has stopped the SD
-    /// clock, with 0. Registers must stay readable.
+    /// The clock that the controller divides: before it makes an SD clock of `hz`; after it has
+    /// stopped the SD clock, with 0. Registers must stay readable.
     fn clock(&mut self, hz: u32, first: bool, now_ns: u64) -> Step {
         let _ = (hz, first, now_ns);
         Step::Done
@@ -91,7 +92,8 @@ pub trait Surroundings {
         Step::Done
     }
 
-    /// The PHY after a tuning: whether a sampling point was found. Called from the interrupt if one was.
+    /// The PHY after a tuning: whether a sampling point was found. Called from the interrupt if one
+    /// was.
     fn after_tuning(&mut self, found: bool) {
         let _ = found;
     }
@@ -229,8 +231,8 @@ impl<H: Host, S: Surroundings> Surrounded<H, S> {
     }
 }
 
-// SAFETY: calls go to the driver inside, in their order and with the segments as they are. An operation of the bus is
-// `Done` no earlier than the driver's own part of it.
+// SAFETY: calls go to the driver inside, in their order and with the segments as they are. An
+// operation of the bus is `Done` no earlier than the driver's own part of it.
 unsafe impl<H: Host, S: Surroundings> Host for Surrounded<H, S> {
     const CONTINUES: bool = H::CONTINUES;
     const CONCURRENT: bool = H::CONCURRENT;

@@ -146,8 +146,8 @@ mod tests {
 
     const KEY: Key = Key(*b"0123456789abcdef0123456789abcdef");
 
-    /// A write of one unit: bytes 0 to 255, counter 7, address 3. The MAC was computed by Python's hmac
-    /// module.
+    /// A write of one unit: bytes 0 to 255, counter 7, address 3. The MAC was computed by Python's
+    /// hmac module.
     fn write() -> Frame {
         let mut frame = [0xee; FRAME_BYTES];
         let data: std::vec::Vec<u8> = (0..=255).collect();

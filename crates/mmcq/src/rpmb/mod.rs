@@ -1,11 +1,12 @@
-//! The replay-protected memory block of an eMMC: small data that cannot be forged or played back by one that does not
-//! know the key [eMMC 6.6.22].
+//! The replay-protected memory block of an eMMC: small data that cannot be forged or played back by
+//! one that does not know the key [eMMC 6.6.22].
 //!
-//! Each exchange is one [`PartitionAccess`] of the partition, so no other command comes between its frames. Everything
-//! in an answer is checked: MAC (in constant time), nonce, counter, address, kind, and result.
+//! Each exchange is one [`PartitionAccess`] of the partition, so no other command comes between its
+//! frames. Everything in an answer is checked: MAC (in constant time), nonce, counter, address,
+//! kind, and result.
 //!
-//! A write is never repeated. If its answer does not come, or cannot be believed, the counter is read: it
-//! tells whether the write was done.
+//! A write is never repeated. If its answer does not come, or cannot be believed, the counter is
+//! read: it tells whether the write was done.
 
 mod frame;
 
@@ -33,18 +34,20 @@ impl core::fmt::Debug for Key {
 pub enum RpmbError {
     /// The exchange itself failed.
     Card(engine::Error),
-    /// The card's answer: its result code, 1 to 6 (general, authentication, counter, address, write, read).
+    /// The card's answer: its result code, 1 to 6 (general, authentication, counter, address,
+    /// write, read).
     Refused(u8),
     /// No key has been programmed (result 7).
     NoKey,
     /// The counter has come to its end: the area can only be read.
     Expired,
-    /// The answer is not the card's: MAC, nonce, kind, address or counter is wrong. A write was not counted.
+    /// The answer is not the card's: MAC, nonce, kind, address or counter is wrong. A write was not
+    /// counted.
     Forged,
     /// The write was not done; this is what happened to it. It may be made again.
     NotWritten(engine::Error),
-    /// It is not known whether the write was done: its answer was lost, and the counter could not be read
-    /// either.
+    /// It is not known whether the write was done: its answer was lost, and the counter could not
+    /// be read either.
     Ambiguous,
     /// The data are not whole units of 256 bytes, or not as many as one write may have.
     Size {
@@ -115,8 +118,8 @@ pub struct Rpmb<'a, B: Platform, const N: usize> {
 const BUF_FRAMES: usize = 3;
 
 impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
-    /// Opens the area. `buf` stays in the handle: 1536 bytes at least; a write or read of n units in one
-    /// needs n + 2 times 512. It comes back on failure.
+    /// Opens the area. `buf` stays in the handle: 1536 bytes at least; a write or read of n units
+    /// in one needs n + 2 times 512. It comes back on failure.
     pub async fn open(
         stack: &'a Stack<B, N>,
         card: &Card,
@@ -214,7 +217,8 @@ impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
         Ok(answer.counter)
     }
 
-    /// Reads whole units from `address` on into `data`. `nonce` is any number that was never used before.
+    /// Reads whole units from `address` on into `data`. `nonce` is any number that was never used
+    /// before.
     pub async fn read(
         &mut self,
         key: &Key,
@@ -259,15 +263,15 @@ impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
     }
 
     /// Writes whole units from `address` on, all or nothing; 1, 2 or (where the card can, see
-    /// [`write_units_max`](Self::write_units_max)) 32 of them. The counter is read before, by `nonces[0]`,
-    /// and after a lost answer, by `nonces[1]`: two numbers never used before.
+    /// [`write_units_max`](Self::write_units_max)) 32 of them. The counter is read before, by
+    /// `nonces[0]`, and after a lost answer, by `nonces[1]`: two numbers never used before.
     ///
-    /// It is sent once. `Ok` means that the card has counted a write, [`RpmbError::Ambiguous`] that it is not known,
-    /// every other error that none was counted.
+    /// It is sent once. `Ok` means that the card has counted a write, [`RpmbError::Ambiguous`] that
+    /// it is not known, every other error that none was counted.
     ///
-    /// An attacker on the bus may keep a signed write back and play it later, in place of the next one with
-    /// the same counter. After [`RpmbError::NotWritten`] or [`RpmbError::Forged`] on a bus that is not trusted, read
-    /// back what the next write brought.
+    /// An attacker on the bus may keep a signed write back and play it later, in place of the next
+    /// one with the same counter. After [`RpmbError::NotWritten`] or [`RpmbError::Forged`] on a bus
+    /// that is not trusted, read back what the next write brought.
     pub async fn write(
         &mut self,
         key: &Key,
@@ -315,7 +319,8 @@ impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
         }
     }
 
-    /// Was the write done whose answer is missing or bad? The counter tells; if not, `why` is what became of it.
+    /// Was the write done whose answer is missing or bad? The counter tells; if not, `why` is what
+    /// became of it.
     async fn find_out(
         &mut self,
         key: &Key,
@@ -355,8 +360,8 @@ impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
         taken.filter(|buf| buf.len_bytes() >= least).ok_or(RpmbError::Card(engine::Error::Full))
     }
 
-    /// Sends `out` frames, asks for the result if it must be asked for, and looks at all frames with the
-    /// answers in place.
+    /// Sends `out` frames, asks for the result if it must be asked for, and looks at all frames
+    /// with the answers in place.
     async fn exchange<R>(
         &mut self,
         buf: DmaBuf,

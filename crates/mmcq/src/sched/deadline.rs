@@ -1,29 +1,30 @@
 //! Batches in address order, with an expiry for each direction.
 //!
-//! Source: the published behaviour and defaults of Linux' mq-deadline (read expiry 500 ms, write expiry 5 s,
-//! two read batches before a write batch, 16 requests a batch), without its priority classes and zones.
+//! Source: the published behaviour and defaults of Linux' mq-deadline (read expiry 500 ms, write
+//! expiry 5 s, two read batches before a write batch, 16 requests a batch), without its priority
+//! classes and zones.
 //!
-//! Reads and writes go in batches of one direction. A batch goes upwards in address (one way), and is over
-//! when it is full or nothing lies above. Reads start the next batch unless writes were passed over
-//! `writes_starved` times. A batch starts with the oldest request of its direction if that one has expired or
-//! nothing lies above the last; otherwise it goes on upwards.
+//! Reads and writes go in batches of one direction. A batch goes upwards in address (one way), and
+//! is over when it is full or nothing lies above. Reads start the next batch unless writes were
+//! passed over `writes_starved` times. A batch starts with the oldest request of its direction if
+//! that one has expired or nothing lies above the last; otherwise it goes on upwards.
 //!
 //! # Bound
-//! Counted in transfers (calls of `pick` that were followed; what a transfer takes along counts with it). Let
-//! b be `batch` and s `writes_starved`. A request that has expired, with k older ones of its direction
-//! waiting, is sent
+//! Counted in transfers (calls of `pick` that were followed; what a transfer takes along counts
+//! with it). Let b be `batch` and s `writes_starved`. A request that has expired, with k older ones
+//! of its direction waiting, is sent
 //!
 //! - a read: after at most b · (1 + k + ⌈(k + 1) / s⌉) other transfers;
 //! - a write: after at most b · (1 + k + s · (k + 1)) other transfers.
 //!
-//! For the oldest one (k = 0) that is 2 b and (1 + s) b: 32 and 48 with the defaults. Why: a batch has at
-//! most b transfers. One may be running. From then on every batch of the direction starts with the oldest,
-//! since whatever is older has expired too, so the request is at the latest the first of batch k + 1. Between
-//! two write batches lie at most s batches of reads, and a write batch only follows s read batches during
-//! which it waited.
+//! For the oldest one (k = 0) that is 2 b and (1 + s) b: 32 and 48 with the defaults. Why: a batch
+//! has at most b transfers. One may be running. From then on every batch of the direction starts
+//! with the oldest, since whatever is older has expired too, so the request is at the latest the
+//! first of batch k + 1. Between two write batches lie at most s batches of reads, and a write
+//! batch only follows s read batches during which it waited.
 //!
-//! Cost: one pass over what waits at each pick, some 30 instructions each; 130 for a request that waits alone,
-//! all calls together (x86-64, optimised). 48 bytes of state and settings.
+//! Cost: one pass over what waits at each pick, some 30 instructions each; 130 for a request that
+//! waits alone, all calls together (x86-64, optimised). 48 bytes of state and settings.
 
 use super::{Choice, ConfigError, Policy, Waiting};
 use crate::host::Direction;
@@ -46,8 +47,8 @@ impl DeadlineConfig {
         batch: 16,
     };
 
-    /// Expiries in nanoseconds (0 serves every batch from the oldest), read batches that may pass waiting
-    /// writes (1 to 255; 0 would starve reads), requests a batch (1 to 255).
+    /// Expiries in nanoseconds (0 serves every batch from the oldest), read batches that may pass
+    /// waiting writes (1 to 255; 0 would starve reads), requests a batch (1 to 255).
     pub const fn new(
         read_expire_ns: u64,
         write_expire_ns: u64,

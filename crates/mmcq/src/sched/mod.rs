@@ -1,14 +1,19 @@
 //! Schedulers: which of those that wait is served next.
 //!
-//! The engine asks a [`Policy`] whenever the controller is free and shows it everything that waits before the next barrier. It takes the request that
-//! the policy picks, and what continues it on either side goes along. The engine never lets a request pass an older one on the same blocks where one of
-//! the two writes, whatever the policy says; and what has begun (the rest of a long request) or failed together with others goes first, without asking.
+//! The engine asks a [`Policy`] whenever the controller is free and shows it everything that waits
+//! before the next barrier. It takes the request that the policy picks, and what continues it on
+//! either side goes along. The engine never lets a request pass an older one on the same blocks
+//! where one of the two writes, whatever the policy says; and what has begun (the rest of a long
+//! request) or failed together with others goes first, without asking.
 //!
-//! What firmware carries besides is its [`Profile`]. Each policy is the full one; [`Prompt`] and [`Lean`] carry less.
+//! What firmware carries besides is its [`Profile`]. Each policy is the full one; [`Prompt`] and
+//! [`Lean`] carry less.
 //!
-//! A stack gets its policy by [`Stack::with_policy`](crate::task::Stack::with_policy), and has it in its type: `Stack<(L, H, Fair<2>), 16>`. A client names
-//! itself by [`Request::from`](crate::engine::Request::from) and [`Stack::request`](crate::task::Stack::request). A
-//! [`BlockDevice`](crate::block::BlockDevice) is always [`Origin::DEFAULT`]. `docs/schedulers.md` has a program.
+//! A stack gets its policy by [`Stack::with_policy`](crate::task::Stack::with_policy), and has it
+//! in its type: `Stack<(L, H, Fair<2>), 16>`. A client names itself by
+//! [`Request::from`](crate::engine::Request::from) and
+//! [`Stack::request`](crate::task::Stack::request). A [`BlockDevice`](crate::block::BlockDevice) is
+//! always [`Origin::DEFAULT`]. `docs/schedulers.md` has a program.
 
 mod any;
 mod config_error;
@@ -66,14 +71,16 @@ impl Origin {
 pub enum Choice {
     /// This one ([`Waiting::index`]).
     Go(u8),
-    /// Nothing before this time, in nanoseconds, unless another request comes in: the client that was served last is about to ask for more. The engine bears it for 20 ms in
-    /// a row, then the oldest goes.
+    /// Nothing before this time, in nanoseconds, unless another request comes in: the client that
+    /// was served last is about to ask for more. The engine bears it for 20 ms in a row, then the
+    /// oldest goes.
     IdleUntil(u64),
 }
 
 /// A scheduler. It holds no requests; it is told what comes and goes, and asked which is next.
 pub trait Policy {
-    /// Always the oldest: the engine neither asks nor tells such a policy anything, and firmware does not carry what that takes.
+    /// Always the oldest: the engine neither asks nor tells such a policy anything, and firmware
+    /// does not carry what that takes.
     const IN_ORDER: bool = false;
 
     /// May the start of this request, which was [picked](Self::pick), be held until then?
@@ -82,7 +89,8 @@ pub trait Policy {
         true
     }
 
-    /// May a longer run of the same direction, or what continues an open transfer, go before the request that was [picked](Self::pick)?
+    /// May a longer run of the same direction, or what continues an open transfer, go before the
+    /// request that was [picked](Self::pick)?
     fn yields(&self) -> bool {
         false
     }
@@ -105,7 +113,8 @@ pub trait Policy {
         let _ = request;
     }
 
-    /// A request that was sent is over; `request` as it was sent. A piece of one that was too long for a transfer is reported as well, and the rest arrives anew.
+    /// A request that was sent is over; `request` as it was sent. A piece of one that was too long
+    /// for a transfer is reported as well, and the rest arrives anew.
     fn done(&mut self, request: &Waiting, now_ns: u64) {
         let _ = (request, now_ns);
     }

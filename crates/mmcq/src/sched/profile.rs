@@ -4,21 +4,21 @@ use super::{AtOnce, Policy, Tails, Whole};
 
 /// What firmware carries: a scheduler, and what stands around it.
 ///
-/// Each [`Policy`] is the full profile of itself. [`Prompt`] and [`Lean`] carry less. What a profile
-/// leaves out is not linked.
+/// Each [`Policy`] is the full profile of itself. [`Prompt`] and [`Lean`] carry less. What a
+/// profile leaves out is not linked.
 pub trait Profile {
     /// The scheduler: it says which request is next.
     type Policy: Policy;
 
-    /// [`Whole`]: the start of a transfer may be held for the requests that are about to continue it
-    /// ([`Config::tail_ns`](crate::engine::Config::tail_ns)). [`AtOnce`]: never.
+    /// [`Whole`]: the start of a transfer may be held for the requests that are about to continue
+    /// it ([`Config::tail_ns`](crate::engine::Config::tail_ns)). [`AtOnce`]: never.
     type Tails: Tails;
 
     /// Failed transfers are tried again, and help is asked for: all steps of recovery. Where not,
     /// lines and card are brought back, requests that failed together are tried one by one, and the
     /// error is the answer. Nor are there durable writes, erases and what else
-    /// [`card::enable_extended_ops`](crate::card::enable_extended_ops) adds, commands beside data, or
-    /// CMD23 with its quirks.
+    /// [`card::enable_extended_ops`](crate::card::enable_extended_ops) adds, commands beside data,
+    /// or CMD23 with its quirks.
     const RECOVERS: bool = true;
 
     /// With [`RECOVERS`](Self::RECOVERS) and [`Policy::IN_ORDER`]: a request that meets an idle

@@ -1,16 +1,17 @@
 //! Bluetooth Type-A: HCI packets through a function's FIFO [SDIO Bluetooth 2].
 //!
-//! A packet comes in six steps: whose interrupt, the function's interrupt register, clear it, header,
-//! payload, acknowledge. Clearing comes before the header and the acknowledge after the payload, or an
-//! interrupt is lost. Packets carry their length (24 bits, with the header) and a type.
+//! A packet comes in six steps: whose interrupt, the function's interrupt register, clear it,
+//! header, payload, acknowledge. Clearing comes before the header and the acknowledge after the
+//! payload, or an interrupt is lost. Packets carry their length (24 bits, with the header) and a
+//! type.
 
 use super::{At, CardInterrupt, Chain, Function, IoError};
 use crate::engine::{self, DmaBuf};
 use crate::task::Platform;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Registers of the function: packets, acknowledge (0) or ask again (1), send again, interrupt, its switch,
-/// mode.
+/// Registers of the function: packets, acknowledge (0) or ask again (1), send again, interrupt, its
+/// switch, mode.
 const DATA: At = At::Fifo(0x00);
 const READ_RETRY: u32 = 0x10;
 const WRITE_RETRY: u32 = 0x11;
@@ -43,8 +44,8 @@ pub struct TypeA<'a, B: Platform, const N: usize> {
 }
 
 impl<'a, B: Platform, const N: usize> TypeA<'a, B, N> {
-    /// Resets the function, which may still wait for the word of a driver that was dropped in the middle of a
-    /// packet, and enables it and its interrupt.
+    /// Resets the function, which may still wait for the word of a driver that was dropped in the
+    /// middle of a packet, and enables it and its interrupt.
     pub async fn open(
         mut function: Function<'a, B, N>,
         irq: &mut CardInterrupt<'a, B, N>,
@@ -58,8 +59,8 @@ impl<'a, B: Platform, const N: usize> TypeA<'a, B, N> {
         Ok(TypeA { function, owes: AtomicBool::new(false) })
     }
 
-    /// The next packet. What arrives broken, or makes no sense, is asked for again; if it never gets better
-    /// it is given up, with its error.
+    /// The next packet. What arrives broken, or makes no sense, is asked for again; if it never
+    /// gets better it is given up, with its error.
     pub async fn receive(
         &self,
         irq: &mut CardInterrupt<'a, B, N>,
@@ -129,8 +130,8 @@ impl<'a, B: Platform, const N: usize> TypeA<'a, B, N> {
         result
     }
 
-    /// Sends a packet: `payload` bytes that follow [`HEADER_BYTES`] of room at the start of the buffer. Sent
-    /// again if it fails, some times.
+    /// Sends a packet: `payload` bytes that follow [`HEADER_BYTES`] of room at the start of the
+    /// buffer. Sent again if it fails, some times.
     pub async fn transmit(&self, kind: u8, payload: u32, mut buf: DmaBuf) -> (Result<(), IoError>, DmaBuf) {
         let bytes = payload.saturating_add(HEADER_BYTES);
         let max_bytes = buf.len_bytes().min(PACKET_BYTES_MAX);
@@ -148,8 +149,8 @@ impl<'a, B: Platform, const N: usize> TypeA<'a, B, N> {
                 return (result, buf);
             }
             failures += 1;
-            // The card forgets what it has got of the packet; if it does not hear this, the next try fails as
-            // well.
+            // The card forgets what it has got of the packet; if it does not hear this, the next
+            // try fails as well.
             let _ = self.function.write_u8(WRITE_RETRY, 1, Chain::Last).await;
         }
     }

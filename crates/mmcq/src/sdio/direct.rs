@@ -16,7 +16,8 @@ const DIRECT_NS: u64 = 20_000_000;
 /// Does the next step follow at once?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chain {
-    /// Yes: the bus is kept for it for a moment ([`Config::chain_ns`](crate::engine::Config::chain_ns)).
+    /// Yes: the bus is kept for it for a moment
+    /// ([`Config::chain_ns`](crate::engine::Config::chain_ns)).
     More,
     /// No: a request that waits may have the bus.
     Last,
@@ -43,7 +44,8 @@ impl<B: Platform, const N: usize> Direct<'_, B, N> {
             let done = ready!(Pin::new(&mut self.op).poll(context));
             let result = match (self.failed.take(), done.result) {
                 (None, Ok(output)) => judge(self.function, self.addr, output.response.r5()),
-                // The card tells in its next response that a command was lost: a combo card's memory must not hear it.
+                // The card tells in its next response that a command was lost: a combo card's
+                // memory must not hear it.
                 (None, Err(error @ engine::Error::Host(_))) => {
                     self.failed = Some(error);
                     self.op = submitted(self.stack, cmd::io_read(0, 0), Chain::Last, done.buf);
@@ -76,8 +78,8 @@ pub(super) fn direct<B: Platform, const N: usize>(
     Direct { stack, op: submitted(stack, command, chain, DmaBuf::EMPTY), function, addr, failed: None }
 }
 
-/// CMD52 to a register of function 0, with a buffer that belongs to the transfer before or after it. The command's slot has it
-/// meanwhile: a future that is dropped here loses no buffer.
+/// CMD52 to a register of function 0, with a buffer that belongs to the transfer before or after
+/// it. The command's slot has it meanwhile: a future that is dropped here loses no buffer.
 pub(super) async fn carried<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     addr: u32,

@@ -36,15 +36,16 @@ impl At {
     }
 }
 
-/// A handle on one function; see the module. Futures of its methods may be dropped at any point: what is on
-/// the wire ends by itself. The buffer of a dropped transfer waits for
-/// [`reclaim`](crate::engine::Engine::reclaim). The block size is the handle's own: of several handles on one
-/// function only one may set it.
+/// A handle on one function; see the module. Futures of its methods may be dropped at any point:
+/// what is on the wire ends by itself. The buffer of a dropped transfer waits for
+/// [`reclaim`](crate::engine::Engine::reclaim). The block size is the handle's own: of several
+/// handles on one function only one may set it.
 ///
-/// A transfer that was dropped before its good end was seen owes the card an abort [SDIO 4.8], also where it went well after
-/// all. The abort is sent before the function's next transfer, by any handle. CMD52 of this function and everything of
-/// other functions may come before it. A new bring-up forgets it. If it fails, the next transfer is not begun and returns that
-/// error, and the abort is still owed.
+/// A transfer that was dropped before its good end was seen owes the card an abort [SDIO 4.8], also
+/// where it went well after all. The abort is sent before the function's next transfer, by any
+/// handle. CMD52 of this function and everything of other functions may come before it. A new
+/// bring-up forgets it. If it fails, the next transfer is not begun and returns that error, and the
+/// abort is still owed.
 #[derive(Debug)]
 pub struct Function<'a, B: Platform, const N: usize> {
     stack: &'a Stack<B, N>,
@@ -59,8 +60,8 @@ pub struct Function<'a, B: Platform, const N: usize> {
     enable_timeout_ns: u64,
 }
 
-/// A CMD53 is about to begin, or an abort. Dropped before its good end was seen, it leaves the function with an
-/// abort to come.
+/// A CMD53 is about to begin, or an abort. Dropped before its good end was seen, it leaves the
+/// function with an abort to come.
 struct Begun<'a, B: Platform, const N: usize> {
     stack: &'a Stack<B, N>,
     function: u8,
@@ -101,13 +102,15 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
         self.number
     }
 
-    /// The block size that the card was told, in bytes; 0 if none, or if a card has been brought up since.
+    /// The block size that the card was told, in bytes; 0 if none, or if a card has been brought up
+    /// since.
     pub fn block_bytes(&self) -> u16 {
         if self.stack.io_resets() == self.told_at { self.block_bytes } else { 0 }
     }
 
-    /// Enables the function and waits until it is ready, for as long as its tuples say [SDIO 6.9]. The
-    /// register is shared by all functions: enable and disable those of a card one after the other.
+    /// Enables the function and waits until it is ready, for as long as its tuples say [SDIO 6.9].
+    /// The register is shared by all functions: enable and disable those of a card one after the
+    /// other.
     pub async fn enable(&self) -> Result<(), IoError> {
         self.switch(true).await?;
         self.wait_ready(true).await
@@ -160,13 +163,13 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
         direct(self.stack, 0, addr, command, chain)
     }
 
-    /// Tells the card how long a block is; from then on long transfers go by blocks. If this fails, they go
-    /// by bytes; so they do after another bring-up, until the size is set again.
+    /// Tells the card how long a block is; from then on long transfers go by blocks. If this fails,
+    /// they go by bytes; so they do after another bring-up, until the size is set again.
     ///
     /// # Errors
     /// [`IoError::BlockSize`]: longer than function or host ([`Caps::max_block_bytes`]) allow.
-    /// [`IoError::OddBlockSize`]: a length that the host does not move ([`Caps::block_sizes`]). Then nothing was sent,
-    /// and the size from before stays.
+    /// [`IoError::OddBlockSize`]: a length that the host does not move ([`Caps::block_sizes`]).
+    /// Then nothing was sent, and the size from before stays.
     pub async fn set_block_size(&mut self, bytes: u16) -> Result<(), IoError> {
         let of = |caps: &Caps| (caps.max_block_bytes, caps.moves_blocks_of(bytes));
         let (host_bytes, moves) = self.stack.with(|engine| of(engine.caps()));
@@ -215,8 +218,9 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
         self.common(cmd::io_read(0, addr), addr, chain).await
     }
 
-    /// CMD52: writes a register of function 0: one of the vendor's own, F0h to FFh [SDIO 6.9]. Others are not
-    /// a driver's to write, but for cards that [cannot do without](Quirks::IO_LENIENT_F0).
+    /// CMD52: writes a register of function 0: one of the vendor's own, F0h to FFh [SDIO 6.9].
+    /// Others are not a driver's to write, but for cards that
+    /// [cannot do without](Quirks::IO_LENIENT_F0).
     pub async fn write_common_u8(&self, addr: u32, value: u8, chain: Chain) -> Result<(), IoError> {
         self.bounds(At::Fifo(addr), 1, u32::MAX)?;
         if !VENDORS.contains(&addr) && !self.quirks.has(Quirks::IO_LENIENT_F0) {
@@ -225,14 +229,14 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
         self.common(cmd::io_write(0, addr, value), addr, chain).await.map(|_| ())
     }
 
-    /// CMD53: reads into the first `bytes` of a buffer, in as many commands as it takes. After an error
-    /// nothing is known of the buffer's content.
+    /// CMD53: reads into the first `bytes` of a buffer, in as many commands as it takes. After an
+    /// error nothing is known of the buffer's content.
     pub async fn read(&self, at: At, bytes: u32, buf: DmaBuf, chain: Chain) -> (Result<(), IoError>, DmaBuf) {
         self.moved(Direction::Read, at, bytes, buf, chain).await
     }
 
-    /// CMD53: writes the first `bytes` of a buffer, in as many commands as it takes. After an error nothing
-    /// is known of how much the function got.
+    /// CMD53: writes the first `bytes` of a buffer, in as many commands as it takes. After an error
+    /// nothing is known of how much the function got.
     pub async fn write(
         &self,
         at: At,

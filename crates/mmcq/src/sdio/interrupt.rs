@@ -1,10 +1,11 @@
 //! The card interrupt: a level that the engine keeps [SDIO 8].
 //!
-//! While a function asks for attention the line is low; the controller reports that once and is masked until
-//! [`CardInterrupt::ack`]. What has been reported stays in the engine until then. So a waiter may be dropped
-//! at any point, even after it was woken: the next one finds it still there.
+//! While a function asks for attention the line is low; the controller reports that once and is
+//! masked until [`CardInterrupt::ack`]. What has been reported stays in the engine until then. So a
+//! waiter may be dropped at any point, even after it was woken: the next one finds it still there.
 //!
-//! Many controllers do not report it ([`Host::CARD_IRQ`]). There the card is asked, by CCCR INTx, at times that follow what it had to say
+//! Many controllers do not report it ([`Host::CARD_IRQ`]). There the card is asked, by CCCR INTx,
+//! at times that follow what it had to say
 //! ([`Config::card_irq_looks_ns`](crate::engine::Config::card_irq_looks_ns)).
 
 use super::cccr::reg;
@@ -23,8 +24,8 @@ use core::task::{Context, Poll};
 /// The master switch in IENx.
 const MASTER: u8 = 1;
 
-/// The card's interrupt line; make one of it for a card. Its owner waits, serves the functions that ask, and
-/// acknowledges:
+/// The card's interrupt line; make one of it for a card. Its owner waits, serves the functions that
+/// ask, and acknowledges:
 ///
 /// ```
 /// # use mmcq::{sdio::{CardInterrupt, IoError, Function}, task::Platform};
@@ -55,7 +56,8 @@ pub struct CardInterrupt<'a, B: Platform, const N: usize> {
 }
 
 impl<'a, B: Platform, const N: usize> CardInterrupt<'a, B, N> {
-    /// The interrupt of a card that has been brought up; no function may use it yet. Nothing is sent.
+    /// The interrupt of a card that has been brought up; no function may use it yet. Nothing is
+    /// sent.
     pub fn new(stack: &'a Stack<B, N>, card: &IoCard) -> Self {
         Self::with_quirks(stack, card.quirks)
     }
@@ -96,8 +98,8 @@ impl<'a, B: Platform, const N: usize> CardInterrupt<'a, B, N> {
         Ok(())
     }
 
-    /// Waits until the card asks for attention. At once if it has, and nothing has acknowledged it. It also ends when the host sees the
-    /// card go: then the next command to a function fails.
+    /// Waits until the card asks for attention. At once if it has, and nothing has acknowledged it.
+    /// It also ends when the host sees the card go: then the next command to a function fails.
     ///
     /// # Errors
     /// Only where the host has no card interrupt: the card could not be asked.
@@ -141,8 +143,8 @@ impl<'a, B: Platform, const N: usize> CardInterrupt<'a, B, N> {
         Ok(pending)
     }
 
-    /// Which functions ask, one bit each: CCCR INTx, without those that may not. Where only one may, it is
-    /// that one, and nothing is sent.
+    /// Which functions ask, one bit each: CCCR INTx, without those that may not. Where only one
+    /// may, it is that one, and nothing is sent.
     pub async fn pending(&mut self) -> Result<u8, IoError> {
         if self.enabled.is_power_of_two() {
             return Ok(self.enabled);
@@ -150,8 +152,8 @@ impl<'a, B: Platform, const N: usize> CardInterrupt<'a, B, N> {
         Ok(self.look().await? & self.enabled)
     }
 
-    /// The causes have been cleared in the functions: listens again. A cause that came meanwhile, or is still
-    /// there, is reported anew.
+    /// The causes have been cleared in the functions: listens again. A cause that came meanwhile,
+    /// or is still there, is reported anew.
     pub fn ack(&mut self) {
         if self.stack.with(|engine| engine.take_card_irq()) && self.enabled != 0 {
             self.listen();
@@ -175,8 +177,8 @@ impl<B: Platform, const N: usize> Future for Reported<'_, B, N> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        // Registered, then looked: the engine hands a waker back if it has something to report. That it has,
-        // stays.
+        // Registered, then looked: the engine hands a waker back if it has something to report.
+        // That it has, stays.
         let waker = Some(context.waker().clone());
         let (reported, _before) = self.stack.with(|engine| {
             let before = engine.set_card_irq_waker(waker);

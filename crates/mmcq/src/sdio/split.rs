@@ -45,8 +45,8 @@ impl Split {
         }
     }
 
-    /// The next command when `left` bytes are left; `None` at the end. Never 0 of anything, which CMD53 would
-    /// understand otherwise.
+    /// The next command when `left` bytes are left; `None` at the end. Never 0 of anything, which
+    /// CMD53 would understand otherwise.
     pub fn next(&self, left: u32) -> Option<Amount> {
         if left == 0 {
             return None;

@@ -7,8 +7,8 @@ pub(super) const fn of_words(words: &[u32; 4], hi: u32, lo: u32) -> u32 {
     (all >> (lo & 127)) as u32 & mask(hi, lo)
 }
 
-/// Bits `hi` to `lo` (at most 32 of them) of a register whose first byte holds its highest bits. Bits outside
-/// of it read as 0.
+/// Bits `hi` to `lo` (at most 32 of them) of a register whose first byte holds its highest bits.
+/// Bits outside of it read as 0.
 pub(super) fn of_bytes(bytes: &[u8], hi: u32, lo: u32) -> u32 {
     let mut value = 0;
     for byte in (lo / 8..=hi / 8).rev() {

@@ -30,7 +30,8 @@ pub struct Cid {
     pub serial: u32,
     /// Month of manufacture, 1 to 12; other values are the card's mistake.
     pub month: u8,
-    /// Year of manufacture. On eMMC of the first count, from 1997 to 2012: see [`emmc_year`](Cid::emmc_year).
+    /// Year of manufacture. On eMMC of the first count, from 1997 to 2012: see
+    /// [`emmc_year`](Cid::emmc_year).
     pub year: u16,
     /// eMMC: how it is built in.
     pub form: Option<Form>,
@@ -72,7 +73,8 @@ impl Cid {
         }
     }
 
-    /// The year of an eMMC once EXT_CSD_REV is known: four bits are used again every 16 years [eMMC 7.2.7].
+    /// The year of an eMMC once EXT_CSD_REV is known: four bits are used again every 16 years
+    /// [eMMC 7.2.7].
     pub const fn emmc_year(&self, ext_csd_rev: u8) -> u16 {
         match (ext_csd_rev, self.year) {
             (9.., 1997..=2022) | (5..=8, 1997..=2009) => {

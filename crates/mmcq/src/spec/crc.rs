@@ -1,7 +1,7 @@
 //! Checksums of the bus [SD 4.5], [eMMC 8.2].
 
-/// CRC7 of commands and responses, x^7 + x^3 + 1, start value 0. The result is in bits 6:0; on the wire the
-/// end bit follows.
+/// CRC7 of commands and responses, x^7 + x^3 + 1, start value 0. The result is in bits 6:0; on the
+/// wire the end bit follows.
 pub const fn crc7(bytes: &[u8]) -> u8 {
     // Kept one bit up, so that the table works on whole bytes.
     let mut crc = 0u8;
@@ -24,8 +24,8 @@ pub const fn crc16(bytes: &[u8]) -> u16 {
     crc
 }
 
-/// CRC16 of each of four data lines, that of DAT0 first. A byte takes two clocks, its upper half goes first,
-/// DAT3 has the upper bit.
+/// CRC16 of each of four data lines, that of DAT0 first. A byte takes two clocks, its upper half
+/// goes first, DAT3 has the upper bit.
 pub const fn crc16_lanes4(bytes: &[u8]) -> [u16; 4] {
     // All four side by side: bit n of line d's CRC is bit 4n + d.
     let mut crc = 0u64;
@@ -53,7 +53,8 @@ const fn step4(crc: u64, nibble: u64) -> u64 {
     crc << 4 ^ feedback ^ feedback << 20 ^ feedback << 48
 }
 
-/// CRC16 of each of eight data lines, that of DAT0 first. A byte takes one clock, DAT7 has its upper bit.
+/// CRC16 of each of eight data lines, that of DAT0 first. A byte takes one clock, DAT7 has its
+/// upper bit.
 pub const fn crc16_lanes8(bytes: &[u8]) -> [u16; 8] {
     // All eight side by side: bit n of line d's CRC is bit 8n + d.
     let mut crc = 0u128;

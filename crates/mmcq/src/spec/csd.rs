@@ -89,8 +89,8 @@ const REGISTER: &str = "CSD";
 impl Csd {
     /// Of an SD card, from its R2 [SD 5.3].
     ///
-    /// Errors: a structure other than 1 to 3, TRAN_SPEED or (version 1) a block length that the standard
-    /// reserves.
+    /// Errors: a structure other than 1 to 3, TRAN_SPEED or (version 1) a block length that the
+    /// standard reserves.
     pub fn parse_sd(words: &[u32; 4]) -> Result<Self, ParseError> {
         let bits = Bits(words);
         let structure = match bits.at(127, 126) {
@@ -159,7 +159,8 @@ impl Csd {
         self.capacity_bytes.map(|bytes| bytes / 512)
     }
 
-    /// Smallest erasable unit in bytes (if single blocks are erasable: still the unit that is erased fast).
+    /// Smallest erasable unit in bytes (if single blocks are erasable: still the unit that is
+    /// erased fast).
     pub fn erase_unit_bytes(&self) -> u64 {
         u64::from(self.erase_unit_blocks) * u64::from(self.write_block_bytes)
     }
@@ -241,7 +242,8 @@ impl Bits<'_> {
         (u64::from(value_at(&TAAC, self.at(118, 115))) * unit_ns).div_ceil(10)
     }
 
-    /// The fields that stand at the same place in all tables; the others are filled in by the caller.
+    /// The fields that stand at the same place in all tables; the others are filled in by the
+    /// caller.
     fn stack(&self) -> Csd {
         Csd {
             structure: Structure::Emmc,

@@ -1,7 +1,8 @@
 //! What the standards say, as pure data: commands, responses, card registers, checksums, timing.
 //!
-//! Read first: `command` (what goes to the card), `response` (what comes back). One file a chapter after
-//! that. Every parser is total: any input gives a value or an error, never a panic, a loop or an overflow.
+//! Read first: `command` (what goes to the card), `response` (what comes back). One file a chapter
+//! after that. Every parser is total: any input gives a value or an error, never a panic, a loop or
+//! an overflow.
 
 mod bits;
 pub mod bus;

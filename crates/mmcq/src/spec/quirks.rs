@@ -1,5 +1,5 @@
-//! What a card needs otherwise than its standard says: one bit each. Which card has which is the upper
-//! layers' knowledge.
+//! What a card needs otherwise than its standard says: one bit each. Which card has which is the
+//! upper layers' knowledge.
 
 /// What a card needs otherwise than its standard says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,8 @@ impl Quirks {
     pub const NO_SD_DISCARD: Quirks = Quirks(1 << 8);
     /// The high-priority interrupt breaks it.
     pub const NO_HPI: Quirks = Quirks(1 << 9);
-    /// Its years 2010 to 2012 are 2026 to 2028: it counts as EXT_CSD_REV 9 does and has an older one.
+    /// Its years 2010 to 2012 are 2026 to 2028: it counts as EXT_CSD_REV 9 does and has an older
+    /// one.
     pub const LATE_DATE: Quirks = Quirks(1 << 10);
     /// A secure erase takes two seconds, whatever its size.
     pub const FIXED_SECURE_TIME: Quirks = Quirks(1 << 11);
@@ -48,12 +49,13 @@ impl Quirks {
     pub const IO_BLOCK_SIZE_FOR_BYTES: Quirks = Quirks(1 << 18);
     /// I/O: a transfer by bytes cannot have 512 of them.
     pub const IO_NO_512_BYTES: Quirks = Quirks(1 << 19);
-    /// I/O: each look at its pending bits must be followed by a read of FFh, or the next shows one too many.
+    /// I/O: each look at its pending bits must be followed by a read of FFh, or the next shows one
+    /// too many.
     pub const IO_NO_POLLING: Quirks = Quirks(1 << 20);
     /// I/O: a slower clock than it claims, 150 MHz at most.
     pub const IO_SLOWER: Quirks = Quirks(1 << 21);
-    /// I/O: it must not be switched to 1.8 V. Its maker is not known before that; so where an entry has this,
-    /// every card that offers 1.8 V is looked at first, then reset.
+    /// I/O: it must not be switched to 1.8 V. Its maker is not known before that; so where an entry
+    /// has this, every card that offers 1.8 V is looked at first, then reset.
     pub const IO_NO_1V8: Quirks = Quirks(1 << 22);
 
     /// How many different ones there are.

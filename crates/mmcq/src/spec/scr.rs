@@ -57,7 +57,8 @@ pub struct Scr {
 }
 
 impl Scr {
-    /// From the bytes as they came. Error: an unknown structure; other reserved codes are put up with.
+    /// From the bytes as they came. Error: an unknown structure; other reserved codes are put up
+    /// with.
     pub fn parse(bytes: &[u8; 8]) -> Result<Self, ParseError> {
         let at = |hi, lo| bits::of_bytes(bytes, hi, lo);
         let flag = |n| at(n, n) != 0;

@@ -106,8 +106,8 @@ impl Ssr {
         }
     }
 
-    /// How long an erase of so many allocation units may take, rounded up [SD 4.14]. `None` if the card does
-    /// not tell.
+    /// How long an erase of so many allocation units may take, rounded up [SD 4.14]. `None` if the
+    /// card does not tell.
     pub fn erase_timeout_ns(&self, aus: u32) -> Option<u64> {
         if self.erase_aus == 0 || self.erase_timeout_s == 0 {
             return None;
@@ -127,7 +127,8 @@ mod tests {
     fn classes_and_erase() {
         let mut bytes = [0; 64];
         bytes[0] = 0x80;
-        // Bytes 8 on: class 10, no move speed, AU 4 MiB, 15 AUs in 1 s, offset 1 s, U3 with AU 16 MiB, V30.
+        // Bytes 8 on: class 10, no move speed, AU 4 MiB, 15 AUs in 1 s, offset 1 s, U3 with AU 16
+        // MiB, V30.
         bytes[8..15].copy_from_slice(&[4, 0, 0x90, 0, 15, 1 << 2 | 1, 0x3c]);
         bytes[15] = 30;
         bytes[17] = 8;

@@ -6,8 +6,8 @@ use super::command::sd::Group;
 /// The status of a switch: what can be, and what is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SwitchStatus {
-    /// Current in mA that the card would draw (or draws) with the selected functions; `None`: the card
-    /// refused some of them.
+    /// Current in mA that the card would draw (or draws) with the selected functions; `None`: the
+    /// card refused some of them.
     pub max_current_ma: Option<u16>,
     /// Data structure version: from 1 on the busy bits are there.
     pub version: u8,
@@ -82,8 +82,8 @@ mod tests {
 
     #[test]
     fn a_uhs_card_in_sdr104() {
-        // 200 mA; groups 6 to 1: only defaults, but all driver strengths and access modes; SDR104 selected;
-        // version 1.
+        // 200 mA; groups 6 to 1: only defaults, but all driver strengths and access modes; SDR104
+        // selected; version 1.
         let mut bytes = [0; 64];
         bytes[..18].copy_from_slice(&[
             0x00, 0xc8, 0x80, 0x01, 0x80, 0x01, 0x80, 0x0f, 0x80, 0x0f, 0x80, 0x01, 0x80, 0x1f, 0x00, 0x01,

@@ -61,7 +61,8 @@ pub const TUNING_64: [u8; 64] = [
     0xff, 0xfd, 0xff, 0xfd, 0xdf, 0xff, 0xbf, 0xff, 0xbb, 0xff, 0xf7, 0xff, 0xf7, 0x7f, 0x7b, 0xde, //
 ];
 
-/// The tuning block on eight lines: CMD21 [eMMC 6.6.5]. The upper four lines carry what the lower four do.
+/// The tuning block on eight lines: CMD21 [eMMC 6.6.5]. The upper four lines carry what the lower
+/// four do.
 pub const TUNING_128: [u8; 128] = {
     let mut block = [0; 128];
     let mut i = 0;
@@ -135,7 +136,8 @@ pub mod sd {
     pub const DISCARD_NS: u64 = 250_000_000;
     /// CMD6: status block, at most [SD 4.6.2.1].
     pub const SWITCH_NS: u64 = 100_000_000;
-    /// CMD6: clocks until the new function works, counted from the end of the status block [SD 4.3.10].
+    /// CMD6: clocks until the new function works, counted from the end of the status block
+    /// [SD 4.3.10].
     pub const SWITCH_SETTLE_CLOCKS: u32 = 8;
     /// CMD11: the clock stands still at least so long while the voltage changes [SD 4.2.4.2].
     pub const VOLTAGE_CLOCK_OFF_NS: u64 = 5_000_000;
@@ -231,7 +233,8 @@ pub mod emmc {
 pub mod sdio {
     /// From the first CMD5 with a voltage window to "ready" [SDIO 3.2].
     pub const INIT_NS: u64 = 1_000_000_000;
-    /// From CMD53 to its data, or the busy after, at most, unless the function says otherwise [SDIO 5.3].
+    /// From CMD53 to its data, or the busy after, at most, unless the function says otherwise
+    /// [SDIO 5.3].
     pub const DATA_NS: u64 = 1_000_000_000;
     /// Enabling a function, where its tuples do not tell [SDIO 16].
     pub const ENABLE_NS: u64 = 1_000_000_000;

@@ -1,4 +1,5 @@
-//! Calls that wait on the caller's own thread: futures run to their end, single requests, memory that is lent for the call.
+//! Calls that wait on the caller's own thread: futures run to their end, single requests, memory
+//! that is lent for the call.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -10,9 +11,9 @@ use core::pin::pin;
 use core::task::{Context, Poll};
 
 impl<B: Platform, const N: usize> Stack<B, N> {
-    /// Runs a future to its end on this thread. As long as it is pending, `idle` is called, and then the stack is driven by
-    /// [`turn`](Self::turn). `idle` sleeps, yields or does nothing, by the rules of [`Idle`]. For start-up code and for platforms without an
-    /// executor.
+    /// Runs a future to its end on this thread. As long as it is pending, `idle` is called, and
+    /// then the stack is driven by [`turn`](Self::turn). `idle` sleeps, yields or does nothing, by
+    /// the rules of [`Idle`]. For start-up code and for platforms without an executor.
     pub fn block_on<F: Future>(&self, future: F, mut idle: impl FnMut(&Idle)) -> F::Output {
         let mut future = pin!(future);
         let mut context = Context::from_waker(Idle::waker());
@@ -47,9 +48,11 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         idle: impl FnMut(&Idle),
     ) -> Result<Output, Error> {
         let len = u32::try_from(memory.len()).unwrap_or(u32::MAX);
-        // SAFETY: the caller lends the memory until we return, and we do not return (nor unwind) before the slot has given it back.
+        // SAFETY: the caller lends the memory until we return, and we do not return (nor unwind)
+        // before the slot has given it back.
         let buf = unsafe { DmaBuf::lent(memory.cast(), len) };
-        // Before the request: functions of the platform run inside of its submission, and any may panic.
+        // Before the request: functions of the platform run inside of its submission, and any may
+        // panic.
         let memory = buf.claim();
         let request = Request { durable, ..Request::new(kind, buf) };
         let mut quiesce = Quiesce { op: self.request(request), memory };
@@ -68,7 +71,8 @@ pub(super) struct Quiesce<'a, B: Platform, const N: usize> {
 
 impl<B: Platform, const N: usize> Drop for Quiesce<'_, B, N> {
     fn drop(&mut self) {
-        // Not known while the request is being submitted: then it is the one that has the memory, if one has it.
+        // Not known while the request is being submitted: then it is the one that has the memory,
+        // if one has it.
         let known = match core::mem::replace(&mut self.op.at, At::After) {
             At::In(id) => Some(id),
             _ => None,
@@ -78,10 +82,11 @@ impl<B: Platform, const N: usize> Drop for Quiesce<'_, B, N> {
         if known.is_none() && stack.with(|engine| engine.is_nested()) {
             return;
         }
-        // A request that waits is taken out, and every step of an abort has a deadline, so this ends; returning earlier would free memory
-        // that is still being written.
+        // A request that waits is taken out, and every step of an abort has a deadline, so this
+        // ends; returning earlier would free memory that is still being written.
         while stack.with(|engine| {
-            // Where several calls write from the same memory it is not known which is ours. Then all of them are waited for.
+            // Where several calls write from the same memory it is not known which is ours. Then
+            // all of them are waited for.
             if let Some(id) = known.or_else(|| engine.only_lent(memory)) {
                 engine.forsake(id, stack.now_ns());
             }

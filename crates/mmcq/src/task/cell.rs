@@ -1,4 +1,5 @@
-//! The cell behind a [`Lock`](super::Lock), and the wait of a core that spins for another. Under loom both are loom's to watch.
+//! The cell behind a [`Lock`](super::Lock), and the wait of a core that spins for another. Under
+//! loom both are loom's to watch.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -12,7 +13,8 @@ pub(super) use loom::hint::spin_loop;
 
 use core::cell::Cell;
 
-/// Of all threads in a blocking call: the one that looked last, by its [mark](super::Idle), or 0 once a waker has been called since.
+/// Of all threads in a blocking call: the one that looked last, by its [mark](super::Idle), or 0
+/// once a waker has been called since.
 #[cfg(not(all(test, loom)))]
 pub(super) static LAST: core::sync::atomic::AtomicUsize = core::sync::atomic::AtomicUsize::new(0);
 #[cfg(all(test, loom))]
@@ -22,15 +24,18 @@ loom::lazy_static! {
 
 /// What a lock keeps to one context at a time, and this cell to one call of that context.
 ///
-/// A lock shuts other contexts out; that nothing comes back in from inside a call, no lock can promise.
+/// A lock shuts other contexts out; that nothing comes back in from inside a call, no lock can
+/// promise.
 #[derive(Debug)]
 pub(super) struct Locked<T> {
     value: core::cell::UnsafeCell<T>,
     inside: Cell<Inside>,
-    /// I/O functions whose last CMD53 has no good end, and that were not told to stop: one bit each. Calls from inside another note it,
-    /// too, so it is beside the engine. Touched under the lock alone.
+    /// I/O functions whose last CMD53 has no good end, and that were not told to stop: one bit
+    /// each. Calls from inside another note it, too, so it is beside the engine. Touched under the
+    /// lock alone.
     pub unfinished: Cell<u8>,
-    /// How often a bring-up of an I/O card has begun or ended: what a card was told before is forgotten. Touched under the lock alone.
+    /// How often a bring-up of an I/O card has begun or ended: what a card was told before is
+    /// forgotten. Touched under the lock alone.
     pub io_resets: Cell<u32>,
     /// Made at the first access, because loom's cells cannot be made in a constant.
     #[cfg(all(test, loom))]
@@ -68,7 +73,8 @@ impl<T> Locked<T> {
         }
     }
 
-    /// Runs `f` with the value; with `None` where this is called from inside another call. The first of these runs `nested` before.
+    /// Runs `f` with the value; with `None` where this is called from inside another call. The
+    /// first of these runs `nested` before.
     ///
     /// # Safety
     /// The lock is held until this returns: calls of different contexts do not overlap.
@@ -84,8 +90,8 @@ impl<T> Locked<T> {
         let _leave = Leave(&self.inside);
         #[cfg(all(test, loom))]
         let _access = self.watched.get_or_init(|| loom::cell::UnsafeCell::new(())).get_mut();
-        // SAFETY: other contexts are kept out by the lock, and calls of this one by `inside`, which stays set
-        // until the reference is gone. So this is the only reference.
+        // SAFETY: other contexts are kept out by the lock, and calls of this one by `inside`, which
+        // stays set until the reference is gone. So this is the only reference.
         f(Some(unsafe { &mut *self.value.get() }))
     }
 }

@@ -1,4 +1,5 @@
-//! Futures that nothing waits for any more, also those that are dropped inside another call of their stack.
+//! Futures that nothing waits for any more, also those that are dropped inside another call of
+//! their stack.
 
 use super::request::At;
 use super::{EngineOf, Platform, RequestFuture, Stack};
@@ -6,8 +7,9 @@ use crate::engine::{Request, SlotId, SlotSet};
 use crate::sched::Profile;
 use core::cell::Cell;
 
-/// Requests whose future was dropped inside another call, until the next call gives them up. The rest of that other call may end such a
-/// request, and put another one into its slot: so each has the number of its use of the slot.
+/// Requests whose future was dropped inside another call, until the next call gives them up. The
+/// rest of that other call may end such a request, and put another one into its slot: so each has
+/// the number of its use of the slot.
 pub(super) struct Dropped<const N: usize> {
     /// One bit a slot.
     slots: Cell<SlotSet>,
@@ -43,8 +45,8 @@ impl<const N: usize> Dropped<N> {
 impl<B: Platform, const N: usize> Drop for RequestFuture<'_, B, N> {
     fn drop(&mut self) {
         if let At::In(id) = self.at {
-            // The buffer of a request that had not reached the controller waits for `reclaim`, like that of one that had. Its waker is
-            // dropped outside of the lock.
+            // The buffer of a request that had not reached the controller waits for `reclaim`, like
+            // that of one that had. Its waker is dropped outside of the lock.
             let left = self.stack.enter(None, |engine| {
                 engine.abandon(id);
                 Some(engine.take_stale_waker())
@@ -82,7 +84,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         self.end_dropped(engine) || request.urgent && engine.asks_for_help()
     }
 
-    /// The function's transfer has no good end: an abort comes before its next one. Also from inside another call.
+    /// The function's transfer has no good end: an abort comes before its next one. Also from
+    /// inside another call.
     pub(crate) fn owe_abort(&self, function: u8) {
         self.inside(|_| self.engine.unfinished.set(self.engine.unfinished.get() | 1 << (function & 7)));
     }
@@ -96,7 +99,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         })
     }
 
-    /// The I/O card is being reset, or has been: what a handle has told the one before is forgotten.
+    /// The I/O card is being reset, or has been: what a handle has told the one before is
+    /// forgotten.
     pub(crate) fn note_io_reset(&self) {
         self.inside(|_| self.engine.io_resets.set(self.engine.io_resets.get().wrapping_add(1)));
     }

@@ -1,8 +1,8 @@
 //! What [`Stack::with`](super::Stack::with) hands out: the engine's verbs, and not the engine.
 //!
-//! A stack may have memory that is lent for a blocking call. So safe code must not move the engine away from
-//! its stack, and gets no `&mut Engine`. And a call that comes from inside another gets no engine at all: its
-//! [`Entry`] answers as its verbs say.
+//! A stack may have memory that is lent for a blocking call. So safe code must not move the engine
+//! away from its stack, and gets no `&mut Engine`. And a call that comes from inside another gets
+//! no engine at all: its [`Entry`] answers as its verbs say.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -17,17 +17,19 @@ use core::task::Waker;
 
 /// A moment alone with the engine of a [`Stack`](super::Stack).
 ///
-/// Its verbs are the engine's; look there for what they do. In a call from inside another call of the same
-/// stack the entry is *nested*: nothing is done then, and each verb says here what it answers instead.
+/// Its verbs are the engine's; look there for what they do. In a call from inside another call of
+/// the same stack the entry is *nested*: nothing is done then, and each verb says here what it
+/// answers instead.
 #[derive(Debug)]
 pub struct Entry<'a, H: Host, const N: usize, P: Profile> {
     engine: Option<&'a mut Engine<H, N, P>>,
-    /// Something was done that may want a deadline. Known when this is compiled, so that taking a result costs no look at the alarm.
+    /// Something was done that may want a deadline. Known when this is compiled, so that taking a
+    /// result costs no look at the alarm.
     begun: bool,
 }
 
-/// Verbs that do the engine's of the same name; what they answer in a nested call. The first word says whether they may begin something: a deadline may
-/// be the sooner for it.
+/// Verbs that do the engine's of the same name; what they answer in a nested call. The first word
+/// says whether they may begin something: a deadline may be the sooner for it.
 macro_rules! verbs {
     ($begins:literal: $($(#[$note:meta])* $vis:vis fn $name:ident(&mut self $(, $arg:ident: $type:ty)*) $(-> $out:ty)? = $nested:expr;)*) => {
         $(
@@ -148,8 +150,8 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         pub fn take_continue_lost(&mut self) -> bool = false;
         /// [`Engine::take_service_request`]. Nested: `None`.
         pub fn take_service_request(&mut self) -> Option<ServiceRequest> = None;
-        /// [`Engine::dismiss_keeper`]. Nested: `false`.
-        pub fn dismiss_keeper(&mut self) -> bool = false;
+        /// [`Engine::dismiss_supervisor`]. Nested: `false`.
+        pub fn dismiss_supervisor(&mut self) -> bool = false;
         /// [`Engine::set_service_waker`]. Nested: the waker comes back.
         #[must_use = "to be dropped outside of any lock"]
         pub fn set_service_waker(&mut self, waker: Option<Waker>) -> Option<Waker> = waker;

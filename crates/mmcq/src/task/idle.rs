@@ -1,4 +1,5 @@
-//! How a thread sleeps while it waits: what `idle` may assume, when it must return, and how it learns that it must not sleep.
+//! How a thread sleeps while it waits: what `idle` may assume, when it must return, and how it
+//! learns that it must not sleep.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -10,20 +11,22 @@ use core::task::{RawWaker, RawWakerVTable, Waker};
 
 /// What the `idle` of a [blocking call](super::Stack::block_on) is given: may this thread sleep?
 ///
-/// A blocking call polls its future, calls `idle`, calls [`turn`](super::Stack::turn), and begins again. So it never sleeps on a result that
-/// is there already.
+/// A blocking call polls its future, calls `idle`, calls [`turn`](super::Stack::turn), and begins
+/// again. So it never sleeps on a result that is there already.
 ///
 /// # What `idle` may assume
-/// The lock of the stack is free. What the future wanted is submitted, and the alarm is set. Interrupts are as the caller of the blocking call
-/// has left them.
+/// The lock of the stack is free. What the future wanted is submitted, and the alarm is set.
+/// Interrupts are as the caller of the blocking call has left them.
 ///
 /// # When `idle` must return
 /// - When an interrupt of the controller is pending or comes, masked or not.
-/// - When the time that `set_alarm` of the [`Timer`](super::Timer) was told has come. Without an alarm: after as much time as a deadline may be
-///   late by, such as a tick of a millisecond.
-/// - When [`may_sleep`](Self::may_sleep) has become false: another context, such as the interrupt handler, has moved the stack.
+/// - When the time that `set_alarm` of the [`Timer`](super::Timer) was told has come. Without an
+///   alarm: after as much time as a deadline may be late by, such as a tick of a millisecond.
+/// - When [`may_sleep`](Self::may_sleep) has become false: another context, such as the interrupt
+///   handler, has moved the stack.
 ///
-/// It may return at any time; too early costs a turn. It must not wait for what only this thread can do.
+/// It may return at any time; too early costs a turn. It must not wait for what only this thread
+/// can do.
 ///
 /// # How
 /// | the platform | `idle` |
@@ -34,12 +37,14 @@ use core::task::{RawWaker, RawWakerVTable, Waker};
 /// | has threads | holds the mutex of a condition variable and waits for the variable while `may_sleep`; the handler calls `on_irq`, then notifies all with the mutex held |
 /// | has semaphores | takes that of this thread; the handler calls `on_irq`, then gives the semaphore of each thread that waits |
 ///
-/// Between the question and `wfi` no handler may run. Else the handler completes the request in between, and no further interrupt comes. A
-/// semaphore remembers that it was given, so nothing need be asked.
+/// Between the question and `wfi` no handler may run. Else the handler completes the request in
+/// between, and no further interrupt comes. A semaphore remembers that it was given, so nothing
+/// need be asked.
 ///
-/// Where several threads wait, the turn of one may complete the request of another, and take the interrupt
-/// that was to wake it. There are two ways out. No sleep is longer than a tick. Or handler and alarm drive the
-/// stack, and each `idle` calls [`skip_turn`](Self::skip_turn); it shows how.
+/// Where several threads wait, the turn of one may complete the request of another, and take the
+/// interrupt that was to wake it. There are two ways out. No sleep is longer than a tick. Or
+/// handler and alarm drive the stack, and each `idle` calls [`skip_turn`](Self::skip_turn); it
+/// shows how.
 ///
 /// ```
 /// use mmcq::{block::BlockDevice, engine::Error, task::{Idle, Platform, Stack}};
@@ -59,7 +64,8 @@ use core::task::{RawWaker, RawWakerVTable, Waker};
 /// ```
 #[derive(Debug)]
 pub struct Idle {
-    /// The next turn is left out. The address is the call's mark: no two calls under way have the same.
+    /// The next turn is left out. The address is the call's mark: no two calls under way have the
+    /// same.
     skips: Cell<bool>,
 }
 
@@ -73,17 +79,19 @@ impl Idle {
         LAST.store(self.mark(), Relaxed);
     }
 
-    /// May the thread sleep? True: nothing has woken this call since its future was polled. False: something
-    /// has, or another call has looked since; then one turn may be in vain. Takes no lock, and may be called
-    /// with interrupts masked.
+    /// May the thread sleep? True: nothing has woken this call since its future was polled. False:
+    /// something has, or another call has looked since; then one turn may be in vain. Takes no
+    /// lock, and may be called with interrupts masked.
     pub fn may_sleep(&self) -> bool {
-        // A waker stores 0, another call its own mark; only `look` puts ours back. So a wake-up is never taken for none. The order of these
-        // accesses comes from the lock of what was polled, and from how the platform ends a sleep.
+        // A waker stores 0, another call its own mark; only `look` puts ours back. So a wake-up is
+        // never taken for none. The order of these accesses comes from the lock of what was polled,
+        // and from how the platform ends a sleep.
         LAST.load(Relaxed) == self.mark()
     }
 
-    /// This thread leaves its next turn out. An interrupt handler and an alarm drive the stack, and wake this
-    /// thread after each call of [`on_irq`](super::Stack::on_irq) or [`poll`](super::Stack::poll).
+    /// This thread leaves its next turn out. An interrupt handler and an alarm drive the stack, and
+    /// wake this thread after each call of [`on_irq`](super::Stack::on_irq) or
+    /// [`poll`](super::Stack::poll).
     ///
     /// ```
     /// # use std::sync::{Condvar, Mutex};
@@ -113,11 +121,12 @@ impl Idle {
         !self.skips.take()
     }
 
-    /// Ends the sleep of every blocking call under way, once its `idle` asks. For futures that `idle` polls beside the call, and for handlers
-    /// that change what a waiting thread looks at.
+    /// Ends the sleep of every blocking call under way, once its `idle` asks. For futures that
+    /// `idle` polls beside the call, and for handlers that change what a waiting thread looks at.
     pub fn waker() -> &'static Waker {
         static WAKER: Waker = {
-            // SAFETY: the functions below keep to the contract of a waker: they use no data, so there is nothing to count or free.
+            // SAFETY: the functions below keep to the contract of a waker: they use no data, so
+            // there is nothing to count or free.
             unsafe { Waker::from_raw(RawWaker::new(null(), &TABLE)) }
         };
         &WAKER

@@ -9,8 +9,8 @@ use core::task::{Context, Waker};
 /// A future that is polled from the interrupt: straight-line code at interrupt latency.
 ///
 /// Scoped like `std::thread::scope`: the future may borrow, and lives in the stack frame of
-/// [`scope`](Self::scope). It must not block. It runs in the context that calls [`poll`](Self::poll), at most
-/// [`POLLS_MAX`](Self::POLLS_MAX) times a call.
+/// [`scope`](Self::scope). It must not block. It runs in the context that calls
+/// [`poll`](Self::poll), at most [`POLLS_MAX`](Self::POLLS_MAX) times a call.
 pub struct IrqTask<L: Lock> {
     lock: L,
     state: Locked<TaskState>,
@@ -26,7 +26,8 @@ struct TaskState {
     again: bool,
 }
 
-// SAFETY: the state is only reached under the lock; the future is `Send`, and `polling` lets one context at a time poll it.
+// SAFETY: the state is only reached under the lock; the future is `Send`, and `polling` lets one
+// context at a time poll it.
 #[allow(unsafe_code, reason = "docs/safety.md says why")]
 unsafe impl<L: Lock + Sync> Sync for IrqTask<L> {}
 // SAFETY: as above.
@@ -52,7 +53,8 @@ impl<L: Lock> IrqTask<L> {
         self.lock.with(|| unsafe { self.state.enter(|state| state.map(f), || ()) })
     }
 
-    /// Polls the future now. A call from inside the poll (a waker) only asks for another turn. True if turns are left over.
+    /// Polls the future now. A call from inside the poll (a waker) only asks for another turn. True
+    /// if turns are left over.
     #[allow(unsafe_code, reason = "docs/safety.md says why")]
     pub fn poll(&self, waker: &Waker) -> bool {
         for _ in 0..Self::POLLS_MAX {
@@ -67,14 +69,16 @@ impl<L: Lock> IrqTask<L> {
             });
             let Some(Some(future)) = future else { return false };
             let turn = Turn(self);
-            // SAFETY: `scope` keeps the future pinned in its frame and waits for `polling` to fall before it lets go; `polling` is ours.
+            // SAFETY: `scope` keeps the future pinned in its frame and waits for `polling` to fall
+            // before it lets go; `polling` is ours.
             let ready =
                 unsafe { Pin::new_unchecked(&mut *future) }.poll(&mut Context::from_waker(waker)).is_ready();
             let again = self.with(|state| {
                 if ready {
                     state.future = None;
                 }
-                // At once with the look at `again`: a call that comes from now on takes the next turn itself.
+                // At once with the look at `again`: a call that comes from now on takes the next
+                // turn itself.
                 state.polling = false;
                 state.again && !ready
             });
@@ -91,9 +95,9 @@ impl<L: Lock> IrqTask<L> {
         self.with(|state| state.future.is_none()) == Some(true)
     }
 
-    /// Runs `main` while the future lives in this frame and each call of [`poll`](Self::poll) polls it. Takes
-    /// the future out before it returns. `None`, and nothing is run: another scope of this task has not
-    /// returned (this call may come from its future).
+    /// Runs `main` while the future lives in this frame and each call of [`poll`](Self::poll) polls
+    /// it. Takes the future out before it returns. `None`, and nothing is run: another scope of
+    /// this task has not returned (this call may come from its future).
     #[allow(unsafe_code, reason = "docs/safety.md says why")]
     pub fn scope<R>(
         &self,
@@ -104,8 +108,8 @@ impl<L: Lock> IrqTask<L> {
         struct Unregister<'a, L: Lock>(&'a IrqTask<L>);
         impl<L: Lock> Drop for Unregister<'_, L> {
             fn drop(&mut self) {
-                // A poll on another core ends soon: tasks do not block. In this context none can be under way: the future cannot have
-                // called `scope`, which was not `taken` yet.
+                // A poll on another core ends soon: tasks do not block. In this context none can be
+                // under way: the future cannot have called `scope`, which was not `taken` yet.
                 while self.0.with(|state| {
                     state.future = None;
                     state.taken = state.polling;
@@ -124,7 +128,8 @@ impl<L: Lock> IrqTask<L> {
         let unregister = Unregister(self);
         // SAFETY: the reference is only turned into a pointer; the future is not moved.
         let pointer: *mut (dyn Future<Output = ()> + Send + '_) = unsafe { future.get_unchecked_mut() };
-        // SAFETY: only the lifetime changes; `Unregister` takes the pointer out before the future is dropped, also when unwinding.
+        // SAFETY: only the lifetime changes; `Unregister` takes the pointer out before the future
+        // is dropped, also when unwinding.
         let pointer: *mut (dyn Future<Output = ()> + Send + 'static) =
             unsafe { core::mem::transmute(pointer) };
         self.with(|state| state.future = Some(pointer));
@@ -135,7 +140,8 @@ impl<L: Lock> IrqTask<L> {
     }
 }
 
-/// Ends the turn of a future that panics: it is never polled again, and `scope` does not wait for ever.
+/// Ends the turn of a future that panics: it is never polled again, and `scope` does not wait for
+/// ever.
 struct Turn<'a, L: Lock>(&'a IrqTask<L>);
 
 impl<L: Lock> Drop for Turn<'_, L> {

@@ -3,13 +3,15 @@
 use crate::host::Host;
 use crate::sched::{Fifo, Profile};
 
-/// How the platform keeps other contexts, the interrupt handler above all, out of the engine for a moment: a critical section, a spin lock
-/// with interrupts off, or nothing where there is only one context.
+/// How the platform keeps other contexts, the interrupt handler above all, out of the engine for a
+/// moment: a critical section, a spin lock with interrupts off, or nothing where there is only one
+/// context.
 ///
 /// # Safety
-/// While the closure runs, no other *context* (core, thread, interrupt) runs a closure of the same lock, and what one closure has
-/// written the next one sees. The lock promises nothing about calls from inside the closure: the stack itself turns those away. A lock
-/// that blocks must block them for ever or let them in; letting them in is the better choice.
+/// While the closure runs, no other *context* (core, thread, interrupt) runs a closure of the same
+/// lock, and what one closure has written the next one sees. The lock promises nothing about calls
+/// from inside the closure: the stack itself turns those away. A lock that blocks must block them
+/// for ever or let them in; letting them in is the better choice.
 #[allow(unsafe_code, reason = "docs/safety.md says why")]
 pub unsafe trait Lock {
     /// Runs `f` alone.
@@ -23,15 +25,18 @@ pub trait Clock {
     /// Nanoseconds since some moment; never goes back, whatever context asks.
     ///
     /// It may be called at any time from any context, with the lock held and without it
-    /// ([`Stack::now_ns`](super::Stack::now_ns)): also in an interrupt that came while it ran. So a counter that is extended
-    /// in software protects itself. What the engine is told is read with the lock held.
+    /// ([`Stack::now_ns`](super::Stack::now_ns)): also in an interrupt that came while it ran. So a
+    /// counter that is extended in software protects itself. What the engine is told is read with
+    /// the lock held.
     fn now_ns(&self) -> u64;
 
-    /// Call [`Stack::poll`](super::Stack::poll) at this time (at once if it has passed); replaces the request before. `None`: no need.
-    /// Called with the lock held, so that alarms come in the order of what they are for. A poll from inside is turned away: have it made later.
+    /// Call [`Stack::poll`](super::Stack::poll) at this time (at once if it has passed); replaces
+    /// the request before. `None`: no need. Called with the lock held, so that alarms come in the
+    /// order of what they are for. A poll from inside is turned away: have it made later.
     ///
-    /// The stack relies on an alarm until `poll` is called. It sets another only for an earlier time, and in `poll`. So an
-    /// alarm may ring for nothing: that costs a poll. A platform whose timer has stopped in a sleep calls `poll` when it wakes up.
+    /// The stack relies on an alarm until `poll` is called. It sets another only for an earlier
+    /// time, and in `poll`. So an alarm may ring for nothing: that costs a poll. A platform whose
+    /// timer has stopped in a sleep calls `poll` when it wakes up.
     fn set_alarm(&self, at_ns: Option<u64>);
 }
 
@@ -45,7 +50,8 @@ pub struct Timer {
 }
 
 impl Timer {
-    /// A clock without an alarm: for a stack that blocking calls and [`turn`](super::Stack::turn) alone move.
+    /// A clock without an alarm: for a stack that blocking calls and [`turn`](super::Stack::turn)
+    /// alone move.
     ///
     /// Deadlines are kept by those calls. Between them nothing is done for the card.
     pub const fn polled(now_ns: fn() -> u64) -> Self {
@@ -66,7 +72,8 @@ impl Clock for Timer {
 }
 
 /// What a stack stands on. A board names its four parts once, by a type of its own or by a tuple:
-/// `(L, H)` is a lock and a host with [`Timer`] and [`Fifo`]; `(L, H, P)` has another scheduler or profile.
+/// `(L, H)` is a lock and a host with [`Timer`] and [`Fifo`]; `(L, H, P)` has another scheduler or
+/// profile.
 pub trait Platform {
     /// Keeps other contexts out of the engine.
     type Lock: Lock;

@@ -52,7 +52,8 @@ impl Seen {
 }
 
 impl<B: Platform, const N: usize> RequestFuture<'_, B, N> {
-    /// Hands the request over, if it has not been, or looks whether it is done. A refused one is over, with its buffer.
+    /// Hands the request over, if it has not been, or looks whether it is done. A refused one is
+    /// over, with its buffer.
     ///
     /// Wakers are neither cloned nor dropped under the lock: both may run anything.
     #[inline]

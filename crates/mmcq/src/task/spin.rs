@@ -12,9 +12,11 @@ use core::task::{Context, Poll};
 const PHASES_MAX: u32 = 16;
 
 impl<B: Platform, const N: usize> Stack<B, N> {
-    /// [`request`](Self::request) for a thread: when it is first polled it submits, and then drives the stack by [`turn`](Self::turn) for as
-    /// long as `advance` expects that to be cheaper than sleeping, phase by phase. Then it is pending, and the interrupt wakes its waker; it does not spin
-    /// again. Never longer than 16 phases, each of them for at most what [`WaitStrategy::choose`] said, in time and in looks.
+    /// [`request`](Self::request) for a thread: when it is first polled it submits, and then drives
+    /// the stack by [`turn`](Self::turn) for as long as `advance` expects that to be cheaper than
+    /// sleeping, phase by phase. Then it is pending, and the interrupt wakes its waker; it does not
+    /// spin again. Never longer than 16 phases, each of them for at most what
+    /// [`WaitStrategy::choose`] said, in time and in looks.
     ///
     /// The bus's settings are taken from the engine, and what the phases took is learned.
     pub fn request_with<'a>(&'a self, advance: &'a WaitStrategy, request: Request) -> Spinning<'a, B, N> {

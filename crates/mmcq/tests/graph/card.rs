@@ -1,4 +1,5 @@
-//! An eMMC as it is seen from the bus: states, partitions, a cache, and which request wrote which block.
+//! An eMMC as it is seen from the bus: states, partitions, a cache, and which request wrote which
+//! block.
 
 use crate::choice::Bad;
 use crate::judge::Judge;

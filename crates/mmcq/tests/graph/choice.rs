@@ -56,12 +56,12 @@ pub enum Bad {
     ResetLate,
     /// There is no room for this mapping.
     MapExhausted,
-    /// The keeper begins after 300 ms.
-    KeeperSlow,
-    /// The keeper begins after 20 s.
-    KeeperTooSlow,
-    /// The keeper's future is dropped.
-    KeeperGone,
+    /// The supervisor begins after 300 ms.
+    SupervisorSlow,
+    /// The supervisor begins after 20 s.
+    SupervisorTooSlow,
+    /// The supervisor's future is dropped.
+    SupervisorGone,
     /// The owner of this request cancels it.
     Cancel(u8),
 }

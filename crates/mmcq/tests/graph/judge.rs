@@ -61,9 +61,9 @@ pub struct Judge {
     /// What went wrong, and when.
     pub bad: Vec<(u64, Bad)>,
     pub violations: Vec<&'static str>,
-    /// The keeper talks to the card.
+    /// The supervisor talks to the card.
     pub helping: bool,
-    /// What went wrong while the keeper talked.
+    /// What went wrong while the supervisor talked.
     pub bad_in_help: usize,
     /// Not even the whole controller could be reset.
     pub wedged: bool,
@@ -212,7 +212,8 @@ impl Judge {
         }
     }
 
-    /// Every request has an answer, and the last flush was well or not: is everything there that must be?
+    /// Every request has an answer, and the last flush was well or not: is everything there that
+    /// must be?
     pub fn at_rest(&mut self, card: &Card) {
         if self.asked.iter().any(|asked| asked.fate == Fate::Pending) {
             self.violation("a request was never answered");

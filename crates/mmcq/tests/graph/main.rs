@@ -1,14 +1,15 @@
 //! The whole graph of engine and recovery: every sequence of up to so many bad answers.
 //!
-//! Engine and keeper are real. The controller, the card and the users are abstract, and each of their
-//! answers is a choice ([`choice::Bad`]). A run is a function of the list of its deviations from "all is
-//! well"; the explorer runs every list up to a length, over a handful of workloads, and the judge looks at
-//! each of them.
+//! Engine and supervisor are real. The controller, the card and the users are abstract, and each of
+//! their answers is a choice ([`choice::Bad`]). A run is a function of the list of its deviations
+//! from "all is well"; the explorer runs every list up to a length, over a handful of workloads,
+//! and the judge looks at each of them.
 //!
 //! An ordinary test run takes sequences of two, for 20 seconds at most (`GRAPH_SECONDS`).
-//! `tools/graph.sh` explores all sequences of three, of each workload in short: it sets `GRAPH_DEPTH` and `GRAPH_THREADS`.
-//! `GRAPH_STUCK=0` leaves out the card that stays busy for good, which takes nine tenths of the time.
-//! `GRAPH_WORKLOAD` is a part of a workload's name. `GRAPH_PLAN=12:3,40:0` shows one run step by step.
+//! `tools/graph.sh` explores all sequences of three, of each workload in short: it sets
+//! `GRAPH_DEPTH` and `GRAPH_THREADS`. `GRAPH_STUCK=0` leaves out the card that stays busy for good,
+//! which takes nine tenths of the time. `GRAPH_WORKLOAD` is a part of a workload's name.
+//! `GRAPH_PLAN=12:3,40:0` shows one run step by step.
 
 #![allow(clippy::print_stderr, reason = "the figures are what it is for")]
 
@@ -17,12 +18,12 @@ mod choice;
 mod explore;
 mod host;
 mod judge;
-mod keeper;
 mod named;
 #[path = "../support/one_thread.rs"]
 mod one_thread;
 mod rest;
 mod run;
+mod supervisor;
 mod workload;
 
 use run::Start;

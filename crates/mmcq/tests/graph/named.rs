@@ -49,9 +49,9 @@ fn nothing_is_tuned_when_all_is_given_up() {
 }
 
 #[test]
-fn a_keeper_that_comes_too_late_is_waited_for_once() {
-    wherever("tuned, a reset takes the supply", &[BrownOut, KeeperTooSlow]);
-    wherever("streams", &[ResponseDamaged, BrownOut, KeeperTooSlow]);
+fn a_supervisor_that_comes_too_late_is_waited_for_once() {
+    wherever("tuned, a reset takes the supply", &[BrownOut, SupervisorTooSlow]);
+    wherever("streams", &[ResponseDamaged, BrownOut, SupervisorTooSlow]);
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn a_flush_that_never_ends_leaves_time_to_initialise_the_card() {
 }
 
 #[test]
-fn a_queue_that_holds_every_mapping_does_not_keep_the_keeper_from_the_card() {
+fn a_queue_that_holds_every_mapping_does_not_keep_the_supervisor_from_the_card() {
     wherever("room for three mappings", &[BrownOut]);
     wherever("room for three mappings", &[Mute]);
 }
@@ -113,7 +113,8 @@ fn a_sampling_point_that_a_reset_took_is_looked_for_again() {
     wherever("visits to a boot area", &[CommandLost, ResetHangs]);
 }
 
-/// It was initialised in this incident already, and has lost its tuning since: nothing stronger is left.
+/// It was initialised in this incident already, and has lost its tuning since: nothing stronger is
+/// left.
 #[test]
 fn a_card_between_two_partitions_is_tuned_before_it_is_given_up() {
     wherever("visits to a boot area", &[Mute, CommandLost, ResetHangs]);

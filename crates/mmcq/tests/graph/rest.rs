@@ -16,9 +16,9 @@ const LONG_NS: u64 = 30_000 * MS;
 impl Run<'_> {
     /// All have their answers. Was there time enough, and evidence for what was done?
     pub fn at_first_rest(&self) {
-        let (slower, dead) = (self.rung(RecoveryStep::Slower), self.rung(RecoveryStep::Dead));
-        let (reinit, cycles) = (self.rung(RecoveryStep::Reinit), self.rung(RecoveryStep::PowerCycle));
-        let read_only = self.rung(RecoveryStep::ReadOnly);
+        let (slower, dead) = (self.taken(RecoveryStep::Slower), self.taken(RecoveryStep::Dead));
+        let (reinit, cycles) = (self.taken(RecoveryStep::Reinit), self.taken(RecoveryStep::PowerCycle));
+        let read_only = self.taken(RecoveryStep::ReadOnly);
         let usable = dead == 0 && self.stack.with(|engine| engine.card_params().is_some());
         let mut world = self.world.borrow_mut();
         let World { judge, now, card, timing, .. } = &mut *world;
@@ -40,8 +40,8 @@ impl Run<'_> {
         } else if *timing != self.start.timing && usable && !evidence && judge.bad_in_help < 2 {
             judge.violation("the card is slower without evidence");
         }
-        let keeper_bad =
-            judge.has(|bad| matches!(bad, Bad::KeeperSlow | Bad::KeeperTooSlow | Bad::KeeperGone));
+        let supervisor_bad = judge
+            .has(|bad| matches!(bad, Bad::SupervisorSlow | Bad::SupervisorTooSlow | Bad::SupervisorGone));
         let state_lost = judge.has(|bad| {
             matches!(
                 bad,
@@ -53,21 +53,23 @@ impl Run<'_> {
                     | Bad::Returned
                     | Bad::Replaced
             )
-        }) || self.start.workload.reset_unpowers && self.rung(RecoveryStep::Reset) > 0;
-        // A card that twice does not obey on the way back from another partition is in another state.
+        }) || self.start.workload.reset_unpowers && self.taken(RecoveryStep::Reset) > 0;
+        // A card that twice does not obey on the way back from another partition is in another
+        // state.
         let astray = judge.bad.len() >= 2 && judge.asked.iter().any(|asked| asked.area != 0);
-        // It may be asked for where no keeper is left to do it.
+        // It may be asked for where no supervisor is left to do it.
         let initialised = reinit + cycles > 0 && card.initialised > 0;
         if initialised && !state_lost && !astray && judge.bad_in_help == 0 {
             judge.violation("a card that was well was initialised again");
         }
-        // An incident has a time as well; questions to a card that does not end its flush use it up.
+        // An incident has a time as well; questions to a card that does not end its flush use it
+        // up.
         let dead_ns = self.stack.with(|engine| {
             engine.incidents().filter(|step| step.step == RecoveryStep::Dead).map(|step| step.at_ns).last()
         });
         let first = judge.bad.first().map_or(0, |&(at, _)| at);
         let late = flushes && dead_ns.is_some_and(|at| at >= first + INCIDENT_NS - 1_000 * MS);
-        let alone = keeper_bad || !self.start.workload.keeper;
+        let alone = supervisor_bad || !self.start.workload.supervisor;
         let in_help = judge.bad_in_help > 0 || changes || noise;
         let wedged = judge.wedged;
         let gone = judge.has(|bad| bad == Bad::Gone);
@@ -82,7 +84,7 @@ impl Run<'_> {
             judge.violation("read-only without three failed writes");
         }
         if let [(_, bad)] = judge.bad[..]
-            && self.start.workload.keeper
+            && self.start.workload.supervisor
             && is_curable(bad)
             && let Some(failed) = judge.asked.iter().find(|asked| {
                 matches!(asked.fate, Fate::Answered(Err(_)))
@@ -120,7 +122,7 @@ fn is_curable(bad: Bad) -> bool {
             | Bad::StartRefused
             | Bad::ResetHangs
             | Bad::ResetLate
-            | Bad::KeeperSlow
+            | Bad::SupervisorSlow
             | Bad::MapExhausted
     )
 }

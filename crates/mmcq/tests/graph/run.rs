@@ -1,11 +1,11 @@
-//! One run: engine, keeper and users on the abstract host, as the plan says.
+//! One run: engine, supervisor and users on the abstract host, as the plan says.
 
 use crate::card::{Card as ModelCard, Tag};
 use crate::choice::Bad;
 use crate::host::{Puppet, World};
 use crate::judge::{Fate, Work};
-use crate::keeper::{Flag, Keeper};
 use crate::one_thread::{NOW_NS, OneThread, TIMER};
+use crate::supervisor::{Flag, Supervisor};
 use crate::workload::{Do, Workload};
 use mmcq::card::{self, Card, Options};
 use mmcq::engine::{
@@ -25,7 +25,7 @@ pub type Stack = mmcq::task::Stack<(OneThread, Puppet), SLOTS>;
 pub const MS: u64 = 1_000_000;
 /// A phase takes this.
 const PHASE_NS: u64 = 10_000;
-/// Longest flush, where this is not the keeper's business.
+/// Longest flush, where this is not the supervisor's business.
 const FLUSH_NS: u64 = 1_000 * MS;
 /// No run is longer than this.
 const TURNS: u32 = 1_000_000;
@@ -160,7 +160,7 @@ pub fn run(start: &Start, room: &mut Room, plan: &[(u32, u8)], traced: bool) -> 
         log.extend(stack.with(|engine| {
             engine
                 .incidents()
-                .map(|e| format!("rung {:?} at {} us", e.step, e.at_ns / 1000))
+                .map(|e| format!("step {:?} at {} us", e.step, e.at_ns / 1000))
                 .collect::<Vec<_>>()
         }));
     }
@@ -199,18 +199,19 @@ pub fn enable_extended_ops(engine: &mut Entry<'_, Puppet, SLOTS, Fifo>) {
 impl Run<'_> {
     fn go(&mut self) {
         let options = options(&self.start.workload);
-        let mut keeper = Keeper::new(self.stack, options, self.start.card, self.start.workload.keeper);
-        keeper.poll(self.flag);
+        let mut supervisor =
+            Supervisor::new(self.stack, options, self.start.card, self.start.workload.supervisor);
+        supervisor.poll(self.flag);
         let mut last = None;
         for turn in 0..=TURNS {
             if turn == TURNS {
                 return self.violation("it never comes to rest");
             }
-            self.keep(&mut keeper);
+            self.keep(&mut supervisor);
             let done = self.take();
             if self.users.is_empty() && self.group < self.start.workload.groups.len() {
                 self.submit_group();
-            } else if self.users.is_empty() && self.is_quiet(&keeper) {
+            } else if self.users.is_empty() && self.is_quiet(&supervisor) {
                 match last {
                     None => {
                         // From here on all is well; one more flush tells what has been lost.
@@ -226,8 +227,8 @@ impl Run<'_> {
             if done {
                 self.may_cancel();
             }
-            self.check_timer(&keeper);
-            self.turn(&mut keeper);
+            self.check_timer(&supervisor);
+            self.turn(&mut supervisor);
             self.mark();
         }
     }
@@ -243,20 +244,24 @@ impl Run<'_> {
         self.world.borrow_mut().judge.violation(what);
     }
 
-    fn keep<'k>(&mut self, keeper: &mut Keeper<'k>) {
+    fn keep<'k>(&mut self, supervisor: &mut Supervisor<'k>) {
         let now = self.world.borrow().now;
-        if !self.flag.is_set() || now < keeper.ready_at {
+        if !self.flag.is_set() || now < supervisor.ready_at {
             return;
         }
         let users = self.users.len() + self.orphans();
-        let conversing = self.stack.with(|engine| engine.slots_in_use()) > users || keeper.talks;
-        if !conversing && !keeper.told {
-            keeper.told = true;
-            let bad = self.world.borrow_mut().choose(&[Bad::KeeperSlow, Bad::KeeperTooSlow, Bad::KeeperGone]);
+        let conversing = self.stack.with(|engine| engine.slots_in_use()) > users || supervisor.talks;
+        if !conversing && !supervisor.told {
+            supervisor.told = true;
+            let bad = self.world.borrow_mut().choose(&[
+                Bad::SupervisorSlow,
+                Bad::SupervisorTooSlow,
+                Bad::SupervisorGone,
+            ]);
             match bad {
-                Some(Bad::KeeperSlow) => keeper.ready_at = now + 300 * MS,
-                Some(Bad::KeeperTooSlow) => keeper.ready_at = now + 20_000 * MS,
-                Some(Bad::KeeperGone) => keeper.leave(),
+                Some(Bad::SupervisorSlow) => supervisor.ready_at = now + 300 * MS,
+                Some(Bad::SupervisorTooSlow) => supervisor.ready_at = now + 20_000 * MS,
+                Some(Bad::SupervisorGone) => supervisor.leave(),
                 _ => {}
             }
             if bad.is_some() {
@@ -265,13 +270,13 @@ impl Run<'_> {
         }
         self.flag.clear();
         self.world.borrow_mut().judge.helping = true;
-        let event = keeper.poll(self.flag);
+        let event = supervisor.poll(self.flag);
         let in_use = self.stack.with(|engine| engine.slots_in_use());
-        keeper.talks = in_use > self.users.len() + self.orphans();
-        if !keeper.talks {
-            keeper.told = false;
+        supervisor.talks = in_use > self.users.len() + self.orphans();
+        if !supervisor.talks {
+            supervisor.told = false;
         }
-        self.world.borrow_mut().judge.helping = keeper.talks;
+        self.world.borrow_mut().judge.helping = supervisor.talks;
         if let Some(event) = event {
             self.world.borrow_mut().say(|| event);
             self.stack.with(enable_extended_ops);
@@ -423,10 +428,10 @@ impl Run<'_> {
     }
 
     /// No request waits, and none is under way.
-    fn is_quiet(&self, keeper: &Keeper<'_>) -> bool {
-        let waits = self.flag.is_set() && !keeper.is_gone();
+    fn is_quiet(&self, supervisor: &Supervisor<'_>) -> bool {
+        let waits = self.flag.is_set() && !supervisor.is_gone();
         !waits
-            && !keeper.talks
+            && !supervisor.talks
             && self.world.borrow().inserts_at == u64::MAX
             && self.stack.with(|engine| {
                 engine.is_idle() && engine.slots_in_use() == 0 && engine.next_deadline_ns().is_none()
@@ -434,29 +439,29 @@ impl Run<'_> {
     }
 
     /// While anything is in progress there is a time at which the engine wants to be called.
-    fn check_timer(&self, keeper: &Keeper<'_>) {
+    fn check_timer(&self, supervisor: &Supervisor<'_>) {
         let (deadline, busy) =
             self.stack.with(|engine| (engine.next_deadline_ns(), engine.slots_in_use() > 0));
-        if deadline.is_none() && busy && !self.flag.is_set() && !keeper.talks_idle() {
+        if deadline.is_none() && busy && !self.flag.is_set() && !supervisor.talks_idle() {
             self.violation("something is in progress, and no timer runs");
         }
     }
 
     /// An interrupt, or the next time at which anything happens.
-    fn turn(&mut self, keeper: &mut Keeper<'_>) {
-        self.step(keeper);
+    fn turn(&mut self, supervisor: &mut Supervisor<'_>) {
+        self.step(supervisor);
         // A busy card is asked thousands of times: nothing else happens meanwhile.
         for _ in 0..100_000 {
             if !self.world.borrow().only_asks() || self.flag.is_set() {
                 return;
             }
-            self.step(keeper);
+            self.step(supervisor);
         }
     }
 
-    fn step(&mut self, keeper: &mut Keeper<'_>) {
+    fn step(&mut self, supervisor: &mut Supervisor<'_>) {
         self.room.steps += 1;
-        if self.flag.is_set() && self.world.borrow().now >= keeper.ready_at && !keeper.is_gone() {
+        if self.flag.is_set() && self.world.borrow().now >= supervisor.ready_at && !supervisor.is_gone() {
             return;
         }
         if self.world.borrow_mut().decide() {
@@ -466,9 +471,10 @@ impl Run<'_> {
         }
         let deadline = self.stack.with(|engine| engine.next_deadline_ns());
         let inserts_at = self.world.borrow().inserts_at;
-        let keeper_at = if self.flag.is_set() && !keeper.is_gone() { keeper.ready_at } else { u64::MAX };
+        let supervisor_at =
+            if self.flag.is_set() && !supervisor.is_gone() { supervisor.ready_at } else { u64::MAX };
         let now = self.world.borrow().now;
-        let next = deadline.unwrap_or(u64::MAX).min(inserts_at).min(keeper_at);
+        let next = deadline.unwrap_or(u64::MAX).min(inserts_at).min(supervisor_at);
         if next == u64::MAX {
             return;
         }
@@ -487,8 +493,8 @@ impl Run<'_> {
         NOW_NS.set(world.now);
     }
 
-    pub fn rung(&self, rung: RecoveryStep) -> u64 {
-        self.stack.with(|engine| engine.stats().recovery_steps[rung as usize])
+    pub fn taken(&self, step: RecoveryStep) -> u64 {
+        self.stack.with(|engine| engine.stats().recovery_steps[step as usize])
     }
 
     fn at_last(&self) {
@@ -508,11 +514,11 @@ impl Run<'_> {
 
     /// Notes the state as it is seen from outside.
     fn mark(&mut self) {
-        let rungs = self.stack.with(|engine| engine.stats().recovery_steps);
+        let steps = self.stack.with(|engine| engine.stats().recovery_steps);
         let world = self.world.borrow();
         let mut hash = 0xcbf2_9ce4_8422_2325u64;
         let mut add = |value: u64| hash = (hash ^ value).wrapping_mul(0x0100_0000_01b3);
-        for count in rungs {
+        for count in steps {
             add(count.min(7));
         }
         for asked in &world.judge.asked {

@@ -27,12 +27,13 @@ pub struct Workload {
     pub cache: bool,
     /// Fast enough to be tuned.
     pub fast: bool,
-    pub keeper: bool,
+    pub supervisor: bool,
     /// What is asked at once; the next comes when all of it is answered.
     pub groups: &'static [&'static [Do]],
     /// The same in short, for the longest sequences.
     pub small: &'static [&'static [Do]],
-    /// What a conversation's step fails by is not told apart where the conversation then begins anew.
+    /// What a conversation's step fails by is not told apart where the conversation then begins
+    /// anew.
     pub thrifty: bool,
     /// A card may stay busy for good: nine tenths of the time go into asking it.
     pub sticks: bool,
@@ -47,7 +48,7 @@ const PLAIN: Workload = Workload {
     maps: 64,
     cache: false,
     fast: false,
-    keeper: true,
+    supervisor: true,
     groups: &[&[W(0, 2), W(2, 2), R(1, 2)], &[W(1, 1), R(0, 4)]],
     small: &[&[W(0, 2), R(1, 1)]],
     thrifty: false,
@@ -58,8 +59,8 @@ const PLAIN: Workload = Workload {
 pub const ALL: [Workload; 10] = [
     PLAIN,
     Workload {
-        name: "no keeper",
-        keeper: false,
+        name: "no supervisor",
+        supervisor: false,
         groups: &[&[W(0, 2), R(8, 2), W(1, 1)], &[R(0, 2)]],
         small: &[&[W(0, 2), R(8, 1)]],
         ..PLAIN

@@ -1,4 +1,5 @@
-//! A stack over a scripted controller, memory that is counted, and an executor that only does what it was asked to.
+//! A stack over a scripted controller, memory that is counted, and an executor that only does what
+//! it was asked to.
 
 use crate::io_card::IoHost;
 use crate::lock::{self, Handler, Interrupted, What};
@@ -29,7 +30,8 @@ const TIMER: Timer = Timer {
     },
 };
 
-/// How late a late alarm is: later than any command's deadline, but a busy card has not used up its time.
+/// How late a late alarm is: later than any command's deadline, but a busy card has not used up its
+/// time.
 pub const LATE_NS: u64 = 100_000_000;
 
 /// A controller whose next interrupt is known.
@@ -178,8 +180,8 @@ impl<H: Wired> Bench<H> {
         output.expect("driven to its end")
     }
 
-    /// All clients have ended: the stack comes to rest, and nothing is missing. How many buffers of futures that were dropped made room for other
-    /// requests before they were reclaimed.
+    /// All clients have ended: the stack comes to rest, and nothing is missing. How many buffers of
+    /// futures that were dropped made room for other requests before they were reclaimed.
     pub fn end(&self) -> u64 {
         for _ in 0..1_000 {
             if self.stack.with(|engine| engine.is_idle() && engine.next_deadline_ns().is_none()) {

@@ -1,4 +1,5 @@
-//! Canonical workloads, with the interrupt at every shared access and again at every shared access of the handler.
+//! Canonical workloads, with the interrupt at every shared access and again at every shared access
+//! of the handler.
 
 use crate::bench::{Bench, LATE_NS, Wired, Woken, poll_once};
 use crate::io_card::{self, IoHost};
@@ -299,7 +300,8 @@ fn the_registers_and_fifo_of_a_function() {
     });
 }
 
-/// The waiter, the level, the acknowledgement: each packet comes once, in order, whenever the line is looked at.
+/// The waiter, the level, the acknowledgement: each packet comes once, in order, whenever the line
+/// is looked at.
 #[test]
 fn packets_by_the_card_interrupt() {
     every("card interrupt", io_bench, |bench, (world, card)| {
@@ -321,7 +323,8 @@ fn packets_by_the_card_interrupt() {
     });
 }
 
-/// The alarm comes when the busy card's time is over, because the platform had no time itself: the card is asked once more, and is ready.
+/// The alarm comes when the busy card's time is over, because the platform had no time itself: the
+/// card is asked once more, and is ready.
 #[test]
 fn a_late_alarm_is_not_the_cards_fault() {
     for busy in [BusyDetect::Status, BusyDetect::Level] {

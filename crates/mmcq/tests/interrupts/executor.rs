@@ -1,4 +1,5 @@
-//! Executors that poll whenever and with whatever waker they like: nothing is lost, nothing is delivered twice.
+//! Executors that poll whenever and with whatever waker they like: nothing is lost, nothing is
+//! delivered twice.
 
 use crate::bench::{Bench, Woken, poll_once};
 use crate::fuzz;
@@ -91,7 +92,8 @@ impl<'a> Task<'a> {
         self.bench.back(done.buf);
     }
 
-    /// Gives up on the request. One that was never polled is not the stack's yet, and takes its buffer with it.
+    /// Gives up on the request. One that was never polled is not the stack's yet, and takes its
+    /// buffer with it.
     fn drop_op(&mut self) {
         self.poll(false);
         if let Some((op, kind, _)) = self.op.take() {
@@ -131,13 +133,15 @@ fn strange(u: &mut Unstructured<'_>, events: &mut u64) -> Result<()> {
     for task in &mut tasks {
         task.begin(u)?;
     }
-    // This controller's card is busy by the number of questions, which the engine would answer with ever longer pauses: so not for ever.
+    // This controller's card is busy by the number of questions, which the engine would answer with
+    // ever longer pauses: so not for ever.
     for _ in 0..EVENTS_MAX {
         if u.is_empty() {
             break;
         }
         *events += 1;
-        // A client that gives up on buffers takes them back in time, or they make room for new requests.
+        // A client that gives up on buffers takes them back in time, or they make room for new
+        // requests.
         while let Some(buf) = bench.reclaimed() {
             bench.back(buf);
         }

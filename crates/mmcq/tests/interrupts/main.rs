@@ -1,7 +1,9 @@
-//! The interrupt at every shared access, and once more inside itself; and executors that poll as they please.
+//! The interrupt at every shared access, and once more inside itself; and executors that poll as
+//! they please.
 //!
-//! Everything that contexts share is behind the lock, so an interrupt makes a difference only between two moments of it: where one begins and where
-//! one ends. `lock.rs` can interrupt at each of them, `every.rs` tries them all, `executor.rs` mixes them with strange executors at random.
+//! Everything that contexts share is behind the lock, so an interrupt makes a difference only
+//! between two moments of it: where one begins and where one ends. `lock.rs` can interrupt at each
+//! of them, `every.rs` tries them all, `executor.rs` mixes them with strange executors at random.
 
 #[path = "../support/fuzz.rs"]
 mod fuzz;

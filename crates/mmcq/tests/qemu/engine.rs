@@ -1,4 +1,5 @@
-//! The whole stack on QEMU's controller: bring-up, queue, look-ahead, barriers; moved by the interrupt and by deadlines only.
+//! The whole stack on QEMU's controller: bring-up, queue, look-ahead, barriers; moved by the
+//! interrupt and by deadlines only.
 
 use crate::image::{BLOCK, Random};
 use crate::machine::{DESCRIPTORS, Machine, Options, SDHC_BYTES, SDSC_BYTES};
@@ -19,7 +20,8 @@ type Stack = mmcq::task::Stack<(OneThread, Driver), 16>;
 /// The longest time without any event.
 const PATIENCE_NS: u64 = 5_000_000_000;
 
-/// Sleeps until the interrupt or the engine's deadline, and moves the stack by whichever it was. Never asks the controller without an interrupt.
+/// Sleeps until the interrupt or the engine's deadline, and moves the stack by whichever it was.
+/// Never asks the controller without an interrupt.
 fn turn(machine: &Machine, stack: &Stack) {
     let now = machine.now_ns();
     NOW_NS.set(now);
@@ -58,7 +60,8 @@ trait AsBytes {
 
 impl AsBytes for [u32] {
     fn as_bytes(&'static mut self) -> &'static mut [u8] {
-        // SAFETY: any bytes are a `u32` and the other way round; the length is that of the same memory.
+        // SAFETY: any bytes are a `u32` and the other way round; the length is that of the same
+        // memory.
         unsafe { std::slice::from_raw_parts_mut(self.as_mut_ptr().cast(), self.len() * 4) }
     }
 }
@@ -69,9 +72,11 @@ fn stack(machine: &Machine, mode: TransferMode) -> (Stack, Card) {
     (stack, card.unwrap_or_else(|error| panic!("{mode:?}: bring-up: {error}")))
 }
 
-/// Random reads and writes of 1 to 256 blocks, up to 16 at a time, against a model of the card's content; then the image itself.
+/// Random reads and writes of 1 to 256 blocks, up to 16 at a time, against a model of the card's
+/// content; then the image itself.
 fn mixed_load(machine: &Machine, stack: &Stack, blocks_on_card: u64, rounds: usize) {
-    // A window across the middle; SDHC images are sparse, and this is where block and byte addresses differ most.
+    // A window across the middle; SDHC images are sparse, and this is where block and byte
+    // addresses differ most.
     const WINDOW: u64 = 2048;
     let base = blocks_on_card / 2 - WINDOW / 2;
     let mut model = machine.image().read(base as u32, WINDOW as u32);

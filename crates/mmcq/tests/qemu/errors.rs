@@ -99,8 +99,8 @@ fn command_errors_with_data() {
 
 #[test]
 fn data_errors() {
-    // By PIO, because the transfer is still going on when the error comes: complete and timed out means
-    // complete.
+    // By PIO, because the transfer is still going on when the error comes: complete and timed out
+    // means complete.
     decodes(
         TransferMode::Pio,
         Some(Close::Stop),
@@ -161,7 +161,8 @@ fn a_command_without_an_answer() {
     works_again(&mut runner, &content);
 }
 
-/// The card answers with an error and sends nothing. QEMU's DMA moves zeros then, its PIO waits for ever.
+/// The card answers with an error and sends nothing. QEMU's DMA moves zeros then, its PIO waits for
+/// ever.
 #[test]
 fn a_refused_read() {
     for mode in [TransferMode::Adma2, TransferMode::Sdma, TransferMode::Pio] {
@@ -184,7 +185,8 @@ fn a_refused_read() {
     }
 }
 
-/// A data command that is not answered leaves the controller programmed for a transfer that never came.
+/// A data command that is not answered leaves the controller programmed for a transfer that never
+/// came.
 #[test]
 fn a_data_command_without_an_answer() {
     for mode in [TransferMode::Adma2, TransferMode::Sdma, TransferMode::Pio] {

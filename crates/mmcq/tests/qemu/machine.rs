@@ -104,7 +104,8 @@ impl Machine {
         self.dma.clone()
     }
 
-    /// Our driver, with nothing written yet. Its descriptors live as long as the program, as on a board.
+    /// Our driver, with nothing written yet. Its descriptors live as long as the program, as on a
+    /// board.
     pub fn host(&self, mode: TransferMode) -> Sdhci<QtestRegs, QtestDma, DESCRIPTORS> {
         let table = Box::leak(Box::new(Table::new()));
         // A controller of version 3 promises an automatic CMD23; QEMU's never sends one.
@@ -148,8 +149,8 @@ impl Machine {
         self.qtest.operations()
     }
 
-    /// Every command the card has seen, in order: index and argument; ACMDs with [`APP`] added to their
-    /// index, and without their CMD55, which QEMU does not tell.
+    /// Every command the card has seen, in order: index and argument; ACMDs with [`APP`] added to
+    /// their index, and without their CMD55, which QEMU does not tell.
     pub fn commands(&self) -> Vec<(u8, u32)> {
         let path = self.folder.path.join("trace");
         let text = std::fs::read_to_string(&path).unwrap_or_default();
@@ -160,7 +161,8 @@ impl Machine {
 /// Added to the index of application commands in [`Machine::commands`].
 pub const APP: u8 = 0x80;
 
-/// One line of QEMU's trace: `sdcard_normal_command SD SEND_CSD/ CMD09 arg 0x45670000 (mode transfer, ...`.
+/// One line of QEMU's trace:
+/// `sdcard_normal_command SD SEND_CSD/ CMD09 arg 0x45670000 (mode transfer, ...`.
 fn command(line: &str) -> Option<(u8, u32)> {
     let app = line.contains("sdcard_app_command");
     let mut words = line.split_whitespace();

@@ -1,7 +1,9 @@
-//! A judge that we did not write: QEMU's `sdhci-pci` and `sd-card`, driven through the qtest socket.
+//! A judge that we did not write: QEMU's `sdhci-pci` and `sd-card`, driven through the qtest
+//! socket.
 //!
-//! No guest code runs. The test process is the processor: it reads and writes the controller's registers over
-//! a socket, shares the guest's memory as a file, and hears the interrupt line. Read first: `machine.rs`.
+//! No guest code runs. The test process is the processor: it reads and writes the controller's
+//! registers over a socket, shares the guest's memory as a file, and hears the interrupt line. Read
+//! first: `machine.rs`.
 //!
 //! Without QEMU the tests say so and pass, unless `CI` is set. `MMCQ_QEMU` names another binary.
 

@@ -1,8 +1,8 @@
 //! The guest's memory, a file that QEMU maps, and bounce DMA in it.
 //!
-//! The controller sees only this file, the driver only its own buffers: what no `map`, `sync` or `unmap`
-//! copies is not there. Memory that is given back is overwritten, so a controller that still uses it does not
-//! go unseen.
+//! The controller sees only this file, the driver only its own buffers: what no `map`, `sync` or
+//! `unmap` copies is not there. Memory that is given back is overwritten, so a controller that
+//! still uses it does not go unseen.
 
 use mmcq::host::{Direction, Dma, DmaError};
 use std::collections::BTreeMap;
@@ -62,8 +62,8 @@ impl QtestDma {
 }
 
 impl State {
-    /// A free place with the same offset in its page as `ptr`. It moves on with every call, so that in the
-    /// end each boundary of the controller has been crossed.
+    /// A free place with the same offset in its page as `ptr`. It moves on with every call, so that
+    /// in the end each boundary of the controller has been crossed.
     fn place(&mut self, ptr: usize, len: usize) -> Option<u64> {
         let len = len as u64;
         let mut at = self.next;
@@ -97,14 +97,15 @@ impl State {
     }
 }
 
-// SAFETY: a bus address leads QEMU to a stand-in of exactly `len` bytes, which `map` and `sync` fill from
-// `ptr` and `unmap` copies back; `place` gives no byte twice.
+// SAFETY: a bus address leads QEMU to a stand-in of exactly `len` bytes, which `map` and `sync`
+// fill from `ptr` and `unmap` copies back; `place` gives no byte twice.
 unsafe impl Dma for QtestDma {
     fn map(&self, ptr: NonNull<u8>, len: usize, direction: Direction) -> Result<u64, DmaError> {
         assert!(len > 0, "map: a mapping of no bytes");
         self.with(|state| {
             let bus = state.place(ptr.as_ptr() as usize, len).ok_or(DmaError::Exhausted)?;
-            // SAFETY: the caller of `map` vouches for `len` bytes at `ptr`; nothing writes them meanwhile.
+            // SAFETY: the caller of `map` vouches for `len` bytes at `ptr`; nothing writes them
+            // meanwhile.
             let buffer = unsafe { std::slice::from_raw_parts(ptr.as_ptr(), len) };
             // For a read as well: it may turn out shorter than the buffer.
             state.copy_in(bus, buffer);
@@ -119,7 +120,8 @@ unsafe impl Dma for QtestDma {
             let made = state.live.remove(&bus);
             assert_eq!(made, Some(asked), "unmap of bus address {bus:#x}: not as it was mapped");
             if direction == Direction::Read {
-                // SAFETY: `map`'s caller vouched for these bytes until now, and a read may write them.
+                // SAFETY: `map`'s caller vouched for these bytes until now, and a read may write
+                // them.
                 let buffer = unsafe { std::slice::from_raw_parts_mut(ptr.as_ptr(), len) };
                 state.ram.read_exact_at(buffer, bus).expect("guest memory can be read");
             }

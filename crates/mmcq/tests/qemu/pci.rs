@@ -1,5 +1,5 @@
-//! Just enough PCI to reach one function: configuration space by ports 0xcf8 and 0xcfc, one memory BAR, one
-//! interrupt.
+//! Just enough PCI to reach one function: configuration space by ports 0xcf8 and 0xcfc, one memory
+//! BAR, one interrupt.
 
 use crate::qtest::Qtest;
 
@@ -19,8 +19,8 @@ pub struct Function {
     pub line: u8,
 }
 
-/// Finds the first function of this class (base class and subclass) on bus 0, places its BAR 0 and turns it
-/// on.
+/// Finds the first function of this class (base class and subclass) on bus 0, places its BAR 0 and
+/// turns it on.
 pub fn enable(qtest: &Qtest, class: u16) -> Result<Function, String> {
     for slot in 0..32 {
         let config = Config { qtest, slot };
@@ -39,7 +39,8 @@ pub fn enable(qtest: &Qtest, class: u16) -> Result<Function, String> {
         if !(1..=4).contains(&pin) {
             return Err(format!("PCI slot {slot}: interrupt pin {pin}, expected 1 to 4"));
         }
-        // q35: INTA of slot 0 is PIRQE, which is input 20; slots and pins rotate through PIRQE to PIRQH.
+        // q35: INTA of slot 0 is PIRQE, which is input 20; slots and pins rotate through PIRQE to
+        // PIRQH.
         let line = 20 + ((u32::from(slot) + pin - 1) % 4) as u8;
         return Ok(Function { address: u64::from(BAR_ADDRESS), bytes, line });
     }

@@ -1,4 +1,5 @@
-//! Our driver, phase by phase: transfers of every size in every mode, against the file behind the card.
+//! Our driver, phase by phase: transfers of every size in every mode, against the file behind the
+//! card.
 
 use crate::image::{BLOCK, Random};
 use crate::machine::{Options, SDSC_BYTES};

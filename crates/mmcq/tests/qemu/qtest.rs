@@ -1,4 +1,5 @@
-//! QEMU as a child process and its qtest socket: one text line a command, one a reply, interrupts in between.
+//! QEMU as a child process and its qtest socket: one text line a command, one a reply, interrupts
+//! in between.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -22,13 +23,14 @@ const LINES: usize = 32;
 pub struct Qemu {
     /// The program.
     pub program: PathBuf,
-    /// It has the qtest accelerator, and so a virtual clock; otherwise TCG with a halted CPU and the wall
-    /// clock.
+    /// It has the qtest accelerator, and so a virtual clock; otherwise TCG with a halted CPU and
+    /// the wall clock.
     pub virtual_clock: bool,
 }
 
 impl Qemu {
-    /// `MMCQ_QEMU` if it is set, `qemu-system-x86_64` from the path otherwise. The error is one line.
+    /// `MMCQ_QEMU` if it is set, `qemu-system-x86_64` from the path otherwise. The error is one
+    /// line.
     pub fn find() -> Result<Qemu, String> {
         let (program, from) = match std::env::var_os("MMCQ_QEMU") {
             Some(path) => (PathBuf::from(path), "MMCQ_QEMU"),
@@ -86,8 +88,8 @@ impl Drop for Link {
 }
 
 impl Qtest {
-    /// Starts QEMU with these arguments plus the ones that qtest needs. Files go to `folder`, which must
-    /// outlive the value.
+    /// Starts QEMU with these arguments plus the ones that qtest needs. Files go to `folder`, which
+    /// must outlive the value.
     pub fn start(qemu: &Qemu, folder: &Path, arguments: &[String]) -> Result<Qtest, String> {
         let path = folder.join("qtest");
         let stderr = folder.join("stderr");
@@ -136,8 +138,8 @@ impl Qtest {
         Ok(Qtest { link: Mutex::new(link), clock })
     }
 
-    /// Works on the link, and panics with what QEMU said when that fails: a test has nothing better to do,
-    /// and register access has no error to return.
+    /// Works on the link, and panics with what QEMU said when that fails: a test has nothing better
+    /// to do, and register access has no error to return.
     fn link<T>(&self, what: &str, work: impl FnOnce(&mut Link) -> Result<T, String>) -> T {
         let mut link = self.link.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         match work(&mut link) {
@@ -151,7 +153,8 @@ impl Qtest {
         self.link(command, |link| link.run(command))
     }
 
-    /// Sends one command and leaves its reply for later, as PCI posts its writes. QEMU works in order.
+    /// Sends one command and leaves its reply for later, as PCI posts its writes. QEMU works in
+    /// order.
     fn post(&self, command: &str) {
         self.link(command, |link| link.post(command));
     }
@@ -202,8 +205,8 @@ impl Qtest {
         self.link("operations", |link| Ok(link.operations))
     }
 
-    /// Waits until this line is asserted, or for `timeout_ns`. On the virtual clock this is what makes time
-    /// pass.
+    /// Waits until this line is asserted, or for `timeout_ns`. On the virtual clock this is what
+    /// makes time pass.
     pub fn wait_line(&self, line: u8, timeout_ns: u64) -> bool {
         let end_ns = self.now_ns().saturating_add(timeout_ns);
         let mut step_ns = 1_000;

@@ -1,5 +1,5 @@
-//! The shortest possible user of a driver: one phase at a time, and `ack` only after the interrupt was
-//! raised.
+//! The shortest possible user of a driver: one phase at a time, and `ack` only after the interrupt
+//! was raised.
 
 use crate::image::BLOCK;
 use crate::machine::Machine;
@@ -15,7 +15,8 @@ const PHASE_NS: u64 = 10_000_000_000;
 pub const SILENCE_NS: u64 = 300_000_000;
 /// The longest a bus operation may take.
 const BUS_NS: u64 = 2_000_000_000;
-/// Calls of `ack` or `set_bus` that one phase or operation may take: one a block by PIO, and some more.
+/// Calls of `ack` or `set_bus` that one phase or operation may take: one a block by PIO, and some
+/// more.
 const CALLS: u32 = 2000;
 
 /// How a phase ended, when the machine did what it was told.
@@ -162,7 +163,8 @@ impl<'m, H: Host> Runner<'m, H> {
         }
     }
 
-    /// A command that brings a register of the card as data: index (of an ACMD if `app`) and argument.
+    /// A command that brings a register of the card as data: index (of an ACMD if `app`) and
+    /// argument.
     pub fn register(&mut self, index: u8, app: bool, arg: u32, bytes: &mut [u8]) {
         if app {
             self.command(55, self.rca, Resp::R1);
@@ -232,7 +234,8 @@ impl<'m, H: Host> Runner<'m, H> {
         assert_eq!(status & 0xfff9_ff00, 0x0900, "status {status:#010x}: ready, in tran, no error");
     }
 
-    /// Ends what a broken transfer may have left on the card, and hears its errors, which are told once.
+    /// Ends what a broken transfer may have left on the card, and hears its errors, which are told
+    /// once.
     pub fn back_to_tran(&mut self) {
         let status = self.command(13, self.rca, Resp::R1)[0];
         if status >> 9 & 0xf != 4 {
@@ -260,7 +263,8 @@ impl<'m, H: Host> Runner<'m, H> {
         }
     }
 
-    /// Reads or writes whole blocks, which must succeed. `pieces` are the lengths of the segments, in blocks.
+    /// Reads or writes whole blocks, which must succeed. `pieces` are the lengths of the segments,
+    /// in blocks.
     pub fn transfer(
         &mut self,
         direction: Direction,

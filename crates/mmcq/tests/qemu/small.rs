@@ -36,8 +36,8 @@ fn registers_of_the_card() {
     }
 }
 
-/// QEMU's controller tunes with the first block and forgets Buffer Read Ready, so the phase is silent; giving
-/// up must leave a bus that works.
+/// QEMU's controller tunes with the first block and forgets Buffer Read Ready, so the phase is
+/// silent; giving up must leave a bus that works.
 #[test]
 fn tuning_can_be_given_up() {
     for mode in [TransferMode::Adma2, TransferMode::Pio] {

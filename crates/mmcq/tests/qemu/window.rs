@@ -1,4 +1,5 @@
-//! A part of the card and what must be in it; buffers that tell when their surroundings are touched.
+//! A part of the card and what must be in it; buffers that tell when their surroundings are
+//! touched.
 
 use crate::image::{BLOCK, Random};
 use crate::machine::Machine;

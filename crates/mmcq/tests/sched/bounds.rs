@@ -49,8 +49,8 @@ pub fn check_fifo(log: &[Event]) -> Result<(), String> {
     Ok(())
 }
 
-/// The bound of `sched::deadline`, in transfers that an expired request may see. Gives how many requests were
-/// bound.
+/// The bound of `sched::deadline`, in transfers that an expired request may see. Gives how many
+/// requests were bound.
 pub fn check_deadline(log: &[Event], expire_ns: [u64; 2], starved: u64, batch: u64) -> Result<u32, String> {
     let mut waiting: Vec<Passed> = vec![];
     let mut bound = 0;
@@ -109,8 +109,8 @@ impl Told {
     }
 }
 
-/// Bound 2 of `sched::fair` in blocks, for requests of one class. Gives the largest share of a limit that was
-/// used.
+/// Bound 2 of `sched::fair` in blocks, for requests of one class. Gives the largest share of a
+/// limit that was used.
 pub fn check_fair_waiting(log: &[Event], told: &Told, sync: bool) -> Result<f64, String> {
     let mut waiting: Vec<Passed> = vec![];
     let mut used: f64 = 0.0;

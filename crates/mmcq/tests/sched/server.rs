@@ -74,7 +74,8 @@ pub struct Server {
     pub late_done: bool,
 }
 
-/// 25 MB/s without a cost for each transfer: no client is slower than the rate at which time is charged.
+/// 25 MB/s without a cost for each transfer: no client is slower than the rate at which time is
+/// charged.
 pub const FAST: Server = Server {
     block_ns: 20_000,
     transfer_ns: 0,

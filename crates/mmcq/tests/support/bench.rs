@@ -21,7 +21,7 @@ pub fn bench() -> Bench {
     Bench::new(Fifo)
 }
 
-/// A keeper would help.
+/// A supervisor would help.
 pub fn kept() -> Bench {
     let mut b = bench();
     let _ = b.e.set_service_waker(Some(Waker::noop().clone()));
@@ -70,7 +70,7 @@ impl<P: Profile> Bench<P> {
             }
             self.step();
         }
-        panic!("never done: {:?}", self.rungs());
+        panic!("never done: {:?}", self.steps());
     }
 
     /// Steps until help is asked for.
@@ -81,15 +81,15 @@ impl<P: Profile> Bench<P> {
             }
             self.step();
         }
-        panic!("the engine asks for no help: {:?}", self.rungs());
+        panic!("the engine asks for no help: {:?}", self.steps());
     }
 
-    pub fn rungs(&self) -> Vec<RecoveryStep> {
+    pub fn steps(&self) -> Vec<RecoveryStep> {
         self.e.incidents().map(|event| event.step).collect()
     }
 
-    pub fn rung(&self, rung: RecoveryStep) -> u64 {
-        self.e.stats().recovery_steps[rung as usize]
+    pub fn taken(&self, step: RecoveryStep) -> u64 {
+        self.e.stats().recovery_steps[step as usize]
     }
 
     /// The phase that is started as the nth from now fails.

@@ -1,5 +1,5 @@
-//! Memory for a controller. Built with `--cfg guarded` (tools/sanitizer.sh), it lies between two pages that may not be
-//! touched, its last byte against the second.
+//! Memory for a controller. Built with `--cfg guarded` (tools/sanitizer.sh), it lies between two
+//! pages that may not be touched, its last byte against the second.
 
 use std::ptr::NonNull;
 
@@ -47,8 +47,8 @@ mod room {
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
     const PAGE: usize = 4096;
-    /// The kernel maps 65,530 pieces for a process, and each room takes three. Later rooms are heap memory, which
-    /// the sanitizer guards by 16 bytes.
+    /// The kernel maps 65,530 pieces for a process, and each room takes three. Later rooms are heap
+    /// memory, which the sanitizer guards by 16 bytes.
     const ROOMS_MAX: usize = 16_000;
     static ROOMS: AtomicUsize = AtomicUsize::new(0);
 
@@ -74,7 +74,8 @@ mod room {
             let inner = bytes.next_multiple_of(PAGE).max(PAGE);
             let before = inner - bytes.next_multiple_of(16);
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-            // SAFETY: new memory; `inner` bytes of it can be used, and all but `bytes` of these are forbidden.
+            // SAFETY: new memory; `inner` bytes of it can be used, and all but `bytes` of these are
+            // forbidden.
             unsafe {
                 let all = libc::mmap(std::ptr::null_mut(), inner + 2 * PAGE, libc::PROT_NONE, flags, -1, 0);
                 assert!(all != libc::MAP_FAILED, "no memory");

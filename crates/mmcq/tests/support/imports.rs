@@ -1,8 +1,8 @@
 //! Which modules of its own crate each source file names: for the tests of layers.
 //!
-//! A path counts wherever code names it: in an import, an expression, a macro (`$crate::`). It begins
-//! with `crate::`, or with as many `super::` as lead to the root. Comments, strings and everything under
-//! a `cfg` with the word `test` in it do not count.
+//! A path counts wherever code names it: in an import, an expression, a macro (`$crate::`). It
+//! begins with `crate::`, or with as many `super::` as lead to the root. Comments, strings and
+//! everything under a `cfg` with the word `test` in it do not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -18,8 +18,8 @@ pub struct Import {
     pub to: String,
 }
 
-/// Every import between the top-level modules of the crate whose `lib.rs` is in this folder, and these
-/// modules.
+/// Every import between the top-level modules of the crate whose `lib.rs` is in this folder, and
+/// these modules.
 pub fn of_crate(source: &Path) -> (Vec<Import>, BTreeSet<String>) {
     let root = code(&std::fs::read_to_string(source.join("lib.rs")).expect("the crate's root"));
     let top: BTreeSet<String> = modules(&root).into_iter().collect();
@@ -31,8 +31,8 @@ pub fn of_crate(source: &Path) -> (Vec<Import>, BTreeSet<String>) {
     (imports, top)
 }
 
-/// Reads the file of the module with this path, declared in a file whose modules are in `folder`, and
-/// those below it.
+/// Reads the file of the module with this path, declared in a file whose modules are in `folder`,
+/// and those below it.
 fn follow(source: &Path, folder: &Path, top: &BTreeSet<String>, path: &[String], imports: &mut Vec<Import>) {
     let name = &path[path.len() - 1];
     let below = folder.join(name);
@@ -203,8 +203,8 @@ fn named(rest: &str) -> Vec<String> {
     outer.filter_map(first).collect()
 }
 
-/// The places that look up: at a layer above their own, or at a neighbour in it. The lowest layer comes
-/// first.
+/// The places that look up: at a layer above their own, or at a neighbour in it. The lowest layer
+/// comes first.
 pub fn looks_up((imports, top): &(Vec<Import>, BTreeSet<String>), layers: &[&[&str]]) -> Vec<String> {
     let rank: BTreeMap<&str, usize> = layers
         .iter()

@@ -1,8 +1,9 @@
-//! A controller and an I/O card in one, on the tests' virtual time: CCCR, FBR and CIS as one memory, function
-//! 1 a Bluetooth Type-A device, the others plain memory; on demand a combo card's SD memory.
+//! A controller and an I/O card in one, on the tests' virtual time: CCCR, FBR and CIS as one
+//! memory, function 1 a Bluetooth Type-A device, the others plain memory; on demand a combo card's
+//! SD memory.
 //!
-//! It checks what a card relies on: phases one at a time, block sizes as set, the order of a Type-A receive
-//! chain.
+//! It checks what a card relies on: phases one at a time, block sizes as set, the order of a Type-A
+//! receive chain.
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
 

@@ -1,5 +1,5 @@
-//! Drives a stack over the scripted I/O card in virtual time: from one event to the next, by hand or from
-//! "interrupts".
+//! Drives a stack over the scripted I/O card in virtual time: from one event to the next, by hand
+//! or from "interrupts".
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
 

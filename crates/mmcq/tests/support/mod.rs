@@ -1,6 +1,8 @@
-//! A controller and card in one, as simple as can be: the engine's tests script its time, its faults and its busy.
+//! A controller and card in one, as simple as can be: the engine's tests script its time, its
+//! faults and its busy.
 //!
-//! It checks what every controller relies on: phases one at a time, mapped memory only, no data command to a busy card.
+//! It checks what every controller relies on: phases one at a time, mapped memory only, no data
+//! command to a busy card.
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
@@ -46,7 +48,8 @@ pub struct World {
     pub bad: HashMap<u64, Cause>,
     /// Only writes of them fail.
     pub bad_for_writes: bool,
-    /// The nth phase that is started (from 1, by [`World::log`]) fails so; `true`: the card has done all the same.
+    /// The nth phase that is started (from 1, by [`World::log`]) fails so; `true`: the card has
+    /// done all the same.
     pub faults: HashMap<usize, (Cause, Stage, bool)>,
     /// The card is in this state whatever happens, until it is set again; as it shows in CMD13.
     pub stuck_state: Option<u32>,
@@ -70,7 +73,8 @@ pub struct World {
     presence_event: bool,
     pub resets: u32,
     pub unsent_irq: bool,
-    /// The transfer that the card has not seen the end of: direction, next block, blocks left if it was counted.
+    /// The transfer that the card has not seen the end of: direction, next block, blocks left if it
+    /// was counted.
     pub open: Option<(Direction, u64)>,
     counted: u32,
     /// So many continuations fail.
@@ -82,11 +86,13 @@ pub struct World {
     pub area: u8,
     /// What the replay-protected area does with frames that come and that are asked for.
     pub rpmb: Option<Frames>,
-    /// What the extension registers do with a page that comes (CMD49) and that is asked for (CMD48).
+    /// What the extension registers do with a page that comes (CMD49) and that is asked for
+    /// (CMD48).
     pub register: Option<Frames>,
     /// CMD35 or CMD32, and CMD36 or CMD33.
     erase: (u64, u64),
-    /// Phases of this command fail after so many that do not: index, countdown, cause; and how many do.
+    /// Phases of this command fail after so many that do not: index, countdown, cause; and how many
+    /// do.
     pub strike: Option<(u8, u32, Cause)>,
     pub strikes: u32,
     /// So many starts are refused: the lines are not free.

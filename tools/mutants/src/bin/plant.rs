@@ -1,8 +1,10 @@
-//! plant BUGS TREE: copies the files that standard input names into TREE, and puts the bugs of the file BUGS into its core. Names end in a zero byte, as from
-//! `git ls-files -z`, and begin where the program was called.
+//! plant BUGS TREE: copies the files that standard input names into TREE, and puts the bugs of the
+//! file BUGS into its core. Names end in a zero byte, as from `git ls-files -z`, and begin where
+//! the program was called.
 //!
-//! One build has all bugs. They are switched on one at a time by `mmcq::plant::choose`, in a module that is made here. What has not changed since the last time is not written again, so that
-//! cargo builds what is new alone.
+//! One build has all bugs. They are switched on one at a time by `mmcq::plant::choose`, in a module
+//! that is made here. What has not changed since the last time is not written again, so that cargo
+//! builds what is new alone.
 
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};

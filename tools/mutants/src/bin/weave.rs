@@ -1,8 +1,11 @@
-//! weave TREE PART FILE [...] [-- NUMBER ...]: puts changes into these files below TREE, all at once. Change number n takes effect where `crate::mutant::on(n)` says so, so that one
-//! build serves them all. PART is k/n: every nth change, beginning with the kth (from 0). NUMBERs are left out.
+//! weave TREE PART FILE [...] [-- NUMBER ...]: puts changes into these files below TREE, all at
+//! once. Change number n takes effect where `crate::mutant::on(n)` says so, so that one build
+//! serves them all. PART is k/n: every nth change, beginning with the kth (from 0). NUMBERs are
+//! left out.
 //!
-//! The changes are those of cargo-mutants: another operator, no `!`, a guard that always or never holds, an arm of a match that is not there, and a function that at once returns nothing,
-//! `true`, `false`, 0, 1, `None` or `Ok(())`. Left out are `const fn` and conditions with `let`.
+//! The changes are those of cargo-mutants: another operator, no `!`, a guard that always or never
+//! holds, an arm of a match that is not there, and a function that at once returns nothing, `true`,
+//! `false`, 0, 1, `None` or `Ok(())`. Left out are `const fn` and conditions with `let`.
 //!
 //! Prints `N<TAB>FILE:LINE:COLUMN: WHAT` for each.
 

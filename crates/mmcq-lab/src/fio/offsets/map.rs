@@ -1,7 +1,7 @@
 //! The random map: which blocks of a file a pass has already touched.
 
-/// A bitmap in levels: bit i of a level says that word i of the level below is full, so that the next free
-/// block is found in a few steps however full the map is.
+/// A bitmap in levels: bit i of a level says that word i of the level below is full, so that the
+/// next free block is found in a few steps however full the map is.
 #[derive(Clone, Debug)]
 pub struct RandomMap {
     blocks: u64,
@@ -72,7 +72,8 @@ impl RandomMap {
         }
     }
 
-    /// Takes up to `count` free blocks from `block` on and stops before one that is taken; how many it took.
+    /// Takes up to `count` free blocks from `block` on and stops before one that is taken; how many
+    /// it took.
     pub fn take_run(&mut self, block: u64, count: u64) -> u64 {
         let mut taken = 0;
         while taken < count && self.is_free(block + taken) {

@@ -1,7 +1,9 @@
-//! Where a worker's next transfer goes: direction, file, offset and length, in the order fio 3.33 has.
+//! Where a worker's next transfer goes: direction, file, offset and length, in the order fio 3.33
+//! has.
 //!
-//! Random offsets come from `taus88` and a map of the blocks already done: a taken block is replaced by the
-//! next free one. Reads and writes of a mixed job share offsets and map; sequential positions are kept apart.
+//! Random offsets come from `taus88` and a map of the blocks already done: a taken block is
+//! replaced by the next free one. Reads and writes of a mixed job share offsets and map; sequential
+//! positions are kept apart.
 
 mod map;
 mod random;
@@ -116,7 +118,8 @@ impl Offsets {
         }
     }
 
-    /// Begins the next pass: files and maps start afresh, and with `randrepeat` the random streams too.
+    /// Begins the next pass: files and maps start afresh, and with `randrepeat` the random streams
+    /// too.
     pub fn restart(&mut self) {
         for file in &mut self.files {
             file.reset();

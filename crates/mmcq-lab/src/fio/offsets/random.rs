@@ -1,9 +1,10 @@
-//! The random numbers of fio: L'Ecuyer's combined Tausworthe generator `taus88`, and how its streams are
-//! seeded.
+//! The random numbers of fio: L'Ecuyer's combined Tausworthe generator `taus88`, and how its
+//! streams are seeded.
 
 use crate::fio::job::{Job, Verify};
 
-/// `taus88` (L'Ecuyer, "Maximally equidistributed combined Tausworthe generators", 1996), with fio's seeding.
+/// `taus88` (L'Ecuyer, "Maximally equidistributed combined Tausworthe generators", 1996), with
+/// fio's seeding.
 #[derive(Clone, Debug)]
 pub struct Taus88 {
     s: [u32; 3],
@@ -57,10 +58,10 @@ const GOLDEN: u64 = 0x9e37_0001;
 const FIO_SEED: u64 = 0xb189_9bed;
 
 impl Seeds {
-    /// The seeds of worker `thread_number` (from 1) of a job, as fio chooses them: a table from `randseed`
-    /// (0x89 unless given), except that repeatable offsets depend on the worker alone. Where fio would ask
-    /// the system (`randrepeat=0` without `randseed`) `run_seed` takes its place, so that a run can be
-    /// repeated.
+    /// The seeds of worker `thread_number` (from 1) of a job, as fio chooses them: a table from
+    /// `randseed` (0x89 unless given), except that repeatable offsets depend on the worker alone.
+    /// Where fio would ask the system (`randrepeat=0` without `randseed`) `run_seed` takes its
+    /// place, so that a run can be repeated.
     pub fn of(job: &Job, thread_number: u32, run_seed: u64) -> Self {
         let thread = u64::from(thread_number);
         let base = match (job.randseed, job.randrepeat) {

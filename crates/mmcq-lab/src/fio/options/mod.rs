@@ -33,8 +33,8 @@ pub const ALIASES: &[(&str, &str)] = &[
     ("timeout", "runtime"),
 ];
 
-/// Applies `name=value` to `job`. `value` is `None` when no `=` was written. A note says that nothing
-/// changed.
+/// Applies `name=value` to `job`. `value` is `None` when no `=` was written. A note says that
+/// nothing changed.
 pub fn apply(
     job: &mut Job,
     name: &str,

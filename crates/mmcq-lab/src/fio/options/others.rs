@@ -1,5 +1,5 @@
-//! Options of fio without effect here, each with its reason, and those that would change a result and are
-//! refused.
+//! Options of fio without effect here, each with its reason, and those that would change a result
+//! and are refused.
 
 const MEMORY: &str = "buffers belong to the model";
 const SCHEDULING: &str = "CPUs and priorities come from the platform";

@@ -289,8 +289,8 @@ pub static USED: &[Opt] = &[
     }),
 ];
 
-/// `rw=word[:N]`: N counts transfers between jumps for random words, and is a step in bytes for sequential
-/// ones.
+/// `rw=word[:N]`: N counts transfers between jumps for random words, and is a step in bytes for
+/// sequential ones.
 fn rw(job: &mut Job, text: &str) -> Result<(), Expected> {
     let (word, suffix) = match text.split_once(':') {
         Some((word, suffix)) => (word, Some(suffix)),
@@ -339,7 +339,8 @@ fn block(text: &str, kb_base: u64) -> Result<u64, Expected> {
     if (1..=BLOCK_MAX).contains(&bytes) { Ok(bytes) } else { Err("a size from 1 byte to 1 GiB".to_string()) }
 }
 
-/// `a`: both; `a,b`: read and write; `a,` or `,b`: only one. A third part (trim) is read and not used.
+/// `a`: both; `a,b`: read and write; `a,` or `,b`: only one. A third part (trim) is read and not
+/// used.
 fn each_direction(
     text: &str,
     mut set: impl FnMut(usize, &str) -> Result<(), Expected>,

@@ -1,4 +1,5 @@
-//! Reports in fio 3.33's formats: for people ([`normal`]), JSON ([`json`]) and semicolons ([`terse`]).
+//! Reports in fio 3.33's formats: for people ([`normal`]), JSON ([`json`]) and semicolons
+//! ([`terse`]).
 //!
 //! Time and version come from the caller, so that equal runs give equal bytes.
 
@@ -73,7 +74,8 @@ pub struct GroupDir {
 }
 
 impl Report {
-    /// Gathers the workers' results; workers of one group whose jobs say `group_reporting` become one entry.
+    /// Gathers the workers' results; workers of one group whose jobs say `group_reporting` become
+    /// one entry.
     pub fn new(context: Context, results: Vec<(Worker, Stats)>, disks: Vec<DiskUtil>) -> Self {
         let mut entries: Vec<Entry> = Vec::new();
         let mut open: Option<u32> = None;

@@ -1,6 +1,7 @@
 //! Numbers for people: `16.9MiB`, `2805k`, `4057.1k`.
 
-/// Writes `number` with at most `figures` figures, by powers of 1024 (`Ki`) or 1000 (`k`), before `unit`.
+/// Writes `number` with at most `figures` figures, by powers of 1024 (`Ki`) or 1000 (`k`), before
+/// `unit`.
 pub fn short(number: u64, figures: u8, binary: bool, unit: &str) -> String {
     const DECIMAL: [&str; 7] = ["", "k", "M", "G", "T", "P", "E"];
     const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];

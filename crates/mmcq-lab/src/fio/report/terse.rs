@@ -1,4 +1,5 @@
-//! One line a job, fields between semicolons: fio's terse version 3, as scripts on small boards read it.
+//! One line a job, fields between semicolons: fio's terse version 3, as scripts on small boards
+//! read it.
 
 use super::{Entry, GroupDir, Report, cpu_percent, main_percentiles, rate, shares};
 use crate::fio::job::{Dir, Job};
@@ -85,8 +86,8 @@ fn direction(out: &mut String, job: &Job, d: &DirStats, group: &GroupDir) {
     );
 }
 
-/// The entry's share of its group's bandwidth; unlike the other formats this one takes whole KiB of the
-/// group.
+/// The entry's share of its group's bandwidth; unlike the other formats this one takes whole KiB of
+/// the group.
 fn share(bw_kib: &Running, group: &GroupDir) -> f64 {
     match group.aggregate_bw / 1024 {
         0 => 100.0,

@@ -10,8 +10,8 @@ const EIO: u32 = 5;
 const EILSEQ: u32 = 84;
 
 impl JobState {
-    /// A transfer is over: so many bytes moved, or an error. `data` is what a read with [`Io::check`]
-    /// brought.
+    /// A transfer is over: so many bytes moved, or an error. `data` is what a read with
+    /// [`Io::check`] brought.
     pub fn complete(&mut self, io: &Io, times: Times, result: Result<u64, WorkerError>, data: Option<&[u8]>) {
         self.tick(times.complete_ns);
         self.outstanding = self.outstanding.saturating_sub(1);
@@ -94,8 +94,8 @@ impl JobState {
         if self.verify_errors.len() < VERIFY_ERRORS_KEPT {
             self.verify_errors.push(error);
         }
-        // Without verify_fatal fio reads on to the end of the phase and fails then; every difference is
-        // counted.
+        // Without verify_fatal fio reads on to the end of the phase and fails then; every
+        // difference is counted.
         let go_on = self.job.continue_on_error.verify;
         let stop_now = self.job.verify_fatal && !go_on;
         self.stats.total_errors += 1;

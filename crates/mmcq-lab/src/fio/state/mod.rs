@@ -1,5 +1,5 @@
-//! One running worker, without a clock and without I/O: the runner asks what comes next, does it in its own
-//! time, and says when it was over.
+//! One running worker, without a clock and without I/O: the runner asks what comes next, does it in
+//! its own time, and says when it was over.
 //!
 //! ```text
 //! let mut state = JobState::new(&worker, &file_bytes, run_seed)?;
@@ -15,7 +15,8 @@
 //! }
 //! let stats = state.finish(now);
 //! ```
-//! Times never run backwards. At most [`crate::fio::Job::depth`] transfers and flushes are outstanding.
+//! Times never run backwards. At most [`crate::fio::Job::depth`] transfers and flushes are
+//! outstanding.
 
 mod complete;
 mod pace;
@@ -48,8 +49,8 @@ pub struct Io {
     pub check: bool,
 }
 
-/// A flush to do. It is given back to [`JobState::complete_sync`]. As in fio, earlier transfers may still be
-/// outstanding, and it covers those that completed.
+/// A flush to do. It is given back to [`JobState::complete_sync`]. As in fio, earlier transfers may
+/// still be outstanding, and it covers those that completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sync {
     /// Index into the worker's files.
@@ -78,7 +79,8 @@ pub enum Next {
 pub struct Times {
     /// The worker began to submit it.
     pub start_ns: u64,
-    /// The submission returned (engines that do not block), or the call began to wait (those that do).
+    /// The submission returned (engines that do not block), or the call began to wait (those that
+    /// do).
     pub issue_ns: u64,
     /// The worker saw its completion.
     pub complete_ns: u64,
@@ -141,8 +143,8 @@ pub struct JobState {
 pub const VERIFY_ERRORS_KEPT: usize = 100;
 
 impl JobState {
-    /// A worker over files of these sizes. `run_seed` replaces the system's randomness where fio would ask
-    /// for it.
+    /// A worker over files of these sizes. `run_seed` replaces the system's randomness where fio
+    /// would ask for it.
     pub fn new(worker: &Worker, file_bytes: &[u64], run_seed: u64) -> Result<Self, ParseError> {
         let job = Arc::clone(&worker.job);
         let extent = extent(&job, worker.subjob, file_bytes)?;
@@ -488,8 +490,8 @@ impl JobState {
         }
     }
 
-    /// Ends the worker from outside at the next call of [`JobState::next`]; outstanding transfers still
-    /// complete.
+    /// Ends the worker from outside at the next call of [`JobState::next`]; outstanding transfers
+    /// still complete.
     pub fn stop(&mut self) {
         self.stop = true;
     }

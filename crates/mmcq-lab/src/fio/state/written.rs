@@ -5,8 +5,8 @@ use crate::fio::job::Dir;
 use crate::fio::verify::Stamp;
 use std::collections::{BTreeMap, VecDeque};
 
-/// With a random map no block is written twice and the order of writing is kept; else blocks are sorted, and
-/// a later write replaces what it covers.
+/// With a random map no block is written twice and the order of writing is kept; else blocks are
+/// sorted, and a later write replaces what it covers.
 #[derive(Debug)]
 pub(super) enum Written {
     Ordered(VecDeque<(usize, u64, u64, Stamp)>),
@@ -23,8 +23,8 @@ impl Written {
             Written::Ordered(list) => list.push_back((file, offset, bytes, stamp)),
             Written::Sorted(map) => {
                 let end = offset.saturating_add(bytes);
-                // Entries do not overlap, so those in the way end with the last one that starts before our
-                // end.
+                // Entries do not overlap, so those in the way end with the last one that starts
+                // before our end.
                 while let Some((&key, &(len, _))) = map.range((file, 0)..(file, end)).next_back() {
                     if key.1.saturating_add(len) <= offset {
                         break;

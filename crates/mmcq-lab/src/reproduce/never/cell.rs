@@ -5,7 +5,8 @@ use crate::platform::{Platform, PlatformError};
 use crate::runner::Setting;
 use std::fmt;
 
-/// Requests that Linux's scheduler holds for a queue of 64 tags. What a job submits beyond them waits in the job.
+/// Requests that Linux's scheduler holds for a queue of 64 tags. What a job submits beyond them
+/// waits in the job.
 const SCHEDULER_REQUESTS: u32 = 128;
 
 /// How long a reader is watched beside a writer, in seconds: 400 reads and more.
@@ -24,7 +25,8 @@ pub enum Load {
     RandWrite,
     /// Seven reads and three writes of ten, at random places.
     Mixed,
-    /// One job reads 4 KiB at random places, one request at a time; the other jobs write in sequence beside it.
+    /// One job reads 4 KiB at random places, one request at a time; the other jobs write in
+    /// sequence beside it.
     Beside,
 }
 
@@ -120,7 +122,8 @@ impl Cell {
         Platform::load_with(self.place.platform, &changes)
     }
 
-    /// The board as it was priced after Linux, where a thread takes as long to wake as in the cell. What else the wake-up of a worker costs there stays.
+    /// The board as it was priced after Linux, where a thread takes as long to wake as in the cell.
+    /// What else the wake-up of a worker costs there stays.
     pub(super) fn priced(&self) -> Result<Platform, PlatformError> {
         let costs = Platform::load(self.place.platform)?.costs;
         let more_us = |cost| costs.value(cost) - costs.value("job_wake") + f64::from(self.wake_us);
@@ -129,8 +132,10 @@ impl Cell {
         Platform::load_with(self.place.platform, &changes)
     }
 
-    /// Requests of all jobs together. The steady state is what counts ([`crate::runner::Steady`]): so there are at least 24 for each that is under way, enough
-    /// bytes that the card's cache is full before a quarter of them has moved, and enough requests that a random load's mean is near its limit.
+    /// Requests of all jobs together. The steady state is what counts ([`crate::runner::Steady`]):
+    /// so there are at least 24 for each that is under way, enough bytes that the card's cache is
+    /// full before a quarter of them has moved, and enough requests that a random load's mean is
+    /// near its limit.
     fn requests(&self, times: u64) -> u64 {
         let base: u64 = match self.bytes {
             0..=4_096 => 3_072,

@@ -3,14 +3,16 @@
 use super::{Cell, KNOWN, Known, Load, Side, known};
 use crate::runner::Setting;
 
-/// Ours may be this much slower than the best of Linux, in percent: what a rate that has settled is off by, several times.
+/// Ours may be this much slower than the best of Linux, in percent: what a rate that has settled is
+/// off by, several times.
 const SLOWER_PERCENT: f64 = 1.0;
 /// ... and its 99th percentile this much longer: a bucket of fio's histogram, which is 1.6 % wide.
 const LONGER_PERCENT: f64 = 2.0;
-/// Gains in percent that are too near to the line to be judged, for each length of a run: a rate that has not settled might decide.
+/// Gains in percent that are too near to the line to be judged, for each length of a run: a rate
+/// that has not settled might decide.
 const NEAR_PERCENT: [std::ops::Range<f64>; 2] = [-10.0..-0.3, -10.0..-0.5];
-/// The same of the 99th percentile. With few requests under way it is a sum of few service times, and the next such sum may be half as long again: one request
-/// in 3072 decides.
+/// The same of the 99th percentile. With few requests under way it is a sum of few service times,
+/// and the next such sum may be half as long again: one request in 3072 decides.
 const NEAR_TAIL_PERCENT: [std::ops::Range<f64>; 2] = [2.0..60.0, 2.0..20.0];
 /// A rate may be this much above the limit, in percent, without passing it.
 const LIMIT_PERCENT: f64 = 0.5;
@@ -24,12 +26,14 @@ pub struct Figures {
     pub p99_us: f64,
     /// Mean of the latency, in microseconds.
     pub mean_us: f64,
-    /// The latency of a request that waited for half of the run, in microseconds; 0: there was none.
+    /// The latency of a request that waited for half of the run, in microseconds; 0: there was
+    /// none.
     pub starved_us: f64,
 }
 
 impl Figures {
-    /// The mean is longer than 99 of 100 requests took, so the others are what a client waits for; or one request was left out ([`super::STARVES`]).
+    /// The mean is longer than 99 of 100 requests took, so the others are what a client waits for;
+    /// or one request was left out ([`super::STARVES`]).
     pub fn starves(&self) -> bool {
         self.starved_us > 0.0 || percent(self.mean_us, self.p99_us) > LONGER_PERCENT
     }
@@ -118,7 +122,8 @@ impl Measured {
         times.min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((Setting::None, 0.0))
     }
 
-    /// All of Linux's settings have requests that take so long, so no order makes them: the card does.
+    /// All of Linux's settings have requests that take so long, so no order makes them: the card
+    /// does.
     fn slowest_is_the_card(&self, side: &Side) -> bool {
         self.linux(side).all(|(_, figures)| figures.starves())
     }
@@ -157,7 +162,8 @@ impl Measured {
         percent(self.ours_of(side), self.best_of(side).1)
     }
 
-    /// How much longer the slowest hundredth of its requests takes, in percent, where that is compared.
+    /// How much longer the slowest hundredth of its requests takes, in percent, where that is
+    /// compared.
     pub fn tail_percent(&self) -> Option<f64> {
         (!self.cell.load.sequential()).then(|| self.tail_of(&self.longer_side()))
     }
@@ -277,7 +283,8 @@ mod tests {
         assert_eq!(of(Load::RandRead), Verdict::Longer);
         assert_eq!(of(Load::Beside), Verdict::Longer);
         assert_eq!(of(Load::Read), Verdict::Faster);
-        // The rate of a reader beside a writer is not compared: the writer's share is its own affair.
+        // The rate of a reader beside a writer is not compared: the writer's share is its own
+        // affair.
         let slow = measured(Load::Beside, [300.0, 100.0, 100.0, 50.0], [1.0, 100.0, 110.0, 101.0]);
         assert_eq!(slow.verdict(), Verdict::Level);
     }
@@ -321,7 +328,8 @@ mod tests {
 
     #[test]
     fn a_setting_that_starves_is_no_measure_of_the_slowest_hundredth() {
-        // Found in the sweep: p99 359 us, and a slowest request of 1.2 s. Ours has 489 us, and starves none.
+        // Found in the sweep: p99 359 us, and a slowest request of 1.2 s. Ours has 489 us, and
+        // starves none.
         let mut one = measured(Load::RandRead, [300.0, 100.0, 100.0, 150.0], [1.0, 480.0, 359.0, 488.0]);
         assert_eq!(one.verdict(), Verdict::Longer);
         let of = |one: &mut Measured, wanted: Setting, mean_us: f64| {
@@ -356,7 +364,8 @@ mod tests {
         // What ours starves counts against ours.
         of(&mut one, Setting::Mmcq, 520.0);
         assert_eq!(one.verdict(), Verdict::Longer);
-        // If all of Linux have such requests it is the card that makes them, and the percentiles are compared as they are.
+        // If all of Linux have such requests it is the card that makes them, and the percentiles
+        // are compared as they are.
         of(&mut one, Setting::None, 600.0);
         assert_eq!((one.verdict(), one.shortest()), (Verdict::Longer, (Setting::HsqTag, 359.0)));
         assert_eq!(one.starving().len(), 0);

@@ -1,4 +1,5 @@
-//! Cells that were measured before: a file with a JSON object a line, so that a grid can be run in parts, and go on where it was broken off.
+//! Cells that were measured before: a file with a JSON object a line, so that a grid can be run in
+//! parts, and go on where it was broken off.
 
 use super::{Cell, Figures, Measured};
 use crate::runner::Setting;
@@ -32,7 +33,8 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Opens it, and reads what was measured with this seed. A last line that was not finished is cut off.
+    /// Opens it, and reads what was measured with this seed. A last line that was not finished is
+    /// cut off.
     pub fn open(path: &Path, seed: u64) -> Result<Self, KeptError> {
         let file = File::options().read(true).append(true).create(true).open(path)?;
         let text = io::read_to_string(&file)?;
@@ -52,7 +54,8 @@ impl Kept {
         Ok(Kept { file: Mutex::new(file), seed, known })
     }
 
-    /// What is known of a cell: the last that was written, if it has all figures that the cell needs.
+    /// What is known of a cell: the last that was written, if it has all figures that the cell
+    /// needs.
     pub fn find(&self, cell: &Cell) -> Option<Measured> {
         let name = cell.to_string();
         let (_, times, found) = self.known.iter().rfind(|known| known.0 == name)?;

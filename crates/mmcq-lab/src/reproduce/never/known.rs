@@ -1,6 +1,7 @@
 //! The open losses: cells in which ours is below, with what is known of the reason.
 //!
-//! Each is printed with its figures. A cell that is below and not in the list fails the sweep, and so does one in the list that is not below any more: it is taken out then.
+//! Each is printed with its figures. A cell that is below and not in the list fails the sweep, and
+//! so does one in the list that is not below any more: it is taken out then.
 
 use super::{Cell, Load};
 

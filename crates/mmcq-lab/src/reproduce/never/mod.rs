@@ -1,13 +1,18 @@
-//! Never slower: our engine against the best of Linux's settings, over boards, cards, loads, sizes, depths, jobs and prices of a wake-up.
+//! Never slower: our engine against the best of Linux's settings, over boards, cards, loads, sizes,
+//! depths, jobs and prices of a wake-up.
 //!
-//! A cell is *below* if ours is more than 1 % slower than the best setting of Linux, or if the 99th percentile of its latency is more than 2 % longer than the
-//! best one's where that is compared: random loads, and a reader beside a writer. None may be below but the open losses of [`KNOWN`]. Where some of
-//! Linux's settings tell writes as done before the card has answered for them, ours are told to do so for these, and by default for the others
-//! ([`TOLD_EARLY`]); a 99th percentile beyond which requests starve is not compared ([`STARVES`]). Where the best of Linux is within
-//! 1 % of what wire and card allow there is nothing to gain: the cell is *at the limit*. Of the other sequential cells at least half must be faster.
+//! A cell is *below* if ours is more than 1 % slower than the best setting of Linux, or if the 99th
+//! percentile of its latency is more than 2 % longer than the best one's where that is compared:
+//! random loads, and a reader beside a writer. None may be below but the open losses of [`KNOWN`].
+//! Where some of Linux's settings tell writes as done before the card has answered for them, ours
+//! are told to do so for these, and by default for the others ([`TOLD_EARLY`]); a 99th percentile
+//! beyond which requests starve is not compared ([`STARVES`]). Where the best of Linux is within 1
+//! % of what wire and card allow there is nothing to gain: the cell is *at the limit*. Of the other
+//! sequential cells at least half must be faster.
 //!
-//! A rate is that of the steady state ([`crate::runner::Steady`]). A cell that ends near a line is run again, four and sixteen
-//! times as long, before it is judged, and 64 times if it passes the limit: a rate that has not settled decides nothing.
+//! A rate is that of the steady state ([`crate::runner::Steady`]). A cell that ends near a line is
+//! run again, four and sixteen times as long, before it is judged, and 64 times if it passes the
+//! limit: a rate that has not settled decides nothing.
 
 mod cell;
 mod judge;
@@ -69,7 +74,8 @@ const fn unseen(place: Place) -> Place {
     Place { early: &[Setting::HsqTag, Setting::HsqFifo], ..place }
 }
 
-/// Where it runs: an eMMC that is soldered on, one whose busy the controller does not see, a fast SD card, an old one, an older eMMC, and a reader that can continue data.
+/// Where it runs: an eMMC that is soldered on, one whose busy the controller does not see, a fast
+/// SD card, an old one, an older eMMC, and a reader that can continue data.
 const PLACES: [Place; 6] = [
     place("hsq-sprd", "hbg4a2", QUEUES),
     unseen(place("hsq-nobusy", "hbg4a2", QUEUES)),
@@ -153,10 +159,12 @@ impl Grid {
     }
 }
 
-/// How much longer a cell is run that is too near to a line to be judged, and then again. The last is for a setting that passes the limit: the card's cache takes
-/// that long to fill where it is filled hardly faster than it drains.
+/// How much longer a cell is run that is too near to a line to be judged, and then again. The last
+/// is for a setting that passes the limit: the card's cache takes that long to fill where it is
+/// filled hardly faster than it drains.
 const LONGER: [u64; 3] = [4, 16, 64];
-/// A request that waits for this part of a run is left out, if that is so many times the mean as well.
+/// A request that waits for this part of a run is left out, if that is so many times the mean as
+/// well.
 const LEFT_OUT: (f64, f64) = (0.5, 8.0);
 
 /// Runs one cell.
@@ -245,7 +253,8 @@ pub fn rows(measured: &[Measured]) -> Vec<Row> {
 mod tests {
     use super::*;
 
-    /// HSQ admits three requests. In the order of tags the three others' always come before that of the fourth client, until one has run out of work.
+    /// HSQ admits three requests. In the order of tags the three others' always come before that of
+    /// the fourth client, until one has run out of work.
     #[test]
     fn a_client_that_is_left_out_while_three_are_served_is_seen() {
         let (cells, _) = Grid::FULL.cells(Some("generic"));

@@ -1,4 +1,5 @@
-//! Linux itself as the judge: cells that an unmodified kernel ran on our controller and card (`mmcq guest`), beside the stand-ins and ours.
+//! Linux itself as the judge: cells that an unmodified kernel ran on our controller and card
+//! (`mmcq guest`), beside the stand-ins and ours.
 
 use super::{Cell, Grid, Load, Measured, OURS, measure_on};
 use crate::board::BoardError;
@@ -100,7 +101,8 @@ pub fn judge(cells: &[Seen], seed: u64) -> Result<Vec<Judged>, RunError> {
     judged.into_iter().collect()
 }
 
-/// A table in Markdown, MiB a second: Linux itself, the stand-in, and ours against the better setting of Linux itself.
+/// A table in Markdown, MiB a second: Linux itself, the stand-in, and ours against the better
+/// setting of Linux itself.
 pub fn table(judged: &[Judged]) -> String {
     let mut out = String::from("| cell ");
     for setting in LINUX {

@@ -45,8 +45,8 @@ impl Summary {
         sum
     }
 
-    /// What is promised holds: nothing below but the open losses, all of these, a limit that is one, and of the sequential cells that are not at the limit at least half
-    /// faster.
+    /// What is promised holds: nothing below but the open losses, all of these, a limit that is
+    /// one, and of the sequential cells that are not at the limit at least half faster.
     pub fn holds(&self) -> bool {
         let [slower, longer, ..] = self.by_verdict;
         let wrong = slower + longer + self.mended + self.beyond_limit;
@@ -93,7 +93,8 @@ fn places(measured: &[Measured]) -> Vec<Place> {
     places
 }
 
-/// Gains of a place in percent: a line for each load, size and price of a wake-up, a column for each number of jobs and depth.
+/// Gains of a place in percent: a line for each load, size and price of a wake-up, a column for
+/// each number of jobs and depth.
 fn rates(out: &mut String, measured: &[Measured], place: Place) {
     let of_place = |one: &&Measured| one.cell.place == place && one.cell.load != Load::Beside;
     let all: Vec<&Measured> = measured.iter().filter(of_place).collect();

@@ -395,7 +395,8 @@ impl EmmcCard {
         self.receive(index, Transfer::Write { write, single: index == 24 }, 512)
     }
 
-    /// What a card that does not stand CMD23 does at a counted transfer: later by so much, or never.
+    /// What a card that does not stand CMD23 does at a counted transfer: later by so much, or
+    /// never.
     fn counted(&mut self, counted: bool, now_ns: u64) -> u64 {
         if counted && self.config.quirks.cmd23_locks_up {
             self.interface.trouble.violate("a transfer counted by CMD23", now_ns);

@@ -1,4 +1,5 @@
-//! PollOutcome that waits, and work that is interrupted: background operations and HPI [eMMC 6.6.23, 6.6.25].
+//! PollOutcome that waits, and work that is interrupted: background operations and HPI
+//! [eMMC 6.6.23, 6.6.25].
 
 use super::super::status::State;
 use super::EmmcCard;
@@ -8,7 +9,8 @@ use super::config::byte;
 const INTERRUPT_NS: u64 = 1_000_000;
 /// Background work of one level.
 const LEVEL_NS: u64 = 50_000_000;
-/// A write of a card whose background work is urgent takes so much longer; twice as long if it is critical.
+/// A write of a card whose background work is urgent takes so much longer; twice as long if it is
+/// critical.
 const NEGLECTED_NS: u64 = 5_000_000;
 /// Bits of EXCEPTION_EVENTS_STATUS and EXCEPTION_EVENTS_CTRL.
 const URGENT_BKOPS: u8 = 1 << 0;

@@ -97,7 +97,8 @@ pub struct EmmcCard {
     ext_csd: [u8; 512],
     /// Byte 14 of the CSD.
     csd_flags: u8,
-    /// HS_TIMING and BUS_WIDTH that the interface works with: they change when the switch's busy ends.
+    /// HS_TIMING and BUS_WIDTH that the interface works with: they change when the switch's busy
+    /// ends.
     timing: u8,
     width: u8,
     interface: Interface,

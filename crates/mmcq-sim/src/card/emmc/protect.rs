@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use super::config::WP_GROUP_BYTES;
 
-/// Protected groups of the user area. Protection set by CMD28 is temporary: it ends with CMD29, or with a power cycle for
-/// power-on protection.
+/// Protected groups of the user area. Protection set by CMD28 is temporary: it ends with CMD29, or
+/// with a power cycle for power-on protection.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Protection {
     temporary: BTreeSet<u64>,

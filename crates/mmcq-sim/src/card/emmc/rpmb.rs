@@ -1,7 +1,8 @@
 //! Replay protected memory block [eMMC 6.6.22].
 //!
-//! Frames of 512 bytes go in by CMD25 and come out by CMD18. Numbers are big-endian. An authentication code is
-//! the HMAC-SHA256 over the last 284 bytes of every frame of a message, one after the other.
+//! Frames of 512 bytes go in by CMD25 and come out by CMD18. Numbers are big-endian. An
+//! authentication code is the HMAC-SHA256 over the last 284 bytes of every frame of a message, one
+//! after the other.
 
 use hmac::{Hmac, Mac};
 use sha2::Sha256;

@@ -96,7 +96,8 @@ impl EmmcCard {
         Some(Effect::Partition(partition))
     }
 
-    /// HS200 must be entered with a wide single-edge bus, HS400 from HS with eight lines and both edges.
+    /// HS200 must be entered with a wide single-edge bus, HS400 from HS with eight lines and both
+    /// edges.
     fn hs_timing(&self, value: u8) -> bool {
         let strengths = self.ext_csd[usize::from(byte::DRIVER_STRENGTH)] | 1;
         let strength = value >> 4;

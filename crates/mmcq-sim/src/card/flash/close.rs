@@ -1,19 +1,21 @@
 //! Writes that end only when all of them are in the flash.
 //!
-//! Blocks go into the cache one by one, and the flash programs beside the bus at [`super::Timing::drain_bytes_per_s`], also
-//! while the host pauses; when the cache is full, the card is busy between blocks. The end of the command (CMD12, the last
-//! block of a count, CMD24) waits until the cache is empty and then takes [`Close::close_ns`]. A write that goes on in the
+//! Blocks go into the cache one by one, and the flash programs beside the bus at
+//! [`super::Timing::drain_bytes_per_s`], also while the host pauses; when the cache is full, the
+//! card is busy between blocks. The end of the command (CMD12, the last block of a count, CMD24)
+//! waits until the cache is empty and then takes [`Close::close_ns`]. A write that goes on in the
 //! open transfer pays nothing.
 //!
-//! A *run* is a chain of write commands each of which begins where the one before ended. Ending a command of a run that was
-//! already long when the command began costs [`Reopen::reopen_ns`] more.
+//! A *run* is a chain of write commands each of which begins where the one before ended. Ending a
+//! command of a run that was already long when the command began costs [`Reopen::reopen_ns`] more.
 //!
-//! The first [`Gc::run_bytes`] of each run count as not sequential. For every [`Gc::every_bytes`] of them one stall of
-//! garbage collection falls due, at a place inside that stretch which moves by the golden ratio from stretch to stretch
-//! (the same each time, but with no rhythm); the command that passes it is busy for [`Gc::stall_ns`] longer.
+//! The first [`Gc::run_bytes`] of each run count as not sequential. For every [`Gc::every_bytes`]
+//! of them one stall of garbage collection falls due, at a place inside that stretch which moves by
+//! the golden ratio from stretch to stretch (the same each time, but with no rhythm); the command
+//! that passes it is busy for [`Gc::stall_ns`] longer.
 //!
-//! With [`Close::volatile`] the power takes what the cache holds with it, the newest blocks: those places then read as
-//! before they were written.
+//! With [`Close::volatile`] the power takes what the cache holds with it, the newest blocks: those
+//! places then read as before they were written.
 
 use std::collections::VecDeque;
 

@@ -1,14 +1,16 @@
 //! The time flash takes. All numbers are integer nanoseconds and bytes.
 //!
-//! Reads: [`Timing::read_first_ns`] from the command to its first 4 KiB, [`Timing::read_next_4k_ns`] before each further
-//! 4 KiB. Writes: data are taken at wire speed into a buffer; at the end of the command's data the card is busy for
-//! [`Timing::write_first_ns`] and [`Timing::write_next_4k_ns`] for each 4 KiB touched, and for as long as the write cache has
-//! no room. The cache drains into the flash at a steady rate, a token bucket that is exact to the nanosecond.
+//! Reads: [`Timing::read_first_ns`] from the command to its first 4 KiB,
+//! [`Timing::read_next_4k_ns`] before each further 4 KiB. Writes: data are taken at wire speed into
+//! a buffer; at the end of the command's data the card is busy for [`Timing::write_first_ns`] and
+//! [`Timing::write_next_4k_ns`] for each 4 KiB touched, and for as long as the write cache has no
+//! room. The cache drains into the flash at a steady rate, a token bucket that is exact to the
+//! nanosecond.
 //!
 //! A card may tell more about itself; what its profile does not ask for does not exist:
 //! - [`Pages`]: reads go by page through a pipeline, and on beyond what was asked for ([`Ahead`]).
-//! - [`Close`]: a write command ends only when all of it is in the flash; what was sent and is not there yet may be lost
-//!   with the power.
+//! - [`Close`]: a write command ends only when all of it is in the flash; what was sent and is not
+//!   there yet may be lost with the power.
 
 mod close;
 mod pages;
@@ -31,11 +33,13 @@ pub const UNIT_BYTES: u64 = 4096;
 pub struct Timing {
     /// From the read command to the first block.
     pub read_first_ns: u64,
-    /// Before the first block of each further 4 KiB of the same command; not with [`Timing::pages`].
+    /// Before the first block of each further 4 KiB of the same command; not with
+    /// [`Timing::pages`].
     pub read_next_4k_ns: u64,
     /// Reads go by page.
     pub pages: Option<Pages>,
-    /// Busy at the end of a write command; this, the next and [`Timing::buffer_bytes`] not with [`Timing::close`].
+    /// Busy at the end of a write command; this, the next and [`Timing::buffer_bytes`] not with
+    /// [`Timing::close`].
     pub write_first_ns: u64,
     /// More busy for each 4 KiB touched.
     pub write_next_4k_ns: u64,
@@ -43,7 +47,8 @@ pub struct Timing {
     pub cache_bytes: u64,
     /// Rate at which the cache empties; 0: at once.
     pub drain_bytes_per_s: u64,
-    /// A longer transfer than this moves into the cache in pieces of this size, with busy between blocks; 0: never.
+    /// A longer transfer than this moves into the cache in pieces of this size, with busy between
+    /// blocks; 0: never.
     pub buffer_bytes: u64,
     /// A write command ends when all of it is in the flash.
     pub close: Option<Close>,
@@ -119,7 +124,8 @@ impl Flash {
         &self.timing
     }
 
-    /// Bytes taken at the end of (part of) a write at `now_ns`; returns when busy ends. `last`: the command's data end here.
+    /// Bytes taken at the end of (part of) a write at `now_ns`; returns when busy ends. `last`: the
+    /// command's data end here.
     pub fn write(&mut self, now_ns: u64, bytes: u64, units: u64, last: bool) -> u64 {
         let room_ns = self.make_room(now_ns, bytes);
         let first_ns = if last { self.timing.write_first_ns } else { 0 };
@@ -144,7 +150,8 @@ impl Flash {
             .saturating_add(groups.saturating_mul(self.timing.erase_next_group_ns))
     }
 
-    /// The supply was cut: what the cache held is gone, and the medium is as it was before that came.
+    /// The supply was cut: what the cache held is gone, and the medium is as it was before that
+    /// came.
     pub fn power_lost(&mut self, medium: &mut Medium, now_ns: u64) {
         let bytes = self.cached_bytes(now_ns);
         self.unprogrammed.undo(medium, bytes);
@@ -153,7 +160,8 @@ impl Flash {
         self.runs.forget_place();
     }
 
-    /// The supply is cut: of what is at stake, that is left which `keep` says; unknown to the journal, what was cached is gone.
+    /// The supply is cut: of what is at stake, that is left which `keep` says; unknown to the
+    /// journal, what was cached is gone.
     pub(crate) fn cut(&mut self, media: &mut dyn Media, now_ns: u64, keep: &mut dyn FnMut(&AtStake) -> Kept) {
         if self.journal.follows() {
             // The journal knows the same sectors, and more.
@@ -165,7 +173,8 @@ impl Flash {
         }
     }
 
-    /// The cache is written out, which takes until `least_ns` at least; when it is, and error bits if it is not.
+    /// The cache is written out, which takes until `least_ns` at least; when it is, and error bits
+    /// if it is not.
     pub(crate) fn flush(&mut self, now_ns: u64, least_ns: u64) -> (u64, u32) {
         let done_ns = self.drained_ns(now_ns).max(least_ns);
         match self.faults.strike(Point::Cache) {

@@ -1,17 +1,20 @@
 //! Reads by page, and beyond what was asked for.
 //!
-//! The first page comes [`super::Timing::read_first_ns`] after the command. The array is a pipeline: the second page of the
-//! command comes [`Pages::second_ns`] after the end of the first one, all later ones in time. Blocks follow each other at
-//! wire time and [`Pages::gap_ns`]; that is also the rate at which the card fetches.
+//! The first page comes [`super::Timing::read_first_ns`] after the command. The array is a
+//! pipeline: the second page of the command comes [`Pages::second_ns`] after the end of the first
+//! one, all later ones in time. Blocks follow each other at wire time and [`Pages::gap_ns`]; that
+//! is also the rate at which the card fetches.
 //!
-//! While an open-ended read waits for the host, the card goes on fetching, until its buffer is full. So a transfer that is
-//! continued after a pause finds its next pages there. The price: a stop finds a page fetch on its way, and the first page
-//! of the next read begins only [`Ahead::abort_ns`] after it; unless the buffer was full, or the end of the card was
-//! reached. A read counted by CMD23 is either fetched to its count and not further, or like an open-ended one
+//! While an open-ended read waits for the host, the card goes on fetching, until its buffer is
+//! full. So a transfer that is continued after a pause finds its next pages there. The price: a
+//! stop finds a page fetch on its way, and the first page of the next read begins only
+//! [`Ahead::abort_ns`] after it; unless the buffer was full, or the end of the card was reached. A
+//! read counted by CMD23 is either fetched to its count and not further, or like an open-ended one
 //! ([`Ahead::when_counted`]). CMD17 fetches nothing but its block.
 //!
-//! Since the bus is never faster than the array, the pages in the buffer grow only while the host pauses. The buffer is
-//! assumed to be large enough to hide the restart of the pipeline: four pages or more.
+//! Since the bus is never faster than the array, the pages in the buffer grow only while the host
+//! pauses. The buffer is assumed to be large enough to hide the restart of the pipeline: four pages
+//! or more.
 
 use super::super::{BusState, link};
 use super::Flash;
@@ -89,7 +92,8 @@ impl Reading {
         start_ns
     }
 
-    /// Is the card fetching at this time? `len`: bytes in a block; `limit`: it reads ahead to this address.
+    /// Is the card fetching at this time? `len`: bytes in a block; `limit`: it reads ahead to this
+    /// address.
     fn fetching(&self, pages: &Pages, ahead: &Ahead, len: u16, limit: u64, now_ns: u64) -> bool {
         let Some(page) = self.page else {
             return true;

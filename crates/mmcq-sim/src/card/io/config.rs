@@ -35,8 +35,8 @@ impl Cis {
         cis
     }
 
-    /// These bytes as the card's chain and as that of every function; `fill` behind them. Nothing is
-    /// checked.
+    /// These bytes as the card's chain and as that of every function; `fill` behind them. Nothing
+    /// is checked.
     #[must_use]
     pub fn raw(image: Vec<u8>, fill: u8) -> Self {
         Cis { image, fill, pointers: [CIS_BASE; 8] }

@@ -7,8 +7,8 @@ pub const ADDRESSES: u32 = 0x2_0000;
 
 /// An I/O function of a card, behind its own register space.
 ///
-/// The card deals with enabling, interrupt enables and the forms of CMD52 and CMD53; a function sees bytes at
-/// addresses. Times are absolute and never go back.
+/// The card deals with enabling, interrupt enables and the forms of CMD52 and CMD53; a function
+/// sees bytes at addresses. Times are absolute and never go back.
 pub trait Function {
     /// Addresses from here on are out of range.
     fn addresses(&self) -> u32 {

@@ -1,13 +1,13 @@
-//! I/O card, SD mode of the SDIO specification: up to seven functions, alone or beside the memory part of a
-//! combo card.
+//! I/O card, SD mode of the SDIO specification: up to seven functions, alone or beside the memory
+//! part of a combo card.
 //!
-//! `commands.rs` (states and commands), `registers.rs` (function 0: CCCR, FBR, CIS), `transfer.rs` (CMD53),
-//! `config.rs` (what the card says about itself), `profile.rs` (TOML), `function.rs` and `type_a.rs` (what
-//! lies behind the functions).
+//! `commands.rs` (states and commands), `registers.rs` (function 0: CCCR, FBR, CIS), `transfer.rs`
+//! (CMD53), `config.rs` (what the card says about itself), `profile.rs` (TOML), `function.rs` and
+//! `type_a.rs` (what lies behind the functions).
 //!
-//! Where the standard leaves something open the card takes the strict side: a command to a function that is
-//! not ready is answered with ERROR, byte mode beyond the largest block with OUT_OF_RANGE, block mode without
-//! a block size with ERROR.
+//! Where the standard leaves something open the card takes the strict side: a command to a function
+//! that is not ready is answered with ERROR, byte mode beyond the largest block with OUT_OF_RANGE,
+//! block mode without a block size with ERROR.
 
 mod commands;
 pub mod config;
@@ -175,7 +175,8 @@ impl IoCard {
         Mode { max_hz, width: self.registers.width(), ddr, signal18: Some(is_18), strobe: false }
     }
 
-    /// CMD52 write of RES, or a power cycle: the I/O part starts over; the memory part does not notice.
+    /// CMD52 write of RES, or a power cycle: the I/O part starts over; the memory part does not
+    /// notice.
     fn reset(&mut self, now_ns: u64) {
         self.state = State::Init;
         self.ready_ns = None;

@@ -13,15 +13,18 @@ pub struct IoQuirks {
     pub source: String,
     /// The function's interface code (FBR 00h) cannot be read: such a command fails.
     pub nonstandard_interface: bool,
-    /// On four lines data are damaged until the resistor for card detection is off (CCCR 07h bit 7).
+    /// On four lines data are damaged until the resistor for card detection is off (CCCR 07h bit
+    /// 7).
     pub needs_cd_off: bool,
-    /// Functions get ready only when this byte of function 0, outside of the vendor's F0h to FFh, was written.
+    /// Functions get ready only when this byte of function 0, outside of the vendor's F0h to FFh,
+    /// was written.
     pub wakes_by: Option<u8>,
     /// Byte mode with more than a block fails.
     pub byte_mode_within_block: bool,
     /// Byte mode with 512 bytes fails.
     pub byte_mode_512_fails: bool,
-    /// Reading the pending interrupts (CCCR 05h) twice shows one that is none, unless FFh was read in between.
+    /// Reading the pending interrupts (CCCR 05h) twice shows one that is none, unless FFh was read
+    /// in between.
     pub polling_fakes_interrupts: bool,
     /// Above this clock data are damaged.
     pub real_max_khz: Option<u32>,

@@ -75,8 +75,8 @@ pub struct Counts {
 /// The counts, shared with the test that looks at them.
 pub type Handle = Rc<RefCell<Counts>>;
 
-/// A packet of the source, header included: its number in the first four bytes, then bytes that depend on
-/// number and place.
+/// A packet of the source, header included: its number in the first four bytes, then bytes that
+/// depend on number and place.
 #[must_use]
 pub fn packet(number: u64, payload_bytes: u32) -> Vec<u8> {
     let length = payload_bytes + HEADER_BYTES as u32;

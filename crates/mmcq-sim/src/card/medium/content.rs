@@ -1,4 +1,5 @@
-//! What a sector holds, in a few bytes where that is possible: most of what a load writes is one word again and again, or a sequence of pseudo-random words.
+//! What a sector holds, in a few bytes where that is possible: most of what a load writes is one
+//! word again and again, or a sequence of pseudo-random words.
 
 use super::{Fill, SECTOR_BYTES};
 use crate::sequence::{self, WORD};

@@ -63,7 +63,8 @@ impl Image {
         Ok(())
     }
 
-    /// Reads a new window: twice the last one when the reader came to its end, otherwise to the end of the 4 KiB.
+    /// Reads a new window: twice the last one when the reader came to its end, otherwise to the end
+    /// of the 4 KiB.
     fn refill(&mut self, at: u64, need: usize, window_end: u64, end: u64) -> io::Result<()> {
         let goes_on = !self.window.is_empty() && at == window_end;
         let len =
@@ -111,7 +112,8 @@ impl Image {
 
 impl Drop for Image {
     fn drop(&mut self) {
-        // No caller is left to tell; `commit` at the end of the command is where an error is reported.
+        // No caller is left to tell; `commit` at the end of the command is where an error is
+        // reported.
         let _ = self.commit();
     }
 }

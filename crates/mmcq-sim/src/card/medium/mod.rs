@@ -64,8 +64,9 @@ pub enum MediumError {
 
 /// A card's bytes.
 ///
-/// Accesses carry a byte address and any length; they must lie inside [`Medium::bytes`]. Between [`Medium::begin`] and
-/// [`Medium::commit`] an image may be read ahead or written behind; outside of them the file holds everything.
+/// Accesses carry a byte address and any length; they must lie inside [`Medium::bytes`]. Between
+/// [`Medium::begin`] and [`Medium::commit`] an image may be read ahead or written behind; outside
+/// of them the file holds everything.
 #[derive(Debug)]
 pub struct Medium {
     backing: Backing,
@@ -147,7 +148,8 @@ impl Medium {
         }
     }
 
-    /// Tells of all sectors that were ever written or erased, by whatever hand. Of an image nothing is told.
+    /// Tells of all sectors that were ever written or erased, by whatever hand. Of an image nothing
+    /// is told.
     pub fn touched(&self, each: &mut dyn FnMut(Range<u64>)) {
         if let Backing::Sparse(sparse) = &self.backing {
             sparse.touched(each);
@@ -173,7 +175,8 @@ impl Medium {
         Ok(())
     }
 
-    /// A command begins: what was read ahead is forgotten, so that changes of the file from outside are seen.
+    /// A command begins: what was read ahead is forgotten, so that changes of the file from outside
+    /// are seen.
     pub fn begin(&mut self) {
         if let Backing::Image(image) = &mut self.backing {
             image.forget();

@@ -1,4 +1,5 @@
-//! Sparse memory: a directory of tables of 4 KiB pages. A page takes room for the sectors whose bytes follow from no short number ([`Short`]).
+//! Sparse memory: a directory of tables of 4 KiB pages. A page takes room for the sectors whose
+//! bytes follow from no short number ([`Short`]).
 
 use super::content::{Bytes, SECTOR, Short};
 use super::{Fill, SECTOR_BYTES};
@@ -36,7 +37,8 @@ enum Kind {
     Kept,
 }
 
-/// The sectors of a page, with as few bytes as possible: random writes wait for memory at each page.
+/// The sectors of a page, with as few bytes as possible: random writes wait for memory at each
+/// page.
 #[derive(Clone, Copy, Debug)]
 struct Sectors {
     numbers: [u64; SECTORS],
@@ -97,7 +99,8 @@ pub(super) struct Sparse {
     tables: Vec<Table>,
     /// Numbers of the tables that are not untouched, in the order in which they came.
     used: Vec<usize>,
-    /// Pages that were written, at least in part. They are many: all of them in one piece of memory cost less than one each.
+    /// Pages that were written, at least in part. They are many: all of them in one piece of memory
+    /// cost less than one each.
     pages: Vec<Sectors>,
     bytes: Vec<Bytes>,
     /// Places of `pages` and of `bytes` that are free again.
@@ -328,8 +331,8 @@ impl Sparse {
 }
 
 impl Fill {
-    /// The fill of another partition of the same card: zeros, or other bytes than the user area's. Sector `n` of partition `p` holds what this fill has at
-    /// sector `p << 44 | n`.
+    /// The fill of another partition of the same card: zeros, or other bytes than the user area's.
+    /// Sector `n` of partition `p` holds what this fill has at sector `p << 44 | n`.
     #[must_use]
     pub fn of_partition(self, partition: u8) -> Fill {
         match self {

@@ -1,6 +1,7 @@
 //! Card profiles: TOML in, a card out.
 //!
-//! Every quantity has its unit in the name of its key, and every group says where its numbers come from.
+//! Every quantity has its unit in the name of its key, and every group says where its numbers come
+//! from.
 
 mod error;
 mod flash;

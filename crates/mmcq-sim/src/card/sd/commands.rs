@@ -291,7 +291,8 @@ impl SdCard {
         Reply::SILENT
     }
 
-    /// Byte address of a block, or the error bit: an SDUC card wants to hear its upper bits each time.
+    /// Byte address of a block, or the error bit: an SDUC card wants to hear its upper bits each
+    /// time.
     pub(super) fn block_address(&mut self, arg: u32) -> Result<u64, u32> {
         let upper = self.upper.take();
         match (self.config.class, upper) {
@@ -366,7 +367,8 @@ impl SdCard {
         }
     }
 
-    /// What a card that does not stand CMD23 does at a counted transfer: later by so much, or never.
+    /// What a card that does not stand CMD23 does at a counted transfer: later by so much, or
+    /// never.
     fn counted(&mut self, counted: bool, now_ns: u64) -> u64 {
         if counted && self.config.quirks.cmd23_locks_up {
             self.interface.trouble.violate("a transfer counted by CMD23", now_ns);

@@ -1,4 +1,5 @@
-//! Extension registers, CMD48 and CMD49 [SD 5.7]: general information, power management, performance.
+//! Extension registers, CMD48 and CMD49 [SD 5.7]: general information, power management,
+//! performance.
 
 use super::super::Reply;
 use super::super::status::State;

@@ -13,7 +13,8 @@ fn supported(config: &SdConfig, group: usize, is_18: bool) -> u16 {
     let bits = match (group, is_18) {
         (0, false) => 1 | (u16::from(modes.high_speed) << 1),
         (0, true) => u16::from(modes.uhs) | 1,
-        // Driver types B, A, C, D; current limits 200, 400, 600, 800 mA, and 500 mA (1.80 W) of newer cards.
+        // Driver types B, A, C, D; current limits 200, 400, 600, 800 mA, and 500 mA (1.80 W) of
+        // newer cards.
         (3, true) if config.spec >= Spec::V4 => 0x1f,
         (2 | 3, true) => 0xf,
         _ => 1,

@@ -248,7 +248,8 @@ impl SdCard {
     fn take_csd(&mut self, data: &[u8]) {
         let mut now = self.config.csd(self.tran_speed());
         let Some(new) = data.get(..16) else { return };
-        // FILE_FORMAT_GRP, COPY, PERM, TMP and FILE_FORMAT are in byte 14; the last byte is the CRC.
+        // FILE_FORMAT_GRP, COPY, PERM, TMP and FILE_FORMAT are in byte 14; the last byte is the
+        // CRC.
         let same = new[..14] == now[..14];
         let gone = self.csd_flags & 0x60 & !new[14];
         now[14] = new[14];

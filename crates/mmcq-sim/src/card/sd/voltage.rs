@@ -1,7 +1,8 @@
 //! Voltage switch, CMD11 [SD 4.2.4.2].
 //!
-//! After the answer the card pulls CMD and DAT3 to DAT0 low. The host stops the clock, changes to 1.8 V, waits at least 5 ms and
-//! starts the clock again; within 1 ms the card lets the lines go. Any other order leaves them low until a power cycle.
+//! After the answer the card pulls CMD and DAT3 to DAT0 low. The host stops the clock, changes to
+//! 1.8 V, waits at least 5 ms and starts the clock again; within 1 ms the card lets the lines go.
+//! Any other order leaves them low until a power cycle.
 
 use super::super::BusState;
 

@@ -1,5 +1,5 @@
-//! Random programs against a list of permitted versions for each sector: what a cut may leave, kept apart from
-//! the model.
+//! Random programs against a list of permitted versions for each sector: what a cut may leave, kept
+//! apart from the model.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -106,7 +106,8 @@ impl<C: Card> Host<C> {
         status
     }
 
-    /// CMD12 to a read that may have come to the end of the card: some say OUT_OF_RANGE there [SD 4.3.3].
+    /// CMD12 to a read that may have come to the end of the card: some say OUT_OF_RANGE there
+    /// [SD 4.3.3].
     pub(crate) fn stop_at_end(&mut self) {
         let status = self.short(12, 0);
         assert_eq!(status & 0x7df9_a080, 0, "errors in {status:#010x} after CMD12");

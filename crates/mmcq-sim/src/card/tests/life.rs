@@ -1,5 +1,5 @@
-//! Interrupted and background work, health, lies about capacity, protection, and cards that damage more than
-//! they should.
+//! Interrupted and background work, health, lies about capacity, protection, and cards that damage
+//! more than they should.
 
 use super::host::Host;
 use super::pages::fast;

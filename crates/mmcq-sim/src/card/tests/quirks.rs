@@ -1,5 +1,5 @@
-//! Each profile of a misbehaving card: what it says it is, that it works if it is treated as it must be, and how
-//! it shows its fault if it is not.
+//! Each profile of a misbehaving card: what it says it is, that it works if it is treated as it
+//! must be, and how it shows its fault if it is not.
 
 use super::extension;
 use super::host::Host;

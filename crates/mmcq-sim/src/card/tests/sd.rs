@@ -19,7 +19,8 @@ fn counted_transfers_end_by_themselves() {
     assert_eq!(host.card.state(host.now_ns) as u32, 6);
     host.transmit(&[1; 512 * 3]);
     assert_eq!(host.state(), 4);
-    // More data find no receiver, and CMD12 comes too late: no answer, ILLEGAL_COMMAND in the next R1.
+    // More data find no receiver, and CMD12 comes too late: no answer, ILLEGAL_COMMAND in the next
+    // R1.
     assert_eq!(host.card.write_block(&[0; 512], true, host.now_ns).status, None);
     host.silent(12, 0);
     assert_eq!(host.status(), 0x0040_0900);
@@ -325,7 +326,8 @@ impl Host<SdCard> {
         assert_eq!(self.status() >> 22 & 1, 0);
     }
 
-    /// As [`Host::bring_up_sd`], but a locked card shows CARD_IS_LOCKED everywhere and refuses ACMD6.
+    /// As [`Host::bring_up_sd`], but a locked card shows CARD_IS_LOCKED everywhere and refuses
+    /// ACMD6.
     fn bring_up_locked(&mut self) {
         self.short(8, 0x1aa);
         loop {

@@ -28,7 +28,8 @@ pub(super) fn put(host: &mut Host<SdCard>, blocks: u64) -> u64 {
     first_ns.unwrap()
 }
 
-/// Writes blocks as one command and lets the cache run empty before its end: what the end itself costs.
+/// Writes blocks as one command and lets the cache run empty before its end: what the end itself
+/// costs.
 fn end_ns(host: &mut Host<SdCard>, sector: u32, blocks: u64) -> u64 {
     host.ok(25, sector);
     put(host, blocks);

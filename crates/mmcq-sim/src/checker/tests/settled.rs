@@ -69,7 +69,8 @@ fn what_failed_before_a_flush_is_durable_once_it_is_seen() {
     assert_eq!((judge.may_survive(3, &old), judge.may_survive(3, &new)), (Ok(()), Ok(())));
 }
 
-/// With a cache, what a read has seen of a failed write is as much at stake as any other write that is not flushed.
+/// With a cache, what a read has seen of a failed write is as much at stake as any other write that
+/// is not flushed.
 #[test]
 fn a_cut_may_take_a_failed_write_that_only_reads_have_seen() {
     let mut judge = judge(false);
@@ -202,7 +203,8 @@ fn a_torn_sector_holds_what_it_was_seen_to_hold() {
     }
     let other = [&torn[..96], &versions[0][96..]].concat();
     assert_eq!(reads(&mut judge, &[&torn, &other]), [Ok(()), Err(Fault::Torn)]);
-    // Where nothing could be read, it may be what was there or what came, or pieces of both; and then that.
+    // Where nothing could be read, it may be what was there or what came, or pieces of both; and
+    // then that.
     let (mut judge, _, _, others) = torn_by_a_cut(true);
     let ticket = judge.submit(Asked::Read, 3, 1, 0);
     assert!(judge.may_fail(ticket));

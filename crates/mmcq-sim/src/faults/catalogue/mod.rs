@@ -1,8 +1,10 @@
-//! The failures that are known to happen to cards and controllers: what goes wrong, what the stack owes, how it is brought about.
+//! The failures that are known to happen to cards and controllers: what goes wrong, what the stack
+//! owes, how it is brought about.
 //!
-//! Eighty entries in seven chapters, A to G. An [`Entry`] is found by its id ([`by_id`]), an [`Injection`] by its name
-//! ([`by_injection`]). What a plan can bring about has points and strikes, and [`Injection::plan`] aims it at the nth event; the
-//! rest needs a card that is made that way, a campaign that pulls the plug, or a test of its own: [`Means`] says which.
+//! Eighty entries in seven chapters, A to G. An [`Entry`] is found by its id ([`by_id`]), an
+//! [`Injection`] by its name ([`by_injection`]). What a plan can bring about has points and
+//! strikes, and [`Injection::plan`] aims it at the nth event; the rest needs a card that is made
+//! that way, a campaign that pulls the plug, or a test of its own: [`Means`] says which.
 
 mod busy;
 mod controller;
@@ -43,11 +45,13 @@ pub enum Means {
     Once(Point, Strike),
     /// A strike at every event from one on.
     From(Point, Strike),
-    /// A card (`cards/quirks`) or a controller (`controllers`) that is made that way: the name of its profile.
+    /// A card (`cards/quirks`) or a controller (`controllers`) that is made that way: the name of
+    /// its profile.
     Profile(&'static str),
     /// Any card, with these lines in the `[quirk]` table of its profile.
     Quirk(&'static str),
-    /// Something that is done to the machine from outside: power cut, another card, a clock near its end.
+    /// Something that is done to the machine from outside: power cut, another card, a clock near
+    /// its end.
     Campaign,
     /// Nothing to inject: the model looks at every access.
     Always,
@@ -94,13 +98,15 @@ pub fn by_injection(name: &str) -> Option<(&'static Entry, &'static Injection)> 
 }
 
 impl Entry {
-    /// Single strikes at the nth event that bring this about; each is one way, to be tried alone. Empty if no single strike does.
+    /// Single strikes at the nth event that bring this about; each is one way, to be tried alone.
+    /// Empty if no single strike does.
     #[must_use]
     pub fn shots(&self, nth: u64) -> Vec<Shot> {
         self.injections.iter().filter_map(|injection| injection.shot(nth)).collect()
     }
 
-    /// Plans that bring this about from the nth event on, with the names of their injections; each is one way, to be tried alone.
+    /// Plans that bring this about from the nth event on, with the names of their injections; each
+    /// is one way, to be tried alone.
     #[must_use]
     pub fn plans(&self, nth: u64) -> Vec<(&'static str, Plan)> {
         self.injections.iter().filter_map(|i| Some((i.name, i.plan(nth)?))).collect()

@@ -66,7 +66,8 @@ fn read_and_check_bytes_are_written_back_packed_from_the_start() {
     rig.w(w::HCBAR, bus as u32);
     rig.w(w::HCBCTLR, w::START | w::WRITE_BACK | 16);
     rig.run(4_001);
-    // The list is in the chip by now. Mappings go one way: the results need another one, at the same address.
+    // The list is in the chip by now. Mappings go one way: the results need another one, at the
+    // same address.
     rig.memory.unmap(bus, ptr, 16, Direction::Write);
     let back = rig.memory.map(ptr, 16, Direction::Read).unwrap();
     assert_eq!(back, bus);

@@ -232,7 +232,8 @@ fn fuzz_after_any_storm_the_chip_can_be_used_again() {
         assert_eq!(rig.host.protocol_violations(), violations);
         Ok(())
     };
-    // Once a block came between the ring's flush and the end of the transfer, and stayed in the ring.
+    // Once a block came between the ring's flush and the end of the transfer, and stayed in the
+    // ring.
     arbtest::arbtest(storm).seed(0xa356_f6fd_0001_0000).run();
     crate::fuzz::sized("rtsx: fuzz_after_any_storm", 1_500, 4096..65_536, storm);
 }

@@ -156,8 +156,8 @@ impl Rig {
         self.now = until;
     }
 
-    /// Waits until all these bits, or a failure, are pending; acknowledges as it goes. Returns all that
-    /// were.
+    /// Waits until all these bits, or a failure, are pending; acknowledges as it goes. Returns all
+    /// that were.
     pub fn wait_for(&mut self, bits: u32) -> u32 {
         let mut seen = 0;
         for _ in 0..10 {
@@ -223,8 +223,8 @@ impl Rig {
         (self.get(sd::CMD0), content)
     }
 
-    /// After a failure: everything back to idle. The transfer ends first: a block that arrives after the
-    /// flush would stay in the ring.
+    /// After a failure: everything back to idle. The transfer ends first: a block that arrives
+    /// after the flush would stay in the ring.
     pub fn clear_error(&mut self) {
         self.w(w::HCBCTLR, w::STOP);
         self.w(w::HDBCTLR, w::STOP);

@@ -135,8 +135,8 @@ fn times_of_a_read_at_sdr104() {
     let start = rig.now;
     let entries = token(18, 0, R1).len() + data_set_up(4096, true).len() + 2;
     assert_eq!(rig.read(Some((18, 0)), &buffer, 0), DONE | DATA);
-    // Command 104 clocks, 8 blocks of 1050 clocks, the last 512 bytes into memory at 250 MB/s, the list;
-    // its CHECK runs beside the transfer.
+    // Command 104 clocks, 8 blocks of 1050 clocks, the last 512 bytes into memory at 250 MB/s, the
+    // list; its CHECK runs beside the transfer.
     let wire_ns = (104 + 8 * 1_050) * 1_000 / 208;
     let expected = 8_000 + (entries as u64 - 1) * 40 + wire_ns + 50_000 + 2_048;
     assert!((rig.now - start).abs_diff(expected) <= 2, "{} {expected}", rig.now - start);

@@ -102,7 +102,8 @@ fn a_long_response_comes_without_its_crc_byte_and_is_checked() {
     rig.command(2, 0, R2, 0);
     assert_eq!(rig.wait_for(CC), CC);
     let words = [0x10, 0x14, 0x18, 0x1c].map(|at| rig.r32(at));
-    // CID 03 53 44 01 .. 0c: bits 127:8, so that its first byte is in bits 23:16 of the last register.
+    // CID 03 53 44 01 .. 0c: bits 127:8, so that its first byte is in bits 23:16 of the last
+    // register.
     assert_eq!(words, [0x090a_0b0c, 0x0506_0708, 0x0102_0304, 0x0003_5344]);
     rig.next(Point::Response, &[Strike::Crc]);
     rig.command(2, 0, R2, 0);

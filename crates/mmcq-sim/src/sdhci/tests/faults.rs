@@ -18,7 +18,8 @@ fn struck(point: Point, strikes: &[Strike]) -> Rig {
     rig
 }
 
-/// Starts a transfer of 8 blocks by ADMA2, in descriptors of 4 blocks; the mappings live as long as the result.
+/// Starts a transfer of 8 blocks by ADMA2, in descriptors of 4 blocks; the mappings live as long as
+/// the result.
 fn start(rig: &mut Rig, read: bool, auto: u16) -> (Mapped, Mapped) {
     rig.select(2);
     let (bytes, direction) =
@@ -326,8 +327,9 @@ fn a_card_that_a_fault_took_out_can_be_put_back() {
     assert_eq!(rig.wait_for(int::INSERTION), int::INSERTION);
 }
 
-/// The controller takes the clock away by itself, in the middle of a block if that comes late: no rule of the driver's is broken. If the driver
-/// takes it away from a card that is there, one is, and it has a name.
+/// The controller takes the clock away by itself, in the middle of a block if that comes late: no
+/// rule of the driver's is broken. If the driver takes it away from a card that is there, one is,
+/// and it has a name.
 #[test]
 fn a_clock_that_stops_in_a_block_is_the_drivers_doing_or_the_controllers() {
     let late = || {

@@ -237,7 +237,8 @@ impl Rig {
         Rig { host, card, memory, now: 0 }
     }
 
-    /// Powered, all status bits and signals on, 8 bits DDR at 200 MHz (4.20) or 4 bits at 50 MHz (3.00).
+    /// Powered, all status bits and signals on, 8 bits DDR at 200 MHz (4.20) or 4 bits at 50 MHz
+    /// (3.00).
     pub fn warm(config: SdhciConfig) -> Self {
         let mut rig = Self::cold(config);
         rig.bring_up();
@@ -315,8 +316,8 @@ impl Rig {
         if self.host.irq() { self.r32(0x30) } else { 0 }
     }
 
-    /// Waits until all these bits, or an error, are set; acknowledges as it goes. Returns everything that was
-    /// set.
+    /// Waits until all these bits, or an error, are set; acknowledges as it goes. Returns
+    /// everything that was set.
     pub fn wait_for(&mut self, bits: u32) -> u32 {
         let mut seen = 0;
         for _ in 0..10_000 {

@@ -1,4 +1,5 @@
-//! How much real time the model takes; `cargo test --release -p mmcq-sim speed -- --nocapture` prints it.
+//! How much real time the model takes; `cargo test --release -p mmcq-sim speed -- --nocapture`
+//! prints it.
 
 use super::rig::*;
 use crate::card::{Answer, BusState, Card, Flow, ReadBlock, Reply, WriteBlock};
@@ -42,8 +43,8 @@ impl Card for Plain {
     }
 }
 
-/// What a driver does for one request of 4 KiB: map, table, registers, wait for the interrupt, acknowledge,
-/// unmap.
+/// What a driver does for one request of 4 KiB: map, table, registers, wait for the interrupt,
+/// acknowledge, unmap.
 fn request(
     port: &Port,
     memory: &ShadowMemory,

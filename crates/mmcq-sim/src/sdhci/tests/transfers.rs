@@ -388,7 +388,8 @@ fn auto_select_needs_version_4_and_follows_cmd23_enable() {
         let table = rig.table(8, &[(buffer.bus, 1024, 0x23)]);
         rig.point_at(&table);
         rig.card.0.borrow_mut().commands.clear();
-        // The 32-bit block count is in force while the 16-bit one is 0, and is the argument of CMD23.
+        // The 32-bit block count is in force while the 16-bit one is 0, and is the argument of
+        // CMD23.
         rig.w32(0x00, 2);
         rig.set_up(512, 0);
         rig.command(18, 0, R1 | DATA, READ_MANY | 0x0c);

@@ -5,8 +5,8 @@ use crate::spec::response::R5;
 use crate::spec::sdio::cis::CisError;
 use core::fmt;
 
-/// What an I/O card's response (R5) complains of [SDIO 5.2]. Its two other flags, `COM_CRC_ERROR` and
-/// `ILLEGAL_COMMAND`, are no refusal: they tell of the command before, which had no response.
+/// What an I/O card's response (R5) complains of [SDIO 5.2]. Its two other flags, `COM_CRC_ERROR`
+/// and `ILLEGAL_COMMAND`, are no refusal: they tell of the command before, which had no response.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
@@ -59,8 +59,8 @@ pub enum IoError {
         /// The largest that both allow, in bytes.
         max_bytes: u16,
     },
-    /// A block size that the controller cannot move ([`Caps::block_sizes`](crate::host::Caps::block_sizes)): no power
-    /// of two, or below 4 bytes.
+    /// A block size that the controller cannot move
+    /// ([`Caps::block_sizes`](crate::host::Caps::block_sizes)): no power of two, or below 4 bytes.
     OddBlockSize {
         /// Which function.
         function: u8,
@@ -103,8 +103,9 @@ pub enum IoError {
     },
 }
 
-/// The response of a CMD52 or CMD53 to this register: its data, or what it complains of. A complaint about the
-/// command before does not count: this one was done, and to do it again would be wrong.
+/// The response of a CMD52 or CMD53 to this register: its data, or what it complains of. A
+/// complaint about the command before does not count: this one was done, and to do it again would
+/// be wrong.
 pub(crate) fn judge(function: u8, addr: u32, response: R5) -> Result<u8, IoError> {
     let why = if response.out_of_range() {
         Refusal::OutOfRange

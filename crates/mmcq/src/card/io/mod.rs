@@ -1,8 +1,9 @@
 //! I/O cards from CMD5 to their functions, alone or with memory [SDIO 3, 6].
 //!
-//! The order is: reset, CMD8, CMD5, [the memory's bring-up, slow and narrow], [CMD11], CMD3, CMD7, CCCR,
-//! tuples, width, speed, asynchronous interrupt. What a card says of itself is read before anything gets
-//! fast; its [quirks](super::quirk) are known from there on. A combo card goes no further than high speed.
+//! The order is: reset, CMD8, CMD5, [the memory's bring-up, slow and narrow], [CMD11], CMD3, CMD7,
+//! CCCR, tuples, width, speed, asynchronous interrupt. What a card says of itself is read before
+//! anything gets fast; its [quirks](super::quirk) are known from there on. A combo card goes no
+//! further than high speed.
 
 pub(crate) mod error;
 
@@ -31,8 +32,8 @@ use error::judge;
 const POWER_UP_POLL_NS: u64 = 10_000_000;
 /// CMD5 that only ask; a card may need one to wake up.
 const INQUIRIES: u32 = 3;
-/// The tuples of one chain, as long as Linux gives. A byte takes 4 microseconds on the wire at 25 MHz, 260 at
-/// 400 kHz; a slow host adds its own time.
+/// The tuples of one chain, as long as Linux gives. A byte takes 4 microseconds on the wire at 25
+/// MHz, 260 at 400 kHz; a slow host adds its own time.
 const TUPLES_NS: u64 = 10_000_000_000;
 /// A low-speed card's clock [SDIO 3].
 const LOW_SPEED_HZ: u32 = 400_000;
@@ -146,8 +147,8 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
         if inquiry.memory_present()
             && let Some(ocr) = identify::ask_memory(self.session).await?
         {
-            // CMD2, CMD3 and CMD7 are for both halves. Width and speed wait until it is known what the other
-            // half can do.
+            // CMD2, CMD3 and CMD7 are for both halves. Width and speed wait until it is known what
+            // the other half can do.
             let slow = Options {
                 without: !Caps::timing_bit(Timing::Legacy),
                 max_width: Width::W1,
@@ -332,7 +333,8 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
         walker.finish().or_else(|error| self.refuse(error::IoError::Cis(error)))
     }
 
-    /// What is known to be wrong with a card of which nothing has been read, on the clock of identification.
+    /// What is known to be wrong with a card of which nothing has been read, on the clock of
+    /// identification.
     async fn quirks_by_look(&mut self, options: &Options) -> Result<Quirks, Failed> {
         let mut pointer = [0; 4];
         for (addr, byte) in (reg::CIS..).zip(pointer.iter_mut().take(3)) {
@@ -358,7 +360,8 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
         Ok(FunctionInfo { number, fbr, manufacturer: cis.manufacturer.or(card.manufacturer), extension })
     }
 
-    /// Four lines if all can; then without the pull-up on DAT3, by which a card on one line is detected.
+    /// Four lines if all can; then without the pull-up on DAT3, by which a card on one line is
+    /// detected.
     async fn set_width(
         &mut self,
         bounds: &Bounds,

@@ -4,7 +4,7 @@ use super::super::Error;
 use crate::host::{Cause, Direction, Stage};
 use crate::spec::response::R1;
 
-/// The rungs of the ladder, in the order in which they are climbed.
+/// The steps of the ladder, in the order in which they are climbed.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RecoveryStep {
@@ -38,7 +38,8 @@ impl RecoveryStep {
     /// How many there are.
     pub const COUNT: usize = 12;
 
-    /// All of them, in the order of [`Stats::recovery_steps`](crate::engine::Stats::recovery_steps).
+    /// All of them, in the order of
+    /// [`Stats::recovery_steps`](crate::engine::Stats::recovery_steps).
     pub const ALL: [RecoveryStep; Self::COUNT] = [
         RecoveryStep::Classify,
         RecoveryStep::Salvage,
@@ -73,7 +74,7 @@ pub(in super::super) struct Trace {
     // Apart, since together they would take a quarter more.
     at_ns: [u64; Trace::LENGTH],
     status: [u32; Trace::LENGTH],
-    rung: [RecoveryStep; Trace::LENGTH],
+    step: [RecoveryStep; Trace::LENGTH],
     /// Steps ever, wrapping.
     count: u32,
 }
@@ -83,12 +84,12 @@ impl Trace {
 
     pub const fn new() -> Self {
         let (at_ns, status) = ([0; Self::LENGTH], [0; Self::LENGTH]);
-        Trace { at_ns, status, rung: [RecoveryStep::Classify; Self::LENGTH], count: 0 }
+        Trace { at_ns, status, step: [RecoveryStep::Classify; Self::LENGTH], count: 0 }
     }
 
     pub fn push(&mut self, event: RecoveryEvent) {
         let place = self.count as usize % Self::LENGTH;
-        (self.at_ns[place], self.status[place], self.rung[place]) = (event.at_ns, event.status, event.step);
+        (self.at_ns[place], self.status[place], self.step[place]) = (event.at_ns, event.status, event.step);
         self.count = self.count.wrapping_add(1);
     }
 
@@ -97,7 +98,7 @@ impl Trace {
         let (kept, count) = ((self.count).min(Self::LENGTH as u32), self.count);
         (0..kept).map(move |n| {
             let place = count.wrapping_sub(kept - n) as usize % Self::LENGTH;
-            RecoveryEvent { at_ns: self.at_ns[place], status: self.status[place], step: self.rung[place] }
+            RecoveryEvent { at_ns: self.at_ns[place], status: self.status[place], step: self.step[place] }
         })
     }
 }
@@ -109,7 +110,8 @@ pub(super) enum Class {
     Refused,
     /// The card answers well, its medium does not.
     Medium,
-    /// A token of the command or its response is damaged (the card may have executed it), or missing.
+    /// A token of the command or its response is damaged (the card may have executed it), or
+    /// missing.
     Command {
         /// Damaged: a better sampling point may help.
         damaged: bool,
@@ -161,7 +163,8 @@ impl Class {
     }
 }
 
-/// What the card said of a failed data transfer when it was asked says more than the failure itself.
+/// What the card said of a failed data transfer when it was asked says more than the failure
+/// itself.
 pub(super) fn by_status(status: u32, direction: Direction) -> Option<Error> {
     const TELLING: u32 = R1::WP_VIOLATION | R1::CARD_ECC_FAILED | R1::CC_ERROR | R1::ERROR;
     (status & TELLING != 0).then_some(match direction {

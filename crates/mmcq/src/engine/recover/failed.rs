@@ -1,4 +1,5 @@
-//! What has failed: the error of the transfer in progress, what the card says of it, and how small its pieces have become.
+//! What has failed: the error of the transfer in progress, what the card says of it, and how small
+//! its pieces have become.
 
 use super::super::Error;
 

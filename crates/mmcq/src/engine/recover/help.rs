@@ -1,4 +1,5 @@
-//! What the engine cannot do by itself, and cards that come and go: help that is asked for, and the card's presence.
+//! What the engine cannot do by itself, and cards that come and go: help that is asked for, and the
+//! card's presence.
 //!
 //! While help is awaited nothing is started but urgent requests; everything else keeps its place.
 
@@ -11,14 +12,15 @@ use core::task::Waker;
 
 /// The card must be in, or out, for so long before the engine believes it.
 const DEBOUNCE_NS: u64 = 50_000_000;
-/// Without a keeper the engine waits for help no longer than this.
+/// Without a supervisor the engine waits for help no longer than this.
 const UNHELPED_NS: u64 = 100_000_000;
 /// Between two power cycles of the same card.
 const POWER_CYCLE_PAUSE_NS: u64 = 60_000_000_000;
 /// A new card is brought up in this time.
 const NEW_CARD_NS: u64 = 30_000_000_000;
 
-/// What the engine asks of its keeper ([`card::supervise`](crate::card::supervise)): things that need a conversation with the card.
+/// What the engine asks of its supervisor ([`card::supervise`](crate::card::supervise)): things
+/// that need a conversation with the card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServiceRequest {
     /// R5: find a new sampling point, in the same mode.
@@ -39,7 +41,7 @@ pub enum ServiceRequest {
     Background,
     /// Nothing has used the card for a while: it can rest until something does.
     Rest,
-    /// None any more, by order of the program ([`Engine::dismiss_keeper`]).
+    /// None any more, by order of the program ([`Engine::dismiss_supervisor`]).
     Dismissed,
 }
 
@@ -47,47 +49,47 @@ pub enum ServiceRequest {
 #[derive(Debug)]
 pub(in super::super) struct Helping {
     asked: Option<ServiceRequest>,
-    /// The keeper has heard.
+    /// The supervisor has heard.
     taken: bool,
     /// It lets the card rest; it is to wake it.
     rest: Resting,
     /// There is one.
-    keeper: bool,
+    supervisor: bool,
     waker: Option<Waker>,
 }
 
 impl Helping {
     pub const NONE: Helping =
-        Helping { asked: None, taken: false, rest: Resting::No, keeper: false, waker: None };
+        Helping { asked: None, taken: false, rest: Resting::No, supervisor: false, waker: None };
 
-    /// Is the keeper asked for something, heard or not?
+    /// Is the supervisor asked for something, heard or not?
     pub fn asks(&self) -> bool {
         self.asked.is_some()
     }
 
-    /// Is there a keeper?
+    /// Is there a supervisor?
     #[inline(always)]
-    pub fn has_keeper(&self) -> bool {
-        self.keeper
+    pub fn has_supervisor(&self) -> bool {
+        self.supervisor
     }
 
     /// There is one, or none any more.
     #[inline(always)]
-    pub fn set_keeper(&mut self, there: bool) {
-        self.keeper = there;
+    pub fn set_supervisor(&mut self, there: bool) {
+        self.supervisor = there;
     }
 
-    /// Is there something that the keeper has not heard?
+    /// Is there something that the supervisor has not heard?
     fn wanted(&self) -> bool {
         self.asked.is_some() && !self.taken
     }
 
-    /// Is the keeper to be woken?
+    /// Is the supervisor to be woken?
     pub fn calls(&self) -> bool {
         self.wanted() || self.rest == Resting::Over
     }
 
-    /// Has the keeper heard what is asked for, and not answered yet?
+    /// Has the supervisor heard what is asked for, and not answered yet?
     pub fn is_at_it(&self) -> bool {
         self.asked.is_some() && self.taken
     }
@@ -109,7 +111,7 @@ impl Helping {
         (self.asked, self.taken, self.rest) = (None, false, Resting::No);
     }
 
-    /// The keeper has put the card to rest. False: it was not asked to.
+    /// The supervisor has put the card to rest. False: it was not asked to.
     pub fn rest_begins(&mut self) -> bool {
         let begins = self.asked == Some(ServiceRequest::Rest) && self.taken;
         if begins {
@@ -123,7 +125,7 @@ impl Helping {
         self.rest == Resting::Yes
     }
 
-    /// The keeper has woken the card, or tries to.
+    /// The supervisor has woken the card, or tries to.
     pub fn rest_ends(&mut self) {
         self.rest = Resting::No;
     }
@@ -134,23 +136,24 @@ impl Helping {
 enum Resting {
     No,
     Yes,
-    /// A request waits, or the keeper is to end.
+    /// A request waits, or the supervisor is to end.
     Over,
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// What the engine needs help with, told once. The caller answers by [`service_done`](Self::service_done). Meanwhile
-    /// [urgent](super::super::Request::urgent) requests are started and no others.
+    /// What the engine needs help with, told once. The caller answers by
+    /// [`service_done`](Self::service_done). Meanwhile [urgent](super::super::Request::urgent)
+    /// requests are started and no others.
     pub fn take_service_request(&mut self) -> Option<ServiceRequest> {
-        let wanted = self.keeper.helping().wanted();
-        self.keeper.helping_mut().taken |= wanted;
-        let help = if wanted { self.keeper.helping().asked } else { None };
-        if wanted && self.keeper.helping().is_for_trouble() && (self.incident.open || !self.has_chore()) {
+        let wanted = self.supervisor.helping().wanted();
+        self.supervisor.helping_mut().taken |= wanted;
+        let help = if wanted { self.supervisor.helping().asked } else { None };
+        if wanted && self.supervisor.helping().is_for_trouble() && (self.incident.open || !self.has_chore()) {
             // It may have come after another that has gone.
             self.timers.help_may_last();
         }
         if help == Some(ServiceRequest::Dismissed) {
-            self.keeper.helping_mut().forget();
+            self.supervisor.helping_mut().forget();
             self.restop();
             if self.lane.is_idle() {
                 // A request may have come that was not let in.
@@ -160,17 +163,18 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         help
     }
 
-    /// The keeper is to end, with [`Event::Dismissed`](crate::card::Event::Dismissed) and its scratch memory. False: it is at work, or there is none; try again later.
-    /// It does so when it is polled next: wake it.
-    pub fn dismiss_keeper(&mut self) -> bool {
-        let free = self.keeper.helping().keeper && self.keeper.helping().asked.is_none();
-        if P::RECOVERS && self.keeper.helping().rests() {
+    /// The supervisor is to end, with [`Event::Dismissed`](crate::card::Event::Dismissed) and its
+    /// scratch memory. False: it is at work, or there is none; try again later. It does so when it
+    /// is polled next: wake it.
+    pub fn dismiss_supervisor(&mut self) -> bool {
+        let free = self.supervisor.helping().supervisor && self.supervisor.helping().asked.is_none();
+        if P::RECOVERS && self.supervisor.helping().rests() {
             // First the card is woken.
-            self.keeper.helping_mut().rest = Resting::Over;
+            self.supervisor.helping_mut().rest = Resting::Over;
             self.timers.wake_now();
         }
         if P::RECOVERS && free {
-            (self.keeper.helping_mut().asked, self.keeper.helping_mut().taken) =
+            (self.supervisor.helping_mut().asked, self.supervisor.helping_mut().taken) =
                 (Some(ServiceRequest::Dismissed), false);
             // The time of what was asked for before is none of this.
             self.timers.help_until(NEVER);
@@ -180,21 +184,22 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         free
     }
 
-    /// What to wake when help is needed; the engine itself wakes nothing. As long as a waker is named here (and after [`take_service_request`](Self::take_service_request)) the engine waits for
-    /// help, and keeps one slot free for urgent requests; `None`: there is no keeper any more. The waker that is not kept comes back, to be dropped
-    /// outside of any lock.
+    /// What to wake when help is needed; the engine itself wakes nothing. As long as a waker is
+    /// named here (and after [`take_service_request`](Self::take_service_request)) the engine waits
+    /// for help, and keeps one slot free for urgent requests; `None`: there is no supervisor any
+    /// more. The waker that is not kept comes back, to be dropped outside of any lock.
     #[must_use = "to be dropped outside of any lock"]
     pub fn set_service_waker(&mut self, waker: Option<Waker>) -> Option<Waker> {
         if !P::RECOVERS {
             return waker;
         }
-        self.keeper.helping_mut().keeper = waker.is_some();
-        let left = waker.is_none() && self.keeper.helping().asked.is_some();
+        self.supervisor.helping_mut().supervisor = waker.is_some();
+        let left = waker.is_none() && self.supervisor.helping().asked.is_some();
         // What this one has heard and not answered, the next is told again.
-        self.keeper.helping_mut().taken &= !left;
+        self.supervisor.helping_mut().taken &= !left;
         if left
             && matches!(
-                self.keeper.helping().asked,
+                self.supervisor.helping().asked,
                 Some(
                     ServiceRequest::Dismissed
                         | ServiceRequest::Rest
@@ -203,34 +208,37 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 )
             )
         {
-            // Nothing is wrong with the card: the next keeper does it.
-            self.keeper.helping_mut().forget();
+            // Nothing is wrong with the card: the next supervisor does it.
+            self.supervisor.helping_mut().forget();
             self.restop();
         }
         if left && self.lane.is_idle() {
-            // The next poll, which knows the time, goes on, or limits how long help is still waited for.
+            // The next poll, which knows the time, goes on, or limits how long help is still waited
+            // for.
             self.timers.wake_now();
         }
         self.close_straight();
-        // Without a keeper no slot is kept for one.
+        // Without a supervisor no slot is kept for one.
         let kept = u8::from(waker.is_some());
         self.gate.limit(self.config.admitted.min((N as u8).saturating_sub(kept).max(1)));
-        core::mem::replace(&mut self.keeper.helping_mut().waker, waker)
+        core::mem::replace(&mut self.supervisor.helping_mut().waker, waker)
     }
 
     /// The waker of help that is needed.
     pub fn take_service_waker(&mut self) -> Option<Waker> {
-        if self.keeper.helping().calls() { self.keeper.helping_mut().waker.take() } else { None }
+        if self.supervisor.helping().calls() { self.supervisor.helping_mut().waker.take() } else { None }
     }
 
-    /// Help has come, or not. `Ok`: the card is in `tran`, and this is what is to be known of it; queued requests go on. An error leads to the next rung of the ladder, and at last
-    /// to [`Error::Dead`]; [`Error::Changed`] ends everything that was meant for the card before. Without effect if nothing was asked for, or something else meanwhile.
+    /// Help has come, or not. `Ok`: the card is in `tran`, and this is what is to be known of it;
+    /// queued requests go on. An error leads to the next step of the ladder, and at last to
+    /// [`Error::Dead`]; [`Error::Changed`] ends everything that was meant for the card before.
+    /// Without effect if nothing was asked for, or something else meanwhile.
     pub fn service_done(&mut self, result: Result<CardParams, Error>, now_ns: u64) {
-        if !self.keeper.helping().taken {
+        if !self.supervisor.helping().taken {
             return;
         }
-        let Some(help) = self.keeper.helping().asked else { return };
-        self.keeper.helping_mut().forget();
+        let Some(help) = self.supervisor.helping().asked else { return };
+        self.supervisor.helping_mut().forget();
         self.card.wire_mut().trust();
         let chore =
             matches!(help, ServiceRequest::Exception | ServiceRequest::Background | ServiceRequest::Rest);
@@ -309,9 +317,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.ask(ServiceRequest::PowerCycle, now_ns);
             }
             ServiceRequest::Inserted | ServiceRequest::Removed => self.set_card_params(None),
-            // The controller may be at an urgent request still, and have its memory: the next turn of an idle engine finds that all help has had its time.
+            // The controller may be at an urgent request still, and have its memory: the next turn
+            // of an idle engine finds that all help has had its time.
             _ => {
-                (self.keeper.helping_mut().asked, self.keeper.helping_mut().taken) =
+                (self.supervisor.helping_mut().asked, self.supervisor.helping_mut().taken) =
                     (Some(ServiceRequest::PowerCycle), true);
                 self.timers.help_until(now_ns);
             }
@@ -325,17 +334,18 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The requests of the failed transfer go back to the front of the queue, and the engine stops until help has come.
+    /// The requests of the failed transfer go back to the front of the queue, and the engine stops
+    /// until help has come.
     pub(super) fn ask_help(&mut self, help: ServiceRequest, now_ns: u64) {
         self.put_back(now_ns);
         self.ask(help, now_ns);
         self.go_idle(now_ns);
     }
 
-    /// Help has begun, or takes more time, although nothing is wrong. Without such a word the engine does not
-    /// wait for it.
+    /// Help has begun, or takes more time, although nothing is wrong. Without such a word the
+    /// engine does not wait for it.
     pub(crate) fn help_goes_on(&mut self, now_ns: u64) {
-        if self.keeper.helping().taken && !self.incident.open {
+        if self.supervisor.helping().taken && !self.incident.open {
             self.timers.help_until(now_ns.saturating_add(super::INCIDENT_NS));
         }
     }
@@ -348,28 +358,28 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Does a card that is well get a conversation?
     pub(in super::super) fn has_chore(&self) -> bool {
         matches!(
-            self.keeper.helping().asked,
+            self.supervisor.helping().asked,
             Some(ServiceRequest::Retune | ServiceRequest::Exception | ServiceRequest::Background)
         )
     }
 
     /// Does all that waits wait for help?
     pub(crate) fn asks_for_help(&self) -> bool {
-        self.keeper.helping().asks()
+        self.supervisor.helping().asks()
     }
 
-    pub(in super::super) fn has_keeper(&self) -> bool {
-        self.keeper.helping().keeper
+    pub(in super::super) fn has_supervisor(&self) -> bool {
+        self.supervisor.helping().supervisor
     }
 
     fn ask(&mut self, help: ServiceRequest, now_ns: u64) {
-        if let Some(rung) = help.rung() {
-            self.climb(rung, now_ns);
+        if let Some(step) = help.step() {
+            self.climb(step, now_ns);
         }
         self.ask_for(help, now_ns);
     }
 
-    /// Asks for help without a rung: nothing has failed.
+    /// Asks for help without a step: nothing has failed.
     pub(in super::super) fn ask_for(&mut self, help: ServiceRequest, now_ns: u64) {
         let chore = matches!(
             help,
@@ -379,26 +389,27 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 | ServiceRequest::Rest
         );
         if chore && !self.incident.open {
-            // If it fails, what follows has measures and time of its own: those of the last incident are spent.
+            // If it fails, what follows has measures and time of its own: those of the last
+            // incident are spent.
             self.renew_incident(now_ns, 0);
         }
-        if self.keeper.helping().keeper
+        if self.supervisor.helping().supervisor
             && self.slots.is_full()
             && let Some(index) = self.slots.youngest()
         {
-            // The keeper came when all were taken, and its requests need one.
+            // The supervisor came when all were taken, and its requests need one.
             self.turn_down(index, Error::Full);
         }
-        self.keeper.helping_mut().asked = Some(help);
-        self.keeper.helping_mut().taken = false;
+        self.supervisor.helping_mut().asked = Some(help);
+        self.supervisor.helping_mut().taken = false;
         match help {
             ServiceRequest::Inserted | ServiceRequest::Removed => {
                 self.timers.help_until(now_ns.saturating_add(NEW_CARD_NS));
             }
-            _ if (!chore || self.incident.open) && self.keeper.helping().keeper => {
+            _ if (!chore || self.incident.open) && self.supervisor.helping().supervisor => {
                 self.timers.help_until_incident();
             }
-            // Nothing is wrong: a keeper that does not even begin holds no request up.
+            // Nothing is wrong: a supervisor that does not even begin holds no request up.
             _ => self.timers.help_until(now_ns.saturating_add(UNHELPED_NS)),
         }
         self.restop();
@@ -423,21 +434,21 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.presence_is_stable(now_ns);
             return false;
         }
-        if self.keeper.helping().is_for_trouble() && !self.keeper.helping().keeper {
+        if self.supervisor.helping().is_for_trouble() && !self.supervisor.helping().supervisor {
             self.timers.help_by(now_ns.saturating_add(UNHELPED_NS));
         }
-        if self.keeper.helping().asked.is_some() && self.timers.help_is_over(now_ns) {
-            let needed = match self.keeper.helping().asked {
+        if self.supervisor.helping().asked.is_some() && self.timers.help_is_over(now_ns) {
+            let needed = match self.supervisor.helping().asked {
                 Some(ServiceRequest::Reinit | ServiceRequest::PowerCycle) => true,
                 Some(ServiceRequest::Retune) => self.incident.open && self.incident.unheard,
                 _ => false,
             };
-            if let Some(help) = self.keeper.helping().asked {
+            if let Some(help) = self.supervisor.helping().asked {
                 self.put_off(help, now_ns);
             }
-            self.keeper.helping_mut().forget();
+            self.supervisor.helping_mut().forget();
             self.restop();
-            // The keeper may have taken the supply away, and then have gone itself.
+            // The supervisor may have taken the supply away, and then have gone itself.
             self.write_again(now_ns);
             if needed {
                 self.incident.failed.forget_error();
@@ -447,13 +458,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             return false;
         }
-        if self.keeper.helping().rests() && self.has_waiting() {
-            self.keeper.helping_mut().rest = Resting::Over;
+        if self.supervisor.helping().rests() && self.has_waiting() {
+            self.supervisor.helping_mut().rest = Resting::Over;
         }
-        let helping = self.keeper.helping();
+        let helping = self.supervisor.helping();
         self.timers.wake_for_help(helping.asks());
         if helping.asks() && helping.calls() && helping.waker.is_some() {
-            // No keeper has been woken yet.
+            // No supervisor has been woken yet.
             self.timers.wake_by(now_ns);
         }
         true
@@ -463,17 +474,21 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[cold]
     pub(in super::super) fn retune_wanted(&mut self, now_ns: u64) {
         self.card.wire_mut().doubt();
-        if P::RECOVERS && self.keeper.helping().keeper && self.card.target().is_some() && !self.gate.is_dead()
+        if P::RECOVERS
+            && self.supervisor.helping().supervisor
+            && self.card.target().is_some()
+            && !self.gate.is_dead()
         {
-            match self.keeper.helping().asked {
+            match self.supervisor.helping().asked {
                 None if !self.slots.is_full() => self.ask(ServiceRequest::Retune, now_ns),
                 _ => self.tune_soon(),
             }
         }
     }
 
-    /// The host has seen a card come or go. What was meant for the card before ends at once. After 50 ms of quiet
-    /// the engine tells what is in the slot, as [`ServiceRequest::Inserted`] or [`ServiceRequest::Removed`].
+    /// The host has seen a card come or go. What was meant for the card before ends at once. After
+    /// 50 ms of quiet the engine tells what is in the slot, as [`ServiceRequest::Inserted`] or
+    /// [`ServiceRequest::Removed`].
     #[cold]
     pub fn presence_changed(&mut self, now_ns: u64) {
         if !P::RECOVERS {
@@ -482,7 +497,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             return;
         }
-        self.keeper.helping_mut().forget();
+        self.supervisor.helping_mut().forget();
         self.timers.presence_at(now_ns.saturating_add(DEBOUNCE_NS));
         self.restop();
         if self.card.target().is_some() || !self.host.present() {
@@ -496,7 +511,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn presence_is_stable(&mut self, now_ns: u64) {
         self.timers.presence_is_known();
         let help = if self.host.present() { ServiceRequest::Inserted } else { ServiceRequest::Removed };
-        if self.keeper.helping().keeper {
+        if self.supervisor.helping().supervisor {
             self.ask(help, now_ns);
         }
         self.restop();
@@ -504,7 +519,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 }
 
 impl ServiceRequest {
-    fn rung(self) -> Option<RecoveryStep> {
+    fn step(self) -> Option<RecoveryStep> {
         match self {
             ServiceRequest::Retune => Some(RecoveryStep::Retune),
             ServiceRequest::Slower => Some(RecoveryStep::Slower),

@@ -1,8 +1,9 @@
-//! A controller that no reset stops: it may read and write the memory of its last transfer for ever.
+//! A controller that no reset stops: it may read and write the memory of its last transfer for
+//! ever.
 //!
-//! Nothing of that memory is unmapped or given back. Requests that own theirs are answered, and it is leaked.
-//! Memory that is lent for a blocking call stays with its slot: the call returns when a later reset succeeds,
-//! and not before. The engine tries again each second.
+//! Nothing of that memory is unmapped or given back. Requests that own theirs are answered, and it
+//! is leaked. Memory that is lent for a blocking call stays with its slot: the call returns when a
+//! later reset succeeds, and not before. The engine tries again each second.
 
 use super::super::slot::State;
 use super::super::timers::later;
@@ -15,8 +16,8 @@ use crate::sched::Profile;
 const AGAIN_NS: u64 = 1_000_000_000;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Neither kind of reset has helped. Clock and supply are taken away, so that nothing comes from the card any
-    /// more; then the platform cuts the controller off, if it can.
+    /// Neither kind of reset has helped. Clock and supply are taken away, so that nothing comes
+    /// from the card any more; then the platform cuts the controller off, if it can.
     pub(super) fn wedged(&mut self, now_ns: u64) {
         let _ = self.host.set_bus(BusOp::PowerOff, true, now_ns);
         if self.host.isolate() {

@@ -12,7 +12,8 @@
 //! | slower ([`ServiceRequest::Slower`]) | damage; at once if it met three in 64 transfers | five times, each with tries of its own |
 //! | the error as the answer | | |
 //!
-//! A card that does not come back to `tran` has the controller reset, is initialised again and power-cycled, once each ([`ServiceRequest`]); then everything is given up.
+//! A card that does not come back to `tran` has the controller reset, is initialised again and
+//! power-cycled, once each ([`ServiceRequest`]); then everything is given up.
 
 use super::super::extras::Event;
 use super::super::phases::Stage;
@@ -95,8 +96,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if !spent {
             return self.try_again(now_ns);
         }
-        // A write that does not end may be a busy that the host does not see. A read that brings nothing is most
-        // likely a bad block.
+        // A write that does not end may be a busy that the host does not see. A read that brings
+        // nothing is most likely a bad block.
         let silent_write =
             class == Class::Data { damaged: false } && self.gathered.direction() == Direction::Write;
         if (class == Class::Controller || silent_write) && self.incident.spend(RecoveryStep::Reset) {
@@ -118,8 +119,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.answer(now_ns);
     }
 
-    /// A flush, of its own or that of a durable write, is tried again if it was not understood, or took longer than the controller could wait; its own errors are the answer.
-    /// Other control requests are not: it is unknown how far they got.
+    /// A flush, of its own or that of a durable write, is tried again if it was not understood, or
+    /// took longer than the controller could wait; its own errors are the answer. Other control
+    /// requests are not: it is unknown how far they got.
     fn control_is_back(&mut self, now_ns: u64) {
         let refused = self.incident.failed.status() & (R1::DEFERRED | R1::SWITCH_ERROR) != 0;
         let retried = matches!(self.slots.at(self.lane.control()).kind, Kind::Flush | Kind::Write { .. })
@@ -148,14 +150,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let rested = self.incident.retuned_ns == 0
             || self.incident.untuned
             || now_ns.saturating_sub(self.incident.retuned_ns) >= RETUNE_PAUSE_NS;
-        self.keeper.helping().has_keeper() && rested && self.incident.spend(RecoveryStep::Retune) && {
+        self.supervisor.helping().has_supervisor() && rested && self.incident.spend(RecoveryStep::Retune) && {
             self.incident.retuned_ns = now_ns;
             true
         }
     }
 
     fn may_slow_down(&mut self) -> bool {
-        self.keeper.helping().has_keeper()
+        self.supervisor.helping().has_supervisor()
             && self.incident.slowed < SLOWER_MAX
             && self.incident.spend(RecoveryStep::Slower)
             && {
@@ -203,7 +205,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 if slot.kind.is_once() && !self.services.memory().is_on_its_way(&slot.kind) {
                     return self.ended_once(index, error, now_ns);
                 }
-                // The card has the data of a durable write: only its flush is tried again. The data would come over those of a later write that is complete.
+                // The card has the data of a durable write: only its flush is tried again. The data
+                // would come over those of a later write that is complete.
                 if let Kind::Write { blocks, .. } = slot.kind
                     && slot.rules.has(Rules::FLUSH_AFTER)
                 {
@@ -284,8 +287,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.incident.failed.make_whole();
     }
 
-    /// A transfer has gone well while an incident was open. That ends it, unless it was another's, or a piece, or what failed may have been
-    /// the flush that is still to come.
+    /// A transfer has gone well while an incident was open. That ends it, unless it was another's,
+    /// or a piece, or what failed may have been the flush that is still to come.
     #[cold]
     pub(in super::super) fn went_well(&mut self) {
         let (owner, generation) = (self.incident.owner, self.incident.generation);
@@ -340,7 +343,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.supply_lost();
         self.recovered_run();
         self.rebar();
-        self.keeper.helping_mut().forget();
+        self.supervisor.helping_mut().forget();
         self.restop();
         let error = self.incident.failed.take_error().unwrap_or(Error::Dead);
         // The owner of a raw phase is told what happened to it.

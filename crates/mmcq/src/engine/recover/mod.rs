@@ -1,17 +1,22 @@
 //! How a transfer fails: the recovery ladder, as far as it needs no conversation with the card.
 //!
-//! An *incident* begins with a failed phase or a deadline that passed in silence; it ends when its transfer has gone well, or when its requests have
-//! been answered. Each pass through it brings controller and card back to where a command can be sent (this file): the lines are reset, CMD13 asks for the
-//! state, CMD12 ends what is still open, and if that does not help the whole controller is reset. Then `ladder.rs` chooses the next measure, each stronger than the
-//! last; what needs a conversation it asks for (`help.rs`). `classify.rs` tells failures apart, `salvage.rs` keeps what was done and finds owners for what was lost.
+//! An *incident* begins with a failed phase or a deadline that passed in silence; it ends when its
+//! transfer has gone well, or when its requests have been answered. Each pass through it brings
+//! controller and card back to where a command can be sent (this file): the lines are reset, CMD13
+//! asks for the state, CMD12 ends what is still open, and if that does not help the whole
+//! controller is reset. Then `ladder.rs` chooses the next measure, each stronger than the last;
+//! what needs a conversation it asks for (`help.rs`). `classify.rs` tells failures apart,
+//! `salvage.rs` keeps what was done and finds owners for what was lost.
 //!
-//! No buffer is given back before the controller has let go of it. All steps are bounded in number, and an incident in time.
+//! No buffer is given back before the controller has let go of it. All steps are bounded in number,
+//! and an incident in time.
 
 mod classify;
 mod failed;
 mod help;
 mod kept;
 mod ladder;
+mod questions;
 mod salvage;
 
 pub use classify::{RecoveryEvent, RecoveryStep};
@@ -30,19 +35,12 @@ pub(super) use classify::Trace;
 use classify::{Class, by_status};
 pub(super) use failed::Failed;
 pub(super) use help::Helping;
+use questions::{STATE_DOUBLINGS, STATE_INTERVAL_MAX_NS, STATE_QUESTIONS_MAX, STATE_WAIT_NS, state_pause_ns};
 
 /// An incident lasts no longer than this and the card's own times for a read and a write.
 const INCIDENT_NS: u64 = 12_000_000_000;
 /// CMD12's response; the busy after it is watched by CMD13.
 const STOP_TIMEOUT_NS: u64 = 100_000_000;
-/// Between the first questions for the card's state. The pause doubles with each 16 of them, seven times: it is
-/// about a tenth of the wait so far.
-const STATE_INTERVAL_NS: u32 = 200_000;
-const STATE_DOUBLINGS: u32 = 7;
-const STATE_INTERVAL_MAX_NS: u32 = STATE_INTERVAL_NS << STATE_DOUBLINGS;
-/// Questions in one pass, and what they take. What failed has had the card's own time before.
-const STATE_QUESTIONS_MAX: u32 = 155;
-const STATE_WAIT_NS: u64 = 1_510_000_000;
 /// Phases of one pass that may fail themselves: two CMD13, a CMD12, and one CMD13 more.
 const FAULTS_MAX: u8 = 4;
 /// So often a tuning that a reset of the controller has lost is made again in one incident.
@@ -72,7 +70,8 @@ pub(super) struct Incident {
     untuned: bool,
     /// Recovery is followed by a second try of the same transfer.
     again: bool,
-    /// The tuning was asked for while the card did not even tell its state: without it nothing can go on.
+    /// The tuning was asked for while the card did not even tell its state: without it nothing can
+    /// go on.
     unheard: bool,
     /// Resets of the controller that lost a tuning of this incident.
     tunings_lost: u8,
@@ -83,7 +82,8 @@ pub(super) struct Incident {
     status_lost: bool,
     /// Writes that are to be written once more, one bit a slot.
     redo: SlotSet,
-    /// Those that were written once more, until their fate is known: nothing may come in between that loses it again.
+    /// Those that were written once more, until their fate is known: nothing may come in between
+    /// that loses it again.
     doubted: SlotSet,
     /// The count of transfers at the last damages on the bus, newest first.
     damages: [u64; 3],
@@ -138,7 +138,8 @@ impl Incident {
         self.open
     }
 
-    /// Is one of these writes a second try, whose fate must be known before anything else is written?
+    /// Is one of these writes a second try, whose fate must be known before anything else is
+    /// written?
     #[inline(always)]
     pub fn doubts(&self, writes: SlotSet) -> bool {
         self.doubted & writes != 0
@@ -164,13 +165,13 @@ impl Incident {
     }
 
     /// Was this measure taken?
-    fn is_spent(&self, rung: RecoveryStep) -> bool {
-        self.spent & 1 << rung as u16 != 0
+    fn is_spent(&self, step: RecoveryStep) -> bool {
+        self.spent & 1 << step as u16 != 0
     }
 
     /// Takes a measure that may be taken once. False: it was.
-    fn spend(&mut self, rung: RecoveryStep) -> bool {
-        let bit = 1 << rung as u16;
+    fn spend(&mut self, step: RecoveryStep) -> bool {
+        let bit = 1 << step as u16;
         let fresh = self.spent & bit == 0;
         self.spent |= bit;
         fresh
@@ -184,19 +185,20 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Counts and traces a step.
-    fn climb(&mut self, rung: RecoveryStep, now_ns: u64) {
+    fn climb(&mut self, step: RecoveryStep, now_ns: u64) {
         if !P::RECOVERS {
             return;
         }
-        message!(warn, "recovery: {:?}, status {:#010x}", rung, self.incident.failed.status());
+        message!(warn, "recovery: {:?}, status {:#010x}", step, self.incident.failed.status());
         self.record.climbed(RecoveryEvent {
             at_ns: now_ns,
             status: self.incident.failed.status(),
-            step: rung,
+            step: step,
         });
     }
 
-    /// Is what failed its owner's business alone? The card of a raw phase (of the recovery itself, say) or of an I/O function is.
+    /// Is what failed its owner's business alone? The card of a raw phase (of the recovery itself,
+    /// say) or of an I/O function is.
     fn owner_recovers(&self) -> bool {
         let kind = &self.slots.at(self.lane.control()).kind;
         let direct = matches!(kind, Kind::Raw { .. } | Kind::Io { .. } | Kind::Bus(_) | Kind::Pause { .. });
@@ -235,8 +237,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.reset(Recovery::Lines, now_ns);
     }
 
-    /// CMD55 or the command after it was not answered: the card may take the next command for the application command that it waits for [SD 4.3.9.1]. ACMD16 is none,
-    /// so CMD16 ends that, and changes nothing.
+    /// CMD55 or the command after it was not answered: the card may take the next command for the
+    /// application command that it waits for [SD 4.3.9.1]. ACMD16 is none, so CMD16 ends that, and
+    /// changes nothing.
     fn may_expect_app_command(&self) -> bool {
         let prefixed = self.lane.has_control()
             && matches!(self.slots.at(self.lane.control()).kind, Kind::Raw { prefix: Some(_), .. });
@@ -296,7 +299,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.busy_mut().not_asked();
     }
 
-    /// The response of the phase that failed may have carried the status of writes before it, and is lost.
+    /// The response of the phase that failed may have carried the status of writes before it, and
+    /// is lost.
     fn note_lost_status(&mut self) {
         self.incident.status_lost |=
             self.lane.phase().auto != Auto::Continue && self.lane.phase().command.resp != Resp::None;
@@ -335,7 +339,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The keeper went in the middle of a tuning. The controller would take no other data before it is reset.
+    /// The supervisor went in the middle of a tuning. The controller would take no other data
+    /// before it is reset.
     pub(super) fn tuning_was_left(&mut self, now_ns: u64) {
         self.gathered.forget();
         self.incident.failed.with(Error::Silent);
@@ -429,7 +434,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if P::RECOVERS && !given { asked.max(STATE_QUESTIONS_MAX) } else { STATE_QUESTIONS_MAX }
     }
 
-    /// Is there time for another try, and for the questions if that fails too? Otherwise the incident would outlast its budget.
+    /// Is there time for another try, and for the questions if that fails too? Otherwise the
+    /// incident would outlast its budget.
     fn has_time(&self, now_ns: u64) -> bool {
         let card_ns = self.card.target().map_or(0, |t| t.read_timeout_ns.max(t.write_timeout_ns));
         !self
@@ -477,8 +483,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if P::RECOVERS && self.timers.incident_is_over(now_ns) {
             return self.dead(now_ns);
         }
-        // Elsewhere than in the user area there may be no tuning [eMMC 6.6.22.4], and a card that does not tell its state does not come home either.
-        // But that is better than to give the card up.
+        // Elsewhere than in the user area there may be no tuning [eMMC 6.6.22.4], and a card that
+        // does not tell its state does not come home either. But that is better than to give the
+        // card up.
         let last = self.incident.is_spent(RecoveryStep::Reset)
             && self.incident.is_spent(RecoveryStep::Reinit)
             && self.incident.is_spent(RecoveryStep::PowerCycle);
@@ -507,7 +514,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.initialise_again(now_ns);
     }
 
-    /// As [`card_lost_itself`](Self::card_lost_itself), of a card that still has what is in its cache: it loses that when it is initialised, and not before.
+    /// As [`card_lost_itself`](Self::card_lost_itself), of a card that still has what is in its
+    /// cache: it loses that when it is initialised, and not before.
     fn initialise_again(&mut self, now_ns: u64) {
         self.settle_unknown();
         if self.incident.spend(RecoveryStep::Reinit) {
@@ -519,7 +527,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The card is gone: everything that needs it fails now, what the controller has as soon as it has let go.
+    /// The card is gone: everything that needs it fails now, what the controller has as soon as it
+    /// has let go.
     pub(super) fn removed(&mut self, now_ns: u64) {
         self.set_card_params(None);
         if P::RECOVERS {
@@ -558,31 +567,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Used where a transfer's own buffers must be free before the caller returns: stops DMA. Others' transfers are tried again.
+    /// Used where a transfer's own buffers must be free before the caller returns: stops DMA.
+    /// Others' transfers are tried again.
     pub fn abort(&mut self, now_ns: u64) {
         if !matches!(self.lane.stage(), Stage::Idle | Stage::Bus(_) | Stage::Pause | Stage::Recover(_)) {
             self.fail(Error::Silent, now_ns);
         }
-    }
-}
-
-/// From this question to the next.
-fn state_pause_ns(questions: u32) -> u64 {
-    u64::from(STATE_INTERVAL_NS << (questions / 16).min(STATE_DOUBLINGS))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_pass_asks_for_a_second_and_a_half_and_no_question_comes_much_too_late() {
-        let mut waited_ns = 0;
-        for question in 1..STATE_QUESTIONS_MAX {
-            let pause_ns = state_pause_ns(question);
-            assert!(pause_ns <= u64::from(STATE_INTERVAL_NS) || pause_ns * 15 <= waited_ns * 2, "{question}");
-            waited_ns += pause_ns;
-        }
-        assert!((1_500_000_000..STATE_WAIT_NS).contains(&waited_ns), "{waited_ns}");
     }
 }

@@ -1,11 +1,14 @@
 //! R1: what is kept of a failed transfer, and which request is told what was lost.
 //!
-//! *Kept* is what ended well before: the pieces of a request (`moved_blocks`). Of the failed transfer itself nothing is, neither read (no host tells how many of its blocks were
-//! good) nor written: ACMD22 would tell of SD cards, but needs memory for its answer where there may be none, and a write to the same blocks again is as good. Where a block
-//! fails for good, isolation finds it, and `done_bytes` is exact.
+//! *Kept* is what ended well before: the pieces of a request (`moved_blocks`). Of the failed
+//! transfer itself nothing is, neither read (no host tells how many of its blocks were good) nor
+//! written: ACMD22 would tell of SD cards, but needs memory for its answer where there may be none,
+//! and a write to the same blocks again is as good. Where a block fails for good, isolation finds
+//! it, and `done_bytes` is exact.
 //!
-//! *Lost* may be the one response that told what became of writes before, which clears it. Writes that still have their buffers are then written again. Of those that were
-//! complete, in a cache or an open transfer, the data exist nowhere any more: the next flush is told.
+//! *Lost* may be the one response that told what became of writes before, which clears it. Writes
+//! that still have their buffers are then written again. Of those that were complete, in a cache or
+//! an open transfer, the data exist nowhere any more: the next flush is told.
 
 use super::super::slot::{Rules, State, bits};
 use super::super::{Engine, Error, FlushBy, Kind, Output, SlotId};
@@ -57,8 +60,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.settle_pass();
     }
 
-    /// The fate of these writes is unknown: they are written once more. Those for which that is not the first
-    /// time have failed.
+    /// The fate of these writes is unknown: they are written once more. Those for which that is not
+    /// the first time have failed.
     fn doubt(&mut self) {
         for index in bits(self.slots.take_settling()) {
             let slot = self.slots.at_mut(index);
@@ -82,7 +85,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Back into the queue: of two reads or writes on the same blocks the older one goes first again; anything else is the next.
+    /// Back into the queue: of two reads or writes on the same blocks the older one goes first
+    /// again; anything else is the next.
     pub(super) fn push_again(&mut self, index: u8, now_ns: u64) {
         if self.slots.at(index).span().is_none() {
             return self.push_front(index, now_ns);
@@ -93,7 +97,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The memory that is lent to this request goes: it ends as soon as the controller has let go of it, and is never sent again.
+    /// The memory that is lent to this request goes: it ends as soon as the controller has let go
+    /// of it, and is never sent again.
     pub(crate) fn forsake(&mut self, id: SlotId, now_ns: u64) {
         let _ = self.cancel(id);
         let slot = self.slots.at(id.index);
@@ -140,7 +145,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The card's supply was switched off, or it was reset: a volatile cache has lost what was not flushed.
+    /// The card's supply was switched off, or it was reset: a volatile cache has lost what was not
+    /// flushed.
     pub(in super::super) fn supply_lost(&mut self) {
         if !P::RECOVERS {
             self.lane.streams_mut().leave_open(None);
@@ -155,7 +161,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Writes that wait for their next piece, or for the flush that makes them durable, have lost what a cache held of them: they begin again.
+    /// Writes that wait for their next piece, or for the flush that makes them durable, have lost
+    /// what a cache held of them: they begin again.
     pub(super) fn begin_again(&mut self) {
         if self.lane.has_control() {
             self.slots.at_mut(self.lane.control()).rules.set(Rules::FLUSH_AFTER, false);
@@ -176,9 +183,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The keeper has flushed the cache. False: the engine has not waited for that, so that something may have been written since.
+    /// The supervisor has flushed the cache. False: the engine has not waited for that, so that
+    /// something may have been written since.
     pub(crate) fn note_flushed(&mut self) -> bool {
-        let stopped = self.keeper.helping().is_at_it();
+        let stopped = self.supervisor.helping().is_at_it();
         if stopped {
             self.durability.is_flushed();
         }

@@ -1,4 +1,5 @@
-//! The end of a slot's life: which slots wait for a status, have ended, or are done and not reported.
+//! The end of a slot's life: which slots wait for a status, have ended, or are done and not
+//! reported.
 
 use super::{Slots, State};
 use crate::sched::slot_set::SlotSet;

@@ -1,10 +1,12 @@
-//! Which queued reads and writes touch at their ends, found by hashes of where each begins and ends.
+//! Which queued reads and writes touch at their ends, found by hashes of where each begins and
+//! ends.
 
 use super::{NONE, Slots, Span, bits};
 use crate::host::Direction;
 use crate::sched::slot_set::SlotSet;
 
-/// A power of two. With 32 requests in the queue a look for a neighbour meets one or two that are none.
+/// A power of two. With 32 requests in the queue a look for a neighbour meets one or two that are
+/// none.
 pub(super) const BUCKETS: usize = 32;
 
 fn bucket(block: u64) -> usize {
@@ -38,7 +40,8 @@ impl<const N: usize> Slots<N> {
         self.spans[index as usize % N] = span;
     }
 
-    /// Is nothing special with this queued read or write, and has it no neighbour? Some of which that is true are not known as such.
+    /// Is nothing special with this queued read or write, and has it no neighbour? Some of which
+    /// that is true are not known as such.
     #[inline(always)]
     pub fn is_plain(&self, index: u8) -> bool {
         self.plain >> (index as usize % N) & 1 != 0
@@ -57,7 +60,8 @@ impl<const N: usize> Slots<N> {
         self.plain &= others;
     }
 
-    /// At the end of the queue, as `push_span`: it continues what waits, so it is not plain, and nothing else is any more.
+    /// At the end of the queue, as `push_span`: it continues what waits, so it is not plain, and
+    /// nothing else is any more.
     #[inline(always)]
     pub fn push_next(&mut self, index: u8, direction: Direction, start: u64, end: u64) {
         self.plain = 0;
@@ -65,7 +69,8 @@ impl<const N: usize> Slots<N> {
         self.enter_span(index, Span { direction, start, end, age });
     }
 
-    /// All that waits leaves the queue at once, if it is so many reads and writes and nothing else. False: nothing is done.
+    /// All that waits leaves the queue at once, if it is so many reads and writes and nothing else.
+    /// False: nothing is done.
     pub fn leave_all(&mut self, count: usize) -> bool {
         if (self.reads | self.writes).count_ones() as usize != count || self.barriers != 0 {
             return false;

@@ -95,8 +95,8 @@ impl<R: Regs> Pl181<R> {
     }
 }
 
-/// The bits of MCIClock for the fastest clock not above `hz`, and that clock; `None` if it cannot be that
-/// slow.
+/// The bits of MCIClock for the fastest clock not above `hz`, and that clock; `None` if it cannot
+/// be that slow.
 fn divide(mclk_hz: u32, hz: u32) -> Option<(u32, u32)> {
     if mclk_hz <= hz {
         return Some((CLOCK_BYPASS, mclk_hz));

@@ -9,7 +9,8 @@ const DEFAULT_SPEED_HZ: u32 = 25_000_000;
 /// The peripheral's part numbers and its designer in MCIPeriphID: 11:0 and 19:12.
 const PARTS: [u32; 2] = [0x180, 0x181];
 const DESIGNER_ARM: u32 = 0x41;
-/// Words in the FIFO; the second is that of ARM's FPGA images, which say so in the upper byte of MCIPeriphID.
+/// Words in the FIFO; the second is that of ARM's FPGA images, which say so in the upper byte of
+/// MCIPeriphID.
 const FIFO_WORDS: u16 = 16;
 const FIFO_WORDS_EXTENDED: u16 = 128;
 
@@ -18,23 +19,23 @@ const FIFO_WORDS_EXTENDED: u16 = 128;
 pub struct Pl181Config {
     /// MCLK, from which the card's clock is divided, in hertz.
     pub mclk_hz: u32,
-    /// PCLK, the clock of the register bus, in hertz: how long registers have to rest between two writes
-    /// follows from both.
+    /// PCLK, the clock of the register bus, in hertz: how long registers have to rest between two
+    /// writes follows from both.
     pub pclk_hz: u32,
     /// Fastest card clock that the board's wires carry, in hertz.
     pub max_clock_hz: u32,
     /// Data lines that are wired: one, or four where the cell has the wide bus (PL181).
     pub width: Width,
-    /// High speed timing: the card samples and drives as above 25 MHz. The controller has no setting for
-    /// it; the board must fit.
+    /// High speed timing: the card samples and drives as above 25 MHz. The controller has no
+    /// setting for it; the board must fit.
     pub high_speed: bool,
     /// More bits for MCIPower while power is on: voltage (5:2), open drain (6), resistor (7), where
     /// something is wired to them.
     pub power: u32,
     /// How long the supply takes from power-up to power-on, in nanoseconds.
     pub power_up_ns: u64,
-    /// Words in the FIFO, instead of what the peripheral's identification says (for cells without one, or
-    /// with another).
+    /// Words in the FIFO, instead of what the peripheral's identification says (for cells without
+    /// one, or with another).
     pub fifo_words: Option<u16>,
 }
 
@@ -97,8 +98,8 @@ impl Pl181Config {
         }
     }
 
-    /// Register accesses (two PCLK each, at least) that fill the rest a register needs between two writes:
-    /// three MCLK and two PCLK.
+    /// Register accesses (two PCLK each, at least) that fill the rest a register needs between two
+    /// writes: three MCLK and two PCLK.
     pub(super) fn gap_reads(&self) -> u32 {
         let mclk = u64::from(self.mclk_hz.max(1));
         let pclk_cycles = 2 + (3 * u64::from(self.pclk_hz)).div_ceil(mclk);
@@ -114,8 +115,8 @@ impl Pl181Config {
 pub enum Pl181InitError {
     /// The registers read as all ones: clock off, or nothing there.
     Gone,
-    /// This identification is neither PL180 nor PL181; [`Pl181Config::fifo_words`] says that it is one all the
-    /// same.
+    /// This identification is neither PL180 nor PL181; [`Pl181Config::fifo_words`] says that it is
+    /// one all the same.
     Unknown(u32),
     /// [`Pl181Config::fifo_words`] is not a power of two from 2 on.
     Fifo(u16),

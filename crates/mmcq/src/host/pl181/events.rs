@@ -43,8 +43,8 @@ impl<R: Regs> Pl181<R> {
         }
     }
 
-    /// Looks at the status and moves data for as long as the FIFO has them or room for them, and some more
-    /// words are due; the result, if the phase is over.
+    /// Looks at the status and moves data for as long as the FIFO has them or room for them, and
+    /// some more words are due; the result, if the phase is over.
     fn advance(&mut self, active: &mut Active, segments: &[Segment]) -> Option<Result<Done, Fault>> {
         let mut words_left = WORDS_MAX.max(self.fifo_words.into());
         let mut look_again = false;
@@ -73,7 +73,8 @@ impl<R: Regs> Pl181<R> {
             let words = self.due(active.work, status).min(words_left);
             if words == 0 {
                 let result = self.over(active);
-                // QEMU's model refills the FIFO only after a look at the status, and shows it in the next.
+                // QEMU's model refills the FIFO only after a look at the status, and shows it in
+                // the next.
                 if result.is_some() || !look_again || words_left == 0 {
                     return result;
                 }
@@ -165,8 +166,8 @@ impl<R: Regs> Pl181<R> {
         Some(Ok(Done { response: self.response(active.resp), ..Done::default() }))
     }
 
-    /// The response carries another index. QEMU's model, which keeps none, reads as 0, and CMD0 is not
-    /// answered.
+    /// The response carries another index. QEMU's model, which keeps none, reads as 0, and CMD0 is
+    /// not answered.
     fn answers_another(&self, active: &Active) -> bool {
         if matches!(active.resp, Resp::None | Resp::R2 | Resp::R3 | Resp::R4) {
             return false;

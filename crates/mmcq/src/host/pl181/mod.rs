@@ -1,15 +1,16 @@
 //! ARM's PrimeCell MCI: PL180 and PL181, and the cells built after them.
 //!
-// Read first: `regs.rs` (the register map), then `phase.rs` (how a phase starts), `events.rs` (how it goes
-// on and ends) and `bus.rs` (clock, power, lines). `config.rs` has what a board must say.
+// Read first: `regs.rs` (the register map), then `phase.rs` (how a phase starts), `events.rs` (how
+// it goes on and ends) and `bus.rs` (clock, power, lines). `config.rs` has what a board must say.
 //!
-//! Command path and data path are two machines. The command path sends 48 bits and takes 48 or 136 in. The
-//! data path moves `DATA_LENGTH` bytes in blocks of a power of two, through a FIFO of words that the CPU
-//! serves. There is no flow control: a FIFO that is served too late runs over, and that is an error. For a
-//! read the data path starts before the command, for a write after the response. A phase may move up to
-//! 65535 bytes; nothing tells about busy.
+//! Command path and data path are two machines. The command path sends 48 bits and takes 48 or 136
+//! in. The data path moves `DATA_LENGTH` bytes in blocks of a power of two, through a FIFO of words
+//! that the CPU serves. There is no flow control: a FIFO that is served too late runs over, and
+//! that is an error. For a read the data path starts before the command, for a write after the
+//! response. A phase may move up to 65535 bytes; nothing tells about busy.
 //!
-//! Two interrupt lines can be had; everything goes to the first (MCIINTR0), the second stays masked.
+//! Two interrupt lines can be had; everything goes to the first (MCIINTR0), the second stays
+//! masked.
 
 mod bus;
 mod config;
@@ -74,8 +75,8 @@ impl<R: Regs> Pl181<R> {
     /// The registers, for code that looks on (vendor registers, models).
     ///
     /// # Safety
-    /// Nothing that the driver owns is written, nor read where reading changes it: a controller goes where
-    /// its registers send it.
+    /// Nothing that the driver owns is written, nor read where reading changes it: a controller
+    /// goes where its registers send it.
     #[allow(unsafe_code, reason = "docs/safety.md says why")]
     pub unsafe fn regs(&self) -> &R {
         &self.regs
@@ -102,8 +103,8 @@ impl<R: Regs> Pl181<R> {
     }
 }
 
-// SAFETY: there is no DMA. The CPU moves what `Cursor` finds inside the segments, in `ack`, while the phase
-// is active.
+// SAFETY: there is no DMA. The CPU moves what `Cursor` finds inside the segments, in `ack`, while
+// the phase is active.
 #[allow(unsafe_code, reason = "docs/safety.md says why")]
 unsafe impl<R: Regs> Host for Pl181<R> {
     fn caps(&self) -> &Caps {

@@ -6,8 +6,8 @@ use crate::host::pio::Cursor;
 use crate::host::{Auto, Data, Direction, Phase, Regs, Segment, StartError};
 use crate::spec::command::{Command, Resp};
 
-/// Added to the data timeout of a read, whose timer starts before the command: command, N_CR and response,
-/// in card clocks.
+/// Added to the data timeout of a read, whose timer starts before the command: command, N_CR and
+/// response, in card clocks.
 const COMMAND_CLOCKS: u64 = 48 + 64 + 136;
 
 /// The phase that the controller works on.
@@ -59,8 +59,8 @@ impl Active {
         }
     }
 
-    /// Flags that say that the command went well. The controller checks the CRC of R3 and R4 too, which
-    /// have none.
+    /// Flags that say that the command went well. The controller checks the CRC of R3 and R4 too,
+    /// which have none.
     pub(super) const fn command_good(&self) -> u32 {
         match self.resp {
             Resp::None => COMMAND_SENT,
@@ -94,8 +94,8 @@ impl<R: Regs> Pl181<R> {
         if self.regs.read32(STATUS) & COMMAND_ACTIVE != 0 {
             return Err(StartError::CommandLine);
         }
-        // Late flags of whatever was before; QEMU's model also says with every command that some data have
-        // ended.
+        // Late flags of whatever was before; QEMU's model also says with every command that some
+        // data have ended.
         self.regs.write32(CLEAR, STATIC);
         let work = match (&phase.data, transfer) {
             (Some(data), Some((bytes, transfer))) => {
@@ -116,8 +116,8 @@ impl<R: Regs> Pl181<R> {
         self.active = Some(active);
         self.set_mask(self.wanted_mask(&active));
         self.regs.write32(ARGUMENT, phase.command.arg);
-        // The command path was switched off when the last phase ended: status, clear and argument lie
-        // between.
+        // The command path was switched off when the last phase ended: status, clear and argument
+        // lie between.
         self.rest(3);
         self.regs.write32(COMMAND, command_bits(&phase.command));
         Ok(())
@@ -137,8 +137,8 @@ impl<R: Regs> Pl181<R> {
                     _ if left >= self.half_bytes() => RX_HALF_FULL,
                     _ => RX_AVAILABLE,
                 };
-                // The response is taken along when data come; it is waited for only when all of them are
-                // there.
+                // The response is taken along when data come; it is waited for only when all of
+                // them are there.
                 let response = if level | end != 0 { RESPONSE_END } else { 0 };
                 command & !response | end | DATA_CRC_FAIL | DATA_TIMEOUT | RX_OVERRUN | START_BIT | level
             }

@@ -1,4 +1,5 @@
-//! Power, clock, width, timing, voltage, tuning, reset: scripts of register accesses that never block.
+//! Power, clock, width, timing, voltage, tuning, reset: scripts of register accesses that never
+//! block.
 
 use super::port::write_word;
 use super::regs::*;
@@ -155,13 +156,14 @@ impl Bus {
         script.write(CLOCK_CTL, CLOCK_CHANGE, 0);
         script.write(CLOCK_ENABLE, CLOCK_SD, CLOCK_SD);
         script.write(SD_CFG1, CFG1_DIVIDER, setting.cfg1);
-        // A card wants clocks before its first command and in the voltage switch; the next list ends it.
+        // A card wants clocks before its first command and in the voltage switch; the next list
+        // ends it.
         script.write(SD_BUS_STAT, BUS_CLOCK_TOGGLE | BUS_CLOCK_STOP, BUS_CLOCK_TOGGLE);
         true
     }
 
-    /// Sets both phases, which count at SDR50 and SDR104 only, while the clock is held. Without a clock they
-    /// wait for one.
+    /// Sets both phases, which count at SDR50 and SDR104 only, while the clock is held. Without a
+    /// clock they wait for one.
     fn set_phases(&mut self) {
         if self.clock_hz != 0 {
             self.script.write(CLOCK_CTL, CLOCK_CHANGE, CLOCK_CHANGE);
@@ -195,13 +197,15 @@ struct Setting {
 }
 
 impl Setting {
-    /// The fastest clock not above `hz`: PLL / (1, 2, 4, 8) / (2, or 1 at SDR50 and SDR104) / (1, 128, 256).
+    /// The fastest clock not above `hz`: PLL / (1, 2, 4, 8) / (2, or 1 at SDR50 and SDR104) / (1,
+    /// 128, 256).
     fn of(hz: u32, mode: u8) -> Option<Setting> {
         let half = if mode == CFG1_SD30 { 1 } else { 2 };
         let mut best: Option<(u64, Setting)> = None;
         for (cfg1, slow) in [(CFG1_DIVIDE_1, 1), (CFG1_DIVIDE_128, 128), (CFG1_DIVIDE_256, 256)] {
             for power in 0..4u8 {
-                // At least 1 anyway; said where the compiler can see it, so that no division can panic.
+                // At least 1 anyway; said where the compiler can see it, so that no division can
+                // panic.
                 let divisor = ((half * slow) << power).max(1);
                 let mhz = u64::from(hz) * divisor / HZ_IN_MHZ;
                 let mhz = mhz.min((*PLL_MHZ.end()).into()) as u32;

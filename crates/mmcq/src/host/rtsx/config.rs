@@ -8,8 +8,8 @@ const VENDOR: u16 = 0x10ec;
 
 /// A chip whose registers are those of this driver. Registers do not tell; the PCI function does.
 ///
-/// The RTL8411 family switches its power in another way, and the chips from RTS5260 on have another PLL or another
-/// power: the driver must not touch those.
+/// The RTL8411 family switches its power in another way, and the chips from RTS5260 on have another
+/// PLL or another power: the driver must not touch those.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Chip {
@@ -56,14 +56,14 @@ pub struct RtsxConfig {
     /// Data of an open transfer can be moved without a command:
     /// [`Caps::continue_data`](crate::host::Caps::continue_data).
     pub continue_data: bool,
-    /// The chip's waiting for the end of busy also works after written data (it does after a response). The
-    /// end of a write is then an interrupt, and the engine does not poll. The drivers that are known never
-    /// ask for it there, so it is off unless tried on the very chip.
+    /// The chip's waiting for the end of busy also works after written data (it does after a
+    /// response). The end of a write is then an interrupt, and the engine does not poll. The
+    /// drivers that are known never ask for it there, so it is off unless tried on the very chip.
     pub busy_after_data: bool,
-    /// The chip may write into the list's memory, and the CPU sees it there without more ado. The driver asks
-    /// [`Dma`](crate::host::Dma) for a mapping for `Write` only, so this holds on x86, unless an IOMMU forbids
-    /// it. Responses then come with the end of the list. Otherwise they are read byte by byte through
-    /// [`HAIMR`](super::regs::HAIMR).
+    /// The chip may write into the list's memory, and the CPU sees it there without more ado. The
+    /// driver asks [`Dma`](crate::host::Dma) for a mapping for `Write` only, so this holds on x86,
+    /// unless an IOMMU forbids it. Responses then come with the end of the list. Otherwise they are
+    /// read byte by byte through [`HAIMR`](super::regs::HAIMR).
     pub coherent: bool,
     /// Fastest SD clock that the board's wires carry, in hertz.
     pub max_clock_hz: u32,
@@ -111,8 +111,8 @@ pub enum RtsxInitError {
         /// Its device.
         device: u16,
     },
-    /// The platform invalidates cache lines of so many bytes. The chip moves registers of 8 bytes by DMA, which would
-    /// take the rest of a line along.
+    /// The platform invalidates cache lines of so many bytes. The chip moves registers of 8 bytes
+    /// by DMA, which would take the rest of a line along.
     CacheLines(u32),
     /// The list's memory cannot be mapped, or lies where the chip cannot reach (32 bits).
     List(DmaError),

@@ -41,7 +41,8 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
             }
         } else {
             if latched & OF_PHASE != 0 {
-                // Late or spurious: the next start looks twice. What comes again and again interrupts no more.
+                // Late or spurious: the next start looks twice. What comes again and again
+                // interrupts no more.
                 self.masked |= if self.state.unsettled { OF_PHASE } else { 0 };
                 self.state.unsettled = true;
             }
@@ -106,8 +107,8 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
 
     /// The end of a tuning block.
     fn tuned(&mut self, good: bool) -> Result<Done, Fault> {
-        // A sampling phase that does not work is what the procedure looks for; what it leaves is cleared by
-        // the next list.
+        // A sampling phase that does not work is what the procedure looks for; what it leaves is
+        // cleared by the next list.
         self.state.uncleared = !good;
         let tuned = self.sweep.judge(good);
         if let Some(phase) = tuned {
@@ -186,8 +187,8 @@ fn late(active: &Active) -> Stage {
     }
 }
 
-/// What the status says; `late` is where a list without any error has stopped. The command comes first:
-/// without it nothing after it counts.
+/// What the status says; `late` is where a list without any error has stopped. The command comes
+/// first: without it nothing after it counts.
 fn decode(transfer: u8, stat1: u8, stat2: u8, late: Stage) -> (Cause, Stage) {
     match () {
         () if stat2 & STAT2_RESPONSE_TIMEOUT != 0 => (Cause::Timeout, Stage::Command),

@@ -1,8 +1,10 @@
-//! What the chip fetches from memory: the list of register operations, and the scatter/gather table.
+//! What the chip fetches from memory: the list of register operations, and the scatter/gather
+//! table.
 //!
-//! An operation is a little-endian word: kind in 31:30, register address in 29:16, mask in 15:8, data in 7:0.
-//! WRITE changes the bits under the mask, CHECK waits until they have this value, READ fetches the byte. READ
-//! and CHECK give back one byte each, which the chip packs over the beginning of the same list, if asked to.
+//! An operation is a little-endian word: kind in 31:30, register address in 29:16, mask in 15:8,
+//! data in 7:0. WRITE changes the bits under the mask, CHECK waits until they have this value, READ
+//! fetches the byte. READ and CHECK give back one byte each, which the chip packs over the
+//! beginning of the same list, if asked to.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -26,8 +28,8 @@ const ENTRY_VALID: u64 = 1 << 0;
 const ENTRY_END: u64 = 1 << 1;
 const ENTRY_TRANSFER: u64 = 1 << 5;
 
-/// Memory for one list (1024 bytes) and one table (2048 bytes); the chip uses it, so it lives as long as the
-/// program.
+/// Memory for one list (1024 bytes) and one table (2048 bytes); the chip uses it, so it lives as
+/// long as the program.
 #[repr(C, align(1024))]
 #[derive(Debug)]
 pub struct Buffers {
@@ -59,8 +61,8 @@ impl Buffers {
         word.to_le_bytes().get(at % 4).copied().unwrap_or(0)
     }
 
-    /// Describes the first `bytes` of the segments; gives the bytes of table in use, or `None` if there is
-    /// too little memory in the segments or too little room in the table.
+    /// Describes the first `bytes` of the segments; gives the bytes of table in use, or `None` if
+    /// there is too little memory in the segments or too little room in the table.
     pub(super) fn build_table(&mut self, segments: &[Segment], bytes: u32) -> Option<usize> {
         let mut entries = self.table.iter_mut();
         let mut used = 0;
@@ -117,7 +119,8 @@ impl List<'_> {
             return;
         };
         let word = kind | u32::from(register & ADDRESS) << 16 | u32::from(mask) << 8 | u32::from(value);
-        // SAFETY: a valid, exclusive reference. Volatile, since the reader is the chip and not this program.
+        // SAFETY: a valid, exclusive reference. Volatile, since the reader is the chip and not this
+        // program.
         unsafe { core::ptr::from_mut(place).write_volatile(word.to_le()) };
         self.used += 1;
     }

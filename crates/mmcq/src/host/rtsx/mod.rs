@@ -1,17 +1,18 @@
 //! Realtek's PCIe card readers: RTS5209 and those of its successors that [`Chip`] names.
 //!
-// Read first: `regs.rs` (the registers), `list.rs` (what the chip fetches from memory), then `phase.rs` (how
-// a phase starts), `events.rs` (how it ends), `bus.rs` (power, clock, timing, reset) and `tuning.rs`.
+// Read first: `regs.rs` (the registers), `list.rs` (what the chip fetches from memory), then
+// `phase.rs` (how a phase starts), `events.rs` (how it ends), `bus.rs` (power, clock, timing,
+// reset) and `tuning.rs`.
 //!
-//! A phase is one list of register operations, plus a scatter/gather table where data move. Only a write with
-//! its command is two: the data's list goes out from the interrupt that ended the command's. All data, also
-//! registers of a few bytes, go by DMA. The chip sends no CMD12 and no CMD23 by itself. It can move the
-//! data of a transfer that is open on the card without a command, any number of times
-//! ([`Auto::Continue`](crate::host::Auto::Continue)).
+//! A phase is one list of register operations, plus a scatter/gather table where data move. Only a
+//! write with its command is two: the data's list goes out from the interrupt that ended the
+//! command's. All data, also registers of a few bytes, go by DMA. The chip sends no CMD12 and no
+//! CMD23 by itself. It can move the data of a transfer that is open on the card without a command,
+//! any number of times ([`Auto::Continue`](crate::host::Auto::Continue)).
 //!
 //! # Register accesses
-//! Writes and reads by the CPU; a `response` is 0 with [`RtsxConfig::coherent`], else 5 writes and at least 5
-//! reads (R2: 16):
+//! Writes and reads by the CPU; a `response` is 0 with [`RtsxConfig::coherent`], else 5 writes and
+//! at least 5 reads (R2: 16):
 //!
 //! | phase | to start | from the interrupt |
 //! |---|---|---|
@@ -23,11 +24,11 @@
 //! One interrupt ends a list: the end of DMA is only signalled where it does not come before that.
 //!
 //! # Busy
-//! The chip can hold the end of a command until the card lets DAT0 go, and does so for each R1b. A write's
-//! data end with the card's CRC status; whether the same bit works there is not known of the real chip. So
-//! [`Caps::busy`] is [`Response`](BusyDetect::Response) unless [`RtsxConfig::busy_after_data`] says more: the level
-//! of DAT0 is no substitute, since the chip samples it only while the SD clock runs. After CMD12 the first
-//! CMD13 finds the card ready.
+//! The chip can hold the end of a command until the card lets DAT0 go, and does so for each R1b. A
+//! write's data end with the card's CRC status; whether the same bit works there is not known of
+//! the real chip. So [`Caps::busy`] is [`Response`](BusyDetect::Response) unless
+//! [`RtsxConfig::busy_after_data`] says more: the level of DAT0 is no substitute, since the chip
+//! samples it only while the SD clock runs. After CMD12 the first CMD13 finds the card ready.
 
 mod bus;
 mod config;
@@ -58,7 +59,8 @@ const CHECK_NS: u64 = 1_000_000_000;
 
 /// A reader: registers `R`, memory seen through `D`.
 ///
-/// Nothing is written by [`new`](Rtsx::new); [`BusOp::PowerOff`] and [`BusOp::PowerOn`] bring the reader up.
+/// Nothing is written by [`new`](Rtsx::new); [`BusOp::PowerOff`] and [`BusOp::PowerOn`] bring the
+/// reader up.
 pub struct Rtsx<R: Regs, D: Dma> {
     port: Port<R>,
     dma: D,
@@ -73,8 +75,8 @@ pub struct Rtsx<R: Regs, D: Dma> {
     state: Condition,
     /// What [`BIER`] holds.
     enable: u32,
-    /// What may not go away, and interrupts no more: too much current until the supply or everything is set anew, a phase's
-    /// events until the next phase.
+    /// What may not go away, and interrupts no more: too much current until the supply or
+    /// everything is set anew, a phase's events until the next phase.
     masked: u32,
 }
 
@@ -135,8 +137,8 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
     /// The registers, for code that looks on (vendor registers, models).
     ///
     /// # Safety
-    /// Nothing that the driver owns is written, nor read where reading changes it: a controller goes where
-    /// its registers send it.
+    /// Nothing that the driver owns is written, nor read where reading changes it: a controller
+    /// goes where its registers send it.
     #[allow(unsafe_code, reason = "docs/safety.md says why")]
     pub unsafe fn regs(&self) -> &R {
         &self.port.regs
@@ -148,8 +150,8 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         (status != u32::MAX || !self.is_gone()).then_some(status)
     }
 
-    /// Off the bus: nothing but ones, and not by one read alone, which the bus may have lost. What is gone
-    /// reaches no memory.
+    /// Off the bus: nothing but ones, and not by one read alone, which the bus may have lost. What
+    /// is gone reaches no memory.
     fn is_gone(&self) -> bool {
         self.port.regs.read32(BIPR) == u32::MAX && self.port.regs.read32(HAIMR) == u32::MAX
     }
@@ -227,9 +229,10 @@ fn caps(config: &RtsxConfig) -> Caps {
     }
 }
 
-// SAFETY: the table is built from the segments alone, for no more bytes than these have, or the phase is
-// refused; the CPU touches none of them. The end is reported after the chip's own "DMA done", and a reset is
-// `Done` when DMA has stopped. List and table are `'static`, and written only when no phase is active.
+// SAFETY: the table is built from the segments alone, for no more bytes than these have, or the
+// phase is refused; the CPU touches none of them. The end is reported after the chip's own "DMA
+// done", and a reset is `Done` when DMA has stopped. List and table are `'static`, and written only
+// when no phase is active.
 #[allow(unsafe_code, reason = "docs/safety.md says why")]
 unsafe impl<R: Regs, D: Dma> Host for Rtsx<R, D> {
     const CONTINUES: bool = true;

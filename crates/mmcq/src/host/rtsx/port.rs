@@ -22,7 +22,8 @@ impl<R: Regs> Port<R> {
         self.regs.write32(HAIMR, word);
     }
 
-    /// The end of an access, if it comes within so many looks: the register's (or the written) byte.
+    /// The end of an access, if it comes within so many looks: the register's (or the written)
+    /// byte.
     pub(super) fn look(&self, polls: u32) -> Option<Result<u8, Cause>> {
         for _ in 0..polls {
             let word = self.regs.read32(HAIMR);

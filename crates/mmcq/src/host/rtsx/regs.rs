@@ -1,7 +1,8 @@
 //! Registers and their bits.
 //!
-//! The chip shows the CPU seven registers of 32 bits. All others have 8 bits and 14 bits of address, and are
-//! reached by the lists of operations that the chip fetches from memory, or one at a time by [`HAIMR`].
+//! The chip shows the CPU seven registers of 32 bits. All others have 8 bits and 14 bits of
+//! address, and are reached by the lists of operations that the chip fetches from memory, or one at
+//! a time by [`HAIMR`].
 
 // --- Seen by the CPU ---
 

@@ -1,7 +1,8 @@
 //! The search for a sampling phase [SD 4.2.4.5].
 //!
-//! One tuning block at each of the 32 phases, in the order of their numbers. Then one more at the middle of
-//! the longest run of good ones: it must be good again. That is 33 blocks; the standard allows 40.
+//! One tuning block at each of the 32 phases, in the order of their numbers. Then one more at the
+//! middle of the longest run of good ones: it must be good again. That is 33 blocks; the standard
+//! allows 40.
 
 use super::regs::PHASE_MASK;
 
@@ -28,8 +29,8 @@ impl Sweep {
         self.chosen.unwrap_or(self.next) & PHASE_MASK
     }
 
-    /// Takes the result of that block; gives the phase to stay at once it is found. A search without success
-    /// begins again, until the caller has no more blocks.
+    /// Takes the result of that block; gives the phase to stay at once it is found. A search
+    /// without success begins again, until the caller has no more blocks.
     pub(super) fn judge(&mut self, good: bool) -> Option<u8> {
         if let Some(chosen) = self.chosen {
             *self = Sweep::new();

@@ -101,7 +101,8 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         }
     }
 
-    /// Is the platform's DMA at work? It is none of the controller's, and no reset of that stops it.
+    /// Is the platform's DMA at work? It is none of the controller's, and no reset of that stops
+    /// it.
     pub(super) fn dma_runs(&self) -> bool {
         self.config.dma != DmaUse::Never && self.regs.read32(DMA_START) & 1 != 0
     }

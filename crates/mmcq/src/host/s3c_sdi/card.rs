@@ -11,15 +11,16 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
     }
 
     pub(super) fn unmask_card(&mut self) {
-        // An edge from while it was masked is old; the level tells what is true now. In this order, so that
-        // an edge in between is seen by one of them.
+        // An edge from while it was masked is old; the level tells what is true now. In this order,
+        // so that an edge in between is seen by one of them.
         self.regs.write32(DSTA, DSTA_SDIO);
         self.card_irq = true;
         self.enable(self.events);
         self.ring();
     }
 
-    /// Calls for an `ack` if the card asks for attention and no phase will end: an empty FIFO is half empty.
+    /// Calls for an `ack` if the card asks for attention and no phase will end: an empty FIFO is
+    /// half empty.
     pub(super) fn ring(&mut self) {
         if self.card_irq && self.active.is_none() && self.dat1_low() {
             self.enable(self.events | INT_TX_HALF);

@@ -8,9 +8,9 @@ use core::fmt;
 pub enum DmaUse {
     /// The CPU, always.
     Never,
-    /// The platform's DMA moves buffers of at least so many bytes that are made of whole words; the CPU moves
-    /// the others. Starting it costs three accesses and the cache's maintenance, which small buffers do not
-    /// pay back.
+    /// The platform's DMA moves buffers of at least so many bytes that are made of whole words; the
+    /// CPU moves the others. Starting it costs three accesses and the cache's maintenance, which
+    /// small buffers do not pay back.
     From(u32),
 }
 
@@ -21,8 +21,8 @@ pub struct S3cSdiConfig {
     pub dma: DmaUse,
     /// The controller's clock input, in hertz.
     pub pclk_hz: u32,
-    /// Fastest SD clock that the controller and the board's wires carry, in hertz. Above 25 MHz the board
-    /// vouches for high-speed timing.
+    /// Fastest SD clock that the controller and the board's wires carry, in hertz. Above 25 MHz the
+    /// board vouches for high-speed timing.
     pub max_clock_hz: u32,
     /// Data lines that are wired: one or four.
     pub width: Width,

@@ -44,8 +44,8 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
                     self.regs.write32(FSTA, FSTA_RESET);
                 }
                 events.phase = Some(result);
-                // Edges during the phase were lost. Where data may still move, DAT1 is theirs; the reset that
-                // must follow looks again.
+                // Edges during the phase were lost. Where data may still move, DAT1 is theirs; the
+                // reset that must follow looks again.
                 let moving = active.work != Work::Command && active.data & DSTA_FINISH == 0;
                 events.card_irq = !moving && self.level_asks();
             }
@@ -53,7 +53,8 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         events
     }
 
-    /// Nothing is in progress: the card interrupt, and late events. Does the card ask for attention?
+    /// Nothing is in progress: the card interrupt, and late events. Does the card ask for
+    /// attention?
     fn take_idle(&mut self) -> bool {
         let (command, data) = (self.regs.read32(CMDSTAT), self.regs.read32(DSTA));
         if command == u32::MAX || data == u32::MAX {
@@ -158,24 +159,26 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         Progress::Some
     }
 
-    /// The data from the card are over on the bus. What is left of them is in the FIFO, or the transfer was cut
-    /// short.
+    /// The data from the card are over on the bus. What is left of them is in the FIFO, or the
+    /// transfer was cut short.
     fn take_last(&mut self, segments: &[Segment]) -> bool {
         let fifo = self.regs.read32(FSTA);
         let count = (fifo & FSTA_COUNT).min(FIFO_BYTES);
         if fifo & FSTA_FAIL != 0 || count < self.transfer.left {
             return false;
         }
-        // What is left after the last byte, taken now or before, would be the next transfer's first.
+        // What is left after the last byte, taken now or before, would be the next transfer's
+        // first.
         self.transfer.odd |= count > self.transfer.left;
         self.drain(segments, count);
         true
     }
 
-    /// The data are over on the bus. Has the platform's DMA moved the last of them? Until then memory is its.
+    /// The data are over on the bus. Has the platform's DMA moved the last of them? Until then
+    /// memory is its.
     ///
-    /// Only a FIFO that is at most half full interrupts again; a fuller one is left to the DMA's own
-    /// interrupt, or to the engine's deadline.
+    /// Only a FIFO that is at most half full interrupts again; a fuller one is left to the DMA's
+    /// own interrupt, or to the engine's deadline.
     fn wait_for_dma(&mut self, active: &mut Active) -> Option<Progress> {
         let fifo = self.regs.read32(FSTA);
         let running = self.regs.read32(DMA_START) & 1 != 0;

@@ -19,7 +19,8 @@ pub(super) struct Transfer {
 }
 
 impl<R: Regs, D: Dma> S3cSdi<R, D> {
-    /// Takes what is there of a FIFO that holds `count` bytes: whole words, and the last bytes with the end.
+    /// Takes what is there of a FIFO that holds `count` bytes: whole words, and the last bytes with
+    /// the end.
     pub(super) fn drain(&mut self, segments: &[Segment], count: u32) {
         let count = count.min(FIFO_BYTES);
         let bytes = if count >= self.transfer.left { self.transfer.left } else { count & !3 };
@@ -35,7 +36,8 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         }
     }
 
-    /// Fills a FIFO that holds `count` bytes, all but its last word: known drivers never go to the brim.
+    /// Fills a FIFO that holds `count` bytes, all but its last word: known drivers never go to the
+    /// brim.
     pub(super) fn fill(&mut self, segments: &[Segment], count: u32) {
         let room = (FIFO_BYTES - 1).saturating_sub(count) & !3;
         let bytes = room.min(self.transfer.left);
@@ -56,7 +58,8 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         let (whole, tail) = (bytes as usize / 4, bytes as usize % 4);
         let words = place.cast::<u32>();
         for at in 0..whole {
-            // SAFETY: `place` has room for `bytes`, of which this word is a part; the phase owns that memory.
+            // SAFETY: `place` has room for `bytes`, of which this word is a part; the phase owns
+            // that memory.
             unsafe { words.add(at).write_unaligned(self.regs.read32(DATA).to_le()) };
         }
         if tail != 0 {
@@ -73,7 +76,8 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         let (whole, tail) = (bytes as usize / 4, bytes as usize % 4);
         let words = place.cast::<u32>();
         for at in 0..whole {
-            // SAFETY: `place` holds `bytes`, of which this word is a part; the phase owns that memory.
+            // SAFETY: `place` holds `bytes`, of which this word is a part; the phase owns that
+            // memory.
             self.regs.write32(DATA, u32::from_le(unsafe { words.add(at).read_unaligned() }));
         }
         if tail != 0 {

@@ -1,17 +1,19 @@
 //! SDI: the SD controller in Samsung's S3C24xx SoCs (register layout of the S3C2440).
 //!
-// Read first: `regs.rs` (the register map), then `phase.rs` (how a phase starts), `events.rs` (how it ends),
-// `fifo.rs` (the CPU's side of the FIFO), `bus.rs` (clock, reset) and `card.rs` (the card interrupt).
+// Read first: `regs.rs` (the register map), then `phase.rs` (how a phase starts), `events.rs` (how
+// it ends), `fifo.rs` (the CPU's side of the FIFO), `bus.rs` (clock, reset) and `card.rs` (the card
+// interrupt).
 //!
 //! # Data
-//! The FIFO has 64 bytes. [`ack`](Host::ack) moves what it holds, or has room for, and returns: at most 16
-//! words. It does so in whatever context calls it, the interrupt or a tasklet; meanwhile the controller stops
-//! the SD clock rather than lose data. Where [`DmaUse::From`] says so, the platform's DMA moves a buffer
-//! instead; it takes one piece of memory, so that [`Caps::max_segments`] is 1 then.
+//! The FIFO has 64 bytes. [`ack`](Host::ack) moves what it holds, or has room for, and returns: at
+//! most 16 words. It does so in whatever context calls it, the interrupt or a tasklet; meanwhile
+//! the controller stops the SD clock rather than lose data. Where [`DmaUse::From`] says so, the
+//! platform's DMA moves a buffer instead; it takes one piece of memory, so that
+//! [`Caps::max_segments`] is 1 then.
 //!
-//! The controller's end of data speaks of the lines. The driver reports the end when the FIFO is empty and the
-//! DMA has stopped. Until then it enables the interrupt *transmit FIFO half empty* and looks again, a bounded
-//! number of times. Where that does not interrupt, the platform calls
+//! The controller's end of data speaks of the lines. The driver reports the end when the FIFO is
+//! empty and the DMA has stopped. Until then it enables the interrupt *transmit FIFO half empty*
+//! and looks again, a bounded number of times. Where that does not interrupt, the platform calls
 //! [`Engine::on_irq`](crate::engine::Engine::on_irq) at the DMA's own end.
 //!
 //! # Accesses
@@ -25,26 +27,27 @@
 //! | CMD53, 2 KiB to the card | 4 | 6, and 1 at each half empty: at most 71 | at most 81 |
 //! | CMD53, 2 KiB by DMA | 6 | 7 | 13 |
 //!
-//! To these come: 1 where the kind of phase differs from the last one's (interrupt enables), 1 for the first
-//! command after data (the data circuits are disarmed), 1 for a new block size, 1 after data that are not
-//! whole words (the FIFO is emptied), 1 while the card interrupt is unmasked (DAT1 is looked at).
-//! [`Done`](crate::host::Done) comes with one interrupt for a command and for up to 31 bytes from, 60 bytes
-//! to the card.
+//! To these come: 1 where the kind of phase differs from the last one's (interrupt enables), 1 for
+//! the first command after data (the data circuits are disarmed), 1 for a new block size, 1 after
+//! data that are not whole words (the FIFO is emptied), 1 while the card interrupt is unmasked
+//! (DAT1 is looked at). [`Done`](crate::host::Done) comes with one interrupt for a command and for
+//! up to 31 bytes from, 60 bytes to the card.
 //!
 //! # Card interrupt
-//! The controller sees the falling edge of DAT1 only while it is idle, so the driver looks at the level
-//! itself (a GPIO, [`regs::DAT1`]) after each phase, when it is unmasked, after a reset, and whenever an idle
-//! controller is acknowledged. Unmasked in the middle of a phase, it is looked at when that ends. A level
-//! that is low with nothing in progress is to be reported although no edge will come: the driver then enables
-//! the interrupt *transmit FIFO half empty*, which an empty FIFO asserts at once, so that the next `ack`
-//! comes by itself and reports it. On a chip where that does not interrupt, the platform calls
-//! [`Engine::on_irq`](crate::engine::Engine::on_irq) once after each
-//! [`unmask_card_irq`](crate::engine::Engine::unmask_card_irq); that is always allowed.
+//! The controller sees the falling edge of DAT1 only while it is idle, so the driver looks at the
+//! level itself (a GPIO, [`regs::DAT1`]) after each phase, when it is unmasked, after a reset, and
+//! whenever an idle controller is acknowledged. Unmasked in the middle of a phase, it is looked at
+//! when that ends. A level that is low with nothing in progress is to be reported although no edge
+//! will come: the driver then enables the interrupt *transmit FIFO half empty*, which an empty FIFO
+//! asserts at once, so that the next `ack` comes by itself and reports it. On a chip where that
+//! does not interrupt, the platform calls [`Engine::on_irq`](crate::engine::Engine::on_irq) once
+//! after each [`unmask_card_irq`](crate::engine::Engine::unmask_card_irq); that is always allowed.
 //!
 //! # What it cannot do
-//! The end of data to the card includes the card's busy, but that of an R1b without data is not seen, and
-//! DAT0 cannot be read: [`BusyDetect::Status`]. There is no card detection, no 1.8 V, no automatic command.
-//! The controller's own timer always has its longest time; shorter limits are the engine's.
+//! The end of data to the card includes the card's busy, but that of an R1b without data is not
+//! seen, and DAT0 cannot be read: [`BusyDetect::Status`]. There is no card detection, no 1.8 V, no
+//! automatic command. The controller's own timer always has its longest time; shorter limits are
+//! the engine's.
 
 mod bus;
 mod card;
@@ -67,16 +70,17 @@ use fifo::Transfer;
 use phase::Active;
 use regs::*;
 
-/// In [`Segment::bus`]: the segment is mapped for DMA. Bus addresses have 32 bits, so it is none of theirs.
+/// In [`Segment::bus`]: the segment is mapped for DMA. Bus addresses have 32 bits, so it is none of
+/// theirs.
 const MAPPED: u64 = 1 << 63;
 /// Bytes in a block that a phase may ask for.
 const BLOCK_BYTES_MAX: u16 = 2048;
 
 /// A controller: registers `R`, memory seen through `D`.
 ///
-/// `R` shows the registers at their own offsets, the level of DAT1 at [`regs::DAT1`], and the platform's
-/// DMA (unless [`DmaUse::Never`]) at [`regs::DMA_ADDRESS`]. Nothing is written by [`new`](S3cSdi::new);
-/// [`BusOp::PowerOn`] brings the controller up.
+/// `R` shows the registers at their own offsets, the level of DAT1 at [`regs::DAT1`], and the
+/// platform's DMA (unless [`DmaUse::Never`]) at [`regs::DMA_ADDRESS`]. Nothing is written by
+/// [`new`](S3cSdi::new); [`BusOp::PowerOn`] brings the controller up.
 pub struct S3cSdi<R: Regs, D: Dma> {
     regs: R,
     dma: D,
@@ -133,8 +137,8 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
     /// The registers, for code that looks on (vendor registers, models).
     ///
     /// # Safety
-    /// Nothing that the driver owns is written, nor read where reading changes it: a controller goes where
-    /// its registers send it.
+    /// Nothing that the driver owns is written, nor read where reading changes it: a controller
+    /// goes where its registers send it.
     #[allow(unsafe_code, reason = "docs/safety.md says why")]
     pub unsafe fn regs(&self) -> &R {
         &self.regs
@@ -198,9 +202,10 @@ fn caps(config: &S3cSdiConfig, slowest_hz: u32, fastest_hz: u32) -> Caps {
     }
 }
 
-// SAFETY: DMA gets the one mapped segment, for no more bytes than it has; the CPU moves what `Cursor` finds
-// inside segments that are not mapped for DMA. The end is reported after the controller's, and a reset is `Done`,
-// or a phase's controller `Gone`, when the platform's DMA has stopped.
+// SAFETY: DMA gets the one mapped segment, for no more bytes than it has; the CPU moves what
+// `Cursor` finds inside segments that are not mapped for DMA. The end is reported after the
+// controller's, and a reset is `Done`, or a phase's controller `Gone`, when the platform's DMA has
+// stopped.
 #[allow(unsafe_code, reason = "docs/safety.md says why")]
 unsafe impl<R: Regs, D: Dma> Host for S3cSdi<R, D> {
     const CARD_IRQ: bool = true;

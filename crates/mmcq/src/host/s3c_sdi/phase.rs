@@ -11,8 +11,8 @@ const COMMAND_ERRORS: u32 = INT_RESPONSE_CRC | INT_COMMAND_TIMEOUT;
 /// Interrupts that end data, well or early.
 const DATA_EVENTS: u32 = INT_FIFO | INT_CRC_STATUS | INT_DATA_CRC | INT_DATA_TIMEOUT | INT_FINISH;
 
-/// Looks at the platform's DMA after the data are over on the lines. It has 16 words to fetch at most, and
-/// a look takes as long as several words do.
+/// Looks at the platform's DMA after the data are over on the lines. It has 16 words to fetch at
+/// most, and a look takes as long as several words do.
 const DMA_LOOKS: u16 = 64;
 
 /// The phase that the controller works on.
@@ -113,7 +113,8 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
             (0, _) if data.direction == Direction::Read => Ok(Work::Read),
             (0, _) => Ok(Work::Write),
             (_, [_]) if bytes.is_multiple_of(4) => Ok(Work::Dma),
-            // Memory that is mapped for DMA must not be touched by the CPU, so it is all or nothing.
+            // Memory that is mapped for DMA must not be touched by the CPU, so it is all or
+            // nothing.
             _ => Err(StartError::Unsupported),
         }
     }
@@ -163,7 +164,8 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         self.enable(events);
     }
 
-    /// Takes the last transfer out of the data circuits: a command without data must not start them again.
+    /// Takes the last transfer out of the data circuits: a command without data must not start them
+    /// again.
     fn disarm(&mut self) {
         if self.armed {
             self.regs.write32(DCON, 0);
@@ -171,8 +173,8 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         }
     }
 
-    /// After a phase that did not end well, and without a reset: are the lines free? If they are, late events
-    /// and data are forgotten.
+    /// After a phase that did not end well, and without a reset: are the lines free? If they are,
+    /// late events and data are forgotten.
     #[cold]
     fn check_lines(&self, data: bool) -> Result<(), StartError> {
         if self.regs.read32(CMDSTAT) & CMDSTAT_ON != 0 {

@@ -45,7 +45,8 @@ pub const CMDSTAT_ON: u32 = 1 << 8;
 /// Everything that latches.
 pub const CMDSTAT_LATCHED: u32 = 0xf << 9;
 
-/// The response without index and CRC: 48 bits here, 136 bits in this and the next three, highest first.
+/// The response without index and CRC: 48 bits here, 136 bits in this and the next three, highest
+/// first.
 pub const RSP0: u16 = 0x14;
 
 /// Data and busy timer, 23 bits, in SD clocks.

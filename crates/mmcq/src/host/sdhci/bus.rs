@@ -16,7 +16,8 @@ const CLOCK_NS: u64 = 150_000_000;
 const CLOCK_POLL_NS: u64 = 10_000;
 /// 1.8V Signaling Enable is to be read again after this time [SDHC 3.6.1].
 const VOLTAGE_NS: u64 = 5_000_000;
-/// Steps that one call may take when nothing has to be waited for. With all quirks an operation has one more.
+/// Steps that one call may take when nothing has to be waited for. With all quirks an operation has
+/// one more.
 const STEPS: usize = 8;
 
 /// What the bus settings are, and how far the operation in progress has got.

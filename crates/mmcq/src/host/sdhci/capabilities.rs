@@ -120,14 +120,16 @@ impl Model {
             retune_count: (high >> 8) as u8 & 0xf,
             by_cpu: match mode {
                 TransferMode::Pio => ByCpu::Always,
-                // Registers and short packets end inside of a cache line: DMA would take the rest of it along.
+                // Registers and short packets end inside of a cache line: DMA would take the rest
+                // of it along.
                 _ if line_bytes > 1 || quirks.has(SdhciQuirks::DMA_SIZE_32BIT) => ByCpu::OddLengths,
                 _ => ByCpu::Never,
             },
         })
     }
 
-    /// The time after which the tuning is to be renewed, in any of the three modes. The count 0 is none, 15 is told elsewhere, 12 to 14 are reserved.
+    /// The time after which the tuning is to be renewed, in any of the three modes. The count 0 is
+    /// none, 15 is told elsewhere, 12 to 14 are reserved.
     pub(super) fn retune_ns(&self) -> u64 {
         match self.retune_count {
             count @ 1..=11 if self.version >= VERSION_3_00 => 1_000_000_000 << (count - 1),
@@ -194,8 +196,9 @@ impl Model {
         }
     }
 
-    /// Segments, bytes in a segment and bytes in a transfer such that any list within them fits the table:
-    /// segments that add up to `t` chunks need at most `t - 1` descriptors more than there are segments.
+    /// Segments, bytes in a segment and bytes in a transfer such that any list within them fits the
+    /// table: segments that add up to `t` chunks need at most `t - 1` descriptors more than there
+    /// are segments.
     fn scatter(&self, slots: usize) -> (u16, u32, u32) {
         let slots = u32::try_from(slots).unwrap_or(u32::MAX).saturating_sub(self.form.nop_end.into());
         // A chunk is neither 0 nor longer than a transfer; said here in a way that cannot panic.

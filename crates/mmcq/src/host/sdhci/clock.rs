@@ -53,8 +53,8 @@ impl Clocks {
         (slowest, self.base.max(self.programmable).min(limit_hz))
     }
 
-    /// The bits of Clock Control for the fastest clock not above `hz`, and that clock; `None` if it cannot be
-    /// that slow.
+    /// The bits of Clock Control for the fastest clock not above `hz`, and that clock; `None` if it
+    /// cannot be that slow.
     pub(super) fn divide(&self, hz: u32) -> Option<(u16, u32)> {
         if hz == 0 {
             return None;
@@ -82,8 +82,8 @@ impl Clocks {
         (NS_IN_S << (13 + TIMEOUT_MAX)).checked_div(self.timeout.into()).unwrap_or(0)
     }
 
-    /// The counter value that waits at least `timeout_ns`, and whether even the largest is too short.
-    /// `sd_clock_hz` replaces the timeout clock if it is given.
+    /// The counter value that waits at least `timeout_ns`, and whether even the largest is too
+    /// short. `sd_clock_hz` replaces the timeout clock if it is given.
     pub(super) fn timeout(&self, timeout_ns: u64, sd_clock_hz: Option<u32>) -> (u8, bool) {
         let hz = sd_clock_hz.unwrap_or(self.timeout);
         if hz == 0 {

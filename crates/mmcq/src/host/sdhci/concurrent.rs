@@ -1,10 +1,11 @@
 //! A command beside data.
 //!
-//! While Command Inhibit (DAT) is set, commands that leave DAT alone may be issued as soon as Command Inhibit
-//! (CMD) is clear [SDHC 2.2.9]. There is one set of response registers, so the response of the phase itself is
-//! read before such a command goes out; Command Complete and the errors of the CMD line belong to that command
-//! from then on. If it fails, the CMD circuit alone is reset [SDHC 2.2.16], except while the controller may yet
-//! send a CMD12 of its own through it: then after the data.
+//! While Command Inhibit (DAT) is set, commands that leave DAT alone may be issued as soon as
+//! Command Inhibit (CMD) is clear [SDHC 2.2.9]. There is one set of response registers, so the
+//! response of the phase itself is read before such a command goes out; Command Complete and the
+//! errors of the CMD line belong to that command from then on. If it fails, the CMD circuit alone
+//! is reset [SDHC 2.2.16], except while the controller may yet send a CMD12 of its own through it:
+//! then after the data.
 //!
 //! A phase beside which nothing went pays one instruction for all this.
 
@@ -87,8 +88,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         self.quick = NEVER;
     }
 
-    /// The response of a phase whose own was put aside; all others have one in the registers, or none. A controller that is gone
-    /// gives ones, as its registers do: it may have given them for data.
+    /// The response of a phase whose own was put aside; all others have one in the registers, or
+    /// none. A controller that is gone gives ones, as its registers do: it may have given them for
+    /// data.
     pub(super) fn kept_response(&self) -> u32 {
         match &self.concurrent {
             Some(_) if self.present_state().is_none() => u32::MAX,

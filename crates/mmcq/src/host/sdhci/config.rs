@@ -12,8 +12,8 @@ impl SdhciQuirks {
     pub const NONE: SdhciQuirks = SdhciQuirks(0);
     /// No Transfer Complete at the end of an R1b busy; DAT0 is read instead.
     pub const NO_BUSY_IRQ: SdhciQuirks = SdhciQuirks(1 << 0);
-    /// DAT levels in Present State are not to be trusted; with [`NO_BUSY_IRQ`](Self::NO_BUSY_IRQ) only the
-    /// card's status tells.
+    /// DAT levels in Present State are not to be trusted; with [`NO_BUSY_IRQ`](Self::NO_BUSY_IRQ)
+    /// only the card's status tells.
     pub const NO_DAT0_LEVEL: SdhciQuirks = SdhciQuirks(1 << 1);
     /// ADMA2 is announced and does not work.
     pub const BROKEN_ADMA: SdhciQuirks = SdhciQuirks(1 << 2);
@@ -29,8 +29,8 @@ impl SdhciQuirks {
     pub const NO_CMD23: SdhciQuirks = SdhciQuirks(1 << 7);
     /// A descriptor length of 0 is not 64 KiB.
     pub const ADMA_ZERO_LENGTH_BROKEN: SdhciQuirks = SdhciQuirks(1 << 8);
-    /// The list must end with a descriptor of its own that moves nothing; otherwise the last transfer carries
-    /// End.
+    /// The list must end with a descriptor of its own that moves nothing; otherwise the last
+    /// transfer carries End.
     pub const ADMA_NOP_END: SdhciQuirks = SdhciQuirks(1 << 9);
     /// DMA moves multiples of 4 bytes only; other lengths go through the buffer port.
     pub const DMA_SIZE_32BIT: SdhciQuirks = SdhciQuirks(1 << 10);
@@ -38,13 +38,15 @@ impl SdhciQuirks {
     pub const BROKEN_TIMEOUT_VALUE: SdhciQuirks = SdhciQuirks(1 << 11);
     /// The timeout counter counts SD clocks.
     pub const TIMEOUT_USES_SD_CLOCK: SdhciQuirks = SdhciQuirks(1 << 12);
-    /// Data timeout is masked when the counter is too short for a phase; the engine's deadline remains.
+    /// Data timeout is masked when the counter is too short for a phase; the engine's deadline
+    /// remains.
     pub const MASK_LONG_TIMEOUT: SdhciQuirks = SdhciQuirks(1 << 13);
     /// High Speed Enable must stay 0 (it moves the sampling edge the wrong way).
     pub const NO_HISPD_BIT: SdhciQuirks = SdhciQuirks(1 << 14);
     /// 1.8 V signalling is announced and not wired.
     pub const NO_SIGNAL_18: SdhciQuirks = SdhciQuirks(1 << 15);
-    /// CMD and DAT must be reset by one write. Without it each is reset alone, which every controller understands.
+    /// CMD and DAT must be reset by one write. Without it each is reset alone, which every
+    /// controller understands.
     pub const RESET_CMD_DATA_TOGETHER: SdhciQuirks = SdhciQuirks(1 << 16);
     /// A 136-bit response is kept with its CRC.
     pub const RSP136_HAS_CRC: SdhciQuirks = SdhciQuirks(1 << 17);
@@ -52,7 +54,8 @@ impl SdhciQuirks {
     pub const DEFER_COMPLETION: SdhciQuirks = SdhciQuirks(1 << 18);
     /// Only 32-bit accesses work.
     pub const ACCESS_32BIT: SdhciQuirks = SdhciQuirks(1 << 19);
-    /// Registers of 16 bits must be written one by one (a 32-bit write at 004h or 00Ch loses a half).
+    /// Registers of 16 bits must be written one by one (a 32-bit write at 004h or 00Ch loses a
+    /// half).
     pub const ACCESS_16BIT: SdhciQuirks = SdhciQuirks(1 << 20);
     /// Host Version 4 Enable must stay 0 on a version 4 controller.
     pub const NO_V4_MODE: SdhciQuirks = SdhciQuirks(1 << 21);
@@ -64,7 +67,8 @@ impl SdhciQuirks {
     pub const INVERTED_WRITE_PROTECT: SdhciQuirks = SdhciQuirks(1 << 24);
     /// After every change of clock, width or timing CMD and DAT must be reset.
     pub const RESET_ON_IOS: SdhciQuirks = SdhciQuirks(1 << 25);
-    /// The buffer's ready bits come some microseconds after their interrupt, and are waited for there.
+    /// The buffer's ready bits come some microseconds after their interrupt, and are waited for
+    /// there.
     pub const PIO_DELAY: SdhciQuirks = SdhciQuirks(1 << 26);
     /// Every CMD12 ends with a Transfer Complete, also one that was sent without busy.
     pub const STOP_WITH_TC: SdhciQuirks = SdhciQuirks(1 << 27);
@@ -74,8 +78,9 @@ impl SdhciQuirks {
     /// [`Caps::signal18_fixed`].
     pub const FIXED_18: SdhciQuirks = SdhciQuirks(1 << 29);
 
-    /// A command without busy (R1) that is sent as one with busy (R1b) ends with a Transfer Complete too, each time. Saves two register writes
-    /// for each. To be set only for a controller on which it was seen: see [`QEMU`](Self::QEMU).
+    /// A command without busy (R1) that is sent as one with busy (R1b) ends with a Transfer
+    /// Complete too, each time. Saves two register writes for each. To be set only for a controller
+    /// on which it was seen: see [`QEMU`](Self::QEMU).
     pub const R1_WITH_TC: SdhciQuirks = SdhciQuirks(1 << 30);
 
     /// QEMU's `sdhci-pci` (PCI 1b36:0007), seen in QEMU 7.2 with its SD card.
@@ -173,10 +178,11 @@ pub struct SdhciConfig {
     pub width: Width,
     /// The card is soldered: presence is never asked.
     pub fixed: bool,
-    /// Current that the card's supply gives, in mA; 0: what Maximum Current Capabilities says [SDHC 2.2.26].
+    /// Current that the card's supply gives, in mA; 0: what Maximum Current Capabilities says
+    /// [SDHC 2.2.26].
     pub supply_ma: u16,
-    /// Timings beyond those announced, as [`Caps::timing_bit`]s: HS200, HS400 and enhanced strobe of eMMC
-    /// have no bit in the capabilities.
+    /// Timings beyond those announced, as [`Caps::timing_bit`]s: HS200, HS400 and enhanced strobe
+    /// of eMMC have no bit in the capabilities.
     pub extra_timings: u16,
     /// UHS Mode Select of HS400; the standard has none.
     pub hs400_mode: u8,

@@ -21,11 +21,13 @@ pub(super) const NEVER: u32 = INT_ERROR;
 const PRESENCE: u32 = INT_INSERT | INT_REMOVE;
 /// What belongs to no phase.
 const RARE: u32 = PRESENCE | INT_CARD | INT_RETUNE;
-/// Times that a late ready bit of the buffer is looked for: some ten to a hundred microseconds of register reads.
+/// Times that a late ready bit of the buffer is looked for: some ten to a hundred microseconds of
+/// register reads.
 const READY_LOOKS: u32 = 256;
 /// Times that DAT is looked at before an end is held for another transfer's: some ten microseconds.
 const END_LOOKS: u32 = 64;
-/// In what a phase has seen: its end, or what passes for it, came before its response. No status bit of a phase.
+/// In what a phase has seen: its end, or what passes for it, came before its response. No status
+/// bit of a phase.
 const END_FIRST: u32 = INT_ERROR;
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
@@ -34,7 +36,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         self.take_others(status, segments)
     }
 
-    /// The end of a command with an R1, or of its transfer by ADMA, that went well; if that is all there is.
+    /// The end of a command with an R1, or of its transfer by ADMA, that went well; if that is all
+    /// there is.
     #[inline(always)]
     pub(super) fn take_end(&mut self, segments: &[Segment]) -> Result<Plain, Events> {
         let status = self.port.read32(INT_STATUS) & self.own_bits;
@@ -65,8 +68,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             return events;
         }
         if status == self.own_bits && self.present_state().is_none() {
-            // Gone, and not by one read alone, which the bus may have lost: what is gone reaches no memory.
-            // Nothing that could be written would help.
+            // Gone, and not by one read alone, which the bus may have lost: what is gone reaches no
+            // memory. Nothing that could be written would help.
             self.quick = NEVER;
             events.phase = self.active.take().map(|active| Err(gone(&active)));
             self.idle = false;
@@ -86,7 +89,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
                 self.active = Some(active);
             }
         } else if status & OF_PHASE != 0 {
-            // Late or spurious: the next start looks twice. What comes again and again interrupts no more.
+            // Late or spurious: the next start looks twice. What comes again and again interrupts
+            // no more.
             self.idle = false;
             if self.concurrent.is_none() {
                 self.set_signal(RARE);
@@ -95,8 +99,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         events
     }
 
-    /// Card presence, card interrupt, re-tuning: each is masked until it makes sense again, so that a level
-    /// cannot storm.
+    /// Card presence, card interrupt, re-tuning: each is masked until it makes sense again, so that
+    /// a level cannot storm.
     fn take_rare(&mut self, status: u32, events: &mut Events) {
         let mut enable = self.shadow.enable;
         if status & PRESENCE & enable != 0 {
@@ -143,7 +147,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
                 let offered = status & (INT_BUFFER_READ | INT_BUFFER_WRITE) != 0;
                 self.move_blocks(direction == Direction::Read, offered, segments);
                 if self.transfer.blocks != 0 {
-                    // A transfer that the card has ended is not over before the CPU has its last block.
+                    // A transfer that the card has ended is not over before the CPU has its last
+                    // block.
                     return None;
                 }
             }
@@ -167,7 +172,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             return Some(Ok(self.done(active)));
         }
         if transferred {
-            // The data were faster than the response: its interrupt is wanted after all. Or the transfer before is told twice.
+            // The data were faster than the response: its interrupt is wanted after all. Or the
+            // transfer before is told twice.
             active.seen |= if needs & INT_TRANSFER != 0 { END_FIRST } else { 0 };
             self.set_signal(self.shadow.signal | INT_COMMAND);
         }
@@ -189,7 +195,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     }
 
     fn done(&mut self, active: &Active) -> Done {
-        // A busy that is not waited for, or a transfer that was cut short, may still have something to say.
+        // A busy that is not waited for, or a transfer that was cut short, may still have something
+        // to say.
         self.idle = active.alone && (active.resp != Resp::R1b || !matches!(active.work, Work::Command));
         Done {
             response: self.answer(active),
@@ -198,7 +205,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
     }
 
-    /// The response. Errors of an earlier write are shown once: an automatic CMD23 may have got them, and the command after it no more.
+    /// The response. Errors of an earlier write are shown once: an automatic CMD23 may have got
+    /// them, and the command after it no more.
     fn answer(&self, active: &Active) -> Response {
         let mut response = self.response(active.resp);
         if self.auto == Automatic::TellingCount {
@@ -207,8 +215,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         response
     }
 
-    /// The end of a tuning phase: its block has come, or (some controllers say no more) the whole procedure
-    /// is over.
+    /// The end of a tuning phase: its block has come, or (some controllers say no more) the whole
+    /// procedure is over.
     fn tuned(&mut self, block: bool) -> Option<Result<Done, Fault>> {
         let control = self.port.read16(CONTROL_2);
         if control & CONTROL_2_TUNE != 0 {
@@ -265,8 +273,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
     }
 
-    /// A phase has its response, and had an end before. If it is not its own, DAT is in use [SDHC 2.2.9]; else a little longer than
-    /// its end says, perhaps.
+    /// A phase has its response, and had an end before. If it is not its own, DAT is in use
+    /// [SDHC 2.2.9]; else a little longer than its end says, perhaps.
     #[cold]
     #[inline(never)]
     fn dat_stays_in_use(&self) -> bool {
@@ -297,7 +305,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         let (whole, tail) = (bytes as usize / 4, bytes as usize % 4);
         let words = place.cast::<u32>();
         for at in 0..whole {
-            // SAFETY: `place` has room for `bytes`, of which this word is a part; the phase owns that memory.
+            // SAFETY: `place` has room for `bytes`, of which this word is a part; the phase owns
+            // that memory.
             unsafe { words.add(at).write_unaligned(self.port.read32(BUFFER).to_le()) };
         }
         if tail != 0 {
@@ -314,7 +323,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         let (whole, tail) = (bytes as usize / 4, bytes as usize % 4);
         let words = place.cast::<u32>();
         for at in 0..whole {
-            // SAFETY: `place` holds `bytes`, of which this word is a part; the phase owns that memory.
+            // SAFETY: `place` holds `bytes`, of which this word is a part; the phase owns that
+            // memory.
             self.port.write32(BUFFER, u32::from_le(unsafe { words.add(at).read_unaligned() }));
         }
         if tail != 0 {
@@ -333,7 +343,8 @@ fn gone(active: &Active) -> Fault {
     Fault { cause: Cause::Gone, stage, response: None }
 }
 
-/// What the error bits mean for this phase. The command comes first: without it nothing after it counts.
+/// What the error bits mean for this phase. The command comes first: without it nothing after it
+/// counts.
 pub(super) fn decode(work: Work, auto: Automatic, errors: u32, auto_status: u16) -> (Cause, Stage) {
     let has = |bits: u32| errors & bits != 0;
     let late = match work {

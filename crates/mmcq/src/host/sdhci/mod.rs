@@ -1,12 +1,13 @@
 //! SDHCI 3.0 to 4.2: the SD Association's standard host controller.
 //!
-// Read first: `regs.rs` (the register map), then `phase.rs` (how a phase starts), `events.rs` (how it ends),
-// `concurrent.rs` (a command beside its data), `early.rs` (its response before its end) and `bus.rs` (clock, power, timing, reset). `config.rs` has what a board must say; [`Sdhci::new`] reads
-// the rest.
+// Read first: `regs.rs` (the register map), then `phase.rs` (how a phase starts), `events.rs` (how
+// it ends), `concurrent.rs` (a command beside its data), `early.rs` (its response before its end)
+// and `bus.rs` (clock, power, timing, reset). `config.rs` has what a board must say; [`Sdhci::new`]
+// reads the rest.
 //!
-//! One interrupt ends a data transfer: while data are in flight only Transfer Complete and errors are
-//! signalled. What a register already holds is not written again, so that a 4 KiB transfer costs four writes
-//! to start and three accesses to end.
+//! One interrupt ends a data transfer: while data are in flight only Transfer Complete and errors
+//! are signalled. What a register already holds is not written again, so that a 4 KiB transfer
+//! costs four writes to start and three accesses to end.
 
 mod bus;
 mod capabilities;
@@ -39,15 +40,15 @@ use port::Port;
 use regs::*;
 pub use table::Table;
 
-/// In [`Segment::bus`]: not mapped, since the CPU moves it. Addresses for DMA are whole words, and parts of a
-/// segment begin at blocks of whole words; so the mark stays with each part.
+/// In [`Segment::bus`]: not mapped, since the CPU moves it. Addresses for DMA are whole words, and
+/// parts of a segment begin at blocks of whole words; so the mark stays with each part.
 const BY_CPU: u64 = 1;
 
-/// A controller: registers `R`, memory seen through `D`, and room for `DESCRIPTORS` ADMA2 descriptors (0: no
-/// ADMA2).
+/// A controller: registers `R`, memory seen through `D`, and room for `DESCRIPTORS` ADMA2
+/// descriptors (0: no ADMA2).
 ///
-/// Nothing is written by [`new`](Sdhci::new); [`BusOp::ResetAll`] and [`BusOp::PowerOn`] bring the controller
-/// up.
+/// Nothing is written by [`new`](Sdhci::new); [`BusOp::ResetAll`] and [`BusOp::PowerOn`] bring the
+/// controller up.
 pub struct Sdhci<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     port: Port<R>,
     dma: D,
@@ -57,7 +58,8 @@ pub struct Sdhci<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     model: Model,
     caps: Caps,
     active: Option<Active>,
-    /// The status that ends it well, if it has an R1 and the CPU has nothing to do: all of it, come at once. [`NEVER`]: another phase, or none.
+    /// The status that ends it well, if it has an R1 and the CPU has nothing to do: all of it, come
+    /// at once. [`NEVER`]: another phase, or none.
     quick: u32,
     /// [`SdhciQuirks::R1_WITH_TC`], and not yet disproved.
     r1_with_tc: bool,
@@ -69,7 +71,8 @@ pub struct Sdhci<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     own_bits: u32,
     transfer: Transfer,
     bus: Bus,
-    /// CMD and DAT are known to be idle and nothing stale is in the status: the last phase ended well.
+    /// CMD and DAT are known to be idle and nothing stale is in the status: the last phase ended
+    /// well.
     idle: bool,
     /// The last phase wrote, or made the card busy: how that went is in the next answer.
     programs: bool,
@@ -87,13 +90,14 @@ struct Shadow {
     timeout: Option<u8>,
     timeout_ns: Option<u64>,
     adma_high: Option<u32>,
-    /// A transfer of no more blocks than this, in one piece, needs but what differs from one to the next ([`Sdhci::start_quickly`]); 0: not known yet.
+    /// A transfer of no more blocks than this, in one piece, needs but what differs from one to the
+    /// next ([`Sdhci::start_quickly`]); 0: not known yet.
     quick_blocks: u32,
 }
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
-    /// A driver for the controller at `regs`; reads version and capabilities and maps the descriptor table,
-    /// once and for good.
+    /// A driver for the controller at `regs`; reads version and capabilities and maps the
+    /// descriptor table, once and for good.
     pub fn new(
         regs: R,
         dma: D,
@@ -118,8 +122,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             table_bus = dma.map(place, bytes, Direction::Write).map_err(SdhciInitError::Table)?;
             let end = table_bus.checked_add(bytes as u64);
             if end.is_none_or(|end| if model.wide { end >> 32 != table_bus >> 32 } else { end > 1 << 32 }) {
-                // Out of reach, or up to 4 GiB, where the upper half of the address register would move under
-                // us: it points behind the last descriptor in the end.
+                // Out of reach, or up to 4 GiB, where the upper half of the address register would
+                // move under us: it points behind the last descriptor in the end.
                 dma.unmap(table_bus, place, bytes, Direction::Write);
                 return Err(SdhciInitError::Table(DmaError::Unreachable));
             }
@@ -149,8 +153,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     /// The registers, for code that looks on (vendor registers, models).
     ///
     /// # Safety
-    /// Nothing that the driver owns is written, nor read where reading changes it: a controller goes where
-    /// its registers send it.
+    /// Nothing that the driver owns is written, nor read where reading changes it: a controller
+    /// goes where its registers send it.
     #[allow(unsafe_code, reason = "docs/safety.md says why")]
     pub unsafe fn regs(&self) -> &R {
         &self.port.regs
@@ -206,10 +210,11 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     }
 }
 
-// SAFETY: descriptors and SDMA addresses are made in `phase.rs` from the segments alone, for no more bytes than
-// these have, or the phase is refused; SDMA goes on only below the segment's end. The CPU moves what `Cursor`
-// finds inside the segments. `active` is taken when the end is reported, and a reset is `Done` when the
-// controller has cleared its bit [SDHC 2.2.20]. The table is `'static`, and written only when no phase is active.
+// SAFETY: descriptors and SDMA addresses are made in `phase.rs` from the segments alone, for no
+// more bytes than these have, or the phase is refused; SDMA goes on only below the segment's end.
+// The CPU moves what `Cursor` finds inside the segments. `active` is taken when the end is
+// reported, and a reset is `Done` when the controller has cleared its bit [SDHC 2.2.20]. The table
+// is `'static`, and written only when no phase is active.
 #[allow(unsafe_code, reason = "docs/safety.md says why")]
 unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Sdhci<R, D, DESCRIPTORS> {
     const CONCURRENT: bool = true;

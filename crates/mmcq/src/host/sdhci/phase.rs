@@ -36,19 +36,22 @@ fn takes_several(index: u8) -> bool {
     matches!(index, 18 | 25)
 }
 
-/// Is DAT0 the command's own after it? Before such a command it must be free: of a line that is held low
-/// already nothing would tell until the longest busy is over. CMD12 may come in the middle of data or busy.
+/// Is DAT0 the command's own after it? Before such a command it must be free: of a line that is
+/// held low already nothing would tell until the longest busy is over. CMD12 may come in the middle
+/// of data or busy.
 fn busy_follows(command: &Command) -> bool {
     command.resp == Resp::R1b && command.index != STOP_TRANSMISSION
 }
 
-/// What the controller sends by itself around a phase's command. From `Stop` on, the answer is of interest.
+/// What the controller sends by itself around a phase's command. From `Stop` on, the answer is of
+/// interest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Automatic {
     Nothing,
     Count,
     Stop,
-    /// CMD23 after a write, or after busy: its answer may tell how that went, and then the next one does not.
+    /// CMD23 after a write, or after busy: its answer may tell how that went, and then the next one
+    /// does not.
     TellingCount,
 }
 
@@ -101,7 +104,8 @@ impl Work {
     }
 }
 
-/// What a transfer without descriptors must remember; apart from [`Active`], which every phase copies.
+/// What a transfer without descriptors must remember; apart from [`Active`], which every phase
+/// copies.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Transfer {
     /// Where SDMA starts again after its next stop.
@@ -115,7 +119,8 @@ pub(super) struct Transfer {
 }
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
-    /// Starts a transfer that differs from an earlier one only in its blocks and its memory. False, and nothing done: it is another.
+    /// Starts a transfer that differs from an earlier one only in its blocks and its memory. False,
+    /// and nothing done: it is another.
     #[inline(always)]
     pub(super) fn start_quickly(
         &mut self,
@@ -164,8 +169,10 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
 
     /// Starts a command that asks for an R1 and no more. False, and nothing done: it is another.
     ///
-    /// Command Complete is signalled for it and not for transfers, which makes two writes of the signal enables. With [`SdhciQuirks::R1_WITH_TC`] it is sent as if the card
-    /// might be busy, and ends with a Transfer Complete as a transfer does. If the engine finds such an end by its deadline only, that is given up.
+    /// Command Complete is signalled for it and not for transfers, which makes two writes of the
+    /// signal enables. With [`SdhciQuirks::R1_WITH_TC`] it is sent as if the card might be busy,
+    /// and ends with a Transfer Complete as a transfer does. If the engine finds such an end by its
+    /// deadline only, that is given up.
     #[inline(always)]
     pub(super) fn start_short(&mut self, phase: &Phase) -> bool {
         let Command { index, arg, resp } = phase.command;
@@ -189,7 +196,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         true
     }
 
-    /// The last that all of these have in common. CMD and DAT are idle, so that no phase is in progress.
+    /// The last that all of these have in common. CMD and DAT are idle, so that no phase is in
+    /// progress.
     #[inline(always)]
     fn send(&mut self, active: Active, ends: u32, arg: u32, index: u8, kind: u16, mode: u16) {
         self.idle = false;
@@ -255,7 +263,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         Ok(())
     }
 
-    /// Writes what a data transfer needs, all but argument and command; gives its kind and the transfer mode.
+    /// Writes what a data transfer needs, all but argument and command; gives its kind and the
+    /// transfer mode.
     #[inline]
     fn program_data(
         &mut self,
@@ -287,8 +296,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         } else {
             self.program_other(data, segments, bytes)?
         };
-        // The block count is counted for a single block too: controllers are used to it, and some end a
-        // descriptor list by it.
+        // The block count is counted for a single block too: controllers are used to it, and some
+        // end a descriptor list by it.
         mode |= match work {
             Work::Adma | Work::Sdma => MODE_DMA | MODE_BLOCK_COUNT,
             Work::Tuning => 0,
@@ -323,7 +332,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         let by_cpu = segments.iter().filter(|segment| self.by_pio(segment)).count();
         if by_cpu != 0 {
             let held = segments.iter().fold(0u32, |sum, segment| sum.saturating_add(segment.len));
-            // Memory that is mapped for DMA must not be touched by the CPU, so it is all or nothing.
+            // Memory that is mapped for DMA must not be touched by the CPU, so it is all or
+            // nothing.
             if by_cpu != segments.len() || held < bytes {
                 return Err(StartError::Unsupported);
             }
@@ -377,8 +387,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         u16::from(command.index & 0x3f) << COMMAND_INDEX_SHIFT | resp | stop
     }
 
-    /// Are the lines free for a command that needs DAT, or does not? Beside a phase with data or busy only those
-    /// that leave DAT alone may go. If they are, late events of whatever was before are forgotten.
+    /// Are the lines free for a command that needs DAT, or does not? Beside a phase with data or
+    /// busy only those that leave DAT alone may go. If they are, late events of whatever was before
+    /// are forgotten.
     #[cold]
     fn check_lines(&mut self, needs_dat: bool) -> Result<(), StartError> {
         self.end_concurrent()?;

@@ -77,8 +77,8 @@ impl<R: Regs> Port<R> {
         self.regs.write16(offset + 2, high);
     }
 
-    /// The last `count` (1 to 4) bytes of a block into the buffer port, in byte lanes: a controller that
-    /// counts bytes must not see more than the block has.
+    /// The last `count` (1 to 4) bytes of a block into the buffer port, in byte lanes: a controller
+    /// that counts bytes must not see more than the block has.
     pub(super) fn write_lanes(&self, offset: u16, word: u32, count: u32) {
         match count {
             _ if self.only_32 => self.regs.write32(offset, word),
@@ -92,8 +92,8 @@ impl<R: Regs> Port<R> {
         }
     }
 
-    /// A narrow write by a controller that has only wide ones. No register written this way has a neighbour
-    /// that minds.
+    /// A narrow write by a controller that has only wide ones. No register written this way has a
+    /// neighbour that minds.
     fn merge(&self, offset: u16, mask: u32, value: u32) {
         let shift = 8 * (offset & 3);
         let old = self.regs.read32(offset & !3);

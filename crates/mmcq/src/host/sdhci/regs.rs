@@ -1,11 +1,12 @@
 //! Registers and their bits, named as the standard names them.
 //!
-//! Sections are those of the SD Host Controller Simplified Specification 3.00 unless a later edition is
-//! given.
+//! Sections are those of the SD Host Controller Simplified Specification 3.00 unless a later
+//! edition is given.
 
 // --- 000h SDMA System Address / Argument 2 / 32-bit Block Count [SDHC 2.2.1] ---
 
-/// SDMA System Address; Argument 2 of an automatic CMD23; with Host Version 4 Enable no longer an address.
+/// SDMA System Address; Argument 2 of an automatic CMD23; with Host Version 4 Enable no longer an
+/// address.
 pub const SDMA_ADDRESS: u16 = 0x00;
 /// Argument 2 shares its place with the SDMA address.
 pub const ARGUMENT_2: u16 = 0x00;

@@ -5,8 +5,8 @@
 use super::regs::{ADMA_END, ADMA_TRANSFER, ADMA_VALID};
 use crate::host::Segment;
 
-/// Memory for `DESCRIPTORS` ADMA2 descriptors of any form; the controller reads it, so it lives as long as
-/// the program.
+/// Memory for `DESCRIPTORS` ADMA2 descriptors of any form; the controller reads it, so it lives as
+/// long as the program.
 #[repr(C, align(16))]
 #[derive(Debug)]
 pub struct Table<const DESCRIPTORS: usize> {
@@ -22,8 +22,8 @@ impl<const DESCRIPTORS: usize> Table<DESCRIPTORS> {
         Table { words: [[0; 4]; DESCRIPTORS] }
     }
 
-    /// Describes the first `bytes` of the segments; gives the bytes of table that are in use, or `None` if
-    /// there is too little memory in the segments or too little room in the table.
+    /// Describes the first `bytes` of the segments; gives the bytes of table that are in use, or
+    /// `None` if there is too little memory in the segments or too little room in the table.
     #[inline]
     pub(super) fn build(&mut self, form: Form, segments: &[Segment], bytes: u32) -> Option<usize> {
         if let ([segment, ..], Some(slot)) = (segments, self.words.first_mut())
@@ -122,7 +122,8 @@ fn put_here(slot: &mut [u32; 4], words: usize, head: u32, bus: u64) {
 
 #[inline(always)]
 fn write(place: &mut u32, value: u32) {
-    // SAFETY: a valid, exclusive reference. Volatile, since the reader is the controller and not this program.
+    // SAFETY: a valid, exclusive reference. Volatile, since the reader is the controller and not
+    // this program.
     unsafe { core::ptr::from_mut(place).write_volatile(value.to_le()) };
 }
 
@@ -141,8 +142,8 @@ mod tests {
 
     #[test]
     fn one_block_in_each_form() {
-        // [SDHC 1.13.4]: attributes 21h (Act 10b, Valid), End is bit 1; length in 31:16, address in 63:32
-        // (95:32).
+        // [SDHC 1.13.4]: attributes 21h (Act 10b, Valid), End is bit 1; length in 31:16, address in
+        // 63:32 (95:32).
         let pieces = [segment(0x12_3456_7890, 512)];
         let mut table = Table::<2>::new();
         assert_eq!(table.build(form(2), &pieces, 512), Some(8));

@@ -10,8 +10,8 @@ const LEARNED: u8 = 4;
 /// A client's two queues, and the habits of its synchronous one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Client {
-    /// Start tag of the synchronous and the asynchronous queue, less the class's virtual time: blocks by
-    /// weight, with [`FRACTION`] bits behind the point. Never below the virtual time.
+    /// Start tag of the synchronous and the asynchronous queue, less the class's virtual time:
+    /// blocks by weight, with [`FRACTION`] bits behind the point. Never below the virtual time.
     sync_ahead: u64,
     async_ahead: u64,
     last_done_ns: u64,
@@ -46,18 +46,20 @@ impl Client {
         *ahead = ahead.saturating_add(cost);
     }
 
-    /// The virtual time of a class moves on. A tag that falls behind it moves along: a client that did not ask has no
-    /// claim left.
+    /// The virtual time of a class moves on. A tag that falls behind it moves along: a client that
+    /// did not ask has no claim left.
     pub(super) fn advance(&mut self, sync: bool, by: u64) {
         let ahead = self.ahead_mut(sync);
         *ahead = ahead.saturating_sub(by);
     }
 
-    /// A synchronous request has come in. `longest_ns` is the longest think time that is told apart.
+    /// A synchronous request has come in. `longest_ns` is the longest think time that is told
+    /// apart.
     pub(super) fn arrived(&mut self, request: &Waiting, longest_ns: u64) {
         let was_idle = self.outstanding == 0;
         self.outstanding = self.outstanding.saturating_add(1);
-        // What arrived no later than the last completion was not thought about: the rest of a long one, say.
+        // What arrived no later than the last completion was not thought about: the rest of a long
+        // one, say.
         if was_idle && request.arrived_ns > self.last_done_ns {
             let think_ns = request.arrived_ns.saturating_sub(self.last_done_ns).min(longest_ns);
             let think_ns = u32::try_from(think_ns).unwrap_or(u32::MAX);

@@ -1,53 +1,57 @@
 //! Turns by budget and weight, for clients that share a card.
 //!
-//! Source: budget fair queueing (Valente & Checconi, "High Throughput Disk Scheduling with Fair Bandwidth
-//! Distribution", IEEE Trans. Computers 59(9), 2010; Valente & Avanzini, "Evolution of the BFQ Storage-I/O
-//! Scheduler", 2015) for turns, budgets, time-outs, charging by time and idling; start-time fair queueing
-//! (Goyal, Vin & Cheng, SIGCOMM 1996) in place of B-WF2Q+ for the order of turns: it needs no length in
-//! advance, so a turn may end early without correcting a finish tag, and its state is one number a queue.
-//! Idling: Iyer & Druschel, "Anticipatory scheduling", SOSP 2001; also for clients that jump about, as BFQ does
-//! on devices that take one command at a time. Weight raising and queue merging are left out.
+//! Source: budget fair queueing (Valente & Checconi, "High Throughput Disk Scheduling with Fair
+//! Bandwidth Distribution", IEEE Trans. Computers 59(9), 2010; Valente & Avanzini, "Evolution of
+//! the BFQ Storage-I/O Scheduler", 2015) for turns, budgets, time-outs, charging by time and
+//! idling; start-time fair queueing (Goyal, Vin & Cheng, SIGCOMM 1996) in place of B-WF2Q+ for the
+//! order of turns: it needs no length in advance, so a turn may end early without correcting a
+//! finish tag, and its state is one number a queue. Idling: Iyer & Druschel, "Anticipatory
+//! scheduling", SOSP 2001; also for clients that jump about, as BFQ does on devices that take one
+//! command at a time. Weight raising and queue merging are left out.
 //!
-//! Every client ([`Origin::client`](super::Origin)) has two queues, each first in, first out: a synchronous
-//! one (reads, and writes that a client waits for) and an asynchronous one. One queue at a time has the turn. The
-//! turn ends when its charge reaches the budget, or when the queue is empty and not worth idling for.
-//! **Charge** is the larger of blocks sent and card time (idling included) at the rate budget / time-out, the
-//! latter no more than a budget; so a client that is slower than this rate pays for time, all others for
-//! blocks. The next turn goes to the queue with the smallest start tag, where a queue's tag is the larger of
-//! the class's virtual time (tag of the turn now or last) and its last tag plus charge / weight.
+//! Every client ([`Origin::client`](super::Origin)) has two queues, each first in, first out: a
+//! synchronous one (reads, and writes that a client waits for) and an asynchronous one. One queue
+//! at a time has the turn. The turn ends when its charge reaches the budget, or when the queue is
+//! empty and not worth idling for. **Charge** is the larger of blocks sent and card time (idling
+//! included) at the rate budget / time-out, the latter no more than a budget; so a client that is
+//! slower than this rate pays for time, all others for blocks. The next turn goes to the queue with
+//! the smallest start tag, where a queue's tag is the larger of the class's virtual time (tag of
+//! the turn now or last) and its last tag plus charge / weight.
 //!
-//! Synchronous queues come before asynchronous ones. An asynchronous turn ends as soon as a synchronous
-//! request waits, but after `sync_turns` turns that passed over it, an asynchronous queue gets a turn of
-//! `async_blocks` that it may keep.
+//! Synchronous queues come before asynchronous ones. An asynchronous turn ends as soon as a
+//! synchronous request waits, but after `sync_turns` turns that passed over it, an asynchronous
+//! queue gets a turn of `async_blocks` that it may keep.
 //!
 //! # Bound
-//! Let R be the longest transfer in blocks, B the budget, Q = B + R - 1 the largest charge of a turn, w the
-//! weights. Blocks that a merged transfer takes along out of turn are charged to their client, but stand
-//! outside these bounds.
+//! Let R be the longest transfer in blocks, B the budget, Q = B + R - 1 the largest charge of a
+//! turn, w the weights. Blocks that a merged transfer takes along out of turn are charged to their
+//! client, but stand outside these bounds.
 //!
-//! 1. *Share*: while clients i and j both have synchronous requests waiting, their charges c over any
-//!    interval differ by |c_i / w_i - c_j / w_j| <= Q / w_i + Q / w_j. (Goyal's theorem 1, with the turn as
-//!    the packet.)
-//! 2. *Waiting, synchronous*: a request of client i with K blocks of its own queue before it is sent after
-//!    other synchronous queues were charged, each, at most (K' + Q) w_j / w_i + Q, where K' is what i is
-//!    charged for the K blocks (K itself unless i pays for time). No client is sent more blocks than it is
-//!    charged, so this bounds their blocks, and by time-out / budget (and one transfer a turn) their time.
-//!    Why: on arrival i's tag is at most Q / w_i above the virtual time v, and K' / w_i more when its turn
-//!    comes; j's turns until then start at tags from v to there, and all but the last fit between.
+//! 1. *Share*: while clients i and j both have synchronous requests waiting, their charges c over
+//!    any interval differ by |c_i / w_i - c_j / w_j| <= Q / w_i + Q / w_j. (Goyal's theorem 1, with
+//!    the turn as the packet.)
+//! 2. *Waiting, synchronous*: a request of client i with K blocks of its own queue before it is
+//!    sent after other synchronous queues were charged, each, at most (K' + Q) w_j / w_i + Q, where
+//!    K' is what i is charged for the K blocks (K itself unless i pays for time). No client is sent
+//!    more blocks than it is charged, so this bounds their blocks, and by time-out / budget (and
+//!    one transfer a turn) their time. Why: on arrival i's tag is at most Q / w_i above the virtual
+//!    time v, and K' / w_i more when its turn comes; j's turns until then start at tags from v to
+//!    there, and all but the last fit between.
 //! 3. *Synchronous behind asynchronous*: while a synchronous request waits, at most `async_blocks` + R - 1
 //!    asynchronous blocks are sent in a row, plus the transfer that was running; and only after `sync_turns`
 //!    synchronous turns.
-//! 4. *Asynchronous*: while one waits, at most (`sync_turns` + 1) Q synchronous blocks are sent in a row.
-//!    Among asynchronous queues 1 and 2 hold, counting asynchronous charges.
-//! 5. *Idling*: `idle_ns` at a stretch, and no more than the time-out in a turn; the client pays for it as
-//!    for card time. A turn that begins with idling (its client was served last, and its tag is still the
-//!    smallest) and in which nothing comes is followed by another's.
+//! 4. *Asynchronous*: while one waits, at most (`sync_turns` + 1) Q synchronous blocks are sent in
+//!    a row. Among asynchronous queues 1 and 2 hold, counting asynchronous charges.
+//! 5. *Idling*: `idle_ns` at a stretch, and no more than the time-out in a turn; the client pays
+//!    for it as for card time. A turn that begins with idling (its client was served last, and its
+//!    tag is still the smallest) and in which nothing comes is followed by another's.
 //!
 //! Rounding adds less than one block in four million transfers.
 //!
-//! Cost: one pass over what waits (at most 64) at each pick while the turn lasts; when it ends a second pass and
-//! one over the clients. All else is constant. That is some 35 instructions for each that waits; 340 for a
-//! request that waits alone, all calls together (x86-64, optimised). At most 512 bytes for eight clients.
+//! Cost: one pass over what waits (at most 64) at each pick while the turn lasts; when it ends a
+//! second pass and one over the clients. All else is constant. That is some 35 instructions for
+//! each that waits; 340 for a request that waits alone, all calls together (x86-64, optimised). At
+//! most 512 bytes for eight clients.
 
 mod client;
 mod config;
@@ -73,8 +77,8 @@ struct Turn {
     idle_until_ns: Option<u64>,
 }
 
-/// Turns by budget and weight; see [the module](self). Clients with a number of `CLIENTS - 1` or above share
-/// the last pair of queues.
+/// Turns by budget and weight; see [the module](self). Clients with a number of `CLIENTS - 1` or
+/// above share the last pair of queues.
 #[derive(Clone, Copy, Debug)]
 pub struct Fair<const CLIENTS: usize = 8> {
     config: FairConfig<CLIENTS>,
@@ -98,7 +102,8 @@ impl<const CLIENTS: usize> Fair<CLIENTS> {
         Fair { config, clients: [Client::NEW; CLIENTS], turn: None, passed: 0, flying: 0, crowded: 0 }
     }
 
-    /// Requests that had to share the last client's queues because their client's number was too high.
+    /// Requests that had to share the last client's queues because their client's number was too
+    /// high.
     pub const fn crowded(&self) -> u32 {
         self.crowded
     }
@@ -136,7 +141,8 @@ impl<const CLIENTS: usize> Fair<CLIENTS> {
         turn.blocks.max(by_time.min(budget))
     }
 
-    /// Ends the turn. Blocks were charged as they were sent; here goes what the time costs above that.
+    /// Ends the turn. Blocks were charged as they were sent; here goes what the time costs above
+    /// that.
     fn end(&mut self, turn: &Turn) {
         let rest = self.charge(turn).saturating_sub(turn.blocks);
         let weight = self.weight(turn.slot);
@@ -162,7 +168,8 @@ impl<const CLIENTS: usize> Fair<CLIENTS> {
         (until_ns > now_ns).then_some(until_ns)
     }
 
-    /// The client whose turn has just ended is thinking, and would still be the next by its tag: it gets another turn, and is waited for.
+    /// The client whose turn has just ended is thinking, and would still be the next by its tag: it
+    /// gets another turn, and is waited for.
     fn again<I: Iterator<Item = Waiting>>(&mut self, ended: &Turn, waiting: I, now_ns: u64) -> Option<u64> {
         // Once waited for in vain is enough.
         if ended.idle_until_ns.is_some() {
@@ -196,8 +203,8 @@ impl<const CLIENTS: usize> Fair<CLIENTS> {
         Some(until_ns)
     }
 
-    /// A queue gets the turn: the one with the smallest tag in its class, and of several the one that has
-    /// waited longest.
+    /// A queue gets the turn: the one with the smallest tag in its class, and of several the one
+    /// that has waited longest.
     fn begin<I: Iterator<Item = Waiting>>(&mut self, waiting: I, now_ns: u64) -> Choice {
         // Tag, slot and index of the first in each class.
         let (mut first_sync, mut first_async) = (None, None);
@@ -262,8 +269,8 @@ impl<const CLIENTS: usize> Policy for Fair<CLIENTS> {
                 next = Some(request.index);
             }
         }
-        // No client asked for a while: old debts are settled, as virtual time goes on to the last tag when a
-        // server falls idle.
+        // No client asked for a while: old debts are settled, as virtual time goes on to the last
+        // tag when a server falls idle.
         let quiet_ns = oldest_ns.unwrap_or(now_ns).saturating_sub(silent_since_ns);
         if self.flying == 0 && quiet_ns > self.config.idle_ns {
             for client in &mut self.clients {

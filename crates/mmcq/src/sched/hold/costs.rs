@@ -4,9 +4,11 @@
 const UNITS: i64 = 256;
 /// A new transfer counts for one part in so many.
 const MEMORY: i64 = 16;
-/// A transfer that takes longer than so many times what its size lets expect was held up by something else.
+/// A transfer that takes longer than so many times what its size lets expect was held up by
+/// something else.
 const OUTLIER: i64 = 4;
-/// No transfer counts for more than this, a minute. With at most 65535 blocks, all products below fit into 63 bits.
+/// No transfer counts for more than this, a minute. With at most 65535 blocks, all products below
+/// fit into 63 bits.
 const LONGEST_NS: u64 = 1 << 36;
 
 /// A line through the transfers of one direction.

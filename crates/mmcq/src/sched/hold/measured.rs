@@ -1,7 +1,8 @@
 //! What a block really takes, while starts are held for their tails and while they are not.
 //!
-//! The costs of [`costs`](super::costs) say what two ways of going on should take; here is what they took. A way is measured over several transfers, from one's
-//! beginning to the next one's, with all that came in between.
+//! The costs of [`costs`](super::costs) say what two ways of going on should take; here is what
+//! they took. A way is measured over several transfers, from one's beginning to the next one's,
+//! with all that came in between.
 
 /// Transfers of a measure.
 const WINDOW: u8 = 8;
@@ -15,9 +16,11 @@ const SURE_MAX: u8 = 3;
 /// What is known of both ways.
 #[derive(Debug)]
 pub(super) struct Measured {
-    /// What a block takes if starts are not held, and if they are, in sixteenths of a nanosecond; 0: not known.
+    /// What a block takes if starts are not held, and if they are, in sixteenths of a nanosecond;
+    /// 0: not known.
     took: [u32; 2],
-    /// The measure in progress: since when, its blocks and transfers, and whether a start was held, or not held.
+    /// The measure in progress: since when, its blocks and transfers, and whether a start was held,
+    /// or not held.
     since_ns: u64,
     blocks: u32,
     transfers: u8,
@@ -84,8 +87,9 @@ impl Measured {
         }
     }
 
-    /// A start may be held. Is it, if by the costs it is better (`better`), and that is not much (`close`)? With other streams beside it (`!alone`), what a block
-    /// takes says as much of those: then one chance is decided the other way, and the costs alone learn from it.
+    /// A start may be held. Is it, if by the costs it is better (`better`), and that is not much
+    /// (`close`)? With other streams beside it (`!alone`), what a block takes says as much of
+    /// those: then one chance is decided the other way, and the costs alone learn from it.
     pub fn holds(&mut self, better: bool, close: bool, alone: bool) -> bool {
         if !alone {
             self.restart();
@@ -131,8 +135,9 @@ impl Measured {
 mod tests {
     use super::*;
 
-    /// A closed loop of batches of 8 blocks. By the costs it does not matter whether they go whole; a whole one takes 88 us, the two parts of one that
-    /// was not held 160 us. So many of these batches are not held.
+    /// A closed loop of batches of 8 blocks. By the costs it does not matter whether they go whole;
+    /// a whole one takes 88 us, the two parts of one that was not held 160 us. So many of these
+    /// batches are not held.
     fn not_held(batches: u32, by_costs: bool) -> u32 {
         let mut measured = Measured::NEW;
         let (mut now_ns, mut went) = (0, 0);

@@ -1,22 +1,27 @@
 //! Holding the start of a transfer for the tail of its batch.
 //!
-//! A submitter with `d` contiguous requests in flight sends the next as each is complete. An engine that starts at once with what is there splits such a loop into
-//! two batches of `d / 2` that alternate for ever, and pays for two commands where one would do. So the engine waits for the other half when that is cheaper:
-//! the start is held while the requests that have just been completed are about to come back.
+//! A submitter with `d` contiguous requests in flight sends the next as each is complete. An engine
+//! that starts at once with what is there splits such a loop into two batches of `d / 2` that
+//! alternate for ever, and pays for two commands where one would do. So the engine waits for the
+//! other half when that is cheaper: the start is held while the requests that have just been
+//! completed are about to come back.
 //!
-//! What it knows is learned from events. By direction: what a transfer costs besides its blocks (`a`)
-//! and what a block costs (`b`), by a fit to the transfers so far. By sequential stream: how many
-//! requests its clients keep in flight, seen at each completion, how long the first takes to come
-//! back (`w`), and the others after one another. The start is held if all that waits is one run of
-//! such a stream, fewer than are kept in flight, and `w` for the whole tail is below `a`. Streams are
-//! looked at once for each transfer, by what is collected for it; an arrival is not.
+//! What it knows is learned from events. By direction: what a transfer costs besides its blocks
+//! (`a`) and what a block costs (`b`), by a fit to the transfers so far. By sequential stream: how
+//! many requests its clients keep in flight, seen at each completion, how long the first takes to
+//! come back (`w`), and the others after one another. The start is held if all that waits is one
+//! run of such a stream, fewer than are kept in flight, and `w` for the whole tail is below `a`.
+//! Streams are looked at once for each transfer, by what is collected for it; an arrival is not.
 //!
-//! What two ways really took decides where the costs are wrong ([`measured`]). Requests that stayed away, and of which one comes late, are on their way with it.
+//! What two ways really took decides where the costs are wrong ([`measured`]). Requests that stayed
+//! away, and of which one comes late, are on their way with it.
 //!
-//! *Written bound: a start is held no longer than `a`, than [`Config::tail_ns`](crate::engine::Config::tail_ns), and without an arrival than twice what the next
-//! request usually takes and 2 us.* Each hold is paid from an account that its gain, or its loss, goes to; it has [`CREDIT_NS`] at first, and gets 1/128 of the time that
-//! transfers take. So what holds lose, beyond what others have gained, is at most that and one hold. A client that stays away costs its wait once, and is not
-//! waited for until it comes.
+//! *Written bound: a start is held no longer than `a`, than
+//! [`Config::tail_ns`](crate::engine::Config::tail_ns), and without an arrival than twice what the
+//! next request usually takes and 2 us.* Each hold is paid from an account that its gain, or its
+//! loss, goes to; it has [`CREDIT_NS`] at first, and gets 1/128 of the time that transfers take. So
+//! what holds lose, beyond what others have gained, is at most that and one hold. A client that
+//! stays away costs its wait once, and is not waited for until it comes.
 
 mod costs;
 mod measured;
@@ -33,13 +38,15 @@ use streams::Streams;
 
 /// What the account holds at first.
 const CREDIT_NS: i64 = 1_000_000;
-/// What it holds at most, in times of `a`: so much a client that has always come back may cost when it stops.
+/// What it holds at most, in times of `a`: so much a client that has always come back may cost when
+/// it stops.
 const CREDITS_MAX: u64 = 4;
 /// The part of the time of all transfers that goes to the account.
 const SHARE: u64 = 128;
 /// After so many starts that continue no stream, the scheduler looks for streams no more.
 const DULL_MAX: u8 = 32;
-/// What two ways should take is close if they differ by less than this part of it, or this time: then both are tried.
+/// What two ways should take is close if they differ by less than this part of it, or this time:
+/// then both are tried.
 const CLOSE: u64 = 8;
 /// See [`CLOSE`]: a wake-up, by which what is known of streams may be wrong.
 const CLOSE_NS: u64 = 20_000;
@@ -72,7 +79,8 @@ pub(crate) struct Held {
     step_ns: u64,
     /// Requests that are still away.
     awaited: u8,
-    /// Those that have come meanwhile and were not told to the streams yet: how many, when the first came, where they begin.
+    /// Those that have come meanwhile and were not told to the streams yet: how many, when the
+    /// first came, where they begin.
     joined: u8,
     joined_ns: u64,
     joined_lba: u64,
@@ -88,7 +96,8 @@ pub struct Holds {
     pub came: u64,
     /// How long they were held together, in nanoseconds.
     pub waited_ns: u64,
-    /// What that gained, in nanoseconds: what a transfer costs besides its blocks, less the waiting.
+    /// What that gained, in nanoseconds: what a transfer costs besides its blocks, less the
+    /// waiting.
     pub gained_ns: u64,
 }
 
@@ -133,7 +142,8 @@ pub trait Tails: core::fmt::Debug + Send + Sync + 'static + Sealed {
 
 trait Sealed {}
 
-/// Starts are held for the tails of their batches where that pays. It takes half a kilobyte for each engine.
+/// Starts are held for the tails of their batches where that pays. It takes half a kilobyte for
+/// each engine.
 #[derive(Debug)]
 pub struct Whole(Hold);
 
@@ -266,7 +276,8 @@ impl Hold {
         self.end(now_ns);
     }
 
-    /// These are all that a stream's clients keep in flight, and their end may wait for the next transfer.
+    /// These are all that a stream's clients keep in flight, and their end may wait for the next
+    /// transfer.
     pub(crate) fn may_cut(&self, direction: Direction, end: u64, requests: u8) -> bool {
         let stream = self.streams.ending_at(direction, end).filter(|_| self.uncut == 0 && requests > 1);
         stream.is_some_and(|stream| stream.away(requests) == 0)
@@ -276,7 +287,8 @@ impl Hold {
         self.uncut = CUT_EVERY;
     }
 
-    /// So many blocks would go before the oldest request, of this age. True, and counted: together with those that did they are fewer than `most`.
+    /// So many blocks would go before the oldest request, of this age. True, and counted: together
+    /// with those that did they are fewer than `most`.
     pub(crate) fn may_pass(&mut self, age: u32, blocks: u32, most: u32) -> bool {
         let before = if self.passed.0 == age { self.passed.1 } else { 0 };
         let blocks = before.saturating_add(blocks);
@@ -288,7 +300,8 @@ impl Hold {
     }
 
     fn came(&mut self, run: &Run) {
-        // While it is away for longer than a transfer takes, nothing else is done either, be the batch whole or not.
+        // While it is away for longer than a transfer takes, nothing else is done either, be the
+        // batch whole or not.
         let most_ns = self.costs(run.direction).mean_ns();
         if self.streams.came(run, most_ns) {
             self.dull = 0;
@@ -346,7 +359,8 @@ impl Hold {
         self.credit_ns = self.credit_ns.saturating_sub(signed(lost_ns));
     }
 
-    /// This goes next. Until when it is held; `None`: it starts now. `bound_ns`: no longer than this.
+    /// This goes next. Until when it is held; `None`: it starts now. `bound_ns`: no longer than
+    /// this.
     pub(crate) fn decide(&mut self, pending: &Pending, bound_ns: u64, now_ns: u64) -> Option<u64> {
         self.note_joined();
         self.came(&pending.run);
@@ -410,9 +424,11 @@ impl Hold {
         let until_ns = next_ns.min(held.last_ns);
         let held =
             Held { until_ns, awaited: tail as u8, step_ns: stream.step_ns(), pending: *pending, ..held };
-        // Whether it pays is asked at its beginning; after that, what has been waited is spent either way.
+        // Whether it pays is asked at its beginning; after that, what has been waited is spent
+        // either way.
         let pays = self.held.is_some() || {
-            // All in one transfer: the controller rests until the last is back. In two, each half comes back during the other's transfer, or is waited for.
+            // All in one transfer: the controller rests until the last is back. In two, each half
+            // comes back during the other's transfer, or is waited for.
             let all = u32::from(requests).saturating_add(tail);
             let blocks_ns = costs.blocks_ns(all.saturating_mul(request_blocks));
             let back_ns = stream.back_ns(all)?.saturating_sub(stream.hidden_ns(self.free_ns));

@@ -56,7 +56,8 @@ pub(super) struct Stream {
     /// Most that were seen since it was fewer than `depth`, and how many times that was.
     fewer: u8,
     times: u8,
-    /// What `depth` was before some stayed away for too long, 0: none did; and whether what went without them is complete.
+    /// What `depth` was before some stayed away for too long, 0: none did; and whether what went
+    /// without them is complete.
     missed: u8,
     answered: bool,
     /// The first block that is not complete, and one past the last.
@@ -81,7 +82,8 @@ pub(super) struct Stream {
 #[derive(Debug)]
 pub(super) struct Streams {
     streams: [Stream; STREAMS],
-    /// When a status was asked for, whose answer completes requests; 0: none is under way. How long that takes.
+    /// When a status was asked for, whose answer completes requests; 0: none is under way. How long
+    /// that takes.
     asked_ns: u64,
     ask_ns: u32,
 }
@@ -90,15 +92,16 @@ fn learn(known_ns: &mut u32, seen_ns: u64) {
     let seen_ns = u32::try_from(seen_ns).unwrap_or(u32::MAX).max(1);
     *known_ns = match *known_ns {
         0 => seen_ns,
-        // A stream that was held up by something else says little; one that has become slower says it again.
+        // A stream that was held up by something else says little; one that has become slower says
+        // it again.
         known_ns if seen_ns / 2 > known_ns => known_ns.saturating_add(known_ns / 2 + 1),
         known_ns if seen_ns < known_ns / 2 => known_ns - known_ns / 3,
         known_ns => (known_ns - known_ns / 8).saturating_add(seen_ns / 8),
     };
 }
 
-/// `most_ns`: a stream that is away longer is missed in either case. `shorter`: how many times in a row it was away for less than half of the mean.
-/// `weight`: it was seen so many times.
+/// `most_ns`: a stream that is away longer is missed in either case. `shorter`: how many times in a
+/// row it was away for less than half of the mean. `weight`: it was seen so many times.
 fn average(mean_ns: &mut u32, shorter: &mut u8, seen_ns: u64, most_ns: u64, weight: u8) {
     let seen_ns = u32::try_from(seen_ns.min(most_ns)).unwrap_or(u32::MAX).max(1);
     *shorter = if seen_ns < *mean_ns / 2 { shorter.saturating_add(1) } else { 0 };
@@ -145,7 +148,8 @@ impl Stream {
         self.depth.saturating_sub(waiting)
     }
 
-    /// How long so many take to come back from when they are complete; `None`: nothing is known of it.
+    /// How long so many take to come back from when they are complete; `None`: nothing is known of
+    /// it.
     pub fn back_ns(&self, requests: u32) -> Option<u64> {
         let first_ns = u64::from(self.mean_first_ns);
         let gap_ns = if self.mean_gap_ns == 0 { first_ns / 4 } else { first_ns.min(self.mean_gap_ns.into()) };
@@ -153,7 +157,8 @@ impl Stream {
         (first_ns > 0).then_some(others_ns.saturating_add(first_ns))
     }
 
-    /// What of that has passed when the controller is free from then on: it has done something else meanwhile.
+    /// What of that has passed when the controller is free from then on: it has done something else
+    /// meanwhile.
     pub fn hidden_ns(&self, free_ns: u64) -> u64 {
         free_ns.saturating_sub(self.done_ns)
     }
@@ -163,7 +168,8 @@ impl Stream {
         2 * self.gap_ns() + JITTER_NS
     }
 
-    /// When the next is overdue. `asked_ns`: what is moved takes so long to become complete; 0: it is.
+    /// When the next is overdue. `asked_ns`: what is moved takes so long to become complete; 0: it
+    /// is.
     pub fn next_by_ns(&self, asked_ns: u64, now_ns: u64) -> u64 {
         let (since_ns, wait_ns) = match asked_ns {
             0 if self.arrived_ns >= self.done_ns => return self.arrived_ns.saturating_add(self.step_ns()),
@@ -183,8 +189,9 @@ impl Stream {
         earlier_ns.saturating_mul(run.requests.into()).checked_div(span_ns).unwrap_or(0) as u8
     }
 
-    /// Some were given up, and now more come. A client that keeps fewer in flight sends the next when those that went are complete, and as soon as ever. What comes before
-    /// that, or much later, is of those that were away: the others are on their way with it.
+    /// Some were given up, and now more come. A client that keeps fewer in flight sends the next
+    /// when those that went are complete, and as soon as ever. What comes before that, or much
+    /// later, is of those that were away: the others are on their way with it.
     fn returned(&mut self, came_ns: u64) {
         let missed = core::mem::take(&mut self.missed);
         let usual_ns = self.done_ns.saturating_add(2 * u64::from(self.first_ns) + JITTER_NS);
@@ -241,8 +248,8 @@ impl Stream {
 impl Streams {
     pub const NEW: Streams = Streams { streams: [Stream::NONE; STREAMS], asked_ns: 0, ask_ns: ASK_NS };
 
-    /// These wait, or go. What was told of them before is known. True if they are some of several in
-    /// flight. `most_ns`: longer pauses count no more than that.
+    /// These wait, or go. What was told of them before is known. True if they are some of several
+    /// in flight. `most_ns`: longer pauses count no more than that.
     pub fn came(&mut self, run: &Run, most_ns: u64) -> bool {
         let follows = |s: &&mut Stream| {
             s.direction == run.direction && (s.next == run.lba || s.begin <= run.lba && run.lba < s.next)
@@ -313,7 +320,8 @@ impl Streams {
         !self.streams.iter().any(|other| beside(&other))
     }
 
-    /// Those of a stream that are away were waited for long enough; so many wait. True if there were any.
+    /// Those of a stream that are away were waited for long enough; so many wait. True if there
+    /// were any.
     pub fn gave_up(&mut self, direction: Direction, end: u64, waiting: u8) -> bool {
         let found = self.streams.iter_mut().find(|s| s.next == end && s.direction == direction);
         found.is_some_and(|stream| {

@@ -288,8 +288,9 @@ fn script(kind: Kind, random: &mut Random) -> Vec<Manner> {
     }
 }
 
-/// It rests in the middle of a batch, and comes back with all that it had not sent. Without [`Stream::returned`](super::streams) the first of these went alone, and
-/// the whole took 19 % more than with "always".
+/// It rests in the middle of a batch, and comes back with all that it had not sent. Without
+/// [`Stream::returned`](super::streams) the first of these went alone, and the whole took 19 % more
+/// than with "always".
 #[test]
 fn a_client_that_comes_back_late_comes_with_all_that_was_away() {
     let card = Card { fixed_ns: 1_665_681, block_ns: 4_325 };
@@ -300,8 +301,9 @@ fn a_client_that_comes_back_late_comes_with_all_that_was_away() {
     assert!(ours.0 * 100 <= never.0.min(always.0) * 101, "never {never:?}, always {always:?}, ours {ours:?}");
 }
 
-/// Of what the better of "always" and "never" takes, over the sequences of each kind: at most 2 % more. Of the single ones at most one in sixty takes 2 % more, and
-/// none 5 %: those change 24 times, and a rule that must see a change before it follows pays for each (docs/engine.md).
+/// Of what the better of "always" and "never" takes, over the sequences of each kind: at most 2 %
+/// more. Of the single ones at most one in sixty takes 2 % more, and none 5 %: those change 24
+/// times, and a rule that must see a change before it follows pays for each (docs/engine.md).
 #[test]
 fn the_regret_is_at_most_two_percent() {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);

@@ -7,13 +7,14 @@ pub const fn go_pre_idle_state() -> Command {
     Command::new(0, 0xf0f0_f0f0, Resp::None)
 }
 
-/// CMD0 with argument 0xfffffffa `BOOT_INITIATION`: starts the alternative boot operation [eMMC 6.3.4].
+/// CMD0 with argument 0xfffffffa `BOOT_INITIATION`: starts the alternative boot operation
+/// [eMMC 6.3.4].
 pub const fn boot_initiation() -> Command {
     Command::new(0, 0xffff_fffa, Resp::None)
 }
 
-/// CMD1 `SEND_OP_COND`: voltage window in OCR bits 23:7, 0 only asks; `sector_mode` says that the host
-/// addresses sectors, which devices over 2 GB need [eMMC 6.4.2].
+/// CMD1 `SEND_OP_COND`: voltage window in OCR bits 23:7, 0 only asks; `sector_mode` says that the
+/// host addresses sectors, which devices over 2 GB need [eMMC 6.4.2].
 pub const fn send_op_cond(voltages: u32, sector_mode: bool) -> Command {
     let mode = if sector_mode { 1 << 30 } else { 0 };
     Command::new(1, voltages & 0x00ff_ff80 | mode, Resp::R3)
@@ -53,7 +54,8 @@ pub const fn send_ext_csd() -> Command {
     Command::new(8, 0, Resp::R1)
 }
 
-/// CMD12 `STOP_TRANSMISSION` as high-priority interrupt, on devices that use CMD12 for it [eMMC 6.10.4].
+/// CMD12 `STOP_TRANSMISSION` as high-priority interrupt, on devices that use CMD12 for it
+/// [eMMC 6.10.4].
 pub const fn stop_transmission_hpi(rca: u16) -> Command {
     Command::new(12, rca_arg(rca) | 1, Resp::R1b)
 }
@@ -102,8 +104,8 @@ pub const fn set_block_count(count: BlockCount) -> Command {
     )
 }
 
-/// CMD23 `SET_BLOCK_COUNT` for a packed command; the flags are then in the entries of its header [eMMC
-/// 6.6.29].
+/// CMD23 `SET_BLOCK_COUNT` for a packed command; the flags are then in the entries of its header
+/// [eMMC 6.6.29].
 pub const fn set_packed_count(blocks: u16) -> Command {
     Command::new(23, 1 << 30 | blocks as u32, Resp::R1)
 }

@@ -1,12 +1,12 @@
 //! Commands and their argument builders [SD 4.7.4], [eMMC 6.10.4], [SDIO 4, 5].
 //!
-//! Here: the commands that SD and eMMC share. What only one of them has, or has with another argument, is in
-//! [`sd`], [`emmc`] and [`sdio`]. An application command (ACMD41, say) is [`app_cmd`] followed by its
-//! builder's command.
+//! Here: the commands that SD and eMMC share. What only one of them has, or has with another
+//! argument, is in [`sd`], [`emmc`] and [`sdio`]. An application command (ACMD41, say) is
+//! [`app_cmd`] followed by its builder's command.
 //!
-//! Builders mask their arguments to the field's width; a value that does not fit loses its upper bits, it
-//! never spills into the next field. `rca` is always the 16-bit number itself. Block addresses are in blocks
-//! of 512 bytes, on cards up to 2 GB in bytes.
+//! Builders mask their arguments to the field's width; a value that does not fit loses its upper
+//! bits, it never spills into the next field. `rca` is always the 16-bit number itself. Block
+//! addresses are in blocks of 512 bytes, on cards up to 2 GB in bytes.
 
 pub mod emmc;
 mod name;
@@ -78,7 +78,8 @@ pub const fn set_dsr(dsr: u16) -> Command {
 
 /// CMD7 `SELECT/DESELECT_CARD`: stand-by to transfer and back [SD 4.3], [eMMC 6.10.4].
 ///
-/// RCA 0 deselects every card, and none answers. A card that is reselected while it programs holds busy: R1b.
+/// RCA 0 deselects every card, and none answers. A card that is reselected while it programs holds
+/// busy: R1b.
 pub const fn select_card(rca: u16) -> Command {
     Command::new(7, rca_arg(rca), if rca == 0 { Resp::None } else { Resp::R1b })
 }
@@ -93,7 +94,8 @@ pub const fn send_cid(rca: u16) -> Command {
     Command::new(10, rca_arg(rca), Resp::R2)
 }
 
-/// CMD12 `STOP_TRANSMISSION` after a write: the card may stay busy programming [SD 4.3.4], [eMMC 6.10.4].
+/// CMD12 `STOP_TRANSMISSION` after a write: the card may stay busy programming [SD 4.3.4],
+/// [eMMC 6.10.4].
 pub const fn stop_transmission() -> Command {
     Command::new(12, 0, Resp::R1b)
 }
@@ -108,19 +110,20 @@ pub const fn send_status(rca: u16) -> Command {
     Command::new(13, rca_arg(rca), Resp::R1)
 }
 
-/// CMD13 with bit 15: the response holds the queue's task status, bit n for task n, instead of the card
-/// status [SD 4.19], [eMMC 6.6.39].
+/// CMD13 with bit 15: the response holds the queue's task status, bit n for task n, instead of the
+/// card status [SD 4.19], [eMMC 6.6.39].
 pub const fn send_queue_status(rca: u16) -> Command {
     Command::new(13, rca_arg(rca) | 1 << 15, Resp::R1)
 }
 
-/// CMD15 `GO_INACTIVE_STATE`: the addressed card is out until the next power cycle [SD 4.2.2], [eMMC 6.4.1].
+/// CMD15 `GO_INACTIVE_STATE`: the addressed card is out until the next power cycle [SD 4.2.2],
+/// [eMMC 6.4.1].
 pub const fn go_inactive_state(rca: u16) -> Command {
     Command::new(15, rca_arg(rca), Resp::None)
 }
 
-/// CMD16 `SET_BLOCKLEN`: block length in bytes; on cards over 2 GB it only matters to CMD42 [SD 4.3.2], [eMMC
-/// 6.10.4].
+/// CMD16 `SET_BLOCKLEN`: block length in bytes; on cards over 2 GB it only matters to CMD42
+/// [SD 4.3.2], [eMMC 6.10.4].
 pub const fn set_blocklen(bytes: u32) -> Command {
     Command::new(16, bytes, Resp::R1)
 }
@@ -130,15 +133,16 @@ pub const fn read_single_block(addr: u32) -> Command {
     Command::new(17, addr, Resp::R1)
 }
 
-/// CMD18 `READ_MULTIPLE_BLOCK`: until CMD12, or for as many blocks as CMD23 said [SD 4.3.3], [eMMC 6.10.4].
+/// CMD18 `READ_MULTIPLE_BLOCK`: until CMD12, or for as many blocks as CMD23 said [SD 4.3.3],
+/// [eMMC 6.10.4].
 pub const fn read_multiple_block(addr: u32) -> Command {
     Command::new(18, addr, Resp::R1)
 }
 
 /// CMD23 `SET_BLOCK_COUNT`: length of the CMD18 or CMD25 that follows [SD 4.7.4], [eMMC 6.10.4].
 ///
-/// `reliable` asks for a reliable write and is eMMC's alone; the count then has 16 bits (as always on eMMC,
-/// see [`emmc::set_block_count`] for its other flags). SD has 32 bits.
+/// `reliable` asks for a reliable write and is eMMC's alone; the count then has 16 bits (as always
+/// on eMMC, see [`emmc::set_block_count`] for its other flags). SD has 32 bits.
 pub const fn set_block_count(blocks: u32, reliable: bool) -> Command {
     let arg = if reliable { 1 << 31 | blocks & 0xffff } else { blocks };
     Command::new(23, arg, Resp::R1)
@@ -149,13 +153,14 @@ pub const fn write_block(addr: u32) -> Command {
     Command::new(24, addr, Resp::R1)
 }
 
-/// CMD25 `WRITE_MULTIPLE_BLOCK`: until CMD12, or for as many blocks as CMD23 said [SD 4.3.4], [eMMC 6.10.4].
+/// CMD25 `WRITE_MULTIPLE_BLOCK`: until CMD12, or for as many blocks as CMD23 said [SD 4.3.4],
+/// [eMMC 6.10.4].
 pub const fn write_multiple_block(addr: u32) -> Command {
     Command::new(25, addr, Resp::R1)
 }
 
-/// CMD27 `PROGRAM_CSD`: writes the programmable bits of the CSD; 16 bytes of data follow [SD 4.3.4], [eMMC
-/// 6.10.4].
+/// CMD27 `PROGRAM_CSD`: writes the programmable bits of the CSD; 16 bytes of data follow
+/// [SD 4.3.4], [eMMC 6.10.4].
 pub const fn program_csd() -> Command {
     Command::new(27, 0, Resp::R1)
 }
@@ -170,8 +175,8 @@ pub const fn clr_write_prot(addr: u32) -> Command {
     Command::new(29, addr, Resp::R1b)
 }
 
-/// CMD30 `SEND_WRITE_PROT`: 32 protection bits as 4 bytes of data, lowest group in the last bit [SD 4.3.6],
-/// [eMMC 6.10.4].
+/// CMD30 `SEND_WRITE_PROT`: 32 protection bits as 4 bytes of data, lowest group in the last bit
+/// [SD 4.3.6], [eMMC 6.10.4].
 pub const fn send_write_prot(addr: u32) -> Command {
     Command::new(30, addr, Resp::R1)
 }
@@ -181,8 +186,8 @@ pub const fn lock_unlock() -> Command {
     Command::new(42, 0, Resp::R1)
 }
 
-/// CMD55 `APP_CMD`: the next command is an application command [SD 4.3.9], [eMMC 6.6.20]. RCA 0 before
-/// identification.
+/// CMD55 `APP_CMD`: the next command is an application command [SD 4.3.9], [eMMC 6.6.20]. RCA 0
+/// before identification.
 pub const fn app_cmd(rca: u16) -> Command {
     Command::new(55, rca_arg(rca), Resp::R1)
 }

@@ -1,7 +1,7 @@
 //! The standards' names of commands, for traces.
 
-/// The standard's name of a command. `app`: it follows CMD55; `emmc`: the card is an eMMC. Indices that the
-/// standard leaves to the vendor or reserves give `"VENDOR"` and `"RESERVED"`.
+/// The standard's name of a command. `app`: it follows CMD55; `emmc`: the card is an eMMC. Indices
+/// that the standard leaves to the vendor or reserves give `"VENDOR"` and `"RESERVED"`.
 pub const fn name(index: u8, app: bool, emmc: bool) -> &'static str {
     if emmc {
         emmc_name(index)

@@ -67,14 +67,14 @@ impl SwitchFunc {
     }
 }
 
-/// CMD6 `SWITCH_FUNC`: 64 bytes of status come back, see [`SwitchStatus`](crate::spec::switch::SwitchStatus)
-/// [SD 4.3.10].
+/// CMD6 `SWITCH_FUNC`: 64 bytes of status come back, see
+/// [`SwitchStatus`](crate::spec::switch::SwitchStatus) [SD 4.3.10].
 pub const fn switch_func(functions: SwitchFunc) -> Command {
     Command::new(6, functions.arg(), Resp::R1)
 }
 
-/// CMD8 `SEND_IF_COND` [SD 4.3.13]: `supply` is the voltage code (1 = 2.7 to 3.6 V, 2 = low voltage),
-/// `pattern` any byte that the card echoes (0xaa by custom).
+/// CMD8 `SEND_IF_COND` [SD 4.3.13]: `supply` is the voltage code (1 = 2.7 to 3.6 V, 2 = low
+/// voltage), `pattern` any byte that the card echoes (0xaa by custom).
 pub const fn send_if_cond(supply: u8, pattern: u8) -> Command {
     Command::new(8, ((supply & 0xf) as u32) << 8 | pattern as u32, Resp::R7)
 }
@@ -84,7 +84,8 @@ pub const fn voltage_switch() -> Command {
     Command::new(11, 0, Resp::R1)
 }
 
-/// CMD19 `SEND_TUNING_BLOCK`: the 64 bytes of [`TUNING_64`](crate::spec::timing::TUNING_64) [SD 4.2.4.5].
+/// CMD19 `SEND_TUNING_BLOCK`: the 64 bytes of [`TUNING_64`](crate::spec::timing::TUNING_64)
+/// [SD 4.2.4.5].
 pub const fn send_tuning_block() -> Command {
     Command::new(19, 0, Resp::R1)
 }
@@ -94,8 +95,8 @@ pub const fn speed_class_control(control: u8, detail: u32) -> Command {
     Command::new(20, ((control & 0xf) as u32) << 28 | detail & 0x0fff_ffff, Resp::R1b)
 }
 
-/// CMD22 `ADDRESS_EXTENSION`: bits 37:32 of the block address of the command that follows, SDUC only [SD
-/// 4.20].
+/// CMD22 `ADDRESS_EXTENSION`: bits 37:32 of the block address of the command that follows, SDUC
+/// only [SD 4.20].
 pub const fn address_extension(upper: u8) -> Command {
     Command::new(22, (upper & 0x3f) as u32, Resp::R1)
 }
@@ -231,7 +232,8 @@ pub const fn write_extr_single(at: Extension, bytes: u16) -> Command {
     Command::new(49, at.arg() | less_one(bytes), Resp::R1)
 }
 
-/// CMD49 `WRITE_EXTR_SINGLE` in mask mode: of one byte, only the bits set in `mask` change [SD 5.7.2.2].
+/// CMD49 `WRITE_EXTR_SINGLE` in mask mode: of one byte, only the bits set in `mask` change
+/// [SD 5.7.2.2].
 pub const fn write_extr_masked(at: Extension, mask: u8) -> Command {
     Command::new(49, at.arg() | 1 << 26 | mask as u32, Resp::R1)
 }
@@ -256,13 +258,14 @@ pub const fn sd_status() -> Command {
     Command::new(13, 0, Resp::R1)
 }
 
-/// ACMD22 `SEND_NUM_WR_BLOCKS`: 4 bytes (SDUC: 8), the blocks that the last write got onto the card [SD
-/// 4.3.4].
+/// ACMD22 `SEND_NUM_WR_BLOCKS`: 4 bytes (SDUC: 8), the blocks that the last write got onto the card
+/// [SD 4.3.4].
 pub const fn send_num_wr_blocks() -> Command {
     Command::new(22, 0, Resp::R1)
 }
 
-/// ACMD23 `SET_WR_BLK_ERASE_COUNT`: blocks to erase ahead of a multi-block write, 23 bits [SD 4.3.4].
+/// ACMD23 `SET_WR_BLK_ERASE_COUNT`: blocks to erase ahead of a multi-block write, 23 bits
+/// [SD 4.3.4].
 pub const fn set_wr_blk_erase_count(blocks: u32) -> Command {
     Command::new(23, blocks & 0x007f_ffff, Resp::R1)
 }

@@ -2,8 +2,8 @@
 
 use super::{Command, Resp};
 
-/// CMD5 `IO_SEND_OP_COND`: voltage window in OCR bits 23:0, 0 only asks; `s18r` asks for 1.8 V signalling
-/// [SDIO 3.2].
+/// CMD5 `IO_SEND_OP_COND`: voltage window in OCR bits 23:0, 0 only asks; `s18r` asks for 1.8 V
+/// signalling [SDIO 3.2].
 pub const fn io_send_op_cond(voltages: u32, s18r: bool) -> Command {
     Command::new(5, voltages & 0x00ff_ffff | (s18r as u32) << 24, Resp::R4)
 }
@@ -18,7 +18,8 @@ pub const fn io_read(function: u8, addr: u32) -> Command {
     Command::new(52, place(function, addr), Resp::R5)
 }
 
-/// CMD52 `IO_RW_DIRECT`: writes one register; the response repeats the data that was sent [SDIO 5.1].
+/// CMD52 `IO_RW_DIRECT`: writes one register; the response repeats the data that was sent
+/// [SDIO 5.1].
 pub const fn io_write(function: u8, addr: u32, data: u8) -> Command {
     Command::new(52, 1 << 31 | place(function, addr) | data as u32, Resp::R5)
 }
@@ -56,8 +57,8 @@ pub struct Extended {
 
 /// CMD53 `IO_RW_EXTENDED`: reads or writes many bytes [SDIO 5.3].
 ///
-/// In byte mode 512 is coded as 0. A count of 0 or out of range has no code of its own: `Bytes(0)` means 512,
-/// `Blocks(0)` endless.
+/// In byte mode 512 is coded as 0. A count of 0 or out of range has no code of its own: `Bytes(0)`
+/// means 512, `Blocks(0)` endless.
 pub const fn io_rw_extended(what: Extended) -> Command {
     let (block_mode, count) = match what.count {
         Amount::Bytes(n) => (0, n & 0x1ff),

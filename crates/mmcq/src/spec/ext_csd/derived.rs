@@ -54,7 +54,8 @@ impl LifeTime {
     }
 }
 
-/// A time that doubles with each step, for exponents up to the largest that the standard allows (0x17).
+/// A time that doubles with each step, for exponents up to the largest that the standard allows
+/// (0x17).
 const fn doubled(unit_ns: u64, exponent: u8) -> u64 {
     unit_ns << if exponent > 0x17 { 0x17 } else { exponent }
 }
@@ -227,13 +228,14 @@ impl ExtCsd<'_> {
         self.sec_feature_support() & 1 << 6 != 0
     }
 
-    /// Reliable writes may have any length; else they have 1 or [`rel_wr_sec_c`](Self::rel_wr_sec_c) sectors.
+    /// Reliable writes may have any length; else they have 1 or
+    /// [`rel_wr_sec_c`](Self::rel_wr_sec_c) sectors.
     pub const fn reliable_write_enhanced(&self) -> bool {
         self.wr_rel_param() & 1 << 2 != 0
     }
 
-    /// Exception events that happened (55:54): bit 0 urgent background work, 1 dynamic capacity, 2 system
-    /// pool, 3 packed, 4 extended security.
+    /// Exception events that happened (55:54): bit 0 urgent background work, 1 dynamic capacity, 2
+    /// system pool, 3 packed, 4 extended security.
     pub const fn exception_events_status(&self) -> u16 {
         self.number(54, 2) as u16
     }
@@ -328,7 +330,8 @@ impl ExtCsd<'_> {
         self.out_of_interrupt_time() as u64 * 10 * MS
     }
 
-    /// Longest busy of a long power-off notification (247); where the device does not tell, that of CMD6.
+    /// Longest busy of a long power-off notification (247); where the device does not tell, that of
+    /// CMD6.
     pub const fn power_off_long_time_ns(&self) -> u64 {
         match self.power_off_long_time() {
             0 => self.generic_cmd6_time_ns(),

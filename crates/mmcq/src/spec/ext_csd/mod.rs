@@ -1,7 +1,7 @@
 //! The eMMC's extended register: 512 bytes of abilities and modes [eMMC 7.4].
 //!
-//! Here: the bytes as they stand, each under the standard's name in lower case. What they mean in bytes and
-//! nanoseconds is in `derived.rs`, the numbers for CMD6 are in [`index`].
+//! Here: the bytes as they stand, each under the standard's name in lower case. What they mean in
+//! bytes and nanoseconds is in `derived.rs`, the numbers for CMD6 are in [`index`].
 
 mod derived;
 pub mod index;
@@ -76,8 +76,8 @@ bytes! {
     rst_n_function 162;
     /// 163: background operations: bit 0 manual (for ever), bit 1 automatic.
     bkops_en 163;
-    /// 166: bit 2 reliable write without length limits, bit 0 [`wr_rel_set`](Self::wr_rel_set) can be
-    /// written, bit 4 RPMB by 32.
+    /// 166: bit 2 reliable write without length limits, bit 0 [`wr_rel_set`](Self::wr_rel_set) can
+    /// be written, bit 4 RPMB by 32.
     wr_rel_param 166;
     /// 167: partitions that keep old data when a write is cut off.
     wr_rel_set 167;
@@ -254,8 +254,8 @@ bytes! {
 }
 
 impl<'a> ExtCsd<'a> {
-    /// From the bytes as they came. Error: a structure of the CSD (194) that is reserved, since then nothing
-    /// here can be trusted.
+    /// From the bytes as they came. Error: a structure of the CSD (194) that is reserved, since
+    /// then nothing here can be trusted.
     pub const fn parse(bytes: &'a [u8; 512]) -> Result<Self, ParseError> {
         match bytes[194] {
             0..=2 => Ok(ExtCsd(bytes)),

@@ -55,13 +55,14 @@ impl Ocr {
         }
     }
 
-    /// Voltage window, bits 23:7: bit 15 is 2.7 to 2.8 V, bit 23 is 3.5 to 3.6 V, bit 7 the low range.
+    /// Voltage window, bits 23:7: bit 15 is 2.7 to 2.8 V, bit 23 is 3.5 to 3.6 V, bit 7 the low
+    /// range.
     pub const fn voltages(self) -> u32 {
         self.0 & 0x00ff_ff80
     }
 
-    /// Does the card run from this supply, in millivolts? The windows of 2.7 V and up are closed at both
-    /// ends.
+    /// Does the card run from this supply, in millivolts? The windows of 2.7 V and up are closed at
+    /// both ends.
     pub const fn supports_mv(self, supply_mv: u32) -> bool {
         if supply_mv >= 1700 && supply_mv <= 1950 {
             return self.0 & Self::V170_195 != 0;

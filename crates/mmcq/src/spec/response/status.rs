@@ -90,10 +90,10 @@ impl State {
 
 /// The card status.
 ///
-/// The standards say of each bit when it is found and when it clears. The error bits fall into three sets
-/// that do not overlap and together are [`R1::ERRORS`]: [`R1::OWN`], [`R1::PREVIOUS`], [`R1::DEFERRED`]. A
-/// bit that can be found both before the response and after it (type "R X") is deferred if programming can
-/// set it, since then it may speak of another request's data.
+/// The standards say of each bit when it is found and when it clears. The error bits fall into
+/// three sets that do not overlap and together are [`R1::ERRORS`]: [`R1::OWN`], [`R1::PREVIOUS`],
+/// [`R1::DEFERRED`]. A bit that can be found both before the response and after it (type "R X") is
+/// deferred if programming can set it, since then it may speak of another request's data.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct R1(pub u32);
 
@@ -156,23 +156,25 @@ impl R1 {
     pub const WP_ERASE_SKIP: u32 = 1 << 15;
     /// Status, SD: the command ran without the card's ECC.
     pub const CARD_ECC_DISABLED: u32 = 1 << 14;
-    /// An erase sequence was dropped because another command came in between. No error: nothing was erased, no data are lost, and CMD38 is answered with
+    /// An erase sequence was dropped because another command came in between. No error: nothing was
+    /// erased, no data are lost, and CMD38 is answered with
     /// [`ERASE_SEQ_ERROR`](Self::ERASE_SEQ_ERROR) then.
     pub const ERASE_RESET: u32 = 1 << 13;
     /// Status: the buffer is empty.
     pub const READY_FOR_DATA: u32 = 1 << 8;
     /// eMMC: CMD6 did not do what it was asked to.
     pub const SWITCH_ERROR: u32 = 1 << 7;
-    /// Status: something happened; eMMC says what in EXT_CSD, SD (`FX_EVENT`) in an extension register.
+    /// Status: something happened; eMMC says what in EXT_CSD, SD (`FX_EVENT`) in an extension
+    /// register.
     pub const EXCEPTION_EVENT: u32 = 1 << 6;
     /// Status: the next command is taken as an application command, or this one was.
     pub const APP_CMD: u32 = 1 << 5;
     /// SD: error in the order of the authentication.
     pub const AKE_SEQ_ERROR: u32 = 1 << 3;
 
-    /// Errors of this very command: the card checks them before it answers, and refuses. In the answer to CMD12
-    /// or CMD13 they speak of the transfer before it; an open-ended read up to the card's last block may leave
-    /// `OUT_OF_RANGE` there although all its data are good [SD 4.3.3].
+    /// Errors of this very command: the card checks them before it answers, and refuses. In the
+    /// answer to CMD12 or CMD13 they speak of the transfer before it; an open-ended read up to the
+    /// card's last block may leave `OUT_OF_RANGE` there although all its data are good [SD 4.3.3].
     pub const OWN: u32 = Self::OUT_OF_RANGE
         | Self::ADDRESS_ERROR
         | Self::BLOCK_LEN_ERROR
@@ -183,12 +185,13 @@ impl R1 {
     /// Errors of the command before this one (clear condition B): the card did not answer that one.
     pub const PREVIOUS: u32 = Self::COM_CRC_ERROR | Self::ILLEGAL_COMMAND;
 
-    /// Errors that an earlier data transfer, programming, erase or switch left behind; the command that shows
-    /// them may have nothing to do with them. Reading clears them (condition C; `SWITCH_ERROR`: B), so
-    /// the code that sees them first must keep them:
+    /// Errors that an earlier data transfer, programming, erase or switch left behind; the command
+    /// that shows them may have nothing to do with them. Reading clears them (condition C;
+    /// `SWITCH_ERROR`: B), so the code that sees them first must keep them:
     /// - `WP_VIOLATION`: found block by block, while the data of a write come in;
     /// - `LOCK_UNLOCK_FAILED`: CMD42 is judged after its data, when its response is long gone;
-    /// - `CARD_ECC_FAILED`, `CC_ERROR`, `ERROR`: found by the read ahead, or by the programming behind;
+    /// - `CARD_ECC_FAILED`, `CC_ERROR`, `ERROR`: found by the read ahead, or by the programming
+    ///   behind;
     /// - `CID_CSD_OVERWRITE`: CMD26 and CMD27 compare after their data;
     /// - `WP_ERASE_SKIP`: known when the erase is over;
     /// - `SWITCH_ERROR`: found in the busy after CMD6's response.
@@ -202,8 +205,8 @@ impl R1 {
         | Self::SWITCH_ERROR;
 
     /// Every error bit. On SD mask [`SWITCH_ERROR`](Self::SWITCH_ERROR) out, on eMMC
-    /// [`AKE_SEQ_ERROR`](Self::AKE_SEQ_ERROR), if reserved bits are not to be trusted to be 0. Bits 18 and 17
-    /// (eMMC: underrun and overrun, obsolete; SD: reserved) do not count.
+    /// [`AKE_SEQ_ERROR`](Self::AKE_SEQ_ERROR), if reserved bits are not to be trusted to be 0. Bits
+    /// 18 and 17 (eMMC: underrun and overrun, obsolete; SD: reserved) do not count.
     pub const ERRORS: u32 = Self::OWN | Self::PREVIOUS | Self::DEFERRED;
 
     const fn has(self, mask: u32) -> bool {

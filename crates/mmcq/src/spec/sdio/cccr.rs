@@ -67,7 +67,8 @@ pub enum Revision {
     V3_00,
 }
 
-/// The CCCR as it was read. What a register of a later revision offers reads as "no" in earlier ones.
+/// The CCCR as it was read. What a register of a later revision offers reads as "no" in earlier
+/// ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cccr {
     /// Structure of the CCCR.

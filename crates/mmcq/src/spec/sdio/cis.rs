@@ -1,9 +1,10 @@
 //! The card information structure: chains of tuples in function 0, 1000h to 17FFFh [SDIO 6.11, 16].
 //!
-//! [`Walker`] reads a chain a byte at a time, from wherever the caller gets the bytes; it says which one it
-//! wants next. It goes forward only, at most [`TUPLES_MAX`] tuples and [`BYTES_MAX`] bytes, inside of the
-//! area that the standard gives. Tuples of code 0 are padding and count as bytes only. A link of FFh ends the
-//! chain as CISTPL_END does. Bodies of other tuples are not even read.
+//! [`Walker`] reads a chain a byte at a time, from wherever the caller gets the bytes; it says
+//! which one it wants next. It goes forward only, at most [`TUPLES_MAX`] tuples and [`BYTES_MAX`]
+//! bytes, inside of the area that the standard gives. Tuples of code 0 are padding and count as
+//! bytes only. A link of FFh ends the chain as CISTPL_END does. Bodies of other tuples are not even
+//! read.
 
 use core::fmt;
 
@@ -139,7 +140,8 @@ pub struct FunctionExtension {
     pub max_block_bytes: u16,
     /// TPLFE_OCR.
     pub ocr: u32,
-    /// TPLFE_OP_MIN_PWR, OP_AVG_PWR, OP_MAX_PWR, SB_MIN_PWR, SB_AVG_PWR, SB_MAX_PWR, in milliamperes.
+    /// TPLFE_OP_MIN_PWR, OP_AVG_PWR, OP_MAX_PWR, SB_MIN_PWR, SB_AVG_PWR, SB_MAX_PWR, in
+    /// milliamperes.
     pub power_ma: [u8; 6],
     /// TPLFE_MIN_BW and TPLFE_OPT_BW, in kilobytes a second.
     pub bandwidth: [u16; 2],
@@ -374,8 +376,8 @@ impl Walker {
         Ok(())
     }
 
-    /// What the chain told, once [`wants`](Self::wants) is `None`. A function must have told its largest
-    /// block.
+    /// What the chain told, once [`wants`](Self::wants) is `None`. A function must have told its
+    /// largest block.
     pub fn finish(self) -> Result<Cis, CisError> {
         if self.function != 0 && self.cis.function.is_none() {
             return self.fail(CisFault::NoExtension);

@@ -1,5 +1,5 @@
-//! The registers of an I/O card: common (CCCR), of each function (FBR), and its description of itself (CIS)
-//! [SDIO 6].
+//! The registers of an I/O card: common (CCCR), of each function (FBR), and its description of
+//! itself (CIS) [SDIO 6].
 
 pub mod cccr;
 pub mod cis;

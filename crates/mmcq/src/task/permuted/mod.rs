@@ -1,7 +1,8 @@
-//! The edges under loom: every interleaving of threads and interrupts with at most three preemptions.
+//! The edges under loom: every interleaving of threads and interrupts with at most three
+//! preemptions.
 //!
-//! An interrupt handler is a thread here: it may run at any moment, also beside the thread that it interrupts, as it does on a machine with several
-//! cores. Run by `tools/loom.sh`.
+//! An interrupt handler is a thread here: it may run at any moment, also beside the thread that it
+//! interrupts, as it does on a machine with several cores. Run by `tools/loom.sh`.
 
 extern crate std;
 
@@ -37,7 +38,8 @@ fn loom_a_thread_waits_and_the_interrupt_completes() {
     });
 }
 
-/// The second request gets the slot of the first while the interrupt may still be looking for the first one's waker.
+/// The second request gets the slot of the first while the interrupt may still be looking for the
+/// first one's waker.
 #[test]
 fn loom_a_slot_is_used_again() {
     permuted("two requests, one slot", || {
@@ -142,7 +144,8 @@ fn loom_a_future_is_dropped_while_its_request_completes() {
     });
 }
 
-/// Taken back while the interrupt may be completing it: the buffer comes at once or by `reclaim`, never by both.
+/// Taken back while the interrupt may be completing it: the buffer comes at once or by `reclaim`,
+/// never by both.
 #[test]
 fn loom_a_request_is_cancelled_while_it_completes() {
     permuted("cancelled request", || {

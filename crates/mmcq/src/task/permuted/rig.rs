@@ -311,7 +311,8 @@ impl<const N: usize> Rig<N> {
         })
     }
 
-    /// The interrupt handler of a machine with threads, for a line that falls with its cause: after each interrupt it notifies the sleepers.
+    /// The interrupt handler of a machine with threads, for a line that falls with its cause: after
+    /// each interrupt it notifies the sleepers.
     pub fn notifies(&self, phases: u32, sleepers: &Arc<Sleepers>) -> thread::JoinHandle<()> {
         // SAFETY: the driver stays in its place.
         self.stack.with(|engine| unsafe { engine.host_mut() }.unwrap().level = true);

@@ -1,4 +1,5 @@
-//! Blocking calls that sleep: a wake-up that is lost leaves every thread asleep, which loom reports.
+//! Blocking calls that sleep: a wake-up that is lost leaves every thread asleep, which loom
+//! reports.
 
 use super::rig::Stack;
 use super::*;
@@ -73,7 +74,8 @@ fn loom_a_semaphore_that_is_given_after_the_interrupt_is_enough() {
     });
 }
 
-/// `wfi` with interrupts masked: the line alone ends the sleep, and the thread's own turn lowers it.
+/// `wfi` with interrupts masked: the line alone ends the sleep, and the thread's own turn lowers
+/// it.
 #[test]
 fn loom_a_thread_with_interrupts_masked_sleeps_on_the_line() {
     permuted("asleep on the line", || {

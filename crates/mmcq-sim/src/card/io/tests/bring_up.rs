@@ -15,7 +15,8 @@ fn operating_conditions_address_and_selection() {
     host.wait(1_000_000);
     assert_eq!(host.ocr(5, 0x0030_0000), 0xa0ff_8000);
     assert_eq!(host.short(3, 0), 0x1234_0000);
-    // Another card's address, then its own; not selected, CMD52 is illegal and shows in the next answer.
+    // Another card's address, then its own; not selected, CMD52 is illegal and shows in the next
+    // answer.
     host.silent(7, 0x4321_0000);
     host.silent(52, 0);
     assert_eq!(host.short(7, 0x1234_0000), 0x1e00 | 1 << 22);

@@ -49,7 +49,8 @@ fn blocks_with_rising_and_with_fixed_address() {
 fn what_cannot_be_is_refused_and_nothing_follows() {
     let mut host = Host::ready(card(config()), 2);
     let refused = [
-        // Block mode without a block size; more bytes than the function's largest block; over the end.
+        // Block mode without a block size; more bytes than the function's largest block; over the
+        // end.
         (1, BLOCK_UP, 0x100, 1, 0x1800),
         (1, BYTE_UP, 0x20f8, 9, 0x1100),
         // Fixed addresses do not run over.

@@ -87,8 +87,8 @@ fn flags_name_cause_and_stage() {
     assert_eq!(fault.response.unwrap().words[0], 0x900);
 }
 
-/// Every pair of static flags, in every kind of phase: never a panic, always an end that the flags justify,
-/// and never a line that no handler serves.
+/// Every pair of static flags, in every kind of phase: never a panic, always an end that the flags
+/// justify, and never a line that no handler serves.
 #[test]
 fn every_status_has_a_meaning() {
     let mut memory = [0; 512];

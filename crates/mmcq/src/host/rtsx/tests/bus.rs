@@ -51,8 +51,8 @@ fn power_comes_softly_and_goes() {
 
 #[test]
 fn clocks_are_the_nearest_not_above() {
-    // Mode, asked for, PLL N, divider bits, CFG1 7:6; the clock is (N + 2) MHz / divider / (2, or 1 at SD30)
-    // / slow.
+    // Mode, asked for, PLL N, divider bits, CFG1 7:6; the clock is (N + 2) MHz / divider / (2, or 1
+    // at SD30) / slow.
     for (timing, hz, n, divider, cfg1) in [
         (Timing::Legacy, 400_000, 100, 0x10, 0x80),
         (Timing::Legacy, 25_000_000, 98, 0x20, 0),

@@ -148,7 +148,8 @@ fn a_refused_write_sends_no_data() {
 #[test]
 fn a_failure_as_fast_as_the_start_is_not_lost() {
     let mut host = answered(18);
-    // Latched while `start` still runs: whatever `start` writes to the pending register comes before.
+    // Latched while `start` still runs: whatever `start` writes to the pending register comes
+    // before.
     host.port.regs.fail(0x30, 0, 1);
     host.start(&data(18, Direction::Read, 512, 8), &[far(0x2000_0000, 4096)], 1).unwrap();
     let writes = host.port.regs.take();

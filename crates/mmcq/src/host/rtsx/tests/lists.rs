@@ -1,6 +1,6 @@
-//! The lists of each kind of phase. Words are written out by hand: kind 31:30 (0 READ, 1 WRITE, 2 CHECK), the
-//! low 14 bits of the address in 29:16, mask in 15:8, data in 7:0. So FDA9 is 7da9 under WRITE, bda9 under
-//! CHECK and 3da9 under READ.
+//! The lists of each kind of phase. Words are written out by hand: kind 31:30 (0 READ, 1 WRITE, 2
+//! CHECK), the low 14 bits of the address in 29:16, mask in 15:8, data in 7:0. So FDA9 is 7da9
+//! under WRITE, bda9 under CHECK and 3da9 under READ.
 
 use super::*;
 
@@ -161,7 +161,8 @@ fn open_transfers_move_data_without_a_command() {
     assert_eq!(report(&mut host, LIST_OK).phase, Some(Ok(Done::default())));
     assert_eq!(host.port.regs.take(), [(0x14, TABLE_OK), (0x14, LIST_OK)]);
 
-    // Even where the chip could: the busy of an open transfer is between blocks, and passes by itself.
+    // Even where the chip could: the busy of an open transfer is between blocks, and passes by
+    // itself.
     let list = started(&mut host, &more(Direction::Write, 8), &memory);
     assert_eq!(list, [counts(512, 8), dma(4096, 0x21), moved(0x84, 0x1)].concat());
     assert_eq!(host.port.regs.take().len(), 4);

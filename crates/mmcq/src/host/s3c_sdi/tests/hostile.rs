@@ -1,4 +1,5 @@
-//! Registers that say anything at any time: no panic, no unbounded work, and one end for each start.
+//! Registers that say anything at any time: no panic, no unbounded work, and one end for each
+//! start.
 
 use super::*;
 use arbtest::arbitrary::{Result, Unstructured};

@@ -289,8 +289,8 @@ fn run(host: &mut Driver, phase: &Phase) -> Done {
     done
 }
 
-/// Receives all of `bytes`, up to `burst` of them before each interrupt, as the controller would: it stops
-/// the clock while the FIFO is full, and interrupts when it is half full.
+/// Receives all of `bytes`, up to `burst` of them before each interrupt, as the controller would:
+/// it stops the clock while the FIFO is full, and interrupts when it is half full.
 fn receive_all(host: &mut Driver, bytes: &[u8], burst: usize, segments: &[Segment]) -> (Done, u32) {
     let mut interrupts = 0;
     let mut sent = 0;

@@ -195,8 +195,8 @@ fn narrow_access_quirks_keep_the_neighbours() {
     }
 }
 
-/// A card reader that was pulled out between two phases: the next request finds no reset that ends. What is gone reaches no memory, so
-/// nothing need be kept from its owner.
+/// A card reader that was pulled out between two phases: the next request finds no reset that ends.
+/// What is gone reaches no memory, so nothing need be kept from its owner.
 #[test]
 fn a_controller_that_is_gone_is_cut_off() {
     let mut host = ready(by(TransferMode::Adma2));

@@ -66,7 +66,8 @@ fn each_gets_its_own_response() {
     assert!(!host.port.regs.take_log().contains(&Access::Read(PRESENT)));
 }
 
-/// What a controller that has gone gives for the last block is ones. The response that was put aside does not hide it.
+/// What a controller that has gone gives for the last block is ones. The response that was put
+/// aside does not hide it.
 #[test]
 fn a_read_that_ends_on_a_controller_that_is_gone_is_not_well() {
     for gone in [false, true] {

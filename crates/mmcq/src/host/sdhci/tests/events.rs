@@ -24,8 +24,8 @@ fn a_response_that_comes_after_the_data_ends_the_phase() {
     assert!(host.ack(&segments).phase.unwrap().is_ok());
 }
 
-/// A controller tells the end of a transfer twice. What comes before the next one's response cannot be the next
-/// one's while that has DAT.
+/// A controller tells the end of a transfer twice. What comes before the next one's response cannot
+/// be the next one's while that has DAT.
 #[test]
 fn the_end_of_the_transfer_before_is_not_that_of_the_next() {
     let segments = [far(0, 512)];
@@ -110,8 +110,8 @@ fn automatic_commands_report_apart() {
     }
 }
 
-/// Every status word of one or two bits, in every kind of phase: never a panic, always an end that the word
-/// justifies.
+/// Every status word of one or two bits, in every kind of phase: never a panic, always an end that
+/// the word justifies.
 #[test]
 fn every_status_has_a_meaning() {
     let segments = [far(0, 512)];

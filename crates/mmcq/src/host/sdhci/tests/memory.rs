@@ -119,7 +119,8 @@ fn limits_promise_only_what_fits() {
     let soldered = ready_with(2, CAPS & 0xffff_ffff, SdhciConfig::emmc_18());
     assert!(soldered.caps().signal18 && soldered.caps().can(Timing::Hs400) && soldered.present());
     assert!(!soldered.caps().can(Timing::Sdr104));
-    // The worst list within them: every piece one block over a descriptor, as often as the sum allows.
+    // The worst list within them: every piece one block over a descriptor, as often as the sum
+    // allows.
     let mut host = ready(SdhciConfig::new());
     let pieces = [512, 512, 512, 65_536 + 512, caps.max_bytes - 65_536 - 2048].map(|len| far(0, len));
     host.start(&read(caps.max_bytes / 512), &pieces, 1).unwrap();
@@ -140,8 +141,8 @@ fn limits_promise_only_what_fits() {
     assert_eq!(tables.err(), Some(SdhciInitError::TransferMode(TransferMode::Adma2)));
 }
 
-/// A stop at a boundary, told after its transfer's end, is not the next transfer's: that one would go on behind
-/// its memory.
+/// A stop at a boundary, told after its transfer's end, is not the next transfer's: that one would
+/// go on behind its memory.
 #[test]
 fn a_stop_that_is_told_late_sends_no_other_transfer_on() {
     for (version, at) in [(2, SDMA_ADDRESS), (3, ADMA_ADDRESS)] {

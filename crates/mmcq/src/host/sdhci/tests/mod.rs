@@ -20,8 +20,8 @@ use std::collections::VecDeque;
 use std::vec;
 use std::vec::Vec;
 
-/// 50 MHz base, 1 MHz timeout clock, blocks of 2048, ADMA2, SDMA, high speed, 3.3 V, 8 bits; SDR50, SDR104,
-/// DDR50.
+/// 50 MHz base, 1 MHz timeout clock, blocks of 2048, ADMA2, SDMA, high speed, 3.3 V, 8 bits; SDR50,
+/// SDR104, DDR50.
 const CAPS: u64 = 0x0000_0007_016e_3281;
 const ADDRESS_64_V3: u64 = 1 << 28;
 const ADDRESS_64_V4: u64 = 1 << 27;

@@ -1,4 +1,5 @@
-//! The short ways: transfers and questions that differ little from the one before, and how the end of a question is learned.
+//! The short ways: transfers and questions that differ little from the one before, and how the end
+//! of a question is learned.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-/* keeper.c: a card that loses its state, and one that is taken out: what the library does by itself. Prints nothing if all is well. */
+/* supervisor.c: a card that loses its state, and one that is taken out: what the library does by itself. Prints nothing if all is well. */
 #include "board.h"
 #include "expect.h"
 #include "mmcq.h"

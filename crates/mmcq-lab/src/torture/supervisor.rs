@@ -1,4 +1,4 @@
-//! The keeper, and what the judge hears of cards that come and go.
+//! The supervisor, and what the judge hears of cards that come and go.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -17,11 +17,11 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::Context;
 
-/// What happened to the card, as the keeper tells it.
+/// What happened to the card, as the supervisor tells it.
 pub(super) type News = RefCell<Vec<Event>>;
 
 /// The future that helps, if there is one.
-pub(super) struct Keeper<'m> {
+pub(super) struct Supervisor<'m> {
     future: Option<Pin<Box<dyn Future<Output = ()> + 'm>>>,
     news: &'m News,
 }
@@ -50,33 +50,34 @@ async fn help<B: Platform>(
 }
 
 impl Run<'_> {
-    /// Begins to help, if this machine has a keeper.
-    pub(super) fn keeper<'m, B: Platform>(
+    /// Begins to help, if this machine has a supervisor.
+    pub(super) fn supervisor<'m, B: Platform>(
         &mut self,
         machine: &'m Machine<B>,
         card: Found,
         news: &'m News,
-    ) -> Keeper<'m> {
+    ) -> Supervisor<'m> {
         // SAFETY: bring-up is over, and the machine is gone before the memory is used again.
         let scratch = unsafe { lend(&mut self.bench.scratch) };
         let options = Options { cache: self.case.setup.cache, ..Options::DEFAULT };
         let help = || Box::pin(help(&machine.stack, scratch, options, card, news)) as Pin<Box<_>>;
         self.cid = card.cid;
-        Keeper { future: self.case.setup.keeper.then(help), news }
+        Supervisor { future: self.case.setup.supervisor.then(help), news }
     }
 
-    /// Polls the keeper, and hears what it has to tell; how many clients were answered meanwhile.
+    /// Polls the supervisor, and hears what it has to tell; how many clients were answered
+    /// meanwhile.
     pub(super) fn kept<'m, B: Platform>(
         &mut self,
         machine: &'m Machine<B>,
-        keeper: &mut Keeper<'m>,
+        supervisor: &mut Supervisor<'m>,
         clients: &mut [Option<Client<'m, B>>; SLOTS],
         trace: &mut Trace<'_>,
     ) -> Result<usize, Violation> {
-        let Some(future) = &mut keeper.future else { return Ok(0) };
+        let Some(future) = &mut supervisor.future else { return Ok(0) };
         let _ = future.as_mut().poll(&mut Context::from_waker(&self.bench.wakers[SLOTS]));
         let mut answered = 0;
-        for event in keeper.news.take() {
+        for event in supervisor.news.take() {
             if let Some(trace) = trace {
                 let what = match event {
                     Event::Removed => "the card is out".to_owned(),
@@ -84,7 +85,7 @@ impl Run<'_> {
                         format!("a card came: {}", result.map_or_else(|e| e.to_string(), |_| "well".into()))
                     }
                     Event::Changed(_) => "there is another card".to_owned(),
-                    Event::Dismissed => "the keeper has left".to_owned(),
+                    Event::Dismissed => "the supervisor has left".to_owned(),
                     Event::Exception { exception, .. } => format!("the card tells: {exception:?}"),
                 };
                 trace(format!("{:>14} == {what}", machine.now()));
@@ -167,7 +168,8 @@ impl Run<'_> {
         Fill::Pattern(!self.case.seed)
     }
 
-    /// The power is off, and the card that came in the place of another leaves again: it holds what was meant for it, and nothing else.
+    /// The power is off, and the card that came in the place of another leaves again: it holds what
+    /// was meant for it, and nothing else.
     pub(super) fn examine_stranger(&mut self, card: &mut dyn Card) -> Result<(), Violation> {
         if self.is_stranger {
             return self.examine(card, 1);

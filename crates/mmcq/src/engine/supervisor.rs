@@ -1,4 +1,5 @@
-//! What the engine wants of its keeper: help that it has asked for, and chores with their times.
+//! What the engine wants of its supervisor: help that it has asked for, and chores with their
+//! times.
 
 use super::recover::Helping;
 use super::upkeep::Upkeep;
@@ -7,15 +8,15 @@ use super::upkeep::Upkeep;
 #[derive(Debug)]
 // As in `Engine`: what most functions touch comes first.
 #[repr(C)]
-pub(super) struct Keeper {
+pub(super) struct Supervisor {
     upkeep: Upkeep,
     helping: Helping,
 }
 
-impl Keeper {
+impl Supervisor {
     /// Not a constant: nearly all of it is zero, and a copy of it would lie in the image.
-    pub const fn none() -> Keeper {
-        Keeper { upkeep: Upkeep::none(), helping: Helping::NONE }
+    pub const fn none() -> Supervisor {
+        Supervisor { upkeep: Upkeep::none(), helping: Helping::NONE }
     }
 
     /// What it is asked for, and whether there is one.

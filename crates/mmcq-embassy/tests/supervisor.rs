@@ -1,4 +1,5 @@
-//! A card that falls ill, or is changed for another, under embassy: the keeper is a task that is polled only when it is woken.
+//! A card that falls ill, or is changed for another, under embassy: the supervisor is a task that
+//! is polled only when it is woken.
 
 #[path = "support/tasks.rs"]
 mod tasks;
@@ -31,7 +32,7 @@ fn a_kept_card_comes_back() {
     let came_back = Cell::new(false);
     drive(&world, stack, [Box::pin(async { Clock::<0>::run(stack).await })], async {
         let (card, scratch) = bring_up(stack, memory(1), Options::DEFAULT).await;
-        let keeper = async {
+        let supervisor = async {
             let scratch = supervise(stack, scratch, Options::DEFAULT, card.unwrap(), |event| {
                 heard.borrow_mut().push(*event)
             });
@@ -56,10 +57,10 @@ fn a_kept_card_comes_back() {
             disk.read(100, &mut back).await.unwrap();
             assert!(back == blocks);
             // The program ends it.
-            assert!(stack.with(|engine| engine.dismiss_keeper()));
+            assert!(stack.with(|engine| engine.dismiss_supervisor()));
             stack.poll();
         };
-        join(keeper, user).await;
+        join(supervisor, user).await;
     });
     assert!(matches!(heard.borrow()[..], [Event::Removed, Event::Inserted(Ok(_)), Event::Dismissed]));
     assert!(came_back.get());

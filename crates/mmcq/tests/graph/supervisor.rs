@@ -1,4 +1,4 @@
-//! The real keeper, polled when it was woken; it may be slow, or leave.
+//! The real supervisor, polled when it was woken; it may be slow, or leave.
 
 use crate::run::Stack;
 use mmcq::card::{self, Card, Event, Options};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// The keeper's waker: it was woken.
+/// The supervisor's waker: it was woken.
 pub struct Flag {
     set: Arc<Woken>,
     waker: Waker,
@@ -48,7 +48,7 @@ impl Flag {
 
 type Kept<'a> = Pin<Box<dyn Future<Output = (Event, DmaBuf)> + 'a>>;
 
-pub struct Keeper<'a> {
+pub struct Supervisor<'a> {
     stack: &'a Stack,
     options: Options,
     card: Card,
@@ -62,15 +62,16 @@ pub struct Keeper<'a> {
     pub told: bool,
 }
 
-impl<'a> Keeper<'a> {
+impl<'a> Supervisor<'a> {
     pub fn new(stack: &'a Stack, options: Options, card: Card, present: bool) -> Self {
         let scratch = Box::new([0; 64]);
         let (ready_at, talks, told) = (0, false, false);
-        let mut keeper = Keeper { stack, options, card, future: None, scratch, ready_at, talks, told };
+        let mut supervisor =
+            Supervisor { stack, options, card, future: None, scratch, ready_at, talks, told };
         if present {
-            keeper.begin();
+            supervisor.begin();
         }
-        keeper
+        supervisor
     }
 
     fn begin(&mut self) {
@@ -84,7 +85,7 @@ impl<'a> Keeper<'a> {
         self.future.is_none()
     }
 
-    /// No keeper will ever look after this.
+    /// No supervisor will ever look after this.
     pub fn talks_idle(&self) -> bool {
         self.talks && self.ready_at != 0
     }

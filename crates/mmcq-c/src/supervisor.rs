@@ -1,9 +1,9 @@
-//! The supervisor ([`mmcq::card::supervise`]) in a program without an executor: a future in static memory for each
-//! controller. The program's calls of the library move it on.
+//! The supervisor ([`mmcq::card::supervise`]) in a program without an executor: a future in static
+//! memory for each controller. The program's calls of the library move it on.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
-use crate::api::{HOSTS, Stack, keeper};
+use crate::api::{HOSTS, Stack, supervisor};
 use core::cell::{Cell, UnsafeCell};
 use core::future::Future;
 use core::mem::MaybeUninit;
@@ -15,7 +15,8 @@ use mmcq::card::{Card, Event, Options, Upkeep, supervise};
 use mmcq::engine::DmaBuf;
 use mmcq::task::Idle;
 
-/// A card that comes is another until the program has brought it up and looked: it knows the one before by its size.
+/// A card that comes is another until the program has brought it up and looked: it knows the one
+/// before by its size.
 const OPTIONS: Options =
     Options { upkeep: &Upkeep { same_card: true, ..Upkeep::DEFAULT }, ..Options::DEFAULT };
 /// Steps in one call; what is left is done by the next.
@@ -31,8 +32,8 @@ async fn kept(stack: &'static Stack, mut scratch: DmaBuf, mut card: Card, host: 
             _ => break,
         }
     }
-    if let Some(keeper) = keeper(host) {
-        stack.with(|_| keeper.scratch.set(Some(scratch)));
+    if let Some(supervisor) = supervisor(host) {
+        stack.with(|_| supervisor.scratch.set(Some(scratch)));
     }
 }
 
@@ -78,9 +79,10 @@ enum State {
     Polled,
 }
 
-/// The keeper of one controller. All but `called` is touched under the lock of its stack alone. The room is touched by
-/// the call that has set [`State::Polled`], or by the one bring-up that finds it empty.
-pub(crate) struct Keeper {
+/// The supervisor of one controller. All but `called` is touched under the lock of its stack alone.
+/// The room is touched by the call that has set [`State::Polled`], or by the one bring-up that
+/// finds it empty.
+pub(crate) struct Supervisor {
     room: UnsafeCell<Room>,
     state: Cell<State>,
     host: Cell<usize>,
@@ -90,9 +92,9 @@ pub(crate) struct Keeper {
     pub scratch: Cell<Option<DmaBuf>>,
 }
 
-impl Keeper {
+impl Supervisor {
     pub const fn new() -> Self {
-        Keeper {
+        Supervisor {
             room: UnsafeCell::new(Room(MaybeUninit::uninit())),
             state: Cell::new(State::Away),
             host: Cell::new(0),
@@ -101,7 +103,8 @@ impl Keeper {
         }
     }
 
-    /// Begins to keep this card, unless there is one kept already. Called by the thread that brought it up, while no other may.
+    /// Begins to keep this card, unless there is one kept already. Called by the thread that
+    /// brought it up, while no other may.
     pub fn begin(&self, stack: &'static Stack, card: Card, host: u32) {
         let Ok(host) = usize::try_from(host) else { return };
         if stack.with(|_| self.state.get() != State::Away) {
@@ -118,16 +121,16 @@ impl Keeper {
         self.go_on(stack);
     }
 
-    /// Asks the keeper to leave. True: it is still there, and at work.
+    /// Asks the supervisor to leave. True: it is still there, and at work.
     pub fn leave(&self, stack: &'static Stack) -> bool {
-        if stack.with(|engine| self.state.get() == State::There && engine.dismiss_keeper()) {
+        if stack.with(|engine| self.state.get() == State::There && engine.dismiss_supervisor()) {
             self.called.store(true, Ordering::Release);
         }
         self.go_on(stack);
         stack.with(|_| self.state.get() != State::Away)
     }
 
-    /// Polls the keeper if it was woken and no other call does.
+    /// Polls the supervisor if it was woken and no other call does.
     pub fn go_on(&self, stack: &'static Stack) {
         for _ in 0..STEPS_MAX {
             let host = stack.with(|_| {
@@ -142,7 +145,8 @@ impl Keeper {
             let Some(host) = host else { return };
             let waker = waker(host);
             let room = self.room.get();
-            // SAFETY: there is a future in the room; since we set `Polled` it is ours, and it is never moved.
+            // SAFETY: there is a future in the room; since we set `Polled` it is ours, and it is
+            // never moved.
             let ended = unsafe { poll_at(kept, room, &mut Context::from_waker(&waker)) }.is_ready();
             if ended {
                 // SAFETY: as above.
@@ -150,7 +154,7 @@ impl Keeper {
             }
             stack.with(|_| self.state.set(if ended { State::Away } else { State::There }));
             if ended {
-                // A thread may sleep until the keeper has left.
+                // A thread may sleep until the supervisor has left.
                 Idle::waker().wake_by_ref();
             }
         }
@@ -165,7 +169,8 @@ fn begin_at<F>(
     card: Card,
     host: usize,
 ) {
-    // SAFETY: the room is empty, large enough and aligned (`bytes_of`), and no other thread brings up now.
+    // SAFETY: the room is empty, large enough and aligned (`bytes_of`), and no other thread brings
+    // up now.
     unsafe { room.cast::<F>().write(begin(stack, scratch, card, host)) }
 }
 
@@ -175,7 +180,8 @@ static NAMES: [u8; HOSTS] = [0; HOSTS];
 fn waker(host: usize) -> Waker {
     let data =
         NAMES.get(host).map_or(core::ptr::null(), |name| NonNull::from(name).as_ptr().cast_const().cast());
-    // SAFETY: the functions below keep to the contract of a waker; there is nothing to count or free.
+    // SAFETY: the functions below keep to the contract of a waker; there is nothing to count or
+    // free.
     unsafe { Waker::from_raw(RawWaker::new(data, &VTABLE)) }
 }
 
@@ -183,9 +189,9 @@ const VTABLE: RawWakerVTable = RawWakerVTable::new(|data| RawWaker::new(data, &V
 
 fn call(data: *const ()) {
     let host = NAMES.iter().position(|name| core::ptr::eq(name, data.cast()));
-    if let Some(keeper) = host.and_then(keeper) {
-        keeper.called.store(true, Ordering::Release);
-        // A thread that waits moves the keeper, if no other context does.
+    if let Some(supervisor) = host.and_then(supervisor) {
+        supervisor.called.store(true, Ordering::Release);
+        // A thread that waits moves the supervisor, if no other context does.
         Idle::waker().wake_by_ref();
     }
 }

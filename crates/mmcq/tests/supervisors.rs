@@ -1,4 +1,5 @@
-//! Keepers that come and go, and help that fails: what the engine asked for is heard, and no memory goes back too early.
+//! Supervisors that come and go, and help that fails: what the engine asked for is heard, and no
+//! memory goes back too early.
 
 #[path = "support/bench.rs"]
 #[allow(dead_code, reason = "this test uses a part of it")]
@@ -21,7 +22,7 @@ fn lost() -> (Bench, SlotId) {
     (b, id)
 }
 
-/// EXT_CSD, as the conversation of a keeper reads it.
+/// EXT_CSD, as the conversation of a supervisor reads it.
 fn register() -> Request {
     let data = Data { direction: Direction::Read, block_size: 512, blocks: 1 };
     let command = command::emmc::send_ext_csd();
@@ -44,12 +45,12 @@ fn help_that_fails_takes_no_memory_from_the_controller() {
     assert!(b.e.take(spoken).is_none() && b.world.borrow().mapped() > 0, "the controller has its memory");
     assert!(b.finish(spoken).result.is_ok());
     assert!(b.finish(id).result.is_err());
-    assert_eq!((b.rung(RecoveryStep::Dead), b.world.borrow().mapped()), (1, 0));
+    assert_eq!((b.taken(RecoveryStep::Dead), b.world.borrow().mapped()), (1, 0));
 }
 
 /// A task that is cancelled and begun anew: what the first had heard the second hears again.
 #[test]
-fn a_keeper_that_comes_hears_what_another_left() {
+fn a_supervisor_that_comes_hears_what_another_left() {
     for (away_ns, talk_ns) in [(0, 0), (0, 1_000 * MS), (90 * MS, 0), (90 * MS, 1_000 * MS)] {
         let (mut b, id) = lost();
         assert_eq!(b.help(), ServiceRequest::Reinit);
@@ -69,12 +70,12 @@ fn a_keeper_that_comes_hears_what_another_left() {
         }
         b.now = until_ns;
         b.e.service_done(Ok(target(BLOCKS)), b.now);
-        assert!(b.finish(id).result.is_ok(), "away for {away_ns}, talks for {talk_ns}: {:?}", b.rungs());
+        assert!(b.finish(id).result.is_ok(), "away for {away_ns}, talks for {talk_ns}: {:?}", b.steps());
     }
 }
 
 #[test]
-fn a_card_that_came_is_brought_up_although_the_keeper_changed() {
+fn a_card_that_came_is_brought_up_although_the_supervisor_changed() {
     let mut b = kept();
     b.world.borrow_mut().remove();
     let _ = b.e.on_irq(b.now);
@@ -91,7 +92,7 @@ fn a_card_that_came_is_brought_up_although_the_keeper_changed() {
     assert!(b.finish(id).result.is_ok());
 }
 
-/// The keeper has found another card, and its last word comes after that one was taken out too.
+/// The supervisor has found another card, and its last word comes after that one was taken out too.
 #[test]
 fn what_was_meant_for_a_card_that_went_reaches_no_other() {
     let mut b = kept();
@@ -111,9 +112,10 @@ fn what_was_meant_for_a_card_that_went_reaches_no_other() {
     assert!(b.finish(id).result.is_ok());
 }
 
-/// The keeper came when all slots were taken: the youngest that waits gives its own, and the card is not given up.
+/// The supervisor came when all slots were taken: the youngest that waits gives its own, and the
+/// card is not given up.
 #[test]
-fn a_keeper_that_finds_all_slots_taken_gets_one() {
+fn a_supervisor_that_finds_all_slots_taken_gets_one() {
     let mut b = bench();
     let ids: Vec<_> = (0..8).map(|i| b.write(16 * i, 8, 5)).collect();
     let _ = b.e.set_service_waker(Some(Waker::noop().clone()));

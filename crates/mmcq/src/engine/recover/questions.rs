@@ -1,0 +1,31 @@
+//! How often a card that came back from an error is asked for its state, and for how long.
+
+/// Between the first questions for the card's state. The pause doubles with each 16 of them, seven
+/// times: it is about a tenth of the wait so far.
+const STATE_INTERVAL_NS: u32 = 200_000;
+pub(super) const STATE_DOUBLINGS: u32 = 7;
+pub(super) const STATE_INTERVAL_MAX_NS: u32 = STATE_INTERVAL_NS << STATE_DOUBLINGS;
+/// Questions in one pass, and what they take. What failed has had the card's own time before.
+pub(super) const STATE_QUESTIONS_MAX: u32 = 155;
+pub(super) const STATE_WAIT_NS: u64 = 1_510_000_000;
+
+/// From this question to the next.
+pub(super) fn state_pause_ns(questions: u32) -> u64 {
+    u64::from(STATE_INTERVAL_NS << (questions / 16).min(STATE_DOUBLINGS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pass_asks_for_a_second_and_a_half_and_no_question_comes_much_too_late() {
+        let mut waited_ns = 0;
+        for question in 1..STATE_QUESTIONS_MAX {
+            let pause_ns = state_pause_ns(question);
+            assert!(pause_ns <= u64::from(STATE_INTERVAL_NS) || pause_ns * 15 <= waited_ns * 2, "{question}");
+            waited_ns += pause_ns;
+        }
+        assert!((1_500_000_000..STATE_WAIT_NS).contains(&waited_ns), "{waited_ns}");
+    }
+}
