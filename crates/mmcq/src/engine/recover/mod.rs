@@ -190,11 +190,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return;
         }
         message!(warn, "recovery: {:?}, status {:#010x}", step, self.incident.failed.status());
-        self.record.climbed(RecoveryEvent {
-            at_ns: now_ns,
-            status: self.incident.failed.status(),
-            step: step,
-        });
+        self.record.climbed(RecoveryEvent { at_ns: now_ns, status: self.incident.failed.status(), step });
     }
 
     /// Is what failed its owner's business alone? The card of a raw phase (of the recovery itself,
