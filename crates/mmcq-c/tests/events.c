@@ -2,13 +2,12 @@
 #include "board.h"
 #include "expect.h"
 #include "mmcq.h"
+#include "pass.h"
 #include <string.h>
 
 static int locked, events, present = -1;
-static uint64_t alarm_ns = UINT64_MAX;
 static void lock(void *context) { (void)context; wrong |= locked++ != 0; }
 static void unlock(void *context) { (void)context; locked--; }
-static void set_alarm(void *context, uint64_t at_ns) { (void)context; alarm_ns = at_ns; }
 static void card_event(void *context, int32_t now) {
     (void)context;
     if (locked)
@@ -17,16 +16,6 @@ static void card_event(void *context, int32_t now) {
     events++;
     present = now;
 }
-static void pass(void *board, uint64_t ns) {
-    uint64_t end_ns = board_now_ns(board) + ns;
-    while (board_now_ns(board) < end_ns) {
-        if (board_sleep(board, alarm_ns < end_ns ? alarm_ns : end_ns))
-            mmcq_on_irq(0);
-        else if (board_now_ns(board) >= alarm_ns)
-            mmcq_poll(0);
-    }
-}
-static void wait_for_it(void *board, const mmcq_idle *idle) { (void)idle; pass(board, 100000); }
 
 /* A controller's memory that has no room for what a call brings. */
 static int no_room;

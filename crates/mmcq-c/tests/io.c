@@ -1,22 +1,10 @@
 /* io.c: a Bluetooth Type-A function: registers, a packet by its interrupt. Prints nothing if all is well. */
 #include "board.h"
 #include "expect.h"
+#include "mapped.h"
 #include "mmcq.h"
 #include <string.h>
 
-static int locked, mapped;
-static void lock(void *context) { (void)context; wrong |= locked++ != 0; }
-static void unlock(void *context) { (void)context; locked--; }
-static int32_t map(void *board, void *memory, size_t bytes, int32_t to_card, uint64_t *bus) {
-    if (locked && bytes > 512)
-        wrong = 1, puts("the program's memory is mapped with the lock held");
-    mapped++;
-    return board_map(board, memory, bytes, to_card, bus);
-}
-static void unmap(void *board, uint64_t bus, void *memory, size_t bytes, int32_t to_card) {
-    mapped--;
-    board_unmap(board, bus, memory, bytes, to_card);
-}
 static void wait_for_it(void *board, const mmcq_idle *idle) {
     (void)idle;
     if (board_sleep(board, board_now_ns(board) + 100000))

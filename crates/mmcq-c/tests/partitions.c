@@ -1,24 +1,12 @@
 /* partitions.c: the boot areas of an eMMC beside its user data. Prints nothing if all is well. */
 #include "board.h"
 #include "expect.h"
+#include "mapped.h"
 #include "mmcq.h"
 #include "wait.h"
 #include <string.h>
 
 static uint8_t out[64 * 512], in[64 * 512] __attribute__((aligned(64)));
-static int locked, mapped;
-static void lock(void *context) { (void)context; wrong |= locked++ != 0; }
-static void unlock(void *context) { (void)context; locked--; }
-static int32_t map(void *board, void *memory, size_t bytes, int32_t to_card, uint64_t *bus) {
-    if (locked && bytes > 512)
-        wrong = 1, puts("the program's memory is mapped with the lock held");
-    mapped++;
-    return board_map(board, memory, bytes, to_card, bus);
-}
-static void unmap(void *board, uint64_t bus, void *memory, size_t bytes, int32_t to_card) {
-    mapped--;
-    board_unmap(board, bus, memory, bytes, to_card);
-}
 
 int main(void) {
     void *board = board_open("emmc-hs200");

@@ -2,27 +2,13 @@
 #include "board.h"
 #include "expect.h"
 #include "mmcq.h"
+#include "pass.h"
 #include <stdio.h>
 #include <string.h>
 
 static int locked;
-static uint64_t alarm_ns = UINT64_MAX;
 static void lock(void *context) { (void)context; wrong |= locked++ != 0; }
 static void unlock(void *context) { (void)context; locked--; }
-static void set_alarm(void *context, uint64_t at_ns) { (void)context; alarm_ns = at_ns; }
-
-/* A board with nothing but its interrupt and its alarm, for so long. */
-static void pass(void *board, uint64_t ns) {
-    uint64_t end_ns = board_now_ns(board) + ns;
-    while (board_now_ns(board) < end_ns) {
-        if (board_sleep(board, alarm_ns < end_ns ? alarm_ns : end_ns))
-            mmcq_on_irq(0);
-        else if (board_now_ns(board) >= alarm_ns)
-            mmcq_poll(0);
-    }
-}
-static void wait_for_it(void *board, const mmcq_idle *idle) { (void)idle; pass(board, 100000); }
-
 
 int main(int argc, char **argv) {
     static uint8_t out[64 * 512], in[64 * 512] __attribute__((aligned(64)));

@@ -222,8 +222,9 @@ fn merging_brings_sequential_4_kib_near_the_limit_where_nothing_can_be_continued
     for pattern in ["read", "write"] {
         let cell = format!("{pattern} 4k, depth 32 @hsq-sprd");
         let ours = find(&rows, &cell, "mmcq");
-        // Half of the readers' batch is under way while the other half comes back.
-        let goal = if pattern == "read" { 96.4 } else { 99.5 };
+        // The limit has no job. This one reaps and submits 32 requests, 3.9 us each, while nothing
+        // is under way: 121 us of 1.9 ms. A card's cache hides that in writes.
+        let goal = if pattern == "read" { 90.4 } else { 99.5 };
         assert!(ours.share_percent().unwrap() >= goal, "{ours:?}");
         // One by one, a request has two commands, a write three.
         let commands = |depth: u32| {
