@@ -62,8 +62,7 @@ fn well(b: &mut Bench, reads: u32) {
 
 #[test]
 fn the_third_damage_in_64_transfers_is_one_too_many() {
-    // From the first damaged transfer to the third: its repetition, those that go well, the second
-    // and its repetition, the third.
+    // From the first damaged transfer to the third: two repetitions, and those that go well.
     for (between, expected) in
         [(0, vec![ServiceRequest::Retune]), (59, vec![ServiceRequest::Retune]), (60, vec![])]
     {
