@@ -65,18 +65,18 @@ page_rows() {
 }
 # Are the page's figures still right?
 check_page() {
-  local name row now written
+  local name row measured written
   for name in "${!flash_of[@]}"; do
     row=$(sed -nE "s/^\\| \`$name\` \\|.*\\| ([0-9-]+) \\| ([0-9-]+) \\|\$/\\1 \\2/p" "$page")
     [ -n "$row" ] || { say "docs/footprint.md has no row for $name"; bad=1; continue; }
-    for now in "${flash_of[$name]}:${row% *}" "${ram_of[$name]}:${row#* }"; do
-      written=${now#*:} now=${now%:*}
-      if [ "$now" = - ] || [ "$written" = - ]; then
-        [ "$now" = "$written" ] && continue
-      elif [ $((now * 50)) -le $((written * 51)) ] && [ $((now * 50)) -ge $((written * 49)) ]; then
+    for measured in "${flash_of[$name]}:${row% *}" "${ram_of[$name]}:${row#* }"; do
+      written=${measured#*:} measured=${measured%:*}
+      if [ "$measured" = - ] || [ "$written" = - ]; then
+        [ "$measured" = "$written" ] && continue
+      elif [ $((measured * 50)) -le $((written * 51)) ] && [ $((measured * 50)) -ge $((written * 49)) ]; then
         continue
       fi
-      say "docs/footprint.md: $name: $written, measured $now; tools/size.sh --table prints the rows"
+      say "docs/footprint.md: $name: $written, measured $measured; tools/size.sh --table prints the rows"
       bad=1
     done
   done

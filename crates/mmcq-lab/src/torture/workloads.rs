@@ -20,7 +20,7 @@ pub const NAMES: [&str; 13] = [
     "PIO, busy by status",
     "SDMA, busy by level",
     "completions deferred, reads up to the end of the card",
-    "visits to a boot area and a general purpose partition",
+    "accesses to a boot area and a general purpose partition",
 ];
 /// The one whose requests go to other partitions: they fail by what others overcome, for the engine
 /// does not repeat a visit.

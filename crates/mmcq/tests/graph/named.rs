@@ -56,8 +56,8 @@ fn a_supervisor_that_comes_too_late_is_waited_for_once() {
 
 #[test]
 fn memory_of_a_visit_comes_back_however_it_ends() {
-    wherever("visits to a boot area", &[Gone]);
-    wherever("visits to a boot area", &[Swapped]);
+    wherever("accesses to a boot area", &[Gone]);
+    wherever("accesses to a boot area", &[Swapped]);
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn an_exhausted_mapping_is_waited_for() {
 
 #[test]
 fn a_visit_that_is_cancelled_during_a_tuning_leaves_the_card_in_the_user_area() {
-    wherever("visits to a boot area", &[RetuneAsked, Cancel(0)]);
+    wherever("accesses to a boot area", &[RetuneAsked, Cancel(0)]);
 }
 
 #[test]
@@ -110,12 +110,12 @@ fn one_damaged_answer_and_a_reset_that_hangs_cost_no_speed() {
 #[test]
 fn a_sampling_point_that_a_reset_took_is_looked_for_again() {
     wherever("tuned", &[CommandLost, ResetHangs]);
-    wherever("visits to a boot area", &[CommandLost, ResetHangs]);
+    wherever("accesses to a boot area", &[CommandLost, ResetHangs]);
 }
 
 /// It was initialised in this incident already, and has lost its tuning since: nothing stronger is
 /// left.
 #[test]
 fn a_card_between_two_partitions_is_tuned_before_it_is_given_up() {
-    wherever("visits to a boot area", &[Mute, CommandLost, ResetHangs]);
+    wherever("accesses to a boot area", &[Mute, CommandLost, ResetHangs]);
 }

@@ -80,7 +80,7 @@ pub const ALL: [Workload; 10] = [
         ..PLAIN
     },
     Workload {
-        name: "visits to a boot area",
+        name: "accesses to a boot area",
         fast: true,
         groups: &[&[BootW(0, 2), BootR(0, 2), W(0, 2)], &[BootR(1, 1)], &[R(0, 2)]],
         small: &[&[BootW(0, 1), R(0, 1)]],
