@@ -51,6 +51,15 @@ unsafe fn given(how: *const mmcq_rpmb) -> Option<Given> {
     Some(Given { key, nonces: how.nonces, memory: NonNull::new(how.memory)?, bytes: how.memory_bytes })
 }
 
+/// Goes on with the open controller, and with what the call was given if that is whole.
+fn with_given(host: u32, given: Option<Given>, go_on: impl FnOnce(Open, &Given) -> i32) -> i32 {
+    match (open(host), given) {
+        (Err(code), _) => code,
+        (_, None) => MMCQ_E_ARGUMENT,
+        (Ok(open), Some(given)) => go_on(open, &given),
+    }
+}
+
 /// Opens the area, and makes one call. Only the opening is tried again where no slot is free: a
 /// number that was used in a question must not be used once more.
 fn with_area(
@@ -91,22 +100,19 @@ pub unsafe extern "C" fn mmcq_rpmb_size(
     units: *mut u32,
     write_units: *mut u32,
 ) -> i32 {
-    let open = match open(host) {
-        Ok(open) => open,
-        Err(code) => return code,
-    };
     // SAFETY: as the caller promised.
-    let Some(given) = (unsafe { given(how) }) else { return MMCQ_E_ARGUMENT };
-    if units.is_null() || write_units.is_null() || !units.is_aligned() || !write_units.is_aligned() {
-        return MMCQ_E_ARGUMENT;
-    }
-    with_area(open, &given, async |area| {
-        // SAFETY: not null, aligned, and the caller promised room for them.
-        unsafe {
-            units.write(area.units());
-            write_units.write(area.write_units_max().into());
+    with_given(host, unsafe { given(how) }, |open, given| {
+        if units.is_null() || write_units.is_null() || !units.is_aligned() || !write_units.is_aligned() {
+            return MMCQ_E_ARGUMENT;
         }
-        Ok(())
+        with_area(open, given, async |area| {
+            // SAFETY: not null, aligned, and the caller promised room for them.
+            unsafe {
+                units.write(area.units());
+                write_units.write(area.write_units_max().into());
+            }
+            Ok(())
+        })
     })
 }
 
@@ -116,16 +122,14 @@ pub unsafe extern "C" fn mmcq_rpmb_size(
 /// As the header says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmcq_rpmb_program_key(host: u32, how: *const mmcq_rpmb, for_ever: u32) -> i32 {
-    let open = match open(host) {
-        Ok(open) => open,
-        Err(code) => return code,
-    };
     // SAFETY: as the caller promised.
-    let Some(given) = (unsafe { given(how) }).filter(|_| for_ever == MMCQ_RPMB_FOR_EVER) else {
-        return MMCQ_E_ARGUMENT;
-    };
-    let leave = Irreversible::i_know_that_this_cannot_be_undone();
-    with_area(open, &given, async |area| area.program_key(&given.key, leave).await)
+    with_given(host, unsafe { given(how) }, |open, given| {
+        if for_ever != MMCQ_RPMB_FOR_EVER {
+            return MMCQ_E_ARGUMENT;
+        }
+        let leave = Irreversible::i_know_that_this_cannot_be_undone();
+        with_area(open, given, async |area| area.program_key(&given.key, leave).await)
+    })
 }
 
 /// See the header.
@@ -134,20 +138,17 @@ pub unsafe extern "C" fn mmcq_rpmb_program_key(host: u32, how: *const mmcq_rpmb,
 /// As the header says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmcq_rpmb_counter(host: u32, how: *const mmcq_rpmb, counter: *mut u32) -> i32 {
-    let open = match open(host) {
-        Ok(open) => open,
-        Err(code) => return code,
-    };
     // SAFETY: as the caller promised.
-    let Some(given) = (unsafe { given(how) }) else { return MMCQ_E_ARGUMENT };
-    if counter.is_null() || !counter.is_aligned() {
-        return MMCQ_E_ARGUMENT;
-    }
-    with_area(open, &given, async |area| {
-        let now = area.counter(&given.key, given.nonces[0]).await?;
-        // SAFETY: not null, aligned, and the caller promised room for it.
-        unsafe { counter.write(now) };
-        Ok(())
+    with_given(host, unsafe { given(how) }, |open, given| {
+        if counter.is_null() || !counter.is_aligned() {
+            return MMCQ_E_ARGUMENT;
+        }
+        with_area(open, given, async |area| {
+            let now = area.counter(&given.key, given.nonces[0]).await?;
+            // SAFETY: not null, aligned, and the caller promised room for it.
+            unsafe { counter.write(now) };
+            Ok(())
+        })
     })
 }
 
@@ -169,18 +170,14 @@ pub unsafe extern "C" fn mmcq_rpmb_read(
     units: u32,
     data: *mut u8,
 ) -> i32 {
-    let open = match open(host) {
-        Ok(open) => open,
-        Err(code) => return code,
-    };
     // SAFETY: as the caller promised.
-    let (Some(given), Some(bytes)) = (unsafe { given(how) }, bytes_of(units, data)) else {
-        return MMCQ_E_ARGUMENT;
-    };
-    // SAFETY: checked as far as can be, and the caller promised that it is the call's own. What is
-    // in it is never read as a value.
-    let data = unsafe { core::slice::from_raw_parts_mut(data, bytes) };
-    with_area(open, &given, async |area| area.read(&given.key, given.nonces[0], address, data).await)
+    with_given(host, unsafe { given(how) }, |open, given| {
+        let Some(bytes) = bytes_of(units, data) else { return MMCQ_E_ARGUMENT };
+        // SAFETY: checked as far as can be, and the caller promised that it is the call's own. What is
+        // in it is never read as a value.
+        let data = unsafe { core::slice::from_raw_parts_mut(data, bytes) };
+        with_area(open, given, async |area| area.read(&given.key, given.nonces[0], address, data).await)
+    })
 }
 
 /// See the header.
@@ -195,16 +192,12 @@ pub unsafe extern "C" fn mmcq_rpmb_write(
     units: u32,
     data: *const u8,
 ) -> i32 {
-    let open = match open(host) {
-        Ok(open) => open,
-        Err(code) => return code,
-    };
     // SAFETY: as the caller promised.
-    let (Some(given), Some(bytes)) = (unsafe { given(how) }, bytes_of(units, data)) else {
-        return MMCQ_E_ARGUMENT;
-    };
-    // SAFETY: checked as far as can be, and the caller promised that it does not change until we
-    // return.
-    let data = unsafe { core::slice::from_raw_parts(data, bytes) };
-    with_area(open, &given, async |area| area.write(&given.key, given.nonces, address, data).await)
+    with_given(host, unsafe { given(how) }, |open, given| {
+        let Some(bytes) = bytes_of(units, data) else { return MMCQ_E_ARGUMENT };
+        // SAFETY: checked as far as can be, and the caller promised that it does not change until we
+        // return.
+        let data = unsafe { core::slice::from_raw_parts(data, bytes) };
+        with_area(open, given, async |area| area.write(&given.key, given.nonces, address, data).await)
+    })
 }

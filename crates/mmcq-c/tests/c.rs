@@ -85,17 +85,13 @@ fn the_header_has_the_version_of_the_library() {
 
 #[test]
 fn what_is_handed_over_wrongly_is_refused_by_a_code() {
-    let output = run("tests/borders.c", true, &[]);
-    assert!(output.status.success(), "{}", text(&output));
-    assert_eq!(text(&output), "");
+    is_content("tests/borders.c");
 }
 
 /// Counts what its own functions see of the lock and of the interrupt.
 #[test]
 fn memory_is_mapped_outside_of_the_lock() {
-    let output = run("tests/mapping.c", true, &[]);
-    assert!(output.status.success(), "{}", text(&output));
-    assert_eq!(text(&output), "");
+    is_content("tests/mapping.c");
 }
 
 /// With an alarm, and with a thread that waits that alone moves the stack.
@@ -128,46 +124,39 @@ fn requests_end_in_a_callback() {
     }
 }
 
+/// The program has nothing to complain of.
+fn is_content(program: &str) {
+    let output = run(program, true, &[]);
+    assert!(output.status.success(), "{program}: {}", text(&output));
+    assert_eq!(text(&output), "", "{program}");
+}
+
 #[test]
 fn boot_areas_and_the_replay_protected_area() {
-    for program in ["tests/partitions.c", "tests/rpmb.c"] {
-        let output = run(program, true, &[]);
-        assert!(output.status.success(), "{program}: {}", text(&output));
-        assert_eq!(text(&output), "", "{program}");
-    }
+    ["tests/partitions.c", "tests/rpmb.c"].into_iter().for_each(is_content);
 }
 
 #[test]
 fn a_function_of_an_io_card_with_its_interrupt() {
-    let output = run("tests/io.c", true, &[]);
-    assert!(output.status.success(), "{}", text(&output));
-    assert_eq!(text(&output), "");
+    is_content("tests/io.c");
 }
 
 #[test]
 fn cards_that_come_and_go_are_told_outside_of_the_lock() {
-    let output = run("tests/events.c", true, &[]);
-    assert!(output.status.success(), "{}", text(&output));
-    assert_eq!(text(&output), "");
+    is_content("tests/events.c");
 }
 
 /// The examples for others' disk interfaces, over headers that have these interfaces' declarations
 /// alone.
 #[test]
 fn fatfs_and_zephyr_have_a_disk() {
-    for program in ["tests/fatfs.c", "tests/fatfs32.c", "tests/zephyr.c"] {
-        let output = run(program, true, &[]);
-        assert!(output.status.success(), "{program}: {}", text(&output));
-        assert_eq!(text(&output), "", "{program}");
-    }
+    ["tests/fatfs.c", "tests/fatfs32.c", "tests/zephyr.c"].into_iter().for_each(is_content);
 }
 
 /// The example for an RTOS with semaphores, over headers that have FreeRTOS's declarations alone.
 #[test]
 fn freertos_sleeps_on_its_semaphores() {
-    let output = run("tests/freertos.c", true, &[]);
-    assert!(output.status.success(), "{}", text(&output));
-    assert_eq!(text(&output), "");
+    is_content("tests/freertos.c");
 }
 
 /// With interrupts masked, and with a handler that ends the request before the thread sleeps.
