@@ -4,8 +4,8 @@
 //   probe MILLISECONDS
 //
 // Begins the schedule of `mmcq guest`. Says, in microseconds from then on: `probe: gap FROM TO`, more than 0.5 ms from the beginning of a request to the end of
-// the next good one; `probe: error AT NAME`, a request that failed; at the end how many there were, how many reads brought an older write of the place than the
-// last good one (a card with a cache may lose those with its supply), and how many what was never written there. A write that failed may be there or not. Built statically by tools/guest-parts.sh; boards/pc does the same for mmcq.
+// the next good one; `probe: error AT NAME`, a request that failed; at the end how many there were, how many reads brought blocks of an older write of the place
+// than the last good one (a card with a cache may lose those with its supply), and how many what was never written there. A write that failed may be there or not. Built statically by tools/guest-parts.sh; boards/pc does the same for mmcq.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -41,14 +41,17 @@ static int open_card(void) {
   return -1;
 }
 
+// A number that was never written to this place.
+static int elsewhere(uint32_t number, uint32_t place) { return number && number / 2 * 61 % PLACES != place; }
+
 int main(int count, char **arguments) {
   uint64_t limit_us = count == 2 ? strtoull(arguments[1], NULL, 10) * 1000 : 0;
   if (!limit_us) {
     fprintf(stderr, "usage: probe MILLISECONDS\n");
     return 2;
   }
-  // The last number that a place was written with, and the one before, which it may still hold.
-  static uint32_t last[PLACES], before[PLACES];
+  // The number of the last good write of each place.
+  static uint32_t good[PLACES];
   uint32_t *block;
   int file = open_card();
   if (file < 0 || posix_memalign((void **)&block, BYTES, BYTES)) {
@@ -77,8 +80,6 @@ int main(int count, char **arguments) {
     ssize_t done = -1;
     if (file >= 0 && writes) {
       block[0] = block[BYTES / 4 - 1] = number + 1;
-      before[place] = last[place];
-      last[place] = number + 1;
       done = pwrite(file, block, BYTES, (off_t)place * BYTES);
     } else if (file >= 0) {
       done = pread(file, block, BYTES, (off_t)place * BYTES);
@@ -88,9 +89,9 @@ int main(int count, char **arguments) {
       if (now - since > GAP_US) printf("probe: gap %lu %lu\n", (unsigned long)(since - begin), (unsigned long)(now - begin));
       since = 0;
       requests++;
-      if (writes) before[place] = number + 1;
-      else if (block[0] != block[BYTES / 4 - 1] || (block[0] && block[0] / 2 * 61 % PLACES != place)) wrong++;
-      else lost += block[0] != last[place] && block[0] != before[place];
+      if (writes) good[place] = number + 1;
+      else if (elsewhere(block[0], place) || elsewhere(block[BYTES / 4 - 1], place)) wrong++;
+      else lost += block[0] < good[place] || block[BYTES / 4 - 1] < good[place];
     } else if (file >= 0) {
       printf("probe: error %lu %s\n", (unsigned long)(now - begin), strerrorname_np(errno));
       errors++;

@@ -262,7 +262,11 @@ mod tests {
         let now = begin + 600 * MS;
         let swapped = [0; 3].map(|_| list.swap(&mut model, now));
         assert_eq!(swapped, [false, true, false]);
-        assert_eq!((list.next_ns(), list.faults.struck().len() > 1), (None, false), "the plan was another one");
+        assert_eq!(
+            (list.next_ns(), list.faults.struck().len() > 1),
+            (None, false),
+            "the plan was another one"
+        );
     }
 
     #[test]
