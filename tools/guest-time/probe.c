@@ -3,7 +3,7 @@
 //
 //   probe MILLISECONDS
 //
-// Begins the schedule of `mmcq guest`. Says, in microseconds from then on: `probe: gap FROM TO`, more than 0.5 ms from the beginning of a request to the end of
+// Begins the schedule of `mmcq guest`. Says, in microseconds from then on: `probe: gap FROM TO`, more than 1 ms from the beginning of a request to the end of
 // the next good one; `probe: error AT NAME`, a request that failed; at the end how many there were, how many reads brought blocks of an older write of the place
 // than the last good one (a card with a cache may lose those with its supply), and how many what was never written there. A write that failed may be there or not. Built statically by tools/guest-parts.sh; boards/pc does the same for mmcq.
 #define _GNU_SOURCE
@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { BYTES = 4096, PLACES = 256, GAP_US = 500, PAUSE_US = 500 };
+enum { BYTES = 4096, PLACES = 256, GAP_US = 1000, PAUSE_US = 500 };
 
 static uint64_t now_us(void) {
   struct timespec now;

@@ -23,7 +23,7 @@ const BLOCKS: u32 = 8;
 const BYTES: u64 = BLOCKS as u64 * 512;
 /// Of the probe, as in `probe.c`.
 const PLACES: usize = 256;
-const GAP_US: u64 = 500;
+const GAP_US: u64 = 1000;
 const PAUSE_NS: u64 = 500_000;
 
 fn mark(stack: &Stack, number: u32) {

@@ -8,9 +8,11 @@ pub struct Recovered {
     /// The line.
     pub line: String,
     /// From the beginning of the first request that it delayed (of a line with a length: from its
-    /// end) to the first good one, in microseconds; `None`: no request took as long as half a
+    /// end) to the first good one, in microseconds; `None`: no request took as long as a
     /// millisecond.
     pub us: Option<u64>,
+    /// The next line began before there was a good one.
+    pub outlasted: bool,
     /// Requests that failed.
     pub errors: u64,
     /// What the kernel said.
@@ -42,12 +44,15 @@ pub fn recovered(report: &Report) -> Vec<Recovered> {
         let lasts = end_us > begin_us;
         let gaps = report.output.iter().filter_map(|line| gap(line));
         let gaps = gaps.filter(|(from, to)| *to >= begin_us && *from < next_us && *to > end_us);
-        let felt = gaps.map(|(from, to)| to.saturating_sub(if lasts { end_us.max(from) } else { from }));
+        let felt =
+            gaps.map(|(from, to)| (to.saturating_sub(if lasts { end_us.max(from) } else { from }), to));
+        let longest = felt.max();
         let errors = report.output.iter().filter_map(|line| at(line, "probe: error "));
         let kernel = report.output.iter().filter_map(|line| at(line, "kernel: "));
         Recovered {
             line: line.clone(),
-            us: felt.max(),
+            us: longest.map(|(us, _)| us),
+            outlasted: longest.is_some_and(|(_, to)| to >= next_us),
             errors: errors.filter(|(at_us, _)| during.contains(at_us)).count() as u64,
             kernel: kernel
                 .filter(|(at_us, _)| during.contains(at_us))
@@ -76,18 +81,19 @@ mod tests {
             irq_ns: 0,
             register_read_ns: 0,
             register_write_ns: 0,
-            schedule: lines("1 resp_crc\n2 rd_crc\n10 out 500"),
+            schedule: lines("1 resp_crc\n2 rd_crc\n3 cut 1\n10 out 500"),
             begin: Vec::new(),
             output: lines(
                 "probe: gap 900 1700\nkernel: 1100 mmc0: one\nprobe: error 10100 EIO\nprobe: error 11000 ENODEV\n\
-                 probe: gap 10050 810000\nkernel: 10200 mmc0: card removed\nkernel: 700000 mmc1: new\nother",
+                 probe: gap 3500 810000\nkernel: 10200 mmc0: card removed\nkernel: 700000 mmc1: new\nother",
             ),
             loads: Vec::new(),
             counters: Counters::default(),
         };
         let all = recovered(&report);
         let felt: Vec<_> = all.iter().map(|one| (one.us, one.errors, one.kernel.len())).collect();
-        assert_eq!(felt, [(Some(800), 0, 1), (None, 0, 0), (Some(300_000), 2, 2)]);
+        assert_eq!(felt, [(Some(800), 0, 1), (None, 0, 0), (Some(806_000), 0, 0), (Some(300_000), 2, 2)]);
+        assert_eq!(all.iter().map(|one| one.outlasted).collect::<Vec<_>>(), [false, false, true, false]);
         assert_eq!(all[0].kernel, ["mmc0: one"]);
     }
 }

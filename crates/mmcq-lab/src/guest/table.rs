@@ -3,6 +3,9 @@
 use super::{Report, recovered};
 use std::fmt::Write;
 
+/// Lines of the kernel's in a cell.
+const SAID_MAX: usize = 2;
+
 /// The tables that these reports make: of their loads, if they have any, and of what happened to
 /// the card.
 pub fn table(reports: &[Report]) -> String {
@@ -48,11 +51,22 @@ fn loads(text: &mut String, reports: &[Report]) {
 /// A time with as many digits as it deserves.
 fn time(us: Option<u64>) -> String {
     match us {
-        None => "under 0.5 ms".to_owned(),
+        None => "under 1 ms".to_owned(),
         Some(us @ 0..10_000) => format!("{:.1} ms", us as f64 / 1e3),
         Some(us @ 10_000..1_000_000) => format!("{:.0} ms", us as f64 / 1e3),
         Some(us) => format!("{:.2} s", us as f64 / 1e6),
     }
+}
+
+/// The first lines, each once.
+fn shorter(lines: &[String]) -> Vec<&str> {
+    let mut said: Vec<&str> = Vec::new();
+    for line in lines {
+        if said.len() < SAID_MAX && !said.contains(&line.as_str()) {
+            said.push(line);
+        }
+    }
+    said
 }
 
 /// What each line of the schedule did, by each report with the same schedule; beside it what the
@@ -70,10 +84,14 @@ fn recoveries(text: &mut String, reports: &[&Report], first: &Report) {
     for (at, line) in first.schedule.iter().enumerate() {
         let _ = write!(text, "| {line} |");
         for recovered in all.iter().filter_map(|one| one.get(at)) {
-            let _ = write!(text, " {} | {} |", time(recovered.us), recovered.errors);
+            let time =
+                if recovered.outlasted { "none before the next".to_owned() } else { time(recovered.us) };
+            let _ = write!(text, " {time} | {} |", recovered.errors);
         }
-        let said = all.iter().filter_map(|one| one.get(at)).find_map(|one| one.kernel.first());
-        let _ = writeln!(text, " {} |", said.map_or("", String::as_str).replace('|', "/"));
+        let said =
+            all.iter().filter_map(|one| one.get(at)).map(|one| &one.kernel).find(|said| !said.is_empty());
+        let said = said.map_or_else(String::new, |said| shorter(said).join("; "));
+        let _ = writeln!(text, " {} |", said.replace('|', "/"));
     }
 }
 
@@ -84,6 +102,6 @@ mod tests {
     #[test]
     fn times_have_the_digits_that_they_deserve() {
         let all = [None, Some(700), Some(9_960), Some(123_456), Some(10_020_000)].map(time);
-        assert_eq!(all, ["under 0.5 ms", "0.7 ms", "10.0 ms", "123 ms", "10.02 s"]);
+        assert_eq!(all, ["under 1 ms", "0.7 ms", "10.0 ms", "123 ms", "10.02 s"]);
     }
 }
