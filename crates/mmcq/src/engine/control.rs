@@ -7,7 +7,7 @@ use super::phases::{COMMAND_TIMEOUT_NS, Stage};
 use super::slot::State;
 use super::timers::later;
 use super::{BLOCK_BYTES, Engine, Error, FlushBy, Kind, Output};
-use crate::host::{Auto, BusOp, BusyDetect, Host, Phase, Step};
+use crate::host::{BusOp, BusyDetect, Host, Phase, Step};
 use crate::sched::Profile;
 use crate::spec::command::{Command, Resp, emmc};
 use crate::spec::quirks::Quirks;
@@ -126,7 +126,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// response: its interrupt may get lost.
     pub(super) fn start_order(&mut self, stage: Stage, command: Command, timer_ns: u64, now_ns: u64) {
         let limit_ns = if self.shows_busy() { timer_ns } else { COMMAND_TIMEOUT_NS };
-        self.lane.prepare(Phase { command, data: None, auto: Auto::None, tuning: false });
+        self.lane.prepare(Phase::of(command));
         self.start_phase(stage, timer_ns, limit_ns, now_ns);
     }
 

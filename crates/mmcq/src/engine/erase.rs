@@ -293,8 +293,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     fn name_first(&mut self, now_ns: u64) {
-        let (Some((_, first, _)), Some(target)) = (self.piece(), *self.card.target()) else { return };
-        let addr = target.address(first);
+        let (Some((_, first, _)), Some(_)) = (self.piece(), self.card.target()) else { return };
+        let addr = self.card.plan().address(first);
         let command = if self.card.abilities().erase.emmc {
             emmc::erase_group_start(addr)
         } else {
@@ -304,8 +304,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     fn name_last(&mut self, now_ns: u64) {
-        let (Some((_, _, last)), Some(target)) = (self.piece(), *self.card.target()) else { return };
-        let addr = target.address(last);
+        let (Some((_, _, last)), Some(_)) = (self.piece(), self.card.target()) else { return };
+        let addr = self.card.plan().address(last);
         let command = if self.card.abilities().erase.emmc {
             emmc::erase_group_end(addr)
         } else {

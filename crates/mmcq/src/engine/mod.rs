@@ -38,6 +38,7 @@ mod outcome;
 mod partition_access;
 mod passing;
 mod phases;
+mod plan;
 mod record;
 mod recover;
 mod register_flush;

@@ -16,7 +16,7 @@ use super::phases::{COMMAND_TIMEOUT_NS, Stage};
 use super::runs::End;
 use super::slot::{NONE, Rules, Slot, State, bits};
 use super::stream::Close;
-use super::{Abilities, BLOCK_BYTES, CardParams, Engine, Error, FlushBy, Kind, Request};
+use super::{Abilities, BLOCK_BYTES, Engine, Error, FlushBy, Kind, Request};
 use crate::host::{Direction, Host, Segment};
 use crate::sched::{Policy, Profile};
 use crate::spec::command;
@@ -24,13 +24,6 @@ use crate::spec::response::R1;
 
 /// Output counts bytes in 32 bits.
 const ZERO_BLOCKS_MAX: u32 = (1 << 23) - 1;
-
-impl CardParams {
-    /// Where a block is for the card's commands.
-    pub(super) fn address(&self, lba: u64) -> u32 {
-        if self.block_addressed { lba as u32 } else { (lba as u32).wrapping_mul(BLOCK_BYTES) }
-    }
-}
 
 impl Slot {
     /// A slot of zeroes becomes one of an erase that does the same, or of a write with rules of its
@@ -167,10 +160,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.slots.unlink(index);
         self.slots.at_mut(index).state = State::Active;
         self.timers.idle_ends();
-        self.lane.streams_mut().set_end(end);
-        self.record.transfer_started();
-        self.incident.failed_mut().forget_error();
-        self.lane.busy_mut().not_asked();
+        self.transfer_begins(end);
         if self.card.target().is_some_and(|target| target.extended_address) {
             let upper = command::sd::address_extension((lba >> 32) as u8);
             self.start_command(Stage::Address, upper, COMMAND_TIMEOUT_NS, now_ns);

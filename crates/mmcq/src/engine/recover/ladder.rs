@@ -18,7 +18,7 @@
 use super::super::extras::Event;
 use super::super::phases::Stage;
 use super::super::slot::{NONE, Rules, State, bits};
-use super::super::{BLOCK_BYTES, Engine, Error, Kind, Output};
+use super::super::{BLOCK_BYTES, CardParams, Engine, Error, Kind, Output};
 use super::{Class, RecoveryStep, ServiceRequest, by_status};
 use crate::host::{Direction, Host};
 use crate::sched::{Policy, Profile};
@@ -54,7 +54,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         if self.incident.counting && self.incident.tries >= 2 {
             // It says that it knows CMD23, or the controller does.
-            self.card.do_not_count();
+            let uncounted = self.card.target().map(|target| CardParams { count: false, ..target });
+            self.set_card(uncounted);
         }
         if matches!(self.incident.class, Class::Data { .. } | Class::Controller)
             && !self.lane.has_control()
