@@ -10,7 +10,7 @@ use std::path::Path;
 const FIELDS_MAX: usize = 14;
 
 /// The organs whose fields no other file can name.
-const ORGANS: [(&str, &str); 24] = [
+const ORGANS: [(&str, &str); 25] = [
     ("Area", "area.rs"),
     ("Batch", "batch.rs"),
     ("Busy", "busy.rs"),
@@ -27,6 +27,7 @@ const ORGANS: [(&str, &str); 24] = [
     ("Lane", "lane.rs"),
     ("Memory", "extras.rs"),
     ("Order", "order.rs"),
+    ("Plan", "plan.rs"),
     ("Record", "record.rs"),
     ("Round", "erase.rs"),
     ("Services", "extras.rs"),

@@ -299,7 +299,7 @@ fn both_paths_are_the_same() {
 fn a_count_that_fails_is_given_up_on_both_paths() {
     let mut caps = support::caps();
     (caps.auto_count, caps.auto_stop, caps.busy) = (true, true, BusyDetect::Interrupt);
-    let mut one = Side::new(caps.clone(), Fifo, Config::DEFAULT, false, 0);
+    let mut one = Side::new(caps, Fifo, Config::DEFAULT, false, 0);
     let mut other = Side::new(caps, Roundabout(Fifo), Config::DEFAULT, false, 0);
     for world in [&one.world, &other.world] {
         // Each try is followed by a CMD13.

@@ -348,7 +348,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let wire_ns = self.card.wire().data_ns(blocks);
         let transfer = self.card.plan().transfer((direction, lba, blocks), single, auto, wire_ns);
         self.lane.prepare(transfer.phase);
-        self.start_phase(Stage::Main, transfer.timeout_ns, transfer.limit_ns, now_ns);
+        self.start_phase(Stage::Main, transfer.timeout_ns, transfer.patience_ns, now_ns);
     }
 
     /// Did the transfer in progress go out without a known end (so that CMD12 is ours to send)?

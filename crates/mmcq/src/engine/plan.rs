@@ -41,7 +41,7 @@ pub(super) struct Transfer {
     /// What the controller waits for the card.
     pub timeout_ns: u64,
     /// When the engine itself gives up, not counting slack.
-    pub limit_ns: u64,
+    pub patience_ns: u64,
 }
 
 impl Plan {
@@ -102,8 +102,8 @@ impl Plan {
         let data = Some(Data { direction, block_size: BLOCK_BYTES as u16, blocks });
         let pauses = 1 + u64::from(blocks) / BLOCKS_PER_TIMEOUT;
         // Far from an overflow: no transfer has more than 2^16 blocks.
-        let limit_ns = timeout_ns * pauses + wire_ns;
-        Transfer { phase: Phase { command, data, auto, tuning: false }, timeout_ns, limit_ns }
+        let patience_ns = timeout_ns * pauses + wire_ns;
+        Transfer { phase: Phase { command, data, auto, tuning: false }, timeout_ns, patience_ns }
     }
 
     /// CMD13.
