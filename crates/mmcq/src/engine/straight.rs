@@ -363,8 +363,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         {
             return false;
         }
-        if Self::EARLY && self.slots.is_settling() && self.are_few() {
-            // The general path looks at the R1 of the last before its end.
+        if Self::EARLY && self.slots.is_settling() && (slot.next == NONE || self.are_few()) {
+            // The general path looks at the R1 of this one before its end.
             return false;
         }
         let segment = slot.segment.same();
