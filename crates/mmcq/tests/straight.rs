@@ -291,5 +291,7 @@ fn both_paths_are_the_same() {
     // Of five slots in use the last that waits was sent, and the straight path did not look at the
     // early R1.
     arbtest::arbtest(same).seed(0x2848_2a2f_0001_0000).run();
+    // New parameters of the card, with CMD23, in the middle of a transfer that went without one.
+    arbtest::arbtest(same).seed(0x9c49_3246_0000_1000).run();
     fuzz::fuzz("both_paths_are_the_same", 4_000, same);
 }
