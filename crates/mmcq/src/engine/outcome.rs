@@ -110,7 +110,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                     self.fail(Error::Card(status.0), now_ns);
                 } else if let Some(stop) = done.stop {
                     self.stopped(stop, now_ns);
-                } else if self.open_ended() {
+                } else if self.lane.streams().is_open_ended() {
                     self.open_data_ended(now_ns);
                 } else {
                     self.data_ended(now_ns);

@@ -342,6 +342,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         } else {
             self.card.plan().auto(blocks)
         };
+        if auto == Auto::None && !single && !counted && self.end() == End::Here {
+            self.lane.streams_mut().set_end(End::Stopped);
+        }
         // A reliable write goes past the cache.
         self.durability
             .writes(direction == Direction::Write && !(P::RECOVERS && self.end() == End::Reliable));
@@ -349,17 +352,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let transfer = self.card.plan().transfer((direction, lba, blocks), single, auto, wire_ns);
         self.lane.prepare(transfer.phase);
         self.start_phase(Stage::Main, transfer.timeout_ns, transfer.patience_ns, now_ns);
-    }
-
-    /// Did the transfer in progress go out without a known end (so that CMD12 is ours to send)?
-    pub(super) fn open_ended(&self) -> bool {
-        if self.end() != End::Here {
-            return self.end() != End::Reliable;
-        }
-        let target_counts =
-            self.card.target().is_some_and(|t| t.count) && self.counts(self.gathered.direction());
-        let counted = target_counts && !self.host.caps().auto_count && !self.host.caps().auto_stop;
-        self.gathered.blocks() > 1 && self.lane.phase().auto == Auto::None && !counted
     }
 
     /// Starts a phase without data.

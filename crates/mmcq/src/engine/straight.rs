@@ -342,7 +342,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return false;
         }
         if self.slots.is_settling() {
-            // The general path looks at the R1 of the last before its end.
+            // The general path looks at the R1 of this one before its end.
             let early = Self::EARLY && (slot.next == NONE || self.are_few());
             if early || blocks > self.config.settle_blocks || self.incident.doubts(self.slots.settling()) {
                 return false;

@@ -198,7 +198,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         // An ordinary transfer that only lacks its end is none that was left open.
         let (was, end) = (self.lane.streams().open(), self.lane.streams().end());
-        let left_open = was.is_some() || end != End::Here;
+        let left_open = was.is_some() || end != End::Stopped;
         let before = was.is_some_and(|open| open.acknowledged);
         let announced = match (was, end) {
             (Some(open), _) => open.counted,
