@@ -10,7 +10,7 @@ use std::path::Path;
 const FIELDS_MAX: usize = 14;
 
 /// The organs whose fields no other file can name.
-const ORGANS: [(&str, &str); 25] = [
+const ORGANS: [(&str, &str); 27] = [
     ("Area", "area.rs"),
     ("Batch", "batch.rs"),
     ("Busy", "busy.rs"),
@@ -31,6 +31,8 @@ const ORGANS: [(&str, &str); 25] = [
     ("Record", "record.rs"),
     ("Round", "erase.rs"),
     ("Services", "extras.rs"),
+    ("Slot", "slot.rs"),
+    ("Slots", "slot.rs"),
     ("Straight", "straight.rs"),
     ("Streams", "runs.rs"),
     ("Timers", "timers.rs"),

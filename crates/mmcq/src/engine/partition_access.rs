@@ -85,7 +85,7 @@ impl PartitionAccess {
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn visit(&self) -> Option<PartitionAccess> {
-        match self.slots.at(self.lane.control()).kind {
+        match self.slots.at(self.lane.control()).kind() {
             Kind::PartitionAccess(visit) => Some(visit),
             _ => None,
         }
@@ -147,7 +147,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let Some((direction, first, blocks, _)) = visit.transfer(self.services.memory().moves()) else {
             return Err(Error::Unsupported);
         };
-        let whole = self.slots.at(self.lane.control()).buf.segment(u32::MAX);
+        let whole = self.slots.at(self.lane.control()).buf().segment(u32::MAX);
         let segment = Segment { bus: 0, ..whole.part(first * BLOCK_BYTES, u32::from(blocks) * BLOCK_BYTES) };
         let address = self.card.plan().address(visit.lba.into());
         // The cache is that of all partitions but RPMB; reliable writes go past it.

@@ -6,7 +6,7 @@
 
 use super::extras::Event;
 use super::runs::End;
-use super::slot::{NONE, Rules, State};
+use super::slot::{NONE, Rules};
 use super::stream::Close;
 use super::tail::Tail;
 use super::timers::later;
@@ -122,11 +122,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 }
                 continue;
             }
-            let head = self.slots.head;
+            let head = self.slots.head();
             let memory_waits = head != NONE || self.asks_soon();
             let turn = !memory_waits || self.card.functions().have_turn(self.config.io_burst);
             if let Some(io) = self.slots.oldest_io().filter(|_| turn) {
-                if P::RECOVERS && self.owes_status() && self.slots.at(io).urgent {
+                if P::RECOVERS && self.owes_status() && self.slots.at(io).urgent() {
                     // It would hear, and clear, what is these writes' own.
                     self.ask_status(Stage::Status, now_ns);
                     continue;
@@ -197,7 +197,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if P::RECOVERS && self.timers.chore_is_due(now_ns) && self.upkeep(false, now_ns) {
             return;
         }
-        if P::RECOVERS && self.slots.at(first).rules != Rules::NONE {
+        if P::RECOVERS && self.slots.at(first).rules() != Rules::NONE {
             return self.go_specially(first, now_ns);
         }
         self.timers.idle_ends();
@@ -234,15 +234,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 if place == 0 {
                     return self.turn_down(index, error);
                 }
-                self.slots.at_mut(index).solo = true;
+                self.slots.at_mut(index).goes_alone(true);
                 for &taken in self.gathered.members() {
-                    self.slots.at_mut(taken).state = State::Queued;
+                    self.slots.at_mut(taken).stays();
                 }
                 return;
             }
             let slot = self.slots.at(index);
-            let skip = slot.moved_blocks.saturating_mul(BLOCK_BYTES);
-            let segment = slot.segment.part(skip, left);
+            let skip = slot.moved_blocks().saturating_mul(BLOCK_BYTES);
+            let segment = slot.segment().part(skip, left);
             left -= segment.len;
             self.gathered.fill(place, segment);
         }
@@ -261,7 +261,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             if !all {
                 self.slots.unlink(index);
             }
-            self.slots.at_mut(index).state = State::Active;
+            self.slots.at_mut(index).goes_out();
         }
         if let Some(&lowest) = self.gathered.members().first() {
             self.note_run(lowest);

@@ -11,9 +11,9 @@
 
 use super::phases::{COMMAND_TIMEOUT_NS, SLACK_NS, Stage};
 use super::runs::End;
-use super::slot::{NONE, Rules, State};
+use super::slot::{NONE, Rules};
 use super::timers::later;
-use super::{BLOCK_BYTES, CardParams, Engine, Kind, Output, Request, SlotId};
+use super::{BLOCK_BYTES, CardParams, Engine, Kind, Request, SlotId};
 use crate::host::{Auto, BusyDetect, Direction, Done, Events, Host, Phase, Plain, Segment};
 use crate::sched::{Policy, Profile};
 use crate::spec::response::{R1, Response};
@@ -233,7 +233,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 return None;
             }
         } else if idle
-            && (self.slots.head != NONE || self.slots.is_settling() || self.timers.chore_is_due(now_ns))
+            && (self.slots.head() != NONE || self.slots.is_settling() || self.timers.chore_is_due(now_ns))
         {
             return None;
         }
@@ -246,17 +246,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.host.map(&mut segment, direction).ok()?;
         self.slots.take_free();
         let slot = self.slots.at_mut(index);
-        slot.kind = match direction {
+        let kind = match direction {
             Direction::Read => Kind::Read { lba, blocks },
             Direction::Write => Kind::Write { lba, blocks },
         };
-        (slot.origin, slot.arrived_ns) = (request.origin, now_ns);
-        (slot.rules, slot.urgent) = (Rules::NONE, false);
-        slot.begin(false);
-        slot.segment = segment.same();
-        slot.buf = request.buf.take();
-        slot.result = Ok(Output::default());
-        let generation = slot.generation;
+        slot.take_in(kind, segment.same(), (Rules::NONE, false), request, now_ns);
+        let generation = slot.generation();
         self.slots.note_mapped(index);
         self.record.request_accepted();
         if HELD {
@@ -289,7 +284,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if !self.lane.is_idle() || !self.is_open() {
             return false;
         }
-        let head = self.slots.head;
+        let head = self.slots.head();
         if head == NONE {
             if !self.slots.is_settling() && self.timers.chore_is_planned() {
                 return false;
@@ -307,7 +302,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// have; its end may come here. False: that is for the general path too.
     #[inline(never)]
     fn send_to_end_straight(&mut self, head: u8, now_ns: u64) -> bool {
-        let way = match self.slots.at(head).kind {
+        let way = match self.slots.at(head).kind() {
             Kind::Read { .. } => Way::Read,
             Kind::Write { .. } => self.lane.straight().write,
             _ => return false,
@@ -329,7 +324,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Starts the head of the queue. False: that is for the general path.
     #[inline(always)]
     fn send_straight(&mut self, head: u8, now_ns: u64) -> bool {
-        let (direction, lba, blocks) = match self.slots.at(head).kind {
+        let (direction, lba, blocks) = match self.slots.at(head).kind() {
             Kind::Read { lba, blocks } => (Direction::Read, lba, blocks),
             Kind::Write { lba, blocks } => (Direction::Write, lba, blocks),
             _ => return false,
@@ -343,12 +338,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         if self.slots.is_settling() {
             // The general path looks at the R1 of this one before its end.
-            let early = Self::EARLY && (slot.next == NONE || self.are_few());
+            let early = Self::EARLY && (slot.next() == NONE || self.are_few());
             if early || blocks > self.config.settle_blocks || self.incident.doubts(self.slots.settling()) {
                 return false;
             }
         }
-        let segment = slot.segment.same();
+        let segment = slot.segment().same();
         self.slots.pop(head, direction, lba, lba.wrapping_add(u64::from(blocks)));
         self.start_straight(head, direction, lba, blocks, segment, now_ns);
         true
@@ -431,20 +426,17 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if way != Way::Status {
             let (index, blocks) = (self.gathered.first(), self.gathered.blocks());
             let slot = self.slots.at_mut(index);
-            slot.moved_blocks = blocks;
-            if let Ok(output) = &mut slot.result {
-                output.bytes = blocks * BLOCK_BYTES;
-            }
+            slot.moved_all(blocks);
             if way == Way::Write {
                 self.slots.settle(index);
             } else {
-                slot.state = State::Ended;
+                slot.ends();
                 read = index;
             }
         }
         // The next is started before anything is completed.
         debug_assert!(self.lane.straight().door == Door::Open, "nothing here closes it");
-        let head = self.slots.head;
+        let head = self.slots.head();
         let started = if head != NONE {
             self.send_straight(head, now_ns)
         } else {
@@ -479,11 +471,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let settling = self.slots.settling();
         let index = settling.trailing_zeros() as u8;
         let slot = self.slots.at_mut(index);
-        if settling & (settling - 1) != 0 || slot.rules != Rules::NONE {
+        if settling & (settling - 1) != 0 || slot.rules() != Rules::NONE {
             self.settle(status);
             return NONE;
         }
-        slot.state = State::Ended;
+        slot.ends();
         self.note_written();
         self.incident.believe(settling);
         self.slots.take_settling();
