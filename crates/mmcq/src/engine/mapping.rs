@@ -63,7 +63,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if let Some(direction) = self.slots.at(index).direction()
             && self.slots.take_mapped(index)
         {
-            self.host.unmap(&self.slots.at(index).segment(), direction);
+            self.host.unmap(self.slots.at(index).segment(), direction);
         }
     }
 

@@ -306,7 +306,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline]
     fn complete(&mut self, index: u8, direction: Direction) {
         if self.slots.take_mapped(index) {
-            self.host.unmap(&self.slots.at(index).segment(), direction);
+            self.host.unmap(self.slots.at(index).segment(), direction);
         }
         if !self.slots.at(index).orphan() {
             return self.slots.complete(index);
