@@ -112,6 +112,7 @@ enum Turn {
     Deadline,
     Take(usize),
     Abandon(usize),
+    TakeBack(usize),
     Fault { cause: Cause, stage: Stage, executed: bool },
     Status(u32),
     Silent(bool),
@@ -161,6 +162,10 @@ impl<P: Profile> Side<P> {
                     self.engine.abandon(id);
                 }
                 Seen::Nothing
+            }
+            Turn::TakeBack(at) => {
+                let buf = ids[at].and_then(|id| self.engine.take_back(id));
+                Seen::Done(buf.map(|buf| format!("{:?}", &buf[..])))
             }
             Turn::Fault { cause, stage, executed } => {
                 let mut world = self.world.borrow_mut();
@@ -256,7 +261,8 @@ fn same(u: &mut Unstructured<'_>) -> Result<()> {
             20 => Turn::Poll,
             21 => Turn::Deadline,
             22..=25 => Turn::Take(u.int_in_range(0..=SLOTS - 1)?),
-            26 => Turn::Abandon(u.int_in_range(0..=SLOTS - 1)?),
+            26 if u.arbitrary()? => Turn::Abandon(u.int_in_range(0..=SLOTS - 1)?),
+            26 => Turn::TakeBack(u.int_in_range(0..=SLOTS - 1)?),
             27 => {
                 let stage = *u.choose(&[Stage::Data, Stage::Data, Stage::Count])?;
                 let cause = *u.choose(&[Cause::Crc, Cause::Timeout])?;

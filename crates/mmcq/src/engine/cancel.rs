@@ -3,29 +3,45 @@
 use super::slot::State;
 use super::{Claim, DmaBuf, Engine, Error, Kind, SlotId};
 use crate::host::Host;
-use crate::sched::{Policy, Profile};
+use crate::sched::Profile;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
+    /// Takes a request back that the controller has got nothing of yet: it never goes out, and its
+    /// memory returns as it was. `None`: it has begun or is over, or there is no such request;
+    /// nothing is changed then, and its completion comes as ever. The number is all that is asked
+    /// for: the caller answers for it that the request is its own.
+    pub fn take_back(&mut self, id: SlotId) -> Option<DmaBuf> {
+        let slot = self.slots.at(id.index);
+        if slot.generation() != id.generation || slot.orphan() || !self.is_untouched(id.index) {
+            return None;
+        }
+        self.withdraw(id.index);
+        self.unmap(id.index);
+        self.give_up(id.index)
+    }
+
+    /// Does it wait, with nothing done? A write of which a part has gone out, or that is made again
+    /// because its fate is not known, is not half undone.
+    fn is_untouched(&self, index: u8) -> bool {
+        let slot = self.slots.at(index);
+        slot.state() == State::Queued && slot.moved_blocks() == 0 && !(P::RECOVERS && slot.redone())
+    }
+
     /// No client waits for this request any more. What the controller has not got yet is taken out;
     /// what it has got ends by itself, and its buffer comes back through
     /// [`reclaim`](Self::reclaim). Returns the buffer if it is free at once. A second call does
     /// nothing. The number is all that is asked for: the caller answers for it that the request is
     /// its own.
     pub fn cancel(&mut self, id: SlotId) -> Option<DmaBuf> {
-        let slot = self.slots.at_mut(id.index);
+        let slot = self.slots.at(id.index);
         // A client that has given it up before has no say any more: it may be queued again by then,
         // and ends by itself all the same.
         if slot.generation() != id.generation || slot.orphan() {
             return None;
         }
         match slot.state() {
-            // A write of which a part has gone out, or that is made again because its fate is not
-            // known, is not half undone.
-            State::Queued if slot.moved_blocks() == 0 && !(P::RECOVERS && slot.redone()) => {
-                if let Some(waiting) = self.told(id.index) {
-                    self.order.policy_mut().cancelled(&waiting);
-                }
-                self.slots.unlink(id.index);
+            State::Queued if self.is_untouched(id.index) => {
+                self.withdraw(id.index);
                 self.unmap(id.index);
                 self.wipe(id.index);
                 self.give_up(id.index)
@@ -37,6 +53,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.give_up(id.index)
             }
             State::Queued | State::Active | State::Kept | State::Settling | State::Ended => {
+                let slot = self.slots.at_mut(id.index);
                 slot.is_left();
                 if slot.waker().is_some() {
                     self.slots.leave_waker(id.index);
