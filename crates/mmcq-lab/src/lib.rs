@@ -26,3 +26,6 @@ pub mod torture;
 pub mod trace;
 pub mod unix_socket;
 pub mod why;
+
+#[cfg(test)]
+mod fuzz;

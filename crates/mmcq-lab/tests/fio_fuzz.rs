@@ -1,6 +1,9 @@
 //! No bytes make the reader of jobs panic, and no job that it accepts makes the state machine panic
 //! or spin.
 
+#[path = "../../mmcq/tests/support/fuzz.rs"]
+mod fuzz;
+
 use arbtest::arbitrary::{Result, Unstructured};
 use mmcq_lab::fio::report::{Context, Report, json, normal, terse};
 use mmcq_lab::fio::state::{JobState, Next, Times};
@@ -85,14 +88,9 @@ fn job_file(u: &mut Unstructured) -> Result<String> {
     Ok(text)
 }
 
-/// Milliseconds for each test: `MMCQ_FUZZ_MS`, or this.
-fn budget_ms(usual: u64) -> u64 {
-    std::env::var("MMCQ_FUZZ_MS").ok().and_then(|ms| ms.parse().ok()).unwrap_or(usual)
-}
-
 #[test]
 fn fuzz_any_bytes() {
-    arbtest::arbtest(|u| {
+    fuzz::fuzz("fuzz_any_bytes", 500, |u| {
         let bytes: Vec<u8> = u.arbitrary()?;
         let _ = parse_text("x", &bytes, &Hostile(&bytes));
         let text = job_file(u)?;
@@ -102,20 +100,18 @@ fn fuzz_any_bytes() {
         let args: Vec<String> = u.arbitrary()?;
         let _ = parse_command_line(&args, &Hostile(&bytes));
         Ok(())
-    })
-    .budget_ms(budget_ms(500));
+    });
 }
 
 #[test]
 fn fuzz_any_accepted_job_runs() {
-    arbtest::arbtest(|u| {
+    fuzz::fuzz("fuzz_any_accepted_job_runs", 4_000, |u| {
         let text = job_file(u)?;
         if let Ok(file) = parse_text("x", text.as_bytes(), &Hostile(b"bs=512\n")) {
             run(u, &file)?;
         }
         Ok(())
-    })
-    .budget_ms(budget_ms(4_000));
+    });
 }
 
 /// Some thousand steps of the first workers, with results at random.

@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn the_next_is_the_earliest_and_of_simultaneous_ones_the_first() {
-        arbtest::arbtest(|u| {
+        crate::fuzz::fuzz("the_next_is_the_earliest_and_of_simultaneous_ones_the_first", 300, |u| {
             let (mut alarms, mut set) = (Alarms::<6>::NONE, [NEVER; 6]);
             assert_eq!(alarms.next(), None);
             for _ in 0..u.int_in_range(1..=40)? {
@@ -88,7 +88,6 @@ mod tests {
                 assert_eq!(alarms.at_ns(alarm), at_ns);
             }
             Ok(())
-        })
-        .budget_ms(300);
+        });
     }
 }

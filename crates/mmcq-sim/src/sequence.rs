@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn many_words_at_a_time_are_what_one_by_one_gives() {
-        arbtest::arbtest(|u| {
+        crate::fuzz::fuzz("many_words_at_a_time_are_what_one_by_one_gives", 500, |u| {
             let state: u64 = u.arbitrary()?;
             assert_eq!(state_of(word(state)), state);
             let mut bytes = vec![0; u.int_in_range(0..=600)?];
@@ -128,7 +128,6 @@ mod tests {
                 assert!(!is(state, words));
             }
             Ok(())
-        })
-        .budget_ms(500);
+        });
     }
 }

@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn between_others_an_event_keeps_its_place() {
-        arbtest::arbtest(|u| {
+        crate::fuzz::fuzz("between_others_an_event_keeps_its_place", 300, |u| {
             // The number that an event has of its own is that of its coming.
             let (mut queue, mut waiting) = (Queue::new(), Vec::new());
             for number in 0..u.int_in_range(1..=60)? {
@@ -158,8 +158,7 @@ mod tests {
                 }
             }
             Ok(())
-        })
-        .budget_ms(300);
+        });
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The engine's promises: order, merging, one owner for each error, deadlines, nothing lost.
 
+#[path = "support/fuzz.rs"]
+mod fuzz;
 mod support;
 
 use mmcq::engine::{Config, DmaBuf, Engine, Error, Kind, Request, SlotId};
@@ -274,7 +276,7 @@ fn a_request_waits_for_the_pieces_of_those_before_it() {
 /// once, and each waits for no more transfers than the requests before it are cut into.
 #[test]
 fn order_and_data_hold_for_random_loads() {
-    arbtest::arbtest(|u| {
+    fuzz::fuzz("order_and_data_hold_for_random_loads", 200, |u| {
         let world = World::new(BLOCKS);
         world.borrow_mut().caps.max_segments = u.int_in_range(1..=16)?;
         world.borrow_mut().caps.max_bytes = 512 * u.int_in_range(4..=64)?;
@@ -372,7 +374,7 @@ impl Policy for Whim {
 
 #[test]
 fn whatever_the_policy_says_data_are_right_and_no_request_is_lost() {
-    arbtest::arbtest(|u| {
+    fuzz::fuzz("whatever_the_policy_says_data_are_right_and_no_request_is_lost", 200, |u| {
         let world = World::new(BLOCKS);
         let mut e: Engine<TestHost, 8, Whim> =
             Engine::with_policy(TestHost::new(&world), Config::DEFAULT, Whim(u.arbitrary()?));

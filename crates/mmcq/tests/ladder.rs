@@ -3,6 +3,8 @@
 
 #[path = "support/bench.rs"]
 mod bench;
+#[path = "support/fuzz.rs"]
+mod fuzz;
 mod support;
 
 use bench::{BLOCKS, Bench, MS, bench, kept};
@@ -521,7 +523,7 @@ fn a_lean_engine_answers_instead() {
 /// Any two faults, wherever they fall, are overcome in bounded time, and data stay right.
 #[test]
 fn faults_anywhere_end_well_or_in_an_error() {
-    arbtest::arbtest(|u| {
+    fuzz::fuzz("faults_anywhere_end_well_or_in_an_error", 200, |u| {
         let mut b = if u.arbitrary()? { kept() } else { bench() };
         let mut model = vec![Some(0u8); BLOCKS as usize];
         for _ in 0..u.int_in_range(0..=6)? {

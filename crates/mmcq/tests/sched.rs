@@ -3,19 +3,15 @@
 
 #[path = "sched/bounds.rs"]
 mod bounds;
+#[path = "support/fuzz.rs"]
+mod fuzz;
 #[path = "sched/server.rs"]
 mod server;
 
-use arbtest::arbtest;
 use bounds::*;
 use mmcq::host::Direction::{self, Read, Write};
 use mmcq::sched::{Any, Choice, ConfigError, Deadline, Fair, Fifo, Origin, Policy, Waiting, deadline, fair};
 use server::*;
-
-/// Time for each test of random cases, as in `fuzz.rs`.
-fn budget_ms() -> u64 {
-    std::env::var("MMCQ_FUZZ_MS").ok().and_then(|ms| ms.parse().ok()).unwrap_or(400)
-}
 
 fn some_clients(r: &mut Random) -> Vec<Client> {
     (0..r.within(1..=5)).map(|_| Client::random(r.below(10) as u8, r)).collect()
@@ -62,7 +58,7 @@ fn some_deadline(r: &mut Random) -> ([u64; 2], u8, u8, deadline::DeadlineConfig)
 
 #[test]
 fn each_is_served_once_by_every_scheduler() {
-    arbtest(|u| {
+    fuzz::fuzz("each_is_served_once_by_every_scheduler", 400, |u| {
         let seed: u64 = u.arbitrary()?;
         let r = &mut Random(seed);
         let (clients, server) = (some_clients(r), some_server(r));
@@ -75,8 +71,7 @@ fn each_is_served_once_by_every_scheduler() {
             assert_eq!(check_served_once(&log), Ok(()), "{name}, {seed}");
         }
         Ok(())
-    })
-    .budget_ms(budget_ms());
+    });
 }
 
 #[test]
@@ -95,20 +90,19 @@ fn a_choice_at_run_time_is_the_same_scheduler() {
 
 #[test]
 fn fifo_keeps_the_order() {
-    arbtest(|u| {
+    fuzz::fuzz("fifo_keeps_the_order", 400, |u| {
         let seed: u64 = u.arbitrary()?;
         let r = &mut Random(seed);
         let (clients, server) = (some_clients(r), some_server(r));
         assert_eq!(check_fifo(&serve(&mut Fifo, &clients, server, seed)), Ok(()), "{seed}");
         Ok(())
-    })
-    .budget_ms(budget_ms());
+    });
 }
 
 #[test]
 fn deadline_keeps_its_bound() {
     let mut bound = 0;
-    arbtest(|u| {
+    fuzz::fuzz("deadline_keeps_its_bound", 400, |u| {
         let seed: u64 = u.arbitrary()?;
         let r = &mut Random(seed);
         let (clients, server) = (some_clients(r), some_server(r));
@@ -117,8 +111,7 @@ fn deadline_keeps_its_bound() {
         let checked = check_deadline(&log, expire_ns, starved.into(), batch.into());
         bound += checked.unwrap_or_else(|e| panic!("{seed}: {e}"));
         Ok(())
-    })
-    .budget_ms(budget_ms());
+    });
     assert!(bound > 100, "only {bound} requests expired");
 }
 
@@ -186,7 +179,7 @@ fn deadline_goes_up_in_batches() {
 #[test]
 fn fair_keeps_its_bounds_in_blocks() {
     let mut used: f64 = 0.0;
-    arbtest(|u| {
+    fuzz::fuzz("fair_keeps_its_bounds_in_blocks", 800, |u| {
         let seed: u64 = u.arbitrary()?;
         let r = &mut Random(seed);
         let server = Server { longest_blocks: r.within(1..=600) as u32, cancels: r.below(100), ..FAST };
@@ -201,8 +194,7 @@ fn fair_keeps_its_bounds_in_blocks() {
         assert_eq!(check_fair_classes(&log, &told), Ok(()), "{seed}");
         assert!(!log.iter().any(|event| matches!(event, Event::Idle(..))));
         Ok(())
-    })
-    .budget_ms(2 * budget_ms());
+    });
     assert!(used > 0.3, "the bound was never put to the test: {used}");
 }
 
@@ -479,7 +471,7 @@ fn the_checkers_find_who_starves() {
 
 #[test]
 fn reports_in_any_order_leave_it_working() {
-    arbtest(|u| {
+    fuzz::fuzz("reports_in_any_order_leave_it_working", 400, |u| {
         let seed: u64 = u.arbitrary()?;
         let r = &mut Random(seed);
         let (_, _, _, deadline) = some_deadline(r);
@@ -515,8 +507,7 @@ fn reports_in_any_order_leave_it_working() {
             assert_eq!(check_served_once(&log), Ok(()), "{seed}");
         }
         Ok(())
-    })
-    .budget_ms(budget_ms());
+    });
 }
 
 #[test]

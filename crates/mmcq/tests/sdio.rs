@@ -337,7 +337,7 @@ fn oracle(split: &Split, mut left: u32) -> Vec<(bool, u32)> {
 
 #[test]
 fn transfers_are_split_as_the_oracle_says() {
-    arbtest::arbtest(|u| {
+    fuzz::fuzz("transfers_are_split_as_the_oracle_says", 400, |u| {
         let mut caps = caps();
         caps.align = 1 << u.int_in_range(0..=3)?;
         caps.max_blocks = u.int_in_range(1..=1000)?;
@@ -375,8 +375,7 @@ fn transfers_are_split_as_the_oracle_says() {
         }
         assert_eq!((left, &pieces), (0, &oracle(&split, total)), "{split:?}, {total} bytes");
         Ok(())
-    })
-    .budget_ms(400);
+    });
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! The card interrupt and the Bluetooth Type-A driver: nothing lost, whatever is dropped or comes
 //! when.
 
+#[path = "support/fuzz.rs"]
+mod fuzz;
 #[path = "support/io_card.rs"]
 mod io_card;
 #[path = "support/io_drive.rs"]
@@ -214,7 +216,7 @@ fn the_level_stays_until_it_is_acknowledged() {
 
 #[test]
 fn no_interrupt_is_lost_in_any_interleaving() {
-    arbtest::arbtest(|u| {
+    fuzz::fuzz("no_interrupt_is_lost_in_any_interleaving", 600, |u| {
         let (world, stack, card) = brought_up(3);
         let mut irq = CardInterrupt::new(stack, &card);
         let two = Function::new(stack, &card, 2).unwrap();
@@ -262,8 +264,7 @@ fn no_interrupt_is_lost_in_any_interleaving() {
             assert_eq!(served[place] + u32::from(left >> (place + 2) & 1), raised[place]);
         }
         Ok(())
-    })
-    .budget_ms(600);
+    });
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! Transfers that stay open: when they are opened, what closes them, what a late error becomes, and
 //! what a host that lies gets.
 
+#[path = "support/fuzz.rs"]
+mod fuzz;
 mod support;
 
-use arbtest::arbtest;
 use mmcq::engine::{CardParams, Close, Config, DmaBuf, Engine, Error, Kind, Request, SlotId};
 use mmcq::host::{BusyDetect, Cause};
 use mmcq::spec::command;
@@ -462,7 +463,7 @@ fn a_host_that_cannot_do_what_it_claims_is_found_out_once() {
 /// order on each block, data, and rest at the end.
 #[test]
 fn data_hold_for_random_mixes() {
-    arbtest(|u| {
+    fuzz::fuzz("data_hold_for_random_mixes", 200, |u| {
         let world = world(true);
         world.borrow_mut().caps.busy =
             *u.choose(&[BusyDetect::Interrupt, BusyDetect::Level, BusyDetect::Status, BusyDetect::Response])?;

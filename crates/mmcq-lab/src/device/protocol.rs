@@ -400,7 +400,7 @@ mod tests {
 
     #[test]
     fn any_bytes_are_taken_apart_without_a_panic() {
-        arbtest::arbtest(|u| {
+        crate::fuzz::fuzz("any_bytes_are_taken_apart_without_a_panic", 200, |u| {
             let raw: [u8; HEADER_BYTES] = u.arbitrary()?;
             let payload: Vec<u8> = u.arbitrary()?;
             let _ = Header::parse(&raw);

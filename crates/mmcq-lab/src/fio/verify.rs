@@ -309,7 +309,7 @@ mod tests {
 
     #[test]
     fn no_bytes_can_panic() {
-        arbtest::arbtest(|u| {
+        crate::fuzz::fuzz("no_bytes_can_panic", 200, |u| {
             let kinds =
                 [Verify::Meta, Verify::Crc7, Verify::Crc16, Verify::Crc32, Verify::Crc32c, Verify::Pattern];
             let mut job = job(*u.choose(&kinds)?);

@@ -306,7 +306,7 @@ mod tests {
 
     #[test]
     fn any_list_ends_and_stays_on_its_page() {
-        arbtest::arbtest(|u| {
+        crate::fuzz::fuzz("any_list_ends_and_stays_on_its_page", 200, |u| {
             let mut page = [0; 512];
             u.fill_buffer(&mut page)?;
             page[0] = 0;

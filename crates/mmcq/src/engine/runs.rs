@@ -20,6 +20,9 @@ pub(super) struct Open {
 pub(super) enum End {
     /// With the blocks that are collected.
     Here,
+    /// The same, by a CMD12 of the engine. Noted when the data command goes: the card's parameters
+    /// may be others when the data are over.
+    Stopped,
     /// After so many blocks in all, in several phases: the request is longer than one.
     After(u32),
     /// It goes on as long as the run does.
@@ -150,6 +153,11 @@ impl Streams {
     #[inline(always)]
     pub fn set_end(&mut self, end: End) {
         self.end = end;
+    }
+
+    /// The engine, and not the card or the host, ends the transfer in progress.
+    pub fn is_open_ended(&self) -> bool {
+        matches!(self.end, End::Stopped | End::After(_) | End::Unknown)
     }
 
     /// CMD12 has ended the open transfer, and the card is busy with its last blocks.

@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn any_input_is_read() {
-        arbtest::arbtest(|u| {
+        crate::fuzz::fuzz("any_input_is_read", 200, |u| {
             let words: [u32; 4] = u.arbitrary()?;
             let (sd, emmc) = (Cid::parse_sd(&words), Cid::parse_emmc(&words));
             assert!(sd.name().len() <= 5 && emmc.name().len() <= 6);

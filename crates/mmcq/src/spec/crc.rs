@@ -128,7 +128,7 @@ mod tests {
     fn agree_with_another_implementation() {
         let oracle7 = crc::Crc::<u8>::new(&crc::CRC_7_MMC);
         let oracle16 = crc::Crc::<u16>::new(&crc::CRC_16_XMODEM);
-        arbtest::arbtest(|u| {
+        crate::fuzz::fuzz("agree_with_another_implementation", 200, |u| {
             let bytes: Vec<u8> = u.arbitrary()?;
             assert_eq!(crc7(&bytes), oracle7.checksum(&bytes));
             assert_eq!(crc16(&bytes), oracle16.checksum(&bytes));
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn each_line_has_the_crc_of_its_own_bits() {
         let oracle = crc::Crc::<u16>::new(&crc::CRC_16_XMODEM);
-        arbtest::arbtest(|u| {
+        crate::fuzz::fuzz("each_line_has_the_crc_of_its_own_bits", 200, |u| {
             let mut block = [0; 64];
             u.fill_buffer(&mut block)?;
             let (four, eight) = (crc16_lanes4(&block), crc16_lanes8(&block));

@@ -338,7 +338,7 @@ mod tests {
 
     #[test]
     fn any_input_is_read_or_refused() {
-        arbtest::arbtest(|u| {
+        crate::fuzz::fuzz("any_input_is_read_or_refused", 200, |u| {
             let words: [u32; 4] = u.arbitrary()?;
             let clock_hz = u.arbitrary()?;
             for csd in [Csd::parse_sd(&words), Csd::parse_emmc(&words)].into_iter().flatten() {

@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn any_input_is_read_or_refused() {
-        arbtest::arbtest(|u| {
+        crate::fuzz::fuzz("any_input_is_read_or_refused", 200, |u| {
             let bytes: [u8; 8] = u.arbitrary()?;
             assert_eq!(Scr::parse(&bytes).is_err(), bytes[0] >> 4 != 0);
             Ok(())

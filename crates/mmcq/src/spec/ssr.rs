@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn any_input_is_read() {
-        arbtest::arbtest(|u| {
+        crate::fuzz::fuzz("any_input_is_read", 200, |u| {
             let mut bytes = [0; 64];
             u.fill_buffer(&mut bytes)?;
             let ssr = Ssr::parse(&bytes);

@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn agrees_with_a_list_of_booleans() {
-        arbtest::arbtest(|u| {
+        crate::fuzz::sized("agrees_with_a_list_of_booleans", 200, 32..1 << 12, |u| {
             let blocks: u64 = u.int_in_range(1..=9000)?;
             let mut map = RandomMap::new(blocks);
             let mut plain = vec![false; blocks as usize];
@@ -129,8 +129,7 @@ mod tests {
                 assert_eq!(map.is_free(from), !plain[from as usize]);
             }
             Ok(())
-        })
-        .size_max(1 << 12);
+        });
     }
 
     #[test]

@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn what_is_short_comes_back_byte_for_byte() {
-        arbtest::arbtest(|u| {
+        crate::fuzz::fuzz("what_is_short_comes_back_byte_for_byte", 500, |u| {
             let word: u64 = u.arbitrary()?;
             for short in [Short::Word(word), Short::Sequence(word)] {
                 let mut bytes = [0; SECTOR];
@@ -92,7 +92,6 @@ mod tests {
                 assert_eq!(Short::of(&bytes), None);
             }
             Ok(())
-        })
-        .budget_ms(500);
+        });
     }
 }

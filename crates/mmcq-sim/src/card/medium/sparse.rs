@@ -386,7 +386,7 @@ mod tests {
 
     #[test]
     fn a_flat_array_says_the_same() {
-        arbtest::arbtest(|u| {
+        crate::fuzz::fuzz("a_flat_array_says_the_same", 1500, |u| {
             let bytes = 3 * TABLE_BYTES;
             let fill = Fill::Pattern(7);
             let mut sparse = Sparse::new(bytes, fill);
@@ -426,8 +426,7 @@ mod tests {
             sparse.touched(&mut |range| seen[range.start as usize..range.end as usize].fill(true));
             assert!(seen == touched);
             Ok(())
-        })
-        .budget_ms(1500);
+        });
     }
 
     #[test]

@@ -121,7 +121,7 @@ fn an_emmc_with_its_cache_on() {
         assert!(host.ext_write(33, 1));
         host
     };
-    arbtest::arbtest(|u| {
+    crate::fuzz::fuzz("an_emmc_with_its_cache_on", 1500, |u| {
         run(
             u,
             &make,
@@ -133,8 +133,7 @@ fn an_emmc_with_its_cache_on() {
             },
             true,
         )
-    })
-    .budget_ms(1500);
+    });
 }
 
 #[test]
@@ -145,7 +144,7 @@ fn an_sd_card_with_its_cache_on() {
         extension::write(&mut host, 2, 260, 1);
         host
     };
-    arbtest::arbtest(|u| {
+    crate::fuzz::fuzz("an_sd_card_with_its_cache_on", 1500, |u| {
         run(
             u,
             &make,
@@ -159,8 +158,7 @@ fn an_sd_card_with_its_cache_on() {
             },
             false,
         )
-    })
-    .budget_ms(1500);
+    });
 }
 
 #[test]
@@ -170,7 +168,7 @@ fn without_a_cache_every_write_is_safe() {
         host.card.set_faults(Faults::none());
         host
     };
-    arbtest::arbtest(|u| {
+    crate::fuzz::fuzz("without_a_cache_every_write_is_safe", 500, |u| {
         let mut host = make();
         let mut last = [0u8; 4];
         for n in 1..=u.int_in_range(1..=10u8)? {
@@ -187,6 +185,5 @@ fn without_a_cache_every_write_is_safe() {
             assert_eq!(block, [*value; 512]);
         }
         Ok(())
-    })
-    .budget_ms(500);
+    });
 }

@@ -177,7 +177,7 @@ fn no_panic_whatever_is_wrong() {
     let points = [Point::Busy, Point::PowerUp, Point::Voltage, Point::Cache, Point::Medium];
     for file in files {
         let profile = profile(file).with_capacity_bytes(16 << 20).unwrap();
-        arbtest::arbtest(|u| {
+        crate::fuzz::sized("no_panic_whatever_is_wrong", 500, 32..20_000, |u| {
             let mut profile = profile.clone();
             let quirks = profile.quirks_mut();
             quirks.real_mib = u.ratio(1, 4)?.then_some(1);
@@ -197,8 +197,6 @@ fn no_panic_whatever_is_wrong() {
             card.cut(1 << 60, &mut |_| kept.next().unwrap_or(Kept::Old));
             assert!(card.at_stake(1 << 60).is_empty());
             Ok(())
-        })
-        .size_max(20_000)
-        .budget_ms(500);
+        });
     }
 }

@@ -413,7 +413,7 @@ mod tests {
 
     #[test]
     fn any_input_is_read_or_refused() {
-        arbtest::arbtest(|u| {
+        crate::fuzz::fuzz("any_input_is_read_or_refused", 200, |u| {
             let mut bytes = [0; 512];
             u.fill_buffer(&mut bytes)?;
             let Ok(ext_csd) = ExtCsd::parse(&bytes) else {
