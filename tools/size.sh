@@ -53,7 +53,7 @@ runtime() {
 noted() { readelf -p .mmcq_sizes "$1" | sed -E 's/^ *\[ *[0-9a-f]+\] *//; s/\\n$//' | awk -v want="$2" '$1 == want { print $2 }'; }
 
 # What docs/footprint.md has a row for: flash and RAM in bytes, or `-`.
-declare -A flash_of ram_of
+declare -A flash_of=() ram_of=()
 # The page's rows, each with the figures that were measured.
 page_rows() {
   local line name
