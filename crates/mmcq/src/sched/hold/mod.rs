@@ -202,6 +202,8 @@ impl Held {
             (self.joined_ns, self.joined_lba) = (now_ns, run.end);
         }
         self.joined = self.joined.wrapping_add(1);
+        let gap_ns = u32::try_from(now_ns.saturating_sub(run.last_ns)).unwrap_or(u32::MAX);
+        run.widest_ns = if self.joined == 0 { 0 } else { run.widest_ns.max(gap_ns) };
         (run.end, run.last_ns, run.client) = (end, now_ns, client);
         run.requests = run.requests.wrapping_add(1);
         *slots |= slot;

@@ -171,6 +171,7 @@ fn run(rule: Rule, card: &Card, scripts: &[Vec<Manner>], total: u32, seed: u64) 
             client: members.last().unwrap().0 as u8,
             first_ns,
             last_ns,
+            widest_ns: 0,
         };
         let pending = Pending { run, slots: 0, room_requests: 64, room_blocks: 1024, unsettled: 0 };
         let until_ns = match rule {
