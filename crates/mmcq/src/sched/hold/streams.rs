@@ -259,27 +259,31 @@ impl Stream {
         let group = self.group(run.first_ns, earlier);
         let since_ns = group.at_ns;
         if since_ns > 0 && run.first_ns >= since_ns {
+            let mut widest_ns = u64::from(run.widest_ns);
             if self.arrived_ns < since_ns {
                 let back_ns = run.first_ns - since_ns;
                 // What it usually is, not what seldom happens.
                 let usual_ns = self.pause_ns(self.first_ns, group.requests.into());
-                let most_ns = if usual_ns == 0 { back_ns } else { usual_ns.saturating_mul(2) };
-                pauses.learn(group.requests.into(), back_ns.min(most_ns));
+                let most_learned_ns = if usual_ns == 0 { back_ns } else { usual_ns.saturating_mul(2) };
+                pauses.learn(group.requests.into(), back_ns.min(most_learned_ns));
                 self.each_ns = u32::try_from(pauses.blocks_ns(1)).unwrap_or(u32::MAX);
                 let own_ns = back_ns.saturating_sub(self.pause_ns(0, group.requests.into()));
                 learn(&mut self.first_ns, own_ns);
                 average(&mut self.mean_first_ns, &mut self.first_shorter, own_ns, most_ns, 1);
             } else {
                 let gap_ns = run.first_ns.saturating_sub(self.arrived_ns);
-                learn(&mut self.gap_ns, gap_ns);
                 self.average_gap(gap_ns, most_ns, 1);
+                widest_ns = widest_ns.max(gap_ns);
             }
             let further = run.requests.saturating_sub(1);
             if (earlier == 0 || earlier == run.requests)
                 && let Some(gap_ns) = run.last_ns.saturating_sub(run.first_ns).checked_div(further.into())
             {
-                learn(&mut self.gap_ns, gap_ns.max(run.widest_ns.into()));
                 self.average_gap(gap_ns, most_ns, further);
+                widest_ns = widest_ns.max(gap_ns);
+            }
+            if self.arrived_ns >= since_ns || further > 0 {
+                learn(&mut self.gap_ns, widest_ns);
             }
         }
         self.back(run.requests, earlier, since_ns == self.before.at_ns);
@@ -358,7 +362,12 @@ impl Streams {
         if let Some(stream) = self.streams.iter_mut().find(holds) {
             let request_blocks = u64::from(run.blocks().checked_div(run.requests.into()).unwrap_or(1));
             let flying = stream.next.saturating_sub(stream.begin).checked_div(request_blocks);
-            stream.seen = stream.seen.max(flying.unwrap_or(0).min(u64::from(u8::MAX)) as u8);
+            // What was seen at the completion before, and none has come since.
+            let seen =
+                core::mem::replace(&mut stream.seen, flying.unwrap_or(0).min(u64::from(u8::MAX)) as u8);
+            if seen > 0 {
+                stream.keeps(seen);
+            }
             stream.begin = stream.begin.max(run.end);
             stream.answered = true;
             let done = Group { at_ns: now_ns, requests: run.requests, away: run.requests };
