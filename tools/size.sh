@@ -12,9 +12,9 @@ set -euo pipefail
 cd "$(dirname "$0")/../boards/size"
 say() { echo "size.sh: $*" >&2; }
 page=$PWD/../../docs/footprint.md
-only_page=
+rows=
 if [ "${1:-}" = --table ]; then
-  only_page=yes
+  rows=yes
   NO_PANIC=skip
   set -- thumbv7em-none-eabihf
 fi
@@ -151,7 +151,7 @@ for target in "${targets[@]}"; do
   fi
 done
 
-if [ -n "$only_page" ]; then
+if [ -n "$rows" ]; then
   page_rows
   exit $bad
 fi

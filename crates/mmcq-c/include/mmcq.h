@@ -12,7 +12,7 @@
  * touched before mmcq_bring_up: until then there is MMCQ_E_NO_CARD.
  *
  * Contexts: mmcq_on_irq is for the interrupt handler, mmcq_poll for the alarm (thread or interrupt).
- * mmcq_submit is for both. All others are for threads, and may wait. mmcq_open is called once for a controller, before
+ * mmcq_submit and mmcq_cancel are for both. All others are for threads, and may wait. mmcq_open is called once for a controller, before
  * anything else of it, by one thread.
  */
 #ifndef MMCQ_H
@@ -211,6 +211,12 @@ typedef struct mmcq_request {
  * that then fails says so itself.) Without `set_alarm`
  * call mmcq_poll when mmcq_next_deadline_ns says so. Here `map` is called by mmcq_submit, and `unmap` just before `done`; neither with the lock held. */
 int32_t mmcq_submit(uint32_t host, mmcq_request *request);
+
+/* Takes a request back that has not begun, because its time is over, say. From any context but `lock`, `unlock` and `set_alarm`. MMCQ_OK: it never
+ * begins, `done` is not called, request and memory are yours again, unchanged; `unmap` was called. MMCQ_E_STATE: it has begun or ended, or
+ * was never submitted; nothing is changed, and what has begun calls `done` as ever, in bounded time. The library compares the address alone:
+ * what has ended, and may be submitted anew, is not to be cancelled by two contexts at a time. */
+int32_t mmcq_cancel(uint32_t host, const mmcq_request *request);
 
 /* The content of these blocks is not needed any more. Until they are written again they read as before or as erased. What the card
  * cannot free exactly it keeps. */

@@ -4,7 +4,7 @@
 
 use crate::ahead::Mapping;
 use crate::api::{Place, SLOTS, Stack, alignment, bytes, open};
-use crate::code::{self, MMCQ_E_ARGUMENT};
+use crate::code::{self, MMCQ_E_ARGUMENT, MMCQ_E_STATE, MMCQ_OK};
 use crate::platform::mmcq_platform;
 use core::cell::Cell;
 use core::ffi::c_void;
@@ -113,6 +113,28 @@ impl Waiting {
         unsafe { (submitted.done)(submitted.request.as_ptr(), code::of(result)) };
         true
     }
+
+    /// Takes a request back that the controller has got nothing of yet. `None`: it has begun, has
+    /// ended, or never was. What comes is its mapping, to be ended without the lock.
+    fn take_back(
+        &self,
+        place: &Place,
+        stack: &Stack,
+        request: *const mmcq_request,
+    ) -> Option<Option<Mapping>> {
+        stack.with(|engine| {
+            let is_it = |submitted: &Submitted| core::ptr::eq(submitted.request.as_ptr(), request);
+            let found = self.slots.iter().find(|slot| slot.get().as_ref().is_some_and(is_it))?;
+            let submitted = found.get()?;
+            engine.take_back(submitted.id)?;
+            found.set(None);
+            self.count.fetch_sub(1, Ordering::AcqRel);
+            if let Some(ahead) = &submitted.ahead {
+                place.ahead.remove(ahead);
+            }
+            Some(submitted.ahead)
+        })
+    }
 }
 
 /// See the header.
@@ -151,6 +173,24 @@ pub unsafe extern "C" fn mmcq_submit(host: u32, request: *mut mmcq_request) -> i
     // What had nothing to do has ended.
     place.waiting.call_back(place, stack, platform);
     code::of(result)
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn mmcq_cancel(host: u32, request: *const mmcq_request) -> i32 {
+    let (place, stack, platform) = match open(host) {
+        Ok(open) => open,
+        Err(code) => return code,
+    };
+    match place.waiting.take_back(place, stack, request) {
+        None => MMCQ_E_STATE,
+        Some(ahead) => {
+            if let Some(ahead) = ahead {
+                ahead.end(platform);
+            }
+            MMCQ_OK
+        }
+    }
 }
 
 fn submit(

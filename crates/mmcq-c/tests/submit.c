@@ -125,6 +125,33 @@ int main(int argc, char **argv) {
         }
     }
 
+    /* What waits is taken back; what has begun ends as ever. */
+    ended = 0;
+    for (int i = 0; i < 4; i++) {
+        memset(memory[i], 0xee, sizeof memory[i]);
+        codes[i] = 1;
+        requests[i].op = MMCQ_WRITE, requests[i].lba = 8192 + 64 * i;
+        IS(mmcq_submit(0, &requests[i]), MMCQ_OK);
+    }
+    IS(mmcq_cancel(0, &requests[0]), MMCQ_E_STATE);
+    IS(mmcq_cancel(0, &requests[2]), MMCQ_OK);
+    IS(mmcq_cancel(0, &requests[2]), MMCQ_E_STATE);
+    IS(mmcq_cancel(0, &requests[3]), MMCQ_OK);
+    IS(mmcq_cancel(0, NULL), MMCQ_E_STATE);
+    IS(mmcq_cancel(1, &requests[1]), MMCQ_E_STATE);
+    for (int i = 0; i < 1000 && ended < 2; i++)
+        step(board);
+    for (int i = 0; i < 20; i++)
+        step(board);
+    if (ended != 2 || codes[0] != MMCQ_OK || codes[1] != MMCQ_OK || codes[2] != 1 || codes[3] != 1 || mapped != before)
+        wrong = 1, printf("taken back: %d ended, %d mapped\n", ended, mapped - before);
+    IS(mmcq_cancel(0, &requests[1]), MMCQ_E_STATE);
+    for (int i = 1; i < 3; i++) {
+        IS(mmcq_read(0, 8192 + 64 * i, 1, memory[7]), MMCQ_OK);
+        if ((memory[7][0] == 0xee) != (i == 1))
+            wrong = 1, printf("taken back: write %d left %02x\n", i, memory[7][0]);
+    }
+
     mmcq_request chain = {.op = MMCQ_WRITE, .blocks = 1, .lba = 9000, .memory = memory[0], .done = next};
     chain_left = 60;
     IS(mmcq_submit(0, &chain), MMCQ_OK);

@@ -267,3 +267,38 @@ fn a_policy_is_told() {
     b.e.cancel(second);
     assert_eq!(b.e.policy().waiting, [200]);
 }
+
+#[test]
+fn what_waits_is_taken_back_and_what_has_begun_is_not() {
+    let mut b = bench();
+    let first = b.read(0, 8);
+    let second = b.write(100, 8, 7);
+    let third = b.read(200, 8);
+    assert_eq!(b.world.borrow().mapped(), 3);
+    assert!(b.e.take_back(first).is_none(), "the controller has it");
+    let back = b.e.take_back(second).expect("it waits");
+    assert!(back.len() == 8 * 512 && back.iter().all(|&byte| byte == 7), "its memory is as it was");
+    assert_eq!(b.world.borrow().mapped(), 2);
+    assert!(b.e.take_back(second).is_none(), "there is no such request any more");
+    b.rest();
+    assert!(b.e.take_back(third).is_none(), "it is over");
+    // Both have their completion all the same.
+    assert!(b.e.take(first).expect("it ended").result.is_ok());
+    assert!(b.e.take(third).expect("it ended").result.is_ok());
+    assert_eq!(b.sent(), [(18, 0), (18, 200)]);
+    b.clean();
+}
+
+#[test]
+fn a_request_of_which_a_part_has_moved_is_not_taken_back() {
+    let mut b = bench();
+    // Two transfers' worth: the limit is 8 blocks.
+    let long = b.write(0, 16, 1);
+    let beside = b.write(500, 1, 2);
+    b.interrupt();
+    assert!(b.e.take_back(long).is_none());
+    b.rest();
+    assert!(b.e.take(long).expect("it ended").result.is_ok());
+    assert!(b.e.take(beside).expect("it ended").result.is_ok());
+    b.clean();
+}

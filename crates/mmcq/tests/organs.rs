@@ -10,7 +10,7 @@ use std::path::Path;
 const FIELDS_MAX: usize = 14;
 
 /// The organs whose fields no other file can name.
-const ORGANS: [(&str, &str); 24] = [
+const ORGANS: [(&str, &str); 27] = [
     ("Area", "area.rs"),
     ("Batch", "batch.rs"),
     ("Busy", "busy.rs"),
@@ -27,9 +27,12 @@ const ORGANS: [(&str, &str); 24] = [
     ("Lane", "lane.rs"),
     ("Memory", "extras.rs"),
     ("Order", "order.rs"),
+    ("Plan", "plan.rs"),
     ("Record", "record.rs"),
     ("Round", "erase.rs"),
     ("Services", "extras.rs"),
+    ("Slot", "slot.rs"),
+    ("Slots", "slot.rs"),
     ("Straight", "straight.rs"),
     ("Streams", "runs.rs"),
     ("Timers", "timers.rs"),

@@ -9,8 +9,8 @@ mod support;
 use arbtest::arbitrary::{Result, Unstructured};
 use mmcq::engine::{Acknowledge, Completion, Config, DmaBuf, Engine, Kind, PollOutcome, Request, SlotId};
 use mmcq::host::{
-    BusOp, BusyDetect, Caps, Cause, Direction, DmaError, Events, Host, Phase, Segment, Stage, StartError,
-    Step,
+    Auto, BusOp, BusyDetect, Caps, Cause, Direction, DmaError, Events, Host, Phase, Segment, Stage,
+    StartError, Step,
 };
 use mmcq::sched::{Fifo, Profile, Whole};
 use mmcq::spec::response::R1;
@@ -112,7 +112,8 @@ enum Turn {
     Deadline,
     Take(usize),
     Abandon(usize),
-    Fault { cause: Cause, executed: bool },
+    TakeBack(usize),
+    Fault { cause: Cause, stage: Stage, executed: bool },
     Status(u32),
     Silent(bool),
     Refuse(u32),
@@ -162,10 +163,14 @@ impl<P: Profile> Side<P> {
                 }
                 Seen::Nothing
             }
-            Turn::Fault { cause, executed } => {
+            Turn::TakeBack(at) => {
+                let buf = ids[at].and_then(|id| self.engine.take_back(id));
+                Seen::Done(buf.map(|buf| format!("{:?}", &buf[..])))
+            }
+            Turn::Fault { cause, stage, executed } => {
                 let mut world = self.world.borrow_mut();
                 let nth = world.log.len();
-                world.faults.insert(nth, (cause, Stage::Data, executed));
+                world.faults.insert(nth, (cause, stage, executed));
                 Seen::Nothing
             }
             Turn::Status(status) => {
@@ -256,8 +261,14 @@ fn same(u: &mut Unstructured<'_>) -> Result<()> {
             20 => Turn::Poll,
             21 => Turn::Deadline,
             22..=25 => Turn::Take(u.int_in_range(0..=SLOTS - 1)?),
-            26 => Turn::Abandon(u.int_in_range(0..=SLOTS - 1)?),
-            27 => Turn::Fault { cause: *u.choose(&[Cause::Crc, Cause::Timeout])?, executed: u.arbitrary()? },
+            26 if u.arbitrary()? => Turn::Abandon(u.int_in_range(0..=SLOTS - 1)?),
+            26 => Turn::TakeBack(u.int_in_range(0..=SLOTS - 1)?),
+            27 => {
+                let stage = *u.choose(&[Stage::Data, Stage::Data, Stage::Count])?;
+                let cause = *u.choose(&[Cause::Crc, Cause::Timeout])?;
+                // Without CMD23 the data command is not sent.
+                Turn::Fault { cause, stage, executed: stage == Stage::Data && u.arbitrary()? }
+            }
             28 => Turn::Status(*u.choose(&[R1::ERROR, R1::WP_VIOLATION, R1::OUT_OF_RANGE])?),
             29 => Turn::Silent(u.ratio(1, 4)?),
             30 => Turn::Refuse(u.int_in_range(1..=2)?),
@@ -294,4 +305,46 @@ fn both_paths_are_the_same() {
     // New parameters of the card, with CMD23, in the middle of a transfer that went without one.
     arbtest::arbtest(same).seed(0x9c49_3246_0000_1000).run();
     fuzz::fuzz("both_paths_are_the_same", 4_000, same);
+}
+
+/// A CMD23 that fails twice is not sent again on either path: the controller ends transfers by
+/// CMD12.
+#[test]
+fn a_count_that_fails_is_given_up_on_both_paths() {
+    let mut caps = support::caps();
+    (caps.auto_count, caps.auto_stop, caps.busy) = (true, true, BusyDetect::Interrupt);
+    let mut one = Side::new(caps, Fifo, Config::DEFAULT, false, 0);
+    let mut other = Side::new(caps, Roundabout(Fifo), Config::DEFAULT, false, 0);
+    for world in [&one.world, &other.world] {
+        // Each try is followed by a CMD13.
+        for nth in [1, 3] {
+            world.borrow_mut().faults.insert(nth, (Cause::Timeout, Stage::Count, false));
+        }
+    }
+    let mut now = 1_000;
+    for round in 0..4 {
+        let kind = Kind::Read { lba: 8, blocks: 4 };
+        let read = Turn::Submit { kind, fill: 0, durable: false, short: false };
+        let (_, id) = one.happens(read, &[None; SLOTS], now);
+        other.happens(read, &[None; SLOTS], now);
+        let id = id.expect("a slot is free");
+        let mut ids = [None; SLOTS];
+        ids[id.index()] = Some(id);
+        for _ in 0..20 {
+            now += 100_000;
+            for step in [Turn::Interrupt, Turn::Poll] {
+                assert_eq!(one.happens(step, &ids, now).0, other.happens(step, &ids, now).0);
+            }
+        }
+        let taken = one.happens(Turn::Take(id.index()), &ids, now).0;
+        assert_eq!(taken, other.happens(Turn::Take(id.index()), &ids, now).0);
+        assert!(matches!(taken, Seen::Done(Some(_))), "round {round}: {taken:?}");
+    }
+    let ends = |side: &[(Phase, Vec<u32>, u64)]| {
+        let data = side.iter().filter(|(phase, ..)| phase.data.is_some());
+        data.map(|(phase, ..)| phase.auto).collect::<Vec<_>>()
+    };
+    let expected = [Auto::Count(4), Auto::Count(4), Auto::Stop, Auto::Stop, Auto::Stop, Auto::Stop];
+    assert_eq!(ends(&other.engine.host().started), expected);
+    assert_eq!(ends(&one.engine.host().started), expected);
 }

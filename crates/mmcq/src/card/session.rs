@@ -124,7 +124,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         timeout_ns: u64,
         judged: bool,
     ) -> Exchange<'_, 'a, B, N> {
-        let phase = Phase { command, data: None, auto: Auto::None, tuning: false };
+        let phase = Phase::of(command);
         self.ask(Kind::Raw { prefix, phase, timeout_ns }, DmaBuf::EMPTY, judged)
     }
 

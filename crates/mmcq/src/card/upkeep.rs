@@ -8,7 +8,7 @@ use super::rest::Rest;
 use super::session::{Failed, Session};
 use super::{Card, Family, Options, emmc, extension};
 use crate::engine::{DmaBuf, Error, FlushBy, Kind, Request};
-use crate::host::{Auto, Phase, Timing};
+use crate::host::{Phase, Timing};
 use crate::sched::Profile;
 use crate::spec::command::{self, Command, Resp, emmc as cmd};
 use crate::spec::ext_csd::{ExtCsd, Hpi, index};
@@ -167,7 +167,7 @@ struct Working<'a, B: Platform, const N: usize> {
 impl<B: Platform, const N: usize> Drop for Working<'_, B, N> {
     fn drop(&mut self) {
         let Some(command) = self.interrupt else { return };
-        let phase = Phase { command, data: None, auto: Auto::None, tuning: false };
+        let phase = Phase::of(command);
         let kind = Kind::Raw { prefix: None, phase, timeout_ns: HPI_NS_MIN };
         self.stack.send(Request { urgent: B::Profile::RECOVERS, ..Request::new(kind, DmaBuf::EMPTY) });
     }

@@ -145,9 +145,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// begun.
     #[cold]
     pub(super) fn must_return(&mut self) -> bool {
-        let head = self.slots.head;
+        let head = self.slots.head();
         self.services.memory_mut().area_mut().returning = false;
-        let visits = head != NONE && matches!(self.slots.at(head).kind, Kind::PartitionAccess(_));
+        let visits = head != NONE && matches!(self.slots.at(head).kind(), Kind::PartitionAccess(_));
         let waits = self.gate.is_stopped();
         let stopped = waits && (self.gate.is_halted() || self.incident.is_open() || !self.has_chore());
         let reachable = self.card.target().is_some() && !self.gate.is_dead();
@@ -176,7 +176,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// An order ended well.
     pub(super) fn note_order(&mut self) {
-        if let Kind::LongCommand { command, .. } = self.slots.at(self.lane.control()).kind
+        if let Kind::LongCommand { command, .. } = self.slots.at(self.lane.control()).kind()
             && let Some(value) = partition_config(&command)
         {
             let config = &mut self.services.memory_mut().area_mut().config;

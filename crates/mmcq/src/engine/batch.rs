@@ -183,7 +183,7 @@ impl<const N: usize> Batch<N> {
         };
         (self.direction, self.lba, self.blocks, self.count) = (direction, lba, 0, 0);
         self.append(head, blocks.min(limits.blocks));
-        if slots.at(head).solo || blocks >= limits.merged_blocks {
+        if slots.at(head).solo() || blocks >= limits.merged_blocks {
             return;
         }
         let mut left = slots.mergeable(direction) & !(1 << head);
@@ -217,7 +217,7 @@ impl<const N: usize> Batch<N> {
             }
             let blocks = span.end.saturating_sub(span.start) + u64::from(self.blocks);
             blocks <= u64::from(limits.merged_blocks)
-                && !slots.at(index).solo
+                && !slots.at(index).solo()
                 && (blocks <= u64::from(limits.fair_blocks) || !overtakes(slots, index, taken))
                 && !overtakes_overlap(slots, index, left)
         })

@@ -3,29 +3,45 @@
 use super::slot::State;
 use super::{Claim, DmaBuf, Engine, Error, Kind, SlotId};
 use crate::host::Host;
-use crate::sched::{Policy, Profile};
+use crate::sched::Profile;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
+    /// Takes a request back that the controller has got nothing of yet: it never goes out, and its
+    /// memory returns as it was. `None`: it has begun or is over, or there is no such request;
+    /// nothing is changed then, and its completion comes as ever. The number is all that is asked
+    /// for: the caller answers for it that the request is its own.
+    pub fn take_back(&mut self, id: SlotId) -> Option<DmaBuf> {
+        let slot = self.slots.at(id.index);
+        if slot.generation() != id.generation || slot.orphan() || !self.is_untouched(id.index) {
+            return None;
+        }
+        self.withdraw(id.index);
+        self.unmap(id.index);
+        self.give_up(id.index)
+    }
+
+    /// Does it wait, with nothing done? A write of which a part has gone out, or that is made again
+    /// because its fate is not known, is not half undone.
+    fn is_untouched(&self, index: u8) -> bool {
+        let slot = self.slots.at(index);
+        slot.state() == State::Queued && slot.moved_blocks() == 0 && !(P::RECOVERS && slot.redone())
+    }
+
     /// No client waits for this request any more. What the controller has not got yet is taken out;
     /// what it has got ends by itself, and its buffer comes back through
     /// [`reclaim`](Self::reclaim). Returns the buffer if it is free at once. A second call does
     /// nothing. The number is all that is asked for: the caller answers for it that the request is
     /// its own.
     pub fn cancel(&mut self, id: SlotId) -> Option<DmaBuf> {
-        let slot = self.slots.at_mut(id.index);
+        let slot = self.slots.at(id.index);
         // A client that has given it up before has no say any more: it may be queued again by then,
         // and ends by itself all the same.
-        if slot.generation != id.generation || slot.orphan {
+        if slot.generation() != id.generation || slot.orphan() {
             return None;
         }
-        match slot.state {
-            // A write of which a part has gone out, or that is made again because its fate is not
-            // known, is not half undone.
-            State::Queued if slot.moved_blocks == 0 && !(P::RECOVERS && slot.redone) => {
-                if let Some(waiting) = self.told(id.index) {
-                    self.order.policy_mut().cancelled(&waiting);
-                }
-                self.slots.unlink(id.index);
+        match slot.state() {
+            State::Queued if self.is_untouched(id.index) => {
+                self.withdraw(id.index);
                 self.unmap(id.index);
                 self.wipe(id.index);
                 self.give_up(id.index)
@@ -37,8 +53,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.give_up(id.index)
             }
             State::Queued | State::Active | State::Kept | State::Settling | State::Ended => {
-                slot.orphan = true;
-                if slot.waker.is_some() {
+                let slot = self.slots.at_mut(id.index);
+                slot.is_left();
+                if slot.waker().is_some() {
                     self.slots.leave_waker(id.index);
                 }
                 None
@@ -56,8 +73,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         // `cancel` has just freed a slot, so there is one to keep the buffer in.
         if let Some(index) = self.slots.allocate() {
-            let slot = self.slots.at_mut(index);
-            (slot.state, slot.buf) = (State::Lost, buf);
+            self.slots.at_mut(index).keep(buf);
         }
     }
 
@@ -65,16 +81,16 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// dropped.
     pub(crate) fn detach(&mut self, id: SlotId) {
         let slot = self.slots.at_mut(id.index);
-        if slot.generation != id.generation {
+        if slot.generation() != id.generation {
             return;
         }
-        match slot.state {
+        match slot.state() {
             State::Free | State::Lost => {}
             State::Done => {
                 self.slots.is_known(id.index);
                 self.slots.release(id.index);
             }
-            _ => slot.orphan = true,
+            _ => slot.is_left(),
         }
     }
 
@@ -83,7 +99,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[cold]
     pub(super) fn pass_on_untold(&mut self, index: u8) {
         let slot = self.slots.at(index);
-        match (slot.kind, slot.result) {
+        match (slot.kind(), slot.result()) {
             (_, Err(Error::CacheLost)) if P::RECOVERS => self.durability.owe_loss(),
             (Kind::Flush, Err(Error::Program(status))) => self.durability.owe_again(status),
             _ => {}
@@ -95,13 +111,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[cold]
     pub(super) fn wipe(&mut self, index: u8) {
         let slot = self.slots.at_mut(index);
-        if P::RECOVERS && matches!(slot.kind, Kind::PartitionAccess(_) | Kind::Raw { .. }) {
-            slot.buf.fill(0);
+        if P::RECOVERS && matches!(slot.kind(), Kind::PartitionAccess(_) | Kind::Raw { .. }) {
+            slot.wipe();
         }
     }
 
     pub(super) fn give_up(&mut self, index: u8) -> Option<DmaBuf> {
-        let buf = core::mem::replace(&mut self.slots.at_mut(index).buf, DmaBuf::EMPTY);
+        let buf = self.slots.at_mut(index).take_buf();
         self.slots.release(index);
         Some(buf.unless_lent())
     }
@@ -110,8 +126,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn lent(&self, memory: Claim) -> impl Iterator<Item = u8> + '_ {
         (0..N as u8).filter(move |&index| {
             let slot = self.slots.at(index);
-            let over = matches!(slot.state, State::Free | State::Done | State::Lost);
-            !over && !slot.buf.owned() && slot.buf.claim() == memory
+            let over = matches!(slot.state(), State::Free | State::Done | State::Lost);
+            !over && !slot.buf().owned() && slot.buf().claim() == memory
         })
     }
 
@@ -132,7 +148,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// slot but its own: then it is lost for good, and [`Stats::leaked`](super::Stats::leaked)
     /// counts it.
     pub fn reclaim(&mut self, claim: Claim) -> Option<DmaBuf> {
-        let own = |&index: &u8| self.slots.at(index).buf.claim() == claim;
+        let own = |&index: &u8| self.slots.at(index).buf().claim() == claim;
         let index = self.slots.with_state(State::Lost).find(own)?;
         self.give_up(index)
     }

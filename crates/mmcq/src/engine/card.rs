@@ -2,13 +2,16 @@
 //! bus, interrupt.
 
 use super::functions::Functions;
+use super::plan::Plan;
 use super::wire::Wire;
 use super::{Abilities, CardParams};
+use crate::host::Caps;
 
 /// The card. Bus and functions have files of their own.
 #[derive(Debug)]
 pub(super) struct Card {
     target: Option<CardParams>,
+    plan: Plan,
     wire: Wire,
     functions: Functions,
     abilities: Abilities,
@@ -16,7 +19,13 @@ pub(super) struct Card {
 
 impl Card {
     pub const fn none() -> Card {
-        Card { target: None, wire: Wire::UNSET, functions: Functions::none(), abilities: Abilities::UNKNOWN }
+        Card {
+            target: None,
+            plan: Plan::NONE,
+            wire: Wire::UNSET,
+            functions: Functions::none(),
+            abilities: Abilities::UNKNOWN,
+        }
     }
 
     /// Its parameters; `None`: there is no card, or it is not known yet.
@@ -26,15 +35,15 @@ impl Card {
     }
 
     #[inline(always)]
-    pub fn set_target(&mut self, target: Option<CardParams>) {
+    pub fn set_target(&mut self, target: Option<CardParams>, caps: &Caps) {
         self.target = target;
+        self.plan = self.target.as_ref().map_or(Plan::NONE, |target| Plan::of(target, caps));
     }
 
-    /// It says that it knows CMD23, or the controller does, and that is not so.
-    pub fn do_not_count(&mut self) {
-        if let Some(target) = &mut self.target {
-            target.count = false;
-        }
+    /// What its transfers are to the controller.
+    #[inline(always)]
+    pub fn plan(&self) -> &Plan {
+        &self.plan
     }
 
     /// What it can besides reading and writing.

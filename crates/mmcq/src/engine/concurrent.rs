@@ -12,7 +12,7 @@
 //! under the data. They wait.
 
 use super::phases::{SLACK_NS, START_RETRY_NS};
-use super::slot::{NONE, State};
+use super::slot::NONE;
 use super::timers::NEVER;
 use super::{Engine, Error, Kind, Output};
 use crate::host::{self, Cause, Fault, Host, Phase, StartError};
@@ -136,13 +136,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn begin_beside(&mut self, now_ns: u64) -> bool {
         let moving = self.lane.moves_data();
         let theirs =
-            !self.lane.has_control() || matches!(self.slots.at(self.lane.control()).kind, Kind::Io { .. });
+            !self.lane.has_control() || matches!(self.slots.at(self.lane.control()).kind(), Kind::Io { .. });
         let free = self.lane.concurrent().allowed && !self.is_concurrent() && !self.gate.is_halted();
         if !(moving && theirs && free && self.host.caps().concurrent_command) {
             return false;
         }
         let Some(index) = self.slots.oldest_io() else { return false };
-        let Kind::Io { phase, timeout_ns, .. } = self.slots.at(index).kind else { return false };
+        let Kind::Io { phase, timeout_ns, .. } = self.slots.at(index).kind() else { return false };
         if !suits(&phase) {
             return false;
         }
@@ -150,7 +150,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Ok(()) => {
                 message!(trace, "CMD{} {:#010x} beside data", phase.command.index, phase.command.arg);
                 self.slots.unlink(index);
-                self.slots.at_mut(index).state = State::Active;
+                self.slots.at_mut(index).goes_out();
                 self.lane.concurrent_mut().slot = index;
                 self.timers.concurrent_at(now_ns.saturating_add(timeout_ns).saturating_add(SLACK_NS));
                 self.record.phase_started();
@@ -166,7 +166,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Asks the host what has become of it.
     fn ack_concurrent(&mut self, now_ns: u64) -> bool {
         let Some(result) = self.host.ack_concurrent() else { return false };
-        match (&result, self.slots.at(self.lane.concurrent().slot).kind) {
+        match (&result, self.slots.at(self.lane.concurrent().slot).kind()) {
             (Ok(_), Kind::Io { chain: true, .. }) => {
                 self.timers.chain_until(now_ns.saturating_add(self.config.chain_ns));
             }

@@ -4,10 +4,9 @@
 use super::extras::Event;
 use super::outcome::not_written;
 use super::phases::{COMMAND_TIMEOUT_NS, Stage};
-use super::slot::State;
 use super::timers::later;
 use super::{BLOCK_BYTES, Engine, Error, FlushBy, Kind, Output};
-use crate::host::{Auto, BusOp, BusyDetect, Host, Phase, Step};
+use crate::host::{BusOp, BusyDetect, Host, Phase, Step};
 use crate::sched::Profile;
 use crate::spec::command::{Command, Resp, emmc};
 use crate::spec::quirks::Quirks;
@@ -21,19 +20,19 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn begin_control(&mut self, index: u8, now_ns: u64) {
         self.close_straight();
         if P::RECOVERS
-            && self.slots.at(index).segment.len != 0
+            && self.slots.at(index).segment().len != 0
             && matches!(self.map_in_turn(index, now_ns), Ok(false))
         {
             return;
         }
         self.slots.unlink(index);
         let slot = self.slots.at_mut(index);
-        slot.state = State::Active;
+        slot.goes_out();
         self.lane.set_control(index);
         self.gathered.forget();
         self.incident.failed_mut().forget_error();
         self.gathered.no_segments();
-        match slot.kind {
+        match slot.kind() {
             Kind::Raw { prefix, phase, timeout_ns } => {
                 // Blocks that others than the engine write are in the cache too.
                 self.durability.writes(P::RECOVERS && matches!(phase.command.index, 24 | 25));
@@ -110,8 +109,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.settle(status);
         if status & R1::DEFERRED != 0 {
             let slot = self.slots.at_mut(self.lane.control());
-            if !matches!(slot.kind, Kind::Flush) {
-                slot.result = Err(not_written(status));
+            if !matches!(slot.kind(), Kind::Flush) {
+                slot.answer(Err(not_written(status)));
             }
         }
         self.flush_started(now_ns);
@@ -126,7 +125,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// response: its interrupt may get lost.
     pub(super) fn start_order(&mut self, stage: Stage, command: Command, timer_ns: u64, now_ns: u64) {
         let limit_ns = if self.shows_busy() { timer_ns } else { COMMAND_TIMEOUT_NS };
-        self.lane.prepare(Phase { command, data: None, auto: Auto::None, tuning: false });
+        self.lane.prepare(Phase::of(command));
         self.start_phase(stage, timer_ns, limit_ns, now_ns);
     }
 
@@ -155,16 +154,16 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if P::RECOVERS {
             self.end_flushed();
         }
-        match self.slots.at(self.lane.control()).kind {
+        match self.slots.at(self.lane.control()).kind() {
             Kind::Flush => self.flushed(),
             // A late error of another request belongs to the next flush.
-            _ => self.slots.at(self.lane.control()).result,
+            _ => self.slots.at(self.lane.control()).result(),
         }
     }
 
     /// The memory of a control request. False: it could not be mapped, and the request has ended.
     pub(super) fn place_data(&mut self, index: u8) -> bool {
-        if self.slots.at(index).segment.len == 0 {
+        if self.slots.at(index).segment().len == 0 {
             return true;
         }
         if let Err(error) = self.map(index) {
@@ -172,14 +171,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.end_slot(index, Err(error));
             return false;
         }
-        self.gathered.one_segment(self.slots.at(index).segment.same());
+        self.gathered.one_segment(self.slots.at(index).segment().same());
         true
     }
 
     pub(super) fn begin_raw(&mut self, phase: Phase, timeout_ns: u64, now_ns: u64) {
         self.lane.prepare(phase);
         // By their bytes: blocks of I/O functions have up to 2048.
-        let blocks = self.slots.at(self.lane.control()).segment.len.div_ceil(BLOCK_BYTES);
+        let blocks = self.slots.at(self.lane.control()).segment().len.div_ceil(BLOCK_BYTES);
         let limit = later(timeout_ns, self.card.wire().data_ns(blocks));
         self.start_phase(Stage::Main, timeout_ns, limit, now_ns);
     }
@@ -199,7 +198,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let index = self.lane.take_control();
         self.lane.enter(Stage::Idle);
         self.timers.clear();
-        if P::RECOVERS && self.slots.at(index).kind.resets_card() {
+        if P::RECOVERS && self.slots.at(index).kind().resets_card() {
             // Also if it failed: the card may have got it.
             self.supply_lost();
         }

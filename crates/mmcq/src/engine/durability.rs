@@ -162,7 +162,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// at nothing.
     pub(super) fn is_told_early(&self, index: u8) -> bool {
         let slot = self.slots.at(index);
-        self.tells_transferred() && slot.rules == Rules::NONE && !slot.redone && slot.result.is_ok()
+        self.tells_transferred() && slot.rules() == Rules::NONE && !slot.redone() && slot.result().is_ok()
     }
 
     /// The data of a transfer are over, and the card programs. If all of its writes may be complete

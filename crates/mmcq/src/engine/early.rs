@@ -49,7 +49,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn try_early(&mut self, now_ns: u64) {
         if Self::EARLY && self.slots.is_settling() {
             let few = self.gathered.members().len().saturating_mul(FEW);
-            if self.slots.head == NONE || usize::from(self.slots.mapped()) <= few {
+            if self.slots.head() == NONE || usize::from(self.slots.mapped()) <= few {
                 self.take_early(now_ns);
             }
         }

@@ -52,8 +52,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         for index in bits(self.slots.take_settling()) {
             let slot = self.slots.at_mut(index);
             if bad != 0 {
-                slot.result = Err(not_written(status));
-            } else if P::RECOVERS && slot.rules.has(Rules::FLUSH_AFTER) {
+                slot.answer(Err(not_written(status)));
+            } else if P::RECOVERS && slot.rules().has(Rules::FLUSH_AFTER) {
                 self.slots.push_front(index);
                 continue;
             }
@@ -85,9 +85,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             for &index in self.gathered.members() {
                 let slot = self.slots.at_mut(index);
                 // The rest of a request is queued, or under way again already.
-                let goes_on = matches!(slot.state, State::Active | State::Queued);
-                if goes_on && slot.moved_blocks != 0 {
-                    slot.result = Err(Error::Program(status));
+                let goes_on = matches!(slot.state(), State::Active | State::Queued);
+                if goes_on && slot.moved_blocks() != 0 {
+                    slot.answer(Err(Error::Program(status)));
                     owned = true;
                 }
             }
@@ -99,8 +99,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// A request that is with no part of the engine any more gets its result.
     pub(super) fn end_slot(&mut self, index: u8, result: Result<Output, Error>) {
-        let slot = self.slots.at_mut(index);
-        slot.result = result;
+        self.slots.at_mut(index).answer(result);
         self.slots.end(index);
     }
 }

@@ -219,7 +219,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The next piece of the erase in progress.
     pub(super) fn begin_erase(&mut self, lba: u64, blocks: u32, how: Erase, now_ns: u64) {
         let slot = self.slots.at(self.lane.control());
-        let (done, orphan) = (slot.moved_blocks, slot.orphan);
+        let (done, orphan) = (slot.moved_blocks(), slot.orphan());
         let Some(target) = *self.card.target() else { return self.end_control(Err(Error::NoCard)) };
         let end = lba.checked_add(u64::from(blocks));
         if blocks == 0 || end.is_none_or(|end| end > target.sectors) {
@@ -273,8 +273,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The piece: its first block, and its last.
     fn piece(&self) -> Option<(Erase, u64, u64)> {
         let slot = self.slots.at(self.lane.control());
-        let Kind::Erase { lba, how, .. } = slot.kind else { return None };
-        let first = lba.saturating_add(u64::from(slot.moved_blocks));
+        let Kind::Erase { lba, how, .. } = slot.kind() else { return None };
+        let first = lba.saturating_add(u64::from(slot.moved_blocks()));
         Some((
             how,
             first,
@@ -293,8 +293,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     fn name_first(&mut self, now_ns: u64) {
-        let (Some((_, first, _)), Some(target)) = (self.piece(), *self.card.target()) else { return };
-        let addr = target.address(first);
+        let (Some((_, first, _)), Some(_)) = (self.piece(), self.card.target()) else { return };
+        let addr = self.card.plan().address(first);
         let command = if self.card.abilities().erase.emmc {
             emmc::erase_group_start(addr)
         } else {
@@ -304,8 +304,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     fn name_last(&mut self, now_ns: u64) {
-        let (Some((_, _, last)), Some(target)) = (self.piece(), *self.card.target()) else { return };
-        let addr = target.address(last);
+        let (Some((_, _, last)), Some(_)) = (self.piece(), self.card.target()) else { return };
+        let addr = self.card.plan().address(last);
         let command = if self.card.abilities().erase.emmc {
             emmc::erase_group_end(addr)
         } else {
@@ -362,9 +362,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             *units = (*units / 2).max(1);
         }
         let slot = self.slots.at_mut(index);
-        slot.moved_blocks = slot.moved_blocks.saturating_add(self.services.memory().erasing().piece_blocks);
-        let Kind::Erase { lba, blocks, .. } = slot.kind else { return };
-        let (moved, durable) = (slot.moved_blocks, slot.rules.has(Rules::DURABLE));
+        slot.set_moved(slot.moved_blocks().saturating_add(self.services.memory().erasing().piece_blocks));
+        let Kind::Erase { lba, blocks, .. } = slot.kind() else { return };
+        let (moved, durable) = (slot.moved_blocks(), slot.rules().has(Rules::DURABLE));
         if moved < blocks {
             self.lane.release_control();
             self.slots.push_rest(
@@ -374,7 +374,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             );
             self.go_idle(now_ns);
         } else if durable {
-            self.slots.at_mut(index).result = Ok(erased(moved));
+            self.slots.at_mut(index).answer(Ok(erased(moved)));
             self.begin_flush(now_ns);
             self.dispatch(now_ns);
         } else {

@@ -363,8 +363,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Event::BreaksOff => {
                 self.unmap_data();
                 // A durable write whose flush failed has moved nothing for good.
-                let slot = self.slots.at_mut(self.lane.control());
-                slot.result = slot.result.and(Ok(Output::default()));
+                self.slots.at_mut(self.lane.control()).answer_well(Output::default());
             }
         }
     }
@@ -378,7 +377,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     fn begin_extra(&mut self, now_ns: u64) {
         let slot = self.slots.at(self.lane.control());
-        let (kind, moved) = (slot.kind, slot.moved_blocks);
+        let (kind, moved) = (slot.kind(), slot.moved_blocks());
         match kind {
             Kind::Erase { lba, blocks, how } if moved < blocks => self.begin_erase(lba, blocks, how, now_ns),
             Kind::PartitionAccess(visit) => self.begin_visit(visit, now_ns),

@@ -6,7 +6,7 @@
 //! can contradict each other.
 
 use super::slot::State;
-use super::{BLOCK_BYTES, DmaBuf, Engine, Error, Kind, Request, raw_bytes};
+use super::{BLOCK_BYTES, Engine, Error, Kind, Request, raw_bytes};
 use crate::host::Host;
 use crate::sched::Profile;
 use crate::spec::quirks::Quirks;
@@ -207,7 +207,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let limit = if P::RECOVERS && urgent { N } else { self.gate.queue_limit().min(N) };
         while self.slots_in_use() >= limit {
             let lost = self.slots.with_state(State::Lost).next()?;
-            self.slots.at_mut(lost).buf = DmaBuf::EMPTY;
+            self.slots.at_mut(lost).take_buf();
             self.slots.release(lost);
             self.record.memory_leaked();
         }

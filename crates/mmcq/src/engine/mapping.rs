@@ -53,7 +53,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if slot.is_mapped() {
             return Ok(());
         }
-        self.host.map(&mut slot.segment, direction).map_err(Error::Dma)?;
+        self.host.map(slot.segment_to_map(), direction).map_err(Error::Dma)?;
         self.slots.note_mapped(index);
         Ok(())
     }
@@ -63,7 +63,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if let Some(direction) = self.slots.at(index).direction()
             && self.slots.take_mapped(index)
         {
-            self.host.unmap(&self.slots.at(index).segment, direction);
+            self.host.unmap(self.slots.at(index).segment(), direction);
         }
     }
 
@@ -85,7 +85,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn others_give_way(&mut self, index: u8, now_ns: u64) -> bool {
         let gives = |at: u8| {
             let slot = self.slots.at(at);
-            at != index && slot.is_mapped() && matches!(slot.state, State::Queued | State::Ended)
+            at != index && slot.is_mapped() && matches!(slot.state(), State::Queued | State::Ended)
         };
         let cramped = (0..N as u8).any(gives);
         self.slots.set_cramped(cramped);
@@ -107,7 +107,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.slots.leave_unmapped(true);
         self.slots.none_is_plain();
         for index in 0..N as u8 {
-            if self.slots.at(index).state == State::Queued {
+            if self.slots.at(index).state() == State::Queued {
                 self.unmap(index);
             }
         }

@@ -38,6 +38,7 @@ mod outcome;
 mod partition_access;
 mod passing;
 mod phases;
+mod plan;
 mod record;
 mod recover;
 mod register_flush;
@@ -164,26 +165,26 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn submit_any(&mut self, request: &mut Request, now_ns: u64) -> Result<SlotId, Error> {
         self.admit(request)?;
         let index = self.allocate(request.urgent).ok_or(Error::Full)?;
+        let mut segment = request.buf.segment(u32::MAX);
+        let mut plans = false;
+        match request.kind {
+            Kind::Read { blocks, .. } | Kind::Write { blocks, .. } => {
+                segment.len = blocks.saturating_mul(BLOCK_BYTES);
+            }
+            Kind::Raw { phase, .. } | Kind::Io { phase, .. } => segment.len = raw_bytes(&phase),
+            _ => plans = P::RECOVERS,
+        }
         let slot = self.slots.at_mut(index);
-        slot.kind = request.kind;
-        (slot.origin, slot.arrived_ns) = (request.origin, now_ns);
-        (slot.rules, slot.urgent) = (Rules::of(request.durable), request.urgent);
-        slot.segment = request.buf.segment(u32::MAX);
-        slot.buf = request.buf.take();
-        slot.begin(request.durable);
-        slot.result = Ok(Output::default());
-        if let Kind::Read { blocks, .. } | Kind::Write { blocks, .. } = slot.kind {
-            slot.segment.len = blocks.saturating_mul(BLOCK_BYTES);
-        } else if let Kind::Raw { phase, .. } | Kind::Io { phase, .. } = slot.kind {
-            slot.segment.len = raw_bytes(&phase);
-        } else if P::RECOVERS {
+        let rules = (Rules::of(request.durable), request.urgent);
+        slot.take_in(request.kind, segment, rules, request, now_ns);
+        if plans {
             self.services.plan(slot, self.card.abilities());
         }
-        let generation = slot.generation;
-        if P::RECOVERS && slot.urgent {
+        let generation = slot.generation();
+        if P::RECOVERS && slot.urgent() {
             self.close_straight();
             self.slots.push_urgent(index);
-        } else if matches!(slot.kind, Kind::Io { .. }) {
+        } else if matches!(slot.kind(), Kind::Io { .. }) {
             self.close_straight();
             self.slots.push_io(index);
         } else {
@@ -193,7 +194,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && !matches!(error, Error::Dma(crate::host::DmaError::Exhausted))
         {
             self.slots.unlink(index);
-            request.buf = self.slots.at_mut(index).buf.take();
+            request.buf = self.slots.at_mut(index).give_back();
             self.slots.release(index);
             return Err(error);
         }
@@ -305,16 +306,16 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline]
     fn complete(&mut self, index: u8, direction: Direction) {
         if self.slots.take_mapped(index) {
-            self.host.unmap(&self.slots.at(index).segment, direction);
+            self.host.unmap(self.slots.at(index).segment(), direction);
         }
-        if !self.slots.at(index).orphan {
+        if !self.slots.at(index).orphan() {
             return self.slots.complete(index);
         }
         self.pass_on_untold(index);
         self.wipe(index);
         let slot = self.slots.at_mut(index);
-        if slot.buf.owned() && slot.buf.len_bytes() > 0 {
-            slot.state = State::Lost;
+        if slot.buf().owned() && slot.buf().len_bytes() > 0 {
+            slot.is_lost();
         } else {
             self.slots.release(index);
         }
@@ -324,16 +325,16 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// asked for: the caller answers for it that the request is its own.
     pub fn take(&mut self, id: SlotId) -> Option<Completion> {
         let slot = self.slots.at_mut(id.index);
-        if slot.generation != id.generation || slot.state != State::Done {
+        if slot.generation() != id.generation || slot.state() != State::Done {
             return None;
         }
-        let done_bytes = match slot.result {
+        let done_bytes = match slot.result() {
             Ok(output) => output.bytes,
-            Err(error) if error.leaves_doubt() && !matches!(slot.kind, Kind::Read { .. }) => 0,
-            Err(_) => slot.moved_blocks.saturating_mul(BLOCK_BYTES),
+            Err(error) if error.leaves_doubt() && !matches!(slot.kind(), Kind::Read { .. }) => 0,
+            Err(_) => slot.moved_blocks().saturating_mul(BLOCK_BYTES),
         };
-        let buf = slot.buf.take().unless_lent();
-        let completion = Completion { result: slot.result, done_bytes, buf };
+        let buf = slot.give_back().unless_lent();
+        let completion = Completion { result: slot.result(), done_bytes, buf };
         self.slots.is_known(id.index);
         self.slots.release(id.index);
         Some(completion)
@@ -343,7 +344,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub fn id_of(&self, index: usize) -> Option<SlotId> {
         let index = u8::try_from(index).ok().filter(|&i| usize::from(i) < N)?;
         let slot = self.slots.at(index);
-        (slot.state != State::Free).then_some(SlotId { index, generation: slot.generation })
+        (slot.state() != State::Free).then_some(SlotId { index, generation: slot.generation() })
     }
 
     /// Tells the engine which card it talks to; `None` when there is none any more, or before it is

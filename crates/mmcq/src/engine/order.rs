@@ -110,7 +110,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let oldest = self.slots.at(head);
         // What has begun goes on first, and what failed together finds out for itself before
         // anything new.
-        if P::Policy::IN_ORDER || oldest.solo || oldest.moved_blocks > 0 || self.incident.is_open() {
+        if P::Policy::IN_ORDER || oldest.solo() || oldest.moved_blocks() > 0 || self.incident.is_open() {
             return Some(head);
         }
         match self.order.policy_mut().pick(self.slots.offered(), now_ns) {

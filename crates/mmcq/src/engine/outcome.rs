@@ -70,7 +70,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                     if P::RECOVERS {
                         self.overheard(status.0);
                     }
-                    if let Kind::Raw { phase, timeout_ns, .. } = self.slots.at(self.lane.control()).kind {
+                    if let Kind::Raw { phase, timeout_ns, .. } = self.slots.at(self.lane.control()).kind() {
                         self.begin_raw(phase, timeout_ns, now_ns);
                     }
                 }
@@ -87,7 +87,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 }
             }
             Stage::Main if self.lane.has_control() => {
-                let bytes = self.slots.at(self.lane.control()).segment.len;
+                let bytes = self.slots.at(self.lane.control()).segment().len;
                 let output = Output { bytes, response: done.response, tuned: done.tuned };
                 if P::RECOVERS && done.tuned {
                     self.card.wire_mut().tuned();
@@ -95,7 +95,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 if P::RECOVERS && matches!(self.lane.phase().command.resp, Resp::R1 | Resp::R1b) {
                     self.overheard(status.0);
                 }
-                if let Kind::Io { chain: true, .. } = self.slots.at(self.lane.control()).kind {
+                if let Kind::Io { chain: true, .. } = self.slots.at(self.lane.control()).kind() {
                     self.timers.chain_until(later(now_ns, self.config.chain_ns));
                 }
                 self.end_control_and_go_on(Ok(output), now_ns);

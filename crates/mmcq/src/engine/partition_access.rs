@@ -8,7 +8,7 @@ use super::extras::{Place, refused};
 use super::{BLOCK_BYTES, CardParams, Engine, Error, Kind, Output};
 use crate::host::{Data, Direction, Host, Segment};
 use crate::sched::Profile;
-use crate::spec::command::{self, Command};
+use crate::spec::command;
 use crate::spec::response::R1;
 
 /// Which transfers a visit makes. The request's buffer holds the blocks that go out, then the one
@@ -85,7 +85,7 @@ impl PartitionAccess {
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn visit(&self) -> Option<PartitionAccess> {
-        match self.slots.at(self.lane.control()).kind {
+        match self.slots.at(self.lane.control()).kind() {
             Kind::PartitionAccess(visit) => Some(visit),
             _ => None,
         }
@@ -147,15 +147,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let Some((direction, first, blocks, _)) = visit.transfer(self.services.memory().moves()) else {
             return Err(Error::Unsupported);
         };
-        let whole = self.slots.at(self.lane.control()).buf.segment(u32::MAX);
+        let whole = self.slots.at(self.lane.control()).buf().segment(u32::MAX);
         let segment = Segment { bus: 0, ..whole.part(first * BLOCK_BYTES, u32::from(blocks) * BLOCK_BYTES) };
-        let address = self.card.target().map_or(visit.lba, |target| target.address(visit.lba.into()));
+        let address = self.card.plan().address(visit.lba.into());
         // The cache is that of all partitions but RPMB; reliable writes go past it.
         self.durability.writes(direction == Direction::Write && !visit.reliable && visit.area() != RPMB);
-        let command: Command = match direction {
-            Direction::Read => command::read_multiple_block(address),
-            Direction::Write => command::write_multiple_block(address),
-        };
+        let command = command::transfer(direction == Direction::Write, true, address);
         let data = Data { direction, block_size: BLOCK_BYTES as u16, blocks: blocks.into() };
         self.data(Place::Move, command, data, segment, now_ns)
     }

@@ -34,7 +34,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let slot = self.slots.at(picked);
         let (reads, writes) = (self.slots.queued_reads(), self.slots.queued_writes());
         let waits = reads | writes;
-        let ordinary = slot.rules == Rules::NONE && !slot.solo && slot.moved_blocks == 0;
+        let ordinary = slot.rules() == Rules::NONE && !slot.solo() && slot.moved_blocks() == 0;
         let one_way = (reads == 0 || writes == 0) && !self.slots.has_barrier();
         let others = waits & waits.wrapping_sub(1) != 0;
         let room = self.slots.free_count() as usize >= N / 4;
@@ -63,7 +63,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// May this request go before that one, by their ages and by the blocks that they are on?
     fn passes(&self, index: u8, picked: u8) -> bool {
         let (oldest, age) = (self.slots.span(picked).age, self.slots.span(index).age);
-        age.wrapping_sub(oldest) <= PASSES && !self.slots.at(index).solo && may_lead(&self.slots, index)
+        age.wrapping_sub(oldest) <= PASSES && !self.slots.at(index).solo() && may_lead(&self.slots, index)
     }
 
     /// The longest of the runs that wait.

@@ -6,12 +6,12 @@
 
 use super::extras::Event;
 use super::runs::End;
-use super::slot::{NONE, Rules, State};
+use super::slot::{NONE, Rules};
 use super::stream::Close;
 use super::tail::Tail;
 use super::timers::later;
 use super::{BLOCK_BYTES, CardParams, Engine, Error};
-use crate::host::{Auto, BusOp, BusyDetect, Data, Direction, Host, Phase, StartError};
+use crate::host::{Auto, BusOp, BusyDetect, Direction, Host, Phase, StartError};
 use crate::sched::{Policy, Profile};
 use crate::spec::command::{self, Command, Resp};
 
@@ -67,8 +67,7 @@ pub(super) enum Recovery {
     Wait,
 }
 
-pub(super) const NO_PHASE: Phase =
-    Phase { command: Command::new(0, 0, Resp::None), data: None, auto: Auto::None, tuning: false };
+pub(super) const NO_PHASE: Phase = Phase::of(Command::new(0, 0, Resp::None));
 
 /// A command alone gets this long; the wire needs microseconds, the slowest clock half a
 /// millisecond.
@@ -82,8 +81,6 @@ pub(super) const START_RETRY_NS: u64 = 10_000;
 /// And no longer than this: no card is busy for longer after a write [SD 4.6.2.2], so what keeps
 /// the lines will not let go of them.
 pub(super) const START_TIMEOUT_NS: u64 = 500_000_000;
-/// Blocks after which the card may pause for its longest time once more.
-pub(super) const BLOCKS_PER_TIMEOUT: u64 = 64;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Starts the next thing if nothing is in progress. Bounded: every turn starts a phase or ends
@@ -125,11 +122,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 }
                 continue;
             }
-            let head = self.slots.head;
+            let head = self.slots.head();
             let memory_waits = head != NONE || self.asks_soon();
             let turn = !memory_waits || self.card.functions().have_turn(self.config.io_burst);
             if let Some(io) = self.slots.oldest_io().filter(|_| turn) {
-                if P::RECOVERS && self.owes_status() && self.slots.at(io).urgent {
+                if P::RECOVERS && self.owes_status() && self.slots.at(io).urgent() {
                     // It would hear, and clear, what is these writes' own.
                     self.ask_status(Stage::Status, now_ns);
                     continue;
@@ -200,7 +197,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if P::RECOVERS && self.timers.chore_is_due(now_ns) && self.upkeep(false, now_ns) {
             return;
         }
-        if P::RECOVERS && self.slots.at(first).rules != Rules::NONE {
+        if P::RECOVERS && self.slots.at(first).rules() != Rules::NONE {
             return self.go_specially(first, now_ns);
         }
         self.timers.idle_ends();
@@ -237,15 +234,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 if place == 0 {
                     return self.turn_down(index, error);
                 }
-                self.slots.at_mut(index).solo = true;
+                self.slots.at_mut(index).goes_alone(true);
                 for &taken in self.gathered.members() {
-                    self.slots.at_mut(taken).state = State::Queued;
+                    self.slots.at_mut(taken).stays();
                 }
                 return;
             }
             let slot = self.slots.at(index);
-            let skip = slot.moved_blocks.saturating_mul(BLOCK_BYTES);
-            let segment = slot.segment.part(skip, left);
+            let skip = slot.moved_blocks().saturating_mul(BLOCK_BYTES);
+            let segment = slot.segment().part(skip, left);
             left -= segment.len;
             self.gathered.fill(place, segment);
         }
@@ -264,18 +261,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             if !all {
                 self.slots.unlink(index);
             }
-            self.slots.at_mut(index).state = State::Active;
+            self.slots.at_mut(index).goes_out();
         }
         if let Some(&lowest) = self.gathered.members().first() {
             self.note_run(lowest);
         }
         let end = if self.is_left_open() { End::Unknown } else { self.foresee() };
-        self.lane.streams_mut().set_end(end);
         self.note_begin(now_ns);
-        self.record.transfer_started();
         self.record.merged(self.gathered.members().len() as u64 - 1);
-        self.incident.failed_mut().forget_error();
-        self.lane.busy_mut().not_asked();
+        self.transfer_begins(end);
         if self.is_left_open() {
             self.begin_main(false, now_ns);
         } else if extended_address {
@@ -284,6 +278,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         } else {
             self.begin_counted(now_ns);
         }
+    }
+
+    /// Its first phase is about to start.
+    #[inline(always)]
+    pub(super) fn transfer_begins(&mut self, end: End) {
+        self.lane.streams_mut().set_end(end);
+        self.record.transfer_started();
+        self.incident.failed_mut().forget_error();
+        self.lane.busy_mut().not_asked();
     }
 
     /// May the end of a transfer be announced by a CMD23 of our own? Where only the busy after a
@@ -325,33 +328,19 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     pub(super) fn begin_main(&mut self, counted: bool, now_ns: u64) {
-        let Some(&CardParams { block_addressed, count, read_timeout_ns, write_timeout_ns, .. }) =
-            self.card.target().as_ref()
-        else {
+        if self.card.target().is_none() {
             return self.fail(Error::NoCard, now_ns);
-        };
-        let caps = self.host.caps();
+        }
         let (lba, blocks, direction) =
             (self.gathered.lba(), self.gathered.blocks(), self.gathered.direction());
-        let address = if block_addressed { lba as u32 } else { (lba as u32).wrapping_mul(BLOCK_BYTES) };
         let single = blocks == 1 && self.end() == End::Here;
-        let (command, timeout_ns) = match (direction, single) {
-            (Direction::Read, true) => (command::read_single_block(address), read_timeout_ns),
-            (Direction::Read, false) => (command::read_multiple_block(address), read_timeout_ns),
-            (Direction::Write, true) => (command::write_block(address), write_timeout_ns),
-            (Direction::Write, false) => (command::write_multiple_block(address), write_timeout_ns),
-        };
         let auto = if self.is_left_open() {
             self.record.transfer_continued();
             Auto::Continue
         } else if single || counted || self.end() != End::Here {
             Auto::None
-        } else if count && !caps.no_count && caps.auto_count {
-            Auto::Count(command::set_block_count(blocks, false).arg)
-        } else if caps.auto_stop {
-            Auto::Stop
         } else {
-            Auto::None
+            self.card.plan().auto(blocks)
         };
         if auto == Auto::None && !single && !counted && self.end() == End::Here {
             self.lane.streams_mut().set_end(End::Stopped);
@@ -359,21 +348,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         // A reliable write goes past the cache.
         self.durability
             .writes(direction == Direction::Write && !(P::RECOVERS && self.end() == End::Reliable));
-        self.lane.prepare(Phase {
-            command,
-            data: Some(Data { direction, block_size: BLOCK_BYTES as u16, blocks }),
-            auto,
-            tuning: false,
-        });
-        let pauses = 1 + u64::from(blocks) / BLOCKS_PER_TIMEOUT;
         let wire_ns = self.card.wire().data_ns(blocks);
-        let limit = later(timeout_ns.saturating_mul(pauses), wire_ns);
-        self.start_phase(Stage::Main, timeout_ns, limit, now_ns);
+        let transfer = self.card.plan().transfer((direction, lba, blocks), single, auto, wire_ns);
+        self.lane.prepare(transfer.phase);
+        self.start_phase(Stage::Main, transfer.timeout_ns, transfer.patience_ns, now_ns);
     }
 
     /// Starts a phase without data.
     pub(super) fn start_command(&mut self, stage: Stage, command: Command, timeout_ns: u64, now_ns: u64) {
-        self.lane.prepare(Phase { command, data: None, auto: Auto::None, tuning: false });
+        self.lane.prepare(Phase::of(command));
         self.start_phase(stage, timeout_ns, timeout_ns, now_ns);
     }
 
@@ -425,13 +408,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Asks the card for its status.
     pub(super) fn ask_status(&mut self, stage: Stage, now_ns: u64) {
-        let rca = self.card.target().map_or(0, |t| t.rca);
         if matches!(stage, Stage::Status) {
             self.record.status_asked();
             if !matches!(self.lane.stage(), Stage::Status) {
                 self.lane.busy_mut().not_asked();
             }
         }
-        self.start_command(stage, command::send_status(rca), COMMAND_TIMEOUT_NS, now_ns);
+        self.start_command(stage, self.card.plan().status(), COMMAND_TIMEOUT_NS, now_ns);
     }
 }

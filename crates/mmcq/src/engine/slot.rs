@@ -3,6 +3,7 @@
 mod ends;
 mod mapped;
 mod neighbours;
+mod request;
 mod rules;
 
 use super::buffer::DmaBuf;
@@ -38,29 +39,29 @@ pub(super) enum State {
 
 #[derive(Debug)]
 pub(super) struct Slot {
-    pub state: State,
+    state: State,
     /// No client waits for the result.
-    pub orphan: bool,
+    orphan: bool,
     /// Never merged again: its transfer failed together with others, now each finds out for itself.
-    pub solo: bool,
+    solo: bool,
     /// Written a second time, because what became of the first got lost.
-    pub redone: bool,
+    redone: bool,
     /// `segment` is mapped.
     mapped: bool,
-    pub generation: u32,
+    generation: u32,
     /// Blocks already moved (a request larger than a transfer goes in pieces).
-    pub moved_blocks: u32,
-    pub origin: Origin,
-    pub rules: Rules,
-    pub urgent: bool,
-    pub arrived_ns: u64,
-    pub kind: Kind,
-    pub segment: Segment,
-    pub buf: DmaBuf,
-    pub result: Result<Output, Error>,
-    pub waker: Option<Waker>,
-    pub previous: u8,
-    pub next: u8,
+    moved_blocks: u32,
+    origin: Origin,
+    rules: Rules,
+    urgent: bool,
+    arrived_ns: u64,
+    kind: Kind,
+    segment: Segment,
+    buf: DmaBuf,
+    result: Result<Output, Error>,
+    waker: Option<Waker>,
+    previous: u8,
+    next: u8,
 }
 
 pub(super) const NONE: u8 = u8::MAX;
@@ -135,7 +136,7 @@ pub(super) struct Span {
 // As in `Engine`: what most functions touch comes first.
 #[repr(C)]
 pub(super) struct Slots<const N: usize> {
-    pub head: u8,
+    head: u8,
     tail: u8,
     /// How many slots are mapped.
     mapped: u8,
@@ -222,6 +223,12 @@ impl<const N: usize> Slots<N> {
 
     pub fn free_count(&self) -> u32 {
         self.free.count_ones()
+    }
+
+    /// The first of the queue, or [`NONE`].
+    #[inline(always)]
+    pub fn head(&self) -> u8 {
+        self.head
     }
 
     /// No slot is free.

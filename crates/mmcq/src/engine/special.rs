@@ -16,7 +16,7 @@ use super::phases::{COMMAND_TIMEOUT_NS, Stage};
 use super::runs::End;
 use super::slot::{NONE, Rules, Slot, State, bits};
 use super::stream::Close;
-use super::{Abilities, BLOCK_BYTES, CardParams, Engine, Error, FlushBy, Kind, Request};
+use super::{Abilities, BLOCK_BYTES, Engine, Error, FlushBy, Kind, Request};
 use crate::host::{Direction, Host, Segment};
 use crate::sched::{Policy, Profile};
 use crate::spec::command;
@@ -25,26 +25,15 @@ use crate::spec::response::R1;
 /// Output counts bytes in 32 bits.
 const ZERO_BLOCKS_MAX: u32 = (1 << 23) - 1;
 
-impl CardParams {
-    /// Where a block is for the card's commands.
-    pub(super) fn address(&self, lba: u64) -> u32 {
-        if self.block_addressed { lba as u32 } else { (lba as u32).wrapping_mul(BLOCK_BYTES) }
-    }
-}
-
 impl Slot {
     /// A slot of zeroes becomes one of an erase that does the same, or of a write with rules of its
     /// own.
     pub fn plan_zeroes(&mut self, abilities: &Abilities) {
-        let Kind::Zero { lba, blocks } = self.kind else { return };
+        let Kind::Zero { lba, blocks } = self.kind() else { return };
         if let Some(how) = abilities.erase.zeroing(lba, blocks) {
-            self.kind = Kind::Erase { lba, blocks, how };
-            return;
+            return self.becomes(Kind::Erase { lba, blocks, how });
         }
-        self.kind = Kind::Write { lba, blocks };
-        self.solo = true;
-        self.rules.set(Rules::ZERO, true);
-        self.segment.len -= self.segment.len % BLOCK_BYTES;
+        self.becomes_zeroes(Kind::Write { lba, blocks });
     }
 }
 
@@ -87,8 +76,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return self.close(Close::Break, now_ns);
         }
         let slot = self.slots.at(index);
-        let (kind, moved) = (slot.kind, slot.moved_blocks);
-        let (durable, zero) = (slot.rules.has(Rules::DURABLE), slot.rules.has(Rules::ZERO));
+        let (kind, moved) = (slot.kind(), slot.moved_blocks());
+        let (durable, zero) = (slot.rules().has(Rules::DURABLE), slot.rules().has(Rules::ZERO));
         let Some((_, lba, rest)) = slot.span() else { return };
         let Some(target) = *self.card.target() else { return self.refuse(index, Error::NoCard) };
         let Kind::Write { lba: start, blocks } = kind else {
@@ -104,7 +93,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let mut most = rest;
         if zero {
-            most = rest.min(self.slots.at(index).segment.len / BLOCK_BYTES).max(1);
+            most = rest.min(self.slots.at(index).segment().len / BLOCK_BYTES).max(1);
         }
         // A late error of a piece comes with the status after it, and is this request's.
         if moved > 0 && self.services.memory().pieces() != Pieces::Good {
@@ -123,7 +112,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && self.card.abilities().reliable(start, blocks);
         // Nor is it complete before what must be flushed first: that is written again if the cache
         // is lost, and would come over ours.
-        let flushes = bits(self.slots.settling()).any(|at| self.slots.at(at).rules.has(Rules::FLUSH_AFTER));
+        let flushes = bits(self.slots.settling()).any(|at| self.slots.at(at).rules().has(Rules::FLUSH_AFTER));
         if durable && reliable && flushes {
             return self.ask_status(Stage::Status, now_ns);
         }
@@ -136,9 +125,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Ok(false) => return,
             Err(error) => return self.refuse(index, error),
         }
-        self.slots.at_mut(index).rules.set(Rules::FLUSH_AFTER, durable && cached && !reliable);
+        self.slots.at_mut(index).flushes(durable && cached && !reliable);
         let piece = most.min(self.limits().blocks);
-        let segment = if zero { self.slots.at(index).segment.same() } else { self.rest_of(index) };
+        let segment = if zero { self.slots.at(index).segment().same() } else { self.rest_of(index) };
         let end = if durable && reliable { End::Reliable } else { End::Here };
         self.send_alone(index, (Direction::Write, lba, piece), segment, end, now_ns);
     }
@@ -146,7 +135,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The memory of a request without what has been moved.
     fn rest_of(&self, index: u8) -> Segment {
         let slot = self.slots.at(index);
-        slot.segment.part(slot.moved_blocks.saturating_mul(BLOCK_BYTES), u32::MAX)
+        slot.segment().part(slot.moved_blocks().saturating_mul(BLOCK_BYTES), u32::MAX)
     }
 
     /// Sends blocks of a request, with no other beside it.
@@ -165,12 +154,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.order.policy_mut().sent(&waiting, now_ns);
         }
         self.slots.unlink(index);
-        self.slots.at_mut(index).state = State::Active;
+        self.slots.at_mut(index).goes_out();
         self.timers.idle_ends();
-        self.lane.streams_mut().set_end(end);
-        self.record.transfer_started();
-        self.incident.failed_mut().forget_error();
-        self.lane.busy_mut().not_asked();
+        self.transfer_begins(end);
         if self.card.target().is_some_and(|target| target.extended_address) {
             let upper = command::sd::address_extension((lba >> 32) as u8);
             self.start_command(Stage::Address, upper, COMMAND_TIMEOUT_NS, now_ns);
@@ -191,7 +177,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The status after a piece of the write at the head.
     pub(super) fn piece_judged(&mut self, status: u32, now_ns: u64) {
         self.services.memory_mut().pieces_are(Pieces::Good);
-        let head = self.slots.head;
+        let head = self.slots.head();
         if status & R1::DEFERRED != 0 && head != NONE {
             self.refuse(head, super::outcome::not_written(status));
         }
@@ -204,9 +190,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn end_flushed(&mut self) {
         for index in 0..N as u8 {
             let slot = self.slots.at(index);
-            let waits = slot.state == State::Queued && slot.rules.has(Rules::FLUSH_AFTER);
+            let waits = slot.state() == State::Queued && slot.rules().has(Rules::FLUSH_AFTER);
             if waits && slot.span().is_some_and(|(_, _, rest)| rest == 0) {
-                let result = slot.result;
+                let result = slot.result();
                 self.slots.unlink(index);
                 self.end_slot(index, result);
             }
@@ -220,10 +206,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         self.slots.unlink(index);
         let slot = self.slots.at_mut(index);
-        slot.state = State::Active;
+        slot.goes_out();
         // If the flush fails, nothing is surely on the medium. It keeps `FLUSH_AFTER`: the card has
         // its data.
-        slot.moved_blocks = 0;
+        slot.set_moved(0);
         self.lane.set_control(index);
         self.close_straight();
         self.gathered.forget();

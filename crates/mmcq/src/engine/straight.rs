@@ -9,13 +9,13 @@
 //! Three shortcuts: from `submit` to the controller without the queue, from the end of a transfer
 //! to its result, and from there to the next in the queue.
 
-use super::phases::{BLOCKS_PER_TIMEOUT, COMMAND_TIMEOUT_NS, SLACK_NS, Stage};
+use super::phases::{COMMAND_TIMEOUT_NS, SLACK_NS, Stage};
 use super::runs::End;
-use super::slot::{NONE, Rules, State};
-use super::{BLOCK_BYTES, CardParams, Engine, Kind, Output, Request, SlotId};
-use crate::host::{Auto, BusyDetect, Data, Direction, Done, Events, Host, Phase, Plain, Segment};
+use super::slot::{NONE, Rules};
+use super::timers::later;
+use super::{BLOCK_BYTES, CardParams, Engine, Kind, Request, SlotId};
+use crate::host::{Auto, BusyDetect, Direction, Done, Events, Host, Phase, Plain, Segment};
 use crate::sched::{Policy, Profile};
-use crate::spec::command;
 use crate::spec::response::{R1, Response};
 
 /// What is known of such requests before any comes.
@@ -25,13 +25,6 @@ pub(super) struct Straight {
     sectors: u64,
     /// Most blocks of a read and of a write; 0: none goes this way.
     blocks: [u32; 2],
-    /// Longest wait of the controller.
-    timeout_ns: [u64; 2],
-    rca: u16,
-    /// From a block to its address.
-    shift: u8,
-    /// Several blocks end by an automatic CMD23, otherwise by an automatic CMD12.
-    counted: bool,
     door: Door,
     /// What the controller has, if it was started here and may end here; nothing once the path is
     /// closed.
@@ -65,10 +58,6 @@ impl Straight {
     pub const NONE: Straight = Straight {
         sectors: 0,
         blocks: [0; 2],
-        timeout_ns: [0; 2],
-        rca: 0,
-        shift: 0,
-        counted: false,
         door: Door::Closed,
         under_way: Way::Nothing,
         write: Way::Nothing,
@@ -93,28 +82,22 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The card is another, or known better.
     pub(super) fn set_card(&mut self, target: Option<CardParams>) {
-        self.card.set_target(target);
+        self.card.set_target(target, self.host.caps());
         if !Self::STRAIGHT {
             return;
         }
         self.slots.none_is_plain();
         self.lane.straight_mut().blocks = [0; 2];
-        self.lane.straight_mut().rca = target.map_or(0, |target| target.rca);
         let Some(target) = target else { return };
         let caps = self.host.caps();
-        let counted = target.count && !caps.no_count && caps.auto_count;
         let ahead = usize::from(self.config.prepared) >= N;
-        let patient = target.read_timeout_ns.max(target.write_timeout_ns) >> 48 != 0;
-        if target.extended_address || !(counted || caps.auto_stop) || !ahead || patient {
+        if target.extended_address || !self.card.plan().ends_by_itself() || !ahead {
             return;
         }
         let blocks = caps.max_blocks.min(caps.max_bytes / BLOCK_BYTES).min(0xffff);
         let straight = Straight {
             sectors: target.sectors,
             blocks: [blocks, if target.protected { 0 } else { blocks }],
-            timeout_ns: [target.read_timeout_ns, target.write_timeout_ns],
-            shift: if target.block_addressed { 0 } else { BLOCK_BYTES.trailing_zeros() as u8 },
-            counted,
             // A request that has to ask the card whether it is ready goes the general way.
             write: match caps.busy {
                 BusyDetect::Interrupt if !self.tells_transferred() => Way::Write,
@@ -250,7 +233,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 return None;
             }
         } else if idle
-            && (self.slots.head != NONE || self.slots.is_settling() || self.timers.chore_is_due(now_ns))
+            && (self.slots.head() != NONE || self.slots.is_settling() || self.timers.chore_is_due(now_ns))
         {
             return None;
         }
@@ -263,17 +246,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.host.map(&mut segment, direction).ok()?;
         self.slots.take_free();
         let slot = self.slots.at_mut(index);
-        slot.kind = match direction {
+        let kind = match direction {
             Direction::Read => Kind::Read { lba, blocks },
             Direction::Write => Kind::Write { lba, blocks },
         };
-        (slot.origin, slot.arrived_ns) = (request.origin, now_ns);
-        (slot.rules, slot.urgent) = (Rules::NONE, false);
-        slot.begin(false);
-        slot.segment = segment.same();
-        slot.buf = request.buf.take();
-        slot.result = Ok(Output::default());
-        let generation = slot.generation;
+        slot.take_in(kind, segment.same(), (Rules::NONE, false), request, now_ns);
+        let generation = slot.generation();
         self.slots.note_mapped(index);
         self.record.request_accepted();
         if HELD {
@@ -306,7 +284,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if !self.lane.is_idle() || !self.is_open() {
             return false;
         }
-        let head = self.slots.head;
+        let head = self.slots.head();
         if head == NONE {
             if !self.slots.is_settling() && self.timers.chore_is_planned() {
                 return false;
@@ -324,7 +302,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// have; its end may come here. False: that is for the general path too.
     #[inline(never)]
     fn send_to_end_straight(&mut self, head: u8, now_ns: u64) -> bool {
-        let way = match self.slots.at(head).kind {
+        let way = match self.slots.at(head).kind() {
             Kind::Read { .. } => Way::Read,
             Kind::Write { .. } => self.lane.straight().write,
             _ => return false,
@@ -346,7 +324,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Starts the head of the queue. False: that is for the general path.
     #[inline(always)]
     fn send_straight(&mut self, head: u8, now_ns: u64) -> bool {
-        let (direction, lba, blocks) = match self.slots.at(head).kind {
+        let (direction, lba, blocks) = match self.slots.at(head).kind() {
             Kind::Read { lba, blocks } => (Direction::Read, lba, blocks),
             Kind::Write { lba, blocks } => (Direction::Write, lba, blocks),
             _ => return false,
@@ -358,16 +336,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if !self.slots.is_plain(head) || self.timers.chore_is_due(now_ns) {
             return false;
         }
-        if self.slots.is_settling()
-            && (blocks > self.config.settle_blocks || self.incident.doubts(self.slots.settling()))
-        {
-            return false;
-        }
-        if Self::EARLY && self.slots.is_settling() && (slot.next == NONE || self.are_few()) {
+        if self.slots.is_settling() {
             // The general path looks at the R1 of this one before its end.
-            return false;
+            let early = Self::EARLY && (slot.next() == NONE || self.are_few());
+            if early || blocks > self.config.settle_blocks || self.incident.doubts(self.slots.settling()) {
+                return false;
+            }
         }
-        let segment = slot.segment.same();
+        let segment = slot.segment().same();
         self.slots.pop(head, direction, lba, lba.wrapping_add(u64::from(blocks)));
         self.start_straight(head, direction, lba, blocks, segment, now_ns);
         true
@@ -384,38 +360,21 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         now_ns: u64,
     ) {
         self.gathered.one(index, direction, lba, blocks);
-        self.lane.streams_mut().set_end(End::Here);
-        self.record.transfer_started();
-        self.incident.failed_mut().forget_error();
-        self.lane.busy_mut().not_asked();
-        self.durability.writes(direction == Direction::Write);
-        let straight = self.lane.straight();
-        let address = (lba as u32) << straight.shift;
-        let ([read_ns, write_ns], several) = (straight.timeout_ns, blocks > 1);
-        let (command, timeout_ns) = match (direction, several) {
-            (Direction::Read, true) => (command::read_multiple_block(address), read_ns),
-            (Direction::Read, false) => (command::read_single_block(address), read_ns),
-            (Direction::Write, true) => (command::write_multiple_block(address), write_ns),
-            (Direction::Write, false) => (command::write_block(address), write_ns),
-        };
-        let auto = match (several, straight.counted) {
-            (false, _) => Auto::None,
-            (true, true) => Auto::Count(command::set_block_count(blocks, false).arg),
-            (true, false) => Auto::Stop,
-        };
-        let data = Some(Data { direction, block_size: BLOCK_BYTES as u16, blocks });
-        // Far from an overflow: see `set_card`.
-        let pauses = 1 + u64::from(blocks) / BLOCKS_PER_TIMEOUT;
-        let limit_ns = timeout_ns * pauses + self.card.wire().data_ns(blocks);
-        self.lane.enter(Stage::Main);
-        self.timers.give_up_at(now_ns.saturating_add(limit_ns + SLACK_NS));
         self.gathered.one_segment(segment);
-        self.lane.prepare(Phase { command, data, auto, tuning: false });
+        self.transfer_begins(End::Here);
+        self.durability.writes(direction == Direction::Write);
+        let (plan, single) = (self.card.plan(), blocks == 1);
+        let auto = if single { Auto::None } else { plan.auto(blocks) };
+        let wire_ns = self.card.wire().data_ns(blocks);
+        let transfer = plan.transfer((direction, lba, blocks), single, auto, wire_ns);
+        self.lane.enter(Stage::Main);
+        self.timers.give_up_at(later(now_ns, transfer.patience_ns + SLACK_NS));
+        self.lane.prepare(transfer.phase);
         self.lane.straight_mut().under_way = match direction {
             Direction::Read => Way::Read,
             Direction::Write => self.lane.straight().write,
         };
-        let result = self.host.start_plain(self.lane.phase(), self.gathered.segment(), timeout_ns);
+        let result = self.host.start_plain(self.lane.phase(), self.gathered.segment(), transfer.timeout_ns);
         self.note_start(result, now_ns);
     }
 
@@ -425,9 +384,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.record.status_asked();
         self.lane.busy_mut().not_asked();
         self.lane.enter(Stage::Status);
-        self.timers.give_up_at(now_ns.saturating_add(COMMAND_TIMEOUT_NS + SLACK_NS));
-        let command = command::send_status(self.lane.straight().rca);
-        self.lane.prepare(Phase { command, data: None, auto: Auto::None, tuning: false });
+        self.timers.give_up_at(later(now_ns, COMMAND_TIMEOUT_NS + SLACK_NS));
+        self.lane.prepare(Phase::of(self.card.plan().status()));
         self.lane.straight_mut().under_way = Way::Status;
         let result = self.host.start_plain(self.lane.phase(), &[], COMMAND_TIMEOUT_NS);
         self.note_start(result, now_ns);
@@ -459,9 +417,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         message!(trace, "answered {:#010x}", plain.status);
         let way = self.lane.straight().under_way;
         self.lane.note_end(now_ns);
-        self.lane.straight_mut().under_way = Way::Nothing;
-        self.lane.enter(Stage::Idle);
-        self.timers.clear();
         // What was written before.
         let mut written = NONE;
         if self.slots.is_settling() {
@@ -471,30 +426,34 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if way != Way::Status {
             let (index, blocks) = (self.gathered.first(), self.gathered.blocks());
             let slot = self.slots.at_mut(index);
-            slot.moved_blocks = blocks;
-            if let Ok(output) = &mut slot.result {
-                output.bytes = blocks * BLOCK_BYTES;
-            }
+            slot.moved_all(blocks);
             if way == Way::Write {
                 self.slots.settle(index);
             } else {
-                slot.state = State::Ended;
+                slot.ends();
                 read = index;
             }
         }
         // The next is started before anything is completed.
         debug_assert!(self.lane.straight().door == Door::Open, "nothing here closes it");
-        let head = self.slots.head;
+        let head = self.slots.head();
         let started = if head != NONE {
             self.send_straight(head, now_ns)
-        } else if self.slots.is_settling() {
-            self.ask_straight(now_ns);
-            true
         } else {
-            !self.timers.chore_is_planned()
+            let asks = self.slots.is_settling();
+            if asks {
+                self.ask_straight(now_ns);
+            }
+            asks
         };
         if !started {
-            self.dispatch_any(now_ns);
+            // The stage is still that of what has ended: the next would have overwritten it.
+            self.lane.straight_mut().under_way = Way::Nothing;
+            self.lane.enter(Stage::Idle);
+            self.timers.clear();
+            if head != NONE || self.timers.chore_is_planned() {
+                self.dispatch_any(now_ns);
+            }
         }
         if written != NONE {
             self.end_straight(written, Direction::Write);
@@ -512,11 +471,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let settling = self.slots.settling();
         let index = settling.trailing_zeros() as u8;
         let slot = self.slots.at_mut(index);
-        if settling & (settling - 1) != 0 || slot.rules != Rules::NONE {
+        if settling & (settling - 1) != 0 || slot.rules() != Rules::NONE {
             self.settle(status);
             return NONE;
         }
-        slot.state = State::Ended;
+        slot.ends();
         self.note_written();
         self.incident.believe(settling);
         self.slots.take_settling();

@@ -74,8 +74,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return;
         }
         let slot = self.slots.at(first);
-        if slot.moved_blocks == 0 {
-            let (lba, arrived_ns) = (self.gathered.lba(), slot.arrived_ns);
+        if slot.moved_blocks() == 0 {
+            let (lba, arrived_ns) = (self.gathered.lba(), slot.arrived_ns());
             self.lane.streams_mut().run(self.gathered.direction()).arrived(lba, arrived_ns);
         }
     }
@@ -96,7 +96,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// A request of the collected transfer's direction is queued that begins here.
     fn queued_at(&self, lba: u64) -> bool {
         bits(self.slots.mergeable(self.gathered.direction()))
-            .any(|index| self.slots.span(index).start == lba && !self.slots.at(index).solo)
+            .any(|index| self.slots.span(index).start == lba && !self.slots.at(index).solo())
     }
 
     /// Blocks of the collected transfer's last request that do not fit into it.
@@ -142,12 +142,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && open.next == self.gathered.lba()
             && !self.card.wire().is_doubted()
             && self.can_continue()
-            && !self.gathered.members().first().is_some_and(|&first| self.slots.at(first).solo)
+            && !self.gathered.members().first().is_some_and(|&first| self.slots.at(first).solo())
     }
 
     fn stands_alone(&self, index: u8) -> bool {
         let slot = self.slots.at(index);
-        slot.solo || slot.rules != Rules::NONE
+        slot.solo() || slot.rules() != Rules::NONE
     }
 
     /// The data of a transfer without an end are over; the card waits for more. The answer: until
@@ -173,7 +173,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.rest() > 0 || self.queued_at(self.gathered_end()) {
             return Ok(now_ns);
         }
-        let head = self.slots.head;
+        let head = self.slots.head();
         if head != NONE {
             return Err(if self.slots.at(head).span().is_some() { Close::Break } else { Close::Barrier });
         }
@@ -265,7 +265,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if !H::CONTINUES {
             return None;
         }
-        let head = self.slots.head;
+        let head = self.slots.head();
         if self.gate.is_halted() || self.gate.is_suspended() && head == NONE {
             return Some(Close::Stop);
         }
@@ -388,11 +388,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             let slot = self.slots.at_mut(index);
             let left = slot.span().map_or(0, |(_, _, blocks)| blocks);
             let moved = left.min(piece);
-            slot.moved_blocks += moved;
-            if let Ok(output) = &mut slot.result {
-                output.bytes += moved * super::BLOCK_BYTES;
-            }
-            if moved < left && slot.result.is_ok() {
+            slot.moved_more(moved);
+            if moved < left && slot.result().is_ok() {
                 // The rest is the oldest request of all: it goes next. A late error of this piece
                 // comes with its end.
                 self.push_front(index, now_ns);

@@ -46,7 +46,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Nothing queued, nothing with the controller, no write whose status is unknown.
     pub fn is_idle(&self) -> bool {
-        self.is_quiet() && self.slots.head == NONE && self.slots.oldest_io().is_none() && !self.owes_status()
+        self.is_quiet()
+            && self.slots.head() == NONE
+            && self.slots.oldest_io().is_none()
+            && !self.owes_status()
     }
 
     /// Could the card lose writes that are complete if its supply went now?

@@ -54,7 +54,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn starts_stream(&mut self, first: u8, lba: u64, now_ns: u64) -> bool {
         self.order.tails().is_some()
             && lba == self.gathered.end()
-            && self.slots.at(first).arrived_ns < now_ns
+            && self.slots.at(first).arrived_ns() < now_ns
             && self.watch_streams()
     }
 
@@ -72,15 +72,16 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let members = self.gathered.members();
         let first = self.slots.at(self.gathered.first());
         let last = self.slots.at(members.last().copied().unwrap_or(NONE));
-        let second = members.get(1).map(|&at| self.slots.at(at).arrived_ns.saturating_sub(first.arrived_ns));
+        let second =
+            members.get(1).map(|&at| self.slots.at(at).arrived_ns().saturating_sub(first.arrived_ns()));
         Run {
             direction: self.gathered.direction(),
             lba: self.gathered.lba(),
             end: self.gathered.end(),
             requests: members.len() as u8,
-            client: last.origin.client,
-            first_ns: first.arrived_ns.min(last.arrived_ns),
-            last_ns: last.arrived_ns.max(first.arrived_ns),
+            client: last.origin().client,
+            first_ns: first.arrived_ns().min(last.arrived_ns()),
+            last_ns: last.arrived_ns().max(first.arrived_ns()),
             // The submitter of many wakes once: its first comes before the others.
             widest_ns: second.map_or(0, |ns| u32::try_from(ns).unwrap_or(u32::MAX)),
         }
@@ -221,7 +222,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline(always)]
     pub(super) fn joins_held(&mut self, index: u8, now_ns: u64) -> bool {
         let special = self.slots.has_barrier() || !self.lane.is_idle() || self.is_special();
-        !special && self.slots.at(index).rules == Rules::NONE && self.joins(index, now_ns)
+        !special && self.slots.at(index).rules() == Rules::NONE && self.joins(index, now_ns)
     }
 
     /// The same of an ordinary read or write while nothing else is going on.
@@ -231,7 +232,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return false;
         }
         let (span, client, bit) =
-            (*self.slots.span(index), self.slots.at(index).origin.client, (1 as SlotSet) << index);
+            (*self.slots.span(index), self.slots.at(index).origin().client, (1 as SlotSet) << index);
         let waits = self.slots.queued_reads() | self.slots.queued_writes();
         let count = self.gathered.members().len();
         let Some(held) = self.order.tails_mut().and_then(|hold| hold.held()) else { return false };
@@ -284,7 +285,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let slot = self.slots.at(first);
         let (direction, ..) = slot.span()?;
-        if slot.solo || slot.moved_blocks != 0 || slot.rules != Rules::NONE || self.slots.head == NONE {
+        if slot.solo() || slot.moved_blocks() != 0 || slot.rules() != Rules::NONE || self.slots.head() == NONE
+        {
             return None;
         }
         let (reads, writes) = (self.slots.queued_reads(), self.slots.queued_writes());

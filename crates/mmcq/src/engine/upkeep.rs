@@ -155,7 +155,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Does a request wait for the queue to go on?
     pub(crate) fn has_waiting(&self) -> bool {
-        self.slots.head != NONE || self.slots.has_io()
+        self.slots.head() != NONE || self.slots.has_io()
     }
 
     /// The card is tuned as well as it can be.

@@ -12,7 +12,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// request is over. A waker's drop may run anything, so drop it outside of any lock.
     #[must_use = "to be dropped outside of any lock"]
     pub fn set_waker(&mut self, id: SlotId, waker: Waker) -> Option<Waker> {
-        if self.slots.at(id.index).generation != id.generation {
+        if self.slots.at(id.index).generation() != id.generation {
             return Some(waker);
         }
         self.slots.swap_waker(id.index, Some(waker))
@@ -21,7 +21,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Is this request known to wake the same task as `waker` does?
     pub fn will_wake(&self, id: SlotId, waker: &Waker) -> bool {
         let slot = self.slots.at(id.index);
-        slot.generation == id.generation && slot.waker.as_ref().is_some_and(|known| known.will_wake(waker))
+        slot.generation() == id.generation
+            && slot.waker().as_ref().is_some_and(|known| known.will_wake(waker))
     }
 
     /// The waker of a slot that was reported as completed.
@@ -34,7 +35,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The same in few instructions.
     #[inline(always)]
     pub(crate) fn take_waker_of_ended(&mut self, index: u8) -> Option<Waker> {
-        self.slots.at_mut(index).waker.take()
+        self.slots.at_mut(index).take_waker()
     }
 
     /// [`Host::take_waker`]: of the task that carries out what the host has begun. For code that

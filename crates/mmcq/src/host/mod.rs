@@ -71,6 +71,14 @@ pub struct Phase {
     pub tuning: bool,
 }
 
+impl Phase {
+    /// A command without data.
+    #[inline(always)]
+    pub const fn of(command: Command) -> Phase {
+        Phase { command, data: None, auto: Auto::None, tuning: false }
+    }
+}
+
 /// A phase could not be started now; nothing was sent.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use super::IoError;
 use crate::card::io::error::judge;
 use crate::engine::{self, DmaBuf, Kind, Request};
-use crate::host::{Auto, Phase};
+use crate::host::Phase;
 use crate::spec::command::{Command, sdio as cmd};
 use crate::task::{Platform, RequestFuture, Stack};
 use core::future::{Future, poll_fn};
@@ -97,7 +97,7 @@ fn submitted<B: Platform, const N: usize>(
     chain: Chain,
     buf: DmaBuf,
 ) -> RequestFuture<'_, B, N> {
-    let phase = Phase { command, data: None, auto: Auto::None, tuning: false };
+    let phase = Phase::of(command);
     let kind = Kind::Io { phase, timeout_ns: DIRECT_NS, chain: chain == Chain::More };
     stack.request(Request::new(kind, buf))
 }

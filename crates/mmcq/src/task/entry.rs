@@ -108,6 +108,8 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         pub fn poll(&mut self, now_ns: u64) -> PollOutcome = { let _ = now_ns; TURNED_AWAY };
         /// [`Engine::cancel`]. Nested: `None`, and the request goes on.
         pub fn cancel(&mut self, id: SlotId) -> Option<DmaBuf> = { let _ = id; None };
+        /// [`Engine::take_back`]. Nested: `None`, and the request goes on.
+        pub fn take_back(&mut self, id: SlotId) -> Option<DmaBuf> = { let _ = id; None };
         /// [`Engine::abandon`]. Nested: the request goes on.
         pub fn abandon(&mut self, id: SlotId) = { let _ = id; };
         /// [`Engine::reclaim`]. Nested: `None`.

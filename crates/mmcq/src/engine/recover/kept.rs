@@ -7,7 +7,7 @@
 
 use super::super::slot::State;
 use super::super::timers::later;
-use super::super::{DmaBuf, Engine, Error, Kind};
+use super::super::{Engine, Error, Kind};
 use super::Recovery;
 use crate::host::{BusOp, Host};
 use crate::sched::Profile;
@@ -32,16 +32,16 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn keep(&mut self, now_ns: u64) {
         for index in 0..N as u8 {
             let slot = self.slots.at_mut(index);
-            let moves = slot.segment.len > 0 && matches!(slot.state, State::Active | State::Kept);
+            let moves = slot.segment().len > 0 && matches!(slot.state(), State::Active | State::Kept);
             if !moves {
                 continue;
             }
-            if slot.buf.owned() {
-                slot.buf = DmaBuf::EMPTY;
+            if slot.buf().owned() {
+                slot.take_buf();
                 self.record.memory_leaked();
                 self.slots.take_mapped(index);
             } else {
-                slot.state = State::Kept;
+                slot.is_kept();
                 self.timers.keep_until(later(now_ns, AGAIN_NS));
             }
         }
@@ -51,7 +51,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         // A visit's memory is its slot's; that of a flush by register is the engine's page.
         let visit = self.lane.has_control()
-            && matches!(self.slots.at(self.lane.control()).kind, Kind::PartitionAccess(_));
+            && matches!(self.slots.at(self.lane.control()).kind(), Kind::PartitionAccess(_));
         if self.services.memory_mut().take_mapped().is_some() && !visit {
             self.services.memory_mut().lose_page();
             self.record.memory_leaked();
@@ -64,7 +64,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return;
         }
         for index in 0..N as u8 {
-            if self.slots.at(index).state == State::Kept {
+            if self.slots.at(index).state() == State::Kept {
                 self.end_slot(index, Err(Error::Dead));
             }
         }

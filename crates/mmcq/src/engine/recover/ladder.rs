@@ -18,7 +18,7 @@
 use super::super::extras::Event;
 use super::super::phases::Stage;
 use super::super::slot::{NONE, Rules, State, bits};
-use super::super::{BLOCK_BYTES, Engine, Error, Kind, Output};
+use super::super::{BLOCK_BYTES, CardParams, Engine, Error, Kind, Output};
 use super::{Class, RecoveryStep, ServiceRequest, by_status};
 use crate::host::{Direction, Host};
 use crate::sched::{Policy, Profile};
@@ -54,7 +54,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         if self.incident.counting && self.incident.tries >= 2 {
             // It says that it knows CMD23, or the controller does.
-            self.card.do_not_count();
+            let uncounted = self.card.target().map(|target| CardParams { count: false, ..target });
+            self.set_card(uncounted);
         }
         if matches!(self.incident.class, Class::Data { .. } | Class::Controller)
             && !self.lane.has_control()
@@ -67,7 +68,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.lane.has_control() {
             return self.control_is_back(now_ns);
         }
-        if !self.gathered.members().iter().any(|&index| self.slots.at(index).state == State::Active) {
+        if !self.gathered.members().iter().any(|&index| self.slots.at(index).state() == State::Active) {
             // A question on behalf of requests that are done already.
             return self.answer(now_ns);
         }
@@ -124,7 +125,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// requests are not: it is unknown how far they got.
     fn control_is_back(&mut self, now_ns: u64) {
         let refused = self.incident.failed.status() & (R1::DEFERRED | R1::SWITCH_ERROR) != 0;
-        let retried = matches!(self.slots.at(self.lane.control()).kind, Kind::Flush | Kind::Write { .. })
+        let retried = matches!(self.slots.at(self.lane.control()).kind(), Kind::Flush | Kind::Write { .. })
             && matches!(
                 self.incident.class,
                 Class::Command { .. } | Class::Data { damaged: false } | Class::Controller
@@ -178,7 +179,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.incident.tries = 0;
         for place in 0..self.gathered.members().len() {
             let Some(&index) = self.gathered.members().get(place) else { break };
-            self.slots.at_mut(index).solo |= !self.incident.again;
+            self.slots.at_mut(index).goes_alone(!self.incident.again);
         }
         self.try_again(now_ns);
     }
@@ -187,7 +188,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn halve(&mut self, now_ns: u64) {
         self.incident.failed.cut_to((self.gathered.blocks() / 2).max(1));
         if let Some(&index) = self.gathered.members().first() {
-            self.slots.at_mut(index).solo = true;
+            self.slots.at_mut(index).goes_alone(true);
         }
         self.try_again(now_ns);
     }
@@ -202,18 +203,18 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.break_off(now_ns);
                 let index = self.lane.take_control();
                 let slot = self.slots.at_mut(index);
-                if slot.kind.is_once() && !self.services.memory().is_on_its_way(&slot.kind) {
+                if slot.kind().is_once() && !self.services.memory().is_on_its_way(&slot.kind()) {
                     return self.ended_once(index, error, now_ns);
                 }
                 // The card has the data of a durable write: only its flush is tried again. The data
                 // would come over those of a later write that is complete.
-                if let Kind::Write { blocks, .. } = slot.kind
-                    && slot.rules.has(Rules::FLUSH_AFTER)
+                if let Kind::Write { blocks, .. } = slot.kind()
+                    && slot.rules().has(Rules::FLUSH_AFTER)
                 {
                     let bytes = blocks.saturating_mul(BLOCK_BYTES);
-                    slot.moved_blocks = blocks;
+                    slot.set_moved(blocks);
                     // What an answer to the flush has told stays.
-                    slot.result = slot.result.and(Ok(Output { bytes, ..Output::default() }));
+                    slot.answer_well(Output { bytes, ..Output::default() });
                 }
                 self.push_again(index, now_ns);
             }
@@ -233,15 +234,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn return_members(&mut self, back: bool, error: Error, now_ns: u64) {
         for place in (0..self.gathered.members().len()).rev() {
             let Some(&index) = self.gathered.members().get(place) else { continue };
-            if self.slots.at(index).state != State::Active {
+            if self.slots.at(index).state() != State::Active {
                 continue;
             }
             if let Some(sent) = self.told(index) {
                 self.order.policy_mut().done(&sent, now_ns);
             }
             let slot = self.slots.at(index);
-            let known = slot.result.err();
-            let forgotten = slot.orphan && self.gathered.direction() == Direction::Read;
+            let known = slot.result().err();
+            let forgotten = slot.orphan() && self.gathered.direction() == Direction::Read;
             if back && known.is_none() && !forgotten {
                 self.push_front(index, now_ns);
             } else {
@@ -270,7 +271,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The end of a request that is no read or write, for which recovery can do no more.
     fn control_failed(&mut self, error: Error, now_ns: u64) {
-        match self.slots.at(self.lane.control()).kind {
+        match self.slots.at(self.lane.control()).kind() {
             // It has to find its way home first; and a flush by register its memory.
             Kind::PartitionAccess(_) => self.extra(Event::Failed(error), now_ns),
             _ if self.services.memory().is_mapped() => self.extra(Event::Failed(error), now_ns),
@@ -279,7 +280,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     fn flush_was_lost(&mut self) -> bool {
-        matches!(self.slots.at(self.lane.control()).kind, Kind::Flush) && self.durability.take_loss()
+        matches!(self.slots.at(self.lane.control()).kind(), Kind::Flush) && self.durability.take_loss()
     }
 
     pub(in super::super) fn close_incident(&mut self) {
@@ -293,9 +294,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(in super::super) fn went_well(&mut self) {
         let (owner, generation) = (self.incident.owner, self.incident.generation);
         let slot = self.slots.at(owner);
-        let goes_on = slot.state == State::Queued
-            || slot.state == State::Settling && slot.rules.has(Rules::FLUSH_AFTER);
-        let waits = owner != NONE && slot.generation == generation && goes_on;
+        let goes_on = slot.state() == State::Queued
+            || slot.state() == State::Settling && slot.rules().has(Rules::FLUSH_AFTER);
+        let waits = owner != NONE && slot.generation() == generation && goes_on;
         if !waits {
             self.close_incident();
             if self.gathered.direction() == Direction::Read {
@@ -329,7 +330,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.climb(RecoveryStep::ReadOnly, now_ns);
         self.rebar();
         for index in bits(self.slots.queued_writes()) {
-            if self.slots.at(index).moved_blocks == 0 {
+            if self.slots.at(index).moved_blocks() == 0 {
                 self.turn_down(index, Error::ReadOnly);
             }
         }
@@ -359,7 +360,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.end_control(Err(error));
         }
         for index in 0..N as u8 {
-            if self.slots.at(index).state == State::Queued {
+            if self.slots.at(index).state() == State::Queued {
                 self.turn_down(index, Error::Dead);
             }
         }

@@ -196,7 +196,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Is what failed its owner's business alone? The card of a raw phase (of the recovery itself,
     /// say) or of an I/O function is.
     fn owner_recovers(&self) -> bool {
-        let kind = &self.slots.at(self.lane.control()).kind;
+        let kind = &self.slots.at(self.lane.control()).kind();
         let direct = matches!(kind, Kind::Raw { .. } | Kind::Io { .. } | Kind::Bus(_) | Kind::Pause { .. });
         self.card.target().is_none() || self.lane.has_control() && direct
     }
@@ -238,7 +238,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// changes nothing.
     fn may_expect_app_command(&self) -> bool {
         let prefixed = self.lane.has_control()
-            && matches!(self.slots.at(self.lane.control()).kind, Kind::Raw { prefix: Some(_), .. });
+            && matches!(self.slots.at(self.lane.control()).kind(), Kind::Raw { prefix: Some(_), .. });
         let unanswered = match self.incident.failed.error() {
             Some(Error::Host(fault)) => fault.stage == crate::host::Stage::Command,
             Some(Error::Silent) => true,
@@ -262,7 +262,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let first = self.gathered.members().first().copied().unwrap_or(NONE);
         let owner = if self.lane.has_control() { self.lane.control() } else { first };
-        let generation = if owner == NONE { 0 } else { self.slots.at(owner).generation };
+        let generation = if owner == NONE { 0 } else { self.slots.at(owner).generation() };
         let card_ns = self.card.target().map_or(0, |t| t.read_timeout_ns.saturating_add(t.write_timeout_ns));
         let card_ns = card_ns.saturating_add(self.flush_ns());
         self.close_straight();
@@ -556,8 +556,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         for index in 0..N as u8 {
             let slot = self.slots.at(index);
-            let needs_card = !matches!(slot.kind, Kind::Bus(_) | Kind::Pause { .. });
-            if slot.state == State::Queued && needs_card && !slot.urgent {
+            let needs_card = !matches!(slot.kind(), Kind::Bus(_) | Kind::Pause { .. });
+            if slot.state() == State::Queued && needs_card && !slot.urgent() {
                 self.turn_down(index, error);
             }
         }

@@ -10,8 +10,8 @@
 //! that still have their buffers are then written again. Of those that were complete, in a cache or
 //! an open transfer, the data exist nowhere any more: the next flush is told.
 
-use super::super::slot::{Rules, State, bits};
-use super::super::{Engine, Error, FlushBy, Kind, Output, SlotId};
+use super::super::slot::{State, bits};
+use super::super::{Engine, Error, FlushBy, Kind, SlotId};
 use super::RecoveryStep;
 use crate::host::{Direction, Host};
 use crate::sched::{Policy, Profile};
@@ -51,7 +51,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn read_failed(&self) -> bool {
         !self.lane.has_control()
             && self.gathered.direction() == Direction::Read
-            && self.gathered.members().iter().any(|&index| self.slots.at(index).state == State::Active)
+            && self.gathered.members().iter().any(|&index| self.slots.at(index).state() == State::Active)
     }
 
     /// The card has lost its state: nothing can be learned of the writes before.
@@ -65,8 +65,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn doubt(&mut self) {
         for index in bits(self.slots.take_settling()) {
             let slot = self.slots.at_mut(index);
-            match slot.result {
-                Ok(_) if !core::mem::replace(&mut slot.redone, true) => {
+            match slot.result() {
+                Ok(_) if !slot.is_redone() => {
                     self.incident.redo |= 1 << index;
                     self.incident.doubted |= 1 << index;
                 }
@@ -79,8 +79,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Writes in doubt go before everything else.
     pub(in super::super) fn write_again(&mut self, now_ns: u64) {
         for index in bits(core::mem::take(&mut self.incident.redo)) {
-            let slot = self.slots.at_mut(index);
-            (slot.moved_blocks, slot.result) = (0, Ok(Output::default()));
+            self.slots.at_mut(index).begins_again();
             self.push_again(index, now_ns);
         }
     }
@@ -102,10 +101,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(crate) fn forsake(&mut self, id: SlotId, now_ns: u64) {
         let _ = self.cancel(id);
         let slot = self.slots.at(id.index);
-        if slot.generation != id.generation {
+        if slot.generation() != id.generation {
             return;
         }
-        match slot.state {
+        match slot.state() {
             State::Queued => {
                 self.turn_down(id.index, Error::Silent);
             }
@@ -130,8 +129,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         for &index in self.gathered.members() {
             let slot = self.slots.at_mut(index);
-            if slot.state == State::Active && slot.moved_blocks != 0 && slot.result.is_ok() {
-                (slot.moved_blocks, slot.result) = (0, Ok(Output::default()));
+            if slot.state() == State::Active && slot.moved_blocks() != 0 && slot.result().is_ok() {
+                slot.begins_again();
             }
         }
     }
@@ -139,7 +138,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// R1 counts where something is kept.
     pub(super) fn salvage(&mut self, now_ns: u64) {
         if !self.lane.has_control()
-            && self.gathered.members().iter().any(|&index| self.slots.at(index).moved_blocks != 0)
+            && self.gathered.members().iter().any(|&index| self.slots.at(index).moved_blocks() != 0)
         {
             self.climb(RecoveryStep::Salvage, now_ns);
         }
@@ -165,19 +164,17 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// what a cache held of them: they begin again.
     pub(super) fn begin_again(&mut self) {
         if self.lane.has_control() {
-            self.slots.at_mut(self.lane.control()).rules.set(Rules::FLUSH_AFTER, false);
+            self.slots.at_mut(self.lane.control()).flushes(false);
         }
         if self.card.target().is_none_or(|target| matches!(target.flush, FlushBy::Status)) {
             return;
         }
         for index in 0..N as u8 {
             let slot = self.slots.at(index);
-            let begun = slot.state == State::Queued && slot.moved_blocks != 0;
-            if begun && matches!(slot.kind, Kind::Write { .. }) {
+            let begun = slot.state() == State::Queued && slot.moved_blocks() != 0;
+            if begun && matches!(slot.kind(), Kind::Write { .. }) {
                 self.withdraw(index);
-                let slot = self.slots.at_mut(index);
-                slot.state = State::Settling;
-                slot.rules.set(Rules::FLUSH_AFTER, false);
+                self.slots.at_mut(index).waits_again();
                 self.incident.redo |= 1 << index;
             }
         }

@@ -8,12 +8,6 @@ impl Slot {
     pub fn is_mapped(&self) -> bool {
         self.mapped
     }
-
-    /// A new request is in it: nothing of it has been mapped, moved or tried.
-    #[inline(always)]
-    pub fn begin(&mut self, solo: bool) {
-        (self.solo, self.redone, self.mapped, self.moved_blocks) = (solo, false, false, 0);
-    }
 }
 
 impl<const N: usize> Slots<N> {

@@ -5,7 +5,7 @@ use super::capabilities::{Model, VERSION_4_10};
 use super::config::{SdhciQuirks, TransferMode};
 use super::events::{NEVER, OF_PHASE};
 use super::regs::*;
-use super::{Shadow, capabilities};
+use super::{Shadow, UNKNOWN_NS, capabilities};
 use crate::host::{BusOp, Dma, Regs, Step, Timing, Width};
 
 /// Longest software reset.
@@ -262,7 +262,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
 
     /// Writes what a reset of the whole controller has cleared; the clock comes after it.
     fn restore(&mut self) {
-        self.shadow.timeout_ns = None;
+        self.shadow.timeout_ns = UNKNOWN_NS;
         self.write_power();
         self.port.write8(CONTROL, self.bus.control);
         self.port.write16(CONTROL_2, self.bus.control_2);
@@ -323,7 +323,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         let Some((divider, actual_hz)) = self.model.clocks.divide(hz.min(self.caps.clock_hz.1)) else {
             return false;
         };
-        self.shadow.timeout_ns = None;
+        self.shadow.timeout_ns = UNKNOWN_NS;
         self.bus.divider = divider;
         self.bus.clock_hz = actual_hz;
         self.start_clock(now_ns);

@@ -79,6 +79,9 @@ pub struct Sdhci<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     shadow: Shadow,
 }
 
+/// No transfer waits so shortly.
+const UNKNOWN_NS: u64 = 0;
+
 /// What the registers hold, as far as we know; `None` after a reset or where it was never written.
 #[derive(Clone, Copy, Debug, Default)]
 struct Shadow {
@@ -88,7 +91,8 @@ struct Shadow {
     /// What is always signalled; the enables decide which of them happen.
     base_signal: u32,
     timeout: Option<u8>,
-    timeout_ns: Option<u64>,
+    /// What `timeout` was computed for; [`UNKNOWN_NS`] if it is to be computed anew.
+    timeout_ns: u64,
     adma_high: Option<u32>,
     /// A transfer of no more blocks than this, in one piece, needs but what differs from one to the
     /// next ([`Sdhci::start_quickly`]); 0: not known yet.

@@ -4,7 +4,7 @@ use super::capabilities::ByCpu;
 use super::config::{SdhciQuirks, TransferMode};
 use super::events::NEVER;
 use super::regs::*;
-use super::{BY_CPU, Sdhci, Table};
+use super::{BY_CPU, Sdhci, Table, UNKNOWN_NS};
 use crate::host::pio::Cursor;
 use crate::host::{Auto, BusyDetect, Data, Direction, Dma, Phase, Regs, Segment, StartError};
 use crate::spec::command::{Command, Resp};
@@ -138,7 +138,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         let fits = blocks.wrapping_sub(1) < self.shadow.quick_blocks
             && bytes <= segment.len
             && segment.bus & BY_CPU == 0;
-        if !whole || !fits || !self.idle || self.shadow.timeout_ns != Some(timeout_ns) {
+        if !whole || !fits || !self.idle || self.shadow.timeout_ns != timeout_ns {
             return false;
         }
         let (auto_mode, auto) = match phase.auto {
@@ -410,7 +410,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
 
     /// The data timeout counter; computed only when the time asked for is another one.
     fn set_timeout(&mut self, timeout_ns: u64) {
-        if self.shadow.timeout_ns != Some(timeout_ns) {
+        if self.shadow.timeout_ns != timeout_ns || timeout_ns == UNKNOWN_NS {
             self.change_timeout(timeout_ns);
         }
     }
@@ -423,7 +423,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         if quirks.has(SdhciQuirks::BROKEN_TIMEOUT_VALUE) {
             count = TIMEOUT_MAX;
         }
-        self.shadow.timeout_ns = Some(timeout_ns);
+        self.shadow.timeout_ns = timeout_ns;
         self.bus.timeout_masked = too_short && quirks.has(SdhciQuirks::MASK_LONG_TIMEOUT);
         let masked = if self.bus.timeout_masked { ERROR_DATA_TIMEOUT } else { 0 };
         self.shadow.base_signal = (self.shadow.base_signal | ERROR_DATA_TIMEOUT) & !masked;

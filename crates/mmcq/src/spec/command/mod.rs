@@ -128,6 +128,13 @@ pub const fn set_blocklen(bytes: u32) -> Command {
     Command::new(16, bytes, Resp::R1)
 }
 
+/// CMD17 or CMD18, or (`write`) CMD24 or CMD25: data of one block, or (`several`) of any number.
+#[inline(always)]
+pub const fn transfer(write: bool, several: bool, addr: u32) -> Command {
+    let first = if write { 24 } else { 17 };
+    Command::new(first + several as u8, addr, Resp::R1)
+}
+
 /// CMD17 `READ_SINGLE_BLOCK` [SD 4.3.3], [eMMC 6.10.4].
 pub const fn read_single_block(addr: u32) -> Command {
     Command::new(17, addr, Resp::R1)

@@ -1,0 +1,215 @@
+//! The request in a slot: what it is, and what becomes of it.
+
+use super::{Rules, Slot, State};
+use crate::engine::buffer::DmaBuf;
+use crate::engine::request::{BLOCK_BYTES, Error, Kind, Output, Request};
+use crate::host::Segment;
+use crate::sched::Origin;
+use core::task::Waker;
+
+/// What can be asked of it.
+macro_rules! told {
+    ($($(#[$doc:meta])* $name:ident: $type:ty;)*) => {
+        impl Slot {
+            $(
+                $(#[$doc])*
+                #[inline(always)]
+                pub fn $name(&self) -> $type {
+                    self.$name
+                }
+            )*
+        }
+    };
+}
+
+told! {
+    state: State;
+    /// No client waits for the result.
+    orphan: bool;
+    /// Never merged again.
+    solo: bool;
+    /// Written a second time.
+    redone: bool;
+    generation: u32;
+    /// Blocks already moved.
+    moved_blocks: u32;
+    origin: Origin;
+    rules: Rules;
+    urgent: bool;
+    arrived_ns: u64;
+    kind: Kind;
+    result: Result<Output, Error>;
+    /// The one behind it in the queue.
+    next: u8;
+}
+
+impl Slot {
+    #[inline(always)]
+    pub fn segment(&self) -> &Segment {
+        &self.segment
+    }
+
+    /// Its memory, for the host that maps it.
+    #[inline(always)]
+    pub fn segment_to_map(&mut self) -> &mut Segment {
+        &mut self.segment
+    }
+
+    #[inline(always)]
+    pub fn buf(&self) -> &DmaBuf {
+        &self.buf
+    }
+
+    #[inline(always)]
+    pub fn waker(&self) -> Option<&Waker> {
+        self.waker.as_ref()
+    }
+
+    #[inline(always)]
+    pub fn take_waker(&mut self) -> Option<Waker> {
+        self.waker.take()
+    }
+
+    /// A new request: nothing of it has been mapped, moved or tried. Its memory is the slot's now.
+    /// A durable one is never merged.
+    #[inline(always)]
+    pub fn take_in(
+        &mut self,
+        kind: Kind,
+        segment: Segment,
+        (rules, urgent): (Rules, bool),
+        request: &mut Request,
+        now_ns: u64,
+    ) {
+        self.kind = kind;
+        (self.origin, self.arrived_ns) = (request.origin, now_ns);
+        (self.rules, self.urgent) = (rules, urgent);
+        (self.solo, self.redone, self.mapped, self.moved_blocks) = (rules != Rules::NONE, false, false, 0);
+        self.segment = segment;
+        self.buf = request.buf.take();
+        self.result = Ok(Output::default());
+    }
+
+    /// It is done as this instead.
+    pub fn becomes(&mut self, kind: Kind) {
+        self.kind = kind;
+    }
+
+    /// It is a write that sends whole blocks of zeroes again and again.
+    pub fn becomes_zeroes(&mut self, kind: Kind) {
+        (self.kind, self.solo) = (kind, true);
+        self.rules.set(Rules::ZERO, true);
+        self.segment.len -= self.segment.len % BLOCK_BYTES;
+    }
+
+    /// Its memory goes elsewhere.
+    pub fn take_buf(&mut self) -> DmaBuf {
+        core::mem::replace(&mut self.buf, DmaBuf::EMPTY)
+    }
+
+    /// A refused request has its memory again.
+    pub fn give_back(&mut self) -> DmaBuf {
+        self.buf.take()
+    }
+
+    /// What its memory holds is told to nothing.
+    pub fn wipe(&mut self) {
+        self.buf.fill(0);
+    }
+
+    /// No client waits for it any more.
+    pub fn is_left(&mut self) {
+        self.orphan = true;
+    }
+
+    /// The buffer waits for `reclaim`.
+    pub fn is_lost(&mut self) {
+        self.state = State::Lost;
+    }
+
+    /// A buffer without a request waits for `reclaim`.
+    pub fn keep(&mut self, buf: DmaBuf) {
+        (self.state, self.buf) = (State::Lost, buf);
+    }
+
+    /// It goes to the controller.
+    #[inline(always)]
+    pub fn goes_out(&mut self) {
+        self.state = State::Active;
+    }
+
+    /// It stays in the queue after all.
+    pub fn stays(&mut self) {
+        self.state = State::Queued;
+    }
+
+    /// A controller that nothing stops has its lent memory.
+    pub fn is_kept(&mut self) {
+        self.state = State::Kept;
+    }
+
+    /// It is written, and waits until it is written again.
+    pub fn waits_again(&mut self) {
+        self.state = State::Settling;
+        self.rules.set(Rules::FLUSH_AFTER, false);
+    }
+
+    /// Its result is known, and the caller completes it.
+    #[inline(always)]
+    pub fn ends(&mut self) {
+        self.state = State::Ended;
+    }
+
+    /// It goes alone from now on, if it does.
+    pub fn goes_alone(&mut self, alone: bool) {
+        self.solo |= alone;
+    }
+
+    /// It must be flushed once it is settled, or need not be.
+    pub fn flushes(&mut self, after: bool) {
+        self.rules.set(Rules::FLUSH_AFTER, after);
+    }
+
+    /// It is written once more. True: not for the first time.
+    pub fn is_redone(&mut self) -> bool {
+        core::mem::replace(&mut self.redone, true)
+    }
+
+    #[inline(always)]
+    pub fn answer(&mut self, result: Result<Output, Error>) {
+        self.result = result;
+    }
+
+    /// An error stays; what went well is this.
+    pub fn answer_well(&mut self, output: Output) {
+        self.result = self.result.and(Ok(output));
+    }
+
+    /// All of it has moved at once.
+    #[inline(always)]
+    pub fn moved_all(&mut self, blocks: u32) {
+        self.moved_blocks = blocks;
+        if let Ok(output) = &mut self.result {
+            output.bytes = blocks * BLOCK_BYTES;
+        }
+    }
+
+    /// So many more of its blocks have moved.
+    #[inline(always)]
+    pub fn moved_more(&mut self, blocks: u32) {
+        self.moved_blocks += blocks;
+        if let Ok(output) = &mut self.result {
+            output.bytes += blocks * BLOCK_BYTES;
+        }
+    }
+
+    /// So many of its blocks are dealt with.
+    pub fn set_moved(&mut self, blocks: u32) {
+        self.moved_blocks = blocks;
+    }
+
+    /// Nothing of it has moved: it begins again.
+    pub fn begins_again(&mut self) {
+        (self.moved_blocks, self.result) = (0, Ok(Output::default()));
+    }
+}
