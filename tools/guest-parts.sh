@@ -64,7 +64,9 @@ make -C "$store/unpacked/usr/src/linux-headers-$release" M="$work/modules" modul
 root=$work/root
 mkdir -p "$root"/{bin,modules,proc,sys,dev,tmp}
 cp "$linux/bin/busybox" "$root/bin/busybox"
-gcc-12 -O2 -Wall -Wextra -Werror -static -o "$root/bin/load" $sources/load.c
+for program in load probe; do
+  gcc-12 -O2 -Wall -Wextra -Werror -static -o "$root/bin/$program" $sources/$program.c
+done
 for module in mmc_core mmc_block sdhci bfq; do
   file=$(find "$linux/lib/modules/$release" -name "$module.ko*" | head -1)
   case $file in

@@ -70,6 +70,8 @@ enum { ICOUNT_BUDGET = 0xd8, ICOUNT_EXTRA = 0xe0, ICOUNT_LOW = 0x405c };
 static struct {
   mmcq_sim *(*new)(const char *, const char *, const char *, mmcq_sim_dma *, void *, char *, size_t);
   int (*free)(mmcq_sim *);
+  int (*schedule)(mmcq_sim *, const char *, char *, size_t);
+  void (*begin)(mmcq_sim *, uint64_t);
   uint32_t (*read)(mmcq_sim *, uint16_t, uint8_t, uint64_t);
   void (*write)(mmcq_sim *, uint16_t, uint8_t, uint32_t, uint64_t);
   void (*advance)(mmcq_sim *, uint64_t);
@@ -79,10 +81,11 @@ static struct {
   uint64_t (*commands)(mmcq_sim *);
 } lab;
 
-static const char *library = "", *platform = "generic", *card = "", *bus_log = "", *counters = "";
+static const char *library = "", *platform = "generic", *card = "", *bus_log = "", *counters = "", *schedule = "";
 static const char *device_path = "/machine/peripheral/slot";
 static int64_t read_ns, write_ns, irq_ns, shift;
-enum { MARK = 0xf0, CPUS = 8 };
+// A mark of BEGIN also begins the schedule.
+enum { MARK = 0xf0, BEGIN = 3, CPUS = 8 };
 
 // Their sizes are QEMU's affair: these are larger.
 static char region[8192] __attribute__((aligned(64))), event[512] __attribute__((aligned(64)));
@@ -185,6 +188,10 @@ static void on_write(void *opaque, hwaddr at, uint64_t value, unsigned bytes) {
   (void)opaque;
   if (at == MARK) {
     count(value);
+    if (value == BEGIN) {
+      lab.begin(sim, guest_now());
+      settle();
+    }
     return;
   }
   writes++;
@@ -207,7 +214,8 @@ static void open_library(void) {
   void *handle = dlopen(library, RTLD_NOW);
   if (!handle) die(dlerror());
   struct { const char *name; void *place; } names[] = {
-    { "mmcq_sim_new", &lab.new }, { "mmcq_sim_free", &lab.free }, { "mmcq_sim_read", &lab.read }, { "mmcq_sim_write", &lab.write },
+    { "mmcq_sim_new", &lab.new }, { "mmcq_sim_free", &lab.free }, { "mmcq_sim_schedule", &lab.schedule },
+    { "mmcq_sim_begin", &lab.begin }, { "mmcq_sim_read", &lab.read }, { "mmcq_sim_write", &lab.write },
     { "mmcq_sim_advance", &lab.advance }, { "mmcq_sim_next_event", &lab.next_event }, { "mmcq_sim_interrupt", &lab.interrupt },
     { "mmcq_sim_violations", &lab.violations }, { "mmcq_sim_commands", &lab.commands },
   };
@@ -231,7 +239,7 @@ static void attach(void *opaque) {
   for (int i = 0; i < CPUS; i++) cpus[i] = qemu_get_cpu(i);
   main_loop_poll_add_notifier(&waits);
   sim = lab.new(platform, card, bus_log, dma, NULL, error, sizeof error);
-  if (!sim) die(error);
+  if (!sim || (*schedule && lab.schedule(sim, schedule, error, sizeof error))) die(error);
   timer_init_full(event, NULL, CLOCK_VIRTUAL_QEMU, NANOSECONDS, 0, on_event, NULL);
   timer_init_full(late, NULL, CLOCK_VIRTUAL_QEMU, NANOSECONDS, 0, raise, NULL);
   memory_region_init_io(region, NULL, &ops, NULL, "mmcq", 256);
@@ -260,6 +268,7 @@ EXPORT int qemu_plugin_install(uint64_t plugin, const void *info, int count, cha
   (void)info;
   struct { const char *name; const char **text; int64_t *number; } known[] = {
     { "lib", &library, NULL }, { "platform", &platform, NULL }, { "card", &card, NULL }, { "log", &bus_log, NULL }, { "counters", &counters, NULL },
+    { "schedule", &schedule, NULL },
     { "device", &device_path, NULL },
     { "read", NULL, &read_ns }, { "write", NULL, &write_ns }, { "irq", NULL, &irq_ns }, { "shift", NULL, &shift },
   };

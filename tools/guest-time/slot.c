@@ -2,6 +2,7 @@
 // (the board has the pins), and Linux's software queue with queue=1. Requests are ended in the interrupt handler and the next one is sent from there, as
 // drivers of soldered cards do; with defer=1, in the work behind it, as they do for cards that can be taken out. With hs400=1 the board's lines allow
 // HS400; with fixed=1 the card is soldered. Built by tools/guest-parts.sh against Debian's source of Linux 6.1.
+#include <linux/delay.h>
 #include <linux/mmc/host.h>
 #include <linux/module.h>
 #include <linux/pci.h>
@@ -43,7 +44,19 @@ static int enable_dma(struct sdhci_host *host)
 	return 0;
 }
 
+/* RST_n of a soldered eMMC, where the controller has it: low for a microsecond, then 200 until it listens. */
+static void hw_reset(struct sdhci_host *host)
+{
+	u8 power = sdhci_readb(host, SDHCI_POWER_CONTROL);
+
+	sdhci_writeb(host, power | BIT(4), SDHCI_POWER_CONTROL);
+	udelay(2);
+	sdhci_writeb(host, power, SDHCI_POWER_CONTROL);
+	usleep_range(300, 1000);
+}
+
 static const struct sdhci_ops ops = {
+	.hw_reset = hw_reset,
 	.set_clock = sdhci_set_clock,
 	.enable_dma = enable_dma,
 	.set_bus_width = sdhci_set_bus_width,
@@ -78,7 +91,7 @@ static int probe(struct pci_dev *device, const struct pci_device_id *id)
 	if (hs400)
 		host->mmc->caps2 |= MMC_CAP2_HS400_1_8V;
 	if (fixed)
-		host->mmc->caps |= MMC_CAP_NONREMOVABLE;
+		host->mmc->caps |= MMC_CAP_NONREMOVABLE | MMC_CAP_HW_RESET;
 	if (host->caps & SDHCI_CAN_DO_8BIT)
 		host->mmc->caps |= MMC_CAP_8_BIT_DATA;
 	if (queue && !defer)

@@ -19,6 +19,11 @@ mmcq_sim *mmcq_sim_new(const char *platform, const char *card, const char *log, 
 /* Ends it. Not 0 if the log could not be written. NULL is nothing. */
 int mmcq_sim_free(mmcq_sim *sim);
 
+/* What will happen to the slot, from a file: faults, loss of the card's supply, card out and in, with their times. Not 0 on an error: then error has one line
+ * of text. The times count from the call of mmcq_sim_begin; only the first one counts. */
+int mmcq_sim_schedule(mmcq_sim *sim, const char *file, char *error, size_t error_bytes);
+void mmcq_sim_begin(mmcq_sim *sim, uint64_t now_ns);
+
 /* A register of 1, 2 or 4 bytes at an offset of the standard's register map. */
 uint32_t mmcq_sim_read(mmcq_sim *sim, uint16_t offset, uint8_t bytes, uint64_t now_ns);
 void mmcq_sim_write(mmcq_sim *sim, uint16_t offset, uint8_t bytes, uint32_t value, uint64_t now_ns);

@@ -4,6 +4,7 @@
 
 use crate::model::{self, LogFile};
 use ::mmcq_sim::memory::{BusError, DeviceMemory};
+use ::mmcq_sim::schedule::Schedule;
 use ::mmcq_sim::sdhci::Sdhci;
 use ::mmcq_sim::slot::Controller;
 use ::mmcq_sim::world::Device;
@@ -25,6 +26,7 @@ pub type mmcq_sim_dma = unsafe extern "C" fn(
 /// A controller with a card.
 pub struct mmcq_sim {
     model: Sdhci,
+    schedule: Schedule,
     log: Option<LogFile>,
 }
 
@@ -87,32 +89,93 @@ pub unsafe extern "C" fn mmcq_sim_new(
             unsafe { [text(platform, "platform")?, text(card, "card")?, text(log, "log")?] };
         let mut model = model::build(platform, card, Memory { dma, opaque })?;
         let log = (!log.is_empty()).then(|| model::log_to(&mut model, Path::new(log))).transpose()?;
-        Ok(Box::new(mmcq_sim { model, log }))
+        Ok(Box::new(mmcq_sim { model, schedule: Schedule::default(), log }))
     };
     match built() {
         Ok(sim) => Box::into_raw(sim),
         Err(why) => {
             let why: String = why;
-            if !error.is_null() && error_bytes > 0 {
-                let count = why.len().min(error_bytes - 1);
-                // SAFETY: not null, and with room for `count` and a zero.
-                unsafe {
-                    ptr::copy_nonoverlapping(why.as_ptr(), error.cast(), count);
-                    error.add(count).write(0);
-                }
-            }
+            // SAFETY: the caller's contract.
+            unsafe { say(&why, error, error_bytes) };
             ptr::null_mut()
         }
     }
 }
 
-/// The model behind the caller's pointer.
+/// Puts a line where the caller finds it, as much as there is room for.
+///
+/// # Safety
+/// `error` is null or has room for `error_bytes`.
+unsafe fn say(why: &str, error: *mut c_char, error_bytes: usize) {
+    if error.is_null() || error_bytes == 0 {
+        return;
+    }
+    let count = why.len().min(error_bytes - 1);
+    // SAFETY: not null, and with room for `count` and a zero.
+    unsafe {
+        ptr::copy_nonoverlapping(why.as_ptr(), error.cast(), count);
+        error.add(count).write(0);
+    }
+}
+
+/// Reads what will happen to the slot from a file. Not 0 if that fails: then `error` has why, in
+/// one line.
+///
+/// # Safety
+/// `sim` came from [`mmcq_sim_new`], was not freed, and no other call has it; the texts as there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmcq_sim_schedule(
+    sim: *mut mmcq_sim,
+    file: *const c_char,
+    error: *mut c_char,
+    error_bytes: usize,
+) -> c_int {
+    let read = || {
+        // SAFETY: the caller's contract.
+        let file = unsafe { text(file, "schedule")? };
+        let list = std::fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;
+        Schedule::parse(&list).map_err(|why| format!("{file}: {why}"))
+    };
+    match read() {
+        Ok(schedule) => {
+            // SAFETY: the caller's.
+            unsafe { whole(sim) }.schedule = schedule;
+            0
+        }
+        Err(why) => {
+            // SAFETY: the caller's contract.
+            unsafe { say(&why, error, error_bytes) };
+            1
+        }
+    }
+}
+
+/// The schedule's time 0 is now.
 ///
 /// # Safety
 /// `sim` came from [`mmcq_sim_new`], was not freed, and no other call has it.
-unsafe fn model<'a>(sim: *mut mmcq_sim) -> &'a mut Sdhci {
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmcq_sim_begin(sim: *mut mmcq_sim, now_ns: u64) {
     // SAFETY: the caller's.
-    unsafe { &mut (*sim).model }
+    let sim = unsafe { whole(sim) };
+    sim.reach(now_ns);
+    sim.schedule.begin(&mut sim.model, now_ns);
+}
+
+/// What is behind the caller's pointer.
+///
+/// # Safety
+/// `sim` came from [`mmcq_sim_new`], was not freed, and no other call has it.
+unsafe fn whole<'a>(sim: *mut mmcq_sim) -> &'a mut mmcq_sim {
+    // SAFETY: the caller's.
+    unsafe { &mut *sim }
+}
+
+impl mmcq_sim {
+    /// Everything up to this time happens.
+    fn reach(&mut self, now_ns: u64) {
+        self.schedule.advance(&mut self.model, now_ns);
+    }
 }
 
 /// Ends it, and writes what is left of the log. 0 if the log is whole.
@@ -137,9 +200,9 @@ pub unsafe extern "C" fn mmcq_sim_free(sim: *mut mmcq_sim) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmcq_sim_read(sim: *mut mmcq_sim, offset: u16, bytes: u8, now_ns: u64) -> u32 {
     // SAFETY: the caller's.
-    let model = unsafe { model(sim) };
-    reach(model, now_ns);
-    model.read(offset, bytes, now_ns)
+    let sim = unsafe { whole(sim) };
+    sim.reach(now_ns);
+    sim.model.read(offset, bytes, now_ns)
 }
 
 /// Writes one.
@@ -149,14 +212,9 @@ pub unsafe extern "C" fn mmcq_sim_read(sim: *mut mmcq_sim, offset: u16, bytes: u
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmcq_sim_write(sim: *mut mmcq_sim, offset: u16, bytes: u8, value: u32, now_ns: u64) {
     // SAFETY: the caller's.
-    let model = unsafe { model(sim) };
-    reach(model, now_ns);
-    model.write(offset, bytes, value, now_ns);
-}
-
-/// Everything up to this time happens. The model stops whenever its interrupt rises.
-fn reach(model: &mut Sdhci, now_ns: u64) {
-    while model.advance(now_ns) < now_ns {}
+    let sim = unsafe { whole(sim) };
+    sim.reach(now_ns);
+    sim.model.write(offset, bytes, value, now_ns);
 }
 
 /// Lets everything happen up to this time.
@@ -166,7 +224,7 @@ fn reach(model: &mut Sdhci, now_ns: u64) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmcq_sim_advance(sim: *mut mmcq_sim, now_ns: u64) {
     // SAFETY: the caller's.
-    reach(unsafe { model(sim) }, now_ns);
+    unsafe { whole(sim) }.reach(now_ns);
 }
 
 /// When something happens by itself; all ones: never.
@@ -176,7 +234,9 @@ pub unsafe extern "C" fn mmcq_sim_advance(sim: *mut mmcq_sim, now_ns: u64) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmcq_sim_next_event(sim: *mut mmcq_sim) -> u64 {
     // SAFETY: the caller's.
-    unsafe { model(sim) }.next_event_ns().unwrap_or(u64::MAX)
+    let sim = unsafe { whole(sim) };
+    let [model_ns, list_ns] = [sim.model.next_event_ns(), sim.schedule.next_ns()];
+    model_ns.into_iter().chain(list_ns).min().unwrap_or(u64::MAX)
 }
 
 /// The level of the interrupt: 1 or 0.
@@ -186,7 +246,7 @@ pub unsafe extern "C" fn mmcq_sim_next_event(sim: *mut mmcq_sim) -> u64 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmcq_sim_interrupt(sim: *mut mmcq_sim) -> c_int {
     // SAFETY: the caller's.
-    c_int::from(unsafe { model(sim) }.irq())
+    c_int::from(unsafe { whole(sim) }.model.irq())
 }
 
 /// How often the driver did what the standard forbids.
@@ -196,7 +256,7 @@ pub unsafe extern "C" fn mmcq_sim_interrupt(sim: *mut mmcq_sim) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmcq_sim_violations(sim: *mut mmcq_sim) -> u64 {
     // SAFETY: the caller's.
-    unsafe { model(sim) }.protocol_violations()
+    unsafe { whole(sim) }.model.protocol_violations()
 }
 
 /// Commands on the bus so far, automatic ones included.
@@ -206,5 +266,5 @@ pub unsafe extern "C" fn mmcq_sim_violations(sim: *mut mmcq_sim) -> u64 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmcq_sim_commands(sim: *mut mmcq_sim) -> u64 {
     // SAFETY: the caller's.
-    unsafe { model(sim) }.stats().command_count()
+    unsafe { whole(sim) }.model.stats().command_count()
 }

@@ -59,6 +59,32 @@ fn a_command_takes_the_time_of_its_bits_and_ends_with_an_interrupt() {
 }
 
 #[test]
+fn a_schedule_begins_when_it_is_told_to_and_is_an_event_like_others() {
+    let file = std::env::temp_dir().join(format!("mmcq-guest-list-{}", std::process::id()));
+    let name = CString::new(file.to_str().unwrap()).unwrap();
+    let mut error = [0_u8; 200];
+    let place = error.as_mut_ptr().cast::<c_char>();
+    let sim = new("generic", "sdxc-128g-uhs", "").unwrap();
+    // SAFETY: one caller, the texts end, the room is the array's, and the model is freed last.
+    unsafe {
+        std::fs::write(&file, "5 out\n").unwrap();
+        assert_eq!(mmcq_sim_schedule(sim, name.as_ptr(), place, 200), 1);
+        std::fs::write(&file, "5 out 500\n").unwrap();
+        assert_eq!(mmcq_sim_schedule(sim, name.as_ptr(), place, 200), 0);
+        assert_eq!(mmcq_sim_next_event(sim), u64::MAX);
+        mmcq_sim_begin(sim, 1_000_000);
+        assert_eq!(mmcq_sim_next_event(sim), 6_000_000);
+        assert_eq!(mmcq_sim_read(sim, 0x24, 4, 400_000_000) >> 16 & 1, 0, "out");
+        mmcq_sim_advance(sim, 900_000_000);
+        assert_eq!(mmcq_sim_read(sim, 0x24, 4, 900_000_000) >> 16 & 1, 1, "in again");
+        assert_eq!(mmcq_sim_free(sim), 0);
+    }
+    std::fs::remove_file(&file).unwrap();
+    let end = error.iter().position(|byte| *byte == 0).unwrap();
+    assert!(String::from_utf8_lossy(&error[..end]).contains("line 1: out: expected how long"));
+}
+
+#[test]
 fn what_cannot_be_built_is_said_in_one_line_that_fits() {
     for (platform, card, log, word) in [
         ("generix", "", "", "generix"),

@@ -353,6 +353,18 @@ fn what_is_no_board_and_no_image_is_named() {
 
 #[cfg(target_os = "linux")]
 #[test]
+fn a_schedule_that_cannot_be_is_one_line() {
+    let folder = Folder::new();
+    std::fs::write(folder.0.path().join("list"), "1 resp_crc\n5 out\n").unwrap();
+    std::fs::write(folder.0.path().join("job"), "true\n").unwrap();
+    for command in ["device --socket s", "guest job"] {
+        folder.refused(&format!("{command} --schedule list"), &["list: line 2: out: expected how long"]);
+        folder.refused(&format!("{command} --schedule none"), &["none"]);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
 fn a_device_names_the_boards_that_it_takes() {
     let folder = Folder::new();
     for name in ["sdio-pc", "stream-rtsx", "nothing"] {
@@ -395,6 +407,10 @@ fn a_device_that_is_ended_takes_its_socket_with_it() {
             std::thread::sleep(std::time::Duration::from_millis(100));
             client
         });
+        for harmless in ["USR1", "USR2", "USR2"] {
+            let sent = Command::new("kill").args(["-s", harmless, &child.id().to_string()]).status();
+            assert!(sent.unwrap().success() && child.try_wait().unwrap().is_none(), "{harmless}");
+        }
         assert_eq!(end(&mut child, signal), Some(0), "{signal}");
         assert!(!folder.0.path().join("s").exists(), "{signal}");
         drop(client);

@@ -153,3 +153,40 @@ fn two_runs_that_differ_say_by_how_much() {
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(text.contains("not the same") && text.contains("1.2"), "{text}");
 }
+
+#[test]
+fn an_image_does_its_job_and_stands_beside_others_in_a_table() {
+    let says = r#"
+for word; do
+  case $word in
+    file,id=report,path=*) console=${word#*path=} ;;
+    *,schedule=list,*) scheduled=and ;;
+    guest*) told=$word ;;
+  esac
+done
+[ "$told" = "guest probe 5" ] && [ "$scheduled" = and ] || exit 33
+printf 'card\nguest: begin\nprobe: gap 900 1900\nguest: end\n' >$console
+echo '{"mark": 0, "at_ns": 30, "instructions": 1, "register_reads": 0, "register_writes": 0, "interrupts": 1, "commands": 1, "violations": 0}' >$counters
+exit $(cat status)
+"#;
+    let folder = Folder::with(&format!("{HEAD}{says}"));
+    for (name, text) in [("list", "1 resp_crc\n"), ("image", ""), ("job", "probe 5\n"), ("status", "33")] {
+        std::fs::write(folder.path(name), text).unwrap();
+    }
+    let line = "--image image --setting mmcq --schedule list --json";
+    let output = folder.run(line);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let mut reports = String::from_utf8(output.stdout).unwrap();
+    reports += &reports.replace("\"mmcq\"", "\"none\"").replace("900 1900", "900 10000900");
+    std::fs::write(folder.path("reports"), &reports).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mmcq"));
+    let table = command.current_dir(folder.0.path()).args(["guest", "--table", "reports"]).output().unwrap();
+    let table = String::from_utf8(table.stdout).unwrap();
+    assert!(table.contains("| 1 resp_crc | 1.0 ms | 0 | 10.00 s | 0 |  |"), "{table}");
+    std::fs::write(folder.path("status"), "35").unwrap();
+    folder.refused(line, 1, &["QEMU ended with"]);
+    std::fs::write(folder.path("job"), "x".repeat(201)).unwrap();
+    folder.refused(line, 2, &["201 bytes", "200"]);
+    folder.refused("--image nothing", 2, &["nothing"]);
+    folder.refused("--image image --kernel image", 2, &["--kernel"]);
+}

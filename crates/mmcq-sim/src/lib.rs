@@ -20,6 +20,7 @@ pub mod port;
 pub mod probe;
 pub mod rtsx;
 pub mod s3c_sdi;
+pub mod schedule;
 pub mod sdhci;
 pub mod sequence;
 pub mod slot;

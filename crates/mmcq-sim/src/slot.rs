@@ -28,6 +28,8 @@ pub(crate) struct Slot {
     faults: Faults,
     gone: bool,
     removed: Option<Box<dyn Card>>,
+    /// The card is in the slot, and has no supply whatever the controller says.
+    dark: Option<Box<dyn Card>>,
     violations: u64,
     log: Option<Log>,
     /// The interrupt line.
@@ -90,6 +92,7 @@ impl Slot {
             faults: Faults::none(),
             gone: false,
             removed: None,
+            dark: None,
             violations: 0,
             log: None,
             line: Line::default(),
@@ -238,7 +241,7 @@ pub(crate) trait Core {
     fn take_card(&mut self, now_ns: u64) -> Option<Box<dyn Card>> {
         let slot = self.slot_mut();
         slot.busy_until_ns = 0;
-        let card = slot.card.take();
+        let card = slot.card.take().or(slot.dark.take());
         self.card_went(now_ns);
         card
     }
@@ -311,6 +314,7 @@ pub trait Controller: Core + Device {
         let now_ns = self.reach(now_ns);
         let slot = self.slot_mut();
         slot.card = Some(card);
+        slot.dark = None;
         slot.busy_until_ns = 0;
         slot.tell_bus(now_ns);
         self.card_came(now_ns);
@@ -323,6 +327,22 @@ pub trait Controller: Core + Device {
         let card = self.take_card(now_ns);
         self.look(now_ns);
         card
+    }
+
+    /// The card loses its supply, whatever the controller says, or has it again. The slot tells
+    /// nothing of that.
+    fn set_supply(&mut self, on: bool, now_ns: u64) {
+        let now_ns = self.reach(now_ns);
+        let slot = self.slot_mut();
+        if on {
+            slot.card = slot.dark.take().or(slot.card.take());
+            slot.tell_bus(now_ns);
+        } else if slot.card.is_some() {
+            slot.busy_until_ns = 0;
+            slot.with_card(now_ns, |card, now_ns| card.power_cut(now_ns));
+            slot.dark = slot.card.take();
+        }
+        self.look(now_ns);
     }
 
     /// The card in the slot.

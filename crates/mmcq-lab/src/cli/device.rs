@@ -4,14 +4,18 @@ use super::serve::ENDING;
 use super::{Error, print};
 use clap::Args;
 use mmcq_lab::device::{self, Setup, pci};
+use mmcq_sim::schedule::Schedule;
+use signal_hook::consts::{SIGUSR1, SIGUSR2};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Show the controller model with its card to a virtual machine, as a PCI device over vfio-user
 ///
 /// Serves one machine and ends with it, or at once by the signals INT and TERM. Virtual time goes
-/// with the clock on the wall.
+/// with the clock on the wall. USR1 cuts the card's power for a moment, which the slot does not
+/// tell (what the card had not written is lost); USR2 takes the card out, and the next one puts it
+/// in again.
 #[derive(Debug, Args)]
 #[command(after_help = "Example (QEMU 10.1 or later; the machine's memory must be shared):
   truncate -s 1G card.img && mmcq device card.img --socket card.sock
@@ -34,9 +38,20 @@ pub struct Device {
     /// Vendor and device, four hexadecimal digits each: drivers know the quirks of some
     #[arg(long, value_name = "VENDOR:DEVICE", default_value_t = pci::DEFAULT_ID)]
     pci_id: pci::Id,
+    /// What happens to the slot, and when: a line each with milliseconds from the coming of the
+    /// machine, a fault of the catalogue (docs/FAILURES.md), `cut` (the card has no supply) or
+    /// `out` (it is taken out), and for what lasts how many milliseconds
+    #[arg(long, value_name = "FILE")]
+    schedule: Option<PathBuf>,
     /// Write down what happens on the bus, a line each, times in nanoseconds
     #[arg(long, value_name = "PATH")]
     log: Option<PathBuf>,
+}
+
+fn read_schedule(path: &Path) -> Result<Schedule, Error> {
+    let read = std::fs::read_to_string(path).map_err(|error| error.to_string());
+    read.and_then(|text| Schedule::parse(&text))
+        .map_err(|why| Error::Input(format!("--schedule {}: {why}", path.display())))
 }
 
 impl Device {
@@ -44,8 +59,15 @@ impl Device {
         let platform = device::platform(&self.platform).map_err(Error::Input)?;
         let image = self.image.as_deref().map(|path| super::image(path, true)).transpose()?;
         let (medium, _lock) = image.unzip();
-        let begun = super::serve::signals(&ENDING, |control: &device::Control, _| control.stop())?;
-        let setup = Setup { platform, card: self.card, medium, id: self.pci_id };
+        let schedule = self.schedule.as_deref().map(read_schedule).transpose()?.unwrap_or_default();
+        let [one, other] = ENDING;
+        let which = [one, other, SIGUSR1, SIGUSR2];
+        let begun = super::serve::signals(&which, |control: &device::Control, signal| match signal {
+            SIGUSR1 => control.cut(),
+            SIGUSR2 => control.swap(),
+            _ => control.stop(),
+        })?;
+        let setup = Setup { platform, card: self.card, medium, id: self.pci_id, schedule };
         let mut device = device::Device::new(setup, &self.socket).map_err(Error::Input)?;
         if let Some(path) = &self.log {
             let file = std::fs::File::create(path)

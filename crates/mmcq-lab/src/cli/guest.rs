@@ -3,8 +3,8 @@
 use super::serve::{ENDING, signals};
 use super::{Error, print, writable};
 use clap::Args;
-use mmcq_lab::guest::{Failure, Machine};
-use std::path::PathBuf;
+use mmcq_lab::guest::{Failure, Machine, Report, table};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,10 +21,24 @@ use std::time::Duration;
 #[command(after_help = "Example:
   tools/guest-parts.sh
   echo 'load $disk randread 4096 1 20 200 all' >job.sh
-  mmcq guest job.sh --platform hsq-sprd --setting hsq-tag --twice")]
+  mmcq guest job.sh --platform hsq-sprd --setting hsq-tag --twice
+  mmcq guest jobs/guest/recovery.sh --schedule jobs/guest/recovery.list --json >linux.jsonl")]
 pub struct Guest {
-    /// Script that the guest's shell runs; $disk is the card
-    job: PathBuf,
+    /// Script that the guest's shell runs; $disk is the card. Of an image: file whose first line is
+    /// what it is to do
+    #[arg(required_unless_present = "table")]
+    job: Option<PathBuf>,
+    /// Run nothing: reports of --json, a line each, as tables side by side
+    #[arg(long, value_name = "FILE", exclusive = true)]
+    table: Option<PathBuf>,
+    /// What happens to the slot, and when: a line each with milliseconds from the beginning of the
+    /// guest's program `probe`, a fault of the catalogue (docs/FAILURES.md), `cut` (the card has no
+    /// supply) or `out` (it is taken out), and for what lasts how many milliseconds
+    #[arg(long, value_name = "FILE")]
+    schedule: Option<PathBuf>,
+    /// Firmware in Linux's place, as boards/pc; --setting is its name in the report
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["kernel", "initrd", "append", "scheduler"])]
+    image: Option<PathBuf>,
     /// Folder with the parts
     #[arg(long, value_name = "DIR", default_value = "target/judges/guest")]
     parts: PathBuf,
@@ -85,10 +99,26 @@ fn ns(option: &str, us: f64) -> Result<u64, Error> {
     Err(Error::Input(format!("{option} {us}: expected microseconds from 0 to 1000")))
 }
 
+/// Prints reports as tables.
+fn side_by_side(path: &Path, text: &str) -> Result<ExitCode, Error> {
+    let reports = (1..).zip(text.lines()).map(|(number, line)| {
+        serde_json::from_str::<Report>(line)
+            .map_err(|error| Error::Input(format!("{}, line {number}: {error}", path.display())))
+    });
+    print(&table(&reports.collect::<Result<Vec<_>, _>>()?))?;
+    Ok(ExitCode::SUCCESS)
+}
+
 impl Guest {
     pub fn run(self) -> Result<ExitCode, Error> {
-        let job = std::fs::read_to_string(&self.job)
-            .map_err(|error| Error::Input(format!("{}: {error}", self.job.display())))?;
+        let read = |path: &Path| {
+            std::fs::read_to_string(path)
+                .map_err(|error| Error::Input(format!("{}: {error}", path.display())))
+        };
+        if let Some(path) = &self.table {
+            return side_by_side(path, &read(path)?);
+        }
+        let job = read(self.job.as_deref().ok_or_else(|| Error::Input("no job".to_owned()))?)?;
         if !matches!(self.instruction_ns, 1 | 2 | 4 | 8 | 16) {
             let given = self.instruction_ns;
             return Err(Error::Input(format!("--instruction-ns {given}: expected 1, 2, 4, 8 or 16")));
@@ -98,6 +128,8 @@ impl Guest {
             kernel: self.kernel,
             initrd: self.initrd,
             arguments: self.append,
+            image: self.image,
+            schedule: self.schedule,
             platform: self.platform,
             card: self.card,
             setting: self.setting,

@@ -26,6 +26,7 @@ use crate::platform::Platform;
 use crate::unix_socket::Name;
 use memory::GuestMemory;
 use mmcq_sim::card::Medium;
+use mmcq_sim::schedule::Schedule;
 use mmcq_sim::sdhci::{BusEvent, BusStats, Sdhci};
 use mmcq_sim::slot::Controller;
 use server::Server;
@@ -46,6 +47,8 @@ pub struct Setup {
     pub medium: Option<Medium>,
     /// Vendor and device.
     pub id: pci::Id,
+    /// What happens to the slot, from the coming of the client on.
+    pub schedule: Schedule,
 }
 
 /// The board of this name, or from a file whose name ends in `.toml`. An error is one line and
@@ -87,7 +90,20 @@ pub struct Control {
 struct State {
     stopped: bool,
     client: Option<UnixStream>,
+    asked: Vec<Asked>,
 }
+
+/// What is done to the slot from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    /// The card's supply dips.
+    Cut,
+    /// The card is taken out, or comes in again.
+    Swap,
+}
+
+/// More of these that wait are forgotten.
+const ASKED_MAX: usize = 16;
 
 impl State {
     fn of(state: &Mutex<State>) -> MutexGuard<'_, State> {
@@ -96,6 +112,23 @@ impl State {
 }
 
 impl Control {
+    /// The card's supply dips: what is volatile is lost, and the slot does not tell.
+    pub fn cut(&self) {
+        self.ask(Asked::Cut);
+    }
+
+    /// The card is taken out of the slot, or comes in again if it is out.
+    pub fn swap(&self) {
+        self.ask(Asked::Swap);
+    }
+
+    fn ask(&self, what: Asked) {
+        let mut state = State::of(&self.state);
+        if state.asked.len() < ASKED_MAX {
+            state.asked.push(what);
+        }
+    }
+
     /// Takes the card away from the machine; the server ends.
     pub fn stop(&self) {
         let mut state = State::of(&self.state);
@@ -111,6 +144,7 @@ impl Control {
 /// The device before its client comes.
 pub struct Device {
     model: Sdhci,
+    schedule: Schedule,
     memory: GuestMemory,
     id: pci::Id,
     listener: UnixListener,
@@ -120,7 +154,7 @@ pub struct Device {
 impl Device {
     /// Builds it, and listens at `path`. An error is one line.
     pub fn new(setup: Setup, path: &Path) -> Result<Self, String> {
-        let Setup { platform, card, medium, id } = setup;
+        let Setup { platform, card, medium, id, schedule } = setup;
         let ControllerConfig::Sdhci(config) = platform.controller else {
             return Err(format!("platform {}: expected one whose controller is an sdhci", platform.name));
         };
@@ -131,7 +165,7 @@ impl Device {
         let model = Sdhci::new(config, memory.clone(), Some(card));
         let (listener, name) =
             crate::unix_socket::listen(path).map_err(|e| format!("{}: {e}", path.display()))?;
-        Ok(Device { model, memory, id, listener, name })
+        Ok(Device { model, schedule, memory, id, listener, name })
     }
 
     /// Tells `log` about everything on the bus.
@@ -161,7 +195,9 @@ impl Device {
         if let Some(stream) = self.client(&state)? {
             let socket = Socket::new(stream).map_err(|e| e.to_string())?;
             let memory = self.memory.clone();
-            result = Server::new(socket, self.id, &mut self.model, memory, Instant::now()).run();
+            self.schedule.begin(&mut self.model, 0);
+            let slot = (&mut self.model, &mut self.schedule, &*state);
+            result = Server::new(socket, self.id, slot, memory, Instant::now()).run();
         }
         if State::of(&state).stopped {
             // In the middle of a message, maybe.

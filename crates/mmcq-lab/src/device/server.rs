@@ -6,11 +6,15 @@ use super::memory::{GuestMemory, MapError};
 use super::pci::{BAR_BYTES, CONFIG_BYTES, ConfigSpace, Id};
 use super::protocol::{self, HEADER_BYTES, Header, Request, dma, irqs};
 use super::socket::Socket;
+use super::{Asked, State};
+use mmcq_sim::schedule::Schedule;
 use mmcq_sim::sdhci::Sdhci;
+use mmcq_sim::slot::Controller;
 use mmcq_sim::world::Device;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// Indices of regions: six base addresses, ROM, configuration, VGA.
@@ -24,6 +28,9 @@ const PIN: u32 = 0;
 const SOFTWARE_RESET: (u16, u32) = (0x2f, 1);
 /// The controller's events that are handled without looking at the socket.
 const EVENTS_MAX: u32 = 10_000;
+
+/// So often at least it is looked what was asked from outside.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Why a connection ended before the client closed it: one line.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +50,8 @@ type Answer = Result<Vec<u8>, i32>;
 pub struct Server<'a> {
     socket: Socket,
     model: &'a mut Sdhci,
+    schedule: &'a mut Schedule,
+    outside: &'a Mutex<State>,
     memory: GuestMemory,
     config: ConfigSpace,
     pin: Pin,
@@ -52,12 +61,20 @@ pub struct Server<'a> {
 }
 
 impl<'a> Server<'a> {
-    /// The device `model`, whose memory is `memory`, for the client of this connection. The model's
-    /// time is 0 at `begin`, and goes with the clock on the wall.
-    pub fn new(socket: Socket, id: Id, model: &'a mut Sdhci, memory: GuestMemory, begin: Instant) -> Self {
+    /// The device, whose memory is `memory`, with what happens to its slot by the schedule and from
+    /// outside, for the client of this connection. The model's time is 0 at `begin`, and goes with
+    /// the clock on the wall.
+    pub fn new(
+        socket: Socket,
+        id: Id,
+        (model, schedule, outside): (&'a mut Sdhci, &'a mut Schedule, &'a Mutex<State>),
+        memory: GuestMemory,
+        begin: Instant,
+    ) -> Self {
         let config = ConfigSpace::new(id);
         memory.set_bus_master(false);
-        Server { socket, model, memory, config, pin: Pin::default(), begin, greeted: false }
+        let pin = Pin::default();
+        Server { socket, model, schedule, outside, memory, config, pin, begin, greeted: false }
     }
 
     /// Serves until the client goes away. Afterwards nothing of the client's memory is held any
@@ -72,9 +89,9 @@ impl<'a> Server<'a> {
         let mut payload = Vec::new();
         loop {
             self.catch_up()?;
-            let next = self.model.next_event_ns();
-            let left = next.map(|at| Duration::from_nanos(at.saturating_sub(self.now_ns())));
-            if !self.socket.wait(left)? {
+            let next = self.model.next_event_ns().into_iter().chain(self.schedule.next_ns()).min();
+            let left = next.map_or(LOOK, |at| Duration::from_nanos(at.saturating_sub(self.now_ns())));
+            if !self.socket.wait(Some(left.min(LOOK)))? {
                 continue;
             }
             let mut raw = [0; HEADER_BYTES];
@@ -108,6 +125,18 @@ impl<'a> Server<'a> {
         let mut events = 0;
         while events < EVENTS_MAX && self.model.advance(now) < now {
             events += 1;
+        }
+        if self.schedule.next_ns().is_some_and(|at_ns| at_ns <= now) {
+            self.schedule.advance(self.model, now);
+        }
+        for asked in std::mem::take(&mut State::of(self.outside).asked) {
+            match asked {
+                Asked::Cut => {
+                    self.model.set_supply(false, now);
+                    self.model.set_supply(true, now);
+                }
+                Asked::Swap => _ = self.schedule.swap(self.model, now),
+            }
         }
         self.update_pin()
     }

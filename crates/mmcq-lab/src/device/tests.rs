@@ -5,15 +5,18 @@ use super::pci::DEFAULT_ID;
 use super::protocol::{HEADER_BYTES, dma, irqs};
 use super::server::{Ended, Server};
 use super::socket::Socket;
+use super::{Asked, State};
 use crate::board;
 use crate::platform::Platform;
 use mmcq_sim::card::{Fill, Medium};
+use mmcq_sim::schedule::Schedule;
 use mmcq_sim::sdhci::{Sdhci, SdhciConfig};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -36,6 +39,7 @@ type End = Result<(), String>;
 struct Client {
     socket: UnixStream,
     server: Option<JoinHandle<End>>,
+    outside: Arc<Mutex<State>>,
     id: u16,
 }
 
@@ -44,6 +48,8 @@ impl Client {
     fn silent() -> Self {
         let (socket, theirs) = UnixStream::pair().unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let outside = Arc::<Mutex<State>>::default();
+        let asked = outside.clone();
         let server = std::thread::spawn(move || {
             let platform = Platform::load("generic").unwrap();
             let medium = Medium::sparse(64 << 20, Fill::Zeros).unwrap();
@@ -52,10 +58,12 @@ impl Client {
             let card = profile.build(medium).unwrap();
             let mut model = Sdhci::new(SdhciConfig::GENERIC_4_20, memory.clone(), Some(card));
             let socket = Socket::new(theirs).unwrap();
-            let server = Server::new(socket, DEFAULT_ID, &mut model, memory, Instant::now());
+            let mut schedule = Schedule::default();
+            let slot = (&mut model, &mut schedule, &*asked);
+            let server = Server::new(socket, DEFAULT_ID, slot, memory, Instant::now());
             server.run().map_err(|error: Ended| error.to_string())
         });
-        Client { socket, server: Some(server), id: 0 }
+        Client { socket, server: Some(server), outside, id: 0 }
     }
 
     /// A client that has agreed on the version.
@@ -377,4 +385,41 @@ fn any_bytes_after_the_greeting_do_no_harm() {
             assert!(!error.contains('\n'), "{error}");
         }
     }
+}
+
+#[test]
+fn a_card_is_taken_out_and_put_in_from_outside_and_loses_its_supply() {
+    let mut client = Client::new();
+    client.write(CONFIG, 4, 2, 6).unwrap();
+    // Power, a clock of 400 kHz, and CMD8 with its status; how it ends.
+    client.write(BAR, 0x34, 4, u32::MAX).unwrap();
+    let answers = |client: &mut Client| {
+        client.write(BAR, 0x29, 1, 0x0f).unwrap();
+        client.write(BAR, 0x2c, 2, 0xfa01).unwrap();
+        client.until(0x2c, 2, 2);
+        client.write(BAR, 0x2c, 2, 0xfa05).unwrap();
+        std::thread::sleep(Duration::from_millis(5));
+        client.write(BAR, 0x2f, 1, 6).unwrap();
+        client.until(0x2c, 0x600_0000, 0);
+        client.write(BAR, 0x30, 4, u32::MAX).unwrap();
+        client.write(BAR, 0x08, 4, 0x1aa).unwrap();
+        client.write(BAR, 0x0e, 2, 0x081a).unwrap();
+        for _ in 0..1000 {
+            let status = client.read(BAR, 0x30, 4).unwrap();
+            if status & 0x1_0001 != 0 {
+                return status & 0x1_0000 == 0;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        panic!("the command has no end");
+    };
+    assert!(answers(&mut client));
+    for (asked, inserted) in [(Asked::Swap, 0), (Asked::Swap, 0x1_0000)] {
+        State::of(&client.outside).asked.push(asked);
+        client.until(0x24, 0x1_0000, inserted);
+        assert_eq!(answers(&mut client), inserted != 0);
+    }
+    State::of(&client.outside).asked.push(Asked::Cut);
+    assert!(answers(&mut client), "it is in idle, and has supply again");
+    assert_eq!(client.end(), Ok(()));
 }

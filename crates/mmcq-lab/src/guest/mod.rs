@@ -7,14 +7,19 @@
 
 mod compare;
 mod initrd;
+mod recovery;
 mod report;
+mod table;
 
 pub use compare::Twice;
+pub use recovery::{Recovered, recovered};
 pub use report::{Counters, Load, Report};
+pub use table::table;
 
 use crate::controller::ControllerConfig;
 use crate::platform::Platform;
 use mmcq::host::Timing;
+use mmcq_sim::schedule::Schedule;
 use std::ffi::OsString;
 use std::fmt;
 use std::fs;
@@ -31,6 +36,10 @@ const PARTS: [&str; 5] = ["qemu", "kernel", "initrd", "plugin.so", "library.so"]
 
 /// How long a program may take to say its version.
 const ASKED: Duration = Duration::from_secs(20);
+
+/// QEMU's exit code when an image says that all is well, and the longest line that one is given.
+const IMAGE_WELL: i32 = 33;
+const COMMAND_LINE_MAX: usize = 200;
 
 /// A look at a machine that runs.
 const LOOK: Duration = Duration::from_millis(20);
@@ -67,11 +76,15 @@ pub struct Machine {
     pub initrd: Option<PathBuf>,
     /// More for the kernel's command line.
     pub arguments: String,
+    /// Firmware without a system in Linux's place: its job is its command line.
+    pub image: Option<PathBuf>,
+    /// What happens to the slot, and when ([`mmcq_sim::schedule`]).
+    pub schedule: Option<PathBuf>,
     /// Board with an SDHCI controller.
     pub platform: String,
     /// Its card; `None`: the board's own.
     pub card: Option<String>,
-    /// `none` or `hsq-tag`.
+    /// `none` or `hsq-tag`; of an image its name.
     pub setting: String,
     /// The block layer's scheduler; `None`: what the kernel takes.
     pub scheduler: Option<String>,
@@ -102,6 +115,10 @@ struct Checked {
     machine: Machine,
     settings: Settings,
     initrd: Vec<u8>,
+    /// An image's.
+    command_line: String,
+    /// As the report has it.
+    schedule: Vec<String>,
 }
 
 /// What the board says of the machine.
@@ -152,6 +169,7 @@ impl Machine {
 
     fn check(&self, job: &str, stop: &AtomicBool) -> Result<Checked, Failure> {
         let settings = self.settings()?;
+        let schedule = self.schedule.as_deref().map(read_schedule).transpose()?.unwrap_or_default();
         for part in PARTS {
             let path = self.parts.join(part);
             if fs::metadata(&path).is_err() {
@@ -166,11 +184,24 @@ impl Machine {
         if !version.starts_with(&format!("{QEMU} ")) && version != QEMU {
             return Err(Failure::Input(format!("{version}: the plugin is made for {QEMU} alone")));
         }
+        if let Some(image) = &self.image {
+            fs::metadata(image).map_err(|error| Failure::Input(format!("{}: {error}", image.display())))?;
+            let command_line = job.lines().next().unwrap_or_default();
+            if command_line.len() > COMMAND_LINE_MAX {
+                let bytes = command_line.len();
+                return Err(Failure::Input(format!(
+                    "the job has {bytes} bytes: an image takes one line of at most {COMMAND_LINE_MAX}"
+                )));
+            }
+            let command_line = format!("guest {command_line}");
+            let (machine, initrd) = (self.clone(), Vec::new());
+            return Ok(Checked { machine, settings, initrd, command_line, schedule });
+        }
         let begins = self.initrd.clone().unwrap_or_else(|| self.parts.join("initrd"));
         let mut initrd =
             fs::read(&begins).map_err(|error| Failure::Input(format!("{}: {error}", begins.display())))?;
         initrd::append(&mut initrd, &[("job", 0o755, job.as_bytes())]);
-        Ok(Checked { machine: self.clone(), settings, initrd })
+        Ok(Checked { machine: self.clone(), settings, initrd, command_line: String::new(), schedule })
     }
 
     fn settings(&self) -> Result<Settings, Failure> {
@@ -181,7 +212,7 @@ impl Machine {
                 "platform {name}: expected one whose controller is an sdhci"
             )));
         };
-        if !matches!(self.setting.as_str(), "none" | "hsq-tag") {
+        if self.image.is_none() && !matches!(self.setting.as_str(), "none" | "hsq-tag") {
             let setting = &self.setting;
             return Err(Failure::Input(format!("setting {setting}: expected none or hsq-tag")));
         }
@@ -231,7 +262,10 @@ impl Checked {
         }
         let said = text(&said);
         let complaint = said.lines().find(|line| !line.trim().is_empty());
-        if !status.success() {
+        // An image ends QEMU by a device whose exit code is never 0.
+        let well =
+            if self.machine.image.is_some() { status.code() == Some(IMAGE_WELL) } else { status.success() };
+        if !well {
             let why = complaint.or(console.lines().last()).unwrap_or("it said nothing");
             return Err(Failure::Run(format!("QEMU ended with {status}: {}", why.trim())));
         }
@@ -256,8 +290,12 @@ impl Checked {
         let mut plugin: OsString = part("plugin.so");
         plugin.push(",lib=");
         plugin.push(part("library.so"));
+        if let Some(schedule) = &machine.schedule {
+            plugin.push(",schedule=");
+            plugin.push(schedule);
+        }
         let shift = machine.instruction_ns.trailing_zeros();
-        let Settings { wake_ns, read_ns, write_ns, hs400, fixed } = *settings;
+        let Settings { read_ns, write_ns, .. } = *settings;
         plugin.push(format!(
             ",platform={},card={},read={read_ns},write={write_ns},irq={},shift={shift},counters={}",
             machine.platform,
@@ -270,6 +308,14 @@ impl Checked {
         }
         command.arg(part("qemu"));
         command.args(["-M", "q35", "-accel", "tcg,thread=single", "-m", "384"]);
+        if let Some(image) = &machine.image {
+            command.args(["-bios", "qboot.rom", "-device", "isa-debug-exit,iobase=0xf4,iosize=1"]);
+            command.args(["-chardev", &format!("file,id=report,path={}", file("console"))]);
+            command.args(["-device", "isa-debugcon,iobase=0xe9,chardev=report"]);
+            command.arg("-kernel").arg(image).args(["-append", &self.command_line]);
+        } else {
+            self.linux(&mut command, folder);
+        }
         // Neither the day nor what QEMU gives the kernel to begin its random numbers with may be
         // another each time.
         command.args(["-seed", "1", "-rtc", "base=2026-01-01T00:00:00,clock=vm"]);
@@ -284,6 +330,14 @@ impl Checked {
             "-S",
         ]);
         command.arg("-plugin").arg(plugin).args(["-device", "sdhci-pci,id=slot"]);
+        command
+    }
+
+    /// The kernel, and what it begins with.
+    fn linux(&self, command: &mut Command, folder: &tempfile::TempDir) {
+        let Checked { machine, settings, .. } = self;
+        let file = |name: &str| folder.path().join(name).display().to_string();
+        let Settings { wake_ns, hs400, fixed, .. } = *settings;
         command.args(["-serial", &format!("file:{}", file("console"))]);
         command.arg("-kernel").arg(machine.kernel.clone().unwrap_or_else(|| machine.parts.join("kernel")));
         command.args(["-initrd", &file("initrd")]);
@@ -301,7 +355,6 @@ impl Checked {
             arguments += &format!(" {}", machine.arguments);
         }
         command.args(["-append", &arguments]);
-        command
     }
 
     fn report(&self, run: &Run) -> Result<Report, Failure> {
@@ -320,12 +373,25 @@ impl Checked {
             irq_ns: machine.irq_ns,
             register_read_ns: settings.read_ns,
             register_write_ns: settings.write_ns,
+            schedule: self.schedule.clone(),
             begin: before.collect(),
             output,
             loads,
             counters,
         })
     }
+}
+
+/// The lines of a schedule, each as it was understood.
+fn read_schedule(path: &Path) -> Result<Vec<String>, Failure> {
+    let wrong = |why: String| Failure::Input(format!("{}: {why}", path.display()));
+    // The plugin's options end at a comma.
+    if path.to_string_lossy().contains(',') {
+        return Err(wrong("expected a name without a comma".to_owned()));
+    }
+    let text = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+    let schedule = Schedule::parse(&text).map_err(wrong)?;
+    Ok(schedule.lines().iter().map(ToString::to_string).collect())
 }
 
 /// A program that does not outlive its owner.

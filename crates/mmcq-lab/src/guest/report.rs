@@ -83,7 +83,7 @@ pub struct Report {
     pub platform: String,
     /// Card; empty: the board's.
     pub card: String,
-    /// `none` or `hsq-tag`.
+    /// `none` or `hsq-tag`; of an image its name.
     pub setting: String,
     /// CPUs.
     pub cpus: u8,
@@ -97,6 +97,9 @@ pub struct Report {
     pub register_read_ns: u64,
     /// A register's write takes.
     pub register_write_ns: u64,
+    /// What happened to the slot, a line each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub schedule: Vec<String>,
     /// What the guest said before the job.
     pub begin: Vec<String>,
     /// What the job said.

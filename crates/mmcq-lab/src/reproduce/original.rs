@@ -126,6 +126,7 @@ mod tests {
             irq_ns: 1,
             register_read_ns: 1,
             register_write_ns: 1,
+            schedule: Vec::new(),
             begin: Vec::new(),
             output: Vec::new(),
             loads,

@@ -78,7 +78,8 @@ pub(crate) fn clocks_ns(bus: &BusState, clocks: u64) -> u64 {
 /// [eMMC 10.1].
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PowerUp {
-    powered_ns: u64,
+    /// No command before.
+    ready_ns: u64,
     clocked_ns: Option<u64>,
     awake: bool,
 }
@@ -86,10 +87,17 @@ pub(crate) struct PowerUp {
 impl PowerUp {
     const SUPPLY_NS: u64 = 1_000_000;
     const CLOCKS: u64 = 74;
+    /// tRSCA [eMMC 6.15.10].
+    const RESET_NS: u64 = 200_000;
 
     /// Power came on.
     pub(crate) fn on(now_ns: u64) -> Self {
-        Self { powered_ns: now_ns, clocked_ns: None, awake: false }
+        Self { ready_ns: now_ns.saturating_add(Self::SUPPLY_NS), clocked_ns: None, awake: false }
+    }
+
+    /// The reset line of an eMMC was let go.
+    pub(crate) fn after_reset(now_ns: u64) -> Self {
+        Self { ready_ns: now_ns.saturating_add(Self::RESET_NS), ..Self::on(now_ns) }
     }
 
     /// The clock started or stopped.
@@ -99,7 +107,7 @@ impl PowerUp {
 
     /// The card listens.
     pub(crate) fn awake(&mut self, bus: &BusState, now_ns: u64) -> bool {
-        self.awake |= now_ns >= self.powered_ns.saturating_add(Self::SUPPLY_NS)
+        self.awake |= now_ns >= self.ready_ns
             && self.clocked_ns.is_some_and(|at| now_ns >= at.saturating_add(clocks_ns(bus, Self::CLOCKS)));
         self.awake
     }

@@ -51,6 +51,8 @@ pub struct BusState {
     pub signal18: bool,
     /// The host samples responses and data by the card's strobe (HS400ES).
     pub strobe: bool,
+    /// The host holds the reset line of an eMMC (RST_n) low.
+    pub reset: bool,
     /// How far the host's sampling point is from the middle of the eye, 0 (perfect) to 100 (wrong):
     /// set by tuning.
     pub sample_error: u8,

@@ -283,6 +283,15 @@ impl Faults {
         }
     }
 
+    /// The next event of a point is struck, too.
+    pub fn aim(&self, point: Point, strike: Strike) {
+        if let Some(plan) = &self.0 {
+            let mut plan = plan.borrow_mut();
+            let nth = plan.counts[point as usize] + 1;
+            plan.shots.push(Shot { point, nth, strike });
+        }
+    }
+
     /// Another plan from now on, for all that share this one; events are counted from 1 again.
     pub fn replace(&self, plan: Plan) {
         if let Some(old) = &self.0 {

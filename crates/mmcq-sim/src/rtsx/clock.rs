@@ -176,6 +176,7 @@ impl Rtsx {
             ddr: config1 & 0x0c == sd::MODE_DDR && self.config.ddr,
             signal18: self.clock.at_18v,
             strobe: false,
+            reset: false,
             sample_error: self.sample_error(clock_hz),
         };
         if bus != self.slot.bus {

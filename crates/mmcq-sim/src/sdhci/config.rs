@@ -56,6 +56,9 @@ pub struct SdhciConfig {
     /// VCCQ is a rail of 1.8 V: the card signals there whatever 1.8V Signaling Enable says. The
     /// register and the controller's timings follow the bit as always.
     pub signal18_fixed: bool,
+    /// Power Control bit 4 holds RST_n of an eMMC low, as on Intel's controllers. Elsewhere the bit
+    /// is of the second supply of UHS-II [SDHC 2.2.11], which is not modelled.
+    pub reset_line: bool,
     /// Tuning commands until the sampling point is found (at most 40).
     pub tuning_rounds: u8,
     /// Tuning never finds one.
@@ -110,6 +113,7 @@ impl SdhciConfig {
         fixed: false,
         always_powered: false,
         signal18_fixed: false,
+        reset_line: false,
         tuning_rounds: 20,
         tuning_fails: false,
         untuned_sample_error: 100,

@@ -77,6 +77,11 @@ fn well_formed(offset: u16, size: u8) -> bool {
 
 const BUFFER_PORT: u16 = 0x20;
 
+/// Power Control: RST_n is low, where the controller has that line ([`SdhciConfig::reset_line`]).
+///
+/// [`SdhciConfig::reset_line`]: super::SdhciConfig::reset_line
+const RESET_LINE: u8 = 0x10;
+
 const MALFORMED: &str = "an access that is not aligned, or of no register [SDHC 2.1]";
 
 impl Sdhci {
@@ -443,6 +448,7 @@ impl Sdhci {
             ddr: uhs && mode == 4 || hs400 || strobe,
             signal18: r.at_18v || self.config.signal18_fixed,
             strobe,
+            reset: self.config.reset_line && r.power & RESET_LINE != 0,
             sample_error: if r.host2 & host2::SAMPLING_CLOCK != 0 && !self.hurt.drifted {
                 let drifting_ns = now.saturating_sub(self.hurt.tuned_ns);
                 let drift = drifting_ns.saturating_mul(self.config.drift_per_s.into()) / 1_000_000_000;
@@ -462,11 +468,16 @@ impl Sdhci {
             if bus.clock_hz != 0 && driven(&bus) != driven(&self.slot.bus) {
                 self.hurt.mute |= self.config.mistakes.change_hangs_lines;
             }
+            let released = self.slot.bus.reset && !bus.reset;
             self.slot.bus = bus;
             let low = self.slot.with_card(now, |card, now| {
                 card.bus_changed(&bus, now);
                 card.switching_voltage(now)
             });
+            // A card that was reset holds DAT0 no longer.
+            if released && self.slot.with_card(now, |card, now| card.busy(now)) == Some(false) {
+                self.slot.busy_until_ns = 0;
+            }
             self.show(|_| Signal::Bus { at_ns: now, bus, low: low == Some(true) });
         }
     }

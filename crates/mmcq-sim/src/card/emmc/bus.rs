@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::super::cut::{self, AtStake, Kept};
 use super::super::flash::Flash;
 use super::super::interface::{Interface, Interfaced};
-use super::super::link::{self, Mode};
+use super::super::link::{self, Mode, PowerUp};
 use super::super::status::{self, State};
 use super::super::transfer::{Sent, Taken};
 use super::super::trouble::Violation;
@@ -14,6 +14,9 @@ use super::super::{BusState, Card, ReadBlock, Reply, WriteBlock};
 use super::config::{BOOT_CHOICE, byte};
 use super::{Attack, EmmcCard, Partition, Transfer, rpmb};
 use crate::faults::Faults;
+
+/// tRSTW: RST_n is low for so long at least.
+const RESET_PULSE_NS: u64 = 1000;
 
 impl Interfaced for EmmcCard {
     const TUNING: u8 = 21;
@@ -53,7 +56,28 @@ impl Interfaced for EmmcCard {
     }
 
     fn supply_goes(&mut self, now_ns: u64) {
+        self.reset_low_ns = None;
         self.reset(now_ns);
+    }
+
+    /// A pulse on RST_n, where EXT_CSD says that the card looks at it, is as a power cycle. One
+    /// that is too short is not seen [eMMC 6.15.10].
+    fn bus_moved(&mut self, _was: &BusState, now_ns: u64) {
+        if self.interface.bus.reset && self.ext_csd[usize::from(byte::RST_N_FUNCTION)] & 3 == 1 {
+            self.reset_low_ns.get_or_insert(now_ns);
+            return;
+        }
+        let Some(since_ns) = self.reset_low_ns.take() else { return };
+        if now_ns.saturating_sub(since_ns) >= RESET_PULSE_NS {
+            self.lose_cache(now_ns);
+            self.supply_comes(now_ns);
+            self.interface.power = PowerUp::after_reset(now_ns);
+            self.interface.power.clock(self.interface.bus.clock_hz > 0, now_ns);
+        }
+    }
+
+    fn hears_nothing(&self, _now_ns: u64) -> bool {
+        self.reset_low_ns.is_some()
     }
 
     fn execute(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply {

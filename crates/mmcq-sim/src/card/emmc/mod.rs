@@ -90,6 +90,8 @@ pub struct EmmcCard {
     background_done_bytes: u64,
     /// Background work that is under way, or was the last.
     background: Background,
+    /// Since when RST_n is low.
+    reset_low_ns: Option<u64>,
     /// Was initialised before.
     was_up: bool,
     lock: Lock,
@@ -130,6 +132,7 @@ impl EmmcCard {
             extra_busy_ns: 0,
             background_done_bytes: 0,
             background: Background::default(),
+            reset_low_ns: None,
             was_up: false,
             lock: Lock::default(),
             protection: Protection::default(),

@@ -176,3 +176,40 @@ fn bus_test() {
         assert_eq!(host.state(), 4);
     }
 }
+
+#[test]
+fn a_pulse_on_the_reset_line_is_a_power_cycle_where_the_card_looks_at_it() {
+    for enabled in [false, true] {
+        let mut host = card("emmc-51-full");
+        assert!(host.ext_write(162, u32::from(enabled)));
+        assert!(host.ext_write(33, 1), "the cache is on");
+        host.emmc_hs8();
+        if !enabled {
+            host.set(|bus| bus.reset = true);
+            host.status();
+            host.set(|bus| bus.reset = false);
+        }
+        for (low_ns, reset) in [(999, false), (1000, enabled)] {
+            host.set(|bus| bus.reset = true);
+            host.wait(low_ns);
+            host.set(|bus| bus.reset = false);
+            if !reset {
+                assert_eq!(host.status(), 0x900, "{enabled} {low_ns}");
+                continue;
+            }
+            host.set(|bus| {
+                *bus = BusState { powered: true, clock_hz: 400_000, width: 1, ..BusState::default() }
+            });
+            host.set(|bus| bus.reset = true);
+            host.silent(1, 0x40ff_8080);
+            host.set(|bus| bus.reset = false);
+            // 74 clocks are over, 200 us are not: the command ends after them by its own length.
+            host.wait(40_000);
+            host.silent(1, 0x40ff_8080);
+            host.wait(200_000);
+            host.bring_up_emmc();
+            let ext = host.ext_csd();
+            assert_eq!((ext[162], ext[33], ext[183]), (1, 0, 0));
+        }
+    }
+}

@@ -94,6 +94,7 @@ fn check(
                     ddr: u.ratio(1, 8)?,
                     signal18: u.ratio(1, 8)?,
                     strobe: u.ratio(1, 16)?,
+                    reset: u.ratio(1, 16)?,
                     sample_error: u.arbitrary()?,
                 };
                 card.bus_changed(&bus, now_ns);
@@ -103,6 +104,7 @@ fn check(
                 bus.clock_hz = 400_000;
                 bus.sample_error = 0;
                 bus.strobe = false;
+                bus.reset = false;
                 card.bus_changed(&bus, now_ns);
             }
         }

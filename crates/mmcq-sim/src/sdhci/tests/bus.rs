@@ -77,6 +77,19 @@ fn a_fixed_vccq_stays_whatever_the_driver_asks_for() {
 }
 
 #[test]
+fn power_control_drives_the_reset_line_where_the_controller_has_one() {
+    for reset_line in [false, true] {
+        let mut rig = Rig::warm(SdhciConfig { reset_line, ..SdhciConfig::GENERIC_4_20 });
+        let power = rig.r8(0x29);
+        rig.w8(0x29, power | 0x10);
+        assert_eq!((seen(&rig).reset, seen(&rig).powered), (reset_line, true));
+        rig.w8(0x29, power);
+        assert!(!seen(&rig).reset);
+        assert_eq!(rig.host.protocol_violations(), 0);
+    }
+}
+
+#[test]
 fn the_clock_needs_its_enables_and_its_time() {
     let mut rig = Rig::cold(SdhciConfig::GENERIC_4_20);
     rig.w8(0x29, 0x0f);

@@ -1,0 +1,99 @@
+//! What a program felt of a schedule, and what the kernel said of it.
+
+use super::Report;
+
+/// What a line of the schedule did.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Recovered {
+    /// The line.
+    pub line: String,
+    /// From the beginning of the first request that it delayed (of a line with a length: from its
+    /// end) to the first good one, in microseconds; `None`: no request took as long as a
+    /// millisecond.
+    pub us: Option<u64>,
+    /// The next line began before there was a good one.
+    pub outlasted: bool,
+    /// Requests that failed.
+    pub errors: u64,
+    /// What the kernel said.
+    pub kernel: Vec<String>,
+}
+
+/// `probe: gap FROM TO`, of those that the guest's program says.
+fn gap(line: &str) -> Option<(u64, u64)> {
+    let (from, to) = line.strip_prefix("probe: gap ")?.split_once(' ')?;
+    Some((from.parse().ok()?, to.trim().parse().ok()?))
+}
+
+/// The microsecond of a line, and what follows.
+fn at<'a>(line: &'a str, prefix: &str) -> Option<(u64, &'a str)> {
+    let (at_us, rest) = line.strip_prefix(prefix)?.split_once(' ')?;
+    Some((at_us.parse().ok()?, rest))
+}
+
+/// What each line of the report's schedule did, until the next one began.
+pub fn recovered(report: &Report) -> Vec<Recovered> {
+    let us =
+        |word: Option<&str>| word.and_then(|ms| ms.parse::<f64>().ok()).map_or(0, |ms| (ms * 1e3) as u64);
+    let begins = report.schedule.iter().map(|line| us(line.split(' ').next()));
+    let nexts = begins.clone().skip(1).chain([u64::MAX]);
+    let each = report.schedule.iter().zip(begins).zip(nexts);
+    each.map(|((line, begin_us), next_us)| {
+        let during = begin_us..next_us;
+        let end_us = begin_us + us(line.split(' ').nth(2));
+        let lasts = end_us > begin_us;
+        let gaps = report.output.iter().filter_map(|line| gap(line));
+        let gaps = gaps.filter(|(from, to)| *to >= begin_us && *from < next_us && *to > end_us);
+        let felt =
+            gaps.map(|(from, to)| (to.saturating_sub(if lasts { end_us.max(from) } else { from }), to));
+        let longest = felt.max();
+        let errors = report.output.iter().filter_map(|line| at(line, "probe: error "));
+        let kernel = report.output.iter().filter_map(|line| at(line, "kernel: "));
+        Recovered {
+            line: line.clone(),
+            us: longest.map(|(us, _)| us),
+            outlasted: longest.is_some_and(|(_, to)| to >= next_us),
+            errors: errors.filter(|(at_us, _)| during.contains(at_us)).count() as u64,
+            kernel: kernel
+                .filter(|(at_us, _)| during.contains(at_us))
+                .map(|(_, text)| text.to_owned())
+                .collect(),
+        }
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Counters;
+    use super::*;
+
+    #[test]
+    fn a_line_has_what_was_felt_before_the_next() {
+        let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
+        let report = Report {
+            platform: String::new(),
+            card: String::new(),
+            setting: "none".to_owned(),
+            cpus: 1,
+            instruction_ns: 1,
+            wake_ns: 0,
+            irq_ns: 0,
+            register_read_ns: 0,
+            register_write_ns: 0,
+            schedule: lines("1 resp_crc\n2 rd_crc\n3 cut 1\n10 out 500"),
+            begin: Vec::new(),
+            output: lines(
+                "probe: gap 900 1700\nkernel: 1100 mmc0: one\nprobe: error 10100 EIO\nprobe: error 11000 ENODEV\n\
+                 probe: gap 3500 810000\nkernel: 10200 mmc0: card removed\nkernel: 700000 mmc1: new\nother",
+            ),
+            loads: Vec::new(),
+            counters: Counters::default(),
+        };
+        let all = recovered(&report);
+        let felt: Vec<_> = all.iter().map(|one| (one.us, one.errors, one.kernel.len())).collect();
+        assert_eq!(felt, [(Some(800), 0, 1), (None, 0, 0), (Some(806_000), 0, 0), (Some(300_000), 2, 2)]);
+        assert_eq!(all.iter().map(|one| one.outlasted).collect::<Vec<_>>(), [false, false, true, false]);
+        assert_eq!(all[0].kernel, ["mmc0: one"]);
+    }
+}
