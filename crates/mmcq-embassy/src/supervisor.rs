@@ -26,8 +26,9 @@ pub async fn supervise<B: Platform, const N: usize>(
         heard(&event);
         match event {
             Event::Inserted(Ok(now)) | Event::Changed(now) | Event::Exception { card: now, .. } => card = now,
-            Event::Inserted(Err(_)) | Event::Removed => {}
             Event::Dismissed => return scratch,
+            // `Removed`, or a card that does not come up: the next one is waited for.
+            _ => {}
         }
     }
 }

@@ -20,6 +20,7 @@ pub use partition::Partition;
 
 /// What a card offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Geometry {
     /// Blocks of 512 bytes.
     pub blocks: u64,

@@ -1,28 +1,38 @@
 //! A public type's name stands for one type: a reader of a message or of a signature need not know
 //! the module.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Each public type of the files below this folder, with its places. Tests are left out.
-fn types(folder: &Path, found: &mut BTreeMap<String, Vec<String>>) {
+/// Each public type of the files below this folder, with its places. Tests are left out. Of those
+/// that a user cannot name all fields or variants of, the names are in `open`.
+fn types(folder: &Path, found: &mut BTreeMap<String, Vec<String>>, open: &mut BTreeSet<String>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap();
         if path.is_dir() {
             if name != "tests" && name != "permuted" {
-                types(&path, found);
+                types(&path, found, open);
             }
         } else if name.ends_with(".rs") && name != "tests.rs" {
             let text = std::fs::read_to_string(&path).unwrap();
-            let mut chosen = false;
+            let (mut chosen, mut may_grow) = (false, false);
             for (line, code) in text.lines().enumerate() {
+                // An attribute holds for what follows it.
+                let attribute = code.trim_start();
+                let grows = may_grow;
+                may_grow = attribute == "#[non_exhaustive]" || may_grow && attribute.starts_with('#');
                 // One of several by a feature: the same name is meant.
                 let by_feature = std::mem::replace(&mut chosen, code.starts_with("#[cfg(not("));
                 let Some(rest) = code.trim_start().strip_prefix("pub ") else { continue };
                 let rest = rest.strip_prefix("unsafe ").unwrap_or(rest);
                 let kinds = ["struct ", "enum ", "trait ", "type ", "union "];
                 let Some(rest) = kinds.iter().find_map(|kind| rest.strip_prefix(kind)) else { continue };
+                if grows {
+                    open.insert(
+                        rest.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default().to_owned(),
+                    );
+                }
                 if !by_feature {
                     let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
                     let place = format!("{}:{}", path.display(), line + 1);
@@ -36,8 +46,33 @@ fn types(folder: &Path, found: &mut BTreeMap<String, Vec<String>>) {
 #[test]
 fn no_two_public_types_have_one_name() {
     let mut found = BTreeMap::new();
-    types(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut found);
+    types(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut found, &mut BTreeSet::new());
     assert!(found.len() > 200, "only {} types found", found.len());
     let twice: Vec<_> = found.iter().filter(|(_, places)| places.len() > 1).collect();
     assert!(twice.is_empty(), "{} names stand for several types: {twice:#?}", twice.len());
+}
+
+/// What the stack makes and a program only reads. (What a program makes itself has a constant for
+/// the fields that it does not name: `Config { admitted: 4, ..Config::DEFAULT }`.)
+const ONLY_READ: [&str; 5] = ["Event", "Geometry", "RecoveryEvent", "Refusal", "Stats"];
+
+/// A driver makes it, and the engine knows what to do about each: a new variant is a new rule for
+/// every driver.
+const OF_DRIVERS: &str = "StartError";
+
+#[test]
+fn a_new_field_or_error_breaks_no_program() {
+    let (mut found, mut open) = (BTreeMap::new(), BTreeSet::new());
+    types(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut found, &mut open);
+    let closed: Vec<_> = ONLY_READ.into_iter().filter(|name| !open.contains(*name)).collect();
+    assert!(closed.is_empty(), "not #[non_exhaustive]: {closed:?}");
+    let enums = |place: &String| {
+        let (file, line) = place.rsplit_once(':').unwrap();
+        let text = std::fs::read_to_string(file).unwrap();
+        text.lines().nth(line.parse::<usize>().unwrap() - 1).unwrap().contains("pub enum ")
+    };
+    let errors = found.iter().filter(|(name, places)| name.ends_with("Error") && places.iter().any(enums));
+    let closed: Vec<_> =
+        errors.filter(|(name, _)| !open.contains(*name) && name.as_str() != OF_DRIVERS).collect();
+    assert!(closed.is_empty(), "errors that a program can match without a rest: {closed:#?}");
 }

@@ -20,23 +20,19 @@ impl Served {
     /// By our engine, whose counters were `before` when the card had come up. Until then no start
     /// is held.
     pub fn by_engine(before: &Stats, now: Stats, holds: Holds, continue_lost: bool) -> Self {
-        let mut closed = now.closed;
-        for (count, earlier) in closed.iter_mut().zip(before.closed) {
+        let mut stats = now;
+        for (count, earlier) in stats.closed.iter_mut().zip(before.closed) {
             *count -= earlier;
         }
-        let stats = Stats {
-            requests: now.requests - before.requests,
-            transfers: now.transfers - before.transfers,
-            merged: now.merged - before.merged,
-            continued: now.continued - before.continued,
-            not_continued: now.not_continued - before.not_continued,
-            busy_polls: now.busy_polls - before.busy_polls,
-            status_asked: now.status_asked - before.status_asked,
-            faults: now.faults - before.faults,
-            start_retries: now.start_retries - before.start_retries,
-            closed,
-            ..now
-        };
+        stats.requests -= before.requests;
+        stats.transfers -= before.transfers;
+        stats.merged -= before.merged;
+        stats.continued -= before.continued;
+        stats.not_continued -= before.not_continued;
+        stats.busy_polls -= before.busy_polls;
+        stats.status_asked -= before.status_asked;
+        stats.faults -= before.faults;
+        stats.start_retries -= before.start_retries;
         Served { continued: stats.continued, engine: Some(stats), holds, continue_lost }
     }
 }

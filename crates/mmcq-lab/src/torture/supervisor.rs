@@ -87,6 +87,7 @@ impl Run<'_> {
                     Event::Changed(_) => "there is another card".to_owned(),
                     Event::Dismissed => "the supervisor has left".to_owned(),
                     Event::Exception { exception, .. } => format!("the card tells: {exception:?}"),
+                    other => format!("{other:?}"),
                 };
                 trace(format!("{:>14} == {what}", machine.now()));
             }

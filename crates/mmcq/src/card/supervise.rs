@@ -23,6 +23,7 @@ const PROBES: u32 = 8;
 /// What the user of a card must know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::large_enum_variant, reason = "there is one, and no heap to put the larger on")]
+#[non_exhaustive]
 pub enum Event {
     /// The card was taken out, and the slot has been empty for a moment. Its requests have failed
     /// with [`Error::Removed`].

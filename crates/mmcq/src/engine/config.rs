@@ -214,6 +214,7 @@ impl Default for Config {
 
 /// What has happened since the engine was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Stats {
     /// Requests accepted.
     pub requests: u64,

@@ -72,6 +72,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let members = self.gathered.members();
         let first = self.slots.at(self.gathered.first());
         let last = self.slots.at(members.last().copied().unwrap_or(NONE));
+        let second =
+            members.get(1).map(|&at| self.slots.at(at).arrived_ns().saturating_sub(first.arrived_ns()));
         Run {
             direction: self.gathered.direction(),
             lba: self.gathered.lba(),
@@ -80,6 +82,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             client: last.origin().client,
             first_ns: first.arrived_ns().min(last.arrived_ns()),
             last_ns: last.arrived_ns().max(first.arrived_ns()),
+            // The submitter of many wakes once: its first comes before the others.
+            widest_ns: second.map_or(0, |ns| u32::try_from(ns).unwrap_or(u32::MAX)),
         }
     }
 

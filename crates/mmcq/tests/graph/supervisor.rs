@@ -110,6 +110,7 @@ impl<'a> Supervisor<'a> {
             Event::Inserted(Err(error)) => format!("event: no card can be brought up, {error:?}"),
             Event::Exception { .. } => "event: exception".into(),
             Event::Dismissed => "event: dismissed".into(),
+            other => format!("event: {other:?}"),
         };
         self.future = None;
         self.begin();

@@ -9,6 +9,7 @@ use core::fmt;
 /// and `ILLEGAL_COMMAND`, are no refusal: they tell of the command before, which had no response.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Refusal {
     /// The argument is outside of the function's range.
     OutOfRange,

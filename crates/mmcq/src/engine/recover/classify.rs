@@ -59,6 +59,7 @@ impl RecoveryStep {
 /// A step of recovery that was taken.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RecoveryEvent {
     /// When, in nanoseconds.
     pub at_ns: u64,

@@ -9,17 +9,23 @@
 //! What it knows is learned from events. By direction: what a transfer costs besides its blocks
 //! (`a`) and what a block costs (`b`), by a fit to the transfers so far. By sequential stream: how
 //! many requests its clients keep in flight, seen at each completion, how long the first takes to
-//! come back (`w`), and the others after one another. The start is held if all that waits is one
-//! run of such a stream, fewer than are kept in flight, and `w` for the whole tail is below `a`.
-//! Streams are looked at once for each transfer, by what is collected for it; an arrival is not.
+//! come back, and the others after one another. A submitter that looks at all that is complete
+//! before it sends the next takes the longer the more that is: so the first's pause is a line
+//! through the sizes of what was complete. The start is held if all that waits is one run of such a
+//! stream, fewer than are kept in flight, and one transfer is better than two ([`ways`]). Streams
+//! are looked at once for each transfer, by what is collected for it; an arrival is not.
+//!
+//! A whole batch may lie askew to the card's pages. Then once in sixteen transfers its end is left
+//! off, and waits for all that went, so that the batches to come begin with a page.
 //!
 //! What two ways really took decides where the costs are wrong ([`measured`]). Requests that stayed
 //! away, and of which one comes late, are on their way with it.
 //!
-//! *Written bound: a start is held no longer than `a`, than
-//! [`Config::tail_ns`](crate::engine::Config::tail_ns), and without an arrival than twice what the
+//! *Written bound: a start is held no longer than `a`, or what was left off than twice what the
+//! first of those that went usually takes and 2 us; than
+//! [`Config::tail_ns`](crate::engine::Config::tail_ns); and without an arrival than twice what the
 //! next request usually takes and 2 us.* Each hold is paid from an account that its gain, or its
-//! loss, goes to; it has [`CREDIT_NS`] at first, and gets 1/128 of the time that transfers take. So
+//! loss, goes to; it has [`CREDIT_NS`] at first, and gets 1/256 of the time that transfers take. So
 //! what holds lose, beyond what others have gained, is at most that and one hold. A client that
 //! stays away costs its wait once, and is not waited for until it comes.
 
@@ -28,6 +34,7 @@ mod measured;
 mod streams;
 #[cfg(test)]
 mod tests;
+mod ways;
 
 use super::slot_set::SlotSet;
 use crate::host::Direction;
@@ -35,6 +42,7 @@ use costs::Costs;
 use measured::Measured;
 pub(crate) use streams::Run;
 use streams::Streams;
+use ways::{Loop, Ways};
 
 /// What the account holds at first.
 const CREDIT_NS: i64 = 1_000_000;
@@ -42,16 +50,11 @@ const CREDIT_NS: i64 = 1_000_000;
 /// it stops.
 const CREDITS_MAX: u64 = 4;
 /// The part of the time of all transfers that goes to the account.
-const SHARE: u64 = 128;
+const SHARE: u64 = 256;
 /// After so many starts that continue no stream, the scheduler looks for streams no more.
 const DULL_MAX: u8 = 32;
-/// What two ways should take is close if they differ by less than this part of it, or this time:
-/// then both are tried.
-const CLOSE: u64 = 8;
-/// See [`CLOSE`]: a wake-up, by which what is known of streams may be wrong.
-const CLOSE_NS: u64 = 20_000;
 /// Of so many transfers, one may leave its end for the next.
-const CUT_EVERY: u8 = 64;
+const CUT_EVERY: u8 = 16;
 
 /// All that waits: one run of contiguous requests.
 #[derive(Clone, Copy, Debug)]
@@ -202,6 +205,8 @@ impl Held {
             (self.joined_ns, self.joined_lba) = (now_ns, run.end);
         }
         self.joined = self.joined.wrapping_add(1);
+        let gap_ns = u32::try_from(now_ns.saturating_sub(run.last_ns)).unwrap_or(u32::MAX);
+        run.widest_ns = if self.joined == 0 { 0 } else { run.widest_ns.max(gap_ns) };
         (run.end, run.last_ns, run.client) = (end, now_ns, client);
         run.requests = run.requests.wrapping_add(1);
         *slots |= slot;
@@ -408,10 +413,13 @@ impl Hold {
             Direction::Write => &self.costs[1],
         };
         let fixed_ns = costs.fixed_ns()?;
+        // What was left off so that the next ends with a page: it waits for all that went.
+        let is_rest = self.uncut == CUT_EVERY - 1;
+        let most_ns = if is_rest { next_ns.saturating_sub(now_ns) } else { fixed_ns };
         let fresh = Held {
             since_ns: now_ns,
             until_ns: 0,
-            last_ns: now_ns.saturating_add(fixed_ns.min(bound_ns)),
+            last_ns: now_ns.saturating_add(most_ns.min(bound_ns)),
             fixed_ns,
             step_ns: 0,
             awaited: 0,
@@ -427,20 +435,11 @@ impl Hold {
         // Whether it pays is asked at its beginning; after that, what has been waited is spent
         // either way.
         let pays = self.held.is_some() || {
-            // All in one transfer: the controller rests until the last is back. In two, each half
-            // comes back during the other's transfer, or is waited for.
-            let all = u32::from(requests).saturating_add(tail);
-            let blocks_ns = costs.blocks_ns(all.saturating_mul(request_blocks));
-            let back_ns = stream.back_ns(all)?.saturating_sub(stream.hidden_ns(self.free_ns));
-            let one_ns = fixed_ns.saturating_add(blocks_ns);
-            let whole_ns = one_ns.saturating_add(back_ns).saturating_add(settles_ns);
-            let half_ns = fixed_ns.saturating_add(blocks_ns / 2).saturating_add(stream.back_ns(all / 2)?);
-            let halves_ns = one_ns.saturating_add(fixed_ns).max(half_ns);
-            let risk_ns = until_ns.saturating_sub(now_ns);
-            let is_better = whole_ns.saturating_add(whole_ns / 128) < halves_ns;
-            let is_close = whole_ns.abs_diff(halves_ns) < (halves_ns / CLOSE).max(CLOSE_NS);
-            let holds = self.measured.holds(is_better, is_close, self.streams.is_alone(&stream))
-                && signed(risk_ns) <= self.credit_ns;
+            let requests = Loop { here: requests.into(), away: tail, blocks: request_blocks };
+            let ways = Ways::of(requests, costs, &stream, settles_ns, self.free_ns)?;
+            let alone = self.streams.is_alone(&stream);
+            let better = is_rest || self.measured.holds(ways.whole_is_better(), ways.are_close(), alone);
+            let holds = better && signed(until_ns.saturating_sub(now_ns)) <= self.credit_ns;
             self.measured.decided(holds);
             holds
         };

@@ -1,5 +1,6 @@
 //! Sequential streams: how many of their requests are on their way back, and how long that takes.
 
+use super::costs::Costs;
 use crate::host::Direction;
 
 /// Streams that are known at a time.
@@ -26,6 +27,8 @@ pub(crate) struct Run {
     /// When the first and the last of them came.
     pub first_ns: u64,
     pub last_ns: u64,
+    /// The longest time between two that came one after the other, as far as it was seen.
+    pub widest_ns: u32,
 }
 
 impl Run {
@@ -38,7 +41,7 @@ impl Run {
         let blocks = self.end.saturating_sub(lba);
         let requests =
             blocks.saturating_mul(self.requests.into()).checked_div(self.blocks().into()).unwrap_or(1);
-        Run { lba, requests: requests.clamp(1, 64) as u8, first_ns: self.last_ns, ..*self }
+        Run { lba, requests: requests.clamp(1, 64) as u8, first_ns: self.last_ns, widest_ns: 0, ..*self }
     }
 }
 
@@ -63,25 +66,41 @@ pub(super) struct Stream {
     /// The first block that is not complete, and one past the last.
     begin: u64,
     next: u64,
-    /// How long the first usually takes to come back, and each further one; 0: not known.
+    /// How long the first of a group usually takes to come back, besides what it takes longer for
+    /// each request of the group; and the longest time between two that come. 0: not known.
     first_ns: u32,
     gap_ns: u32,
-    /// The same on the average, with what seldom happens.
+    /// What it takes longer for each request.
+    each_ns: u32,
+    /// How long the first, and each further one, takes on the average, with what seldom happens.
     mean_first_ns: u32,
     mean_gap_ns: u32,
     /// How many times in a row both were less than half of that.
     first_shorter: u8,
     gap_shorter: u8,
-    /// When the last one came; when the last were complete, and those before.
+    /// When the last one came.
     arrived_ns: u64,
-    done_ns: u64,
-    before_ns: u64,
+    /// The last that were complete, and those before.
+    done: Group,
+    before: Group,
+}
+
+/// Requests that were complete at one time.
+#[derive(Clone, Copy, Debug)]
+struct Group {
+    at_ns: u64,
+    requests: u8,
+    /// Those that have not come back.
+    away: u8,
 }
 
 /// All of them.
 #[derive(Debug)]
 pub(super) struct Streams {
     streams: [Stream; STREAMS],
+    /// How long the first of a group takes to come back, by the group's size: a submitter looks at
+    /// all that is complete before it sends the next.
+    pauses: Costs,
     /// When a status was asked for, whose answer completes requests; 0: none is under way. How long
     /// that takes.
     asked_ns: u64,
@@ -115,6 +134,10 @@ fn average(mean_ns: &mut u32, shorter: &mut u8, seen_ns: u64, most_ns: u64, weig
     };
 }
 
+impl Group {
+    const NONE: Group = Group { at_ns: 0, requests: 0, away: 0 };
+}
+
 impl Stream {
     const NONE: Stream = Stream {
         direction: Direction::Read,
@@ -129,18 +152,25 @@ impl Stream {
         next: u64::MAX,
         first_ns: 0,
         gap_ns: 0,
+        each_ns: 0,
         mean_first_ns: 0,
         mean_gap_ns: 0,
         first_shorter: 0,
         gap_shorter: 0,
         arrived_ns: 0,
-        done_ns: 0,
-        before_ns: 0,
+        done: Group::NONE,
+        before: Group::NONE,
     };
+
+    /// What the first of so many takes, which usually takes `first_ns` without them.
+    fn pause_ns(&self, first_ns: u32, requests: u64) -> u64 {
+        u64::from(first_ns).saturating_add(requests.saturating_mul(self.each_ns.into()))
+    }
 
     fn gap_ns(&self) -> u64 {
         // The first has a wake-up more. What takes longer than that was not complete as early.
-        u64::from(if self.gap_ns == 0 { self.first_ns / 4 } else { self.gap_ns.min(self.first_ns) })
+        let first_ns = self.pause_ns(self.first_ns, self.done.requests.into());
+        if self.gap_ns == 0 { first_ns / 4 } else { first_ns.min(self.gap_ns.into()) }
     }
 
     /// Requests that will come back, when so many wait.
@@ -151,16 +181,16 @@ impl Stream {
     /// How long so many take to come back from when they are complete; `None`: nothing is known of
     /// it.
     pub fn back_ns(&self, requests: u32) -> Option<u64> {
-        let first_ns = u64::from(self.mean_first_ns);
+        let first_ns = self.pause_ns(self.mean_first_ns, requests.into());
         let gap_ns = if self.mean_gap_ns == 0 { first_ns / 4 } else { first_ns.min(self.mean_gap_ns.into()) };
         let others_ns = gap_ns.saturating_mul(u64::from(requests.saturating_sub(1)));
-        (first_ns > 0).then_some(others_ns.saturating_add(first_ns))
+        (self.mean_first_ns > 0).then_some(others_ns.saturating_add(first_ns))
     }
 
     /// What of that has passed when the controller is free from then on: it has done something else
     /// meanwhile.
     pub fn hidden_ns(&self, free_ns: u64) -> u64 {
-        free_ns.saturating_sub(self.done_ns)
+        free_ns.saturating_sub(self.done.at_ns)
     }
 
     /// How long after one the next is overdue.
@@ -171,21 +201,23 @@ impl Stream {
     /// When the next is overdue. `asked_ns`: what is moved takes so long to become complete; 0: it
     /// is.
     pub fn next_by_ns(&self, asked_ns: u64, now_ns: u64) -> u64 {
+        let Group { at_ns: done_ns, requests, .. } = self.done;
+        let first_ns = self.pause_ns(self.first_ns, requests.into());
         let (since_ns, wait_ns) = match asked_ns {
-            0 if self.arrived_ns >= self.done_ns => return self.arrived_ns.saturating_add(self.step_ns()),
-            0 => (self.done_ns, self.first_ns.into()),
-            _ => (now_ns, asked_ns + u64::from(self.first_ns)),
+            0 if self.arrived_ns >= done_ns => return self.arrived_ns.saturating_add(self.step_ns()),
+            0 => (done_ns, first_ns),
+            _ => (now_ns, asked_ns.saturating_add(first_ns)),
         };
-        since_ns.saturating_add(2 * wait_ns + JITTER_NS)
+        since_ns.saturating_add(wait_ns.saturating_mul(2)).saturating_add(JITTER_NS)
     }
 
     /// Of these, those that came before the last completion.
     fn earlier(&self, run: &Run) -> u8 {
-        if run.last_ns < self.done_ns {
+        if run.last_ns < self.done.at_ns {
             return run.requests;
         }
         let span_ns = run.last_ns.saturating_sub(run.first_ns);
-        let earlier_ns = self.done_ns.saturating_sub(run.first_ns);
+        let earlier_ns = self.done.at_ns.saturating_sub(run.first_ns);
         earlier_ns.saturating_mul(run.requests.into()).checked_div(span_ns).unwrap_or(0) as u8
     }
 
@@ -194,34 +226,67 @@ impl Stream {
     /// later, is of those that were away: the others are on their way with it.
     fn returned(&mut self, came_ns: u64) {
         let missed = core::mem::take(&mut self.missed);
-        let usual_ns = self.done_ns.saturating_add(2 * u64::from(self.first_ns) + JITTER_NS);
+        let first_ns = self.pause_ns(self.first_ns, self.done.requests.into());
+        let usual_ns = self.done.at_ns.saturating_add(first_ns.saturating_mul(2)).saturating_add(JITTER_NS);
         if missed > 0 && (!self.answered || came_ns > usual_ns) {
             (self.depth, self.fewer, self.times) = (self.depth.max(missed), 0, 0);
         }
     }
 
+    /// The group whose first came then, if `earlier` of those that came with it came before the last
+    /// completion. What comes too soon after that is of those before, if some of them are away.
+    fn group(&self, came_ns: u64, earlier: u8) -> Group {
+        let since_ns = came_ns.saturating_sub(self.done.at_ns);
+        let soon = since_ns < self.pause_ns(self.first_ns, self.done.requests.into()) / 2;
+        if earlier > 0 || soon && self.before.away > 0 { self.before } else { self.done }
+    }
+
+    /// So many have come back, `earlier` of them before the last completion.
+    fn back(&mut self, requests: u8, earlier: u8, of_before: bool) {
+        let first = if of_before { requests } else { earlier }.min(self.before.away);
+        let rest = requests.saturating_sub(first);
+        self.before.away -= first;
+        self.before.away = self.before.away.saturating_sub(rest.saturating_sub(self.done.away));
+        self.done.away = self.done.away.saturating_sub(rest);
+    }
+
     /// More have come.
-    fn came(&mut self, run: &Run, most_ns: u64) {
+    fn came(&mut self, run: &Run, most_ns: u64, pauses: &mut Costs) {
         if self.missed > 0 {
             self.returned(run.first_ns);
         }
         let earlier = self.earlier(run);
-        let since_ns = if earlier == 0 { self.done_ns } else { self.before_ns };
+        let group = self.group(run.first_ns, earlier);
+        let since_ns = group.at_ns;
         if since_ns > 0 && run.first_ns >= since_ns {
+            let mut widest_ns = u64::from(run.widest_ns);
             if self.arrived_ns < since_ns {
                 let back_ns = run.first_ns - since_ns;
-                learn(&mut self.first_ns, back_ns);
-                average(&mut self.mean_first_ns, &mut self.first_shorter, back_ns, most_ns, 1);
+                // What it usually is, not what seldom happens.
+                let usual_ns = self.pause_ns(self.first_ns, group.requests.into());
+                let most_learned_ns = if usual_ns == 0 { back_ns } else { usual_ns.saturating_mul(2) };
+                pauses.learn(group.requests.into(), back_ns.min(most_learned_ns));
+                self.each_ns = u32::try_from(pauses.blocks_ns(1)).unwrap_or(u32::MAX);
+                let own_ns = back_ns.saturating_sub(self.pause_ns(0, group.requests.into()));
+                learn(&mut self.first_ns, own_ns);
+                average(&mut self.mean_first_ns, &mut self.first_shorter, own_ns, most_ns, 1);
             } else {
-                self.learn_gap(run.first_ns.saturating_sub(self.arrived_ns), most_ns, 1);
+                let gap_ns = run.first_ns.saturating_sub(self.arrived_ns);
+                self.average_gap(gap_ns, most_ns, 1);
+                widest_ns = widest_ns.max(gap_ns);
             }
-            let further = u64::from(run.requests.saturating_sub(1));
+            let further = run.requests.saturating_sub(1);
             if (earlier == 0 || earlier == run.requests)
-                && let Some(gap_ns) = run.last_ns.saturating_sub(run.first_ns).checked_div(further)
+                && let Some(gap_ns) = run.last_ns.saturating_sub(run.first_ns).checked_div(further.into())
             {
-                self.learn_gap(gap_ns, most_ns, run.requests.saturating_sub(1));
+                self.average_gap(gap_ns, most_ns, further);
+                widest_ns = widest_ns.max(gap_ns);
+            }
+            if self.arrived_ns >= since_ns || further > 0 {
+                learn(&mut self.gap_ns, widest_ns);
             }
         }
+        self.back(run.requests, earlier, since_ns == self.before.at_ns);
         if self.seen > 0 {
             let seen = core::mem::take(&mut self.seen).saturating_add(earlier);
             self.keeps(seen);
@@ -234,19 +299,22 @@ impl Stream {
         self.fewer = self.fewer.max(seen);
         self.times += 1;
         if seen >= self.depth || self.times >= FEWER {
+            if self.fewer < self.depth {
+                self.before.away = 0;
+            }
             self.depth = self.fewer;
             (self.fewer, self.times) = (0, 0);
         }
     }
 
-    fn learn_gap(&mut self, gap_ns: u64, most_ns: u64, times: u8) {
-        learn(&mut self.gap_ns, gap_ns);
+    fn average_gap(&mut self, gap_ns: u64, most_ns: u64, times: u8) {
         average(&mut self.mean_gap_ns, &mut self.gap_shorter, gap_ns, most_ns, times);
     }
 }
 
 impl Streams {
-    pub const NEW: Streams = Streams { streams: [Stream::NONE; STREAMS], asked_ns: 0, ask_ns: ASK_NS };
+    pub const NEW: Streams =
+        Streams { streams: [Stream::NONE; STREAMS], pauses: Costs::NEW, asked_ns: 0, ask_ns: ASK_NS };
 
     /// These wait, or go. What was told of them before is known. True if they are some of several
     /// in flight. `most_ns`: longer pauses count no more than that.
@@ -256,9 +324,9 @@ impl Streams {
         };
         if let Some(stream) = self.streams.iter_mut().find(follows) {
             if stream.next == run.lba {
-                stream.came(run, most_ns);
+                stream.came(run, most_ns, &mut self.pauses);
             } else if run.end > stream.next {
-                stream.came(&run.rest(stream.next), most_ns);
+                stream.came(&run.rest(stream.next), most_ns, &mut self.pauses);
             } else {
                 return false;
             }
@@ -294,10 +362,16 @@ impl Streams {
         if let Some(stream) = self.streams.iter_mut().find(holds) {
             let request_blocks = u64::from(run.blocks().checked_div(run.requests.into()).unwrap_or(1));
             let flying = stream.next.saturating_sub(stream.begin).checked_div(request_blocks);
-            stream.seen = stream.seen.max(flying.unwrap_or(0).min(u64::from(u8::MAX)) as u8);
+            // What was seen at the completion before, and none has come since.
+            let seen =
+                core::mem::replace(&mut stream.seen, flying.unwrap_or(0).min(u64::from(u8::MAX)) as u8);
+            if seen > 0 {
+                stream.keeps(seen);
+            }
             stream.begin = stream.begin.max(run.end);
             stream.answered = true;
-            stream.before_ns = core::mem::replace(&mut stream.done_ns, now_ns);
+            let done = Group { at_ns: now_ns, requests: run.requests, away: run.requests };
+            stream.before = core::mem::replace(&mut stream.done, done);
         }
     }
 
@@ -315,7 +389,7 @@ impl Streams {
     pub fn is_alone(&self, stream: &Stream) -> bool {
         let beside = |other: &&Stream| {
             (other.direction, other.next) != (stream.direction, stream.next)
-                && other.arrived_ns > stream.before_ns
+                && other.arrived_ns > stream.before.at_ns
         };
         !self.streams.iter().any(|other| beside(&other))
     }

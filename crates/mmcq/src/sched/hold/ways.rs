@@ -1,0 +1,62 @@
+//! What a closed loop takes in one transfer, and in two that take turns.
+
+use super::costs::Costs;
+use super::streams::Stream;
+
+/// What two ways should take is close if they differ by less than this part of it, or this time:
+/// then both are tried.
+const CLOSE: u64 = 8;
+/// See [`CLOSE`]: a wake-up, by which what is known of streams may be wrong.
+const CLOSE_NS: u64 = 20_000;
+/// Holding must be better by this part.
+const MARGIN: u64 = 128;
+
+/// Requests of a loop: those that wait, those that are away, and the blocks of each.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Loop {
+    pub here: u32,
+    pub away: u32,
+    pub blocks: u32,
+}
+
+/// What moving each of them once takes, from one turn to the next.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ways {
+    whole_ns: u64,
+    parts_ns: u64,
+}
+
+impl Ways {
+    /// `settles_ns`: what is moved takes so long to become complete. `free_ns`: since when the
+    /// controller is free. `None`: the stream's pauses are not known.
+    pub fn of(requests: Loop, costs: &Costs, stream: &Stream, settles_ns: u64, free_ns: u64) -> Option<Ways> {
+        let fixed_ns = costs.fixed_ns()?;
+        let moved_ns =
+            |some: u32| fixed_ns.saturating_add(costs.blocks_ns(some.saturating_mul(requests.blocks)));
+        let back_ns = |some: u32| Some(stream.back_ns(some)?.saturating_add(settles_ns));
+        // All in one: the controller rests until the last is back.
+        let all = requests.here.saturating_add(requests.away);
+        let rests_ns = back_ns(all)?.saturating_sub(stream.hidden_ns(free_ns));
+        let one_ns = moved_ns(all);
+        // In two: each comes back while the other is moved, or is waited for. Then the controller
+        // is free when its first comes, and that one goes alone.
+        let (here_ns, away_ns) = (moved_ns(requests.here), moved_ns(requests.away));
+        let (here_back_ns, away_back_ns) = (back_ns(requests.here)?, back_ns(requests.away)?);
+        let alone = u64::from(away_back_ns > here_ns) + u64::from(here_back_ns > away_ns);
+        let parts_ns = one_ns
+            .saturating_add(fixed_ns)
+            .max(here_ns.saturating_add(here_back_ns))
+            .max(away_ns.saturating_add(away_back_ns))
+            .saturating_add(fixed_ns.saturating_mul(alone));
+        Some(Ways { whole_ns: one_ns.saturating_add(rests_ns), parts_ns })
+    }
+
+    /// Is one transfer better?
+    pub fn whole_is_better(&self) -> bool {
+        self.whole_ns.saturating_add(self.whole_ns / MARGIN) < self.parts_ns
+    }
+
+    pub fn are_close(&self) -> bool {
+        self.whole_ns.abs_diff(self.parts_ns) < (self.parts_ns / CLOSE).max(CLOSE_NS)
+    }
+}
