@@ -1,7 +1,10 @@
 #!/bin/bash
-# guest-time.sh [--twice] [never | hsq | fifo]...: an unmodified Linux 6.1 of Debian's on the laboratory's controller and cards, in virtual time, without a queue and with
+# guest-time.sh [--twice] [never | hsq | fifo | stacks | recovery | mmc-test]...: an unmodified Linux 6.1 of Debian's on the laboratory's controller and cards, in virtual time, without a queue and with
 # its software queue (mmc_hsq). Its own mmc_core, mmc_block and sdhci drive the model. Prints the report of each machine, a line of JSON; `mmcq reproduce never
 # --original FILE`, and the same of hsq and fifo, compare them with the laboratory's stand-ins and with mmcq.
+#
+# stacks and recovery also run boards/pc, mmcq on bare metal, in the same machine: `mmcq guest --table FILE` lays their reports side by side. mmc-test
+# runs Linux's own tests of host and card on four cards, without the two that last minutes for each transfer size (33 and 34), and fails where one fails.
 #
 # `mmcq guest` runs each machine, tools/guest-parts.sh builds what it is put together from, and jobs/guest has the jobs. --twice: each machine also runs two
 # times with one CPU; these must say the same, byte for byte. GUEST_CPUS: CPUs of a machine, 2 without it. GUEST_TIMEOUT: seconds that a machine may run, 2400
@@ -16,13 +19,48 @@ tables=("$@")
 tools/guest-parts.sh
 CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 cargo build -q --locked --release -p mmcq-lab
 mmcq=$(cargo metadata --format-version 1 --no-deps --locked | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/release/mmcq
+# boards/pc, built as tools/boards.sh does.
+pc() {
+  local flags="-Crelocation-model=static" flag
+  for flag in -nostartfiles -static -no-pie -Wl,--build-id=none "-T$PWD/boards/pc/link.x"; do flags="$flags -Clink-arg=$flag"; done
+  (cd boards/pc && RUSTFLAGS="$flags" cargo build -q --locked --release --target x86_64-unknown-linux-gnu)
+  image=$(cd boards/pc && cargo metadata --format-version 1 --no-deps --locked | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/x86_64-unknown-linux-gnu/release/sdhci
+}
+ours() { # what-the-image-does options...
+  echo "$1" >"$job"
+  shift
+  "$mmcq" guest "$job" --image "$image" --setting mmcq --limit "${GUEST_TIMEOUT:-2400}" --json "$@"
+}
+job=$(mktemp)
+trap 'rm -f "$job"' EXIT
+linux() { # job options...
+  "$mmcq" guest "jobs/guest/$1.sh" --limit "${GUEST_TIMEOUT:-2400}" "${@:2}"
+}
 for table in "${tables[@]}"; do
   case $table in
+    recovery)
+      given=(--card emmc-hs200 --schedule jobs/guest/recovery.list)
+      pc
+      linux recovery "${given[@]}" --json
+      ours "probe 36000" "${given[@]}"
+      continue ;;
+    stacks)
+      pc
+      for setting in none hsq-tag; do linux table --card emmc-hs200 --setting $setting --scheduler none --json; done
+      for load in "randread 1" "randread 32" "read 1" "read 32"; do ours "load $load 1024" --card emmc-hs200; done
+      continue ;;
+    mmc-test)
+      for machine in generic:sdsc-1g generic:sdhc-16g-hs generic:sdxc-128g-uhs intel-emmc:hbg4a2; do
+        say "$table.$machine"
+        linux mmc-test --platform "${machine%:*}" --card "${machine#*:}" --wake-us 0 --append "mmcq.cases=$(seq -s, 1 32),$(seq -s, 35 51)" | tee "$job"
+        grep -qx 'mmc_test: 0 failed' "$job" || { say "$machine: mmc_test has failed"; exit 1; }
+      done
+      continue ;;
     # Platform and card; empty: its own.
     never) machines=(generic:sdxc-128g-uhs generic:emmc-hs200) ;;
     hsq) machines=(hsq-sprd:) ;;
     fifo) machines=(fifo-allwinner: fifo-allwinner:fifo-emmc-b) ;;
-    *) say "$table: expected never, hsq or fifo"; exit 2 ;;
+    *) say "$table: expected never, hsq, fifo, stacks, recovery or mmc-test"; exit 2 ;;
   esac
   for machine in "${machines[@]}"; do
     for setting in none hsq-tag; do

@@ -24,11 +24,11 @@ fi
 # dropped outside of the lock, lent memory stays with its slot until a controller that hangs has been stopped. `kept` has the card's rest, its
 # lock, the way back from a partition, the second tries of a mapping, what a supervisor leaves that is dropped in its work, the slot of
 # one that comes late, and writes that are complete with their data as well.
-limit_reader=${LIMIT_READER:-42112}
-limit_sd_reader=${LIMIT_SD_READER:-35456}
-limit_transfer=${LIMIT_TRANSFER:-25472}
-limit_kept=${LIMIT_KEPT:-82112}
-limit_ram=${LIMIT_RAM:-4104}
+limit_reader=${LIMIT_READER:-41984}
+limit_sd_reader=${LIMIT_SD_READER:-35072}
+limit_transfer=${LIMIT_TRANSFER:-25408}
+limit_kept=${LIMIT_KEPT:-81920}
+limit_ram=${LIMIT_RAM:-4096}
 
 # Bytes of the sections of an image whose names match a pattern.
 section() {
@@ -53,7 +53,7 @@ runtime() {
 noted() { readelf -p .mmcq_sizes "$1" | sed -E 's/^ *\[ *[0-9a-f]+\] *//; s/\\n$//' | awk -v want="$2" '$1 == want { print $2 }'; }
 
 # What docs/footprint.md has a row for: flash and RAM in bytes, or `-`.
-declare -A flash_of ram_of
+declare -A flash_of=() ram_of=()
 # The page's rows, each with the figures that were measured.
 page_rows() {
   local line name

@@ -45,15 +45,7 @@ fn machine(name: &str) -> Setup {
 }
 
 fn case(setup: Setup, list: &[(Asked, u32, u32)], luck: Luck) -> Case {
-    let one = |&(asked, at, blocks): &(Asked, u32, u32)| Operation {
-        asked,
-        area: 0,
-        at,
-        blocks,
-        alone: false,
-        dropped_after: 0,
-        by_slot: false,
-    };
+    let one = |&(asked, at, blocks): &(Asked, u32, u32)| Operation::plain(asked, at, blocks);
     Case {
         seed: 1,
         setup,

@@ -187,6 +187,13 @@ pub struct Operation {
     pub by_slot: bool,
 }
 
+impl Operation {
+    /// A request of the user area with nothing special about it.
+    pub const fn plain(asked: Asked, at: u32, blocks: u32) -> Operation {
+        Operation { asked, area: 0, at, blocks, alone: false, dropped_after: 0, by_slot: false }
+    }
+}
+
 impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.asked {

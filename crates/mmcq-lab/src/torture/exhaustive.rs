@@ -47,15 +47,7 @@ pub fn program(mut index: u64) -> Vec<Operation> {
     let mut operations = Vec::new();
     for _ in 0..length {
         let (asked, at, blocks) = ALPHABET[(index % letters) as usize];
-        operations.push(Operation {
-            asked,
-            area: 0,
-            at,
-            blocks,
-            alone: false,
-            dropped_after: 0,
-            by_slot: false,
-        });
+        operations.push(Operation::plain(asked, at, blocks));
         index /= letters;
     }
     operations

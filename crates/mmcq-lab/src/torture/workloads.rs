@@ -33,15 +33,7 @@ const WRITE: Asked = Asked::Write { durable: false };
 const DURABLE: Asked = Asked::Write { durable: true };
 
 fn operations(list: &[(Asked, u32, u32)]) -> Vec<Operation> {
-    let one = |&(asked, at, blocks): &(Asked, u32, u32)| Operation {
-        asked,
-        area: 0,
-        at,
-        blocks,
-        alone: false,
-        dropped_after: 0,
-        by_slot: false,
-    };
+    let one = |&(asked, at, blocks): &(Asked, u32, u32)| Operation::plain(asked, at, blocks);
     list.iter().map(one).collect()
 }
 
