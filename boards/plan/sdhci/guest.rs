@@ -185,7 +185,7 @@ async fn beside(
                     now.set(card)
                 }
                 Event::Inserted(Err(error)) => say(format_args!("supervisor: {error}")),
-                Event::Removed | Event::Dismissed => {}
+                _ => {}
             }
         }
     };

@@ -4,7 +4,7 @@
 mod support;
 
 use mmcq::engine::{Config, Engine, Kind, Request};
-use mmcq::sched::{Choice, Fifo, Policy, Waiting};
+use mmcq::sched::{Choice, Fifo, Origin, Policy, Waiting};
 use support::{TestHost, World, buffer, target};
 
 const BLOCKS: u64 = 512;
@@ -112,4 +112,16 @@ fn the_bound_holds_where_a_request_stays_behind_and_only_there() {
     // A request that is as large by itself goes alone.
     let large = vec![read(0, 24), read(24, 8)];
     assert_eq!(transfers(config, Fifo, large), [(0, 24), (24, 8)]);
+}
+
+/// Two clients go through the same blocks, one a block behind the other. The last of the second's
+/// continues the first's, but the second's go together.
+#[test]
+fn a_clients_requests_are_not_torn_apart_by_another_that_they_continue() {
+    let of = |client, lba| read(lba, 1).from(Origin { client, sync: true });
+    let first = (100..104).map(|lba| of(1, lba));
+    let second = (101..105).map(|lba| of(2, lba));
+    assert_eq!(in_order(first.clone().chain(second).collect()), [(100, 4), (101, 4)]);
+    // One that has no other waiting does join.
+    assert_eq!(in_order(first.chain([of(2, 104)]).collect()), [(100, 5)]);
 }

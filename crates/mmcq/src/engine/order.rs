@@ -2,8 +2,9 @@
 //!
 //! The policy picks a pending request ([`sched`](crate::sched); without one it is the oldest).
 //! Pending requests of the same direction that continue it on either side go with it, in one
-//! transfer, within the limits of host and configuration. A request of more blocks than that goes
-//! in pieces, with no request in between.
+//! transfer, within the limits of host and configuration. At its end it takes none whose client has
+//! another waiting that the first one continues: those go together. A request of more blocks than
+//! the limits allow goes in pieces, with no request in between.
 //!
 //! So without a policy, and where nothing fails, a request waits for at most the pieces of the
 //! requests before it. `b` blocks go in `ceil(b / m)` pieces, where `m` is the least of

@@ -81,6 +81,13 @@ impl<const N: usize> Slots<N> {
         true
     }
 
+    /// Of these a request waits whose end this one continues, for the same client.
+    pub fn follows(&self, index: u8, waiting: SlotSet) -> bool {
+        let (start, client) = (self.span(index).start, self.at(index).origin().client);
+        let before = self.ends[bucket(start)] & waiting & !(1 << index);
+        bits(before).any(|other| self.span(other).end == start && self.at(other).origin().client == client)
+    }
+
     /// Queued reads and writes of which one may begin at `end`, or end at `start`: no other does.
     pub fn near(&self, start: u64, end: u64) -> SlotSet {
         self.starts[bucket(end)] | self.ends[bucket(start)]
