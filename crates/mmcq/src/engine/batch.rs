@@ -219,7 +219,7 @@ impl<const N: usize> Batch<N> {
             blocks <= u64::from(limits.merged_blocks)
                 && !slots.at(index).solo()
                 // A client's requests go together, not the last of them with another's.
-                && !(span.start == end && slots.follows(index, left))
+                && (span.start != end || !slots.follows(index, left))
                 && (blocks <= u64::from(limits.fair_blocks) || !overtakes(slots, index, taken))
                 && !overtakes_overlap(slots, index, left)
         })
