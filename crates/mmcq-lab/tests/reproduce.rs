@@ -230,7 +230,10 @@ fn merging_brings_sequential_4_kib_near_the_limit_where_nothing_can_be_continued
         let commands = |depth: u32| {
             find(&rows, &format!("commands: {pattern} 4k, depth {depth} @hsq-sprd"), "mmcq").model
         };
-        assert!(commands(1) >= 512.0 && commands(32) <= 64.0, "{} {}", commands(1), commands(32));
+        // Of 32 writes the first goes alone, and one more. The card's own programming is the limit, so
+        // a transfer more costs no time there, and none is held.
+        let most = if pattern == "read" { 64.0 } else { 70.0 };
+        assert!(commands(1) >= 512.0 && commands(32) <= most, "{} {}", commands(1), commands(32));
         for depth in [1, 4, 32] {
             let cell = format!("{pattern} 4k, depth {depth} @hsq-sprd");
             let (ours, none) = (find(&rows, &cell, "mmcq"), find(&rows, &cell, "none"));
