@@ -13,7 +13,7 @@ const LAYERS: &[&[&str]] = &[
     &["card", "cards", "charged", "cpu", "port"],
     &["checker", "probe"],
     &["slot"],
-    &["rtsx", "s3c_sdi", "sdhci"],
+    &["rtsx", "s3c_sdi", "schedule", "sdhci"],
     &["bench"],
 ];
 
