@@ -219,7 +219,12 @@ const WAYS: &[Way] = &[
             assert!(engine.is_nested());
             assert!(matches!(engine.submit(read(), 1), Err((REENTERED, _))));
             assert_eq!((engine.on_irq(1).completed, engine.poll(1).completed), (0, 0));
-            assert!(engine.take(id).is_none() && engine.cancel(id).is_none() && engine.id_of(0).is_none());
+            assert!(
+                engine.take(id).is_none()
+                    && engine.take_back(id).is_none()
+                    && engine.cancel(id).is_none()
+                    && engine.id_of(0).is_none()
+            );
             engine.abandon(id);
             assert!(engine.reclaim(buffer(1).claim()).is_none());
             assert!(engine.set_waker(id, Waker::noop().clone()).is_some());
