@@ -24,9 +24,9 @@ fi
 # dropped outside of the lock, lent memory stays with its slot until a controller that hangs has been stopped. `kept` has the card's rest, its
 # lock, the way back from a partition, the second tries of a mapping, what a supervisor leaves that is dropped in its work, the slot of
 # one that comes late, and writes that are complete with their data as well.
-limit_reader=${LIMIT_READER:-41984}
-limit_sd_reader=${LIMIT_SD_READER:-35072}
-limit_transfer=${LIMIT_TRANSFER:-25408}
+limit_reader=${LIMIT_READER:-42112}
+limit_sd_reader=${LIMIT_SD_READER:-35200}
+limit_transfer=${LIMIT_TRANSFER:-25472}
 limit_kept=${LIMIT_KEPT:-81920}
 limit_ram=${LIMIT_RAM:-4096}
 
