@@ -123,5 +123,16 @@ fn a_clients_requests_are_not_torn_apart_by_another_that_they_continue() {
     let second = (101..105).map(|lba| of(2, lba));
     assert_eq!(in_order(first.clone().chain(second).collect()), [(100, 4), (101, 4)]);
     // One that has no other waiting does join.
-    assert_eq!(in_order(first.chain([of(2, 104)]).collect()), [(100, 5)]);
+    assert_eq!(in_order(first.clone().chain([of(2, 104)]).collect()), [(100, 5)]);
+    // So does one behind which others go on: the batch does not end with it.
+    let second = (101..105).map(|lba| of(2, lba));
+    let third = (105..107).map(|lba| of(3, lba));
+    assert_eq!(in_order(first.chain(second).chain(third).collect()), [(100, 7), (101, 3)]);
+}
+
+/// Both clients have a request for the same block.
+#[test]
+fn of_two_that_continue_a_batch_the_one_of_its_last_client_joins() {
+    let of = |client, lba| read(lba, 1).from(Origin { client, sync: true });
+    assert_eq!(in_order(vec![of(1, 100), of(2, 101), of(2, 102), of(1, 101)]), [(100, 2), (101, 2)]);
 }

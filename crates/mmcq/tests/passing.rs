@@ -32,6 +32,10 @@ fn run(kind: fn(u64) -> Kind, lba: u64) -> [Kind; 3] {
 impl Rig {
     /// An engine that has seen requests that touch, and has a transfer under way.
     fn new(continues: bool, first: Kind) -> Rig {
+        Rig::with(Config::DEFAULT, continues, first)
+    }
+
+    fn with(config: Config, continues: bool, first: Kind) -> Rig {
         let world = World::new(BLOCKS);
         {
             let caps = &mut world.borrow_mut().caps;
@@ -41,7 +45,7 @@ impl Rig {
                 caps.max_bytes = 16 * 512;
             }
         }
-        let mut engine = Engine::new(TestHost::new(&world), Config::DEFAULT);
+        let mut engine = Engine::new(TestHost::new(&world), config);
         engine.set_card_params(Some(target(BLOCKS)));
         let mut rig = Rig { world, engine, now_ns: 0 };
         rig.submit([read(0), read(500), read(508)]);
@@ -172,4 +176,27 @@ fn what_continues_an_open_transfer_goes_before_what_would_close_it() {
     let data: Vec<_> =
         log.log.iter().filter(|seen| seen.blocks > 0).map(|seen| (seen.blocks, seen.continued)).collect();
     assert_eq!(data, [(8, false), (16, false), (8, true), (8, false)], "9016 goes on where 9008 ended");
+}
+
+/// Clients of which one's request always continues the transfer, while all slots are taken. The
+/// written bound: four times [`Config::fair_blocks`].
+#[test]
+fn an_open_transfer_passes_a_request_for_so_many_blocks_and_no_more() {
+    let config = Config { fair_blocks: 32, ..Config::DEFAULT };
+    let mut rig = Rig::with(config, true, read(9_000));
+    rig.submit([read(9_008)]);
+    rig.submit([read(1_000)]);
+    let mut next = 9_016;
+    while !rig.went().contains(&(1_000, 8)) {
+        while rig.engine.slots_in_use() < 16 {
+            rig.submit([read(next)]);
+            next += 8;
+        }
+        rig.step();
+        assert!(next < 11_000, "never its turn");
+    }
+    let log = rig.world.borrow();
+    let before: u32 = log.log.iter().take_while(|seen| seen.arg != 1_000).map(|seen| seen.blocks).sum();
+    // The first two were older.
+    assert!((8 + 8 + 96..8 + 8 + 4 * 32).contains(&before), "{before} blocks");
 }

@@ -6,7 +6,7 @@ mod support;
 
 use closed::Closed;
 use mmcq::engine::{Config, DmaBuf, Engine, Kind, Request, SlotId};
-use mmcq::host::Direction;
+use mmcq::host::{Direction, Host};
 use mmcq::sched::{Any, Choice, Deadline, Fair, Fifo, Policy, Waiting, deadline, fair};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -18,14 +18,16 @@ const REQUEST: u32 = 8;
 const FIXED_NS: u64 = 1_000_000;
 const BLOCK_NS: u64 = 10_000;
 const COMMAND_NS: u64 = 5_000;
+/// What data cost that go on where an open transfer stopped, besides their blocks.
+const CONTINUED_NS: u64 = 300_000;
 /// From a completion to the next request, and to each further one.
 const FIRST_NS: u64 = 40_000;
 const GAP_NS: u64 = 10_000;
 
 /// A client that keeps `depth` contiguous requests in flight.
-struct Loop<P: Policy> {
+struct Loop<P: Policy, H: Host = Closed> {
     world: Rc<RefCell<World>>,
-    engine: Engine<Closed, 16, P>,
+    engine: Engine<H, 16, P>,
     now_ns: u64,
     direction: Direction,
     flying: Vec<SlotId>,
@@ -41,7 +43,21 @@ struct Loop<P: Policy> {
 impl<P: Policy> Loop<P> {
     fn new(policy: P, config: Config, direction: Direction, depth: u64) -> Self {
         let world = World::new(BLOCKS);
-        let mut engine = Engine::with_policy(Closed(TestHost::new(&world)), config, policy);
+        let host = Closed(TestHost::new(&world));
+        Loop::on(host, world, policy, config, direction, depth)
+    }
+}
+
+impl<P: Policy, H: Host> Loop<P, H> {
+    fn on(
+        host: H,
+        world: Rc<RefCell<World>>,
+        policy: P,
+        config: Config,
+        direction: Direction,
+        depth: u64,
+    ) -> Self {
+        let mut engine = Engine::with_policy(host, config, policy);
         engine.set_card_params(Some(target(BLOCKS)));
         let coming_ns = (0..depth).map(|n| n * GAP_NS).collect();
         Loop {
@@ -74,6 +90,7 @@ impl<P: Policy> Loop<P> {
             let last = world.log.last().unwrap();
             let cost_ns = match last.blocks {
                 0 => COMMAND_NS,
+                blocks if last.continued => CONTINUED_NS + BLOCK_NS * u64::from(blocks),
                 blocks => FIXED_NS + BLOCK_NS * u64::from(blocks),
             };
             self.ends_ns = Some(self.now_ns + cost_ns);
@@ -163,6 +180,35 @@ fn a_closed_loop_goes_in_whole_batches() {
             assert!(merging <= 0.55 * depth as f64, "off: {direction:?} depth {depth}: {merging:.2}");
             assert_eq!(never.engine.holds().count, 0);
         }
+    }
+}
+
+/// Data that go on in an open transfer have a price of their own: an interrupt, at least. The
+/// transfer stays open while its tail is awaited.
+#[test]
+fn a_closed_loop_goes_in_whole_batches_in_an_open_transfer_too() {
+    for depth in [2, 4, 8] {
+        let world = World::new(BLOCKS);
+        {
+            let caps = &mut world.borrow_mut().caps;
+            (caps.continue_data, caps.auto_stop, caps.auto_count) = (true, false, false);
+        }
+        let host = TestHost::new(&world);
+        let config = Config { hold_ns: 1_000_000, ..Config::DEFAULT };
+        let mut client = Loop::on(host, world, Fifo, config, Direction::Read, depth);
+        client.merging(400);
+        client.world.borrow_mut().log.clear();
+        client.phases = 0;
+        let begin = client.next;
+        while client.next < begin + 400 * u64::from(REQUEST) {
+            client.turn(true);
+        }
+        let world = client.world.borrow();
+        let pieces: Vec<_> = world.log.iter().filter(|seen| seen.blocks > 0).collect();
+        let each = 400.0 / pieces.len() as f64;
+        assert!(each > 0.9 * depth as f64, "depth {depth}: {each:.2}");
+        let opened = pieces.iter().filter(|seen| !seen.continued).count();
+        assert!(opened <= 2, "depth {depth}: {opened} opened");
     }
 }
 

@@ -206,11 +206,12 @@ impl<const N: usize> Batch<N> {
 }
 
 impl<const N: usize> Batch<N> {
-    /// One of `left` that continues the transfer on either side and may join it.
+    /// One of `left` that continues the transfer on either side and may join it. Of several that
+    /// begin with the same block, it is the one that belongs to the last member.
     fn neighbour(&self, slots: &Slots<N>, left: SlotSet, taken: SlotSet, limits: Limits) -> Option<u8> {
         let (start, end) = (self.lba, self.end());
         let near = left & slots.near(start, end);
-        bits(near).find(|&index| {
+        let may_join = |&index: &u8| {
             let span = slots.span(index);
             if span.start != end && (span.end != start || limits.floor == Some(start)) {
                 return false;
@@ -219,9 +220,11 @@ impl<const N: usize> Batch<N> {
             blocks <= u64::from(limits.merged_blocks)
                 && !slots.at(index).solo()
                 // A client's requests go together, not the last of them with another's.
-                && (span.start != end || !slots.follows(index, left))
+                && (span.start != end || !slots.tears(index, left))
                 && (blocks <= u64::from(limits.fair_blocks) || !overtakes(slots, index, taken))
                 && !overtakes_overlap(slots, index, left)
-        })
+        };
+        let last = self.members().last().copied().unwrap_or(NONE);
+        bits(near).filter(may_join).min_by_key(|&index| slots.apart(index, last, left))
     }
 }

@@ -7,8 +7,9 @@
 //!
 //! *Written bound: a request is passed in this way by at most [`PASSES`] younger ones, all of its
 //! own direction. Since it became the oldest, they move fewer blocks together than
-//! [`Config::fair_blocks`](super::Config::fair_blocks). None passes where requests of the other
-//! direction or a barrier wait, or where fewer than a quarter of the slots are free.* Only a policy
+//! [`Config::fair_blocks`](super::Config::fair_blocks), or than [`ON`] times as many if all of them
+//! continue an open transfer. None passes where requests of the other direction or a barrier wait,
+//! and no longer run where fewer than a quarter of the slots are free.* Only a policy
 //! that [yields](Policy::yields) is asked, and only on a host that can continue a transfer: on
 //! others the sweep shows as many cells that lose by it as gain.
 
@@ -21,6 +22,8 @@ use crate::sched::{Policy, Profile};
 
 /// A request is passed by none that came so many requests after it.
 const PASSES: u32 = 64;
+/// What continues an open transfer spares its end and a start: it may move so many times as much.
+const ON: u32 = 4;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The request that was picked, or one whose run goes before it.
@@ -37,8 +40,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let ordinary = slot.rules() == Rules::NONE && !slot.solo() && slot.moved_blocks() == 0;
         let one_way = (reads == 0 || writes == 0) && !self.slots.has_barrier();
         let others = waits & waits.wrapping_sub(1) != 0;
-        let room = self.slots.free_count() as usize >= N / 4;
-        if !(ordinary && one_way && others && room)
+        if !(ordinary && one_way && others)
             || self.incident.is_open()
             || !self.order.policy().yields()
             || self.order.tails().is_none()
@@ -50,14 +52,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             let Some(index) = bits(waits).find(goes_on).filter(|&index| index != picked) else {
                 return picked;
             };
-            let (start, end) = (self.slots.span(index).start, self.slots.span(index).end);
-            let (oldest, fair_blocks) = (self.slots.span(picked).age, self.config.fair_blocks);
-            let blocks = end.saturating_sub(start) as u32;
-            let passes =
-                self.order.tails_mut().is_some_and(|hold| hold.may_pass(oldest, blocks, fair_blocks));
+            let (oldest, limits) = (self.slots.span(picked).age, self.limits());
+            self.gathered.collect(&self.slots, index, limits);
+            let (blocks, most) = (self.gathered.blocks(), self.config.fair_blocks.saturating_mul(ON));
+            let passes = self.order.tails_mut().is_some_and(|hold| hold.may_pass(oldest, blocks, most));
             return if passes { index } else { picked };
         }
-        self.longest(picked, waits)
+        let room = self.slots.free_count() as usize >= N / 4;
+        if room { self.longest(picked, waits) } else { picked }
     }
 
     /// May this request go before that one, by their ages and by the blocks that they are on?

@@ -158,6 +158,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             if self.slots.at(head).span().is_some() {
                 match self.pick(head, now_ns) {
                     Some(first) => match self.tail_of(first, now_ns) {
+                        // What is left open goes on with it.
+                        Tail::Awaited if self.is_left_open() => return,
                         Tail::Awaited => return self.kept_idle(now_ns),
                         Tail::Batch => self.begin_transfer(first, true, now_ns),
                         Tail::Unknown => {

@@ -270,11 +270,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Nothing may be held now, whatever waits.
     fn must_go(&self, now_ns: u64) -> bool {
-        let busy = self.incident.is_open()
-            || self.card.wire().is_doubted()
-            || self.lane.streams().is_open()
-            || self.can_continue();
-        busy || !self.gate.is_running() || P::RECOVERS && self.timers.chore_is_due(now_ns)
+        let ails = self.incident.is_open() || self.card.wire().is_doubted();
+        ails || !self.gate.is_running() || P::RECOVERS && self.timers.chore_is_due(now_ns)
     }
 
     /// All that waits, if it is one transfer of ordinary requests, and nothing else is to be done.

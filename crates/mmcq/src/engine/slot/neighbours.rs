@@ -81,8 +81,23 @@ impl<const N: usize> Slots<N> {
         true
     }
 
+    /// How far this is from the last of a batch: is it another client's, and has it to leave one of
+    /// these behind, whose end it continues for the same client? The less, the better it goes on.
+    pub fn apart(&self, index: u8, last: u8, waiting: SlotSet) -> (bool, bool) {
+        let client = |index: u8| self.at(index).origin().client;
+        (client(index) != client(last), self.follows(index, waiting))
+    }
+
+    /// Would a batch end with this, while one of these waits whose end it continues, for the same
+    /// client?
+    pub fn tears(&self, index: u8, waiting: SlotSet) -> bool {
+        let end = self.span(index).end;
+        self.follows(index, waiting)
+            && !bits(self.starts[bucket(end)] & waiting).any(|other| self.span(other).start == end)
+    }
+
     /// Of these a request waits whose end this one continues, for the same client.
-    pub fn follows(&self, index: u8, waiting: SlotSet) -> bool {
+    fn follows(&self, index: u8, waiting: SlotSet) -> bool {
         let (start, client) = (self.span(index).start, self.at(index).origin().client);
         let before = self.ends[bucket(start)] & waiting & !(1 << index);
         bits(before).any(|other| self.span(other).end == start && self.at(other).origin().client == client)

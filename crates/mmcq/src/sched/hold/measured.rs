@@ -33,6 +33,8 @@ pub(super) struct Measured {
     sure: u8,
     /// What is tried.
     tried: bool,
+    /// What was decided last; `None`: nothing was.
+    last: Option<bool>,
 }
 
 impl Measured {
@@ -47,6 +49,7 @@ impl Measured {
         trying: 0,
         sure: 0,
         tried: false,
+        last: None,
     };
 
     /// A transfer of so many blocks begins.
@@ -118,8 +121,15 @@ impl Measured {
         holds
     }
 
+    /// What was decided last; if nothing was, what is better. Two ways that are level cost more
+    /// than either if they take turns.
+    pub fn again(&self, better: bool) -> bool {
+        self.last.unwrap_or(better)
+    }
+
     /// That is what was decided.
     pub fn decided(&mut self, holds: bool) {
+        self.last = Some(holds);
         if holds {
             self.held = true;
         } else {
@@ -163,6 +173,16 @@ mod tests {
         assert!(not_held(6_000, true) < 6_000 / 16, "{}", not_held(6_000, true));
         // The costs are wrong: the first try shows it.
         assert!(not_held(6_000, false) < 6_000 / 8, "{}", not_held(6_000, false));
+    }
+
+    #[test]
+    fn what_is_level_is_decided_as_before() {
+        let mut measured = Measured::NEW;
+        assert!(measured.again(true) && !measured.again(false), "nothing was decided before");
+        measured.decided(true);
+        assert!(measured.again(false));
+        measured.decided(false);
+        assert!(!measured.again(true));
     }
 
     #[test]

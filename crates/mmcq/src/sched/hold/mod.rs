@@ -438,7 +438,11 @@ impl Hold {
             let requests = Loop { here: requests.into(), away: tail, blocks: request_blocks };
             let ways = Ways::of(requests, costs, &stream, settles_ns, self.free_ns)?;
             let alone = self.streams.is_alone(&stream);
-            let better = is_rest || self.measured.holds(ways.whole_is_better(), ways.are_close(), alone);
+            let mut better = ways.whole_is_better();
+            if ways.are_level() {
+                better = self.measured.again(better);
+            }
+            let better = is_rest || self.measured.holds(better, ways.are_close(), alone);
             let holds = better && signed(until_ns.saturating_sub(now_ns)) <= self.credit_ns;
             self.measured.decided(holds);
             holds

@@ -8,6 +8,8 @@ use super::streams::Stream;
 const CLOSE: u64 = 8;
 /// See [`CLOSE`]: a wake-up, by which what is known of streams may be wrong.
 const CLOSE_NS: u64 = 20_000;
+/// They are level if they differ by less than this part: then what was done is done again.
+const LEVEL: u64 = 64;
 /// Holding must be better by this part.
 const MARGIN: u64 = 128;
 
@@ -54,6 +56,10 @@ impl Ways {
     /// Is one transfer better?
     pub fn whole_is_better(&self) -> bool {
         self.whole_ns.saturating_add(self.whole_ns / MARGIN) < self.parts_ns
+    }
+
+    pub fn are_level(&self) -> bool {
+        self.whole_ns.abs_diff(self.parts_ns) < self.parts_ns / LEVEL
     }
 
     pub fn are_close(&self) -> bool {
