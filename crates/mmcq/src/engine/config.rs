@@ -148,7 +148,8 @@ pub struct Config {
     pub merge_blocks: u32,
     /// ... and as soon as a request would join that came in later than one which stays behind: so
     /// long may those that follow keep the oldest waiting more. Longer runs that go before the
-    /// oldest request have fewer blocks than that together.
+    /// oldest request have fewer blocks than that together; what continues an open transfer, than
+    /// four times that.
     pub fair_blocks: u32,
     /// A write is completed when the card's next status shows that it was programmed. If the next
     /// transfer is longer than this many blocks, CMD13 asks first, so that no client waits for a
