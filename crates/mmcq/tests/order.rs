@@ -114,25 +114,12 @@ fn the_bound_holds_where_a_request_stays_behind_and_only_there() {
     assert_eq!(transfers(config, Fifo, large), [(0, 24), (24, 8)]);
 }
 
-/// Two clients go through the same blocks, one a block behind the other. The last of the second's
-/// continues the first's, but the second's go together.
-#[test]
-fn a_clients_requests_are_not_torn_apart_by_another_that_they_continue() {
-    let of = |client, lba| read(lba, 1).from(Origin { client, sync: true });
-    let first = (100..104).map(|lba| of(1, lba));
-    let second = (101..105).map(|lba| of(2, lba));
-    assert_eq!(in_order(first.clone().chain(second).collect()), [(100, 4), (101, 4)]);
-    // One that has no other waiting does join.
-    assert_eq!(in_order(first.clone().chain([of(2, 104)]).collect()), [(100, 5)]);
-    // So does one behind which others go on: the batch does not end with it.
-    let second = (101..105).map(|lba| of(2, lba));
-    let third = (105..107).map(|lba| of(3, lba));
-    assert_eq!(in_order(first.chain(second).chain(third).collect()), [(100, 7), (101, 3)]);
-}
-
-/// Both clients have a request for the same block.
+/// Both clients have a request that begins there, the other's is longer and came first.
 #[test]
 fn of_two_that_continue_a_batch_the_one_of_its_last_client_joins() {
-    let of = |client, lba| read(lba, 1).from(Origin { client, sync: true });
-    assert_eq!(in_order(vec![of(1, 100), of(2, 101), of(2, 102), of(1, 101)]), [(100, 2), (101, 2)]);
+    let of = |client, lba, blocks| read(lba, blocks).from(Origin { client, sync: true });
+    assert_eq!(in_order(vec![of(1, 100, 1), of(2, 101, 2), of(1, 101, 1)]), [(100, 2), (101, 2)]);
+    // Neither is the last client's: one that leaves none of its own behind.
+    let torn = [of(2, 99, 2), of(2, 101, 2), of(3, 101, 1)];
+    assert_eq!(in_order([of(1, 100, 1)].into_iter().chain(torn).collect()), [(100, 2), (99, 4)]);
 }

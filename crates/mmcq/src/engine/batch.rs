@@ -219,8 +219,6 @@ impl<const N: usize> Batch<N> {
             let blocks = span.end.saturating_sub(span.start) + u64::from(self.blocks);
             blocks <= u64::from(limits.merged_blocks)
                 && !slots.at(index).solo()
-                // A client's requests go together, not the last of them with another's.
-                && (span.start != end || !slots.tears(index, left))
                 && (blocks <= u64::from(limits.fair_blocks) || !overtakes(slots, index, taken))
                 && !overtakes_overlap(slots, index, left)
         };

@@ -88,14 +88,6 @@ impl<const N: usize> Slots<N> {
         (client(index) != client(last), self.follows(index, waiting))
     }
 
-    /// Would a batch end with this, while one of these waits whose end it continues, for the same
-    /// client?
-    pub fn tears(&self, index: u8, waiting: SlotSet) -> bool {
-        let end = self.span(index).end;
-        self.follows(index, waiting)
-            && !bits(self.starts[bucket(end)] & waiting).any(|other| self.span(other).start == end)
-    }
-
     /// Of these a request waits whose end this one continues, for the same client.
     fn follows(&self, index: u8, waiting: SlotSet) -> bool {
         let (start, client) = (self.span(index).start, self.at(index).origin().client);
