@@ -25,27 +25,16 @@ pub struct Known {
 }
 
 /// All of them, of the thin grid.
-pub const KNOWN: &[Known] = &[
-    Known {
-        place: ("stream-rtsx", "pro-plus-128"),
-        load: Load::Mixed,
-        bytes: 64 << 10,
-        depth: 2,
-        jobs: 1,
-        wake_us: 20,
-        reason: "the host has no early response, so a write behind a write is complete when the next transfer ends; Linux asks CMD13 at once. The rate is \
+pub const KNOWN: &[Known] = &[Known {
+    place: ("stream-rtsx", "pro-plus-128"),
+    load: Load::Mixed,
+    bytes: 64 << 10,
+    depth: 2,
+    jobs: 1,
+    wake_us: 20,
+    reason: "the host has no early response, so a write behind a write is complete when the next transfer ends; Linux asks CMD13 at once. The rate is \
                  higher than Linux's",
-    },
-    Known {
-        place: ("hsq-nobusy", "hbg4a2"),
-        load: Load::Write,
-        bytes: 64 << 10,
-        depth: 2,
-        jobs: 20,
-        wake_us: 20,
-        reason: "since the end of a run leaves out what continues a waiting request of the same client; why that costs 1.2 % here is not known",
-    },
-];
+}];
 
 /// The open loss of a cell, in a list.
 pub(super) fn find<'a>(list: &'a [Known], cell: &Cell) -> Option<&'a Known> {
