@@ -13,4 +13,5 @@ if ! compgen -G "$(rustc --print sysroot)/lib/rustlib/$target/lib/libcore-*.rlib
   }
 fi
 cargo check --locked --quiet -p mmcq --features defmt,log,rpmb,slots-128 --target "$target"
+cargo check --locked --quiet -p mmcq --features slots-64 --target "$target"
 say "log and defmt are well"

@@ -51,8 +51,8 @@
 //! # Features
 //! `log` and `defmt` (both off) tell what happens: commands and answers at level trace, failures
 //! and changes of the bus at debug, cards at info, steps of recovery at warn. With `defmt` all
-//! errors are `Format`. `rpmb` adds the replay-protected memory of eMMC devices, `slots-128`
-//! engines of up to 128 slots.
+//! errors are `Format`. `rpmb` adds the replay-protected memory of eMMC devices, `slots-64` and
+//! `slots-128` engines of up to so many slots; without them, as many as a pointer has bits.
 #![no_std]
 // Allowed again in the rooms that docs/safety.md lists; the tests of drivers have raw memory of
 // their own.

@@ -1,6 +1,6 @@
 //! What is in the slot [SD 4.2], [eMMC 6.4].
 
-use super::session::{Failed, Session};
+use super::session::{Failed, Line, Session};
 use super::{Card, Options, emmc, sd};
 use crate::engine::{CardParams, Error};
 use crate::host::{BusOp, Host, Timing, Width};
@@ -11,10 +11,10 @@ use crate::spec::timing;
 use crate::task::Platform;
 
 /// The supply must have fallen before it rises again, or a card at 1.8 V signalling stays there.
-const POWER_OFF_NS: u64 = 2 * timing::sd::POWER_OFF_NS;
+const POWER_OFF_NS: u32 = 2 * timing::sd::POWER_OFF_NS as u32;
 /// Supply ramp, and then 74 clocks at 400 kHz with room.
-const POWER_UP_NS: u64 = 2 * timing::sd::POWER_UP_NS;
-const CLOCKS_74_NS: u64 = 500_000;
+const POWER_UP_NS: u32 = 2 * timing::sd::POWER_UP_NS as u32;
+const CLOCKS_74_NS: u32 = 500_000;
 /// CMD8's echo.
 const PATTERN: u8 = 0xaa;
 /// CMD8's supply code for 2.7 to 3.6 V.
@@ -176,15 +176,20 @@ pub(super) async fn power_cycle<B: Platform, const N: usize>(
     session.rca = 0;
     let warm = B::Profile::RECOVERS && core::mem::take(&mut session.warm);
     if !warm {
-        session.bus(BusOp::PowerOff).await?;
-        session.pause(POWER_OFF_NS).await?;
-        session.bus(BusOp::PowerOn).await?;
-        session.bus(BusOp::Signal18(low)).await?;
+        let cold = [
+            Line::Set(BusOp::PowerOff),
+            Line::Pause(POWER_OFF_NS),
+            Line::Set(BusOp::PowerOn),
+            Line::Set(BusOp::Signal18(low)),
+        ];
+        session.lines(&cold).await?;
     }
-    session.bus(BusOp::Width(Width::W1)).await?;
-    session.bus(BusOp::Timing(Timing::Legacy)).await?;
-    session.pause(POWER_UP_NS).await?;
-    session.bus(BusOp::Clock(timing::sd::IDENTIFY_MAX_HZ.max(slowest_hz))).await?;
-    session.pause(CLOCKS_74_NS).await?;
-    Ok(())
+    let fresh = [
+        Line::Set(BusOp::Width(Width::W1)),
+        Line::Set(BusOp::Timing(Timing::Legacy)),
+        Line::Pause(POWER_UP_NS),
+        Line::Set(BusOp::Clock(timing::sd::IDENTIFY_MAX_HZ.max(slowest_hz))),
+        Line::Pause(CLOCKS_74_NS),
+    ];
+    session.lines(&fresh).await
 }

@@ -2,7 +2,7 @@
 
 use super::identify::power_cycle;
 use super::quirk::{self, Quirks};
-use super::session::{Failed, Session};
+use super::session::{Failed, Line, Session};
 use super::speed::Bounds;
 use super::{Card, Family, Options, protect, uhs};
 use crate::engine::{CardParams, Error, FlushBy};
@@ -49,25 +49,24 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
         return session.refuse("the SD card does not run from 2.7 to 3.6 V");
     }
     let uhs = [Timing::Sdr12, Timing::Sdr25, Timing::Sdr50, Timing::Sdr104, Timing::Ddr50];
-    let wants_18 = v2
+    let mut wants_18 = v2
         && bounds.signal18
         && bounds.width(Width::W4) == Width::W4
         && uhs.iter().any(|&timing| bounds.allow(timing));
-    let mut ocr = power_up(session, v2, inquiry, wants_18).await?;
-    let mut signal18 = false;
-    if wants_18 && ocr.s18a() {
-        match voltage_switch(session).await {
-            Ok(()) => signal18 = true,
-            Err(Failed) => {
-                // Only a power cycle takes a card out of a failed switch [SD 4.2.4.2]. Then
-                // without.
-                power_cycle(session).await?;
-                session.command(command::go_idle_state()).await?;
-                session.command(cmd::send_if_cond(1, 0xaa)).await?;
-                ocr = power_up(session, v2, inquiry, false).await?;
-            }
+    let (ocr, signal18) = loop {
+        let ocr = power_up(session, v2, inquiry, wants_18).await?;
+        if !wants_18 || !ocr.s18a() {
+            break (ocr, false);
         }
-    }
+        if voltage_switch(session).await.is_ok() {
+            break (ocr, true);
+        }
+        // Only a power cycle takes a card out of a failed switch [SD 4.2.4.2]. Then without.
+        power_cycle(session).await?;
+        session.command(command::go_idle_state()).await?;
+        session.command(cmd::send_if_cond(1, 0xaa)).await?;
+        wants_18 = false;
+    };
 
     let cid = session.command(command::all_send_cid()).await?.words;
     // A card may publish 0 once, which is no address.
@@ -203,11 +202,14 @@ pub(super) async fn voltage_switch<B: Platform, const N: usize>(
         return Err(Failed);
     }
     let hz = limits::IDENTIFY_MAX_HZ.max(session.stack.enter(0, |engine| engine.caps().clock_hz.0));
-    session.bus(BusOp::Clock(0)).await?;
-    session.bus(BusOp::Signal18(true)).await?;
-    session.pause(2 * limits::VOLTAGE_CLOCK_OFF_NS).await?;
-    session.bus(BusOp::Clock(hz)).await?;
-    session.pause(limits::VOLTAGE_DAT_HIGH_NS).await?;
+    let steps = [
+        Line::Set(BusOp::Clock(0)),
+        Line::Set(BusOp::Signal18(true)),
+        Line::Pause(2 * limits::VOLTAGE_CLOCK_OFF_NS as u32),
+        Line::Set(BusOp::Clock(hz)),
+        Line::Pause(limits::VOLTAGE_DAT_HIGH_NS as u32),
+    ];
+    session.lines(&steps).await?;
     if session.lines_are(0xf) { Ok(()) } else { Err(Failed) }
 }
 
@@ -259,9 +261,8 @@ async fn switch<B: Platform, const N: usize>(
     if SwitchStatus::parse(session.bytes()?).selected(Group::AccessMode) != Some(function) {
         return session.refuse("the SD card refuses the access mode it offers");
     }
-    session.bus(BusOp::Timing(timing)).await?;
     let clock_hz = bounds.clock(limits_of(timing));
-    session.bus(BusOp::Clock(clock_hz)).await?;
+    session.lines(&[Line::Set(BusOp::Timing(timing)), Line::Set(BusOp::Clock(clock_hz))]).await?;
     if tuned(timing, bounds.timings) {
         session.tune(cmd::send_tuning_block(), 64, limits::TUNING_BLOCKS).await?;
     }

@@ -27,6 +27,14 @@ const BUSY_INTERVAL_NS: u64 = 200_000;
 /// A write that is broken off is programmed in this time [SD 4.6.2.2].
 const PROGRAM_NS: u64 = 500_000_000;
 
+/// A step on the bus that is no command.
+#[derive(Clone, Copy)]
+pub(super) enum Line {
+    Set(BusOp),
+    /// Nanoseconds.
+    Pause(u32),
+}
+
 /// A step went wrong; why is in [`Session::error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Failed;
@@ -184,6 +192,18 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
     }
 
     /// What the host says. Less code: one copy for all questions.
+    /// One after the other.
+    pub async fn lines(&mut self, steps: &[Line]) -> Result<(), Failed> {
+        for &step in steps {
+            let kind = match step {
+                Line::Set(op) => Kind::Bus(op),
+                Line::Pause(ns) => Kind::Pause { ns: ns.into() },
+            };
+            self.ask(kind, DmaBuf::EMPTY, false).await?;
+        }
+        Ok(())
+    }
+
     #[inline(never)]
     fn asked(&self, nested: u8, question: fn(&B::Host) -> u8) -> u8 {
         self.stack.enter(nested, |engine| question(engine.host()))

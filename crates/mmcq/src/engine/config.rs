@@ -213,59 +213,68 @@ impl Default for Config {
     }
 }
 
+/// A counter of [`Stats`]: 64 bits where a pointer has 64, else 32. It begins again at 0 when it is
+/// full.
+#[cfg(target_pointer_width = "64")]
+pub type Count = u64;
+/// A counter of [`Stats`]: 64 bits where a pointer has 64, else 32. It begins again at 0 when it is
+/// full.
+#[cfg(not(target_pointer_width = "64"))]
+pub type Count = u32;
+
 /// What has happened since the engine was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
     /// Requests accepted.
-    pub requests: u64,
+    pub requests: Count,
     /// Data transfers started for reads and writes.
-    pub transfers: u64,
+    pub transfers: Count,
     /// Requests that went out in another request's transfer.
-    pub merged: u64,
+    pub merged: Count,
     /// Phases started.
-    pub phases: u64,
+    pub phases: Count,
     /// Calls of `on_irq` that found an event.
-    pub interrupts: u64,
+    pub interrupts: Count,
     /// Calls of `on_irq` that found nothing.
-    pub spurious: u64,
+    pub spurious: Count,
     /// Phases that were found complete only when their deadline had passed.
-    pub lost_interrupts: u64,
+    pub lost_interrupts: Count,
     /// Phases that failed.
-    pub faults: u64,
+    pub faults: Count,
     /// Questions to a busy card (CMD13 or DAT0).
-    pub busy_polls: u64,
+    pub busy_polls: Count,
     /// Writes whose status had to be asked by a CMD13 of its own.
-    pub status_asked: u64,
+    pub status_asked: Count,
     /// Starts refused because the lines were still in use, tried again later.
-    pub start_retries: u64,
+    pub start_retries: Count,
     /// Late errors that came when no write was waiting for its status: there was none, or it was
     /// complete ([`Acknowledge::Transferred`], open transfers).
-    pub unowned: u64,
+    pub unowned: Count,
     /// Buffers that were not taken back before their slot was needed.
-    pub leaked: u64,
+    pub leaked: Count,
     /// Transfers that went on in an open one, without a command.
-    pub continued: u64,
+    pub continued: Count,
     /// Open transfers closed, by [`Close`].
-    pub closed: [u64; Close::COUNT],
+    pub closed: [Count; Close::COUNT],
     /// Attempts to continue that failed and were made again with a command.
-    pub not_continued: u64,
+    pub not_continued: Count,
     /// Commands sent beside the data of a phase.
-    pub concurrent: u64,
+    pub concurrent: Count,
     /// Steps of recovery, by [`RecoveryStep`].
-    pub recovery_steps: [u64; RecoveryStep::COUNT],
+    pub recovery_steps: [Count; RecoveryStep::COUNT],
     /// Times that completed writes were lost with the card's cache.
-    pub cache_lost: u64,
+    pub cache_lost: Count,
     /// Pieces of erases.
-    pub erase_pieces: u64,
+    pub erase_pieces: Count,
     /// Durable writes that needed a flush of their own.
-    pub durable_flushes: u64,
+    pub durable_flushes: Count,
     /// Tunings because it was time, and not because of damage.
-    pub tunings: u64,
+    pub tunings: Count,
     /// Background works of a card that were done to their end because it asked for them.
-    pub background_works: u64,
+    pub background_works: Count,
     /// Times that an unused card was put to rest ([`Rest`](crate::card::Rest)).
-    pub rests: u64,
+    pub rests: Count,
 }
 
 impl Stats {

@@ -59,7 +59,9 @@ mod wire;
 pub use crate::sched::slot_set::{SLOTS_MAX, SlotSet};
 pub use awaited::Span;
 pub use buffer::{Claim, DmaBuf};
-pub use config::{Abilities, Acknowledge, CARD_IRQ_STEP_NS, CardParams, Config, FlushBy, PollOutcome, Stats};
+pub use config::{
+    Abilities, Acknowledge, CARD_IRQ_STEP_NS, CardParams, Config, Count, FlushBy, PollOutcome, Stats,
+};
 pub use erase::{Erase, Erasing, Irreversible};
 pub use partition_access::PartitionAccess;
 pub use recover::{RecoveryEvent, RecoveryStep, ServiceRequest};

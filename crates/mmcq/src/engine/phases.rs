@@ -10,7 +10,7 @@ use super::slot::{NONE, Rules};
 use super::stream::Close;
 use super::tail::Tail;
 use super::timers::later;
-use super::{BLOCK_BYTES, CardParams, Engine, Error};
+use super::{BLOCK_BYTES, CardParams, Count, Engine, Error};
 use crate::host::{Auto, BusOp, BusyDetect, Direction, Host, Phase, StartError};
 use crate::sched::{Policy, Profile};
 use crate::spec::command::{self, Command, Resp};
@@ -270,7 +270,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let end = if self.is_left_open() { End::Unknown } else { self.foresee() };
         self.note_begin(now_ns);
-        self.record.merged(self.gathered.members().len() as u64 - 1);
+        self.record.merged(self.gathered.members().len() as Count - 1);
         self.transfer_begins(end);
         if self.is_left_open() {
             self.begin_main(false, now_ns);

@@ -1,5 +1,6 @@
 //! What has happened so far, for those that read it: counters, and the last steps of recovery.
 
+use super::config::Count;
 use super::recover::Trace;
 use super::{Close, RecoveryEvent, Stats};
 
@@ -19,7 +20,7 @@ macro_rules! counted {
                 #[doc = $doc]
                 #[inline(always)]
                 pub fn $event(&mut self) {
-                    self.stats.$counter += 1;
+                    self.stats.$counter = self.stats.$counter.wrapping_add(1);
                 }
             )*
         }
@@ -63,21 +64,21 @@ impl Record {
 
     /// Data transfers so far.
     #[inline(always)]
-    pub fn transfers(&self) -> u64 {
+    pub fn transfers(&self) -> Count {
         self.stats.transfers
     }
 
     /// So many requests go in another's transfer.
     #[inline(always)]
-    pub fn merged(&mut self, requests: u64) {
-        self.stats.merged += requests;
+    pub fn merged(&mut self, requests: Count) {
+        self.stats.merged = self.stats.merged.wrapping_add(requests);
     }
 
     /// An open transfer is closed.
     #[inline(always)]
     pub fn closed(&mut self, reason: Close) {
         if let Some(count) = self.stats.closed.get_mut(reason as usize) {
-            *count += 1;
+            *count = count.wrapping_add(1);
         }
     }
 
@@ -85,7 +86,7 @@ impl Record {
     #[inline(always)]
     pub fn climbed(&mut self, event: RecoveryEvent) {
         if let Some(count) = self.stats.recovery_steps.get_mut(event.step as usize) {
-            *count += 1;
+            *count = count.wrapping_add(1);
         }
         self.trace.push(event);
     }

@@ -12,7 +12,6 @@ use crate::host::{Direction, Segment};
 use crate::sched::slot_set::{SLOTS_MAX, SlotSet};
 use crate::sched::{Origin, Waiting};
 use core::task::Waker;
-use neighbours::BUCKETS;
 pub(super) use rules::Rules;
 
 /// A slot's life: `Free -> Queued -> Active -> [Settling] -> Ended -> Done -> Free`;
@@ -168,8 +167,8 @@ pub(super) struct Slots<const N: usize> {
     slots: [Slot; N],
     spans: [Span; N],
     /// The queued reads and writes again, by a hash of where they begin and of where they end.
-    starts: [SlotSet; BUCKETS],
-    ends: [SlotSet; BUCKETS],
+    starts: [SlotSet; N],
+    ends: [SlotSet; N],
 }
 
 impl<const N: usize> Slots<N> {
@@ -178,7 +177,7 @@ impl<const N: usize> Slots<N> {
     pub const ALL: SlotSet = {
         assert!(
             N >= 1 && N <= SLOTS_MAX,
-            "an engine has 1 to 64 slots, and 128 with the feature `slots-128`"
+            "an engine has 1 to SLOTS_MAX slots: 32 or 64 as the pointer has bits, or as the features `slots-64` and `slots-128` say"
         );
         SlotSet::MAX >> (SLOTS_MAX - N)
     };
@@ -205,8 +204,8 @@ impl<const N: usize> Slots<N> {
             mapped: 0,
             unmapped: false,
             cramped: false,
-            starts: [0; BUCKETS],
-            ends: [0; BUCKETS],
+            starts: [0; N],
+            ends: [0; N],
         }
     }
 

@@ -9,7 +9,7 @@
 
 use super::slot::NONE;
 use super::timers::NEVER;
-use super::{Engine, ServiceRequest};
+use super::{Count, Engine, ServiceRequest};
 use crate::host::Host;
 use crate::sched::Profile;
 
@@ -35,7 +35,7 @@ pub(super) struct Upkeep {
     /// Between two tunings, 0: never; the last one, and the transfers until then.
     tune_every_ns: u64,
     tuned_ns: u64,
-    tuned_transfers: u64,
+    tuned_transfers: Count,
     /// The controller has asked for one, while something else was done.
     tune_soon: bool,
     /// The card rests after so long a pause, [`NEVER`]: it does not; and not before so long after

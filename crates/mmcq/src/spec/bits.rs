@@ -2,9 +2,10 @@
 
 /// Bits `hi` to `lo` (at most 32 of them) of a 128-bit register whose first word holds bits 127:96.
 pub(super) const fn of_words(words: &[u32; 4], hi: u32, lo: u32) -> u32 {
-    let all =
-        (words[0] as u128) << 96 | (words[1] as u128) << 64 | (words[2] as u128) << 32 | words[3] as u128;
-    (all >> (lo & 127)) as u32 & mask(hi, lo)
+    let word = 3 - (lo / 32 & 3) as usize;
+    let above = if word == 0 { 0 } else { words[word - 1] };
+    let both = (above as u64) << 32 | words[word] as u64;
+    (both >> (lo % 32)) as u32 & mask(hi, lo)
 }
 
 /// Bits `hi` to `lo` (at most 32 of them) of a register whose first byte holds its highest bits.

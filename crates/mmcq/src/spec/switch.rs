@@ -11,68 +11,51 @@ pub struct SwitchStatus {
     pub max_current_ma: Option<u16>,
     /// Data structure version: from 1 on the busy bits are there.
     pub version: u8,
-    supported: [u16; 6],
-    selected: [u8; 6],
-    busy: [u16; 6],
+    bytes: [u8; 64],
 }
 
 impl SwitchStatus {
     /// From the bytes as they came. Every input has a reading.
     pub fn parse(bytes: &[u8; 64]) -> Self {
         let at = |hi, lo| bits::of_bytes(bytes, hi, lo);
-        let version = at(375, 368) as u8;
-        let each = |base: u32, step: u32, last: u32| {
-            Group::ALL.map(|group| {
-                let lo = base + step * group as u32;
-                at(lo + last, lo) as u16
-            })
-        };
         SwitchStatus {
             max_current_ma: match at(511, 496) {
                 0 => None,
                 current => Some(current as u16),
             },
-            version,
-            supported: each(400, 16, 15),
-            selected: each(376, 4, 3).map(|function| function as u8),
-            busy: if version == 0 { [0; 6] } else { each(272, 16, 15) },
+            version: at(375, 368) as u8,
+            bytes: *bytes,
         }
+    }
+
+    /// The group's field in a row of fields of `width` bits, of which group 1 has the lowest, at
+    /// bit `base`.
+    fn of(&self, group: Group, base: u32, width: u32) -> u16 {
+        let lo = base + width * group as u32;
+        bits::of_bytes(&self.bytes, lo + width - 1, lo) as u16
     }
 
     /// Does the card have this function (0 to 15) of the group?
     pub fn supports(&self, group: Group, function: u8) -> bool {
-        function < 16 && of(&self.supported, group) >> function & 1 != 0
+        function < 16 && self.supported(group) >> function & 1 != 0
     }
 
     /// All functions of the group, bit n for function n.
     pub fn supported(&self, group: Group) -> u16 {
-        of(&self.supported, group)
+        self.of(group, 400, 16)
     }
 
     /// The function that was selected; `None`: the card refused (0xf).
     pub fn selected(&self, group: Group) -> Option<u8> {
-        match of(&self.selected, group) {
+        match self.of(group, 376, 4) {
             0xf => None,
-            function => Some(function),
+            function => Some(function as u8),
         }
     }
 
     /// Is this function (0 to 15) busy, so that it cannot be switched now?
     pub fn busy(&self, group: Group, function: u8) -> bool {
-        function < 16 && of(&self.busy, group) >> function & 1 != 0
-    }
-}
-
-/// The group's entry.
-fn of<T: Copy>(each: &[T; 6], group: Group) -> T {
-    let [one, two, three, four, five, six] = *each;
-    match group {
-        Group::AccessMode => one,
-        Group::CommandSystem => two,
-        Group::DriverStrength => three,
-        Group::PowerLimit => four,
-        Group::Group5 => five,
-        Group::Group6 => six,
+        function < 16 && self.version != 0 && self.of(group, 272, 16) >> function & 1 != 0
     }
 }
 

@@ -81,7 +81,8 @@ pub(in super::super) struct Trace {
 }
 
 impl Trace {
-    const LENGTH: usize = 16;
+    /// Small cores have little memory.
+    const LENGTH: usize = if cfg!(target_pointer_width = "64") { 16 } else { 8 };
 
     pub const fn new() -> Self {
         let (at_ns, status) = ([0; Self::LENGTH], [0; Self::LENGTH]);

@@ -18,7 +18,7 @@
 use super::super::extras::Event;
 use super::super::phases::Stage;
 use super::super::slot::{NONE, Rules, State, bits};
-use super::super::{BLOCK_BYTES, CardParams, Engine, Error, Kind, Output};
+use super::super::{BLOCK_BYTES, CardParams, Count, Engine, Error, Kind, Output};
 use super::{Class, RecoveryStep, ServiceRequest, by_status};
 use crate::host::{Direction, Host};
 use crate::sched::{Policy, Profile};
@@ -27,7 +27,7 @@ use crate::spec::response::R1;
 /// So many damages ...
 const DAMAGES: usize = 3;
 /// ... in so many transfers are too many for this speed.
-const DAMAGE_WINDOW: u64 = 64;
+const DAMAGE_WINDOW: Count = 64;
 /// Between two tunings that damage asked for.
 const RETUNE_PAUSE_NS: u64 = 1_000_000_000;
 /// Slower modes in one incident.
@@ -144,7 +144,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(crate) fn damaged_often(&self) -> bool {
         let [_, _, oldest] = self.incident.damages;
         const { assert!(DAMAGES == 3) };
-        oldest != 0 && self.record.transfers().saturating_sub(oldest) < DAMAGE_WINDOW
+        oldest != 0 && self.record.transfers().wrapping_sub(oldest) < DAMAGE_WINDOW
     }
 
     pub(super) fn may_retune(&mut self, now_ns: u64) -> bool {

@@ -25,7 +25,7 @@ pub use help::ServiceRequest;
 use super::phases::{COMMAND_TIMEOUT_NS, Recovery, SLACK_NS, Stage};
 use super::slot::{NONE, State, bits};
 use super::timers::later;
-use super::{BLOCK_BYTES, Engine, Error, FlushBy, Kind};
+use super::{BLOCK_BYTES, Count, Engine, Error, FlushBy, Kind};
 use crate::host::{Auto, BusOp, Cause, Host, Step};
 use crate::sched::Profile;
 use crate::sched::slot_set::SlotSet;
@@ -86,7 +86,7 @@ pub(super) struct Incident {
     /// that loses it again.
     doubted: SlotSet,
     /// The count of transfers at the last damages on the bus, newest first.
-    damages: [u64; 3],
+    damages: [Count; 3],
     retuned_ns: u64,
     /// Requests in a row that failed for good.
     reads_failed: u8,

@@ -5,13 +5,12 @@ use super::{NONE, Slots, Span, bits};
 use crate::host::Direction;
 use crate::sched::slot_set::SlotSet;
 
-/// A power of two. With 32 requests in the queue a look for a neighbour meets one or two that are
-/// none.
-pub(super) const BUCKETS: usize = 32;
-
-fn bucket(block: u64) -> usize {
-    // Fibonacci hashing: neighbours and multiples of powers of two are spread.
-    ((block as u32).wrapping_mul(0x9e37_79b9) >> 27) as usize % BUCKETS
+/// As many places as slots: in a full queue a look for a neighbour meets one or two that are none.
+#[inline(always)]
+fn bucket<const N: usize>(block: u64) -> usize {
+    // Fibonacci hashing: neighbours and multiples of powers of two are spread. The high bits of the
+    // product choose, for any number of places.
+    (u64::from((block as u32).wrapping_mul(0x9e37_79b9)) * N as u64 >> 32) as usize % N
 }
 
 impl<const N: usize> Slots<N> {
@@ -31,8 +30,8 @@ impl<const N: usize> Slots<N> {
     #[inline(always)]
     pub(super) fn enter_span(&mut self, index: u8, span: Span) {
         let bit = (1 as SlotSet) << (index as usize % N);
-        self.starts[bucket(span.start)] |= bit;
-        self.ends[bucket(span.end)] |= bit;
+        self.starts[bucket::<N>(span.start)] |= bit;
+        self.ends[bucket::<N>(span.end)] |= bit;
         match span.direction {
             Direction::Read => self.reads |= bit,
             Direction::Write => self.writes |= bit,
@@ -55,8 +54,8 @@ impl<const N: usize> Slots<N> {
     #[inline(always)]
     pub(super) fn leave_span(&mut self, index: u8, start: u64, end: u64) {
         let others = !((1 as SlotSet) << (index as usize % N));
-        self.starts[bucket(start)] &= others;
-        self.ends[bucket(end)] &= others;
+        self.starts[bucket::<N>(start)] &= others;
+        self.ends[bucket::<N>(end)] &= others;
         self.plain &= others;
     }
 
@@ -77,7 +76,7 @@ impl<const N: usize> Slots<N> {
         }
         (self.head, self.tail) = (NONE, NONE);
         (self.reads, self.writes, self.plain) = (0, 0, 0);
-        (self.starts, self.ends) = ([0; BUCKETS], [0; BUCKETS]);
+        (self.starts, self.ends) = ([0; N], [0; N]);
         true
     }
 
@@ -91,12 +90,12 @@ impl<const N: usize> Slots<N> {
     /// Of these a request waits whose end this one continues, for the same client.
     fn follows(&self, index: u8, waiting: SlotSet) -> bool {
         let (start, client) = (self.span(index).start, self.at(index).origin().client);
-        let before = self.ends[bucket(start)] & waiting & !(1 << index);
+        let before = self.ends[bucket::<N>(start)] & waiting & !(1 << index);
         bits(before).any(|other| self.span(other).end == start && self.at(other).origin().client == client)
     }
 
     /// Queued reads and writes of which one may begin at `end`, or end at `start`: no other does.
     pub fn near(&self, start: u64, end: u64) -> SlotSet {
-        self.starts[bucket(end)] | self.ends[bucket(start)]
+        self.starts[bucket::<N>(end)] | self.ends[bucket::<N>(start)]
     }
 }

@@ -192,7 +192,21 @@ pub struct SdhciConfig {
     pub capabilities: Option<u64>,
 }
 
+/// What the driver asks its configuration after it was made.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lasting {
+    pub quirks: SdhciQuirks,
+    pub supply_ma: u16,
+    pub hs400_mode: u8,
+    pub hs400es_mode: u8,
+}
+
 impl SdhciConfig {
+    pub(super) fn lasting(&self) -> Lasting {
+        let SdhciConfig { quirks, supply_ma, hs400_mode, hs400es_mode, .. } = *self;
+        Lasting { quirks, supply_ma, hs400_mode, hs400es_mode }
+    }
+
     /// A controller that follows the standard, all lines wired, in a slot.
     pub const fn new() -> Self {
         SdhciConfig {

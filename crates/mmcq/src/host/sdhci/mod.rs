@@ -32,6 +32,7 @@ use crate::spec::command::Command;
 use bus::Bus;
 use capabilities::{ByCpu, Model};
 use concurrent::Concurrent;
+use config::Lasting;
 pub use config::{SdhciConfig, SdhciInitError, SdhciQuirks, TransferMode};
 use core::ptr::NonNull;
 use events::{ALL_BITS, NEVER};
@@ -54,7 +55,7 @@ pub struct Sdhci<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     dma: D,
     table: &'static mut Table<DESCRIPTORS>,
     table_bus: u64,
-    config: SdhciConfig,
+    config: Lasting,
     model: Model,
     caps: Caps,
     active: Option<Active>,
@@ -138,7 +139,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             table,
             table_bus,
             bus: Bus::new(&model),
-            config,
+            config: config.lasting(),
             model,
             caps,
             active: None,
