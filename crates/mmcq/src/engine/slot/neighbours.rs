@@ -9,8 +9,12 @@ use crate::sched::slot_set::SlotSet;
 #[inline(always)]
 fn bucket<const N: usize>(block: u64) -> usize {
     // Fibonacci hashing: neighbours and multiples of powers of two are spread. The high bits of the
-    // product choose, for any number of places.
-    (u64::from((block as u32).wrapping_mul(0x9e37_79b9)) * N as u64 >> 32) as usize % N
+    // product choose.
+    let product = (block as u32).wrapping_mul(0x9e37_79b9);
+    match N {
+        1 => 0,
+        _ => (product >> (32 - N.next_power_of_two().trailing_zeros())) as usize % N,
+    }
 }
 
 impl<const N: usize> Slots<N> {
