@@ -2,7 +2,7 @@
 
 /// Bits `hi` to `lo` (at most 32 of them) of a 128-bit register whose first word holds bits 127:96.
 pub(super) const fn of_words(words: &[u32; 4], hi: u32, lo: u32) -> u32 {
-    let word = 3 - (lo / 32 & 3) as usize;
+    let word = 3 - (lo as usize / 32) % 4;
     let above = if word == 0 { 0 } else { words[word - 1] };
     let both = (above as u64) << 32 | words[word] as u64;
     (both >> (lo % 32)) as u32 & mask(hi, lo)
