@@ -45,6 +45,12 @@ impl Read {
         Self { single: true, ..Self::new(at, block, Some(1), flash, now_ns) }
     }
 
+    /// CMD46: the first page is in the card's buffer.
+    pub(crate) fn loaded(at: u64, block: u16, left: u32, now_ns: u64) -> Self {
+        let (unit, reading) = (None, Reading::default());
+        Self { at, block, left: Some(left), ready_ns: now_ns, unit, single: false, reading }
+    }
+
     /// A multi-block read.
     pub(crate) fn is_multiple(&self) -> bool {
         !self.single

@@ -19,6 +19,11 @@ const GO_PRE_IDLE: u32 = 0xf0f0_f0f0;
 
 impl EmmcCard {
     pub(super) fn execute(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply {
+        if self.queue_is_on()
+            && let Some(reply) = self.queue_command(index, arg, now_ns)
+        {
+            return reply;
+        }
         let count = self.count.take();
         if !matches!(index, 13 | 35 | 36 | 38) && (self.erase.start.is_some() || self.erase.end.is_some()) {
             self.erase = EraseRange::default();
@@ -338,7 +343,7 @@ impl EmmcCard {
         Ok(at)
     }
 
-    fn transfer_len(&self) -> u16 {
+    pub(super) fn transfer_len(&self) -> u16 {
         if self.config.sector_mode() || self.width & 0x0f >= 5 { 512 } else { self.block_len }
     }
 
@@ -434,7 +439,7 @@ impl EmmcCard {
             || (matches!(self.partition, Partition::Boot(_)) && boot_wp)
     }
 
-    fn receive(&mut self, index: u8, transfer: Transfer, block_size: u16) -> Reply {
+    pub(super) fn receive(&mut self, index: u8, transfer: Transfer, block_size: u16) -> Reply {
         let mut reply = self.go(index, State::Rcv);
         reply.flow = Flow::Write { block_size };
         self.transfer = transfer;
@@ -492,7 +497,7 @@ impl EmmcCard {
         self.r1(index)
     }
 
-    fn r1(&mut self, index: u8) -> Reply {
+    pub(super) fn r1(&mut self, index: u8) -> Reply {
         let locked = if self.lock.locked() { status::CARD_IS_LOCKED } else { 0 };
         let ready = match self.interface.state {
             State::Prg | State::Dis => 0,
@@ -513,7 +518,7 @@ impl EmmcCard {
         Reply { answer: Some(Answer::Long(register)), flow: Flow::None, busy_until_ns: None }
     }
 
-    fn illegal(&mut self) -> Reply {
+    pub(super) fn illegal(&mut self) -> Reply {
         self.status.raise_illegal();
         Reply::SILENT
     }

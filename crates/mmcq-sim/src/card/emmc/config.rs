@@ -1,12 +1,14 @@
 //! What an eMMC says about itself: CID, CSD and EXT_CSD [eMMC 7].
 
 use super::super::flash::Timing;
+use super::super::queue::QueueConfig;
 use super::super::quirk::Quirks;
 use super::super::registers::{Identity, emmc_cid, put, seal};
 use super::current::PowerClasses;
 
 /// Names of EXT_CSD bytes that the model works with [eMMC 7.4].
 pub(super) mod byte {
+    pub(crate) const CMDQ_MODE_EN: u8 = 15;
     pub(crate) const FLUSH_CACHE: u8 = 32;
     pub(crate) const CACHE_CTRL: u8 = 33;
     pub(crate) const POWER_OFF_NOTIFICATION: u8 = 34;
@@ -99,6 +101,8 @@ pub(crate) struct EmmcConfig {
     pub(crate) generic_cmd6_time_ms: u64,
     pub(crate) power_classes: PowerClasses,
     pub(crate) flash: Timing,
+    /// The command queue, since 5.1.
+    pub(crate) queue: Option<QueueConfig>,
     pub(crate) quirks: Quirks,
 }
 
@@ -159,6 +163,10 @@ impl EmmcConfig {
         // By CMD13.
         ext[503] = self.hpi.into();
         ext[502] = 1;
+        if let Some(queue) = self.queue {
+            ext[308] = 1;
+            ext[307] = queue.depth - 1;
+        }
         if since(Revision::V5_0) {
             ext[269] = 1;
             ext[268] = 1;

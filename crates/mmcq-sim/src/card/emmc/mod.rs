@@ -7,6 +7,7 @@ pub(crate) mod current;
 mod erase;
 mod interrupt;
 mod protect;
+mod queue;
 mod rpmb;
 mod stores;
 mod switch;
@@ -17,6 +18,7 @@ use super::interface::Interface;
 use super::link::{IDENTIFICATION_HZ, Mode};
 use super::lock::{Lock, Outcome};
 use super::medium::{Medium, MediumError};
+use super::queue::Tasks;
 use super::status::{self, State, Status};
 use super::transfer::{Read, Write};
 use crate::plant::{self, Lie};
@@ -112,6 +114,8 @@ pub struct EmmcCard {
     transfer: Transfer,
     scratch: Box<[u8; 512]>,
     erase: EraseRange,
+    /// Its command queue, if it has one.
+    queue: Option<Tasks>,
 }
 
 impl EmmcCard {
@@ -121,6 +125,7 @@ impl EmmcCard {
         let rpmb = (config.rpmb_bytes > 0).then(|| Rpmb::new(config.rpmb_bytes));
         let csd_flags = config.quirks.csd_protection.flags();
         let ext_csd = config.ext_csd();
+        let queue = config.queue.map(Tasks::new);
         Ok(Self {
             config,
             stores,
@@ -149,6 +154,7 @@ impl EmmcCard {
             transfer: Transfer::None,
             scratch: Box::new([0; 512]),
             erase: EraseRange::default(),
+            queue,
         })
     }
 
@@ -217,6 +223,9 @@ impl EmmcCard {
         self.count = None;
         self.transfer = Transfer::None;
         self.erase = EraseRange::default();
+        if let Some(queue) = &mut self.queue {
+            queue.clear();
+        }
     }
 
     /// What the bus must be like now.
@@ -240,8 +249,12 @@ impl EmmcCard {
 
     /// Lets everything happen that was due.
     fn settle(&mut self, now_ns: u64) {
+        if let Some(queue) = &mut self.queue {
+            self.status.raise(queue.due(now_ns));
+        }
         match self.interface.state {
             State::Data if self.interface.data_end_ns.is_some_and(|end_ns| now_ns >= end_ns) => {
+                self.task_ended(self.interface.data_end_ns.unwrap_or(now_ns));
                 self.transfer = Transfer::None;
                 self.interface.data_end_ns = None;
                 self.interface.state = State::Tran;
@@ -273,11 +286,16 @@ impl EmmcCard {
             let (until_ns, errors) = write.end(medium, &mut self.flash, now_ns);
             busy_ns = until_ns.max(self.interface.busy_until_ns).saturating_add(self.extra_busy_ns);
             self.written = true;
-            self.status.raise(errors);
+            match &mut self.queue {
+                // What goes wrong in a queue is known at the end of programming.
+                Some(queue) if !queue.is_empty() => queue.owes(busy_ns, errors),
+                _ => self.status.raise(errors),
+            }
             if plant::any() && self.partition == Partition::User {
                 self.lie_about_partitions();
             }
         }
+        self.task_ended(now_ns);
         self.transfer = Transfer::None;
         self.interface.state = State::Prg;
         self.interface.busy_until_ns = busy_ns;

@@ -45,6 +45,7 @@ impl EmmcCard {
         let within = |mask: u8| (value & !mask == 0).then_some(Effect::Usual);
         let has_cache = since(Revision::V4_5) && self.config.cache_size_kib > 0;
         match index {
+            byte::CMDQ_MODE_EN if self.config.queue.is_some() && self.queue_may_change() => within(0x01),
             byte::FLUSH_CACHE if has_cache && value == 1 => Some(Effect::Flush),
             // Turning the cache off writes it out first.
             byte::CACHE_CTRL if has_cache => match value {
@@ -77,7 +78,7 @@ impl EmmcCard {
             byte::ERASE_GROUP_DEF | byte::CMD_SET => within(if index == byte::CMD_SET { 0 } else { 1 }),
             byte::BOOT_BUS_CONDITIONS => within(0x1f),
             byte::BOOT_CONFIG_PROT => within(0x11),
-            byte::PARTITION_CONFIG => self.partition_config(value),
+            byte::PARTITION_CONFIG if self.queue_is_idle() => self.partition_config(value),
             byte::BUS_WIDTH => self.bus_width(value).then_some(Effect::Usual),
             byte::HS_TIMING => self.hs_timing(value).then_some(Effect::Usual),
             byte::POWER_CLASS => within(0x0f),

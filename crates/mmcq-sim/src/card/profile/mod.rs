@@ -6,6 +6,7 @@
 mod error;
 mod flash;
 mod parse;
+mod queue;
 
 pub use error::ProfileError;
 pub(crate) use parse::Place;

@@ -12,6 +12,7 @@ use super::super::quirk::Quirks;
 use super::super::registers::Identity;
 use super::super::sd::config::{Class, Modes, SdConfig, Spec, au_is_sayable, csd1_size};
 use super::flash::{self, FlashKeys};
+use super::queue::{self, QueueKeys};
 use super::{CardProfile, Kind, ProfileError};
 
 const MIB: u64 = 1 << 20;
@@ -27,6 +28,7 @@ struct File {
     sd: Option<SdKeys>,
     emmc: Option<EmmcKeys>,
     flash: FlashKeys,
+    queue: Option<QueueKeys>,
     #[serde(default)]
     quirk: Quirks,
 }
@@ -286,6 +288,9 @@ pub(super) fn profile(text: &str, name: &str) -> Result<CardProfile, ProfileErro
     let quirks = file.quirk.clone();
     let kind = match (&file.sd, &file.emmc) {
         (Some(keys), None) => {
+            if let Some(queue) = &file.queue {
+                return Err(queue.only_emmc(&place));
+            }
             sources.push(("sd".into(), keys.source.clone()));
             sources.push(("sd.time".into(), keys.time.source.clone()));
             let identity = identity(&place, &file.identity, 2, 5)?;
@@ -300,7 +305,12 @@ pub(super) fn profile(text: &str, name: &str) -> Result<CardProfile, ProfileErro
             sources.push(("emmc".into(), keys.source.clone()));
             sources.push(("emmc.time".into(), keys.time.source.clone()));
             let identity = identity(&place, &file.identity, 1, 6)?;
-            Kind::Emmc(EmmcConfig { quirks, ..emmc(&place, keys, identity, flash)? })
+            let mut config = EmmcConfig { quirks, ..emmc(&place, keys, identity, flash)? };
+            if let Some(keys) = &file.queue {
+                config.queue = Some(queue::config(&place, keys, config.revision)?);
+                sources.push(("queue".into(), keys.source.clone()));
+            }
+            Kind::Emmc(config)
         }
         _ => {
             let message = "expected exactly one of the tables [sd] and [emmc]".to_owned();
@@ -498,6 +508,7 @@ fn emmc(
         generic_cmd6_time_ms: place.ms("generic_cmd6_time_ms", &keys.time.generic_cmd6_time_ms)? / 1_000_000,
         power_classes,
         flash,
+        queue: None,
         quirks: Quirks::default(),
     })
 }

@@ -11,6 +11,8 @@ mod life;
 mod pages;
 mod power;
 mod profiles;
+mod queue;
+mod queue_rules;
 mod quirks;
 mod rpmb;
 mod sd;
@@ -33,8 +35,9 @@ pub(super) fn medium(profile: &super::CardProfile) -> super::Medium {
         .expect("a capacity of whole sectors")
 }
 
-pub(super) const ALL: [&str; 12] = [
+pub(super) const ALL: [&str; 13] = [
     "emmc-51-full",
+    "emmc-queue",
     "sdxc-64g-a2",
     "hbg4a2",
     "fifo-emmc",

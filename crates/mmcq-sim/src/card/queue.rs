@@ -1,0 +1,396 @@
+//! The queue of a card: tasks are told to it, loaded, and executed when they are ready
+//! [eMMC 6.6.39].
+//!
+//! Some units of the flash read at the same time; a page always lies on the same unit. A read
+//! takes a buffer, waits for its unit, and is ready when its first page is in the buffer. A write
+//! is ready when it has a buffer. What a buffer holds stays there until the task was executed. The
+//! queue is passive: [`Tasks::reach`] lets everything happen up to a moment.
+
+use super::cut::mixed;
+use super::flash::UNIT_BYTES;
+
+/// Most tasks of any queue.
+pub(crate) const MOST: usize = 32;
+
+/// In which order tasks become ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Only the oldest.
+    InOrder,
+    /// As their data come.
+    AsLoaded,
+    /// A write only while no read waits.
+    ReadsFirst,
+    /// The first task that finds another in the queue is ready only once it is alone.
+    StarvesOne,
+}
+
+/// What the queue of a card is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueConfig {
+    /// Tasks that it holds, 1 to 32.
+    pub depth: u8,
+    /// Units of the flash that read by themselves.
+    pub units: u8,
+    /// Tasks that can be ready, or on their way to it, at a time.
+    pub buffers: u8,
+    /// The order of readiness.
+    pub order: Order,
+}
+
+/// How far a task has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// No buffer is free, or it is not its turn.
+    Waiting,
+    /// Its first page is in its buffer at this time.
+    Loading(u64),
+    /// It may be ready as soon as the order lets it.
+    Loaded,
+    /// Its bit of the queue status is set.
+    Ready,
+}
+
+/// A task, as CMD44 and CMD45 told it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Task {
+    pub(crate) id: u8,
+    pub(crate) read: bool,
+    pub(crate) blocks: u16,
+    /// Byte address.
+    pub(crate) at: u64,
+    pub(crate) reliable: bool,
+    /// Forced programming: past the cache.
+    pub(crate) forced: bool,
+    /// Before those that have not.
+    pub(crate) priority: bool,
+}
+
+impl Task {
+    /// What CMD44 says; the address is still to come.
+    pub(crate) fn described(arg: u32) -> Self {
+        Task {
+            id: (arg >> 16 & 0x1f) as u8,
+            read: arg >> 30 & 1 == 1,
+            blocks: arg as u16,
+            at: 0,
+            reliable: arg >> 31 == 1,
+            forced: arg >> 24 & 1 == 1,
+            priority: arg >> 23 & 1 == 1,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Queued {
+    task: Task,
+    /// Counts the tasks in the order in which they were told.
+    seq: u64,
+    stage: Stage,
+}
+
+/// The tasks of a card.
+#[derive(Clone, Debug)]
+pub(crate) struct Tasks {
+    config: QueueConfig,
+    /// In the order in which they were told.
+    queued: Vec<Queued>,
+    /// By CMD44, until its CMD45.
+    described: Option<Task>,
+    running: Option<Task>,
+    /// Each unit reads what it was asked for until then.
+    units_ns: Vec<u64>,
+    /// Everything has happened up to here.
+    now_ns: u64,
+    seq: u64,
+    /// The task that starves.
+    victim: Option<u64>,
+    /// Errors of a write, and when they are known.
+    late: Option<(u64, u32)>,
+}
+
+impl Tasks {
+    pub(crate) fn new(config: QueueConfig) -> Self {
+        Tasks {
+            config,
+            queued: Vec::with_capacity(MOST),
+            described: None,
+            running: None,
+            units_ns: vec![0; config.units.into()],
+            now_ns: 0,
+            seq: 0,
+            victim: None,
+            late: None,
+        }
+    }
+
+    /// Everything is forgotten.
+    pub(crate) fn clear(&mut self) {
+        *self = Tasks { now_ns: self.now_ns, seq: self.seq, ..Tasks::new(self.config) };
+    }
+
+    /// No task is told, or under way.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queued.is_empty() && self.running.is_none()
+    }
+
+    /// Is there a task of this number?
+    pub(crate) fn has(&self, id: u8) -> bool {
+        self.queued.iter().any(|queued| queued.task.id == id)
+            || self.running.is_some_and(|task| task.id == id)
+    }
+
+    /// CMD44; false: the number is not one of this queue, or in use, or nothing is asked for.
+    pub(crate) fn describe(&mut self, task: Task) -> bool {
+        let good = task.id < self.config.depth && task.blocks > 0 && !self.has(task.id);
+        self.described = good.then_some(task);
+        good
+    }
+
+    /// CMD45 takes what CMD44 said.
+    pub(crate) fn described(&mut self) -> Option<Task> {
+        self.described.take()
+    }
+
+    /// The task is complete: it is in the queue from now on. `load_ns`: time of a page.
+    pub(crate) fn tell(&mut self, task: Task, load_ns: u64, now_ns: u64) {
+        self.reach(load_ns, now_ns);
+        self.seq += 1;
+        if self.config.order == Order::StarvesOne && self.victim.is_none() && !self.is_empty() {
+            self.victim = Some(self.seq);
+        }
+        self.queued.push(Queued { task, seq: self.seq, stage: Stage::Waiting });
+        self.reach(load_ns, now_ns);
+    }
+
+    /// One bit for each task that is ready.
+    pub(crate) fn ready(&mut self, load_ns: u64, now_ns: u64) -> u32 {
+        self.reach(load_ns, now_ns);
+        self.queued
+            .iter()
+            .filter(|queued| queued.stage == Stage::Ready)
+            .fold(0, |bits, queued| bits | 1 << queued.task.id)
+    }
+
+    /// CMD46 and CMD47: takes the task out, if it is ready and of this direction.
+    pub(crate) fn execute(&mut self, id: u8, read: bool, load_ns: u64, now_ns: u64) -> Option<Task> {
+        self.reach(load_ns, now_ns);
+        let place = self.queued.iter().position(|queued| {
+            queued.task.id == id && queued.task.read == read && queued.stage == Stage::Ready
+        })?;
+        let queued = self.queued.remove(place);
+        self.running = Some(queued.task);
+        if self.victim == Some(queued.seq) {
+            self.victim = None;
+        }
+        self.running
+    }
+
+    /// The data of the task under way are over, or cut off: its buffer is free.
+    pub(crate) fn finish(&mut self, load_ns: u64, now_ns: u64) {
+        if self.running.is_some() {
+            self.reach(load_ns, now_ns);
+            self.running = None;
+            self.reach(load_ns, now_ns);
+        }
+    }
+
+    /// CMD48 for one task; false: there is none of this number.
+    pub(crate) fn discard(&mut self, id: u8, load_ns: u64, now_ns: u64) -> bool {
+        self.reach(load_ns, now_ns);
+        let before = self.queued.len();
+        self.queued.retain(|queued| queued.task.id != id);
+        if self.queued.iter().all(|queued| Some(queued.seq) != self.victim) {
+            self.victim = None;
+        }
+        self.queued.len() < before
+    }
+
+    /// A write leaves these errors behind, which are known at the end of its busy.
+    pub(crate) fn owes(&mut self, until_ns: u64, errors: u32) {
+        if errors != 0 {
+            let earlier = self.late.map_or(0, |(_, errors)| errors);
+            self.late = Some((until_ns, errors | earlier));
+        }
+    }
+
+    /// Errors that are known by now.
+    pub(crate) fn due(&mut self, now_ns: u64) -> u32 {
+        self.late.take_if(|late| late.0 <= now_ns).map_or(0, |late| late.1)
+    }
+
+    /// Lets everything happen up to `now_ns`.
+    fn reach(&mut self, load_ns: u64, now_ns: u64) {
+        loop {
+            self.give_buffers(load_ns);
+            let next = self.queued.iter().filter_map(|queued| match queued.stage {
+                Stage::Loading(at_ns) if at_ns <= now_ns => Some(at_ns),
+                _ => None,
+            });
+            let Some(at_ns) = next.min() else { break };
+            self.now_ns = self.now_ns.max(at_ns);
+            for queued in &mut self.queued {
+                if queued.stage == Stage::Loading(at_ns) {
+                    queued.stage = Stage::Loaded;
+                }
+            }
+        }
+        self.now_ns = self.now_ns.max(now_ns);
+        self.give_buffers(load_ns);
+        self.raise();
+    }
+
+    fn give_buffers(&mut self, load_ns: u64) {
+        let in_use = self.queued.iter().filter(|queued| queued.stage != Stage::Waiting).count();
+        let mut free =
+            usize::from(self.config.buffers).saturating_sub(in_use + usize::from(self.running.is_some()));
+        while free > 0 {
+            let Some(place) = self.next_waiting() else { return };
+            let at = self.queued[place].task.at;
+            self.queued[place].stage = if self.queued[place].task.read {
+                let unit = (mixed(at / UNIT_BYTES) % self.units_ns.len().max(1) as u64) as usize;
+                let loaded_ns = self.units_ns[unit].max(self.now_ns).saturating_add(load_ns);
+                self.units_ns[unit] = loaded_ns;
+                Stage::Loading(loaded_ns)
+            } else {
+                Stage::Loaded
+            };
+            free -= 1;
+        }
+    }
+
+    /// Whose turn it is to have a buffer.
+    fn next_waiting(&self) -> Option<usize> {
+        let alone = self.queued.len() == 1 && self.running.is_none();
+        let reads = self.queued.iter().any(|queued| queued.task.read);
+        let may = |queued: &Queued| {
+            queued.stage == Stage::Waiting
+                && match self.config.order {
+                    Order::InOrder | Order::AsLoaded => true,
+                    Order::ReadsFirst => queued.task.read || !reads,
+                    Order::StarvesOne => alone || Some(queued.seq) != self.victim,
+                }
+        };
+        let urgent = |queued: &Queued| queued.task.priority && self.config.order != Order::InOrder;
+        let first = |wanted: bool| self.queued.iter().position(|q| may(q) && urgent(q) == wanted);
+        first(true).or_else(|| first(false))
+    }
+
+    /// Sets the bits that may be set; none falls by itself.
+    fn raise(&mut self) {
+        let in_order = self.config.order == Order::InOrder;
+        for (place, queued) in self.queued.iter_mut().enumerate() {
+            if queued.stage == Stage::Loaded && (!in_order || place == 0) {
+                queued.stage = Stage::Ready;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOAD_NS: u64 = 100_000;
+
+    fn tasks(units: u8, buffers: u8, order: Order) -> Tasks {
+        Tasks::new(QueueConfig { depth: 32, units, buffers, order })
+    }
+
+    fn task(id: u8, read: bool, page: u64) -> Task {
+        let at = page * UNIT_BYTES;
+        Task { id, read, blocks: 8, at, reliable: false, forced: false, priority: false }
+    }
+
+    /// Reads at random through a queue that is kept this deep, as fast as the card lets them:
+    /// time of each.
+    fn pace(tasks: &mut Tasks, depth: u8, count: u64) -> u64 {
+        let (mut told, mut done, mut now_ns) = (0, 0, 0);
+        while done < count {
+            while let Some(id) = (0..depth).find(|&id| !tasks.has(id)).filter(|_| told < count) {
+                told += 1;
+                tasks.tell(task(id, true, mixed(told) % 1_000_000), LOAD_NS, now_ns);
+            }
+            let ready = tasks.ready(LOAD_NS, now_ns);
+            if ready == 0 {
+                now_ns += 1_000;
+                continue;
+            }
+            let id = ready.trailing_zeros() as u8;
+            assert!(tasks.execute(id, true, LOAD_NS, now_ns).is_some());
+            tasks.finish(LOAD_NS, now_ns);
+            done += 1;
+        }
+        now_ns / count
+    }
+
+    #[test]
+    fn units_work_side_by_side_as_chance_lets_them() {
+        // Three units: 1, 1.67 and 2.41 of them are busy at depth 1, 2 and 4.
+        let at = |depth| pace(&mut tasks(3, 32, Order::AsLoaded), depth, 3_000);
+        let paces = [1, 2, 4, 32].map(at);
+        for (pace, (low, high)) in
+            paces.iter().zip([(99_000, 101_000), (57_000, 68_000), (39_000, 48_000), (33_000, 36_000)])
+        {
+            assert!((low..=high).contains(pace), "{paces:?}");
+        }
+        // One buffer: one task at a time, however many there are.
+        assert!(pace(&mut tasks(3, 1, Order::AsLoaded), 32, 500) >= 100_000);
+    }
+
+    #[test]
+    fn in_order_only_the_oldest_is_ready() {
+        let mut tasks = tasks(4, 8, Order::InOrder);
+        tasks.tell(task(3, true, 1), LOAD_NS, 0);
+        tasks.tell(task(1, false, 2), LOAD_NS, 0);
+        assert_eq!(tasks.ready(LOAD_NS, 99_999), 0);
+        assert_eq!(tasks.ready(LOAD_NS, 100_000), 1 << 3);
+        assert!(tasks.execute(1, false, LOAD_NS, 100_000).is_none());
+        assert!(tasks.execute(3, true, LOAD_NS, 100_000).is_some());
+        assert_eq!(tasks.ready(LOAD_NS, 100_000), 1 << 1);
+    }
+
+    #[test]
+    fn reads_go_before_writes() {
+        let mut tasks = tasks(1, 8, Order::ReadsFirst);
+        tasks.tell(task(0, true, 1), LOAD_NS, 0);
+        tasks.tell(task(1, false, 2), LOAD_NS, 0);
+        tasks.tell(task(2, true, 3), LOAD_NS, 0);
+        assert_eq!(tasks.ready(LOAD_NS, 250_000), 0b101);
+        for id in [2, 0] {
+            assert!(tasks.execute(id, true, LOAD_NS, 250_000).is_some());
+            tasks.finish(LOAD_NS, 260_000);
+        }
+        assert_eq!(tasks.ready(LOAD_NS, 260_000), 0b010);
+    }
+
+    #[test]
+    fn one_starves_until_it_is_alone() {
+        let mut tasks = tasks(1, 8, Order::StarvesOne);
+        tasks.tell(task(0, false, 1), LOAD_NS, 0);
+        tasks.tell(task(1, false, 2), LOAD_NS, 0);
+        for round in 0..100 {
+            tasks.tell(task(2 + round % 2, false, 3), LOAD_NS, 0);
+            let others = tasks.ready(LOAD_NS, 0);
+            assert!(others & 2 == 0 && others != 0, "{others:b}");
+            tasks.execute(others.trailing_zeros() as u8, false, LOAD_NS, 0).unwrap();
+            tasks.finish(LOAD_NS, 0);
+        }
+        let last = tasks.ready(LOAD_NS, 0);
+        tasks.execute(last.trailing_zeros() as u8, false, LOAD_NS, 0).unwrap();
+        tasks.finish(LOAD_NS, 0);
+        assert_eq!(tasks.ready(LOAD_NS, 0), 2);
+    }
+
+    #[test]
+    fn what_is_urgent_has_its_buffer_first() {
+        let mut tasks = tasks(1, 1, Order::AsLoaded);
+        tasks.tell(task(0, true, 1), LOAD_NS, 0);
+        tasks.tell(task(1, true, 1), LOAD_NS, 0);
+        tasks.tell(Task { priority: true, ..task(2, true, 1) }, LOAD_NS, 0);
+        assert_eq!(tasks.ready(LOAD_NS, 100_000), 1);
+        tasks.execute(0, true, LOAD_NS, 100_000).unwrap();
+        tasks.finish(LOAD_NS, 110_000);
+        assert_eq!(tasks.ready(LOAD_NS, 210_000), 1 << 2);
+    }
+}
