@@ -2,6 +2,9 @@
 
 use super::Report;
 
+/// What takes longer is said, by `tools/guest-time/probe.c` and `boards/pc`.
+const GAP_US: u64 = 1000;
+
 /// What a line of the schedule did.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Recovered {
@@ -44,6 +47,8 @@ pub fn recovered(report: &Report) -> Vec<Recovered> {
         let lasts = end_us > begin_us;
         let gaps = report.output.iter().filter_map(|line| gap(line));
         let gaps = gaps.filter(|(from, to)| *to >= begin_us && *from < next_us && *to > end_us);
+        // A request that had not taken as long as a gap when the next line began is that one's.
+        let gaps = gaps.filter(|(from, to)| *to < next_us || from + GAP_US <= next_us);
         let felt =
             gaps.map(|(from, to)| (to.saturating_sub(if lasts { end_us.max(from) } else { from }), to));
         let longest = felt.max();
@@ -95,5 +100,28 @@ mod tests {
         assert_eq!(felt, [(Some(800), 0, 1), (None, 0, 0), (Some(806_000), 0, 0), (Some(300_000), 2, 2)]);
         assert_eq!(all.iter().map(|one| one.outlasted).collect::<Vec<_>>(), [false, false, true, false]);
         assert_eq!(all[0].kernel, ["mmc0: one"]);
+    }
+
+    /// A request is under way when a line begins; the line before has not delayed it.
+    #[test]
+    fn a_request_that_a_line_meets_is_not_that_of_the_line_before() {
+        let report = Report {
+            platform: String::new(),
+            card: String::new(),
+            setting: "none".to_owned(),
+            cpus: 1,
+            instruction_ns: 1,
+            wake_ns: 0,
+            irq_ns: 0,
+            register_read_ns: 0,
+            register_write_ns: 0,
+            schedule: ["300 resp_lost", "600 rd_crc"].map(str::to_owned).to_vec(),
+            begin: Vec::new(),
+            output: vec!["probe: gap 599853 600927".to_owned()],
+            loads: Vec::new(),
+            counters: Counters::default(),
+        };
+        let felt: Vec<_> = recovered(&report).iter().map(|one| (one.us, one.outlasted)).collect();
+        assert_eq!(felt, [(None, false), (Some(1074), false)]);
     }
 }

@@ -11,14 +11,18 @@ use super::{
     Card, Exception, Family, Options, SCRATCH_BYTES, attempts, emmc, emmc_bus, rest, sd, speed, upkeep,
 };
 use crate::engine::{CardParams, DmaBuf, Error, FlushBy, ServiceRequest};
-use crate::host::{Timing, Width};
+use crate::host::{BusOp, Timing, Width};
 use crate::spec::command;
+use crate::spec::timing::sd as limits;
 use crate::task::{Platform, Stack};
 use core::future::poll_fn;
 use core::task::Poll;
 
 /// Registers read to judge the bus.
 const PROBES: u32 = 8;
+
+/// One answer that is lost says nothing.
+const QUESTIONS: u32 = 2;
 
 /// What the user of a card must know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,6 +170,10 @@ async fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
             }
             ServiceRequest::Retune => {
                 goes_on(stack);
+                if stack.with(|engine| engine.is_unheard()) && is_mute(&mut session).await {
+                    helper.service_done(Err(Error::Silent));
+                    continue;
+                }
                 let mut result = retune(&mut session, slower, &card).await;
                 if result.is_err() && !matches!(session.error, Error::Unsupported | Error::Protocol(_)) {
                     // One lost answer says nothing of card or bus. But a card that never got its
@@ -302,6 +310,20 @@ fn slower_than(options: Options, card: &Card) -> Options {
         Timing::Legacy => Options { max_width: Width::W1, ..options },
         timing => Options { without: options.without | speed::and_those_that_need(timing), ..options },
     }
+}
+
+/// Does the card give no answer at all, even at a clock that needs no sampling point? It was reset,
+/// then, or has lost its supply: in `idle` it knows neither its address nor a tuning block, and each
+/// of those would be waited for [SD 4.2.4.5]. An answer that is damaged is one.
+async fn is_mute<B: Platform, const N: usize>(session: &mut Session<'_, B, N>) -> bool {
+    let (clock_hz, slowest_hz) =
+        session.stack.with(|engine| (engine.bus().clock_hz, engine.caps().clock_hz.0));
+    let slow = BusOp::Clock(limits::IDENTIFY_MAX_HZ.max(slowest_hz));
+    let mut mute = session.bus(slow).await.is_ok();
+    for _ in 0..QUESTIONS {
+        mute = mute && session.command(command::send_status(session.rca)).await.is_err() && session.unanswered();
+    }
+    session.bus(BusOp::Clock(clock_hz)).await.is_ok() && mute
 }
 
 async fn retune<B: Platform, const N: usize>(

@@ -212,6 +212,7 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         /// [`Engine::bus`]. Nested: one line without a clock.
         pub fn bus(&self) -> Bus = Bus { clock_hz: 0, width: Width::W1, ddr: false };
 
+        pub(crate) fn is_unheard(&self) -> bool = false;
         pub(crate) fn work_is_late(&self, now_ns: u64) -> bool = { let _ = now_ns; false };
         pub(crate) fn may_lose(&self) -> bool = true;
         pub(crate) fn tells_transferred(&self) -> bool = false;

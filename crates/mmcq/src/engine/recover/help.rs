@@ -350,6 +350,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
+    /// Was the tuning asked for because the card did not even tell its state?
+    pub(crate) fn is_unheard(&self) -> bool {
+        self.incident.open && self.incident.unheard
+    }
+
     /// May the card's supply be switched off and on? If so, not again soon.
     pub(crate) fn may_cycle(&mut self, now_ns: u64) -> bool {
         self.timers.take_cycle(now_ns, POWER_CYCLE_PAUSE_NS)
@@ -440,7 +445,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.supervisor.helping().asked.is_some() && self.timers.help_is_over(now_ns) {
             let needed = match self.supervisor.helping().asked {
                 Some(ServiceRequest::Reinit | ServiceRequest::PowerCycle) => true,
-                Some(ServiceRequest::Retune) => self.incident.open && self.incident.unheard,
+                Some(ServiceRequest::Retune) => self.is_unheard(),
                 _ => false,
             };
             if let Some(help) = self.supervisor.helping().asked {
