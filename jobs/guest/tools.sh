@@ -1,4 +1,4 @@
-# Linux's own tools on an eMMC with everything: mmc-utils (EXT_CSD, RPMB, boot areas), ext4, f2fs, fstrim, blkdiscard, suspend to idle. A line for each; the first
+# Linux's own tools on an eMMC with everything: mmc-utils (EXT_CSD, RPMB, boot areas), ext4, f2fs, fstrim, blkdiscard. A line for each; the first
 # thing that is not in order ends the machine. tools/guest-tools.sh builds what this begins with.
 export LD_LIBRARY_PATH=/lib
 rpmb=/dev/mmcblk0rpmb
@@ -84,22 +84,3 @@ for place in 1024 1026; do is_there /tmp/user $disk $((place * 1024)); done
 dd if=$disk of=/tmp/back bs=1k skip=$((1025 * 1024)) count=64 2>/dev/null
 ! cmp -s /tmp/user /tmp/back || wrong "what was discarded is still there"
 echo "blkdiscard: a MiB goes, its neighbours stay"
-
-# The card sleeps and wakes; the clock's alarm ends the pause.
-modes() { grep -E 'clock|bus width|timing' /sys/kernel/debug/mmc0/ios; }
-before=$(modes)
-there_and_back /tmp/user $disk 2048
-for n in 1 2; do
-  dmesg -c >/dev/null
-  echo 0 >/sys/class/rtc/rtc0/wakealarm
-  echo +2 >/sys/class/rtc/rtc0/wakealarm || wrong "no alarm"
-  echo freeze >/sys/power/state || wrong "suspend to idle: $(dmesg | tail -1)"
-  dmesg | grep -q 'PM: suspend exit' || wrong "suspend to idle has no end"
-  ! dmesg -r | grep -E '^<[0-4]>.*mmc' || wrong "suspend to idle: the card"
-  [ "$(modes)" = "$before" ] || wrong "after suspend to idle: $(modes)"
-  echo 3 >/proc/sys/vm/drop_caches
-  is_there /tmp/user $disk 2048
-  there_and_back /tmp/boot0 $disk $((4096 * n))
-done
-[ "$(counter)" = 0x00000001 ] || wrong "RPMB counter after suspend to idle: $(counter), expected 1"
-echo "suspend to idle: twice, the card is in its mode again"

@@ -87,7 +87,6 @@ static int probe(struct pci_dev *device, const struct pci_device_id *id)
 	host->ioaddr = pcim_iomap_table(device)[0];
 	host->always_defer_done = defer;
 	registers = host->ioaddr;
-	pci_set_drvdata(device, host);
 	sdhci_read_caps(host);
 	if (hs400)
 		host->mmc->caps2 |= MMC_CAP2_HS400_1_8V;
@@ -106,31 +105,11 @@ static int probe(struct pci_dev *device, const struct pci_device_id *id)
 	return error;
 }
 
-/* Suspend to idle, as Debian's own drivers do it. */
-static int sleep(struct device *device)
-{
-	struct sdhci_host *host = dev_get_drvdata(device);
-
-	if (queue)
-		mmc_hsq_suspend(host->mmc);
-	return sdhci_suspend_host(host);
-}
-
-static int wake(struct device *device)
-{
-	struct sdhci_host *host = dev_get_drvdata(device);
-	int error = sdhci_resume_host(host);
-
-	return !error && queue ? mmc_hsq_resume(host->mmc) : error;
-}
-
-static DEFINE_SIMPLE_DEV_PM_OPS(pm, sleep, wake);
-
 static const struct pci_device_id devices[] = { { PCI_DEVICE(0x1b36, 0x0007) }, {} };
 MODULE_DEVICE_TABLE(pci, devices);
 
 /* It stays until the machine is switched off. */
-static struct pci_driver driver = { .name = "slot", .id_table = devices, .probe = probe, .driver = { .suppress_bind_attrs = true, .pm = pm_sleep_ptr(&pm) } };
+static struct pci_driver driver = { .name = "slot", .id_table = devices, .probe = probe, .driver.suppress_bind_attrs = true };
 
 static int __init begin(void)
 {

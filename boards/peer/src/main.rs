@@ -7,7 +7,8 @@
 //! that are made once. So the figures are a lower bound for that stack.
 //!
 //! Command line: `read N` or `write N`: so many requests are made twice, once to learn and once to
-//! count. `tools/peer.sh` builds and runs this.
+//! count. `tools/peer.sh` builds and runs this. Or `guest load randread|read|randwrite|write 1 N`,
+//! by `mmcq guest --image`.
 #![no_std]
 #![no_main]
 
@@ -16,6 +17,7 @@ extern crate alloc;
 #[path = "../../pc/src/board.rs"]
 #[allow(dead_code, reason = "the shell of boards/pc has more than is needed here")]
 mod board;
+mod guest;
 mod memory;
 #[path = "../../plan/sdhci/pci.rs"]
 mod pci;
@@ -168,15 +170,35 @@ fn pattern(lba: u64, at: usize) -> u8 {
     (lba as u8).wrapping_mul(31).wrapping_add((at / 512 * 17 + at) as u8)
 }
 
+/// What the command line wants.
+enum Job {
+    Count { write: bool, count: u64 },
+    Guest(guest::Load),
+}
+
+fn job(line: &'static str) -> Option<Job> {
+    let mut words = line.split_whitespace();
+    let what = words.next()?;
+    if what == "guest" {
+        return guest::Load::parse(words).map(Job::Guest);
+    }
+    let count = words.next()?.parse().ok().filter(|count| (1..=100_000).contains(count))?;
+    match what {
+        "read" => Some(Job::Count { write: false, count }),
+        "write" => Some(Job::Count { write: true, count }),
+        _ => None,
+    }
+}
+
 fn measure() -> Option<()> {
-    let mut words = board::command_line().split_whitespace();
-    let (write, count) = match (words.next(), words.next().and_then(|count| count.parse::<u64>().ok())) {
-        (Some("read"), Some(count @ 1..=100_000)) => (false, count),
-        (Some("write"), Some(count @ 1..=100_000)) => (true, count),
-        _ => {
-            say(format_args!("command line: {:?}, expected 'read N' or 'write N'", board::command_line()));
-            return None;
-        }
+    let line = board::command_line();
+    let Some(job) = job(line) else {
+        say(format_args!("command line: {line:?}, expected 'read N', 'write N' or 'guest load LOAD 1 N'"));
+        return None;
+    };
+    let write = match &job {
+        Job::Count { write, .. } => *write,
+        Job::Guest(load) => load.write,
     };
     let device = pci::sd_host().ok()?;
     let (base, pin) = pci::enable(device).ok()?;
@@ -227,6 +249,17 @@ fn measure() -> Option<()> {
         data: Some(buffer.prepare_for_device()),
         flags: RequestFlags::NONE,
     };
+    let op = if write { RequestOp::Write } else { RequestOp::Read };
+    let count = match job {
+        Job::Count { count, .. } => count,
+        Job::Guest(load) => {
+            let mut kept = new(direction);
+            return load.run(base, queue.info().device.num_blocks, |lba| {
+                kept = Some(request(&mut queue, &mut batch, make(op, lba, kept.take()?))?);
+                Some(())
+            });
+        }
+    };
     // The places hold what belongs there, written by this stack.
     let mut buffer = new(DmaDirection::ToDevice)?;
     for place in 0..PLACES {
@@ -235,7 +268,6 @@ fn measure() -> Option<()> {
         buffer.copy_from_slice_cpu(&bytes);
         buffer = request(&mut queue, &mut batch, make(RequestOp::Write, lba, buffer))?;
     }
-    let op = if write { RequestOp::Write } else { RequestOp::Read };
     let mut buffer = new(direction)?;
     let (mut place, mut counted) = (0, (0, 0));
     for _ in 0..2 {

@@ -175,6 +175,35 @@ fn a_card_that_lost_its_state_is_initialised_again() {
     }
 }
 
+/// In `idle` a card answers no tuning block, and none is waited for.
+#[test]
+fn a_card_that_lost_its_state_costs_no_tuning() {
+    for (name, limit_ms) in [("emmc-hs200", 150), ("sdxc-128g-uhs", 150)] {
+        let rig = Rig::new(name);
+        let undisturbed = load(&rig, |_| {});
+        let took = load(&rig, |rig| rig.ills.borrow_mut().brown_out = true);
+        assert!(took <= undisturbed + limit_ms * MS, "{name}: {} us, {:?}", took / 1000, rig.trace());
+        assert_eq!(rig.taken(RecoveryStep::PowerCycle), 0, "{name}: {:?}", rig.trace());
+    }
+}
+
+/// It is waited for, once, before the card is given up.
+#[test]
+fn a_supply_that_is_away_for_a_moment_comes_back() {
+    for name in ["sdhc-16g-hs", "sdxc-128g-uhs", "emmc-hs200", "hbg4a2"] {
+        let rig = Rig::new(name);
+        let id = rig.read(0, 8);
+        rig.turn();
+        let begin = rig.time.now();
+        rig.model.borrow_mut().set_supply(false, begin);
+        rig.until(begin + 100 * MS);
+        rig.model.borrow_mut().set_supply(true, begin + 100 * MS);
+        assert!(rig.one(id).result.is_ok(), "{name}: {:?}", rig.trace());
+        assert!(rig.time.now() < begin + 1_000 * MS, "{name}: {:?}", rig.trace());
+        assert_eq!(rig.taken(RecoveryStep::Dead), 0, "{name}: {:?}", rig.trace());
+    }
+}
+
 /// The supervisor comes when the program has filled the queue already.
 #[test]
 fn a_supervisor_that_comes_to_a_full_queue_saves_the_card() {

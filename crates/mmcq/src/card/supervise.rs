@@ -24,6 +24,10 @@ const PROBES: u32 = 8;
 /// One answer that is lost says nothing.
 const QUESTIONS: u32 = 2;
 
+/// A card that does not answer when it is initialised again is given so long, once: its supply may
+/// come back.
+const SUPPLY_NS: u64 = 300_000_000;
+
 /// What the user of a card must know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::large_enum_variant, reason = "there is one, and no heap to put the larger on")]
@@ -251,14 +255,23 @@ async fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
                 From::Cold
             }
         };
-        session.warm = from == From::Warm;
         let given = session.scratch_bytes();
-        let found = if given < SCRATCH_BYTES {
-            Err(Error::Buffer { needed: SCRATCH_BYTES, given })
-        } else {
+        let mut found = Err(Error::Buffer { needed: SCRATCH_BYTES, given });
+        if given >= SCRATCH_BYTES {
             let options = if help == ServiceRequest::Inserted { slower } else { unerased(slower) };
-            attempts::<F, B, N>(&mut session, options).await.map_err(|Failed| session.error)
-        };
+            let mut again = help == ServiceRequest::Reinit;
+            loop {
+                session.warm = from == From::Warm;
+                found = attempts::<F, B, N>(&mut session, options).await.map_err(|Failed| session.error);
+                // Nothing answers: the supply may be away for a moment.
+                if !core::mem::take(&mut again) || !matches!(found, Err(Error::NoCard)) {
+                    break;
+                }
+                if session.pause(SUPPLY_NS).await.is_err() {
+                    break;
+                }
+            }
+        }
         match found {
             _ if help == ServiceRequest::Inserted => {
                 helper.service_done(found.map(|found| found.params));
