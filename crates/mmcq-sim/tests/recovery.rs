@@ -192,10 +192,9 @@ fn a_card_that_lost_its_state_costs_no_tuning() {
 fn a_supply_that_is_away_for_a_moment_comes_back() {
     for name in ["sdhc-16g-hs", "sdxc-128g-uhs", "emmc-hs200", "hbg4a2"] {
         let rig = Rig::new(name);
-        let id = rig.read(0, 8);
-        rig.turn();
         let begin = rig.time.now();
         rig.model.borrow_mut().set_supply(false, begin);
+        let id = rig.read(0, 8);
         rig.until(begin + 100 * MS);
         rig.model.borrow_mut().set_supply(true, begin + 100 * MS);
         assert!(rig.one(id).result.is_ok(), "{name}: {:?}", rig.trace());

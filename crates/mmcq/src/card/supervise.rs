@@ -263,11 +263,10 @@ async fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
             loop {
                 session.warm = from == From::Warm;
                 found = attempts::<F, B, N>(&mut session, options).await.map_err(|Failed| session.error);
+                let Err(error) = &found else { break };
                 // Nothing answers: the supply may be away for a moment.
-                if !core::mem::take(&mut again) || !matches!(found, Err(Error::NoCard)) {
-                    break;
-                }
-                if session.pause(SUPPLY_NS).await.is_err() {
+                let silent = *error == Error::NoCard || session.unanswered();
+                if !core::mem::take(&mut again) || !silent || session.pause(SUPPLY_NS).await.is_err() {
                     break;
                 }
             }
