@@ -333,7 +333,8 @@ async fn is_mute<B: Platform, const N: usize>(session: &mut Session<'_, B, N>) -
     let slow = BusOp::Clock(limits::IDENTIFY_MAX_HZ.max(slowest_hz));
     let mut mute = session.bus(slow).await.is_ok();
     for _ in 0..QUESTIONS {
-        mute = mute && session.command(command::send_status(session.rca)).await.is_err() && session.unanswered();
+        mute =
+            mute && session.command(command::send_status(session.rca)).await.is_err() && session.unanswered();
     }
     session.bus(BusOp::Clock(clock_hz)).await.is_ok() && mute
 }
