@@ -264,8 +264,9 @@ async fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
                 session.warm = from == From::Warm;
                 found = attempts::<F, B, N>(&mut session, options).await.map_err(|Failed| session.error);
                 let Err(error) = &found else { break };
-                // Nothing answers: the supply may be away for a moment.
-                let silent = *error == Error::NoCard || session.unanswered();
+                // Nothing answers, and the slot is not empty: the supply may be away for a moment.
+                let silent = (*error == Error::NoCard || session.unanswered())
+                    && stack.with(|engine| engine.present());
                 if !core::mem::take(&mut again) || !silent || session.pause(SUPPLY_NS).await.is_err() {
                     break;
                 }
