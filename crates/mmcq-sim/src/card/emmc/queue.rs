@@ -88,7 +88,7 @@ impl EmmcCard {
         if at.saturating_add(u64::from(task.blocks) * 512) > capacity {
             return self.refuse(45, status::OUT_OF_RANGE);
         }
-        if at % 512 != 0 {
+        if !at.is_multiple_of(512) {
             return self.refuse(45, status::ADDRESS_ERROR);
         }
         queue.tell(Task { at, ..task }, load_ns, now_ns);
