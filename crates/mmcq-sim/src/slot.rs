@@ -13,7 +13,7 @@ use crate::wire::Beat;
 use crate::world::Device;
 
 /// Alarms that a model has at most.
-const ALARMS: usize = 10;
+const ALARMS: usize = 12;
 
 /// Hears of everything on the bus.
 pub type Log = Box<dyn FnMut(BusEvent)>;

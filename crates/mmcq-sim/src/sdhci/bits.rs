@@ -20,6 +20,8 @@ pub mod int {
     pub const REMOVAL: u32 = 1 << 7;
     /// A function asks.
     pub const CARD: u32 = 1 << 8;
+    /// The queue engine; a level.
+    pub const QUEUE: u32 = 1 << 14;
     /// Any error bit; read-only.
     pub const ERROR: u32 = 1 << 15;
     /// No response within 64 clocks.

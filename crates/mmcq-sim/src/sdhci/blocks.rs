@@ -56,6 +56,7 @@ impl Sdhci {
         self.dat.state = State::ReadBlock;
         self.watch(free_ns, start_ns);
         self.set_timer(Timer::Data, end_ns);
+        self.queue_block_begins(now);
     }
 
     pub(super) fn read_block_ended(&mut self, now: u64) {
@@ -190,6 +191,7 @@ impl Sdhci {
         self.dat.state = State::WriteBlock;
         self.watch(free_ns, start_ns);
         self.set_timer(Timer::Data, end_ns);
+        self.queue_block_begins(now);
     }
 
     pub(super) fn written_block_ended(&mut self, now: u64) {

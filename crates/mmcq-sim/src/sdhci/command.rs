@@ -56,6 +56,8 @@ pub(super) struct Issue {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sender {
     Host,
+    /// The queue engine.
+    Queue,
     AutoCount,
     AutoStop,
 }
@@ -98,6 +100,23 @@ pub(super) struct CmdLine {
     stop_due: Option<Beat>,
 }
 
+impl Issue {
+    /// A command of the queue engine.
+    pub fn own(index: u8, arg: u32, expected: Expected, data: bool) -> Self {
+        Issue {
+            index,
+            arg,
+            expected,
+            check_crc: true,
+            check_index: true,
+            data,
+            abort: false,
+            auto: Auto::None,
+            mode: 0,
+        }
+    }
+}
+
 impl CmdLine {
     pub fn sending(&self) -> bool {
         self.active.is_some()
@@ -130,6 +149,9 @@ impl Sdhci {
         let inhibited = self.cmd.inhibit
             || stuck & present::CMD_INHIBIT != 0
             || uses_dat && !abort && (self.dat.active() || stuck & present::DAT_INHIBIT != 0);
+        if self.queue_has_bus() {
+            return self.violation("a command of the driver while the queue engine has the bus");
+        }
         if resetting {
             return self.violation("a command during a reset of its circuit [SDHC 2.2.16]");
         }
@@ -217,6 +239,11 @@ impl Sdhci {
         self.send(issue, Sender::AutoStop, beat);
     }
 
+    /// A command of the queue engine.
+    pub(super) fn send_own(&mut self, issue: Issue, now: u64) {
+        self.send(issue, Sender::Queue, self.slot.beat(now));
+    }
+
     /// What is on the line: index and argument.
     fn token(&self, issue: &Issue, sender: Sender) -> (u8, u32) {
         if sender == Sender::AutoCount { (23, self.regs.argument2) } else { (issue.index, issue.arg) }
@@ -267,7 +294,7 @@ impl Sdhci {
     fn token_ended(&mut self, mut active: Active, now: u64) {
         let (index, arg) = self.token(&active.issue, active.sender);
         let silence = Reply { answer: None, flow: Flow::None, busy_until_ns: None };
-        let by_host = active.sender == Sender::Host;
+        let by_host = matches!(active.sender, Sender::Host | Sender::Queue);
         let strike = self.strike(if by_host { Point::Command } else { Point::AutoCommand }, now);
         let lost = strike == Some(Strike::Lost);
         let reply =
@@ -392,6 +419,10 @@ impl Sdhci {
                 }
                 self.next_on_line();
             }
+            Sender::Queue => {
+                self.queue_answered(&issue, beat, flow, (errors, content[0]), now);
+                self.next_on_line();
+            }
             Sender::Host => {
                 let late_ns = if let Some(Strike::Late(ns)) = strike { ns } else { 0 };
                 self.host_command_ended(&issue, beat, flow, errors, content, answer.is_some(), late_ns, now)
@@ -495,5 +526,8 @@ impl Sdhci {
         self.forget_late(int::COMMAND_COMPLETE | int::ERRORS_OF_COMMAND);
         self.regs.not_issued = false;
         self.hurt.mute = false;
+        if let Some(cqe) = &mut self.cqe {
+            cqe.line_was_reset();
+        }
     }
 }

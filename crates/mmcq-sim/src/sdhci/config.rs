@@ -1,6 +1,6 @@
 //! What a particular controller is: version, capabilities, delays and mistakes.
 
-use super::Mistakes;
+use super::{CqhciConfig, Mistakes};
 use serde::{Deserialize, Serialize};
 
 /// What the controller does about a card that holds DAT0 low.
@@ -85,6 +85,12 @@ pub struct SdhciConfig {
     pub hs400es_mode: u8,
     /// Alignment of data addresses in ADMA2 descriptors, in bytes; lower bits are ignored.
     pub adma_align: u8,
+    /// Bit 0 of 78h makes HS400 one with enhanced strobe, as on Intel's controllers.
+    pub strobe_register: bool,
+    /// Bytes of registers; beyond the standard's and the queue engine's they read as 0.
+    pub register_bytes: u16,
+    /// The queue engine, where there is one.
+    pub command_queue: Option<CqhciConfig>,
     /// What it does wrong.
     pub mistakes: Mistakes,
 }
@@ -127,6 +133,9 @@ impl SdhciConfig {
         hs400_mode: 5,
         hs400es_mode: 6,
         adma_align: 4,
+        strobe_register: false,
+        register_bytes: 0x100,
+        command_queue: None,
         mistakes: Mistakes::NONE,
     };
 
@@ -174,6 +183,9 @@ impl SdhciConfig {
         within("mistakes.lines_wired", self.mistakes.lines_wired.into(), 0, 8)?;
         if !self.adma_align.is_power_of_two() {
             return Err(format!("sdhci: adma_align = {}: expected a power of two", self.adma_align));
+        }
+        if let Some(queue) = &self.command_queue {
+            queue.check()?;
         }
         if self.hs400_mode == self.hs400es_mode {
             return Err(format!(

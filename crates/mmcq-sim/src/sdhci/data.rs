@@ -50,6 +50,8 @@ pub(super) struct DatLines {
     pub(super) block: usize,
     /// Blocks still to go over the wires; `None` without a block count.
     pub(super) left: Option<u32>,
+    /// Blocks of a task.
+    total: Option<u32>,
     /// The block count is the 32-bit one.
     pub(super) wide_count: bool,
     pub(super) counted: bool,
@@ -130,6 +132,24 @@ impl DatLines {
     /// is still to be counted.
     pub fn more_blocks(&self) -> bool {
         self.left.is_none_or(|left| left > u32::from(!self.read))
+    }
+
+    /// No block of the transfer has gone yet.
+    pub fn is_first(&self) -> bool {
+        self.left == self.total
+    }
+
+    /// The lines are kept for a task, or for the busy of a command if it has no blocks.
+    pub fn reserve_task(&mut self, read: bool, blocks: u32) {
+        self.state = State::Reserved;
+        self.tuning = false;
+        self.read = read;
+        self.block = 512;
+        (self.left, self.total) = (Some(blocks), Some(blocks));
+        self.wide_count = false;
+        self.counted = false;
+        self.dma = true;
+        self.auto_stop = false;
     }
 
     pub fn endless(&self) -> bool {
@@ -346,14 +366,22 @@ impl Sdhci {
             return;
         }
         self.dma.stop();
+        if self.queue_moves() {
+            return self.queue_data_ended(now);
+        }
         self.dat.state = State::Idle;
         self.raise(int::TRANSFER_COMPLETE, now);
     }
 
     /// An error ends the transfer; nothing moves until a reset.
     pub(super) fn data_error(&mut self, bits: u32, now: u64) {
+        let task = self.queue_moves();
+        self.queue_data_failed();
         self.fail_data();
         self.raise(bits, now);
+        if task {
+            self.queue_goes_on(now);
+        }
     }
 
     pub(super) fn fail_data(&mut self) {
@@ -415,5 +443,8 @@ impl Sdhci {
             | int::BUFFER_WRITE_READY
             | int::BLOCK_GAP);
         self.regs.block_gap &= !3;
+        if let Some(cqe) = &mut self.cqe {
+            cqe.data_were_cut();
+        }
     }
 }

@@ -44,6 +44,8 @@ pub(super) struct Dma {
     strike: Option<Strike>,
     /// SDMA is inside a segment.
     begun: bool,
+    /// The next descriptor of a task's list; `None`: the register says where.
+    list: Option<u64>,
     /// The current descriptor: what is left of it.
     address: u64,
     left: u32,
@@ -83,6 +85,10 @@ struct AdmaError(u8);
 impl Sdhci {
     /// A transfer with DMA begins.
     pub(super) fn dma_begin(&mut self) {
+        if self.dma.list.is_some() {
+            // A task has said where its list is.
+            return;
+        }
         let v4 = self.regs.version4();
         let wide = v4 && self.regs.host2 & host2::ADDRESS_64 != 0;
         let engine = match (self.regs.host1 >> 3 & 3, v4) {
@@ -102,6 +108,12 @@ impl Sdhci {
         }
         self.regs.adma_error = 0;
         self.dma = Dma { engine, ..Dma::default() };
+    }
+
+    /// The list of a task, with this many bytes a descriptor.
+    pub(super) fn dma_is_at(&mut self, list: u64, bytes: u8) {
+        self.regs.adma_error = 0;
+        self.dma = Dma { engine: Engine::Adma2(bytes), list: Some(list), ..Dma::default() };
     }
 
     /// Moves the rest of the current block between the lines' side and memory.
@@ -267,7 +279,7 @@ impl Sdhci {
         let bytes = if self.config.mistakes.wide_descriptors_short { 8 } else { bytes };
         let wide = bytes > 8;
         let mut raw = [0u8; 16];
-        let at = self.regs.adma_address & if wide { u64::MAX } else { 0xffff_ffff };
+        let at = self.dma.list.unwrap_or(self.regs.adma_address) & if wide { u64::MAX } else { 0xffff_ffff };
         if at & 3 != 0 {
             self.violation("a descriptor that is not aligned to 4 bytes [SDHC 1.13]");
         }
@@ -283,7 +295,7 @@ impl Sdhci {
         }
         let high = if wide { u64::from(word(8)) << 32 } else { 0 };
         let address = u64::from(word(4)) | high;
-        self.regs.adma_address = at.wrapping_add(bytes.into());
+        self.next_descriptor_is(at.wrapping_add(bytes.into()));
         self.dma.int = head & INT != 0;
         self.dma.last = head & END != 0;
         match head & ACT {
@@ -296,12 +308,16 @@ impl Sdhci {
                 self.dma.left = self.length(head);
             }
             LINK => {
-                self.regs.adma_address = address;
+                self.next_descriptor_is(address);
                 self.descriptor_done(now);
             }
             _ => self.descriptor_done(now),
         }
         Ok(())
+    }
+
+    fn next_descriptor_is(&mut self, at: u64) {
+        *self.dma.list.as_mut().unwrap_or(&mut self.regs.adma_address) = at;
     }
 
     /// Bytes of a transfer descriptor; 0 stands for the most there can be [SDHC 1.13.3].

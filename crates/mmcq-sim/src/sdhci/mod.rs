@@ -7,7 +7,7 @@
 //! `blocks.rs` (its blocks), `dma.rs` (SDMA, ADMA2), `pio.rs` (the buffer port), `config.rs` (what
 //! a particular controller can do and how long it takes), `mistakes.rs` (what it does wrong),
 //! `profile.rs` (known ones), `hurt.rs` (what strikes it by a plan of faults, and what remains of
-//! that).
+//! that), `cqhci/` (the queue engine beside it).
 //!
 //! Where the standard leaves something open the model takes the strict side, so that a driver that
 //! relies on luck fails here:
@@ -27,6 +27,7 @@ mod bits;
 mod blocks;
 mod command;
 mod config;
+mod cqhci;
 mod data;
 mod dma;
 mod hurt;
@@ -39,6 +40,7 @@ pub(crate) mod tests;
 
 pub use crate::stats::{BusEvent, BusStats};
 pub use config::{Busy, SdhciConfig};
+pub use cqhci::CqhciConfig;
 pub use mistakes::Mistakes;
 pub use profile::{PROFILES, Profile};
 
@@ -80,9 +82,13 @@ enum Timer {
     Status,
     /// The interrupt line rises late.
     Line,
+    /// The queue engine asks the card what is ready.
+    QueuePoll,
+    /// The queue engine has counted completions for long enough.
+    QueueCount,
 }
 
-const TIMERS: [Timer; 10] = [
+const TIMERS: [Timer; 12] = [
     Timer::Command,
     Timer::Data,
     Timer::DataTimeout,
@@ -93,6 +99,8 @@ const TIMERS: [Timer; 10] = [
     Timer::Card,
     Timer::Status,
     Timer::Line,
+    Timer::QueuePoll,
+    Timer::QueueCount,
 ];
 
 /// The controller, its slot and the bus.
@@ -105,6 +113,8 @@ pub struct Sdhci {
     dat: data::DatLines,
     dma: dma::Dma,
     pio: pio::Buffer,
+    /// The queue engine, where there is one.
+    cqe: Option<Box<cqhci::Engine>>,
     card_interrupt: bool,
     /// A card with functions is, or was, in the slot.
     functions: bool,
@@ -135,6 +145,8 @@ impl Core for Sdhci {
             Timer::Card => {}
             Timer::Status => self.late_status(now),
             Timer::Line => self.update_irq(now),
+            Timer::QueuePoll => self.queue_goes_on(now),
+            Timer::QueueCount => self.queue_counted(now),
         }
     }
 
@@ -175,6 +187,7 @@ impl Sdhci {
             dat: data::DatLines::default(),
             dma: dma::Dma::default(),
             pio: pio::Buffer::default(),
+            cqe: config.command_queue.map(|config| Box::new(cqhci::Engine::new(config))),
             card_interrupt: false,
             functions,
             card_line: false,
@@ -259,6 +272,13 @@ impl Sdhci {
         if self.card_interrupt || self.card_line {
             self.regs.status |= int::CARD & self.regs.enable;
         }
+        if let Some(cqe) = &self.cqe {
+            // So is that of the queue engine.
+            self.regs.status &= !int::QUEUE;
+            if cqe.irq() {
+                self.regs.status |= int::QUEUE & self.regs.enable;
+            }
+        }
         let causes = self.regs.status & self.regs.signal != 0;
         let level = causes || self.hurt.spurious > 0 && self.regs.signal != 0;
         if !level {
@@ -284,6 +304,7 @@ impl Sdhci {
             self.stop_timer(Timer::ClockStable);
             self.stop_timer(Timer::Signal18);
             self.hurt.stuck = 0;
+            self.cqe = self.config.command_queue.map(|config| Box::new(cqhci::Engine::new(config)));
         }
         if bits & (reset::ALL | reset::CMD) != 0 {
             self.reset_command();

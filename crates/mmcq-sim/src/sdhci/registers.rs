@@ -41,6 +41,8 @@ pub(super) struct Registers {
     pub not_issued: bool,
     /// The 1.8 V regulator has settled.
     pub at_18v: bool,
+    /// 78h, where it means something.
+    pub strobe: u32,
 }
 
 impl Registers {
@@ -70,9 +72,9 @@ fn merge(old: u32, new: u32, mask: u32) -> u32 {
     old & !mask | new & mask
 }
 
-/// A byte, halfword or word on its own boundary, inside the register block.
+/// A byte, halfword or word on its own boundary.
 fn well_formed(offset: u16, size: u8) -> bool {
-    matches!(size, 1 | 2 | 4) && offset.is_multiple_of(size.into()) && offset < 0x100
+    matches!(size, 1 | 2 | 4) && offset.is_multiple_of(size.into())
 }
 
 const BUFFER_PORT: u16 = 0x20;
@@ -92,7 +94,12 @@ impl Sdhci {
         if self.slot.is_gone() {
             return ones;
         }
-        if !well_formed(offset, size) {
+        if let Some(register) = self.queue_register(offset)
+            && well_formed(offset, size)
+        {
+            return self.queue_read(register) >> (u32::from(offset & 3) * 8) & ones;
+        }
+        if !self.is_register(offset, size) {
             self.violation(MALFORMED);
             return ones;
         }
@@ -108,7 +115,12 @@ impl Sdhci {
         if self.slot.is_gone() {
             return;
         }
-        if !well_formed(offset, size) {
+        if let Some(register) = self.queue_register(offset)
+            && well_formed(offset, size)
+        {
+            return self.queue_write(register, size, value, now);
+        }
+        if !self.is_register(offset, size) {
             return self.violation(MALFORMED);
         }
         if offset & !3 == BUFFER_PORT {
@@ -121,6 +133,11 @@ impl Sdhci {
         let mask = lanes(offset, size);
         self.set_word(offset & !3, value << (u32::from(offset & 3) * 8), mask, now);
         self.look_at_card(now);
+    }
+
+    /// On its own boundary, inside of the register block.
+    fn is_register(&self, offset: u16, size: u8) -> bool {
+        well_formed(offset, size) && offset < self.config.register_bytes
     }
 
     fn word(&mut self, offset: u16, now: u64) -> u32 {
@@ -159,6 +176,7 @@ impl Sdhci {
                 let i = usize::from(offset - 0x60) / 2;
                 u32::from(self.config.presets[i]) | u32::from(self.config.presets[i + 1]) << 16
             }
+            0x78 => r.strobe,
             0xfc => {
                 u32::from(self.slot.line.is_high())
                     | u32::from(self.config.spec) << 16
@@ -218,6 +236,10 @@ impl Sdhci {
                 if offset == last && mask & 0xff00_0000 != 0 && self.regs.version4() {
                     self.sdma_restart(now);
                 }
+            }
+            0x78 if self.config.strobe_register => {
+                self.regs.strobe = merge(self.regs.strobe, value, mask) & 1;
+                self.refresh_bus(now);
             }
             // Everything else is read-only, or does not exist.
             _ => {}
@@ -431,7 +453,9 @@ impl Sdhci {
         let uhs = r.at_18v || self.config.uhs_at_33v;
         let mode = r.host2 & host2::UHS_MODE;
         let hs400 = uhs && mode == u16::from(self.config.hs400_mode);
-        let strobe = uhs && mode == u16::from(self.config.hs400es_mode);
+        let es = uhs && mode == u16::from(self.config.hs400es_mode);
+        let strobe = es || hs400 && r.strobe & 1 == 1;
+        let hs400 = hs400 && !strobe;
         let sdr50_tunes = self.config.capabilities1 & 1 << 13 != 0;
         let tuned_mode = hs400 || uhs && (mode == 3 || mode == 2 && sdr50_tunes);
         let eight = r.host1 & host1::EIGHT_BITS != 0 && self.config.has(cap::EIGHT_BITS);

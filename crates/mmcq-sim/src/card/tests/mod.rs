@@ -30,7 +30,7 @@ pub(crate) fn profile(file: &str) -> super::CardProfile {
 }
 
 /// A medium as large as the card, with a pattern where nothing was written.
-pub(super) fn medium(profile: &super::CardProfile) -> super::Medium {
+pub(crate) fn medium(profile: &super::CardProfile) -> super::Medium {
     super::Medium::sparse(profile.capacity_bytes(), super::Fill::Pattern(1))
         .expect("a capacity of whole sectors")
 }

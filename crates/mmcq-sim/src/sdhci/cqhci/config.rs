@@ -1,0 +1,87 @@
+//! What a particular queue engine is like.
+
+use serde::{Deserialize, Serialize};
+
+/// Parameters of a queue engine, in the table `command_queue` of a controller's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CqhciConfig {
+    /// Where its registers begin, from those of the controller.
+    pub offset: u16,
+    /// The clock that coalescing and polling count, in hertz.
+    pub timer_hz: u32,
+    /// With tasks of 128 bits a transfer descriptor has 12 bytes, not 16.
+    #[serde(default)]
+    pub short_descriptors: bool,
+    /// After tasks were cleared TCN has their bits, until the engine is disabled.
+    #[serde(default)]
+    pub stale_completions: bool,
+}
+
+impl CqhciConfig {
+    /// 192 MHz at 200h, as on Intel's.
+    pub const INTEL: CqhciConfig = CqhciConfig {
+        offset: 0x200,
+        timer_hz: 192_000_000,
+        short_descriptors: true,
+        stale_completions: false,
+    };
+
+    /// Refuses what no controller has: one line with the key, the value and what was expected.
+    pub(in crate::sdhci) fn check(&self) -> Result<(), String> {
+        if self.offset < 0x100 || !self.offset.is_multiple_of(0x80) || self.offset > 0xff00 {
+            return Err(format!(
+                "sdhci: command_queue.offset = {:#x}: expected a multiple of 0x80 from 0x100 to 0xff00",
+                self.offset
+            ));
+        }
+        if self.timer().is_none() {
+            return Err(format!(
+                "sdhci: command_queue.timer_hz = {}: expected 1 to 1023 of 1 kHz, 10 kHz, 100 kHz, 1 MHz or \
+                 10 MHz",
+                self.timer_hz
+            ));
+        }
+        Ok(())
+    }
+
+    /// ITCFVAL and ITCFMUL: a number of the largest unit that says the clock exactly.
+    fn timer(&self) -> Option<(u32, u32)> {
+        let units = [1_000, 10_000, 100_000, 1_000_000, 10_000_000];
+        let says = |&(_, unit): &(u32, u32)| {
+            self.timer_hz.is_multiple_of(unit) && (1..1024).contains(&(self.timer_hz / unit))
+        };
+        (0..).zip(units).find(says).map(|(code, unit)| (self.timer_hz / unit, code))
+    }
+
+    /// CAP.
+    pub(super) fn capabilities(&self) -> u32 {
+        self.timer().map_or(0, |(value, code)| code << 12 | value)
+    }
+
+    /// So many clocks of the timer.
+    pub(super) fn clocks_ns(&self, clocks: u32) -> u64 {
+        u64::from(clocks) * 1_000_000_000 / u64::from(self.timer_hz.max(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_is_said_as_dumps_of_chips_say_it() {
+        let cap = |timer_hz| CqhciConfig { timer_hz, ..CqhciConfig::INTEL }.capabilities();
+        assert_eq!((cap(192_000_000), cap(200_000_000), cap(24_000_000)), (0x30c0, 0x30c8, 0x20f0));
+        assert_eq!(CqhciConfig::INTEL.clocks_ns(4096), 21_333);
+    }
+
+    #[test]
+    fn senseless_values_are_refused_by_name() {
+        let error = |config: CqhciConfig| config.check().unwrap_err();
+        assert!(error(CqhciConfig { offset: 0x80, ..CqhciConfig::INTEL }).contains("offset = 0x80"));
+        assert!(error(CqhciConfig { offset: 0x210, ..CqhciConfig::INTEL }).contains("offset = 0x210"));
+        assert!(error(CqhciConfig { timer_hz: 1, ..CqhciConfig::INTEL }).contains("timer_hz = 1:"));
+        assert_eq!(CqhciConfig::INTEL.check(), Ok(()));
+    }
+}

@@ -1,0 +1,6 @@
+//! The queue engine with a real card, by registers and descriptors.
+
+mod control;
+mod errors;
+mod rig;
+mod tasks;
