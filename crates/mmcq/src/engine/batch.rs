@@ -211,18 +211,23 @@ impl<const N: usize> Batch<N> {
     fn neighbour(&self, slots: &Slots<N>, left: SlotSet, taken: SlotSet, limits: Limits) -> Option<u8> {
         let (start, end) = (self.lba, self.end());
         let near = left & slots.near(start, end);
-        let may_join = |&index: &u8| {
+        let last = self.members().last().copied().unwrap_or(NONE);
+        let (mut nearest, mut least) = (None, u8::MAX);
+        for index in bits(near) {
             let span = slots.span(index);
             if span.start != end && (span.end != start || limits.floor == Some(start)) {
-                return false;
+                continue;
             }
             let blocks = span.end.saturating_sub(span.start) + u64::from(self.blocks);
-            blocks <= u64::from(limits.merged_blocks)
+            let joins = blocks <= u64::from(limits.merged_blocks)
                 && !slots.at(index).solo()
                 && (blocks <= u64::from(limits.fair_blocks) || !overtakes(slots, index, taken))
-                && !overtakes_overlap(slots, index, left)
-        };
-        let last = self.members().last().copied().unwrap_or(NONE);
-        bits(near).filter(may_join).min_by_key(|&index| slots.apart(index, last, left))
+                && !overtakes_overlap(slots, index, left);
+            let apart = if joins { slots.apart(index, last, left) } else { u8::MAX };
+            if apart < least {
+                (nearest, least) = (Some(index), apart);
+            }
+        }
+        nearest
     }
 }

@@ -84,18 +84,15 @@ impl<const N: usize> Slots<N> {
         true
     }
 
-    /// How far this is from the last of a batch: is it another client's, and has it to leave one of
-    /// these behind, whose end it continues for the same client? The less, the better it goes on.
-    pub fn apart(&self, index: u8, last: u8, waiting: SlotSet) -> (bool, bool) {
+    /// How far this is from the last of a batch: 2 if it is another client's, and 1 more if it
+    /// leaves one of these behind, whose end it continues for the same client.
+    #[inline(never)]
+    pub fn apart(&self, index: u8, last: u8, waiting: SlotSet) -> u8 {
         let client = |index: u8| self.at(index).origin().client;
-        (client(index) != client(last), self.follows(index, waiting))
-    }
-
-    /// Of these a request waits whose end this one continues, for the same client.
-    fn follows(&self, index: u8, waiting: SlotSet) -> bool {
-        let (start, client) = (self.span(index).start, self.at(index).origin().client);
+        let (start, own) = (self.span(index).start, client(index));
         let before = self.ends[bucket::<N>(start)] & waiting & !(1 << index);
-        bits(before).any(|other| self.span(other).end == start && self.at(other).origin().client == client)
+        let leaves = bits(before).any(|other| self.span(other).end == start && client(other) == own);
+        u8::from(own != client(last)) * 2 + u8::from(leaves)
     }
 
     /// Queued reads and writes of which one may begin at `end`, or end at `start`: no other does.
