@@ -123,3 +123,20 @@ fn of_two_that_continue_a_batch_the_one_of_its_last_client_joins() {
     let torn = [of(2, 99, 2), of(2, 101, 2), of(3, 101, 1)];
     assert_eq!(in_order([of(1, 100, 1)].into_iter().chain(torn).collect()), [(100, 2), (99, 4)]);
 }
+
+/// Two clients go through the same blocks, one a request behind the other. The last of the second's
+/// continues the first's. Reads that are shorter than a page of the card go together with their own;
+/// others join.
+#[test]
+fn a_clients_short_reads_are_not_torn_apart_by_another_that_they_continue() {
+    let all = |kind: fn(u64, u32) -> Request, blocks: u32, second: core::ops::Range<u64>| {
+        let of =
+            |client, n: u64| kind(80 + n * u64::from(blocks), blocks).from(Origin { client, sync: true });
+        in_order((0..4).map(|n| of(1, n)).chain(second.map(|n| of(2, n))).collect())
+    };
+    assert_eq!(all(read, 1, 1..5), [(80, 4), (81, 4)]);
+    assert_eq!(all(write, 1, 1..5), [(-80, 5), (-81, 3)]);
+    assert_eq!(all(read, 8, 1..5), [(80, 40), (88, 24)]);
+    // One that has no other waiting does join.
+    assert_eq!(all(read, 1, 4..5), [(80, 5)]);
+}

@@ -224,6 +224,12 @@ impl<const N: usize> Batch<N> {
                 && (blocks <= u64::from(limits.fair_blocks) || !overtakes(slots, index, taken))
                 && !overtakes_overlap(slots, index, left);
             let apart = if joins { slots.apart(index, last, left) } else { u8::MAX };
+            // A client's short reads go together, not the last of them with another's: the card
+            // would read the page on which they lie for each of the two.
+            let short =
+                self.direction == Direction::Read && span.end.saturating_sub(span.start) < PAGE_BLOCKS.into();
+            let tears = short && apart & 1 != 0 && span.start == end;
+            let apart = if tears { u8::MAX } else { apart };
             if apart < least {
                 (nearest, least) = (Some(index), apart);
             }
