@@ -73,10 +73,9 @@ mod tests {
     use super::super::Counters;
     use super::*;
 
-    #[test]
-    fn a_line_has_what_was_felt_before_the_next() {
-        let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
-        let report = Report {
+    fn report(schedule: &[&str], output: &[&str]) -> Report {
+        let owned = |lines: &[&str]| lines.iter().map(|&line| line.to_owned()).collect();
+        Report {
             platform: String::new(),
             card: String::new(),
             setting: "none".to_owned(),
@@ -86,15 +85,29 @@ mod tests {
             irq_ns: 0,
             register_read_ns: 0,
             register_write_ns: 0,
-            schedule: lines("1 resp_crc\n2 rd_crc\n3 cut 1\n10 out 500"),
+            schedule: owned(schedule),
             begin: Vec::new(),
-            output: lines(
-                "probe: gap 900 1700\nkernel: 1100 mmc0: one\nprobe: error 10100 EIO\nprobe: error 11000 ENODEV\n\
-                 probe: gap 3500 810000\nkernel: 10200 mmc0: card removed\nkernel: 700000 mmc1: new\nother",
-            ),
+            output: owned(output),
             loads: Vec::new(),
             counters: Counters::default(),
-        };
+        }
+    }
+
+    #[test]
+    fn a_line_has_what_was_felt_before_the_next() {
+        let report = report(
+            &["1 resp_crc", "2 rd_crc", "3 cut 1", "10 out 500"],
+            &[
+                "probe: gap 900 1700",
+                "kernel: 1100 mmc0: one",
+                "probe: error 10100 EIO",
+                "probe: error 11000 ENODEV",
+                "probe: gap 3500 810000",
+                "kernel: 10200 mmc0: card removed",
+                "kernel: 700000 mmc1: new",
+                "other",
+            ],
+        );
         let all = recovered(&report);
         let felt: Vec<_> = all.iter().map(|one| (one.us, one.errors, one.kernel.len())).collect();
         assert_eq!(felt, [(Some(800), 0, 1), (None, 0, 0), (Some(806_000), 0, 0), (Some(300_000), 2, 2)]);
@@ -105,22 +118,7 @@ mod tests {
     /// A request is under way when a line begins; the line before has not delayed it.
     #[test]
     fn a_request_that_a_line_meets_is_not_that_of_the_line_before() {
-        let report = Report {
-            platform: String::new(),
-            card: String::new(),
-            setting: "none".to_owned(),
-            cpus: 1,
-            instruction_ns: 1,
-            wake_ns: 0,
-            irq_ns: 0,
-            register_read_ns: 0,
-            register_write_ns: 0,
-            schedule: ["300 resp_lost", "600 rd_crc"].map(str::to_owned).to_vec(),
-            begin: Vec::new(),
-            output: vec!["probe: gap 599853 600927".to_owned()],
-            loads: Vec::new(),
-            counters: Counters::default(),
-        };
+        let report = report(&["300 resp_lost", "600 rd_crc"], &["probe: gap 599853 600927"]);
         let felt: Vec<_> = recovered(&report).iter().map(|one| (one.us, one.outlasted)).collect();
         assert_eq!(felt, [(None, false), (Some(1074), false)]);
     }

@@ -4,7 +4,7 @@
 //! Some units of the flash read at the same time; a page always lies on the same unit. A read
 //! takes a buffer, waits for its unit, and is ready when its first page is in the buffer. A write
 //! is ready when it has a buffer. What a buffer holds stays there until the task was executed. The
-//! queue is passive: [`Tasks::reach`] lets everything happen up to a moment.
+//! queue is passive: `Tasks::reach` lets everything happen up to a moment.
 
 use super::cut::mixed;
 use super::flash::UNIT_BYTES;
