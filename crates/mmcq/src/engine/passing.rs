@@ -7,8 +7,8 @@
 //!
 //! *Written bound: a request is passed in this way by at most [`PASSES`] younger ones, all of its
 //! own direction. Since it became the oldest, they move fewer blocks together than
-//! [`Config::fair_blocks`](super::Config::fair_blocks), or than [`ON`] times as many if all of them
-//! continue an open transfer. None passes where requests of the other direction or a barrier wait,
+//! [`Config::fair_blocks`](super::Config::fair_blocks), or than [`ON`] times as many if one of them
+//! continues an open transfer. None passes where requests of the other direction or a barrier wait,
 //! and no longer run where fewer than a quarter of the slots are free.* Only a policy
 //! that [yields](Policy::yields) is asked, and only on a host that can continue a transfer: on
 //! others the sweep shows as many cells that lose by it as gain.
