@@ -338,7 +338,7 @@ impl<B: Platform, const N: usize> MmcBus for Bus<'_, B, N> {
         for _ in 0..TUNING_BLOCKS {
             let phase = Phase { command, data: Some(data), auto: Auto::None, tuning: true };
             match self.request(phase, DATA_NS, DmaBuf::EMPTY).await.0 {
-                Ok(output) if output.tuned => {
+                Ok(output) if output.is_tuned() => {
                     self.tuning = false;
                     return Ok(());
                 }

@@ -417,7 +417,7 @@ impl<B: Platform, const N: usize> Future for Exchange<'_, '_, B, N> {
                 session.fail(if locked { Error::Locked } else { Error::Card(status) })
             }
             Ok(output) => {
-                session.tuned = output.tuned;
+                session.tuned = output.is_tuned();
                 Ok(output.response)
             }
             Err(error) => session.fail(error),

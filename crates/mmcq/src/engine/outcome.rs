@@ -87,8 +87,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 }
             }
             Stage::Main if self.lane.has_control() => {
-                let bytes = self.slots.at(self.lane.control()).segment().len;
-                let output = Output { bytes, response: done.response, tuned: done.tuned };
+                let moved = self.slots.at(self.lane.control()).segment().len;
+                let output = Output { bytes: moved | u32::from(done.tuned), response: done.response };
                 if P::RECOVERS && done.tuned {
                     self.card.wire_mut().tuned();
                 }

@@ -209,12 +209,18 @@ impl SlotId {
 /// What a request brought.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Output {
-    /// Bytes moved.
+    /// Bytes moved. The data of a tuning phase stay in the controller: 1 once tuning is complete, 0
+    /// before ([`is_tuned`](Self::is_tuned)).
     pub bytes: u32,
     /// The response of a raw phase.
     pub response: Response,
-    /// Tuning is complete (raw tuning phases).
-    pub tuned: bool,
+}
+
+impl Output {
+    /// Of a raw tuning phase: tuning is complete.
+    pub const fn is_tuned(&self) -> bool {
+        self.bytes != 0
+    }
 }
 
 /// A finished request: its result, and its memory back.

@@ -84,7 +84,6 @@ impl Slot {
         result: Ok(Output {
             bytes: 0,
             response: crate::spec::response::Response { words: [0; 4] },
-            tuned: false,
         }),
         waker: None,
         previous: NONE,

@@ -9,7 +9,7 @@ const CLOSE: u64 = 8;
 /// See [`CLOSE`]: a wake-up, by which what is known of streams may be wrong.
 const CLOSE_NS: u64 = 20_000;
 /// They are level if they differ by less than this part: then what was done is done again.
-const LEVEL: u64 = 64;
+const LEVEL: u64 = 48;
 /// Holding must be better by this part.
 const MARGIN: u64 = 128;
 
