@@ -25,10 +25,10 @@ fi
 # lock, the way back from a partition, the second tries of a mapping, what a supervisor leaves that is dropped in its work, the slot of
 # one that comes late, and writes that are complete with their data as well.
 limit_reader=${LIMIT_READER:-42112}
-limit_sd_reader=${LIMIT_SD_READER:-34048}
+limit_sd_reader=${LIMIT_SD_READER:-33824}
 limit_transfer=${LIMIT_TRANSFER:-25472}
 limit_kept=${LIMIT_KEPT:-81920}
-limit_ram=${LIMIT_RAM:-3264}
+limit_ram=${LIMIT_RAM:-3200}
 
 # Bytes of the sections of an image whose names match a pattern.
 section() {
