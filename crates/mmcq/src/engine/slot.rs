@@ -81,10 +81,7 @@ impl Slot {
         kind: Kind::Flush,
         segment: Segment::NONE,
         buf: DmaBuf::EMPTY,
-        result: Ok(Output {
-            bytes: 0,
-            response: crate::spec::response::Response { words: [0; 4] },
-        }),
+        result: Ok(Output { bytes: 0, response: crate::spec::response::Response { words: [0; 4] } }),
         waker: None,
         previous: NONE,
         next: NONE,
