@@ -29,7 +29,7 @@ use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
 /// The platforms that come with the program.
-const BUILT_IN: [(&str, &str); 9] = [
+const BUILT_IN: [(&str, &str); 13] = [
     ("generic", include_str!("../platforms/generic.toml")),
     ("hsq-sprd", include_str!("../platforms/hsq-sprd.toml")),
     ("hsq-sprd-busy", include_str!("../platforms/hsq-sprd-busy.toml")),
@@ -39,6 +39,10 @@ const BUILT_IN: [(&str, &str); 9] = [
     ("fifo-allwinner-busy", include_str!("../platforms/fifo-allwinner-busy.toml")),
     ("stream-rtsx", include_str!("../platforms/stream-rtsx.toml")),
     ("intel-emmc", include_str!("../platforms/intel-emmc.toml")),
+    ("intel-glk", include_str!("../platforms/intel-glk.toml")),
+    ("intel-jsl", include_str!("../platforms/intel-jsl.toml")),
+    ("intel-jsl-32", include_str!("../platforms/intel-jsl-32.toml")),
+    ("queue-24mhz", include_str!("../platforms/queue-24mhz.toml")),
 ];
 
 /// The boards of the SDIO experiment, whose files are of another form.

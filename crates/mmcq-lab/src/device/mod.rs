@@ -146,7 +146,7 @@ pub struct Device {
     model: Sdhci,
     schedule: Schedule,
     memory: GuestMemory,
-    id: pci::Id,
+    config: pci::ConfigSpace,
     listener: UnixListener,
     name: Name,
 }
@@ -162,10 +162,11 @@ impl Device {
             board::card_with(&platform, card.as_deref(), medium).map_err(|e| e.to_string())?;
         let card = profile.build(medium).map_err(|e| e.to_string())?;
         let memory = GuestMemory::default();
+        let space = pci::ConfigSpace::new(id, config.register_bytes);
         let model = Sdhci::new(config, memory.clone(), Some(card));
         let (listener, name) =
             crate::unix_socket::listen(path).map_err(|e| format!("{}: {e}", path.display()))?;
-        Ok(Device { model, schedule, memory, id, listener, name })
+        Ok(Device { model, schedule, memory, config: space, listener, name })
     }
 
     /// Tells `log` about everything on the bus.
@@ -197,7 +198,7 @@ impl Device {
             let memory = self.memory.clone();
             self.schedule.begin(&mut self.model, 0);
             let slot = (&mut self.model, &mut self.schedule, &*state);
-            result = Server::new(socket, self.id, slot, memory, Instant::now()).run();
+            result = Server::new(socket, self.config, slot, memory, Instant::now()).run();
         }
         if State::of(&state).stopped {
             // In the middle of a message, maybe.

@@ -3,12 +3,12 @@
 
 /// Bytes of the configuration space.
 pub const CONFIG_BYTES: usize = 256;
-/// Bytes of the slot's registers, behind the first base address.
-pub const BAR_BYTES: u32 = 0x100;
 /// Vendor and device that the device has by default: those of QEMU's own controller, for which
 /// Linux knows no quirks.
 pub const DEFAULT_ID: Id = Id { vendor: 0x1b36, device: 0x0007 };
 
+/// Registers of the standard.
+const BAR_BYTES_MIN: u32 = 0x100;
 const COMMAND: usize = 0x04;
 const STATUS: usize = 0x06;
 const BAR0: usize = 0x10;
@@ -55,15 +55,23 @@ impl std::str::FromStr for Id {
 #[derive(Clone, Debug)]
 pub struct ConfigSpace {
     id: Id,
+    /// Bytes behind the first base address.
+    bar_bytes: u32,
     bytes: [u8; CONFIG_BYTES],
     /// Bits that can be written.
     writable: [u8; CONFIG_BYTES],
 }
 
 impl ConfigSpace {
-    /// As it is after power-on.
-    pub fn new(id: Id) -> Self {
-        let mut space = ConfigSpace { id, bytes: [0; CONFIG_BYTES], writable: [0; CONFIG_BYTES] };
+    /// As it is after power-on, with so many bytes of registers at least: a base address is of a
+    /// power of two [PCI 3.0 6.2.5.1].
+    pub fn new(id: Id, register_bytes: u16) -> Self {
+        Self::with_bar(id, u32::from(register_bytes).max(BAR_BYTES_MIN).next_power_of_two())
+    }
+
+    fn with_bar(id: Id, bar_bytes: u32) -> Self {
+        let mut space =
+            ConfigSpace { id, bar_bytes, bytes: [0; CONFIG_BYTES], writable: [0; CONFIG_BYTES] };
         space.bytes[0..2].copy_from_slice(&id.vendor.to_le_bytes());
         space.bytes[2..4].copy_from_slice(&id.device.to_le_bytes());
         // Class: base system peripheral, SD host controller, with DMA by the standard.
@@ -75,14 +83,19 @@ impl ConfigSpace {
         space.bytes[0x3d] = 1;
         space.writable[COMMAND..COMMAND + 2].copy_from_slice(&COMMAND_WRITABLE.to_le_bytes());
         space.writable[0x0c] = 0xff;
-        space.writable[BAR0..BAR0 + 4].copy_from_slice(&(!(BAR_BYTES - 1)).to_le_bytes());
+        space.writable[BAR0..BAR0 + 4].copy_from_slice(&(!(bar_bytes - 1)).to_le_bytes());
         space.writable[INTERRUPT_LINE] = 0xff;
         space
     }
 
     /// As after power-on again.
     pub fn reset(&mut self) {
-        *self = Self::new(self.id);
+        *self = Self::with_bar(self.id, self.bar_bytes);
+    }
+
+    /// Bytes behind the first base address.
+    pub fn bar_bytes(&self) -> u32 {
+        self.bar_bytes
     }
 
     /// Reads; false if the access does not lie inside. `interrupt` is the state of the interrupt,
@@ -150,7 +163,7 @@ mod tests {
 
     #[test]
     fn it_is_an_sd_host_controller_with_dma() {
-        let space = ConfigSpace::new(DEFAULT_ID);
+        let space = ConfigSpace::new(DEFAULT_ID, 0x100);
         assert_eq!(word(&space, 0), 0x0007_1b36);
         assert_eq!(word(&space, 8) >> 8, 0x08_05_01);
         assert_eq!(word(&space, 0x0c) >> 16 & 0xff, 0, "header type");
@@ -161,9 +174,17 @@ mod tests {
 
     #[test]
     fn the_base_address_tells_its_size_as_pci_wants_it() {
-        let mut space = ConfigSpace::new(DEFAULT_ID);
-        assert!(space.write(0x10, &[0xff; 4]));
-        assert_eq!(!word(&space, 0x10) + 1, BAR_BYTES);
+        let bar = |space: &mut ConfigSpace| {
+            assert!(space.write(0x10, &[0xff; 4]));
+            !word(space, 0x10) + 1
+        };
+        for (registers, bytes) in [(0, 0x100), (0x100, 0x100), (0x101, 0x200), (0x1000, 0x1000)] {
+            let mut space = ConfigSpace::new(DEFAULT_ID, registers);
+            assert_eq!((bar(&mut space), space.bar_bytes()), (bytes, bytes));
+            space.reset();
+            assert_eq!((word(&space, 0x10), bar(&mut space)), (0, bytes));
+        }
+        let mut space = ConfigSpace::new(DEFAULT_ID, 0x100);
         for bar in 1..6 {
             assert!(space.write(0x10 + 4 * bar, &[0xff; 4]));
             assert_eq!(word(&space, 0x10 + 4 * bar), 0, "no further one");
@@ -174,7 +195,7 @@ mod tests {
 
     #[test]
     fn the_command_register_has_the_bits_that_matter() {
-        let mut space = ConfigSpace::new(DEFAULT_ID);
+        let mut space = ConfigSpace::new(DEFAULT_ID, 0x100);
         assert!(!space.memory_space() && !space.bus_master() && !space.interrupt_disabled());
         assert!(space.write(4, &[0xff, 0xff, 0xff, 0xff]));
         assert_eq!(word(&space, 4), u32::from(COMMAND_WRITABLE), "the status cannot be written");
@@ -188,7 +209,7 @@ mod tests {
 
     #[test]
     fn accesses_outside_are_refused() {
-        let mut space = ConfigSpace::new(DEFAULT_ID);
+        let mut space = ConfigSpace::new(DEFAULT_ID, 0x100);
         let mut two = [0; 2];
         assert!(space.read(254, &mut two, false) && !space.read(255, &mut two, false));
         assert!(!space.read(u64::MAX, &mut two, false) && !space.write(256, &two));

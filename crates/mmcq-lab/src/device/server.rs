@@ -3,7 +3,7 @@
 
 use super::interrupt::Pin;
 use super::memory::{GuestMemory, MapError};
-use super::pci::{BAR_BYTES, CONFIG_BYTES, ConfigSpace, Id};
+use super::pci::{CONFIG_BYTES, ConfigSpace};
 use super::protocol::{self, HEADER_BYTES, Header, Request, dma, irqs};
 use super::socket::Socket;
 use super::{Asked, State};
@@ -66,12 +66,11 @@ impl<'a> Server<'a> {
     /// the clock on the wall.
     pub fn new(
         socket: Socket,
-        id: Id,
+        config: ConfigSpace,
         (model, schedule, outside): (&'a mut Sdhci, &'a mut Schedule, &'a Mutex<State>),
         memory: GuestMemory,
         begin: Instant,
     ) -> Self {
-        let config = ConfigSpace::new(id);
         memory.set_bus_master(false);
         let pin = Pin::default();
         Server { socket, model, schedule, outside, memory, config, pin, begin, greeted: false }
@@ -179,7 +178,7 @@ impl<'a> Server<'a> {
                 }
             }
             Request::DeviceInfo => Ok(protocol::device_info(REGIONS, IRQS)),
-            Request::RegionInfo(index @ 0..REGIONS) => Ok(protocol::region_info(index, region_bytes(index))),
+            Request::RegionInfo(index @ 0..REGIONS) => Ok(protocol::region_info(index, self.region_bytes(index))),
             Request::IrqInfo(index @ 0..IRQS) => Ok(protocol::irq_info(index, irq_count(index))),
             Request::RegionInfo(_) | Request::IrqInfo(_) => Err(libc::EINVAL),
             Request::SetIrqs { flags, index, start, count, data } => {
@@ -265,7 +264,7 @@ impl<'a> Server<'a> {
     fn read(&mut self, region: u32, offset: u64, data: &mut [u8]) -> bool {
         match region {
             CONFIG => self.config.read(offset, data, self.model.irq()),
-            BAR0 if inside_bar(offset, data.len()) => {
+            BAR0 if self.inside_bar(offset, data.len()) => {
                 if !self.config.memory_space() {
                     data.fill(0xff);
                     return true;
@@ -289,7 +288,7 @@ impl<'a> Server<'a> {
                 self.memory.set_bus_master(self.config.bus_master());
                 known
             }
-            BAR0 if inside_bar(offset, data.len()) => {
+            BAR0 if self.inside_bar(offset, data.len()) => {
                 if !self.config.memory_space() {
                     return true;
                 }
@@ -313,22 +312,22 @@ impl<'a> Server<'a> {
         self.memory.set_bus_master(false);
         self.update_pin()
     }
-}
 
-fn region_bytes(index: u32) -> u64 {
-    match index {
-        BAR0 => BAR_BYTES.into(),
-        CONFIG => CONFIG_BYTES as u64,
-        _ => 0,
+    fn region_bytes(&self, index: u32) -> u64 {
+        match index {
+            BAR0 => self.config.bar_bytes().into(),
+            CONFIG => CONFIG_BYTES as u64,
+            _ => 0,
+        }
+    }
+
+    fn inside_bar(&self, offset: u64, len: usize) -> bool {
+        offset.checked_add(len as u64).is_some_and(|end| end <= self.config.bar_bytes().into())
     }
 }
 
 fn irq_count(index: u32) -> u32 {
     u32::from(index == PIN)
-}
-
-fn inside_bar(offset: u64, len: usize) -> bool {
-    offset.checked_add(len as u64).is_some_and(|end| end <= BAR_BYTES.into())
 }
 
 /// An access inside the registers as bytes, halfwords and words on their own boundaries: offset,

@@ -1,7 +1,7 @@
 //! A client in the same process, at the other end of a pair of sockets.
 
 use super::memory::GuestMemory;
-use super::pci::DEFAULT_ID;
+use super::pci::{ConfigSpace, DEFAULT_ID};
 use super::protocol::{HEADER_BYTES, dma, irqs};
 use super::server::{Ended, Server};
 use super::socket::Socket;
@@ -60,7 +60,8 @@ impl Client {
             let socket = Socket::new(theirs).unwrap();
             let mut schedule = Schedule::default();
             let slot = (&mut model, &mut schedule, &*asked);
-            let server = Server::new(socket, DEFAULT_ID, slot, memory, Instant::now());
+            let config = ConfigSpace::new(DEFAULT_ID, 0x100);
+            let server = Server::new(socket, config, slot, memory, Instant::now());
             server.run().map_err(|error: Ended| error.to_string())
         });
         Client { socket, server: Some(server), outside, id: 0 }
