@@ -5,7 +5,7 @@ use super::{Error, print};
 use clap::Args;
 use mmcq_lab::device::{self, Setup, pci};
 use mmcq_sim::schedule::Schedule;
-use signal_hook::consts::{SIGUSR1, SIGUSR2};
+use signal_hook::consts::{SIGHUP, SIGUSR1, SIGUSR2};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -15,7 +15,7 @@ use std::process::ExitCode;
 /// Serves one machine and ends with it, or at once by the signals INT and TERM. Virtual time goes
 /// with the clock on the wall. USR1 cuts the card's power for a moment, which the slot does not
 /// tell (what the card had not written is lost); USR2 takes the card out, and the next one puts it
-/// in again.
+/// in again. HUP begins a schedule that was held.
 #[derive(Debug, Args)]
 #[command(after_help = "Example (QEMU 10.1 or later; the machine's memory must be shared):
   truncate -s 1G card.img && mmcq device card.img --socket card.sock
@@ -43,6 +43,9 @@ pub struct Device {
     /// `out` (it is taken out), and for what lasts how many milliseconds
     #[arg(long, value_name = "FILE")]
     schedule: Option<PathBuf>,
+    /// The schedule begins with the signal HUP, not with the coming of the machine
+    #[arg(long, requires = "schedule")]
+    hold: bool,
     /// Write down what happens on the bus, a line each, times in nanoseconds
     #[arg(long, value_name = "PATH")]
     log: Option<PathBuf>,
@@ -61,13 +64,14 @@ impl Device {
         let (medium, _lock) = image.unzip();
         let schedule = self.schedule.as_deref().map(read_schedule).transpose()?.unwrap_or_default();
         let [one, other] = ENDING;
-        let which = [one, other, SIGUSR1, SIGUSR2];
+        let which = [one, other, SIGHUP, SIGUSR1, SIGUSR2];
         let begun = super::serve::signals(&which, |control: &device::Control, signal| match signal {
+            SIGHUP => control.begin(),
             SIGUSR1 => control.cut(),
             SIGUSR2 => control.swap(),
             _ => control.stop(),
         })?;
-        let setup = Setup { platform, card: self.card, medium, id: self.pci_id, schedule };
+        let setup = Setup { platform, card: self.card, medium, id: self.pci_id, schedule, hold: self.hold };
         let mut device = device::Device::new(setup, &self.socket).map_err(Error::Input)?;
         if let Some(path) = &self.log {
             let file = std::fs::File::create(path)

@@ -49,6 +49,8 @@ pub struct Setup {
     pub id: pci::Id,
     /// What happens to the slot, from the coming of the client on.
     pub schedule: Schedule,
+    /// It happens from [`Control::begin`] on.
+    pub hold: bool,
 }
 
 /// The board of this name, or from a file whose name ends in `.toml`. An error is one line and
@@ -100,6 +102,8 @@ enum Asked {
     Cut,
     /// The card is taken out, or comes in again.
     Swap,
+    /// The schedule begins.
+    Begin,
 }
 
 /// More of these that wait are forgotten.
@@ -120,6 +124,11 @@ impl Control {
     /// The card is taken out of the slot, or comes in again if it is out.
     pub fn swap(&self) {
         self.ask(Asked::Swap);
+    }
+
+    /// The schedule begins; one that has begun goes on.
+    pub fn begin(&self) {
+        self.ask(Asked::Begin);
     }
 
     fn ask(&self, what: Asked) {
@@ -145,6 +154,7 @@ impl Control {
 pub struct Device {
     model: Sdhci,
     schedule: Schedule,
+    hold: bool,
     memory: GuestMemory,
     config: pci::ConfigSpace,
     listener: UnixListener,
@@ -154,7 +164,7 @@ pub struct Device {
 impl Device {
     /// Builds it, and listens at `path`. An error is one line.
     pub fn new(setup: Setup, path: &Path) -> Result<Self, String> {
-        let Setup { platform, card, medium, id, schedule } = setup;
+        let Setup { platform, card, medium, id, schedule, hold } = setup;
         let ControllerConfig::Sdhci(config) = platform.controller else {
             return Err(format!("platform {}: expected one whose controller is an sdhci", platform.name));
         };
@@ -166,7 +176,7 @@ impl Device {
         let model = Sdhci::new(config, memory.clone(), Some(card));
         let (listener, name) =
             crate::unix_socket::listen(path).map_err(|e| format!("{}: {e}", path.display()))?;
-        Ok(Device { model, schedule, memory, config: space, listener, name })
+        Ok(Device { model, schedule, hold, memory, config: space, listener, name })
     }
 
     /// Tells `log` about everything on the bus.
@@ -196,7 +206,9 @@ impl Device {
         if let Some(stream) = self.client(&state)? {
             let socket = Socket::new(stream).map_err(|e| e.to_string())?;
             let memory = self.memory.clone();
-            self.schedule.begin(&mut self.model, 0);
+            if !self.hold {
+                self.schedule.begin(&mut self.model, 0);
+            }
             let slot = (&mut self.model, &mut self.schedule, &*state);
             result = Server::new(socket, self.config, slot, memory, Instant::now()).run();
         }

@@ -134,6 +134,7 @@ impl<'a> Server<'a> {
                     self.model.set_supply(false, now);
                     self.model.set_supply(true, now);
                 }
+                Asked::Begin => self.schedule.begin(self.model, now),
                 Asked::Swap => _ = self.schedule.swap(self.model, now),
             }
         }

@@ -138,7 +138,7 @@ impl Core for Sdhci {
             Timer::Command => self.command_event(now),
             Timer::Data => self.data_event(now),
             Timer::DataTimeout => self.data_timeout(now),
-            Timer::Reset => self.reset_done(),
+            Timer::Reset => self.reset_done(now),
             Timer::ClockStable => self.clock_is_stable(now),
             Timer::Signal18 => self.signal_settled(now),
             Timer::CardDetect => self.card_detected(now),
@@ -329,8 +329,10 @@ impl Sdhci {
         self.update_irq(now);
     }
 
-    fn reset_done(&mut self) {
+    fn reset_done(&mut self, now: u64) {
         self.regs.reset &= self.hurt.resets;
+        // A halt that waited for a task ends where the task was cut off.
+        self.queue_goes_on(now);
     }
 
     fn card_detected(&mut self, now: u64) {

@@ -251,14 +251,14 @@ impl Engine {
         (self.halting, self.halted) = (false, false);
     }
 
-    /// The CMD circuit was reset.
+    /// The CMD circuit was reset: a command that was cut off is not sent again before a halt.
     pub fn line_was_reset(&mut self) {
-        self.work.sending = None;
+        self.work.stopped |= self.work.sending.take().is_some();
     }
 
-    /// The DAT circuit was reset, or gave up.
+    /// The DAT circuit was reset, or gave up: no further command before a halt.
     pub fn data_were_cut(&mut self) {
-        self.work.moving = None;
+        self.work.stopped |= self.work.moving.take().is_some();
     }
 
     /// What is next. `idle`: the data lines are free.

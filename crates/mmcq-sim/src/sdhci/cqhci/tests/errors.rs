@@ -89,6 +89,28 @@ fn a_block_that_is_damaged() {
 }
 
 #[test]
+fn a_block_that_never_comes_holds_the_halt_up_until_the_lines_are_reset() {
+    let mut rig = loaded();
+    // The longest timeout there is, as drivers have it: more than two minutes.
+    rig.host.write(0x2e, 1, 0x0e, rig.now);
+    rig.host.set_faults(Faults::new(Plan::none().shot(Point::ReadBlock, 3, Strike::Lost)));
+    rig.w(TDBR, 0b1101);
+    rig.run(3_000_000_000);
+    rig.w(CTL, 1);
+    rig.run(500_000_000);
+    assert_eq!((rig.r(CTL), rig.r(TDBR)), (0, 0b1101), "a task that is executed is not cut off");
+    rig.host.write(0x2f, 1, 2, rig.now);
+    rig.run(10_000);
+    rig.host.write(0x2f, 1, 4, rig.now);
+    rig.run(10_000);
+    assert_eq!((rig.r(CTL), rig.r(IS)), (1, 1), "halted, and it says so");
+    rig.w(0x34, 0xffff_ffff);
+    rig.command(12, 0, 0xdb);
+    recover(&mut rig);
+    goes_on(&mut rig);
+}
+
+#[test]
 fn a_late_error_of_a_write_is_a_response_error() {
     let mut rig = loaded();
     let faults = Faults::new(Plan::none().shot(Point::Medium, 1, Strike::Fail));
