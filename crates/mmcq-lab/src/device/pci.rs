@@ -70,8 +70,7 @@ impl ConfigSpace {
     }
 
     fn with_bar(id: Id, bar_bytes: u32) -> Self {
-        let mut space =
-            ConfigSpace { id, bar_bytes, bytes: [0; CONFIG_BYTES], writable: [0; CONFIG_BYTES] };
+        let mut space = ConfigSpace { id, bar_bytes, bytes: [0; CONFIG_BYTES], writable: [0; CONFIG_BYTES] };
         space.bytes[0..2].copy_from_slice(&id.vendor.to_le_bytes());
         space.bytes[2..4].copy_from_slice(&id.device.to_le_bytes());
         // Class: base system peripheral, SD host controller, with DMA by the standard.

@@ -179,7 +179,9 @@ impl<'a> Server<'a> {
                 }
             }
             Request::DeviceInfo => Ok(protocol::device_info(REGIONS, IRQS)),
-            Request::RegionInfo(index @ 0..REGIONS) => Ok(protocol::region_info(index, self.region_bytes(index))),
+            Request::RegionInfo(index @ 0..REGIONS) => {
+                Ok(protocol::region_info(index, self.region_bytes(index)))
+            }
             Request::IrqInfo(index @ 0..IRQS) => Ok(protocol::irq_info(index, irq_count(index))),
             Request::RegionInfo(_) | Request::IrqInfo(_) => Err(libc::EINVAL),
             Request::SetIrqs { flags, index, start, count, data } => {
