@@ -54,6 +54,7 @@ fn no_strike_hangs_the_stack_or_lets_dma_go_astray() {
     // What the card is struck by is not the controller's.
     let ours = |point: Point| {
         !matches!(point, Point::Busy | Point::Cache | Point::Function | Point::Medium | Point::PowerUp)
+            && !point.is_of_queue()
     };
     let mut tried = 0;
     for injection in entries().flat_map(|entry| entry.injections) {

@@ -33,6 +33,7 @@ const PROFILES: Proof =
     Proof::Test("crates/mmcq-sim/tests/stack.rs", "misbehaving_cards_work_where_they_can");
 const LIFE: &str = "crates/mmcq-sim/src/card/tests/life.rs";
 const CARD_QUIRKS: &str = "crates/mmcq-sim/src/card/tests/quirks.rs";
+const QUEUE: &str = "crates/mmcq-sim/src/sdhci/cqhci/tests/faults.rs";
 const OURS: &str = "crates/mmcq-lab/tests/torture.rs";
 
 /// Injections that no strike brings about.
@@ -105,6 +106,21 @@ const PROOFS: &[(&str, Proof)] = &[
     ("planted_order", Proof::Campaign("always")),
     ("partition", Proof::Test("crates/mmcq/tests/device.rs", "visits_in_a_row_stay_there")),
     ("pool_of_one", Proof::Test("crates/mmcq/tests/task.rs", "a_full_queue_gives_the_buffer_back")),
+    ("queue_stale", Proof::Test(QUEUE, "completions_that_were_cleared")),
+    ("task_early", Proof::Test(QUEUE, "a_completion_before_the_data")),
+    ("halt_never", Proof::Test(QUEUE, "halts_that_do_not_come")),
+    ("halt_late", Proof::Test(QUEUE, "halts_that_do_not_come")),
+    ("doorbell_lost", Proof::Test(QUEUE, "a_doorbell_that_does_nothing")),
+    ("blame_missing", Proof::Test(QUEUE, "an_error_of_no_task")),
+    ("red_late", Proof::Test(QUEUE, "an_error_of_a_task_that_is_complete")),
+    ("task_unanswered", Proof::Test(QUEUE, "a_task_that_is_not_answered")),
+    ("task_never_ready", Proof::Test(QUEUE, "a_task_that_never_gets_ready")),
+    ("task_ready_falls", Proof::Test(QUEUE, "a_task_that_is_shown_and_is_not_ready")),
+    ("discard_refused", Proof::Test(QUEUE, "tasks_that_are_not_discarded")),
+    ("queue_forgotten", Proof::Test(QUEUE, "a_card_that_forgets_at_a_stop")),
+    ("task_overtaken", Proof::Test(QUEUE, "a_task_that_is_overtaken")),
+    ("task_astray", Proof::Test(QUEUE, "a_task_that_goes_astray")),
+    ("poll_pause_reset", Proof::Test(QUEUE, "a_pause_that_falls_back")),
     ("odd_buffers", Proof::Test("crates/mmcq/tests/task.rs", "any_memory_goes_through_a_bounce_buffer")),
 ];
 
@@ -114,10 +130,11 @@ pub fn proof(injection: &Injection) -> Option<Proof> {
     if injection.aim().is_some_and(|(point, _)| point == Point::Function) {
         return Some(Proof::Test("crates/mmcq/tests/sdio.rs", "a_fault_is_cleaned_up_by_its_owner"));
     }
-    if injection.shot(1).is_some() {
+    let of_queue = injection.aim().is_some_and(|(point, _)| point.is_of_queue());
+    if injection.shot(1).is_some() && !of_queue {
         return Some(Proof::Sweep);
     }
-    if injection.aim().is_some() {
+    if injection.aim().is_some() && !of_queue {
         return Some(Proof::Lasting);
     }
     PROOFS.iter().find(|(name, _)| *name == injection.name).map(|(_, proof)| *proof)

@@ -39,6 +39,15 @@ pub fn point(point: Point) -> &'static str {
         Point::Cache => "data into the card's cache",
         Point::Medium => "access to the medium",
         Point::Function => "access to a function",
+        Point::Doorbell => "doorbell",
+        Point::TaskEnd => "last block of a task",
+        Point::Halt => "halt",
+        Point::Clear => "clearing of tasks",
+        Point::Enable => "start of the queue engine",
+        Point::Blame => "error of a task",
+        Point::Task => "task told to the card",
+        Point::Discard => "tasks discarded",
+        Point::Stop => "stop with the queue on",
     }
 }
 
@@ -51,6 +60,7 @@ pub fn strike(strike: Strike) -> String {
         Strike::EndBit => "wrong end bit".to_owned(),
         Strike::Index => "wrong index".to_owned(),
         Strike::Status(bits) => format!("status bits {bits:08x} set"),
+        Strike::Early => "told too early".to_owned(),
         Strike::NoStatus => "no CRC status".to_owned(),
         Strike::Late(ns) => format!("{} late", time(ns)),
         Strike::Never => "never ends".to_owned(),

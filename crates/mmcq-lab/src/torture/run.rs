@@ -59,6 +59,15 @@ pub const POINTS: [Point; Point::COUNT] = [
     Point::Cache,
     Point::Medium,
     Point::Function,
+    Point::Doorbell,
+    Point::TaskEnd,
+    Point::Halt,
+    Point::Clear,
+    Point::Enable,
+    Point::Blame,
+    Point::Task,
+    Point::Discard,
+    Point::Stop,
 ];
 
 /// Says what happens, in a replay.

@@ -64,6 +64,12 @@ pub(crate) struct Task {
     pub(crate) forced: bool,
     /// Before those that have not.
     pub(crate) priority: bool,
+    /// It is ready so much later; `u64::MAX`: never.
+    pub(crate) late_ns: u64,
+    /// It goes so many blocks away.
+    pub(crate) astray: i32,
+    /// Its bit is shown once before it is ready.
+    pub(crate) shown: bool,
 }
 
 impl Task {
@@ -77,6 +83,9 @@ impl Task {
             reliable: arg >> 31 == 1,
             forced: arg >> 24 & 1 == 1,
             priority: arg >> 23 & 1 == 1,
+            late_ns: 0,
+            astray: 0,
+            shown: false,
         }
     }
 }
@@ -166,10 +175,14 @@ impl Tasks {
     /// One bit for each task that is ready.
     pub(crate) fn ready(&mut self, load_ns: u64, now_ns: u64) -> u32 {
         self.reach(load_ns, now_ns);
-        self.queued
-            .iter()
-            .filter(|queued| queued.stage == Stage::Ready)
-            .fold(0, |bits, queued| bits | 1 << queued.task.id)
+        let mut bits = 0;
+        for queued in &mut self.queued {
+            let shown = std::mem::take(&mut queued.task.shown);
+            if shown || queued.stage == Stage::Ready {
+                bits |= 1 << queued.task.id;
+            }
+        }
+        bits
     }
 
     /// CMD46 and CMD47: takes the task out, if it is ready and of this direction.
@@ -246,12 +259,14 @@ impl Tasks {
             usize::from(self.config.buffers).saturating_sub(in_use + usize::from(self.running.is_some()));
         while free > 0 {
             let Some(place) = self.next_waiting() else { return };
-            let at = self.queued[place].task.at;
-            self.queued[place].stage = if self.queued[place].task.read {
+            let Task { at, read, late_ns, .. } = self.queued[place].task;
+            self.queued[place].stage = if read {
                 let unit = (mixed(at / UNIT_BYTES) % self.units_ns.len().max(1) as u64) as usize;
                 let loaded_ns = self.units_ns[unit].max(self.now_ns).saturating_add(load_ns);
                 self.units_ns[unit] = loaded_ns;
-                Stage::Loading(loaded_ns)
+                Stage::Loading(loaded_ns.saturating_add(late_ns))
+            } else if late_ns > 0 {
+                Stage::Loading(self.now_ns.saturating_add(late_ns))
             } else {
                 Stage::Loaded
             };
@@ -299,7 +314,7 @@ mod tests {
 
     fn task(id: u8, read: bool, page: u64) -> Task {
         let at = page * UNIT_BYTES;
-        Task { id, read, blocks: 8, at, reliable: false, forced: false, priority: false }
+        Task { at, blocks: 8, ..Task::described(u32::from(id) << 16 | u32::from(read) << 30) }
     }
 
     /// Reads at random through a queue that is kept this deep, as fast as the card lets them:

@@ -49,11 +49,35 @@ pub enum Point {
     Medium,
     /// A function of an I/O card is spoken to.
     Function,
+    /// The driver rings doorbells of the queue engine.
+    Doorbell,
+    /// The last block of a task of the queue engine begins.
+    TaskEnd,
+    /// The queue engine is told to halt.
+    Halt,
+    /// It is told to clear all its tasks.
+    Clear,
+    /// It is switched on.
+    Enable,
+    /// It tells which task an error was of.
+    Blame,
+    /// The card is told a task, by CMD44.
+    Task,
+    /// It is told to forget tasks, by CMD48.
+    Discard,
+    /// CMD12 comes while its queue is on.
+    Stop,
 }
 
 impl Point {
     /// How many points there are.
-    pub const COUNT: usize = 16;
+    pub const COUNT: usize = 25;
+
+    /// Does it come by with a command queue alone?
+    #[must_use]
+    pub fn is_of_queue(self) -> bool {
+        self >= Point::Doorbell
+    }
 }
 
 /// What goes wrong. Each means something at certain points only; elsewhere it is without effect.
@@ -62,7 +86,8 @@ impl Point {
 pub enum Strike {
     /// The token does not arrive: the card never saw the command (A2), the host never sees the
     /// response (A3), the interrupt never reaches the CPU (E1), the automatic command is not sent
-    /// (E8), what the medium was told does not happen (D5).
+    /// (E8), what the medium was told does not happen (D5). Doorbells do nothing (H4), no task is
+    /// blamed (H5), CMD44 has no answer (H7), the card's queue is empty after CMD12 (H11).
     Lost,
     /// Wrong checksum: of a response (A1), a read block (A6), a written block (A7, the card answers
     /// 101).
@@ -72,27 +97,33 @@ pub enum Strike {
     /// A response with another index (A4).
     Index,
     /// These bits are set in the response that arrives (A5, G4), in the status that an interrupt
-    /// brings (E2), or stay set of those that a reset wrote (E9).
+    /// brings (E2), or stay set of those that a reset wrote (E9). The pause between two looks at the
+    /// card's queue becomes this (H14).
     Status(u32),
+    /// It is told before it is true: a task is complete (H2).
+    Early,
     /// A written block gets no CRC status (A7).
     NoStatus,
     /// It comes so much later, in nanoseconds: a read block (A9), the end of busy (B1), the
-    /// interrupt line, the news of a response or of a DMA stop (E4), the end of a reset.
+    /// interrupt line, the news of a response or of a DMA stop (E4), the end of a reset, a halt (H3),
+    /// readiness of a task (H12).
     Late(u64),
     /// It never ends: busy (B2), a reset (E9), power-up (G4), the start of the clock (E11), a DMA
-    /// access.
+    /// access. It never comes: a halt (H3), readiness of a task (H8).
     Never,
     /// Busy is not shown on DAT0 although the card is busy (B4).
     Hidden,
     /// It fails outright: DMA (E6), tuning (A11, A12), voltage switch (A13), a medium that cannot
-    /// be read or programmed (D3, D5).
+    /// be read or programmed (D3, D5), a command that forgets tasks (H10).
     Fail,
     /// One bit of the data is wrong, the checksum right: bit number in the block (D4).
     Flip(u32),
-    /// The data go elsewhere: so many blocks away (D9). A function gives so many bytes more, or
+    /// The data go elsewhere: so many blocks away (D9, H13). A function gives so many bytes more, or
     /// fewer, than it said (G6).
     Astray(i32),
-    /// The interrupt line rises without a cause, so many times (E2, E3).
+    /// The interrupt line rises without a cause, so many times (E2, E3). So do the
+    /// completions of tasks that were cleared (H1), the error of a task that is complete (H6), the
+    /// ready bit of a task (H9).
     Spurious(u32),
     /// The card is taken out (C1).
     Remove,

@@ -376,7 +376,7 @@ impl Sdhci {
     /// An error ends the transfer; nothing moves until a reset.
     pub(super) fn data_error(&mut self, bits: u32, now: u64) {
         let task = self.queue_moves();
-        self.queue_data_failed();
+        self.queue_data_failed(now);
         self.fail_data();
         self.raise(bits, now);
         if task {

@@ -26,6 +26,8 @@ pub(super) struct Hurt {
     pub spurious: u32,
     /// The interrupt line, though it should, does not rise before this.
     pub held_ns: Option<u64>,
+    /// The task that now ends has an error once it is complete.
+    pub red: bool,
     /// Status bits that come late, and when.
     late: Vec<(u64, u32)>,
 }

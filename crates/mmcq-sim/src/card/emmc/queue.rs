@@ -7,6 +7,7 @@ use super::super::transfer::{Read, Write};
 use super::super::{Flow, Reply};
 use super::config::byte;
 use super::{EmmcCard, Transfer};
+use crate::faults::{Point, Strike};
 
 /// CMD13: the answer is the queue's status, and not the device's.
 const SEND_QUEUE_STATUS: u32 = 1 << 15;
@@ -45,19 +46,36 @@ impl EmmcCard {
                 Some(if addressed { Reply::short(13, queue.ready(load_ns, now_ns)) } else { Reply::SILENT })
             }
             (44, Tran | Data | Rcv | Prg) => {
-                let good = queue.describe(Task::described(arg));
+                let mut task = Task::described(arg);
+                match self.flash.faults.strike(Point::Task) {
+                    Some(Strike::Lost) => return Some(Reply::SILENT),
+                    Some(Strike::Never) => task.late_ns = u64::MAX,
+                    Some(Strike::Late(ns)) => task.late_ns = ns,
+                    Some(Strike::Spurious(_)) => task.shown = true,
+                    Some(Strike::Astray(blocks)) => task.astray = blocks,
+                    _ => {}
+                }
+                let good = queue.describe(task);
                 Some(if good { self.r1(44) } else { self.illegal() })
             }
             (45, Tran | Data | Rcv | Prg) => Some(self.task_address(arg, now_ns)),
             (46 | 47, Tran) => Some(self.execute_task(index, arg, now_ns)),
-            (48, Tran) => Some(self.discard_tasks(arg, now_ns)),
+            (48, Tran) => Some(match self.flash.faults.strike(Point::Discard) {
+                Some(Strike::Fail) => self.illegal(),
+                _ => self.discard_tasks(arg, now_ns),
+            }),
             (44..=48, _) => Some(self.illegal()),
             // Data outside of a task.
             (16..=18 | 23..=25, _) => Some(self.illegal()),
             // Where the queue must be empty.
             (5 | 8 | 14 | 19 | 21 | 26..=31 | 35 | 36 | 38 | 42, _) if !empty => Some(self.illegal()),
-            (12, Data) => {
-                queue.finish(load_ns, now_ns);
+            (12, _) => {
+                if state == Data {
+                    queue.finish(load_ns, now_ns);
+                }
+                if self.flash.faults.strike(Point::Stop) == Some(Strike::Lost) {
+                    queue.clear();
+                }
                 None
             }
             _ => None,
@@ -91,6 +109,8 @@ impl EmmcCard {
         if !at.is_multiple_of(512) {
             return self.refuse(45, status::ADDRESS_ERROR);
         }
+        let moved = at.saturating_add_signed(i64::from(task.astray) * 512);
+        let at = if moved.saturating_add(u64::from(task.blocks) * 512) > capacity { at } else { moved };
         queue.tell(Task { at, ..task }, load_ns, now_ns);
         self.r1(45)
     }

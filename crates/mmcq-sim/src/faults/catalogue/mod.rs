@@ -1,12 +1,13 @@
 //! The failures that are known to happen to cards and controllers: what goes wrong, what the stack
 //! owes, how it is brought about.
 //!
-//! Eighty entries in seven chapters, A to G. An [`Entry`] is found by its id ([`by_id`]), an
+//! Ninety-four entries in eight chapters, A to H. An [`Entry`] is found by its id ([`by_id`]), an
 //! [`Injection`] by its name ([`by_injection`]). What a plan can bring about has points and
 //! strikes, and [`Injection::plan`] aims it at the nth event; the rest needs a card that is made
 //! that way, a campaign that pulls the plug, or a test of its own: [`Means`] says which.
 
 mod busy;
+mod command_queue;
 mod controller;
 mod hostile;
 mod link;
@@ -60,7 +61,7 @@ pub enum Means {
 }
 
 /// What goes on in a chapter, by its letter.
-pub const CHAPTERS: [(char, &str); 7] = [
+pub const CHAPTERS: [(char, &str); 8] = [
     ('A', "Link"),
     ('B', "Busy and time"),
     ('C', "Presence and power"),
@@ -68,9 +69,10 @@ pub const CHAPTERS: [(char, &str); 7] = [
     ('E', "Controller"),
     ('F', "Queue and software"),
     ('G', "Hostile cards, functions and clients"),
+    ('H', "Command queue: what the models do, and what its driver owes"),
 ];
 
-const ENTRIES: [&[Entry]; 7] = [
+const ENTRIES: [&[Entry]; 8] = [
     link::ENTRIES,
     busy::ENTRIES,
     presence::ENTRIES,
@@ -78,6 +80,7 @@ const ENTRIES: [&[Entry]; 7] = [
     controller::ENTRIES,
     queue::ENTRIES,
     hostile::ENTRIES,
+    command_queue::ENTRIES,
 ];
 
 /// All entries, A1 first.
@@ -193,12 +196,12 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn eighty_entries_in_order_each_with_a_way_to_try_it() {
-        let sizes = [('A', 15), ('B', 9), ('C', 11), ('D', 9), ('E', 16), ('F', 9), ('G', 11)];
+    fn all_entries_in_order_each_with_a_way_to_try_it() {
+        let sizes = [('A', 15), ('B', 9), ('C', 11), ('D', 9), ('E', 16), ('F', 9), ('G', 11), ('H', 14)];
         let expected: Vec<_> =
             sizes.iter().flat_map(|&(c, n)| (1..=n).map(move |i: u32| format!("{c}{i}"))).collect();
         assert_eq!(entries().map(|entry| entry.id).collect::<Vec<_>>(), expected);
-        assert_eq!(entries().count(), 80);
+        assert_eq!(entries().count(), 94);
         assert_eq!(CHAPTERS.map(|chapter| chapter.0), sizes.map(|size| size.0));
         for entry in entries() {
             assert!(!entry.injections.is_empty(), "{}", entry.id);

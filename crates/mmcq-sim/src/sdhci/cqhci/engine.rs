@@ -99,6 +99,8 @@ struct Progress {
     poll_ns: u64,
     /// An error: no further command.
     stopped: bool,
+    /// This slot's completion was told while its data still moved.
+    early: Option<u8>,
 }
 
 /// A queue engine.
@@ -109,6 +111,8 @@ pub struct Engine {
     work: Progress,
     halting: bool,
     halted: bool,
+    /// A halt does not come before this.
+    halts_ns: u64,
     /// Completions that wait for an interrupt.
     counted: u32,
     /// They wait no longer than this.
@@ -123,6 +127,7 @@ impl Engine {
             work: Progress::default(),
             halting: false,
             halted: false,
+            halts_ns: 0,
             counted: 0,
             counted_ns: None,
         }
@@ -211,11 +216,21 @@ impl Engine {
         }
     }
 
-    /// CTL.CLEAR_ALL was written, while halted.
-    pub fn clear_all(&mut self) {
+    /// Is a halt asked for that has not come?
+    pub fn halts(&self) -> bool {
+        self.halting
+    }
+
+    /// The halt that was asked for does not come before this, unless the engine is switched off.
+    pub fn hold_halt(&mut self, until_ns: u64) {
+        self.halts_ns = until_ns;
+    }
+
+    /// CTL.CLEAR_ALL was written, while halted. `stale`: TCN has the bits of these tasks.
+    pub fn clear_all(&mut self, stale: bool) {
         let cleared = std::mem::take(&mut self.r.tdbr);
         self.forget();
-        if self.config.stale_completions {
+        if stale || self.config.stale_completions {
             self.r.tcn |= cleared;
         }
         self.raise(int::TCL);
@@ -248,7 +263,7 @@ impl Engine {
         self.r.tdbr = 0;
         self.r.tcn = 0;
         self.forget();
-        (self.halting, self.halted) = (false, false);
+        (self.halting, self.halted, self.halts_ns) = (false, false, 0);
     }
 
     /// The CMD circuit was reset: a command that was cut off is not sent again before a halt.
@@ -267,7 +282,11 @@ impl Engine {
             return Step::Nothing;
         }
         if self.halting {
-            return if self.work.moving.is_none() { Step::Halted } else { Step::Nothing };
+            return match self.halts_ns {
+                _ if self.work.moving.is_some() => Step::Nothing,
+                at_ns if at_ns > now_ns => Step::PollAt(at_ns),
+                _ => Step::Halted,
+            };
         }
         if self.work.stopped {
             return Step::Nothing;
@@ -398,9 +417,24 @@ impl Engine {
         }
     }
 
+    /// The task of this slot is told as done, though its data still move.
+    pub fn done_early(&mut self, slot: u8) {
+        self.work.early = Some(slot);
+        self.work.order.retain(|&other| other != slot);
+        self.r.tdbr &= !(1 << slot);
+        self.r.dpt &= !(1 << slot);
+        self.r.tcn |= 1 << slot;
+        self.raise(int::TCC);
+    }
+
     /// The task of this slot is done.
     pub fn done(&mut self, slot: u8, now_ns: u64) {
         let bit = 1 << slot;
+        if self.work.early.take_if(|early| *early == slot).is_some() {
+            self.work.moving = None;
+            self.work.poll_ns = 0;
+            return;
+        }
         let task = self.work.tasks[usize::from(slot & 31)].take();
         self.work.order.retain(|&other| other != slot);
         self.work.moving = self.work.moving.filter(|&moving| moving != slot);

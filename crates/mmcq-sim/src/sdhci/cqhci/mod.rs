@@ -14,6 +14,7 @@
 mod bits;
 mod config;
 mod engine;
+mod hurt;
 mod task;
 #[cfg(test)]
 mod tests;
@@ -86,14 +87,12 @@ impl Sdhci {
             bits::CTL => {
                 if value & ctl::CLEAR_ALL != 0 {
                     if halted {
-                        cqe.clear_all();
+                        self.queue_clears(now);
                     } else {
                         self.violation("tasks cleared in a queue engine that is not halted");
                     }
                 }
-                if let Some(cqe) = &mut self.cqe {
-                    cqe.halt(value & ctl::HALT != 0);
-                }
+                self.queue_halts(value & ctl::HALT != 0, now);
             }
             bits::IS => cqe.r.is &= !value,
             bits::ISTE => {
@@ -109,7 +108,7 @@ impl Sdhci {
             bits::TDLBAU => cqe.r.tdlba = cqe.r.tdlba & 0xffff_ffff | u64::from(value) << 32,
             bits::TDBR if !enabled => self.violation("a doorbell of a queue engine that is off"),
             bits::TDBR if value & rung != 0 => self.violation("a doorbell of a task that is not done"),
-            bits::TDBR => cqe.ring(value),
+            bits::TDBR => self.queue_rung(value, now),
             bits::TCN => cqe.r.tcn &= !value,
             bits::TCLR if halted && value.count_ones() == 1 => cqe.clear(value),
             bits::TCLR => self.violation("tasks cleared not one by one, or not in a halt"),
@@ -138,6 +137,9 @@ impl Sdhci {
             self.violation("the queue engine configured while it is on");
         } else if value & !was & cfg::ENABLE != 0 && !idle {
             self.violation("the queue engine enabled with a command or data on the lines");
+        }
+        if value & !was & cfg::ENABLE != 0 {
+            self.queue_is_on(now);
         }
         self.queue_goes_on(now);
     }
@@ -219,9 +221,7 @@ impl Sdhci {
 
     /// A slot was rung that has no task.
     fn task_is_none(&mut self, slot: u8, now: u64) {
-        if let Some(cqe) = &mut self.cqe {
-            cqe.blame(None, Some((0, slot)));
-        }
+        self.queue_blames(None, Some((0, slot)), now);
         self.raise(host_int::ADMA, now);
     }
 
@@ -285,17 +285,21 @@ impl Sdhci {
         cqe.r.cri = issue.index.into();
         cqe.r.cra = content;
         if errors != 0 {
-            cqe.blame(Some((issue.index, slot)), data);
             if uses_lines {
                 cqe.data_were_cut();
                 self.fail_data();
             }
+            self.queue_blames(Some((issue.index, slot)), data, now);
             self.raise(errors, now);
             return self.queue_goes_on(now);
         }
         let checked = job != Job::Status && issue.expected != Expected::None;
-        if checked && content & cqe.r.rmem != 0 {
-            cqe.blame(Some((issue.index, slot)), data);
+        let refused = checked && content & cqe.r.rmem != 0;
+        if refused {
+            self.queue_blames(Some((issue.index, slot)), data, now);
+        }
+        let Some(cqe) = &mut self.cqe else { return };
+        if refused {
             cqe.raise(int::RED);
         }
         cqe.answered(job, content, now);
@@ -337,27 +341,32 @@ impl Sdhci {
         if let Some(cqe) = &mut self.cqe
             && let Some(slot) = cqe.moving()
         {
+            let data = cqe.data_of(slot);
             cqe.done(slot, now);
+            self.queue_task_is_done(data, now);
         }
         self.queue_goes_on(now);
     }
 
     /// The data of a task went wrong.
-    pub(super) fn queue_data_failed(&mut self) {
+    pub(super) fn queue_data_failed(&mut self, now: u64) {
         let on_line = self.cmd.sending();
         if let Some(cqe) = &mut self.cqe
             && let Some(slot) = cqe.moving()
         {
             let data = cqe.data_of(slot);
             let command = on_line.then_some((cqe.r.cri as u8, slot));
-            cqe.blame(command.filter(|_| data.is_none()), data);
             cqe.data_were_cut();
+            self.queue_blames(command.filter(|_| data.is_none()), data, now);
         }
     }
 
     /// A block of a task begins.
     pub(super) fn queue_block_begins(&mut self, now: u64) {
         let (left, first) = (self.dat.left.unwrap_or(0), self.dat.is_first());
+        if left == 1 {
+            self.queue_task_ends(now);
+        }
         if let Some(cqe) = &mut self.cqe
             && cqe.moving().is_some()
             && cqe.block_begins(left, first)

@@ -8,7 +8,7 @@ use crate::slot::Controller;
 const TIMEOUT: u32 = 1 << 16;
 const DATA_CRC: u32 = 1 << 21;
 
-fn loaded() -> Rig {
+pub(super) fn loaded() -> Rig {
     let mut rig = Rig::new(Form::Short);
     for slot in 0..4 {
         rig.describe(slot, INT | if slot == 1 { 0 } else { READ }, 8, 800 * slot);
@@ -17,7 +17,7 @@ fn loaded() -> Rig {
 }
 
 /// As a driver does it: halt, reset of both circuits, CMD48, clear, off and on.
-fn recover(rig: &mut Rig) {
+pub(super) fn recover(rig: &mut Rig) {
     rig.halt();
     rig.host.write(0x2f, 1, 6, rig.now);
     rig.run(10_000);
@@ -40,7 +40,7 @@ fn recover(rig: &mut Rig) {
 }
 
 /// All four tasks, after what went wrong.
-fn goes_on(rig: &mut Rig) {
+pub(super) fn goes_on(rig: &mut Rig) {
     assert_eq!(rig.r(TCN), 0);
     rig.w(TDBR, 0b1111);
     rig.complete(0b1111);

@@ -2,5 +2,6 @@
 
 mod control;
 mod errors;
+mod faults;
 mod rig;
 mod tasks;

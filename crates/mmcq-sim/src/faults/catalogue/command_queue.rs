@@ -1,0 +1,94 @@
+//! Chapter H: the command queue of a card, and the engine in the controller that drives it.
+
+use super::{Entry, entry, once};
+use crate::faults::{Point, Strike};
+
+pub(super) const ENTRIES: &[Entry] = &[
+    entry(
+        "H1",
+        "The engine's completions (TCN) have bits of tasks that were cleared",
+        "switch it off and on at each clearing; no completion of what was not rung since",
+        &[once("queue_stale", Point::Clear, Strike::Spurious(1))],
+    ),
+    entry(
+        "H2",
+        "A task is told as complete before its data are in memory",
+        "no way to see it: the engine must not be used, demotion by a test of data",
+        &[once("task_early", Point::TaskEnd, Strike::Early)],
+    ),
+    entry(
+        "H3",
+        "A halt of the engine comes late, or never",
+        "wait as long as a task may last, reset the data circuit, then switch the engine off",
+        &[
+            once("halt_never", Point::Halt, Strike::Never),
+            once("halt_late", Point::Halt, Strike::Late(400_000_000)),
+        ],
+    ),
+    entry(
+        "H4",
+        "A doorbell does nothing: its bit does not stay",
+        "the deadline of the task; it is rung again, as it was never begun",
+        &[once("doorbell_lost", Point::Doorbell, Strike::Lost)],
+    ),
+    entry(
+        "H5",
+        "The engine reports an error and names no task (TERRI without valid bits)",
+        "blame no task: all go back, in order",
+        &[once("blame_missing", Point::Blame, Strike::Lost)],
+    ),
+    entry(
+        "H6",
+        "A response error (RED) of a task that is complete",
+        "what is complete stays so; the others go back",
+        &[once("red_late", Point::TaskEnd, Strike::Spurious(1))],
+    ),
+    entry(
+        "H7",
+        "The card does not answer CMD44",
+        "halt, forget the tasks on both sides, tell them again",
+        &[once("task_unanswered", Point::Task, Strike::Lost)],
+    ),
+    entry(
+        "H8",
+        "A task never gets ready",
+        "the deadline of the task, then as H7",
+        &[once("task_never_ready", Point::Task, Strike::Never)],
+    ),
+    entry(
+        "H9",
+        "A task is shown as ready, and is not",
+        "its execution is refused: as H7",
+        &[once("task_ready_falls", Point::Task, Strike::Spurious(1))],
+    ),
+    entry(
+        "H10",
+        "CMD48 is refused",
+        "once more when the card is not busy; after that the queue is switched off",
+        &[once("discard_refused", Point::Discard, Strike::Fail)],
+    ),
+    entry(
+        "H11",
+        "The card forgets its queue at CMD12",
+        "the tasks that the engine says the card knows are told again",
+        &[once("queue_forgotten", Point::Stop, Strike::Lost)],
+    ),
+    entry(
+        "H12",
+        "A task is overtaken by those behind it, also by one of the same sectors",
+        "two tasks that overlap, one of them a write, are never told at the same time",
+        &[once("task_overtaken", Point::Task, Strike::Late(5_000_000))],
+    ),
+    entry(
+        "H13",
+        "A task has the data of another place, and no error",
+        "a self-test of the queue finds it; the medium's affair otherwise",
+        &[once("task_astray", Point::Task, Strike::Astray(8))],
+    ),
+    entry(
+        "H14",
+        "The pause between two looks at the card's queue falls back to 8 clocks when the engine is switched on",
+        "write it at each switching",
+        &[once("poll_pause_reset", Point::Enable, Strike::Status(8))],
+    ),
+];

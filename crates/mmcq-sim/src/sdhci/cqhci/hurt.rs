@@ -1,0 +1,93 @@
+//! What strikes the queue engine by the plan of faults.
+
+use super::bits::{DIRECT_SLOT, int};
+use crate::faults::{Point, Strike};
+use crate::sdhci::Sdhci;
+use crate::slot::Core;
+
+/// The pause between two looks at the card's queue, in SSC1.
+const PAUSE: u32 = 0xffff;
+
+impl Sdhci {
+    /// Doorbells are rung.
+    pub(super) fn queue_rung(&mut self, slots: u32, now: u64) {
+        let lost = self.strike(Point::Doorbell, now) == Some(Strike::Lost);
+        if let Some(cqe) = self.cqe.as_mut().filter(|_| !lost) {
+            cqe.ring(slots);
+        }
+    }
+
+    /// CTL.HALT is written.
+    pub(super) fn queue_halts(&mut self, wanted: bool, now: u64) {
+        let Some(cqe) = &mut self.cqe else { return };
+        let before = cqe.halts();
+        cqe.halt(wanted);
+        if before || !cqe.halts() {
+            return;
+        }
+        let until_ns = match self.strike(Point::Halt, now) {
+            Some(Strike::Never) => u64::MAX,
+            Some(Strike::Late(ns)) => now.saturating_add(ns),
+            _ => return,
+        };
+        if let Some(cqe) = &mut self.cqe {
+            cqe.hold_halt(until_ns);
+        }
+    }
+
+    /// CTL.CLEAR_ALL is written, in a halt.
+    pub(super) fn queue_clears(&mut self, now: u64) {
+        let stale = matches!(self.strike(Point::Clear, now), Some(Strike::Spurious(_)));
+        if let Some(cqe) = &mut self.cqe {
+            cqe.clear_all(stale);
+        }
+    }
+
+    /// CFG.ENABLE rises.
+    pub(super) fn queue_is_on(&mut self, now: u64) {
+        let struck = self.strike(Point::Enable, now);
+        if let (Some(Strike::Status(clocks)), Some(cqe)) = (struck, &mut self.cqe) {
+            cqe.r.ssc1 = cqe.r.ssc1 & !PAUSE | clocks & PAUSE;
+        }
+    }
+
+    /// TERRI is written: command and slot of what was on the command line, and of the data.
+    pub(super) fn queue_blames(&mut self, command: Option<(u8, u8)>, data: Option<(u8, u8)>, now: u64) {
+        let nothing = self.strike(Point::Blame, now) == Some(Strike::Lost);
+        if let Some(cqe) = &mut self.cqe {
+            cqe.blame(command.filter(|_| !nothing), data.filter(|_| !nothing));
+        }
+    }
+
+    /// The last block of what is on the data lines begins.
+    pub(super) fn queue_task_ends(&mut self, now: u64) {
+        let moving = self.cqe.as_ref().and_then(|cqe| cqe.moving());
+        let Some(slot) = moving.filter(|&slot| slot != DIRECT_SLOT || !self.queue_is_direct()) else {
+            return;
+        };
+        let strike = self.strike(Point::TaskEnd, now);
+        let Some(cqe) = &mut self.cqe else { return };
+        match strike {
+            Some(Strike::Early) => {
+                cqe.done_early(slot);
+                self.update_irq(now);
+            }
+            Some(Strike::Spurious(_)) => self.hurt.red = true,
+            _ => {}
+        }
+    }
+
+    fn queue_is_direct(&self) -> bool {
+        self.cqe.as_ref().is_some_and(|cqe| cqe.direct())
+    }
+
+    /// A task is done; its command and slot.
+    pub(super) fn queue_task_is_done(&mut self, data: Option<(u8, u8)>, now: u64) {
+        if std::mem::take(&mut self.hurt.red) {
+            self.queue_blames(None, data, now);
+            if let Some(cqe) = &mut self.cqe {
+                cqe.raise(int::RED);
+            }
+        }
+    }
+}
