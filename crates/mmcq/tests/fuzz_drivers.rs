@@ -1,16 +1,19 @@
 //! Registers that say anything at any time, for every driver: alone, and with the whole stack on
 //! top. No panic, no unbounded work, one end for each start, no byte outside the buffers.
 
+#[path = "support/anything.rs"]
+mod anything;
 #[path = "support/fuzz.rs"]
 mod fuzz;
 #[path = "support/one_thread.rs"]
 mod one_thread;
 
+use anything::{AnyDma, Anything, Memory, Parts, parts};
 use arbtest::arbitrary::{Result, Unstructured};
 use mmcq::block::BlockDevice;
 use mmcq::card::{self, Options};
 use mmcq::engine::{CardParams, Config, DmaBuf, FlushBy};
-use mmcq::host::{Auto, BusOp, Data, Direction, Dma, DmaError, Host, Phase, Regs, Segment, Step, Width};
+use mmcq::host::{Auto, BusOp, Data, Direction, Host, Phase, Segment, Step, Width};
 use mmcq::host::{pl181, rtsx, s3c_sdi, sdhci};
 use mmcq::spec::command::{Command, Resp};
 use mmcq::task::Stack;
@@ -19,152 +22,7 @@ use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::pin;
 use std::ptr::NonNull;
-use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
-
-/// Registers: what was written last, or anything.
-struct Anything {
-    bytes: Vec<u8>,
-    at: Cell<usize>,
-    written: RefCell<Vec<u8>>,
-    /// Of 256 reads, so many tell what was written.
-    sane: u8,
-    accesses: Rc<Cell<u32>>,
-}
-
-impl Anything {
-    fn byte(&self) -> u8 {
-        let at = self.at.get() + 1;
-        self.at.set(at);
-        // Goes round with a twist, so that no wait sees the same for ever.
-        self.bytes[at % self.bytes.len()].wrapping_add((at / self.bytes.len() * 7) as u8)
-    }
-
-    /// Bits that mean something come alone or in twos, mostly.
-    fn word(&self) -> u32 {
-        match self.byte() % 8 {
-            0 | 1 => 0,
-            2 | 3 => 1 << (self.byte() % 32),
-            4 | 5 => 1 << (self.byte() % 32) | 1 << (self.byte() % 32),
-            6 if self.byte() < 8 => u32::MAX,
-            _ => u32::from_le_bytes([self.byte(), self.byte(), self.byte(), self.byte()]),
-        }
-    }
-
-    fn read(&self, offset: u16, width: usize) -> u32 {
-        assert_eq!(usize::from(offset) % width, 0, "{offset:#x} is not aligned");
-        self.accesses.set(self.accesses.get() + 1);
-        let mut value = [0; 4];
-        if self.byte() < self.sane {
-            let at = usize::from(offset) & 0xfff;
-            value[..width].copy_from_slice(&self.written.borrow()[at..at + width]);
-        } else {
-            value[..width].copy_from_slice(&self.word().to_le_bytes()[..width]);
-        }
-        u32::from_le_bytes(value)
-    }
-
-    fn write(&self, offset: u16, width: usize, value: u32) {
-        assert_eq!(usize::from(offset) % width, 0, "{offset:#x} is not aligned");
-        self.accesses.set(self.accesses.get() + 1);
-        let at = usize::from(offset) & 0xfff;
-        self.written.borrow_mut()[at..at + width].copy_from_slice(&value.to_le_bytes()[..width]);
-    }
-}
-
-impl Regs for Anything {
-    fn read8(&self, offset: u16) -> u8 {
-        self.read(offset, 1) as u8
-    }
-    fn read16(&self, offset: u16) -> u16 {
-        self.read(offset, 2) as u16
-    }
-    fn read32(&self, offset: u16) -> u32 {
-        self.read(offset, 4)
-    }
-    fn write8(&self, offset: u16, value: u8) {
-        self.write(offset, 1, value.into());
-    }
-    fn write16(&self, offset: u16, value: u16) {
-        self.write(offset, 2, value.into());
-    }
-    fn write32(&self, offset: u16, value: u32) {
-        self.write(offset, 4, value);
-    }
-}
-
-/// Hands out bus addresses that the fuzzer likes; counts what is mapped.
-#[derive(Clone)]
-struct AnyDma {
-    bus: u64,
-    fails: bool,
-    open: Rc<Cell<i32>>,
-}
-
-// SAFETY: no controller reads or writes what this maps.
-unsafe impl Dma for AnyDma {
-    fn map(&self, _: NonNull<u8>, _: usize, _: Direction) -> std::result::Result<u64, DmaError> {
-        if self.fails && self.open.get() > 2 {
-            return Err(DmaError::Exhausted);
-        }
-        self.open.set(self.open.get() + 1);
-        Ok(self.bus)
-    }
-    fn unmap(&self, _: u64, _: NonNull<u8>, _: usize, _: Direction) {
-        self.open.set(self.open.get() - 1);
-    }
-    fn sync(&self, _: u64, _: NonNull<u8>, _: usize) {}
-}
-
-/// What a driver is built from.
-struct Parts {
-    regs: Anything,
-    dma: AnyDma,
-    accesses: Rc<Cell<u32>>,
-}
-
-fn parts(u: &mut Unstructured<'_>) -> Result<Parts> {
-    let mut bytes = vec![0; u.int_in_range(16..=1024)?];
-    u.fill_buffer(&mut bytes)?;
-    let accesses = Rc::new(Cell::new(0));
-    let regs = Anything {
-        bytes,
-        at: Cell::new(0),
-        written: RefCell::new(vec![0; 0x1004]),
-        sane: *u.choose(&[0, 128, 224, 250])?,
-        accesses: accesses.clone(),
-    };
-    let bus = *u.choose(&[0x1000, 0x4000_0000, 0xffff_f000, 0x12_4000_0000, u64::MAX - 3, 2])?;
-    Ok(Parts { regs, dma: AnyDma { bus, fails: u.ratio(1, 8)?, open: Rc::default() }, accesses })
-}
-
-/// Memory between guards. It goes after the stack has gone.
-#[derive(Default)]
-struct Memory(RefCell<Vec<Box<[u64]>>>);
-
-const GUARD: u64 = 0x7777_7777_7777_7777;
-
-impl Memory {
-    fn take(&self, bytes: u32) -> DmaBuf {
-        let words = bytes.div_ceil(8) as usize;
-        let mut memory = vec![GUARD; words + 2].into_boxed_slice();
-        memory[1..=words].fill(0);
-        // SAFETY: one word in, which exists.
-        let at = unsafe { NonNull::from(&mut *memory).cast::<u64>().add(1) };
-        self.0.borrow_mut().push(memory);
-        // SAFETY: the memory lives in `self`, which outlives the stack.
-        unsafe { DmaBuf::from_raw(at.cast(), bytes) }
-    }
-
-    fn check(&self) {
-        for memory in self.0.borrow().iter() {
-            assert!(
-                memory.first() == Some(&GUARD) && memory.last() == Some(&GUARD),
-                "written outside a buffer"
-            );
-        }
-    }
-}
 
 fn any_phase(u: &mut Unstructured<'_>) -> Result<(Phase, u32)> {
     let resp = *u.choose(&[

@@ -15,7 +15,7 @@ use mmcq::card::{
 };
 use mmcq::card::{extension, maintain, power, protect, quirk};
 use mmcq::engine::{CardParams, Config, DmaBuf, Engine, Erase, Error, Irreversible, Kind, Request, SlotId};
-use mmcq::host::{BusOp, Host, pl181, rtsx, s3c_sdi};
+use mmcq::host::{BusOp, CommandQueueHost, Host, pl181, rtsx, s3c_sdi, sdhci};
 use mmcq::sched::{Any, Deadline, Fair, Fifo, Origin, deadline, fair};
 use mmcq::sdio::bluetooth::TypeA;
 use mmcq::sdio::{At, CardInterrupt, Chain, Function};
@@ -57,6 +57,7 @@ fn calls() -> Option<()> {
     waiting(stack);
     stack.with(queue);
     scheduled();
+    whole_queue();
     by_cpu();
     interrupt_task(stack);
     texts(black_box(Error::Full));
@@ -302,6 +303,37 @@ fn whole_host<H: Host>(host: &mut H) {
     black_box(host.set_bus(black_box(BusOp::ResetAll), black_box(true), black_box(1)));
     host.card_irq(black_box(true));
     black_box((host.present(), host.write_protected(), host.dat0_busy()));
+}
+
+static QUEUE_TABLE: Once<sdhci::Table<8>> = Once::new(sdhci::Table::new());
+static TASKS: Once<sdhci::TaskList<4>> = Once::new(sdhci::TaskList::new());
+
+/// A controller with an engine for the card's queue.
+fn whole_queue() -> Option<()> {
+    let (table, list) = (QUEUE_TABLE.take()?, TASKS.take()?);
+    let host =
+        sdhci::Sdhci::new(size::registers()?, board::Identity, table, black_box(size::CONFIG)).ok()?;
+    // SAFETY: nothing ever runs this.
+    let queue = unsafe { sdhci::CqhciConfig::at(0x200) };
+    let mut host = sdhci::Cqhci::new(host, list, queue);
+    whole_host(&mut host);
+    let task = black_box(mmcq::host::Task {
+        direction: mmcq::host::Direction::Read,
+        address: 0,
+        blocks: 8,
+        flags: mmcq::host::TaskFlags::NONE,
+        context: 0,
+    });
+    let command = black_box(mmcq::spec::command::Command::new(6, 0, mmcq::spec::command::Resp::R1b));
+    black_box(host.queue_caps().is_ok());
+    black_box(host.enable_queue(&black_box(mmcq::host::QueueSettings::new(1))).is_ok());
+    black_box(host.prepare_task(black_box(1), &task, black_box(&[])).is_ok());
+    black_box(host.prepare_command(&command, black_box(true)).is_ok());
+    host.withdraw(black_box(1));
+    black_box((host.ring(black_box(1)), host.ack_queue(), host.queue_state()));
+    black_box((host.halt_queue().is_ok(), host.clear_task(black_box(1)).is_ok(), host.clear_tasks().is_ok()));
+    black_box((host.resume_queue().is_ok(), host.disable_queue().is_ok()));
+    Some(())
 }
 
 /// Straight-line code in the interrupt.

@@ -9,6 +9,7 @@ pub mod dma;
 pub mod faulty;
 pub(crate) mod pio;
 pub mod pl181;
+mod queue;
 pub mod regs;
 pub mod rtsx;
 pub mod s3c_sdi;
@@ -21,6 +22,10 @@ use crate::spec::command::Command;
 use crate::spec::response::Response;
 use core::task::Waker;
 pub use dma::{Dma, DmaError};
+pub use queue::{
+    Coalescing, CommandQueueHost, QueueCaps, QueueError, QueueEvents, QueueFault, QueueSettings, QueueState,
+    Task, TaskFlags,
+};
 pub use regs::Regs;
 pub use segment::Segment;
 

@@ -269,7 +269,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         self.enable_interrupts();
     }
 
-    fn enable_interrupts(&mut self) {
+    pub(super) fn enable_interrupts(&mut self) {
         let (card, masked) = (
             if self.bus.card_irq { INT_CARD } else { 0 },
             if self.bus.timeout_masked { ERROR_DATA_TIMEOUT } else { 0 },

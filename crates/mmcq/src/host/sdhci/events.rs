@@ -13,14 +13,14 @@ use crate::spec::response::{R1, Response};
 /// What belongs to a phase: everything that is not about the card's presence, and no level.
 pub(super) const OF_PHASE: u32 = !(INT_INSERT | INT_REMOVE | INT_CARD | INT_SHARED | INT_RETUNE | INT_ERROR);
 /// What is acknowledged by writing a one.
-const ACKNOWLEDGED: u32 = OF_PHASE | INT_INSERT | INT_REMOVE | INT_RETUNE;
+pub(super) const ACKNOWLEDGED: u32 = OF_PHASE | INT_INSERT | INT_REMOVE | INT_RETUNE;
 /// Any status but the summary of its errors, which says nothing more.
 pub(super) const ALL_BITS: u32 = !INT_ERROR;
 /// A status that is none of [`ALL_BITS`].
 pub(super) const NEVER: u32 = INT_ERROR;
 const PRESENCE: u32 = INT_INSERT | INT_REMOVE;
 /// What belongs to no phase.
-const RARE: u32 = PRESENCE | INT_CARD | INT_RETUNE;
+pub(super) const RARE: u32 = PRESENCE | INT_CARD | INT_RETUNE;
 /// Times that a late ready bit of the buffer is looked for: some ten to a hundred microseconds of
 /// register reads.
 const READY_LOOKS: u32 = 256;
@@ -101,7 +101,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
 
     /// Card presence, card interrupt, re-tuning: each is masked until it makes sense again, so that
     /// a level cannot storm.
-    fn take_rare(&mut self, status: u32, events: &mut Events) {
+    pub(super) fn take_rare(&mut self, status: u32, events: &mut Events) {
         let mut enable = self.shadow.enable;
         if status & PRESENCE & enable != 0 {
             events.presence = true;

@@ -3,7 +3,7 @@
 // Read first: `regs.rs` (the register map), then `phase.rs` (how a phase starts), `events.rs` (how
 // it ends), `concurrent.rs` (a command beside its data), `early.rs` (its response before its end)
 // and `bus.rs` (clock, power, timing, reset). `config.rs` has what a board must say; [`Sdhci::new`]
-// reads the rest.
+// reads the rest. `cqhci/` is the engine for a card's queue, for those that have one.
 //!
 //! One interrupt ends a data transfer: while data are in flight only Transfer Complete and errors
 //! are signalled. What a register already holds is not written again, so that a 4 KiB transfer
@@ -14,6 +14,7 @@ mod capabilities;
 mod clock;
 mod concurrent;
 mod config;
+mod cqhci;
 mod early;
 mod events;
 mod phase;
@@ -35,6 +36,7 @@ use concurrent::Concurrent;
 use config::Lasting;
 pub use config::{SdhciConfig, SdhciInitError, SdhciQuirks, TransferMode};
 use core::ptr::NonNull;
+pub use cqhci::{Cqhci, CqhciConfig, CqhciQuirks, TaskList};
 use events::{ALL_BITS, NEVER};
 use phase::{Active, Automatic, Transfer};
 use port::Port;

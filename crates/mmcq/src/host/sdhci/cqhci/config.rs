@@ -1,0 +1,131 @@
+//! What a board knows about its queue engine, and what the registers say.
+
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
+use super::regs::*;
+use crate::host::{QueueCaps, QueueError};
+
+/// Where a queue engine departs from the standard; join several with [`with`](CqhciQuirks::with).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CqhciQuirks(u32);
+
+impl CqhciQuirks {
+    /// Follows the standard.
+    pub const NONE: CqhciQuirks = CqhciQuirks(0);
+    /// With 64-bit addresses a transfer descriptor has 12 bytes, not 16.
+    pub const SHORT_DESCRIPTORS: CqhciQuirks = CqhciQuirks(1 << 0);
+    /// Direct commands do not work: slot 31 is a task's.
+    pub const NO_DIRECT: CqhciQuirks = CqhciQuirks(1 << 1);
+    /// A direct command with busy is told that it needs no idle data lines.
+    pub const DIRECT_BUSY_BESIDE: CqhciQuirks = CqhciQuirks(1 << 2);
+    /// The controller's Transfer Mode is to be set before the engine goes on.
+    pub const TRANSFER_MODE: CqhciQuirks = CqhciQuirks(1 << 3);
+    /// A transfer descriptor must not cross a boundary of 128 MiB.
+    pub const BOUNDARY_128M: CqhciQuirks = CqhciQuirks(1 << 4);
+    /// The card must not be asked beside data: commands are damaged by the last block.
+    pub const NO_POLL_BESIDE: CqhciQuirks = CqhciQuirks(1 << 5);
+
+    /// Intel's Gemini Lake (PCI 8086:31cc).
+    pub const INTEL_GLK: CqhciQuirks = Self::SHORT_DESCRIPTORS.with(Self::NO_DIRECT);
+    /// Intel's from Cannon Lake on (PCI 8086:9dc4, 34c4, 4b47, 4dc4, 54c4 and others).
+    pub const INTEL: CqhciQuirks = Self::SHORT_DESCRIPTORS;
+    /// TI's AM654.
+    pub const AM654: CqhciQuirks = Self::SHORT_DESCRIPTORS.with(Self::NO_DIRECT);
+    /// NVIDIA's Tegra 186 and 194.
+    pub const TEGRA: CqhciQuirks =
+        Self::DIRECT_BUSY_BESIDE.with(Self::TRANSFER_MODE).with(Self::NO_POLL_BESIDE);
+    /// Synopsys' DWC MSHC (Rockchip, Sophgo, T-Head, Genesys' GL9763E has the first alone).
+    pub const DWC_MSHC: CqhciQuirks = Self::TRANSFER_MODE.with(Self::BOUNDARY_128M);
+
+    const NAMED: [(&'static str, CqhciQuirks); 6] = [
+        ("short-descriptors", Self::SHORT_DESCRIPTORS),
+        ("no-direct", Self::NO_DIRECT),
+        ("direct-busy-beside", Self::DIRECT_BUSY_BESIDE),
+        ("transfer-mode", Self::TRANSFER_MODE),
+        ("boundary-128m", Self::BOUNDARY_128M),
+        ("no-poll-beside", Self::NO_POLL_BESIDE),
+    ];
+
+    /// The quirk of this name: that of the constant, in small letters with hyphens.
+    pub fn named(name: &str) -> Option<CqhciQuirks> {
+        Self::NAMED.iter().find(|known| known.0 == name).map(|known| known.1)
+    }
+
+    /// Names of all quirks.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        Self::NAMED.iter().map(|known| known.0)
+    }
+
+    /// These and those.
+    pub const fn with(self, other: CqhciQuirks) -> CqhciQuirks {
+        CqhciQuirks(self.0 | other.0)
+    }
+
+    /// Are all of `other` set?
+    pub const fn has(self, other: CqhciQuirks) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+/// What a board says about its queue engine. Start from [`CqhciConfig::at`].
+#[derive(Clone, Copy, Debug)]
+pub struct CqhciConfig {
+    pub(super) offset: u16,
+    /// Departures from the standard.
+    pub quirks: CqhciQuirks,
+    /// The clock that polling and coalescing are counted in, in hertz, instead of what the
+    /// capabilities say. They are wrong on some chips.
+    pub timer_hz: Option<u32>,
+}
+
+impl CqhciConfig {
+    /// An engine that follows the standard, whose registers begin so many bytes after those of the
+    /// controller: 200h with Intel, Arasan, Broadcom and TI.
+    ///
+    /// # Safety
+    /// The registers that the driver is given have an engine there: 128 bytes of it, and an
+    /// `offset` that is a multiple of 4.
+    pub const unsafe fn at(offset: u16) -> CqhciConfig {
+        CqhciConfig { offset, quirks: CqhciQuirks::NONE, timer_hz: None }
+    }
+
+    /// The same with these quirks.
+    pub const fn with(self, quirks: CqhciQuirks) -> CqhciConfig {
+        CqhciConfig { quirks, ..self }
+    }
+
+    /// From version and capabilities to what the engine can do.
+    pub(super) fn caps(
+        &self,
+        version: u32,
+        capabilities: u32,
+        wide: bool,
+        pieces: usize,
+    ) -> Result<QueueCaps, QueueError> {
+        // What is reserved reads 0; so nothing that is no version register passes for one.
+        let small = u16::try_from(version).ok().filter(|it| it >> VER_MAJOR_SHIFT == 5);
+        let version = small.ok_or(QueueError::Version(version))?;
+        let direct = !self.quirks.has(CqhciQuirks::NO_DIRECT);
+        Ok(QueueCaps {
+            version,
+            depth: if direct { DIRECT_SLOT } else { DIRECT_SLOT + 1 },
+            direct: direct.then_some(DIRECT_SLOT),
+            wide,
+            max_segments: u16::try_from(pieces).unwrap_or(u16::MAX),
+            timer_hz: self
+                .timer_hz
+                .or_else(|| timer_hz(capabilities))
+                .filter(|&hz| hz != 0)
+                .ok_or(QueueError::Timer(capabilities))?,
+        })
+    }
+}
+
+/// The clock that capabilities name.
+fn timer_hz(capabilities: u32) -> Option<u32> {
+    const UNITS_HZ: [u32; 5] = [1_000, 10_000, 100_000, 1_000_000, 10_000_000];
+    let unit = capabilities >> CAP_UNIT_SHIFT & 0xf;
+    let clock = capabilities & CAP_CLOCK;
+    // At most 1023 of 10 MHz: three bits more than fit.
+    UNITS_HZ.get(unit as usize)?.checked_mul(clock)
+}

@@ -1,0 +1,159 @@
+//! How tasks end, and what else the engine tells.
+
+use super::super::events::{ACKNOWLEDGED, RARE, decode};
+use super::super::phase::{Automatic, Work};
+use super::super::regs::{ERRORS, ERRORS_COMMAND, INT_ERROR, INT_STATUS};
+use super::regs::*;
+use super::{At, Cqhci};
+use crate::host::{Cause, Dma, Events, QueueEvents, QueueFault, Regs, Stage};
+
+/// What is cleared in the engine's status.
+const KNOWN: u32 = INT_HALT | INT_DONE | INT_RESPONSE | INT_CLEARED;
+
+impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D, DESCRIPTORS, PIECES> {
+    /// Ends of tasks that are believed, if that is all there is; or everything.
+    #[inline]
+    pub(super) fn take_ends(&mut self) -> QueueEvents {
+        if self.at != At::On {
+            return self.take_all(0);
+        }
+        let status = self.host.port.read32(INT_STATUS);
+        if status == INT_QUEUE {
+            // Before the ends are read: one that comes later interrupts again.
+            self.write(IS, INT_DONE);
+            let done = self.read(TCN);
+            let believed = self.slots.rung & !self.slots.doubtful & !(1 << DIRECT_SLOT);
+            if done != 0 && done & !believed == 0 {
+                self.write(TCN, done);
+                self.slots.rung &= !done;
+                if self.coalesces {
+                    self.write(IC, IC_ENABLE | IC_RESET);
+                }
+                return QueueEvents { done, ..QueueEvents::default() };
+            }
+        }
+        self.take_all(status)
+    }
+
+    /// Anything else. `status` is the controller's own, while the engine is on.
+    #[cold]
+    #[inline(never)]
+    fn take_all(&mut self, status: u32) -> QueueEvents {
+        let mut events = QueueEvents::default();
+        if self.at == At::Off {
+            return events;
+        }
+        let own = self.has_lines();
+        let status = if own && self.at != At::On { self.host.port.read32(INT_STATUS) } else { status };
+        if status == u32::MAX && self.host.present_state().is_none() {
+            events.fault = Some(self.is_gone());
+            return events;
+        }
+        let is = self.read(IS) & KNOWN;
+        if is != 0 {
+            self.write(IS, is);
+        }
+        if own {
+            self.take_own(status, &mut events);
+            let errors = status & ERRORS & self.host.shadow.enable;
+            if errors != 0 || is & INT_RESPONSE != 0 {
+                events.fault = Some(self.fault(errors));
+            }
+        }
+        if self.at == At::Halting && (is & INT_HALT != 0 || self.is_halted()) {
+            events.halted = true;
+        }
+        // Once more after the halt: what is done is done.
+        self.take_done(&mut events);
+        if events.halted {
+            self.has_halted();
+        }
+        self.look_for_clear(&mut events);
+        events
+    }
+
+    /// The ends that the engine tells.
+    fn take_done(&mut self, events: &mut QueueEvents) {
+        let told = self.read(TCN);
+        if told == 0 {
+            return;
+        }
+        self.write(TCN, told);
+        // A halted engine ends nothing; one that clears may tell what it clears as an end.
+        let clears = matches!(self.at, At::Clearing(_) | At::ClearingAll);
+        let mut done = if clears { 0 } else { told & self.slots.rung };
+        if done & self.slots.doubtful != 0 {
+            // Its doorbell falls when a task is done, and not before.
+            let waits = self.read(TDBR) & self.slots.doubtful;
+            done &= !waits;
+        }
+        self.slots.rung &= !done;
+        self.slots.doubtful &= !done;
+        events.done = done;
+        events.stale = told & !done;
+        if done >> DIRECT_SLOT & 1 == 1 && self.caps.is_ok_and(|caps| caps.direct.is_some()) {
+            events.response = Some(self.read(CRDCT));
+        }
+        if self.coalesces {
+            self.write(IC, IC_ENABLE | IC_RESET);
+        }
+    }
+
+    /// What the controller has to say beside the engine.
+    fn take_own(&mut self, status: u32, events: &mut QueueEvents) {
+        if status & ACKNOWLEDGED & !INT_QUEUE != 0 {
+            self.host.port.write32(INT_STATUS, status & ACKNOWLEDGED & !INT_QUEUE);
+        }
+        if status & RARE != 0 {
+            let mut rare = Events::default();
+            self.host.take_rare(status, &mut rare);
+            (events.card_irq, events.presence, events.retune) = (rare.card_irq, rare.presence, rare.retune);
+        }
+    }
+
+    /// While the engine is on, the caller asks for a phase's events.
+    pub(super) fn take_rare_alone(&mut self) -> Events {
+        let mut events = Events::default();
+        let status = self.host.port.read32(INT_STATUS) & RARE;
+        if status != 0 && status != RARE {
+            self.host.port.write32(INT_STATUS, status & ACKNOWLEDGED);
+            self.host.take_rare(status, &mut events);
+        }
+        events
+    }
+
+    fn fault(&mut self, errors: u32) -> QueueFault {
+        let blamed = self.read(TERRI);
+        let half = |valid: u32, shift: u32| {
+            let (index, slot) = ((blamed >> shift & 0x3f) as u8, (blamed >> (shift + 8) & 31) as u8);
+            (blamed & valid != 0).then_some((index, slot))
+        };
+        let (command, data) = (half(TERRI_COMMAND, 0), half(TERRI_DATA, 16));
+        if errors == 0 {
+            let response = Some(self.read(CRA));
+            return self.blame(Cause::Response, Stage::Command, command.or(data), response);
+        }
+        let (cause, stage) = decode(Work::Adma, Automatic::Nothing, errors & !INT_ERROR, 0);
+        let of_command = errors & ERRORS_COMMAND != 0;
+        self.blame(cause, stage, if of_command { command.or(data) } else { data.or(command) }, None)
+    }
+
+    /// A fault; its task is named only if it is one.
+    fn blame(
+        &self,
+        cause: Cause,
+        stage: Stage,
+        named: Option<(u8, u8)>,
+        response: Option<u32>,
+    ) -> QueueFault {
+        let slot = named.map(|(_, slot)| slot).filter(|&slot| self.slots.rung >> (slot & 31) & 1 == 1);
+        QueueFault { cause, stage, index: named.map(|(index, _)| index), slot, response }
+    }
+
+    /// Off the bus: what is gone reaches no memory.
+    fn is_gone(&mut self) -> QueueFault {
+        self.forget_tasks();
+        self.host.idle = false;
+        QueueFault { cause: Cause::Gone, stage: Stage::Command, index: None, slot: None, response: None }
+    }
+}

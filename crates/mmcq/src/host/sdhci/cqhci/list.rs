@@ -1,0 +1,242 @@
+//! The list of tasks in memory [eMMC 5.1, B.4].
+
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
+use super::regs::*;
+use crate::host::Segment;
+
+/// The list is aligned to this, as the controller sees it.
+const ALIGN_BYTES: u64 = 1024;
+/// Words of the largest list of slots.
+const LIST_WORDS: usize = 256;
+/// What a transfer descriptor must not cross where that is so.
+const BOUNDARY_BYTES: u64 = 128 << 20;
+
+/// Memory for the tasks of 32 slots, of up to `PIECES` transfer descriptors each. The controller
+/// reads it, so it lives as long as the program.
+#[repr(C, align(1024))]
+#[derive(Debug)]
+pub struct TaskList<const PIECES: usize> {
+    /// The list of slots, and as much again: where it begins the controller's addresses say.
+    slots: [u32; 2 * LIST_WORDS],
+    /// Transfer descriptors of each slot.
+    pieces: [[[u32; 4]; PIECES]; 32],
+}
+
+impl<const PIECES: usize> TaskList<PIECES> {
+    /// Its size in bytes.
+    pub const BYTES: usize = size_of::<Self>();
+    /// Where the transfer descriptors of the first slot begin, and bytes of those of each.
+    pub(super) const PIECES_AT: usize = 8 * LIST_WORDS;
+    pub(super) const SLOT_BYTES: usize = 16 * PIECES;
+
+    /// An empty list.
+    pub const fn new() -> Self {
+        TaskList { slots: [0; 2 * LIST_WORDS], pieces: [[[0; 4]; PIECES]; 32] }
+    }
+
+    /// Where the list of slots begins, in bytes from the beginning, if that is at `bus`.
+    pub(super) fn offset(bus: u64) -> Option<usize> {
+        let offset = bus.wrapping_neg() & (ALIGN_BYTES - 1);
+        (PIECES > 0 && offset.is_multiple_of(16)).then_some(offset as usize)
+    }
+
+    /// Links each slot with its transfer descriptors: for good. `bus` is that of the whole.
+    pub(super) fn link(&mut self, form: Form, bus: u64) {
+        for slot in 0..32u8 {
+            let at = bus + (Self::PIECES_AT + usize::from(slot) * Self::SLOT_BYTES) as u64;
+            let Some([_, link]) = self.slot(form, slot) else { continue };
+            put(link, VALID | ACT_LINK, at);
+        }
+    }
+
+    /// The slot of direct commands has no data.
+    pub(super) fn unlink(&mut self, form: Form, slot: u8) {
+        if let Some([_, link]) = self.slot(form, slot) {
+            put(link, END, 0);
+        }
+    }
+
+    /// A slot's task descriptor and its link.
+    #[inline]
+    fn slot(&mut self, form: Form, slot: u8) -> Option<[&mut [u32]; 2]> {
+        let half = form.half_words();
+        let at = form.offset / 4 + 2 * half * usize::from(slot);
+        let (task, link) = self.slots.get_mut(at..at + 2 * half)?.split_at_mut(half);
+        Some([task, link])
+    }
+
+    /// Writes a task descriptor.
+    #[inline]
+    pub(super) fn describe(&mut self, form: Form, slot: u8, head: u32, argument: u32) {
+        if let Some([[first, second, ..], _]) = self.slot(form, slot) {
+            write(first, head);
+            write(second, argument);
+        }
+    }
+
+    /// Writes the transfer descriptors of the first `bytes` of the segments; gives their bytes, or
+    /// `None` if there is too little memory in the segments or too little room here.
+    #[inline]
+    pub(super) fn build(&mut self, form: Form, slot: u8, segments: &[Segment], bytes: u32) -> Option<usize> {
+        let words = self.pieces.get_mut(usize::from(slot))?.as_flattened_mut();
+        if let [segment] = segments
+            && bytes <= segment.len.min(form.chunk)
+            && !form.bounded
+        {
+            // One piece: nearly every small request.
+            put(words.get_mut(..form.words)?, bytes << 16 | VALID | END | ACT_TRANSFER, segment.bus);
+            return Some(4 * form.words);
+        }
+        build_list(words, form, segments, bytes, PIECES)
+    }
+}
+
+impl<const PIECES: usize> Default for TaskList<PIECES> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// How descriptors look.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Form {
+    /// 128-bit tasks and 64-bit addresses.
+    pub(super) wide: bool,
+    /// 32-bit words of a transfer descriptor: 2, 3 or 4.
+    pub(super) words: usize,
+    /// Most bytes that one may move.
+    pub(super) chunk: u32,
+    /// None crosses 128 MiB.
+    pub(super) bounded: bool,
+    /// Where the list of slots begins, in bytes.
+    pub(super) offset: usize,
+}
+
+impl Form {
+    #[inline(always)]
+    fn half_words(self) -> usize {
+        if self.wide { 4 } else { 2 }
+    }
+
+    /// Where a slot's task descriptor is, and its bytes.
+    #[inline(always)]
+    pub(super) fn task_at(self, slot: u8) -> (usize, usize) {
+        let bytes = 4 * self.half_words();
+        (self.offset + 2 * bytes * usize::from(slot), bytes)
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn build_list(
+    words: &mut [u32],
+    form: Form,
+    segments: &[Segment],
+    bytes: u32,
+    pieces: usize,
+) -> Option<usize> {
+    // A form has at least 2 words; said here, since chunks of none panic.
+    let mut places = words.chunks_exact_mut(form.words.max(2)).take(pieces);
+    let (mut used, mut left) = (0, bytes);
+    for segment in segments {
+        let mut bus = segment.bus;
+        let mut here = segment.len.min(left);
+        left -= here;
+        while here != 0 {
+            let mut chunk = here.min(form.chunk);
+            if form.bounded {
+                let room = BOUNDARY_BYTES - bus % BOUNDARY_BYTES;
+                chunk = chunk.min(u32::try_from(room).unwrap_or(chunk));
+            }
+            here -= chunk;
+            let end = if left == 0 && here == 0 { END } else { 0 };
+            // A length of 64 KiB is written as 0: its upper bits fall off.
+            put(places.next()?, chunk << 16 | VALID | ACT_TRANSFER | end, bus);
+            bus = bus.wrapping_add(chunk.into());
+            used += 1;
+        }
+        if left == 0 {
+            break;
+        }
+    }
+    (left == 0).then_some(4 * used * form.words)
+}
+
+/// Writes a descriptor with an address; the fields that its form does not have are left out.
+#[inline]
+fn put(place: &mut [u32], head: u32, bus: u64) {
+    let fields = [head, bus as u32, (bus >> 32) as u32, 0];
+    for (place, value) in place.iter_mut().zip(fields) {
+        write(place, value);
+    }
+}
+
+#[inline(always)]
+fn write(place: &mut u32, value: u32) {
+    // SAFETY: a valid, exclusive reference. Volatile, since the reader is the controller and not
+    // this program.
+    unsafe { core::ptr::from_mut(place).write_volatile(value.to_le()) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::ptr::NonNull;
+
+    fn segment(bus: u64, len: u32) -> Segment {
+        Segment { ptr: NonNull::dangling(), len, bus }
+    }
+
+    const NARROW: Form = Form { wide: false, words: 2, chunk: 65_536, bounded: false, offset: 0 };
+    const WIDE: Form = Form { wide: true, words: 4, ..NARROW };
+
+    #[test]
+    fn slots_lie_where_each_form_has_them() {
+        let mut list = TaskList::<2>::new();
+        list.link(NARROW, 0x1000);
+        list.describe(NARROW, 3, 0x11, 0x22);
+        assert_eq!(list.slots[12..16], [0x11, 0x22, 0x31, 0x1000 + 2048 + 3 * 32]);
+        assert_eq!(NARROW.task_at(3), (48, 8));
+        let mut list = TaskList::<2>::new();
+        let form = Form { offset: 64, ..WIDE };
+        list.link(form, 0x12_0000_03c0);
+        list.describe(form, 31, 0x11, 0x22);
+        let end = 0x3c0 + 2048 + 31 * 32;
+        assert_eq!(list.slots[16 + 248..16 + 256], [0x11, 0x22, 0, 0, 0x31, end, 0x12, 0]);
+        list.unlink(form, 31);
+        assert_eq!(list.slots[16 + 252..16 + 256], [2, 0, 0, 0]);
+        assert_eq!(form.task_at(31), (64 + 31 * 32, 16));
+    }
+
+    #[test]
+    fn the_list_begins_at_1_kib_as_the_controller_sees_it() {
+        assert_eq!(TaskList::<1>::offset(0x4000_0000), Some(0));
+        assert_eq!(TaskList::<1>::offset(0x4000_03c0), Some(64));
+        assert_eq!(TaskList::<1>::offset(0x4000_0010), Some(1008));
+        assert_eq!(TaskList::<1>::offset(0x4000_0008), None);
+        assert_eq!(TaskList::<0>::offset(0), None);
+        assert_eq!(TaskList::<4>::BYTES, 2048 + 32 * 64);
+    }
+
+    #[test]
+    fn transfers_are_split_where_they_must_be() {
+        let mut list = TaskList::<3>::new();
+        let pieces = [segment(0x7ff_fe00, 1024), segment(0x9_0000, 0x1_8000)];
+        assert_eq!(list.build(NARROW, 1, &pieces[..1], 1024), Some(8));
+        assert_eq!(list.pieces[1].as_flattened()[..2], [0x400_0023, 0x7ff_fe00]);
+        let short = Form { words: 3, bounded: true, ..WIDE };
+        assert_eq!(list.build(short, 1, &pieces, 1536), Some(36));
+        let words = list.pieces[1].as_flattened();
+        assert_eq!(
+            words[..9],
+            [0x200_0021, 0x7ff_fe00, 0, 0x200_0021, 0x800_0000, 0, 0x200_0023, 0x9_0000, 0]
+        );
+        assert_eq!(list.build(WIDE, 1, &pieces, 1024 + 0x1_8000), Some(48));
+        let words = list.pieces[1].as_flattened();
+        assert_eq!((words[4], words[8], words[9]), (0x21, 0x8000_0023, 0xa_0000));
+        assert_eq!(list.build(short, 1, &pieces, 1024 + 0x1_8000), None, "four, and there are three");
+        assert_eq!(list.build(WIDE, 1, &pieces, 1 << 20), None);
+        assert_eq!(list.build(WIDE, 32, &pieces, 512), None);
+    }
+}

@@ -1,0 +1,362 @@
+//! CQHCI 5.10: the engine for the command queue of an eMMC [eMMC 5.1, B], beside an SDHCI.
+//!
+// Read first: `list.rs` (what the engine reads in memory), then `tasks.rs` (how a task starts),
+// `events.rs` (how it ends) and `switch.rs` (on, off, halt, clear). `config.rs` has what a board
+// must say.
+//!
+//! The two share lines, DMA and interrupt. While the engine is on the controller's own interrupts
+//! are errors alone, and phases are refused. Off or halted everything is the controller's.
+//!
+//! A task that ends by itself costs five accesses: the doorbell; the controller's status, which has
+//! its errors; the engine's status, whose bit is cleared unread; the ends, and their
+//! acknowledgement. Everything else that has happened keeps the interrupt line up, and is looked at
+//! in the call after that.
+
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
+mod config;
+mod events;
+mod list;
+mod regs;
+mod switch;
+mod tasks;
+#[cfg(test)]
+mod tests;
+
+use super::capabilities::ByCpu;
+use super::config::TransferMode;
+use super::{Sdhci, SdhciQuirks};
+use crate::host::{
+    BusOp, Caps, Cause, CommandQueueHost, Direction, Dma, DmaError, Events, Host, Phase, Plain, QueueCaps,
+    QueueError, QueueEvents, QueueSettings, QueueState, Regs, Segment, StartError, Step, Task,
+};
+use crate::spec::command::Command;
+pub use config::{CqhciConfig, CqhciQuirks};
+use core::ptr::NonNull;
+use core::task::Waker;
+use list::Form;
+pub use list::TaskList;
+use regs::*;
+
+/// An SDHCI with its queue engine, and memory for `PIECES` transfer descriptors of each task.
+///
+/// Where the engine is of no use ([`queue_caps`](CommandQueueHost::queue_caps) says why), it is
+/// the controller alone.
+pub struct Cqhci<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> {
+    host: Sdhci<R, D, DESCRIPTORS>,
+    list: &'static mut TaskList<PIECES>,
+    list_bus: u64,
+    form: Form,
+    config: CqhciConfig,
+    caps: Result<QueueCaps, QueueError>,
+    at: At,
+    slots: Slots,
+    coalesces: bool,
+}
+
+/// What the engine is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    Off,
+    On,
+    Halting,
+    Halted,
+    /// Halted, and this task is being cleared.
+    Clearing(u8),
+    /// Halted, and all are.
+    ClearingAll,
+}
+
+/// One bit for each slot.
+#[derive(Clone, Copy, Debug, Default)]
+struct Slots {
+    /// Described, and not rung.
+    prepared: u32,
+    /// Rung, and neither done nor cleared.
+    rung: u32,
+    /// The next end of these is not believed unless the doorbell says the same: the engine may have
+    /// an end of the task that was there before it was switched off, or cleared.
+    doubtful: u32,
+}
+
+impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D, DESCRIPTORS, PIECES> {
+    /// Joins a driver with the engine beside its controller; reads version and capabilities and
+    /// maps the list, once and for good. Nothing is written. Some engines answer only while the
+    /// controller's internal clock runs: there the board starts it before.
+    pub fn new(
+        host: Sdhci<R, D, DESCRIPTORS>,
+        list: &'static mut TaskList<PIECES>,
+        config: CqhciConfig,
+    ) -> Self {
+        let wide = host.model.wide;
+        let words = match wide {
+            false => 2,
+            true if config.quirks.has(CqhciQuirks::SHORT_DESCRIPTORS) => 3,
+            true => 4,
+        };
+        let bounded = config.quirks.has(CqhciQuirks::BOUNDARY_128M);
+        let form = Form { wide, words, chunk: host.model.form.chunk, bounded, offset: 0 };
+        let caps = Err(QueueError::Transfer);
+        let (at, slots) = (At::Off, Slots::default());
+        let mut made = Cqhci { host, list, list_bus: 0, form, config, caps, at, slots, coalesces: false };
+        made.caps = made.look();
+        made
+    }
+
+    fn look(&mut self) -> Result<QueueCaps, QueueError> {
+        if self.host.model.mode != TransferMode::Adma2 {
+            return Err(QueueError::Transfer);
+        }
+        let caps = self.config.caps(self.read(VER), self.read(CAP), self.form.wide, PIECES)?;
+        let bytes = TaskList::<PIECES>::BYTES;
+        let place = NonNull::from(&mut *self.list).cast();
+        let bus = self.host.dma.map(place, bytes, Direction::Write).map_err(QueueError::List)?;
+        let end = bus.checked_add(bytes as u64);
+        let within = end.is_some_and(|end| self.form.wide || end <= 1 << 32);
+        let Some(offset) = TaskList::<PIECES>::offset(bus).filter(|_| within) else {
+            self.host.dma.unmap(bus, place, bytes, Direction::Write);
+            let why = if within { DmaError::Alignment } else { DmaError::Unreachable };
+            return Err(QueueError::List(why));
+        };
+        (self.list_bus, self.form.offset) = (bus, offset);
+        self.list.link(self.form, bus);
+        if let Some(slot) = caps.direct {
+            self.list.unlink(self.form, slot);
+        }
+        self.sync(0, bytes);
+        Ok(caps)
+    }
+
+    /// The driver of the controller.
+    pub fn controller(&self) -> &Sdhci<R, D, DESCRIPTORS> {
+        &self.host
+    }
+
+    #[inline(always)]
+    fn read(&self, register: u16) -> u32 {
+        self.host.port.read32(self.config.offset.wrapping_add(register))
+    }
+
+    #[inline(always)]
+    fn write(&self, register: u16, value: u32) {
+        self.host.port.write32(self.config.offset.wrapping_add(register), value);
+    }
+
+    /// Shows the controller a part of the list, which begins so many bytes in.
+    #[inline(always)]
+    fn sync(&mut self, at: usize, bytes: usize) {
+        let whole: NonNull<u8> = NonNull::from(&mut *self.list).cast();
+        if at <= TaskList::<PIECES>::BYTES {
+            // SAFETY: inside the list, or at its end.
+            let place = unsafe { whole.add(at) };
+            self.host.dma.sync(self.list_bus.wrapping_add(at as u64), place, bytes);
+        }
+    }
+
+    /// Are the lines, and the controller's interrupts, the engine's?
+    #[inline(always)]
+    fn has_lines(&self) -> bool {
+        !matches!(self.at, At::Off | At::Halted)
+    }
+
+    /// Can its data be moved by the engine?
+    fn by_dma(&self, segments: &[Segment]) -> bool {
+        self.host.model.by_cpu == ByCpu::Never || !segments.iter().any(|segment| self.host.by_pio(segment))
+    }
+
+    /// Only accesses of 32 bits.
+    fn only_32(&self) -> bool {
+        self.host.config.quirks.has(SdhciQuirks::ACCESS_32BIT)
+    }
+}
+
+// SAFETY: calls go to the driver inside, in their order and with the segments as they are; while
+// the engine has the lines none starts. A reset, and a change of the supply, first switch the
+// engine off, and forget its tasks: their memory is let go when the driver inside says that its own
+// is [eMMC 5.1, B; SDHC 2.2.20].
+unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Host
+    for Cqhci<R, D, DESCRIPTORS, PIECES>
+{
+    const CONCURRENT: bool = true;
+    const CARD_IRQ: bool = true;
+    const EARLY_R1: bool = true;
+
+    fn caps(&self) -> &Caps {
+        self.host.caps()
+    }
+
+    #[inline(always)]
+    fn map(&mut self, segment: &mut Segment, direction: Direction) -> Result<(), DmaError> {
+        self.host.map(segment, direction)
+    }
+
+    #[inline(always)]
+    fn unmap(&mut self, segment: &Segment, direction: Direction) {
+        self.host.unmap(segment, direction);
+    }
+
+    fn start(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError> {
+        if self.has_lines() {
+            return Err(StartError::CommandLine);
+        }
+        self.host.start(phase, segments, timeout_ns)
+    }
+
+    #[inline(always)]
+    fn start_plain(
+        &mut self,
+        phase: &Phase,
+        segments: &[Segment],
+        timeout_ns: u64,
+    ) -> Result<(), StartError> {
+        if self.has_lines() {
+            return Err(StartError::CommandLine);
+        }
+        self.host.start_plain(phase, segments, timeout_ns)
+    }
+
+    fn start_concurrent(&mut self, command: &Command) -> Result<(), StartError> {
+        self.host.start_concurrent(command)
+    }
+
+    fn ack_concurrent(&mut self) -> Option<Result<u32, Cause>> {
+        self.host.ack_concurrent()
+    }
+
+    fn abort_concurrent(&mut self) {
+        self.host.abort_concurrent();
+    }
+
+    fn ack(&mut self, segments: &[Segment]) -> Events {
+        if self.has_lines() {
+            return self.take_rare_alone();
+        }
+        self.host.ack(segments)
+    }
+
+    #[inline(always)]
+    fn ack_plain(&mut self, segments: &[Segment]) -> Result<Plain, Events> {
+        if self.has_lines() {
+            return Err(self.take_rare_alone());
+        }
+        self.host.ack_plain(segments)
+    }
+
+    fn early_r1(&mut self) -> Option<u32> {
+        self.host.early_r1()
+    }
+
+    fn interrupt_lost(&mut self) {
+        self.host.interrupt_lost();
+    }
+
+    fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
+        let forgets = matches!(op, BusOp::ResetLines | BusOp::ResetAll | BusOp::PowerOn | BusOp::PowerOff);
+        if first && forgets {
+            self.drop_tasks();
+        } else if self.has_lines() && !forgets {
+            return Step::Failed;
+        }
+        self.host.set_bus(op, first, now_ns)
+    }
+
+    fn isolate(&mut self) -> bool {
+        self.host.isolate()
+    }
+
+    fn dat0_busy(&self) -> bool {
+        self.host.dat0_busy()
+    }
+
+    fn dat_levels(&self) -> u8 {
+        self.host.dat_levels()
+    }
+
+    fn present(&self) -> bool {
+        self.host.present()
+    }
+
+    fn retune_ns(&self) -> u64 {
+        self.host.retune_ns()
+    }
+
+    fn supply_ma(&self) -> u16 {
+        self.host.supply_ma()
+    }
+
+    fn write_protected(&self) -> bool {
+        self.host.write_protected()
+    }
+
+    fn take_waker(&mut self) -> Option<Waker> {
+        self.host.take_waker()
+    }
+
+    fn card_irq(&mut self, on: bool) {
+        self.host.card_irq(on);
+    }
+}
+
+// SAFETY: descriptors are made from the segments alone, for no more bytes than these have, or the
+// task is refused. Those of a slot are written while it is not rung. A slot is reported done when
+// the engine says so of a doorbell that was rung since; cleared when its doorbell is gone and the
+// engine halted, which moves no data then [eMMC 5.1, B]. The list is `'static`.
+unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> CommandQueueHost
+    for Cqhci<R, D, DESCRIPTORS, PIECES>
+{
+    fn queue_caps(&self) -> Result<&QueueCaps, QueueError> {
+        self.caps.as_ref().map_err(|&why| why)
+    }
+
+    fn enable_queue(&mut self, settings: &QueueSettings) -> Result<(), QueueError> {
+        self.switch_on(settings)
+    }
+
+    fn disable_queue(&mut self) -> Result<(), QueueError> {
+        self.switch_off()
+    }
+
+    #[inline]
+    fn prepare_task(&mut self, slot: u8, task: &Task, segments: &[Segment]) -> Result<(), QueueError> {
+        self.describe_task(slot, task, segments)
+    }
+
+    fn prepare_command(&mut self, command: &Command, barrier: bool) -> Result<(), QueueError> {
+        self.describe_command(command, barrier)
+    }
+
+    fn withdraw(&mut self, slots: u32) {
+        self.slots.prepared &= !slots;
+    }
+
+    #[inline]
+    fn ring(&mut self, slots: u32) -> u32 {
+        self.ring_doorbells(slots)
+    }
+
+    #[inline]
+    fn ack_queue(&mut self) -> QueueEvents {
+        self.take_ends()
+    }
+
+    fn halt_queue(&mut self) -> Result<(), QueueError> {
+        self.ask_for_halt()
+    }
+
+    fn resume_queue(&mut self) -> Result<(), QueueError> {
+        self.go_on()
+    }
+
+    fn clear_task(&mut self, slot: u8) -> Result<(), QueueError> {
+        self.ask_for_clear(Some(slot))
+    }
+
+    fn clear_tasks(&mut self) -> Result<(), QueueError> {
+        self.ask_for_clear(None)
+    }
+
+    fn queue_state(&self) -> QueueState {
+        let [rung, done, known, ready] = [TDBR, TCN, DPT, DQS].map(|register| self.read(register));
+        QueueState { rung, done, known, ready }
+    }
+}
