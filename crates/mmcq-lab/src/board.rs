@@ -12,7 +12,7 @@ use crate::sdio;
 use crate::system::{Costs, SleepDepth};
 use mmcq::card::{Card, Family, Options, bring_up};
 use mmcq::engine::Config;
-use mmcq::sched::{Any, Fifo};
+use mmcq::sched::{Any, Fifo, Queued};
 use mmcq::task::Timer;
 use mmcq_sim::card::io::IoProfile;
 use mmcq_sim::card::{CardProfile, Fill, Medium, ProfileError};
@@ -32,8 +32,11 @@ const BRING_UP_LIMIT_NS: u64 = 30_000_000_000;
 /// The driver as it runs in the laboratory.
 pub type Driver = Charged<controller::Driver>;
 
+/// What the engine carries: a scheduler by name, and the lane of a card's queue.
+pub type Profile = Queued<Any>;
+
 /// The engine's handle.
-pub type Stack<const N: usize> = mmcq::task::Stack<(Alone, Driver, Any), N>;
+pub type Stack<const N: usize> = mmcq::task::Stack<(Alone, Driver, Profile), N>;
 
 thread_local! {
     /// The clock of the board that is being brought up; afterwards the machine passes the time
@@ -341,7 +344,7 @@ impl<const N: usize> Board<N> {
         let config = Config { close_always: !streams, merge_blocks, acknowledge, ..Config::DEFAULT };
         // Linux has a scheduler of its own before the engine.
         let scheduler = if N > 1 { scheduler } else { Any::Fifo(Fifo) };
-        let stack = Stack::with_policy(Alone, TIMER, host, config, scheduler);
+        let stack = Stack::with_policy(Alone, TIMER, host, config, Queued(scheduler));
         let (card, ext_csd) = start(&stack, &controller, &time).map_err(|error| BoardError::BringUp {
             platform: platform.name.clone(),
             card: profile.name().to_owned(),
@@ -371,6 +374,17 @@ impl<const N: usize> Board<N> {
         let mut pieces = Pieces::default();
         let scratch = pieces.piece(mmcq::card::SCRATCH_BYTES as usize);
         let future = mmcq::card::enable_extended_ops(&self.stack, &self.card, scratch);
+        let (result, scratch) = drive(&self.stack, &self.controller, &self.time, future)?;
+        pieces.free(scratch);
+        result.map_err(|e| e.to_string())
+    }
+
+    /// Reads and writes may go through the card's command queue. The answer is how many tasks that
+    /// holds; 0: it has none.
+    pub fn enable_task_queue(&self) -> Result<u8, String> {
+        let mut pieces = Pieces::default();
+        let scratch = pieces.piece(mmcq::card::SCRATCH_BYTES as usize);
+        let future = mmcq::card::enable_task_queue(&self.stack, &self.card, scratch);
         let (result, scratch) = drive(&self.stack, &self.controller, &self.time, future)?;
         pieces.free(scratch);
         result.map_err(|e| e.to_string())

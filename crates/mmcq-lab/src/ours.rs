@@ -14,11 +14,12 @@
 //!   must be one to spare.
 
 use crate::alone::Alone;
+use crate::board::Profile;
 use crate::platform::Advance;
 use crate::system::{Event, Front, HeldWatch, Io, Step, System};
 use mmcq::engine::{Error, Kind, PollOutcome, Request, SlotId};
 use mmcq::host::{Direction, Host};
-use mmcq::sched::{Any, Origin};
+use mmcq::sched::Origin;
 use mmcq::task::{Entry, Stack};
 use mmcq_sim::cpu::{Priority, Thread};
 use std::collections::VecDeque;
@@ -52,7 +53,7 @@ struct Newest {
 /// The front end: an engine with its table of which job waits for which slot.
 pub struct Ours<H: Host, const N: usize> {
     /// The engine.
-    pub stack: Stack<(Alone, H, Any), N>,
+    pub stack: Stack<(Alone, H, Profile), N>,
     /// I/Os whose job is on its way into the engine.
     entering: Vec<Option<Io>>,
     /// I/Os for which there was no slot.
@@ -82,7 +83,7 @@ pub struct Ours<H: Host, const N: usize> {
 
 impl<H: Host, const N: usize> Ours<H, N> {
     /// Sets it up on a machine with so many jobs.
-    pub fn new(stack: Stack<(Alone, H, Any), N>, sys: &mut System, jobs: u32) -> Self {
+    pub fn new(stack: Stack<(Alone, H, Profile), N>, sys: &mut System, jobs: u32) -> Self {
         Ours {
             stack,
             entering: vec![None; jobs as usize],
@@ -115,7 +116,7 @@ impl<H: Host, const N: usize> Ours<H, N> {
     }
 
     /// Has the engine do something now, and tells a trace of a start that is held no more.
-    fn tell<R>(&mut self, sys: &mut System, call: impl FnOnce(&mut Entry<'_, H, N, Any>, u64) -> R) -> R {
+    fn tell<R>(&mut self, sys: &mut System, call: impl FnOnce(&mut Entry<'_, H, N, Profile>, u64) -> R) -> R {
         let now_ns = sys.time.now();
         let result = self.stack.with(|e| call(e, now_ns));
         if let Some(log) = &mut sys.held_log

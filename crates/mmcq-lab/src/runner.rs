@@ -57,13 +57,17 @@ pub enum Setting {
     MmcqEarly,
     /// The same at the price of its own path.
     MmcqEarlyOwn,
+    /// Ours at Linux's prices, with the command queue of the card.
+    Tasks,
+    /// The same at the price of its own path.
+    TasksOwn,
     /// What wire and card allow: software that costs nothing, and perfect batches.
     Limit,
 }
 
 impl Setting {
     /// All of them.
-    pub const ALL: [Setting; 10] = [
+    pub const ALL: [Setting; 12] = [
         Setting::None,
         Setting::HsqTag,
         Setting::HsqFifo,
@@ -73,6 +77,8 @@ impl Setting {
         Setting::MmcqOwn,
         Setting::MmcqEarly,
         Setting::MmcqEarlyOwn,
+        Setting::Tasks,
+        Setting::TasksOwn,
         Setting::Limit,
     ];
 
@@ -88,6 +94,8 @@ impl Setting {
             Setting::MmcqOwn => "mmcq-own",
             Setting::MmcqEarly => "mmcq-early",
             Setting::MmcqEarlyOwn => "mmcq-early-own",
+            Setting::Tasks => "tasks",
+            Setting::TasksOwn => "tasks-own",
             Setting::Limit => "limit",
         }
     }
@@ -95,8 +103,10 @@ impl Setting {
     fn price(self) -> Price {
         match self {
             Setting::None | Setting::HsqTag | Setting::HsqFifo => Price::Linux,
-            Setting::Close | Setting::Patch | Setting::Mmcq | Setting::MmcqEarly => Price::Linux,
-            Setting::MmcqOwn | Setting::MmcqEarlyOwn => Price::Own,
+            Setting::Close | Setting::Patch | Setting::Mmcq | Setting::MmcqEarly | Setting::Tasks => {
+                Price::Linux
+            }
+            Setting::MmcqOwn | Setting::MmcqEarlyOwn | Setting::TasksOwn => Price::Own,
             Setting::Limit => Price::Nothing,
         }
     }
@@ -163,6 +173,18 @@ pub enum RunError {
         setting: &'static str,
         /// What it lacks, and what to use instead.
         misses: &'static str,
+    },
+    /// The card has no command queue.
+    #[error(
+        "card {card}, setting {setting}: no command queue: {found}; expected an eMMC with one (emmc-queue, say)"
+    )]
+    Queue {
+        /// The card.
+        card: String,
+        /// The setting.
+        setting: &'static str,
+        /// What was found instead.
+        found: String,
     },
     /// A lost completion.
     #[error(transparent)]
@@ -286,6 +308,19 @@ pub fn run(
             let board = Board::<SLOTS>::new(&platform, run.card, medium, run.setting.price())?;
             on_board(run, board, progress)
         }
+        Setting::Tasks | Setting::TasksOwn => {
+            let board = Board::<SLOTS>::new(run.platform, run.card, medium, run.setting.price())?;
+            let no_queue = |found: String| RunError::Queue {
+                card: run.card.unwrap_or(&run.platform.card).to_owned(),
+                setting: run.setting.name(),
+                found,
+            };
+            match board.enable_task_queue() {
+                Ok(0) => Err(no_queue("there is none".to_owned())),
+                Ok(_) => on_board(run, board, progress),
+                Err(error) => Err(no_queue(error)),
+            }
+        }
     }
 }
 
@@ -346,7 +381,8 @@ impl Serve<SLOTS> for Board<SLOTS> {
         let end_ns = sys.run(&mut front, &mut controller, load)?;
         let served =
             front.stack.with(|e| Served::by_engine(&before, *e.stats(), e.holds(), e.take_continue_lost()));
-        Ok((end_ns, served))
+        let tasks = front.stack.with(|e| e.task_stats().copied()).filter(|tasks| tasks.entered > 0);
+        Ok((end_ns, Served { tasks, ..served }))
     }
 }
 
@@ -377,7 +413,7 @@ where
         return Err(RunError::Memory(memory.violations().first().cloned().unwrap_or_default()));
     }
     let bus = controller.stats();
-    let transfers = [17, 18, 24, 25].iter().map(|&c: &usize| bus.commands[c]).sum();
+    let transfers = [17, 18, 24, 25, 46, 47].iter().map(|&c: &usize| bus.commands[c]).sum();
     let after = controller.accesses();
     let accesses = (after.reads - before.reads, after.writes - before.writes);
     let counters = Counters {

@@ -6,7 +6,7 @@ use mmcq_lab::torture::run::{Bench, CARDS, POINTS, run};
 use mmcq_lab::torture::shrink::shrink;
 use mmcq_lab::torture::sweep::kinds;
 use mmcq_lab::torture::workloads::{NAMES, VISITS, workload};
-use mmcq_lab::torture::{aimed, exhaustive, presence};
+use mmcq_lab::torture::{aimed, exhaustive, presence, queues};
 use mmcq_sim::faults::catalogue::entries;
 use mmcq_sim::faults::{Point, Shot, Strike};
 use std::path::Path;
@@ -45,6 +45,19 @@ fn random_runs_keep_every_promise() {
         }
     }
     assert!(requests > 40_000 && struck > 200, "{requests} requests, {struck} faults");
+}
+
+#[test]
+fn random_runs_through_a_queue_keep_every_promise() {
+    let mut bench = Bench::new();
+    let (mut requests, mut struck) = (0, 0);
+    for seed in 0..150 {
+        let outcome = run(&queues::draw(seed), &mut bench, None);
+        assert_eq!(outcome.violation, None, "seed {seed}");
+        requests += outcome.requests;
+        struck += outcome.struck.len();
+    }
+    assert!(requests > 25_000 && struck > 200, "{requests} requests, {struck} faults");
 }
 
 /// Seeds that broke a promise once.

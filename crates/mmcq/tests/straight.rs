@@ -12,7 +12,7 @@ use mmcq::host::{
     Auto, BusOp, BusyDetect, Caps, Cause, Direction, DmaError, Events, Host, Phase, Segment, Stage,
     StartError, Step,
 };
-use mmcq::sched::{Fifo, Profile, Whole};
+use mmcq::sched::{Fifo, Profile, Single, Whole};
 use mmcq::spec::response::R1;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -27,6 +27,7 @@ struct Roundabout(Fifo);
 impl Profile for Roundabout {
     type Policy = Fifo;
     type Tails = Whole;
+    type Lanes = Single;
     const FAST: bool = false;
 
     fn policy(&self) -> &Fifo {

@@ -35,7 +35,8 @@ pub struct Run {
     card: Option<String>,
     /// Whose stack, at whose price: none, hsq-tag, hsq-fifo (Linux), close, patch (Linux on a host
     /// that can continue data), mmcq (ours at Linux's prices), mmcq-own (at its own), mmcq-early,
-    /// mmcq-early-own (these with writes complete with their data), limit (wire and card alone;
+    /// mmcq-early-own (these with writes complete with their data), tasks, tasks-own (mmcq and
+    /// mmcq-own with the command queue of the card), limit (wire and card alone;
     /// sequential jobs that meet run as one, in batches as long as their depth)
     #[arg(long, value_name = "SETTING", default_value = "mmcq")]
     setting: Setting,
@@ -218,9 +219,16 @@ fn counters_line(outcome: &Outcome) -> String {
             holds.gained_ns as f64 / 1e3
         ),
     };
+    let tasks = c.stack.tasks.map_or_else(String::new, |tasks| {
+        let demoted = tasks.demoted.map_or_else(String::new, |why| format!(", given up: {why:?}"));
+        format!(
+            "; queue: on {} times, {} tasks executed, asked {} times, {} of these in vain{demoted}",
+            tasks.entered, tasks.executed, tasks.asked, tasks.asked_in_vain
+        )
+    });
     format!(
         "{} I/Os in {} transfers ({:.2} x 4 KiB each); per I/O: {:.2} commands, {:.2} interrupts, {:.2} context switches, \
-         {:.2} register reads, {:.2} writes; time: {:.1} % wire, {:.1} % card, CPU {:.1} % idle{held}\n",
+         {:.2} register reads, {:.2} writes; time: {:.1} % wire, {:.1} % card, CPU {:.1} % idle{held}{tasks}\n",
         c.ios,
         c.transfers,
         c.merge(),

@@ -9,7 +9,9 @@ use mmcq_lab::torture::score::{Score, counted};
 use mmcq_lab::torture::shrink::shrink;
 use mmcq_lab::torture::swarm::Swarm;
 use mmcq_lab::torture::trace::{HEADING, InOrder};
-use mmcq_lab::torture::{aimed, catalogue, describe, exhaustive, presence, streams, sweep, workloads};
+use mmcq_lab::torture::{
+    aimed, catalogue, describe, exhaustive, presence, queues, streams, sweep, workloads,
+};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -127,6 +129,8 @@ enum Mode {
     Aimed,
     /// Random runs on a reader that leaves transfers open
     Streams,
+    /// Random runs through the command queue of a card
+    Queues,
     /// All of these
     All,
 }
@@ -150,7 +154,7 @@ impl Torture {
         let began = Instant::now();
         let (mut broken, mut over) = (0, 0);
         let sweeps = (sweep::kinds().len() * workloads::NAMES.len()) as u64;
-        let modes: [(Mode, &str, u64); 9] = [
+        let modes: [(Mode, &str, u64); 10] = [
             (Mode::Swarm, "random runs, requests", swarm.requests),
             (Mode::Exhaustive, "all small programs with all cuts", 3 * exhaustive::programs(length)),
             (Mode::Sweep, "single faults at every event", sweeps),
@@ -160,6 +164,7 @@ impl Torture {
             (Mode::Bounce, "a card that bounces at every event", workloads::NAMES.len() as u64),
             (Mode::Aimed, "what chance seldom hits", aimed::NAMES.len() as u64),
             (Mode::Streams, "random runs with open transfers, requests", swarm.requests / STREAMED),
+            (Mode::Queues, "random runs through a card's queue, requests", swarm.requests / STREAMED),
         ];
         for (mode, title, size) in modes {
             if wanted != Mode::All && wanted != mode {
@@ -179,6 +184,7 @@ impl Torture {
                 Mode::Streams => {
                     streams::streams(swarm.seed, swarm.requests / STREAMED, swarm.jobs, &progress)
                 }
+                Mode::Queues => queues::queues(swarm.seed, swarm.requests / STREAMED, swarm.jobs, &progress),
                 Mode::Swarm | Mode::All => swarm.run(&progress),
             };
             shown.end();
@@ -236,16 +242,16 @@ impl Torture {
     fn go_together(&self) -> Result<(), Error> {
         let mode = self.mode.unwrap_or(Mode::All);
         let random = matches!(mode, Mode::Swarm | Mode::All);
-        let seeded = random || mode == Mode::Streams;
+        let seeded = random || matches!(mode, Mode::Streams | Mode::Queues);
         let programs = matches!(mode, Mode::Exhaustive | Mode::All);
         let fits = [
-            ("--seed", self.seed.is_some(), seeded, "swarm, streams"),
-            ("--ios", self.ios.is_some(), seeded, "swarm, streams"),
+            ("--seed", self.seed.is_some(), seeded, "swarm, streams, queues"),
+            ("--ios", self.ios.is_some(), seeded, "swarm, streams, queues"),
             ("--faults", self.faults.is_some(), random, "swarm"),
             ("--cuts", self.cuts.is_some(), random, "swarm"),
             ("--card", self.card.is_some(), random, "swarm"),
             ("--length", self.length.is_some(), programs, "exhaustive"),
-            ("--long", self.long, seeded || programs, "swarm, exhaustive, streams"),
+            ("--long", self.long, seeded || programs, "swarm, exhaustive, streams, queues"),
         ];
         let Some((option, .., whose)) = fits.iter().find(|(_, given, fits, _)| *given && !fits) else {
             return Ok(());
@@ -447,7 +453,7 @@ mod tests {
             ),
             ("--mode sweep --seed 3", "--seed: does nothing with --mode sweep"),
             ("--mode swarm --length 3", "expected --mode exhaustive or all"),
-            ("--mode double --long", "expected --mode swarm, exhaustive, streams or all"),
+            ("--mode double --long", "expected --mode swarm, exhaustive, streams, queues or all"),
         ] {
             let error =
                 parse(&format!("mmcq torture {line}")).unwrap().go_together().unwrap_err().to_string();

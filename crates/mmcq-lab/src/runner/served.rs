@@ -1,7 +1,7 @@
 //! What a stack itself counted while it served a run.
 
 use mmcq::engine::{Close, Stats};
-use mmcq::sched::Holds;
+use mmcq::sched::{Holds, TaskStats};
 
 /// What there is depends on the stack.
 #[derive(Clone, Copy, Debug, Default)]
@@ -14,6 +14,8 @@ pub struct Served {
     pub holds: Holds,
     /// The host said that it can continue data, and could not.
     pub continue_lost: bool,
+    /// What went through the card's command queue, if it was switched on.
+    pub tasks: Option<TaskStats>,
 }
 
 impl Served {
@@ -33,7 +35,7 @@ impl Served {
         stats.status_asked -= before.status_asked;
         stats.faults -= before.faults;
         stats.start_retries -= before.start_retries;
-        Served { continued: stats.continued, engine: Some(stats), holds, continue_lost }
+        Served { continued: stats.continued, engine: Some(stats), holds, continue_lost, tasks: None }
     }
 }
 

@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
 use super::case::{LONGEST, SLOTS};
-use super::run::CARDS;
+use super::run::EVERY_CARD;
 use crate::board;
 use mmcq::card::SCRATCH_BYTES;
 use mmcq::engine::{BLOCK_BYTES, Claim, DmaBuf, SlotId};
@@ -76,7 +76,7 @@ impl Bench {
         // SAFETY: each buffer is gone at once.
         let claims = memory.iter_mut().map(|piece| unsafe { lend(piece) }.claim()).collect();
         Bench {
-            profiles: CARDS.iter().map(profile).collect(),
+            profiles: EVERY_CARD.iter().map(profile).collect(),
             memory,
             claims,
             free: Vec::new(),

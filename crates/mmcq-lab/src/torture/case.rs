@@ -85,6 +85,8 @@ pub struct Setup {
     /// Writes are complete with their data
     /// ([`Acknowledge::Transferred`](mmcq::engine::Acknowledge::Transferred)).
     pub early: bool,
+    /// Reads and writes may go through the card's command queue.
+    pub queue: bool,
 }
 
 impl Setup {
@@ -112,12 +114,13 @@ impl Setup {
         stop_tells_ns: 0,
         reader: false,
         early: false,
+        queue: false,
     };
 
     /// The card is not soldered.
     #[must_use]
     pub fn is_removable(&self) -> bool {
-        super::run::CARDS[self.card].starts_with("sd")
+        super::run::EVERY_CARD[self.card].starts_with("sd")
     }
 
     /// The driver's quirks that this machine needs.
@@ -163,6 +166,7 @@ impl Setup {
             stop_tells_ns: 0,
             reader: false,
             early: false,
+            queue: false,
         }
     }
 }
@@ -224,7 +228,7 @@ impl fmt::Display for Operation {
 /// area: boot areas and general purpose partitions.
 #[must_use]
 pub fn areas(card: usize) -> &'static [u8] {
-    match super::run::CARDS[card] {
+    match super::run::EVERY_CARD[card] {
         "emmc-hs200" => &[1, 2, 4, 5],
         name if name.starts_with("sd") => &[],
         _ => &[1, 2],

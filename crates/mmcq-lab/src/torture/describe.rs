@@ -2,7 +2,7 @@
 
 use super::case::{BusyBy, Case, Cut, Luck, Place, Setup, Visit};
 use super::machine::Keeps;
-use super::run::CARDS;
+use super::run::EVERY_CARD;
 use super::workloads::{NAMES, workload};
 use mmcq::host::sdhci::TransferMode;
 use mmcq_sim::faults::{Point, Shot, Strike};
@@ -159,8 +159,9 @@ fn machine(setup: &Setup) -> Vec<(&'static str, String)> {
         Place::End => "up to its last",
     };
     vec![
-        ("card", CARDS[setup.card].to_owned()),
+        ("card", EVERY_CARD[setup.card].to_owned()),
         ("its cache", yes(setup.cache, "on, if it has one", "off")),
+        ("its command queue", yes(setup.queue, "used", "not used")),
         ("controller", controller.to_owned()),
         ("data move by", format!("{data}{boundary}")),
         ("end of busy", busy.to_owned()),
@@ -233,7 +234,7 @@ pub fn line(case: &Case) -> String {
     }
     format!(
         "{}, {what}{}{}",
-        CARDS[case.setup.card],
+        EVERY_CARD[case.setup.card],
         if wrong.is_empty() { "" } else { "; " },
         wrong.join("; ")
     )
@@ -262,7 +263,7 @@ mod tests {
 
     #[test]
     fn a_description_has_no_debug_text_and_short_lines() {
-        let wishes = Wishes { faults: 0.01, cuts: 2.0, operations: 20, cards: CARDS.len(), card: None };
+        let wishes = Wishes { faults: 0.01, cuts: 2.0, operations: 20, cards: 5, card: None };
         for seed in 0..200 {
             let text = run(&Case::draw(seed, &wishes));
             for line in text.lines() {

@@ -7,7 +7,7 @@ use crate::alone::Alone;
 use mmcq::engine::{self, Acknowledge, FlushBy};
 use mmcq::host::rtsx::{self, Buffers};
 use mmcq::host::sdhci::{self, Table, TransferMode};
-use mmcq::sched::Policy;
+use mmcq::sched::Profile;
 use mmcq::task::{Platform, RequestFuture, Timer};
 use mmcq_sim::card::{AtStake, Card, Kept, Stage};
 use mmcq_sim::faults::Faults;
@@ -135,11 +135,11 @@ fn engine_config(setup: &Setup) -> engine::Config {
     }
 }
 
-impl<P: Policy> Machine<(Alone, Driver, P)> {
+impl<P: Profile> Machine<(Alone, Driver, P)> {
     /// An SDHCI; power-on at this time.
     pub fn sdhci(
         setup: &Setup,
-        policy: P,
+        profile: P,
         emmc: bool,
         mut card: Box<dyn Card>,
         faults: &Faults,
@@ -161,7 +161,7 @@ impl<P: Policy> Machine<(Alone, Driver, P)> {
         let host =
             sdhci::Sdhci::new(port, memory.clone(), words, driver).map_err(|error| error.to_string())?;
         NOW_NS.set(now_ns);
-        let stack = Stack::with_policy(Alone, TIMER, host, engine_config(setup), policy);
+        let stack = Stack::with_policy(Alone, TIMER, host, engine_config(setup), profile);
         Ok(Machine { stack, model, memory, time, mapped: 1, early: setup.early, _table: Box::new(table) })
     }
 }

@@ -5,7 +5,7 @@
 //! runs it and says which promise was broken, if any. The campaigns make cases: [`swarm`] at
 //! random, [`exhaustive`] all small programs with all cuts, [`sweep`] faults at every event of
 //! thirteen [`workloads`], [`aimed`] what chance seldom hits, [`streams`] on a reader that leaves
-//! transfers open. `plants` plants bugs in the core and tells how soon the campaigns find them.
+//! transfers open, [`queues`] on cards with a command queue. `plants` plants bugs in the core and tells how soon the campaigns find them.
 
 pub mod aimed;
 mod bench;
@@ -19,6 +19,7 @@ pub mod outcome;
 #[cfg(planted)]
 pub mod plants;
 pub mod presence;
+pub mod queues;
 mod remains;
 pub mod run;
 pub mod score;

@@ -10,9 +10,9 @@ use super::machine::{Keeps, Machine, Step};
 pub use super::outcome::{Outcome, Steps};
 use super::stopwatch::Stopwatch;
 use super::supervisor::{News, Supervisor};
-use mmcq::card::{Card as Found, Options, bring_up, enable_extended_ops};
-use mmcq::engine::RecoveryStep;
-use mmcq::sched::{Any, Deadline, Fair, Fifo, Policy, deadline, fair};
+use mmcq::card::{Card as Found, Options, bring_up, enable_extended_ops, enable_task_queue};
+use mmcq::engine::{Error, RecoveryStep};
+use mmcq::sched::{Any, Deadline, Fair, Fifo, Profile, Queued, deadline, fair};
 use mmcq::task::Platform;
 use mmcq_sim::card::{AtStake, Card, Fill, Medium};
 use mmcq_sim::checker::{Checker, Content, Fault, Promise, Violation};
@@ -26,6 +26,19 @@ use std::task::{Context, Poll, Waker};
 /// The campaign's cards: SD and eMMC, addressed by bytes and by blocks, with and without a cache
 /// that power takes away.
 pub const CARDS: [&str; 5] = ["sdhc-16g-hs", "emmc-hs200", "hbg4a2", "emmc-4g-old", "sdsc-1g"];
+
+/// These, and then the cards with a command queue.
+pub const EVERY_CARD: [&str; 9] = [
+    "sdhc-16g-hs",
+    "emmc-hs200",
+    "hbg4a2",
+    "emmc-4g-old",
+    "sdsc-1g",
+    "emmc-queue",
+    "emmc-queue-slow",
+    "emmc-queue-fast",
+    "emmc-queue-one",
+];
 
 /// How the first eMMC boots, and the one that comes in its place: with an acknowledge from boot
 /// area 1; from the user area.
@@ -186,6 +199,10 @@ impl Run<'_> {
                     let machine = Machine::reader(&self.case.setup, card, self.faults, now_ns);
                     self.lives(machine, now_ns, trace)
                 }
+                policy if self.case.setup.queue => {
+                    let policy = Queued(policy.unwrap_or(Any::Fifo(Fifo)));
+                    self.powered(policy, card, now_ns, trace)
+                }
                 Some(policy) => self.powered(policy, card, now_ns, trace),
                 // By its own name it comes with the engine's straight path.
                 None => self.powered(Fifo, card, now_ns, trace),
@@ -217,16 +234,16 @@ impl Run<'_> {
     }
 
     /// From power-on to the next power cut, on an SDHCI.
-    fn powered<P: Policy>(
+    fn powered<P: Profile>(
         &mut self,
-        policy: P,
+        profile: P,
         card: Box<dyn Card>,
         on_ns: u64,
         trace: &mut Trace<'_>,
     ) -> Result<Off, Violation> {
         let setup = &self.case.setup;
         let emmc = self.bench.profiles[setup.card].is_emmc();
-        let machine = Machine::sdhci(setup, policy, emmc, card, self.faults, on_ns);
+        let machine = Machine::sdhci(setup, profile, emmc, card, self.faults, on_ns);
         self.lives(machine, on_ns, trace)
     }
 
@@ -505,8 +522,11 @@ impl Run<'_> {
                 let (card, scratch) = bring_up(&machine.stack, scratch, options).await;
                 let card = card?;
                 let (result, scratch) = enable_extended_ops(&machine.stack, &card, scratch).await;
-                let _ = scratch;
-                result.map(|()| card)
+                result?;
+                if self.case.setup.queue {
+                    enable_task_queue(&machine.stack, &card, scratch).await.0?;
+                }
+                Ok::<_, Error>(card)
             });
             let mut context = Context::from_waker(Waker::noop());
             let began_ns = machine.now();

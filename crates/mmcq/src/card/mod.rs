@@ -22,6 +22,7 @@ mod sd;
 mod session;
 mod speed;
 mod supervise;
+mod task_queue;
 mod uhs;
 mod upkeep;
 
@@ -40,6 +41,7 @@ pub use rest::Rest;
 pub use sd::Sd;
 use session::{Failed, Session};
 pub use supervise::{Event, supervise, supervise_emmc, supervise_sd};
+pub use task_queue::enable_task_queue;
 pub use uhs::Strength;
 pub use upkeep::{Exception, Upkeep, Worker};
 

@@ -175,6 +175,17 @@ impl<const N: usize> Batch<N> {
         self.one(index, direction, lba, blocks);
     }
 
+    /// A task of the card begins here; its members follow.
+    pub fn begin(&mut self, direction: Direction, lba: u64) {
+        (self.direction, self.lba, self.blocks, self.count, self.filled) = (direction, lba, 0, 0, 0);
+    }
+
+    /// The next member of a task, with its memory.
+    pub fn add(&mut self, index: u8, blocks: u32, segment: Segment) {
+        self.fill(self.members().len(), segment);
+        self.append(index, blocks);
+    }
+
     /// Collects the next transfer around a queued read or write. Changes no slot.
     pub fn collect(&mut self, slots: &Slots<N>, head: u8, limits: Limits) {
         let Some((direction, lba, blocks)) = slots.at(head).span() else {

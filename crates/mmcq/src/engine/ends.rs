@@ -42,6 +42,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         // One mask, so that a status which says nothing costs nothing.
         let told = status & if P::RECOVERS { R1::DEFERRED | R1::EXCEPTION_EVENT } else { R1::DEFERRED };
         let bad = told & R1::DEFERRED;
+        if bad != 0 && self.has_suspects(bad) {
+            return;
+        }
         if told != 0 {
             self.told_by_status(status);
         } else if P::RECOVERS && self.owes_status() {

@@ -332,6 +332,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// To the extras, if there are any; a request that needs them was not accepted without.
     pub(super) fn extra(&mut self, event: Event, now_ns: u64) {
+        if self.has_task_step() {
+            return self.task_event(event, now_ns);
+        }
         match &self.services.extras {
             Some(extras) if P::RECOVERS => (extras.on_event)(self, event, now_ns),
             _ => match event {

@@ -10,12 +10,14 @@ use super::runs::Streams;
 use super::slot::NONE;
 use super::straight::Straight;
 use crate::host::{Auto, Phase};
+use crate::sched::Lanes;
+use crate::sched::tasks::Tasks;
 
 /// The one thing in progress.
 #[derive(Debug)]
 // As in `Engine`: what most functions touch comes first.
 #[repr(C)]
-pub(super) struct Lane<E> {
+pub(super) struct Lane<E, T> {
     stage: Stage,
     /// The slot of the control request in progress (flush, raw, bus, pause), or [`NONE`].
     control: u8,
@@ -39,9 +41,11 @@ pub(super) struct Lane<E> {
     concurrent: Concurrent<E>,
     /// What was taken from the running transfer's R1 before its end.
     early: Early,
+    /// What is announced to the card's queue.
+    tasks: T,
 }
 
-impl<E> Lane<E> {
+impl<E, T: Lanes> Lane<E, T> {
     pub const fn idle() -> Self {
         Lane {
             stage: Stage::Idle,
@@ -56,7 +60,19 @@ impl<E> Lane<E> {
             straight: Straight::NONE,
             concurrent: Concurrent::NONE,
             early: Early::NONE,
+            tasks: T::NEW,
         }
+    }
+
+    /// The card's queue, where the profile has it.
+    #[inline(always)]
+    pub fn tasks(&self) -> Option<&Tasks> {
+        self.tasks.get()
+    }
+
+    #[inline(always)]
+    pub fn tasks_mut(&mut self) -> Option<&mut Tasks> {
+        self.tasks.get_mut()
     }
 
     #[inline(always)]

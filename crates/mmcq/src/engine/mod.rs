@@ -51,6 +51,7 @@ mod stream;
 mod supervisor;
 mod switches;
 mod tail;
+mod tasks;
 mod timers;
 mod upkeep;
 mod wakers;
@@ -91,7 +92,7 @@ pub struct Engine<H: Host, const N: usize, P: Profile = Fifo> {
     gate: Gate,
     durability: Durability,
     /// The stage of the transfer in progress, and its phase.
-    lane: Lane<Self>,
+    lane: Lane<Self, P::Lanes>,
     timers: Timers,
     /// Why the transfer in progress failed, while the lines are being brought back, and the state
     /// of the ladder.
@@ -353,6 +354,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// brought up anew: what was wrong with it is forgotten then.
     pub fn set_card_params(&mut self, target: Option<CardParams>) {
         if target.is_none() {
+            self.forget_tasks();
             self.supply_lost();
             self.lane.concurrent_mut().forbid();
             if P::RECOVERS {

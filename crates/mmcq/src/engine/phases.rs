@@ -9,6 +9,7 @@ use super::runs::End;
 use super::slot::{NONE, Rules};
 use super::stream::Close;
 use super::tail::Tail;
+use super::tasks::Turn;
 use super::timers::later;
 use super::{BLOCK_BYTES, CardParams, Count, Engine, Error};
 use crate::host::{Auto, BusOp, BusyDetect, Direction, Host, Phase, StartError};
@@ -112,6 +113,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 && let Some(reason) = self.must_close(now_ns)
             {
                 return self.close(reason, now_ns);
+            }
+            match self.tasks_turn(now_ns) {
+                Turn::Pass => {}
+                Turn::Again => continue,
+                Turn::Wait => return,
             }
             if P::RECOVERS && !self.services.memory().area().is_user() && self.must_return() {
                 return self.extra(Event::Return, now_ns);

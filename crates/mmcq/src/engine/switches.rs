@@ -73,6 +73,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && !self.slots.have_ended()
             && !self.lane.streams().is_open()
             && !self.is_concurrent()
+            && !self.has_tasks()
     }
 
     /// A function on the card asked for attention since this was last called. The interrupt stays

@@ -32,7 +32,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Is anything sequential about what comes?
     #[inline(always)]
     pub(super) fn watches(&self) -> bool {
-        self.order.tails().is_some_and(|hold| hold.watches())
+        !self.is_queued() && self.order.tails().is_some_and(|hold| hold.watches())
     }
 
     /// This goes on where the last transfer stopped, and has waited for it, or several go together:

@@ -23,6 +23,7 @@ mod fifo;
 mod hold;
 mod profile;
 pub(crate) mod slot_set;
+pub(crate) mod tasks;
 
 pub use any::Any;
 pub use config_error::ConfigError;
@@ -31,7 +32,8 @@ pub use fair::Fair;
 pub use fifo::Fifo;
 pub use hold::{AtOnce, Holds, Tails, Whole};
 pub(crate) use hold::{Hold, Pending, Run};
-pub use profile::{Lean, Profile, Prompt};
+pub use profile::{Lean, Profile, Prompt, Queued};
+pub use tasks::{Demotion, Lanes, Single, SoftwareQueue, TaskStats};
 
 use crate::host::Direction;
 

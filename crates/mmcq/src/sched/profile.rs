@@ -1,6 +1,6 @@
 //! Profiles: how much of the stack firmware carries around its scheduler.
 
-use super::{AtOnce, Policy, Tails, Whole};
+use super::{AtOnce, Lanes, Policy, Single, SoftwareQueue, Tails, Whole};
 
 /// What firmware carries: a scheduler, and what stands around it.
 ///
@@ -13,6 +13,10 @@ pub trait Profile {
     /// [`Whole`]: the start of a transfer may be held for the requests that are about to continue
     /// it ([`Config::tail_ns`](crate::engine::Config::tail_ns)). [`AtOnce`]: never.
     type Tails: Tails;
+
+    /// [`Single`]: one transfer at a time. [`SoftwareQueue`]: besides, the command queue of an eMMC
+    /// ([`Queued`]).
+    type Lanes: Lanes;
 
     /// Failed transfers are tried again, and help is asked for: all steps of recovery. Where not,
     /// lines and card are brought back, requests that failed together are tried one by one, and the
@@ -36,6 +40,7 @@ pub trait Profile {
 impl<P: Policy> Profile for P {
     type Policy = P;
     type Tails = Whole;
+    type Lanes = Single;
 
     #[inline(always)]
     fn policy(&self) -> &P {
@@ -65,6 +70,7 @@ pub struct Prompt<P = super::Fifo>(pub P);
 impl<P: Policy> Profile for Prompt<P> {
     type Policy = P;
     type Tails = AtOnce;
+    type Lanes = Single;
 
     #[inline(always)]
     fn policy(&self) -> &P {
@@ -96,6 +102,7 @@ pub struct Lean<P = super::Fifo>(pub P);
 impl<P: Policy> Profile for Lean<P> {
     type Policy = P;
     type Tails = AtOnce;
+    type Lanes = Single;
     const RECOVERS: bool = false;
 
     #[inline(always)]
@@ -106,5 +113,42 @@ impl<P: Policy> Profile for Lean<P> {
     #[inline(always)]
     fn policy_mut(&mut self) -> &mut P {
         &mut self.0
+    }
+}
+
+/// For eMMC with a command queue: as the profile inside, and small reads at random wait on the card
+/// instead of in the engine once [`card::enable_task_queue`](crate::card::enable_task_queue) has
+/// found such a queue. Needs [`Profile::RECOVERS`].
+///
+/// # Examples
+/// ```
+/// use mmcq::sched::{Fifo, Profile, Queued};
+///
+/// fn fast<P: Profile>(_: &P) -> bool {
+///     P::FAST
+/// }
+/// assert!(fast(&Queued(Fifo)));
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Queued<P = super::Fifo>(pub P);
+
+impl<P: Profile> Profile for Queued<P> {
+    type Policy = P::Policy;
+    type Tails = P::Tails;
+    type Lanes = SoftwareQueue;
+    const RECOVERS: bool = {
+        assert!(P::RECOVERS, "the command queue needs a profile that recovers");
+        true
+    };
+    const FAST: bool = P::FAST;
+
+    #[inline(always)]
+    fn policy(&self) -> &P::Policy {
+        self.0.policy()
+    }
+
+    #[inline(always)]
+    fn policy_mut(&mut self) -> &mut P::Policy {
+        self.0.policy_mut()
     }
 }

@@ -145,6 +145,11 @@ impl Incident {
         self.doubted & writes != 0
     }
 
+    /// Is a write to be written once more, or has been without its fate being known?
+    pub fn is_in_doubt(&self) -> bool {
+        self.redo | self.doubted != 0
+    }
+
     /// Their fate is known.
     #[inline(always)]
     pub fn believe(&mut self, writes: SlotSet) {
@@ -206,6 +211,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn fail(&mut self, error: Error, now_ns: u64) {
         message!(debug, "CMD{}: {}", self.lane.phase().command.index, error);
         self.beside_lost(error);
+        self.tasks_failed(now_ns);
         self.incident.again = self.continue_failed(error);
         self.incident.failed.with(error);
         self.lane.unblock();
@@ -513,6 +519,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// As [`card_lost_itself`](Self::card_lost_itself), of a card that still has what is in its
     /// cache: it loses that when it is initialised, and not before.
     fn initialise_again(&mut self, now_ns: u64) {
+        self.tasks_are_gone(now_ns);
         self.settle_unknown();
         if self.incident.spend(RecoveryStep::Reinit) {
             self.ask_help(ServiceRequest::Reinit, now_ns);

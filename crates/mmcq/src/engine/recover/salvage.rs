@@ -62,7 +62,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The fate of these writes is unknown: they are written once more. Those for which that is not
     /// the first time have failed.
-    fn doubt(&mut self) {
+    pub(in super::super) fn doubt(&mut self) {
         for index in bits(self.slots.take_settling()) {
             let slot = self.slots.at_mut(index);
             match slot.result() {
@@ -86,7 +86,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Back into the queue: of two reads or writes on the same blocks the older one goes first
     /// again; anything else is the next.
-    pub(super) fn push_again(&mut self, index: u8, now_ns: u64) {
+    pub(in super::super) fn push_again(&mut self, index: u8, now_ns: u64) {
         if self.slots.at(index).span().is_none() {
             return self.push_front(index, now_ns);
         }
@@ -100,6 +100,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// of it, and is never sent again.
     pub(crate) fn forsake(&mut self, id: SlotId, now_ns: u64) {
         let _ = self.cancel(id);
+        self.take_from_card(id, now_ns);
         let slot = self.slots.at(id.index);
         if slot.generation() != id.generation {
             return;

@@ -1,0 +1,51 @@
+//! Random runs through the command queue of a card: what is announced ends in another order than it
+//! came, and a failure of one task ends the queue of all.
+
+use super::case::{Case, Wishes};
+use super::run::{CARDS, EVERY_CARD, run};
+use super::score::Score;
+use super::spread::spread;
+use super::swarm::OPERATIONS;
+use mmcq_sim::world::Stream;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Faults and cuts as [`Wishes`] have them.
+const OFTEN: [(f64, f64); 3] = [(0.0, 0.2), (0.000_5, 0.5), (0.002, 1.0)];
+/// Requests under way at most: without several there is nothing to announce.
+const DEPTHS: [u8; 4] = [4, 8, 16, 32];
+/// Sectors that requests go to: few, so that they meet, and many, so that they do not.
+const WINDOWS: [u32; 3] = [16, 256, 4096];
+
+/// Runs until there were enough requests, or enough is broken. `progress` hears of requests.
+pub fn queues(seed: u64, requests: u64, jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
+    let done = AtomicU64::new(0);
+    spread(jobs, &|index, bench, score| {
+        let case = draw(seed.wrapping_add(index));
+        let outcome = run(&case, bench, None);
+        score.add(&case, &outcome);
+        progress(outcome.requests);
+        done.fetch_add(outcome.requests, Ordering::Relaxed) + outcome.requests < requests
+    })
+}
+
+/// The run of this seed.
+#[must_use]
+pub fn draw(seed: u64) -> Case {
+    let random = &mut Stream::new(seed, "queues");
+    let card = CARDS.len() + random.below((EVERY_CARD.len() - CARDS.len()) as u64) as usize;
+    let (faults, cuts) = OFTEN[random.below(OFTEN.len() as u64) as usize];
+    let wishes = Wishes { faults, cuts, operations: OPERATIONS, cards: EVERY_CARD.len(), card: Some(card) };
+    let mut case = Case::draw(seed, &wishes);
+    case.setup.queue = true;
+    case.setup.depth = DEPTHS[random.below(DEPTHS.len() as u64) as usize];
+    let window = WINDOWS[random.below(WINDOWS.len() as u64) as usize];
+    if window > case.setup.window {
+        // Requests that were drawn for a smaller one are spread over this.
+        for operation in case.operations.iter_mut().filter(|operation| operation.area == 0) {
+            let places = u64::from((window - operation.blocks).max(1));
+            operation.at = random.below(places) as u32;
+        }
+        case.setup.window = window;
+    }
+    case
+}

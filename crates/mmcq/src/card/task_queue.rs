@@ -1,0 +1,49 @@
+//! The command queue of an eMMC [eMMC 6.6.39].
+
+use super::session::{Failed, Session};
+use super::{Card, Family};
+use crate::engine::{DmaBuf, Error};
+use crate::spec::command::emmc;
+use crate::spec::ext_csd::ExtCsd;
+use crate::task::{Platform, Stack};
+
+/// EXT_CSD_REV of version 5.1, the first with a command queue.
+const REV_5_1: u8 = 8;
+
+/// Lets reads and writes go through the command queue of this card; called once after each
+/// bring-up. It needs a profile with such a lane ([`Queued`](crate::sched::Queued)). The answer is
+/// how many tasks the card's queue holds; 0: the card has none, or too small a one, or the profile
+/// has no lane for it, and everything goes on as before. What the lane does is told by
+/// [`Engine::task_stats`](crate::engine::Engine::task_stats). `scratch`
+/// ([`SCRATCH_BYTES`](super::SCRATCH_BYTES)) comes back.
+///
+/// A card whose queue was given up is believed again.
+///
+/// # Errors
+/// EXT_CSD cannot be read.
+pub async fn enable_task_queue<B: Platform, const N: usize>(
+    stack: &Stack<B, N>,
+    card: &Card,
+    scratch: DmaBuf,
+) -> (Result<u8, Error>, DmaBuf) {
+    let mut session = Session::new(stack, scratch);
+    session.rca = card.params.rca;
+    let depth = match card.family {
+        Family::Emmc(_) => depth(&mut session).await,
+        Family::Sd(_) => Ok(0),
+    };
+    let result = depth.map_err(|Failed| session.error);
+    let result =
+        result.map(|depth| if stack.with(|engine| engine.set_task_queue(depth)) { depth } else { 0 });
+    (result, session.into_scratch())
+}
+
+/// Tasks that the queue holds; 0: there is none.
+async fn depth<B: Platform, const N: usize>(session: &mut Session<'_, B, N>) -> Result<u8, Failed> {
+    session.register(emmc::send_ext_csd(), false, 512).await?;
+    let found = ExtCsd::parse(session.bytes()?).map(|ext| {
+        let has = ext.ext_csd_rev() >= REV_5_1 && ext.cmdq_support() & 1 != 0;
+        if has { (ext.cmdq_depth_less_1() & 0x1f) + 1 } else { 0 }
+    });
+    session.parsed(found)
+}

@@ -1,0 +1,152 @@
+//! What goes wrong with a card's queue.
+//!
+//! Any failure ends the queue for now: what waits on the card comes back to the engine's own queue,
+//! with its age, and what was executed is tried again by the single lane and its ladder. The card
+//! discards its tasks and is switched out of the queue before anything else goes to it. After two
+//! failures in ten seconds, five in ten minutes, or one disagreement, the queue is not used again.
+//!
+//! A late error in a queue names no write. All those whose status is not known are suspects: they
+//! are written again, in their order and one at a time, and each gets an answer of its own.
+
+use super::super::SlotId;
+use super::super::slot::{State, bits};
+use super::{Engine, Turn};
+use crate::host::{Direction, Host};
+use crate::sched::{Demotion, Policy, Profile};
+
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
+    /// What waits on the card waits in the engine again.
+    fn call_back(&mut self, now_ns: u64) {
+        if !self.is_queued() {
+            return;
+        }
+        let Some(tasks) = self.lane.tasks_mut() else { return };
+        for index in bits(tasks.fall_back()) {
+            if self.slots.at(index).state() != State::Active {
+                continue;
+            }
+            if let Some(sent) = self.told(index) {
+                self.order.policy_mut().done(&sent, now_ns);
+            }
+            let slot = self.slots.at(index);
+            match slot.result() {
+                Ok(_) if !(slot.orphan() && slot.direction() == Some(Direction::Read)) => {
+                    self.push_again(index, now_ns);
+                }
+                Ok(_) => self.end_slot(index, Err(super::Error::Silent)),
+                Err(error) => self.end_slot(index, Err(error)),
+            }
+        }
+    }
+
+    /// A phase has failed while the queue was on.
+    #[inline(always)]
+    pub(in super::super) fn tasks_failed(&mut self, now_ns: u64) {
+        if self.is_queued() {
+            self.queue_failed(now_ns);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn queue_failed(&mut self, now_ns: u64) {
+        self.call_back(now_ns);
+        let Some(tasks) = self.lane.tasks_mut() else { return };
+        tasks.take_step();
+        if tasks.fails(now_ns) {
+            tasks.demote(Demotion::Failures);
+            message!(warn, "the card's command queue: given up after failures");
+        }
+    }
+
+    /// The card says what cannot be.
+    #[cold]
+    pub(super) fn disbelieve(&mut self, why: Demotion, now_ns: u64) -> Turn {
+        message!(warn, "the card's command queue: given up");
+        self.queue_failed(now_ns);
+        if let Some(tasks) = self.lane.tasks_mut() {
+            tasks.demote(why);
+        }
+        Turn::Again
+    }
+
+    /// There is no card any more, or it begins anew.
+    pub(in super::super) fn forget_tasks(&mut self) {
+        self.call_back(self.lane.began_ns());
+        if let Some(tasks) = self.lane.tasks_mut() {
+            tasks.forget();
+        }
+    }
+
+    /// The card is about to be initialised: its queue is empty and off then.
+    pub(in super::super) fn tasks_are_gone(&mut self, now_ns: u64) {
+        self.call_back(now_ns);
+        if let Some(tasks) = self.lane.tasks_mut() {
+            tasks.is_off();
+        }
+    }
+
+    /// The memory of this request goes: if its task waits on the card, it comes back from there.
+    #[inline(always)]
+    pub(in super::super) fn take_from_card(&mut self, id: SlotId, now_ns: u64) {
+        let ours = self.slots.at(id.index).generation() == id.generation;
+        if ours && self.lane.tasks().is_some_and(|tasks| tasks.has(id.index)) {
+            self.call_back(now_ns);
+            self.timers.wake_now();
+        }
+    }
+
+    /// Tasks may be on the card that the engine has forgotten: it discards them, and its queue is
+    /// switched off. *Bound: three tries; then the card is initialised again.*
+    #[cold]
+    pub(super) fn clean_queue(&mut self, now_ns: u64) -> Turn {
+        let gone = self.gate.is_dead() || self.card.target().is_none();
+        let Some(tasks) = self.lane.tasks_mut() else { return Turn::Pass };
+        if gone {
+            tasks.is_off();
+            return Turn::Pass;
+        }
+        match tasks.cleans() {
+            Some(true) => self.discard_tasks(now_ns),
+            Some(false) => self.switch_queue(false, now_ns),
+            None => {
+                tasks.is_off();
+                tasks.demote(Demotion::Failures);
+                self.card_lost_itself(now_ns);
+            }
+        }
+        Turn::Again
+    }
+
+    /// A status shows a late error. True: it may be that of several writes, and these are written
+    /// again.
+    #[inline(always)]
+    pub(in super::super) fn has_suspects(&mut self, status: u32) -> bool {
+        self.is_queued() && self.suspect_several(status)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn suspect_several(&mut self, status: u32) -> bool {
+        let settling = self.slots.settling();
+        if settling & settling.wrapping_sub(1) == 0 {
+            return false;
+        }
+        if self.durability.settles() {
+            self.owe_late(status);
+        }
+        self.doubt_all();
+        true
+    }
+
+    /// All writes whose status is not known are written again, one at a time.
+    pub(super) fn doubt_all(&mut self) {
+        for index in bits(self.slots.settling()) {
+            self.slots.at_mut(index).goes_alone(true);
+        }
+        if let Some(tasks) = self.lane.tasks_mut() {
+            tasks.are_suspects();
+        }
+        self.doubt();
+    }
+}

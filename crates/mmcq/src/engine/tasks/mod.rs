@@ -1,0 +1,278 @@
+//! The lane of tasks: a card's queue, driven by software on any host [eMMC 6.6.39].
+//!
+//! A transfer that the single lane would start is *announced* instead (CMD44, CMD45), *becomes
+//! ready* while others are moved (CMD13 with bit 15 asks), is *executed* (CMD46, CMD47: a phase with
+//! data like any other), and *ends*. It has the number of a task on the card. What stands before
+//! the bus is the same: slots, order, batches, the policy; and what comes after: status, recovery.
+//!
+//! The card promises no order. So the rules stand before *announce*: no task goes to the card that
+//! meets another there, or a write whose status is not known, on the same blocks where one of the
+//! two writes. Whatever is no ordinary read or write finds the queue empty and off.
+//!
+//! Here is what the lane does next; `steps.rs` has its commands, `failed.rs` what goes wrong.
+
+mod failed;
+mod steps;
+
+use super::phases::{SLACK_NS, Stage};
+use super::plan::Transfer;
+use super::runs::End;
+use super::slot::{NONE, Rules, bits};
+use super::timers::later;
+use super::{BLOCK_BYTES, Count, Engine, Error};
+use crate::host::{Auto, Direction, Host};
+use crate::sched::tasks::{Mode, Step};
+use crate::sched::{Policy, Profile, TaskStats};
+use crate::spec::command::emmc;
+
+/// A queue in which nothing waits is switched off after this time, so that the card may rest.
+const IDLE_NS: u64 = 10_000_000;
+
+/// What the lane says to the dispatcher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// The queue is off: the single lane goes on.
+    Pass,
+    /// Something was done: the dispatcher looks again.
+    Again,
+    /// Nothing can be done now.
+    Wait,
+}
+
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
+    /// The card has a command queue of so many tasks: ordinary reads and writes may go through it.
+    /// One that was given up is believed again. To be told again after
+    /// [`set_card_params`](Self::set_card_params) with `None`. False: the profile has no such lane
+    /// ([`Queued`](crate::sched::Queued)), or the queue is too small to be of use.
+    pub fn set_task_queue(&mut self, depth: u8) -> bool {
+        let emmc = self.card.target().is_some_and(|target| target.emmc && !target.extended_address);
+        self.close_straight();
+        self.lane.tasks_mut().is_some_and(|tasks| emmc && tasks.has_queue(depth))
+    }
+
+    /// What the lane of tasks has done, where the profile has it.
+    pub fn task_stats(&self) -> Option<&TaskStats> {
+        self.lane.tasks().map(|tasks| tasks.stats())
+    }
+
+    /// Is the card's queue on, as far as is known?
+    #[inline(always)]
+    pub(super) fn is_queued(&self) -> bool {
+        self.lane.tasks().is_some_and(|tasks| tasks.mode() != Mode::Off)
+    }
+
+    /// Does a task wait on the card?
+    #[inline(always)]
+    pub(super) fn has_tasks(&self) -> bool {
+        self.lane.tasks().is_some_and(|tasks| !tasks.is_empty())
+    }
+
+    /// Nothing is in progress on the bus: what the queue does next.
+    #[inline(always)]
+    pub(super) fn tasks_turn(&mut self, now_ns: u64) -> Turn {
+        let Some(tasks) = self.lane.tasks_mut() else { return Turn::Pass };
+        tasks.ends(now_ns);
+        match tasks.mode() {
+            Mode::Off if !tasks.is_armed() => Turn::Pass,
+            Mode::Off => self.may_enter(now_ns),
+            Mode::On => self.go_on_with_tasks(now_ns),
+            Mode::Lost => self.clean_queue(now_ns),
+        }
+    }
+
+    /// May this go to the card's queue?
+    fn is_ordinary_task(&self, index: u8) -> bool {
+        let slot = self.slots.at(index);
+        slot.span().is_some() && slot.rules() == Rules::NONE && !slot.solo()
+    }
+
+    /// Is there nothing but ordinary reads and writes to be done next?
+    fn has_only_tasks(&self, now_ns: u64) -> bool {
+        let head = self.slots.head();
+        let well = !self.gate.is_stopped() && !self.incident.is_open() && !self.incident.is_in_doubt();
+        let area = self.services.memory().area().is_user();
+        let chore = self.timers.chore_is_due(now_ns);
+        well && area && !chore && !self.slots.has_io() && (head == NONE || self.is_ordinary_task(head))
+    }
+
+    /// The queue is off: is it switched on now?
+    #[inline(never)]
+    fn may_enter(&mut self, now_ns: u64) -> Turn {
+        let waits = self.slots.queued_reads() | self.slots.queued_writes();
+        let several = waits & waits.wrapping_sub(1) != 0;
+        if !several || self.is_left_open() || !self.has_only_tasks(now_ns) {
+            return Turn::Pass;
+        }
+        // What the policy wants next may be none for the queue although the oldest is.
+        match self.pick(self.slots.head(), now_ns) {
+            Some(first) if self.is_ordinary_task(first) => {}
+            _ => return Turn::Pass,
+        }
+        self.hold_broken(now_ns);
+        self.switch_queue(true, now_ns);
+        Turn::Again
+    }
+
+    #[inline(never)]
+    fn go_on_with_tasks(&mut self, now_ns: u64) -> Turn {
+        if self.incident.is_in_doubt() {
+            self.write_again(now_ns);
+        }
+        if self.described_is_left(now_ns) {
+            return Turn::Again;
+        }
+        let stays = self.has_only_tasks(now_ns);
+        let few = self.lane.tasks().is_some_and(|tasks| tasks.are_few());
+        if stays && few {
+            match self.announce_next(now_ns) {
+                Turn::Pass => {}
+                turn => return turn,
+            }
+        }
+        if let Some(id) = self.lane.tasks_mut().and_then(|tasks| tasks.execute()) {
+            self.execute_task(id, now_ns);
+            return Turn::Again;
+        }
+        if stays && !few {
+            match self.announce_next(now_ns) {
+                Turn::Pass => {}
+                turn => return turn,
+            }
+        }
+        if self.has_tasks() {
+            return self.ask_for_ready(now_ns);
+        }
+        if self.owes_status() && (self.asks_soon() || !self.asks_later(now_ns)) {
+            self.ask_status(Stage::Status, now_ns);
+            return Turn::Again;
+        }
+        if stays && self.slots.head() != NONE {
+            // The policy keeps it.
+            return if self.policy_leaves(now_ns) { self.leave_queue(now_ns) } else { Turn::Wait };
+        }
+        if stays {
+            let rests_ns = later(self.lane.last().map_or(0, |last| last.ended_ns), IDLE_NS);
+            if now_ns < rests_ns {
+                self.timers.wake_by(rests_ns);
+                return Turn::Wait;
+            }
+        }
+        self.leave_queue(now_ns)
+    }
+
+    /// Nothing can be announced although nothing is on the card. Is what waits not for the queue?
+    fn policy_leaves(&mut self, now_ns: u64) -> bool {
+        let head = self.slots.head();
+        self.pick(head, now_ns).is_some_and(|first| !self.is_ordinary_task(first))
+    }
+
+    fn leave_queue(&mut self, now_ns: u64) -> Turn {
+        self.switch_queue(false, now_ns);
+        Turn::Again
+    }
+
+    /// Announces what is next, with what is merged with it. [`Turn::Pass`]: nothing may be
+    /// announced now.
+    fn announce_next(&mut self, now_ns: u64) -> Turn {
+        let head = self.slots.head();
+        if head == NONE || !self.lane.tasks().is_some_and(|tasks| tasks.has_room(now_ns)) {
+            return Turn::Pass;
+        }
+        let Some(first) = self.pick(head, now_ns) else { return Turn::Pass };
+        if !self.is_ordinary_task(first) {
+            return Turn::Pass;
+        }
+        let limits = self.limits();
+        self.gathered.collect(&self.slots, first, limits);
+        if self.meets_task(self.gathered.direction(), self.gathered.lba(), self.gathered.end()) {
+            self.gathered.forget();
+            return Turn::Pass;
+        }
+        for place in 0..self.gathered.members().len() {
+            let Some(&index) = self.gathered.members().get(place) else { break };
+            let mapped =
+                if place == 0 { self.map_in_turn(index, now_ns) } else { self.map(index).map(|()| true) };
+            match mapped {
+                Ok(true) => {}
+                Ok(false) => return Turn::Wait,
+                Err(error) if place == 0 => {
+                    self.turn_down(index, error);
+                    return Turn::Again;
+                }
+                Err(_) => {
+                    self.slots.at_mut(index).goes_alone(true);
+                    return Turn::Again;
+                }
+            }
+        }
+        for place in 0..self.gathered.members().len() {
+            if let Some(&index) = self.gathered.members().get(place)
+                && let Some(waiting) = self.told(index)
+            {
+                self.order.policy_mut().sent(&waiting, now_ns);
+            }
+        }
+        for place in 0..self.gathered.members().len() {
+            let Some(&index) = self.gathered.members().get(place) else { break };
+            self.slots.unlink(index);
+            self.slots.at_mut(index).goes_out();
+        }
+        self.record.merged(self.gathered.members().len().saturating_sub(1) as Count);
+        self.describe_task(now_ns);
+        Turn::Again
+    }
+
+    /// Would this meet a task, or a write whose status is not known, on the same blocks, where one
+    /// of the two writes?
+    fn meets_task(&self, direction: Direction, start: u64, end: u64) -> bool {
+        let settling = bits(self.slots.settling()).any(|at| {
+            let span = self.slots.span(at);
+            span.start < end && start < span.end
+        });
+        settling || self.lane.tasks().is_some_and(|tasks| tasks.meets(direction, start, end))
+    }
+
+    /// The data of a task that is ready.
+    fn execute_task(&mut self, id: u8, now_ns: u64) {
+        let Some(tasks) = self.lane.tasks() else { return };
+        let task = *tasks.task(id);
+        let blocks = task.end.saturating_sub(task.start) as u32;
+        let mut left = blocks;
+        self.gathered.begin(task.direction, task.start);
+        for index in tasks.members(id) {
+            let slot = self.slots.at(index);
+            let own = slot.span().map_or(0, |(_, _, blocks)| blocks).min(left);
+            left -= own;
+            let segment = slot
+                .segment()
+                .part(slot.moved_blocks().saturating_mul(BLOCK_BYTES), own.saturating_mul(BLOCK_BYTES));
+            self.gathered.add(index, own, segment);
+        }
+        self.transfer_begins(End::Here);
+        let write = task.direction == Direction::Write;
+        self.durability.writes(write);
+        let wire_ns = self.card.wire().data_ns(blocks);
+        let Transfer { mut phase, timeout_ns, patience_ns } =
+            self.card.plan().transfer((task.direction, task.start, blocks), false, Auto::None, wire_ns);
+        phase.command = if write { emmc::execute_write_task(id) } else { emmc::execute_read_task(id) };
+        self.lane.prepare(phase);
+        self.start_phase(Stage::Main, timeout_ns, patience_ns, now_ns);
+    }
+
+    /// Asks the card what is ready, or waits until it is time for that.
+    fn ask_for_ready(&mut self, now_ns: u64) -> Turn {
+        let Some(tasks) = self.lane.tasks() else { return Turn::Pass };
+        let longest_ns = self.card.target().map_or(0, |t| t.read_timeout_ns.max(t.write_timeout_ns));
+        if tasks.quiet_ns(now_ns) > later(longest_ns, SLACK_NS) {
+            return self.disbelieve(crate::sched::Demotion::NeverReady, now_ns);
+        }
+        let ask_ns = tasks.ask_ns();
+        if now_ns < ask_ns {
+            self.timers.wake_by(ask_ns);
+            return Turn::Wait;
+        }
+        let rca = self.card.target().map_or(0, |target| target.rca);
+        self.task_step(Step::Ask, crate::spec::command::send_queue_status(rca), now_ns);
+        Turn::Again
+    }
+}

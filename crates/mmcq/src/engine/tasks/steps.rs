@@ -1,0 +1,185 @@
+//! The commands of the queue that move no data: CMD44 and CMD45, the question for what is ready,
+//! CMD48, and CMD6 that switches the queue on or off.
+
+use super::super::extras::Event;
+use super::super::phases::{COMMAND_TIMEOUT_NS, SLACK_NS, Stage};
+use super::super::timers::later;
+use super::{Engine, Error};
+use crate::host::Host;
+use crate::sched::tasks::{After, Mode, Step};
+use crate::sched::{Demotion, Profile};
+use crate::spec::command::Command;
+use crate::spec::command::emmc::{self, EmmcQueueOp, EmmcTask, SwitchMode};
+use crate::spec::ext_csd::index;
+use crate::spec::response::{R1, State as CardState};
+
+/// Longest busy of CMD48, and of CMD6 for the queue: no card declares a longer one for a switch.
+const SWITCH_NS: u64 = 2_550_000_000;
+/// Between two questions to a card that is busy with one of these.
+const LOOK_NS: u64 = 20_000;
+
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
+    /// Is a command for the queue under way?
+    #[inline(always)]
+    pub(in super::super) fn has_task_step(&self) -> bool {
+        self.lane.tasks().is_some_and(|tasks| tasks.step().is_some())
+    }
+
+    /// A command for the queue goes out; no request has data in it.
+    pub(super) fn task_step(&mut self, step: Step, command: Command, now_ns: u64) {
+        if let Some(tasks) = self.lane.tasks_mut() {
+            tasks.enters(step);
+        }
+        self.gathered.forget();
+        self.start_command(Stage::Extra, command, COMMAND_TIMEOUT_NS, now_ns);
+    }
+
+    /// The same, with busy.
+    fn busy_step(&mut self, step: Step, command: Command, now_ns: u64) {
+        if let Some(tasks) = self.lane.tasks_mut() {
+            tasks.enters(step);
+        }
+        self.gathered.forget();
+        let timer_ns = SWITCH_NS.min(self.host.caps().max_busy_ns.max(COMMAND_TIMEOUT_NS));
+        self.start_order(Stage::Extra, command, timer_ns, now_ns);
+    }
+
+    /// CMD44 of the requests that are collected.
+    pub(super) fn describe_task(&mut self, now_ns: u64) {
+        let (direction, start, blocks) =
+            (self.gathered.direction(), self.gathered.lba(), self.gathered.blocks());
+        let Some(tasks) = self.lane.tasks_mut() else { return };
+        let id = tasks.describe(direction, start, self.gathered.end(), self.gathered.members(), now_ns);
+        let task = EmmcTask {
+            id,
+            blocks: blocks as u16,
+            read: direction == crate::host::Direction::Read,
+            ..EmmcTask::default()
+        };
+        self.task_step(Step::Params, emmc::queued_task_params(task), now_ns);
+    }
+
+    /// CMD45 of the task whose CMD44 was answered. False: there is none.
+    pub(super) fn described_is_left(&mut self, now_ns: u64) -> bool {
+        let Some(tasks) = self.lane.tasks() else { return false };
+        let Some(id) = tasks.described() else { return false };
+        let address = self.card.plan().address(tasks.task(id).start);
+        self.task_step(Step::Address, emmc::queued_task_address(address), now_ns);
+        true
+    }
+
+    /// CMD6 that switches the queue on or off. It is empty.
+    pub(super) fn switch_queue(&mut self, on: bool, now_ns: u64) {
+        if let Some(tasks) = self.lane.tasks_mut() {
+            // Whatever fails from now on leaves the card in a mode that is not known.
+            tasks.leaves();
+        }
+        self.close_straight();
+        let switch = emmc::switch(SwitchMode::WriteByte, index::CMDQ_MODE_EN, u8::from(on), 0);
+        self.busy_step(Step::Switch(on), switch, now_ns);
+    }
+
+    /// CMD48: the card forgets all tasks.
+    pub(super) fn discard_tasks(&mut self, now_ns: u64) {
+        self.busy_step(Step::Discard, emmc::cmdq_task_mgmt(EmmcQueueOp::DiscardAll), now_ns);
+    }
+
+    /// CMD13 after a command with busy.
+    fn look(&mut self, after: After, now_ns: u64) {
+        self.task_step(Step::Look(after), self.card.plan().status(), now_ns);
+    }
+
+    /// A command of these was answered, or a pause between two questions is over.
+    #[inline(never)]
+    pub(in super::super) fn task_event(&mut self, event: Event, now_ns: u64) {
+        let Some((step, stale)) = self.lane.tasks_mut().and_then(|tasks| tasks.take_step()) else { return };
+        if stale {
+            if let (Event::Done(status), false) = (event, step == Step::Ask) {
+                self.settle(status);
+            }
+            return self.go_idle(now_ns);
+        }
+        match (event, step) {
+            (Event::Done(status), Step::Ask) => {
+                let Some(tasks) = self.lane.tasks_mut() else { return };
+                let seen = tasks.are_ready(status, now_ns);
+                if let Err(why) = seen {
+                    self.disbelieve(why, now_ns);
+                }
+                self.go_idle(now_ns);
+            }
+            (Event::Done(status), Step::Params) => {
+                self.settle(status);
+                if status & R1::OWN != 0 {
+                    return self.fail(Error::Card(status), now_ns);
+                }
+                self.described_is_left(now_ns);
+            }
+            (Event::Done(status), Step::Address) => {
+                self.settle(status);
+                if status & R1::OWN != 0 {
+                    return self.fail(Error::Card(status), now_ns);
+                }
+                if let Some(tasks) = self.lane.tasks_mut() {
+                    tasks.announced(now_ns);
+                }
+                self.go_idle(now_ns);
+            }
+            (Event::Done(status), Step::Discard | Step::Switch(_)) => {
+                self.settle(status);
+                if status & R1::OWN != 0 {
+                    return self.fail(Error::Card(status), now_ns);
+                }
+                self.lane.busy_mut().not_asked();
+                self.lane.busy_mut().may_last(SWITCH_NS);
+                self.look(
+                    if let Step::Switch(on) = step { After::Switch(on) } else { After::Discard },
+                    now_ns,
+                );
+            }
+            (Event::Done(status), Step::Look(after)) => self.looked(after, R1(status), now_ns),
+            (_, Step::Look(after)) => self.look(after, now_ns),
+            _ => {}
+        }
+    }
+
+    /// The status after one of these.
+    fn looked(&mut self, after: After, status: R1, now_ns: u64) {
+        self.settle(status.0);
+        if status.current_state() == CardState::Prg || !status.ready_for_data() {
+            self.lane.busy_mut().asked();
+            if u64::from(self.lane.busy().questions()).saturating_mul(LOOK_NS) > SWITCH_NS {
+                return self.fail(Error::Silent, now_ns);
+            }
+            if let Some(tasks) = self.lane.tasks_mut() {
+                tasks.enters(Step::Look(after));
+            }
+            self.lane.enter(Stage::Extra);
+            self.timers.wake_at(later(now_ns, LOOK_NS));
+            return self.timers.give_up_at(later(now_ns, LOOK_NS + SLACK_NS));
+        }
+        let refused = status.0 & (R1::OWN | R1::SWITCH_ERROR) != 0;
+        match after {
+            After::Discard => self.switch_queue(false, now_ns),
+            After::Switch(true) if refused => {
+                message!(warn, "the card's command queue: refused, status {:#010x}", status.0);
+                let Some(tasks) = self.lane.tasks_mut() else { return };
+                tasks.demote(Demotion::Refused);
+                tasks.is_off();
+                self.go_idle(now_ns);
+            }
+            After::Switch(false) if refused => self.fail(Error::Card(status.0), now_ns),
+            After::Switch(on) => {
+                let Some(tasks) = self.lane.tasks_mut() else { return };
+                if on {
+                    tasks.is_on()
+                } else {
+                    tasks.is_off()
+                }
+                debug_assert!(on == (tasks.mode() == Mode::On));
+                message!(debug, "the card's command queue: {}", if on { "on" } else { "off" });
+                self.go_idle(now_ns);
+            }
+        }
+    }
+}

@@ -1,0 +1,488 @@
+//! The queue of a card, as the engine knows it: which tasks are announced, which are ready, when
+//! the card is asked, and whether it is believed [eMMC 6.6.39].
+//!
+//! A *task* is one transfer: a request, or several that were merged. It is announced, becomes
+//! ready, is executed, and ends. Nothing here sends a command; `engine/tasks/` does.
+
+mod pace;
+
+use crate::host::Direction;
+use crate::sched::slot_set::{SLOTS_MAX, SlotSet};
+use pace::Pace;
+
+/// Tasks of any card.
+const DEPTH_MAX: u8 = 32;
+/// A queue of fewer tasks is not worth its commands.
+const DEPTH_MIN: u8 = 2;
+/// So many are announced at most: beyond that a card of four units is never idle, and what waits
+/// here still obeys the scheduler.
+const ANNOUNCED_MAX: u8 = 16;
+/// While a task has waited so long on the card, no other is announced.
+const AGE_NS: u64 = 20_000_000;
+/// No task, or no slot.
+const NONE: u8 = u8::MAX;
+/// The queue is given up after two failures in this time ...
+const OFTEN_NS: u64 = 10_000_000_000;
+/// ... or after five in this.
+const LONG_NS: u64 = 600_000_000_000;
+/// Tries to bring the card out of a queue whose state is not known.
+const CLEANINGS_MAX: u8 = 3;
+
+/// Which lanes the engine has besides the one that moves one transfer at a time.
+#[allow(private_bounds, reason = "sealed")]
+pub trait Lanes: core::fmt::Debug + Send + Sync + 'static + Sealed {
+    #[doc(hidden)]
+    const NEW: Self;
+
+    #[doc(hidden)]
+    fn get(&self) -> Option<&Tasks>;
+
+    #[doc(hidden)]
+    fn get_mut(&mut self) -> Option<&mut Tasks>;
+}
+
+trait Sealed {}
+
+/// One transfer at a time. It takes nothing.
+#[derive(Debug)]
+pub struct Single;
+
+/// The queue of a card besides, driven by software. It takes about a kilobyte for each engine.
+#[derive(Debug)]
+pub struct SoftwareQueue(Tasks);
+
+impl Sealed for Single {}
+impl Sealed for SoftwareQueue {}
+
+impl Lanes for Single {
+    const NEW: Self = Single;
+
+    #[inline(always)]
+    fn get(&self) -> Option<&Tasks> {
+        None
+    }
+
+    #[inline(always)]
+    fn get_mut(&mut self) -> Option<&mut Tasks> {
+        None
+    }
+}
+
+impl Lanes for SoftwareQueue {
+    const NEW: Self = SoftwareQueue(Tasks::NEW);
+
+    #[inline(always)]
+    fn get(&self) -> Option<&Tasks> {
+        Some(&self.0)
+    }
+
+    #[inline(always)]
+    fn get_mut(&mut self) -> Option<&mut Tasks> {
+        Some(&mut self.0)
+    }
+}
+
+/// Why a card's queue is not used any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Demotion {
+    /// The card did not switch its queue on.
+    Refused,
+    /// It calls tasks ready that do not exist, bit n for task n.
+    Unknown(u32),
+    /// Tasks that were ready are not any more.
+    Fell(u32),
+    /// Of what was announced nothing became ready.
+    NeverReady,
+    /// Twice in ten seconds, or five times in ten minutes, a task or its command failed.
+    Failures,
+}
+
+/// What the lane of tasks has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TaskStats {
+    /// Tasks announced (CMD44 and CMD45).
+    pub announced: u32,
+    /// Tasks executed (CMD46, CMD47).
+    pub executed: u32,
+    /// Questions for what is ready.
+    pub asked: u32,
+    /// ... that found nothing.
+    pub asked_in_vain: u32,
+    /// Times that the queue was switched on.
+    pub entered: u32,
+    /// Failures with the queue on.
+    pub failures: u32,
+    /// Late errors of which several writes were suspects.
+    pub suspected: u32,
+    /// Why the queue is not used any more, if so.
+    pub demoted: Option<Demotion>,
+}
+
+impl TaskStats {
+    const ZERO: TaskStats = TaskStats {
+        announced: 0,
+        executed: 0,
+        asked: 0,
+        asked_in_vain: 0,
+        entered: 0,
+        failures: 0,
+        suspected: 0,
+        demoted: None,
+    };
+}
+
+/// What the card is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Its queue is off.
+    Off,
+    /// Its queue is on.
+    On,
+    /// Not known: tasks are discarded, and the queue is switched off.
+    Lost,
+}
+
+/// The command that is under way for the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// CMD44 of the task that is being announced.
+    Params,
+    /// CMD45 of the same.
+    Address,
+    /// CMD13 for what is ready.
+    Ask,
+    /// CMD48.
+    Discard,
+    /// CMD6, on or off.
+    Switch(bool),
+    /// CMD13 after one of these.
+    Look(After),
+}
+
+/// What is being waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum After {
+    Discard,
+    Switch(bool),
+}
+
+/// A task, as it was announced.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Task {
+    pub direction: Direction,
+    pub start: u64,
+    /// One past the last block.
+    pub end: u64,
+    /// The slot of its first request.
+    pub first: u8,
+    announced_ns: u64,
+}
+
+const NO_TASK: Task = Task { direction: Direction::Read, start: 0, end: 0, first: NONE, announced_ns: 0 };
+
+/// The tasks of a card.
+#[derive(Debug)]
+pub struct Tasks {
+    /// Tasks that the card holds; 0: it has no queue, or nothing has been said of one.
+    depth: u8,
+    mode: Mode,
+    step: Option<Step>,
+    /// The task of which only CMD44 was sent, and that which is executed.
+    described: u8,
+    running: u8,
+    /// One bit a task that the card knows; of these, one that is ready.
+    announced: u32,
+    ready: u32,
+    tasks: [Task; DEPTH_MAX as usize],
+    /// The request behind each in its task.
+    behind: [u8; SLOTS_MAX],
+    /// Tries to bring the card out of it.
+    cleanings: u8,
+    /// When it failed the last times, newest first.
+    failed_ns: [u64; 4],
+    pace: Pace,
+    stats: TaskStats,
+}
+
+impl Tasks {
+    const NEW: Tasks = Tasks {
+        depth: 0,
+        mode: Mode::Off,
+        step: None,
+        described: NONE,
+        running: NONE,
+        announced: 0,
+        ready: 0,
+        tasks: [NO_TASK; DEPTH_MAX as usize],
+        behind: [NONE; SLOTS_MAX],
+        cleanings: 0,
+        failed_ns: [0; 4],
+        pace: Pace::NEW,
+        stats: TaskStats::ZERO,
+    };
+
+    /// The card has a queue of so many tasks, and is believed again. False: that is too few.
+    pub(crate) fn has_queue(&mut self, depth: u8) -> bool {
+        self.depth = if depth >= DEPTH_MIN { depth.min(DEPTH_MAX) } else { 0 };
+        self.stats.demoted = None;
+        self.failed_ns = [0; 4];
+        self.depth != 0
+    }
+
+    /// There is another card, or none, or it begins anew: nothing of its queue is left.
+    pub(crate) fn forget(&mut self) {
+        self.is_off();
+        self.depth = 0;
+    }
+
+    /// May the queue be used?
+    #[inline(always)]
+    pub(crate) fn is_armed(&self) -> bool {
+        self.depth != 0 && self.stats.demoted.is_none()
+    }
+
+    pub(crate) fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_off(&mut self) {
+        (self.mode, self.described, self.running) = (Mode::Off, NONE, NONE);
+        (self.announced, self.ready, self.cleanings) = (0, 0, 0);
+    }
+
+    /// The queue is on, and empty.
+    pub(crate) fn is_on(&mut self) {
+        self.is_off();
+        self.mode = Mode::On;
+        self.stats.entered = self.stats.entered.wrapping_add(1);
+    }
+
+    /// The queue is left: what the card has is not known until it has said that it is off.
+    pub(crate) fn leaves(&mut self) {
+        self.mode = Mode::Lost;
+    }
+
+    pub(crate) fn stats(&self) -> &TaskStats {
+        &self.stats
+    }
+
+    /// A command for the queue goes out.
+    pub(crate) fn enters(&mut self, step: Step) {
+        self.step = Some(step);
+    }
+
+    #[inline(always)]
+    pub(crate) fn step(&self) -> Option<Step> {
+        self.step
+    }
+
+    /// It is over. The flag: its tasks were called back meanwhile, and it means nothing any more.
+    pub(crate) fn take_step(&mut self) -> Option<(Step, bool)> {
+        let step = self.step.take()?;
+        let needed =
+            if matches!(step, Step::Params | Step::Address | Step::Ask) { Mode::On } else { Mode::Lost };
+        Some((step, self.mode != needed))
+    }
+
+    /// Tasks on the card, with that which is being announced.
+    pub(crate) fn count(&self) -> u32 {
+        self.announced.count_ones() + u32::from(self.described != NONE)
+    }
+
+    /// Does the card have a task, or is it executing one?
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.announced == 0 && self.described == NONE && self.running == NONE
+    }
+
+    /// May one more be announced?
+    pub(crate) fn has_room(&self, now_ns: u64) -> bool {
+        let most = self.depth.min(ANNOUNCED_MAX);
+        let full = self.count() + u32::from(self.running != NONE) >= u32::from(most);
+        let old = |id: u8| now_ns.saturating_sub(self.task(id).announced_ns) >= AGE_NS;
+        !full && self.described == NONE && !ids(self.announced).any(old)
+    }
+
+    /// Few tasks are announced: units of the card may be idle.
+    pub(crate) fn are_few(&self) -> bool {
+        self.count() < u32::from(self.depth.min(ANNOUNCED_MAX) / 4)
+    }
+
+    #[inline(always)]
+    pub(crate) fn task(&self, id: u8) -> &Task {
+        &self.tasks[usize::from(id % DEPTH_MAX)]
+    }
+
+    /// Is a task on these blocks on the card, where one of the two writes?
+    pub(crate) fn meets(&self, direction: Direction, start: u64, end: u64) -> bool {
+        let described = if self.described == NONE { 0 } else { 1 << self.described };
+        let running = if self.running == NONE { 0 } else { 1 << self.running };
+        ids(self.announced | described | running).any(|id| {
+            let task = self.task(id);
+            let writes = direction == Direction::Write || task.direction == Direction::Write;
+            writes && task.start < end && start < task.end
+        })
+    }
+
+    /// A task of these requests, in the order of their blocks, is about to be announced.
+    pub(crate) fn describe(
+        &mut self,
+        direction: Direction,
+        start: u64,
+        end: u64,
+        members: &[u8],
+        now_ns: u64,
+    ) -> u8 {
+        let used = self.announced | if self.running == NONE { 0 } else { 1 << self.running };
+        // There is room: one is free.
+        let id = (!used).trailing_zeros() as u8 % DEPTH_MAX;
+        let first = members.first().copied().unwrap_or(NONE);
+        self.tasks[usize::from(id)] = Task { direction, start, end, first, announced_ns: now_ns };
+        let next = members.iter().skip(1).copied().chain(core::iter::once(NONE));
+        for (&index, behind) in members.iter().zip(next) {
+            self.behind[usize::from(index) % SLOTS_MAX] = behind;
+        }
+        self.described = id;
+        id
+    }
+
+    /// The task of which only CMD44 was sent.
+    pub(crate) fn described(&self) -> Option<u8> {
+        Some(self.described).filter(|&id| id != NONE)
+    }
+
+    /// CMD45 was answered well.
+    pub(crate) fn announced(&mut self, now_ns: u64) {
+        if self.announced == 0 {
+            self.pace.begins(now_ns);
+        }
+        if let Some(id) = self.described() {
+            self.announced |= 1 << id;
+        }
+        self.described = NONE;
+        self.stats.announced = self.stats.announced.wrapping_add(1);
+    }
+
+    /// The requests of a task, in the order of their blocks.
+    pub(crate) fn members(&self, id: u8) -> impl Iterator<Item = u8> + '_ {
+        let mut at = self.task(id).first;
+        (0..SLOTS_MAX).map_while(move |_| {
+            let here = at;
+            at = if here == NONE { NONE } else { self.behind[usize::from(here) % SLOTS_MAX] };
+            Some(here).filter(|&here| here != NONE)
+        })
+    }
+
+    /// The card says what is ready.
+    pub(crate) fn are_ready(&mut self, status: u32, now_ns: u64) -> Result<(), Demotion> {
+        self.stats.asked = self.stats.asked.wrapping_add(1);
+        if status & !self.announced != 0 {
+            return Err(Demotion::Unknown(status & !self.announced));
+        }
+        let fell = self.ready & !status;
+        if fell != 0 {
+            return Err(Demotion::Fell(fell));
+        }
+        let new = (status & !self.ready).count_ones();
+        self.ready = status;
+        if new == 0 {
+            self.stats.asked_in_vain = self.stats.asked_in_vain.wrapping_add(1);
+        }
+        self.pace.asked(new, self.announced.count_ones(), now_ns);
+        Ok(())
+    }
+
+    /// When the card is asked for the first time, or again.
+    pub(crate) fn ask_ns(&self) -> u64 {
+        self.pace.ask_ns()
+    }
+
+    /// Since when nothing has become ready.
+    pub(crate) fn quiet_ns(&self, now_ns: u64) -> u64 {
+        self.pace.quiet_ns(now_ns)
+    }
+
+    /// Of what is ready, that which was announced first is executed now.
+    pub(crate) fn execute(&mut self) -> Option<u8> {
+        let id = ids(self.ready).min_by_key(|&id| self.task(id).announced_ns)?;
+        self.ready &= !(1 << id);
+        self.announced &= !(1 << id);
+        self.running = id;
+        self.stats.executed = self.stats.executed.wrapping_add(1);
+        Some(id)
+    }
+
+    /// What was executed has come to its end.
+    #[inline(always)]
+    pub(crate) fn ends(&mut self, now_ns: u64) {
+        if self.running != NONE {
+            self.running = NONE;
+            self.pace.hears(now_ns);
+        }
+    }
+
+    /// Several writes are suspects of a late error.
+    pub(crate) fn are_suspects(&mut self) {
+        self.stats.suspected = self.stats.suspected.wrapping_add(1);
+    }
+
+    /// Is this request in a task that waits on the card?
+    pub(crate) fn has(&self, index: u8) -> bool {
+        let waiting = self.announced | if self.described == NONE { 0 } else { 1 << self.described };
+        ids(waiting).any(|id| self.members(id).any(|at| at == index))
+    }
+
+    /// Nothing is left to the card: the requests of all tasks that were not executed come back.
+    pub(crate) fn fall_back(&mut self) -> SlotSet {
+        let waiting = self.announced | if self.described == NONE { 0 } else { 1 << self.described };
+        let mut back = 0;
+        for id in ids(waiting) {
+            for index in self.members(id) {
+                back |= (1 as SlotSet) << index;
+            }
+        }
+        let cleanings = self.cleanings;
+        self.is_off();
+        (self.mode, self.cleanings) = (Mode::Lost, cleanings);
+        back
+    }
+
+    /// The queue has failed. True: it did so too often.
+    pub(crate) fn fails(&mut self, now_ns: u64) -> bool {
+        self.stats.failures = self.stats.failures.wrapping_add(1);
+        let [first, second, third, fourth] = self.failed_ns;
+        self.failed_ns = [now_ns.max(1), first, second, third];
+        let within = |then: u64, ns: u64| then != 0 && now_ns.saturating_sub(then) < ns;
+        within(first, OFTEN_NS) || within(fourth, LONG_NS)
+    }
+
+    /// It is not used any more.
+    pub(crate) fn demote(&mut self, why: Demotion) {
+        self.stats.demoted.get_or_insert(why);
+    }
+
+    /// Another try to bring the card out of it. `None`: there were enough. False: the tasks are not
+    /// discarded first, since the card may be out of it already.
+    pub(crate) fn cleans(&mut self) -> Option<bool> {
+        let tries = self.cleanings;
+        self.cleanings += u8::from(tries < CLEANINGS_MAX);
+        (tries < CLEANINGS_MAX).then_some(tries != 1)
+    }
+}
+
+/// The numbers of tasks in a mask, lowest first.
+fn ids(mut mask: u32) -> impl Iterator<Item = u8> {
+    core::iter::from_fn(move || {
+        let id = mask.trailing_zeros() as u8;
+        (mask != 0).then(|| {
+            mask &= mask - 1;
+            id
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,63 @@
+//! When a card is asked what is ready.
+//!
+//! A question costs a command and an interrupt; a task that waits for it costs time only where few
+//! others keep the card at work. So the card is asked after the time in which a task usually
+//! becomes ready, and sooner where few are announced. *Written bound: between two questions lie at
+//! least [`LEAST_NS`] and at most [`MOST_NS`].*
+
+/// A question with its interrupt takes about that long.
+const LEAST_NS: u64 = 5_000;
+/// No card's unit is waited for longer without a question.
+const MOST_NS: u64 = 200_000;
+/// So many tasks keep a card at work while one that is ready waits.
+const ENOUGH: u64 = 8;
+
+/// What is known of it.
+#[derive(Debug)]
+pub(super) struct Pace {
+    /// Mean time from one task that becomes ready to the next.
+    gap_ns: u32,
+    /// The card is asked then.
+    ask_ns: u64,
+    /// When something became ready or was executed last, or the first task was announced.
+    heard_ns: u64,
+}
+
+impl Pace {
+    pub const NEW: Pace = Pace { gap_ns: 50_000, ask_ns: 0, heard_ns: 0 };
+
+    /// The first task is announced.
+    pub fn begins(&mut self, now_ns: u64) {
+        self.heard_ns = now_ns;
+        self.ask_ns = now_ns.saturating_add(self.pause_ns(1));
+    }
+
+    /// The card was asked: so many have become ready, of so many that are announced.
+    pub fn asked(&mut self, new: u32, announced: u32, now_ns: u64) {
+        if new > 0 {
+            let took_ns = now_ns.saturating_sub(self.heard_ns).min(MOST_NS) / u64::from(new);
+            self.gap_ns = ((u64::from(self.gap_ns) * 7 + took_ns) / 8) as u32;
+            self.heard_ns = now_ns;
+        }
+        self.ask_ns = now_ns.saturating_add(self.pause_ns(announced));
+    }
+
+    /// A task was executed, which may have kept the card from all others.
+    pub fn hears(&mut self, now_ns: u64) {
+        self.heard_ns = now_ns;
+    }
+
+    fn pause_ns(&self, announced: u32) -> u64 {
+        let share = u64::from(announced).clamp(1, ENOUGH);
+        (u64::from(self.gap_ns) * share / ENOUGH).clamp(LEAST_NS, MOST_NS)
+    }
+
+    pub fn ask_ns(&self) -> u64 {
+        self.ask_ns
+    }
+
+    /// So long nothing has become ready.
+    pub fn quiet_ns(&self, now_ns: u64) -> u64 {
+        now_ns.saturating_sub(self.heard_ns)
+    }
+}
