@@ -1,16 +1,26 @@
 //! Random runs through the command queue of a card: what is announced ends in another order than it
 //! came, and a failure of one task ends the queue of all.
 
-use super::case::{Case, Wishes};
+use super::case::{Case, Luck, Wishes};
 use super::run::{CARDS, EVERY_CARD, run};
 use super::score::Score;
 use super::spread::spread;
 use super::swarm::OPERATIONS;
+use mmcq_sim::faults::{Point, Strike};
 use mmcq_sim::world::Stream;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Faults and cuts as [`Wishes`] have them.
 const OFTEN: [(f64, f64); 3] = [(0.0, 0.2), (0.000_5, 0.5), (0.002, 1.0)];
+/// What goes wrong with the card's queue, beside all else.
+const STRIKES: [(Point, Strike); 6] = [
+    (Point::Task, Strike::Lost),
+    (Point::Task, Strike::Never),
+    (Point::Task, Strike::Spurious(1)),
+    (Point::Task, Strike::Late(5_000_000)),
+    (Point::Discard, Strike::Fail),
+    (Point::Stop, Strike::Lost),
+];
 /// Requests under way at most: without several there is nothing to announce.
 const DEPTHS: [u8; 4] = [4, 8, 16, 32];
 /// Sectors that requests go to: few, so that they meet, and many, so that they do not.
@@ -37,6 +47,9 @@ pub fn draw(seed: u64) -> Case {
     let wishes = Wishes { faults, cuts, operations: OPERATIONS, cards: EVERY_CARD.len(), card: Some(card) };
     let mut case = Case::draw(seed, &wishes);
     case.setup.queue = true;
+    if let Luck::Chances(_, chances) = &mut case.luck {
+        chances.extend(STRIKES.map(|(point, strike)| (point, strike, faults)));
+    }
     case.setup.depth = DEPTHS[random.below(DEPTHS.len() as u64) as usize];
     let window = WINDOWS[random.below(WINDOWS.len() as u64) as usize];
     if window > case.setup.window {

@@ -87,6 +87,11 @@ impl Durability {
         lost
     }
 
+    /// Is a loss still to be told?
+    pub fn owes_loss(&self) -> bool {
+        self.lost
+    }
+
     /// A flush is told of a late error, once.
     pub fn take_late(&mut self) -> Option<u32> {
         Some(core::mem::take(&mut self.late)).filter(|&status| status != 0)

@@ -19,7 +19,7 @@ use super::plan::Transfer;
 use super::runs::End;
 use super::slot::{NONE, Rules, bits};
 use super::timers::later;
-use super::{BLOCK_BYTES, Count, Engine, Error};
+use super::{BLOCK_BYTES, Count, Engine, Error, FlushBy, Kind};
 use crate::host::{Auto, Direction, Host};
 use crate::sched::tasks::{Mode, Step};
 use crate::sched::{Policy, Profile, TaskStats};
@@ -83,7 +83,26 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// May this go to the card's queue?
     fn is_ordinary_task(&self, index: u8) -> bool {
         let slot = self.slots.at(index);
-        slot.span().is_some() && slot.rules() == Rules::NONE && !slot.solo()
+        if slot.rules() == Rules::NONE {
+            return slot.span().is_some() && !slot.solo();
+        }
+        self.is_reliable_task(index)
+    }
+
+    /// A durable write that one task makes durable: without a cache any does, else a reliable one.
+    #[cold]
+    fn is_reliable_task(&self, index: u8) -> bool {
+        let slot = self.slots.at(index);
+        let Kind::Write { lba, blocks } = slot.kind() else { return false };
+        let Some(target) = self.card.target() else { return false };
+        let cached = target.flush != FlushBy::Status;
+        let flushes = bits(self.slots.settling()).any(|at| self.slots.at(at).rules().has(Rules::FLUSH_AFTER));
+        let one = slot.moved_blocks() == 0 && blocks <= self.limits().blocks;
+        slot.rules() == Rules::DURABLE
+            && one
+            && !flushes
+            && !self.durability.owes_loss()
+            && (!cached || self.card.abilities().reliable(lba, blocks))
     }
 
     /// Is there nothing but ordinary reads and writes to be done next?
@@ -98,9 +117,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The queue is off: is it switched on now?
     #[inline(never)]
     fn may_enter(&mut self, now_ns: u64) -> Turn {
-        let waits = self.slots.queued_reads() | self.slots.queued_writes();
-        let several = waits & waits.wrapping_sub(1) != 0;
-        if !several || self.is_left_open() || !self.has_only_tasks(now_ns) {
+        let (reads, writes) =
+            (self.slots.queued_reads().count_ones(), self.slots.queued_writes().count_ones());
+        let pays = self.lane.tasks_mut().is_some_and(|tasks| tasks.would_pay(reads, writes));
+        if !pays || self.is_left_open() || !self.has_only_tasks(now_ns) {
             return Turn::Pass;
         }
         // What the policy wants next may be none for the queue although the oldest is.
@@ -121,7 +141,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.described_is_left(now_ns) {
             return Turn::Again;
         }
-        let stays = self.has_only_tasks(now_ns);
+        let dull = self.lane.tasks().is_some_and(|tasks| tasks.is_dull());
+        let stays = !dull && self.has_only_tasks(now_ns);
         let few = self.lane.tasks().is_some_and(|tasks| tasks.are_few());
         if stays && few {
             match self.announce_next(now_ns) {
@@ -250,7 +271,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         self.transfer_begins(End::Here);
         let write = task.direction == Direction::Write;
-        self.durability.writes(write);
+        self.durability.writes(write && !task.reliable);
         let wire_ns = self.card.wire().data_ns(blocks);
         let Transfer { mut phase, timeout_ns, patience_ns } =
             self.card.plan().transfer((task.direction, task.start, blocks), false, Auto::None, wire_ns);

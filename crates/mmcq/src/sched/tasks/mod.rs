@@ -19,6 +19,10 @@ const DEPTH_MIN: u8 = 2;
 const ANNOUNCED_MAX: u8 = 16;
 /// While a task has waited so long on the card, no other is announced.
 const AGE_NS: u64 = 20_000_000;
+/// So many writes in a row, without a read among them, end the queue: they gain nothing by it.
+const DULL_MAX: u8 = 16;
+/// The queue is switched on when it would have paid so often in a row.
+const WANTED_MIN: u8 = 2;
 /// No task, or no slot.
 const NONE: u8 = u8::MAX;
 /// The queue is given up after two failures in this time ...
@@ -177,10 +181,13 @@ pub(crate) struct Task {
     pub end: u64,
     /// The slot of its first request.
     pub first: u8,
+    /// A reliable write.
+    pub reliable: bool,
     announced_ns: u64,
 }
 
-const NO_TASK: Task = Task { direction: Direction::Read, start: 0, end: 0, first: NONE, announced_ns: 0 };
+const NO_TASK: Task =
+    Task { direction: Direction::Read, start: 0, end: 0, first: NONE, reliable: false, announced_ns: 0 };
 
 /// The tasks of a card.
 #[derive(Debug)]
@@ -200,6 +207,9 @@ pub struct Tasks {
     behind: [u8; SLOTS_MAX],
     /// Tries to bring the card out of it.
     cleanings: u8,
+    /// Writes in a row that were executed. Looks in a row at which the queue would have paid.
+    dull: u8,
+    wanted: u8,
     /// When it failed the last times, newest first.
     failed_ns: [u64; 4],
     pace: Pace,
@@ -218,6 +228,8 @@ impl Tasks {
         tasks: [NO_TASK; DEPTH_MAX as usize],
         behind: [NONE; SLOTS_MAX],
         cleanings: 0,
+        dull: 0,
+        wanted: 0,
         failed_ns: [0; 4],
         pace: Pace::NEW,
         stats: TaskStats::ZERO,
@@ -251,6 +263,7 @@ impl Tasks {
     pub(crate) fn is_off(&mut self) {
         (self.mode, self.described, self.running) = (Mode::Off, NONE, NONE);
         (self.announced, self.ready, self.cleanings) = (0, 0, 0);
+        (self.dull, self.wanted) = (0, 0);
     }
 
     /// The queue is on, and empty.
@@ -263,6 +276,21 @@ impl Tasks {
     /// The queue is left: what the card has is not known until it has said that it is off.
     pub(crate) fn leaves(&mut self) {
         self.mode = Mode::Lost;
+    }
+
+    /// So many reads and writes wait while the queue is off. Would it pay, as it did before?
+    ///
+    /// It pays for several reads at a time: the card loads one while it sends another. Writes wait
+    /// for nothing that it could do meanwhile.
+    pub(crate) fn would_pay(&mut self, reads: u32, writes: u32) -> bool {
+        let pays = reads >= 2 && reads >= writes;
+        self.wanted = if pays { self.wanted.saturating_add(1) } else { 0 };
+        self.wanted >= WANTED_MIN
+    }
+
+    /// It has had nothing but writes for a while.
+    pub(crate) fn is_dull(&self) -> bool {
+        self.dull >= DULL_MAX
     }
 
     pub(crate) fn stats(&self) -> &TaskStats {
@@ -340,13 +368,19 @@ impl Tasks {
         // There is room: one is free.
         let id = (!used).trailing_zeros() as u8 % DEPTH_MAX;
         let first = members.first().copied().unwrap_or(NONE);
-        self.tasks[usize::from(id)] = Task { direction, start, end, first, announced_ns: now_ns };
+        self.tasks[usize::from(id)] =
+            Task { direction, start, end, first, reliable: false, announced_ns: now_ns };
         let next = members.iter().skip(1).copied().chain(core::iter::once(NONE));
         for (&index, behind) in members.iter().zip(next) {
             self.behind[usize::from(index) % SLOTS_MAX] = behind;
         }
         self.described = id;
         id
+    }
+
+    /// The task that was described last is a reliable write.
+    pub(crate) fn is_reliable(&mut self, id: u8) {
+        self.tasks[usize::from(id % DEPTH_MAX)].reliable = true;
     }
 
     /// The task of which only CMD44 was sent.
@@ -411,6 +445,10 @@ impl Tasks {
         self.ready &= !(1 << id);
         self.announced &= !(1 << id);
         self.running = id;
+        self.dull = match self.task(id).direction {
+            Direction::Read => 0,
+            Direction::Write => self.dull.saturating_add(1),
+        };
         self.stats.executed = self.stats.executed.wrapping_add(1);
         Some(id)
     }

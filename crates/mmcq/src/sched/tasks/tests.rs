@@ -120,6 +120,28 @@ fn all_requests_of_what_was_not_executed_come_back() {
 }
 
 #[test]
+fn the_queue_is_for_several_reads() {
+    let mut tasks = Tasks::NEW;
+    tasks.has_queue(32);
+    let looks =
+        [(2, 0), (1, 0), (2, 3), (3, 3), (2, 0)].map(|(reads, writes)| tasks.would_pay(reads, writes));
+    assert_eq!(looks, [false, false, false, false, true], "twice in a row");
+    let mut tasks = queue(32);
+    for n in 0..DULL_MAX {
+        assert!(!tasks.is_dull());
+        let id = announce(&mut tasks, Direction::Write, u64::from(n) * 8, n, 0);
+        tasks.are_ready(1 << id, 0).unwrap();
+        tasks.execute();
+        tasks.ends(0);
+    }
+    assert!(tasks.is_dull());
+    let id = announce(&mut tasks, Direction::Read, 800, 1, 0);
+    tasks.are_ready(1 << id, 0).unwrap();
+    tasks.execute();
+    assert!(!tasks.is_dull());
+}
+
+#[test]
 fn failures_count_by_their_rate() {
     let seconds = |n: u64| n * 1_000_000_000;
     let mut tasks = queue(8);
