@@ -57,7 +57,7 @@ gcc-12 -O2 -Wall -Wextra -Werror -shared -fPIC -Icrates/mmcq-guest/include -o "$
 put "$work/plugin.so" "$parts/plugin.so"
 mmc=$store/linux-source-6.1/drivers/mmc
 mkdir "$work/modules"
-cp $sources/{wakeup,slot}.c "$mmc"/host/{mmc_hsq.c,mmc_hsq.h,sdhci.h} "$mmc"/core/{mmc_test.c,*.h} "$work/modules"
+cp $sources/{wakeup,slot}.c "$mmc"/host/{mmc_hsq.c,mmc_hsq.h,cqhci.h,sdhci.h} "$mmc"/core/{mmc_test.c,*.h} "$work/modules"
 echo 'obj-m := wakeup.o mmc_hsq.o slot.o mmc_test.o' >"$work/modules/Makefile"
 make -C "$store/unpacked/usr/src/linux-headers-$release" M="$work/modules" modules >"$work/make" 2>&1 || { tail -30 "$work/make" >&2; say "the modules do not build"; exit 1; }
 
@@ -67,7 +67,7 @@ cp "$linux/bin/busybox" "$root/bin/busybox"
 for program in load probe; do
   gcc-12 -O2 -Wall -Wextra -Werror -static -o "$root/bin/$program" $sources/$program.c
 done
-for module in mmc_core mmc_block sdhci bfq; do
+for module in mmc_core mmc_block cqhci sdhci bfq; do
   file=$(find "$linux/lib/modules/$release" -name "$module.ko*" | head -1)
   case $file in
     '') say "the kernel's package has no module $module"; exit 2 ;;

@@ -1,9 +1,9 @@
 #!/bin/bash
-# guest-time.sh [--twice] [never | hsq | fifo | stacks | recovery | mmc-test | tools]...: an unmodified Linux 6.1 of Debian's on the laboratory's controller and cards, in virtual time, without a queue and with
-# its software queue (mmc_hsq). Its own mmc_core, mmc_block and sdhci drive the model. Prints the report of each machine, a line of JSON; `mmcq reproduce never
+# guest-time.sh [--twice] [never | hsq | fifo | stacks | queues | recovery | mmc-test | tools]...: an unmodified Linux 6.1 of Debian's on the laboratory's controller and cards, in virtual time, without a queue and with
+# its software queue (mmc_hsq); queues: also with a card's own queue (cqhci). Its own mmc_core, mmc_block and sdhci drive the model. Prints the report of each machine, a line of JSON; `mmcq reproduce never
 # --original FILE`, and the same of hsq and fifo, compare them with the laboratory's stand-ins and with mmcq.
 #
-# stacks and recovery also run boards/pc, mmcq on bare metal, in the same machine: `mmcq guest --table FILE` lays their reports side by side. mmc-test
+# stacks, queues and recovery also run boards/pc, mmcq on bare metal, in the same machine: `mmcq guest --table FILE` lays their reports side by side. mmc-test
 # runs Linux's own tests of host and card on four cards, without the two that last minutes for each transfer size (33 and 34), and fails where one fails. tools: mmc-utils with RPMB, boot areas, ext4, f2fs, discard on an eMMC with all of that (tools/guest-tools.sh).
 #
 # `mmcq guest` runs each machine, tools/guest-parts.sh builds what it is put together from, and jobs/guest has the jobs. --twice: each machine also runs two
@@ -49,6 +49,12 @@ for table in "${tables[@]}"; do
       for setting in none hsq-tag; do linux table --card emmc-hs200 --setting $setting --scheduler none --json; done
       for load in "randread 1" "randread 32" "read 1" "read 32"; do ours "load $load 1024" --card emmc-hs200; done
       continue ;;
+    queues)
+      pc
+      given=(--platform intel-jsl --card emmc-queue)
+      for setting in none hsq-tag cqe; do linux queues "${given[@]}" --setting $setting --scheduler none --json; done
+      for load in "randread 1" "randread 8" "randread 32"; do ours "load $load 1024" "${given[@]}"; done
+      continue ;;
     mmc-test)
       for machine in generic:sdsc-1g generic:sdhc-16g-hs generic:sdxc-128g-uhs intel-emmc:hbg4a2; do
         say "$table.$machine"
@@ -64,7 +70,7 @@ for table in "${tables[@]}"; do
     never) machines=(generic:sdxc-128g-uhs generic:emmc-hs200) ;;
     hsq) machines=(hsq-sprd:) ;;
     fifo) machines=(fifo-allwinner: fifo-allwinner:fifo-emmc-b) ;;
-    *) say "$table: expected never, hsq, fifo, stacks, recovery, mmc-test or tools"; exit 2 ;;
+    *) say "$table: expected never, hsq, fifo, stacks, queues, recovery, mmc-test or tools"; exit 2 ;;
   esac
   for machine in "${machines[@]}"; do
     for setting in none hsq-tag; do

@@ -5,9 +5,10 @@
 # - 32 reads and writes at a time, of 4 to 64 KiB, end out of order, and each read gives what was written last; the card's cache is flushed among them, by
 #   the engine's slot 31 where the driver uses it;
 # - meanwhile RPMB is used (mmc-utils), for which Linux halts the engine and switches the card's queue off and on;
-# - faults strike (below): no request fails, each read is right, and Linux says that it recovered the engine;
+# - Linux suspends the controller and the card, and goes on;
+# - faults strike, of the wires, the controller, the engine and the card (below): no request fails, each read is right, and Linux says that it recovered the engine;
 # - the card's supply is cut; what was flushed is there again.
-# The model counts what the driver does that the standard forbids: nothing. --short leaves out RPMB, faults and cut.
+# The model counts what the driver does that the standard forbids: nothing. --short leaves out RPMB, suspend, faults and cut.
 #
 # The newer QEMU comes from tools/install-qemu11.sh, kernel and busybox from tools/debian-kernel.sh, mmc-utils from tools/guest-tools.sh; cc builds
 # tools/guest-queue/verify.c. LINUX_TIMEOUT: seconds that a machine may run, 600 without it. MMCQ: a built program. KEEP: a folder for consoles and bus logs.
@@ -110,12 +111,20 @@ if [ -z "$short" ]; then
   echo "RPMB counter: $(mmc rpmb read-counter $rpmb | sed -n 's/^Counter value: //p')"
   told rpmb quiet
 
+  # Suspend to idle, with the kernel's own test: all devices sleep for five seconds.
+  echo devices >/sys/power/pm_test
+  echo freeze >/sys/power/state || echo "wrong: no suspend"
+  dmesg | grep -q 'PM: suspend exit' || echo "wrong: no end of the suspend"
+  verify after-suspend 32 1000 mixed
+  [ "$(cat /sys/class/mmc_host/mmc0/mmc0:0001/cmdq_en)" = 1 ] || echo "wrong: the card's queue is off after the suspend"
+  told suspend quiet
+
   # Seconds until Linux gives up a task, a minute otherwise.
   echo 3000 >/sys/block/mmcblk0/queue/io_timeout
   verify faults 32 100000000 mixed &
   sleep 1
   echo "now: faults"
-  sleep 20
+  sleep 32
   touch /tmp/stop; wait; rm /tmp/stop
   told faults loud
   verify after-faults 32 1000 read
@@ -143,6 +152,19 @@ cat >"$work/faults" <<'LIST'
 5500  rd_end       # an end bit
 7000  rd_lost      # a block that never comes
 11000 adma_err     # a descriptor that cannot be fetched
+12500 task_unanswered  # CMD44 without an answer
+13500 task_ready_falls # a task that is shown as ready, and is not
+14500 discard_refused  # CMD48 is refused in the recovery from the next
+14600 resp_crc
+15500 queue_stale      # completions of tasks that were cleared in the recovery from the next
+15600 resp_crc
+16500 blame_missing    # the next error names no task
+16600 resp_crc
+17500 halt_late        # the halt of the next recovery takes 400 ms
+17600 resp_crc
+19000 red_late         # an error of a task that is complete
+20000 task_never_ready
+25000 doorbell_lost
 LIST
 failed=0
 wrong() { say "$item: $*"; failed=1; }
@@ -208,9 +230,9 @@ for item in "${what[@]}"; do
     *) [ "$by_slot" -gt 0 ] || wrong "no flush by slot 31" ;;
   esac
   if [ -z "$short" ]; then
-    # Each line of the list takes one.
-    recovered=$(grep -c '^faults: .*running CQE recovery' "$work/said" || true)
-    [ "$recovered" -ge "$(wc -l <"$work/faults")" ] || wrong "$recovered recoveries for $(wc -l <"$work/faults") faults"
+    # Each takes one; four lines of the list are of the recovery from the next.
+    recovered=$(grep -c '^faults: .*running CQE recovery' "$work/said" || true) wanted=$(($(wc -l <"$work/faults") - 4))
+    [ "$recovered" -ge "$wanted" ] || wrong "$recovered recoveries, expected $wanted"
     grep -q '^faults: .*cqhci: timeout for tag' "$work/said" || wrong "the task whose block never came did not time out"
     grep -q '^cut: .*running CQE recovery' "$work/said" || wrong "the cut was not noticed"
     grep -qx 'RPMB counter: 0x00000003' "$work/said" || wrong "RPMB"

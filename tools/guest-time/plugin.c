@@ -5,7 +5,8 @@
 // that, QEMU the version of its plugins, and burn() looks whether time moves as it should.
 //
 // A register access and the way of an interrupt to the CPU take time, which `read`, `write` and `irq` say in nanoseconds. One instruction takes 1 << `shift` ns
-// (as -icount has it). A guest that writes to the register 0xf0, which no controller of the standard has, puts a mark into the file `counters`.
+// (as -icount has it). QEMU's device has 256 bytes of registers. All of the model's, those of a queue engine too, are also at the address WINDOW of
+// the machine, where nothing else is. A guest that writes to the register 0xf0, which no controller of the standard has, puts a mark into the file `counters`.
 #include "mmcq_sim.h"
 
 #include <dlfcn.h>
@@ -47,6 +48,7 @@ extern void timer_mod_ns(void *timer, int64_t at);
 extern void timer_del(void *timer);
 extern int64_t qemu_clock_get_ns(int clock);
 extern void pci_set_irq(void *device, int level);
+extern void *get_system_memory(void);
 extern char address_space_memory[];
 extern int address_space_rw(void *space, hwaddr at, uint64_t attributes, void *bytes, hwaddr count, bool write);
 extern void vm_start(void);
@@ -85,10 +87,11 @@ static const char *library = "", *platform = "generic", *card = "", *bus_log = "
 static const char *device_path = "/machine/peripheral/slot";
 static int64_t read_ns, write_ns, irq_ns, shift;
 // A mark of BEGIN also begins the schedule.
-enum { MARK = 0xf0, BEGIN = 3, CPUS = 8 };
+enum { MARK = 0xf0, BEGIN = 3, CPUS = 8, BAR_BYTES = 256, WINDOW_BYTES = 4096 };
+#define WINDOW UINT64_C(0xfed80000)
 
 // Their sizes are QEMU's affair: these are larger.
-static char region[8192] __attribute__((aligned(64))), event[512] __attribute__((aligned(64)));
+static char region[8192] __attribute__((aligned(64))), window[8192] __attribute__((aligned(64))), event[512] __attribute__((aligned(64)));
 static char late[512] __attribute__((aligned(64))), begin[512] __attribute__((aligned(64)));
 static mmcq_sim *sim;
 static void *device;
@@ -242,8 +245,10 @@ static void attach(void *opaque) {
   if (!sim || (*schedule && lab.schedule(sim, schedule, error, sizeof error))) die(error);
   timer_init_full(event, NULL, CLOCK_VIRTUAL_QEMU, NANOSECONDS, 0, on_event, NULL);
   timer_init_full(late, NULL, CLOCK_VIRTUAL_QEMU, NANOSECONDS, 0, raise, NULL);
-  memory_region_init_io(region, NULL, &ops, NULL, "mmcq", 256);
+  memory_region_init_io(region, NULL, &ops, NULL, "mmcq", BAR_BYTES);
   memory_region_add_subregion_overlap(registers, 0, region, 10);
+  memory_region_init_io(window, NULL, &ops, NULL, "mmcq-window", WINDOW_BYTES);
+  memory_region_add_subregion_overlap(get_system_memory(), WINDOW, window, 10);
   vm_start();
 }
 

@@ -1,17 +1,25 @@
 // slot.c: a driver of QEMU's sdhci-pci, as small as one can be, for what Debian's sdhci-pci does not do there: eight data lines where the controller has them
 // (the board has the pins), and Linux's software queue with queue=1. Requests are ended in the interrupt handler and the next one is sent from there, as
-// drivers of soldered cards do; with defer=1, in the work behind it, as they do for cards that can be taken out. With hs400=1 the board's lines allow
+// drivers of soldered cards do; with cqe=1 the card's own queue by the controller's queue engine (cqhci), as Debian's sdhci-pci has it for Intel's; with
+// defer=1, in the work behind it, as they do for cards that can be taken out. With hs400=1 the board's lines allow
 // HS400; with fixed=1 the card is soldered. Built by tools/guest-parts.sh against Debian's source of Linux 6.1.
 #include <linux/delay.h>
 #include <linux/mmc/host.h>
 #include <linux/module.h>
 #include <linux/pci.h>
 
+#include "cqhci.h"
 #include "mmc_hsq.h"
 #include "sdhci.h"
 
-static bool queue, defer, hs400, fixed;
+/* Where all of the model's registers are (plugin.c), and its queue engine among them. */
+#define WINDOW 0xfed80000
+#define WINDOW_BYTES 4096
+#define ENGINE 0x200
+
+static bool queue, cqe, defer, hs400, fixed;
 module_param(queue, bool, 0444);
+module_param(cqe, bool, 0444);
 module_param(defer, bool, 0444);
 module_param(hs400, bool, 0444);
 module_param(fixed, bool, 0444);
@@ -55,12 +63,48 @@ static void hw_reset(struct sdhci_host *host)
 	usleep_range(300, 1000);
 }
 
+static void reset(struct sdhci_host *host, u8 mask)
+{
+	if (mask & SDHCI_RESET_ALL && cqe && host->mmc->cqe_private)
+		cqhci_deactivate(host->mmc);
+	sdhci_reset(host, mask);
+}
+
+static u32 irq(struct sdhci_host *host, u32 status)
+{
+	int command, data;
+
+	if (!sdhci_cqe_irq(host, status, &command, &data))
+		return status;
+	cqhci_irq(host->mmc, status, command, data);
+	return 0;
+}
+
+static const struct cqhci_host_ops engine_ops = { .enable = sdhci_cqe_enable, .disable = sdhci_cqe_disable };
+
+static int add_engine(struct sdhci_host *host, struct device *device)
+{
+	struct cqhci_host *engine = devm_kzalloc(device, sizeof(*engine), GFP_KERNEL);
+	bool wide = host->flags & SDHCI_USE_64_BIT_DMA;
+
+	if (!engine)
+		return -ENOMEM;
+	engine->mmio = devm_ioremap(device, WINDOW + ENGINE, WINDOW_BYTES - ENGINE);
+	if (!engine->mmio)
+		return -ENOMEM;
+	engine->quirks = CQHCI_QUIRK_SHORT_TXFR_DESC_SZ;
+	engine->caps = wide ? CQHCI_TASK_DESC_SZ_128 : 0;
+	engine->ops = &engine_ops;
+	return cqhci_init(engine, host->mmc, wide);
+}
+
 static const struct sdhci_ops ops = {
 	.hw_reset = hw_reset,
 	.set_clock = sdhci_set_clock,
 	.enable_dma = enable_dma,
 	.set_bus_width = sdhci_set_bus_width,
-	.reset = sdhci_reset,
+	.reset = reset,
+	.irq = irq,
 	.set_uhs_signaling = sdhci_set_uhs_signaling,
 	.request_done = request_done,
 };
@@ -98,8 +142,14 @@ static int probe(struct pci_dev *device, const struct pci_device_id *id)
 		host->mmc_host_ops.request_atomic = sdhci_request_atomic;
 	if (queue)
 		error = mmc_hsq_init(hsq, host->mmc);
+	if (cqe)
+		host->mmc->caps2 |= MMC_CAP2_CQE | MMC_CAP2_CQE_DCMD;
 	if (!error)
-		error = sdhci_add_host(host);
+		error = sdhci_setup_host(host);
+	if (!error && cqe)
+		error = add_engine(host, &device->dev);
+	if (!error)
+		error = __sdhci_add_host(host);
 	if (error)
 		sdhci_free_host(host);
 	return error;

@@ -88,7 +88,8 @@ fn what_a_machine_cannot_be_made_from_is_one_line() {
     let folder = Folder::with("#!/bin/sh\necho QEMU emulator version 8.2.0\n");
     folder.refused("", 2, &["version 8.2.0", "11.1.3"]);
     folder.refused("--platform stream-rtsx", 2, &["stream-rtsx", "sdhci"]);
-    folder.refused("--setting close", 2, &["close", "hsq-tag"]);
+    folder.refused("--setting close", 2, &["close", "hsq-tag", "cqe"]);
+    folder.refused("--setting cqe", 2, &["generic", "a queue engine at 0x200"]);
     folder.refused("--instruction-ns 3", 2, &["--instruction-ns 3"]);
     folder.refused("--wake-us -1", 2, &["-1"]);
     Folder::with(HEAD).refused("--initrd none", 2, &["none"]);

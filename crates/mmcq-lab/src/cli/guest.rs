@@ -57,7 +57,8 @@ pub struct Guest {
     /// Card: a name from `mmcq platforms`, or a TOML file [default: the board's]
     #[arg(long, value_name = "CARD")]
     card: Option<String>,
-    /// Linux's queue: none, or hsq-tag (its software queue)
+    /// Linux's queue: none, hsq-tag (its software queue) or cqe (the card's own, by the controller's
+    /// queue engine)
     #[arg(long, value_name = "SETTING", default_value = "none")]
     setting: String,
     /// Scheduler of the block layer: none, mq-deadline or bfq [default: the kernel's]

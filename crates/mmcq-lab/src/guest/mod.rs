@@ -31,6 +31,9 @@ use std::time::{Duration, Instant};
 /// The one version that the plugin is made for: it knows that one's inside.
 pub const QEMU: &str = "QEMU emulator version 11.1.3";
 
+/// Where the guest's driver looks for the queue engine.
+const ENGINE_AT: u16 = 0x200;
+
 /// The parts, by their files.
 const PARTS: [&str; 5] = ["qemu", "kernel", "initrd", "plugin.so", "library.so"];
 
@@ -84,7 +87,7 @@ pub struct Machine {
     pub platform: String,
     /// Its card; `None`: the board's own.
     pub card: Option<String>,
-    /// `none` or `hsq-tag`; of an image its name.
+    /// `none`, `hsq-tag` or `cqe`; of an image its name.
     pub setting: String,
     /// The block layer's scheduler; `None`: what the kernel takes.
     pub scheduler: Option<String>,
@@ -212,9 +215,16 @@ impl Machine {
                 "platform {name}: expected one whose controller is an sdhci"
             )));
         };
-        if self.image.is_none() && !matches!(self.setting.as_str(), "none" | "hsq-tag") {
+        if self.image.is_none() && !matches!(self.setting.as_str(), "none" | "hsq-tag" | "cqe") {
             let setting = &self.setting;
-            return Err(Failure::Input(format!("setting {setting}: expected none or hsq-tag")));
+            return Err(Failure::Input(format!("setting {setting}: expected none, hsq-tag or cqe")));
+        }
+        let engine = controller.command_queue.is_some_and(|queue| queue.offset == ENGINE_AT);
+        if self.image.is_none() && self.setting == "cqe" && !engine {
+            let name = &platform.name;
+            return Err(Failure::Input(format!(
+                "setting cqe: platform {name}: expected one with a queue engine at {ENGINE_AT:#x}"
+            )));
         }
         Ok(Settings {
             wake_ns: self.wake_ns.unwrap_or_else(|| platform.costs.ns("job_wake")),

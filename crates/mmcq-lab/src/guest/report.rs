@@ -83,7 +83,7 @@ pub struct Report {
     pub platform: String,
     /// Card; empty: the board's.
     pub card: String,
-    /// `none` or `hsq-tag`; of an image its name.
+    /// `none`, `hsq-tag` or `cqe`; of an image its name.
     pub setting: String,
     /// CPUs.
     pub cpus: u8,
