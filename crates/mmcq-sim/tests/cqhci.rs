@@ -37,6 +37,24 @@ fn tasks_of_all_slots_end_out_of_order_with_their_own_data() {
 }
 
 #[test]
+fn a_task_as_large_as_they_may_be() {
+    for form in FORMS {
+        let mut rig = Rig::new(form);
+        let caps = *rig.host.queue_caps().unwrap();
+        assert!(caps.max_segments >= 2 && caps.max_bytes >= 65_536, "{caps:?}");
+        let blocks = u16::try_from(caps.max_bytes / 512).unwrap();
+        // In two pieces, each of several descriptors.
+        rig.prepare(5, Direction::Write, 4096, blocks);
+        rig.prepare(6, Direction::Read, 65_536, blocks);
+        rig.ring(3 << 5);
+        rig.complete(3 << 5);
+        rig.same(5, 4096);
+        rig.same(6, 65_536);
+        rig.checked();
+    }
+}
+
+#[test]
 fn without_direct_commands_slot_31_is_a_task() {
     let quirks = CqhciQuirks::INTEL_GLK;
     let mut rig = Rig::on(Parts { quirks, ..Parts::new(Form::Short) }, &QueueSettings::new(1));
@@ -318,6 +336,123 @@ fn a_reset_at_any_moment_forgets_tasks_and_lets_their_memory_go() {
     rig.run(10_000_000);
     assert_eq!(rig.memory.violations(), Vec::<String>::new());
     assert_eq!(rig.host.ack_queue().done, 0);
+}
+
+#[test]
+fn a_halt_that_never_comes_ends_with_a_reset() {
+    let mut rig = Rig::new(Form::Wide);
+    for slot in 0..4 {
+        rig.read(slot, sector(slot));
+    }
+    rig.faults(Plan::none().shot(Point::Halt, 1, Strike::Never));
+    rig.ring(0b1111);
+    rig.host.halt_queue().unwrap();
+    rig.run(500_000_000);
+    let events = rig.host.ack_queue();
+    assert!(!events.halted && events.fault.is_none());
+    assert_eq!(rig.host.clear_tasks(), Err(QueueError::State), "not without a halt");
+    rig.recover();
+    for slot in 0..4 {
+        rig.read(slot, sector(slot));
+    }
+    rig.ring(0b1111);
+    rig.complete(0b1111);
+    for slot in 0..4 {
+        rig.same(slot, sector(slot));
+    }
+}
+
+#[test]
+fn a_halt_that_comes_late_is_waited_for() {
+    let mut rig = Rig::new(Form::Wide);
+    rig.faults(Plan::none().shot(Point::Halt, 1, Strike::Late(400_000_000)));
+    rig.read(0, 0);
+    rig.ring(1);
+    let begin = rig.now();
+    let halted = rig.halt();
+    assert!(halted.halted && rig.now() - begin >= 400_000_000);
+    rig.host.resume_queue().unwrap();
+    if halted.done == 0 {
+        rig.complete(1);
+    }
+    rig.same(0, 0);
+    rig.checked();
+}
+
+#[test]
+fn a_doorbell_that_is_lost_is_seen_and_rung_again() {
+    let mut rig = Rig::new(Form::Wide);
+    rig.faults(Plan::none().shot(Point::Doorbell, 2, Strike::Lost));
+    rig.read(0, sector(0));
+    rig.read(1, sector(1));
+    rig.ring(0b01);
+    rig.ring(0b10);
+    rig.complete(0b01);
+    rig.run(100_000_000);
+    assert_eq!(rig.host.ack_queue().done, 0);
+    assert_eq!(rig.host.queue_state().rung, 0, "the engine knows nothing of it");
+    rig.halt();
+    rig.host.clear_task(1).unwrap();
+    assert_eq!(rig.events().cleared, 0b10);
+    rig.host.resume_queue().unwrap();
+    rig.read(1, sector(1));
+    rig.ring(0b10);
+    rig.complete(0b10);
+    rig.same(0, sector(0));
+    rig.same(1, sector(1));
+    rig.checked();
+}
+
+#[test]
+fn an_error_that_names_no_task_blames_none() {
+    let plan = Plan::none().shot(Point::ReadBlock, 10, Strike::Crc).shot(Point::Blame, 1, Strike::Lost);
+    let mut rig = struck(Form::Wide, plan);
+    let fault = rig.fault();
+    assert_eq!((fault.cause, fault.index, fault.slot), (Cause::Crc, None, None));
+    assert_eq!(fault.to_string(), "Crc error in the Data stage, of no task that the engine names");
+    rig.halt();
+    rig.clear_all();
+    rig.recover();
+    rig.checked();
+}
+
+#[test]
+fn a_response_error_of_a_task_that_is_done_blames_none() {
+    let mut rig = struck(Form::Wide, Plan::none().shot(Point::TaskEnd, 2, Strike::Spurious(1)));
+    let (mut done, mut fault) = (0u32, None);
+    while fault.is_none() {
+        let events = rig.events();
+        done |= events.done;
+        fault = events.fault;
+    }
+    let fault = fault.unwrap();
+    assert_eq!((fault.cause, fault.slot), (Cause::Response, None), "{fault}");
+    done |= rig.halt().done;
+    assert!(done.count_ones() >= 2, "what is done stays so: {done:#b}");
+    assert_eq!(rig.clear_all(), 0b1111 & !done);
+    for slot in (0..4).filter(|slot| done >> slot & 1 == 1) {
+        rig.same(slot, sector(slot));
+    }
+    rig.recover();
+    rig.checked();
+}
+
+#[test]
+fn a_pause_that_falls_back_when_the_engine_goes_on_is_written_again() {
+    let asked = |falls: bool| {
+        let mut rig = Rig::off(Parts { card: "emmc-queue-one", ..Parts::new(Form::Wide) });
+        if falls {
+            rig.faults(Plan::none().from(Point::Enable, 1, Strike::Status(8)));
+        }
+        rig.host.enable_queue(&QueueSettings::new(1)).unwrap();
+        rig.read(0, 0);
+        rig.said();
+        rig.ring(1);
+        rig.complete(1);
+        rig.said().iter().filter(|&&index| index == 13).count()
+    };
+    assert_eq!(asked(true), asked(false));
+    assert!(asked(true) < 30);
 }
 
 #[test]

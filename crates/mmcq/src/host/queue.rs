@@ -108,6 +108,8 @@ pub struct QueueCaps {
     pub wide: bool,
     /// Pieces of memory in a task.
     pub max_segments: u16,
+    /// Bytes in a task.
+    pub max_bytes: u32,
     /// The clock that [`QueueSettings::poll_ns`] is counted in, in hertz.
     pub timer_hz: u32,
 }

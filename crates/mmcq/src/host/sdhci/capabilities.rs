@@ -199,7 +199,7 @@ impl Model {
     /// Segments, bytes in a segment and bytes in a transfer such that any list within them fits the
     /// table: segments that add up to `t` chunks need at most `t - 1` descriptors more than there
     /// are segments.
-    fn scatter(&self, slots: usize) -> (u16, u32, u32) {
+    pub(super) fn scatter(&self, slots: usize) -> (u16, u32, u32) {
         let slots = u32::try_from(slots).unwrap_or(u32::MAX).saturating_sub(self.form.nop_end.into());
         // A chunk is neither 0 nor longer than a transfer; said here in a way that cannot panic.
         let most = MAX_BLOCKS * 512 / self.form.chunk.max(1);

@@ -100,7 +100,7 @@ impl CqhciConfig {
         version: u32,
         capabilities: u32,
         wide: bool,
-        pieces: usize,
+        (max_segments, max_bytes): (u16, u32),
     ) -> Result<QueueCaps, QueueError> {
         // What is reserved reads 0; so nothing that is no version register passes for one.
         let small = u16::try_from(version).ok().filter(|it| it >> VER_MAJOR_SHIFT == 5);
@@ -111,7 +111,8 @@ impl CqhciConfig {
             depth: if direct { DIRECT_SLOT } else { DIRECT_SLOT + 1 },
             direct: direct.then_some(DIRECT_SLOT),
             wide,
-            max_segments: u16::try_from(pieces).unwrap_or(u16::MAX),
+            max_segments,
+            max_bytes,
             timer_hz: self
                 .timer_hz
                 .or_else(|| timer_hz(capabilities))

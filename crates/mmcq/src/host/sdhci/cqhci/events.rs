@@ -55,16 +55,17 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         }
         if own {
             self.take_own(status, &mut events);
-            let errors = status & ERRORS & self.host.shadow.enable;
-            if errors != 0 || is & INT_RESPONSE != 0 {
-                events.fault = Some(self.fault(errors));
-            }
         }
         if self.at == At::Halting && (is & INT_HALT != 0 || self.is_halted()) {
             events.halted = true;
         }
         // Once more after the halt: what is done is done.
         self.take_done(&mut events);
+        let errors = if own { status & ERRORS & self.host.shadow.enable } else { 0 };
+        if errors != 0 || own && is & INT_RESPONSE != 0 {
+            // After the ends: what is done is not blamed.
+            events.fault = Some(self.fault(errors));
+        }
         if events.halted {
             self.has_halted();
         }

@@ -107,7 +107,10 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         if self.host.model.mode != TransferMode::Adma2 {
             return Err(QueueError::Transfer);
         }
-        let caps = self.config.caps(self.read(VER), self.read(CAP), self.form.wide, PIECES)?;
+        // One piece may cross a boundary: no task is as long as that is far from the next.
+        let pieces = PIECES.saturating_sub(self.form.bounded.into());
+        let (segments, bytes, _) = self.host.model.scatter(pieces);
+        let caps = self.config.caps(self.read(VER), self.read(CAP), self.form.wide, (segments, bytes))?;
         let bytes = TaskList::<PIECES>::BYTES;
         let place = NonNull::from(&mut *self.list).cast();
         let bus = self.host.dma.map(place, bytes, Direction::Write).map_err(QueueError::List)?;

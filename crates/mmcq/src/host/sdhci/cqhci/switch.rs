@@ -46,7 +46,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         let clocks = clocks(settings.poll_ns, caps.timer_hz).clamp(1, SSC1_CLOCKS_MAX) as u32;
         let beside = !self.config.quirks.has(CqhciQuirks::NO_POLL_BESIDE);
         let blocks = if beside { u32::from(settings.poll_blocks.min(15)) } else { 0 };
-        self.write(SSC1, blocks << SSC1_BLOCKS_SHIFT | clocks);
+        let polling = blocks << SSC1_BLOCKS_SHIFT | clocks;
+        self.write(SSC1, polling);
         self.write(SSC2, settings.rca.into());
         self.write(RMEM, settings.r1_errors);
         self.write(IC, coalescing(settings.coalescing, caps.timer_hz));
@@ -61,6 +62,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
             self.drop_tasks();
             return Err(QueueError::StaysOff(seen));
         }
+        // Some fall back to a pause of 8 clocks when they are switched on.
+        self.write(SSC1, polling);
         // Whatever the engine has of the time before is not believed.
         self.slots = Slots { doubtful: u32::MAX, ..Slots::default() };
         if self.is_halted() && !self.leave_halt() {
