@@ -28,6 +28,11 @@ for load in "read random 1" "write random 1" "read random 32" "write random 32" 
   awk -v load="$1 $2, depth $3" -v s="$s" -v i="$i" -v t="$t" -v n="$requests" -v a="$accesses" -v q="$interrupts" 'BEGIN {
     printf "%-22s %8.0f %10.0f %6.0f %8.0f %10.2f %11.2f\n", load, s/n, i/n, t/n, (s+i+t)/n, a, q }'
 done
+# A task through the driver of the queue engine, without the engine of the stack: mapped, described and rung; acknowledged and unmapped.
+r=$(instructions announce tasks) e=$(instructions end tasks)
+read -r _ requests _ accesses _ < <("$program" tasks $count)
+awk -v s="$r" -v i="$e" -v n="$requests" -v a="$accesses" 'BEGIN {
+  printf "%-22s %8.0f %10.0f %6s %8.0f %10.2f %11.2f\n", "task, driver alone", s/n, i/n, "-", (s+i)/n, a, 1 }'
 
 program=${CARGO_TARGET_DIR:-target}/release/examples/type_a_length
 count=200

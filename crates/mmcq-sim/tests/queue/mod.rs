@@ -53,7 +53,7 @@ pub struct Rig {
     commands: Rc<RefCell<Vec<u8>>>,
 }
 
-/// What a rig is made of.
+/// What a rig is made from.
 #[derive(Clone)]
 pub struct Parts {
     pub form: Form,
@@ -79,6 +79,15 @@ impl Parts {
     }
 }
 
+/// What a rig is made of, alone.
+pub struct Built {
+    pub host: Driver,
+    pub model: Rc<RefCell<Sdhci>>,
+    pub memory: ShadowMemory,
+    pub time: Time,
+    pub port: Port,
+}
+
 impl Rig {
     /// The card identified, on eight lines at 52 MHz, and both queues on.
     pub fn new(form: Form) -> Rig {
@@ -91,8 +100,8 @@ impl Rig {
         rig
     }
 
-    /// The same with the controller's engine off.
-    pub fn off(parts: Parts) -> Rig {
+    /// Driver, model, memory, time and registers, and nothing done with them.
+    pub fn built(parts: Parts) -> Built {
         let good = SdhciConfig::GENERIC_4_20;
         let bits = match parts.form {
             Form::Narrow => 0,
@@ -119,6 +128,12 @@ impl Rig {
         let mut queue = unsafe { CqhciConfig::at(parts.engine.offset) }.with(parts.quirks);
         queue.timer_hz = parts.timer_hz;
         let host = Cqhci::new(driver, list, queue);
+        Built { host, model, memory, time, port }
+    }
+
+    /// The same as [`on`](Self::on) with the controller's engine off.
+    pub fn off(parts: Parts) -> Rig {
+        let Built { host, model, memory, time, port } = Rig::built(parts);
         let commands = Rc::new(RefCell::new(Vec::new()));
         let mut rig = Rig { host, model, memory, time, port, tasks: Default::default(), commands };
         rig.bring_up();
@@ -382,6 +397,11 @@ impl Rig {
         assert_eq!(self.memory.violations(), Vec::<String>::new());
         assert_eq!(self.model.borrow().first_violation(), None);
     }
+}
+
+/// Sectors far from each other, in no order.
+pub fn sector(slot: u8) -> u32 {
+    u32::from(slot) * 7919 % 32 * 4096
 }
 
 /// A byte of a written task.

@@ -8,7 +8,8 @@
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
 use super::{
-    BusOp, Caps, Cause, Direction, DmaError, Events, Host, Phase, Plain, Segment, StartError, Step, Timing,
+    BusOp, Caps, Cause, CommandQueueHost, Direction, DmaError, Events, Host, Phase, Plain, QueueCaps,
+    QueueError, QueueEvents, QueueSettings, QueueState, Segment, StartError, Step, Task, Timing,
 };
 use crate::spec::command::Command;
 
@@ -353,5 +354,63 @@ unsafe impl<H: Host, S: Surroundings> Host for Surrounded<H, S> {
 
     fn card_irq(&mut self, on: bool) {
         self.host.card_irq(on);
+    }
+}
+
+// SAFETY: calls go to the driver inside, in their order and with the segments as they are.
+unsafe impl<H: Host + CommandQueueHost, S: Surroundings> CommandQueueHost for Surrounded<H, S> {
+    fn queue_caps(&self) -> Result<&QueueCaps, QueueError> {
+        self.host.queue_caps()
+    }
+
+    fn enable_queue(&mut self, settings: &QueueSettings) -> Result<(), QueueError> {
+        self.host.enable_queue(settings)
+    }
+
+    fn disable_queue(&mut self) -> Result<(), QueueError> {
+        self.host.disable_queue()
+    }
+
+    #[inline]
+    fn prepare_task(&mut self, slot: u8, task: &Task, segments: &[Segment]) -> Result<(), QueueError> {
+        self.host.prepare_task(slot, task, segments)
+    }
+
+    fn prepare_command(&mut self, command: &Command, barrier: bool) -> Result<(), QueueError> {
+        self.host.prepare_command(command, barrier)
+    }
+
+    fn withdraw(&mut self, slots: u32) {
+        self.host.withdraw(slots);
+    }
+
+    #[inline]
+    fn ring(&mut self, slots: u32) -> u32 {
+        self.host.ring(slots)
+    }
+
+    #[inline]
+    fn ack_queue(&mut self) -> QueueEvents {
+        self.host.ack_queue()
+    }
+
+    fn halt_queue(&mut self) -> Result<(), QueueError> {
+        self.host.halt_queue()
+    }
+
+    fn resume_queue(&mut self) -> Result<(), QueueError> {
+        self.host.resume_queue()
+    }
+
+    fn clear_task(&mut self, slot: u8) -> Result<(), QueueError> {
+        self.host.clear_task(slot)
+    }
+
+    fn clear_tasks(&mut self) -> Result<(), QueueError> {
+        self.host.clear_tasks()
+    }
+
+    fn queue_state(&self) -> QueueState {
+        self.host.queue_state()
     }
 }
