@@ -179,8 +179,14 @@ waits_for() { # line: until the console has it, or the machine has ended
 for item in "${what[@]}"; do
   echo "== $item"
   IFS=@ read -r card platform id <<<"$item"
-  socket=$work/socket held=()
-  [ -n "$short" ] || held=(--schedule "$work/faults" --hold)
+  socket=$work/socket held=() faults=$work/faults
+  # Without the direct command a flush of Linux 6.1 waits, in the block layer's own call, for all tasks; until it returns the block layer gives up none of them.
+  # So what only that time limit ends is not for this driver. Nor is a late halt: it halts the engine for each flush, and waits 100 us for that.
+  if [ "$id" = 8086:31cc ]; then
+    faults=$work/faults-of-glk
+    grep -vE ' (rd_lost|task_never_ready|doorbell_lost|halt_late) ?' "$work/faults" >"$faults"
+  fi
+  [ -n "$short" ] || held=(--schedule "$faults" --hold)
   : >"$work/console"
   "$MMCQ" device --card "$card" --platform "$platform" --pci-id "$id" "${held[@]}" --socket "$socket" --log "$work/bus.log" >"$work/device" 2>&1 &
   server=$!
@@ -230,10 +236,10 @@ for item in "${what[@]}"; do
     *) [ "$by_slot" -gt 0 ] || wrong "no flush by slot 31" ;;
   esac
   if [ -z "$short" ]; then
-    # Each takes one; four lines of the list are of the recovery from the next.
-    recovered=$(grep -c '^faults: .*running CQE recovery' "$work/said" || true) wanted=$(($(wc -l <"$work/faults") - 4))
+    # Each takes one. Four lines of the list are of the recovery from the next; and a ready bit that falls is not seen where it has fallen before the lines are free.
+    recovered=$(grep -c '^faults: .*running CQE recovery' "$work/said" || true) wanted=$(($(wc -l <"$faults") - 5))
     [ "$recovered" -ge "$wanted" ] || wrong "$recovered recoveries, expected $wanted"
-    grep -q '^faults: .*cqhci: timeout for tag' "$work/said" || wrong "the task whose block never came did not time out"
+    [ "$id" = 8086:31cc ] || grep -q '^faults: .*cqhci: timeout for tag' "$work/said" || wrong "no task has timed out"
     grep -q '^cut: .*running CQE recovery' "$work/said" || wrong "the cut was not noticed"
     grep -qx 'RPMB counter: 0x00000003' "$work/said" || wrong "RPMB"
   fi
