@@ -238,3 +238,31 @@ fn the_patch_leaves_commands_out_only_where_a_run_goes_on() {
     let (opened, closed, asked) = commands("randread", Setting::Patch);
     assert!(opened > 24 && closed == opened - 1 && asked == 0, "{opened} {closed} {asked}");
 }
+
+fn on_a_card(card: &str, rw: &str, depth: u32, setting: Setting) -> Result<f64, RunError> {
+    let platform = Platform::load("hsq-sprd").unwrap();
+    let job = format!(
+        "[t]\nfilename=/dev/mmcblk0\nrw={rw}\nbs=4k\nsize=64m\nio_size=8m\niodepth={depth}\nioengine=libaio\ndirect=1\n"
+    );
+    let file = fio::parse_text("test", job.as_bytes(), &fio::System).unwrap();
+    let workers = fio::expand(&file.jobs).unwrap();
+    let what = Run { workers: &workers, platform: &platform, card: Some(card), setting, seed: 1 };
+    let c = run(&what, None, &mut |_, _| ())?.counters;
+    assert_eq!(c.failed, 0);
+    Ok(c.ios as f64 / (c.elapsed_ns as f64 / 1e9))
+}
+
+#[test]
+fn a_cards_queue_keeps_its_units_at_work_and_costs_no_other_load() {
+    let rate = |rw, depth, setting| on_a_card("emmc-queue", rw, depth, setting).unwrap();
+    // Three units, each of which loads a page in 133 us.
+    let limit = 3.0 / 133e-6;
+    let read = rate("randread", 32, Setting::Tasks);
+    assert!(read >= 0.92 * limit, "{read} of {limit}");
+    for (rw, depth) in [("randread", 1), ("randwrite", 32), ("read", 32), ("write", 32)] {
+        let (queue, single) = (rate(rw, depth, Setting::Tasks), rate(rw, depth, Setting::Mmcq));
+        assert!(queue >= 0.99 * single, "{rw} at {depth}: {queue} against {single}");
+    }
+    let error = on_a_card("emmc-hs200", "read", 1, Setting::Tasks).unwrap_err().to_string();
+    assert!(error.contains("card emmc-hs200, setting tasks: no command queue"), "{error}");
+}

@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 #[path = "../../../mmcq/tests/support/one_thread.rs"]
-mod one_thread;
+pub mod one_thread;
 
 use mmcq::card::{self, Card as Found, Event, Options};
 use mmcq::engine::{Completion, Config, DmaBuf, Kind, RecoveryStep, Request, SlotId, Stats};

@@ -202,6 +202,8 @@ pub struct Tasks {
     /// One bit a task that the card knows; of these, one that is ready.
     announced: u32,
     ready: u32,
+    /// When that of them was announced that has waited longest; void if there is none.
+    oldest_ns: u64,
     tasks: [Task; DEPTH_MAX as usize],
     /// The request behind each in its task.
     behind: [u8; SLOTS_MAX],
@@ -225,6 +227,7 @@ impl Tasks {
         running: NONE,
         announced: 0,
         ready: 0,
+        oldest_ns: 0,
         tasks: [NO_TASK; DEPTH_MAX as usize],
         behind: [NONE; SLOTS_MAX],
         cleanings: 0,
@@ -330,8 +333,8 @@ impl Tasks {
     pub(crate) fn has_room(&self, now_ns: u64) -> bool {
         let most = self.depth.min(ANNOUNCED_MAX);
         let full = self.count() + u32::from(self.running != NONE) >= u32::from(most);
-        let old = |id: u8| now_ns.saturating_sub(self.task(id).announced_ns) >= AGE_NS;
-        !full && self.described == NONE && !ids(self.announced).any(old)
+        let old = self.announced != 0 && now_ns.saturating_sub(self.oldest_ns) >= AGE_NS;
+        !full && self.described == NONE && !old
     }
 
     /// Few tasks are announced: units of the card may be idle.
@@ -392,9 +395,11 @@ impl Tasks {
     pub(crate) fn announced(&mut self, now_ns: u64) {
         if self.announced == 0 {
             self.pace.begins(now_ns);
+            self.oldest_ns = u64::MAX;
         }
         if let Some(id) = self.described() {
             self.announced |= 1 << id;
+            self.oldest_ns = self.oldest_ns.min(self.task(id).announced_ns);
         }
         self.described = NONE;
         self.stats.announced = self.stats.announced.wrapping_add(1);
@@ -445,6 +450,10 @@ impl Tasks {
         self.ready &= !(1 << id);
         self.announced &= !(1 << id);
         self.running = id;
+        if self.task(id).announced_ns == self.oldest_ns {
+            let left = ids(self.announced).map(|id| self.task(id).announced_ns);
+            self.oldest_ns = left.min().unwrap_or(u64::MAX);
+        }
         self.dull = match self.task(id).direction {
             Direction::Read => 0,
             Direction::Write => self.dull.saturating_add(1),
