@@ -2,21 +2,22 @@
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
+mod card;
+
+pub use card::{card_names, card_profile, card_table, card_text};
+
 use crate::alone::Alone;
 use crate::buffers::Pieces;
 use crate::controller::{self, Controller};
 use crate::ours::Context;
 use crate::platform::{Advance, Platform};
 use crate::registers::binary;
-use crate::sdio;
 use crate::system::{Costs, SleepDepth};
 use mmcq::card::{Card, Family, Options, bring_up};
 use mmcq::engine::Config;
 use mmcq::sched::{Any, Fifo, Queued};
 use mmcq::task::Timer;
-use mmcq_sim::card::io::IoProfile;
 use mmcq_sim::card::{CardProfile, Fill, Medium, ProfileError};
-use mmcq_sim::cards;
 use mmcq_sim::charged::{CallCosts, Charged};
 use mmcq_sim::cpu::Delay;
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
@@ -111,6 +112,14 @@ pub enum BoardError {
         /// Bytes of the image.
         bytes: u64,
     },
+    /// `--set card.KEY=VALUE`.
+    #[error("--set card.{change}: {what}")]
+    Change {
+        /// As given, without `card.`.
+        change: String,
+        /// What is wrong with it.
+        what: String,
+    },
     /// The card's profile.
     #[error(transparent)]
     Profile(#[from] mmcq_sim::card::ProfileError),
@@ -137,35 +146,6 @@ pub enum BoardError {
     },
 }
 
-/// Names of the cards that come with the program.
-pub fn card_names() -> impl Iterator<Item = &'static str> {
-    cards::CARDS.iter().map(|(name, _)| *name).filter(|name| *name != sdio::CARD_NAME)
-}
-
-/// Reads a card's profile by name, or from a file whose name ends in `.toml`.
-pub fn card_profile(name: &str) -> Result<CardProfile, BoardError> {
-    let io = |card: IoProfile| BoardError::Io {
-        name: name.to_owned(),
-        description: card.description().to_owned(),
-    };
-    if name == sdio::CARD_NAME {
-        return Err(io(sdio::card()?));
-    }
-    if let Some(text) = cards::named(name) {
-        return Ok(CardProfile::from_toml(text, name)?);
-    }
-    if name.ends_with(".toml") {
-        let text = std::fs::read_to_string(name)
-            .map_err(|source| BoardError::CardFile { name: name.to_owned(), source })?;
-        if text.parse::<toml::Table>().is_ok_and(|table| table.contains_key("io")) {
-            return Err(io(IoProfile::from_toml(&text, name)?));
-        }
-        return Ok(CardProfile::from_toml(&text, name)?);
-    }
-    let known = card_names().collect::<Vec<_>>().join(", ");
-    Err(BoardError::NoCard { name: name.to_owned(), known })
-}
-
 /// A card and its memory: `card` instead of the platform's own, `medium` instead of generated
 /// memory. A card that was named must fit into its medium, whose rest is not used; the platform's
 /// own takes the medium's size.
@@ -174,7 +154,7 @@ pub fn card_with(
     card: Option<&str>,
     medium: Option<Medium>,
 ) -> Result<(CardProfile, Medium), BoardError> {
-    let mut profile = card_profile(card.unwrap_or(&platform.card))?;
+    let mut profile = card::changed(card.unwrap_or(&platform.card), &platform.card_changes)?;
     let medium = match medium {
         Some(medium) => {
             let (capacity, bytes) = (profile.capacity_bytes(), medium.bytes());

@@ -14,6 +14,7 @@ pub mod guest;
 pub mod image;
 pub mod linux;
 pub mod ours;
+pub mod params;
 pub mod platform;
 pub mod plot;
 pub mod registers;

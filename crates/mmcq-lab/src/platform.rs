@@ -15,11 +15,14 @@
 //! - `cost.deep_wake_us`, what waking a job costs more when it has slept for `cost.deep_sleep_us`
 //!   or longer, nothing up to `cost.light_sleep_us`.
 
+mod change;
 mod controller;
 mod stack;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use change::set;
+pub use change::{CARD, JOB};
 pub use controller::ControllerConfig;
 pub use stack::Stack;
 
@@ -92,6 +95,9 @@ pub struct Quantity {
     pub kind: Kind,
     /// The same in words.
     pub source: String,
+    /// The least and the most that the source allows.
+    #[serde(default)]
+    pub range: Option<[f64; 2]>,
 }
 
 /// Named times, in nanoseconds.
@@ -152,6 +158,8 @@ pub struct Platform {
     pub description: String,
     /// Its card's name.
     pub card: String,
+    /// What is changed of the card, whichever it is: `key=value`, each without `card.`.
+    pub card_changes: Vec<String>,
     /// End of busy.
     pub busy: Busy,
     /// Requests must be completed in a thread.
@@ -195,7 +203,7 @@ const COSTS: [&str; 14] = [
     "hop", "tail", "retry",
 ];
 /// Costs that a platform may give.
-const COSTS_OPTIONAL: [&str; 10] = [
+pub(crate) const COSTS_OPTIONAL: [&str; 10] = [
     "each",
     "entry",
     "tasklet",
@@ -207,6 +215,8 @@ const COSTS_OPTIONAL: [&str; 10] = [
     "deep_sleep",
     "deep_wake",
 ];
+/// Tables of quantities.
+pub(crate) const QUANTITIES: [&str; 3] = ["cost", "share", "own"];
 const SHARES: [&str; 2] = ["tail", "migration"];
 /// Those of our own path; the first ones are instructions, `cycle` and registers are times.
 const OWN: [&str; 8] = [
@@ -228,13 +238,13 @@ impl Platform {
     }
 
     /// Likewise, with single values changed: `cost.wake_us=30`, `card="sdsc-1g"`,
-    /// `controller.signal18_fails=true`.
+    /// `controller.signal18_fails=true`. What begins with `card.` changes the card that is put into
+    /// the board.
     pub fn load_with(name: &str, changes: &[String]) -> Result<Self, PlatformError> {
-        let mut table = tree(name, None, 0)?;
-        for change in changes {
-            set(&mut table, change, &["cost", "share", "own"])?;
-        }
-        Self::read(name, table)
+        let mut platform = Self::read(name, table_with(name, changes)?)?;
+        let of_card = changes.iter().filter_map(|change| change.strip_prefix(CARD));
+        platform.card_changes = of_card.map(str::to_owned).collect();
+        Ok(platform)
     }
 
     /// Names of those that come with the program.
@@ -307,6 +317,7 @@ impl Platform {
             name: name.to_owned(),
             description,
             card,
+            card_changes: Vec::new(),
             busy,
             defer_completion,
             stack,
@@ -321,50 +332,13 @@ impl Platform {
     }
 }
 
-/// One `key=value` from the command line. A value in one of these sections is a quantity and keeps
-/// its form; its kind and source say where it came from.
-pub(crate) fn set(table: &mut Table, change: &str, quantities: &[&str]) -> Result<(), PlatformError> {
-    let fault = |what: &str| PlatformError::new(format!("--set {change}: {what}"));
-    let (path, text) = change.split_once('=').ok_or_else(|| fault("expected KEY=VALUE"))?;
-    // A bare word is a text.
-    let value = match format!("v = {text}").parse::<Table>() {
-        Ok(mut parsed) => parsed.remove("v").ok_or_else(|| fault("expected a value"))?,
-        Err(_) => Value::String(text.to_owned()),
-    };
-    let (section, key) = match path.rsplit_once('.') {
-        Some((section, key)) => (Some(section), key),
-        None => (None, path),
-    };
-    let place = match section {
-        None => table,
-        Some(section) => match table.entry(section).or_insert_with(|| Value::Table(Table::new())) {
-            Value::Table(place) => place,
-            _ => return Err(fault("is not inside a table")),
-        },
-    };
-    let quantity = section.is_some_and(|section| quantities.contains(&section));
-    let value = match value {
-        Value::Integer(_) | Value::Float(_) if quantity => {
-            let mut quantity = Table::new();
-            quantity.insert("value".to_owned(), value);
-            quantity.insert("kind".to_owned(), Value::String("prior".to_owned()));
-            quantity.insert("source".to_owned(), Value::String("--set".to_owned()));
-            Value::Table(quantity)
-        }
-        _ if quantity => return Err(fault("expected a number")),
-        value => value,
-    };
-    let name = unit(key).map(|(name, _)| name);
-    let optional = section == Some("cost") && name.is_some_and(|name| COSTS_OPTIONAL.contains(&name));
-    let same = |old: &str| old == key || name.is_some() && unit(old).map(|(known, _)| known) == name;
-    if quantity && !optional && !place.keys().any(|old| same(old)) {
-        let known: Vec<&str> = place.keys().map(String::as_str).collect();
-        let error = unknown(&format!("--set {change}"), key, &known);
-        return Err(PlatformError::new(format!("{error} (in {})", section.unwrap_or("the file"))));
+/// A platform's table, with those changes that are the board's.
+pub(crate) fn table_with(name: &str, changes: &[String]) -> Result<Table, PlatformError> {
+    let mut table = tree(name, None, 0)?;
+    for change in changes.iter().filter(|change| !change.starts_with(CARD)) {
+        set(&mut table, change, &QUANTITIES)?;
     }
-    place.retain(|old, _| !same(old));
-    place.insert(key.to_owned(), value);
-    Ok(())
+    Ok(table)
 }
 
 /// A platform's table on top of the one it extends.
@@ -481,7 +455,7 @@ fn quantities(
             return Err(unknown(&format!("{place}.{key}"), &name, names));
         }
         let quantity: Quantity = value.try_into().map_err(|e: toml::de::Error| {
-            PlatformError::new(format!("{place}.{key}: {}; expected {{ value, kind, source }}", e.message()))
+            PlatformError::new(format!("{place}.{key}: {}; expected {{ value, kind, source }}, and range = [least, most] if it is known", e.message()))
         })?;
         if !(0.0..1e9).contains(&quantity.value) {
             return Err(PlatformError::new(format!(

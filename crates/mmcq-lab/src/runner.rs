@@ -12,7 +12,7 @@ use crate::ours::Ours;
 use crate::platform::Platform;
 use crate::system::{Stuck, System, Workload};
 use mmcq::card::Family;
-use mmcq::engine::Acknowledge;
+use mmcq::engine::{Acknowledge, FlushBy};
 use mmcq::host::Caps;
 use mmcq_sim::card::Medium;
 use mmcq_sim::cpu::Counts;
@@ -154,9 +154,10 @@ pub enum RunError {
         /// What is left.
         left: u64,
     },
-    /// The settings that stand for Linux know reads and writes only.
+    /// The settings that stand for Linux send no flush to a card with a cache.
     #[error(
-        "job {job}: fsync, fdatasync or end_fsync with setting {setting}; expected setting mmcq, mmcq-own or limit"
+        "job {job}: fsync, fdatasync or end_fsync with setting {setting} on a card with a cache; expected setting mmcq, mmcq-own or limit, \
+         a card without a cache, or --set job.fsync=0"
     )]
     Flush {
         /// Which job.
@@ -289,12 +290,7 @@ pub fn run(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Outcome, RunError> {
     match run.setting {
-        Setting::Close | Setting::Patch => linux(run, medium, progress),
-        Setting::None | Setting::HsqTag | Setting::HsqFifo => {
-            let flushes = |w: &&FioWorker| w.job.fsync > 0 || w.job.fdatasync > 0 || w.job.end_fsync;
-            if let Some(worker) = run.workers.iter().find(flushes) {
-                return Err(RunError::Flush { job: worker.job.name.clone(), setting: run.setting.name() });
-            }
+        Setting::None | Setting::HsqTag | Setting::HsqFifo | Setting::Close | Setting::Patch => {
             linux(run, medium, progress)
         }
         Setting::Limit => limit::run(run, medium, progress),
@@ -333,6 +329,13 @@ fn linux(
     if let Some(misses) = board.stack.with(|e| run.setting.misses(e.caps())) {
         let platform = run.platform.name.clone();
         return Err(RunError::Host { platform, setting: run.setting.name(), misses });
+    }
+    // Without a cache Linux's block layer ends a flush at once.
+    let flushes = |w: &&FioWorker| w.job.fsync > 0 || w.job.fdatasync > 0 || w.job.end_fsync;
+    if let Some(worker) = run.workers.iter().find(flushes)
+        && board.card.params.flush != FlushBy::Status
+    {
+        return Err(RunError::Flush { job: worker.job.name.clone(), setting: run.setting.name() });
     }
     on_board(run, board, progress)
 }

@@ -134,6 +134,7 @@ fn python_reads_our_json() {
         timestamp_ms: 0,
         elapsed_ns: 1,
         global_options: vec![("bs".to_string(), "4k".to_string())],
+        origin: None,
     };
     let text = json::json(&Report::new(context, vec![(worker, stats)], Vec::new()), true);
     let script = "import json,sys; r=json.load(sys.stdin); j=r['jobs'][0]; \

@@ -231,6 +231,7 @@ fn results(text: &str) -> Report {
         timestamp_ms: 1_795_296_509_242,
         elapsed_ns: 2_000_000_000,
         global_options: Vec::new(),
+        origin: None,
     };
     Report::new(context, results, Vec::new())
 }

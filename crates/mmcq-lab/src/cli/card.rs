@@ -20,8 +20,11 @@ pub struct Card {
     #[arg(long, value_name = "CARD")]
     card: Option<String>,
     /// Board: a name from `mmcq platforms`, or a TOML file
-    #[arg(long, value_name = "PLATFORM", default_value = "generic")]
+    #[arg(long, value_name = "PLATFORM", default_value = super::scene::PLATFORM)]
     platform: String,
+    /// Changes one value of the board or the card, as in `mmcq run`; may be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
     /// One JSON object a line: register, field, value
     #[arg(long)]
     json: bool,
@@ -29,7 +32,7 @@ pub struct Card {
 
 impl Card {
     pub fn run(self) -> Result<ExitCode, Error> {
-        let platform = Platform::load(&self.platform).map_err(Error::input)?;
+        let platform = Platform::load_with(&self.platform, &self.set).map_err(Error::input)?;
         let image = self.image.as_deref().map(|path| super::image(path, false)).transpose()?;
         let (medium, _lock) = image.unzip();
         let board =

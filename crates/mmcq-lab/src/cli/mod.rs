@@ -7,10 +7,14 @@ mod device;
 mod diff_bus;
 #[cfg(target_os = "linux")]
 mod guest;
+mod new;
+mod params;
 mod progress;
 mod reproduce;
 mod run;
+mod scene;
 mod serve;
+mod shell;
 mod torture;
 mod trace;
 #[cfg(target_os = "linux")]
@@ -32,7 +36,7 @@ use std::process::ExitCode;
 /// Nothing here but `vfio` touches real hardware, and no other result depends on the speed of this
 /// machine: the same job and seed give the same bytes.
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(name = "mmcq", version)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -47,8 +51,12 @@ enum Command {
     Torture(torture::Torture),
     Card(card::Card),
     Platforms(card::Platforms),
+    Params(params::Params),
+    New(new::New),
     Serve(serve::Serve),
     DiffBus(diff_bus::DiffBus),
+    Completions(shell::Completions),
+    Man(shell::Man),
     #[cfg(target_os = "linux")]
     Device(device::Device),
     #[cfg(target_os = "linux")]
@@ -58,7 +66,7 @@ enum Command {
 }
 
 /// What exit code 1 means, by command.
-const FOUND: [(&str, &str); 12] = [
+const FOUND: [(&str, &str); 16] = [
     ("run", "an I/O failed, data were not what was written, or the run did not come to its end"),
     ("trace", "the run did not come to its end, or a file could not be written"),
     ("why", "an I/O failed, or the run did not come to its end"),
@@ -66,6 +74,10 @@ const FOUND: [(&str, &str); 12] = [
     ("torture", "a promise was broken, a recovery took longer than it may, or a planted bug was not found"),
     ("card", "the card's registers cannot be decoded"),
     ("platforms", "the list could not be written"),
+    ("params", "the list could not be written"),
+    ("new", "the file could not be written"),
+    ("completions", "the script could not be written"),
+    ("man", "a page could not be written"),
     ("serve", "the server failed, or its last flush, or a client does not know of lost writes"),
     ("device", "the virtual machine broke the protocol"),
     ("diff-bus", "the comparison could not be written"),
@@ -130,8 +142,12 @@ impl Cli {
             Command::Torture(command) => command.run(),
             Command::Card(command) => command.run(),
             Command::Platforms(command) => command.run(),
+            Command::Params(command) => command.run(),
+            Command::New(command) => command.run(),
             Command::Serve(command) => command.run(),
             Command::DiffBus(command) => command.run(),
+            Command::Completions(command) => command.run(),
+            Command::Man(command) => command.run(),
             #[cfg(target_os = "linux")]
             Command::Device(command) => command.run(),
             #[cfg(target_os = "linux")]
@@ -175,6 +191,13 @@ impl fmt::Display for Error {
 /// The jobs of a file, or of options in fio's form.
 fn jobs(file: Option<&Path>, options: &[String]) -> Result<fio::JobFile, Error> {
     match file {
+        Some(path) if options.is_empty() && path.as_os_str() == "-" => {
+            let mut text = Vec::new();
+            let most = fio::FILE_BYTES_MAX as u64 + 1;
+            std::io::Read::read_to_end(&mut std::io::Read::take(std::io::stdin(), most), &mut text)
+                .map_err(|error| Error::Input(format!("standard input: {error}")))?;
+            fio::parse_text("standard input", &text, &fio::System)
+        }
         Some(path) if options.is_empty() => fio::parse_file(path, &fio::System),
         None => fio::parse_command_line(options, &fio::System),
         Some(_) => return Err(Error::input("give a job file or options after --, not both")),

@@ -1,15 +1,16 @@
 //! `mmcq run`: fio jobs on a board.
 
 use super::progress::{Progress, Unit};
+use super::scene::{Loaded, Scene};
 use super::{Error, print};
 use clap::Args;
 use mmcq_lab::buslog;
-use mmcq_lab::fio::report::{self, Context, Report};
+use mmcq_lab::fio::report::{self, Context, Origin, Report};
 use mmcq_lab::fio::stats::{Cpu, DirStats, DiskUtil};
-use mmcq_lab::fio::{self, JobFile, OutputFormat, Worker};
+use mmcq_lab::fio::{JobFile, OutputFormat, Worker};
 use mmcq_lab::image::Lock;
 use mmcq_lab::platform::Platform;
-use mmcq_lab::runner::{self, Outcome, RunError, Setting};
+use mmcq_lab::runner::{self, Outcome, RunError};
 use mmcq_sim::card::Medium;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -27,25 +28,8 @@ pub struct Run {
     /// Jobs as fio options, with one dash or two
     #[arg(last = true, value_name = "FIO OPTIONS")]
     options: Vec<String>,
-    /// Board: a name from `mmcq platforms`, or a TOML file
-    #[arg(long, value_name = "PLATFORM", default_value = "hsq-sprd")]
-    platform: String,
-    /// Card: a name from `mmcq platforms`, or a TOML file [default: the board's]
-    #[arg(long, value_name = "CARD")]
-    card: Option<String>,
-    /// Whose stack, at whose price: none, hsq-tag, hsq-fifo (Linux), close, patch (Linux on a host
-    /// that can continue data), mmcq (ours at Linux's prices), mmcq-own (at its own), mmcq-early,
-    /// mmcq-early-own (these with writes complete with their data), tasks, tasks-own (mmcq and
-    /// mmcq-own with the command queue of the card), limit (wire and card alone;
-    /// sequential jobs that meet run as one, in batches as long as their depth)
-    #[arg(long, value_name = "SETTING", default_value = "mmcq")]
-    setting: Setting,
-    /// Changes one value of the board, as `cost.wake_us=30`; may be repeated
-    #[arg(long, value_name = "KEY=VALUE")]
-    set: Vec<String>,
-    /// Seed of everything random that is not fio's own
-    #[arg(long, default_value_t = 1, value_parser = super::whole)]
-    seed: u64,
+    #[command(flatten)]
+    scene: Scene,
     /// Image file behind the card instead of generated memory. The board's own card takes its size;
     /// a card named by --card must fit into it (what is left over is not used)
     #[arg(long, value_name = "FILE")]
@@ -71,32 +55,31 @@ pub struct Run {
 impl Run {
     pub fn run(self) -> Result<ExitCode, Error> {
         let file = super::jobs(self.job.as_deref(), &self.options)?;
-        for note in &file.notes {
+        let loaded = self.scene.load(&file)?;
+        for note in &loaded.file.notes {
             eprintln!("mmcq: {note}");
         }
-        let platform = Platform::load_with(&self.platform, &self.set).map_err(Error::input)?;
-        let workers = fio::expand(&file.jobs).map_err(Error::input)?;
         let formats = self.formats(&file)?;
-        let (medium, _lock) = self.medium(&workers)?.unzip();
+        let (medium, _lock) = self.medium(&loaded.workers)?.unzip();
         if let Some(path) = &self.output {
             super::writable("--output", path)?;
         }
-        let run = runner::Run {
-            workers: &workers,
-            platform: &platform,
-            card: self.card.as_deref(),
-            setting: self.setting,
-            seed: self.seed,
-        };
+        let run = self.scene.run_of(&loaded);
+        let image = medium.is_some();
         let progress = Progress::new("jobs", 0, Unit::Bytes);
         let go = || runner::run(&run, medium, &mut |moved, planned| progress.set(moved, planned));
-        let outcome = match &self.bus_log {
-            None => go(),
+        let logged = || match &self.bus_log {
+            None => Ok(go()),
             Some(path) => buslog::record(path, go)
-                .map_err(|error| Error::Input(format!("--bus-log {}: {error}", path.display())))?,
+                .map_err(|error| Error::Input(format!("--bus-log {}: {error}", path.display()))),
+        };
+        // An image is one file: no second run may touch it.
+        let outcome = match image {
+            true => logged(),
+            false => self.scene.with_effects(&file, logged, |done| done.as_ref().ok()?.as_ref().ok()),
         };
         progress.end();
-        let outcome = outcome.map_err(|error| match error {
+        let outcome = outcome?.map_err(|error| match error {
             RunError::Stuck(_) | RunError::Memory(_) => Error::Run(error.to_string()),
             other => Error::input(other),
         })?;
@@ -106,13 +89,14 @@ impl Run {
         if outcome.counters.stack.continue_lost {
             eprintln!(
                 "mmcq: platform {}: the controller does not continue data although its driver says so; every transfer was closed since",
-                self.platform
+                self.scene.platform
             );
         }
         self.write_logs(&outcome)?;
         let counters = self.counters.then(|| counters_line(&outcome));
         let failed = !outcome.verify_errors.is_empty() || outcome.counters.failed > 0;
-        self.print_report(&formats, &report(file, workers, outcome))?;
+        let origin = origin(&self.scene, &loaded.platform, &outcome);
+        self.print_report(&formats, &report(loaded, outcome, origin))?;
         if let Some(line) = counters {
             eprint!("{line}");
         }
@@ -171,13 +155,15 @@ fn write_file(path: &Path, text: &str) -> Result<(), Error> {
 }
 
 /// fio's report of a run. Its clock is the virtual one, which begins in 1970.
-fn report(file: JobFile, workers: Vec<Worker>, outcome: Outcome) -> Report {
+fn report(loaded: Loaded, outcome: Outcome, origin: Origin) -> Report {
+    let Loaded { file, workers, .. } = loaded;
     let counters = &outcome.counters;
     let context = Context {
         version: report::FORMAT_VERSION.to_owned(),
         timestamp_ms: counters.elapsed_ns / 1_000_000,
         elapsed_ns: counters.elapsed_ns,
         global_options: file.global_options,
+        origin: Some(origin),
     };
     let jobs = workers.len().max(1) as u64;
     let commands = |a: usize, b: usize| counters.bus.commands[a] + counters.bus.commands[b];
@@ -204,6 +190,36 @@ fn report(file: JobFile, workers: Vec<Worker>, outcome: Outcome) -> Report {
         results.push((worker, stats));
     }
     Report::new(context, results, vec![disk])
+}
+
+/// What a saved report needs to be run again, and what was counted.
+fn origin(scene: &Scene, platform: &Platform, outcome: &Outcome) -> Origin {
+    let c = &outcome.counters;
+    let share = |ns: u64| ns as f64 / c.elapsed_ns.max(1) as f64;
+    let counters = [
+        ("ios", c.ios as f64),
+        ("transfers", c.transfers as f64),
+        ("units_4k_per_transfer", c.merge()),
+        ("commands", c.bus.commands.iter().sum::<u64>() as f64),
+        ("interrupts", c.cpu.interrupts as f64),
+        ("context_switches", c.cpu.switches as f64),
+        ("register_reads", c.accesses.0 as f64),
+        ("register_writes", c.accesses.1 as f64),
+        ("failed", c.failed as f64),
+        ("held_for_the_tail", c.stack.holds.count as f64),
+        ("wire_share", share(c.bus.wire_ns())),
+        ("card_share", share(c.bus.physical_ns() - c.bus.wire_ns())),
+        ("cpu_idle_share", c.idle_share()),
+    ];
+    Origin {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        platform: platform.name.clone(),
+        card: scene.card_of(platform).to_owned(),
+        setting: scene.setting.name().to_owned(),
+        seed: scene.seed,
+        changes: scene.set.clone(),
+        counters: counters.map(|(name, value)| (name.to_owned(), value)).to_vec(),
+    }
 }
 
 fn counters_line(outcome: &Outcome) -> String {

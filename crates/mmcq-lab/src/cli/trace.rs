@@ -1,11 +1,10 @@
 //! `mmcq trace`: a window of a run as an oscilloscope shows it.
 
+use super::scene::Scene;
 use super::{Error, print, writable};
 use clap::Args;
 use mmcq_lab::controller::ControllerConfig;
-use mmcq_lab::fio;
-use mmcq_lab::platform::Platform;
-use mmcq_lab::runner::{self, RunError, Setting};
+use mmcq_lab::runner::{self, RunError};
 use mmcq_lab::sdio::packet::{self, PacketError};
 use mmcq_lab::sdio::platform::{Board, NAME};
 use mmcq_lab::sdio::stacked;
@@ -24,28 +23,18 @@ use std::process::ExitCode;
 /// setting; the picture shows all four on one time axis.
 #[derive(Debug, Args)]
 pub struct Trace {
-    /// fio job file
-    #[arg(value_name = "JOB.fio", required_unless_present = "sdio")]
+    /// fio job file (or fio's options after --)
+    #[arg(value_name = "JOB.fio", required_unless_present_any = ["sdio", "options"])]
     job: Option<PathBuf>,
+    /// Jobs as fio options, with one dash or two
+    #[arg(last = true, value_name = "FIO OPTIONS")]
+    options: Vec<String>,
     /// One packet of the SDIO experiment, advanced by: thread+tasklet, thread, async (Linux's six
     /// commands) or mmcq
     #[arg(long, value_name = "SETTING", num_args = 0..=1, default_missing_value = "mmcq", conflicts_with_all = OF_JOBS)]
     sdio: Option<String>,
-    /// Board: a name from `mmcq platforms`, or a TOML file; its controller must be an SDHCI
-    #[arg(long, value_name = "PLATFORM", default_value = "generic")]
-    platform: String,
-    /// Card: a name from `mmcq platforms`, or a TOML file [default: the board's]
-    #[arg(long, value_name = "CARD")]
-    card: Option<String>,
-    /// Whose stack, at whose price, as in `mmcq run`
-    #[arg(long, value_name = "SETTING", default_value = "mmcq")]
-    setting: Setting,
-    /// Changes one value of the board, as `cost.wake_us=30`; may be repeated
-    #[arg(long, value_name = "KEY=VALUE")]
-    set: Vec<String>,
-    /// Seed of everything random that is not fio's own
-    #[arg(long, default_value_t = 1, value_parser = super::whole)]
-    seed: u64,
+    #[command(flatten)]
+    scene: Scene,
     /// Waveform (value change dump): CLK, CMD, DAT, interrupt line, contexts of the cores
     #[arg(long, value_name = "FILE")]
     vcd: Option<PathBuf>,
@@ -71,15 +60,14 @@ pub struct Trace {
 }
 
 /// What says which jobs, and where to look at them.
-const OF_JOBS: [&str; 9] =
-    ["job", "platform", "card", "setting", "set", "from", "trigger", "length", "before"];
+const OF_JOBS: [&str; 10] =
+    ["job", "options", "platform", "card", "setting", "set", "from", "trigger", "length", "before"];
 
 impl Trace {
     pub fn run(self) -> Result<ExitCode, Error> {
-        match (&self.sdio, &self.job) {
-            (Some(setting), _) => self.packet(setting),
-            (None, Some(job)) => self.jobs(job),
-            (None, None) => Err(Error::input("expected a job file or --sdio")),
+        match &self.sdio {
+            Some(setting) => self.packet(setting),
+            None => self.jobs(),
         }
     }
 
@@ -94,12 +82,12 @@ impl Trace {
             return Err(failed(PacketError::Setting(setting.to_owned())));
         }
         let mut created = self.ready()?;
-        let one = packet::record(&board, setting, self.seed).map_err(failed)?;
+        let one = packet::record(&board, setting, self.scene.seed).map_err(failed)?;
         if let Some(path) = &self.vcd {
             save(path, &vcd::write(&one.capture).map_err(Error::input)?)?;
         }
         if let Some(path) = &self.svg {
-            let all = packet::SETTINGS.iter().map(|(name, _)| packet::record(&board, name, self.seed));
+            let all = packet::SETTINGS.iter().map(|(name, _)| packet::record(&board, name, self.scene.seed));
             let all = all.collect::<Result<Vec<_>, _>>().map_err(failed)?;
             let title = format!("One packet of the SDIO experiment on {NAME}, by what advances its steps");
             save(path, &stacked::write(&all, &title))?;
@@ -133,22 +121,15 @@ impl Trace {
         Ok(created)
     }
 
-    fn jobs(&self, job: &Path) -> Result<ExitCode, Error> {
+    fn jobs(&self) -> Result<ExitCode, Error> {
         let window = self.window()?;
-        let file = fio::parse_file(job, &fio::System).map_err(Error::input)?;
-        for note in &file.notes {
+        let loaded = self.scene.load(&super::jobs(self.job.as_deref(), &self.options)?)?;
+        for note in &loaded.file.notes {
             eprintln!("mmcq: {note}");
         }
-        let platform = Platform::load_with(&self.platform, &self.set).map_err(Error::input)?;
-        let workers = fio::expand(&file.jobs).map_err(Error::input)?;
+        let platform = &loaded.platform;
         let mut created = self.ready()?;
-        let run = runner::Run {
-            workers: &workers,
-            platform: &platform,
-            card: self.card.as_deref(),
-            setting: self.setting,
-            seed: self.seed,
-        };
+        let run = self.scene.run_of(&loaded);
         let (outcome, recording) = trace::record(window, || runner::run(&run, None, &mut |_, _| ()));
         outcome.map_err(|error| match error {
             RunError::Stuck(_) | RunError::Memory(_) => Error::Run(error.to_string()),
@@ -160,14 +141,14 @@ impl Trace {
                     ControllerConfig::Sdhci(_) => "sdhci",
                     ControllerConfig::Rtsx(_) => "rtsx",
                 };
-                let board = &self.platform;
+                let board = &self.scene.platform;
                 Error::Input(format!(
                     "board {board}: its controller {kind} cannot be traced; expected a board with sdhci, as generic"
                 ))
             }
             other => Error::input(other),
         })?;
-        self.write(job, &capture)?;
+        self.write(&capture)?;
         created.keep();
         print(&steps::list(&capture))?;
         Ok(ExitCode::SUCCESS)
@@ -195,12 +176,14 @@ impl Trace {
         Ok(Window { start, before_ns, for_ns })
     }
 
-    fn write(&self, job: &Path, capture: &Capture) -> Result<(), Error> {
+    fn write(&self, capture: &Capture) -> Result<(), Error> {
         if let Some(path) = &self.vcd {
             save(path, &vcd::write(capture).map_err(Error::input)?)?;
         }
         if let Some(path) = &self.svg {
-            let title = format!("{}, {}, setting {}", job.display(), self.platform, self.setting.name());
+            let job = self.job.as_ref().map_or("jobs by options".to_owned(), |job| job.display().to_string());
+            let scene = &self.scene;
+            let title = format!("{job}, {}, setting {}", scene.platform, scene.setting.name());
             save(path, &picture::write(capture, &title))?;
         }
         if let Some(path) = &self.chrome {

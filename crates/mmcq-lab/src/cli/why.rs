@@ -1,10 +1,9 @@
 //! `mmcq why`: where the time of a run went.
 
+use super::scene::Scene;
 use super::{Error, print};
 use clap::Args;
-use mmcq_lab::fio;
-use mmcq_lab::platform::Platform;
-use mmcq_lab::runner::{self, RunError, Setting};
+use mmcq_lab::runner::RunError;
 use mmcq_lab::why::{self, Why};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -25,21 +24,8 @@ pub struct Explain {
     /// Jobs as fio options, with one dash or two
     #[arg(last = true, value_name = "FIO OPTIONS")]
     options: Vec<String>,
-    /// Board: a name from `mmcq platforms`, or a TOML file
-    #[arg(long, value_name = "PLATFORM", default_value = "hsq-sprd")]
-    platform: String,
-    /// Card: a name from `mmcq platforms`, or a TOML file [default: the board's]
-    #[arg(long, value_name = "CARD")]
-    card: Option<String>,
-    /// Whose stack, at whose price, as in `mmcq run`
-    #[arg(long, value_name = "SETTING", default_value = "mmcq")]
-    setting: Setting,
-    /// Changes one value of the board, as `cost.wake_us=30`; may be repeated
-    #[arg(long, value_name = "KEY=VALUE")]
-    set: Vec<String>,
-    /// Seed of everything random that is not fio's own
-    #[arg(long, default_value_t = 1, value_parser = super::whole)]
-    seed: u64,
+    #[command(flatten)]
+    scene: Scene,
     /// One JSON object a line: group, name, value, unit, and what that is for each request, MiB or
     /// in percent
     #[arg(long)]
@@ -49,18 +35,11 @@ pub struct Explain {
 impl Explain {
     pub fn run(self) -> Result<ExitCode, Error> {
         let file = super::jobs(self.job.as_deref(), &self.options)?;
-        for note in &file.notes {
+        let loaded = self.scene.load(&file)?;
+        for note in &loaded.file.notes {
             eprintln!("mmcq: {note}");
         }
-        let platform = Platform::load_with(&self.platform, &self.set).map_err(Error::input)?;
-        let workers = fio::expand(&file.jobs).map_err(Error::input)?;
-        let run = runner::Run {
-            workers: &workers,
-            platform: &platform,
-            card: self.card.as_deref(),
-            setting: self.setting,
-            seed: self.seed,
-        };
+        let run = self.scene.run_of(&loaded);
         let why = Why::new(&run).map_err(|error| match error {
             RunError::Stuck(_) | RunError::Memory(_) => Error::Run(error.to_string()),
             other => Error::input(other),

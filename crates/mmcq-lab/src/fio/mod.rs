@@ -31,4 +31,6 @@ pub mod verify;
 
 pub use error::{Note, ParseError, Place};
 pub use job::{Dir, Job, Worker, expand};
-pub use parse::{JobFile, OutputFormat, Sources, System, parse_command_line, parse_file, parse_text};
+pub use parse::{
+    FILE_BYTES_MAX, JobFile, OutputFormat, Sources, System, parse_command_line, parse_file, parse_text,
+};

@@ -87,6 +87,21 @@ pub struct JobFile {
     pub notes: Vec<Note>,
 }
 
+impl JobFile {
+    /// Gives every job this option, as if it stood last in its section. `change` is `option=value`;
+    /// `shown` names it in errors.
+    pub fn set(&mut self, change: &str, shown: &str) -> Result<(), ParseError> {
+        let place = Place::Whole(shown.to_owned());
+        let (name, value) = split_option(change);
+        for job in &mut self.jobs {
+            self.notes.extend(options::apply(job, name, value, &place)?);
+            job.given.extend(value.map(|value| (name.to_owned(), value.to_owned())));
+            job.check()?;
+        }
+        Ok(())
+    }
+}
+
 /// Reads the job file `path`.
 pub fn parse_file(path: &Path, sources: &dyn Sources) -> Result<JobFile, ParseError> {
     let mut reader = Reader::new(sources);

@@ -51,7 +51,7 @@ pub fn apply(
             }
         };
         return (opt.apply)(job, value)
-            .map(|()| None)
+            .map(|()| not_modelled(job, canonical, place))
             .map_err(|expected| ParseError::new(place, format!("{name}={value}: expected {expected}")));
     }
     if let Some((_, reason)) = IGNORED.iter().find(|(ignored, _)| *ignored == canonical) {
@@ -65,6 +65,16 @@ pub fn apply(
         return Err(ParseError::new(place, format!("option '{name}' of fio is not supported here")));
     }
     Err(ParseError::new(place, unknown(name)))
+}
+
+/// Of an option that was read: what of it makes no difference.
+fn not_modelled(job: &Job, option: &str, place: &Place) -> Option<Note> {
+    let buffered = matches!(option, "direct" | "buffered") && !job.direct;
+    buffered.then(|| Note {
+        place: place.clone(),
+        option: option.to_owned(),
+        reason: "there is no page cache here: all I/O is direct".to_owned(),
+    })
 }
 
 /// The message for an unknown name, with the nearest one that is.

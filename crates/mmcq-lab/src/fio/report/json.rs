@@ -1,6 +1,6 @@
 //! JSON with fio's keys, order and spacing. `json+` has every histogram bucket too.
 
-use super::{Entry, GroupDir, Report, cpu_percent, date, rate, share_of_group, shares};
+use super::{Entry, GroupDir, Origin, Report, cpu_percent, date, rate, share_of_group, shares};
 use crate::fio::hist;
 use crate::fio::job::{Dir, Job};
 use crate::fio::stats::{DirStats, Latency, Running, Stats};
@@ -38,6 +38,9 @@ pub fn json(report: &Report, plus: bool) -> String {
     if !report.disks.is_empty() {
         put(&mut top, "disk_util", disks(report));
     }
+    if let Some(origin) = &context.origin {
+        put(&mut top, "mmcq", of_origin(origin));
+    }
     let mut out = String::new();
     write_value(&mut out, &Value::Object(top), 0);
     out.push('\n');
@@ -46,6 +49,23 @@ pub fn json(report: &Report, plus: bool) -> String {
 
 fn options(list: &[(String, String)]) -> Value {
     Value::Object(list.iter().map(|(name, value)| (name.clone(), Value::Text(value.clone()))).collect())
+}
+
+fn of_origin(origin: &Origin) -> Value {
+    let text = |text: &String| Value::Text(text.clone());
+    let mut o = Fields::new();
+    put(&mut o, "version", text(&origin.version));
+    put(&mut o, "platform", text(&origin.platform));
+    put(&mut o, "card", text(&origin.card));
+    put(&mut o, "setting", text(&origin.setting));
+    put(&mut o, "seed", Value::Int(origin.seed));
+    put(&mut o, "set", Value::List(origin.changes.iter().map(text).collect()));
+    let counted = |(name, value): &(String, f64)| match value.fract() == 0.0 && (0.0..9e15).contains(value) {
+        true => (name.clone(), Value::Int(*value as u64)),
+        false => (name.clone(), Value::Float(*value)),
+    };
+    put(&mut o, "counters", Value::Object(origin.counters.iter().map(counted).collect()));
+    Value::Object(o)
 }
 
 fn disks(report: &Report) -> Value {

@@ -43,6 +43,36 @@ pub struct Context {
     pub elapsed_ns: u64,
     /// `[global]` options as written.
     pub global_options: Vec<(String, String)>,
+    /// What ran, where fio's own report has nothing to say.
+    pub origin: Option<Origin>,
+}
+
+/// What a report comes from, so that a saved one can be run again.
+#[derive(Clone, Debug, Default)]
+pub struct Origin {
+    /// The program's version.
+    pub version: String,
+    /// The board.
+    pub platform: String,
+    /// The card.
+    pub card: String,
+    /// Whose stack.
+    pub setting: String,
+    /// Of everything random that is not fio's own.
+    pub seed: u64,
+    /// What was changed: `KEY=VALUE`.
+    pub changes: Vec<String>,
+    /// What was counted: name and value. Shares are from 0 to 1.
+    pub counters: Vec<(String, f64)>,
+}
+
+impl Origin {
+    /// In one line.
+    fn line(&self) -> String {
+        let Origin { version, platform, card, setting, seed, changes, .. } = self;
+        let set: String = changes.iter().map(|change| format!(", {change}")).collect();
+        format!("mmcq {version}: platform {platform}, card {card}, setting {setting}, seed {seed}{set}\n")
+    }
 }
 
 /// All results of a run.

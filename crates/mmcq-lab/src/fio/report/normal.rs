@@ -12,7 +12,7 @@ const LATENCY_MS: [&str; 12] =
 
 /// Writes the report as fio prints it. `out` collects text, so nothing can fail.
 pub fn normal(report: &Report) -> String {
-    let mut out = String::new();
+    let mut out = report.context.origin.as_ref().map_or_else(String::new, |origin| origin.line());
     for entry in &report.entries {
         job_block(&mut out, report, entry);
     }

@@ -1,0 +1,156 @@
+//! Cards by name or file, and single values of them changed.
+
+use super::BoardError;
+use crate::sdio;
+use mmcq_sim::card::CardProfile;
+use mmcq_sim::card::io::IoProfile;
+use mmcq_sim::cards;
+use std::borrow::Cow;
+use toml_edit::{DocumentMut, Item, Table, Value};
+
+/// Names of the cards that come with the program.
+pub fn card_names() -> impl Iterator<Item = &'static str> {
+    cards::CARDS.iter().map(|(name, _)| *name).filter(|name| *name != sdio::CARD_NAME)
+}
+
+/// Reads a card's profile by name, or from a file whose name ends in `.toml`.
+pub fn card_profile(name: &str) -> Result<CardProfile, BoardError> {
+    changed(name, &[])
+}
+
+/// A card's file as a table, with these changes: `key=value`, without `card.`.
+pub fn card_table(name: &str, changes: &[String]) -> Result<toml::Table, BoardError> {
+    // First as a profile: then it can be read.
+    changed(name, changes)?;
+    Ok(with(&card_text(name)?, changes)?.parse().unwrap_or_default())
+}
+
+/// Likewise, with single values changed.
+pub(super) fn changed(name: &str, changes: &[String]) -> Result<CardProfile, BoardError> {
+    let text = card_text(name)?;
+    if text.parse::<toml::Table>().is_ok_and(|table| table.contains_key("io")) {
+        let description = IoProfile::from_toml(&text, name)?.description().to_owned();
+        return Err(BoardError::Io { name: name.to_owned(), description });
+    }
+    let profile = CardProfile::from_toml(&text, name)?;
+    match changes {
+        [] => Ok(profile),
+        changes => Ok(CardProfile::from_toml(&with(&text, changes)?, &format!("{name} with --set"))?),
+    }
+}
+
+/// A card's file.
+pub fn card_text(name: &str) -> Result<Cow<'static, str>, BoardError> {
+    if let Some(text) = cards::named(name) {
+        return Ok(Cow::Borrowed(text));
+    }
+    if name.ends_with(".toml") {
+        let text = std::fs::read_to_string(name);
+        return text.map(Cow::Owned).map_err(|source| BoardError::CardFile { name: name.to_owned(), source });
+    }
+    let known = card_names().collect::<Vec<_>>().join(", ");
+    Err(BoardError::NoCard { name: name.to_owned(), known })
+}
+
+/// The text with other values. All else stays in its line, so that an error names the right one.
+fn with(text: &str, changes: &[String]) -> Result<String, BoardError> {
+    let mut document: DocumentMut = text.parse().unwrap_or_default();
+    for change in changes {
+        let fault = |what: String| BoardError::Change { change: change.clone(), what };
+        let (path, value) =
+            change.split_once('=').ok_or_else(|| fault("expected card.KEY=VALUE".to_owned()))?;
+        let steps = find(&document, path).map_err(fault)?;
+        let Some((key, tables)) = steps.split_last() else { continue };
+        let mut place: &mut Table = &mut document;
+        for step in tables {
+            let inner = place.entry(step).or_insert(Item::Table(Table::new()));
+            place =
+                inner.as_table_mut().ok_or_else(|| fault(format!("{step} is one value and has no parts")))?;
+        }
+        // A bare word is a text.
+        let value: Value = value.parse().unwrap_or_else(|_| Value::from(value));
+        place.insert(key, Item::Value(value));
+    }
+    Ok(document.to_string())
+}
+
+/// Where a key stands: the path as given, or, of a single name, the one place that has it.
+fn find(document: &DocumentMut, path: &str) -> Result<Vec<String>, String> {
+    let given: Vec<String> = path.split('.').map(str::to_owned).collect();
+    if given.iter().any(String::is_empty) {
+        return Err("expected card.KEY=VALUE".to_owned());
+    }
+    let [name] = &given[..] else { return Ok(given) };
+    let mut all = Vec::new();
+    leaves(document, &mut Vec::new(), &mut all);
+    let mut found = all.iter().filter(|steps| steps.last() == Some(name));
+    match (found.next(), found.next()) {
+        (Some(steps), None) => Ok(steps.clone()),
+        (Some(one), Some(other)) => Err(format!(
+            "{name} is in two tables; expected card.{} or card.{}",
+            one.join("."),
+            other.join(".")
+        )),
+        _ => {
+            let near = |steps: &Vec<String>| steps.last().map_or(0.0, |last| strsim::jaro(last, name));
+            let nearest = all.iter().max_by(|a, b| near(a).total_cmp(&near(b)));
+            let nearest =
+                nearest.map_or(String::new(), |steps| format!("the nearest is card.{}; ", steps.join(".")));
+            Err(format!(
+                "the card's file has no such key; {nearest}`mmcq params` lists all; a key that the file leaves out is given with its table, as \
+                 card.flash.read.read_ahead_kib"
+            ))
+        }
+    }
+}
+
+/// The paths of all values.
+fn leaves(table: &Table, above: &mut Vec<String>, all: &mut Vec<Vec<String>>) {
+    for (key, item) in table {
+        above.push(key.to_owned());
+        match item.as_table() {
+            Some(inner) => leaves(inner, above, all),
+            None => all.push(above.clone()),
+        }
+        above.pop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(changes: &[&str]) -> Result<CardProfile, String> {
+        let changes: Vec<String> = changes.iter().map(|change| (*change).to_owned()).collect();
+        changed("emmc-hs200", &changes).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_value_is_found_by_its_name_or_its_path() {
+        assert_eq!(set(&["read_first_us=1"]).unwrap().flash().read_first_ns, 1_000);
+        assert_eq!(set(&["flash.read.read_first_us=2.5"]).unwrap().flash().read_first_ns, 2_500);
+        assert_eq!(set(&["emmc.fastest=hs52"]).unwrap().capacity_bytes(), set(&[]).unwrap().capacity_bytes());
+        let both = set(&["capacity_mib=4096", "flash.write.gc_ms=3"]);
+        assert!(both.unwrap_err().contains("gc_"), "a garbage collection needs its other keys");
+    }
+
+    #[test]
+    fn faults_name_the_key_and_the_line() {
+        let fault = |change: &str| set(&[change]).unwrap_err();
+        assert!(fault("read_frist_us=1").starts_with(
+            "--set card.read_frist_us=1: the card's file has no such key; the nearest is card.flash.read.read_first_us;"
+        ));
+        assert!(
+            fault("source=x").contains("is in two tables; expected card.identity.source or card.emmc.source")
+        );
+        assert!(fault("emmc.fastest.x=1").contains("fastest is one value and has no parts"));
+        assert!(fault("flash.read.read_frist_us=1").starts_with("emmc-hs200 with --set:"));
+        // The line is that of the file.
+        assert_eq!(
+            fault("drain_mib_s=-1"),
+            "emmc-hs200 with --set:40: `drain_mib_s = -1`: expected a rate from 0.001 to 1000000 MiB/s"
+        );
+        assert!(fault("read_first_us").contains("expected card.KEY=VALUE"));
+        assert!(fault("=3").contains("expected card.KEY=VALUE"));
+    }
+}

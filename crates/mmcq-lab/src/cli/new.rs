@@ -1,0 +1,156 @@
+//! `mmcq new`: a file to begin with.
+
+use super::scene::PLATFORM;
+use super::{Error, print};
+use clap::{Args, Subcommand};
+use mmcq_lab::platform::Platform;
+use mmcq_lab::{board, params};
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Write a file to begin with: a board, a card or a job
+///
+/// The file has a comment for each value, and works as it is.
+#[derive(Debug, Args)]
+pub struct New {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// A board, for --platform: it stands on another, and changes what you uncomment
+    Board {
+        /// File to write; it ends in .toml
+        file: PathBuf,
+        /// The board that it stands on
+        #[arg(long, value_name = "PLATFORM", default_value = PLATFORM)]
+        like: String,
+    },
+    /// A card, for --card: a copy of another
+    Card {
+        /// File to write; it ends in .toml
+        file: PathBuf,
+        /// The card that it is a copy of
+        #[arg(long, value_name = "CARD", default_value = "emmc-hs200")]
+        like: String,
+    },
+    /// A job, for `mmcq run`
+    Job {
+        /// File to write
+        file: PathBuf,
+    },
+}
+
+impl New {
+    pub fn run(self) -> Result<ExitCode, Error> {
+        let (file, text, next) = match &self.what {
+            What::Board { file, like } => (file, board_text(like)?, "mmcq params --platform"),
+            What::Card { file, like } => {
+                let text = board::card_text(like).map_err(Error::input)?.into_owned();
+                (file, text, "mmcq card --card")
+            }
+            What::Job { file } => (file, JOB.to_owned(), "mmcq run"),
+        };
+        if !matches!(self.what, What::Job { .. }) && file.extension().is_none_or(|end| end != "toml") {
+            return Err(Error::Input(format!("{}: expected a name that ends in .toml", file.display())));
+        }
+        write_new(file, &text)?;
+        print(&format!("{} is there; try: {next} {}\n", file.display(), file.display()))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// A file that is there already stays as it is.
+fn write_new(path: &Path, text: &str) -> Result<(), Error> {
+    let file = std::fs::File::options().write(true).create_new(true).open(path);
+    let mut file = file.map_err(|error| Error::Input(format!("{}: {error}", path.display())))?;
+    file.write_all(text.as_bytes()).map_err(|error| Error::Run(format!("{}: {error}", path.display())))
+}
+
+fn board_text(like: &str) -> Result<String, Error> {
+    let platform = Platform::load(like).map_err(Error::input)?;
+    let mut text = format!(
+        "# A board. What it does not say, it has from the board that it stands on. Remove a `#` to change a\n\
+         # value; say then where yours comes from. kind: spec, prior, fit, val or measured.\n\
+         description = \"My board: like {like}\"\nextends = \"{like}\"\ncard = \"{}\"\n",
+        platform.card
+    );
+    let all = params::all(like, None, &[]).map_err(Error::input)?;
+    let mut section = "";
+    for param in &all {
+        let Some((table, key)) = param.key.split_once('.') else { continue };
+        if table == "card" || key.contains('.') {
+            continue;
+        }
+        if table != section {
+            let _ = writeln!(text, "\n[{table}]");
+            section = table;
+        }
+        let value = param.value.as_ref().map_or("0".to_owned(), toml::Value::to_string);
+        let quantity = ["cost", "share", "own"].contains(&table);
+        let origin = toml::Value::String(param.source.clone());
+        let _ = match (quantity, &param.value) {
+            (true, Some(_)) => {
+                writeln!(text, "#{key} = {{ value = {value}, kind = \"{}\", source = {origin} }}", param.kind)
+            }
+            (true, None) => {
+                writeln!(text, "#{key} = {{ value = 0, kind = \"prior\", source = \"\" }} # may be left out")
+            }
+            (false, Some(_)) => writeln!(text, "#{key} = {value}"),
+            (false, None) => Ok(()),
+        };
+    }
+    Ok(text)
+}
+
+/// As fio's own files are written.
+const JOB: &str = "\
+; A job, as fio has them: `fio --help` and fio's manual say what each option means.
+[global]
+; The card's block device; jobs may use parts of it by offset= and size=.
+filename=/dev/mmcblk0
+direct=1
+ioengine=libaio
+size=256M
+; Two seconds of virtual time.
+runtime=2s
+time_based
+
+; Random 4 KiB, seven reads to three writes, four requests under way.
+[mixed]
+rw=randrw
+rwmixread=70
+bs=4k
+iodepth=4
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_it_writes_can_be_read() {
+        for like in Platform::names() {
+            let text = board_text(like).unwrap();
+            let place = tempfile::tempdir().unwrap();
+            let file = place.path().join("mine.toml");
+            // As it is, and with every value uncommented.
+            let given = |line: &&str| !line.ends_with("# may be left out");
+            let bare = |line| match str::strip_prefix(line, "#") {
+                Some(value) if !value.starts_with(' ') => value,
+                _ => line,
+            };
+            let all = text.lines().filter(given).map(bare).collect::<Vec<_>>().join("\n");
+            for text in [text, all] {
+                std::fs::write(&file, text).unwrap();
+                Platform::load(file.to_str().unwrap()).unwrap_or_else(|error| panic!("{error}"));
+            }
+            assert!(write_new(&file, "x").is_err(), "a file that is there stays");
+        }
+        let job = mmcq_lab::fio::parse_text("new.fio", JOB.as_bytes(), &mmcq_lab::fio::System).unwrap();
+        assert_eq!(job.jobs.len(), 1);
+    }
+}

@@ -1,0 +1,90 @@
+//! `mmcq params`: what `--set` can change.
+
+use super::scene::PLATFORM;
+use super::{Error, print};
+use clap::Args;
+use mmcq_lab::params::{self, Param};
+use std::process::ExitCode;
+
+/// Columns of a terminal.
+const COLUMNS: usize = 100;
+
+/// List what --set can change: every value of a board and its card
+///
+/// A value with a kind says where its number comes from: spec (a standard or a data sheet), prior
+/// (a usual value), fit (fitted to published figures), val (checked against others), measured (on
+/// this stack, or on Linux itself), board (the board's file), default (the model's own).
+#[derive(Debug, Args)]
+pub struct Params {
+    /// Only keys that contain this
+    #[arg(value_name = "TEXT")]
+    only: Option<String>,
+    /// Board: a name from `mmcq platforms`, or a TOML file
+    #[arg(long, value_name = "PLATFORM", default_value = PLATFORM)]
+    platform: String,
+    /// Card: a name from `mmcq platforms`, or a TOML file [default: the board's]
+    #[arg(long, value_name = "CARD")]
+    card: Option<String>,
+    /// Changes one value, as in `mmcq run`; may be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// One JSON object a line: key, value, unit, kind, range, source
+    #[arg(long)]
+    json: bool,
+}
+
+impl Params {
+    pub fn run(self) -> Result<ExitCode, Error> {
+        let mut all = params::all(&self.platform, self.card.as_deref(), &self.set).map_err(Error::input)?;
+        if let Some(only) = &self.only {
+            all.retain(|param| param.key.contains(only.as_str()));
+            if all.is_empty() {
+                return Err(Error::Input(format!("{only}: no key contains it; `mmcq params` lists all")));
+            }
+        }
+        let text: String = match self.json {
+            true => all.iter().map(|p| format!("{}\n", serde_json::json!(p))).collect(),
+            false => as_table(&all),
+        };
+        print(&text)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// A longer value stands below its key.
+const LONG: usize = 22;
+
+/// Key, value, unit, kind and range in columns; the source behind them, folded.
+fn as_table(all: &[Param]) -> String {
+    let value = |p: &Param| p.value.as_ref().map_or("-".to_owned(), toml::Value::to_string);
+    let range = |p: &Param| p.range.map_or(String::new(), |[least, most]| format!("{least} to {most}"));
+    let mut out = String::new();
+    let row = |key: &str, value: &str, unit: &str, kind: &str, range: &str| {
+        format!("{key:<38} {value:<22} {unit:<11} {kind:<8} {range}").trim_end().to_owned() + "\n"
+    };
+    out += &row("key", "value", "unit", "kind", "range");
+    let mut said = "";
+    for param in all {
+        // A table's source is said once.
+        let source = if param.source == said { "" } else { param.source.as_str() };
+        said = &param.source;
+        let (value, unit, kind) = (value(param), param.unit, &param.kind);
+        let (short, long) = if value.len() > LONG { ("", value.as_str()) } else { (value.as_str(), "") };
+        out += &row(&param.key, short, unit, kind, &range(param));
+        let mut line = String::new();
+        for word in long.split_whitespace().chain(source.split_whitespace()) {
+            if !line.is_empty() && 4 + line.len() + 1 + word.len() > COLUMNS {
+                out += &format!("    {line}\n");
+                line.clear();
+            }
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line += word;
+        }
+        if !line.is_empty() {
+            out += &format!("    {line}\n");
+        }
+    }
+    out
+}

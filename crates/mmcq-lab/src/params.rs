@@ -1,0 +1,188 @@
+//! What can be set: every value of a board and of a card, with its unit, kind, range and source.
+
+use crate::board::{self, BoardError};
+use crate::platform::{self, ControllerConfig, Platform};
+use serde::Serialize;
+use toml::{Table, Value};
+
+/// One value, as `--set KEY=VALUE` changes it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Param {
+    /// What `--set` takes.
+    pub key: String,
+    /// As in the file. `None`: the file does not say, and the model has a default.
+    pub value: Option<Value>,
+    /// By the key's name; empty without.
+    pub unit: &'static str,
+    /// Where the value comes from. A number: spec, prior, fit, val, measured. Of what has no
+    /// source: board (its file says so) or default (the model's own). Else empty.
+    pub kind: String,
+    /// The least and the most that the source allows.
+    pub range: Option<[f64; 2]>,
+    /// The same in words.
+    pub source: String,
+}
+
+/// Units by the end of a key's name.
+const UNITS: [(&str, &str); 12] = [
+    ("_mib_s", "MiB/s"),
+    ("_per_s", "1/s"),
+    ("_ns", "ns"),
+    ("_us", "us"),
+    ("_ms", "ms"),
+    ("_s", "s"),
+    ("_hz", "Hz"),
+    ("_kib", "KiB"),
+    ("_mib", "MiB"),
+    ("_bytes", "byte"),
+    ("_blocks", "block"),
+    ("_instructions", "instruction"),
+];
+/// Kinds, as a card's sources begin with.
+const KINDS: [&str; 5] = ["spec", "prior", "fit", "val", "measured"];
+/// Switches of a board that its file may leave out.
+const SWITCHES: [&str; 11] = [
+    "busy",
+    "defer_completion",
+    "cpu.cores",
+    "driver.timings",
+    "driver.continue_data",
+    "stack.advance",
+    "stack.streams",
+    "stack.merging",
+    "stack.acknowledge",
+    "stack.scheduler",
+    "stack.weights",
+];
+
+/// Every value of a board and of its card, with these changes.
+///
+/// # Errors
+/// The board or the card cannot be read, or a change is wrong.
+pub fn all(platform: &str, card: Option<&str>, changes: &[String]) -> Result<Vec<Param>, BoardError> {
+    let board = Platform::load_with(platform, changes)?;
+    let table = platform::table_with(platform, changes)?;
+    let mut params = Vec::new();
+    for (key, value) in &table {
+        match key.as_str() {
+            "description" | "extends" => {}
+            "controller" => params.extend(controller(&board, value)),
+            _ => walk(key.clone(), value, "", &mut params),
+        }
+    }
+    let missing = platform::COSTS_OPTIONAL.iter().filter(|name| !board.costs.has(name));
+    params.extend(missing.map(|name| Param::without_value(format!("cost.{name}_us"))));
+    for key in SWITCHES {
+        if !params.iter().any(|param| param.key == key) {
+            params.push(Param::without_value(key.to_owned()));
+        }
+    }
+    params.sort_by(|a, b| a.key.cmp(&b.key));
+    let mut of_card = Vec::new();
+    for (key, value) in &board::card_table(card.unwrap_or(&board.card), &board.card_changes)? {
+        if key != "description" {
+            walk(format!("{}{key}", platform::CARD), value, "", &mut of_card);
+        }
+    }
+    params.extend(of_card);
+    Ok(params)
+}
+
+impl Param {
+    fn of(key: String, value: &Value, source: &str) -> Self {
+        let (first, rest) = source.split_once([':', ';']).unwrap_or((source, ""));
+        let (kind, source) = if KINDS.contains(&first) { (first, rest.trim_start()) } else { ("", source) };
+        Param {
+            unit: unit(&key),
+            key,
+            value: Some(value.clone()),
+            kind: kind.to_owned(),
+            range: None,
+            source: source.to_owned(),
+        }
+    }
+
+    fn without_value(key: String) -> Self {
+        let kind = "default".to_owned();
+        Param { unit: unit(&key), key, value: None, kind, range: None, source: String::new() }
+    }
+}
+
+fn unit(key: &str) -> &'static str {
+    UNITS.iter().find(|(end, _)| key.ends_with(end)).map_or("", |(_, unit)| *unit)
+}
+
+/// The values of a table; each has the source of the innermost group that names one.
+fn walk(key: String, value: &Value, source: &str, params: &mut Vec<Param>) {
+    let Value::Table(table) = value else {
+        return params.push(Param::of(key, value, source));
+    };
+    if let Some(param) = quantity(&key, table) {
+        return params.push(param);
+    }
+    let source = table.get("source").and_then(Value::as_str).unwrap_or(source);
+    for (name, value) in table.iter().filter(|(name, _)| *name != "source") {
+        walk(format!("{key}.{name}"), value, source, params);
+    }
+}
+
+/// `{ value, kind, source, range }`.
+fn quantity(key: &str, table: &Table) -> Option<Param> {
+    let quantity: platform::Quantity = Value::Table(table.clone()).try_into().ok()?;
+    Some(Param {
+        key: key.to_owned(),
+        value: table.get("value").cloned(),
+        unit: unit(key),
+        kind: table.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned(),
+        range: quantity.range,
+        source: quantity.source,
+    })
+}
+
+/// All keys of the controller's model, also those that the board's file leaves out.
+fn controller(board: &Platform, given: &Value) -> Vec<Param> {
+    let (kind, whole) = match &board.controller {
+        ControllerConfig::Sdhci(config) => ("sdhci", Value::try_from(config)),
+        ControllerConfig::Rtsx(config) => ("rtsx", Value::try_from(config)),
+    };
+    let mut params = vec![Param::of("controller.kind".to_owned(), &Value::String(kind.to_owned()), "")];
+    for (key, value) in whole.ok().as_ref().and_then(Value::as_table).into_iter().flatten() {
+        let from = params.len();
+        walk(format!("controller.{key}"), value, "", &mut params);
+        let kind = if given.get(key).is_some() { "board" } else { "default" };
+        params[from..].iter_mut().for_each(|param| param.kind = kind.to_owned());
+    }
+    params
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_that_is_listed_can_be_set() {
+        for name in Platform::names() {
+            for param in all(name, None, &[]).unwrap() {
+                let Some(value) = &param.value else { continue };
+                let change = format!("{}={value}", param.key);
+                let changed = all(name, None, &[change.clone()]).unwrap_or_else(|error| panic!("{error}"));
+                let same = changed.iter().find(|other| other.key == param.key).unwrap();
+                assert_eq!(same.value.as_ref().map(Value::to_string), Some(value.to_string()), "{change}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_set_is_listed_with_its_origin() {
+        let set = |change: &str| all("hsq-sprd", None, &[change.to_owned()]).unwrap();
+        let one = |params: Vec<Param>, key: &str| params.into_iter().find(|p| p.key == key).unwrap();
+        let wake = one(set("cost.job_wake_us=40"), "cost.job_wake_us");
+        assert_eq!((wake.value, wake.source.as_str()), (Some(Value::Integer(40)), "--set"));
+        assert_eq!((wake.unit, wake.kind.as_str()), ("us", "prior"));
+        assert!(wake.range.is_some(), "the file's range stays");
+        let read = one(set("card.read_first_us=7"), "card.flash.read.read_first_us");
+        assert_eq!(read.value, Some(Value::Integer(7)));
+        let base = one(set("controller.base_clock_hz=100000000"), "controller.base_clock_hz");
+        assert_eq!((base.unit, base.kind.as_str()), ("Hz", "board"));
+    }
+}

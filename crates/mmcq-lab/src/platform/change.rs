@@ -1,0 +1,65 @@
+//! One value of a board, changed on the command line.
+
+use super::{COSTS_OPTIONAL, PlatformError, unit, unknown};
+use toml::{Table, Value};
+
+/// A change that begins so is one of the card.
+pub const CARD: &str = "card.";
+/// A change that begins so is an option of every job.
+pub const JOB: &str = "job.";
+
+/// One `key=value`. A value in one of these sections is a quantity and keeps its form; its kind and
+/// source say where it came from.
+pub(crate) fn set(table: &mut Table, change: &str, quantities: &[&str]) -> Result<(), PlatformError> {
+    let fault = |what: &str| PlatformError::new(format!("--set {change}: {what}"));
+    let (path, text) = change.split_once('=').ok_or_else(|| fault("expected KEY=VALUE"))?;
+    let (section, key) = match path.rsplit_once('.') {
+        Some((section, key)) => (Some(section), key),
+        None => (None, path),
+    };
+    let mut place = table;
+    for step in section.into_iter().flat_map(|section| section.split('.')) {
+        place = match place.entry(step).or_insert_with(|| Value::Table(Table::new())) {
+            Value::Table(inner) => inner,
+            _ => {
+                let message = format!("{step} is one value and has no parts; `mmcq params` lists all keys");
+                return Err(fault(&message));
+            }
+        };
+    }
+    let quantity = section.is_some_and(|section| quantities.contains(&section));
+    let value = match value(text) {
+        value @ (Value::Integer(_) | Value::Float(_)) if quantity => {
+            let mut quantity = Table::new();
+            quantity.insert("value".to_owned(), value);
+            quantity.insert("kind".to_owned(), Value::String("prior".to_owned()));
+            quantity.insert("source".to_owned(), Value::String("--set".to_owned()));
+            Value::Table(quantity)
+        }
+        _ if quantity => return Err(fault("expected a number")),
+        value => value,
+    };
+    let name = unit(key).map(|(name, _)| name);
+    let optional = section == Some("cost") && name.is_some_and(|name| COSTS_OPTIONAL.contains(&name));
+    let same = |old: &str| old == key || name.is_some() && unit(old).map(|(known, _)| known) == name;
+    if quantity && !optional && !place.keys().any(|old| same(old)) {
+        let known: Vec<&str> = place.keys().map(String::as_str).collect();
+        let error = unknown(&format!("--set {change}"), key, &known);
+        return Err(PlatformError::new(format!("{error} (in {})", section.unwrap_or("the file"))));
+    }
+    let mut value = value;
+    let before = place.iter().find(|(old, _)| same(old)).and_then(|(_, value)| value.get("range")).cloned();
+    if let (Some(range), Value::Table(value)) = (before, &mut value) {
+        value.insert("range".to_owned(), range);
+    }
+    place.retain(|old, _| !same(old));
+    place.insert(key.to_owned(), value);
+    Ok(())
+}
+
+/// A bare word is a text.
+fn value(text: &str) -> Value {
+    let parsed = format!("v = {text}").parse::<Table>();
+    let value = parsed.ok().and_then(|mut table| table.remove("v"));
+    value.unwrap_or_else(|| Value::String(text.to_owned()))
+}

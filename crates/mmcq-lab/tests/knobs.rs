@@ -1,0 +1,143 @@
+//! What a user can set, and what the program says of it.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+const JOB: &str = "[one]\nfilename=/dev/mmcblk0\ndirect=1\nbs=4k\nsize=4M\nrw=randread\n";
+
+fn tree() -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn mmcq(line: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mmcq"));
+    command.current_dir(tree()).args(line.split_whitespace()).output().unwrap()
+}
+
+/// Standard output and standard error of a run that went well.
+fn well(line: &str) -> (String, String) {
+    let output = mmcq(line);
+    let [out, err] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    assert_eq!(output.status.code(), Some(0), "{line}: {err}");
+    (out, err)
+}
+
+fn refused(line: &str) -> String {
+    let output = mmcq(line);
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), text.lines().count()), (Some(2), 1), "{line}: {text}");
+    text
+}
+
+/// Parses a report's JSON.
+fn origin(line: &str) -> serde_json::Value {
+    let report: serde_json::Value = serde_json::from_str(&well(line).0).unwrap();
+    report["mmcq"].clone()
+}
+
+#[test]
+fn a_knob_that_changes_nothing_is_named() {
+    let run = "run jobs/quickstart.fio";
+    let (_, said) =
+        well(&format!("{run} --set cost.wake_us=40 --set card.read_first_us=1 --set job.iodepth=4"));
+    assert_eq!(said.matches("made no difference in this run").count(), 2, "{said}");
+    assert!(
+        said.contains("--set cost.wake_us=40: made no difference in this run: this setting wakes no thread")
+    );
+    assert!(said.contains("--set job.iodepth=4: made no difference"), "it is the file's own depth");
+    let (_, said) = well(&format!("{run} --setting none --set cost.wake_us=40"));
+    assert_eq!(said, "");
+}
+
+#[test]
+fn the_first_job_runs_in_every_setting_that_the_board_has() {
+    for setting in
+        ["none", "hsq-tag", "hsq-fifo", "mmcq", "mmcq-own", "mmcq-early", "mmcq-early-own", "limit"]
+    {
+        let (report, _) = well(&format!("run jobs/quickstart.fio --setting {setting}"));
+        let first = format!("platform generic, card sdxc-128g-uhs, setting {setting}, seed 1\n");
+        assert!(report.lines().next().is_some_and(|line| format!("{line}\n").ends_with(&first)), "{report}");
+        assert!(report.contains("err= 0"), "{setting}");
+    }
+    // With a cache a flush is a command, which they do not send.
+    assert!(
+        refused("run jobs/quickstart.fio --setting none --card emmc-hs200").contains("--set job.fsync=0")
+    );
+    well("run jobs/quickstart.fio --setting none --card emmc-hs200 --set job.fsync=0");
+    // What a board's host cannot do is said, with what can.
+    assert!(refused("run jobs/quickstart.fio --setting patch").contains("cannot continue the data"));
+}
+
+#[test]
+fn a_report_says_what_it_comes_from() {
+    let told = origin(
+        "run jobs/quickstart.fio --seed 7 --card sdhc-16g-hs --set cost.irq_us=9 --output-format=json",
+    );
+    assert_eq!((&told["platform"], &told["card"]), (&"generic".into(), &"sdhc-16g-hs".into()));
+    assert_eq!((&told["setting"], &told["seed"]), (&"mmcq".into(), &7.into()));
+    assert_eq!(told["set"], serde_json::json!(["cost.irq_us=9"]));
+    assert_eq!(told["version"], env!("CARGO_PKG_VERSION"));
+    let counters = told["counters"].as_object().unwrap();
+    assert!(counters["transfers"].as_u64().unwrap() > 100 && counters["failed"] == 0, "{counters:?}");
+    assert!((0.0..1.0).contains(&counters["wire_share"].as_f64().unwrap()), "{counters:?}");
+}
+
+#[test]
+fn every_key_is_listed_and_can_be_looked_for() {
+    let (all, _) = well("params");
+    assert!(all.lines().all(|line| line.chars().count() <= 100), "{all}");
+    for key in
+        ["cost.wake_us", "controller.base_clock_hz", "card.flash.read.read_first_us", "stack.scheduler"]
+    {
+        assert!(all.lines().any(|line| line.starts_with(&format!("{key} "))), "{key}");
+    }
+    let (rows, _) = well("params job_wake --json --platform hsq-sprd");
+    let row: serde_json::Value = serde_json::from_str(&rows).unwrap();
+    assert_eq!((&row["key"], &row["unit"]), (&"cost.job_wake_us".into(), &"us".into()));
+    assert_eq!((&row["value"], &row["range"]), (&20.into(), &serde_json::json!([15.0, 25.0])));
+    assert!(refused("params no.such.key").contains("no key contains it"));
+    assert!(
+        refused("params --set card.nothing=1")
+            .contains("the card's file has no such key; the nearest is card.")
+    );
+    assert!(refused("run jobs/quickstart.fio --set card.x.y=1").contains("sdxc-128g-uhs with --set"));
+    assert!(refused("run jobs/quickstart.fio --set busy.x=1").contains("busy is one value and has no parts"));
+    assert!(refused("run jobs/quickstart.fio --set job.iodeth=1").contains("--set job.iodeth=1:"));
+    assert!(refused("run jobs/quickstart.fio --set job.iodepth").contains("expected job.OPTION=VALUE"));
+}
+
+#[test]
+fn a_job_may_come_by_standard_input() {
+    let run = |text: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mmcq"));
+        command.args(["run", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        child.wait_with_output().unwrap()
+    };
+    assert!(String::from_utf8(run(JOB).stdout).unwrap().contains("IOPS="));
+    let buffered = run(&JOB.replace("direct=1", "buffered=1"));
+    assert!(String::from_utf8(buffered.stderr).unwrap().contains("there is no page cache here"));
+    let wrong = run("[one]\nrw=sideways\n");
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(String::from_utf8(wrong.stderr).unwrap().starts_with("mmcq: standard input:2: rw=sideways"));
+}
+
+#[test]
+fn skeletons_pages_and_completions_are_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().display();
+    well(&format!("new board {place}/b.toml --like hsq-sprd"));
+    well(&format!("new card {place}/c.toml --like sdhc-16g-hs"));
+    well(&format!("new job {place}/j.fio"));
+    let (report, _) = well(&format!("run {place}/j.fio --platform {place}/b.toml --set job.runtime=100ms"));
+    assert!(report.contains("IOPS="));
+    well(&format!("card --card {place}/c.toml --set card.serial=5"));
+    assert!(refused(&format!("new job {place}/j.fio")).contains("exists"));
+    assert!(refused(&format!("new card {place}/c.txt")).contains("ends in .toml"));
+    well(&format!("man {place}"));
+    let page = std::fs::read_to_string(folder.path().join("mmcq-params.1")).unwrap();
+    assert!(page.contains(".TH"), "{page}");
+    assert!(well("completions bash").0.contains("params"));
+}
