@@ -165,7 +165,8 @@ mod tests {
             for param in all(name, None, &[]).unwrap() {
                 let Some(value) = &param.value else { continue };
                 let change = format!("{}={value}", param.key);
-                let changed = all(name, None, &[change.clone()]).unwrap_or_else(|error| panic!("{error}"));
+                let changed =
+                    all(name, None, std::slice::from_ref(&change)).unwrap_or_else(|error| panic!("{error}"));
                 let same = changed.iter().find(|other| other.key == param.key).unwrap();
                 assert_eq!(same.value.as_ref().map(Value::to_string), Some(value.to_string()), "{change}");
             }

@@ -160,6 +160,7 @@ fn run(u: &mut Unstructured, file: &JobFile) -> Result<()> {
         timestamp_ms: u.arbitrary::<u32>()?.into(),
         elapsed_ns: u.arbitrary()?,
         global_options: file.global_options.clone(),
+        origin: None,
     };
     let report = Report::new(context, results, Vec::new());
     normal(&report);

@@ -135,6 +135,7 @@ fn report(v: &Value, human: &str) -> Report {
             timestamp_ms: int(v, "timestamp_ms"),
             elapsed_ns: int(&jobs[0], "elapsed") * 1_000_000_000,
             global_options,
+            origin: None,
         },
     }
 }
