@@ -10,7 +10,7 @@ use crate::alone::Alone;
 use crate::buffers::Pieces;
 use crate::controller::{self, Controller};
 use crate::ours::Context;
-use crate::platform::{Advance, Platform};
+use crate::platform::{Advance, Platform, Profile};
 use crate::registers::binary;
 use crate::system::{Costs, SleepDepth};
 use mmcq::card::{Card, Family, Options, bring_up};
@@ -32,9 +32,6 @@ const BRING_UP_LIMIT_NS: u64 = 30_000_000_000;
 
 /// The driver as it runs in the laboratory.
 pub type Driver = Charged<controller::Driver>;
-
-/// What the engine carries: a scheduler by name, and the lane of a card's queue.
-pub type Profile = Queued<Any>;
 
 /// The engine's handle.
 pub type Stack<const N: usize> = mmcq::task::Stack<(Alone, Driver, Profile), N>;

@@ -14,8 +14,7 @@
 //!   must be one to spare.
 
 use crate::alone::Alone;
-use crate::board::Profile;
-use crate::platform::Advance;
+use crate::platform::{Advance, Profile};
 use crate::system::{Event, Front, HeldWatch, Io, Step, System};
 use mmcq::engine::{Error, Kind, PollOutcome, Request, SlotId};
 use mmcq::host::{Direction, Host};

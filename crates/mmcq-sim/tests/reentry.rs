@@ -237,6 +237,7 @@ const WAYS: &[Way] = &[
             engine.enable_extended_ops();
             engine.set_abilities(Abilities::NONE);
             assert!(engine.set_page(buffer(1)).is_err());
+            assert!(!engine.set_task_queue(32) && engine.task_stats().is_none());
             engine.set_concurrent_commands(false);
             engine.suspend();
             engine.halt();

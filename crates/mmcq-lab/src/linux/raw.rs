@@ -1,7 +1,7 @@
 //! One raw phase at a time through an engine, with the one timer that its deadlines need.
 
 use crate::alone::Alone;
-use crate::board::Profile;
+use crate::platform::Profile;
 use crate::system::{Event, System};
 use mmcq::engine::{Completion, DmaBuf, Kind, PollOutcome, Request, SlotId};
 use mmcq::host::{Host, Phase};

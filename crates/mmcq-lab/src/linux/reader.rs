@@ -13,7 +13,7 @@ use super::port::{COMMAND_TIMEOUT_NS, Memory, alone, data_command, status, well}
 use super::raw::Raw;
 use super::{Ended, Port};
 use crate::alone::Alone;
-use crate::board::Profile;
+use crate::platform::Profile;
 use crate::system::{Event, Step, System};
 use mmcq::engine::{CardParams, Completion, DmaBuf};
 use mmcq::host::{Auto, Direction, Host, Phase};

@@ -8,11 +8,14 @@
 
 use super::{Advance, PlatformError, error, unknown};
 use mmcq::engine::Acknowledge;
-use mmcq::sched::{Any, Deadline, Fair, Fifo, deadline, fair};
+use mmcq::sched::{Any, Deadline, Fair, Fifo, Queued, deadline, fair};
 use toml::{Table, Value};
 
 /// Clients with a queue of their own.
 const CLIENTS: usize = 8;
+
+/// What our engine carries: a scheduler by name, and the lane of a card's queue.
+pub type Profile = Queued<Any>;
 
 /// How our engine is set up.
 #[derive(Clone, Copy, Debug)]
