@@ -2,13 +2,12 @@
 //! came, and a failure of one task ends the queue of all.
 
 use super::case::{Case, Luck, Wishes};
-use super::run::{CARDS, EVERY_CARD, run};
+use super::run::{CARDS, EVERY_CARD};
 use super::score::Score;
-use super::spread::spread;
+use super::spread::until;
 use super::swarm::OPERATIONS;
 use mmcq_sim::faults::{Point, Strike};
 use mmcq_sim::world::Stream;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Faults and cuts as [`Wishes`] have them.
 const OFTEN: [(f64, f64); 3] = [(0.0, 0.2), (0.000_5, 0.5), (0.002, 1.0)];
@@ -28,14 +27,7 @@ const WINDOWS: [u32; 3] = [16, 256, 4096];
 
 /// Runs until there were enough requests, or enough is broken. `progress` hears of requests.
 pub fn queues(seed: u64, requests: u64, jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
-    let done = AtomicU64::new(0);
-    spread(jobs, &|index, bench, score| {
-        let case = draw(seed.wrapping_add(index));
-        let outcome = run(&case, bench, None);
-        score.add(&case, &outcome);
-        progress(outcome.requests);
-        done.fetch_add(outcome.requests, Ordering::Relaxed) + outcome.requests < requests
-    })
+    until(seed, requests, jobs, progress, &draw)
 }
 
 /// The run of this seed.

@@ -1,6 +1,7 @@
 //! PollOutcome spread over threads; each has a bench of its own.
 
-use super::run::Bench;
+use super::case::Case;
+use super::run::{Bench, run};
 use super::score::Score;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -44,4 +45,23 @@ pub fn spread(jobs: usize, work: &(dyn Fn(u64, &mut Bench, &mut Score) -> bool +
         }
     });
     total.into_inner().unwrap_or_else(|poison| poison.into_inner())
+}
+
+/// Runs the cases that `draw` makes of `seed` and the numbers after it, until there were enough
+/// requests, or enough is broken. `progress` hears of requests.
+pub fn until(
+    seed: u64,
+    requests: u64,
+    jobs: usize,
+    progress: &(dyn Fn(u64) + Sync),
+    draw: &(dyn Fn(u64) -> Case + Sync),
+) -> Score {
+    let done = AtomicU64::new(0);
+    spread(jobs, &|index, bench, score| {
+        let case = draw(seed.wrapping_add(index));
+        let outcome = run(&case, bench, None);
+        score.add(&case, &outcome);
+        progress(outcome.requests);
+        done.fetch_add(outcome.requests, Ordering::Relaxed) + outcome.requests < requests
+    })
 }

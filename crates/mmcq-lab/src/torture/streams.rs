@@ -7,14 +7,13 @@
 
 use super::case::{Case, Luck, Operation, Wishes};
 use super::machine::Keeps;
-use super::run::{CARDS, run};
+use super::run::CARDS;
 use super::score::Score;
-use super::spread::spread;
+use super::spread::until;
 use super::swarm::OPERATIONS;
 use mmcq_sim::checker::Asked;
 use mmcq_sim::faults::{Point, Strike};
 use mmcq_sim::world::Stream;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The cards that such a reader takes.
 const CARDS_HERE: [&str; 2] = ["sdhc-16g-hs", "sdsc-1g"];
@@ -29,14 +28,7 @@ const GOES_ON: [f64; 3] = [0.3, 0.8, 0.97];
 
 /// Runs until there were enough requests, or enough is broken. `progress` hears of requests.
 pub fn streams(seed: u64, requests: u64, jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
-    let done = AtomicU64::new(0);
-    spread(jobs, &|index, bench, score| {
-        let case = draw(seed.wrapping_add(index));
-        let outcome = run(&case, bench, None);
-        score.add(&case, &outcome);
-        progress(outcome.requests);
-        done.fetch_add(outcome.requests, Ordering::Relaxed) + outcome.requests < requests
-    })
+    until(seed, requests, jobs, progress, &draw)
 }
 
 /// The run of this seed.

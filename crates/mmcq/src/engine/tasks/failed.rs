@@ -1,6 +1,6 @@
 //! What goes wrong with a card's queue.
 //!
-//! Any failure ends the queue for now: what waits on the card comes back to the engine's own queue,
+//! Any failure switches the queue off: what waits on the card comes back to the engine's own queue,
 //! with its age, and what was executed is tried again by the single lane and its ladder. The card
 //! discards its tasks and is switched out of the queue before anything else goes to it. After two
 //! failures in ten seconds, five in ten minutes, or one disagreement, the queue is not used again.
