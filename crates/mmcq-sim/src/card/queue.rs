@@ -1,5 +1,5 @@
 //! The queue of a card: tasks are told to it, loaded, and executed when they are ready
-//! [eMMC 6.6.39].
+//! [eMMC 6.6.39] [SD 4.19].
 //!
 //! Some units of the flash read at the same time; a page always lies on the same unit. A read
 //! takes a buffer, waits for its unit, and is ready when its first page is in the buffer. A write
@@ -8,6 +8,7 @@
 
 use super::cut::mixed;
 use super::flash::UNIT_BYTES;
+use crate::faults::Strike;
 
 /// Most tasks of any queue.
 pub(crate) const MOST: usize = 32;
@@ -88,6 +89,26 @@ impl Task {
             shown: false,
         }
     }
+
+    /// What a fault makes of it; `None`: the command is not heard.
+    pub(crate) fn struck(mut self, strike: Option<Strike>) -> Option<Self> {
+        match strike {
+            Some(Strike::Lost) => return None,
+            Some(Strike::Never) => self.late_ns = u64::MAX,
+            Some(Strike::Late(ns)) => self.late_ns = ns,
+            Some(Strike::Spurious(_)) => self.shown = true,
+            Some(Strike::Astray(blocks)) => self.astray = blocks,
+            _ => {}
+        }
+        Some(self)
+    }
+
+    /// Where its blocks really are: a task may go astray on the card, not beyond its end.
+    pub(crate) fn lies_at(self, at: u64, capacity: u64) -> Self {
+        let moved = at.saturating_add_signed(i64::from(self.astray) * 512);
+        let beyond = moved.saturating_add(u64::from(self.blocks) * 512) > capacity;
+        Task { at: if beyond { at } else { moved }, ..self }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -102,6 +123,8 @@ struct Queued {
 #[derive(Clone, Debug)]
 pub(crate) struct Tasks {
     config: QueueConfig,
+    /// The host has asked for its own order.
+    in_order: bool,
     /// In the order in which they were told.
     queued: Vec<Queued>,
     /// By CMD44, until its CMD45.
@@ -122,6 +145,7 @@ impl Tasks {
     pub(crate) fn new(config: QueueConfig) -> Self {
         Tasks {
             config,
+            in_order: false,
             queued: Vec::with_capacity(MOST),
             described: None,
             running: None,
@@ -135,7 +159,18 @@ impl Tasks {
 
     /// Everything is forgotten.
     pub(crate) fn clear(&mut self) {
-        *self = Tasks { now_ns: self.now_ns, seq: self.seq, ..Tasks::new(self.config) };
+        let (now_ns, seq, in_order) = (self.now_ns, self.seq, self.in_order);
+        *self = Tasks { now_ns, seq, in_order, ..Tasks::new(self.config) };
+    }
+
+    /// The queue is switched on: whether tasks are executed in the order in which they are told.
+    pub(crate) fn begin(&mut self, in_order: bool) {
+        self.in_order = in_order;
+        self.clear();
+    }
+
+    fn order(&self) -> Order {
+        if self.in_order { Order::InOrder } else { self.config.order }
     }
 
     /// No task is told, or under way.
@@ -165,7 +200,7 @@ impl Tasks {
     pub(crate) fn tell(&mut self, task: Task, load_ns: u64, now_ns: u64) {
         self.reach(load_ns, now_ns);
         self.seq += 1;
-        if self.config.order == Order::StarvesOne && self.victim.is_none() && !self.is_empty() {
+        if self.order() == Order::StarvesOne && self.victim.is_none() && !self.is_empty() {
             self.victim = Some(self.seq);
         }
         self.queued.push(Queued { task, seq: self.seq, stage: Stage::Waiting });
@@ -208,7 +243,7 @@ impl Tasks {
         }
     }
 
-    /// CMD48 for one task; false: there is none of this number.
+    /// Takes one task off; false: there is none of this number.
     pub(crate) fn discard(&mut self, id: u8, load_ns: u64, now_ns: u64) -> bool {
         self.reach(load_ns, now_ns);
         let before = self.queued.len();
@@ -280,20 +315,20 @@ impl Tasks {
         let reads = self.queued.iter().any(|queued| queued.task.read);
         let may = |queued: &Queued| {
             queued.stage == Stage::Waiting
-                && match self.config.order {
+                && match self.order() {
                     Order::InOrder | Order::AsLoaded => true,
                     Order::ReadsFirst => queued.task.read || !reads,
                     Order::StarvesOne => alone || Some(queued.seq) != self.victim,
                 }
         };
-        let urgent = |queued: &Queued| queued.task.priority && self.config.order != Order::InOrder;
+        let urgent = |queued: &Queued| queued.task.priority && self.order() != Order::InOrder;
         let first = |wanted: bool| self.queued.iter().position(|q| may(q) && urgent(q) == wanted);
         first(true).or_else(|| first(false))
     }
 
     /// Sets the bits that may be set; none falls by itself.
     fn raise(&mut self) {
-        let in_order = self.config.order == Order::InOrder;
+        let in_order = self.order() == Order::InOrder;
         for (place, queued) in self.queued.iter_mut().enumerate() {
             if queued.stage == Stage::Loaded && (!in_order || place == 0) {
                 queued.stage = Stage::Ready;

@@ -42,8 +42,16 @@ pub struct Quirks {
     pub hpi_breaks: bool,
     /// A multi-block read that comes to the last sector locks the card up (SD).
     pub last_block_locks_up: bool,
-    /// With the command queue on, reads are damaged and writes never end (SD).
+    /// With the command queue on, reads are damaged and flushes never end (SD).
     pub command_queue_broken: bool,
+    /// Of so many reads through the command queue one gives what lies behind it (SD); 0: none.
+    pub queue_astray_every: u32,
+    /// With the command queue on, a flush never ends (SD).
+    pub queue_flush_hangs: bool,
+    /// After so many tasks the command queue is empty, whatever it was told (SD); 0: never.
+    pub queue_forgets_every: u32,
+    /// The command queue is on, or off, so long after its switch (SD).
+    pub queue_late_ms: u64,
 
     /// Of the capacity only so many MiB are there; beyond, see `beyond`.
     pub real_mib: Option<u64>,

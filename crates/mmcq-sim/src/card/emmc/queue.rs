@@ -46,15 +46,8 @@ impl EmmcCard {
                 Some(if addressed { Reply::short(13, queue.ready(load_ns, now_ns)) } else { Reply::SILENT })
             }
             (44, Tran | Data | Rcv | Prg) => {
-                let mut task = Task::described(arg);
-                match self.flash.faults.strike(Point::Task) {
-                    Some(Strike::Lost) => return Some(Reply::SILENT),
-                    Some(Strike::Never) => task.late_ns = u64::MAX,
-                    Some(Strike::Late(ns)) => task.late_ns = ns,
-                    Some(Strike::Spurious(_)) => task.shown = true,
-                    Some(Strike::Astray(blocks)) => task.astray = blocks,
-                    _ => {}
-                }
+                let strike = self.flash.faults.strike(Point::Task);
+                let Some(task) = Task::described(arg).struck(strike) else { return Some(Reply::SILENT) };
                 let good = queue.describe(task);
                 Some(if good { self.r1(44) } else { self.illegal() })
             }
@@ -109,9 +102,7 @@ impl EmmcCard {
         if !at.is_multiple_of(512) {
             return self.refuse(45, status::ADDRESS_ERROR);
         }
-        let moved = at.saturating_add_signed(i64::from(task.astray) * 512);
-        let at = if moved.saturating_add(u64::from(task.blocks) * 512) > capacity { at } else { moved };
-        queue.tell(Task { at, ..task }, load_ns, now_ns);
+        queue.tell(task.lies_at(at, capacity), load_ns, now_ns);
         self.r1(45)
     }
 

@@ -74,8 +74,6 @@ struct SdKeys {
     cache: bool,
     #[serde(default)]
     power_off_notification: bool,
-    #[serde(default)]
-    command_queue_depth: u8,
     time: SdTimeKeys,
 }
 
@@ -288,13 +286,17 @@ pub(super) fn profile(text: &str, name: &str) -> Result<CardProfile, ProfileErro
     let quirks = file.quirk.clone();
     let kind = match (&file.sd, &file.emmc) {
         (Some(keys), None) => {
-            if let Some(queue) = &file.queue {
-                return Err(queue.only_emmc(&place));
-            }
             sources.push(("sd".into(), keys.source.clone()));
             sources.push(("sd.time".into(), keys.time.source.clone()));
             let identity = identity(&place, &file.identity, 2, 5)?;
-            Kind::Sd(SdConfig { quirks, ..sd(&place, keys, identity, flash)? })
+            let mut config = SdConfig { quirks, ..sd(&place, keys, identity, flash)? };
+            if let Some(keys) = &file.queue {
+                let since = (config.spec < Spec::V6).then_some("spec = \"6.xx\"");
+                // Its registers have no word for a queue of one.
+                config.queue = Some(queue::config(&place, keys, since, 2)?);
+                sources.push(("queue".into(), keys.source.clone()));
+            }
+            Kind::Sd(config)
         }
         (None, Some(keys)) => {
             if let Some(key) = &file.flash.write.get_ref().volatile_open_write
@@ -307,7 +309,8 @@ pub(super) fn profile(text: &str, name: &str) -> Result<CardProfile, ProfileErro
             let identity = identity(&place, &file.identity, 1, 6)?;
             let mut config = EmmcConfig { quirks, ..emmc(&place, keys, identity, flash)? };
             if let Some(keys) = &file.queue {
-                config.queue = Some(queue::config(&place, keys, config.revision)?);
+                let since = (config.revision < Revision::V5_1).then_some("revision = \"5.1\"");
+                config.queue = Some(queue::config(&place, keys, since, 1)?);
                 sources.push(("queue".into(), keys.source.clone()));
             }
             Kind::Emmc(config)
@@ -427,7 +430,7 @@ fn sd(place: &Place<'_>, keys: &SdKeys, identity: Identity, flash: Timing) -> Re
         early_out_of_range: keys.early_out_of_range,
         cache: keys.cache,
         power_off_notification: keys.power_off_notification,
-        command_queue_depth: keys.command_queue_depth,
+        queue: None,
         power_up_ns: place.ms("power_up_ms", &keys.time.power_up_ms)?,
         voltage_release_ns,
         flash,

@@ -1,9 +1,8 @@
-//! The table `[queue]`: the command queue of an eMMC.
+//! The table `[queue]`: the command queue of a card.
 
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::super::emmc::config::Revision;
 use super::super::queue::{MOST, Order, QueueConfig};
 use super::ProfileError;
 use super::parse::Place;
@@ -30,29 +29,25 @@ enum OrderKey {
     StarvesOne,
 }
 
-impl QueueKeys {
-    /// The table stands beside `[sd]`.
-    pub(super) fn only_emmc(&self, place: &Place<'_>) -> ProfileError {
-        place.value("depth", &self.depth, "a table [queue] only beside [emmc]")
-    }
-}
-
+/// `since`: the first version of the card's standard that has a queue, if the card is older.
+/// `least`: tasks that the registers can say.
 pub(super) fn config(
     place: &Place<'_>,
     keys: &QueueKeys,
-    revision: Revision,
+    since: Option<&str>,
+    least: usize,
 ) -> Result<QueueConfig, ProfileError> {
-    let within = |key: &str, value: &Spanned<u8>, most: usize| match *value.get_ref() {
-        number if (1..=most).contains(&usize::from(number)) => Ok(number),
-        _ => Err(place.value(key, value, &format!("a number from 1 to {most}"))),
+    let within = |key: &str, value: &Spanned<u8>, least: usize, most: usize| match *value.get_ref() {
+        number if (least..=most).contains(&usize::from(number)) => Ok(number),
+        _ => Err(place.value(key, value, &format!("a number from {least} to {most}"))),
     };
-    if revision < Revision::V5_1 {
-        return Err(place.value("depth", &keys.depth, "a queue only with `revision = \"5.1\"`"));
+    if let Some(since) = since {
+        return Err(place.value("depth", &keys.depth, &format!("a queue only with `{since}`")));
     }
     Ok(QueueConfig {
-        depth: within("depth", &keys.depth, MOST)?,
-        units: within("units", &keys.units, 64)?,
-        buffers: within("buffers", &keys.buffers, MOST)?,
+        depth: within("depth", &keys.depth, least, MOST)?,
+        units: within("units", &keys.units, 1, 64)?,
+        buffers: within("buffers", &keys.buffers, 1, MOST)?,
         order: match keys.order {
             OrderKey::InOrder => Order::InOrder,
             OrderKey::AsLoaded => Order::AsLoaded,

@@ -181,7 +181,7 @@ impl Card for SdCard {
 
                 match read.next(&mut self.medium, &mut self.flash, buffer, &self.interface.bus, now_ns) {
                     Sent::Block(start_ns) => {
-                        if self.extensions.queue && self.config.quirks.command_queue_broken {
+                        if self.extensions.queue_is_on() && self.config.quirks.command_queue_broken {
                             buffer[..16].fill(0xcc);
                         }
                         (start_ns, read.block, read.left == Some(0))

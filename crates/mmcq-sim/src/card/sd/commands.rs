@@ -15,6 +15,11 @@ const VOLTAGES: u32 = 0x00ff_8000;
 
 impl SdCard {
     pub(super) fn execute(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply {
+        if self.extensions.queue_is_on()
+            && let Some(reply) = self.queue_command(index, arg, now_ns)
+        {
+            return reply;
+        }
         let app = std::mem::take(&mut self.app);
         let count = self.count.take();
         // It is for the next command; CMD23 and CMD13 may come in between.
@@ -377,7 +382,7 @@ impl SdCard {
         if counted { self.config.quirks.cmd23_late_us.saturating_mul(1_000) } else { 0 }
     }
 
-    fn receive(&mut self, index: u8, transfer: Transfer, block_size: u16, now_ns: u64) -> Reply {
+    pub(super) fn receive(&mut self, index: u8, transfer: Transfer, block_size: u16, now_ns: u64) -> Reply {
         let mut reply = self.go(index, State::Rcv, now_ns);
         reply.flow = Flow::Write { block_size };
         self.transfer = transfer;
@@ -417,7 +422,7 @@ impl SdCard {
         locked | app | ready | self.config.quirks.status_bits
     }
 
-    fn r1(&mut self, index: u8, now_ns: u64) -> Reply {
+    pub(super) fn r1(&mut self, index: u8, now_ns: u64) -> Reply {
         let mut live = self.live();
         if self.interface.busy_until_ns > now_ns && self.interface.state == State::Rcv {
             live &= !status::READY_FOR_DATA;
@@ -443,7 +448,7 @@ impl SdCard {
         Reply { answer: Some(Answer::Long(register)), flow: Flow::None, busy_until_ns: None }
     }
 
-    fn illegal(&mut self) -> Reply {
+    pub(super) fn illegal(&mut self) -> Reply {
         self.status.raise_illegal();
         Reply::SILENT
     }

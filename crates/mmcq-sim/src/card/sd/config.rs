@@ -1,6 +1,7 @@
 //! What an SD card says about itself [SD 5].
 
 use super::super::flash::Timing;
+use super::super::queue::QueueConfig;
 use super::super::quirk::Quirks;
 use super::super::registers::{Identity, put, sd_cid, seal};
 
@@ -58,8 +59,8 @@ pub(crate) struct SdConfig {
     pub(crate) cache: bool,
     /// In the power management function.
     pub(crate) power_off_notification: bool,
-    /// Depth minus one as the performance function shows it; 0: no queue.
-    pub(crate) command_queue_depth: u8,
+    /// Its command queue.
+    pub(crate) queue: Option<QueueConfig>,
     pub(crate) power_up_ns: u64,
     pub(crate) voltage_release_ns: u64,
     pub(crate) flash: Timing,
@@ -153,6 +154,11 @@ impl SdConfig {
         scr
     }
 
+    /// Depth of the queue as registers show it: 0 is none, 1 is a queue of two [SD 4.10.2, 5.8.2].
+    pub(crate) fn shown_depth(&self) -> u8 {
+        self.queue.map_or(0, |queue| queue.depth.saturating_sub(1) & 0x1f)
+    }
+
     /// SD status [SD 4.10.2].
     pub(crate) fn sd_status(&self, width: u8) -> [u8; 64] {
         let mut ssr = [0u8; 64];
@@ -176,6 +182,8 @@ impl SdConfig {
         }
         put(&mut ssr, 391, 384, self.video_class.into());
         put(&mut ssr, 339, 336, self.app_class.into());
+        put(&mut ssr, 335, 331, self.shown_depth().into());
+        put(&mut ssr, 330, 330, self.cache.into());
         put(&mut ssr, 313, 313, (self.spec >= Spec::V5).into());
         ssr
     }

@@ -60,13 +60,53 @@ pub(super) struct Extensions {
     cache: bool,
     /// A flush is done then.
     flush_ns: Option<u64>,
-    pub(super) queue: bool,
+    queue: QueueMode,
+    /// What the queue will be, and from when on.
+    queue_next: Option<(QueueMode, u64)>,
+}
+
+/// Bits 1:0 of the queue's switch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum QueueMode {
+    #[default]
+    Off,
+    /// The card chooses the order.
+    Voluntary,
+    /// The host does.
+    Sequential,
+}
+
+impl QueueMode {
+    fn of(value: u8) -> Self {
+        match value & 3 {
+            1 => QueueMode::Voluntary,
+            3 => QueueMode::Sequential,
+            _ => QueueMode::Off,
+        }
+    }
+}
+
+impl Extensions {
+    pub(super) fn queue_is_on(&self) -> bool {
+        self.queue != QueueMode::Off
+    }
+
+    pub(super) fn queue_is_sequential(&self) -> bool {
+        self.queue == QueueMode::Sequential
+    }
+
+    /// The queue becomes what it was told to be; whether it did now.
+    pub(super) fn queue_changes(&mut self, now_ns: u64) -> bool {
+        let next = self.queue_next.take_if(|next| next.1 <= now_ns);
+        self.queue = next.map_or(self.queue, |next| next.0);
+        next.is_some()
+    }
 }
 
 impl SdConfig {
     /// CMD48 and CMD49 work.
     pub(crate) fn has_extensions(&self) -> bool {
-        self.cache || self.power_off_notification || self.command_queue_depth > 0
+        self.cache || self.power_off_notification || self.queue.is_some()
     }
 
     /// The general information [SD 5.7.3].
@@ -76,7 +116,7 @@ impl SdConfig {
         if self.power_off_notification {
             sets.push((POWER_CODE, POWER));
         }
-        if self.cache || self.command_queue_depth > 0 {
+        if self.cache || self.queue.is_some() {
             sets.push((PERFORMANCE_CODE, PERFORMANCE));
         }
         let length = 16 + 48 * sets.len() as u16;
@@ -106,10 +146,14 @@ impl SdCard {
             }
             (POWER, POWER_SETTING) => x.power_off_ns.is_some().into(),
             (PERFORMANCE, 4) => self.config.cache.into(),
-            (PERFORMANCE, 6) => self.config.command_queue_depth & 0x1f,
+            (PERFORMANCE, 6) => self.config.shown_depth(),
             (PERFORMANCE, CACHE_ENABLE) => x.cache.into(),
             (PERFORMANCE, CACHE_FLUSH) => x.flush_ns.is_some_and(|done_ns| now_ns < done_ns).into(),
-            (PERFORMANCE, QUEUE_MODE) => x.queue.into(),
+            (PERFORMANCE, QUEUE_MODE) => match x.queue {
+                QueueMode::Off => 0,
+                QueueMode::Voluntary => 1,
+                QueueMode::Sequential => 3,
+            },
             _ => 0,
         }
     }
@@ -163,7 +207,9 @@ impl SdCard {
                 done_ns
             }
             (PERFORMANCE, CACHE_FLUSH) if on && self.config.cache => {
-                let (done_ns, errors) = if quirks.flush_hangs || self.extensions.queue {
+                let queued = self.extensions.queue_is_on();
+                let hangs = quirks.command_queue_broken || quirks.queue_flush_hangs;
+                let (done_ns, errors) = if quirks.flush_hangs || queued && hangs {
                     (NEVER_NS, 0)
                 } else {
                     self.flash.flush(now_ns, usual_ns)
@@ -173,11 +219,12 @@ impl SdCard {
                 // Busy is over after a second at most; the bit says when the flush is.
                 done_ns.min(now_ns.saturating_add(1_000_000_000))
             }
-            (PERFORMANCE, QUEUE_MODE) if self.config.command_queue_depth > 0 => {
+            (PERFORMANCE, QUEUE_MODE) if self.config.queue.is_some() => {
                 if on && quirks.command_queue_broken {
                     self.interface.trouble.violate("the command queue", now_ns);
                 }
-                self.extensions.queue = on;
+                let lazy_ns = usual_ns.saturating_add(quirks.queue_late_ms.saturating_mul(1_000_000));
+                self.extensions.queue_next = Some((QueueMode::of(value), lazy_ns));
                 usual_ns
             }
             _ => usual_ns,

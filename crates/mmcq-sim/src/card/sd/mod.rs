@@ -6,6 +6,7 @@ pub(crate) mod config;
 mod erase;
 mod extension;
 mod functions;
+mod queue;
 pub(crate) mod voltage;
 
 use super::cut;
@@ -14,6 +15,7 @@ use super::interface::Interface;
 use super::link::{IDENTIFICATION_HZ, Mode};
 use super::lock::{Lock, Outcome};
 use super::medium::Medium;
+use super::queue::Tasks;
 use super::quirk::WornOut;
 use super::status::{self, State, Status};
 use super::transfer::{Read, Write};
@@ -89,6 +91,9 @@ pub struct SdCard {
     transfer: Transfer,
     erase: EraseRange,
     well_written: u32,
+    /// Its command queue, if it has one, and the tasks executed by now.
+    queue: Option<Tasks>,
+    executed: u32,
 }
 
 impl SdCard {
@@ -96,6 +101,7 @@ impl SdCard {
         medium.shorten(config.capacity_bytes);
         let flash = Flash::new(config.flash).with(&config.quirks);
         let csd_flags = config.quirks.csd_protection.flags();
+        let queue = config.queue.map(Tasks::new);
         Self {
             config,
             medium,
@@ -125,6 +131,8 @@ impl SdCard {
             transfer: Transfer::None,
             erase: EraseRange::default(),
             well_written: 0,
+            queue,
+            executed: 0,
         }
     }
 
@@ -179,6 +187,9 @@ impl SdCard {
         self.pending_functions = None;
         self.transfer = Transfer::None;
         self.erase = EraseRange::default();
+        if let Some(queue) = &mut self.queue {
+            queue.begin(false);
+        }
     }
 
     /// What the bus must be like now.
@@ -213,8 +224,10 @@ impl SdCard {
             self.functions = functions;
             self.pending_functions = None;
         }
+        self.settle_queue(now_ns);
         match self.interface.state {
             State::Data if self.interface.data_end_ns.is_some_and(|end_ns| now_ns >= end_ns) => {
+                self.task_ended(self.interface.data_end_ns.unwrap_or(now_ns));
                 self.transfer = Transfer::None;
                 self.interface.data_end_ns = None;
                 self.interface.state = State::Tran;
@@ -237,8 +250,13 @@ impl SdCard {
             let (until_ns, errors) = write.end(&mut self.medium, &mut self.flash, now_ns);
             busy_ns = until_ns.max(self.interface.busy_until_ns).saturating_add(self.extra_busy_ns);
             self.well_written = write.stored;
-            self.status.raise(errors);
+            match &mut self.queue {
+                // What goes wrong in a queue is known at the end of programming.
+                Some(queue) if !queue.is_empty() => queue.owes(busy_ns, errors),
+                _ => self.status.raise(errors),
+            }
         }
+        self.task_ended(now_ns);
         self.transfer = Transfer::None;
         self.interface.state = State::Prg;
         self.interface.busy_until_ns = busy_ns;

@@ -179,7 +179,8 @@ impl<C: Card> Host<C> {
     pub(crate) fn bring_up_sd(&mut self, uhs: bool) -> [u8; 16] {
         self.silent(0, 0);
         let v2 = self.send(8, 0x1aa).answer.is_some();
-        let arg = 0x00ff_8000 | if v2 { 1 << 30 } else { 0 } | if uhs { 1 << 24 } else { 0 };
+        // High capacity, and addresses of 38 bits.
+        let arg = 0x00ff_8000 | if v2 { 1 << 30 | 1 << 27 } else { 0 } | if uhs { 1 << 24 } else { 0 };
         let mut tries = 0;
         let ocr = loop {
             self.short(55, 0);

@@ -16,6 +16,7 @@ mod queue_rules;
 mod quirks;
 mod rpmb;
 mod sd;
+mod sd_queue;
 mod sd_status;
 mod storms;
 mod strikes;

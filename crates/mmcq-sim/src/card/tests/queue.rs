@@ -16,18 +16,18 @@ pub(super) fn queue(file: &str) -> Host<EmmcCard> {
 }
 
 /// CMD44 and CMD45.
-pub(super) fn tell(host: &mut Host<EmmcCard>, id: u32, how: u32, blocks: u32, sector: u32) {
+pub(super) fn tell(host: &mut Host<impl Card>, id: u32, how: u32, blocks: u32, sector: u32) {
     host.ok(44, how | id << 16 | blocks);
     host.ok(45, sector);
 }
 
 /// CMD13 with SQS.
-pub(super) fn ready(host: &mut Host<EmmcCard>) -> u32 {
+pub(super) fn ready(host: &mut Host<impl Card>) -> u32 {
     host.short(13, host.rca << 16 | 1 << 15)
 }
 
 /// Asks until one of these is ready; which are.
-pub(super) fn wait_for(host: &mut Host<EmmcCard>, tasks: u32) -> u32 {
+pub(super) fn wait_for(host: &mut Host<impl Card>, tasks: u32) -> u32 {
     for _ in 0..10_000 {
         let bits = ready(host);
         if bits & tasks != 0 {
@@ -38,19 +38,19 @@ pub(super) fn wait_for(host: &mut Host<EmmcCard>, tasks: u32) -> u32 {
     panic!("none of {tasks:b} is ever ready");
 }
 
-pub(super) fn read(host: &mut Host<EmmcCard>, id: u32, blocks: usize) -> Vec<u8> {
+pub(super) fn read(host: &mut Host<impl Card>, id: u32, blocks: usize) -> Vec<u8> {
     host.ok(46, id << 16);
     let data = host.receive(blocks);
     host.wait(host.clocks_ns(8));
     data
 }
 
-pub(super) fn write(host: &mut Host<EmmcCard>, id: u32, data: &[u8]) {
+pub(super) fn write(host: &mut Host<impl Card>, id: u32, data: &[u8]) {
     host.ok(47, id << 16);
     host.transmit(data);
 }
 
-fn peek(host: &mut Host<EmmcCard>, sector: u64, sectors: usize) -> Vec<u8> {
+pub(super) fn peek(host: &mut Host<impl Card>, sector: u64, sectors: usize) -> Vec<u8> {
     let mut bytes = vec![0; 512 * sectors];
     host.card.peek(sector * 512, &mut bytes).unwrap();
     bytes

@@ -4,6 +4,7 @@
 use super::extension;
 use super::host::Host;
 use super::life::{read, write};
+use super::queue;
 use super::{medium, profile};
 use crate::card::{Answer, Card, EmmcCard, Flow, ReadBlock, SdCard};
 
@@ -92,6 +93,10 @@ fn treated_well_they_keep_data() {
         "discard-corrupts",
         "last-block-locks-up",
         "command-queue-broken",
+        "queue-astray",
+        "queue-flush-hangs",
+        "queue-forgets",
+        "queue-late",
     ];
     for file in files {
         let mut host = sd(file);
@@ -314,8 +319,9 @@ fn the_queue() {
     assert_eq!(extension::read(&mut host, 2, 0, 6, 1), [31]);
     write(&mut host, 3, 9);
     extension::write(&mut host, 2, 262, 1);
-    host.ok(17, 3);
-    assert_ne!(host.receive(1)[0], 9);
+    queue::tell(&mut host, 0, queue::READ, 1, 3);
+    queue::wait_for(&mut host, 1);
+    assert_ne!(queue::read(&mut host, 0, 1)[0], 9);
     extension::write(&mut host, 2, 261, 1);
     host.wait(10_000_000_000);
     assert_eq!(extension::read(&mut host, 2, 0, 261, 1), [1]);

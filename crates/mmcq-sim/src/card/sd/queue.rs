@@ -1,0 +1,167 @@
+//! The command queue of an SD card: CMD43 to CMD47, and CMD13 that asks for the tasks' status
+//! [SD 4.19].
+//!
+//! In queue mode the card knows CMD12, CMD13, CMD19, CMD32, CMD33, CMD38, CMD43 to CMD49, CMD58 and
+//! CMD59, and no other [the state diagram of the mode, as part 72 of simulationroom999's series on
+//! storage prints it]. While data move or the card programs it knows CMD12, CMD13, CMD44 and CMD45.
+//! That nothing may wait in the queue at an erase, a tuning block or an access to the extension
+//! registers is what hosts rely on, and not printed.
+
+use super::super::queue::Task;
+use super::super::status::{self, State};
+use super::super::transfer::{Read, Write};
+use super::super::{Flow, Reply};
+use super::config::Class;
+use super::{SdCard, Transfer};
+use crate::faults::{Point, Strike};
+
+/// CMD13: the answer is the tasks' status, and not the card's.
+const SEND_TASK_STATUS: u32 = 1 << 15;
+/// CMD43: what is aborted. One task only in voluntary mode.
+const ABORT_ALL: u32 = 1;
+const ABORT_ONE: u32 = 2;
+/// Busy of CMD43.
+const ABORT_NS: u64 = 50_000;
+
+impl SdCard {
+    /// What a command does with the queue on; `None`: what it does without.
+    pub(super) fn queue_command(&mut self, index: u8, arg: u32, now_ns: u64) -> Option<Reply> {
+        use State::{Data, Prg, Rcv, Tran};
+        let state = self.interface.state;
+        let load_ns = self.load_ns();
+        let queue = self.queue.as_mut().filter(|_| matches!(state, Tran | Data | Rcv | Prg))?;
+        let empty = queue.is_empty();
+        match (index, state) {
+            (13, _) if arg & SEND_TASK_STATUS != 0 => {
+                let addressed = (arg >> 16) as u16 == self.rca;
+                // Nothing of the status is shown, so nothing of it is gone.
+                Some(if addressed { Reply::short(13, queue.ready(load_ns, now_ns)) } else { Reply::SILENT })
+            }
+            (44, _) => {
+                // Bits 31, 28:25 and 22:21 of an eMMC's task are not there.
+                let huge = self.config.class == Class::Sduc;
+                let task = Task { reliable: false, forced: false, ..Task::described(arg) };
+                let strike = self.flash.faults.strike(Point::Task);
+                let Some(task) = task.struck(strike) else { return Some(Reply::SILENT) };
+                self.upper = huge.then_some((arg >> 24 & 0x3f) as u8);
+                let good = queue.describe(task);
+                Some(if good { self.r1(44, now_ns) } else { self.illegal() })
+            }
+            (45, _) => Some(self.task_address(arg, now_ns)),
+            (46 | 47, Tran) => Some(self.execute_task(index, arg, now_ns)),
+            (43, Tran) => Some(match self.flash.faults.strike(Point::Discard) {
+                Some(Strike::Fail) => self.illegal(),
+                _ => self.abort_tasks(arg, now_ns),
+            }),
+            (12, _) => {
+                if state == Data {
+                    queue.finish(load_ns, now_ns);
+                }
+                if self.flash.faults.strike(Point::Stop) == Some(Strike::Lost) {
+                    queue.clear();
+                }
+                (state == Tran).then(|| self.r1(12, now_ns))
+            }
+            (0 | 13 | 15, _) => None,
+            (19 | 32 | 33 | 38 | 48 | 49, _) if empty => None,
+            _ => Some(self.illegal()),
+        }
+    }
+
+    /// A task's first page is in its buffer so long after its unit began.
+    fn load_ns(&self) -> u64 {
+        self.flash.timing().read_first_ns
+    }
+
+    /// The queue is switched, and errors of its writes become known.
+    pub(super) fn settle_queue(&mut self, now_ns: u64) {
+        if let Some(queue) = &mut self.queue {
+            self.status.raise(queue.due(now_ns));
+            if self.extensions.queue_changes(now_ns) {
+                queue.begin(self.extensions.queue_is_sequential());
+            }
+        }
+    }
+
+    /// The data of a task are over, if they were of one.
+    pub(super) fn task_ended(&mut self, now_ns: u64) {
+        let load_ns = self.load_ns();
+        let Some(queue) = self.queue.as_mut().filter(|queue| !queue.is_empty()) else { return };
+        queue.finish(load_ns, now_ns);
+        let every = self.config.quirks.queue_forgets_every;
+        if every != 0 && self.executed.is_multiple_of(every) {
+            queue.clear();
+        }
+    }
+
+    /// CMD45: the task is complete.
+    fn task_address(&mut self, arg: u32, now_ns: u64) -> Reply {
+        let (capacity, load_ns) = (self.config.capacity_bytes, self.load_ns());
+        let upper = u64::from(self.upper.take().unwrap_or(0)) << 32;
+        let Some((queue, task)) = self.queue.as_mut().and_then(|q| q.described().map(|task| (q, task)))
+        else {
+            return self.illegal();
+        };
+        let at = (upper | u64::from(arg)) * 512;
+        if at.saturating_add(u64::from(task.blocks) * 512) > capacity {
+            return self.refuse(45, status::OUT_OF_RANGE, now_ns);
+        }
+        queue.tell(task.lies_at(at, capacity), load_ns, now_ns);
+        self.r1(45, now_ns)
+    }
+
+    /// CMD46 and CMD47.
+    fn execute_task(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply {
+        let (id, load_ns) = ((arg >> 16 & 0x1f) as u8, self.load_ns());
+        let task = self.queue.as_mut().and_then(|queue| queue.execute(id, index == 46, load_ns, now_ns));
+        let Some(task) = task else { return self.illegal() };
+        let bytes = u64::from(task.blocks) * 512;
+        self.executed = self.executed.wrapping_add(1);
+        if index == 47 && (self.write_protected() || self.config.quirks.protects(task.at, bytes)) {
+            self.task_ended(now_ns);
+            return self.refuse(index, status::WP_VIOLATION, now_ns);
+        }
+        self.medium.begin();
+        if task.read {
+            let every = self.config.quirks.queue_astray_every;
+            let astray = every != 0 && self.executed.is_multiple_of(every);
+            let behind = task.at.saturating_add(bytes);
+            let fits = behind.saturating_add(bytes) <= self.config.capacity_bytes;
+            let at = if astray && fits { behind } else { task.at };
+            let mut reply = self.go(46, State::Data, now_ns);
+            reply.flow = Flow::Read { block_size: 512 };
+            self.interface.data_end_ns = None;
+            self.reads += 1;
+            self.transfer = Transfer::Read(Read::loaded(at, 512, task.blocks.into(), now_ns));
+            return reply;
+        }
+        self.well_written = 0;
+        self.interface.busy_until_ns = now_ns;
+        self.extra_busy_ns = 0;
+        self.flash.journal.begin(now_ns);
+        let write = Write::new(task.at, 512, Some(task.blocks.into()));
+        self.receive(47, Transfer::Write { write, single: false }, 512, now_ns)
+    }
+
+    /// CMD43.
+    fn abort_tasks(&mut self, arg: u32, now_ns: u64) -> Reply {
+        let load_ns = self.load_ns();
+        let one = !self.extensions.queue_is_sequential();
+        let Some(queue) = &mut self.queue else { return self.illegal() };
+        let known = match arg & 0xf {
+            ABORT_ALL => {
+                queue.clear();
+                true
+            }
+            ABORT_ONE if one => queue.discard((arg >> 16 & 0x1f) as u8, load_ns, now_ns),
+            _ => false,
+        };
+        if !known {
+            return self.illegal();
+        }
+        let mut reply = self.go(43, State::Prg, now_ns);
+        self.interface.busy_until_ns = now_ns.saturating_add(ABORT_NS);
+        reply.busy_until_ns = Some(self.interface.busy_until_ns);
+        reply
+    }
+}
