@@ -1,7 +1,7 @@
 #!/bin/bash
-# guest-tools.sh: builds what the guest of `tools/guest-time.sh tools` begins with, target/judges/guest/tools.initrd: that of tools/guest-parts.sh, and Debian's
-# mmc-utils, mkfs and fsck of ext4 and f2fs, with the libraries and kernel modules that they need. 6 MB are fetched once. Nothing of it is installed. Nothing is
-# done where it is up to date.
+# guest-tools.sh: builds what the guest of `tools/guest-time.sh tools` and `sdio` begins with, target/judges/guest/tools.initrd: that of tools/guest-parts.sh, and
+# Debian's mmc-utils, mkfs and fsck of ext4 and f2fs, with the libraries and kernel modules that they need; Debian's driver of a Bluetooth card, and what reads its
+# packets. 6 MB are fetched once. Nothing of it is installed. Nothing is done where it is up to date.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 say() { echo "guest-tools.sh: $*" >&2; }
@@ -17,7 +17,8 @@ if [ "$(cat "$store/ready" 2>/dev/null)" != "${packages[*]}" ]; then
   rm -rf "$store/debs"
   echo "${packages[*]}" >"$store/ready"
 fi
-key=$(cat "$0" "$parts/ready" "$store/ready" | cksum)
+source=tools/guest-time/packets.c
+key=$(cat "$0" $source "$parts/ready" "$store/ready" | cksum)
 [ "$(cat "$parts/tools.ready" 2>/dev/null)" != "$key" ] || exit 0
 rm -f "$parts/tools.ready"
 
@@ -40,21 +41,25 @@ bring() { # file where
 for program in "${programs[@]}"; do bring "$store/unpacked/$program" bin; done
 loader=$(find -L "$store/unpacked" -name 'ld-linux-x86-64.so.2' | head -1)
 install -m 755 "$loader" "$root/lib64/ld-linux-x86-64.so.2"
-# A module after those that it depends on; `list` has their order.
-take() { # module
+gcc-12 -O2 -Wall -Wextra -Werror -static -o "$root/bin/packets" $source
+# A module after those that it depends on; the list has their order.
+take() { # module list
   local file on
-  ! grep -qx "$1" "$root/modules/tools/list" 2>/dev/null || return 0
+  ! grep -qx "$1" "$root/modules/tools/$2" 2>/dev/null || return 0
   file=$(find "$linux/lib/modules" -name "$1.ko*" | head -1)
   case $file in
     '') say "the kernel's package has no module $1"; exit 2 ;;
     *.xz) xz -dc "$file" >"$root/modules/tools/$1.ko" ;;
     *) cp "$file" "$root/modules/tools/$1.ko" ;;
   esac
-  for on in $(tr '\0' '\n' <"$root/modules/tools/$1.ko" | sed -n 's/^depends=//p' | tr , ' '); do take "$on"; done
-  echo "$1" >>"$root/modules/tools/list"
+  for on in $(tr '\0' '\n' <"$root/modules/tools/$1.ko" | sed -n 's/^depends=//p' | tr , ' '); do take "$on" "$2"; done
+  echo "$1" >>"$root/modules/tools/$2"
 }
 # The kernel would ask a program of the system's for those that it needs by an algorithm's name.
-for module in crc32c_generic crc32_generic ext4 f2fs; do take $module; done
+for module in crc32c_generic crc32_generic ext4 f2fs; do take $module list; done
+take btsdio sdio
+# mmc_core is there already.
+sed -i /mmc_core/d "$root/modules/tools/sdio"
 (cd "$root" && find . | LC_ALL=C sort | "$linux/bin/busybox" cpio -o -H newc 2>/dev/null) >"$work/archive"
 # An archive begins at a multiple of four.
 { cat "$parts/initrd"; head -c $((-$(stat -c %s "$parts/initrd") & 3)) /dev/zero; gzip -1n <"$work/archive"; } >"$parts/tools.initrd.new"

@@ -27,8 +27,7 @@ pub(crate) fn build(
         return Err(format!("platform {}: expected one whose controller is an sdhci", platform.name));
     };
     let card = (!card.is_empty()).then_some(card);
-    let (profile, medium) = board::card_with(&platform, card, None).map_err(|error| error.to_string())?;
-    let card = profile.build(medium).map_err(|error| error.to_string())?;
+    let card = board::slot_card(&platform, card, None).map_err(|error| error.to_string())?;
     Ok(Sdhci::new(config, memory, Some(card)))
 }
 

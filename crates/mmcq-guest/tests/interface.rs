@@ -21,25 +21,27 @@ fn new(platform: &str, card: &str, log: &str) -> Result<*mut mmcq_sim, String> {
     if sim.is_null() { Err(String::from_utf8_lossy(&error[..end]).into_owned()) } else { Ok(sim) }
 }
 
-#[test]
-fn a_command_takes_the_time_of_its_bits_and_ends_with_an_interrupt() {
-    let folder = std::env::temp_dir().join(format!("mmcq-guest-{}", std::process::id()));
-    let sim = new("generic", "sdxc-128g-uhs", folder.to_str().unwrap()).unwrap();
-    // SAFETY: one caller, and the model is freed last.
+/// Power, a divider of 2 x 256, the card's clock; then a command, until its interrupt. From when to
+/// when it takes.
+///
+/// # Safety
+/// `sim` is a model, and no other call has it.
+unsafe fn command(sim: *mut mmcq_sim, code: u32, argument: u32) -> (u64, u64) {
+    let stable_ns = 10_000_000;
+    let begin_ns = 2 * stable_ns;
+    // SAFETY: the caller's.
     unsafe {
         let present = mmcq_sim_read(sim, 0x24, 4, 0);
         assert_eq!(present >> 16 & 1, 1, "the card is in: {present:x}");
-        // Power, a divider of 2 x 128, the card's clock; then CMD0 with its interrupt on.
         mmcq_sim_write(sim, 0x29, 1, 0x0f, 10);
-        mmcq_sim_write(sim, 0x2c, 2, 0x8001, 20);
-        let stable_ns = 10_000_000;
+        mmcq_sim_write(sim, 0x2c, 2, 0x0041, 20);
         mmcq_sim_advance(sim, stable_ns);
         assert_eq!(mmcq_sim_read(sim, 0x2c, 2, stable_ns) & 3, 3, "the internal clock is stable");
-        mmcq_sim_write(sim, 0x2c, 2, 0x8005, stable_ns);
+        mmcq_sim_write(sim, 0x2c, 2, 0x0045, stable_ns);
         mmcq_sim_write(sim, 0x34, 4, 1, stable_ns);
         mmcq_sim_write(sim, 0x38, 4, 1, stable_ns);
-        let begin_ns = 2 * stable_ns;
-        mmcq_sim_write(sim, 0x0e, 2, 0, begin_ns);
+        mmcq_sim_write(sim, 0x08, 4, argument, begin_ns);
+        mmcq_sim_write(sim, 0x0e, 2, code, begin_ns);
         assert_eq!(mmcq_sim_interrupt(sim), 0);
         let mut at_ns = begin_ns;
         while mmcq_sim_interrupt(sim) == 0 {
@@ -47,8 +49,19 @@ fn a_command_takes_the_time_of_its_bits_and_ends_with_an_interrupt() {
             assert!(at_ns < u64::MAX, "nothing more to come");
             mmcq_sim_advance(sim, at_ns);
         }
-        // 48 bits at 200 MHz / 256.
-        assert_eq!(at_ns - begin_ns, 61_440);
+        (begin_ns, at_ns)
+    }
+}
+
+#[test]
+fn a_command_takes_the_time_of_its_bits_and_ends_with_an_interrupt() {
+    let folder = std::env::temp_dir().join(format!("mmcq-guest-{}", std::process::id()));
+    let sim = new("generic", "sdxc-128g-uhs", folder.to_str().unwrap()).unwrap();
+    // SAFETY: one caller, and the model is freed last.
+    unsafe {
+        let (begin_ns, at_ns) = command(sim, 0, 0);
+        // 48 bits at 200 MHz / 512.
+        assert_eq!(at_ns - begin_ns, 122_880);
         assert_eq!(mmcq_sim_read(sim, 0x30, 4, at_ns) & 1, 1);
         assert_eq!(mmcq_sim_violations(sim), 0);
         assert_eq!(mmcq_sim_free(sim), 0);
@@ -56,6 +69,18 @@ fn a_command_takes_the_time_of_its_bits_and_ends_with_an_interrupt() {
     let log = std::fs::read_to_string(&folder).unwrap();
     std::fs::remove_file(&folder).unwrap();
     assert!(log.contains("Command { index: 0"), "{log}");
+}
+
+/// CMD5 (response of 48 bits without checksum): one function, and no memory.
+#[test]
+fn a_card_may_have_functions_instead_of_blocks() {
+    let sim = new("generic", "bt-type-a", "").unwrap();
+    // SAFETY: one caller, and the model is freed last.
+    unsafe {
+        let (_, at_ns) = command(sim, 5 << 8 | 2, 0);
+        assert_eq!(mmcq_sim_read(sim, 0x10, 4, at_ns) >> 27 & 0xf, 1 << 1);
+        assert_eq!(mmcq_sim_free(sim), 0);
+    }
 }
 
 #[test]

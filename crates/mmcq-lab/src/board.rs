@@ -4,7 +4,7 @@
 
 mod card;
 
-pub use card::{card_names, card_profile, card_table, card_text};
+pub use card::{card_names, card_profile, card_table, card_text, slot_card};
 
 use crate::alone::Alone;
 use crate::buffers::Pieces;
@@ -74,13 +74,19 @@ pub enum BoardError {
     /// It has functions instead of blocks.
     #[error(
         "card {name}: an I/O card without blocks ({description}); expected an SD card or an eMMC; the I/O card that the laboratory runs is bt-type-a, by \
-         `mmcq reproduce sdio` and `mmcq trace --sdio`"
+         `mmcq reproduce sdio` and `mmcq trace --sdio`; Linux has it by `mmcq guest` and `mmcq device`"
     )]
     Io {
         /// Asked for.
         name: String,
         /// What it is.
         description: String,
+    },
+    /// An image for a card with functions.
+    #[error("card {name}: an I/O card has no blocks; expected no image")]
+    IoImage {
+        /// Asked for.
+        name: String,
     },
     /// No card of this kind has the image's size.
     #[error(

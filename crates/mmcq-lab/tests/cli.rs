@@ -331,6 +331,10 @@ fn what_the_tree_ships_is_listed() {
     for name in ["bt-type-a", "io.toml"] {
         folder
             .refused(&format!("card --card {name}"), &[name, "an I/O card without blocks", "reproduce sdio"]);
+        // A machine with drivers of its own may have it, but nothing is behind it.
+        std::fs::write(folder.0.path().join("some.img"), [0; 1 << 16]).unwrap();
+        let device = format!("device some.img --socket here --card {name}");
+        folder.refused(&device, &[name, "an I/O card has no blocks; expected no image"]);
     }
 }
 

@@ -1,9 +1,10 @@
 //! Cards by name or file, and single values of them changed.
 
-use super::BoardError;
+use super::{BoardError, card_with};
+use crate::platform::Platform;
 use crate::sdio;
-use mmcq_sim::card::CardProfile;
 use mmcq_sim::card::io::IoProfile;
+use mmcq_sim::card::{Card, CardProfile, Medium};
 use mmcq_sim::cards;
 use std::borrow::Cow;
 use toml_edit::{DocumentMut, Item, Table, Value};
@@ -25,10 +26,35 @@ pub fn card_table(name: &str, changes: &[String]) -> Result<toml::Table, BoardEr
     Ok(with(&card_text(name)?, changes)?.parse().unwrap_or_default())
 }
 
+/// A card for the slot of a machine that has drivers of its own: one with blocks, as [`card_with`]
+/// has it, or one with functions, which no image is behind.
+pub fn slot_card(
+    platform: &Platform,
+    card: Option<&str>,
+    medium: Option<Medium>,
+) -> Result<Box<dyn Card>, BoardError> {
+    if let Some(name) = card
+        && let text = card_text(name)?
+        && has_functions(&text)
+    {
+        let profile = IoProfile::from_toml(&with(&text, &platform.card_changes)?, name)?;
+        return match medium {
+            Some(_) => Err(BoardError::IoImage { name: name.to_owned() }),
+            None => Ok(Box::new(profile.build().0)),
+        };
+    }
+    let (profile, medium) = card_with(platform, card, medium)?;
+    Ok(profile.build(medium)?)
+}
+
+fn has_functions(text: &str) -> bool {
+    text.parse::<toml::Table>().is_ok_and(|table| table.contains_key("io"))
+}
+
 /// Likewise, with single values changed.
 pub(super) fn changed(name: &str, changes: &[String]) -> Result<CardProfile, BoardError> {
     let text = card_text(name)?;
-    if text.parse::<toml::Table>().is_ok_and(|table| table.contains_key("io")) {
+    if has_functions(&text) {
         let description = IoProfile::from_toml(&text, name)?.description().to_owned();
         return Err(BoardError::Io { name: name.to_owned(), description });
     }

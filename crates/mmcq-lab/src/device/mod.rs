@@ -168,9 +168,7 @@ impl Device {
         let ControllerConfig::Sdhci(config) = platform.controller else {
             return Err(format!("platform {}: expected one whose controller is an sdhci", platform.name));
         };
-        let (profile, medium) =
-            board::card_with(&platform, card.as_deref(), medium).map_err(|e| e.to_string())?;
-        let card = profile.build(medium).map_err(|e| e.to_string())?;
+        let card = board::slot_card(&platform, card.as_deref(), medium).map_err(|e| e.to_string())?;
         let memory = GuestMemory::default();
         let space = pci::ConfigSpace::new(id, config.register_bytes);
         let model = Sdhci::new(config, memory.clone(), Some(card));
