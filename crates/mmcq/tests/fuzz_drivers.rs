@@ -14,7 +14,7 @@ use mmcq::block::BlockDevice;
 use mmcq::card::{self, Options};
 use mmcq::engine::{CardParams, Config, DmaBuf, FlushBy};
 use mmcq::host::{Auto, BusOp, Data, Direction, Host, Phase, Segment, Step, Width};
-use mmcq::host::{pl181, rtsx, s3c_sdi, sdhci};
+use mmcq::host::{Regs, pl181, rtsx, s3c_sdi, sdhci, spi};
 use mmcq::spec::command::{Command, Resp};
 use mmcq::task::Stack;
 use one_thread::{NOW_NS, OneThread, TIMER};
@@ -293,5 +293,74 @@ fn fuzz_pl181() {
         config.fifo_words = *u.choose(&[None, Some(16), Some(128), Some(any)])?;
         config.high_speed = u.arbitrary()?;
         Ok(pl181::Pl181::new(regs, config).ok())
+    });
+}
+
+/// A port whose card sends anything: ones mostly, and what could be answers and tokens.
+struct AnyPort(Anything);
+
+impl AnyPort {
+    fn byte(&self) -> u8 {
+        match self.0.read8(0) % 16 {
+            0..=7 => 0xff,
+            8 | 9 => 0,
+            10 | 11 => 0xfe,
+            12 => 1,
+            13 => 0xe5,
+            _ => self.0.read8(0),
+        }
+    }
+}
+
+// SAFETY: the memory is touched in `exchange` alone, and only read for `Send`.
+unsafe impl spi::Port for AnyPort {
+    fn exchange(&mut self, exchange: spi::Exchange) {
+        match exchange {
+            spi::Exchange::Swap(segment) | spi::Exchange::Receive(segment) => {
+                for at in 0..segment.len_bytes() as usize {
+                    // SAFETY: inside of the segment, which is ours until `done`.
+                    unsafe { segment.ptr().add(at).write(self.byte()) };
+                }
+            }
+            spi::Exchange::Send(segment) => {
+                for at in 0..segment.len_bytes() as usize {
+                    // SAFETY: as above.
+                    let byte = unsafe { segment.ptr().add(at).read() };
+                    self.0.write8(0, byte);
+                }
+            }
+            spi::Exchange::Idle(count) => assert!(count <= 64),
+        }
+    }
+
+    fn done(&mut self) -> spi::Progress {
+        match self.0.read8(0) % 64 {
+            0..=7 => spi::Progress::Going,
+            63 => spi::Progress::Failed,
+            _ => spi::Progress::Done,
+        }
+    }
+
+    fn select(&mut self, _: bool) {}
+
+    fn clock(&mut self, _: u32) {}
+}
+
+#[test]
+fn fuzz_spi() {
+    thread_local!(static WIRES: RefCell<Vec<NonNull<spi::SpiMemory>>> = const { RefCell::new(Vec::new()) });
+    both("fuzz_spi", |regs, _, u| {
+        // One memory for all drivers of this thread: there is one at a time.
+        let mut wire = WIRES.with_borrow_mut(|wires| {
+            if wires.is_empty() {
+                wires.push(NonNull::from(Box::leak(Box::new(spi::SpiMemory::new()))));
+            }
+            wires[0]
+        });
+        let config =
+            spi::SpiConfig { max_blocks: u.int_in_range(0..=64)?, ..spi::SpiConfig::new(u.arbitrary()?) };
+        // SAFETY: the memory is leaked, and the driver before is gone.
+        let wire: &'static mut spi::SpiMemory = unsafe { wire.as_mut() };
+        Ok(Some(spi::Spi::new(AnyPort(regs), wire, config)))
     });
 }

@@ -15,6 +15,7 @@ pub mod rtsx;
 pub mod s3c_sdi;
 pub mod sdhci;
 mod segment;
+pub mod spi;
 pub mod surroundings;
 
 pub use crate::spec::bus::{Timing, Width};
@@ -129,6 +130,9 @@ pub enum Cause {
     Response,
     /// The controller reads as all ones: it is off the bus, and reaches no memory.
     Gone,
+    /// The card's line is low all the time (SPI mode): no card answers so. It is not wired, or
+    /// shorted, or its port is not set up.
+    LineLow,
     /// Anything else that the controller calls an error.
     Other,
 }

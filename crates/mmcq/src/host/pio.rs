@@ -30,6 +30,25 @@ impl Cursor {
         Some(place)
     }
 
+    /// The next `len` bytes as a segment of their own, if they lie in one piece.
+    pub(crate) fn piece(&self, segments: &[Segment], len: u32) -> Option<Segment> {
+        let piece = segments.get(self.segment)?.part(self.offset, len);
+        (piece.len == len).then_some(piece)
+    }
+
+    /// Shows the next `len` bytes, and steps over them. No controller may be at them.
+    pub(crate) fn with_bytes<R>(
+        &mut self,
+        segments: &[Segment],
+        len: u32,
+        f: impl FnOnce(&[u8]) -> R,
+    ) -> Option<R> {
+        let place = self.take(segments, len)?;
+        // SAFETY: `place` has `len` bytes, which the caller's phase owns (`Segment`'s contract) and
+        // nothing writes meanwhile.
+        Some(f(unsafe { core::slice::from_raw_parts(place.as_ptr(), len as usize) }))
+    }
+
     /// The next single byte; empty segments are stepped over.
     fn byte(&mut self, segments: &[Segment]) -> Option<NonNull<u8>> {
         while segments.get(self.segment).is_some_and(|segment| segment.len == 0) {

@@ -1,0 +1,158 @@
+//! QEMU's lm3s6965evb: a Cortex-M3 with SysTick, a timer and a UART. The lock is "interrupts off".
+
+use core::fmt::{self, Write};
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+/// The system clock after reset, in hertz: 80 ns each.
+const CLOCK_NS: u64 = 80;
+/// SysTick counts 24 bits down, and interrupts each 1.34 s.
+const SYST_CSR: usize = 0xe000_e010;
+const SYST_RVR: usize = 0xe000_e014;
+const SYST_CVR: usize = 0xe000_e018;
+const SYST_MAX: u32 = 0xff_ffff;
+const ICSR: usize = 0xe000_ed04;
+const ICSR_PENDSTSET: u32 = 1 << 26;
+const NVIC_ENABLE: usize = 0xe000_e100;
+/// Interrupts of the SSI and of timer 0.
+pub const SSI_IRQ: u32 = 7;
+pub const ALARM_IRQ: u32 = 19;
+/// Timer 0: 32 bits, once.
+const TIMER: usize = 0x4003_0000;
+const TIMER_MODE: usize = TIMER + 0x04;
+const TIMER_CONTROL: usize = TIMER + 0x0c;
+const TIMER_MASK: usize = TIMER + 0x18;
+const TIMER_CLEAR: usize = TIMER + 0x24;
+const TIMER_LOAD: usize = TIMER + 0x28;
+/// Clocks of the SSI, the timer, the UART and the ports.
+const RUN_CLOCKS_1: usize = 0x400f_e104;
+const RUN_CLOCKS_2: usize = 0x400f_e108;
+const UART: usize = 0x4000_c000;
+const UART_FLAGS: usize = UART + 0x18;
+const UART_TX_FULL: u32 = 1 << 5;
+const UART_CONTROL: usize = UART + 0x30;
+const UART_ON: u32 = 0x301;
+
+/// Reads a register of the core's or the board's.
+pub fn read(address: usize) -> u32 {
+    // SAFETY: a register that this file or `pl022.rs` lists.
+    unsafe { core::ptr::without_provenance::<u32>(address).read_volatile() }
+}
+
+/// Writes one.
+pub fn write(address: usize, value: u32) {
+    // SAFETY: as in `read`.
+    unsafe { core::ptr::without_provenance_mut::<u32>(address).write_volatile(value) }
+}
+
+/// Runs `f` with interrupts off; they come back as they were.
+pub fn interrupts_off<R>(f: impl FnOnce() -> R) -> R {
+    let before: u32;
+    // SAFETY: reads PRIMASK and sets it; memory accesses do not move across, since the asm may
+    // touch memory.
+    unsafe {
+        core::arch::asm!("mrs {0}, PRIMASK", "cpsid i", out(reg) before, options(nostack, preserves_flags))
+    };
+    let result = f();
+    // SAFETY: puts PRIMASK back.
+    unsafe { core::arch::asm!("msr PRIMASK, {0}", in(reg) before, options(nostack, preserves_flags)) };
+    result
+}
+
+/// Takes clocks, UART and interrupts into use.
+pub fn start() {
+    write(RUN_CLOCKS_1, 1 << 16 | 1 << 4 | 1);
+    write(RUN_CLOCKS_2, 1 << 3 | 1);
+    write(UART_CONTROL, UART_ON);
+    write(SYST_RVR, SYST_MAX);
+    write(SYST_CVR, 0);
+    write(SYST_CSR, 0b111);
+    write(TIMER_MODE, 1);
+    write(TIMER_MASK, 1);
+    write(NVIC_ENABLE, 1 << SSI_IRQ | 1 << ALARM_IRQ);
+}
+
+/// How often SysTick has begun again.
+static WRAPS: AtomicU32 = AtomicU32::new(0);
+
+/// SysTick has begun again.
+pub fn wrap() {
+    interrupts_off(|| WRAPS.store(WRAPS.load(Relaxed) + 1, Relaxed));
+}
+
+/// Nanoseconds since the start.
+pub fn now_ns() -> u64 {
+    interrupts_off(|| {
+        let (mut left, mut wraps) = (read(SYST_CVR), WRAPS.load(Relaxed));
+        if read(ICSR) & ICSR_PENDSTSET != 0 {
+            // The handler has not counted it yet.
+            left = read(SYST_CVR);
+            wraps += 1;
+        }
+        (u64::from(wraps) * u64::from(SYST_MAX + 1) + u64::from(SYST_MAX - left)) * CLOCK_NS
+    })
+}
+
+/// Asks for an interrupt at this time.
+pub fn set_alarm(at_ns: Option<u64>) {
+    interrupts_off(|| {
+        write(TIMER_CONTROL, 0);
+        if let Some(at_ns) = at_ns {
+            let ticks = at_ns.saturating_sub(now_ns()).div_ceil(CLOCK_NS).clamp(1, u32::MAX.into());
+            write(TIMER_LOAD, ticks as u32);
+            write(TIMER_CONTROL, 1);
+        }
+    });
+}
+
+/// The alarm has rung.
+pub fn silence_alarm() {
+    write(TIMER_CLEAR, 1);
+}
+
+/// Sleeps until `ready`, which an interrupt makes true.
+pub fn sleep_until(mut ready: impl FnMut() -> bool) {
+    while !interrupts_off(|| {
+        let ready = ready();
+        if !ready {
+            // SAFETY: has no effect but time, and on the order of memory accesses.
+            unsafe { core::arch::asm!("dsb", "wfi", options(nostack, preserves_flags)) };
+        }
+        ready
+    }) {}
+}
+
+struct Uart;
+
+impl Write for Uart {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for byte in text.bytes() {
+            while read(UART_FLAGS) & UART_TX_FULL != 0 {}
+            write(UART, byte.into());
+        }
+        Ok(())
+    }
+}
+
+/// One line to the UART.
+pub fn say(line: fmt::Arguments<'_>) {
+    // The UART cannot fail.
+    let _ = Uart.write_fmt(format_args!("{line}\n"));
+}
+
+/// Ends QEMU with this status, by semihosting.
+pub fn exit(status: u32) -> ! {
+    const SYS_EXIT_EXTENDED: u32 = 0x20;
+    const APPLICATION_EXIT: u32 = 0x2_0026;
+    let block = [APPLICATION_EXIT, status];
+    loop {
+        // SAFETY: the call reads two words at r1.
+        unsafe {
+            core::arch::asm!(
+                "bkpt #0xab",
+                inout("r0") SYS_EXIT_EXTENDED => _,
+                in("r1") block.as_ptr(),
+                options(nostack)
+            );
+        }
+    }
+}

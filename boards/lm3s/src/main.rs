@@ -1,0 +1,66 @@
+//! Judges the stack with a port and a card in SPI mode that others wrote: QEMU's PL022 and its SD
+//! card behind it, on the machine lm3s6965evb.
+//!
+//! The card is brought up, written and read by mmcq as any firmware would, driven by nothing but
+//! interrupts: those of the PL022, and the alarm that the engine asks for. `tools/boards.sh` builds
+//! and runs this, and looks at the card's image afterwards.
+#![no_std]
+#![no_main]
+
+mod board;
+mod judge;
+mod pl022;
+#[expect(dead_code, reason = "this machine has no memory for the whole plan at once")]
+#[path = "../../plan/mod.rs"]
+mod plan;
+mod start;
+
+use board::say;
+use judge::Judge;
+use mmcq::card::{self, Options};
+use mmcq::engine::{Config, DmaBuf, Error};
+use mmcq::host::spi::{Spi, SpiConfig, SpiMemory};
+use pl022::Pl022;
+use plan::alone::{InterruptsOff, Once};
+use plan::firmware;
+
+/// The stack of this image.
+pub type Stack = mmcq::task::Stack<(InterruptsOff, Spi<Pl022>), 4>;
+
+/// What the plan works in.
+struct Memory {
+    buffers: [[u8; judge::PIECE_BYTES]; judge::DEPTH],
+    scratch: [u8; card::SCRATCH_BYTES as usize],
+    wire: SpiMemory,
+}
+
+static MEMORY: Once<Memory> =
+    Once::new(Memory { buffers: [[0; _]; _], scratch: [0; _], wire: SpiMemory::new() });
+
+fn stack(wire: &'static mut SpiMemory) -> Result<&'static Stack, &'static str> {
+    let host = Spi::new(Pl022::new(), wire, SpiConfig::new(6_250_000));
+    firmware::place(Stack::new(InterruptsOff, firmware::TIMER, host, Config::DEFAULT))
+}
+
+/// The program.
+#[unsafe(no_mangle)]
+extern "C" fn main() -> ! {
+    board::start();
+    let Some(memory) = MEMORY.take() else { board::exit(1) };
+    let Memory { buffers, scratch, wire } = memory;
+    let judge = move |stack: &'static Stack| async move {
+        let mut buffers = buffers.each_mut().map(|buffer| DmaBuf::from_static(buffer));
+        let card = card::bring_up_sd(stack, DmaBuf::from_static(scratch), Options::DEFAULT).await.0?;
+        firmware::introduce(&card);
+        let mut judge = Judge { card_blocks: card.params.sectors, wrong: 0 };
+        judge.whole_plan(stack, &mut buffers).await?;
+        let stats = stack.with(|engine| *engine.stats());
+        say(format_args!(
+            "transfers: {} of which {} went on in one that was open",
+            stats.transfers, stats.continued
+        ));
+        firmware::report(stack);
+        Ok::<_, Error>(judge.wrong == 0)
+    };
+    firmware::main(stack(wire), judge)
+}

@@ -1,0 +1,129 @@
+//! ARM's PL022, by interrupts: a port for a card in SPI mode. Its FIFOs have eight bytes each.
+
+use crate::board::{read, write};
+use mmcq::host::Segment;
+use mmcq::host::spi::{Exchange, Port, Progress};
+
+const SSI: usize = 0x4000_8000;
+const CONTROL_0: usize = SSI;
+/// Eight bits, mode 0.
+const EIGHT_BITS: u32 = 7;
+const CONTROL_1: usize = SSI + 0x04;
+const ON: u32 = 1 << 1;
+const DATA: usize = SSI + 0x08;
+const STATUS: usize = SSI + 0x0c;
+const RX_NOT_EMPTY: u32 = 1 << 2;
+const PRESCALE: usize = SSI + 0x10;
+const MASK: usize = SSI + 0x14;
+/// Receive timeout and half full; transmit half empty.
+const RX: u32 = 1 << 1 | 1 << 2;
+const TX: u32 = 1 << 3;
+const FIFO: u32 = 8;
+/// Port D, bit 0: the card's chip select.
+const SELECT: usize = 0x4000_7004;
+const PORT_D_DIRECTION: usize = 0x4000_7400;
+const PORT_D_ENABLE: usize = 0x4000_751c;
+/// Port A, bits 2, 4 and 5: clock and data.
+const PORT_A_FUNCTION: usize = 0x4000_4420;
+const PORT_A_ENABLE: usize = 0x4000_451c;
+const PINS: u32 = 0b11_0100;
+/// The system clock after reset.
+const CLOCK_HZ: u32 = 12_500_000;
+
+/// The port with what it exchanges now.
+pub struct Pl022 {
+    /// Where bytes are taken from, and go to.
+    from: *const u8,
+    to: *mut u8,
+    bytes: u32,
+    sent: u32,
+    received: u32,
+}
+
+// SAFETY: the addresses are those of an exchange in progress, which is the driver's alone.
+unsafe impl Send for Pl022 {}
+
+impl Pl022 {
+    /// Takes SSI and pins into use.
+    pub fn new() -> Self {
+        write(PORT_A_FUNCTION, read(PORT_A_FUNCTION) | PINS);
+        write(PORT_A_ENABLE, read(PORT_A_ENABLE) | PINS);
+        write(PORT_D_DIRECTION, read(PORT_D_DIRECTION) | 1);
+        write(PORT_D_ENABLE, read(PORT_D_ENABLE) | 1);
+        write(SELECT, 1);
+        write(CONTROL_0, EIGHT_BITS);
+        write(CONTROL_1, ON);
+        Pl022 { from: core::ptr::null(), to: core::ptr::null_mut(), bytes: 0, sent: 0, received: 0 }
+    }
+
+    /// Moves what the FIFOs take and have.
+    fn pump(&mut self) {
+        // A slow bus ends this by its empty FIFO, a fast one by the end of the exchange.
+        loop {
+            while self.sent < self.bytes && self.sent - self.received < FIFO {
+                // SAFETY: inside of the exchange's memory; null for ones.
+                let byte = if self.from.is_null() {
+                    0xff
+                } else {
+                    unsafe { self.from.add(self.sent as usize).read() }
+                };
+                write(DATA, byte.into());
+                self.sent += 1;
+            }
+            if self.received == self.bytes || read(STATUS) & RX_NOT_EMPTY == 0 {
+                return;
+            }
+            let byte = read(DATA) as u8;
+            if !self.to.is_null() {
+                // SAFETY: as above.
+                unsafe { self.to.add(self.received as usize).write(byte) };
+            }
+            self.received += 1;
+        }
+    }
+}
+
+// SAFETY: memory is touched in `pump` alone, which is called from `exchange` and `done` until all
+// bytes have come in; `Send` has no place for them, so it is only read.
+unsafe impl Port for Pl022 {
+    fn exchange(&mut self, exchange: Exchange) {
+        let (ptr, len) = match &exchange {
+            Exchange::Swap(s) | Exchange::Receive(s) | Exchange::Send(s) => {
+                (s.ptr().as_ptr(), Segment::len_bytes(s))
+            }
+            Exchange::Idle(count) => (core::ptr::null_mut(), *count),
+        };
+        (self.from, self.to) = match exchange {
+            Exchange::Swap(_) => (ptr.cast_const(), ptr),
+            Exchange::Receive(_) => (core::ptr::null(), ptr),
+            Exchange::Send(_) => (ptr.cast_const(), core::ptr::null_mut()),
+            Exchange::Idle(_) => (core::ptr::null(), core::ptr::null_mut()),
+        };
+        (self.bytes, self.sent, self.received) = (len, 0, 0);
+        self.pump();
+        // The transmitter is half empty soon, or at once: so the end interrupts too.
+        write(MASK, RX | TX);
+    }
+
+    fn done(&mut self) -> Progress {
+        self.pump();
+        if self.received == self.bytes {
+            write(MASK, 0);
+            return Progress::Done;
+        }
+        write(MASK, if self.sent < self.bytes { RX | TX } else { RX });
+        Progress::Going
+    }
+
+    fn select(&mut self, on: bool) {
+        write(SELECT, u32::from(!on));
+    }
+
+    fn clock(&mut self, hz: u32) {
+        if hz != 0 {
+            // Even, 2 to 254.
+            let divider = CLOCK_HZ.div_ceil(hz).next_multiple_of(2).clamp(2, 254);
+            write(PRESCALE, divider);
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Reset and the vector table of a Cortex-M3.
+
+use crate::board::{self, ALARM_IRQ, SSI_IRQ};
+use crate::plan::firmware::{Source, serve};
+
+core::arch::global_asm!(
+    ".section .text.start, \"ax\", %progbits",
+    ".global start",
+    ".thumb_func",
+    "start:",
+    "ldr r0, =bss_start",
+    "ldr r1, =bss_end",
+    "movs r2, #0",
+    "1: cmp r0, r1",
+    "bhs 2f",
+    "str r2, [r0]",
+    "adds r0, #4",
+    "b 1b",
+    "2: ldr r0, =data_start",
+    "ldr r1, =data_end",
+    "ldr r2, =data_load",
+    "3: cmp r0, r1",
+    "bhs 4f",
+    "ldr r3, [r2]",
+    "str r3, [r0]",
+    "adds r0, #4",
+    "adds r2, #4",
+    "b 3b",
+    "4: bl main",
+    "5: b 5b",
+    ".pool",
+);
+
+// SAFETY: signatures of the assembly above, and the linker script's symbol.
+unsafe extern "C" {
+    fn start();
+    fn stack_top();
+}
+
+/// What should not happen ends the program.
+extern "C" fn fault() {
+    board::say(format_args!("an exception that was not expected"));
+    board::exit(3)
+}
+
+extern "C" fn systick() {
+    board::wrap();
+}
+
+extern "C" fn alarm() {
+    board::silence_alarm();
+    serve(Source::Alarm);
+}
+
+extern "C" fn ssi() {
+    serve(Source::Card);
+}
+
+/// An entry of the vector table; unsafe to call, and only the core calls it.
+type Vector = Option<unsafe extern "C" fn()>;
+
+#[used]
+#[unsafe(link_section = ".vectors")]
+static VECTORS: [Vector; 16 + 44] = {
+    let mut table: [Vector; 16 + 44] = [Some(fault); 16 + 44];
+    table[0] = Some(stack_top);
+    table[1] = Some(start);
+    table[15] = Some(systick);
+    table[16 + SSI_IRQ as usize] = Some(ssi);
+    table[16 + ALARM_IRQ as usize] = Some(alarm);
+    table
+};
+
+#[panic_handler]
+fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
+    board::say(format_args!("{info}"));
+    board::exit(2)
+}

@@ -1,0 +1,202 @@
+//! Clock, reset, and what brings a card to itself that was left in the middle of something.
+
+use super::Spi;
+use super::frame::Input;
+use super::line::Line;
+use super::port::{Exchange, Port, Progress};
+use super::program::Patience;
+use crate::host::{BusOp, Step, Timing, Width};
+use crate::spec::timing::sd as limits;
+
+/// 74 clocks with the card not selected [SD 6.4.1], with room.
+const CLOCKS_BYTES: u32 = 12;
+/// More than a block with its CRC, in exchanges of so many bytes: what a card still has to send, or
+/// still waits for.
+const DRAIN_BYTES: u32 = 64;
+const DRAINS: u8 = 9;
+/// Rounds in which CMD0 is tried.
+const ROUNDS: u8 = 4;
+/// A write that is broken off is programmed in this time [SD 4.6.2.2].
+const PROGRAM_NS: u64 = 500_000_000;
+/// No operation takes longer, unless an exchange does not end.
+const GIVE_UP_NS: u64 = 2_000_000_000;
+/// Between two looks at an exchange, at least.
+const ASK_NS: u64 = 50_000;
+
+/// What is done between phases.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Chore {
+    what: What,
+    rounds: u8,
+    patience: Patience,
+    /// The supply came on, and no clock has run since.
+    fresh: bool,
+    /// The operation of the bus that is in progress has begun.
+    begun: bool,
+    give_up_ns: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum What {
+    #[default]
+    Nothing,
+    /// The clocks of power-up.
+    Clocks,
+    /// CMD0, and its answer.
+    Reset,
+    Answer,
+    /// The rest of a block; where CMD0 is next, the ends of transfers too.
+    Drain(u8),
+    StopToken,
+    /// The line must become high.
+    Busy,
+    Stop,
+}
+
+impl Chore {
+    pub fn is_going(&self) -> bool {
+        self.what != What::Nothing
+    }
+
+    /// Goes on as far as it can, but no further than one look at the card.
+    pub fn goes_on<P: Port>(&mut self, line: &mut Line<P>) {
+        for _ in 0..2 {
+            if !self.is_going() || line.progress() == Progress::Going {
+                return;
+            }
+            self.what = self.next(line);
+        }
+    }
+
+    fn next<P: Port>(&mut self, line: &mut Line<P>) -> What {
+        match self.what {
+            What::Nothing => What::Nothing,
+            What::Clocks => {
+                line.select(false);
+                line.exchange(Exchange::Idle(CLOCKS_BYTES));
+                What::Reset
+            }
+            What::Reset => {
+                line.select(true);
+                line.send_frame(0, 0, 0);
+                What::Answer
+            }
+            What::Answer => {
+                self.rounds = self.rounds.saturating_sub(1);
+                if self.rounds == 0 || line.bytes().iter().find(|&&byte| byte & 0x80 == 0) == Some(&1) {
+                    line.input = Input::default();
+                    return What::Nothing;
+                }
+                self.drain(line, DRAINS)
+            }
+            What::Drain(left) if left > 0 => self.drain(line, left),
+            // A block was left, and no more.
+            What::Drain(_) if self.rounds == 0 => What::Nothing,
+            What::Drain(_) => {
+                line.put(&[0xff, 0xfd], 12);
+                What::StopToken
+            }
+            What::StopToken | What::Busy => {
+                let high = line.is_high();
+                line.input = Input::default();
+                match if high { None } else { self.patience.look(line.byte_ns) } {
+                    Some(bytes) => {
+                        line.more(bytes);
+                        What::Busy
+                    }
+                    None => {
+                        line.send_frame(12, 0, 0);
+                        What::Stop
+                    }
+                }
+            }
+            What::Stop => {
+                line.select(false);
+                line.exchange(Exchange::Idle(CLOCKS_BYTES));
+                What::Reset
+            }
+        }
+    }
+
+    fn drain<P: Port>(&mut self, line: &mut Line<P>, left: u8) -> What {
+        line.select(true);
+        line.exchange(Exchange::Idle(DRAIN_BYTES));
+        What::Drain(left - 1)
+    }
+
+    fn begin(&mut self, what: What, rounds: u8) {
+        (self.what, self.rounds, self.patience) = (what, rounds, Patience::of(PROGRAM_NS));
+    }
+}
+
+impl<P: Port> Spi<P> {
+    pub(super) fn step_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
+        if first {
+            // No phase is in progress, or it is given up.
+            if let Some(program) = self.program.take() {
+                program.leave(&mut self.line.card);
+            }
+            self.chore.begin(What::Nothing, 0);
+            self.chore.begun = false;
+            self.chore.give_up_ns = now_ns.saturating_add(GIVE_UP_NS);
+        }
+        if self.line.progress() != Progress::Going && !core::mem::replace(&mut self.chore.begun, true) {
+            let step = self.begin_bus(op);
+            if step != Step::Done {
+                return step;
+            }
+        }
+        self.chore.goes_on(&mut self.line);
+        if self.chore.begun && !self.chore.is_going() {
+            Step::Done
+        } else if now_ns >= self.chore.give_up_ns {
+            self.chore.begin(What::Nothing, 0);
+            Step::Failed
+        } else {
+            self.ask_again(now_ns)
+        }
+    }
+
+    fn ask_again(&self, now_ns: u64) -> Step {
+        let exchange_ns = u64::from(self.line.byte_ns) * u64::from(DRAIN_BYTES);
+        Step::Wait(now_ns.saturating_add(exchange_ns.max(ASK_NS)))
+    }
+
+    fn begin_bus(&mut self, op: BusOp) -> Step {
+        let (line, chore) = (&mut self.line, &mut self.chore);
+        match op {
+            BusOp::PowerOff => {
+                line.select(false);
+                line.card = Default::default();
+                line.input = Input::default();
+            }
+            BusOp::PowerOn => chore.fresh = true,
+            BusOp::Clock(hz) => {
+                line.clock(Some(hz));
+                if hz != 0 && hz <= limits::IDENTIFY_MAX_HZ && core::mem::take(&mut chore.fresh) {
+                    chore.begin(What::Clocks, ROUNDS);
+                }
+            }
+            BusOp::ResetLines | BusOp::ResetAll => {
+                line.input = Input::default();
+                line.card.app = false;
+                line.card.quiet = false;
+                if op == BusOp::ResetAll {
+                    line.select(false);
+                    line.clock(None);
+                }
+                if core::mem::take(&mut line.card.torn) {
+                    chore.begin(What::Drain(DRAINS), 0);
+                }
+            }
+            BusOp::Width(Width::W1)
+            | BusOp::Timing(Timing::Legacy | Timing::HighSpeed)
+            | BusOp::Signal18(false)
+            | BusOp::TuneAbort => {}
+            BusOp::Width(_) | BusOp::Timing(_) | BusOp::Signal18(true) | BusOp::TuneStart => {
+                return Step::Failed;
+            }
+        }
+        Step::Done
+    }
+}

@@ -1,0 +1,193 @@
+//! What the driver knows of the card, and how SPI mode's words are those of the SD bus.
+
+use super::program::{Program, Step};
+use crate::host::{Cause, Phase, StartError};
+use crate::spec::response::{R1, Response};
+
+/// The address that the one card of this bus has for the engine.
+const RCA: u32 = 1;
+/// OCR: the card has powered up.
+const OCR_READY: u32 = 1 << 31;
+/// ... it has, or the host takes, more than 2 GB; and the voltages.
+const OCR_HCS: u32 = 1 << 30;
+const OCR_VOLTAGES: u32 = 0x00ff_ffff;
+/// States of the SD bus, in R1's place [SD 4.10.1].
+const STBY: u32 = 3 << 9;
+const TRAN: u32 = 4 << 9;
+const DATA: u32 = 5 << 9;
+const RCV: u32 = 6 << 9;
+const PRG: u32 = 7 << 9;
+
+/// A transfer of several blocks that is open on the card.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Open {
+    Read,
+    Write,
+    /// A block of it was refused: it ends by CMD12 instead of the stop token [SD 7.2.4].
+    Refused,
+}
+
+/// What is known of the card.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Card {
+    pub open: Option<Open>,
+    /// It has left `idle`.
+    pub ready: bool,
+    /// CMD55 goes before the next command.
+    pub app: bool,
+    /// Its line was high at last, and nothing has been sent since that makes it busy.
+    pub quiet: bool,
+    /// A block was left in its middle.
+    pub torn: bool,
+    /// Errors that the next R1 tells.
+    pub late: u32,
+    ocr: u32,
+}
+
+impl Card {
+    /// R1 with this state, and what it is late to tell.
+    fn r1(&mut self, state: u32) -> u32 {
+        state | R1::READY_FOR_DATA | core::mem::take(&mut self.late)
+    }
+
+    /// R1 of a card that programs.
+    pub fn busy() -> Response {
+        Response::short(PRG)
+    }
+
+    /// R1 at the end of an open transfer.
+    pub fn stopped(&mut self) -> u32 {
+        self.r1(RCV)
+    }
+
+    /// R1 of SPI mode as that of the SD bus. What a card does not answer there is a timeout.
+    pub fn judge(&mut self, index: u8, r1: u8) -> Result<u32, Cause> {
+        const IDLE: u8 = 1;
+        const ILLEGAL: u8 = 1 << 2;
+        const CRC: u8 = 1 << 3;
+        /// Here and there.
+        const SAME: [(u8, u32); 5] = [
+            (1 << 1, R1::ERASE_RESET),
+            (ILLEGAL, R1::ILLEGAL_COMMAND),
+            (1 << 4, R1::ERASE_SEQ_ERROR),
+            (1 << 5, R1::ADDRESS_ERROR),
+            (1 << 6, R1::OUT_OF_RANGE),
+        ];
+        if r1 & CRC != 0 {
+            return Err(Cause::Crc);
+        }
+        // One that has become idle was reset. Some set the bit with OCR and interface condition
+        // whatever they are.
+        if index == 12 && r1 & ILLEGAL != 0 {
+            self.open = None;
+        }
+        let reset = self.ready && r1 & IDLE != 0 && !matches!(index, 8 | 58);
+        if reset || r1 & ILLEGAL != 0 && (!self.ready || index == 12) {
+            return Err(Cause::Timeout);
+        }
+        if index == 41 {
+            self.ready = r1 & IDLE == 0;
+        }
+        let errors =
+            SAME.iter().fold(0, |bits, (here, there)| bits | if r1 & here != 0 { *there } else { 0 });
+        let state = if self.ready { TRAN } else { 0 };
+        Ok(self.r1(state) | errors)
+    }
+
+    /// The second byte of R2.
+    pub fn status(byte: u8) -> u32 {
+        const SAME: [u32; 8] = [
+            R1::CARD_IS_LOCKED,
+            R1::LOCK_UNLOCK_FAILED | R1::WP_ERASE_SKIP,
+            R1::ERROR,
+            R1::CC_ERROR,
+            R1::CARD_ECC_FAILED,
+            R1::WP_VIOLATION,
+            R1::ERASE_PARAM,
+            R1::OUT_OF_RANGE,
+        ];
+        SAME.iter().enumerate().fold(0, |bits, (n, there)| bits | if byte >> n & 1 != 0 { *there } else { 0 })
+    }
+
+    /// A token instead of data [SD 7.3.3.3].
+    pub fn note_token(&mut self, token: u8) {
+        const SAME: [u32; 4] = [R1::ERROR, R1::CC_ERROR, R1::CARD_ECC_FAILED, R1::OUT_OF_RANGE];
+        for (n, there) in SAME.iter().enumerate() {
+            if token >> n & 1 != 0 {
+                self.late |= there;
+            }
+        }
+    }
+
+    /// OCR as CMD58 tells it, and as ACMD41 would.
+    pub fn ocr(&mut self, ocr: u32) -> Response {
+        self.ocr = ocr & !OCR_READY;
+        self.power_up()
+    }
+
+    /// ACMD41's answer.
+    pub fn power_up(&self) -> Response {
+        Response::short(self.ocr | if self.ready { OCR_READY } else { 0 })
+    }
+}
+
+impl Card {
+    /// The first step of a phase's program, and which command goes out for that of the engine.
+    ///
+    /// | on the SD bus | here |
+    /// |---|---|
+    /// | CMD2, CMD9, CMD10 | CMD10, CMD9, CMD10: the register comes as data |
+    /// | CMD3, CMD7 | nothing: the one card is selected by its wire |
+    /// | CMD13 | CMD13 with R2; in an open transfer nothing |
+    /// | CMD12 | CMD12, or the stop token |
+    /// | CMD55 | goes together with the next command |
+    /// | ACMD41 that asks | CMD58 |
+    /// | ACMD41 | ACMD41, and CMD58 when the card is ready |
+    /// | CMD0 | CMD0, and CMD59: CRC on |
+    pub(super) fn translate(&mut self, phase: &Phase, program: &mut Program) -> Result<Step, StartError> {
+        let (index, arg) = (phase.command.index, phase.command.arg);
+        let moves = phase.data.is_some();
+        if matches!(index, 11 | 19 | 21 | 52 | 53) {
+            return Err(StartError::Unsupported);
+        }
+        let state = if self.ready { TRAN } else { 0 };
+        program.app = core::mem::take(&mut self.app);
+        (program.index, program.arg) = (index, arg);
+        // What has no wire at all: its answer.
+        let word = match index {
+            0 => {
+                *self = Card { torn: self.torn, quiet: true, ..Card::default() };
+                return Ok(Step::Ready);
+            }
+            // What only an eMMC has, or an I/O card.
+            1 | 5 => return Ok(Step::Unheard),
+            55 if !moves => {
+                self.app = true;
+                state | R1::READY_FOR_DATA | R1::APP_CMD
+            }
+            3 => RCA << 16 | self.r1(STBY),
+            4 | 7 | 15 => self.r1(state),
+            13 if !moves && self.open == Some(Open::Read) => self.r1(DATA),
+            13 if !moves && self.open.is_some() => self.r1(RCV),
+            _ => {
+                match index {
+                    2 => (program.index, program.arg) = (10, 0),
+                    9 | 10 => program.arg = 0,
+                    13 if !moves => program.arg = 0,
+                    41 if arg & OCR_VOLTAGES == 0 => {
+                        (program.index, program.arg, program.app) = (58, 0, false);
+                    }
+                    41 => program.arg = arg & OCR_HCS,
+                    _ => {}
+                }
+                return Ok(if index == 12 && self.open == Some(Open::Write) {
+                    Step::ReadyToStop
+                } else {
+                    Step::Ready
+                });
+            }
+        };
+        program.response = Response::short(word);
+        Ok(Step::Said)
+    }
+}

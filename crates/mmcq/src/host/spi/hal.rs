@@ -1,0 +1,88 @@
+//! A port of `embedded-hal` 1.0.
+
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
+use super::port::{Exchange, Port, Progress};
+use crate::host::Segment;
+use embedded_hal::digital::OutputPin;
+use embedded_hal::spi::SpiBus;
+
+/// Bytes of ones that are sent as one.
+const ONES: [u8; 8] = [0xff; 8];
+
+/// An `embedded-hal` bus with a chip select: the caller waits for the wire (164 us for a block at
+/// 25 MHz), and never for the card.
+///
+/// The bus is the card's alone (`SpiBus`, not `SpiDevice`: that lets the card go after each
+/// transaction, and cannot make the clocks of power-up). It is in mode 0. `clock` sets its clock in
+/// hertz, rounded down: the trait has no such thing.
+///
+/// Nothing interrupts: the program calls [`Stack::turn`](crate::task::Stack::turn) in its loop, or
+/// uses the blocking calls, which do.
+pub struct HalPort<B, C, F> {
+    bus: B,
+    select: C,
+    clock: F,
+    failed: bool,
+}
+
+impl<B: SpiBus, C: OutputPin, F: FnMut(&mut B, u32)> HalPort<B, C, F> {
+    /// The card at this bus, with its chip select (low: selected).
+    pub fn new(bus: B, select: C, clock: F) -> Self {
+        HalPort { bus, select, clock, failed: false }
+    }
+
+    fn carry_out(&mut self, exchange: Exchange) -> Result<(), B::Error> {
+        // SAFETY: the driver lends the memory until `done`, and nothing else uses it meanwhile.
+        let bytes = |segment: &Segment| unsafe {
+            core::slice::from_raw_parts_mut(segment.ptr().as_ptr(), segment.len_bytes() as usize)
+        };
+        match exchange {
+            Exchange::Swap(segment) => self.bus.transfer_in_place(bytes(&segment))?,
+            Exchange::Receive(segment) => {
+                let bytes = bytes(&segment);
+                bytes.fill(0xff);
+                self.bus.transfer_in_place(bytes)?;
+            }
+            // SAFETY: as above; it is only read.
+            Exchange::Send(segment) => self.bus.write(unsafe {
+                core::slice::from_raw_parts(segment.ptr().as_ptr(), segment.len_bytes() as usize)
+            })?,
+            Exchange::Idle(mut count) => {
+                while let Some(ones) =
+                    ONES.get(..(count as usize).min(ONES.len())).filter(|some| !some.is_empty())
+                {
+                    self.bus.write(ones)?;
+                    count -= ones.len() as u32;
+                }
+            }
+        }
+        self.bus.flush()
+    }
+}
+
+// SAFETY: the memory is touched in `exchange` alone, and only read for `Send`.
+unsafe impl<B: SpiBus, C: OutputPin, F: FnMut(&mut B, u32)> Port for HalPort<B, C, F> {
+    fn exchange(&mut self, exchange: Exchange) {
+        let result = self.carry_out(exchange);
+        self.failed |= result.is_err();
+    }
+
+    fn done(&mut self) -> Progress {
+        match core::mem::take(&mut self.failed) {
+            true => Progress::Failed,
+            false => Progress::Done,
+        }
+    }
+
+    fn select(&mut self, on: bool) {
+        let result = if on { self.select.set_low() } else { self.select.set_high() };
+        self.failed |= result.is_err();
+    }
+
+    fn clock(&mut self, hz: u32) {
+        if hz != 0 {
+            (self.clock)(&mut self.bus, hz);
+        }
+    }
+}

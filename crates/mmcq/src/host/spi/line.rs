@@ -1,0 +1,144 @@
+//! The port with the driver's own memory: what is sent, and what has come in.
+
+use super::card::Card;
+use super::frame::{self, Input, SpiMemory, WIRE_BYTES, WITH_ANSWER};
+use super::port::{Exchange, Port, Progress};
+use crate::host::Segment;
+use core::ptr::NonNull;
+
+/// Everything but the program.
+pub(super) struct Line<P: Port> {
+    pub port: P,
+    memory: &'static mut SpiMemory,
+    pub input: Input,
+    pub card: Card,
+    /// What a byte takes at the clock of now, in nanoseconds.
+    pub byte_ns: u32,
+    clock_hz: u32,
+    selected: bool,
+    /// An exchange was started whose end was not seen.
+    going: bool,
+}
+
+impl<P: Port> Line<P> {
+    pub fn new(port: P, memory: &'static mut SpiMemory) -> Self {
+        Line {
+            port,
+            memory,
+            input: Input::default(),
+            card: Card::default(),
+            byte_ns: 0,
+            clock_hz: 0,
+            selected: false,
+            going: false,
+        }
+    }
+
+    /// How far the last exchange has got.
+    #[inline]
+    pub fn progress(&mut self) -> Progress {
+        if !self.going {
+            return Progress::Done;
+        }
+        let progress = self.port.done();
+        self.going = progress == Progress::Going;
+        progress
+    }
+
+    /// Selects the card, or lets it go.
+    pub fn select(&mut self, on: bool) {
+        if self.selected != on {
+            self.selected = on;
+            self.port.select(on);
+        }
+    }
+
+    /// `None`: the clock of before once more.
+    pub fn clock(&mut self, hz: Option<u32>) {
+        self.clock_hz = hz.unwrap_or(self.clock_hz);
+        let byte_ns = 8_000_000_000u64.checked_div(self.clock_hz.into()).unwrap_or(0);
+        self.byte_ns = u32::try_from(byte_ns).unwrap_or(u32::MAX);
+        if self.clock_hz == 0 {
+            self.select(false);
+        }
+        self.port.clock(self.clock_hz);
+    }
+
+    pub fn exchange(&mut self, exchange: Exchange) {
+        self.going = true;
+        self.port.exchange(exchange);
+    }
+
+    /// Exchanges bytes of the own memory from `at` on.
+    fn swap(&mut self, at: usize, count: usize) {
+        let Some(part) = self.memory.0.get_mut(at..WIRE_BYTES.min(at + count)) else { return };
+        let len = part.len() as u32;
+        let Some(first) = part.first_mut() else { return };
+        let ptr = NonNull::from(first);
+        let bus = if P::DMA_BITS == 0 { 0 } else { ptr.addr().get() as u64 };
+        self.exchange(Exchange::Swap(Segment { ptr, len, bus }));
+    }
+
+    /// Sends a command, with room for its answer. What comes in before the answer, and `skip` bytes
+    /// more, is not looked at.
+    pub fn send_frame(&mut self, index: u8, arg: u32, skip: usize) {
+        let [a, b, c, d, e, f] = frame::of(index, arg);
+        self.put(&[0xff, a, b, c, d, e, f], WITH_ANSWER);
+        self.input.skip(7 + skip);
+    }
+
+    /// Sends these bytes, and ones, `count` bytes together.
+    pub fn put(&mut self, bytes: &[u8], count: usize) {
+        let mut bytes = bytes.iter();
+        for to in self.memory.0.iter_mut().take(count) {
+            *to = bytes.next().copied().unwrap_or(0xff);
+        }
+        self.input = Input::of(count);
+        self.swap(0, count);
+    }
+
+    /// Sends the CRC of a block, with room for what the card says of it.
+    pub fn put_crc(&mut self, crc: u16) {
+        const BYTES: usize = 8;
+        self.put(&crc.to_be_bytes(), BYTES);
+        self.input.skip(2);
+    }
+
+    /// Lets so many bytes come in behind those that were not looked at.
+    pub fn more(&mut self, count: usize) {
+        let left = self.input.settle(self.memory, count);
+        let count = count.min(WIRE_BYTES - left.min(WIRE_BYTES));
+        self.input = Input::of(left + count);
+        self.swap(left, count);
+    }
+
+    /// Are so many bytes in? If not they are fetched, and `extra`.
+    pub fn has(&mut self, bytes: usize, extra: usize) -> bool {
+        let lacking = bytes.saturating_sub(self.input.len());
+        if lacking > 0 {
+            self.more(lacking + extra);
+        }
+        lacking == 0
+    }
+
+    /// The next byte that has come in.
+    #[inline]
+    pub fn next(&mut self) -> Option<u8> {
+        self.input.next(self.memory)
+    }
+
+    /// Bytes that have come in, without a step.
+    pub fn bytes(&self) -> &[u8] {
+        self.input.bytes(self.memory)
+    }
+
+    /// Was the card's line low all the time of the last exchange of the own memory?
+    pub fn was_low(&self) -> bool {
+        self.memory.0.iter().take(WITH_ANSWER).all(|&byte| byte == 0)
+    }
+
+    /// Is the card's line high, by the last byte that came in?
+    pub fn is_high(&self) -> bool {
+        self.input.last(self.memory) == Some(0xff)
+    }
+}

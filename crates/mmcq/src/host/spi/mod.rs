@@ -1,0 +1,154 @@
+//! SD memory cards in SPI mode [SD 7], on any port that exchanges bytes.
+//!
+// Read first: `port.rs` (what is below), `program.rs` (how a phase goes on) and `card.rs` (how SPI
+// mode's words become those of the SD bus). `line.rs` has the bytes, `bus.rs` clock and reset.
+//!
+//! A phase is a program of exchanges. Each one that has ended chooses the next, and none waits: a
+//! card that is slow is looked at by exchanges that grow from 8 to 64 bytes. CRC is on, both ways.
+//!
+//! The engine and bring-up see an SD bus of one data line: registers come as R2, a card that does
+//! not know a command does not answer, R2 of this mode is the card status. So programs bring the
+//! card up by [`bring_up_sd`](crate::card::bring_up_sd), and recovery and supervision are those of
+//! every other host. I/O cards, eMMC devices and 1.8 V are not for this mode.
+//!
+//! On a bus of its own a card's transfers stay open over requests
+//! ([`Host::CONTINUES`]), which sequential access gains most from. On a
+//! [shared](Port::SHARED) one the card is let go after each phase.
+
+mod bus;
+mod card;
+mod config;
+mod frame;
+#[cfg(feature = "embedded-hal")]
+mod hal;
+mod line;
+mod port;
+mod program;
+#[cfg(test)]
+mod tests;
+
+use crate::host::{BusOp, Caps, Direction, DmaError, Events, Host, Phase, Segment, StartError, Step};
+use bus::Chore;
+pub use config::SpiConfig;
+use core::task::Waker;
+use frame::Input;
+pub use frame::SpiMemory;
+#[cfg(feature = "embedded-hal")]
+pub use hal::HalPort;
+use line::Line;
+pub use port::{Exchange, Port, Progress};
+use program::Program;
+
+/// An SD card behind a [`Port`].
+pub struct Spi<P: Port> {
+    caps: Caps,
+    line: Line<P>,
+    program: Option<Program>,
+    chore: Chore,
+}
+
+impl<P: Port> Spi<P> {
+    /// A driver for the card at this port. Nothing is exchanged yet.
+    pub fn new(port: P, memory: &'static mut SpiMemory, config: SpiConfig) -> Self {
+        Spi {
+            caps: config.caps(P::SHARED, P::DMA_BITS),
+            line: Line::new(port, memory),
+            program: None,
+            chore: Chore::default(),
+        }
+    }
+
+    /// The port, for its interrupt handler.
+    pub fn port(&mut self) -> &mut P {
+        &mut self.line.port
+    }
+
+    fn start_phase(
+        &mut self,
+        phase: &Phase,
+        segments: &[Segment],
+        timeout_ns: u64,
+    ) -> Result<(), StartError> {
+        let line = &mut self.line;
+        if self.program.is_some() || self.chore.is_going() || line.progress() == Progress::Going {
+            return Err(StartError::CommandLine);
+        }
+        let program = Program::of(phase, &mut line.card, segments, timeout_ns)?;
+        line.input = Input::default();
+        let program = self.program.insert(program);
+        if program.is_said() {
+            // A byte, so that its end is told as any other's.
+            line.more(1);
+        } else {
+            line.select(true);
+            program.begin(line, segments);
+        }
+        Ok(())
+    }
+}
+
+// SAFETY: the port keeps its contract: it has a segment's memory from `exchange` until `done` says
+// that it is over. A phase's end is reported, and a reset is `Done`, only then. The driver itself
+// touches what `Cursor` finds inside the segments, while the phase is active.
+#[allow(unsafe_code, reason = "docs/safety.md says why")]
+unsafe impl<P: Port> Host for Spi<P> {
+    const CONTINUES: bool = !P::SHARED;
+    const WAKES: bool = P::WAKES;
+
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn map(&mut self, segment: &mut Segment, _: Direction) -> Result<(), DmaError> {
+        let first = segment.ptr.addr().get() as u64;
+        let end = first.saturating_add(segment.len.into());
+        segment.bus = 0;
+        if P::DMA_BITS == 0 {
+            return Ok(());
+        }
+        if P::DMA_BITS < 64 && end > 1 << P::DMA_BITS {
+            return Err(DmaError::Unreachable);
+        }
+        segment.bus = first;
+        Ok(())
+    }
+
+    fn unmap(&mut self, _: &Segment, _: Direction) {}
+
+    fn start(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError> {
+        self.start_phase(phase, segments, timeout_ns)
+    }
+
+    fn ack(&mut self, segments: &[Segment]) -> Events {
+        let mut events = Events::default();
+        match &mut self.program {
+            Some(program) => events.phase = program.run(&mut self.line, segments),
+            None => self.chore.goes_on(&mut self.line),
+        }
+        if events.phase.is_some() {
+            self.program = None;
+            if P::SHARED {
+                self.line.select(false);
+            }
+        }
+        events
+    }
+
+    fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
+        self.step_bus(op, first, now_ns)
+    }
+
+    /// The line is looked at by exchanges alone.
+    fn dat0_busy(&self) -> bool {
+        false
+    }
+
+    /// A missing card does not answer.
+    fn present(&self) -> bool {
+        true
+    }
+
+    fn take_waker(&mut self) -> Option<Waker> {
+        self.line.port.take_waker()
+    }
+}

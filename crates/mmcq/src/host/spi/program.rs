@@ -1,0 +1,653 @@
+//! A phase as a program of exchanges: each one that has ended chooses the next.
+
+use super::card::{Card, Open};
+use super::frame::Input;
+use super::line::Line;
+use super::port::{Exchange, Port, Progress};
+use crate::host::pio::Cursor;
+use crate::host::{Auto, Cause, Data, Direction, Done, Fault, Phase, Segment, Stage, StartError};
+use crate::spec::command::Resp;
+use crate::spec::crc::{crc16, crc16_after};
+use crate::spec::response::{R1, Response};
+
+/// Steps that one call makes at most.
+const STEPS_MAX: u32 = 32;
+/// Bytes of the first look, and of the longest.
+const LOOK_FIRST: u8 = 8;
+const LOOK_LONGEST: u8 = 64;
+/// Bytes that are fetched with a CRC when a block follows: most cards have its token there.
+const AHEAD: usize = 6;
+/// Bytes in which a card answers at the latest [SD 7.5.1, N_CR], beyond those of the frame.
+const ANSWER_LATE: usize = 8;
+/// Frames of CMD0 before an answer that is wrong is believed.
+const RESETS: u8 = 3;
+const BLOCK_TOKEN: u8 = 0xfe;
+const BLOCK_OF_SEVERAL_TOKEN: u8 = 0xfc;
+const STOP_TOKEN: u8 = 0xfd;
+const APP_CMD: u8 = 55;
+const READ_OCR: u8 = 58;
+const CRC_ON_OFF: u8 = 59;
+const STOP_TRANSMISSION: u8 = 12;
+/// R1: illegal, CRC, the sequence, the address, a parameter.
+const REFUSED: u8 = 0x7c;
+/// CID and CSD.
+const REGISTER_BYTES: usize = 16;
+
+/// What the program waits for, or does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Nothing: the answer is known, or there is none.
+    Said,
+    Unheard,
+    /// The card's line is high before a command.
+    Ready,
+    /// R1 of CMD55.
+    Prefix,
+    /// R1.
+    Command,
+    /// So many bytes after it.
+    Tail(u8),
+    /// R1 of CMD58 after ACMD41.
+    Ocr,
+    /// R1 of CMD59 after CMD0.
+    CrcOn,
+    /// A register of 16 bytes, after its token.
+    Register,
+    /// The token of a block, the block, what of it had not come with the token, its CRC.
+    Token,
+    Block,
+    Rest,
+    Check,
+    /// The line is high before a block; its token is out; its data are; the card's word.
+    ReadyToWrite,
+    Started,
+    Sent,
+    Accept,
+    /// The line is high before the stop token; the token is out.
+    ReadyToStop,
+    Stopped,
+    /// R1 of an automatic CMD12.
+    StopRead,
+}
+
+impl Step {
+    /// Is a block in its middle?
+    fn tears(self) -> bool {
+        use Step::{Block, Check, Register, Rest, Sent, Started, Token};
+        matches!(self, Register | Token | Block | Rest | Check | Started | Sent)
+    }
+
+    fn stage(self) -> Stage {
+        match self {
+            Step::StopRead | Step::Stopped => Stage::Stop,
+            Step::Ready | Step::ReadyToStop => Stage::Busy,
+            Step::ReadyToWrite | Step::Accept => Stage::Data,
+            step if step.tears() => Stage::Data,
+            _ => Stage::Command,
+        }
+    }
+}
+
+/// How long the card may keep the driver waiting. The driver has no clock but that of the bus.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Patience {
+    limit_ns: u64,
+    left_ns: u64,
+    look: u8,
+}
+
+impl Patience {
+    pub fn of(limit_ns: u64) -> Self {
+        Patience { limit_ns, left_ns: limit_ns.max(1), look: LOOK_FIRST }
+    }
+
+    fn renew(&mut self) {
+        *self = Patience::of(self.limit_ns);
+    }
+
+    /// The bytes of the next look; `None`: it has lasted too long.
+    pub fn look(&mut self, byte_ns: u32) -> Option<usize> {
+        let bytes = self.look;
+        self.look = bytes.saturating_mul(2).min(LOOK_LONGEST);
+        let left_ns = core::mem::take(&mut self.left_ns);
+        self.left_ns = left_ns.saturating_sub(u64::from(bytes) * u64::from(byte_ns.max(1)));
+        (left_ns > 0).then_some(bytes.into())
+    }
+}
+
+/// The blocks of a phase.
+#[derive(Clone, Copy, Debug)]
+struct Blocks {
+    data: Data,
+    /// Blocks to go.
+    left: u32,
+    /// Bytes of the one in progress that are still to come.
+    rest_bytes: u32,
+    cursor: Cursor,
+    crc: u16,
+}
+
+/// A phase in progress.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Program {
+    pub index: u8,
+    pub arg: u32,
+    /// CMD55 goes first.
+    pub app: bool,
+    resp: Resp,
+    /// CMD12 or the stop token follows the last block.
+    stops: bool,
+    step: Step,
+    blocks: Option<Blocks>,
+    pub response: Response,
+    stop: Option<u32>,
+    /// Looks for an answer beyond the first, or frames of CMD0.
+    again: u8,
+    patience: Patience,
+}
+
+enum Turn {
+    /// To the next step, once the exchange that was started is over.
+    Go,
+    /// The same, but not in this call: what is waited for may last, or was a block.
+    Later,
+    /// The phase is over.
+    End,
+}
+
+type Outcome = Result<Turn, Cause>;
+
+/// The words of CID or CSD; the last byte has its CRC, which is no part of the response.
+fn words(bytes: &[u8]) -> Response {
+    let mut response = Response::default();
+    for (word, four) in response.words.iter_mut().zip(bytes.chunks(4)) {
+        *word = four.iter().fold(0, |word, &byte| word << 8 | u32::from(byte));
+    }
+    response.words[3] &= !0xff;
+    response
+}
+
+/// Is the card's line high?
+fn is_ready<P: Port>(line: &mut Line<P>) -> bool {
+    line.card.quiet |= line.is_high();
+    line.input = Input::default();
+    line.card.quiet
+}
+
+impl Program {
+    /// The program of a phase.
+    pub fn of(
+        phase: &Phase,
+        card: &mut Card,
+        segments: &[Segment],
+        timeout_ns: u64,
+    ) -> Result<Program, StartError> {
+        let auto = matches!(phase.auto, Auto::None | Auto::Stop | Auto::Continue);
+        if !auto || phase.tuning {
+            return Err(StartError::Unsupported);
+        }
+        let blocks = match phase.data {
+            Some(data) => Some(Blocks::of(data, segments)?),
+            None => None,
+        };
+        let mut program = Program {
+            index: phase.command.index,
+            arg: phase.command.arg,
+            app: false,
+            resp: phase.command.resp,
+            stops: phase.auto == Auto::Stop,
+            step: Step::Token,
+            blocks,
+            response: Response::default(),
+            stop: None,
+            again: 0,
+            patience: Patience::of(timeout_ns),
+        };
+        program.step = match phase.auto {
+            Auto::Continue => match (card.open, phase.data) {
+                (Some(Open::Read), Some(Data { direction: Direction::Read, .. })) => Step::Token,
+                (Some(Open::Write), Some(Data { direction: Direction::Write, .. })) => Step::ReadyToWrite,
+                _ => return Err(StartError::Unsupported),
+            },
+            _ => card.translate(phase, &mut program)?,
+        };
+        Ok(program)
+    }
+
+    /// Is its end known before anything is exchanged?
+    pub fn is_said(&self) -> bool {
+        matches!(self.step, Step::Said | Step::Unheard)
+    }
+
+    /// It is left where it is.
+    pub fn leave(&self, card: &mut Card) {
+        card.quiet = false;
+        card.torn |= self.step.tears();
+        if card.open == Some(Open::Write) && self.blocks.is_some() {
+            card.open = Some(Open::Refused);
+        }
+    }
+
+    /// Starts the first exchange, whose end [`run`](Self::run) goes on by.
+    pub fn begin<P: Port>(&mut self, line: &mut Line<P>, segments: &[Segment]) {
+        // None of the steps that a program begins with ends or fails before an exchange.
+        let _ = self.step(line, segments);
+    }
+
+    /// Goes on as far as it can.
+    pub fn run<P: Port>(&mut self, line: &mut Line<P>, segments: &[Segment]) -> Option<Result<Done, Fault>> {
+        for _ in 0..STEPS_MAX {
+            let turn = match line.progress() {
+                Progress::Going => return None,
+                Progress::Failed => Err(Cause::Other),
+                Progress::Done => self.step(line, segments),
+            };
+            match turn {
+                Ok(Turn::Go) => {}
+                Ok(Turn::Later) => return None,
+                Ok(Turn::End) => {
+                    return Some(Ok(Done { response: self.response, stop: self.stop, tuned: false }));
+                }
+                Err(cause) => {
+                    self.leave(&mut line.card);
+                    let stage = self.step.stage();
+                    let response =
+                        (stage != Stage::Command && self.step != Step::Ready).then_some(self.response);
+                    return Some(Err(Fault { cause, stage, response }));
+                }
+            }
+        }
+        None
+    }
+
+    fn step<P: Port>(&mut self, line: &mut Line<P>, segments: &[Segment]) -> Outcome {
+        match self.step {
+            Step::Said => Ok(Turn::End),
+            Step::Unheard => {
+                self.step = Step::Command;
+                Err(Cause::Timeout)
+            }
+            Step::Ready => {
+                // A stopped read need not be quiet, and a reset cares for nothing.
+                let at_once = self.index == 0 || line.card.open.is_some();
+                if !at_once && !is_ready(line) {
+                    // What is asked is how the card is: that is known.
+                    if self.index == 13 && self.blocks.is_none() && self.again > 0 {
+                        self.response = Card::busy();
+                        return Ok(Turn::End);
+                    }
+                    self.again = 1;
+                    return self.look(line);
+                }
+                Ok(self.send(line, if self.app { Step::Prefix } else { Step::Command }))
+            }
+            Step::Prefix => {
+                let Some(r1) = self.answer(line)? else { return Ok(Turn::Go) };
+                // What is told late is told by the command itself.
+                let late = core::mem::take(&mut line.card.late);
+                let status = line.card.judge(APP_CMD, r1)?;
+                line.card.late = late;
+                if r1 & REFUSED != 0 {
+                    self.response = Response::short(status);
+                    return Ok(Turn::End);
+                }
+                Ok(self.send(line, Step::Command))
+            }
+            Step::Command if self.index == 0 => self.reset_answered(line),
+            Step::Command => match self.answer(line)? {
+                Some(r1) => self.answered(line, r1),
+                None => Ok(Turn::Go),
+            },
+            Step::Tail(bytes) => self.tail(line, bytes),
+            Step::Ocr => match self.answer(line)? {
+                Some(_) => {
+                    self.index = READ_OCR;
+                    self.step = Step::Tail(4);
+                    Ok(Turn::Go)
+                }
+                None => Ok(Turn::Go),
+            },
+            // A card that does not know it has no way to be told.
+            Step::CrcOn => match self.answer(line) {
+                Ok(None) => Ok(Turn::Go),
+                _ => Ok(Turn::End),
+            },
+            Step::Register => {
+                if !line.has(REGISTER_BYTES + 2, 1) {
+                    return Ok(Turn::Go);
+                }
+                let bytes = line.bytes();
+                let (register, crc) = bytes.split_at_checked(REGISTER_BYTES).unwrap_or_default();
+                if crc.first_chunk() != Some(&crc16(register).to_be_bytes()) {
+                    return Err(Cause::Crc);
+                }
+                self.response = words(register);
+                Ok(Turn::End)
+            }
+            Step::ReadyToStop => {
+                if !is_ready(line) {
+                    return self.look(line);
+                }
+                line.put(&[0xff, STOP_TOKEN], 8);
+                self.step = Step::Stopped;
+                Ok(Turn::Go)
+            }
+            Step::Stopped => {
+                line.card.open = None;
+                line.card.quiet = false;
+                let status = line.card.stopped();
+                if self.index == STOP_TRANSMISSION {
+                    self.response = Response::short(status);
+                } else {
+                    self.stop = Some(status);
+                }
+                Ok(Turn::End)
+            }
+            Step::StopRead => {
+                let Some(r1) = self.answer(line)? else { return Ok(Turn::Go) };
+                self.stop = Some(line.card.judge(STOP_TRANSMISSION, r1)?);
+                line.card.open = None;
+                line.card.quiet = false;
+                Ok(Turn::End)
+            }
+            _ => self.move_block(line, segments),
+        }
+    }
+
+    /// Lets the card go on: some bytes more, the first of them in this call.
+    fn look<P: Port>(&mut self, line: &mut Line<P>) -> Outcome {
+        let bytes = self.patience.look(line.byte_ns).ok_or(Cause::Timeout)?;
+        line.more(bytes);
+        Ok(if bytes > LOOK_FIRST.into() { Turn::Later } else { Turn::Go })
+    }
+
+    fn send<P: Port>(&mut self, line: &mut Line<P>, next: Step) -> Turn {
+        self.step = next;
+        self.again = 0;
+        let (index, arg) = if next == Step::Prefix { (APP_CMD, 0) } else { (self.index, self.arg) };
+        // The byte after CMD12 is what the card was sending.
+        line.send_frame(index, arg, usize::from(index == STOP_TRANSMISSION));
+        Turn::Go
+    }
+
+    /// R1; `None`: it has not come yet, and a look is under way.
+    fn answer<P: Port>(&mut self, line: &mut Line<P>) -> Result<Option<u8>, Cause> {
+        while let Some(byte) = line.next() {
+            if byte & 0x80 == 0 {
+                self.again = 0;
+                return Ok(Some(byte));
+            }
+        }
+        if self.again > 0 {
+            return Err(Cause::Timeout);
+        }
+        self.again = 1;
+        line.more(ANSWER_LATE);
+        Ok(None)
+    }
+
+    /// CMD0 has no answer on the SD bus: a card that gives none is found to be none later.
+    fn reset_answered<P: Port>(&mut self, line: &mut Line<P>) -> Outcome {
+        let low = line.was_low();
+        loop {
+            match line.next() {
+                Some(1) => {
+                    line.send_frame(CRC_ON_OFF, 1, 0);
+                    (self.step, self.again) = (Step::CrcOn, 0);
+                    return Ok(Turn::Go);
+                }
+                Some(byte) if byte & 0x80 != 0 => {}
+                answer => {
+                    self.again += 1;
+                    if self.again < RESETS {
+                        line.send_frame(0, 0, 0);
+                        return Ok(Turn::Go);
+                    }
+                    return match answer {
+                        None => Ok(Turn::End),
+                        Some(_) if low => Err(Cause::LineLow),
+                        Some(_) => Err(Cause::Response),
+                    };
+                }
+            }
+        }
+    }
+
+    fn answered<P: Port>(&mut self, line: &mut Line<P>, r1: u8) -> Outcome {
+        let status = line.card.judge(self.index, r1)?;
+        self.response = Response::short(status);
+        if self.resp == Resp::R1b {
+            line.card.quiet = false;
+        }
+        if r1 & REFUSED != 0 {
+            return Ok(Turn::End);
+        }
+        match self.index {
+            8 | READ_OCR => self.step = Step::Tail(4),
+            13 => self.step = Step::Tail(1),
+            41 if line.card.ready => {
+                line.send_frame(READ_OCR, 0, 0);
+                self.step = Step::Ocr;
+            }
+            41 => {
+                self.response = line.card.power_up();
+                return Ok(Turn::End);
+            }
+            9 | 10 if self.resp == Resp::R2 => self.step = Step::Token,
+            STOP_TRANSMISSION => {
+                line.card.open = None;
+                line.card.quiet = false;
+                return Ok(Turn::End);
+            }
+            _ => return Ok(self.data_begin(line)),
+        }
+        self.patience.renew();
+        Ok(Turn::Go)
+    }
+
+    fn data_begin<P: Port>(&mut self, line: &mut Line<P>) -> Turn {
+        let Some(blocks) = &self.blocks else { return Turn::End };
+        self.patience.renew();
+        let read = blocks.data.direction == Direction::Read;
+        if self.index == 18 || self.index == 25 {
+            line.card.open = Some(if read { Open::Read } else { Open::Write });
+        }
+        if read {
+            self.step = Step::Token;
+        } else {
+            self.start_block(line);
+        }
+        Turn::Go
+    }
+
+    fn tail<P: Port>(&mut self, line: &mut Line<P>, bytes: u8) -> Outcome {
+        if !line.has(bytes.into(), 1) {
+            return Ok(Turn::Go);
+        }
+        let word = (0..bytes).fold(0, |word, _| word << 8 | u32::from(line.next().unwrap_or(0xff)));
+        match self.index {
+            13 if self.blocks.is_some() => return Ok(self.data_begin(line)),
+            13 => self.response.words[0] |= Card::status(word as u8),
+            READ_OCR => self.response = line.card.ocr(word),
+            _ => self.response = Response::short(word),
+        }
+        Ok(Turn::End)
+    }
+
+    fn start_block<P: Port>(&mut self, line: &mut Line<P>) {
+        let several = line.card.open == Some(Open::Write);
+        line.put(&[0xff, if several { BLOCK_OF_SEVERAL_TOKEN } else { BLOCK_TOKEN }], 2);
+        line.input = Input::default();
+        line.card.quiet = false;
+        self.step = Step::Started;
+    }
+
+    fn move_block<P: Port>(&mut self, line: &mut Line<P>, segments: &[Segment]) -> Outcome {
+        if self.step == Step::Token {
+            return self.seek_token(line);
+        }
+        let Some(blocks) = &mut self.blocks else { return Err(Cause::Other) };
+        // What is fetched with the CRC of a block. Nothing of a block that no phase has asked for:
+        // CMD12 may come before its token.
+        let ahead = match (blocks.left, line.card.open) {
+            (2.., _) => AHEAD,
+            (_, Some(_)) => 0,
+            // The eight clocks after a transfer.
+            (_, None) => 1,
+        };
+        match self.step {
+            Step::Block => {
+                while blocks.rest_bytes > 0
+                    && let Some(byte) = line.next()
+                {
+                    blocks.cursor.store(segments, byte.into(), 1);
+                    blocks.crc = crc16_after(blocks.crc, &[byte]);
+                    blocks.rest_bytes -= 1;
+                }
+                if blocks.rest_bytes == 0 {
+                    self.step = Step::Check;
+                    return Ok(Turn::Go);
+                }
+                let rest = blocks.cursor.piece(segments, blocks.rest_bytes).ok_or(Cause::Other)?;
+                line.exchange(Exchange::Receive(rest));
+                self.step = Step::Rest;
+                Ok(Turn::Later)
+            }
+            Step::Rest => {
+                line.more(2 + ahead);
+                // Beside that exchange.
+                let crc = blocks.crc;
+                let bytes = core::mem::take(&mut blocks.rest_bytes);
+                let crc = blocks.cursor.with_bytes(segments, bytes, |bytes| crc16_after(crc, bytes));
+                blocks.crc = crc.ok_or(Cause::Other)?;
+                self.step = Step::Check;
+                Ok(Turn::Go)
+            }
+            Step::Check => {
+                if !line.has(2, ahead) {
+                    return Ok(Turn::Go);
+                }
+                let crc = u16::from_be_bytes([line.next().unwrap_or(0), line.next().unwrap_or(0)]);
+                blocks.left = blocks.left.saturating_sub(1);
+                let (right, left) = (crc == blocks.crc, blocks.left);
+                self.step = if right { Step::Token } else { Step::Accept };
+                if !right {
+                    return Err(Cause::Crc);
+                }
+                if left > 0 {
+                    self.patience.renew();
+                    return Ok(Turn::Go);
+                }
+                if self.stops && line.card.open == Some(Open::Read) {
+                    line.send_frame(STOP_TRANSMISSION, 0, 1);
+                    (self.step, self.again) = (Step::StopRead, 0);
+                    return Ok(Turn::Go);
+                }
+                Ok(Turn::End)
+            }
+            Step::ReadyToWrite => {
+                if !is_ready(line) {
+                    return self.look(line);
+                }
+                self.start_block(line);
+                Ok(Turn::Go)
+            }
+            Step::Started => {
+                let bytes = u32::from(blocks.data.block_size);
+                let block = blocks.cursor.piece(segments, bytes).ok_or(Cause::Other)?;
+                line.exchange(Exchange::Send(block));
+                let crc = blocks.cursor.with_bytes(segments, bytes, |bytes| crc16_after(0, bytes));
+                blocks.crc = crc.ok_or(Cause::Other)?;
+                self.step = Step::Sent;
+                Ok(Turn::Later)
+            }
+            Step::Sent => {
+                line.put_crc(blocks.crc);
+                (self.step, self.again) = (Step::Accept, 0);
+                Ok(Turn::Go)
+            }
+            _ => self.accept(line),
+        }
+    }
+
+    fn seek_token<P: Port>(&mut self, line: &mut Line<P>) -> Outcome {
+        while let Some(byte) = line.next() {
+            match byte {
+                // Not yet; some cards hold the line low after a command.
+                0xff | 0 => {}
+                BLOCK_TOKEN => {
+                    self.step = match &mut self.blocks {
+                        Some(blocks) => {
+                            (blocks.rest_bytes, blocks.crc) = (blocks.data.block_size.into(), 0);
+                            Step::Block
+                        }
+                        None => Step::Register,
+                    };
+                    return Ok(Turn::Go);
+                }
+                token => {
+                    // No block follows.
+                    self.step = Step::Accept;
+                    if token & 0xf0 != 0 {
+                        return Err(Cause::EndBit);
+                    }
+                    line.card.note_token(token);
+                    return Err(Cause::Response);
+                }
+            }
+        }
+        self.look(line)
+    }
+
+    /// What the card says of a block [SD 7.3.3.1]: its CRC only. What becomes of it later, CMD13
+    /// tells.
+    fn accept<P: Port>(&mut self, line: &mut Line<P>) -> Outcome {
+        while let Some(byte) = line.next() {
+            match (byte, byte >> 1 & 7) {
+                (0xff, _) => {}
+                (_, _) if byte & 0x11 != 1 => return Err(Cause::EndBit),
+                (_, 2) => {
+                    let left = self.blocks.as_mut().map_or(0, |blocks| {
+                        blocks.left = blocks.left.saturating_sub(1);
+                        blocks.left
+                    });
+                    self.patience.renew();
+                    // What follows is busy, or it is over.
+                    line.card.quiet = line.is_high();
+                    self.step = match left {
+                        0 if self.stops && line.card.open == Some(Open::Write) => Step::ReadyToStop,
+                        0 => return Ok(Turn::End),
+                        _ => Step::ReadyToWrite,
+                    };
+                    return Ok(Turn::Go);
+                }
+                (_, 5) => return Err(Cause::Crc),
+                _ => {
+                    line.card.late |= R1::ERROR;
+                    return Err(Cause::Response);
+                }
+            }
+        }
+        if self.again > 0 {
+            return Err(Cause::Timeout);
+        }
+        self.again = 1;
+        line.more(ANSWER_LATE);
+        Ok(Turn::Go)
+    }
+}
+
+impl Blocks {
+    /// How the data move; a block lies in one piece.
+    fn of(data: Data, segments: &[Segment]) -> Result<Blocks, StartError> {
+        let size = u32::from(data.block_size);
+        let bytes =
+            data.blocks.checked_mul(size).filter(|&bytes| bytes > 0).ok_or(StartError::Unsupported)?;
+        let given = segments.iter().fold(0u32, |sum, segment| sum.saturating_add(segment.len));
+        let whole = |segment: &Segment| segment.len > 0 && segment.len.is_multiple_of(size);
+        if given < bytes || segments.len() > 1 && !segments.iter().all(whole) {
+            return Err(StartError::Unsupported);
+        }
+        Ok(Blocks { data, left: data.blocks, rest_bytes: 0, cursor: Cursor::default(), crc: 0 })
+    }
+}
