@@ -13,8 +13,8 @@ const LAYERS: &[&[&str]] = &[
     &["card", "cards", "charged", "cpu", "port"],
     &["checker", "probe"],
     &["slot"],
-    &["rtsx", "s3c_sdi", "schedule", "sdhci"],
-    &["bench"],
+    &["rtsx", "s3c_sdi", "schedule", "sdhci", "spi"],
+    &["bench", "pl022"],
 ];
 
 #[test]

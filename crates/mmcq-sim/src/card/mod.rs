@@ -189,6 +189,11 @@ pub trait Card {
         false
     }
 
+    /// The card as an SPI bus sees it, if it has an SPI mode.
+    fn spi(&mut self) -> Option<&mut SdCard> {
+        None
+    }
+
     /// What goes wrong from now on: the points [`crate::faults::Point::Busy`], `PowerUp`,
     /// `Voltage`, `Cache`, `Medium` and `Function` are the card's. From now on the card also
     /// follows its writes, for [`Card::cut`].
@@ -329,6 +334,10 @@ impl<C: Card + ?Sized> Card for Box<C> {
 
     fn write_protect_switch(&self) -> bool {
         (**self).write_protect_switch()
+    }
+
+    fn spi(&mut self) -> Option<&mut SdCard> {
+        (**self).spi()
     }
 
     fn power_cut(&mut self, now_ns: u64) {

@@ -28,6 +28,8 @@ pub(crate) const CSD_OVERWRITE: u32 = 1 << 16;
 pub(crate) const WP_ERASE_SKIP: u32 = 1 << 15;
 /// An erase sequence was cleared by another command.
 pub(crate) const ERASE_RESET: u32 = 1 << 13;
+/// All bits that tell of an error, CURRENT_STATE and what is live left out.
+pub(crate) const ERRORS: u32 = 0xfdf9_a000 & !CARD_IS_LOCKED;
 /// The card can take data.
 pub(crate) const READY_FOR_DATA: u32 = 1 << 8;
 /// CMD6 was refused (eMMC).
@@ -82,6 +84,13 @@ impl Status {
     /// The command just received was illegal.
     pub(crate) fn raise_illegal(&mut self) {
         self.illegal = true;
+    }
+
+    /// Shows the pending bits in another way than by R1: they are gone afterwards.
+    pub(crate) fn take(&mut self) -> u32 {
+        let pending = self.pending();
+        *self = Self::default();
+        pending
     }
 
     /// Looks at the pending bits without showing them.

@@ -49,6 +49,8 @@ pub enum Point {
     Medium,
     /// A function of an I/O card is spoken to.
     Function,
+    /// A byte goes over an SPI bus, and the card is selected.
+    Exchange,
     /// The driver rings doorbells of the queue engine.
     Doorbell,
     /// The last block of a task of the queue engine begins.
@@ -71,7 +73,13 @@ pub enum Point {
 
 impl Point {
     /// How many points there are.
-    pub const COUNT: usize = 25;
+    pub const COUNT: usize = 26;
+
+    /// Does it come by on an SPI bus alone?
+    #[must_use]
+    pub fn is_of_spi(self) -> bool {
+        self == Point::Exchange
+    }
 
     /// Does it come by with a command queue alone?
     #[must_use]
@@ -87,7 +95,8 @@ pub enum Strike {
     /// The token does not arrive: the card never saw the command (A2), the host never sees the
     /// response (A3), the interrupt never reaches the CPU (E1), the automatic command is not sent
     /// (E8), what the medium was told does not happen (D5). Doorbells do nothing (H4), no task is
-    /// blamed (H5), CMD44 has no answer (H7), the card's queue is empty after CMD12 (H11).
+    /// blamed (H5), CMD44 has no answer (H7), the card's queue is empty after CMD12 (H11). The card
+    /// sees none of a byte's clocks (I3).
     Lost,
     /// Wrong checksum: of a response (A1), a read block (A6), a written block (A7, the card answers
     /// 101).
@@ -109,17 +118,19 @@ pub enum Strike {
     /// readiness of a task (H12).
     Late(u64),
     /// It never ends: busy (B2), a reset (E9), power-up (G4), the start of the clock (E11), a DMA
-    /// access. It never comes: a halt (H3), readiness of a task (H8).
+    /// access. It never comes: a halt (H3), readiness of a task (H8). A card on an SPI bus says
+    /// nothing more (I6).
     Never,
     /// Busy is not shown on DAT0 although the card is busy (B4).
     Hidden,
     /// It fails outright: DMA (E6), tuning (A11, A12), voltage switch (A13), a medium that cannot
     /// be read or programmed (D3, D5), a command that forgets tasks (H10).
     Fail,
-    /// One bit of the data is wrong, the checksum right: bit number in the block (D4).
+    /// One bit of the data is wrong, the checksum right: bit number in the block (D4). Of a byte on an
+    /// SPI bus: 0 to 7 of what the card hears, 8 to 15 of what it says (I1, I2).
     Flip(u32),
     /// The data go elsewhere: so many blocks away (D9, H13). A function gives so many bytes more, or
-    /// fewer, than it said (G6).
+    /// fewer, than it said (G6). A card on an SPI bus sees so many clocks fewer, or more (I4).
     Astray(i32),
     /// The interrupt line rises without a cause, so many times (E2, E3). So do the
     /// completions of tasks that were cleared (H1), the error of a task that is complete (H6), the
@@ -135,7 +146,8 @@ pub enum Strike {
     /// response, the data's otherwise (E10).
     Stuck,
     /// This data line is stuck low from now on: what uses it is damaged (A8). At a voltage switch:
-    /// the card does not let it go (A13).
+    /// the card does not let it go (A13). DO of an SPI bus stays low (0) or high (1) until the
+    /// supply goes (I5).
     Line(u8),
     /// The sampling point that tuning found no longer fits, until the next tuning (A11).
     Drift,

@@ -55,12 +55,14 @@ impl Interfaced for SdCard {
 
     fn supply_comes(&mut self, now_ns: u64) {
         self.reset(now_ns);
+        self.leave_spi();
         self.fall_to_high();
         self.lock.power_up();
     }
 
     fn supply_goes(&mut self, now_ns: u64) {
         self.reset(now_ns);
+        self.leave_spi();
         self.fall_to_high();
     }
 
@@ -232,6 +234,10 @@ impl Card for SdCard {
 
     fn write_protect_switch(&self) -> bool {
         self.medium.read_only()
+    }
+
+    fn spi(&mut self) -> Option<&mut SdCard> {
+        self.has_spi().then_some(self)
     }
 
     fn peek(&mut self, at: u64, buffer: &mut [u8]) -> io::Result<()> {

@@ -11,7 +11,7 @@ use super::{EraseRange, SdCard, Transfer, functions, tuning};
 use crate::faults::{Point, Strike};
 
 /// 2.7 to 3.6 V.
-const VOLTAGES: u32 = 0x00ff_8000;
+pub(super) const VOLTAGES: u32 = 0x00ff_8000;
 
 impl SdCard {
     pub(super) fn execute(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply {
@@ -26,12 +26,7 @@ impl SdCard {
         if !matches!(index, 13 | 17 | 18 | 22..=25 | 32 | 33) {
             self.upper = None;
         }
-        if !matches!(index, 13 | 22 | 32 | 33 | 38)
-            && (self.erase.start.is_some() || self.erase.end.is_some())
-        {
-            self.erase = EraseRange::default();
-            self.status.raise(status::ERASE_RESET);
-        }
+        self.leave_erase(index);
         if self.lock.locked() && !works_locked(index, app) {
             return self.illegal();
         }
@@ -39,6 +34,16 @@ impl SdCard {
             return reply;
         }
         self.basic(index, arg, count, now_ns)
+    }
+
+    /// Most commands end a sequence of CMD32, CMD33 and CMD38.
+    pub(super) fn leave_erase(&mut self, index: u8) {
+        if !matches!(index, 13 | 22 | 32 | 33 | 38)
+            && (self.erase.start.is_some() || self.erase.end.is_some())
+        {
+            self.erase = EraseRange::default();
+            self.status.raise(status::ERASE_RESET);
+        }
     }
 
     fn basic(&mut self, index: u8, arg: u32, count: Option<u32>, now_ns: u64) -> Reply {
@@ -64,7 +69,7 @@ impl SdCard {
                 let is_18 = self.voltage.is_18();
                 let (bytes, next) = functions::switch(&self.config, self.functions, is_18, arg);
                 self.pending_functions = next.map(|next| (next, u64::MAX));
-                self.send_register(6, bytes, now_ns)
+                self.send_register(6, bytes, 64, now_ns)
             }
             (7, Stby) if addressed => self.go(7, Tran, now_ns),
             (7, Dis) if addressed => {
@@ -86,10 +91,7 @@ impl SdCard {
             }
             (9 | 10 | 13 | 15, Stby | Tran | Data | Rcv | Prg | Dis) if !addressed => Reply::SILENT,
             (9, Stby) => {
-                let mut csd = self.config.csd(self.tran_speed());
-                csd[14] = self.csd_flags;
-                super::super::registers::seal(&mut csd);
-                self.config.quirks.falsify_csd(&mut csd);
+                let csd = self.csd();
                 self.long(csd)
             }
             (10, Stby) => self.long(self.config.cid()),
@@ -138,7 +140,7 @@ impl SdCard {
                 self.status.raise(status::ERROR);
                 Reply::SILENT
             }
-            (19, Tran) if self.voltage.is_18() => self.send_register(19, tuning::FOUR_LINES, now_ns),
+            (19, Tran) if self.voltage.is_18() => self.send_register(19, tuning::FOUR_LINES, 64, now_ns),
             (22, Tran) if self.config.class == Class::Sduc => {
                 self.upper = Some((arg & 0x3f) as u8);
                 self.r1(22, now_ns)
@@ -207,7 +209,7 @@ impl SdCard {
     }
 
     /// ACMD41 [SD 4.2.3].
-    fn operating_conditions(&mut self, arg: u32, now_ns: u64) -> Reply {
+    pub(super) fn operating_conditions(&mut self, arg: u32, now_ns: u64) -> Reply {
         self.status.valid_command();
         let wanted = arg & 0x00ff_ffff;
         if wanted == 0 {
@@ -263,6 +265,15 @@ impl SdCard {
                 reply
             }
         }
+    }
+
+    /// The CSD as the card shows it now.
+    pub(super) fn csd(&self) -> [u8; 16] {
+        let mut csd = self.config.csd(self.tran_speed());
+        csd[14] = self.csd_flags;
+        super::super::registers::seal(&mut csd);
+        self.config.quirks.falsify_csd(&mut csd);
+        csd
     }
 
     /// CMD3: the card chooses its address.
@@ -389,11 +400,11 @@ impl SdCard {
         reply
     }
 
-    fn send_register(&mut self, index: u8, bytes: [u8; 64], now_ns: u64) -> Reply {
+    pub(super) fn send_register(&mut self, index: u8, bytes: [u8; 64], len: u8, now_ns: u64) -> Reply {
         let mut reply = self.go(index, State::Data, now_ns);
         self.interface.data_end_ns = None;
-        self.transfer = Transfer::Register { bytes, len: 64 };
-        reply.flow = Flow::Read { block_size: 64 };
+        self.transfer = Transfer::Register { bytes, len };
+        reply.flow = Flow::Read { block_size: len.into() };
         reply
     }
 

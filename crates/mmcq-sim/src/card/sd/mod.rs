@@ -7,6 +7,7 @@ mod erase;
 mod extension;
 mod functions;
 mod queue;
+mod spi;
 pub(crate) mod voltage;
 
 use super::cut;
@@ -23,6 +24,7 @@ use super::tuning;
 use config::SdConfig;
 use extension::Extensions;
 use functions::Functions;
+pub(crate) use spi::{SpiBlock, r1_bits};
 use voltage::Voltage;
 
 /// What is under way on the data lines.
@@ -45,6 +47,10 @@ enum Transfer {
     WriteExtension(extension::Place),
     ProgramCsd,
     Lock,
+    /// In SPI mode: blocks for a protected place. They are refused when they come.
+    Protected {
+        single: bool,
+    },
 }
 
 /// The blocks chosen by CMD32 and CMD33.
@@ -94,6 +100,7 @@ pub struct SdCard {
     /// Its command queue, if it has one, and the tasks executed by now.
     queue: Option<Tasks>,
     executed: u32,
+    spi: spi::Mode,
 }
 
 impl SdCard {
@@ -133,6 +140,7 @@ impl SdCard {
             well_written: 0,
             queue,
             executed: 0,
+            spi: spi::Mode::default(),
         }
     }
 

@@ -1,0 +1,357 @@
+//! SPI mode: what a command, a block and a token mean to the card [SD 7].
+//!
+//! The card is the same, and so are its states; no address is given to it, so that it is in `tran`
+//! as soon as it is ready. Frames, gaps and the bytes of blocks are the bus's affair
+//! ([`crate::spi`]).
+
+use super::super::interface::Interfaced;
+use super::super::status::{self, State};
+use super::super::{Answer, Card, Flow, ReadBlock, Reply};
+use super::commands::VOLTAGES;
+use super::config::{Class, Spec};
+use super::{SdCard, Transfer};
+
+/// R1 [SD 7.3.2.1].
+const IDLE: u8 = 1 << 0;
+const CRC_ERROR: u8 = 1 << 3;
+const R1_BITS: [(u32, u8); 5] = [
+    (status::ERASE_RESET, 1 << 1),
+    (status::ILLEGAL_COMMAND, 1 << 2),
+    (status::ERASE_SEQ_ERROR, 1 << 4),
+    (status::ADDRESS_ERROR, 1 << 5),
+    (status::OUT_OF_RANGE | status::BLOCK_LEN_ERROR, 1 << 6),
+];
+
+/// The second byte of R2 [SD 7.3.2.3].
+const R2_BITS: [(u32, u8); 8] = [
+    (status::CARD_IS_LOCKED, 1 << 0),
+    (status::WP_ERASE_SKIP | status::LOCK_UNLOCK_FAILED, 1 << 1),
+    (status::ERROR, 1 << 2),
+    (CC_ERROR, 1 << 3),
+    (status::CARD_ECC_FAILED, 1 << 4),
+    (status::WP_VIOLATION, 1 << 5),
+    (status::ERASE_PARAM, 1 << 6),
+    (status::OUT_OF_RANGE | status::CSD_OVERWRITE, 1 << 7),
+];
+
+/// Data error tokens [SD 7.3.3.3].
+const ERROR_TOKENS: [(u32, u8); 4] = [
+    (status::ERROR, 1 << 0),
+    (CC_ERROR, 1 << 1),
+    (status::CARD_ECC_FAILED, 1 << 2),
+    (status::OUT_OF_RANGE, 1 << 3),
+];
+
+/// The card's controller failed: bit 20 of the card status.
+const CC_ERROR: u32 = 1 << 20;
+
+/// Data response tokens [SD 7.3.3.1]; the upper three bits mean nothing.
+const ACCEPTED: u8 = 0xe5;
+const REFUSED_CRC: u8 = 0xeb;
+const REFUSED_WRITE: u8 = 0xed;
+
+/// How the card stands to SPI.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Mode {
+    /// It is in SPI mode, until the supply goes.
+    on: bool,
+    /// CMD59: it looks at checksums.
+    crc: bool,
+    /// A block was refused: further ones are ignored.
+    deaf: bool,
+}
+
+/// A response in SPI mode, and what follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SpiReply {
+    pub(crate) r1: u8,
+    /// What R2, R3 and R7 have after R1.
+    rest: ([u8; 4], u8),
+    pub(crate) flow: Flow,
+}
+
+impl SpiReply {
+    const fn r1(r1: u8) -> Self {
+        SpiReply { r1, rest: ([0; 4], 0), flow: Flow::None }
+    }
+
+    /// The bytes after R1.
+    pub(crate) fn rest(&self) -> &[u8] {
+        &self.rest.0[..usize::from(self.rest.1)]
+    }
+}
+
+/// The next thing that a read sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SpiBlock {
+    /// A block, its token not before this time. `whole`: nothing damages it on its way.
+    At { start_ns: u64, whole: bool },
+    /// A data error token.
+    Error(u8),
+    /// Nothing.
+    Never,
+}
+
+/// Bits of a register that these bits of the card status set.
+fn bits(map: &[(u32, u8)], status: u32) -> u8 {
+    map.iter().filter(|(from, _)| status & from != 0).fold(0, |to, (_, bit)| to | bit)
+}
+
+/// Bits of R1 that stand for these bits of the card status.
+pub(crate) fn r1_bits(status: u32) -> u8 {
+    bits(&R1_BITS, status)
+}
+
+/// Commands that there are in SPI mode.
+fn is_known(index: u8, app: bool) -> bool {
+    match index {
+        // ACMD6, and the commands of a card's own number.
+        6 if app => false,
+        22 | 23 | 41 | 51 => app,
+        0 | 1 | 6 | 8..=10 | 12 | 13 | 16..=18 | 24 | 25 | 27 | 32 | 33 | 38 | 42 | 55 | 58 | 59 => true,
+        _ => false,
+    }
+}
+
+impl SdCard {
+    /// No SDUC card has an SPI mode.
+    pub(super) fn has_spi(&self) -> bool {
+        self.config.class != Class::Sduc
+    }
+
+    /// The supply goes, or comes.
+    pub(super) fn leave_spi(&mut self) {
+        self.spi = Mode::default();
+    }
+
+    /// It is in SPI mode.
+    pub(crate) fn in_spi(&self) -> bool {
+        self.spi.on
+    }
+
+    /// It looks at nothing but CMD0 now.
+    fn programs(&self, now_ns: u64) -> bool {
+        let state = self.interface.state;
+        state == State::Prg || (state == State::Rcv && self.interface.busy_until_ns > now_ns)
+    }
+
+    /// Waits for the blocks of a write: true.
+    pub(crate) fn spi_receives(&mut self, now_ns: u64) -> bool {
+        self.settle(now_ns);
+        self.spi.on && self.interface.state == State::Rcv && !self.programs(now_ns)
+    }
+
+    /// A read has more to send.
+    pub(crate) fn spi_sends(&mut self, now_ns: u64) -> bool {
+        self.settle(now_ns);
+        self.spi.on && self.interface.state == State::Data
+    }
+
+    /// The next block of the read lies behind the end of the card.
+    pub(crate) fn spi_is_at_end(&self) -> bool {
+        matches!(&self.transfer, Transfer::Read(read) if read.at + u64::from(read.block) > self.medium.bytes())
+    }
+
+    /// A frame ended, with the card selected; `None`: no answer.
+    pub(crate) fn spi_frame(&mut self, index: u8, arg: u32, crc_ok: bool, now_ns: u64) -> Option<SpiReply> {
+        self.settle(now_ns);
+        let mode = self.mode();
+        let interface = &mut self.interface;
+        let hears = !interface.trouble.locked_up
+            && interface.state != State::Ina
+            && mode.hears(&interface.bus)
+            && interface.power.awake(&interface.bus, now_ns);
+        if !hears || (!self.spi.on && !(index == 0 && crc_ok)) || (index != 0 && self.programs(now_ns)) {
+            return None;
+        }
+        self.spi.on = true;
+        // CMD0 is checked as in SD mode, CMD8 always [SD 7.2.2].
+        if !crc_ok && (self.spi.crc || matches!(index, 0 | 8)) {
+            return Some(SpiReply::r1(CRC_ERROR | self.idle()));
+        }
+        let pending = self.status.take();
+        let mut rest = ([0; 4], 0);
+        let is_r2 = index == 13;
+        let mut reply = self.obey(index, arg, &mut rest, now_ns);
+        let told = match reply.answer {
+            Some(Answer::Short { content, crc: true, .. }) if index != 8 => content & status::ERRORS,
+            _ => 0,
+        };
+        let mut errors = told | self.status.take();
+        if matches!(index, 24 | 25) && errors & status::WP_VIOLATION != 0 {
+            // The blocks are refused, not the command.
+            errors &= !status::WP_VIOLATION;
+            self.interface.state = State::Rcv;
+            self.transfer = Transfer::Protected { single: index == 24 };
+            reply.flow = Flow::Write { block_size: 512 };
+        }
+        // R1 is about the command; what happened to data stays for R2.
+        let r1 = if index == 12 { errors & status::ILLEGAL_COMMAND } else { errors };
+        let shown = R1_BITS.iter().fold(0, |shown, (bits, _)| shown | (r1 & bits));
+        let kept = pending | (errors & !shown);
+        if is_r2 {
+            let locked = if self.lock.locked() { status::CARD_IS_LOCKED } else { 0 };
+            rest = ([bits(&R2_BITS, kept | locked), 0, 0, 0], 1);
+        } else {
+            self.status.raise(kept);
+        }
+        if let Some(until_ns) = reply.busy_until_ns.filter(|&until_ns| until_ns > now_ns) {
+            self.busy_begins(until_ns);
+        }
+        if self.due_dip(now_ns) {
+            return None;
+        }
+        Some(SpiReply { r1: bits(&R1_BITS, shown) | self.idle(), rest, flow: reply.flow })
+    }
+
+    fn idle(&self) -> u8 {
+        if self.interface.state == State::Idle { IDLE } else { 0 }
+    }
+
+    fn obey(&mut self, index: u8, arg: u32, rest: &mut ([u8; 4], u8), now_ns: u64) -> Reply {
+        use State::{Data, Idle, Rcv, Tran};
+        let (app, state) = (self.app, self.interface.state);
+        self.spi.deaf = false;
+        match (index, state) {
+            (0, _) => {
+                self.spi.crc = false;
+                self.execute(0, arg, now_ns)
+            }
+            (58, Idle | Tran) => {
+                self.begin(index);
+                *rest = (self.ocr().to_be_bytes(), 4);
+                Reply::SILENT
+            }
+            (59, Idle | Tran) => {
+                self.begin(index);
+                self.spi.crc = arg & 1 == 1;
+                Reply::SILENT
+            }
+            (55, Idle | Tran) => {
+                self.begin(index);
+                self.app = true;
+                Reply::SILENT
+            }
+            (1, Idle) if !app => self.initialise(index, arg, now_ns),
+            (41, Idle) if app => self.initialise(index, arg, now_ns),
+            (8, Idle) if self.config.spec >= Spec::V2 => {
+                self.begin(index);
+                self.saw_cmd8 = true;
+                // The supply is accepted, or none is.
+                let volts = if (arg >> 8) & 0xf == 1 { 1 } else { 0 };
+                *rest = ((volts << 8 | (arg & 0xff)).to_be_bytes(), 4);
+                Reply::SILENT
+            }
+            (9 | 10, Tran) => {
+                self.begin(index);
+                let register = if index == 9 { self.csd() } else { self.config.cid() };
+                let mut bytes = [0; 64];
+                bytes[..16].copy_from_slice(&register);
+                self.send_register(index, bytes, 16, now_ns)
+            }
+            (13, Tran | Data | Rcv) if !app => Reply::SILENT,
+            (_, Idle | Tran) if is_known(index, app) => self.execute(index, arg, now_ns),
+            (12, Data | Rcv) => self.execute(12, arg, now_ns),
+            _ => {
+                self.begin(index);
+                self.status.raise_illegal();
+                Reply::SILENT
+            }
+        }
+    }
+
+    /// A command that the SD bus does not have, or has in another way.
+    fn begin(&mut self, index: u8) {
+        self.app = false;
+        self.leave_erase(index);
+    }
+
+    /// CMD1 and ACMD41. The voltages are not spoken of.
+    fn initialise(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply {
+        self.begin(index);
+        self.operating_conditions((arg & 1 << 30) | VOLTAGES, now_ns);
+        if self.interface.state == State::Ready {
+            self.interface.state = State::Tran;
+        }
+        Reply::SILENT
+    }
+
+    /// OCR: bit 30 counts once bit 31 is set.
+    fn ocr(&self) -> u32 {
+        match self.interface.state {
+            State::Idle => VOLTAGES,
+            _ => VOLTAGES | 1 << 31 | u32::from(self.config.block_addressed()) << 30,
+        }
+    }
+
+    /// The bus is free from `now_ns` on: what the read sends next.
+    pub(crate) fn spi_block(&mut self, buffer: &mut [u8], now_ns: u64) -> SpiBlock {
+        let pending = self.status.take();
+        let single = !matches!(&self.transfer, Transfer::Read(read) if read.is_multiple());
+        let block = self.read_block(buffer, now_ns);
+        let errors = self.status.take();
+        self.status.raise(pending | errors);
+        match block {
+            ReadBlock::At { .. } if !self.spi.on => SpiBlock::Never,
+            ReadBlock::At { start_ns, crc_ok } => SpiBlock::At { start_ns, whole: crc_ok },
+            ReadBlock::Never => {
+                if single && self.interface.state == State::Data && !self.interface.trouble.locked_up {
+                    self.transfer = Transfer::None;
+                    self.interface.state = State::Tran;
+                }
+                match bits(&ERROR_TOKENS, errors) {
+                    0 => SpiBlock::Never,
+                    token => SpiBlock::Error(token),
+                }
+            }
+        }
+    }
+
+    /// A block ended on the wire; the data response token, if there is one.
+    pub(crate) fn spi_write(&mut self, data: &[u8], crc_ok: bool, now_ns: u64) -> Option<u8> {
+        if self.interface.trouble.locked_up || self.spi.deaf {
+            return None;
+        }
+        let good = crc_ok || !self.spi.crc;
+        if let Transfer::Protected { single } = self.transfer {
+            self.transfer = Transfer::None;
+            self.status.raise(if good { status::WP_VIOLATION } else { 0 });
+            self.spi.deaf = !single;
+            if single {
+                self.interface.state = State::Tran;
+            }
+            return Some(if good { REFUSED_WRITE } else { REFUSED_CRC });
+        }
+        let taken = self.write_block(data, good, now_ns);
+        if !self.spi.on {
+            return None;
+        }
+        self.spi.deaf = taken.status != Some(true) && self.interface.state == State::Rcv;
+        Some(match taken.status {
+            Some(true) => ACCEPTED,
+            Some(false) => REFUSED_CRC,
+            None => REFUSED_WRITE,
+        })
+    }
+
+    /// The token that ends CMD25.
+    pub(crate) fn spi_stop(&mut self, now_ns: u64) {
+        let until_ns = self.program(now_ns);
+        if until_ns > now_ns {
+            self.busy_begins(until_ns);
+        }
+        self.due_dip(now_ns);
+    }
+
+    /// A card that takes the end of the selection as the end of its transfer.
+    pub(crate) fn spi_deselected(&mut self, now_ns: u64) {
+        self.settle(now_ns);
+        match self.interface.state {
+            State::Data => {
+                self.execute(12, 0, now_ns);
+            }
+            State::Rcv => self.spi_stop(now_ns),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! An SPI bus with a card on it, byte by byte [SD 7].
+//!
+//! [`SpiSlot`] is the wire: each byte that the master sends gives a byte. It is told the time with
+//! every call. [`SpiLine`] is the same for code that runs at [`Time::now`](crate::time::Time::now),
+//! and charges that code for the wire. [`crate::pl022`] drives a slot by register.
+//!
+//! The card is any [`Card`] with an SPI mode: an SD card that is not SDUC. It has the states, the
+//! flash and the faults that it has on the SD bus; the time of an access and of busy is virtual
+//! time, so a faster clock sees more bytes of it.
+//!
+//! Where the standard leaves something open, [`Habits`] say what this card does. Else the model
+//! takes the strict side:
+//! - A card hears nothing before 1 ms of supply and 74 clocks with chip select and DI high, and is
+//!   in SD mode until CMD0 comes with chip select low and a good CRC7. Only a power cycle brings it
+//!   back there.
+//! - While the card is busy it takes no command but CMD0, and answers none: DO stays low, which
+//!   looks like an R1 without errors.
+//! - Inside a block that the master sends, everything is data; inside a block that the card sends,
+//!   it hears CMD12 and CMD0 alone.
+//! - The end of the selection ends nothing but the frame at hand, and what was not sent yet waits.
+//! - A frame for a card that cannot hear it, a token that comes too early or is the wrong one, and a
+//!   selection in the middle of a byte are counted
+//!   ([`Controller::protocol_violations`](crate::slot::Controller::protocol_violations)).
+//!
+//! # Examples
+//!
+//! A card is told that it is on an SPI bus, and answers that it is idle:
+//!
+//! ```
+//! use mmcq_sim::card::{CardProfile, Fill, Medium};
+//! use mmcq_sim::spi::SpiSlot;
+//!
+//! let text = mmcq_sim::cards::named("sdhc-16g-hs").ok_or("a card")?;
+//! let profile = CardProfile::from_toml(text, "sdhc-16g-hs.toml")?;
+//! let medium = Medium::sparse(profile.capacity_bytes(), Fill::Pattern(1))?;
+//! let mut bus = SpiSlot::new(Some(profile.build(medium)?));
+//! bus.set_clock(400_000, 0);
+//!
+//! // 1 ms of supply, 80 clocks with chip select high, then CMD0 with chip select low.
+//! let mut now_ns = bus.transfer(&mut [0xff; 10], 1_000_000);
+//! bus.select(true, now_ns);
+//! let mut bytes = [0x40, 0, 0, 0, 0, 0x95, 0xff, 0xff];
+//! now_ns = bus.transfer(&mut bytes, now_ns);
+//! assert_eq!(bytes[7], 0x01);
+//! assert_eq!(now_ns, 1_000_000 + 18 * 20_000);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod crc;
+mod frames;
+mod line;
+#[cfg(test)]
+mod tests;
+
+pub use line::SpiLine;
+
+use crate::card::Card;
+use crate::card::sd::SdCard;
+use crate::faults::{Point, Strike};
+use crate::slot::{Core, Slot};
+use crate::wire::Beat;
+use frames::{Front, Use};
+
+/// Clocks with chip select and DI high that a card must have seen [SD 6.4.1].
+const FIRST_CLOCKS: u32 = 74;
+
+/// What a card does where the standard leaves it open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Habits {
+    /// Bytes of ones between a frame and its response: 1 to 8 (N_CR).
+    pub response_bytes: u8,
+    /// Bytes between the token that ends CMD25 and busy: 0 or 1 (N_BR).
+    pub stop_bytes: u8,
+    /// The byte after CMD12 between two blocks. Inside of one it is the next byte of the block.
+    pub stuff: u8,
+    /// The card does not see a block whose token follows the response at once (N_WR is at least 1);
+    /// most cards do.
+    pub needs_gap: bool,
+    /// The end of the selection ends an open transfer.
+    pub deselect_ends: bool,
+}
+
+impl Habits {
+    /// One byte of each gap; a stuff byte that looks like a response; a patient card that keeps its
+    /// transfers.
+    pub const USUAL: Habits =
+        Habits { response_bytes: 1, stop_bytes: 1, stuff: 0x7f, needs_gap: false, deselect_ends: false };
+}
+
+impl Default for Habits {
+    fn default() -> Self {
+        Self::USUAL
+    }
+}
+
+/// The bits of a byte that is under way for the card: with clocks lost, its bytes do not begin
+/// where the master's do.
+#[derive(Clone, Copy, Debug, Default)]
+struct Shift {
+    bits: u8,
+    input: u8,
+    output: u8,
+}
+
+/// An SPI bus, its slot and the card.
+pub struct SpiSlot {
+    slot: Slot,
+    habits: Habits,
+    hz: u32,
+    selected: bool,
+    /// Since the supply came.
+    clocks: u32,
+    shift: Shift,
+    front: Front,
+    /// DO after the selection, for one byte more.
+    last: Option<u8>,
+    /// DO does not move any more.
+    stuck: Option<u8>,
+    /// The card says nothing until its supply goes.
+    mute: bool,
+}
+
+impl Core for SpiSlot {
+    fn slot(&self) -> &Slot {
+        &self.slot
+    }
+
+    fn slot_mut(&mut self) -> &mut Slot {
+        &mut self.slot
+    }
+
+    fn alarm(&mut self, _: usize, _: u64) {}
+
+    fn card_came(&mut self, now_ns: u64) {
+        self.begin_again(now_ns);
+    }
+
+    fn card_went(&mut self, now_ns: u64) {
+        self.begin_again(now_ns);
+    }
+
+    fn look(&mut self, _: u64) {}
+}
+
+impl SpiSlot {
+    /// At time 0: the supply comes on, the clock is 400 kHz, chip select is high.
+    pub fn new(card: Option<Box<dyn Card>>) -> Self {
+        let mut bus = SpiSlot {
+            slot: Slot::new(card),
+            habits: Habits::USUAL,
+            hz: 400_000,
+            selected: false,
+            clocks: 0,
+            shift: Shift::default(),
+            front: Front::default(),
+            last: None,
+            stuck: None,
+            mute: false,
+        };
+        bus.slot.bus.powered = true;
+        bus.slot.tell_bus(0);
+        bus
+    }
+
+    /// What the card does from now on where the standard leaves it open.
+    pub fn set_habits(&mut self, habits: Habits) {
+        self.habits = habits;
+    }
+
+    /// The clock from now on, in hertz; 0 counts as 1.
+    pub fn set_clock(&mut self, hz: u32, now_ns: u64) {
+        let now_ns = self.reach(now_ns);
+        self.use_clock(hz, now_ns);
+    }
+
+    pub(crate) fn use_clock(&mut self, hz: u32, now_ns: u64) {
+        self.hz = hz.max(1);
+        if self.clocks > 0 {
+            self.slot.bus.clock_hz = self.hz;
+            self.slot.tell_bus(now_ns);
+        }
+    }
+
+    /// The clock, in hertz.
+    pub fn clock_hz(&self) -> u32 {
+        self.hz
+    }
+
+    /// The board switches the card's supply.
+    pub fn set_power(&mut self, on: bool, now_ns: u64) {
+        let now_ns = self.reach(now_ns);
+        self.slot.bus.powered = on;
+        self.begin_again(now_ns);
+    }
+
+    /// A card with another past: it has seen no clock, and keeps none of what was under way.
+    fn begin_again(&mut self, now_ns: u64) {
+        self.clocks = 0;
+        self.slot.bus.clock_hz = 0;
+        self.slot.tell_bus(now_ns);
+        self.front = Front::default();
+        (self.last, self.stuck, self.mute) = (None, None, false);
+    }
+
+    /// Chip select: `true` is low.
+    pub fn select(&mut self, low: bool, now_ns: u64) {
+        let now_ns = self.reach(now_ns);
+        self.drive_select(low, now_ns);
+    }
+
+    pub(crate) fn drive_select(&mut self, low: bool, now_ns: u64) {
+        if std::mem::replace(&mut self.selected, low) == low {
+            return;
+        }
+        if self.shift.bits != 0 {
+            self.slot.violation();
+        }
+        self.shift = Shift::default();
+        self.front.forget_frame();
+        self.last = None;
+        if !low {
+            let busy = self.card(now_ns, |card, now_ns| card.in_spi() && card.busy(now_ns));
+            self.last = Some(if busy == Some(true) { 0 } else { 0xff });
+            if self.habits.deselect_ends {
+                self.front.clear();
+                self.card(now_ns, |card, now_ns| card.in_spi().then(|| card.spi_deselected(now_ns)));
+            }
+        }
+    }
+
+    /// Chip select is low.
+    pub fn is_selected(&self) -> bool {
+        self.selected
+    }
+
+    /// The card drives DO: it is selected, or has seen no byte since it was.
+    pub fn drives(&self) -> bool {
+        self.selected || self.last.is_some()
+    }
+
+    /// One byte each way from this time on: what came back, and when it was there.
+    pub fn exchange(&mut self, out: u8, start_ns: u64) -> (u8, u64) {
+        let start = Beat::new(self.reach(start_ns), self.hz);
+        let end = start.plus(8);
+        let back = self.byte(out, start, end);
+        (back, self.reach(end.ns()))
+    }
+
+    /// Sends these bytes from this time on, one after the other, and puts what comes back in their
+    /// place. Returns when the last one was there.
+    pub fn transfer(&mut self, bytes: &mut [u8], start_ns: u64) -> u64 {
+        let mut at = Beat::new(self.reach(start_ns), self.hz);
+        for byte in bytes {
+            let end = at.plus(8);
+            *byte = self.byte(*byte, at, end);
+            at = end;
+        }
+        self.reach(at.ns())
+    }
+
+    /// The same between these two moments, for a controller that has a time of its own.
+    pub(crate) fn byte(&mut self, out: u8, start: Beat, end: Beat) -> u8 {
+        let back = match self.selected {
+            true => self.selected_byte(out, start, end),
+            false => self.idle_byte(out, start.ns(), end.ns()),
+        };
+        if self.slot.card().is_some() { self.stuck.unwrap_or(back) } else { 0xff }
+    }
+
+    /// Chip select is high. In SD mode the card takes DI as its command line.
+    fn idle_byte(&mut self, out: u8, start_ns: u64, end_ns: u64) -> u8 {
+        if out == 0xff {
+            if self.clocks == 0 {
+                self.slot.bus.clock_hz = self.hz;
+                self.slot.tell_bus(start_ns);
+            }
+            self.clocks = self.clocks.saturating_add(8);
+        }
+        if self.card(start_ns, |card, _| card.in_spi()) == Some(false) {
+            self.hear(out, end_ns);
+        }
+        self.last.take().unwrap_or(0xff)
+    }
+
+    fn selected_byte(&mut self, out: u8, start: Beat, end: Beat) -> u8 {
+        let strike = self.strike(Point::Exchange, start.ns());
+        let (mut out, mut flips, mut lost, mut extra) = (out, 0, 0, 0);
+        match strike {
+            Some(Strike::Lost) => return 0xff,
+            Some(Strike::Flip(bit)) if bit % 16 < 8 => out ^= 0x80 >> (bit % 8),
+            Some(Strike::Flip(bit)) => flips = 0x80 >> (bit % 8),
+            Some(Strike::Line(level)) => self.stuck = Some(if level == 0 { 0 } else { 0xff }),
+            Some(Strike::Never) => self.mute = true,
+            Some(Strike::Astray(clocks)) if clocks < 0 => extra = clocks.unsigned_abs().min(7),
+            Some(Strike::Astray(clocks)) => lost = clocks.unsigned_abs().min(8),
+            _ => {}
+        }
+        if self.shift.bits == 0 && lost == 0 && extra == 0 {
+            let (back, what) = self.speak(start.ns());
+            self.count(what, end.ns() - start.ns());
+            self.hear(out, end.ns());
+            return back ^ flips;
+        }
+        let mut back = 0;
+        for bit in 0..8 {
+            let level = out >> (7 - bit) & 1;
+            back = back << 1 | self.level(start.plus(bit).ns());
+            // A clock that the card does not see leaves its bit where it is.
+            if bit >= u64::from(lost) {
+                self.bit(level, start.plus(bit + 1).ns());
+            }
+        }
+        for _ in 0..extra {
+            self.level(end.ns());
+            self.bit(out & 1, end.ns());
+        }
+        back ^ flips
+    }
+
+    /// DO.
+    fn level(&mut self, now_ns: u64) -> u8 {
+        if self.shift.bits == 0 {
+            self.shift.output = self.speak(now_ns).0;
+        }
+        self.shift.output >> (7 - self.shift.bits) & 1
+    }
+
+    /// The card takes a bit from DI.
+    fn bit(&mut self, level: u8, now_ns: u64) {
+        self.shift.input = self.shift.input << 1 | level;
+        self.shift.bits += 1;
+        if self.shift.bits == 8 {
+            self.shift.bits = 0;
+            self.hear(self.shift.input, now_ns);
+        }
+    }
+
+    fn count(&mut self, what: Use, ns: u64) {
+        let stats = &mut self.slot.stats;
+        match what {
+            Use::Command => stats.command_ns += ns,
+            Use::Data => stats.data_ns += ns,
+            Use::Access => stats.access_ns += ns,
+            Use::Busy => stats.busy_ns += ns,
+        }
+    }
+
+    /// Calls the card, if it has an SPI mode; its time never goes back.
+    fn card<T>(&mut self, now_ns: u64, call: impl FnOnce(&mut SdCard, u64) -> T) -> Option<T> {
+        self.slot.with_card(now_ns, |card, now_ns| card.spi().map(|card| call(card, now_ns))).flatten()
+    }
+}
