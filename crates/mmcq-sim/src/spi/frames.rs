@@ -215,8 +215,8 @@ impl SpiSlot {
     fn block_went(&mut self, now_ns: u64) {
         let Sending::Bytes { bytes, .. } = std::mem::take(&mut self.front.sending) else { return };
         let Some(len) = bytes.len().checked_sub(3).filter(|len| *len > 0) else { return };
-        let good =
-            bytes[0] == START && crc16(&bytes[1..=len]) == u16::from_be_bytes([bytes[len + 1], bytes[len + 2]]);
+        let good = bytes[0] == START
+            && crc16(&bytes[1..=len]) == u16::from_be_bytes([bytes[len + 1], bytes[len + 2]]);
         self.note_block(true, good, len, now_ns);
         if self.card(now_ns, |card, now_ns| card.spi_sends(now_ns)) == Some(true) {
             self.next_block(len, now_ns);
@@ -239,7 +239,9 @@ impl SpiSlot {
     fn token_came(&mut self, token: u8, now_ns: u64) {
         let receives = self.card(now_ns, |card, now_ns| card.spi_receives(now_ns)) == Some(true);
         let many = self.front.taking.token == START_OF_MANY;
-        if !receives || !self.front.answer.is_empty() || !(token == self.front.taking.token || (many && token == STOP))
+        if !receives
+            || !self.front.answer.is_empty()
+            || !(token == self.front.taking.token || (many && token == STOP))
         {
             return self.slot.violation();
         }
@@ -327,7 +329,8 @@ impl SpiSlot {
             Sending::Bytes { bytes, sent, .. } if *sent > 0 => bytes.get(*sent).copied(),
             _ => None,
         };
-        if self.card(now_ns, |card, now_ns| card.spi_sends(now_ns)) != Some(true) || reply.flow != Flow::None {
+        if self.card(now_ns, |card, now_ns| card.spi_sends(now_ns)) != Some(true) || reply.flow != Flow::None
+        {
             self.front.sending = Sending::Nothing;
         }
         if self.card(now_ns, |card, now_ns| card.spi_receives(now_ns)) != Some(true) {

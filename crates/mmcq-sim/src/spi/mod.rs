@@ -99,7 +99,7 @@ impl Default for Habits {
 struct Shift {
     bits: u8,
     input: u8,
-    output: u8,
+    output: Option<u8>,
 }
 
 /// An SPI bus, its slot and the card.
@@ -212,7 +212,7 @@ impl SpiSlot {
         if std::mem::replace(&mut self.selected, low) == low {
             return;
         }
-        if self.shift.bits != 0 {
+        if self.shift.output.is_some() {
             self.slot.violation();
         }
         self.shift = Shift::default();
@@ -295,7 +295,7 @@ impl SpiSlot {
             Some(Strike::Astray(clocks)) => lost = clocks.unsigned_abs().min(8),
             _ => {}
         }
-        if self.shift.bits == 0 && lost == 0 && extra == 0 {
+        if self.shift.output.is_none() && lost == 0 && extra == 0 {
             let (back, what) = self.speak(start.ns());
             self.count(what, end.ns() - start.ns());
             self.hear(out, end.ns());
@@ -319,10 +319,12 @@ impl SpiSlot {
 
     /// DO.
     fn level(&mut self, now_ns: u64) -> u8 {
-        if self.shift.bits == 0 {
-            self.shift.output = self.speak(now_ns).0;
-        }
-        self.shift.output >> (7 - self.shift.bits) & 1
+        let output = match self.shift.output {
+            Some(output) => output,
+            None => self.speak(now_ns).0,
+        };
+        self.shift.output = Some(output);
+        output >> (7 - self.shift.bits) & 1
     }
 
     /// The card takes a bit from DI.
@@ -330,8 +332,8 @@ impl SpiSlot {
         self.shift.input = self.shift.input << 1 | level;
         self.shift.bits += 1;
         if self.shift.bits == 8 {
-            self.shift.bits = 0;
-            self.hear(self.shift.input, now_ns);
+            let input = std::mem::take(&mut self.shift).input;
+            self.hear(input, now_ns);
         }
     }
 

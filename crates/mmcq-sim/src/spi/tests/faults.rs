@@ -1,0 +1,174 @@
+//! What goes wrong on the wire, by the plan.
+
+use super::master::{Master, crc16, frame};
+use crate::faults::{Plan, Point, Strike};
+use crate::slot::Controller;
+
+#[test]
+fn a_bit_of_either_direction() {
+    let mut m = Master::up("sdhc-16g-hs");
+    // The third byte of a frame.
+    m.faults(Plan::none().shot(Point::Exchange, 4, Strike::Flip(3)));
+    assert_eq!(m.command(13, 0), 0x08);
+    m.faults(Plan::none().shot(Point::Exchange, 9, Strike::Flip(15)));
+    assert_eq!(m.command(13, 0), 0x01);
+    m.exchange(0xff);
+    assert_eq!(m.status(), [0, 0]);
+}
+
+#[test]
+fn blocks_that_are_damaged_both_ways() {
+    let mut m = Master::up("sdhc-16g-hs");
+    let held = m.peek(5);
+    m.faults(Plan::none().shot(Point::ReadBlock, 1, Strike::Crc));
+    assert_eq!(m.command(17, 5), 0);
+    assert_eq!(m.hunt(100_000).1, 0xfe);
+    let data = m.take(512);
+    assert_ne!(m.take(2), crc16(&data));
+    assert_eq!(data.iter().zip(&held).filter(|(a, b)| a != b).count(), 1);
+    assert_eq!(m.bus.stats().blocks_bad, 1);
+    m.faults(Plan::none().next(Point::WriteBlock, &[Strike::Crc, Strike::NoStatus, Strike::Lost]));
+    for (value, answer, stored) in [(1, 0xeb, false), (2, 0xff, true), (3, 0xff, false)] {
+        assert_eq!(m.command(24, 6), 0);
+        assert_eq!(m.give(0xfe, &[value; 512]), answer);
+        m.ready();
+        assert_eq!(m.peek(6) == [value; 512], stored);
+        m.bus.set_clock(400_000, m.now_ns);
+        assert_eq!(m.command(0, 0), 0x01);
+        m.bring_up_again();
+    }
+}
+
+#[test]
+fn blocks_that_are_late_or_never_come() {
+    let mut m = Master::up("sdhc-16g-hs");
+    m.faults(Plan::none().next(Point::ReadBlock, &[Strike::Late(10_000_000), Strike::Lost]));
+    let from_ns = m.now_ns;
+    m.read(5);
+    assert!(m.now_ns - from_ns > 10_000_000);
+    assert_eq!(m.command(17, 5), 0);
+    assert_eq!(m.hunt(100_000), (100_000, 0xff));
+    m.read(5);
+}
+
+#[test]
+fn responses_and_frames() {
+    let mut m = Master::up("sdhc-16g-hs");
+    m.faults(Plan::none().next(
+        Point::Response,
+        &[Strike::Lost, Strike::Crc, Strike::Status(1 << 22), Strike::Late(1_000_000)],
+    ));
+    assert_eq!(m.command(13, 0), 0xff);
+    assert_eq!(m.command(13, 0), 0x08);
+    m.exchange(0xff);
+    assert_eq!(m.command(13, 0), 0x04);
+    m.exchange(0xff);
+    assert_eq!(m.command(13, 0), 0xff);
+    assert_eq!(m.hunt(4_000).1, 0x00);
+    m.exchange(0xff);
+    m.faults(Plan::none().next(Point::Command, &[Strike::Lost, Strike::Crc]));
+    assert_eq!(m.command(13, 0), 0xff);
+    assert_eq!(m.command(13, 0), 0x08);
+    assert_eq!(m.status(), [0, 0]);
+}
+
+#[test]
+fn a_byte_or_a_clock_that_the_card_does_not_see() {
+    let mut m = Master::up("sdhc-16g-hs");
+    m.faults(Plan::none().shot(Point::Exchange, 3, Strike::Lost));
+    assert_eq!(m.command(17, 0), 0x08, "the byte after it is its last");
+    m.bus.select(false, m.now_ns);
+    m.bus.select(true, m.now_ns);
+    assert_eq!(m.status(), [0, 0]);
+    for clocks in [1, 5, -1, -3] {
+        m.faults(Plan::none().shot(Point::Exchange, 1, Strike::Astray(clocks)));
+        // The frame is not the card's; the end of the selection puts that right.
+        m.exchange(0xff);
+        let mut out = frame(13, 0);
+        m.now_ns = m.bus.transfer(&mut out, m.now_ns);
+        let shifted = m.take(3);
+        assert_ne!(shifted, [0xff, 0x00, 0x00], "{clocks}");
+        let violations = m.bus.protocol_violations();
+        m.bus.select(false, m.now_ns);
+        assert_eq!(m.bus.protocol_violations(), violations + 1, "in the middle of a byte");
+        m.bus.select(true, m.now_ns);
+        assert_eq!(m.status(), [0, 0], "{clocks}");
+    }
+    // A block that is shifted by a bit has no good checksum.
+    let held = m.peek(5);
+    assert_eq!(m.command(17, 5), 0);
+    assert_eq!(m.hunt(100_000).1, 0xfe);
+    m.faults(Plan::none().shot(Point::Exchange, 1, Strike::Astray(1)));
+    let data = m.take(512);
+    assert_ne!(data, held);
+    assert_ne!(m.take(2), crc16(&data));
+    assert_eq!(data[1] & 0x7f, held[1] >> 1, "one bit late");
+}
+
+#[test]
+fn a_line_that_is_stuck_until_the_supply_goes() {
+    for (level, byte) in [(0, 0x00), (1, 0xff)] {
+        let mut m = Master::up("sdhc-16g-hs");
+        m.faults(Plan::none().shot(Point::Exchange, 1, Strike::Line(level)));
+        assert_eq!(m.take(10), [byte; 10]);
+        m.bus.set_power(false, m.now_ns);
+        m.bus.set_power(true, m.now_ns);
+        m.now_ns += 1_000_000;
+        m.bring_up();
+        m.read(0);
+    }
+}
+
+#[test]
+fn a_card_that_says_nothing_more() {
+    for point in [Point::Exchange, Point::Command] {
+        let mut m = Master::up("sdhc-16g-hs");
+        m.faults(Plan::none().shot(point, 1, Strike::Never));
+        for _ in 0..20 {
+            assert_eq!(m.command(0, 0), 0xff);
+        }
+        m.bus.set_power(false, m.now_ns);
+        m.bus.set_power(true, m.now_ns);
+        m.now_ns += 1_000_000;
+        m.bring_up();
+    }
+}
+
+#[test]
+fn a_dip_of_the_supply_brings_it_back_to_sd_mode() {
+    let mut m = Master::up("sdhc-16g-hs");
+    m.faults(Plan::none().shot(Point::Response, 1, Strike::BrownOut));
+    m.command(18, 0);
+    assert_eq!(m.hunt(1_000), (1_000, 0xff));
+    assert_eq!(m.status(), [0xff; 2]);
+    m.now_ns += 1_000_000;
+    m.bring_up();
+    m.read(0);
+}
+
+#[test]
+fn the_faults_of_a_card_are_those_of_the_sd_bus() {
+    let mut m = Master::up("sdhc-16g-hs");
+    // Programming fails: R2 tells it after busy.
+    m.faults(Plan::none().shot(Point::Medium, 1, Strike::Fail));
+    assert_eq!(m.command(24, 5), 0);
+    assert_eq!(m.give(0xfe, &[1; 512]), 0xe5);
+    m.ready();
+    assert_eq!(m.status(), [0, 0x04]);
+    // Busy is not shown: commands find no answer.
+    m.faults(Plan::none().shot(Point::Busy, 1, Strike::Hidden));
+    assert_eq!(m.command(24, 5), 0);
+    assert_eq!(m.give(0xfe, &[1; 512]), 0xe5);
+    assert_eq!(m.exchange(0xff), 0xff);
+    assert_eq!(m.command(13, 0), 0xff);
+    m.now_ns += 1_000_000;
+    assert_eq!(m.status(), [0, 0]);
+    // Busy for ever: not even CMD0 helps.
+    m.faults(Plan::none().shot(Point::Busy, 1, Strike::Never));
+    assert_eq!(m.command(24, 5), 0);
+    assert_eq!(m.give(0xfe, &[1; 512]), 0xe5);
+    m.now_ns += 10_000_000_000;
+    m.bus.set_clock(400_000, m.now_ns);
+    m.command(0, 0);
+    assert_eq!(m.take(3), [0, 0, 0]);
+}
