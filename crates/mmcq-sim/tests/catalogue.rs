@@ -55,6 +55,7 @@ fn no_strike_hangs_the_stack_or_lets_dma_go_astray() {
     let ours = |point: Point| {
         !matches!(point, Point::Busy | Point::Cache | Point::Function | Point::Medium | Point::PowerUp)
             && !point.is_of_queue()
+            && !point.is_of_spi()
     };
     let mut tried = 0;
     for injection in entries().flat_map(|entry| entry.injections) {

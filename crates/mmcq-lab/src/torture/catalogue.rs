@@ -34,6 +34,8 @@ const PROFILES: Proof =
 const LIFE: &str = "crates/mmcq-sim/src/card/tests/life.rs";
 const CARD_QUIRKS: &str = "crates/mmcq-sim/src/card/tests/quirks.rs";
 const QUEUE: &str = "crates/mmcq-sim/src/sdhci/cqhci/tests/faults.rs";
+const SPI: &str = "crates/mmcq-sim/src/spi/tests/faults.rs";
+const SPI_LEFT: &str = "crates/mmcq-sim/src/spi/tests/interrupted.rs";
 const OURS: &str = "crates/mmcq-lab/tests/torture.rs";
 
 /// Injections that no strike brings about.
@@ -121,6 +123,22 @@ const PROOFS: &[(&str, Proof)] = &[
     ("task_overtaken", Proof::Test(QUEUE, "a_task_that_is_overtaken")),
     ("task_astray", Proof::Test(QUEUE, "a_task_that_goes_astray")),
     ("poll_pause_reset", Proof::Test(QUEUE, "a_pause_that_falls_back")),
+    ("spi_flip_di", Proof::Test(SPI, "a_bit_of_either_direction")),
+    ("spi_flip_do", Proof::Test(SPI, "a_bit_of_either_direction")),
+    ("spi_byte_lost", Proof::Test(SPI, "a_byte_or_a_clock_that_the_card_does_not_see")),
+    ("spi_clock_lost", Proof::Test(SPI, "a_byte_or_a_clock_that_the_card_does_not_see")),
+    ("spi_clock_extra", Proof::Test(SPI, "a_byte_or_a_clock_that_the_card_does_not_see")),
+    ("spi_do_low", Proof::Test(SPI, "a_line_that_is_stuck_until_the_supply_goes")),
+    ("spi_do_high", Proof::Test(SPI, "a_line_that_is_stuck_until_the_supply_goes")),
+    ("spi_mute", Proof::Test(SPI, "a_card_that_says_nothing_more")),
+    (
+        "spi_stuff_byte",
+        Proof::Test("crates/mmcq-sim/src/spi/tests/reads.rs", "cmd18_until_cmd12_with_its_stuff_byte"),
+    ),
+    ("spi_late_busy", Proof::Test("crates/mmcq-sim/src/spi/tests/writes.rs", "cmd25_until_its_token")),
+    ("spi_select_ends", Proof::Test(SPI_LEFT, "some_cards_end_their_transfers_with_the_selection")),
+    ("spi_select_keeps", Proof::Test(SPI_LEFT, "the_end_of_the_selection_ends_nothing")),
+    ("spi_left_in_the_middle", Proof::Test(SPI_LEFT, "a_card_left_in_the_middle_comes_back")),
     ("odd_buffers", Proof::Test("crates/mmcq/tests/task.rs", "any_memory_goes_through_a_bounce_buffer")),
 ];
 
@@ -130,11 +148,12 @@ pub fn proof(injection: &Injection) -> Option<Proof> {
     if injection.aim().is_some_and(|(point, _)| point == Point::Function) {
         return Some(Proof::Test("crates/mmcq/tests/sdio.rs", "a_fault_is_cleaned_up_by_its_owner"));
     }
-    let of_queue = injection.aim().is_some_and(|(point, _)| point.is_of_queue());
-    if injection.shot(1).is_some() && !of_queue {
+    // Those of a queue and of an SPI bus have tests of their own.
+    let own = injection.aim().is_some_and(|(point, _)| point.is_of_queue() || point.is_of_spi());
+    if injection.shot(1).is_some() && !own {
         return Some(Proof::Sweep);
     }
-    if injection.aim().is_some() && !of_queue {
+    if injection.aim().is_some() && !own {
         return Some(Proof::Lasting);
     }
     PROOFS.iter().find(|(name, _)| *name == injection.name).map(|(_, proof)| *proof)

@@ -39,6 +39,7 @@ pub fn point(point: Point) -> &'static str {
         Point::Cache => "data into the card's cache",
         Point::Medium => "access to the medium",
         Point::Function => "access to a function",
+        Point::Exchange => "byte on the SPI bus",
         Point::Doorbell => "doorbell",
         Point::TaskEnd => "last block of a task",
         Point::Halt => "halt",

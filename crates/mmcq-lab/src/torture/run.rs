@@ -72,6 +72,7 @@ pub const POINTS: [Point; Point::COUNT] = [
     Point::Cache,
     Point::Medium,
     Point::Function,
+    Point::Exchange,
     Point::Doorbell,
     Point::TaskEnd,
     Point::Halt,

@@ -18,10 +18,12 @@ const LIVE_NS: u64 = 200_000_000_000;
 const ORDINALS_MAX: u64 = 2_000;
 
 /// The kinds that a single strike brings about, with their names in the catalogue. No workload has
-/// a command queue.
+/// a command queue, or an SPI bus.
 pub fn kinds() -> Vec<(&'static str, Point, Strike)> {
     let one = |injection: &'static Injection| match injection.means {
-        Means::Once(point, strike) if !point.is_of_queue() => Some((injection.name, point, strike)),
+        Means::Once(point, strike) if !point.is_of_queue() && !point.is_of_spi() => {
+            Some((injection.name, point, strike))
+        }
         _ => None,
     };
     catalogue::entries().flat_map(|entry| entry.injections).filter_map(one).collect()
@@ -263,7 +265,7 @@ pub fn permanent(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let kinds: Vec<_> = catalogue::entries()
         .flat_map(|entry| entry.injections)
         .filter_map(|injection| injection.aim().map(|(point, strike)| (injection.name, point, strike)))
-        .filter(|(_, point, _)| !point.is_of_queue())
+        .filter(|(_, point, _)| !point.is_of_queue() && !point.is_of_spi())
         .collect();
     spread(jobs, &|index, bench, score| {
         let Some(&(name, point, kind)) = kinds.get(index as usize / NAMES.len()) else { return false };

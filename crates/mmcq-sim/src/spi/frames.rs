@@ -313,7 +313,7 @@ impl SpiSlot {
         }
         let in_spi = self.card(now_ns, |card, _| card.in_spi());
         if in_spi == Some(false) && (index != 0 || !self.selected) {
-            // As on the SD bus; what the card answers goes where nobody looks.
+            // As on the SD bus; the answer goes to its command line, which is not here.
             if crc_ok {
                 self.slot.with_card(now_ns, |card, now_ns| card.command(index, arg, now_ns));
             }

@@ -1,7 +1,7 @@
 //! The failures that are known to happen to cards and controllers: what goes wrong, what the stack
 //! owes, how it is brought about.
 //!
-//! Ninety-four entries in eight chapters, A to H. An [`Entry`] is found by its id ([`by_id`]), an
+//! A hundred and three entries in nine chapters, A to I. An [`Entry`] is found by its id ([`by_id`]), an
 //! [`Injection`] by its name ([`by_injection`]). What a plan can bring about has points and
 //! strikes, and [`Injection::plan`] aims it at the nth event; the rest needs a card that is made
 //! that way, a campaign that pulls the plug, or a test of its own: [`Means`] says which.
@@ -14,13 +14,14 @@ mod link;
 mod medium;
 mod presence;
 mod queue;
+mod spi;
 
 use super::{Plan, Point, Shot, Strike};
 
 /// One known failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Chapter and number: `A1` to `G11`.
+    /// Chapter and number: `A1` to `I9`.
     pub id: &'static str,
     /// What goes wrong.
     pub failure: &'static str,
@@ -61,7 +62,7 @@ pub enum Means {
 }
 
 /// What goes on in a chapter, by its letter.
-pub const CHAPTERS: [(char, &str); 8] = [
+pub const CHAPTERS: [(char, &str); 9] = [
     ('A', "Link"),
     ('B', "Busy and time"),
     ('C', "Presence and power"),
@@ -70,9 +71,10 @@ pub const CHAPTERS: [(char, &str); 8] = [
     ('F', "Queue and software"),
     ('G', "Hostile cards, functions and clients"),
     ('H', "Command queue: what the models do, and what its driver owes"),
+    ('I', "SPI mode: what the model does, and what its driver owes"),
 ];
 
-const ENTRIES: [&[Entry]; 8] = [
+const ENTRIES: [&[Entry]; 9] = [
     link::ENTRIES,
     busy::ENTRIES,
     presence::ENTRIES,
@@ -81,6 +83,7 @@ const ENTRIES: [&[Entry]; 8] = [
     queue::ENTRIES,
     hostile::ENTRIES,
     command_queue::ENTRIES,
+    spi::ENTRIES,
 ];
 
 /// All entries, A1 first.
@@ -197,11 +200,12 @@ mod tests {
 
     #[test]
     fn all_entries_in_order_each_with_a_way_to_try_it() {
-        let sizes = [('A', 15), ('B', 9), ('C', 11), ('D', 9), ('E', 16), ('F', 9), ('G', 11), ('H', 14)];
+        let sizes =
+            [('A', 15), ('B', 9), ('C', 11), ('D', 9), ('E', 16), ('F', 9), ('G', 11), ('H', 14), ('I', 9)];
         let expected: Vec<_> =
             sizes.iter().flat_map(|&(c, n)| (1..=n).map(move |i: u32| format!("{c}{i}"))).collect();
         assert_eq!(entries().map(|entry| entry.id).collect::<Vec<_>>(), expected);
-        assert_eq!(entries().count(), 94);
+        assert_eq!(entries().count(), 103);
         assert_eq!(CHAPTERS.map(|chapter| chapter.0), sizes.map(|size| size.0));
         for entry in entries() {
             assert!(!entry.injections.is_empty(), "{}", entry.id);
