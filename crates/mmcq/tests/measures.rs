@@ -402,7 +402,7 @@ fn help_that_fails_leads_to_the_next() {
     assert_eq!(b.taken(RecoveryStep::PowerCycle), 0);
     // A tuning that finds no sampling point leads to a slower mode, one that is not even answered
     // to a new initialisation.
-    let untuned = Error::Protocol("tuning found no sampling point");
+    let untuned = Error::Protocol(mmcq::engine::Breach::NoSamplingPoint);
     for (first, second) in [(untuned, ServiceRequest::Slower), (Error::Silent, ServiceRequest::Reinit)] {
         let mut b = kept();
         b.world.borrow_mut().bad.insert(0, Cause::Crc);

@@ -6,7 +6,7 @@ use super::session::{Failed, Session};
 use super::speed::Bounds;
 use super::upkeep::EVENTS_ENABLED;
 use super::{Card, Family, Options, Strength, emmc_bus, protect};
-use crate::engine::{CardParams, Error, FlushBy};
+use crate::engine::{Breach, CardParams, Error, FlushBy};
 use crate::host::{BusOp, Caps, Timing};
 use crate::sched::Profile;
 use crate::spec::command::{self, emmc as cmd};
@@ -79,7 +79,7 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
     let mut clock_hz = bounds.clock(emmc_bus::max_hz(Timing::Legacy));
     session.bus(BusOp::Clock(clock_hz)).await?;
     if csd.spec_version < 4 {
-        return session.refuse("the card is older than MMC 4: no EXT_CSD");
+        return session.refuse(Breach::TooOld);
     }
     let offered = Offered::read(session).await?;
     let switch_ns = offered.switch_ns;
@@ -191,7 +191,7 @@ async fn power_up<B: Platform, const N: usize>(session: &mut Session<'_, B, N>) 
     let inquiry = session.command(cmd::send_op_cond(0, false)).await?.ocr();
     let voltages = inquiry.voltages() & (Ocr::V27_36 | Ocr::V170_195);
     if voltages & Ocr::V27_36 == 0 {
-        return session.refuse("the eMMC device does not run from 2.7 to 3.6 V");
+        return session.refuse(Breach::EmmcVoltage);
     }
     session.command(command::go_idle_state()).await?;
     for _ in 0..2 * limits::INIT_NS / POWER_UP_POLL_NS {
@@ -201,7 +201,7 @@ async fn power_up<B: Platform, const N: usize>(session: &mut Session<'_, B, N>) 
         }
         session.pause(POWER_UP_POLL_NS).await?;
     }
-    session.refuse("the eMMC device never finishes power-up")
+    session.refuse(Breach::EmmcPowerUp)
 }
 
 /// CMD6 writing one byte, its busy, and the status that says whether it was done.

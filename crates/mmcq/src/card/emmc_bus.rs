@@ -5,7 +5,7 @@ use super::emmc::{Offered, switch};
 use super::session::{Failed, Session};
 use super::speed::Bounds;
 use super::{Card, Family, Options};
-use crate::engine::Error;
+use crate::engine::{Breach, Error};
 use crate::host::{BusOp, Caps, Timing, Width};
 use crate::sched::Profile;
 use crate::spec::command::{self, emmc as cmd};
@@ -125,7 +125,7 @@ pub(super) async fn widen<B: Platform, const N: usize>(
             }
         }
     }
-    session.refuse("the eMMC device has no width")
+    session.refuse(Breach::NoWidth)
 }
 
 /// The best timing with so many lines.

@@ -8,7 +8,7 @@
 use super::quirk::Quirks;
 use super::session::{Failed, Session};
 use super::{Card, Family};
-use crate::engine::{BLOCK_BYTES, CardParams, DmaBuf, Error, FlushBy};
+use crate::engine::{BLOCK_BYTES, Breach, CardParams, DmaBuf, Error, FlushBy};
 use crate::spec::command::sd::{self, Extension};
 use crate::spec::scr::Scr;
 use crate::spec::timing::sd as limits;
@@ -240,7 +240,7 @@ pub(super) async fn cache_on<B: Platform, const N: usize>(
         }
     }
     match (cache, error) {
-        (Cache::Off, None) => session.error = Error::Protocol("the SD card does not switch its cache on"),
+        (Cache::Off, None) => session.error = Error::Protocol(Breach::CacheStaysOff),
         (_, Some(error)) => session.error = error,
         _ => {}
     }
@@ -265,7 +265,7 @@ pub(super) async fn notify_power_off<B: Platform, const N: usize>(
         }
         session.pause(ASK_NS).await?;
     }
-    session.refuse("the SD card never gets ready for power-off")
+    session.refuse(Breach::PowerOffNever)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::session::{Failed, Line, Session};
 use super::{Card, Options, emmc, sd};
-use crate::engine::{CardParams, Error};
+use crate::engine::{Breach, CardParams, Error};
 use crate::host::{BusOp, Host, Timing, Width};
 use crate::sched::Profile;
 use crate::spec::command;
@@ -138,7 +138,7 @@ pub(super) async fn knows_cmd8<B: Platform, const N: usize>(
         Ok(response) => {
             let echo = response.r7();
             if echo.pattern() != PATTERN || echo.supply() != SUPPLY_3V3 {
-                return session.refuse("CMD8 echoes something else");
+                return session.refuse(Breach::Echo);
             }
             true
         }

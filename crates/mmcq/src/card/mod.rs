@@ -26,7 +26,7 @@ mod task_queue;
 mod uhs;
 mod upkeep;
 
-use crate::engine::{CardParams, DmaBuf, Error};
+use crate::engine::{Breach, CardParams, DmaBuf, Error};
 use crate::host::{Timing, Width};
 use crate::sched::Profile;
 use crate::spec::ParseError;
@@ -257,5 +257,5 @@ async fn attempts<F: identify::Families, B: Platform, const N: usize>(
             },
         }
     }
-    session.refuse("no timing works")
+    session.refuse(Breach::NoTiming)
 }

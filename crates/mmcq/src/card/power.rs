@@ -5,7 +5,7 @@
 
 use super::session::{Failed, Session};
 use super::{Card, Family, extension};
-use crate::engine::{Abilities, CardParams, DmaBuf, Error, Kind, Request};
+use crate::engine::{Abilities, Breach, CardParams, DmaBuf, Error, Kind, Request};
 use crate::host::BusOp;
 use crate::spec::command::{self, emmc};
 use crate::spec::ext_csd::{ExtCsd, index};
@@ -151,7 +151,7 @@ pub async fn sleep<B: Platform, const N: usize>(
     let mut session = Session::new(stack, scratch);
     session.rca = card.params.rca;
     let result = match flushed {
-        Ok(false) => Err(Error::Protocol("the eMMC device is written to without a pause")),
+        Ok(false) => Err(Error::Protocol(Breach::WrittenWithoutPause)),
         Ok(true) => {
             let asleep = fall_asleep(&mut session).await;
             asleep.map(|sleep_ns| Asleep { sleep_ns, before }).map_err(|Failed| session.error)
@@ -208,6 +208,6 @@ pub(super) async fn wake<B: Platform, const N: usize>(
     let status: R1 = session.status_of(command::send_status(session.rca)).await?.r1();
     match status.current_state() {
         State::Tran => Ok(()),
-        _ => session.refuse("the eMMC device does not wake"),
+        _ => session.refuse(Breach::NeverWakes),
     }
 }

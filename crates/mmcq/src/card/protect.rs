@@ -7,7 +7,7 @@ use super::maintain::switch;
 use super::partition::Area;
 use super::session::{Failed, Session};
 use super::{Card, Family};
-use crate::engine::{BLOCK_BYTES, DmaBuf, Error, Irreversible, Kind, Request};
+use crate::engine::{BLOCK_BYTES, Breach, DmaBuf, Error, Irreversible, Kind, Request};
 use crate::sched::Profile;
 use crate::spec::command;
 use crate::spec::ext_csd::index;
@@ -119,7 +119,7 @@ impl LockOp<'_> {
     fn fill(&self, block: &mut [u8]) -> Result<(), Error> {
         let (mode, password) = self.parts();
         if password.len() > PASSWORD_MAX {
-            return Err(Error::Protocol("a card's password has at most 16 bytes"));
+            return Err(Error::Protocol(Breach::LongPassword));
         }
         let length = if mode == ERASE { None } else { Some(password.len() as u8) };
         let bytes = [mode].into_iter().chain(length).chain(password.iter().copied());
@@ -169,9 +169,7 @@ fn judged(status: u32, op: &LockOp<'_>) -> Result<(), Error> {
     let failed = status & (R1::OWN | R1::DEFERRED) != 0;
     match (failed, status & R1::CARD_IS_LOCKED != 0, op) {
         (false, true, LockOp::Lock(..)) => Ok(()),
-        (false, false, LockOp::Lock(..)) => {
-            Err(Error::Protocol("the card stays open, and tells of no failure"))
-        }
+        (false, false, LockOp::Lock(..)) => Err(Error::Protocol(Breach::StaysOpen)),
         (false, false, _) => Ok(()),
         (_, true, _) => Err(Error::Locked),
         (true, false, _) => Err(Error::Card(status)),

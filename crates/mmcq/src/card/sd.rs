@@ -5,7 +5,7 @@ use super::quirk::{self, Quirks};
 use super::session::{Failed, Line, Session};
 use super::speed::Bounds;
 use super::{Card, Family, Options, protect, uhs};
-use crate::engine::{CardParams, Error, FlushBy};
+use crate::engine::{Breach, CardParams, Error, FlushBy};
 use crate::host::{BusOp, Caps, Host, Timing, Width};
 use crate::sched::Profile;
 use crate::spec::command::{self, sd as cmd};
@@ -46,7 +46,7 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
 ) -> Result<Card, Failed> {
     let bounds = Bounds::of(&*session, &options);
     if inquiry.voltages() & Ocr::V27_36 == 0 {
-        return session.refuse("the SD card does not run from 2.7 to 3.6 V");
+        return session.refuse(Breach::SdVoltage);
     }
     let uhs = [Timing::Sdr12, Timing::Sdr25, Timing::Sdr50, Timing::Sdr104, Timing::Ddr50];
     let mut wants_18 = v2
@@ -77,7 +77,7 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
         }
     }
     if session.rca == 0 {
-        return session.refuse("the SD card publishes no address");
+        return session.refuse(Breach::SdAddress);
     }
     let csd_words = session.command(command::send_csd(session.rca)).await?.words;
     let csd = session.parsed(Csd::parse_sd(&csd_words))?;
@@ -122,7 +122,7 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
         session.status_of(command::set_blocklen(512)).await?;
     }
 
-    let Some(sectors) = csd.blocks() else { return session.refuse("the CSD tells no size") };
+    let Some(sectors) = csd.blocks() else { return session.refuse(Breach::NoSize) };
     // Lean firmware sends no CMD23 at all, and needs to know of no card that cannot bear it.
     let quirks = if B::Profile::RECOVERS { quirk::of_sd(&cid, options.quirks) } else { Quirks::NONE };
     let protected = csd.perm_write_protect
@@ -188,7 +188,7 @@ async fn power_up<B: Platform, const N: usize>(
         }
         session.pause(POWER_UP_POLL_NS).await?;
     }
-    session.refuse("the SD card never finishes power-up")
+    session.refuse(Breach::SdPowerUp)
 }
 
 /// CMD11 and what belongs to it [SD 4.2.4.2], [SDHC 3.6.1]: the card holds all lines low before the
@@ -259,7 +259,7 @@ async fn switch<B: Platform, const N: usize>(
 ) -> Result<u32, Failed> {
     session.register(cmd::switch_func(SwitchFunc::SET.with(Group::AccessMode, function)), false, 64).await?;
     if SwitchStatus::parse(session.bytes()?).selected(Group::AccessMode) != Some(function) {
-        return session.refuse("the SD card refuses the access mode it offers");
+        return session.refuse(Breach::AccessMode);
     }
     let clock_hz = bounds.clock(limits_of(timing));
     session.lines(&[Line::Set(BusOp::Timing(timing)), Line::Set(BusOp::Clock(clock_hz))]).await?;

@@ -4,7 +4,7 @@
 //! session while `?` carries a mark of no size: that is half of what the code of bring-up would
 //! weigh otherwise.
 
-use crate::engine::{BLOCK_BYTES, DmaBuf, Error, Kind, Request};
+use crate::engine::{BLOCK_BYTES, Breach, DmaBuf, Error, Kind, Request};
 use crate::host::{Auto, BusOp, BusyDetect, Caps, Cause, Data, Direction, Fault, Host, Phase, Stage};
 use crate::sched::Profile;
 use crate::spec::ParseError;
@@ -92,14 +92,14 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
 
     /// As [`fail`](Self::fail), for a card or a host that does not keep to the protocol.
     #[inline(always)]
-    pub fn refuse<T>(&mut self, what: &'static str) -> Result<T, Failed> {
-        self.note_refused(what);
+    pub fn refuse<T>(&mut self, breach: Breach) -> Result<T, Failed> {
+        self.note_refused(breach);
         Err(Failed)
     }
 
     #[inline(never)]
-    fn note_refused(&mut self, what: &'static str) {
-        self.error = Error::Protocol(what);
+    fn note_refused(&mut self, breach: Breach) {
+        self.error = Error::Protocol(breach);
     }
 
     /// A parsed register.
@@ -318,7 +318,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
     #[inline(never)]
     pub fn copy(&mut self, to: &mut [u8]) -> Result<(), Failed> {
         let Some(from) = self.scratch.get(..to.len()) else {
-            return self.refuse("the scratch memory is lost");
+            return self.refuse(Breach::ScratchLost);
         };
         for (to, from) in to.iter_mut().zip(from) {
             *to = *from;
@@ -328,7 +328,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
 
     /// The register that was read last, where it is.
     pub fn bytes<const BYTES: usize>(&mut self) -> Result<&[u8; BYTES], Failed> {
-        self.error = Error::Protocol("the scratch memory is lost");
+        self.error = Error::Protocol(Breach::ScratchLost);
         self.scratch.first_chunk().ok_or(Failed)
     }
 
@@ -365,7 +365,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         }
         match (gone, !B::Profile::RECOVERS || heard >= 0) {
             (true, _) => Err(Failed),
-            (false, true) => self.refuse("tuning found no sampling point"),
+            (false, true) => self.refuse(Breach::NoSamplingPoint),
             (false, false) => self.fail(Error::Silent),
         }
     }

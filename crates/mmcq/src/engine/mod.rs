@@ -15,6 +15,7 @@
 mod area;
 mod awaited;
 mod batch;
+mod breach;
 mod buffer;
 mod busy;
 mod cancel;
@@ -59,6 +60,7 @@ mod wire;
 
 pub use crate::sched::slot_set::{SLOTS_MAX, SlotSet};
 pub use awaited::Span;
+pub use breach::Breach;
 pub use buffer::{Claim, DmaBuf};
 pub use config::{
     Abilities, Acknowledge, CARD_IRQ_STEP_NS, CardParams, Config, Count, FlushBy, PollOutcome, Stats,
@@ -136,7 +138,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             incident: Incident::none(),
             supervisor: Supervisor::none(),
             services: Services::none(),
-            record: Record::empty(),
+            record: const { Record::empty() },
         }
     }
 

@@ -5,7 +5,7 @@
 //! before.
 
 use super::extras::{Place, refused};
-use super::{BLOCK_BYTES, Engine, Error};
+use super::{BLOCK_BYTES, Breach, Engine, Error};
 use crate::host::{Data, Direction, Host};
 use crate::sched::Profile;
 use crate::spec::command::sd::{self, Extension};
@@ -57,7 +57,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                     let result = self.flush_ended();
                     self.end_control_and_go_on(result, now_ns);
                 } else if waited_ns >= self.flush_limit_ns() {
-                    let error = Error::Protocol("the card does not finish the flush of its cache");
+                    let error = Error::Protocol(Breach::FlushNeverEnds);
                     self.end_control_and_go_on(Err(error), now_ns);
                 } else {
                     self.pause_at(Place::FlushAsk, ASK_NS, now_ns);

@@ -1,5 +1,6 @@
 //! What is asked of the engine, and what comes back.
 
+use super::breach::Breach;
 use super::buffer::DmaBuf;
 use super::erase::Erase;
 use super::partition_access::PartitionAccess;
@@ -288,7 +289,7 @@ pub enum Error {
     /// A register of the card has a value that its standard does not define.
     Register(ParseError),
     /// The card does not behave as its standard says.
-    Protocol(&'static str),
+    Protocol(Breach),
     /// Recovery has come to its end without success: card or controller is given up.
     Dead,
     /// The card can no longer be written, only read.
@@ -354,7 +355,7 @@ impl core::fmt::Display for Error {
             Error::Silent => f.write_str("the controller stayed silent"),
             Error::Bus(op) => write!(f, "the bus operation {op:?} failed"),
             Error::Register(error) => write!(f, "{error}"),
-            Error::Protocol(what) => f.write_str(what),
+            Error::Protocol(breach) => write!(f, "{breach}"),
             Error::Dead => f.write_str("the card or its controller is given up"),
             Error::ReadOnly => f.write_str("the card can only be read any more"),
             Error::Protected => f.write_str("the blocks are write-protected"),

@@ -1,6 +1,6 @@
 //! What a card says of its size, speed and abilities [SD 5.3], [eMMC 7.3].
 
-use super::{ParseError, bits, timing};
+use super::{Field, ParseError, bits, timing};
 
 /// Which table the register follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,8 +84,6 @@ pub struct Csd {
     pub file_format: u8,
 }
 
-const REGISTER: &str = "CSD";
-
 impl Csd {
     /// Of an SD card, from its R2 [SD 5.3].
     ///
@@ -97,12 +95,12 @@ impl Csd {
             0 => Structure::SdV1,
             1 => Structure::SdV2,
             2 => Structure::SdV3,
-            value => return Err(ParseError { register: REGISTER, field: "CSD_STRUCTURE", value }),
+            value => return Err(ParseError { field: Field::CsdStructure, value }),
         };
         let (read_log, write_log, capacity_bytes) = match structure {
             Structure::SdV1 => {
-                let read = bits.block_log("READ_BL_LEN", 83, 80, 9)?;
-                let write = bits.block_log("WRITE_BL_LEN", 25, 22, 9)?;
+                let read = bits.block_log(Field::ReadBlLen, 83, 80, 9)?;
+                let write = bits.block_log(Field::WriteBlLen, 25, 22, 9)?;
                 (read, write, u64::from(bits.at(73, 62) + 1) << (bits.at(49, 47) + 2 + read))
             }
             Structure::SdV2 => (9, 9, u64::from(bits.at(69, 48) + 1) << 19),
@@ -132,8 +130,8 @@ impl Csd {
     /// Errors: TRAN_SPEED or a block length that the standard reserves.
     pub fn parse_emmc(words: &[u32; 4]) -> Result<Self, ParseError> {
         let bits = Bits(words);
-        let read_log = bits.block_log("READ_BL_LEN", 83, 80, 0)?;
-        let write_log = bits.block_log("WRITE_BL_LEN", 25, 22, 0)?;
+        let read_log = bits.block_log(Field::ReadBlLen, 83, 80, 0)?;
+        let write_log = bits.block_log(Field::WriteBlLen, 25, 22, 0)?;
         let c_size = bits.at(73, 62);
         let small = u64::from(c_size + 1) << (bits.at(49, 47) + 2 + read_log);
         Ok(Csd {
@@ -215,10 +213,10 @@ impl Bits<'_> {
     }
 
     /// A block length as a power of two, from `least` to 11 (2048 bytes).
-    fn block_log(&self, field: &'static str, hi: u32, lo: u32, least: u32) -> Result<u32, ParseError> {
+    fn block_log(&self, field: Field, hi: u32, lo: u32, least: u32) -> Result<u32, ParseError> {
         match self.at(hi, lo) {
             log if log >= least && log <= 11 => Ok(log),
-            value => Err(ParseError { register: REGISTER, field, value }),
+            value => Err(ParseError { field, value }),
         }
     }
 
@@ -232,7 +230,7 @@ impl Bits<'_> {
             _ => 0,
         };
         if value == 0 || unit_hz == 0 {
-            return Err(ParseError { register: REGISTER, field: "TRAN_SPEED", value: self.at(103, 96) });
+            return Err(ParseError { field: Field::TranSpeed, value: self.at(103, 96) });
         }
         Ok(u32::from(value) * unit_hz)
     }
@@ -327,13 +325,13 @@ mod tests {
     #[test]
     fn reserved_codes_are_named() {
         let error = Csd::parse_sd(&[0xc00e_0032, 0, 0, 0]).unwrap_err();
-        assert_eq!((error.field, error.value), ("CSD_STRUCTURE", 3));
+        assert_eq!((error.field, error.value), (Field::CsdStructure, 3));
         let error = Csd::parse_sd(&[0x400e_0000, 0, 0, 0]).unwrap_err();
-        assert_eq!((error.field, error.value), ("TRAN_SPEED", 0));
+        assert_eq!((error.field, error.value), (Field::TranSpeed, 0));
         let error = Csd::parse_sd(&[0x000e_0032, 0x000f_0000, 0, 0]).unwrap_err();
-        assert_eq!((error.field, error.value), ("READ_BL_LEN", 15));
+        assert_eq!((error.field, error.value), (Field::ReadBlLen, 15));
         let error = Csd::parse_emmc(&[0xd00e_0032, 0x000c_0000, 0, 0]).unwrap_err();
-        assert_eq!((error.field, error.value), ("READ_BL_LEN", 12));
+        assert_eq!((error.field, error.value), (Field::ReadBlLen, 12));
     }
 
     #[test]

@@ -21,14 +21,57 @@ pub mod timing;
 
 use core::fmt;
 
+/// A field of a register whose code decides how the rest is read.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Field {
+    /// CSD_STRUCTURE of the CSD.
+    CsdStructure,
+    /// READ_BL_LEN of the CSD.
+    ReadBlLen,
+    /// WRITE_BL_LEN of the CSD.
+    WriteBlLen,
+    /// TRAN_SPEED of the CSD.
+    TranSpeed,
+    /// CSD_STRUCTURE of the EXT_CSD.
+    ExtCsdStructure,
+    /// SCR_STRUCTURE of the SCR.
+    ScrStructure,
+    /// The revision of the CCCR.
+    CccrRevision,
+}
+
+impl Field {
+    /// Its register, as `"CSD"`.
+    pub const fn register(self) -> &'static str {
+        match self {
+            Field::CsdStructure | Field::ReadBlLen | Field::WriteBlLen | Field::TranSpeed => "CSD",
+            Field::ExtCsdStructure => "EXT_CSD",
+            Field::ScrStructure => "SCR",
+            Field::CccrRevision => "CCCR",
+        }
+    }
+
+    /// Its name in the standard, as `"READ_BL_LEN"`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Field::CsdStructure | Field::ExtCsdStructure => "CSD_STRUCTURE",
+            Field::ReadBlLen => "READ_BL_LEN",
+            Field::WriteBlLen => "WRITE_BL_LEN",
+            Field::TranSpeed => "TRAN_SPEED",
+            Field::ScrStructure => "SCR_STRUCTURE",
+            Field::CccrRevision => "CCCR revision",
+        }
+    }
+}
+
 /// A register holds a code that the standard does not define, and that matters.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParseError {
-    /// The register, `"CSD"`.
-    pub register: &'static str,
-    /// The field, `"READ_BL_LEN"`.
-    pub field: &'static str,
+    /// Where it stands.
+    pub field: Field,
     /// What it holds.
     pub value: u32,
 }
@@ -38,7 +81,9 @@ impl fmt::Display for ParseError {
         write!(
             f,
             "{}: field {} holds {:#x}, which the standard does not define",
-            self.register, self.field, self.value
+            self.field.register(),
+            self.field.name(),
+            self.value
         )
     }
 }
@@ -52,7 +97,7 @@ mod tests {
 
     #[test]
     fn an_error_names_place_and_value() {
-        let error = ParseError { register: "CSD", field: "CSD_STRUCTURE", value: 3 };
+        let error = ParseError { field: Field::CsdStructure, value: 3 };
         assert_eq!(
             std::format!("{error}"),
             "CSD: field CSD_STRUCTURE holds 0x3, which the standard does not define"

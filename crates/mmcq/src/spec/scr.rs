@@ -1,6 +1,6 @@
 //! What an SD card adds to its CSD [SD 5.6].
 
-use super::{ParseError, bits};
+use super::{Field, ParseError, bits};
 
 /// Version of the SD physical layer specification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,7 +63,7 @@ impl Scr {
         let at = |hi, lo| bits::of_bytes(bytes, hi, lo);
         let flag = |n| at(n, n) != 0;
         if at(63, 60) != 0 {
-            return Err(ParseError { register: "SCR", field: "SCR_STRUCTURE", value: at(63, 60) });
+            return Err(ParseError { field: Field::ScrStructure, value: at(63, 60) });
         }
         // SD_SPEC, SD_SPEC3, SD_SPEC4, SD_SPECX.
         let version = match (at(59, 56), flag(47), flag(42), at(41, 38)) {

@@ -12,7 +12,7 @@ use super::quirk::{self, Quirks};
 use super::session::{Failed, Session};
 use super::speed::Bounds;
 use super::{Card, Family, Options, sd};
-use crate::engine::{CardParams, Error};
+use crate::engine::{Breach, CardParams, Error};
 use crate::host::{BusOp, Caps, Timing, Width};
 use crate::sched::Profile;
 use crate::spec::command::sd::{self as sd_cmd, Group, SwitchFunc};
@@ -218,7 +218,7 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
     fn refuse<T>(&mut self, error: error::IoError) -> Result<T, Failed> {
         self.refusal = Some(error);
         // What is told if this happens at a speed that is then left out.
-        self.session.refuse("the I/O card refuses an access")
+        self.session.refuse(Breach::Access)
     }
 
     /// Resets both halves. True if the card answers CMD8.
@@ -239,10 +239,10 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
                 Ok(response) => {
                     let r4 = response.r4();
                     if r4.functions() == 0 {
-                        return self.session.refuse("the card answers CMD5, but has no I/O functions");
+                        return self.session.refuse(Breach::NoFunctions);
                     }
                     if r4.voltages() & Ocr::V27_36 == 0 {
-                        return self.session.refuse("the I/O card does not run from 2.7 to 3.6 V");
+                        return self.session.refuse(Breach::IoVoltage);
                     }
                     return Ok(r4);
                 }
@@ -260,13 +260,13 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
             let r4 = self.session.command(request).await?.r4();
             if r4.ready() {
                 if r4.functions() == 0 {
-                    return self.session.refuse("the I/O card has lost its functions");
+                    return self.session.refuse(Breach::FunctionsLost);
                 }
                 return Ok(r4);
             }
             self.session.pause(POWER_UP_POLL_NS).await?;
         }
-        self.session.refuse("the I/O card never finishes power-up")
+        self.session.refuse(Breach::IoPowerUp)
     }
 
     /// CMD3, CMD7.
@@ -279,7 +279,7 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
                 return Ok(());
             }
         }
-        self.session.refuse("the I/O card publishes no address")
+        self.session.refuse(Breach::IoAddress)
     }
 
     async fn direct(&mut self, addr: u32, command: Command) -> Result<u8, Failed> {
@@ -355,7 +355,7 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
         let fbr = Fbr::parse(&bytes);
         let cis = self.tuples(number, fbr.cis).await?;
         let Some(extension) = cis.function else {
-            return self.session.refuse("a function's tuples do not tell its largest block");
+            return self.session.refuse(Breach::NoBlockSize);
         };
         Ok(FunctionInfo { number, fbr, manufacturer: cis.manufacturer.or(card.manufacturer), extension })
     }
@@ -411,7 +411,7 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
             let set = SwitchFunc::SET.with(Group::AccessMode, 1);
             self.session.register(sd_cmd::switch_func(set), false, 64).await?;
             if SwitchStatus::parse(self.session.bytes()?).selected(Group::AccessMode) != Some(1) {
-                return self.session.refuse("the combo card's memory refuses the high speed it offers");
+                return self.session.refuse(Breach::ComboSpeed);
             }
         }
         self.session.bus(BusOp::Timing(timing)).await?;

@@ -8,7 +8,7 @@ pub mod index;
 
 pub use derived::{Hpi, LifeTime, PreEol};
 
-use super::ParseError;
+use super::{Field, ParseError};
 
 /// EXT_CSD, as CMD8 brought it.
 #[derive(Clone, Copy, Debug)]
@@ -259,7 +259,7 @@ impl<'a> ExtCsd<'a> {
     pub const fn parse(bytes: &'a [u8; 512]) -> Result<Self, ParseError> {
         match bytes[194] {
             0..=2 => Ok(ExtCsd(bytes)),
-            value => Err(ParseError { register: "EXT_CSD", field: "CSD_STRUCTURE", value: value as u32 }),
+            value => Err(ParseError { field: Field::ExtCsdStructure, value: value as u32 }),
         }
     }
 
@@ -279,7 +279,7 @@ mod tests {
         assert!(ExtCsd::parse(&bytes).is_ok());
         bytes[194] = 3;
         let error = ExtCsd::parse(&bytes).unwrap_err();
-        assert_eq!((error.field, error.value), ("CSD_STRUCTURE", 3));
+        assert_eq!((error.field, error.value), (Field::ExtCsdStructure, 3));
     }
 
     #[test]

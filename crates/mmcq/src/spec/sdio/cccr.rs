@@ -1,6 +1,6 @@
 //! The card common control registers, function 0, 00h to 16h [SDIO 6.9].
 
-use crate::spec::ParseError;
+use crate::spec::{Field, ParseError};
 
 /// Addresses of the registers in function 0.
 pub mod reg {
@@ -115,7 +115,7 @@ impl Cccr {
             2 => Revision::V1_20,
             3 => Revision::V3_00,
             other => {
-                return Err(ParseError { register: "CCCR", field: "CCCR revision", value: u32::from(other) });
+                return Err(ParseError { field: Field::CccrRevision, value: u32::from(other) });
             }
         };
         let since = |first: Revision, addr| if revision >= first { at(addr) } else { 0 };
