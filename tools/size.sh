@@ -24,10 +24,10 @@ fi
 # dropped outside of the lock, lent memory stays with its slot until a controller that hangs has been stopped. `kept` has the card's rest, its
 # lock, the way back from a partition, the second tries of a mapping, what a supervisor leaves that is dropped in its work, the slot of
 # one that comes late, and writes that are complete with their data as well.
-limit_reader=${LIMIT_READER:-42112}
-limit_sd_reader=${LIMIT_SD_READER:-33824}
-limit_transfer=${LIMIT_TRANSFER:-25472}
-limit_kept=${LIMIT_KEPT:-81920}
+limit_reader=${LIMIT_READER:-39296}
+limit_sd_reader=${LIMIT_SD_READER:-32768}
+limit_transfer=${LIMIT_TRANSFER:-24704}
+limit_kept=${LIMIT_KEPT:-79104}
 limit_ram=${LIMIT_RAM:-3200}
 
 # Bytes of the sections of an image whose names match a pattern.

@@ -76,7 +76,7 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
         Err(Failed) if B::Profile::RECOVERS => protect::open(session, options.unlock).await?,
         selected => selected?,
     }
-    let mut clock_hz = bounds.clock(emmc_bus::max_hz(Timing::Legacy));
+    let mut clock_hz = bounds.clock(limits::max_hz(Timing::Legacy));
     session.bus(BusOp::Clock(clock_hz)).await?;
     if csd.spec_version < 4 {
         return session.refuse(Breach::TooOld);

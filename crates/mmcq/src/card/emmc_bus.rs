@@ -32,10 +32,6 @@ const FIXED: [u8; 26] = [
 const DDR: u8 = 4;
 const STROBE: u8 = 0x80;
 
-pub(super) fn max_hz(timing: Timing) -> u32 {
-    limits::speed(timing).map_or(limits::IDENTIFY_MAX_HZ, |speed| speed.max_hz)
-}
-
 /// What the device may have to draw in each timing: PWR_CL_ff_vvv, four lines in bits 3:0, eight in
 /// 7:4 [eMMC 6.6.3].
 ///
@@ -169,7 +165,7 @@ pub(super) async fn go_to<B: Platform, const N: usize>(
     switch_ns: u64,
 ) -> Result<u32, Failed> {
     let strength = strength << hs_timing::STRENGTH_SHIFT;
-    let clock = |timing| bounds.clock(max_hz(timing));
+    let clock = |timing| bounds.clock(limits::max_hz(timing));
     let fast = matches!(timing, Timing::Hs200 | Timing::Hs400 | Timing::Hs400Es);
     if fast {
         session.bus(BusOp::Signal18(true)).await?;
@@ -221,7 +217,7 @@ pub(super) async fn retune<B: Platform, const N: usize>(
             session.status_of(command::send_status(session.rca)).await?;
         }
         Timing::Hs400 => {
-            let high_speed = bounds.clock(max_hz(Timing::HighSpeed));
+            let high_speed = bounds.clock(limits::max_hz(Timing::HighSpeed));
             session.bus(BusOp::Clock(high_speed)).await?;
             let strength = if let Family::Emmc(emmc) = card.family { emmc.strength } else { 0 };
             let value = hs_timing::HIGH_SPEED | strength << hs_timing::STRENGTH_SHIFT;

@@ -85,7 +85,7 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
         Err(Failed) if B::Profile::RECOVERS => protect::open(session, options.unlock).await?,
         selected => selected?,
     }
-    let mut clock_hz = bounds.clock(limits_of(Timing::Legacy));
+    let mut clock_hz = bounds.clock(limits::max_hz(Timing::Legacy));
     session.bus(BusOp::Clock(clock_hz)).await?;
     session.register(cmd::send_scr(), true, 8).await?;
     let mut sd = Sd { scr: [0; 8], ssr: [0; 64], switch: [0; 64], version2: v2, signal18 };
@@ -226,10 +226,6 @@ fn choose(bounds: &Bounds, offered: &SwitchStatus, signal18: bool, width: Width)
     })
 }
 
-pub(super) fn limits_of(timing: Timing) -> u32 {
-    limits::speed(timing).map_or(limits::IDENTIFY_MAX_HZ, |speed| speed.max_hz)
-}
-
 /// Does this timing need a tuned sampling point? SDR104 always; SDR50 where the controller asks for
 /// it [SDHC 2.2.25].
 pub(super) fn tuned(timing: Timing, host_timings: u16) -> bool {
@@ -261,7 +257,7 @@ async fn switch<B: Platform, const N: usize>(
     if SwitchStatus::parse(session.bytes()?).selected(Group::AccessMode) != Some(function) {
         return session.refuse(Breach::AccessMode);
     }
-    let clock_hz = bounds.clock(limits_of(timing));
+    let clock_hz = bounds.clock(limits::max_hz(timing));
     session.lines(&[Line::Set(BusOp::Timing(timing)), Line::Set(BusOp::Clock(clock_hz))]).await?;
     if tuned(timing, bounds.timings) {
         session.tune(cmd::send_tuning_block(), 64, limits::TUNING_BLOCKS).await?;

@@ -1,6 +1,7 @@
 //! Bit fields as the standards' tables number them: the last bit of a register is 0.
 
 /// Bits `hi` to `lo` (at most 32 of them) of a 128-bit register whose first word holds bits 127:96.
+#[inline(always)]
 pub(super) const fn of_words(words: &[u32; 4], hi: u32, lo: u32) -> u32 {
     let word = 3 - (lo as usize / 32) % 4;
     let above = if word == 0 { 0 } else { words[word - 1] };
@@ -21,7 +22,8 @@ pub(super) fn of_bytes(bytes: &[u8], hi: u32, lo: u32) -> u32 {
 }
 
 /// Ones for the width of `hi` to `lo`.
-const fn mask(hi: u32, lo: u32) -> u32 {
+#[inline(always)]
+pub(super) const fn mask(hi: u32, lo: u32) -> u32 {
     match hi.saturating_sub(lo) {
         wide @ 0..=30 => (2 << wide) - 1,
         _ => u32::MAX,

@@ -204,6 +204,7 @@ const TAAC: [u8; 16] = [0, 10, 12, 13, 15, 20, 25, 30, 35, 40, 45, 50, 55, 60, 7
 struct Bits<'a>(&'a [u32; 4]);
 
 impl Bits<'_> {
+    #[inline(always)]
     fn at(&self, hi: u32, lo: u32) -> u32 {
         bits::of_words(self.0, hi, lo)
     }
@@ -236,8 +237,9 @@ impl Bits<'_> {
     }
 
     fn access_ns(&self) -> u64 {
-        let unit_ns = 10u64.pow(self.at(114, 112));
-        (u64::from(value_at(&TAAC, self.at(118, 115))) * unit_ns).div_ceil(10)
+        // Three bits, so at most 10^7; times 80 that stays below 2^32.
+        let unit_ns = 10u32.pow(self.at(114, 112) & 7);
+        u64::from((u32::from(value_at(&TAAC, self.at(118, 115))) * unit_ns).div_ceil(10))
     }
 
     /// The fields that stand at the same place in all tables; the others are filled in by the

@@ -60,7 +60,8 @@ impl Scr {
     /// From the bytes as they came. Error: an unknown structure; other reserved codes are put up
     /// with.
     pub fn parse(bytes: &[u8; 8]) -> Result<Self, ParseError> {
-        let at = |hi, lo| bits::of_bytes(bytes, hi, lo);
+        let all = u64::from_be_bytes(*bytes);
+        let at = |hi, lo| (all >> lo) as u32 & bits::mask(hi, lo);
         let flag = |n| at(n, n) != 0;
         if at(63, 60) != 0 {
             return Err(ParseError { field: Field::ScrStructure, value: at(63, 60) });

@@ -32,6 +32,16 @@ impl Speed {
         self.max_hz as u64 * lines * (1 + self.ddr as u64) / 8
     }
 
+    /// The fastest clock of each mode, by its number; `otherwise` for those that `table` has not.
+    const fn fastest_hz<const N: usize>(table: &[Speed; N], otherwise: u32) -> [u32; Timing::COUNT] {
+        let (mut hz, mut line) = ([otherwise; Timing::COUNT], 0);
+        while line < N {
+            hz[table[line].timing as usize] = table[line].max_hz;
+            line += 1;
+        }
+        hz
+    }
+
     const fn new(timing: Timing, max_hz: u32, widths: &'static [Width]) -> Self {
         Speed { timing, max_hz, ddr: false, at_3v3: true, at_1v8: false, widths, tuned: false }
     }
@@ -170,6 +180,13 @@ pub mod sd {
         Speed::new(Timing::Sdr104, 208_000_000, WIDE).only_1v8().tuned(),
     ];
 
+    /// The fastest clock of a mode; of one that SD does not have, that of identification. Firmware
+    /// that asks this alone does not carry the table.
+    pub const fn max_hz(timing: Timing) -> u32 {
+        const HZ: [u32; Timing::COUNT] = Speed::fastest_hz(&SPEEDS, IDENTIFY_MAX_HZ);
+        HZ[timing as usize % Timing::COUNT]
+    }
+
     /// The line of a mode; `None` if SD does not have it.
     pub fn speed(timing: Timing) -> Option<&'static Speed> {
         const { &SPEEDS }.iter().find(|speed| speed.timing == timing)
@@ -223,6 +240,13 @@ pub mod emmc {
         Speed::new(Timing::Hs400Es, 200_000_000, EIGHT).only_1v8().ddr(),
     ];
 
+    /// The fastest clock of a mode; of one that eMMC does not have, that of identification. Firmware
+    /// that asks this alone does not carry the table.
+    pub const fn max_hz(timing: Timing) -> u32 {
+        const HZ: [u32; Timing::COUNT] = Speed::fastest_hz(&SPEEDS, IDENTIFY_MAX_HZ);
+        HZ[timing as usize % Timing::COUNT]
+    }
+
     /// The line of a mode; `None` if eMMC does not have it.
     pub fn speed(timing: Timing) -> Option<&'static Speed> {
         const { &SPEEDS }.iter().find(|speed| speed.timing == timing)
@@ -258,6 +282,9 @@ mod tests {
         assert_eq!(emmc(Timing::Hs200), 200_000_000);
         assert_eq!(emmc(Timing::Hs400), 400_000_000);
         assert!(sd::speed(Timing::Hs400).is_none() && emmc::speed(Timing::Sdr104).is_none());
+        assert!(sd::SPEEDS.iter().all(|speed| sd::max_hz(speed.timing) == speed.max_hz));
+        assert!(emmc::SPEEDS.iter().all(|speed| emmc::max_hz(speed.timing) == speed.max_hz));
+        assert_eq!((sd::max_hz(Timing::Hs400), emmc::max_hz(Timing::Sdr104)), (400_000, 400_000));
     }
 
     #[test]

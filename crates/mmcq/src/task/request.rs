@@ -48,7 +48,11 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    pub(super) const NOTHING: Seen = Seen { completion: None, waker: None, own: None };
+    /// Not a constant: a copy of it would lie in the image.
+    #[inline(always)]
+    pub(super) const fn nothing() -> Seen {
+        Seen { completion: None, waker: None, own: None }
+    }
 }
 
 impl<B: Platform, const N: usize> RequestFuture<'_, B, N> {
@@ -108,7 +112,7 @@ impl<B: Platform, const N: usize> Future for RequestFuture<'_, B, N> {
     type Output = Completion;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut seen = Seen::NOTHING;
+        let mut seen = Seen::nothing();
         let mut look = Look::Unknown;
         if !matches!(self.at, At::Before(_)) {
             look = self.look(context.waker(), &mut seen);

@@ -101,7 +101,7 @@ impl<B: Platform, const N: usize> Future for Spinning<'_, B, N> {
         let (stack, advance) = (self.op.stack, self.advance);
         if matches!(self.op.at, At::Before(_)) {
             // Without a waker: a thread that spins need not be woken.
-            let mut seen = Seen::NOTHING;
+            let mut seen = Seen::nothing();
             if matches!(self.op.look(context.waker(), &mut seen), Look::Nested) {
                 seen.completion = self.op.turned_away();
             }

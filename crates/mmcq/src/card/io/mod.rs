@@ -178,7 +178,7 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
         }
 
         let cccr = self.cccr().await?;
-        let own_hz = if cccr.low_speed() { LOW_SPEED_HZ } else { sd::limits_of(Timing::Legacy) };
+        let own_hz = if cccr.low_speed() { LOW_SPEED_HZ } else { sd_limits::max_hz(Timing::Legacy) };
         self.session.bus(BusOp::Clock(bounds.clock(own_hz))).await?;
         let cis = self.tuples(0, cccr.cis).await?;
         let quirks = quirks_of::<B::Profile>(&cis, &options);
@@ -415,7 +415,7 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
             }
         }
         self.session.bus(BusOp::Timing(timing)).await?;
-        let clock_hz = bounds.clock(sd::limits_of(timing));
+        let clock_hz = bounds.clock(sd_limits::max_hz(timing));
         self.session.bus(BusOp::Clock(clock_hz)).await?;
         if sd::tuned(timing, bounds.timings) {
             self.session.tune(sd_cmd::send_tuning_block(), 64, sd_limits::TUNING_BLOCKS).await?;
