@@ -1,0 +1,109 @@
+//! What a card or host does that its standard rules out, as a number. The sentences are in
+//! [`Breach::text`], and in no firmware that does not print them.
+
+use core::fmt;
+
+/// Where a card or host does not keep to the protocol.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Breach {
+    /// The SD card does not run from 2.7 to 3.6 V.
+    SdVoltage,
+    /// The eMMC device does not run from 2.7 to 3.6 V.
+    EmmcVoltage,
+    /// The I/O card does not run from 2.7 to 3.6 V.
+    IoVoltage,
+    /// The SD card never finishes power-up.
+    SdPowerUp,
+    /// The eMMC device never finishes power-up.
+    EmmcPowerUp,
+    /// The I/O card never finishes power-up.
+    IoPowerUp,
+    /// The SD card publishes no address.
+    SdAddress,
+    /// The I/O card publishes no address.
+    IoAddress,
+    /// CMD8 echoes something else.
+    Echo,
+    /// The CSD tells no size.
+    NoSize,
+    /// The SD card refuses the access mode it offers.
+    AccessMode,
+    /// The combo card's memory refuses the high speed it offers.
+    ComboSpeed,
+    /// No timing works.
+    NoTiming,
+    /// Tuning found no sampling point.
+    NoSamplingPoint,
+    /// The eMMC device has no width.
+    NoWidth,
+    /// The card is older than MMC 4: no EXT_CSD.
+    TooOld,
+    /// The card answers CMD5, but has no I/O functions.
+    NoFunctions,
+    /// The I/O card has lost its functions.
+    FunctionsLost,
+    /// The I/O card refuses an access.
+    Access,
+    /// A function's tuples do not tell its largest block.
+    NoBlockSize,
+    /// The scratch memory is lost.
+    ScratchLost,
+    /// The SD card does not switch its cache on.
+    CacheStaysOff,
+    /// The card does not finish the flush of its cache.
+    FlushNeverEnds,
+    /// The eMMC device is written to without a pause.
+    WrittenWithoutPause,
+    /// The eMMC device does not wake.
+    NeverWakes,
+    /// The SD card never gets ready for power-off.
+    PowerOffNever,
+    /// A card's password has at most 16 bytes.
+    LongPassword,
+    /// The card stays open, and tells of no failure.
+    StaysOpen,
+}
+
+impl Breach {
+    /// It in a sentence.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Breach::SdVoltage => "the SD card does not run from 2.7 to 3.6 V",
+            Breach::EmmcVoltage => "the eMMC device does not run from 2.7 to 3.6 V",
+            Breach::IoVoltage => "the I/O card does not run from 2.7 to 3.6 V",
+            Breach::SdPowerUp => "the SD card never finishes power-up",
+            Breach::EmmcPowerUp => "the eMMC device never finishes power-up",
+            Breach::IoPowerUp => "the I/O card never finishes power-up",
+            Breach::SdAddress => "the SD card publishes no address",
+            Breach::IoAddress => "the I/O card publishes no address",
+            Breach::Echo => "CMD8 echoes something else",
+            Breach::NoSize => "the CSD tells no size",
+            Breach::AccessMode => "the SD card refuses the access mode it offers",
+            Breach::ComboSpeed => "the combo card's memory refuses the high speed it offers",
+            Breach::NoTiming => "no timing works",
+            Breach::NoSamplingPoint => "tuning found no sampling point",
+            Breach::NoWidth => "the eMMC device has no width",
+            Breach::TooOld => "the card is older than MMC 4: no EXT_CSD",
+            Breach::NoFunctions => "the card answers CMD5, but has no I/O functions",
+            Breach::FunctionsLost => "the I/O card has lost its functions",
+            Breach::Access => "the I/O card refuses an access",
+            Breach::NoBlockSize => "a function's tuples do not tell its largest block",
+            Breach::ScratchLost => "the scratch memory is lost",
+            Breach::CacheStaysOff => "the SD card does not switch its cache on",
+            Breach::FlushNeverEnds => "the card does not finish the flush of its cache",
+            Breach::WrittenWithoutPause => "the eMMC device is written to without a pause",
+            Breach::NeverWakes => "the eMMC device does not wake",
+            Breach::PowerOffNever => "the SD card never gets ready for power-off",
+            Breach::LongPassword => "a card's password has at most 16 bytes",
+            Breach::StaysOpen => "the card stays open, and tells of no failure",
+        }
+    }
+}
+
+impl fmt::Display for Breach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}
