@@ -11,7 +11,7 @@ use super::slot::NONE;
 use super::straight::Straight;
 use crate::host::{Auto, Phase};
 use crate::sched::Lanes;
-use crate::sched::tasks::Tasks;
+use crate::sched::tasks::{Hosted, Tasks};
 
 /// The one thing in progress.
 #[derive(Debug)]
@@ -73,6 +73,17 @@ impl<E, T: Lanes> Lane<E, T> {
     #[inline(always)]
     pub fn tasks_mut(&mut self) -> Option<&mut Tasks> {
         self.tasks.get_mut()
+    }
+
+    /// The controller's engine for it, where the profile may have one.
+    #[inline(always)]
+    pub fn hosted(&self) -> Option<&Hosted> {
+        self.tasks.hosted()
+    }
+
+    #[inline(always)]
+    pub fn hosted_mut(&mut self) -> Option<&mut Hosted> {
+        self.tasks.hosted_mut()
     }
 
     #[inline(always)]

@@ -92,7 +92,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if cramped {
             self.close_straight();
             self.timers.wake_now();
-        } else if self.slots.is_settling() && self.lane.is_idle() {
+        } else if self.slots.is_settling() && self.lane.is_idle() && self.has_free_lines() {
             self.ask_status(Stage::Status, now_ns);
             return true;
         }

@@ -19,6 +19,9 @@ pub(super) fn not_written(status: u32) -> Error {
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Takes the controller's events and moves on. False if there was none.
     pub(super) fn acknowledge(&mut self, now_ns: u64) -> bool {
+        if self.engine_has_lines() {
+            return self.engine_interrupts(now_ns);
+        }
         let ended = self.is_concurrent() && self.concurrent_turn(Turn::Ack, now_ns);
         let events: Events = self.host.ack(self.gathered.segments(self.lane.phase().data.is_some()));
         self.acknowledged(events, ended, now_ns)
@@ -144,7 +147,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    fn phase_failed(&mut self, fault: Fault, now_ns: u64) {
+    pub(super) fn phase_failed(&mut self, fault: Fault, now_ns: u64) {
         self.record.phase_failed();
         if let Stage::Recover(step) = self.lane.stage() {
             return self.recover_failed(step, fault.cause == Cause::Gone, now_ns);

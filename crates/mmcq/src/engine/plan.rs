@@ -95,15 +95,21 @@ impl Plan {
         auto: Auto,
         wire_ns: u64,
     ) -> Transfer {
-        let [read_ns, write_ns] = self.timeout_ns;
         let write = direction == Direction::Write;
-        let timeout_ns = if write { write_ns } else { read_ns };
+        let (timeout_ns, patience_ns) = self.times_ns(direction, blocks, wire_ns);
         let command = command::transfer(write, !single, self.address(lba));
         let data = Some(Data { direction, block_size: BLOCK_BYTES as u16, blocks });
+        Transfer { phase: Phase { command, data, auto, tuning: false }, timeout_ns, patience_ns }
+    }
+
+    /// What the controller waits for the card in such a transfer, and when the engine gives it up.
+    #[inline(always)]
+    pub fn times_ns(&self, direction: Direction, blocks: u32, wire_ns: u64) -> (u64, u64) {
+        let [read_ns, write_ns] = self.timeout_ns;
+        let timeout_ns = if direction == Direction::Write { write_ns } else { read_ns };
         let pauses = 1 + u64::from(blocks) / BLOCKS_PER_TIMEOUT;
         // Far from an overflow: no transfer has more than 2^16 blocks.
-        let patience_ns = timeout_ns * pauses + wire_ns;
-        Transfer { phase: Phase { command, data, auto, tuning: false }, timeout_ns, patience_ns }
+        (timeout_ns, timeout_ns * pauses + wire_ns)
     }
 
     /// CMD13.

@@ -563,6 +563,12 @@ pub unsafe trait Host {
         None
     }
 
+    /// The engine for the card's queue, if the controller has one. Firmware whose profile is not
+    /// [`HostQueued`](crate::sched::HostQueued) does not ask.
+    fn queue(&mut self) -> Option<&mut dyn CommandQueueHost> {
+        None
+    }
+
     /// Unmasks or masks the card interrupt (SDIO). A driver that has it says so by
     /// [`CARD_IRQ`](Self::CARD_IRQ).
     fn card_irq(&mut self, on: bool) {

@@ -355,6 +355,11 @@ unsafe impl<H: Host, S: Surroundings> Host for Surrounded<H, S> {
     fn card_irq(&mut self, on: bool) {
         self.host.card_irq(on);
     }
+
+    #[inline(always)]
+    fn queue(&mut self) -> Option<&mut dyn CommandQueueHost> {
+        self.host.queue()
+    }
 }
 
 // SAFETY: calls go to the driver inside, in their order and with the segments as they are.

@@ -32,8 +32,8 @@ pub use fair::Fair;
 pub use fifo::Fifo;
 pub use hold::{AtOnce, Holds, Tails, Whole};
 pub(crate) use hold::{Hold, Pending, Run};
-pub use profile::{Lean, Profile, Prompt, Queued};
-pub use tasks::{Demotion, Lanes, Single, SoftwareQueue, TaskStats};
+pub use profile::{HostQueued, Lean, Profile, Prompt, Queued};
+pub use tasks::{Demotion, HostQueue, Lanes, Single, SoftwareQueue, TaskStats};
 
 use crate::host::Direction;
 

@@ -1,6 +1,6 @@
 //! Profiles: how much of the stack firmware carries around its scheduler.
 
-use super::{AtOnce, Lanes, Policy, Single, SoftwareQueue, Tails, Whole};
+use super::{AtOnce, HostQueue, Lanes, Policy, Single, SoftwareQueue, Tails, Whole};
 
 /// What firmware carries: a scheduler, and what stands around it.
 ///
@@ -15,7 +15,7 @@ pub trait Profile {
     type Tails: Tails;
 
     /// [`Single`]: one transfer at a time. [`SoftwareQueue`]: besides, the command queue of an eMMC
-    /// ([`Queued`]).
+    /// ([`Queued`]); [`HostQueue`]: the same by the controller's engine ([`HostQueued`]).
     type Lanes: Lanes;
 
     /// Failed transfers are tried again, and help is asked for: all steps of recovery. Where not,
@@ -136,6 +136,44 @@ impl<P: Profile> Profile for Queued<P> {
     type Policy = P::Policy;
     type Tails = P::Tails;
     type Lanes = SoftwareQueue;
+    const RECOVERS: bool = {
+        assert!(P::RECOVERS, "the command queue needs a profile that recovers");
+        true
+    };
+    const FAST: bool = P::FAST;
+
+    #[inline(always)]
+    fn policy(&self) -> &P::Policy {
+        self.0.policy()
+    }
+
+    #[inline(always)]
+    fn policy_mut(&mut self) -> &mut P::Policy {
+        self.0.policy_mut()
+    }
+}
+
+/// As [`Queued`], and the controller's engine drives the card's queue where it has one
+/// ([`Host::queue`](crate::host::Host::queue)): one interrupt and five register accesses for a
+/// request. Where that engine is of no use or proves bad, the software drives the queue. Needs
+/// [`Profile::RECOVERS`].
+///
+/// # Examples
+/// ```
+/// use mmcq::sched::{Fifo, HostQueued, Profile};
+///
+/// fn fast<P: Profile>(_: &P) -> bool {
+///     P::FAST
+/// }
+/// assert!(fast(&HostQueued(Fifo)));
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HostQueued<P = super::Fifo>(pub P);
+
+impl<P: Profile> Profile for HostQueued<P> {
+    type Policy = P::Policy;
+    type Tails = P::Tails;
+    type Lanes = HostQueue;
     const RECOVERS: bool = {
         assert!(P::RECOVERS, "the command queue needs a profile that recovers");
         true

@@ -320,6 +320,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Step::Wait(until_ns) => self.timers.wake_at(until_ns.max(now_ns)),
             Step::Done => {
                 self.let_go_of_kept();
+                self.engine_is_reset(now_ns);
                 if P::RECOVERS && step == Recovery::All {
                     self.card.wire_mut().done(BusOp::ResetAll);
                     self.point_lost();
@@ -540,6 +541,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.fail_queued(Error::Removed);
         self.end_settling(Error::Removed);
         match self.lane.stage() {
+            Stage::Idle if self.engine_has_memory() => self.take_tasks_away(Error::Removed, now_ns),
             Stage::Idle | Stage::Bus(_) | Stage::Pause => {}
             Stage::Recover(_) => self.incident.failed.with(Error::Removed),
             _ => self.fail(Error::Removed, now_ns),
@@ -573,7 +575,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Used where a transfer's own buffers must be free before the caller returns: stops DMA.
     /// Others' transfers are tried again.
     pub fn abort(&mut self, now_ns: u64) {
-        if !matches!(self.lane.stage(), Stage::Idle | Stage::Bus(_) | Stage::Pause | Stage::Recover(_)) {
+        if self.lane.is_idle() && self.engine_has_memory() {
+            self.take_tasks_away(Error::Silent, now_ns);
+        } else if !matches!(self.lane.stage(), Stage::Idle | Stage::Bus(_) | Stage::Pause | Stage::Recover(_)) {
             self.fail(Error::Silent, now_ns);
         }
     }

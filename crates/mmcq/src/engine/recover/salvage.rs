@@ -116,6 +116,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.incident.doubted &= others;
                 self.end_slot(id.index, Err(Error::Silent));
             }
+            // The controller's engine has it, and nothing else stops that.
+            State::Active if self.engine_has(id.index) => {}
             // A policy has panicked when the end of its transfer was told.
             State::Active if self.lane.is_idle() => self.end_slot(id.index, Err(Error::Silent)),
             State::Active => self.abort(now_ns),

@@ -16,11 +16,18 @@ use crate::sched::{Demotion, Policy, Profile};
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// What waits on the card waits in the engine again.
-    fn call_back(&mut self, now_ns: u64) {
+    pub(super) fn call_back(&mut self, now_ns: u64) {
         if !self.is_queued() {
             return;
         }
+        self.park();
+        let held = self.engine_has_memory();
+        let gone = self.card.target().is_none();
         let Some(tasks) = self.lane.tasks_mut() else { return };
+        if held {
+            // Their memory is the controller's: they come back when it has let go.
+            return tasks.leaves();
+        }
         for index in bits(tasks.fall_back()) {
             if self.slots.at(index).state() != State::Active {
                 continue;
@@ -30,6 +37,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             let slot = self.slots.at(index);
             match slot.result() {
+                Ok(_) if gone => {
+                    let error = self.incident.failed().error().unwrap_or(super::Error::NoCard);
+                    self.end_slot(index, Err(error));
+                }
                 Ok(_) if !(slot.orphan() && slot.direction() == Some(Direction::Read)) => {
                     self.push_again(index, now_ns);
                 }
@@ -49,11 +60,17 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     #[cold]
     #[inline(never)]
-    fn queue_failed(&mut self, now_ns: u64) {
+    pub(super) fn queue_failed(&mut self, now_ns: u64) {
         self.call_back(now_ns);
+        let driven = self.lane.hosted().is_some_and(|hosted| hosted.drives());
         let Some(tasks) = self.lane.tasks_mut() else { return };
         tasks.take_step();
-        if tasks.fails(now_ns) {
+        if !tasks.fails(now_ns) {
+            return;
+        }
+        if driven {
+            self.leave_engine(Demotion::Failures);
+        } else {
             tasks.demote(Demotion::Failures);
             message!(warn, "the card's command queue: given up after failures");
         }
@@ -72,6 +89,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// There is no card any more, or it begins anew.
     pub(in super::super) fn forget_tasks(&mut self) {
+        if self.engine_has_memory() {
+            // A reset is to take it from the engine first.
+            self.timers.wake_now();
+            return self.lane.tasks_mut().map_or((), |tasks| tasks.has_no_queue());
+        }
         self.call_back(self.lane.began_ns());
         if let Some(tasks) = self.lane.tasks_mut() {
             tasks.forget();
@@ -89,6 +111,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The memory of this request goes: if its task waits on the card, it comes back from there.
     #[inline(always)]
     pub(in super::super) fn take_from_card(&mut self, id: SlotId, now_ns: u64) {
+        if self.engine_has_memory() {
+            // It ends by itself, or the engine is halted.
+            return;
+        }
         let ours = self.slots.at(id.index).generation() == id.generation;
         if ours && self.lane.tasks().is_some_and(|tasks| tasks.has(id.index)) {
             self.call_back(now_ns);
@@ -129,7 +155,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline(never)]
     fn suspect_several(&mut self, status: u32) -> bool {
         let settling = self.slots.settling();
-        if settling & settling.wrapping_sub(1) == 0 {
+        // With an engine the write that was executed last may be a task still.
+        let several = self.is_driven() || settling & settling.wrapping_sub(1) != 0;
+        if settling == 0 || !several {
             return false;
         }
         if self.durability.settles() {

@@ -10,18 +10,20 @@
 //! two writes. Whatever is no ordinary read or write finds the queue empty and off.
 //!
 //! Here is what the lane does next; `steps.rs` has its commands, `failed.rs` what goes wrong.
+//! `hosted.rs` has the same lane where the controller's engine announces, asks and executes.
 
 mod failed;
+mod hosted;
 mod steps;
 
-use super::phases::{SLACK_NS, Stage};
-use super::plan::Transfer;
+use super::batch::Limits;
+use super::phases::{NO_PHASE, SLACK_NS, Stage};
 use super::runs::End;
 use super::slot::{NONE, Rules, bits};
 use super::timers::later;
 use super::{BLOCK_BYTES, Count, Engine, Error, FlushBy, Kind};
-use crate::host::{Auto, Direction, Host};
-use crate::sched::tasks::{Mode, Step};
+use crate::host::{Data, Direction, Host, Phase};
+use crate::sched::tasks::{Mode, Step, Task};
 use crate::sched::{Policy, Profile, TaskStats};
 use crate::spec::command::emmc;
 
@@ -39,15 +41,31 @@ pub(super) enum Turn {
     Wait,
 }
 
+/// What may be announced next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Chosen {
+    /// Nothing, now.
+    Nothing,
+    /// Something else is done first.
+    Turn(Turn),
+    /// What is collected; its memory is mapped.
+    Task,
+}
+
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The card has a command queue of so many tasks: ordinary reads and writes may go through it.
     /// One that was given up is believed again. To be told again after
     /// [`set_card_params`](Self::set_card_params) with `None`. False: the profile has no such lane
-    /// ([`Queued`](crate::sched::Queued)), or the queue is too small to be of use.
+    /// ([`Queued`](crate::sched::Queued), [`HostQueued`](crate::sched::HostQueued)), or the queue is
+    /// too small to be of use.
     pub fn set_task_queue(&mut self, depth: u8) -> bool {
         let emmc = self.card.target().is_some_and(|target| target.emmc && !target.extended_address);
         self.close_straight();
-        self.lane.tasks_mut().is_some_and(|tasks| emmc && tasks.has_queue(depth))
+        let has = emmc && self.lane.tasks_mut().is_some_and(|tasks| tasks.has_queue(depth));
+        if has {
+            self.equip();
+        }
+        has
     }
 
     /// What the lane of tasks has done, where the profile has it.
@@ -75,6 +93,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         match tasks.mode() {
             Mode::Off if !tasks.is_armed() => Turn::Pass,
             Mode::Off => self.may_enter(now_ns),
+            Mode::On if self.is_driven() => self.go_on_with_engine(now_ns),
             Mode::On => self.go_on_with_tasks(now_ns),
             Mode::Lost => self.clean_queue(now_ns),
         }
@@ -188,6 +207,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     fn leave_queue(&mut self, now_ns: u64) -> Turn {
+        self.park();
         self.switch_queue(false, now_ns);
         Turn::Again
     }
@@ -199,15 +219,36 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if head == NONE || !self.lane.tasks().is_some_and(|tasks| tasks.has_room(now_ns)) {
             return Turn::Pass;
         }
-        let Some(first) = self.pick(head, now_ns) else { return Turn::Pass };
+        let Limits { blocks, segments, .. } = self.limits();
+        match self.choose_task(blocks, segments, now_ns) {
+            Chosen::Nothing => return Turn::Pass,
+            Chosen::Turn(turn) => return turn,
+            Chosen::Task => {}
+        }
+        self.send_chosen(now_ns);
+        self.describe_task(now_ns);
+        Turn::Again
+    }
+
+    /// What is next, with what is merged with it, in a task of at most so many blocks and pieces of
+    /// memory. It is collected and mapped, and still queued.
+    fn choose_task(&mut self, blocks: u32, segments: u16, now_ns: u64) -> Chosen {
+        let head = self.slots.head();
+        if head == NONE || !self.lane.tasks().is_some_and(|tasks| tasks.has_room(now_ns)) {
+            return Chosen::Nothing;
+        }
+        let Some(first) = self.pick(head, now_ns) else { return Chosen::Nothing };
         if !self.is_ordinary_task(first) {
-            return Turn::Pass;
+            return Chosen::Nothing;
         }
         let limits = self.limits();
-        self.gathered.collect(&self.slots, first, limits);
+        let blocks = limits.blocks.min(blocks);
+        let merged_blocks = limits.merged_blocks.min(blocks);
+        let segments = limits.segments.min(segments);
+        self.gathered.collect(&self.slots, first, Limits { blocks, merged_blocks, segments, ..limits });
         if self.meets_task(self.gathered.direction(), self.gathered.lba(), self.gathered.end()) {
             self.gathered.forget();
-            return Turn::Pass;
+            return Chosen::Nothing;
         }
         for place in 0..self.gathered.members().len() {
             let Some(&index) = self.gathered.members().get(place) else { break };
@@ -215,17 +256,22 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 if place == 0 { self.map_in_turn(index, now_ns) } else { self.map(index).map(|()| true) };
             match mapped {
                 Ok(true) => {}
-                Ok(false) => return Turn::Wait,
+                Ok(false) => return Chosen::Turn(Turn::Wait),
                 Err(error) if place == 0 => {
                     self.turn_down(index, error);
-                    return Turn::Again;
+                    return Chosen::Turn(Turn::Again);
                 }
                 Err(_) => {
                     self.slots.at_mut(index).goes_alone(true);
-                    return Turn::Again;
+                    return Chosen::Turn(Turn::Again);
                 }
             }
         }
+        Chosen::Task
+    }
+
+    /// What was chosen leaves the queue.
+    fn send_chosen(&mut self, now_ns: u64) {
         for place in 0..self.gathered.members().len() {
             if let Some(&index) = self.gathered.members().get(place)
                 && let Some(waiting) = self.told(index)
@@ -239,8 +285,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.slots.at_mut(index).goes_out();
         }
         self.record.merged(self.gathered.members().len().saturating_sub(1) as Count);
-        self.describe_task(now_ns);
-        Turn::Again
     }
 
     /// Would this meet a task, or a write whose status is not known, on the same blocks, where one
@@ -253,9 +297,22 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         settling || self.lane.tasks().is_some_and(|tasks| tasks.meets(direction, start, end))
     }
 
-    /// The data of a task that is ready.
-    fn execute_task(&mut self, id: u8, now_ns: u64) {
-        let Some(tasks) = self.lane.tasks() else { return };
+    /// The memory of what is collected, in order.
+    fn gather_memory(&mut self) {
+        let mut left = self.gathered.blocks().saturating_mul(BLOCK_BYTES);
+        self.gathered.no_segments();
+        for place in 0..self.gathered.members().len() {
+            let Some(&index) = self.gathered.members().get(place) else { break };
+            let slot = self.slots.at(index);
+            let segment = slot.segment().part(slot.moved_blocks().saturating_mul(BLOCK_BYTES), left);
+            left -= segment.len;
+            self.gathered.fill(place, segment);
+        }
+    }
+
+    /// The requests of a task and their memory are the transfer in progress; its phase.
+    fn gather_task(&mut self, id: u8) -> Phase {
+        let Some(tasks) = self.lane.tasks() else { return NO_PHASE };
         let task = *tasks.task(id);
         let blocks = task.end.saturating_sub(task.start) as u32;
         let mut left = blocks;
@@ -269,13 +326,21 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 .part(slot.moved_blocks().saturating_mul(BLOCK_BYTES), own.saturating_mul(BLOCK_BYTES));
             self.gathered.add(index, own, segment);
         }
-        self.transfer_begins(End::Here);
         let write = task.direction == Direction::Write;
-        self.durability.writes(write && !task.reliable);
-        let wire_ns = self.card.wire().data_ns(blocks);
-        let Transfer { mut phase, timeout_ns, patience_ns } =
-            self.card.plan().transfer((task.direction, task.start, blocks), false, Auto::None, wire_ns);
-        phase.command = if write { emmc::execute_write_task(id) } else { emmc::execute_read_task(id) };
+        let command = if write { emmc::execute_write_task(id) } else { emmc::execute_read_task(id) };
+        let data = Data { direction: task.direction, block_size: BLOCK_BYTES as u16, blocks };
+        Phase { data: Some(data), ..Phase::of(command) }
+    }
+
+    /// The data of a task that is ready.
+    fn execute_task(&mut self, id: u8, now_ns: u64) {
+        let phase = self.gather_task(id);
+        let Some(tasks) = self.lane.tasks() else { return };
+        let Task { direction, reliable, .. } = *tasks.task(id);
+        self.transfer_begins(End::Here);
+        self.durability.writes(direction == Direction::Write && !reliable);
+        let wire_ns = self.card.wire().data_ns(self.gathered.blocks());
+        let (timeout_ns, patience_ns) = self.card.plan().times_ns(direction, self.gathered.blocks(), wire_ns);
         self.lane.prepare(phase);
         self.start_phase(Stage::Main, timeout_ns, patience_ns, now_ns);
     }

@@ -3,9 +3,8 @@
 
 use super::super::extras::Event;
 use super::super::phases::{COMMAND_TIMEOUT_NS, SLACK_NS, Stage};
-use super::super::slot::Rules;
 use super::super::timers::later;
-use super::{Engine, Error, FlushBy};
+use super::{Engine, Error};
 use crate::host::Host;
 use crate::sched::tasks::{After, Mode, Step};
 use crate::sched::{Demotion, Profile};
@@ -49,9 +48,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn describe_task(&mut self, now_ns: u64) {
         let (direction, start, blocks) =
             (self.gathered.direction(), self.gathered.lba(), self.gathered.blocks());
-        let rules = self.slots.at(self.gathered.first()).rules();
-        let cached = self.card.target().is_some_and(|target| target.flush != FlushBy::Status);
-        let reliable = cached && rules.has(Rules::DURABLE);
+        let reliable = self.is_reliable();
         let Some(tasks) = self.lane.tasks_mut() else { return };
         let id = tasks.describe(direction, start, self.gathered.end(), self.gathered.members(), now_ns);
         if reliable {

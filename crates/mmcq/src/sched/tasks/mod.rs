@@ -4,10 +4,12 @@
 //! A *task* is one transfer: a request, or several that were merged. It is announced, becomes
 //! ready, is executed, and ends. Nothing here sends a command; `engine/tasks/` does.
 
+mod hosted;
 mod pace;
 
-use crate::host::Direction;
+use crate::host::{Direction, QueueError};
 use crate::sched::slot_set::{SLOTS_MAX, SlotSet};
+pub(crate) use hosted::{At, Hosted, Why};
 use pace::Pace;
 
 /// Tasks of any card.
@@ -43,6 +45,18 @@ pub trait Lanes: core::fmt::Debug + Send + Sync + 'static + Sealed {
 
     #[doc(hidden)]
     fn get_mut(&mut self) -> Option<&mut Tasks>;
+
+    #[doc(hidden)]
+    #[inline(always)]
+    fn hosted(&self) -> Option<&Hosted> {
+        None
+    }
+
+    #[doc(hidden)]
+    #[inline(always)]
+    fn hosted_mut(&mut self) -> Option<&mut Hosted> {
+        None
+    }
 }
 
 trait Sealed {}
@@ -55,8 +69,14 @@ pub struct Single;
 #[derive(Debug)]
 pub struct SoftwareQueue(Tasks);
 
+/// The same, driven by the controller's engine where it has one
+/// ([`CommandQueueHost`](crate::host::CommandQueueHost)), and by software elsewhere.
+#[derive(Debug)]
+pub struct HostQueue(Tasks, Hosted);
+
 impl Sealed for Single {}
 impl Sealed for SoftwareQueue {}
+impl Sealed for HostQueue {}
 
 impl Lanes for Single {
     const NEW: Self = Single;
@@ -86,7 +106,31 @@ impl Lanes for SoftwareQueue {
     }
 }
 
-/// Why a card's queue is not used any more.
+impl Lanes for HostQueue {
+    const NEW: Self = HostQueue(Tasks::NEW, Hosted::NEW);
+
+    #[inline(always)]
+    fn get(&self) -> Option<&Tasks> {
+        Some(&self.0)
+    }
+
+    #[inline(always)]
+    fn get_mut(&mut self) -> Option<&mut Tasks> {
+        Some(&mut self.0)
+    }
+
+    #[inline(always)]
+    fn hosted(&self) -> Option<&Hosted> {
+        Some(&self.1)
+    }
+
+    #[inline(always)]
+    fn hosted_mut(&mut self) -> Option<&mut Hosted> {
+        Some(&mut self.1)
+    }
+}
+
+/// Why a card's queue is not used any more, or not by the controller's engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Demotion {
@@ -100,6 +144,14 @@ pub enum Demotion {
     NeverReady,
     /// Twice in ten seconds, or five times in ten minutes, a task or its command failed.
     Failures,
+    /// The controller's engine cannot be switched on.
+    Engine(QueueError),
+    /// It did not halt.
+    Halt,
+    /// It did not forget its tasks.
+    Clear,
+    /// Its registers say what cannot be: tasks ended that were not rung, bit n for task n.
+    Stale(u32),
 }
 
 /// What the lane of tasks has done.
@@ -120,6 +172,16 @@ pub struct TaskStats {
     pub failures: u32,
     /// Late errors of which several writes were suspects.
     pub suspected: u32,
+    /// Tasks rung by the controller's engine; they are announced and executed, too.
+    pub rung: u32,
+    /// Writes of its doorbell register.
+    pub rings: u32,
+    /// Tasks that it called done and that were not.
+    pub stale: u32,
+    /// Its interrupts, or doorbells, that were lost.
+    pub lost: u32,
+    /// Why the controller's engine is not used any more, if so; the software drives the queue then.
+    pub engine: Option<Demotion>,
     /// Why the queue is not used any more, if so.
     pub demoted: Option<Demotion>,
 }
@@ -133,6 +195,11 @@ impl TaskStats {
         entered: 0,
         failures: 0,
         suspected: 0,
+        rung: 0,
+        rings: 0,
+        stale: 0,
+        lost: 0,
+        engine: None,
         demoted: None,
     };
 }
@@ -241,9 +308,19 @@ impl Tasks {
     /// The card has a queue of so many tasks, and is believed again. False: that is too few.
     pub(crate) fn has_queue(&mut self, depth: u8) -> bool {
         self.depth = if depth >= DEPTH_MIN { depth.min(DEPTH_MAX) } else { 0 };
-        self.stats.demoted = None;
+        (self.stats.demoted, self.stats.engine) = (None, None);
         self.failed_ns = [0; 4];
         self.depth != 0
+    }
+
+    /// The controller's engine has so many slots.
+    pub(crate) fn has_slots(&mut self, slots: u8) {
+        self.depth = self.depth.min(slots);
+    }
+
+    /// Nothing more is to be announced: there is no card.
+    pub(crate) fn has_no_queue(&mut self) {
+        self.depth = 0;
     }
 
     /// There is another card, or none, or it begins anew: nothing of its queue is left.
@@ -474,6 +551,69 @@ impl Tasks {
     /// Several writes are suspects of a late error.
     pub(crate) fn are_suspects(&mut self) {
         self.stats.suspected = self.stats.suspected.wrapping_add(1);
+    }
+
+    /// The controller's engine says that this task is done. The card is believed: its end was
+    /// executed.
+    #[inline(always)]
+    pub(crate) fn is_done(&mut self, id: u8, now_ns: u64) {
+        let bit = 1 << (id % DEPTH_MAX);
+        // It is executed as if it had been found ready just now.
+        self.ready = bit;
+        self.execute();
+        self.running = NONE;
+        self.pace.hears(now_ns);
+    }
+
+    /// All tasks on the card, one bit each.
+    #[inline(always)]
+    pub(crate) fn on_card(&self) -> u32 {
+        self.announced
+    }
+
+    /// The task that was announced first.
+    pub(crate) fn oldest(&self) -> Option<u8> {
+        ids(self.announced).min_by_key(|&id| self.task(id).announced_ns)
+    }
+
+    /// From then on nothing more is announced.
+    #[inline(always)]
+    pub(crate) fn too_old_ns(&self) -> u64 {
+        self.oldest_ns.saturating_add(AGE_NS)
+    }
+
+    /// This task waits on the card no more: it is what failed.
+    pub(crate) fn take_out(&mut self, id: u8) {
+        self.announced &= !(1 << (id % DEPTH_MAX));
+        self.running = NONE;
+    }
+
+    /// A task that was described cannot be rung.
+    pub(crate) fn forgets_described(&mut self) {
+        self.described = NONE;
+    }
+
+    /// The controller's engine was given these tasks, by one write.
+    #[inline(always)]
+    pub(crate) fn rings(&mut self, tasks: u32) {
+        self.stats.rung = self.stats.rung.wrapping_add(tasks.count_ones());
+        self.stats.rings = self.stats.rings.wrapping_add(1);
+    }
+
+    /// It called these tasks done, and they are not.
+    pub(crate) fn are_stale(&mut self, tasks: u32) {
+        self.stats.stale = self.stats.stale.wrapping_add(tasks.count_ones());
+    }
+
+    /// An interrupt of its, or a doorbell, was lost.
+    pub(crate) fn was_lost(&mut self) {
+        self.stats.lost = self.stats.lost.wrapping_add(1);
+    }
+
+    /// The controller's engine is not used any more. What failed before says nothing of software.
+    pub(crate) fn leaves_engine(&mut self, why: Demotion) {
+        self.stats.engine.get_or_insert(why);
+        self.failed_ns = [0; 4];
     }
 
     /// Is this request in a task that waits on the card?

@@ -298,6 +298,11 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Host
     fn card_irq(&mut self, on: bool) {
         self.host.card_irq(on);
     }
+
+    #[inline(always)]
+    fn queue(&mut self) -> Option<&mut dyn CommandQueueHost> {
+        Some(self)
+    }
 }
 
 // SAFETY: descriptors are made from the segments alone, for no more bytes than these have, or the

@@ -1,0 +1,577 @@
+//! The card's queue, driven by the controller's engine (`CommandQueueHost`).
+//!
+//! Order, batches and what may be announced are those of the lane; here a task is *rung* instead of
+//! announced, and the next thing that is heard of it is its end. While the engine is on, lines,
+//! interrupts and the memory of what was rung are its own. So nothing else starts before the queue
+//! is empty and the engine is switched off, and no memory comes back before it has let go.
+//!
+//! A task that ends well was executed after all that had ended before it: the data lines serve one
+//! at a time, and the engine checks each R1. So the end of one settles the writes before.
+//!
+//! When something goes wrong the engine is halted, and looked at once more: what is done is kept.
+//! It forgets the rest; one request is blamed and goes the ladder, and the others wait again. Then
+//! the card discards its tasks and is switched out of its queue, as after any failure of the lane.
+//! *Written bounds: nothing ends in the longest time that a task may last, and the engine is
+//! halted; half a second for the halt, a tenth for what follows; then a reset takes the memory from
+//! it. A task that has waited for 20 ms is looked for in the registers, and nothing is rung that
+//! could keep it waiting.*
+
+use super::super::phases::{SLACK_NS, Stage};
+use super::super::slot::{NONE, Rules};
+use super::super::timers::later;
+use super::{Chosen, Engine, Error, FlushBy, IDLE_NS, Kind, Turn};
+use crate::host::{Cause, Direction, Fault, Host, QueueError, QueueFault, QueueSettings, TaskFlags};
+use crate::sched::tasks::{At, Why};
+use crate::sched::{Demotion, Profile};
+use crate::spec::response::Response;
+
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
+    /// The card has a queue: is there an engine for it?
+    pub(super) fn equip(&mut self) {
+        let (Some(hosted), Some(queue)) = (self.lane.hosted_mut(), self.host.queue()) else { return };
+        let found = match queue.queue_caps() {
+            Ok(caps) if caps.depth < 2 || caps.max_bytes < super::BLOCK_BYTES => Err(QueueError::Unsupported),
+            Ok(caps) => {
+                hosted.equips(caps.max_bytes / super::BLOCK_BYTES, caps.max_segments);
+                Ok(caps.depth)
+            }
+            Err(why) => Err(why),
+        };
+        match found {
+            Ok(slots) => self.lane.tasks_mut().map_or((), |tasks| tasks.has_slots(slots)),
+            Err(why) => self.refuse_engine(why),
+        }
+    }
+
+    /// It is of no use: the software drives the queue.
+    #[cold]
+    fn refuse_engine(&mut self, why: QueueError) {
+        message!(warn, "{}: the software drives it", why);
+        self.leave_engine(Demotion::Engine(why));
+    }
+
+    /// Does the controller's engine drive the card's queue?
+    #[inline(always)]
+    pub(super) fn is_driven(&self) -> bool {
+        self.lane.hosted().is_some_and(|hosted| hosted.drives() || hosted.at() != At::Off)
+    }
+
+    /// Has the controller's engine lines and interrupts?
+    #[inline(always)]
+    pub(in super::super) fn engine_has_lines(&self) -> bool {
+        self.lane.hosted().is_some_and(|hosted| hosted.has_lines())
+    }
+
+    /// Has it the memory of requests?
+    #[inline(always)]
+    pub(in super::super) fn engine_has_memory(&self) -> bool {
+        self.lane.hosted().is_some_and(|hosted| hosted.at() != At::Off) && self.has_tasks()
+    }
+
+    /// What the engine does next. No phase is in progress.
+    #[inline(never)]
+    pub(super) fn go_on_with_engine(&mut self, now_ns: u64) -> Turn {
+        let at = self.lane.hosted().map_or(At::Off, |hosted| hosted.at());
+        match at {
+            At::On | At::Off => {}
+            At::Halting | At::Clearing => return self.await_engine(now_ns),
+            At::Reset => return Turn::Wait,
+        }
+        if self.engine_has_memory() {
+            if self.card.target().is_none() {
+                self.take_tasks_away(Error::NoCard, now_ns);
+                return Turn::Again;
+            }
+            if self.is_late(now_ns) && self.look_for_tasks(now_ns) {
+                return Turn::Again;
+            }
+        }
+        let drives = self.lane.hosted().is_some_and(|hosted| hosted.drives());
+        if !drives && !self.has_tasks() {
+            self.park();
+            return Turn::Again;
+        }
+        if self.incident.is_in_doubt() {
+            self.write_again(now_ns);
+        }
+        let dull = self.lane.tasks().is_some_and(|tasks| tasks.is_dull());
+        let stays = !dull && self.has_only_tasks(now_ns);
+        if stays && drives {
+            match self.ring_all(now_ns) {
+                Turn::Pass => {}
+                turn => return turn,
+            }
+        }
+        if self.has_tasks() {
+            self.wake_for_tasks();
+            return Turn::Wait;
+        }
+        if self.owes_status() && (self.asks_soon() || !self.asks_later(now_ns)) {
+            self.park();
+            self.ask_status(Stage::Status, now_ns);
+            return Turn::Again;
+        }
+        let head = self.slots.head();
+        if stays && head != NONE {
+            // The policy keeps it.
+            return if self.policy_leaves(now_ns) { self.leave_queue(now_ns) } else { Turn::Wait };
+        }
+        if self.is_plain_flush(head, now_ns) {
+            // It finds the card's queue empty, and the lines free: more it does not need.
+            self.park();
+            return Turn::Pass;
+        }
+        if stays {
+            let rests_ns = later(self.lane.hosted().map_or(0, |hosted| hosted.heard_ns()), IDLE_NS);
+            if now_ns < rests_ns {
+                self.timers.wake_by(rests_ns);
+                return Turn::Wait;
+            }
+        }
+        self.leave_queue(now_ns)
+    }
+
+    /// A flush of the card's cache, and nothing that must go before it.
+    fn is_plain_flush(&self, head: u8, now_ns: u64) -> bool {
+        let well = !self.gate.is_stopped() && !self.incident.is_open() && !self.incident.is_in_doubt();
+        let next = self.services.memory().area().is_user() && !self.timers.chore_is_due(now_ns);
+        let by_cmd6 =
+            self.card.target().is_some_and(|target| !matches!(target.flush, FlushBy::SdCache { .. }));
+        let flush = head != NONE && matches!(self.slots.at(head).kind(), Kind::Flush);
+        well && next && by_cmd6 && flush && !self.slots.has_io() && !self.owes_status()
+    }
+
+    /// Rings what may be announced now, by one write of the doorbell.
+    #[inline]
+    fn ring_all(&mut self, now_ns: u64) -> Turn {
+        let mut rung = 0u32;
+        let turn = loop {
+            match self.describe_next(now_ns) {
+                Ok(Some(id)) => rung |= 1 << (id & 31),
+                Ok(None) => break Turn::Pass,
+                Err(turn) => break turn,
+            }
+        };
+        self.gathered.forget();
+        if rung != 0 {
+            let taken = self.host.queue().map_or(0, |queue| queue.ring(rung));
+            if let Some(tasks) = self.lane.tasks_mut() {
+                tasks.rings(rung);
+            }
+            if taken != rung {
+                self.stop_engine(Why::Silent, now_ns);
+                return Turn::Again;
+            }
+        }
+        // What was turned down, or has to go alone, changes what is next; a map that has no room
+        // waits for `poll`.
+        turn
+    }
+
+    /// Describes what is next to the engine, with what is merged with it. `None`: nothing may be
+    /// rung now.
+    #[inline]
+    fn describe_next(&mut self, now_ns: u64) -> Result<Option<u8>, Turn> {
+        let Some((blocks, segments)) = self.lane.hosted().map(|hosted| hosted.limits()) else {
+            return Ok(None);
+        };
+        match self.choose_task(blocks, segments, now_ns) {
+            Chosen::Nothing => return Ok(None),
+            Chosen::Turn(turn) => return Err(turn),
+            Chosen::Task => {}
+        }
+        if !self.switch_engine_on() {
+            self.gathered.forget();
+            return Err(Turn::Again);
+        }
+        let (direction, start, end) = (self.gathered.direction(), self.gathered.lba(), self.gathered.end());
+        let blocks = self.gathered.blocks();
+        self.gather_memory();
+        let reliable = self.is_reliable();
+        let wire_ns = self.card.wire().data_ns(blocks);
+        let (_, patience_ns) = self.card.plan().times_ns(direction, blocks, wire_ns);
+        let longest_ns = later(patience_ns, SLACK_NS);
+        let address = self.card.plan().address(start);
+        let flags = if reliable { TaskFlags::RELIABLE } else { TaskFlags::NONE };
+        let task = crate::host::Task { direction, address, blocks: blocks as u16, flags, context: 0 };
+        let Some(tasks) = self.lane.tasks_mut() else { return Ok(None) };
+        let first = tasks.is_empty();
+        let id = tasks.describe(direction, start, end, self.gathered.members(), now_ns);
+        if reliable {
+            tasks.is_reliable(id);
+        }
+        let described = match self.host.queue() {
+            Some(queue) => queue.prepare_task(id, &task, self.gathered.segments(true)),
+            None => return Ok(None),
+        };
+        if described.is_err() {
+            // Its memory is none for the engine: it goes by the single lane.
+            tasks.forgets_described();
+            self.slots.at_mut(self.gathered.first()).goes_alone(true);
+            return Err(Turn::Again);
+        }
+        self.send_chosen(now_ns);
+        if let Some(tasks) = self.lane.tasks_mut() {
+            tasks.announced(now_ns);
+        }
+        if let Some(hosted) = self.lane.hosted_mut() {
+            hosted.rings(first, longest_ns, now_ns);
+        }
+        self.record.transfer_started();
+        Ok(Some(id))
+    }
+
+    /// The engine is on. False: it cannot be switched on, and the software goes on.
+    #[inline]
+    fn switch_engine_on(&mut self) -> bool {
+        self.lane.hosted().is_some_and(|hosted| hosted.at() == At::On) || self.enable_engine()
+    }
+
+    #[inline(never)]
+    fn enable_engine(&mut self) -> bool {
+        let settings = QueueSettings::new(self.card.target().map_or(0, |target| target.rca));
+        let enabled = match self.host.queue() {
+            Some(queue) => queue.enable_queue(&settings),
+            None => return false,
+        };
+        match (enabled, self.lane.hosted_mut()) {
+            (Ok(()), Some(hosted)) => hosted.is_at(At::On),
+            (Ok(()), None) => return false,
+            (Err(why), _) => self.refuse_engine(why),
+        }
+        enabled.is_ok()
+    }
+
+    /// The lines are free, if the engine has no task.
+    #[inline(always)]
+    pub(in super::super) fn park(&mut self) {
+        if self.engine_has_lines() && !self.has_tasks() {
+            self.disable_engine();
+        }
+    }
+
+    #[inline(never)]
+    fn disable_engine(&mut self) {
+        let off = self.host.queue().is_none_or(|queue| queue.disable_queue().is_ok());
+        if let Some(hosted) = self.lane.hosted_mut().filter(|_| off) {
+            hosted.is_at(At::Off);
+        }
+    }
+
+    /// Are the lines free for a phase?
+    #[inline(always)]
+    pub(in super::super) fn has_free_lines(&mut self) -> bool {
+        self.park();
+        !self.engine_has_lines()
+    }
+
+    /// The engine wakes when it should have heard something.
+    fn wake_for_tasks(&mut self) {
+        let (Some(tasks), Some(hosted)) = (self.lane.tasks(), self.lane.hosted()) else { return };
+        let looks_ns = if hosted.has_looked() { u64::MAX } else { tasks.too_old_ns() };
+        self.timers.wake_by(hosted.limit_ns().min(looks_ns));
+    }
+
+    #[inline]
+    fn is_late(&self, now_ns: u64) -> bool {
+        let (Some(tasks), Some(hosted)) = (self.lane.tasks(), self.lane.hosted()) else { return false };
+        now_ns >= hosted.limit_ns() || !hosted.has_looked() && now_ns >= tasks.too_old_ns()
+    }
+
+    /// A task should have ended. True: something was done.
+    #[cold]
+    #[inline(never)]
+    fn look_for_tasks(&mut self, now_ns: u64) -> bool {
+        if self.take_events(now_ns) {
+            // Maybe only the interrupt was lost. Maybe it is about to come.
+            self.record.interrupt_lost();
+            if let Some(tasks) = self.lane.tasks_mut() {
+                tasks.was_lost();
+            }
+            return true;
+        }
+        let oldest = self.lane.tasks().and_then(|tasks| tasks.oldest());
+        let Some(hosted) = self.lane.hosted_mut() else { return false };
+        let late = now_ns >= hosted.limit_ns();
+        let there = hosted.looks() && {
+            let state = self.host.queue().map(|queue| queue.queue_state()).unwrap_or_default();
+            oldest.is_none_or(|id| (state.rung | state.done) >> (id & 31) & 1 == 1)
+        };
+        if late || !there {
+            message!(warn, "the controller's queue engine: no end of a task, {}", if there { "late" } else { "lost" });
+            self.stop_engine(Why::Silent, now_ns);
+            return true;
+        }
+        false
+    }
+
+    /// Its interrupt, while it has the lines. False if there was nothing.
+    #[inline(never)]
+    pub(in super::super) fn engine_interrupts(&mut self, now_ns: u64) -> bool {
+        let moved = self.take_events(now_ns);
+        if self.lane.is_idle() {
+            self.dispatch(now_ns);
+        }
+        moved
+    }
+
+    /// Takes whatever the engine has to say. False if that is nothing.
+    fn take_events(&mut self, now_ns: u64) -> bool {
+        let Some(queue) = self.host.queue() else { return false };
+        let events = queue.ack_queue();
+        let clean = events.fault.is_none() && self.lane.hosted().is_some_and(|hosted| hosted.at() == At::On);
+        if events.done != 0 {
+            self.tasks_are_done(events.done, clean, now_ns);
+        }
+        let rare = events.stale | events.cleared != 0 || events.halted || events.emptied;
+        let other = events.card_irq || events.presence || events.retune;
+        if rare || other || events.fault.is_some() {
+            return self.take_rare(&events, now_ns);
+        }
+        events.done != 0
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn take_rare(&mut self, events: &crate::host::QueueEvents, now_ns: u64) -> bool {
+        if events.stale != 0 {
+            self.hear_stale(events.stale);
+        }
+        if events.card_irq {
+            self.card.functions_mut().ask();
+            self.close_straight();
+        }
+        if events.retune {
+            self.retune_wanted(now_ns);
+        }
+        if events.presence {
+            self.presence_changed(now_ns);
+        }
+        let Some(hosted) = self.lane.hosted_mut() else { return true };
+        match (events.fault, hosted.at()) {
+            (Some(fault), At::On | At::Halting | At::Clearing) if fault.cause == Cause::Gone => {
+                // What is gone reaches no memory.
+                hosted.stops(Why::Fault(fault), now_ns);
+                hosted.is_at(At::Off);
+                self.blame(now_ns);
+                return true;
+            }
+            (Some(fault), At::On) => self.stop_engine(Why::Fault(fault), now_ns),
+            _ => {}
+        }
+        let at = self.lane.hosted().map_or(At::Off, |hosted| hosted.at());
+        if events.halted && at == At::Halting {
+            self.clear_engine(now_ns);
+        }
+        if events.emptied && at == At::Clearing {
+            if let Some(hosted) = self.lane.hosted_mut() {
+                hosted.is_at(At::Off);
+            }
+            self.blame(now_ns);
+        }
+        true
+    }
+
+    /// Tasks have ended that were not rung, or not since.
+    fn hear_stale(&mut self, stale: u32) {
+        message!(warn, "the controller's queue engine: ends of tasks that are not, {:#010x}", stale);
+        if let Some(tasks) = self.lane.tasks_mut() {
+            tasks.are_stale(stale);
+        }
+        if self.lane.hosted_mut().is_some_and(|hosted| hosted.is_stale()) {
+            self.leave_engine(Demotion::Stale(stale));
+        }
+    }
+
+    /// These tasks have ended, well.
+    #[inline]
+    fn tasks_are_done(&mut self, done: u32, clean: bool, now_ns: u64) {
+        let known = self.lane.tasks().map_or(0, |tasks| done & tasks.on_card());
+        if clean && known != 0 && self.owes_status() {
+            self.settle(0);
+        }
+        let mut left = known;
+        while left != 0 {
+            let id = left.trailing_zeros() as u8;
+            left &= left - 1;
+            self.gather_task(id);
+            let Some(tasks) = self.lane.tasks_mut() else { return };
+            let writes = tasks.task(id).direction == Direction::Write && !tasks.task(id).reliable;
+            tasks.is_done(id, now_ns);
+            self.durability.writes(writes);
+            self.release_members(true, now_ns);
+        }
+        self.gathered.forget();
+        if let Some(hosted) = self.lane.hosted_mut() {
+            hosted.hears(now_ns);
+        }
+    }
+
+    /// The tasks are taken from the engine: first it halts.
+    #[cold]
+    fn stop_engine(&mut self, why: Why, now_ns: u64) {
+        if let Why::Fault(fault) = why {
+            message!(warn, "the controller's queue engine: {}", fault);
+        }
+        let Some(hosted) = self.lane.hosted_mut() else { return };
+        hosted.stops(why, now_ns);
+        if self.host.queue().is_none_or(|queue| queue.halt_queue().is_err()) {
+            self.is_deaf(Demotion::Halt, now_ns);
+        }
+    }
+
+    /// It has halted, and what was done is known. It forgets the rest.
+    #[cold]
+    fn clear_engine(&mut self, now_ns: u64) {
+        let left = self.has_tasks();
+        let Some(hosted) = self.lane.hosted_mut() else { return };
+        hosted.clears(now_ns);
+        let Some(queue) = self.host.queue() else { return };
+        if left {
+            if queue.clear_tasks().is_err() {
+                self.is_deaf(Demotion::Clear, now_ns);
+            }
+        } else if queue.disable_queue().is_err() {
+            self.is_deaf(Demotion::Halt, now_ns);
+        } else {
+            hosted.is_at(At::Off);
+            self.blame(now_ns);
+        }
+    }
+
+    /// A halt or a clear is under way.
+    #[cold]
+    fn await_engine(&mut self, now_ns: u64) -> Turn {
+        let Some(hosted) = self.lane.hosted() else { return Turn::Pass };
+        let (at, until_ns) = (hosted.at(), hosted.until_ns());
+        if now_ns < until_ns {
+            self.timers.wake_by(until_ns);
+            return Turn::Wait;
+        }
+        self.take_events(now_ns);
+        if self.lane.hosted().is_some_and(|hosted| hosted.at() == at && hosted.until_ns() == until_ns) {
+            let why = if at == At::Halting { Demotion::Halt } else { Demotion::Clear };
+            self.is_deaf(why, now_ns);
+        }
+        Turn::Again
+    }
+
+    /// It does not do as it was told. The lines are reset, and with them the engine; it is not used
+    /// again.
+    #[cold]
+    fn is_deaf(&mut self, why: Demotion, now_ns: u64) {
+        if let Some(hosted) = self.lane.hosted_mut() {
+            hosted.is_at(At::Reset);
+        }
+        message!(warn, "the controller's queue engine is given up: {:?}", why);
+        self.leave_engine(why);
+        self.blame(now_ns);
+    }
+
+    /// The software drives the queue from now on.
+    #[cold]
+    pub(super) fn leave_engine(&mut self, why: Demotion) {
+        if let Some(tasks) = self.lane.tasks_mut() {
+            tasks.leaves_engine(why);
+        }
+        if let Some(hosted) = self.lane.hosted_mut() {
+            hosted.leaves();
+        }
+    }
+
+    /// The engine's tasks are no use to any request any more, or their memory is needed: a reset
+    /// takes it.
+    #[cold]
+    pub(in super::super) fn take_tasks_away(&mut self, error: Error, now_ns: u64) {
+        if let Some(hosted) = self.lane.hosted_mut() {
+            hosted.is_at(At::Reset);
+        }
+        self.fail_task(None, error, now_ns);
+    }
+
+    /// A reset is over: the engine is off, and has let go of its tasks.
+    #[inline(always)]
+    pub(in super::super) fn engine_is_reset(&mut self, now_ns: u64) {
+        if self.lane.hosted().is_some_and(|hosted| hosted.at() != At::Off) {
+            self.engine_lets_go(now_ns);
+        }
+    }
+
+    /// Nothing is the engine's any more.
+    #[cold]
+    #[inline(never)]
+    pub(in super::super) fn engine_lets_go(&mut self, now_ns: u64) {
+        if let Some(hosted) = self.lane.hosted_mut() {
+            hosted.is_at(At::Off);
+        }
+        self.call_back(now_ns);
+    }
+
+    /// The tasks are taken from the engine, or are about to be: one is blamed, the others wait
+    /// again.
+    #[cold]
+    fn blame(&mut self, now_ns: u64) {
+        let Some(hosted) = self.lane.hosted_mut() else { return };
+        match hosted.take_why() {
+            Why::Silent => self.fail_task(None, Error::Silent, now_ns),
+            Why::Fault(fault) => self.engine_failed(fault, now_ns),
+        }
+    }
+
+    #[cold]
+    fn engine_failed(&mut self, fault: QueueFault, now_ns: u64) {
+        // Where data failed, the response before them was well: the engine checks it.
+        let status = match fault.stage {
+            crate::host::Stage::Data => Some(0),
+            _ => fault.response,
+        };
+        let response = status.map(|status| Response { words: [status, 0, 0, 0], ..Response::default() });
+        let seen = Fault { cause: fault.cause, stage: fault.stage, response };
+        if self.suspect(fault.slot) {
+            return self.phase_failed(seen, now_ns);
+        }
+        // All that was rung is done: only the status is left.
+        if let Some(status) = status {
+            self.settle(status);
+        }
+        self.queue_failed(now_ns);
+    }
+
+    /// The task that is blamed fails with this error; without one, the queue does.
+    #[cold]
+    fn fail_task(&mut self, named: Option<u8>, error: Error, now_ns: u64) {
+        if self.suspect(named) { self.fail(error, now_ns) } else { self.queue_failed(now_ns) }
+    }
+
+    /// The named task, or the oldest, is what failed. False: there is none.
+    #[cold]
+    fn suspect(&mut self, named: Option<u8>) -> bool {
+        let Some(tasks) = self.lane.tasks() else { return false };
+        let named = named.filter(|&id| tasks.on_card() >> (id & 31) & 1 == 1);
+        let Some(id) = named.or(tasks.oldest()) else { return false };
+        let phase = self.gather_task(id);
+        self.lane.prepare(phase);
+        if let Some(tasks) = self.lane.tasks_mut() {
+            tasks.take_out(id);
+        }
+        self.lane.enter(Stage::Main);
+        self.timers.clear();
+        if Self::EARLY {
+            self.lane.early_mut().begin();
+        }
+        true
+    }
+
+    /// Is this request in a task that the engine has?
+    #[inline(always)]
+    pub(in super::super) fn engine_has(&self, index: u8) -> bool {
+        self.engine_has_memory() && self.lane.tasks().is_some_and(|tasks| tasks.has(index))
+    }
+
+    /// Is what is collected a write that its task makes durable?
+    pub(super) fn is_reliable(&self) -> bool {
+        let rules = self.slots.at(self.gathered.first()).rules();
+        let cached = self.card.target().is_some_and(|target| target.flush != FlushBy::Status);
+        cached && rules.has(Rules::DURABLE)
+    }
+}

@@ -1,0 +1,175 @@
+//! A controller's engine that drives the card's queue: what it is at, and how long it may be
+//! silent.
+//!
+//! While it is on, the lines are its own, and the memory of what was rung is too. Nothing here
+//! talks to it; `engine/tasks/hosted.rs` does.
+
+use crate::host::QueueFault;
+
+/// A halt waits for the end of the data that move: a slow card needs as long as that.
+pub(crate) const HALT_NS: u64 = 500_000_000;
+/// A clear moves nothing.
+pub(crate) const CLEAR_NS: u64 = 100_000_000;
+/// Ends of tasks that were not rung, before the engine is not believed any more.
+const STALE_MAX: u8 = 4;
+
+/// What the engine is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum At {
+    /// Off: the lines are free, and no memory is its own.
+    Off,
+    /// On: tasks can be rung.
+    On,
+    /// It was asked to halt, because something went wrong.
+    Halting,
+    /// It has halted, and forgets its tasks.
+    Clearing,
+    /// It did not do as it was told: a reset takes the memory from it.
+    Reset,
+}
+
+/// Why its tasks are taken from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// It says so.
+    Fault(QueueFault),
+    /// Nothing has ended in the longest time that any task may last.
+    Silent,
+}
+
+/// The engine, as far as it is known.
+#[derive(Debug)]
+pub struct Hosted {
+    at: At,
+    /// It drives the card's queue; else the software does.
+    drives: bool,
+    /// What a task may be.
+    blocks: u32,
+    segments: u16,
+    /// The oldest task has been looked for in its registers.
+    looked: bool,
+    stale: u8,
+    why: Option<Why>,
+    /// When the first task was rung, or one ended; so long each may last at most.
+    heard_ns: u64,
+    longest_ns: u64,
+    /// A halt or a clear has until then.
+    until_ns: u64,
+}
+
+impl Hosted {
+    pub(super) const NEW: Hosted = Hosted {
+        at: At::Off,
+        drives: false,
+        blocks: 0,
+        segments: 0,
+        looked: false,
+        stale: 0,
+        why: None,
+        heard_ns: 0,
+        longest_ns: 0,
+        until_ns: 0,
+    };
+
+    /// The engine is good for tasks of so many blocks, in so many pieces of memory: it drives the
+    /// queue from now on.
+    pub(crate) fn equips(&mut self, blocks: u32, segments: u16) {
+        (self.drives, self.blocks, self.segments) = (true, blocks.clamp(1, 0xffff), segments.max(1));
+        self.stale = 0;
+    }
+
+    /// The software drives the queue from now on.
+    pub(crate) fn leaves(&mut self) {
+        self.drives = false;
+    }
+
+    #[inline(always)]
+    pub(crate) fn drives(&self) -> bool {
+        self.drives
+    }
+
+    /// Blocks and pieces of memory of a task.
+    #[inline(always)]
+    pub(crate) fn limits(&self) -> (u32, u16) {
+        (self.blocks, self.segments)
+    }
+
+    #[inline(always)]
+    pub(crate) fn at(&self) -> At {
+        self.at
+    }
+
+    /// It is on, and empty; or off, and has let go of everything.
+    #[inline(always)]
+    pub(crate) fn is_at(&mut self, at: At) {
+        self.at = at;
+    }
+
+    /// Are lines, interrupts and ends its own?
+    #[inline(always)]
+    pub(crate) fn has_lines(&self) -> bool {
+        matches!(self.at, At::On | At::Halting | At::Clearing)
+    }
+
+    /// A task is rung that may last so long; `first`: none was.
+    #[inline(always)]
+    pub(crate) fn rings(&mut self, first: bool, longest_ns: u64, now_ns: u64) {
+        if first {
+            (self.heard_ns, self.longest_ns) = (now_ns, 0);
+        }
+        self.longest_ns = self.longest_ns.max(longest_ns);
+    }
+
+    /// Tasks have ended.
+    #[inline(always)]
+    pub(crate) fn hears(&mut self, now_ns: u64) {
+        (self.heard_ns, self.looked) = (now_ns, false);
+    }
+
+    /// When the first task was rung, or one ended.
+    pub(crate) fn heard_ns(&self) -> u64 {
+        self.heard_ns
+    }
+
+    /// It must have said something by then.
+    #[inline(always)]
+    pub(crate) fn limit_ns(&self) -> u64 {
+        self.heard_ns.saturating_add(self.longest_ns)
+    }
+
+    /// The oldest task is to be looked for in the registers, once.
+    pub(crate) fn looks(&mut self) -> bool {
+        !core::mem::replace(&mut self.looked, true)
+    }
+
+    #[inline(always)]
+    pub(crate) fn has_looked(&self) -> bool {
+        self.looked
+    }
+
+    /// Its tasks are taken from it.
+    pub(crate) fn stops(&mut self, why: Why, now_ns: u64) {
+        (self.at, self.why, self.until_ns) = (At::Halting, Some(why), now_ns.saturating_add(HALT_NS));
+    }
+
+    /// It has halted.
+    pub(crate) fn clears(&mut self, now_ns: u64) {
+        (self.at, self.until_ns) = (At::Clearing, now_ns.saturating_add(CLEAR_NS));
+    }
+
+    /// The halt or clear has until then.
+    pub(crate) fn until_ns(&self) -> u64 {
+        self.until_ns
+    }
+
+    /// Why its tasks were taken from it.
+    pub(crate) fn take_why(&mut self) -> Why {
+        self.why.take().unwrap_or(Why::Silent)
+    }
+
+    /// Tasks ended that were not rung. True: too often.
+    pub(crate) fn is_stale(&mut self) -> bool {
+        self.stale = self.stale.saturating_add(1);
+        self.stale >= STALE_MAX
+    }
+}
