@@ -13,7 +13,7 @@ use mmcq_sim::sdhci::Sdhci;
 use mmcq_sim::slot::Controller;
 use mmcq_sim::time::Time;
 use mmcq_sim::world::Device;
-use queue::{Built, FORMS, Form, Parts, Rig};
+use queue::{Built, Form, Parts, Rig};
 use rig::one_thread::{NOW_NS, OneThread, TIMER};
 use std::cell::RefCell;
 use std::future::Future;
@@ -40,7 +40,11 @@ impl Machine {
     }
 
     fn of(parts: Parts) -> Machine {
-        let Built { host, model, memory, time, .. } = Rig::built(parts);
+        Machine::with(parts, mmcq::host::sdhci::SdhciConfig::emmc_18())
+    }
+
+    fn with(parts: Parts, driver: mmcq::host::sdhci::SdhciConfig) -> Machine {
+        let Built { host, model, memory, time, .. } = Rig::built_with(parts, driver);
         NOW_NS.set(0);
         let stack = Stack::with_policy(OneThread, TIMER, host, Config::DEFAULT, HostQueued(Fifo));
         let mut machine = Machine { time, model, memory, stack, depth: 0 };
@@ -119,19 +123,31 @@ impl Machine {
         failed
     }
 
+    /// Nothing was done to controller, card or memory that must not be.
+    fn checked(&self) {
+        assert_eq!(self.memory.violations(), Vec::<String>::new());
+        assert_eq!(self.model.borrow().first_violation(), None);
+    }
+
     fn tasks(&self) -> TaskStats {
         self.stack.with(|engine| engine.task_stats().copied()).unwrap()
     }
 }
 
 #[test]
-fn reads_go_through_the_queue_and_a_flush_finds_it_off() {
-    for card in ["emmc-queue", "emmc-queue-slow", "emmc-queue-fast", "emmc-queue-one"] {
-        let machine = Machine::new(card);
+fn reads_go_through_the_engine_and_a_flush_finds_it_empty() {
+    for (form, card) in [
+        (Form::Narrow, "emmc-queue"),
+        (Form::Wide, "emmc-queue-slow"),
+        (Form::Short, "emmc-queue-fast"),
+        (Form::Wide, "emmc-queue-one"),
+    ] {
+        let machine = Machine::of(Parts { card, ..Parts::new(form) });
         assert!(machine.depth >= 2, "{card}");
         assert_eq!(machine.rounds(4), 0);
         let tasks = machine.tasks();
-        assert!(tasks.entered >= 1 && tasks.executed > 20 && tasks.demoted.is_none(), "{card}: {tasks:?}");
+        assert!(tasks.entered >= 1 && tasks.rung > 20 && tasks.asked == 0, "{card}: {tasks:?}");
+        assert!(tasks.rings < tasks.rung, "several by one write: {tasks:?}");
         for round in 1..4 {
             let mut ids: Vec<_> = (0..4)
                 .map(|n| (machine.submit(Kind::Read { lba: n * 1_000, blocks: 8 }, 0), Some(n as u8 + 1)))
@@ -142,7 +158,10 @@ fn reads_go_through_the_queue_and_a_flush_finds_it_off() {
             ids.push((machine.submit(Kind::Read { lba: 1_000, blocks: 8 }, 0), Some(2)));
             assert_eq!(machine.finish(&ids), 0);
         }
-        assert_eq!((machine.tasks().failures, machine.tasks().demoted), (0, None), "{card}");
+        let tasks = machine.tasks();
+        assert_eq!((tasks.failures, tasks.stale, tasks.lost), (0, 0, 0), "{card}");
+        assert_eq!((tasks.demoted, tasks.engine), (None, None), "{card}");
+        machine.checked();
     }
 }
 
@@ -150,37 +169,72 @@ fn reads_go_through_the_queue_and_a_flush_finds_it_off() {
 fn a_card_without_a_queue_goes_on_without() {
     let machine = Machine::new("emmc-hs200");
     assert_eq!((machine.depth, machine.rounds(2)), (0, 0));
-    assert_eq!(machine.tasks().entered, 0);
+    assert_eq!(machine.tasks().rung, 0);
+    machine.checked();
 }
 
+/// One fault of the queue, at each of its events: nothing is lost, and the engine goes on.
 #[test]
-fn a_card_that_is_not_worth_it_loses_its_queue_and_no_request() {
-    for (strike, named) in [
-        (Strike::Never, Some(Demotion::NeverReady)),
-        (Strike::Lost, Some(Demotion::Failures)),
-        (Strike::Spurious(1), None),
+fn one_fault_costs_no_engine() {
+    for (point, strike) in [
+        (Point::Doorbell, Strike::Lost),
+        (Point::TaskEnd, Strike::Spurious(1)),
+        (Point::Clear, Strike::Spurious(1)),
+        (Point::Enable, Strike::Status(8)),
+        (Point::Blame, Strike::Lost),
+        (Point::Task, Strike::Lost),
+        (Point::Task, Strike::Never),
+        (Point::Task, Strike::Late(5_000_000)),
+        (Point::Interrupt, Strike::Lost),
+        (Point::ReadBlock, Strike::Crc),
+        (Point::Response, Strike::Crc),
+        (Point::Halt, Strike::Late(400_000_000)),
     ] {
-        let machine = Machine::new("emmc-queue");
-        machine.faults(Plan::none().from(Point::Task, 1, strike));
-        assert_eq!(machine.rounds(8), 0, "{strike:?}");
-        let tasks = machine.tasks();
-        assert!(tasks.demoted.is_some() && named.is_none_or(|why| tasks.demoted == Some(why)), "{tasks:?}");
-        // Never again, whatever the card is like now.
-        machine.faults(Plan::none());
-        assert_eq!(machine.rounds(8), 0);
-        assert_eq!(machine.tasks(), tasks, "{strike:?}");
+        for nth in [1, 2, 5, 11, 24, 40] {
+            let machine = Machine::new("emmc-queue");
+            assert_eq!(machine.rounds(1), 0);
+            let mut plan = Plan::none().shot(point, nth, strike);
+            if matches!(point, Point::Halt | Point::Clear | Point::Blame) {
+                // Only what goes wrong brings these about.
+                plan = Plan::none().shot(point, 1, strike).shot(Point::ReadBlock, nth + 20, Strike::Crc);
+            }
+            machine.faults(plan);
+            assert_eq!(machine.rounds(8), 0, "{point:?} {strike:?} {nth}");
+            let tasks = machine.tasks();
+            assert_eq!((tasks.engine, tasks.demoted), (None, None), "{point:?} {strike:?} {nth}: {tasks:?}");
+            assert!(tasks.rung > 50 && tasks.failures <= 1, "{point:?} {strike:?} {nth}: {tasks:?}");
+            machine.checked();
+        }
     }
 }
 
+/// What does not halt, or fails again and again, is left for the software; and that for one at a
+/// time.
 #[test]
-fn one_failure_costs_no_queue() {
-    for strike in [Strike::Lost, Strike::Spurious(1)] {
+fn an_engine_that_proves_bad_is_left_and_loses_no_request() {
+    for (point, strike, why) in [
+        (Point::Halt, Strike::Never, Some(Demotion::Halt)),
+        (Point::Blame, Strike::Lost, None),
+        (Point::Doorbell, Strike::Lost, Some(Demotion::Failures)),
+        (Point::Task, Strike::Lost, Some(Demotion::Failures)),
+        (Point::Task, Strike::Never, Some(Demotion::Failures)),
+    ] {
         let machine = Machine::new("emmc-queue");
-        machine.faults(Plan::none().shot(Point::Task, 3, strike));
-        assert_eq!(machine.rounds(8), 0);
+        let mut plan = Plan::none().from(point, 1, strike);
+        if matches!(point, Point::Halt | Point::Blame) {
+            plan = plan.shot(Point::ReadBlock, 90, Strike::Crc).shot(Point::ReadBlock, 160, Strike::Crc);
+        }
+        machine.faults(plan);
+        assert_eq!(machine.rounds(12), 0, "{point:?} {strike:?}");
         let tasks = machine.tasks();
-        assert_eq!((tasks.failures, tasks.demoted), (1, None), "{strike:?}");
-        assert!(tasks.entered >= 2, "{tasks:?}");
+        assert!(tasks.engine.is_some() && why.is_none_or(|why| tasks.engine == Some(why)), "{tasks:?}");
+        // A card whose tasks are the trouble is no better with software.
+        assert_eq!(tasks.demoted.is_some(), point == Point::Task, "{point:?} {strike:?}: {tasks:?}");
+        // Never again, whatever they are like now.
+        machine.faults(Plan::none());
+        assert_eq!(machine.rounds(8), 0);
+        assert_eq!(machine.tasks().rung, tasks.rung, "{point:?} {strike:?}");
+        machine.checked();
     }
 }
 
@@ -208,6 +262,106 @@ fn a_late_error_with_several_suspects_fails_none_that_can_be_written() {
         let failed = machine.finish(&ids);
         assert!(failed <= 1, "{nth}: {failed}");
         suspected += machine.tasks().suspected;
+        machine.checked();
     }
     assert!(suspected > 0, "no late error had several suspects");
+}
+
+/// Nonsense in its registers: the software drives the queue, and the reason is told.
+#[test]
+fn an_engine_of_no_version_is_refused() {
+    let parts = Parts { timer_hz: None, ..Parts::new(Form::Wide) };
+    let machine = Machine::of(parts);
+    assert_eq!(machine.tasks().engine, None);
+    // The driver moves data by SDMA: there are no descriptors for tasks.
+    let mut config = mmcq::host::sdhci::SdhciConfig::emmc_18();
+    config.transfer = mmcq::host::sdhci::TransferMode::Sdma;
+    let machine = Machine::with(Parts::new(Form::Wide), config);
+    assert_eq!(machine.tasks().engine, Some(Demotion::Engine(mmcq::host::QueueError::Transfer)));
+    assert_eq!(machine.rounds(4), 0);
+    assert!(machine.tasks().executed > 20 && machine.tasks().rung == 0);
+    machine.checked();
+}
+
+/// The card goes, the controller goes, the supply goes, a reset does not help: every request is
+/// answered, and no memory comes back that the controller could still use.
+#[test]
+fn whatever_goes_the_memory_is_let_go_first() {
+    for (point, strike) in [
+        (Point::ReadBlock, Strike::Remove),
+        (Point::Doorbell, Strike::Remove),
+        (Point::ReadBlock, Strike::BrownOut),
+        (Point::ReadBlock, Strike::Gone),
+        (Point::Interrupt, Strike::Gone),
+    ] {
+        for nth in [1, 3, 8, 20, 45] {
+            let machine = Machine::new("emmc-queue");
+            assert_eq!(machine.rounds(1), 0);
+            let mapped = machine.memory.live_mappings();
+            machine.faults(Plan::none().shot(point, nth, strike));
+            let ids: Vec<_> = (0..24)
+                .map(|n| (machine.submit(Kind::Read { lba: n % 8 * 1_000, blocks: 8 }, 0), None))
+                .collect();
+            machine.finish(&ids);
+            assert_eq!(machine.memory.live_mappings(), mapped, "{point:?} {strike:?} {nth}");
+            assert_eq!(machine.memory.violations(), Vec::<String>::new(), "{point:?} {strike:?} {nth}");
+        }
+    }
+}
+
+/// Requests that no client waits for any more, at any moment: what was rung ends by itself.
+#[test]
+fn what_is_given_up_stays_with_the_engine_until_its_end() {
+    for after in 0..40 {
+        let machine = Machine::new("emmc-queue");
+        assert_eq!(machine.rounds(2), 0);
+        let mapped = machine.memory.live_mappings();
+        let ids: Vec<_> = (0..16u64)
+            .map(|n| {
+                (machine.submit(Kind::Read { lba: n % 8 * 1_000, blocks: 8 }, 0), Some((n % 8) as u8 + 1))
+            })
+            .collect();
+        for _ in 0..after {
+            if !machine.stack.with(|engine| engine.is_idle()) {
+                machine.turn();
+            }
+        }
+        let (given_up, kept): (Vec<_>, Vec<_>) = ids.into_iter().partition(|(id, _)| id.index() % 2 == 0);
+        for (id, _) in given_up {
+            machine.stack.with(|engine| engine.abandon(id));
+        }
+        if after % 3 == 0 {
+            // ... or the transfer is to be stopped at once.
+            machine.stack.with(|engine| engine.abort(machine.time.now()));
+        }
+        assert_eq!(machine.finish(&kept), 0, "{after}");
+        let limit_ns = machine.time.now() + LIMIT_NS;
+        while !machine.stack.with(|engine| engine.is_idle()) {
+            assert!(machine.time.now() < limit_ns, "{after}");
+            machine.turn();
+        }
+        assert_eq!(machine.memory.live_mappings(), mapped, "{after}");
+        machine.checked();
+    }
+}
+
+/// A stack that is suspended comes to rest with the queue empty, and its card out of it.
+#[test]
+fn a_suspended_stack_has_no_task_left() {
+    let machine = Machine::new("emmc-queue");
+    assert_eq!(machine.rounds(2), 0);
+    let ids: Vec<_> = (0..8)
+        .map(|n| (machine.submit(Kind::Read { lba: n * 1_000, blocks: 8 }, 0), Some(n as u8 + 1)))
+        .collect();
+    machine.turn();
+    machine.stack.with(|engine| engine.suspend());
+    assert_eq!(machine.finish(&ids), 0);
+    let limit_ns = machine.time.now() + LIMIT_NS;
+    while !machine.stack.with(|engine| engine.is_idle()) {
+        assert!(machine.time.now() < limit_ns);
+        machine.turn();
+    }
+    machine.stack.with(|engine| engine.resume(machine.time.now()));
+    assert_eq!(machine.rounds(2), 0);
+    machine.checked();
 }

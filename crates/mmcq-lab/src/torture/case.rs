@@ -87,6 +87,9 @@ pub struct Setup {
     pub early: bool,
     /// Reads and writes may go through the card's command queue.
     pub queue: bool,
+    /// ... and that is driven by the controller's engine: 0 by software, 1 to 3 by an engine, as
+    /// the machine has them.
+    pub engine: u8,
 }
 
 impl Setup {
@@ -115,6 +118,7 @@ impl Setup {
         reader: false,
         early: false,
         queue: false,
+        engine: 0,
     };
 
     /// The card is not soldered.
@@ -167,6 +171,7 @@ impl Setup {
             reader: false,
             early: false,
             queue: false,
+            engine: 0,
         }
     }
 }

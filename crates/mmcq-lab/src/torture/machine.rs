@@ -6,14 +6,14 @@ use super::case::{BusyBy, SLOTS, Setup};
 use crate::alone::Alone;
 use mmcq::engine::{self, Acknowledge, FlushBy};
 use mmcq::host::rtsx::{self, Buffers};
-use mmcq::host::sdhci::{self, Table, TransferMode};
+use mmcq::host::sdhci::{self, Cqhci, CqhciConfig, CqhciQuirks, Table, TaskList, TransferMode};
 use mmcq::sched::Profile;
 use mmcq::task::{Platform, RequestFuture, Timer};
 use mmcq_sim::card::{AtStake, Card, Kept, Stage};
 use mmcq_sim::faults::Faults;
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
 use mmcq_sim::rtsx::{Port as ReaderPort, Rtsx, RtsxConfig};
-use mmcq_sim::sdhci::{Busy, Mistakes, Port, Sdhci, SdhciConfig};
+use mmcq_sim::sdhci::{Busy, CqhciConfig as QueueEngine, Mistakes, Port, Sdhci, SdhciConfig};
 use mmcq_sim::slot::Controller;
 use mmcq_sim::time::Time;
 use mmcq_sim::world::Device;
@@ -28,6 +28,11 @@ const DESCRIPTORS: usize = 129;
 
 /// The driver.
 pub type Driver = sdhci::Sdhci<Port, ShadowMemory, DESCRIPTORS>;
+/// Pieces of memory in a task of the queue engine.
+const PIECES: usize = 16;
+
+/// That of a controller with a queue engine.
+pub type QueueDriver = Cqhci<Port, ShadowMemory, DESCRIPTORS, PIECES>;
 /// That of a reader.
 pub type ReaderDriver = rtsx::Rtsx<ReaderPort, ShadowMemory>;
 /// The engine's handle.
@@ -59,6 +64,8 @@ thread_local! {
     /// Tables of machines that are gone: a driver wants one for ever, and a campaign has many
     /// drivers.
     static TABLES: Pool<Table<DESCRIPTORS>> = const { RefCell::new(Vec::new()) };
+    /// The same of queue engines.
+    static LISTS: Pool<TaskList<PIECES>> = const { RefCell::new(Vec::new()) };
     /// The same of readers.
     static BUFFERS: Pool<Buffers> = const { RefCell::new(Vec::new()) };
 }
@@ -135,34 +142,96 @@ fn engine_config(setup: &Setup) -> engine::Config {
     }
 }
 
+/// A controller with its driver, not yet the engine's.
+struct Parts {
+    model: Rc<RefCell<Sdhci>>,
+    memory: ShadowMemory,
+    time: Time,
+    driver: Driver,
+    table: Lease<Table<DESCRIPTORS>>,
+}
+
+impl Parts {
+    fn new(
+        (model, driver): (SdhciConfig, sdhci::SdhciConfig),
+        memory: ShadowMemory,
+        access_ns: u8,
+        mut card: Box<dyn Card>,
+        faults: &Faults,
+        now_ns: u64,
+    ) -> Result<Self, String> {
+        let time = Time::new();
+        time.set(now_ns);
+        card.set_faults(faults.clone());
+        let model = Rc::new(RefCell::new(Sdhci::new(model, memory.clone(), Some(card))));
+        model.borrow_mut().set_faults(faults.clone());
+        model.borrow_mut().advance(now_ns);
+        let access_ns = u64::from(access_ns);
+        let port = Port::new(model.clone(), time.clone(), access_ns, access_ns);
+        let table = Lease::new(&TABLES, Table::new);
+        // SAFETY: leaked memory, and the lease has no other owner until the driver is gone.
+        let words = unsafe { &mut *table.0.as_ptr() };
+        let driver =
+            sdhci::Sdhci::new(port, memory.clone(), words, driver).map_err(|error| error.to_string())?;
+        NOW_NS.set(now_ns);
+        Ok(Parts { model, memory, time, driver, table })
+    }
+}
+
 impl<P: Profile> Machine<(Alone, Driver, P)> {
     /// An SDHCI; power-on at this time.
     pub fn sdhci(
         setup: &Setup,
         profile: P,
         emmc: bool,
-        mut card: Box<dyn Card>,
+        card: Box<dyn Card>,
         faults: &Faults,
         now_ns: u64,
     ) -> Result<Self, String> {
-        let (model, driver) = configs(setup, emmc);
-        let time = Time::new();
-        time.set(now_ns);
-        let memory = memory_of(setup);
-        card.set_faults(faults.clone());
-        let model = Rc::new(RefCell::new(Sdhci::new(model, memory.clone(), Some(card))));
-        model.borrow_mut().set_faults(faults.clone());
-        model.borrow_mut().advance(now_ns);
-        let access_ns = u64::from(setup.access_ns);
-        let port = Port::new(model.clone(), time.clone(), access_ns, access_ns);
-        let table = Lease::new(&TABLES, Table::new);
-        // SAFETY: leaked memory, and the lease has no other owner until the driver is gone.
-        let words = unsafe { &mut *table.0.as_ptr() };
-        let host =
-            sdhci::Sdhci::new(port, memory.clone(), words, driver).map_err(|error| error.to_string())?;
-        NOW_NS.set(now_ns);
-        let stack = Stack::with_policy(Alone, TIMER, host, engine_config(setup), profile);
+        let configs = configs(setup, emmc);
+        let parts = Parts::new(configs, memory_of(setup), setup.access_ns, card, faults, now_ns)?;
+        let Parts { model, memory, time, driver, table } = parts;
+        let stack = Stack::with_policy(Alone, TIMER, driver, engine_config(setup), profile);
         Ok(Machine { stack, model, memory, time, mapped: 1, early: setup.early, _table: Box::new(table) })
+    }
+}
+
+impl<P: Profile> Machine<(Alone, QueueDriver, P)> {
+    /// An SDHCI with a queue engine; power-on at this time.
+    pub fn queue_engine(
+        setup: &Setup,
+        profile: P,
+        emmc: bool,
+        card: Box<dyn Card>,
+        faults: &Faults,
+        now_ns: u64,
+    ) -> Result<Self, String> {
+        let (mut model, driver) = configs(setup, emmc);
+        // Tasks of 64 bits; of 128; of 128 with descriptors of 96, as Intel's, which keep ends of
+        // tasks that were cleared.
+        let (bits, spec) = match setup.engine {
+            1 => (0, model.spec),
+            2 => (3 << 27, SdhciConfig::GENERIC_4_20.spec),
+            _ => (1 << 28, 2),
+        };
+        let short_descriptors = setup.engine > 2;
+        let at =
+            QueueEngine { short_descriptors, stale_completions: short_descriptors, ..QueueEngine::INTEL };
+        let capabilities = model.capabilities & !(3 << 27) | bits;
+        model = SdhciConfig { spec, capabilities, command_queue: Some(at), ..model };
+        let parts = Parts::new((model, driver), memory_of(setup), setup.access_ns, card, faults, now_ns)?;
+        let Parts { model, memory, time, driver, table } = parts;
+        let list = Lease::new(&LISTS, TaskList::new);
+        // SAFETY: as above.
+        let words = unsafe { &mut *list.0.as_ptr() };
+        let quirks = if short_descriptors { CqhciQuirks::SHORT_DESCRIPTORS } else { CqhciQuirks::NONE };
+        // SAFETY: the model has its engine there.
+        let config = unsafe { CqhciConfig::at(at.offset) }.with(quirks);
+        let host = Cqhci::new(driver, words, config);
+        let mapped = memory.live_mappings();
+        let stack = Stack::with_policy(Alone, TIMER, host, engine_config(setup), profile);
+        let tables = Box::new((table, list));
+        Ok(Machine { stack, model, memory, time, mapped, early: setup.early, _table: tables })
     }
 }
 

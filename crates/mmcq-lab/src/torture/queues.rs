@@ -1,11 +1,12 @@
 //! Random runs through the command queue of a card: what is announced ends in another order than it
 //! came, and a failure of one task ends the queue of all.
 
-use super::case::{Case, Luck, Wishes};
+use super::case::{BusyBy, Case, Luck, Wishes};
 use super::run::{CARDS, EVERY_CARD};
 use super::score::Score;
 use super::spread::until;
 use super::swarm::OPERATIONS;
+use mmcq::host::sdhci::TransferMode;
 use mmcq_sim::faults::{Point, Strike};
 use mmcq_sim::world::Stream;
 
@@ -19,6 +20,17 @@ const STRIKES: [(Point, Strike); 6] = [
     (Point::Task, Strike::Late(5_000_000)),
     (Point::Discard, Strike::Fail),
     (Point::Stop, Strike::Lost),
+];
+/// The same with the controller's engine.
+const ENGINES: [(Point, Strike); 8] = [
+    (Point::Doorbell, Strike::Lost),
+    (Point::TaskEnd, Strike::Spurious(1)),
+    (Point::Halt, Strike::Never),
+    (Point::Halt, Strike::Late(400_000_000)),
+    (Point::Clear, Strike::Spurious(1)),
+    (Point::Enable, Strike::Status(8)),
+    (Point::Blame, Strike::Lost),
+    (Point::Interrupt, Strike::Lost),
 ];
 /// Requests under way at most: without several there is nothing to announce.
 const DEPTHS: [u8; 4] = [4, 8, 16, 32];
@@ -39,8 +51,20 @@ pub fn draw(seed: u64) -> Case {
     let wishes = Wishes { faults, cuts, operations: OPERATIONS, cards: EVERY_CARD.len(), card: Some(card) };
     let mut case = Case::draw(seed, &wishes);
     case.setup.queue = true;
+    case.setup.engine = random.below(6).min(3) as u8;
+    if case.setup.engine > 0 {
+        // An engine sees the end of busy by itself.
+        (case.setup.busy, case.setup.old_host) = (BusyBy::Interrupt, false);
+        if random.chance(0.9) {
+            // Without descriptors it is of no use.
+            case.setup.transfer = TransferMode::Adma2;
+        }
+    }
     if let Luck::Chances(_, chances) = &mut case.luck {
         chances.extend(STRIKES.map(|(point, strike)| (point, strike, faults)));
+        if case.setup.engine > 0 {
+            chances.extend(ENGINES.map(|(point, strike)| (point, strike, faults)));
+        }
     }
     case.setup.depth = DEPTHS[random.below(DEPTHS.len() as u64) as usize];
     let window = WINDOWS[random.below(WINDOWS.len() as u64) as usize];

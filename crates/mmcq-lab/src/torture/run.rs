@@ -12,7 +12,7 @@ use super::stopwatch::Stopwatch;
 use super::supervisor::{News, Supervisor};
 use mmcq::card::{Card as Found, Options, bring_up, enable_extended_ops, enable_task_queue};
 use mmcq::engine::{Error, RecoveryStep};
-use mmcq::sched::{Any, Deadline, Fair, Fifo, Profile, Queued, deadline, fair};
+use mmcq::sched::{Any, Deadline, Fair, Fifo, HostQueued, Profile, Queued, deadline, fair};
 use mmcq::task::Platform;
 use mmcq_sim::card::{AtStake, Card, Fill, Medium};
 use mmcq_sim::checker::{Checker, Content, Fault, Promise, Violation};
@@ -200,6 +200,13 @@ impl Run<'_> {
                     let machine = Machine::reader(&self.case.setup, card, self.faults, now_ns);
                     self.lives(machine, now_ns, trace)
                 }
+                policy if self.case.setup.queue && self.case.setup.engine > 0 => {
+                    let setup = &self.case.setup;
+                    let policy = HostQueued(policy.unwrap_or(Any::Fifo(Fifo)));
+                    let emmc = self.bench.profiles[setup.card].is_emmc();
+                    let machine = Machine::queue_engine(setup, policy, emmc, card, self.faults, now_ns);
+                    self.lives(machine, now_ns, trace)
+                }
                 policy if self.case.setup.queue => {
                     let policy = Queued(policy.unwrap_or(Any::Fifo(Fifo)));
                     self.powered(policy, card, now_ns, trace)
@@ -264,9 +271,10 @@ impl Run<'_> {
         self.outcome.elapsed_ns += at_ns - on_ns;
         // A circuit that stays in use unseen drops a command; and of a controller whose reset never
         // ends the driver takes clock and supply away all the same, against the letter of its
-        // rules: there is nothing else left to do.
+        // rules: there is nothing else left to do. The same holds for an engine that does not halt.
         let stuck = |shot: &Shot| {
-            shot.strike == Strike::Stuck || (shot.point, shot.strike) == (Point::Reset, Strike::Never)
+            let never = matches!(shot.point, Point::Reset | Point::Halt) && shot.strike == Strike::Never;
+            shot.strike == Strike::Stuck || never
         };
         let struck = self.faults.struck();
         // By PIO a transfer may fail while the CPU is in the middle of a block.

@@ -102,6 +102,11 @@ impl Rig {
 
     /// Driver, model, memory, time and registers, and nothing done with them.
     pub fn built(parts: Parts) -> Built {
+        Rig::built_with(parts, sdhci::SdhciConfig::emmc_18())
+    }
+
+    /// The same with this setup of the driver.
+    pub fn built_with(parts: Parts, driver: sdhci::SdhciConfig) -> Built {
         let good = SdhciConfig::GENERIC_4_20;
         let bits = match parts.form {
             Form::Narrow => 0,
@@ -122,7 +127,6 @@ impl Rig {
         let port = Port::new(model.clone(), time.clone(), parts.access_ns, parts.access_ns);
         let table = Box::leak(Box::new(Table::new()));
         let list = Box::leak(Box::new(TaskList::new()));
-        let driver = sdhci::SdhciConfig::emmc_18();
         let driver = sdhci::Sdhci::new(port.clone(), memory.clone(), table, driver).unwrap();
         // SAFETY: the model has its engine there.
         let mut queue = unsafe { CqhciConfig::at(parts.engine.offset) }.with(parts.quirks);

@@ -29,6 +29,7 @@ use super::{BLOCK_BYTES, Count, Engine, Error, FlushBy, Kind};
 use crate::host::{Auto, BusOp, Cause, Host, Step};
 use crate::sched::Profile;
 use crate::sched::slot_set::SlotSet;
+use crate::sched::tasks::Why;
 use crate::spec::command::{self, Resp};
 use crate::spec::response::{R1, State as CardState};
 pub(super) use classify::Trace;
@@ -541,7 +542,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.fail_queued(Error::Removed);
         self.end_settling(Error::Removed);
         match self.lane.stage() {
-            Stage::Idle if self.engine_has_memory() => self.take_tasks_away(Error::Removed, now_ns),
+            Stage::Idle if self.engine_has_memory() => self.take_tasks_away(Why::Removed, now_ns),
             Stage::Idle | Stage::Bus(_) | Stage::Pause => {}
             Stage::Recover(_) => self.incident.failed.with(Error::Removed),
             _ => self.fail(Error::Removed, now_ns),
@@ -576,8 +577,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Others' transfers are tried again.
     pub fn abort(&mut self, now_ns: u64) {
         if self.lane.is_idle() && self.engine_has_memory() {
-            self.take_tasks_away(Error::Silent, now_ns);
-        } else if !matches!(self.lane.stage(), Stage::Idle | Stage::Bus(_) | Stage::Pause | Stage::Recover(_)) {
+            self.take_tasks_away(Why::Silent, now_ns);
+        } else if !matches!(self.lane.stage(), Stage::Idle | Stage::Bus(_) | Stage::Pause | Stage::Recover(_))
+        {
             self.fail(Error::Silent, now_ns);
         }
     }

@@ -79,7 +79,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         if self.engine_has_memory() {
             if self.card.target().is_none() {
-                self.take_tasks_away(Error::NoCard, now_ns);
+                self.take_tasks_away(Why::Removed, now_ns);
                 return Turn::Again;
             }
             if self.is_late(now_ns) && self.look_for_tasks(now_ns) {
@@ -298,7 +298,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             oldest.is_none_or(|id| (state.rung | state.done) >> (id & 31) & 1 == 1)
         };
         if late || !there {
-            message!(warn, "the controller's queue engine: no end of a task, {}", if there { "late" } else { "lost" });
+            message!(
+                warn,
+                "the controller's queue engine: no end of a task, {}",
+                if there { "late" } else { "lost" }
+            );
             self.stop_engine(Why::Silent, now_ns);
             return true;
         }
@@ -464,8 +468,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             hosted.is_at(At::Reset);
         }
         message!(warn, "the controller's queue engine is given up: {:?}", why);
-        self.leave_engine(why);
+        // The failure is the engine's, and counts for nothing with the software.
         self.blame(now_ns);
+        self.leave_engine(why);
     }
 
     /// The software drives the queue from now on.
@@ -479,14 +484,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The engine's tasks are no use to any request any more, or their memory is needed: a reset
-    /// takes it.
+    /// The engine's tasks are no use to any request any more, or their memory is needed. If it is
+    /// being stopped already, this changes nothing.
     #[cold]
-    pub(in super::super) fn take_tasks_away(&mut self, error: Error, now_ns: u64) {
-        if let Some(hosted) = self.lane.hosted_mut() {
-            hosted.is_at(At::Reset);
+    pub(in super::super) fn take_tasks_away(&mut self, why: Why, now_ns: u64) {
+        if self.lane.hosted().is_some_and(|hosted| hosted.at() == At::On) {
+            self.stop_engine(why, now_ns);
         }
-        self.fail_task(None, error, now_ns);
     }
 
     /// A reset is over: the engine is off, and has let go of its tasks.
@@ -513,7 +517,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn blame(&mut self, now_ns: u64) {
         let Some(hosted) = self.lane.hosted_mut() else { return };
         match hosted.take_why() {
-            Why::Silent => self.fail_task(None, Error::Silent, now_ns),
+            Why::Silent => self.fail_task(Error::Silent, now_ns),
+            Why::Removed => self.fail_task(Error::Removed, now_ns),
             Why::Fault(fault) => self.engine_failed(fault, now_ns),
         }
     }
@@ -533,14 +538,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         // All that was rung is done: only the status is left.
         if let Some(status) = status {
             self.settle(status);
+            self.write_again(now_ns);
         }
         self.queue_failed(now_ns);
     }
 
-    /// The task that is blamed fails with this error; without one, the queue does.
+    /// The oldest task fails with this error; without one, the queue does.
     #[cold]
-    fn fail_task(&mut self, named: Option<u8>, error: Error, now_ns: u64) {
-        if self.suspect(named) { self.fail(error, now_ns) } else { self.queue_failed(now_ns) }
+    fn fail_task(&mut self, error: Error, now_ns: u64) {
+        if self.suspect(None) { self.fail(error, now_ns) } else { self.queue_failed(now_ns) }
     }
 
     /// The named task, or the oldest, is what failed. False: there is none.

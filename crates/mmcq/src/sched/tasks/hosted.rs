@@ -33,8 +33,10 @@ pub(crate) enum At {
 pub(crate) enum Why {
     /// It says so.
     Fault(QueueFault),
-    /// Nothing has ended in the longest time that any task may last.
+    /// Nothing has ended in the longest time that any task may last, or the memory is needed.
     Silent,
+    /// There is no card any more.
+    Removed,
 }
 
 /// The engine, as far as it is known.
