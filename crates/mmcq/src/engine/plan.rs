@@ -112,6 +112,18 @@ impl Plan {
         (timeout_ns, timeout_ns * pauses + wire_ns)
     }
 
+    /// What a controller waits that has one time for reads and writes.
+    pub fn longest_ns(&self) -> u64 {
+        let [read_ns, write_ns] = self.timeout_ns;
+        read_ns.max(write_ns)
+    }
+
+    /// When the engine gives up a transfer on such a controller.
+    #[inline(always)]
+    pub fn longest_times_ns(&self, blocks: u32, wire_ns: u64) -> u64 {
+        self.longest_ns() * (1 + u64::from(blocks) / BLOCKS_PER_TIMEOUT) + wire_ns
+    }
+
     /// CMD13.
     #[inline(always)]
     pub fn status(&self) -> Command {

@@ -81,17 +81,27 @@ pub struct QueueSettings {
     pub poll_blocks: u8,
     /// How many ends are told by one interrupt; `None`: one.
     pub coalescing: Option<Coalescing>,
+    /// The longest time that the card may take for data and busy of a task, in nanoseconds, for the
+    /// controller's own timer; `u64::MAX`: as long as that can wait.
+    pub timeout_ns: u64,
     /// Bits of an R1 that stop the queue ([`QueueFault::response`] has it then).
     pub r1_errors: u32,
 }
 
 impl QueueSettings {
     /// For the card with this address: asked each 10 us, never beside data, an interrupt for each
-    /// task, and all error bits of an R1.
+    /// task, the longest timeout, and all error bits of an R1.
     pub const fn new(rca: u16) -> Self {
         // Neither EXCEPTION_EVENT nor CARD_IS_LOCKED: they are no errors of a task.
         const ERRORS: u32 = 0xfdf9_a080;
-        QueueSettings { rca, poll_ns: 10_000, poll_blocks: 0, coalescing: None, r1_errors: ERRORS }
+        QueueSettings {
+            rca,
+            poll_ns: 10_000,
+            poll_blocks: 0,
+            coalescing: None,
+            timeout_ns: u64::MAX,
+            r1_errors: ERRORS,
+        }
     }
 }
 

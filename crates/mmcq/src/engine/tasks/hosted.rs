@@ -189,8 +189,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.gather_memory();
         let reliable = self.is_reliable();
         let wire_ns = self.card.wire().data_ns(blocks);
-        let (_, patience_ns) = self.card.plan().times_ns(direction, blocks, wire_ns);
-        let longest_ns = later(patience_ns, SLACK_NS);
+        // The controller's own timer is one for reads and writes: it tells which task it was.
+        let longest_ns = later(self.card.plan().longest_times_ns(blocks, wire_ns), SLACK_NS);
         let address = self.card.plan().address(start);
         let flags = if reliable { TaskFlags::RELIABLE } else { TaskFlags::NONE };
         let task = crate::host::Task { direction, address, blocks: blocks as u16, flags, context: 0 };
@@ -229,7 +229,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     #[inline(never)]
     fn enable_engine(&mut self) -> bool {
-        let settings = QueueSettings::new(self.card.target().map_or(0, |target| target.rca));
+        let rca = self.card.target().map_or(0, |target| target.rca);
+        let settings = QueueSettings { timeout_ns: self.card.plan().longest_ns(), ..QueueSettings::new(rca) };
         let enabled = match self.host.queue() {
             Some(queue) => queue.enable_queue(&settings),
             None => return false,
@@ -361,6 +362,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 return true;
             }
             (Some(fault), At::On) => self.stop_engine(Why::Fault(fault), now_ns),
+            (Some(fault), At::Halting) => hosted.explains(fault),
             _ => {}
         }
         let at = self.lane.hosted().map_or(At::Off, |hosted| hosted.at());

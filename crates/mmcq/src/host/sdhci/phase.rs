@@ -409,7 +409,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     }
 
     /// The data timeout counter; computed only when the time asked for is another one.
-    fn set_timeout(&mut self, timeout_ns: u64) {
+    pub(super) fn set_timeout(&mut self, timeout_ns: u64) {
         if self.shadow.timeout_ns != timeout_ns || timeout_ns == UNKNOWN_NS {
             self.change_timeout(timeout_ns);
         }

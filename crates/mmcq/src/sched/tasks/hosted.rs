@@ -6,7 +6,7 @@
 
 use crate::host::QueueFault;
 
-/// A halt waits for the end of the data that move: a slow card needs as long as that.
+/// A halt waits for the end of the data that move: at least so long, or as long as a task may last.
 pub(crate) const HALT_NS: u64 = 500_000_000;
 /// A clear moves nothing.
 pub(crate) const CLEAR_NS: u64 = 100_000_000;
@@ -151,7 +151,15 @@ impl Hosted {
 
     /// Its tasks are taken from it.
     pub(crate) fn stops(&mut self, why: Why, now_ns: u64) {
-        (self.at, self.why, self.until_ns) = (At::Halting, Some(why), now_ns.saturating_add(HALT_NS));
+        let halts_ns = self.longest_ns.max(HALT_NS);
+        (self.at, self.why, self.until_ns) = (At::Halting, Some(why), now_ns.saturating_add(halts_ns));
+    }
+
+    /// While it halts, it says what has gone wrong.
+    pub(crate) fn explains(&mut self, fault: QueueFault) {
+        if self.why == Some(Why::Silent) {
+            self.why = Some(Why::Fault(fault));
+        }
     }
 
     /// It has halted.

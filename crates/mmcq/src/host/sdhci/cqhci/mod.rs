@@ -52,6 +52,7 @@ pub struct Cqhci<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize>
     at: At,
     slots: Slots,
     coalesces: bool,
+    timeout_ns: u64,
 }
 
 /// What the engine is at.
@@ -98,7 +99,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         let form = Form { wide, words, chunk: host.model.form.chunk, bounded, offset: 0 };
         let caps = Err(QueueError::Transfer);
         let (at, slots) = (At::Off, Slots::default());
-        let mut made = Cqhci { host, list, list_bus: 0, form, config, caps, at, slots, coalesces: false };
+        let mut made =
+            Cqhci { host, list, list_bus: 0, form, config, caps, at, slots, coalesces: false, timeout_ns: 0 };
         made.caps = made.look();
         made
     }

@@ -36,6 +36,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         self.check_lines()?;
         self.slots = Slots::default();
         self.coalesces = settings.coalescing.is_some();
+        self.timeout_ns = settings.timeout_ns;
         let direct = if caps.direct.is_some() { CFG_DIRECT } else { 0 };
         let config = if caps.wide { CFG_WIDE } else { 0 } | direct;
         // Each time: some forget them when they are switched on or off.
@@ -224,9 +225,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         let host = &mut self.host;
         host.idle = false;
         host.port.write_pair(BLOCK_SIZE, BLOCK_BYTES | BOUNDARY_512K, 0);
-        host.port.write8(TIMEOUT, TIMEOUT_MAX);
-        host.shadow =
-            Shadow { timeout: Some(TIMEOUT_MAX), timeout_ns: UNKNOWN_NS, quick_blocks: 0, ..host.shadow };
+        // Some forget it when the lines change hands.
+        host.shadow = Shadow { timeout: None, timeout_ns: UNKNOWN_NS, quick_blocks: 0, ..host.shadow };
+        host.set_timeout(self.timeout_ns);
         let mode = self.config.quirks.has(CqhciQuirks::TRANSFER_MODE);
         if mode && !self.only_32() {
             // As 16 bits: its upper half would send a command.
