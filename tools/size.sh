@@ -142,9 +142,9 @@ for target in "${targets[@]}"; do
       done
       ;;
   esac
-  # Pointers of 64 bits take more.
+  # Pointers of 64 bits take more, and sets of slots are as wide.
   ram=$limit_ram
-  case $target in aarch64*) ram=$((limit_ram * 9 / 8)) ;; esac
+  case $target in aarch64*) ram=$((limit_ram * 5 / 4)) ;; esac
   if [ $((eight + table)) -gt "$ram" ]; then
     say "$target: 8 slots and the descriptor table have $((eight + table)) bytes, expected at most $ram"
     bad=1

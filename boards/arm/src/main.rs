@@ -34,7 +34,7 @@ fn stack() -> Result<&'static Stack, &'static str> {
     let base = NonNull::new(core::ptr::without_provenance_mut::<u8>(board::MCI)).ok_or("no address")?;
     // SAFETY: the controller's page, which no other code uses: this is called once.
     let regs = unsafe { Mmio::new(base) };
-    let config = pl181::Pl181Config { width: Width::W4, ..pl181::Pl181Config::new(board::MCI_HZ, board::MCI_HZ) };
+    let config = pl181::Pl181Config::new(board::MCI_HZ, board::MCI_HZ).width(Width::W4);
     let host = Pl181::new(regs, config).map_err(|error| {
         say(format_args!("{error}"));
         "no controller"

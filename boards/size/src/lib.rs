@@ -45,7 +45,7 @@ static BUFFERS: late::Once<rtsx::Buffers> = late::Once::new(rtsx::Buffers::new()
 static SCRATCH: late::Once<[u8; mmcq::card::SCRATCH_BYTES as usize]> = late::Once::new([0; _]);
 
 /// What this board says about its controller.
-pub const CONFIG: sdhci::SdhciConfig = sdhci::SdhciConfig { base_clock_hz: Some(48_000_000), ..sdhci::SdhciConfig::new() };
+pub const CONFIG: sdhci::SdhciConfig = sdhci::SdhciConfig::new().base_clock_hz(Some(48_000_000));
 
 /// The stack over this board's controller; `None` if it has been made before.
 pub fn stack<const N: usize, P: Profile + Default>(

@@ -161,13 +161,11 @@ fn sdhci_setup(platform: &Platform, config: &SdhciConfig, engine: bool) -> sdhci
 }
 
 fn rtsx_setup(platform: &Platform, config: &RtsxConfig) -> rtsx::RtsxConfig {
-    rtsx::RtsxConfig {
+    rtsx::RtsxConfig::new(rtsx::Chip::Rts5249)
         // A board may say that the driver claims what its chip cannot do.
-        continue_data: platform.continue_data.unwrap_or(config.continue_data),
-        busy_after_data: platform.busy == Busy::Interrupt,
-        fixed: config.fixed,
-        ..rtsx::RtsxConfig::new(rtsx::Chip::Rts5249)
-    }
+        .continue_data(platform.continue_data.unwrap_or(config.continue_data))
+        .busy_after_data(platform.busy == Busy::Interrupt)
+        .fixed(config.fixed)
 }
 
 /// The driver, of whichever controller.

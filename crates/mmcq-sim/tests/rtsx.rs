@@ -129,8 +129,7 @@ fn mixed_loads_bring_what_was_written() {
     for (continues, close_always, lies) in
         [(true, false, false), (true, true, false), (false, false, false), (true, false, true)]
     {
-        let driver =
-            rtsx::RtsxConfig { continue_data: continues, ..rtsx::RtsxConfig::new(rtsx::Chip::Rts5249) };
+        let driver = rtsx::RtsxConfig::new(rtsx::Chip::Rts5249).continue_data(continues);
         let engine = Config { close_always, ..Config::DEFAULT };
         let model = RtsxConfig { continue_data: !lies, ..RtsxConfig::GENERIC };
         let rig = Rig::new("pro-plus-128", model, driver, engine);

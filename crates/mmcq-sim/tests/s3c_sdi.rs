@@ -51,8 +51,7 @@ impl Rig {
         let model = S3cSdi::new(controller, memory.clone(), Some(Box::new(card)));
         let model = Rc::new(RefCell::new(model));
         let port = Port::new(model.clone(), time.clone(), 100, 100);
-        let config =
-            s3c_sdi::S3cSdiConfig { dma, max_clock_hz: 10_000_000, ..s3c_sdi::S3cSdiConfig::new(50_000_000) };
+        let config = s3c_sdi::S3cSdiConfig::new(50_000_000).dma(dma).max_clock_hz(10_000_000);
         let host = Driver::new(port, memory.clone(), config).unwrap_or_else(|error| panic!("{error}"));
         NOW_NS.set(0);
         let stack = Stack::new(OneThread, TIMER, host, Config::DEFAULT);

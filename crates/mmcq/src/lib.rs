@@ -60,6 +60,8 @@
 
 #[macro_use]
 mod diagnostics;
+#[macro_use]
+mod setters;
 
 pub mod advance;
 pub mod block;

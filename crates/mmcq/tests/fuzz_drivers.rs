@@ -261,12 +261,10 @@ fn fuzz_rtsx() {
             }
             buffers[0]
         });
-        let config = rtsx::RtsxConfig {
-            coherent: u.arbitrary()?,
-            continue_data: u.arbitrary()?,
-            busy_after_data: u.arbitrary()?,
-            ..rtsx::RtsxConfig::new(rtsx::Chip::Rts5249)
-        };
+        let config = rtsx::RtsxConfig::new(rtsx::Chip::Rts5249)
+            .coherent(u.arbitrary()?)
+            .continue_data(u.arbitrary()?)
+            .busy_after_data(u.arbitrary()?);
         // SAFETY: leaked, and the driver before has gone.
         let buffers = unsafe { &mut *buffers.as_ptr() };
         Ok(rtsx::Rtsx::new(regs, dma, buffers, config).ok())
@@ -277,10 +275,7 @@ fn fuzz_rtsx() {
 fn fuzz_s3c_sdi() {
     both("fuzz_s3c_sdi", |regs, dma, u| {
         let way = if u.arbitrary()? { s3c_sdi::DmaUse::From(64) } else { s3c_sdi::DmaUse::Never };
-        let config = s3c_sdi::S3cSdiConfig {
-            dma: way,
-            ..s3c_sdi::S3cSdiConfig::new(u.int_in_range(0..=100_000_000)?)
-        };
+        let config = s3c_sdi::S3cSdiConfig::new(u.int_in_range(0..=100_000_000)?).dma(way);
         Ok(s3c_sdi::S3cSdi::new(regs, dma, config).ok())
     });
 }

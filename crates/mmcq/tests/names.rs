@@ -52,9 +52,45 @@ fn no_two_public_types_have_one_name() {
     assert!(twice.is_empty(), "{} names stand for several types: {twice:#?}", twice.len());
 }
 
-/// What the stack makes and a program only reads. (What a program makes itself has a constant for
-/// the fields that it does not name: `Config { admitted: 4, ..Config::DEFAULT }`.)
+/// What the stack makes and a program only reads.
 const ONLY_READ: [&str; 5] = ["Event", "Geometry", "RecoveryEvent", "Refusal", "Stats"];
+
+/// What a program fills in: each field has a setter, so that a program names no more than it means.
+/// True: literals do not work outside of the core, so a new field breaks none. The others may still
+/// be written `Config { admitted: 4, ..Config::DEFAULT }`, and a new field breaks no such program.
+const FILLED_IN: [(&str, &str, bool); 6] = [
+    ("Config", "engine/config.rs", false),
+    ("Options", "card/mod.rs", false),
+    ("Pl181Config", "host/pl181/config.rs", true),
+    ("RtsxConfig", "host/rtsx/config.rs", true),
+    ("S3cSdiConfig", "host/s3c_sdi/config.rs", true),
+    ("SdhciConfig", "host/sdhci/config.rs", false),
+];
+
+#[test]
+fn what_a_program_fills_in_has_a_setter_for_each_field() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut open = BTreeSet::new();
+    types(&source, &mut BTreeMap::new(), &mut open);
+    for (name, file, sealed) in FILLED_IN {
+        assert_eq!(open.contains(name), sealed, "{name}: #[non_exhaustive]");
+        let text = std::fs::read_to_string(source.join(file)).unwrap();
+        let between = |begin: &str, end: &str| {
+            let rest = text.split_once(begin).unwrap_or_else(|| panic!("{file}: no {begin}")).1;
+            rest.split_once(end).unwrap().0
+        };
+        let fields: BTreeSet<&str> = between(&format!("pub struct {name} {{"), "\n}\n")
+            .lines()
+            .filter_map(|line| Some(line.trim().strip_prefix("pub ")?.split_once(':')?.0))
+            .collect();
+        let setters: BTreeSet<&str> = between(&format!("setters!({name} {{"), "});")
+            .split(',')
+            .filter_map(|field| Some(field.split_once(": ")?.0.trim()))
+            .collect();
+        assert!(fields.len() > 3, "{name}: {fields:?}");
+        assert_eq!(fields, setters, "{name}: fields, setters");
+    }
+}
 
 /// A driver makes it, and the engine knows what to do about each: a new variant is a new rule for
 /// every driver.

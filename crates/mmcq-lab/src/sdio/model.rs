@@ -126,8 +126,7 @@ impl Driver {
         let max_clock_hz = board.clock_hz;
         match board.controller {
             Kind::S3cSdi => {
-                let config =
-                    s3c_sdi::S3cSdiConfig { dma, max_clock_hz, ..s3c_sdi::S3cSdiConfig::new(board.pclk_hz) };
+                let config = s3c_sdi::S3cSdiConfig::new(board.pclk_hz).dma(dma).max_clock_hz(max_clock_hz);
                 let driver = s3c_sdi::S3cSdi::new(port, memory, config).map_err(|error| error.to_string())?;
                 Ok(Driver::S3cSdi(driver))
             }

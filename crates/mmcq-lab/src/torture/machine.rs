@@ -255,10 +255,8 @@ impl Machine<(Alone, ReaderDriver)> {
         let table = Lease::new(&BUFFERS, Buffers::new);
         // SAFETY: as above.
         let words = unsafe { &mut *table.0.as_ptr() };
-        let driver = rtsx::RtsxConfig {
-            busy_after_data: setup.busy == BusyBy::Interrupt,
-            ..rtsx::RtsxConfig::new(rtsx::Chip::Rts5249)
-        };
+        let driver =
+            rtsx::RtsxConfig::new(rtsx::Chip::Rts5249).busy_after_data(setup.busy == BusyBy::Interrupt);
         let host = rtsx::Rtsx::new(port, memory.clone(), words, driver).map_err(|error| error.to_string())?;
         NOW_NS.set(now_ns);
         let stack = Stack::new(Alone, TIMER, host, engine_config(setup));

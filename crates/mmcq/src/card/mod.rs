@@ -75,6 +75,17 @@ pub struct Options {
     pub quirks: &'static [quirk::Quirk],
 }
 
+setters!(Options {
+    without: u16,
+    max_clock_hz: u32,
+    max_width: Width,
+    strength: Strength,
+    unlock: Option<&'static LockOp<'static>>,
+    cache: bool,
+    upkeep: &'static Upkeep,
+    quirks: &'static [quirk::Quirk],
+});
+
 impl Options {
     /// As fast as host and card can, with the cache of a soldered eMMC.
     pub const DEFAULT: Options = Options {

@@ -185,6 +185,22 @@ pub struct Config {
     pub card_irq_looks_ns: (u64, u64),
 }
 
+setters!(Config {
+    admitted: u8,
+    prepared: u8,
+    merge_blocks: u32,
+    fair_blocks: u32,
+    settle_blocks: u32,
+    acknowledge: Acknowledge,
+    hold_ns: u64,
+    tail_ns: u32,
+    close_always: bool,
+    io_burst: u8,
+    chain_ns: u64,
+    erase_budget_ns: u64,
+    card_irq_looks_ns: (u64, u64),
+});
+
 /// See [`Config::card_irq_looks_ns`]: Linux's jiffy at 1000 Hz, in nanoseconds.
 pub const CARD_IRQ_STEP_NS: u64 = 1_000_000;
 

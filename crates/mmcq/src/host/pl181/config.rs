@@ -15,6 +15,7 @@ const FIFO_WORDS: u16 = 16;
 const FIFO_WORDS_EXTENDED: u16 = 128;
 
 /// What a board says about its controller. Start from [`Pl181Config::new`].
+#[non_exhaustive]
 #[derive(Clone, Copy, Debug)]
 pub struct Pl181Config {
     /// MCLK, from which the card's clock is divided, in hertz.
@@ -38,6 +39,17 @@ pub struct Pl181Config {
     /// one, or with another).
     pub fifo_words: Option<u16>,
 }
+
+setters!(Pl181Config {
+    mclk_hz: u32,
+    pclk_hz: u32,
+    max_clock_hz: u32,
+    width: Width,
+    high_speed: bool,
+    power: u32,
+    power_up_ns: u64,
+    fifo_words: Option<u16>,
+});
 
 impl Pl181Config {
     /// One line, default speed, as identified.

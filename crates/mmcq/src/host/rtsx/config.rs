@@ -49,6 +49,7 @@ impl Chip {
 }
 
 /// A reader and how it is wired.
+#[non_exhaustive]
 #[derive(Clone, Copy, Debug)]
 pub struct RtsxConfig {
     /// Which chip it is.
@@ -78,6 +79,19 @@ pub struct RtsxConfig {
     /// Phase of the sampling there before (or without) tuning, 0 to 31.
     pub sample_phase: u8,
 }
+
+setters!(RtsxConfig {
+    chip: Chip,
+    continue_data: bool,
+    busy_after_data: bool,
+    coherent: bool,
+    max_clock_hz: u32,
+    width: Width,
+    signal18: bool,
+    fixed: bool,
+    send_phase: u8,
+    sample_phase: u8,
+});
 
 impl RtsxConfig {
     /// A reader with everything, in a slot.

@@ -15,6 +15,7 @@ pub enum DmaUse {
 }
 
 /// A controller and how it is wired.
+#[non_exhaustive]
 #[derive(Clone, Copy, Debug)]
 pub struct S3cSdiConfig {
     /// What moves the data.
@@ -27,6 +28,8 @@ pub struct S3cSdiConfig {
     /// Data lines that are wired: one or four.
     pub width: Width,
 }
+
+setters!(S3cSdiConfig { dma: DmaUse, pclk_hz: u32, max_clock_hz: u32, width: Width });
 
 impl S3cSdiConfig {
     /// Four lines at up to 25 MHz from this PCLK, data by the CPU.

@@ -192,6 +192,21 @@ pub struct SdhciConfig {
     pub capabilities: Option<u64>,
 }
 
+setters!(SdhciConfig {
+    quirks: SdhciQuirks,
+    transfer: TransferMode,
+    base_clock_hz: Option<u32>,
+    timeout_clock_hz: Option<u32>,
+    max_clock_hz: u32,
+    width: Width,
+    fixed: bool,
+    supply_ma: u16,
+    extra_timings: u16,
+    hs400_mode: u8,
+    hs400es_mode: u8,
+    capabilities: Option<u64>,
+});
+
 /// What the driver asks its configuration after it was made.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lasting {

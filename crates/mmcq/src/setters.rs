@@ -1,0 +1,17 @@
+//! Setters for what a program fills in: `SdhciConfig::new().fixed(true)`, also in a constant.
+
+/// For each field a method of its name that takes the value and gives back the whole.
+macro_rules! setters {
+    ($type:ty { $($field:ident: $value:ty),* $(,)? }) => {
+        impl $type {
+            $(
+                #[doc = concat!("The same with another `", stringify!($field), "`: the field says what it is.")]
+                #[must_use]
+                pub const fn $field(mut self, $field: $value) -> Self {
+                    self.$field = $field;
+                    self
+                }
+            )*
+        }
+    };
+}
