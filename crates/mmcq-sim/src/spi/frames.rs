@@ -203,7 +203,8 @@ impl SpiSlot {
         }
         match self.strike(Point::ReadBlock, now_ns) {
             Some(Strike::Crc | Strike::EndBit | Strike::CrcAndEnd) => flip(&mut bytes[1..], 1234),
-            Some(Strike::Lost) => bytes.fill(0xff),
+            // Its token is not seen.
+            Some(Strike::Lost) => bytes[0] = 0xff,
             Some(Strike::Late(ns)) => return ns,
             Some(Strike::Line(level)) => self.stuck = Some(if level == 0 { 0 } else { 0xff }),
             _ => {}
@@ -271,6 +272,10 @@ impl SpiSlot {
             return;
         }
         let mut block = std::mem::take(&mut self.front.block);
+        if block.is_empty() {
+            // The card was taken out.
+            return;
+        }
         if matches!(strike, Some(Strike::Crc | Strike::EndBit)) {
             flip(&mut block, 1234);
         }

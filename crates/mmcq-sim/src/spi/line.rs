@@ -42,6 +42,11 @@ impl SpiLine {
         self.slot.borrow_mut().select(low, self.time.now());
     }
 
+    /// The clock, in hertz.
+    pub fn clock_hz(&self) -> u32 {
+        self.slot.borrow().clock_hz()
+    }
+
     /// The clock from now on, in hertz.
     pub fn set_clock(&self, hz: u32) {
         self.slot.borrow_mut().set_clock(hz, self.time.now());

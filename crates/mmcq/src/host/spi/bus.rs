@@ -181,8 +181,9 @@ impl<P: Port> Spi<P> {
                 line.input = Input::default();
                 line.card.app = false;
                 line.card.quiet = false;
+                // The card's bytes begin with the selection: it may have lost count of the clocks.
+                line.select(false);
                 if op == BusOp::ResetAll {
-                    line.select(false);
                     line.clock(None);
                 }
                 if core::mem::take(&mut line.card.torn) {

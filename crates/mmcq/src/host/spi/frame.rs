@@ -7,6 +7,9 @@ pub(super) const WIRE_BYTES: usize = 64;
 /// A byte before a command [SD 7.5.1, N_RC], its six, and as many as most cards take to answer.
 pub(super) const WITH_ANSWER: usize = 12;
 
+/// As many as any card takes [SD 7.5.1, N_CR].
+pub(super) const WITH_LATE_ANSWER: usize = 16;
+
 /// The six bytes of a command.
 pub(super) const fn of(index: u8, arg: u32) -> [u8; 6] {
     let [a, b, c, d] = arg.to_be_bytes();

@@ -1,7 +1,7 @@
 //! The port with the driver's own memory: what is sent, and what has come in.
 
 use super::card::Card;
-use super::frame::{self, Input, SpiMemory, WIRE_BYTES, WITH_ANSWER};
+use super::frame::{self, Input, SpiMemory, WIRE_BYTES, WITH_ANSWER, WITH_LATE_ANSWER};
 use super::port::{Exchange, Port, Progress};
 use crate::host::Segment;
 use core::ptr::NonNull;
@@ -83,7 +83,9 @@ impl<P: Port> Line<P> {
     /// more, is not looked at.
     pub fn send_frame(&mut self, index: u8, arg: u32, skip: usize) {
         let [a, b, c, d, e, f] = frame::of(index, arg);
-        self.put(&[0xff, a, b, c, d, e, f], WITH_ANSWER);
+        // After CMD0 the card is not asked again whether it was late.
+        let count = if index == 0 { WITH_LATE_ANSWER } else { WITH_ANSWER };
+        self.put(&[0xff, a, b, c, d, e, f], count);
         self.input.skip(7 + skip);
     }
 

@@ -223,6 +223,13 @@ impl Program {
     pub fn leave(&self, card: &mut Card) {
         card.quiet = false;
         card.torn |= self.step.tears();
+        if let (Step::Command, Some(blocks)) = (self.step, &self.blocks) {
+            // It may have been obeyed, or one before it: CMD12 tells.
+            card.open = Some(match blocks.data.direction {
+                Direction::Read => Open::Read,
+                Direction::Write => Open::Refused,
+            });
+        }
         if card.open == Some(Open::Write) && self.blocks.is_some() {
             card.open = Some(Open::Refused);
         }
@@ -418,6 +425,11 @@ impl Program {
         self.response = Response::short(status);
         if self.resp == Resp::R1b {
             line.card.quiet = false;
+        }
+        if status & R1::ILLEGAL_COMMAND != 0 && self.blocks.is_some() {
+            // No block follows, whatever the engine makes of that bit: on the SD bus it is about
+            // the command before.
+            return Err(Cause::Timeout);
         }
         if r1 & REFUSED != 0 {
             return Ok(Turn::End);

@@ -66,7 +66,7 @@ fn what_a_card_does_not_know_it_does_not_answer() {
     // One that is initialised refuses, one whose command was damaged may be asked again, and one
     // that was reset is not there any more.
     for (r1, expected) in [
-        (0x04, Ok(R1::ILLEGAL_COMMAND)),
+        (0x04, Err((Cause::Timeout, Stage::Command))),
         (0x40, Ok(R1::OUT_OF_RANGE)),
         (0x08, Err((Cause::Crc, Stage::Command))),
         (IDLE, Err((Cause::Timeout, Stage::Command))),

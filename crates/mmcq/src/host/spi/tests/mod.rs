@@ -149,7 +149,7 @@ impl Bench {
     /// A command with the byte before it; these come in after it, and are all of its exchange.
     fn command(&mut self, index: u8, arg: u32, back: &[u8]) {
         let mut all = back.to_vec();
-        all.resize(back.len().max(5), 0xff);
+        all.resize(back.len().max(if index == 0 { 9 } else { 5 }), 0xff);
         self.command_then(index, arg, &all);
     }
 
