@@ -15,7 +15,7 @@ use crate::registers::binary;
 use crate::system::{Costs, SleepDepth};
 use mmcq::card::{Card, Family, Options, bring_up};
 use mmcq::engine::Config;
-use mmcq::sched::{Any, Fifo, Queued};
+use mmcq::sched::{Any, Fifo};
 use mmcq::task::Timer;
 use mmcq_sim::card::{CardProfile, Fill, Medium, ProfileError};
 use mmcq_sim::charged::{CallCosts, Charged};
@@ -327,7 +327,7 @@ impl<const N: usize> Board<N> {
         let config = Config { close_always: !streams, merge_blocks, acknowledge, ..Config::DEFAULT };
         // Linux has a scheduler of its own before the engine.
         let scheduler = if N > 1 { scheduler } else { Any::Fifo(Fifo) };
-        let stack = Stack::with_policy(Alone, TIMER, host, config, Queued(scheduler));
+        let stack = Stack::with_policy(Alone, TIMER, host, config, crate::platform::profile(scheduler));
         let (card, ext_csd) = start(&stack, &controller, &time).map_err(|error| BoardError::BringUp {
             platform: platform.name.clone(),
             card: profile.name().to_owned(),
@@ -360,6 +360,24 @@ impl<const N: usize> Board<N> {
         let (result, scratch) = drive(&self.stack, &self.controller, &self.time, future)?;
         pieces.free(scratch);
         result.map_err(|e| e.to_string())
+    }
+
+    /// Writes of different places, and reads, may go to the card as one transfer. False: it takes no
+    /// packed commands, or its controller cannot send them.
+    pub fn enable_packed(&self) -> Result<bool, String> {
+        let mut pieces = Pieces::default();
+        let page = pieces.piece(mmcq::card::SCRATCH_BYTES as usize);
+        let future = mmcq::card::enable_packed(&self.stack, &self.card, page);
+        match drive(&self.stack, &self.controller, &self.time, future)? {
+            Ok(before) => {
+                pieces.free(before);
+                Ok(true)
+            }
+            Err((error, page)) => {
+                pieces.free(page);
+                if error == mmcq::engine::Error::Unsupported { Ok(false) } else { Err(error.to_string()) }
+            }
+        }
     }
 
     /// Reads and writes may go through the card's command queue. The answer is how many tasks that

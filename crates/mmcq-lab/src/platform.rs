@@ -24,7 +24,7 @@ mod tests;
 pub(crate) use change::set;
 pub use change::{CARD, JOB};
 pub use controller::ControllerConfig;
-pub use stack::{Profile, Stack};
+pub use stack::{Profile, Stack, profile};
 
 use mmcq_sim::card::profile::message_of;
 use serde::Deserialize;

@@ -61,13 +61,17 @@ pub enum Setting {
     Tasks,
     /// The same at the price of its own path.
     TasksOwn,
+    /// Ours at Linux's prices, with packed commands.
+    Packed,
+    /// The same at the price of its own path.
+    PackedOwn,
     /// What wire and card allow: software that costs nothing, and perfect batches.
     Limit,
 }
 
 impl Setting {
     /// All of them.
-    pub const ALL: [Setting; 12] = [
+    pub const ALL: [Setting; 14] = [
         Setting::None,
         Setting::HsqTag,
         Setting::HsqFifo,
@@ -79,6 +83,8 @@ impl Setting {
         Setting::MmcqEarlyOwn,
         Setting::Tasks,
         Setting::TasksOwn,
+        Setting::Packed,
+        Setting::PackedOwn,
         Setting::Limit,
     ];
 
@@ -96,6 +102,8 @@ impl Setting {
             Setting::MmcqEarlyOwn => "mmcq-early-own",
             Setting::Tasks => "tasks",
             Setting::TasksOwn => "tasks-own",
+            Setting::Packed => "packed",
+            Setting::PackedOwn => "packed-own",
             Setting::Limit => "limit",
         }
     }
@@ -103,10 +111,9 @@ impl Setting {
     fn price(self) -> Price {
         match self {
             Setting::None | Setting::HsqTag | Setting::HsqFifo => Price::Linux,
-            Setting::Close | Setting::Patch | Setting::Mmcq | Setting::MmcqEarly | Setting::Tasks => {
-                Price::Linux
-            }
-            Setting::MmcqOwn | Setting::MmcqEarlyOwn | Setting::TasksOwn => Price::Own,
+            Setting::Close | Setting::Patch | Setting::Mmcq | Setting::MmcqEarly => Price::Linux,
+            Setting::Tasks | Setting::Packed => Price::Linux,
+            Setting::MmcqOwn | Setting::MmcqEarlyOwn | Setting::TasksOwn | Setting::PackedOwn => Price::Own,
             Setting::Limit => Price::Nothing,
         }
     }
@@ -180,6 +187,18 @@ pub enum RunError {
         "card {card}, setting {setting}: no command queue: {found}; expected an eMMC with one (emmc-queue, say)"
     )]
     Queue {
+        /// The card.
+        card: String,
+        /// The setting.
+        setting: &'static str,
+        /// What was found instead.
+        found: String,
+    },
+    /// Nothing is packed there.
+    #[error(
+        "card {card}, setting {setting}: no packed commands: {found}; expected an eMMC that takes them (emmc-packed, say)"
+    )]
+    Packed {
         /// The card.
         card: String,
         /// The setting.
@@ -317,6 +336,19 @@ pub fn run(
                 Err(error) => Err(no_queue(error)),
             }
         }
+        Setting::Packed | Setting::PackedOwn => {
+            let board = Board::<SLOTS>::new(run.platform, run.card, medium, run.setting.price())?;
+            let none = |found: String| RunError::Packed {
+                card: run.card.unwrap_or(&run.platform.card).to_owned(),
+                setting: run.setting.name(),
+                found,
+            };
+            match board.enable_packed() {
+                Ok(true) => on_board(run, board, progress),
+                Ok(false) => Err(none("card or controller cannot".to_owned())),
+                Err(error) => Err(none(error)),
+            }
+        }
     }
 }
 
@@ -385,7 +417,8 @@ impl Serve<SLOTS> for Board<SLOTS> {
         let served =
             front.stack.with(|e| Served::by_engine(&before, *e.stats(), e.holds(), e.take_continue_lost()));
         let tasks = front.stack.with(|e| e.task_stats().copied()).filter(|tasks| tasks.entered > 0);
-        Ok((end_ns, Served { tasks, ..served }))
+        let packs = front.stack.with(|e| e.pack_stats().copied()).filter(|packs| packs.entries > 0);
+        Ok((end_ns, Served { tasks, packs, ..served }))
     }
 }
 

@@ -242,9 +242,16 @@ fn counters_line(outcome: &Outcome) -> String {
             tasks.entered, tasks.executed, tasks.asked, tasks.asked_in_vain
         )
     });
+    let packs = c.stack.packs.map_or_else(String::new, |packs| {
+        let demoted = packs.demoted.map_or_else(String::new, |why| format!(", given up: {why:?}"));
+        format!(
+            "; packed: {} writes and {} reads of {} entries, {} of them split{demoted}",
+            packs.writes, packs.reads, packs.entries, packs.split
+        )
+    });
     format!(
         "{} I/Os in {} transfers ({:.2} x 4 KiB each); per I/O: {:.2} commands, {:.2} interrupts, {:.2} context switches, \
-         {:.2} register reads, {:.2} writes; time: {:.1} % wire, {:.1} % card, CPU {:.1} % idle{held}{tasks}\n",
+         {:.2} register reads, {:.2} writes; time: {:.1} % wire, {:.1} % card, CPU {:.1} % idle{held}{tasks}{packs}\n",
         c.ios,
         c.transfers,
         c.merge(),

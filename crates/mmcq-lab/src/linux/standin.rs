@@ -17,7 +17,7 @@ use mmcq::host::{
     BlockSizes, BusOp, BusyDetect, Caps, Direction, DmaError, Done, Events, Host, Phase, Segment, StartError,
     Step as HostStep, Width,
 };
-use mmcq::sched::{Any, Fifo, Queued};
+use mmcq::sched::{Any, Fifo, Packed, Queued};
 use mmcq::spec::response::Response;
 use mmcq::task::Stack;
 use mmcq_sim::charged::{CallCosts, Charged};
@@ -332,15 +332,20 @@ fn run(
     };
     let end = match setting {
         Setting::Ours => {
-            let stack =
-                Stack::<_, 64>::with_policy(Alone, TIMER, host, Config::DEFAULT, Queued(Any::Fifo(Fifo)));
+            let stack = Stack::<_, 64>::with_policy(
+                Alone,
+                TIMER,
+                host,
+                Config::DEFAULT,
+                Packed(Queued(Any::Fifo(Fifo))),
+            );
             stack.with(|engine| engine.set_card_params(Some(target)));
             let mut front = Ours::new(stack, &mut sys, jobs.jobs());
             sys.run(&mut front, &mut device, &mut jobs).unwrap()
         }
         Setting::None => {
             let port = EnginePort::new(
-                Stack::with_policy(Alone, TIMER, host, Config::DEFAULT, Queued(Any::Fifo(Fifo))),
+                Stack::with_policy(Alone, TIMER, host, Config::DEFAULT, Packed(Queued(Any::Fifo(Fifo)))),
                 target,
                 1 << 20,
             );
@@ -349,7 +354,7 @@ fn run(
         }
         Setting::Tag | Setting::Fifo => {
             let port = EnginePort::new(
-                Stack::with_policy(Alone, TIMER, host, Config::DEFAULT, Queued(Any::Fifo(Fifo))),
+                Stack::with_policy(Alone, TIMER, host, Config::DEFAULT, Packed(Queued(Any::Fifo(Fifo)))),
                 target,
                 1 << 20,
             );

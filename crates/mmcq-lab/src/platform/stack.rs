@@ -8,14 +8,20 @@
 
 use super::{Advance, PlatformError, error, unknown};
 use mmcq::engine::Acknowledge;
-use mmcq::sched::{Any, Deadline, Fair, Fifo, Queued, deadline, fair};
+use mmcq::sched::{Any, Deadline, Fair, Fifo, Packed, Queued, deadline, fair};
 use toml::{Table, Value};
 
 /// Clients with a queue of their own.
 const CLIENTS: usize = 8;
 
-/// What our engine carries: a scheduler by name, and the lane of a card's queue.
-pub type Profile = Queued<Any>;
+/// What our engine carries: a scheduler by name, the lane of a card's queue, and packed commands.
+pub type Profile = Packed<Queued<Any>>;
+
+/// With this scheduler.
+#[must_use]
+pub fn profile(scheduler: Any) -> Profile {
+    Packed(Queued(scheduler))
+}
 
 /// How our engine is set up.
 #[derive(Clone, Copy, Debug)]

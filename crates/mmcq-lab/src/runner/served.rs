@@ -1,7 +1,7 @@
 //! What a stack itself counted while it served a run.
 
 use mmcq::engine::{Close, Stats};
-use mmcq::sched::{Holds, TaskStats};
+use mmcq::sched::{Holds, PackStats, TaskStats};
 
 /// What there is depends on the stack.
 #[derive(Clone, Copy, Debug, Default)]
@@ -16,6 +16,8 @@ pub struct Served {
     pub continue_lost: bool,
     /// What went through the card's command queue, if it was switched on.
     pub tasks: Option<TaskStats>,
+    /// What went in packed commands, if any did.
+    pub packs: Option<PackStats>,
 }
 
 impl Served {
@@ -35,7 +37,8 @@ impl Served {
         stats.status_asked -= before.status_asked;
         stats.faults -= before.faults;
         stats.start_retries -= before.start_retries;
-        Served { continued: stats.continued, engine: Some(stats), holds, continue_lost, tasks: None }
+        let continued = stats.continued;
+        Served { continued, engine: Some(stats), holds, continue_lost, ..Served::default() }
     }
 }
 

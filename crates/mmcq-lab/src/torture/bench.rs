@@ -33,6 +33,8 @@ pub struct Bench {
     pub(super) claims: Vec<Claim>,
     pub(super) free: Vec<usize>,
     pub(super) scratch: Box<[u64]>,
+    /// For headers of packed commands.
+    pub(super) page: Box<[u64]>,
     pub(super) mask: Arc<AtomicU64>,
     /// One for each client, and the supervisor's.
     pub(super) wakers: Vec<Waker>,
@@ -81,6 +83,7 @@ impl Bench {
             claims,
             free: Vec::new(),
             scratch: piece(SCRATCH_BYTES as usize),
+            page: piece(SCRATCH_BYTES as usize),
             mask,
             wakers,
             others,

@@ -85,7 +85,7 @@ pub struct Setup {
     /// Writes are complete with their data
     /// ([`Acknowledge::Transferred`](mmcq::engine::Acknowledge::Transferred)).
     pub early: bool,
-    /// Reads and writes may go through the card's command queue.
+    /// Reads and writes may go through the card's command queue, or in packed commands.
     pub queue: bool,
     /// ... and that is driven by the controller's engine: 0 by software, 1 to 3 by an engine, as
     /// the machine has them.

@@ -36,6 +36,8 @@ const CARD_QUIRKS: &str = "crates/mmcq-sim/src/card/tests/quirks.rs";
 const QUEUE: &str = "crates/mmcq-sim/src/sdhci/cqhci/tests/faults.rs";
 const SPI: &str = "crates/mmcq-sim/src/spi/tests/faults.rs";
 const SPI_LEFT: &str = "crates/mmcq-sim/src/spi/tests/interrupted.rs";
+const LISTS: &str = "crates/mmcq-sim/src/sdhci/tests/adma3.rs";
+const PACKS: &str = "crates/mmcq-sim/tests/packed.rs";
 const OURS: &str = "crates/mmcq-lab/tests/torture.rs";
 
 /// Injections that no strike brings about.
@@ -139,6 +141,10 @@ const PROOFS: &[(&str, Proof)] = &[
     ("spi_select_ends", Proof::Test(SPI_LEFT, "some_cards_end_their_transfers_with_the_selection")),
     ("spi_select_keeps", Proof::Test(SPI_LEFT, "the_end_of_the_selection_ends_nothing")),
     ("spi_left_in_the_middle", Proof::Test(SPI_LEFT, "a_card_left_in_the_middle_comes_back")),
+    ("pack_entry_fails", Proof::Test(PACKS, "an_entry_that_fails_costs_no_other_and_no_data")),
+    ("pack_index_late", Proof::Test(PACKS, "an_entry_that_fails_costs_no_other_and_no_data")),
+    ("pack_index_early", Proof::Test(PACKS, "an_entry_that_fails_costs_no_other_and_no_data")),
+    ("list_ends_early", Proof::Test(LISTS, "the_judge_finds_a_list_that_ends_early")),
     ("odd_buffers", Proof::Test("crates/mmcq/tests/task.rs", "any_memory_goes_through_a_bounce_buffer")),
 ];
 

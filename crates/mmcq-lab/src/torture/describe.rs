@@ -49,6 +49,8 @@ pub fn point(point: Point) -> &'static str {
         Point::Task => "task told to the card",
         Point::Discard => "tasks discarded",
         Point::Stop => "stop with the queue on",
+        Point::Pack => "header of a packed command",
+        Point::List => "entry of a list",
     }
 }
 
@@ -162,7 +164,7 @@ fn machine(setup: &Setup) -> Vec<(&'static str, String)> {
     vec![
         ("card", EVERY_CARD[setup.card].to_owned()),
         ("its cache", yes(setup.cache, "on, if it has one", "off")),
-        ("its command queue", yes(setup.queue, "used", "not used")),
+        ("its command queue, or packed commands", yes(setup.queue, "used", "not used")),
         ("that queue is driven by", yes(setup.engine > 0, "the controller's engine", "software")),
         ("controller", controller.to_owned()),
         ("data move by", format!("{data}{boundary}")),

@@ -1,4 +1,4 @@
-//! Random runs through the command queue of a card: what is announced ends in another order than it
+//! Random runs through the command queue of a card, or in packed commands: what is announced ends in another order than it
 //! came, and a failure of one task ends the queue of all.
 
 use super::case::{BusyBy, Case, Luck, Wishes};
@@ -13,13 +13,16 @@ use mmcq_sim::world::Stream;
 /// Faults and cuts as [`Wishes`] have them.
 const OFTEN: [(f64, f64); 3] = [(0.0, 0.2), (0.000_5, 0.5), (0.002, 1.0)];
 /// What goes wrong with the card's queue, beside all else.
-const STRIKES: [(Point, Strike); 6] = [
+const STRIKES: [(Point, Strike); 9] = [
     (Point::Task, Strike::Lost),
     (Point::Task, Strike::Never),
     (Point::Task, Strike::Spurious(1)),
     (Point::Task, Strike::Late(5_000_000)),
     (Point::Discard, Strike::Fail),
     (Point::Stop, Strike::Lost),
+    (Point::Pack, Strike::Fail),
+    (Point::Pack, Strike::Astray(1)),
+    (Point::Pack, Strike::Astray(-1)),
 ];
 /// The same with the controller's engine.
 const ENGINES: [(Point, Strike); 8] = [

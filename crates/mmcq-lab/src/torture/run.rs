@@ -10,9 +10,9 @@ use super::machine::{Keeps, Machine, Step};
 pub use super::outcome::{Outcome, Steps};
 use super::stopwatch::Stopwatch;
 use super::supervisor::{News, Supervisor};
-use mmcq::card::{Card as Found, Options, bring_up, enable_extended_ops, enable_task_queue};
+use mmcq::card::{Card as Found, Options, bring_up, enable_extended_ops, enable_packed, enable_task_queue};
 use mmcq::engine::{Error, RecoveryStep};
-use mmcq::sched::{Any, Deadline, Fair, Fifo, HostQueued, Profile, Queued, deadline, fair};
+use mmcq::sched::{Any, Deadline, Fair, Fifo, HostQueued, Packed, Profile, Queued, deadline, fair};
 use mmcq::task::Platform;
 use mmcq_sim::card::{AtStake, Card, Fill, Medium};
 use mmcq_sim::checker::{Checker, Content, Fault, Promise, Violation};
@@ -27,8 +27,8 @@ use std::task::{Context, Poll, Waker};
 /// that power takes away.
 pub const CARDS: [&str; 5] = ["sdhc-16g-hs", "emmc-hs200", "hbg4a2", "emmc-4g-old", "sdsc-1g"];
 
-/// These, and then the cards with a command queue.
-pub const EVERY_CARD: [&str; 9] = [
+/// These, and then the cards with a command queue, or packed commands.
+pub const EVERY_CARD: [&str; 10] = [
     "sdhc-16g-hs",
     "emmc-hs200",
     "hbg4a2",
@@ -38,6 +38,7 @@ pub const EVERY_CARD: [&str; 9] = [
     "emmc-queue-slow",
     "emmc-queue-fast",
     "emmc-queue-one",
+    "emmc-packed",
 ];
 
 /// How the first eMMC boots, and the one that comes in its place: with an acknowledge from boot
@@ -82,6 +83,8 @@ pub const POINTS: [Point; Point::COUNT] = [
     Point::Task,
     Point::Discard,
     Point::Stop,
+    Point::Pack,
+    Point::List,
 ];
 
 /// Says what happens, in a replay.
@@ -208,7 +211,7 @@ impl Run<'_> {
                     self.lives(machine, now_ns, trace)
                 }
                 policy if self.case.setup.queue => {
-                    let policy = Queued(policy.unwrap_or(Any::Fifo(Fifo)));
+                    let policy = Packed(Queued(policy.unwrap_or(Any::Fifo(Fifo))));
                     self.powered(policy, card, now_ns, trace)
                 }
                 Some(policy) => self.powered(policy, card, now_ns, trace),
@@ -527,6 +530,8 @@ impl Run<'_> {
             self.faults.arm(self.case.setup.armed_early && attempt < BRING_UPS);
             // SAFETY: `bring_up` is over, or the machine gone, before the memory is used again.
             let scratch = unsafe { lend(&mut self.bench.scratch) };
+            // SAFETY: no code uses it but this machine's engine.
+            let page = unsafe { lend(&mut self.bench.page) };
             let mut future = std::pin::pin!(async {
                 let (card, scratch) = bring_up(&machine.stack, scratch, options).await;
                 let card = card?;
@@ -534,6 +539,10 @@ impl Run<'_> {
                 result?;
                 if self.case.setup.queue {
                     enable_task_queue(&machine.stack, &card, scratch).await.0?;
+                    match enable_packed(&machine.stack, &card, page).await {
+                        Ok(_) | Err((Error::Unsupported, _)) => {}
+                        Err((error, _)) => return Err(error),
+                    }
                 }
                 Ok::<_, Error>(card)
             });

@@ -157,6 +157,8 @@ pub(crate) struct Write {
     pending_bytes: u64,
     pending_units: u64,
     last_unit: Option<u64>,
+    /// Another entry of the same packed command follows: busy after this one.
+    pub(crate) entry_ns: Option<u64>,
 }
 
 /// How a written block was taken.
@@ -184,6 +186,7 @@ impl Write {
             pending_bytes: 0,
             pending_units: 0,
             last_unit: None,
+            entry_ns: None,
         }
     }
 
@@ -239,7 +242,9 @@ impl Write {
             return (now_ns, errors);
         }
         let busy_ns = match flash.timing().close {
-            None => flash.write(now_ns, self.pending_bytes, self.pending_units, true),
+            None => flash
+                .write(now_ns, self.pending_bytes, self.pending_units, self.entry_ns.is_none())
+                .saturating_add(self.entry_ns.unwrap_or(0)),
             Some(close) => {
                 let bytes = u64::from(self.taken) * u64::from(self.block);
                 flash.close(&close, self.at.saturating_sub(bytes), bytes, now_ns)

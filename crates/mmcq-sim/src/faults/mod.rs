@@ -69,11 +69,15 @@ pub enum Point {
     Discard,
     /// CMD12 comes while its queue is on.
     Stop,
+    /// The header of a packed command arrives at the card.
+    Pack,
+    /// The controller goes to the next entry of an ADMA3 list.
+    List,
 }
 
 impl Point {
     /// How many points there are.
-    pub const COUNT: usize = 26;
+    pub const COUNT: usize = 28;
 
     /// Does it come by on an SPI bus alone?
     #[must_use]
@@ -96,7 +100,7 @@ pub enum Strike {
     /// response (A3), the interrupt never reaches the CPU (E1), the automatic command is not sent
     /// (E8), what the medium was told does not happen (D5). Doorbells do nothing (H4), no task is
     /// blamed (H5), CMD44 has no answer (H7), the card's queue is empty after CMD12 (H11). The card
-    /// sees none of a byte's clocks (I3).
+    /// sees none of a byte's clocks (I3). What is behind this entry of a list is not executed (H17).
     Lost,
     /// Wrong checksum: of a response (A1), a read block (A6), a written block (A7, the card answers
     /// 101).
@@ -124,12 +128,14 @@ pub enum Strike {
     /// Busy is not shown on DAT0 although the card is busy (B4).
     Hidden,
     /// It fails outright: DMA (E6), tuning (A11, A12), voltage switch (A13), a medium that cannot
-    /// be read or programmed (D3, D5), a command that forgets tasks (H10).
+    /// be read or programmed (D3, D5), a command that forgets tasks (H10), an
+    /// entry of a packed command (H15).
     Fail,
     /// One bit of the data is wrong, the checksum right: bit number in the block (D4). Of a byte on an
     /// SPI bus: 0 to 7 of what the card hears, 8 to 15 of what it says (I1, I2).
     Flip(u32),
-    /// The data go elsewhere: so many blocks away (D9, H13). A function gives so many bytes more, or
+    /// The data go elsewhere: so many blocks away (D9, H13). An entry of a packed command fails, and
+    /// the index that is told is so far from its own (H16). A function gives so many bytes more, or
     /// fewer, than it said (G6). A card on an SPI bus sees so many clocks fewer, or more (I4).
     Astray(i32),
     /// The interrupt line rises without a cause, so many times (E2, E3). So do the

@@ -520,6 +520,7 @@ impl Sdhci {
 
     /// Software Reset For CMD Line [SDHC 2.2.16].
     pub(super) fn reset_command(&mut self) {
+        self.list.stops();
         self.stop_timer(Timer::Command);
         self.cmd = CmdLine { free_ns: self.cmd.free_ns, ..CmdLine::default() };
         self.regs.status &= !int::COMMAND_COMPLETE;

@@ -370,7 +370,9 @@ impl Sdhci {
             return self.queue_data_ended(now);
         }
         self.dat.state = State::Idle;
-        self.raise(int::TRANSFER_COMPLETE, now);
+        if !self.list_goes_on(now) {
+            self.raise(int::TRANSFER_COMPLETE, now);
+        }
     }
 
     /// An error ends the transfer; nothing moves until a reset.
@@ -385,6 +387,7 @@ impl Sdhci {
     }
 
     pub(super) fn fail_data(&mut self) {
+        self.list.stops();
         if self.dat.active() {
             self.stop_data_timers();
             self.dma.stop();
@@ -431,6 +434,7 @@ impl Sdhci {
 
     /// Software Reset For DAT Line [SDHC 2.2.16].
     pub(super) fn reset_data(&mut self) {
+        self.list.stops();
         self.stop_data_timers();
         self.pio.clear();
         self.dma.stop();

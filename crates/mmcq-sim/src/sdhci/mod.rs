@@ -23,6 +23,7 @@
 //!   error.
 //! - A write to a busy card waits for DAT0 before its first block; a read does not wait.
 
+mod adma3;
 mod bits;
 mod blocks;
 mod command;
@@ -112,6 +113,7 @@ pub struct Sdhci {
     cmd: command::CmdLine,
     dat: data::DatLines,
     dma: dma::Dma,
+    list: adma3::List,
     pio: pio::Buffer,
     /// The queue engine, where there is one.
     cqe: Option<Box<cqhci::Engine>>,
@@ -186,6 +188,7 @@ impl Sdhci {
             cmd: command::CmdLine::default(),
             dat: data::DatLines::default(),
             dma: dma::Dma::default(),
+            list: adma3::List::default(),
             pio: pio::Buffer::default(),
             cqe: config.command_queue.map(|config| Box::new(cqhci::Engine::new(config))),
             card_interrupt: false,

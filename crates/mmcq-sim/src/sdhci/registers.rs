@@ -176,6 +176,7 @@ impl Sdhci {
                 let i = usize::from(offset - 0x60) / 2;
                 u32::from(self.config.presets[i]) | u32::from(self.config.presets[i + 1]) << 16
             }
+            0x78 | 0x7c if self.has_list() => self.list.shows(offset == 0x7c),
             0x78 => r.strobe,
             0xfc => {
                 u32::from(self.slot.line.is_high())
@@ -237,6 +238,7 @@ impl Sdhci {
                     self.sdma_restart(now);
                 }
             }
+            0x78 | 0x7c if self.has_list() => self.set_list(offset == 0x7c, value, mask, now),
             0x78 if self.config.strobe_register => {
                 self.regs.strobe = merge(self.regs.strobe, value, mask) & 1;
                 self.refresh_bus(now);

@@ -186,6 +186,35 @@ impl<const N: usize> Batch<N> {
         self.append(index, blocks);
     }
 
+    /// A pack begins: its header, if one goes with the data, and no member yet.
+    pub fn begin_pack(&mut self, direction: Direction, lba: u64, header: bool) {
+        self.begin(direction, lba);
+        if header {
+            self.blocks = 1;
+            self.one_segment(Segment::NONE);
+        }
+    }
+
+    /// The next member of a pack, with its memory behind what is there.
+    pub fn add_behind(&mut self, index: u8, blocks: u32, segment: Segment) {
+        self.fill(usize::from(self.filled), segment);
+        self.append(index, blocks);
+    }
+
+    /// The memory of the header.
+    pub fn set_header(&mut self, segment: Segment) {
+        if let Some(first) = self.segments.first_mut() {
+            *first = segment;
+        }
+    }
+
+    /// There is no header after all.
+    pub fn drop_header(&mut self) {
+        self.segments.rotate_left(1.min(N));
+        self.filled = self.filled.saturating_sub(1);
+        self.blocks = self.blocks.saturating_sub(1);
+    }
+
     /// Collects the next transfer around a queued read or write. Changes no slot.
     pub fn collect(&mut self, slots: &Slots<N>, head: u8, limits: Limits) {
         let Some((direction, lba, blocks)) = slots.at(head).span() else {

@@ -253,6 +253,11 @@ impl Memory {
         self.moves
     }
 
+    /// This is mapped for the step that begins.
+    pub fn is_lent(&mut self, segment: Segment, direction: Direction) {
+        self.mapped = Some((segment, direction));
+    }
+
     /// Is the memory of a step mapped?
     pub fn is_mapped(&self) -> bool {
         self.mapped.is_some()
@@ -334,6 +339,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn extra(&mut self, event: Event, now_ns: u64) {
         if self.has_task_step() {
             return self.task_event(event, now_ns);
+        }
+        if self.has_pack_step() {
+            return self.pack_event(event, now_ns);
         }
         match &self.services.extras {
             Some(extras) if P::RECOVERS => (extras.on_event)(self, event, now_ns),

@@ -11,6 +11,7 @@ use super::slot::NONE;
 use super::straight::Straight;
 use crate::host::{Auto, Phase};
 use crate::sched::Lanes;
+use crate::sched::packs::Packs;
 use crate::sched::tasks::{Hosted, Tasks};
 
 /// The one thing in progress.
@@ -84,6 +85,17 @@ impl<E, T: Lanes> Lane<E, T> {
     #[inline(always)]
     pub fn hosted_mut(&mut self) -> Option<&mut Hosted> {
         self.tasks.hosted_mut()
+    }
+
+    /// Packed commands, where the profile has them.
+    #[inline(always)]
+    pub fn packs(&self) -> Option<&Packs> {
+        self.tasks.packs()
+    }
+
+    #[inline(always)]
+    pub fn packs_mut(&mut self) -> Option<&mut Packs> {
+        self.tasks.packs_mut()
     }
 
     #[inline(always)]

@@ -36,6 +36,7 @@ mod limits;
 mod mapping;
 mod order;
 mod outcome;
+mod packs;
 mod partition_access;
 mod passing;
 mod phases;
@@ -357,6 +358,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub fn set_card_params(&mut self, target: Option<CardParams>) {
         if target.is_none() {
             self.forget_tasks();
+            self.forget_packs();
             self.supply_lost();
             self.lane.concurrent_mut().forbid();
             if P::RECOVERS {

@@ -207,6 +207,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn end_transfer(&mut self, status: Option<u32>, now_ns: u64) {
         self.lane.enter(Stage::Idle);
         self.timers.clear();
+        self.pack_ended();
         self.note_end(now_ns);
         self.release_members(status.is_none(), now_ns);
         if let Some(status) = status {

@@ -119,6 +119,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 Turn::Again => continue,
                 Turn::Wait => return,
             }
+            if self.packs_turn(now_ns) {
+                continue;
+            }
             if P::RECOVERS && !self.services.memory().area().is_user() && self.must_return() {
                 return self.extra(Event::Return, now_ns);
             }
@@ -163,6 +166,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             if self.slots.at(head).span().is_some() {
                 match self.pick(head, now_ns) {
+                    Some(first) if self.packs_with(first, now_ns) => continue,
                     Some(first) => match self.tail_of(first, now_ns) {
                         // What is left open goes on with it.
                         Tail::Awaited if self.is_left_open() => return,

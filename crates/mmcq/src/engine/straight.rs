@@ -116,7 +116,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             || self.card.functions().is_running()
             || self.timers.is_chained()
             || !self.services.memory().area().is_user()
-            || self.lane.tasks().is_some_and(|tasks| tasks.is_armed());
+            || self.lane.tasks().is_some_and(|tasks| tasks.is_armed())
+            || self.lane.packs().is_some_and(|packs| packs.is_armed());
         let wrong = !self.gate.is_open() || self.incident.is_open() || self.supervisor.helping().calls();
         io || self.card.functions().is_asking() || !H::CARD_IRQ && self.timers.is_looking() || wrong
     }

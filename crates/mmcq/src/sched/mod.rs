@@ -21,6 +21,7 @@ pub mod deadline;
 pub mod fair;
 mod fifo;
 mod hold;
+pub(crate) mod packs;
 mod profile;
 pub(crate) mod slot_set;
 pub(crate) mod tasks;
@@ -32,7 +33,8 @@ pub use fair::Fair;
 pub use fifo::Fifo;
 pub use hold::{AtOnce, Holds, Tails, Whole};
 pub(crate) use hold::{Hold, Pending, Run};
-pub use profile::{HostQueued, Lean, Profile, Prompt, Queued};
+pub use packs::{PackStats, Packing};
+pub use profile::{HostQueued, Lean, Packed, Profile, Prompt, Queued};
 pub use tasks::{Demotion, HostQueue, Lanes, Single, SoftwareQueue, TaskStats};
 
 use crate::host::Direction;

@@ -1,6 +1,6 @@
 //! Profiles: how much of the stack firmware carries around its scheduler.
 
-use super::{AtOnce, HostQueue, Lanes, Policy, Single, SoftwareQueue, Tails, Whole};
+use super::{AtOnce, HostQueue, Lanes, Packing, Policy, Single, SoftwareQueue, Tails, Whole};
 
 /// What firmware carries: a scheduler, and what stands around it.
 ///
@@ -16,6 +16,7 @@ pub trait Profile {
 
     /// [`Single`]: one transfer at a time. [`SoftwareQueue`]: besides, the command queue of an eMMC
     /// ([`Queued`]); [`HostQueue`]: the same by the controller's engine ([`HostQueued`]).
+    /// [`Packing`]: besides others, packed commands ([`Packed`]).
     type Lanes: Lanes;
 
     /// Failed transfers are tried again, and help is asked for: all steps of recovery. Where not,
@@ -176,6 +177,44 @@ impl<P: Profile> Profile for HostQueued<P> {
     type Lanes = HostQueue;
     const RECOVERS: bool = {
         assert!(P::RECOVERS, "the command queue needs a profile that recovers");
+        true
+    };
+    const FAST: bool = P::FAST;
+
+    #[inline(always)]
+    fn policy(&self) -> &P::Policy {
+        self.0.policy()
+    }
+
+    #[inline(always)]
+    fn policy_mut(&mut self) -> &mut P::Policy {
+        self.0.policy_mut()
+    }
+}
+
+/// For eMMC with packed commands (4.5 to 5.1): as the profile inside, and writes of different
+/// places, and reads, go to the card as one transfer where that pays, once
+/// [`card::enable_packed`](crate::card::enable_packed) has found that the card takes them. Needs
+/// [`Profile::RECOVERS`].
+///
+/// # Examples
+/// ```
+/// use mmcq::sched::{Fifo, Packed, Profile, Queued};
+///
+/// fn fast<P: Profile>(_: &P) -> bool {
+///     P::FAST
+/// }
+/// assert!(fast(&Packed(Queued(Fifo))));
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Packed<P = super::Fifo>(pub P);
+
+impl<P: Profile> Profile for Packed<P> {
+    type Policy = P::Policy;
+    type Tails = P::Tails;
+    type Lanes = Packing<P::Lanes>;
+    const RECOVERS: bool = {
+        assert!(P::RECOVERS, "packed commands need a profile that recovers");
         true
     };
     const FAST: bool = P::FAST;

@@ -11,7 +11,7 @@ use crate::engine::{
     ServiceRequest, SlotId, Span, Stats,
 };
 use crate::host::{Caps, Host, Phase, Width};
-use crate::sched::{Holds, Profile, TaskStats};
+use crate::sched::{Holds, PackStats, Profile, TaskStats};
 use crate::spec::bus::Bus;
 use core::task::Waker;
 
@@ -122,6 +122,8 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         pub fn set_abilities(&mut self, abilities: Abilities) = { let _ = abilities; };
         /// [`Engine::set_task_queue`]. Nested: `false`.
         pub fn set_task_queue(&mut self, depth: u8) -> bool = { let _ = depth; false };
+        /// [`Engine::set_packed`]. Nested: `false`.
+        pub fn set_packed(&mut self, writes: u8, reads: u8) -> bool = { let _ = (writes, reads); false };
         /// [`Engine::set_page`]. Nested: the page comes back as an error.
         pub fn set_page(&mut self, page: DmaBuf) -> Result<DmaBuf, DmaBuf> = Err(page);
         /// [`Engine::set_concurrent_commands`]. Nested: nothing is done.
@@ -197,6 +199,8 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         pub fn stats(&self) -> &Stats = &Stats::ZERO;
         /// [`Engine::task_stats`]. Nested: `None`.
         pub fn task_stats(&self) -> Option<&TaskStats> = None;
+        /// [`Engine::pack_stats`]. Nested: `None`.
+        pub fn pack_stats(&self) -> Option<&PackStats> = None;
         /// [`Engine::losses`]. Nested: 0; see [`is_nested`](Self::is_nested).
         pub fn losses(&self) -> u8 = 0;
         /// [`Engine::holds`]. Nested: nothing was held.

@@ -130,6 +130,7 @@ impl Interfaced for EmmcCard {
                     }
                 }
             }
+            Transfer::Packed => self.take_packed(data, good, now_ns),
             Transfer::RpmbWrite { left, reliable } => {
                 let reliable = *reliable;
                 if !good {
@@ -203,6 +204,10 @@ impl Card for EmmcCard {
                     }
                 }
             }
+            Transfer::PackedRead => match self.send_packed(buffer, now_ns) {
+                Some((start_ns, last)) => (start_ns, 512, last),
+                None => return ReadBlock::Never,
+            },
             Transfer::RpmbRead { left } => {
                 let frame = self.rpmb.as_mut().and_then(rpmb::Rpmb::send);
                 let (Some(frame), Some(to)) = (frame, buffer.get_mut(..512)) else {

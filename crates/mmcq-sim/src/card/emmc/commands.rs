@@ -157,6 +157,7 @@ impl EmmcCard {
             18 if rpmb => self.rpmb_read(count),
             25 if rpmb => self.rpmb_write(count),
             17 => self.read(17, arg, None, now_ns),
+            18 if count.is_some_and(|count| count.packed) => self.packed_read(arg, count, now_ns),
             18 => self.read(18, arg, count.map(|count| count.blocks), now_ns),
             19 => {
                 let mut reply = self.go(19, State::Btst);
@@ -176,8 +177,8 @@ impl EmmcCard {
                 self.send_scratch(21, len)
             }
             23 => {
-                if arg >> 30 & 1 == 1 {
-                    // MAX_PACKED is 0.
+                let packed = arg >> 30 & 1 == 1;
+                if packed && !self.takes_packed(arg) {
                     return self.refuse(23, status::ERROR);
                 }
                 let blocks = arg & 0xffff;
@@ -185,10 +186,15 @@ impl EmmcCard {
                     blocks,
                     reliable: arg >> 31 == 1,
                     forced: arg >> 24 & 1 == 1,
+                    packed,
                 });
                 self.r1(23)
             }
-            24 => self.write(24, arg, Some(Count { blocks: 1, reliable: false, forced: false }), now_ns),
+            24 => {
+                let one = Count { blocks: 1, reliable: false, forced: false, packed: false };
+                self.write(24, arg, Some(one), now_ns)
+            }
+            25 if count.is_some_and(|count| count.packed) => self.packed_write(arg, count, now_ns),
             25 => self.write(25, arg, count, now_ns),
             26 => self.receive(26, Transfer::ProgramCid, 16),
             27 => self.receive(27, Transfer::ProgramCsd, 16),
@@ -331,7 +337,7 @@ impl EmmcCard {
     }
 
     /// Byte address of a transfer, or the error bit.
-    fn address(&self, arg: u32) -> Result<u64, u32> {
+    pub(super) fn address(&self, arg: u32) -> Result<u64, u32> {
         let at = self.byte_address(arg);
         let len = u64::from(self.transfer_len());
         if at.saturating_add(len) > self.capacity() {
@@ -349,6 +355,7 @@ impl EmmcCard {
 
     /// CMD17, or CMD18 with the count of CMD23.
     fn read(&mut self, index: u8, arg: u32, left: Option<u32>, now_ns: u64) -> Reply {
+        self.pack.gives_up_read();
         if self.transfer_len() != 512 {
             // READ_BL_PARTIAL is 0.
             return self.refuse(index, status::BLOCK_LEN_ERROR);
@@ -377,6 +384,7 @@ impl EmmcCard {
     }
 
     fn write(&mut self, index: u8, arg: u32, count: Option<Count>, now_ns: u64) -> Reply {
+        self.pack.gives_up_read();
         if self.transfer_len() != 512 {
             return self.refuse(index, status::BLOCK_LEN_ERROR);
         }
@@ -402,7 +410,7 @@ impl EmmcCard {
 
     /// What a card that does not stand CMD23 does at a counted transfer: later by so much, or
     /// never.
-    fn counted(&mut self, counted: bool, now_ns: u64) -> u64 {
+    pub(super) fn counted(&mut self, counted: bool, now_ns: u64) -> u64 {
         if counted && self.config.quirks.cmd23_locks_up {
             self.interface.trouble.violate("a transfer counted by CMD23", now_ns);
             self.interface.trouble.locked_up = true;

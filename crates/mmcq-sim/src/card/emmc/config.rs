@@ -5,6 +5,7 @@ use super::super::queue::QueueConfig;
 use super::super::quirk::Quirks;
 use super::super::registers::{Identity, emmc_cid, put, seal};
 use super::current::PowerClasses;
+use super::packed::PackedConfig;
 
 /// Names of EXT_CSD bytes that the model works with [eMMC 7.4].
 pub(super) mod byte {
@@ -103,6 +104,8 @@ pub(crate) struct EmmcConfig {
     pub(crate) flash: Timing,
     /// The command queue, since 5.1.
     pub(crate) queue: Option<QueueConfig>,
+    /// Packed commands, since 4.5.
+    pub(crate) packed: Option<PackedConfig>,
     pub(crate) quirks: Quirks,
 }
 
@@ -163,6 +166,9 @@ impl EmmcConfig {
         // By CMD13.
         ext[503] = self.hpi.into();
         ext[502] = 1;
+        if let Some(packed) = self.packed {
+            (ext[501], ext[500]) = (packed.reads, packed.writes);
+        }
         if let Some(queue) = self.queue {
             ext[308] = 1;
             ext[307] = queue.depth - 1;

@@ -15,6 +15,7 @@ const NEGLECTED_NS: u64 = 5_000_000;
 /// Bits of EXCEPTION_EVENTS_STATUS and EXCEPTION_EVENTS_CTRL.
 const URGENT_BKOPS: u8 = 1 << 0;
 const SYSPOOL_EXHAUSTED: u8 = 1 << 2;
+const PACKED_FAILURE: u8 = 1 << 3;
 /// EXCEPTION_EVENT in R1.
 const EXCEPTION_EVENT: u32 = 1 << 6;
 
@@ -85,7 +86,9 @@ impl EmmcCard {
             .quirks
             .pool_mib
             .is_some_and(|mib| self.flash.wear.written_bytes >= mib.saturating_mul(1 << 20));
-        u8::from(self.background_level() >= 2) * URGENT_BKOPS + u8::from(used_up) * SYSPOOL_EXHAUSTED
+        u8::from(self.background_level() >= 2) * URGENT_BKOPS
+            + u8::from(used_up) * SYSPOOL_EXHAUSTED
+            + u8::from(self.pack.failed()) * PACKED_FAILURE
     }
 
     /// The bit of R1: urgent work always shows there, the others if the host wants them to.
@@ -102,6 +105,7 @@ impl EmmcCard {
             ext[246] = level;
         }
         ext[54] = self.exceptions();
+        (ext[36], ext[35]) = self.pack.told();
         if let Some(percent) = self.flash.wear.used_percent() {
             ext[267] = match percent {
                 0..80 => 1,

@@ -6,6 +6,7 @@ pub(crate) mod config;
 pub(crate) mod current;
 mod erase;
 mod interrupt;
+pub(crate) mod packed;
 mod protect;
 mod queue;
 mod rpmb;
@@ -24,6 +25,7 @@ use super::transfer::{Read, Write};
 use crate::plant::{self, Lie};
 use config::{BOOT_CHOICE, EmmcConfig, byte};
 use interrupt::Background;
+use packed::Pack;
 use protect::Protection;
 pub use rpmb::Attack;
 use rpmb::Rpmb;
@@ -43,6 +45,10 @@ enum Transfer {
         write: Write,
         single: bool,
     },
+    /// Header and entries of a packed command.
+    Packed,
+    /// Entries of a packed read.
+    PackedRead,
     /// Frames out of RPMB, so many.
     RpmbRead {
         left: u32,
@@ -65,6 +71,8 @@ struct Count {
     reliable: bool,
     /// Forced programming: past the cache.
     forced: bool,
+    /// Of a packed command: the header says the rest.
+    packed: bool,
 }
 
 /// The groups or sectors chosen by CMD35 and CMD36.
@@ -116,6 +124,8 @@ pub struct EmmcCard {
     erase: EraseRange,
     /// Its command queue, if it has one.
     queue: Option<Tasks>,
+    /// The packed command at hand, or the last one.
+    pack: Pack,
 }
 
 impl EmmcCard {
@@ -155,6 +165,7 @@ impl EmmcCard {
             scratch: Box::new([0; 512]),
             erase: EraseRange::default(),
             queue,
+            pack: Pack::default(),
         })
     }
 
@@ -223,6 +234,7 @@ impl EmmcCard {
         self.count = None;
         self.transfer = Transfer::None;
         self.erase = EraseRange::default();
+        self.pack = Pack::default();
         if let Some(queue) = &mut self.queue {
             queue.clear();
         }
@@ -281,6 +293,9 @@ impl EmmcCard {
     /// The data of a write ended: programming begins. Returns the end of busy.
     fn program(&mut self, now_ns: u64) -> u64 {
         let mut busy_ns = now_ns;
+        if let Transfer::Packed = self.transfer {
+            busy_ns = self.packed_ends(now_ns).max(self.interface.busy_until_ns);
+        }
         if let Transfer::Write { mut write, .. } = self.transfer {
             let medium = self.stores.active(self.partition);
             let (until_ns, errors) = write.end(medium, &mut self.flash, now_ns);

@@ -5,6 +5,7 @@
 
 mod error;
 mod flash;
+mod packed;
 mod parse;
 mod queue;
 

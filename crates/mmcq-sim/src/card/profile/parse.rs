@@ -12,6 +12,7 @@ use super::super::quirk::Quirks;
 use super::super::registers::Identity;
 use super::super::sd::config::{Class, Modes, SdConfig, Spec, au_is_sayable, csd1_size};
 use super::flash::{self, FlashKeys};
+use super::packed::{self, PackedKeys};
 use super::queue::{self, QueueKeys};
 use super::{CardProfile, Kind, ProfileError};
 
@@ -29,6 +30,7 @@ struct File {
     emmc: Option<EmmcKeys>,
     flash: FlashKeys,
     queue: Option<QueueKeys>,
+    packed: Option<PackedKeys>,
     #[serde(default)]
     quirk: Quirks,
 }
@@ -286,6 +288,9 @@ pub(super) fn profile(text: &str, name: &str) -> Result<CardProfile, ProfileErro
     let quirks = file.quirk.clone();
     let kind = match (&file.sd, &file.emmc) {
         (Some(keys), None) => {
+            if let Some(packed) = &file.packed {
+                return Err(packed.only_emmc(&place));
+            }
             sources.push(("sd".into(), keys.source.clone()));
             sources.push(("sd.time".into(), keys.time.source.clone()));
             let identity = identity(&place, &file.identity, 2, 5)?;
@@ -312,6 +317,10 @@ pub(super) fn profile(text: &str, name: &str) -> Result<CardProfile, ProfileErro
                 let since = (config.revision < Revision::V5_1).then_some("revision = \"5.1\"");
                 config.queue = Some(queue::config(&place, keys, since, 1)?);
                 sources.push(("queue".into(), keys.source.clone()));
+            }
+            if let Some(keys) = &file.packed {
+                config.packed = Some(packed::config(&place, keys, config.revision)?);
+                sources.push(("packed".into(), keys.source.clone()));
             }
             Kind::Emmc(config)
         }
@@ -512,6 +521,7 @@ fn emmc(
         power_classes,
         flash,
         queue: None,
+        packed: None,
         quirks: Quirks::default(),
     })
 }

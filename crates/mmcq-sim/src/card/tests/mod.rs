@@ -8,6 +8,7 @@ mod extension;
 mod flash_profiles;
 pub(super) mod host;
 mod life;
+mod packed;
 mod pages;
 mod power;
 mod profiles;

@@ -91,4 +91,25 @@ pub(super) const ENTRIES: &[Entry] = &[
         "write it at each switching",
         &[once("poll_pause_reset", Point::Enable, Strike::Status(8))],
     ),
+    entry(
+        "H15",
+        "An entry of a packed command fails",
+        "the card names it: what is before it is done, it goes alone, the rest goes again",
+        &[once("pack_entry_fails", Point::Pack, Strike::Fail)],
+    ),
+    entry(
+        "H16",
+        "The index of the entry that failed is off by one",
+        "the entry before that which is named is written again too",
+        &[
+            once("pack_index_late", Point::Pack, Strike::Astray(1)),
+            once("pack_index_early", Point::Pack, Strike::Astray(-1)),
+        ],
+    ),
+    entry(
+        "H17",
+        "An ADMA3 list ends early: part of it is executed, and all is told as complete",
+        "the driver looks how far the list went, and believes no more than that",
+        &[once("list_ends_early", Point::List, Strike::Lost)],
+    ),
 ];

@@ -1,5 +1,6 @@
 //! The model against scripted cards, by registers only.
 
+mod adma3;
 mod bus;
 mod errors;
 mod faults;

@@ -194,7 +194,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// The requests of the failed transfer are the oldest again; those that cannot go on end.
-    pub(super) fn put_back(&mut self, now_ns: u64) {
+    pub(in super::super) fn put_back(&mut self, now_ns: u64) {
         let error = self.incident.failed.take_error().unwrap_or(Error::Silent);
         self.incident.again = false;
         self.return_members(true, error, now_ns);

@@ -213,6 +213,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         message!(debug, "CMD{}: {}", self.lane.phase().command.index, error);
         self.beside_lost(error);
         self.tasks_failed(now_ns);
+        self.pack_failed(now_ns);
         self.incident.again = self.continue_failed(error);
         self.incident.failed.with(error);
         self.lane.unblock();

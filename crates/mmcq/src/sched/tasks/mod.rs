@@ -8,6 +8,7 @@ mod hosted;
 mod pace;
 
 use crate::host::{Direction, QueueError};
+use crate::sched::packs::Packs;
 use crate::sched::slot_set::{SLOTS_MAX, SlotSet};
 pub(crate) use hosted::{At, Hosted, Why};
 use pace::Pace;
@@ -54,12 +55,24 @@ pub trait Lanes: core::fmt::Debug + Send + Sync + 'static + Sealed {
 
     #[doc(hidden)]
     #[inline(always)]
+    fn packs(&self) -> Option<&Packs> {
+        None
+    }
+
+    #[doc(hidden)]
+    #[inline(always)]
     fn hosted_mut(&mut self) -> Option<&mut Hosted> {
+        None
+    }
+
+    #[doc(hidden)]
+    #[inline(always)]
+    fn packs_mut(&mut self) -> Option<&mut Packs> {
         None
     }
 }
 
-trait Sealed {}
+pub(super) trait Sealed {}
 
 /// One transfer at a time. It takes nothing.
 #[derive(Debug)]

@@ -1,0 +1,360 @@
+//! Packed commands: several writes, or reads, of different places in one transfer [eMMC 6.6.29].
+//!
+//! A header of one block says what follows: for each entry the argument of a CMD23, and an address.
+//! Entries are executed in their order. At the first that fails the device stops: those before it
+//! are done, it and those behind it are not, and the device says which it was.
+
+use super::super::cut::mixed;
+use super::super::flash::UNIT_BYTES;
+use super::super::status::{self, State};
+use super::super::transfer::{Read, Sent, Taken, Write};
+use super::super::{Flow, Reply, WriteBlock};
+use super::{Count, EmmcCard, Transfer};
+use crate::faults::{Point, Strike};
+
+/// Word 0 of a header.
+const VERSION: u32 = 1;
+const READS: u32 = 1;
+const WRITES: u32 = 2;
+/// Entries that a header of one block has room for.
+const MOST: usize = 63;
+/// PACKED_COMMAND_STATUS: an error; PACKED_FAILURE_INDEX is valid.
+const FAILED: u8 = 1;
+const INDEXED: u8 = 2;
+
+/// What packed commands of a device are like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PackedConfig {
+    /// Entries of a packed write; 0: none is taken.
+    pub writes: u8,
+    /// Entries of a packed read.
+    pub reads: u8,
+    /// Busy after an entry that is not the last.
+    pub entry_ns: u64,
+    /// Units of the flash that read at the same time.
+    pub units: u8,
+}
+
+/// A part of a packed command.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    /// Byte address.
+    at: u64,
+    blocks: u32,
+    reliable: bool,
+    forced: bool,
+    /// Of a read: its first page is loaded by then.
+    loaded_ns: u64,
+}
+
+/// A packed command.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pack {
+    /// Blocks that CMD23 said; they are counted down. The first is the header.
+    left: u32,
+    headed: bool,
+    entries: Vec<Entry>,
+    /// The entry at hand.
+    place: usize,
+    write: Option<Write>,
+    read: Option<Read>,
+    /// The header of a read has come, and its CMD18 has not.
+    awaits_read: bool,
+    /// Nothing is stored any more: of this command.
+    over: bool,
+    /// A damaged block has come: no other is answered.
+    deaf: bool,
+    /// PACKED_COMMAND_STATUS and PACKED_FAILURE_INDEX.
+    status: u8,
+    index: u8,
+    /// This entry fails, and the index that is told is so far from its own.
+    struck: Option<(usize, i32)>,
+}
+
+impl Pack {
+    pub(super) fn failed(&self) -> bool {
+        self.status != 0
+    }
+
+    /// PACKED_COMMAND_STATUS and PACKED_FAILURE_INDEX.
+    pub(super) fn told(&self) -> (u8, u8) {
+        (self.status, self.index)
+    }
+
+    /// Other data go: the header of a read is forgotten.
+    pub(super) fn gives_up_read(&mut self) {
+        self.awaits_read = false;
+    }
+
+    /// The header, or all of it, makes no sense: no entry is to blame.
+    fn refuse(&mut self) {
+        (self.status, self.index, self.over) = (FAILED, 0, true);
+    }
+
+    /// The entry at hand fails.
+    fn fail(&mut self) {
+        let astray = self.struck.filter(|(place, _)| *place == self.place).map_or(0, |(_, by)| by);
+        let index = (self.place as i32 + 1).saturating_add(astray);
+        (self.status, self.index, self.over) = (FAILED | INDEXED, index.clamp(0, 255) as u8, true);
+    }
+
+    /// Takes the header. `blocks`: what CMD23 said. False: it makes no sense.
+    fn head(&mut self, data: &[u8], blocks: u32, (writes, reads): (u8, u8), sectors: bool) -> bool {
+        let word = |n: usize| {
+            let bytes = data.get(4 * n..4 * n + 4).and_then(|bytes| bytes.try_into().ok());
+            u32::from_le_bytes(bytes.unwrap_or_default())
+        };
+        let (version, direction, count) = (word(0) & 0xff, word(0) >> 8 & 0xff, (word(0) >> 16) as usize);
+        let most = if direction == READS { reads } else { writes };
+        if version != VERSION
+            || !matches!(direction, READS | WRITES)
+            || !(1..=MOST.min(most.into())).contains(&count)
+        {
+            return false;
+        }
+        self.entries = (1..=count)
+            .map(|n| {
+                let (arg, address) = (word(2 * n), u64::from(word(2 * n + 1)));
+                Entry {
+                    at: if sectors { address * 512 } else { address },
+                    blocks: arg & 0xffff,
+                    reliable: arg >> 31 == 1,
+                    forced: arg >> 24 & 1 == 1,
+                    loaded_ns: 0,
+                }
+            })
+            .collect();
+        let sum: u32 = self.entries.iter().map(|entry| entry.blocks).sum();
+        self.awaits_read = direction == READS;
+        // The header of a read comes alone.
+        self.entries.iter().all(|entry| entry.blocks > 0)
+            && blocks == if direction == READS { 1 } else { 1 + sum }
+    }
+}
+
+impl EmmcCard {
+    /// May a CMD23 with this argument begin a packed command?
+    pub(super) fn takes_packed(&self, arg: u32) -> bool {
+        let flags = 0xff << 24;
+        self.config.packed.is_some_and(|packed| packed.writes > 0 || packed.reads > 0)
+            && arg & flags == 1 << 30
+            && self.partition == super::Partition::User
+    }
+
+    /// CMD25 behind it: the header comes, and the data of writes.
+    pub(super) fn packed_write(&mut self, arg: u32, count: Option<Count>, now_ns: u64) -> Reply {
+        let blocks = count.map_or(0, |count| count.blocks);
+        if let Err(errors) = self.address(arg) {
+            return self.refuse(25, errors);
+        }
+        // What is known of the last one is known no more.
+        self.pack = Pack { left: blocks, ..Pack::default() };
+        self.interface.busy_until_ns = now_ns;
+        self.counted(true, now_ns);
+        self.flash.partition = self.partition.number();
+        self.receive(25, Transfer::Packed, 512)
+    }
+
+    /// CMD18 behind it: the data of the reads whose header has come.
+    pub(super) fn packed_read(&mut self, arg: u32, count: Option<Count>, now_ns: u64) -> Reply {
+        let sum: u32 = self.pack.entries.iter().map(|entry| entry.blocks).sum();
+        let first = self.pack.entries.first().map(|entry| entry.at);
+        let fits = count.is_some_and(|count| count.blocks == sum) && first == Some(self.byte_address(arg));
+        if !std::mem::take(&mut self.pack.awaits_read) || !fits {
+            return self.refuse(18, status::ERROR);
+        }
+        self.counted(true, now_ns);
+        self.pack.place = 0;
+        self.reads += 1;
+        let mut reply = self.go(18, State::Data);
+        reply.flow = Flow::Read { block_size: 512 };
+        self.interface.data_end_ns = None;
+        self.transfer = Transfer::PackedRead;
+        reply
+    }
+
+    /// A block of a packed command.
+    pub(super) fn take_packed(&mut self, data: &[u8], good: bool, now_ns: u64) -> WriteBlock {
+        if self.pack.deaf {
+            return WriteBlock { status: None, busy_until_ns: now_ns };
+        }
+        if !good {
+            if self.pack.headed && !self.pack.over {
+                self.pack.fail()
+            } else {
+                self.pack.refuse()
+            }
+            self.pack.deaf = true;
+            return WriteBlock { status: Some(false), busy_until_ns: now_ns };
+        }
+        let until_ns = if self.pack.headed {
+            self.take_entry(data, now_ns)
+        } else {
+            self.take_header(data, now_ns);
+            now_ns
+        };
+        self.pack.left = self.pack.left.saturating_sub(1);
+        self.interface.busy_until_ns = until_ns;
+        if self.pack.left == 0 {
+            self.program(now_ns);
+        }
+        WriteBlock { status: Some(true), busy_until_ns: self.interface.busy_until_ns }
+    }
+
+    fn take_header(&mut self, data: &[u8], now_ns: u64) {
+        let Some(config) = self.config.packed else { return };
+        let (most, sectors, blocks) =
+            ((config.writes, config.reads), self.config.sector_mode(), self.pack.left);
+        self.pack.headed = true;
+        if !self.pack.head(data, blocks, most, sectors) {
+            self.pack.refuse();
+            self.pack.awaits_read = false;
+            self.status.raise(status::ERROR);
+            return;
+        }
+        let victim = self.pack.entries.len() / 2;
+        self.pack.struck = match self.flash.faults.strike(Point::Pack) {
+            Some(Strike::Fail) => Some((victim, 0)),
+            Some(Strike::Astray(by)) => Some((victim, by)),
+            _ => None,
+        };
+        if self.pack.awaits_read {
+            let load_ns = self.flash.timing().read_first_ns;
+            let mut units_ns = vec![now_ns; config.units.into()];
+            for entry in &mut self.pack.entries {
+                let unit = (mixed(entry.at / UNIT_BYTES) % units_ns.len() as u64) as usize;
+                units_ns[unit] = units_ns[unit].saturating_add(load_ns);
+                entry.loaded_ns = units_ns[unit];
+            }
+        }
+    }
+
+    /// A block of an entry; the end of the busy behind it.
+    fn take_entry(&mut self, data: &[u8], now_ns: u64) -> u64 {
+        if self.pack.over {
+            return now_ns;
+        }
+        let mut write = match self.pack.write.take() {
+            Some(write) => write,
+            None => match self.begin_entry(now_ns) {
+                Ok(write) => write,
+                Err(errors) => {
+                    self.status.raise(errors);
+                    self.pack.fail();
+                    return now_ns;
+                }
+            },
+        };
+        let medium = self.stores.active(self.partition);
+        match write.take(medium, &mut self.flash, data, now_ns) {
+            Taken::More(until_ns) => {
+                self.pack.write = Some(write);
+                until_ns
+            }
+            Taken::Last => self.entry_ends(write, now_ns),
+            Taken::Refused(errors) => {
+                self.entry_ends(write, now_ns);
+                if !self.pack.over {
+                    self.pack.place -= 1;
+                    self.pack.fail();
+                }
+                self.status.raise(errors);
+                now_ns
+            }
+        }
+    }
+
+    fn begin_entry(&mut self, now_ns: u64) -> Result<Write, u32> {
+        let Some(&entry) = self.pack.entries.get(self.pack.place) else { return Err(status::ERROR) };
+        let bytes = u64::from(entry.blocks) * 512;
+        if entry.at.saturating_add(bytes) > self.capacity() {
+            return Err(status::OUT_OF_RANGE);
+        }
+        if !entry.at.is_multiple_of(512) {
+            return Err(status::ADDRESS_ERROR);
+        }
+        if self.write_protected(entry.at, bytes) {
+            return Err(status::WP_VIOLATION);
+        }
+        if self.pack.struck.is_some_and(|(place, _)| place == self.pack.place) {
+            return Err(status::ERROR);
+        }
+        if let Some(medium) = self.store_mut(self.partition) {
+            medium.begin();
+        }
+        self.flash.journal.begin(now_ns);
+        let mut write = Write::new(entry.at, 512, Some(entry.blocks));
+        write.reliable = entry.reliable;
+        write.past_cache = entry.reliable || entry.forced;
+        let last = self.pack.place + 1 == self.pack.entries.len();
+        write.entry_ns = self.config.packed.filter(|_| !last).map(|packed| packed.entry_ns);
+        Ok(write)
+    }
+
+    /// The data of an entry are over: it is programmed.
+    fn entry_ends(&mut self, mut write: Write, now_ns: u64) -> u64 {
+        let medium = self.stores.active(self.partition);
+        let (until_ns, errors) = write.end(medium, &mut self.flash, now_ns);
+        self.written = true;
+        if errors == 0 {
+            self.pack.place += 1;
+        } else {
+            self.status.raise(errors);
+            self.pack.fail();
+        }
+        until_ns.saturating_add(if self.pack.left <= 1 { self.neglected_ns() } else { 0 })
+    }
+
+    /// The data of a packed command are over, or cut off.
+    pub(super) fn packed_ends(&mut self, now_ns: u64) -> u64 {
+        match self.pack.write.take() {
+            Some(write) => {
+                let until_ns = self.entry_ends(write, now_ns);
+                if !self.pack.over {
+                    self.pack.place -= 1;
+                    self.pack.fail();
+                }
+                until_ns
+            }
+            None => {
+                if self.pack.left > 0 && !self.pack.over {
+                    self.pack.fail();
+                }
+                now_ns
+            }
+        }
+    }
+
+    /// The next block of a packed read: its time, and whether it is the last.
+    pub(super) fn send_packed(&mut self, buffer: &mut [u8], now_ns: u64) -> Option<(u64, bool)> {
+        let &entry = self.pack.entries.get(self.pack.place).filter(|_| !self.pack.over)?;
+        let beyond = entry.at.saturating_add(u64::from(entry.blocks) * 512) > self.capacity();
+        let struck = self.pack.struck.is_some_and(|(place, _)| place == self.pack.place);
+        if beyond || struck {
+            self.status.raise(if beyond { status::OUT_OF_RANGE } else { status::CARD_ECC_FAILED });
+            self.pack.fail();
+            return None;
+        }
+        let mut read = self
+            .pack
+            .read
+            .take()
+            .unwrap_or_else(|| Read::loaded(entry.at, 512, entry.blocks, entry.loaded_ns.max(now_ns)));
+        let medium = self.stores.active(self.partition);
+        match read.next(medium, &mut self.flash, buffer, &self.interface.bus, now_ns) {
+            Sent::Block(start_ns) => {
+                if read.left == Some(0) {
+                    self.pack.place += 1;
+                } else {
+                    self.pack.read = Some(read);
+                }
+                Some((start_ns, self.pack.place == self.pack.entries.len()))
+            }
+            Sent::Nothing(errors) => {
+                self.status.raise(errors);
+                self.pack.fail();
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! The table `[packed]`: packed commands of an eMMC.
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::super::emmc::config::Revision;
+use super::super::emmc::packed::PackedConfig;
+use super::ProfileError;
+use super::parse::Place;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PackedKeys {
+    pub(super) source: String,
+    /// Entries of a packed write (MAX_PACKED_WRITES).
+    writes: Spanned<u8>,
+    /// Entries of a packed read (MAX_PACKED_READS).
+    reads: Spanned<u8>,
+    /// Busy after an entry that is not the last, beside that for its 4 KiB; the last has
+    /// `write_first_us`.
+    entry_us: Spanned<f64>,
+    /// Units of the flash that read the entries of a packed read at the same time.
+    units: Spanned<u8>,
+}
+
+impl PackedKeys {
+    /// The table stands beside `[sd]`.
+    pub(super) fn only_emmc(&self, place: &Place<'_>) -> ProfileError {
+        place.value("writes", &self.writes, "a table [packed] only beside [emmc]")
+    }
+}
+
+pub(super) fn config(
+    place: &Place<'_>,
+    keys: &PackedKeys,
+    revision: Revision,
+) -> Result<PackedConfig, ProfileError> {
+    let within = |key: &str, value: &Spanned<u8>, least: u8| match *value.get_ref() {
+        number if (least..=63).contains(&number) => Ok(number),
+        _ => Err(place.value(key, value, &format!("a number from {least} to 63"))),
+    };
+    if revision < Revision::V4_5 {
+        return Err(place.value("writes", &keys.writes, "packed commands only since `revision = \"4.5\"`"));
+    }
+    Ok(PackedConfig {
+        writes: within("writes", &keys.writes, 0)?,
+        reads: within("reads", &keys.reads, 0)?,
+        entry_ns: place.us("entry_us", &keys.entry_us)?,
+        units: within("units", &keys.units, 1)?,
+    })
+}

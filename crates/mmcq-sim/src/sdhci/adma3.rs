@@ -1,0 +1,140 @@
+//! ADMA3: a list of commands with their data, executed one behind the other [SDHC 4.10, 1.13.5].
+//!
+//! An integrated descriptor points to a command descriptor: four pairs of words that hold what the
+//! driver would write to the registers. Right behind it is the ADMA2 table of its data. The register
+//! at 78h shows the integrated descriptor at work, and behind the list once that is over. Transfer
+//! Complete comes at the end of the list alone. An error stops the list where it is.
+
+use super::Sdhci;
+use super::bits::{host2, int};
+use crate::faults::{Point, Strike};
+use crate::slot::Core;
+
+/// Capabilities 1: ADMA3.
+pub(super) const ADMA3: u32 = 1 << 27;
+/// Attributes of descriptors.
+const VALID: u32 = 1;
+const END: u32 = 1 << 1;
+const ACT: u32 = 0x38;
+const COMMAND: u32 = 0x08;
+const INTEGRATED: u32 = 0x38;
+/// State of the ADMA engine in register 54h: it fetches a descriptor.
+const ST_FDS: u8 = 1;
+/// Bytes of a command descriptor.
+const COMMAND_BYTES: u64 = 32;
+
+/// The list at work.
+#[derive(Debug, Default)]
+pub(super) struct List {
+    /// The register at 78h.
+    pointer: u64,
+    running: bool,
+    /// The entry at work is the last.
+    last: bool,
+}
+
+impl List {
+    /// It stops where it is.
+    pub fn stops(&mut self) {
+        self.running = false;
+    }
+
+    /// The register, its lower and upper half.
+    pub fn shows(&self, upper: bool) -> u32 {
+        (self.pointer >> if upper { 32 } else { 0 }) as u32
+    }
+}
+
+impl Sdhci {
+    /// Has it ADMA3?
+    pub(super) fn has_list(&self) -> bool {
+        self.config.spec >= 4 && self.config.capabilities1 & ADMA3 != 0
+    }
+
+    /// A half of the register was written; the last begins.
+    pub(super) fn set_list(&mut self, upper: bool, value: u32, mask: u32, now: u64) {
+        if self.list.running {
+            return self.violation("a list is started while one is at work [SDHC 1.13.5]");
+        }
+        let shift = if upper { 32 } else { 0 };
+        let old = self.list.shows(upper);
+        let new = u64::from(old & !mask | value & mask) << shift;
+        self.list.pointer = self.list.pointer & !(0xffff_ffff << shift) | new;
+        if upper == (self.regs.host2 & host2::ADDRESS_64 != 0) && mask & 0xff00_0000 != 0 {
+            if !self.regs.version4() || self.regs.host1 >> 3 & 3 != 3 {
+                return self.violation("ADMA3 is started and not selected [SDHC 2.2.10]");
+            }
+            self.list.running = true;
+            self.next_of_list(now);
+        }
+    }
+
+    fn next_of_list(&mut self, now: u64) {
+        let strike = self.strike(Point::List, now);
+        let entry = if strike == Some(Strike::Fail) { None } else { self.fetch_entry() };
+        let Some((address, last)) = entry else { return self.list_failed(now) };
+        self.list.last = last || strike == Some(Strike::Lost);
+        let Some(words) = self.fetch_command(address) else { return self.list_failed(now) };
+        let [count, block, argument, command] = words;
+        self.regs.argument2 = count;
+        self.regs.block_size = block as u16 & 0x7fff;
+        self.regs.block_count = (block >> 16) as u16;
+        self.regs.argument = argument;
+        self.regs.mode = command as u16 & 0x1ff;
+        self.regs.command = (command >> 16) as u16 & 0x3fff;
+        self.regs.adma_address = address.wrapping_add(COMMAND_BYTES);
+        self.issue(now);
+    }
+
+    /// The address in the integrated descriptor, and whether that is the last.
+    fn fetch_entry(&mut self) -> Option<(u64, bool)> {
+        let mut raw = [0u8; 16];
+        let size = self.entry_bytes();
+        self.slot.stats.descriptors += 1;
+        self.memory.device_read(self.list.pointer, &mut raw[..size]).ok()?;
+        let word = |i: usize| u32::from_le_bytes([raw[i], raw[i + 1], raw[i + 2], raw[i + 3]]);
+        let high = if size > 8 { u64::from(word(8)) << 32 } else { 0 };
+        let good = word(0) & (VALID | ACT) == VALID | INTEGRATED;
+        good.then_some((u64::from(word(4)) | high, word(0) & END != 0))
+    }
+
+    fn entry_bytes(&self) -> usize {
+        if self.regs.host2 & host2::ADDRESS_64 != 0 { 16 } else { 8 }
+    }
+
+    fn fetch_command(&mut self, address: u64) -> Option<[u32; 4]> {
+        let mut raw = [0u8; COMMAND_BYTES as usize];
+        self.memory.device_read(address, &mut raw).ok()?;
+        let mut words = [0; 4];
+        for (place, (pair, word)) in raw.chunks_exact(8).zip(&mut words).enumerate() {
+            let head = u32::from_le_bytes(pair[..4].try_into().ok()?);
+            let end = if place == 3 { END } else { 0 };
+            if head & (VALID | END | ACT) != VALID | COMMAND | end {
+                return None;
+            }
+            *word = u32::from_le_bytes(pair[4..].try_into().ok()?);
+        }
+        Some(words)
+    }
+
+    fn list_failed(&mut self, now: u64) {
+        self.list.stops();
+        self.regs.adma_error = ST_FDS;
+        self.raise(int::ADMA, now);
+    }
+
+    /// The entry at work is over, its automatic command and its busy too. True: there was one.
+    pub(super) fn list_goes_on(&mut self, now: u64) -> bool {
+        if !self.list.running {
+            return false;
+        }
+        self.list.pointer = self.list.pointer.wrapping_add(self.entry_bytes() as u64);
+        if std::mem::take(&mut self.list.last) {
+            self.list.stops();
+            self.raise(int::TRANSFER_COMPLETE, now);
+        } else {
+            self.next_of_list(now);
+        }
+        true
+    }
+}

@@ -1,0 +1,75 @@
+//! Packed commands of an eMMC [eMMC 6.6.29].
+
+use super::session::{Failed, Session};
+use super::{Card, Family};
+use crate::engine::{BLOCK_BYTES, DmaBuf, Error};
+use crate::spec::command::emmc::{self, SwitchMode};
+use crate::spec::ext_csd::{ExtCsd, index};
+use crate::task::{Platform, Stack};
+
+/// EXT_CSD_REV of version 4.5, the first with packed commands.
+const REV_4_5: u8 = 6;
+/// EXCEPTION_EVENTS_CTRL: a packed command that failed is told.
+const PACKED_FAILURE: u8 = 1 << 3;
+/// Longest busy of CMD6 for that.
+const SWITCH_NS: u64 = 2_550_000_000;
+
+/// Lets writes of different places, and reads, go to this card as one transfer where that pays;
+/// called once after each bring-up. It needs a profile with such a lane
+/// ([`Packed`](crate::sched::Packed)). `page` (512 bytes) stays with the engine, which needs it for
+/// the headers, and the one that the engine had before comes back (an empty one where there was
+/// none). What the lane does is told by
+/// [`Engine::pack_stats`](crate::engine::Engine::pack_stats).
+///
+/// A card whose packs were given up is believed again.
+///
+/// # Errors
+/// With the page that was given: [`Error::Unsupported`] if the card takes no packed commands, the
+/// controller cannot send them, or the profile has no lane for them; or an error on the way there.
+pub async fn enable_packed<B: Platform, const N: usize>(
+    stack: &Stack<B, N>,
+    card: &Card,
+    page: DmaBuf,
+) -> Result<DmaBuf, (Error, DmaBuf)> {
+    let given = page.len_bytes();
+    if given < BLOCK_BYTES {
+        return Err((Error::Buffer { needed: BLOCK_BYTES, given }, page));
+    }
+    let mut session = Session::new(stack, page);
+    session.rca = card.params.rca;
+    let most = match card.family {
+        Family::Emmc(_) => most(&mut session).await,
+        Family::Sd(_) => session.fail(Error::Unsupported),
+    };
+    let result = most.map_err(|Failed| session.error);
+    let page = session.into_scratch();
+    let (writes, reads) = match result {
+        Ok(most) => most,
+        Err(error) => return Err((error, page)),
+    };
+    stack.with(|engine| {
+        let before = engine.set_page(page).map_err(|page| (Error::Full, page))?;
+        if engine.set_packed(writes, reads) {
+            return Ok(before);
+        }
+        engine
+            .set_page(before)
+            .map_or_else(|before| Err((Error::Full, before)), |page| Err((Error::Unsupported, page)))
+    })
+}
+
+/// Entries of a packed write and of a packed read; the card tells of their failures from now on.
+async fn most<B: Platform, const N: usize>(session: &mut Session<'_, B, N>) -> Result<(u8, u8), Failed> {
+    session.register(emmc::send_ext_csd(), false, 512).await?;
+    let found = ExtCsd::parse(session.bytes()?).map(|ext| {
+        let has = ext.ext_csd_rev() >= REV_4_5;
+        if has { (ext.max_packed_writes(), ext.max_packed_reads()) } else { (0, 0) }
+    });
+    let most = session.parsed(found)?;
+    if most == (0, 0) {
+        return session.fail(Error::Unsupported);
+    }
+    let tells = emmc::switch(SwitchMode::SetBits, index::EXCEPTION_EVENTS_CTRL, PACKED_FAILURE, 0);
+    session.busy_command(tells, SWITCH_NS).await?;
+    Ok(most)
+}

@@ -1,0 +1,210 @@
+//! What goes wrong with a pack.
+//!
+//! A pack whose data do not come through has each of its requests tried alone, by the ladder. The
+//! status after a packed write may say that an entry failed. Then EXT_CSD names it: what is before it
+//! is done, and what is behind it was not begun and goes back with its age, unpunished. The entry
+//! itself goes alone, and what becomes of it then is its answer. The entry before it is written again
+//! too, since some count from zero. Where no entry is named all are suspects: they are written again
+//! in their order and one at a time.
+
+use super::super::slot::{Rules, State, bits};
+use super::{BLOCK_BYTES, COMMAND_TIMEOUT_NS, Engine, Stage};
+use crate::host::{Auto, Data, Direction, Host, Phase};
+use crate::sched::Profile;
+use crate::sched::packs::{Fate, Step};
+use crate::spec::command::emmc;
+use crate::spec::ext_csd::ExtCsd;
+use crate::spec::response::R1;
+
+/// EXCEPTION_EVENTS_STATUS: a packed command failed.
+const PACKED_FAILURE: u16 = 1 << 3;
+/// PACKED_COMMAND_STATUS: an error; its index is valid.
+const FAILED: u8 = 1;
+const INDEXED: u8 = 2;
+
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
+    /// A status has come. True: it is about a packed write, and says that something is wrong.
+    /// Nothing is settled by it.
+    #[inline(always)]
+    pub(in super::super) fn pack_keeps(&mut self, status: u32) -> bool {
+        let Some(packs) = self.lane.packs_mut() else { return false };
+        match packs.fate() {
+            Fate::Known => false,
+            Fate::Open if status & (R1::DEFERRED | R1::EXCEPTION_EVENT) == 0 => {
+                packs.fate_is(Fate::Known);
+                false
+            }
+            Fate::Open => {
+                packs.fate_is(Fate::Doubtful(status));
+                true
+            }
+            Fate::Doubtful(before) => {
+                packs.fate_is(Fate::Doubtful(before | status));
+                true
+            }
+        }
+    }
+
+    /// The status after a packed write says that something is wrong.
+    #[cold]
+    pub(super) fn judge(&mut self, status: u32, now_ns: u64) {
+        if status & R1::EXCEPTION_EVENT == 0 || !self.look_at_pack(now_ns) {
+            self.doubt_pack(status);
+        }
+    }
+
+    /// Reads EXT_CSD. False: there is no memory for it.
+    fn look_at_pack(&mut self, now_ns: u64) -> bool {
+        let mut segment = self.services.memory().page().segment(BLOCK_BYTES);
+        if segment.len < BLOCK_BYTES || self.host.map(&mut segment, Direction::Read).is_err() {
+            return false;
+        }
+        self.gathered.one_segment(segment.same());
+        self.services.memory_mut().is_lent(segment, Direction::Read);
+        if let Some(packs) = self.lane.packs_mut() {
+            packs.enters(Step::Look);
+        }
+        let data = Data { direction: Direction::Read, block_size: BLOCK_BYTES as u16, blocks: 1 };
+        let command = emmc::send_ext_csd();
+        self.lane.prepare(Phase { command, data: Some(data), auto: Auto::None, tuning: false });
+        let limit_ns = self.card.target().map_or(0, |t| t.read_timeout_ns).max(COMMAND_TIMEOUT_NS);
+        self.start_phase(Stage::Extra, limit_ns, limit_ns, now_ns);
+        true
+    }
+
+    /// EXT_CSD has come.
+    pub(super) fn looked_at_pack(&mut self, status: u32, now_ns: u64) {
+        self.unmap_data();
+        let Fate::Doubtful(before) = self.lane.packs().map_or(Fate::Known, |packs| packs.fate()) else {
+            return self.go_idle(now_ns);
+        };
+        let status = status | before;
+        let page = self.services.memory().page();
+        let ext_csd = page.first_chunk::<512>().and_then(|bytes| ExtCsd::parse(bytes).ok());
+        let (events, told, index) = ext_csd.map_or((PACKED_FAILURE, 0, 0), |ext| {
+            (ext.exception_events_status(), ext.packed_command_status(), ext.packed_failure_index())
+        });
+        let entries = self.lane.packs().map_or(0, |packs| packs.entries().len());
+        let failed = events & PACKED_FAILURE != 0;
+        if events & !PACKED_FAILURE != 0 {
+            self.exception_seen();
+        }
+        if !failed && status & R1::DEFERRED == 0 {
+            // It was about something else.
+            self.fate_is(Fate::Known);
+            self.settle(status & !R1::EXCEPTION_EVENT);
+        } else if failed
+            && told & (FAILED | INDEXED) == FAILED | INDEXED
+            && (1..=entries).contains(&index.into())
+        {
+            self.split_pack(index.into(), now_ns);
+        } else {
+            self.doubt_pack(status);
+        }
+        self.go_idle(now_ns);
+    }
+
+    /// The card says that this entry has failed, from 1.
+    fn split_pack(&mut self, failed: usize, now_ns: u64) {
+        self.fate_is(Fate::Known);
+        if let Some(packs) = self.lane.packs_mut() {
+            packs.is_split();
+        }
+        let (mut place, mut left) = (0, 0);
+        for at in 0..self.gathered.members().len() {
+            while left == 0 {
+                let Some(entry) = self.lane.packs().and_then(|packs| packs.entries().get(place)) else {
+                    return;
+                };
+                (place, left) = (place + 1, entry.members);
+            }
+            left -= 1;
+            let Some(&index) = self.gathered.members().get(at) else { return };
+            if self.slots.at(index).state() != State::Settling {
+                continue;
+            }
+            self.slots.stop_settling(index);
+            let slot = self.slots.at_mut(index);
+            if place + 1 < failed || slot.result().is_err() {
+                self.slots.end(index);
+                continue;
+            }
+            if place == failed {
+                slot.goes_alone(true);
+                if slot.rules() != Rules::NONE {
+                    slot.is_redone();
+                }
+            }
+            slot.begins_again();
+            self.push_again(index, now_ns);
+        }
+    }
+
+    /// All of its writes are written again, one at a time.
+    #[cold]
+    fn doubt_pack(&mut self, status: u32) {
+        self.fate_is(Fate::Known);
+        message!(warn, "a packed write: no entry is named, status {:#010x}", status);
+        for index in bits(self.slots.settling()) {
+            self.slots.at_mut(index).goes_alone(true);
+        }
+        if let Some(packs) = self.lane.packs_mut() {
+            packs.are_suspects();
+            packs.is_broken();
+        }
+        self.doubt();
+        self.write_again(self.lane.began_ns());
+    }
+
+    /// A phase has failed. If it was of a pack, its requests go alone from now on.
+    #[inline(always)]
+    pub(in super::super) fn pack_failed(&mut self, now_ns: u64) {
+        let Some(packs) = self.lane.packs_mut() else { return };
+        packs.is_broken();
+        let running = packs.take_running().is_some();
+        let looked = packs.take_step() == Some(Step::Look);
+        let open = packs.fate() != Fate::Known;
+        if running || looked || open {
+            self.pack_fails(running, open, now_ns);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn pack_fails(&mut self, running: bool, open: bool, now_ns: u64) {
+        if running {
+            if let Some(packs) = self.lane.packs_mut() {
+                packs.fails(now_ns);
+                if packs.stats().demoted.is_some() {
+                    message!(warn, "packed commands: given up after failures");
+                }
+            }
+            for place in 0..self.gathered.members().len() {
+                if let Some(&index) = self.gathered.members().get(place) {
+                    self.slots.at_mut(index).goes_alone(true);
+                }
+            }
+        }
+        if open {
+            self.doubt_settling();
+        }
+    }
+
+    /// What became of a packed write is not to be learned any more.
+    fn doubt_settling(&mut self) {
+        self.fate_is(Fate::Known);
+        for index in bits(self.slots.settling()) {
+            self.slots.at_mut(index).goes_alone(true);
+        }
+        self.doubt();
+    }
+
+    /// There is no card any more, or it begins anew.
+    pub(in super::super) fn forget_packs(&mut self) {
+        let Some(packs) = self.lane.packs_mut() else { return };
+        packs.forget();
+        if packs.fate() != Fate::Known {
+            self.doubt_settling();
+        }
+    }
+}

@@ -1,0 +1,381 @@
+//! Packed commands of an eMMC: several transfers of different places go to the card as one
+//! [eMMC 6.6.29].
+//!
+//! A pack is made of what waits when the controller is free. The policy names each entry in turn,
+//! and requests that continue it are merged to it, as for a transfer of its own. The pack ends
+//! before the first that is none for it: another direction, a barrier, rules of its own, a failure
+//! behind it, blocks of an entry where both write. So all rules of order hold as without packs.
+//! A pack has no more blocks than merged requests may have, and at most 16 entries.
+//!
+//! A write is CMD23, CMD25 and its data with a header before them. A read is CMD23 and CMD25 with the
+//! header, then CMD23 and CMD18. The status after a write is asked for before anything else goes: if
+//! it says that an entry failed, the card names it, and `failed.rs` splits the pack.
+
+mod failed;
+
+use super::extras::Event;
+use super::phases::{COMMAND_TIMEOUT_NS, Stage};
+use super::runs::End;
+use super::slot::{NONE, Rules, bits};
+use super::{BLOCK_BYTES, Batch, Count, Engine, FlushBy, Kind};
+use crate::host::{Auto, BusyDetect, Data, Direction, Host, Phase};
+use crate::sched::packs::{Entry, Fate, Step};
+use crate::sched::{PackStats, Policy, Profile};
+use crate::spec::command::emmc::{self, BlockCount};
+use crate::spec::command::{self, Command};
+use crate::spec::response::R1;
+
+/// Word 0 of a header: its version, what it is of, and the number of entries.
+const VERSION: u32 = 1;
+const READS: u32 = 1 << 8;
+const WRITES: u32 = 2 << 8;
+const ENTRIES_SHIFT: u32 = 16;
+
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
+    /// The card takes packed commands of so many writes and so many reads, and tells by its
+    /// exception bit that an entry failed. Packs that were given up are tried again. To be told
+    /// again after [`set_card_params`](Self::set_card_params) with `None`. The engine's
+    /// [page](Self::set_page) is their header's memory. False: the profile has no such lane
+    /// ([`Packed`](crate::sched::Packed)), the engine no page, or the card or its controller cannot
+    /// do it.
+    pub fn set_packed(&mut self, writes: u8, reads: u8) -> bool {
+        let counts = self.card.target().is_some_and(|t| t.emmc && t.count && !t.extended_address);
+        let can = counts
+            && self.services.memory().page().len_bytes() >= BLOCK_BYTES
+            && self.host.caps().max_segments > 2
+            && !self.host.caps().no_count;
+        // A write that is complete before its status is known cannot be split.
+        let writes = if self.counts(Direction::Write) && !self.tells_transferred() { writes } else { 0 };
+        // Nothing else tells when the busy after a read's header is over.
+        let reads = if self.host.caps().busy == BusyDetect::Interrupt { reads } else { 0 };
+        self.close_straight();
+        let Some(packs) = self.lane.packs_mut().filter(|_| can) else { return false };
+        packs.are_taken(writes, reads);
+        packs.is_armed()
+    }
+
+    /// What the lane of packed commands has done, where the profile has it.
+    pub fn pack_stats(&self) -> Option<&PackStats> {
+        self.lane.packs().map(|packs| packs.stats())
+    }
+
+    /// Is a command for a pack under way, beside that with its data?
+    #[inline(always)]
+    pub(super) fn has_pack_step(&self) -> bool {
+        self.lane.packs().is_some_and(|packs| packs.step().is_some())
+    }
+
+    /// Nothing is in progress on the bus: is something left to be done of the last pack? True: it
+    /// was begun.
+    #[inline(always)]
+    pub(super) fn packs_turn(&mut self, now_ns: u64) -> bool {
+        let Some(packs) = self.lane.packs() else { return false };
+        let fate = packs.fate();
+        // The bus is idle: it can be that of a header alone.
+        self.unmap_data();
+        match fate {
+            Fate::Known => false,
+            _ if !self.slots.is_settling() => {
+                self.fate_is(Fate::Known);
+                false
+            }
+            Fate::Open => {
+                self.ask_status(Stage::Status, now_ns);
+                true
+            }
+            Fate::Doubtful(status) => {
+                self.judge(status, now_ns);
+                true
+            }
+        }
+    }
+
+    pub(super) fn fate_is(&mut self, fate: Fate) {
+        if let Some(packs) = self.lane.packs_mut() {
+            packs.fate_is(fate);
+        }
+    }
+
+    /// This would be next. True: a pack begins with it, or something else was done.
+    #[inline(always)]
+    pub(super) fn packs_with(&mut self, first: u8, now_ns: u64) -> bool {
+        self.lane.packs().is_some_and(|packs| packs.is_armed()) && self.begin_pack(first, now_ns)
+    }
+
+    /// May this be an entry of a pack, or a part of one? True, true: a reliable write.
+    fn is_packable(&self, index: u8, direction: Direction) -> (bool, bool) {
+        let slot = self.slots.at(index);
+        let (ours, blocks) = slot.span().map_or((false, 0), |(way, _, blocks)| (way == direction, blocks));
+        let whole = ours && slot.moved_blocks() == 0 && slot.result().is_ok() && blocks > 0;
+        match (slot.rules(), slot.kind()) {
+            (Rules::NONE, _) => (whole && !slot.solo(), false),
+            (Rules::DURABLE, Kind::Write { lba, blocks }) => {
+                let cached = self.card.target().is_some_and(|target| target.flush != FlushBy::Status);
+                let reliable = cached && self.card.abilities().reliable(lba, blocks);
+                let may = whole && !slot.redone() && !self.durability.owes_loss();
+                (may && (reliable || !cached), reliable)
+            }
+            _ => (false, false),
+        }
+    }
+
+    /// May a pack begin now?
+    fn may_pack(&self, now_ns: u64) -> bool {
+        let counts = self.card.target().is_some_and(|target| target.count);
+        let well = counts && !self.incident.is_open() && !self.incident.is_in_doubt();
+        let memory = self.services.memory();
+        let header = !memory.is_mapped() && memory.page().len_bytes() >= BLOCK_BYTES;
+        well && header && memory.area().is_user() && !self.is_left_open() && !self.timers.chore_is_due(now_ns)
+    }
+
+    /// Does another wait that could be an entry beside the one that is collected?
+    fn has_second(&self, part: &Batch<N>, direction: Direction) -> bool {
+        let waits = |at: &u8| !part.members().contains(at);
+        if P::Policy::IN_ORDER {
+            let next = self.slots.queue().find(waits);
+            return next.is_some_and(|at| self.is_packable(at, direction).0);
+        }
+        bits(self.slots.mergeable(direction)).any(|at| waits(&at) && self.is_packable(at, direction).0)
+    }
+
+    #[inline(never)]
+    fn begin_pack(&mut self, first: u8, now_ns: u64) -> bool {
+        let direction = self.slots.at(first).direction().unwrap_or(Direction::Read);
+        let Some(packs) = self.lane.packs_mut() else { return false };
+        let most = packs.most(direction);
+        let (may, reliable) = self.is_packable(first, direction);
+        let mut part = Batch::none();
+        if may && most > 1 && self.may_pack(now_ns) {
+            part.collect(&self.slots, first, self.pack_limits(0, 0));
+        }
+        if !self.is_whole(&part) || !self.has_second(&part, direction) {
+            if let Some(packs) = self.lane.packs_mut() {
+                packs.is_broken();
+            }
+            return false;
+        }
+        // Without the time in which nothing was asked for.
+        let ended_ns = self.lane.last().map_or(now_ns, |last| last.ended_ns);
+        let Some(packs) = self.lane.packs_mut() else { return false };
+        if !packs.would_pay(direction, ended_ns) {
+            packs.begins(direction, false, part.members().len(), now_ns);
+            return false;
+        }
+        if self.slots.is_settling() {
+            // What was written before is another's: its status must not come with ours.
+            self.ask_status(Stage::Status, now_ns);
+            return true;
+        }
+        let write = direction == Direction::Write;
+        self.hold_broken(now_ns);
+        self.timers.idle_ends();
+        if let Some(packs) = self.lane.packs_mut() {
+            packs.is_empty_again();
+        }
+        match self.map_in_turn(first, now_ns) {
+            Ok(true) => {}
+            // Another turn comes by itself.
+            Ok(false) => return false,
+            Err(error) => {
+                self.turn_down(first, error);
+                return true;
+            }
+        }
+        self.gathered.begin_pack(direction, part.lba(), write);
+        if !self.takes_in(&part, reliable, now_ns) {
+            return false;
+        }
+        for _ in 1..most {
+            let head = self.slots.head();
+            if head == NONE {
+                break;
+            }
+            let Some(next) = self.pick(head, now_ns) else { break };
+            let (may, reliable) = self.is_packable(next, direction);
+            let limits = self.pack_limits(self.gathered.blocks(), self.gathered.members().len());
+            let blocks = self.slots.at(next).span().map_or(u32::MAX, |(_, _, blocks)| blocks);
+            if !may || limits.segments == 0 || blocks > limits.blocks {
+                break;
+            }
+            part.collect(&self.slots, next, limits);
+            let meets = self.lane.packs().is_some_and(|packs| packs.meets(part.lba(), part.end()));
+            if write && meets || !self.is_whole(&part) || !self.takes_in(&part, reliable, now_ns) {
+                break;
+            }
+        }
+        let entries = self.lane.packs().map_or(0, |packs| packs.entries().len());
+        self.record.merged(self.gathered.members().len().saturating_sub(entries) as Count);
+        self.start_pack(now_ns);
+        true
+    }
+
+    /// There are requests, and none of them would be cut.
+    fn is_whole(&self, part: &Batch<N>) -> bool {
+        let spans = part.members().iter().filter_map(|&at| self.slots.at(at).span());
+        part.blocks() > 0 && spans.map(|span| span.2).sum::<u32>() == part.blocks()
+    }
+
+    /// What one more entry may be, when the pack has so many blocks and requests.
+    fn pack_limits(&self, blocks: u32, members: usize) -> super::batch::Limits {
+        let mut limits = self.limits();
+        // The header is a block, has a segment, and takes a place in the batch.
+        limits.blocks = limits.merged_blocks.saturating_sub(blocks.max(1));
+        limits.merged_blocks = limits.blocks;
+        let places = usize::from(limits.segments).min(N).saturating_sub(1 + members);
+        limits.segments = u16::try_from(places).unwrap_or(u16::MAX);
+        limits
+    }
+
+    /// The collected requests are an entry of the pack now. False: their memory has no room.
+    fn takes_in(&mut self, part: &Batch<N>, reliable: bool, now_ns: u64) -> bool {
+        let (first, members) = (part.first(), part.members());
+        for &index in members {
+            if self.map(index).is_err() {
+                self.slots.at_mut(index).goes_alone(index != first);
+                return false;
+            }
+        }
+        let entry =
+            Entry { start: part.lba(), blocks: part.blocks(), members: members.len() as u8, reliable };
+        if !self.lane.packs_mut().is_some_and(|packs| packs.add(entry)) {
+            return false;
+        }
+        for &index in members {
+            if let Some(waiting) = self.told(index) {
+                self.order.policy_mut().sent(&waiting, now_ns);
+            }
+            let slot = self.slots.at(index);
+            let (blocks, segment) = (slot.span().map_or(0, |span| span.2), slot.segment());
+            let segment = segment.part(0, blocks.saturating_mul(BLOCK_BYTES));
+            self.gathered.add_behind(index, blocks, segment);
+            self.slots.unlink(index);
+            self.slots.at_mut(index).goes_out();
+        }
+        true
+    }
+
+    /// What is collected goes to the controller: as a pack, if it has several entries.
+    fn start_pack(&mut self, now_ns: u64) {
+        let (direction, requests) = (self.gathered.direction(), self.gathered.members().len());
+        let write = direction == Direction::Write;
+        let Some(packs) = self.lane.packs_mut() else { return };
+        let packed = packs.entries().len() > 1;
+        packs.begins(direction, packed, requests, now_ns);
+        if !packed {
+            let reliable = packs.entries().iter().any(|entry| entry.reliable);
+            if write {
+                self.gathered.drop_header();
+            }
+            self.transfer_begins(if reliable { End::Reliable } else { End::Here });
+            if !reliable {
+                return self.begin_special_counted(now_ns);
+            }
+            let count = command::set_block_count(self.gathered.blocks(), true);
+            return self.start_command(Stage::Count, count, COMMAND_TIMEOUT_NS, now_ns);
+        }
+        self.write_header(write);
+        let mut header = self.services.memory().page().segment(BLOCK_BYTES);
+        if self.host.map(&mut header, Direction::Write).is_err() {
+            if let Some(packs) = self.lane.packs_mut() {
+                packs.rest();
+            }
+            self.put_back(now_ns);
+            return;
+        }
+        self.services.memory_mut().is_lent(header.same(), Direction::Write);
+        self.transfer_begins(End::Here);
+        if let Some(packs) = self.lane.packs_mut() {
+            packs.runs(direction);
+        }
+        if write {
+            self.gathered.set_header(header);
+            return self.pack_counted(now_ns);
+        }
+        // The header of a read comes alone; its members' memory follows.
+        self.gathered.one_segment(header);
+        self.pack_step(Step::HeaderCount, emmc::set_packed_count(1), now_ns);
+    }
+
+    /// The entries, as the card wants to read them.
+    fn write_header(&mut self, write: bool) {
+        let Some(packs) = self.lane.packs() else { return };
+        let plan = self.card.plan();
+        let page = self.services.memory_mut().page_mut();
+        page.fill(0);
+        let mut put = |n: usize, word: u32| {
+            if let Some(to) = page.get_mut(4 * n..4 * n + 4) {
+                to.copy_from_slice(&word.to_le_bytes());
+            }
+        };
+        let entries = packs.entries();
+        let way = if write { WRITES } else { READS };
+        put(0, (entries.len() as u32) << ENTRIES_SHIFT | way | VERSION);
+        for (entry, n) in entries.iter().zip(1..) {
+            let count =
+                BlockCount { blocks: entry.blocks as u16, reliable: entry.reliable, ..BlockCount::default() };
+            put(2 * n, emmc::set_block_count(count).arg);
+            put(2 * n + 1, plan.address(entry.start));
+        }
+    }
+
+    fn pack_step(&mut self, step: Step, command: Command, now_ns: u64) {
+        if let Some(packs) = self.lane.packs_mut() {
+            packs.enters(step);
+        }
+        self.start_command(Stage::Extra, command, COMMAND_TIMEOUT_NS, now_ns);
+    }
+
+    /// CMD23 of the data. Not by the controller: if that failed unseen, the header would be written as
+    /// data, and all behind it to other places.
+    fn pack_counted(&mut self, now_ns: u64) {
+        let count = emmc::set_packed_count(self.gathered.blocks() as u16);
+        self.start_command(Stage::Count, count, COMMAND_TIMEOUT_NS, now_ns);
+    }
+
+    /// A command beside the data was answered.
+    #[inline(never)]
+    pub(super) fn pack_event(&mut self, event: Event, now_ns: u64) {
+        let Event::Done(status) = event else { return };
+        let Some(step) = self.lane.packs_mut().and_then(|packs| packs.take_step()) else { return };
+        if step == Step::Look {
+            return self.looked_at_pack(status, now_ns);
+        }
+        self.settle(status);
+        if status & R1::OWN != 0 {
+            return self.fail(super::Error::Card(status), now_ns);
+        }
+        if step == Step::HeaderCount {
+            let data = Data { direction: Direction::Write, block_size: BLOCK_BYTES as u16, blocks: 1 };
+            let command = command::transfer(true, true, self.card.plan().address(self.gathered.lba()));
+            self.lane.prepare(Phase { command, data: Some(data), auto: Auto::None, tuning: false });
+            if let Some(packs) = self.lane.packs_mut() {
+                packs.enters(Step::Header);
+            }
+            let limit_ns = self.card.target().map_or(0, |target| target.write_timeout_ns);
+            return self.start_phase(Stage::Extra, limit_ns, limit_ns, now_ns);
+        }
+        self.unmap_data();
+        self.gathered.no_segments();
+        for place in 0..self.gathered.members().len() {
+            let Some(&index) = self.gathered.members().get(place) else { break };
+            let slot = self.slots.at(index);
+            let bytes = slot.span().map_or(0, |span| span.2).saturating_mul(BLOCK_BYTES);
+            let segment = slot.segment().part(0, bytes);
+            self.gathered.fill(place, segment);
+        }
+        self.pack_counted(now_ns);
+    }
+
+    /// The transfer in progress has come to its end.
+    #[inline(always)]
+    pub(super) fn pack_ended(&mut self) {
+        if let Some(packs) = self.lane.packs_mut()
+            && let Some(direction) = packs.take_running()
+        {
+            if direction == Direction::Write {
+                packs.fate_is(Fate::Open);
+            }
+            self.unmap_data();
+        }
+    }
+}

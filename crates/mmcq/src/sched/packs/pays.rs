@@ -1,0 +1,95 @@
+//! Whether packs pay on this card: the time of a request in packs and alone, for reads and for
+//! writes, measured while others wait.
+//!
+//! The cheaper way is taken. Of so many transfers one goes the other way, so that a card that has
+//! changed is noticed. *Written bound: of 64 transfers two go the dearer way.*
+
+use crate::host::Direction;
+
+/// A transfer and the one behind it go the other way, of so many.
+const PROBE: u8 = 64;
+/// New times count for this share.
+const SHARE_SHIFT: u32 = 3;
+
+#[derive(Debug)]
+pub(super) struct Pays {
+    /// Nanoseconds of a request: of reads and writes, alone and in a pack; 0: not known.
+    times_ns: [[u32; 2]; 2],
+    /// What began last, if nothing else has since: its place in `times_ns`, its requests, and when.
+    began: Option<(usize, usize, u32, u64)>,
+    /// Transfers since the other way was tried, reads and writes.
+    turns: [u8; 2],
+}
+
+fn place(direction: Direction) -> usize {
+    usize::from(direction == Direction::Write)
+}
+
+impl Pays {
+    pub(super) const NEW: Pays = Pays { times_ns: [[0; 2]; 2], began: None, turns: [0; 2] };
+
+    /// Others wait, and the one before was over at this time. Shall this go as a pack?
+    pub(super) fn packs(&mut self, direction: Direction, ended_ns: u64) -> bool {
+        if let Some((way, packed, requests, then_ns)) = self.began.take() {
+            self.learn(way, packed, ended_ns.saturating_sub(then_ns) / u64::from(requests.max(1)));
+        }
+        let at = place(direction);
+        let (Some([alone, packed]), Some(turn)) = (self.times_ns.get(at).copied(), self.turns.get_mut(at))
+        else {
+            return true;
+        };
+        *turn = if *turn >= PROBE { 1 } else { *turn + 1 };
+        // Unknown is 0, and cheaper: so both are tried.
+        let best = if alone == 0 && packed == 0 { true } else { packed <= alone };
+        best != (*turn <= 2 && alone != 0 && packed != 0)
+    }
+
+    fn learn(&mut self, way: usize, packed: usize, ns: u64) {
+        let Some(time) = self.times_ns.get_mut(way).and_then(|ways| ways.get_mut(packed)) else { return };
+        let new = u32::try_from(ns).unwrap_or(u32::MAX).max(1);
+        *time = match *time {
+            0 => new,
+            // One outlier (garbage that is collected) says little.
+            old => old.saturating_add(new.min(old.saturating_mul(4)) >> SHARE_SHIFT) - (old >> SHARE_SHIFT),
+        };
+    }
+
+    pub(super) fn begins(&mut self, direction: Direction, packed: bool, requests: usize, now_ns: u64) {
+        let requests = u32::try_from(requests).unwrap_or(u32::MAX);
+        self.began = Some((place(direction), usize::from(packed), requests, now_ns));
+    }
+
+    /// Something else begins: what the last took is not known.
+    pub(super) fn is_broken(&mut self) {
+        self.began = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use std::vec::Vec;
+
+    /// Two thousand transfers of four requests, on a card with these times; how many were packs.
+    fn packs(pays: &mut Pays, alone_ns: u64, packed_ns: u64) -> usize {
+        let mut now_ns = 1;
+        let ways: Vec<bool> = (0..2_000)
+            .map(|_| {
+                let packed = pays.packs(Direction::Write, now_ns);
+                pays.begins(Direction::Write, packed, if packed { 4 } else { 1 }, now_ns);
+                now_ns += if packed { 4 * packed_ns } else { alone_ns };
+                packed
+            })
+            .collect();
+        ways.iter().filter(|packed| **packed).count()
+    }
+
+    #[test]
+    fn the_cheaper_way_is_taken_also_when_that_changes() {
+        let pays = &mut Pays::NEW;
+        assert!((1_900..2_000).contains(&packs(pays, 100_000, 60_000)));
+        assert!((1..250).contains(&packs(pays, 100_000, 160_000)));
+        assert!((1_700..2_000).contains(&packs(pays, 100_000, 60_000)));
+    }
+}
