@@ -528,10 +528,9 @@ impl Run<'_> {
         let options = Options { cache: self.case.setup.cache, ..Options::DEFAULT };
         for attempt in 1..=BRING_UPS {
             self.faults.arm(self.case.setup.armed_early && attempt < BRING_UPS);
-            // SAFETY: `bring_up` is over, or the machine gone, before the memory is used again.
-            let scratch = unsafe { lend(&mut self.bench.scratch) };
-            // SAFETY: no code uses it but this machine's engine.
-            let page = unsafe { lend(&mut self.bench.page) };
+            // SAFETY: `bring_up` is over, or the machine gone, before the memory is used again; the page is
+            // used by this machine's engine alone.
+            let (scratch, page) = unsafe { (lend(&mut self.bench.scratch), lend(&mut self.bench.page)) };
             let mut future = std::pin::pin!(async {
                 let (card, scratch) = bring_up(&machine.stack, scratch, options).await;
                 let card = card?;
