@@ -80,9 +80,9 @@ fi
 judge() { # target
   local target=$1 bad=0 log=$work/$1.log binaries binary
   [ -n "$(libcore "$target")" ] || { say "$target is not installed (rustup target add $target)" >&2; return 2; }
-  # On this machine `everything` says it all; on the others `reader` is linked too, as firmware would have it.
+  # On this machine `everything` says it all but for ports of SPI; on the others readers are linked too, as firmware would have them.
   binaries=(everything)
-  [ "$target" = "$machine" ] || binaries=(reader everything)
+  [ "$target" = "$machine" ] || binaries=(reader spi_reader everything)
   for binary in "${binaries[@]}"; do
     if link "$target" "$binary" no-panic; then
       say "$target: $binary: no panic can be reached"

@@ -26,6 +26,7 @@ fi
 # one that comes late, and writes that are complete with their data as well.
 limit_reader=${LIMIT_READER:-39296}
 limit_sd_reader=${LIMIT_SD_READER:-32768}
+limit_spi_reader=${LIMIT_SPI_READER:-35328}
 limit_transfer=${LIMIT_TRANSFER:-24704}
 limit_kept=${LIMIT_KEPT:-79104}
 limit_ram=${LIMIT_RAM:-3200}
@@ -108,13 +109,13 @@ for target in "${targets[@]}"; do
   profiles=(release)
   case $target in thumbv7em*) profiles+=(s) ;; esac
   for profile in "${profiles[@]}"; do
-    bins=(--bin reader --bin sd_reader --bin transfer --bin kept)
+    bins=(--bin reader --bin sd_reader --bin spi_reader --bin transfer --bin kept)
     # The sizes of types are the same at all levels.
     [ "$profile" = s ] || bins+=(--bin ram)
     "${build[@]}" --profile "$profile" "${bins[@]}"
     folder=$built_in/$profile
     case $profile in release) opt=z ;; *) opt=$profile ;; esac
-    for image in reader sd_reader transfer kept; do
+    for image in reader sd_reader spi_reader transfer kept; do
       file=$folder/$image
       runtime=$(runtime "$file") text=$(section "$file" '^\.text') rodata=$(section "$file" '^\.rodata') data=$(section "$file" '^\.(data|bss)')
       # shellcheck disable=SC2059 # the format is ours
@@ -166,7 +167,8 @@ printf '%s' "$rams"
 cat <<'END'
 
 reader: driver, queue, bring-up of SD and eMMC, read, write, flush; sd_reader: the same for SD alone;
-transfer: the same without bring-up, all three without the ladder of recovery (sched::Lean); kept: the reader with it, and with card::keep; all with their board's few lines. runtime: the part of text that is the compiler's own (memcpy, 64-bit division),
+spi_reader: that by SPI;
+transfer: the same without bring-up, all four without the ladder of recovery (sched::Lean); kept: the reader with it, and with card::keep; all with their board's few lines. runtime: the part of text that is the compiler's own (memcpy, 64-bit division),
 which other code of a firmware shares. data+bss: 8 slots, table, one block, scratch. engineN: N slots with the
 driver in it.
 bring_up: the future, on the stack while a card is brought up.

@@ -9,6 +9,7 @@
 //! | the file system `embedded-sdmmc`, or another that blocks | a card for it: [`Blocking`] |
 //! | a store on `embedded-storage`, or bytes at any offset | [`Region`], [`Blocking`] |
 //! | transfers without a copy | buffers that travel through the call: [`Disk::device`] or [`BlockDevice`](mmcq::block::BlockDevice), with a [`Buffer`] |
+//! | an SD card in SPI mode, on a bus of `embedded-hal-async` | a port for mmcq's driver: [`SpiMailbox`] |
 //! | one of mmcq's host drivers | `sdio::MmcBus`, for drivers that want one | [`Bus`] |
 //!
 //! ```
@@ -49,6 +50,8 @@ mod clock;
 mod disk;
 mod over;
 mod region;
+#[cfg(feature = "spi")]
+mod spi;
 mod supervisor;
 
 pub use blocking::Blocking;
@@ -58,6 +61,8 @@ pub use disk::Disk;
 pub use mmcq::board::{Buffer, CriticalSection};
 pub use over::{BusHost, Mailbox, Runner};
 pub use region::Region;
+#[cfg(feature = "spi")]
+pub use spi::{SpiMailbox, SpiPort, SpiRunner};
 pub use supervisor::supervise;
 
 /// The guides of `docs/`, whose code is compiled, and run where it can be.

@@ -25,7 +25,7 @@ pub struct SpiMemory(pub(super) [u8; WIRE_BYTES]);
 impl SpiMemory {
     /// For a static.
     pub const fn new() -> Self {
-        SpiMemory([0xff; WIRE_BYTES])
+        SpiMemory([0; WIRE_BYTES])
     }
 }
 

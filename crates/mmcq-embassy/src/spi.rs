@@ -1,0 +1,297 @@
+//! An SD card in SPI mode on a bus of `embedded-hal-async`.
+//!
+//! A transfer of such a bus is a future that a task must poll, so there are two halves:
+//! [`SpiPort`] is what the driver has, [`SpiRunner`] is a task that carries its exchanges out. They
+//! talk through an [`SpiMailbox`]. The driver keeps the whole protocol: an exchange is some bytes,
+//! or a block.
+
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
+use core::cell::RefCell;
+use core::future::poll_fn;
+use core::task::{Context, Poll, Waker};
+use critical_section::Mutex;
+use embedded_hal::digital::OutputPin;
+use embedded_hal_async::spi::SpiBus;
+use mmcq::engine::BLOCK_BYTES;
+use mmcq::host::Segment;
+use mmcq::host::spi::{Exchange, Port, Progress, Spi};
+use mmcq::task::{Platform, Stack};
+
+const BYTES: usize = BLOCK_BYTES as usize;
+
+/// What the bus is asked to do.
+#[derive(Clone, Copy, Debug)]
+struct Job {
+    /// First this.
+    clock_hz: Option<u32>,
+    /// And this.
+    select: Option<bool>,
+    way: Way,
+    bytes: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Swap,
+    Receive,
+    Send,
+    Idle,
+}
+
+struct Inner<'b> {
+    job: Option<Job>,
+    /// How it ended.
+    done: Option<bool>,
+    /// Away while the runner is at it, or the port fills or empties it.
+    buffer: Option<&'b mut [u8; BYTES]>,
+    /// Of the runner's task; woken and dropped outside of the lock.
+    waker: Option<Waker>,
+    halves: u8,
+}
+
+/// Where [`SpiPort`] and [`SpiRunner`] meet. It may live in a static or in the frame of `main`.
+pub struct SpiMailbox<'b> {
+    inner: Mutex<RefCell<Inner<'b>>>,
+}
+
+impl core::fmt::Debug for SpiMailbox<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        self.with(|inner| f.debug_struct("SpiMailbox").field("job", &inner.job).finish_non_exhaustive())
+    }
+}
+
+impl<'b> SpiMailbox<'b> {
+    /// With memory for a block. The bytes are copied through it, so that neither side ever has the
+    /// other's memory.
+    pub const fn new(buffer: &'b mut [u8; BYTES]) -> Self {
+        let inner = Inner { job: None, done: None, buffer: Some(buffer), waker: None, halves: 0 };
+        SpiMailbox { inner: Mutex::new(RefCell::new(inner)) }
+    }
+
+    /// The two halves: a port for [`Spi::new`], and the task that runs it. The bus is the card's
+    /// alone, in mode 0; `select` is the card's chip select, low: selected. `clock` sets the bus's
+    /// clock in hertz, rounded down. `None` until both halves of an earlier call have been dropped.
+    pub fn connect<'m, B, C, F>(
+        &'m self,
+        bus: B,
+        select: C,
+        clock: F,
+    ) -> Option<(SpiPort<'m, 'b>, SpiRunner<'m, 'b, B, C, F>)>
+    where
+        B: SpiBus,
+        C: OutputPin,
+        F: FnMut(&mut B, u32),
+    {
+        let free = self.with(|inner| {
+            let free = inner.halves == 0 && inner.buffer.is_some();
+            if free {
+                (inner.halves, inner.job, inner.done) = (2, None, None);
+            }
+            free
+        });
+        let port = || SpiPort { mailbox: self, into: None, clock_hz: None, select: None, wakes: false };
+        free.then(|| (port(), SpiRunner { mailbox: self, bus, select, clock }))
+    }
+
+    fn with<R>(&self, f: impl FnOnce(&mut Inner<'b>) -> R) -> R {
+        critical_section::with(|cs| f(&mut self.inner.borrow_ref_mut(cs)))
+    }
+
+    fn listen(&self, waker: &Waker) {
+        if self.with(|inner| inner.waker.as_ref().is_some_and(|known| known.will_wake(waker))) {
+            return;
+        }
+        let mine = waker.clone();
+        let before = self.with(|inner| inner.waker.replace(mine));
+        drop(before);
+    }
+
+    /// Lets go of a half.
+    fn leave(&self) {
+        self.with(|inner| inner.halves = inner.halves.saturating_sub(1));
+    }
+}
+
+/// The driver's half: a [`Port`].
+#[derive(Debug)]
+pub struct SpiPort<'m, 'b> {
+    mailbox: &'m SpiMailbox<'b>,
+    /// Where the bytes of the exchange go when it is over.
+    into: Option<Segment>,
+    clock_hz: Option<u32>,
+    select: Option<bool>,
+    /// The runner has something to do, and has not been woken for it.
+    wakes: bool,
+}
+
+// SAFETY: the memory of a segment is read in `exchange`, and written in the `done` that tells its
+// end, no further than it and the mailbox's own buffer reach; `Send` has no place for them.
+unsafe impl Port for SpiPort<'_, '_> {
+    const WAKES: bool = true;
+
+    fn exchange(&mut self, exchange: Exchange) {
+        let (way, segment) = match exchange {
+            Exchange::Swap(segment) => (Way::Swap, Some(segment)),
+            Exchange::Receive(segment) => (Way::Receive, Some(segment)),
+            Exchange::Send(segment) => (Way::Send, Some(segment)),
+            Exchange::Idle(count) => {
+                return self.post(Way::Idle, count as usize, None);
+            }
+        };
+        let bytes = segment.as_ref().map_or(0, |segment| segment.len_bytes() as usize);
+        self.post(way, bytes, segment);
+    }
+
+    fn done(&mut self) -> Progress {
+        let Some(well) = self.mailbox.with(|inner| inner.done.take()) else { return Progress::Going };
+        if let Some(segment) = self.into.take()
+            && well
+        {
+            let buffer = self.mailbox.with(|inner| inner.buffer.take());
+            if let Some(buffer) = buffer {
+                let bytes = (segment.len_bytes() as usize).min(BYTES);
+                // SAFETY: the segment's memory is the driver's until this call has told the end.
+                unsafe { segment.ptr().as_ptr().copy_from_nonoverlapping(buffer.as_ptr(), bytes) };
+                self.mailbox.with(|inner| inner.buffer = Some(buffer));
+            }
+        }
+        if well { Progress::Done } else { Progress::Failed }
+    }
+
+    fn select(&mut self, on: bool) {
+        self.select = Some(on);
+    }
+
+    fn clock(&mut self, hz: u32) {
+        if hz != 0 {
+            self.clock_hz = Some(hz);
+        }
+    }
+
+    fn take_waker(&mut self) -> Option<Waker> {
+        if core::mem::take(&mut self.wakes) { self.mailbox.with(|inner| inner.waker.take()) } else { None }
+    }
+}
+
+impl SpiPort<'_, '_> {
+    fn post(&mut self, way: Way, bytes: usize, segment: Option<Segment>) {
+        let buffer =
+            self.mailbox.with(|inner| inner.buffer.take()).filter(|_| bytes <= BYTES || way == Way::Idle);
+        let posted = buffer.is_some();
+        if let Some(buffer) = buffer {
+            if let Some(segment) = &segment
+                && way != Way::Receive
+            {
+                // SAFETY: the segment's memory is the driver's since this call; it has `bytes`.
+                unsafe { buffer.as_mut_ptr().copy_from_nonoverlapping(segment.ptr().as_ptr(), bytes) };
+            } else {
+                buffer.fill(0xff);
+            }
+            let job = Job {
+                clock_hz: self.clock_hz.take(),
+                select: self.select.take(),
+                way,
+                bytes: bytes.min(BYTES),
+            };
+            self.mailbox
+                .with(|inner| (inner.buffer, inner.job, inner.done) = (Some(buffer), Some(job), None));
+        } else {
+            self.mailbox.with(|inner| inner.done = Some(false));
+        }
+        self.into = segment.filter(|_| posted && way != Way::Send);
+        self.wakes = true;
+    }
+}
+
+impl Drop for SpiPort<'_, '_> {
+    fn drop(&mut self) {
+        self.mailbox.with(|inner| inner.job = None);
+        self.mailbox.leave();
+    }
+}
+
+/// The executor's half.
+#[derive(Debug)]
+pub struct SpiRunner<'m, 'b, B, C, F> {
+    mailbox: &'m SpiMailbox<'b>,
+    bus: B,
+    select: C,
+    clock: F,
+}
+
+impl<'m, 'b, B: SpiBus, C: OutputPin, F: FnMut(&mut B, u32)> SpiRunner<'m, 'b, B, C, F> {
+    /// A task of its own, for as long as the stack is used; `stack` is the one with the other half.
+    ///
+    /// Dropped, it drops the transfer that the bus is at, which fails; it may be run again.
+    pub async fn run<P: Platform<Host = Spi<SpiPort<'m, 'b>>>, const N: usize>(
+        &mut self,
+        stack: &Stack<P, N>,
+    ) -> ! {
+        loop {
+            let (job, mut loan) = poll_fn(|context| self.mailbox.take(context)).await;
+            loan.well = match loan.buffer.as_deref_mut() {
+                Some(buffer) => {
+                    carry_out(&mut self.bus, &mut self.select, &mut self.clock, job, buffer).await
+                }
+                None => false,
+            };
+            drop(loan);
+            // An interrupt, as far as the engine is concerned.
+            stack.on_irq();
+        }
+    }
+}
+
+impl<B, C, F> Drop for SpiRunner<'_, '_, B, C, F> {
+    fn drop(&mut self) {
+        self.mailbox.leave();
+    }
+}
+
+impl<'b> SpiMailbox<'b> {
+    fn take<'m>(&'m self, context: &mut Context<'_>) -> Poll<(Job, Loan<'m, 'b>)> {
+        self.listen(context.waker());
+        self.with(|inner| match inner.job.take() {
+            Some(job) => Poll::Ready((job, Loan { mailbox: self, buffer: inner.buffer.take(), well: false })),
+            None => Poll::Pending,
+        })
+    }
+}
+
+/// The buffer, while the runner has it; goes back with the result, whatever happens.
+struct Loan<'m, 'b> {
+    mailbox: &'m SpiMailbox<'b>,
+    buffer: Option<&'b mut [u8; BYTES]>,
+    well: bool,
+}
+
+impl Drop for Loan<'_, '_> {
+    fn drop(&mut self) {
+        self.mailbox.with(|inner| (inner.buffer, inner.done) = (self.buffer.take(), Some(self.well)));
+    }
+}
+
+/// Did it go well?
+async fn carry_out<B: SpiBus, C: OutputPin, F: FnMut(&mut B, u32)>(
+    bus: &mut B,
+    select: &mut C,
+    clock: &mut F,
+    job: Job,
+    buffer: &mut [u8; BYTES],
+) -> bool {
+    if let Some(hz) = job.clock_hz {
+        clock(bus, hz);
+    }
+    let selected = match job.select {
+        Some(true) => select.set_low().is_ok(),
+        Some(false) => select.set_high().is_ok(),
+        None => true,
+    };
+    let Some(bytes) = buffer.get_mut(..job.bytes).filter(|_| selected) else { return false };
+    let moved = match job.way {
+        Way::Swap | Way::Receive => bus.transfer_in_place(bytes).await,
+        Way::Send | Way::Idle => bus.write(bytes).await,
+    };
+    moved.is_ok() && bus.flush().await.is_ok()
+}

@@ -1,0 +1,167 @@
+//! An SD card in SPI mode on a bus whose transfers are futures: a script of what the wire says.
+
+use embedded_hal::digital::{ErrorType as PinErrors, OutputPin};
+use embedded_hal::spi::{ErrorKind, ErrorType};
+use embedded_hal_async::spi::SpiBus;
+use mmcq::block::BlockDevice;
+use mmcq::engine::{CardParams, Config, DmaBuf};
+use mmcq::host::spi::{Spi, SpiConfig, SpiMemory};
+use mmcq::task::{Stack, Timer};
+use mmcq_embassy::{CriticalSection, SpiMailbox, SpiPort};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+#[derive(Default)]
+struct Wire {
+    /// What comes in; ones when it is over.
+    comes: VecDeque<u8>,
+    went: Vec<u8>,
+    transfers: u32,
+    clocks: Vec<u32>,
+    fails: bool,
+}
+
+#[derive(Clone)]
+struct Bus(Rc<RefCell<Wire>>);
+
+impl ErrorType for Bus {
+    type Error = ErrorKind;
+}
+
+impl Bus {
+    /// Later, as a bus by DMA.
+    async fn moves(&mut self, bytes: &mut [u8]) -> Result<(), ErrorKind> {
+        let mut first = true;
+        std::future::poll_fn(|context| {
+            if std::mem::take(&mut first) {
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            Poll::Ready(())
+        })
+        .await;
+        let mut wire = self.0.borrow_mut();
+        wire.transfers += 1;
+        for byte in bytes {
+            wire.went.push(*byte);
+            *byte = wire.comes.pop_front().unwrap_or(0xff);
+        }
+        if wire.fails { Err(ErrorKind::Overrun) } else { Ok(()) }
+    }
+}
+
+impl SpiBus for Bus {
+    async fn read(&mut self, _: &mut [u8]) -> Result<(), ErrorKind> {
+        unreachable!("zeros might go out")
+    }
+    async fn write(&mut self, bytes: &[u8]) -> Result<(), ErrorKind> {
+        self.moves(&mut bytes.to_vec()).await
+    }
+    async fn transfer(&mut self, _: &mut [u8], _: &[u8]) -> Result<(), ErrorKind> {
+        unreachable!()
+    }
+    async fn transfer_in_place(&mut self, bytes: &mut [u8]) -> Result<(), ErrorKind> {
+        self.moves(bytes).await
+    }
+    async fn flush(&mut self) -> Result<(), ErrorKind> {
+        Ok(())
+    }
+}
+
+struct Pin(Rc<RefCell<Vec<bool>>>);
+
+impl PinErrors for Pin {
+    type Error = Infallible;
+}
+
+impl OutputPin for Pin {
+    fn set_low(&mut self) -> Result<(), Infallible> {
+        self.0.borrow_mut().push(false);
+        Ok(())
+    }
+    fn set_high(&mut self) -> Result<(), Infallible> {
+        self.0.borrow_mut().push(true);
+        Ok(())
+    }
+}
+
+thread_local!(static NOW_NS: Cell<u64> = const { Cell::new(0) });
+const TIMER: Timer = Timer { now_ns: || NOW_NS.get(), set_alarm: |_| {} };
+type Card<'m, 'b> = Stack<(CriticalSection, Spi<SpiPort<'m, 'b>>), 4>;
+
+/// Until the first has ended; time goes on by 100 us each turn.
+fn drive<T>(stack: &Card<'_, '_>, future: impl Future<Output = T>, runner: impl Future) -> T {
+    let (mut future, mut runner) = (pin!(future), pin!(runner));
+    let mut context = Context::from_waker(Waker::noop());
+    for _ in 0..100_000 {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return output;
+        }
+        let _ = runner.as_mut().poll(&mut context);
+        NOW_NS.set(NOW_NS.get() + 100_000);
+        stack.poll();
+    }
+    panic!("no end");
+}
+
+fn memory(fill: u8) -> DmaBuf {
+    DmaBuf::from_static(Box::leak(vec![fill; 512].into_boxed_slice()))
+}
+
+#[test]
+fn blocks_move_by_a_bus_whose_transfers_are_futures() {
+    let (wire, levels) = (Rc::new(RefCell::new(Wire::default())), Rc::new(RefCell::new(Vec::new())));
+    let mut buffer = [0; 512];
+    let mailbox = SpiMailbox::new(&mut buffer);
+    let connect = || {
+        let clock = |bus: &mut Bus, hz| bus.0.borrow_mut().clocks.push(hz);
+        mailbox.connect(Bus(wire.clone()), Pin(levels.clone()), clock)
+    };
+    let (port, mut runner) = connect().unwrap();
+    assert!(connect().is_none(), "there is one pair");
+    let host = Spi::new(port, Box::leak(Box::new(SpiMemory::new())), SpiConfig::new(20_000_000));
+    let stack: Card<'_, '_> = Stack::new(CriticalSection, TIMER, host, Config::DEFAULT);
+    let params = CardParams {
+        rca: 1,
+        sectors: 1 << 20,
+        block_addressed: true,
+        read_timeout_ns: 100_000_000,
+        write_timeout_ns: 250_000_000,
+        ..CardParams::NONE
+    };
+    stack.with(|engine| engine.set_card_params(Some(params)));
+
+    // CMD0, answered, and CRC on: the driver knows the card is quiet from then on. Each is a byte,
+    // six, and five for the answer.
+    let command = mmcq::spec::command::go_idle_state();
+    wire.borrow_mut()
+        .comes
+        .extend([&[0xff; 8][..], &[1, 0xff, 0xff, 0xff], &[0xff; 8], &[1, 0xff, 0xff, 0xff]].concat());
+    drive(&stack, stack.raw(None, command, None, DmaBuf::EMPTY, 1_000_000), runner.run(&stack)).0.unwrap();
+    assert_eq!(wire.borrow().went[..7], [0xff, 0x40, 0, 0, 0, 0, 0x95]);
+    assert_eq!(*levels.borrow(), [false]);
+
+    // CMD17: its frame with R1, a token a little later, the block, its CRC. 512 times 0xff has the
+    // CRC 7fa1 [SD 4.5].
+    let device = BlockDevice::new(&stack);
+    wire.borrow_mut().went.clear();
+    wire.borrow_mut().comes.extend([&[0xff; 8][..], &[0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xfe]].concat());
+    wire.borrow_mut().comes.extend([0xff; 512]);
+    wire.borrow_mut().comes.extend([0x7f, 0xa1]);
+    let before = wire.borrow().transfers;
+    let (result, buf) = drive(&stack, device.read(9, memory(0x11)), runner.run(&stack));
+    assert_eq!(result, Ok(1));
+    assert!(buf.iter().all(|&byte| byte == 0xff));
+    assert_eq!(wire.borrow().went[1..6], [0x51, 0, 0, 0, 9]);
+    assert_eq!(wire.borrow().transfers - before, 4, "frame, token, block, CRC");
+
+    // A bus that fails is an error of the request.
+    wire.borrow_mut().fails = true;
+    let (result, _) = drive(&stack, device.read(9, memory(0x11)), runner.run(&stack));
+    assert!(result.is_err());
+}
