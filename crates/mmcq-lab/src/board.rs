@@ -13,8 +13,8 @@ use crate::ours::Context;
 use crate::platform::{Advance, Platform, Profile};
 use crate::registers::binary;
 use crate::system::{Costs, SleepDepth};
-use mmcq::card::{Card, Family, Options, bring_up};
-use mmcq::engine::Config;
+use mmcq::card::{Card, Family, Options, SdQueue, bring_up};
+use mmcq::engine::{Config, DmaBuf, Error};
 use mmcq::sched::{Any, Fifo};
 use mmcq::task::Timer;
 use mmcq_sim::card::{CardProfile, Fill, Medium, ProfileError};
@@ -375,17 +375,38 @@ impl<const N: usize> Board<N> {
             }
             Err((error, page)) => {
                 pieces.free(page);
-                if error == mmcq::engine::Error::Unsupported { Ok(false) } else { Err(error.to_string()) }
+                if error == Error::Unsupported { Ok(false) } else { Err(error.to_string()) }
             }
         }
     }
 
     /// Reads and writes may go through the card's command queue. The answer is how many tasks that
-    /// holds; 0: it has none.
+    /// holds; 0: it has none. An SD card's cache goes on with it.
     pub fn enable_task_queue(&self) -> Result<u8, String> {
         let mut pieces = Pieces::default();
         let scratch = pieces.piece(mmcq::card::SCRATCH_BYTES as usize);
+        if matches!(self.card.family, Family::Sd(_)) {
+            return self.enable_sd_task_queue(&mut pieces, scratch);
+        }
         let future = mmcq::card::enable_task_queue(&self.stack, &self.card, scratch);
+        let (result, scratch) = drive(&self.stack, &self.controller, &self.time, future)?;
+        pieces.free(scratch);
+        result.map_err(|e| e.to_string())
+    }
+
+    fn enable_sd_task_queue(&self, pieces: &mut Pieces, scratch: DmaBuf) -> Result<u8, String> {
+        self.stack.with(|engine| engine.enable_extended_ops());
+        let page = pieces.piece(512);
+        let future = mmcq::card::extension::enable_cache(&self.stack, &self.card, page);
+        match drive(&self.stack, &self.controller, &self.time, future)? {
+            Ok(page) | Err((Error::Unsupported, page)) => {
+                pieces.free(page);
+            }
+            Err((error, _)) => return Err(error.to_string()),
+        }
+        // The models are known; a card in a slot is not.
+        let how = SdQueue { any: true, ..SdQueue::DEFAULT };
+        let future = mmcq::card::enable_sd_task_queue(&self.stack, &self.card, scratch, how);
         let (result, scratch) = drive(&self.stack, &self.controller, &self.time, future)?;
         pieces.free(scratch);
         result.map_err(|e| e.to_string())

@@ -1,10 +1,11 @@
-//! An eMMC's command queue, driven by the engine: what it is used for, and cards that are not worth
+//! A card's command queue, driven by the engine: what it is used for, and cards that are not worth
 //! it.
 
 mod rig;
 
-use mmcq::card::{self, Options};
-use mmcq::engine::{Config, Kind, Request, SlotId};
+use mmcq::card::quirk::{Quirk, Quirks};
+use mmcq::card::{self, Options, SdQueue};
+use mmcq::engine::{Breach, Config, Error, Kind, Request, SlotId};
 use mmcq::host::sdhci::{self, Table};
 use mmcq::sched::{Demotion, Fifo, Queued, TaskStats};
 use mmcq_sim::faults::{Faults, Plan, Point, Strike};
@@ -35,20 +36,38 @@ struct Machine {
 
 impl Machine {
     fn new(card: &str) -> Machine {
-        let (time, memory) = (Time::new(), ShadowMemory::new(MemoryConfig::BITS32));
-        let config = SdhciConfig { uhs_at_33v: true, ..SdhciConfig::GENERIC_4_20 };
-        let model = Rc::new(RefCell::new(Sdhci::new(config, memory.clone(), Some(rig::card(card)))));
-        let port = Port::new(model.clone(), time.clone(), 0, 0);
-        let table = Box::leak(Box::new(Table::new()));
-        let host = sdhci::Sdhci::new(port, memory, table, sdhci::SdhciConfig::emmc_18()).unwrap();
-        NOW_NS.set(0);
-        let stack = Stack::with_policy(OneThread, TIMER, host, Config::DEFAULT, Queued(Fifo));
-        let mut machine = Machine { time, model, stack, depth: 0 };
-        machine.depth = machine.drive(async {
+        let machine = Machine::with_card(rig::card(card), true);
+        let depth = machine.drive(async {
             let (card, scratch) = card::bring_up(&machine.stack, rig::buffer(1, 0), Options::DEFAULT).await;
             card::enable_task_queue(&machine.stack, &card.unwrap(), scratch).await.0.unwrap()
         });
-        machine
+        Machine { depth, ..machine }
+    }
+
+    /// An SD card with its cache on; what became of its queue.
+    fn sd(card: &str, options: Options, how: SdQueue) -> (Machine, Result<u8, Error>) {
+        let machine = Machine::with_card(rig::card(card), false);
+        let result = machine.drive(async {
+            let (card, _) = card::bring_up(&machine.stack, rig::buffer(1, 0), options).await;
+            let card = card.unwrap();
+            let page = rig::buffer(1, 0);
+            card::extension::enable_cache(&machine.stack, &card, page).await.map_err(|(e, _)| e).unwrap();
+            card::enable_sd_task_queue(&machine.stack, &card, rig::buffer(8, 0), how).await.0
+        });
+        (Machine { depth: result.unwrap_or(0), ..machine }, result)
+    }
+
+    fn with_card(card: Box<dyn mmcq_sim::card::Card>, emmc: bool) -> Machine {
+        let (time, memory) = (Time::new(), ShadowMemory::new(MemoryConfig::BITS32));
+        let config = SdhciConfig { uhs_at_33v: emmc, ..SdhciConfig::GENERIC_4_20 };
+        let model = Rc::new(RefCell::new(Sdhci::new(config, memory.clone(), Some(card))));
+        let port = Port::new(model.clone(), time.clone(), 0, 0);
+        let table = Box::leak(Box::new(Table::new()));
+        let driver = if emmc { sdhci::SdhciConfig::emmc_18() } else { sdhci::SdhciConfig::new() };
+        let host = sdhci::Sdhci::new(port, memory, table, driver).unwrap();
+        NOW_NS.set(0);
+        let stack = Stack::with_policy(OneThread, TIMER, host, Config::DEFAULT, Queued(Fifo));
+        Machine { time, model, stack, depth: 0 }
     }
 
     fn turn(&self) {
@@ -210,4 +229,96 @@ fn a_late_error_with_several_suspects_fails_none_that_can_be_written() {
         suspected += machine.tasks().suspected;
     }
     assert!(suspected > 0, "no late error had several suspects");
+}
+
+/// Of any card, with a test of so many tasks.
+fn any(self_test: u16) -> SdQueue {
+    SdQueue { any: true, self_test, ..SdQueue::DEFAULT }
+}
+
+#[test]
+fn an_sd_cards_queue_stays_off_unless_it_is_known_or_wanted() {
+    const LIST: &[Quirk] = &[Quirk::sd(0x1b, 0x534d, "FD4QT", Quirks::SD_QUEUE_WORKS)];
+    let listed = Options { quirks: LIST, ..Options::DEFAULT };
+    for (card, options, how, depth) in [
+        ("sdxc-64g-a2", Options::DEFAULT, SdQueue::DEFAULT, 0),
+        ("sdxc-64g-a2", listed, SdQueue::DEFAULT, 32),
+        ("sdxc-64g-a2", Options::DEFAULT, any(0), 32),
+        ("quirks/queue-late", listed, SdQueue::DEFAULT, 0),
+    ] {
+        let (machine, result) = Machine::sd(card, options, how);
+        assert_eq!(result, Ok(depth), "{card}");
+        assert_eq!(machine.rounds(2), 0);
+        assert_eq!(machine.tasks().entered > 0, depth > 0);
+    }
+}
+
+#[test]
+fn an_sd_cards_reads_go_through_its_queue_and_a_flush_finds_it_off() {
+    for how in [any(8), SdQueue { sequential: true, ..any(8) }, SdQueue { writes: 8, ..any(0) }] {
+        // Flushes hang on two of these, in the queue.
+        for card in ["sdxc-64g-a2", "quirks/queue-late", "quirks/queue-flush-hangs"] {
+            let (machine, result) = Machine::sd(card, Options::DEFAULT, how);
+            assert_eq!(result, Ok(32), "{card}");
+            assert_eq!(machine.rounds(4), 0);
+            for round in 1..4 {
+                let mut ids: Vec<_> = (0..4)
+                    .map(|n| (machine.submit(Kind::Read { lba: n * 1_000, blocks: 8 }, 0), Some(n as u8 + 1)))
+                    .collect();
+                for n in 0..3 {
+                    ids.push((machine.submit(Kind::Write { lba: 9_000 + 100 * n, blocks: 8 }, round), None));
+                }
+                ids.push((machine.submit(Kind::Flush, 0), None));
+                ids.push((machine.submit(Kind::Read { lba: 9_000, blocks: 8 }, 0), Some(round)));
+                ids.push((machine.submit(Kind::Read { lba: 1_000, blocks: 8 }, 0), Some(2)));
+                assert_eq!(machine.finish(&ids), 0);
+            }
+            let tasks = machine.tasks();
+            assert!(
+                tasks.executed > 20 && tasks.failures == 0 && tasks.demoted.is_none(),
+                "{card}: {tasks:?}"
+            );
+            let mut model = machine.model.borrow_mut();
+            assert!(model.card_mut().unwrap().violations().is_empty());
+        }
+    }
+}
+
+#[test]
+fn a_test_that_writes_nothing_finds_wrong_data() {
+    let (machine, result) = Machine::sd("quirks/queue-astray", Options::DEFAULT, any(64));
+    assert_eq!(result, Err(Error::Protocol(Breach::QueueWrongData)));
+    assert_eq!((machine.rounds(8), machine.tasks().entered), (0, 0));
+    // A queue that never gets ready.
+    let machine = Machine::with_card(rig::card("sdxc-64g-a2"), false);
+    let result = machine.drive(async {
+        let (card, _) = card::bring_up(&machine.stack, rig::buffer(1, 0), Options::DEFAULT).await;
+        let card = card.unwrap();
+        let page = rig::buffer(1, 0);
+        card::extension::enable_cache(&machine.stack, &card, page).await.map_err(|(e, _)| e).unwrap();
+        machine.faults(Plan::none().from(Point::Task, 1, Strike::Never));
+        card::enable_sd_task_queue(&machine.stack, &card, rig::buffer(1, 0), any(8)).await.0
+    });
+    assert_eq!(result, Err(Error::Protocol(Breach::QueueNeverReady)));
+    assert_eq!((machine.rounds(2), machine.tasks().entered), (0, 0));
+}
+
+#[test]
+fn an_sd_card_that_is_not_worth_it_loses_its_queue_and_no_request() {
+    for (strike, named) in [
+        (Strike::Never, Some(Demotion::NeverReady)),
+        (Strike::Lost, Some(Demotion::Failures)),
+        (Strike::Spurious(1), None),
+    ] {
+        let (machine, _) = Machine::sd("sdxc-64g-a2", Options::DEFAULT, any(0));
+        machine.faults(Plan::none().from(Point::Task, 1, strike));
+        assert_eq!(machine.rounds(8), 0, "{strike:?}");
+        let tasks = machine.tasks();
+        assert!(tasks.demoted.is_some() && named.is_none_or(|why| tasks.demoted == Some(why)), "{tasks:?}");
+        machine.faults(Plan::none());
+        assert_eq!((machine.rounds(8), machine.tasks()), (0, tasks), "{strike:?}");
+    }
+    let (machine, _) = Machine::sd("quirks/queue-forgets", Options::DEFAULT, any(0));
+    assert_eq!(machine.rounds(40), 0);
+    assert!(machine.tasks().demoted.is_some(), "{:?}", machine.tasks());
 }

@@ -35,7 +35,7 @@ pub struct Extensions {
     pub performance: Option<Extension>,
     /// It has a cache.
     pub cache: bool,
-    /// Depth of its command queue; 0: none.
+    /// Tasks that its command queue holds; 0: it has none.
     pub queue_depth: u8,
     /// The power management set.
     pub power: Option<Extension>,
@@ -96,7 +96,7 @@ pub async fn extensions<B: Platform, const N: usize>(
     (result, session.into_scratch())
 }
 
-async fn read<B: Platform, const N: usize>(
+pub(super) async fn read<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     card: &Card,
 ) -> Result<Extensions, Failed> {
@@ -120,7 +120,11 @@ async fn read<B: Platform, const N: usize>(
     }
     if let Some(place) = found.performance {
         found.cache = ability(session, place, 4).await? & 1 != 0 && !quirks.has(Quirks::NO_SD_CACHE);
-        let depth = ability(session, place, 6).await? & 0x1f;
+        // 1 is a queue of two [SD 5.8.2].
+        let depth = match ability(session, place, 6).await? & 0x1f {
+            0 => 0,
+            more => more + 1,
+        };
         found.queue_depth = if quirks.has(Quirks::NO_SD_QUEUE) { 0 } else { depth };
     }
     Ok(found)
@@ -138,7 +142,7 @@ async fn ability<B: Platform, const N: usize>(
 }
 
 /// Writes one byte of a set, and waits for the end of busy.
-async fn write<B: Platform, const N: usize>(
+pub(super) async fn write<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     place: Extension,
     value: u8,

@@ -257,6 +257,14 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         self.ask(Kind::Raw { prefix, phase, timeout_ns: REGISTER_NS }, scratch, true)
     }
 
+    /// Reads so many blocks of 512 bytes by a command that ends by itself.
+    pub fn blocks(&mut self, command: Command, blocks: u32) -> Exchange<'_, 'a, B, N> {
+        let data = Data { direction: Direction::Read, block_size: BLOCK_BYTES as u16, blocks };
+        let scratch = core::mem::replace(&mut self.scratch, DmaBuf::EMPTY);
+        let phase = Phase { command, data: Some(data), auto: Auto::None, tuning: false };
+        self.ask(Kind::Raw { prefix: None, phase, timeout_ns: REGISTER_NS }, scratch, true)
+    }
+
     /// Writes a block by a command, from the scratch memory; its first byte is `first`.
     #[inline(never)]
     pub fn write_page(&mut self, command: Command, first: u8, timeout_ns: u64) -> Exchange<'_, 'a, B, N> {
@@ -330,6 +338,13 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
     pub fn bytes<const BYTES: usize>(&mut self) -> Result<&[u8; BYTES], Failed> {
         self.error = Error::Protocol(Breach::ScratchLost);
         self.scratch.first_chunk().ok_or(Failed)
+    }
+
+    /// A block of those that were read last.
+    pub fn block(&mut self, block: u32) -> Result<&[u8], Failed> {
+        self.error = Error::Protocol(Breach::ScratchLost);
+        let at = block.saturating_mul(BLOCK_BYTES) as usize;
+        self.scratch.get(at..at.saturating_add(BLOCK_BYTES as usize)).ok_or(Failed)
     }
 
     /// Tunes by this command's block of `bytes` [SD 4.2.4.5], [eMMC 6.6.5]: the controller

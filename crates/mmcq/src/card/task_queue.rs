@@ -10,7 +10,8 @@ use crate::task::{Platform, Stack};
 /// EXT_CSD_REV of version 5.1, the first with a command queue.
 const REV_5_1: u8 = 8;
 
-/// Lets reads and writes go through the command queue of this card; called once after each
+/// Lets reads and writes go through the command queue of this eMMC (of an SD card
+/// [`enable_sd_task_queue`](super::enable_sd_task_queue) does); called once after each
 /// bring-up. It needs a profile with such a lane ([`Queued`](crate::sched::Queued)). The answer is
 /// how many tasks the card's queue holds; 0: the card has none, or too small a one, or the profile
 /// has no lane for it, and everything goes on as before. What the lane does is told by

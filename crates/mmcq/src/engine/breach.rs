@@ -52,6 +52,14 @@ pub enum Breach {
     ScratchLost,
     /// The SD card does not switch its cache on.
     CacheStaysOff,
+    /// The SD card does not switch its command queue.
+    QueueStays,
+    /// The card's queue calls tasks ready that do not exist.
+    QueueUnknown,
+    /// The card's queue never gets ready.
+    QueueNeverReady,
+    /// The card's queue gives wrong data.
+    QueueWrongData,
     /// The card does not finish the flush of its cache.
     FlushNeverEnds,
     /// The eMMC device is written to without a pause.
@@ -92,6 +100,10 @@ impl Breach {
             Breach::NoBlockSize => "a function's tuples do not tell its largest block",
             Breach::ScratchLost => "the scratch memory is lost",
             Breach::CacheStaysOff => "the SD card does not switch its cache on",
+            Breach::QueueStays => "the SD card does not switch its command queue",
+            Breach::QueueUnknown => "the card's queue calls tasks ready that do not exist",
+            Breach::QueueNeverReady => "the card's queue never gets ready",
+            Breach::QueueWrongData => "the card's queue gives wrong data",
             Breach::FlushNeverEnds => "the card does not finish the flush of its cache",
             Breach::WrittenWithoutPause => "the eMMC device is written to without a pause",
             Breach::NeverWakes => "the eMMC device does not wake",

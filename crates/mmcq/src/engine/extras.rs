@@ -501,28 +501,47 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         segment: Segment,
         now_ns: u64,
     ) -> Result<(), Error> {
-        let mut segment = segment;
-        match self.host.map(&mut segment, data.direction) {
-            // What waits gives its mapping back in the next `poll`; then this step comes again.
-            Err(DmaError::Exhausted) if self.others_give_way(self.lane.control(), now_ns) => {
-                self.pause_at(place, 0, now_ns);
-                return Ok(());
-            }
-            result => result.map_err(Error::Dma)?,
+        if !self.map_data(self.lane.control(), segment, data.direction, now_ns)? {
+            self.pause_at(place, 0, now_ns);
+            return Ok(());
         }
-        self.gathered.one_segment(segment.same());
-        self.services.memory_mut().mapped = Some((segment, data.direction));
-        let limit_ns =
-            self.card.target().map_or(DATA_NS, |t| t.read_timeout_ns.max(t.write_timeout_ns)).max(DATA_NS);
-        self.lane.busy_mut().may_last(limit_ns);
-        self.lane.prepare(Phase { command, data: Some(data), auto: Auto::None, tuning: false });
         self.services.memory_mut().step = match data.direction {
             Direction::Read => Step::Command(place),
             Direction::Write => Step::Data(place),
         };
+        self.start_data(command, data, now_ns);
+        Ok(())
+    }
+
+    /// Maps a segment for a data command. False: what waits gives its mapping back in the next
+    /// `poll`, and then this is to come again.
+    #[inline(always)]
+    pub(super) fn map_data(
+        &mut self,
+        control: u8,
+        segment: Segment,
+        direction: Direction,
+        now_ns: u64,
+    ) -> Result<bool, Error> {
+        let mut segment = segment;
+        match self.host.map(&mut segment, direction) {
+            Err(DmaError::Exhausted) if self.others_give_way(control, now_ns) => return Ok(false),
+            result => result.map_err(Error::Dma)?,
+        }
+        self.gathered.one_segment(segment.same());
+        self.services.memory_mut().mapped = Some((segment, direction));
+        Ok(true)
+    }
+
+    /// A data command of whole blocks, whose memory is mapped.
+    #[inline(always)]
+    pub(super) fn start_data(&mut self, command: Command, data: Data, now_ns: u64) {
+        let limit_ns =
+            self.card.target().map_or(DATA_NS, |t| t.read_timeout_ns.max(t.write_timeout_ns)).max(DATA_NS);
+        self.lane.busy_mut().may_last(limit_ns);
+        self.lane.prepare(Phase { command, data: Some(data), auto: Auto::None, tuning: false });
         let wire_ns = self.card.wire().data_ns(data.blocks);
         self.start_phase(Stage::Extra, limit_ns, limit_ns.saturating_add(wire_ns), now_ns);
-        Ok(())
     }
 
     /// Gives the memory of the last data step back to the CPU.

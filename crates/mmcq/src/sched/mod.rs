@@ -35,7 +35,7 @@ pub use hold::{AtOnce, Holds, Tails, Whole};
 pub(crate) use hold::{Hold, Pending, Run};
 pub use packs::{PackStats, Packing};
 pub use profile::{HostQueued, Lean, Packed, Profile, Prompt, Queued};
-pub use tasks::{Demotion, HostQueue, Lanes, Single, SoftwareQueue, TaskStats};
+pub use tasks::{Demotion, HostQueue, Lanes, SdTaskQueue, Single, SoftwareQueue, TaskStats};
 
 use crate::host::Direction;
 

@@ -58,8 +58,11 @@ impl Quirks {
     /// has this, every card that offers 1.8 V is looked at first, then reset.
     pub const IO_NO_1V8: Quirks = Quirks(1 << 22);
 
+    /// SD: its command queue is known to work. No card is taken for such by itself.
+    pub const SD_QUEUE_WORKS: Quirks = Quirks(1 << 23);
+
     /// How many different ones there are.
-    pub const COUNT: u32 = 23;
+    pub const COUNT: u32 = 24;
 
     /// Does it have all of these?
     pub const fn has(self, other: Quirks) -> bool {

@@ -124,6 +124,9 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         pub fn set_task_queue(&mut self, depth: u8) -> bool = { let _ = depth; false };
         /// [`Engine::set_packed`]. Nested: `false`.
         pub fn set_packed(&mut self, writes: u8, reads: u8) -> bool = { let _ = (writes, reads); false };
+        /// [`Engine::set_sd_task_queue`]. Nested: `false`.
+        pub fn set_sd_task_queue(&mut self, queue: crate::sched::SdTaskQueue) -> bool
+            = { let _ = queue; false };
         /// [`Engine::set_page`]. Nested: the page comes back as an error.
         pub fn set_page(&mut self, page: DmaBuf) -> Result<DmaBuf, DmaBuf> = Err(page);
         /// [`Engine::set_concurrent_commands`]. Nested: nothing is done.

@@ -363,6 +363,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The controller is idle again; now the card.
     fn lines_are_back(&mut self, now_ns: u64) {
+        self.unmap_switch();
         if self.owner_recovers() || matches!(self.incident.failed.error(), Some(Error::Removed)) {
             if self.may_expect_app_command() {
                 self.lane.busy_mut().asked();

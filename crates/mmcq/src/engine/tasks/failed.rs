@@ -95,6 +95,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return self.lane.tasks_mut().map_or((), |tasks| tasks.has_no_queue());
         }
         self.call_back(self.lane.began_ns());
+        if self.lane.is_idle() {
+            self.unmap_switch();
+        }
         if let Some(tasks) = self.lane.tasks_mut() {
             tasks.forget();
         }
@@ -127,6 +130,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[cold]
     pub(super) fn clean_queue(&mut self, now_ns: u64) -> Turn {
         let gone = self.gate.is_dead() || self.card.target().is_none();
+        self.unmap_switch();
         let Some(tasks) = self.lane.tasks_mut() else { return Turn::Pass };
         if gone {
             tasks.is_off();
@@ -134,7 +138,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         match tasks.cleans() {
             Some(true) => self.discard_tasks(now_ns),
-            Some(false) => self.switch_queue(false, now_ns),
+            Some(false) => return self.switch_queue(false, now_ns),
             None => {
                 tasks.is_off();
                 tasks.demote(Demotion::Failures);

@@ -1,4 +1,5 @@
-//! The lane of tasks: a card's queue, driven by software on any host [eMMC 6.6.39].
+//! The lane of tasks: a card's queue, driven by software on any host [eMMC 6.6.39]
+//! [SD 4.19].
 //!
 //! A transfer that the single lane would start is *announced* instead (CMD44, CMD45), *becomes
 //! ready* while others are moved (CMD13 with bit 15 asks), is *executed* (CMD46, CMD47: a phase with
@@ -9,9 +10,11 @@
 //! meets another there, or a write whose status is not known, on the same blocks where one of the
 //! two writes. Whatever is no ordinary read or write finds the queue empty and off.
 //!
-//! Here is what the lane does next; `steps.rs` has its commands, `failed.rs` what goes wrong.
+//! Here is what the lane does next; `steps.rs` has its commands, `dialect.rs` those that an SD card
+//! has otherwise, `failed.rs` what goes wrong.
 //! `hosted.rs` has the same lane where the controller's engine announces, asks and executes.
 
+mod dialect;
 mod failed;
 mod hosted;
 mod steps;
@@ -139,7 +142,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let (reads, writes) =
             (self.slots.queued_reads().count_ones(), self.slots.queued_writes().count_ones());
         let pays = self.lane.tasks_mut().is_some_and(|tasks| tasks.would_pay(reads, writes));
-        if !pays || self.is_left_open() || !self.has_only_tasks(now_ns) {
+        if !pays || self.is_left_open() || !self.has_only_tasks(now_ns) || !self.knows_switch() {
             return Turn::Pass;
         }
         // What the policy wants next may be none for the queue although the oldest is.
@@ -148,8 +151,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             _ => return Turn::Pass,
         }
         self.hold_broken(now_ns);
-        self.switch_queue(true, now_ns);
-        Turn::Again
+        self.switch_queue(true, now_ns)
     }
 
     #[inline(never)]
@@ -208,8 +210,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     fn leave_queue(&mut self, now_ns: u64) -> Turn {
         self.park();
-        self.switch_queue(false, now_ns);
-        Turn::Again
+        self.switch_queue(false, now_ns)
     }
 
     /// Announces what is next, with what is merged with it. [`Turn::Pass`]: nothing may be
@@ -246,7 +247,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let merged_blocks = limits.merged_blocks.min(blocks);
         let segments = limits.segments.min(segments);
         self.gathered.collect(&self.slots, first, Limits { blocks, merged_blocks, segments, ..limits });
-        if self.meets_task(self.gathered.direction(), self.gathered.lba(), self.gathered.end()) {
+        let taken = self.lane.tasks().is_some_and(|tasks| tasks.takes(self.gathered.direction()));
+        if !taken || self.meets_task(self.gathered.direction(), self.gathered.lba(), self.gathered.end()) {
             self.gathered.forget();
             return Chosen::Nothing;
         }

@@ -1,15 +1,17 @@
 //! The commands of the queue that move no data: CMD44 and CMD45, the question for what is ready,
-//! CMD48, and CMD6 that switches the queue on or off.
+//! CMD48, and CMD6 that switches the queue on or off. CMD44 to CMD47 of an SD card are the same, bit
+//! for bit: what an eMMC's tasks have besides is never set for it.
 
 use super::super::extras::Event;
 use super::super::phases::{COMMAND_TIMEOUT_NS, SLACK_NS, Stage};
 use super::super::timers::later;
-use super::{Engine, Error};
+use super::{Engine, Error, Turn};
 use crate::host::Host;
 use crate::sched::tasks::{After, Mode, Step};
 use crate::sched::{Demotion, Profile};
 use crate::spec::command::Command;
 use crate::spec::command::emmc::{self, EmmcQueueOp, EmmcTask, SwitchMode};
+use crate::spec::command::sd::{self, SdQueueOp};
 use crate::spec::ext_csd::index;
 use crate::spec::response::{R1, State as CardState};
 
@@ -35,7 +37,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// The same, with busy.
-    fn busy_step(&mut self, step: Step, command: Command, now_ns: u64) {
+    pub(super) fn busy_step(&mut self, step: Step, command: Command, now_ns: u64) {
         if let Some(tasks) = self.lane.tasks_mut() {
             tasks.enters(step);
         }
@@ -74,19 +76,31 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// CMD6 that switches the queue on or off. It is empty.
-    pub(super) fn switch_queue(&mut self, on: bool, now_ns: u64) {
+    pub(super) fn switch_queue(&mut self, on: bool, now_ns: u64) -> Turn {
+        if self.is_sd_queue() {
+            return self.switch_sd_queue(on, now_ns);
+        }
+        self.switching();
+        let switch = emmc::switch(SwitchMode::WriteByte, index::CMDQ_MODE_EN, u8::from(on), 0);
+        self.busy_step(Step::Switch(on), switch, now_ns);
+        Turn::Again
+    }
+
+    /// Whatever fails from now on leaves the card in a mode that is not known.
+    pub(super) fn switching(&mut self) {
         if let Some(tasks) = self.lane.tasks_mut() {
-            // Whatever fails from now on leaves the card in a mode that is not known.
             tasks.leaves();
         }
         self.close_straight();
-        let switch = emmc::switch(SwitchMode::WriteByte, index::CMDQ_MODE_EN, u8::from(on), 0);
-        self.busy_step(Step::Switch(on), switch, now_ns);
     }
 
-    /// CMD48: the card forgets all tasks.
+    /// CMD48, or CMD43: the card forgets all tasks.
     pub(super) fn discard_tasks(&mut self, now_ns: u64) {
-        self.busy_step(Step::Discard, emmc::cmdq_task_mgmt(EmmcQueueOp::DiscardAll), now_ns);
+        let discard = match self.is_sd_queue() {
+            true => sd::q_management(SdQueueOp::AbortAll),
+            false => emmc::cmdq_task_mgmt(EmmcQueueOp::DiscardAll),
+        };
+        self.busy_step(Step::Discard, discard, now_ns);
     }
 
     /// CMD13 after a command with busy.
@@ -98,6 +112,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline(never)]
     pub(in super::super) fn task_event(&mut self, event: Event, now_ns: u64) {
         let Some((step, stale)) = self.lane.tasks_mut().and_then(|tasks| tasks.take_step()) else { return };
+        // Of the steps those of SD's switch have data.
+        self.unmap_data();
         if stale {
             if let (Event::Done(status), false) = (event, step == Step::Ask) {
                 self.settle(status);
@@ -144,6 +160,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             (Event::Done(status), Step::Look(after)) => self.looked(after, R1(status), now_ns),
             (_, Step::Look(after)) => self.look(after, now_ns),
+            (Event::Done(status), Step::Confirm(on, tries)) => self.confirmed(on, tries, status, now_ns),
+            (Event::Woke, Step::Confirm(on, tries)) => self.confirm_switch(on, tries, now_ns),
             _ => {}
         }
     }
@@ -165,26 +183,38 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let refused = status.0 & (R1::OWN | R1::SWITCH_ERROR) != 0;
         match after {
-            After::Discard => self.switch_queue(false, now_ns),
+            After::Discard => match self.switch_queue(false, now_ns) {
+                Turn::Wait => self.go_idle(now_ns),
+                _ => {}
+            },
             After::Switch(true) if refused => {
                 message!(warn, "the card's command queue: refused, status {:#010x}", status.0);
-                let Some(tasks) = self.lane.tasks_mut() else { return };
-                tasks.demote(Demotion::Refused);
-                tasks.is_off();
-                self.go_idle(now_ns);
+                self.refused_queue(now_ns);
             }
             After::Switch(false) if refused => self.fail(Error::Card(status.0), now_ns),
-            After::Switch(on) => {
-                let Some(tasks) = self.lane.tasks_mut() else { return };
-                if on {
-                    tasks.is_on()
-                } else {
-                    tasks.is_off()
-                }
-                debug_assert!(on == (tasks.mode() == Mode::On));
-                message!(debug, "the card's command queue: {}", if on { "on" } else { "off" });
-                self.go_idle(now_ns);
-            }
+            After::Switch(on) if self.is_sd_queue() => self.confirm_switch(on, 0, now_ns),
+            After::Switch(on) => self.switched(on, now_ns),
         }
+    }
+
+    /// The card has not switched its queue on.
+    pub(super) fn refused_queue(&mut self, now_ns: u64) {
+        let Some(tasks) = self.lane.tasks_mut() else { return };
+        tasks.demote(Demotion::Refused);
+        tasks.is_off();
+        self.go_idle(now_ns);
+    }
+
+    /// The card has switched its queue.
+    pub(super) fn switched(&mut self, on: bool, now_ns: u64) {
+        let Some(tasks) = self.lane.tasks_mut() else { return };
+        if on {
+            tasks.is_on()
+        } else {
+            tasks.is_off()
+        }
+        debug_assert!(on == (tasks.mode() == Mode::On));
+        message!(debug, "the card's command queue: {}", if on { "on" } else { "off" });
+        self.go_idle(now_ns);
     }
 }

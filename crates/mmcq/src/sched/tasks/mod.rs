@@ -1,5 +1,5 @@
 //! The queue of a card, as the engine knows it: which tasks are announced, which are ready, when
-//! the card is asked, and whether it is believed [eMMC 6.6.39].
+//! the card is asked, and whether it is believed [eMMC 6.6.39] [SD 4.19].
 //!
 //! A *task* is one transfer: a request, or several that were merged. It is announced, becomes
 //! ready, is executed, and ends. Nothing here sends a command; `engine/tasks/` does.
@@ -167,6 +167,28 @@ pub enum Demotion {
     Stale(u32),
 }
 
+/// The queue of an SD card, and how it is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SdTaskQueue {
+    /// Tasks that it holds.
+    pub depth: u8,
+    /// Tasks are executed in the order in which they are announced; else the card chooses. Only the
+    /// latter has the speed of class A2.
+    pub sequential: bool,
+    /// Writes among the tasks on the card, at most. One is as safe as the card is without its queue:
+    /// a card that may be taken out, or lose its supply, should have no more.
+    pub writes: u8,
+}
+
+/// Whose queue it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    /// CMD48 discards, CMD6 switches [eMMC 6.6.39].
+    Emmc,
+    /// CMD43 discards, a write to an extension register switches [SD 4.19].
+    Sd(SdTaskQueue),
+}
+
 /// What the lane of tasks has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -237,10 +259,12 @@ pub(crate) enum Step {
     Address,
     /// CMD13 for what is ready.
     Ask,
-    /// CMD48.
+    /// CMD48; of an SD card CMD43.
     Discard,
-    /// CMD6, on or off.
+    /// CMD6, on or off; of an SD card CMD49.
     Switch(bool),
+    /// CMD48 that reads the switch of an SD card, as so many times before.
+    Confirm(bool, u8),
     /// CMD13 after one of these.
     Look(After),
 }
@@ -274,6 +298,7 @@ const NO_TASK: Task =
 pub struct Tasks {
     /// Tasks that the card holds; 0: it has no queue, or nothing has been said of one.
     depth: u8,
+    dialect: Dialect,
     mode: Mode,
     step: Option<Step>,
     /// The task of which only CMD44 was sent, and that which is executed.
@@ -301,6 +326,7 @@ pub struct Tasks {
 impl Tasks {
     const NEW: Tasks = Tasks {
         depth: 0,
+        dialect: Dialect::Emmc,
         mode: Mode::Off,
         step: None,
         described: NONE,
@@ -321,6 +347,7 @@ impl Tasks {
     /// The card has a queue of so many tasks, and is believed again. False: that is too few.
     pub(crate) fn has_queue(&mut self, depth: u8) -> bool {
         self.depth = if depth >= DEPTH_MIN { depth.min(DEPTH_MAX) } else { 0 };
+        self.dialect = Dialect::Emmc;
         (self.stats.demoted, self.stats.engine) = (None, None);
         self.failed_ns = [0; 4];
         self.depth != 0
@@ -334,6 +361,17 @@ impl Tasks {
     /// Nothing more is to be announced: there is no card.
     pub(crate) fn has_no_queue(&mut self) {
         self.depth = 0;
+    }
+
+    /// The same of an SD card.
+    pub(crate) fn has_sd_queue(&mut self, queue: SdTaskQueue) -> bool {
+        let has = self.has_queue(queue.depth);
+        self.dialect = Dialect::Sd(queue);
+        has
+    }
+
+    pub(crate) fn dialect(&self) -> Dialect {
+        self.dialect
     }
 
     /// There is another card, or none, or it begins anew: nothing of its queue is left.
@@ -424,7 +462,34 @@ impl Tasks {
         let most = self.depth.min(ANNOUNCED_MAX);
         let full = self.count() + u32::from(self.running != NONE) >= u32::from(most);
         let old = self.announced != 0 && now_ns.saturating_sub(self.oldest_ns) >= AGE_NS;
-        !full && self.described == NONE && !old
+        !full && self.described == NONE && !old && self.next_id() < self.depth
+    }
+
+    /// All tasks on the card, with those that are described or executed.
+    fn used(&self) -> u32 {
+        let one = |id: u8| if id == NONE { 0 } else { 1 << id };
+        self.announced | one(self.described) | one(self.running)
+    }
+
+    /// The number of the next task: the lowest that is free. In sequence it is above all others,
+    /// since a card may take the order of the numbers for that of the tasks.
+    fn next_id(&self) -> u8 {
+        let id = match self.dialect {
+            Dialect::Sd(SdTaskQueue { sequential: true, .. }) => 32 - self.used().leading_zeros(),
+            _ => (!self.used()).trailing_zeros(),
+        };
+        id as u8
+    }
+
+    /// May the card have one more task of this direction?
+    pub(crate) fn takes(&self, direction: Direction) -> bool {
+        match (self.dialect, direction) {
+            (Dialect::Sd(queue), Direction::Write) => {
+                let writes = ids(self.used()).filter(|&id| self.task(id).direction == Direction::Write);
+                writes.count() < usize::from(queue.writes.max(1))
+            }
+            _ => true,
+        }
     }
 
     /// Few tasks are announced: units of the card may be idle.
@@ -439,9 +504,7 @@ impl Tasks {
 
     /// Is a task on these blocks on the card, where one of the two writes?
     pub(crate) fn meets(&self, direction: Direction, start: u64, end: u64) -> bool {
-        let described = if self.described == NONE { 0 } else { 1 << self.described };
-        let running = if self.running == NONE { 0 } else { 1 << self.running };
-        ids(self.announced | described | running).any(|id| {
+        ids(self.used()).any(|id| {
             let task = self.task(id);
             let writes = direction == Direction::Write || task.direction == Direction::Write;
             writes && task.start < end && start < task.end
@@ -457,9 +520,8 @@ impl Tasks {
         members: &[u8],
         now_ns: u64,
     ) -> u8 {
-        let used = self.announced | if self.running == NONE { 0 } else { 1 << self.running };
         // There is room: one is free.
-        let id = (!used).trailing_zeros() as u8 % DEPTH_MAX;
+        let id = self.next_id() % DEPTH_MAX;
         let first = members.first().copied().unwrap_or(NONE);
         self.tasks[usize::from(id)] =
             Task { direction, start, end, first, reliable: false, announced_ns: now_ns };

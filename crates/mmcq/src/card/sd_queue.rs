@@ -1,0 +1,215 @@
+//! The command queue of an SD card [SD 4.19].
+//!
+//! Cards are on the market whose queue gives wrong data without an error, or hangs. So it stays off
+//! unless the card is on a list, or the caller says so expressly; and a test that writes nothing can
+//! go before.
+
+use super::extension;
+use super::quirk::Quirks;
+use super::session::{Failed, Session};
+use super::{Card, Family};
+use crate::engine::{BLOCK_BYTES, Breach, DmaBuf, Error, FlushBy};
+use crate::sched::SdTaskQueue;
+use crate::spec::command;
+use crate::spec::command::sd::{self, Extension, SdQueueOp, SdTask};
+use crate::task::{Platform, Stack};
+
+/// Tasks of the test that are on the card at a time.
+const TOGETHER: usize = 4;
+/// Blocks of a task of the test, where the scratch memory has room for them.
+const TEST_BLOCKS: u32 = 8;
+/// A task of the test is ready after this time, asked for in these steps; the switch is on or off.
+const READY_NS: u64 = 1_000_000_000;
+const ASK_NS: u64 = 100_000;
+const SWITCH_NS: u64 = 12_000_000;
+
+/// How an SD card's command queue is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SdQueue {
+    /// Also that of a card of which nothing is known. Otherwise the card must be on a list: an entry
+    /// of [`Options::quirks`](super::Options::quirks) gives it
+    /// [`Quirks::SD_QUEUE_WORKS`](super::quirk::Quirks::SD_QUEUE_WORKS).
+    pub any: bool,
+    /// Tasks are executed in the order in which they are announced, where the card would choose
+    /// otherwise. It is slower: only announcing is saved.
+    pub sequential: bool,
+    /// Writes in the queue at a time. More than one only for a card that cannot be taken out, and
+    /// whose supply does not fail.
+    pub writes: u8,
+    /// So many tasks are read in the queue before, and compared with what the card gives outside of
+    /// it; 0: no test. Nothing is written. Where the card has the same data everywhere, the test
+    /// tells nothing.
+    pub self_test: u16,
+}
+
+impl SdQueue {
+    /// Only of cards on a list; the card chooses; one write; no test.
+    pub const DEFAULT: SdQueue = SdQueue { any: false, sequential: false, writes: 1, self_test: 0 };
+}
+
+/// Lets reads and writes go through the command queue of this SD card; called once after each
+/// bring-up, before others use the card, and after
+/// [`extension::enable_cache`](super::extension::enable_cache). It needs a profile with such a lane
+/// ([`Queued`](crate::sched::Queued)). The answer is how many tasks the card's queue holds; 0: the
+/// card has none, or no power-off notification, its cache is off, it is on no list, its addresses
+/// have 38 bits, or the profile has no lane for it. Then everything goes on as before. What the lane
+/// does is told by [`Engine::task_stats`](crate::engine::Engine::task_stats).
+///
+/// `scratch` ([`SCRATCH_BYTES`](super::SCRATCH_BYTES) at least) comes back. With 4096 bytes the test
+/// reads tasks of 4 KiB, otherwise single blocks. If this call is dropped within the test, the queue
+/// may be left on; recovery finds that, and initialises the card again.
+///
+/// The engine leaves the queue for a flush, so a card that cannot flush with its queue on works.
+///
+/// # Errors
+/// The registers cannot be read; or the test has failed: [`Error::Protocol`] names what the queue
+/// did. The queue is off then and is not used.
+pub async fn enable_sd_task_queue<B: Platform, const N: usize>(
+    stack: &Stack<B, N>,
+    card: &Card,
+    scratch: DmaBuf,
+    how: SdQueue,
+) -> (Result<u8, Error>, DmaBuf) {
+    let mut session = Session::new(stack, scratch);
+    session.rca = card.params.rca;
+    let result = enable(&mut session, card, how).await.map_err(|Failed| session.error);
+    (result, session.into_scratch())
+}
+
+async fn enable<B: Platform, const N: usize>(
+    session: &mut Session<'_, B, N>,
+    card: &Card,
+    how: SdQueue,
+) -> Result<u8, Failed> {
+    let listed = how.any || card.params.quirks.has(Quirks::SD_QUEUE_WORKS);
+    let target = session.stack.with(|engine| engine.card_params().copied());
+    let flush = target.filter(|target| !target.emmc && !target.extended_address).map(|target| target.flush);
+    let (Family::Sd(_), Some(FlushBy::SdCache { at, .. }), true) = (&card.family, flush, listed) else {
+        return Ok(0);
+    };
+    let found = extension::read(session, card).await?;
+    if found.queue_depth == 0 || !found.power_off || at.offset >= 511 {
+        return Ok(0);
+    }
+    let depth = found.queue_depth;
+    if how.self_test > 0 {
+        let switch = Extension { offset: at.offset + 1, ..at };
+        let sectors = target.map_or(0, |target| target.sectors);
+        let tested = test(session, switch, sectors, depth, how).await;
+        if tested.is_err() {
+            let error = session.error;
+            // Whatever the card is in: it is to be out of it.
+            let _ = session.command(sd::q_management(SdQueueOp::AbortAll)).await;
+            let _ = session.wait_ready(SWITCH_NS).await;
+            let off = switch_to(session, switch, 0).await;
+            // A card that stays in its queue would take no other command.
+            return if off.is_ok() { session.fail(error) } else { Err(Failed) };
+        }
+    }
+    let queue = SdTaskQueue { depth, sequential: how.sequential, writes: how.writes };
+    Ok(if session.stack.with(|engine| engine.set_sd_task_queue(queue)) { depth } else { 0 })
+}
+
+/// Writes the switch, and waits until it reads so.
+async fn switch_to<B: Platform, const N: usize>(
+    session: &mut Session<'_, B, N>,
+    switch: Extension,
+    value: u8,
+) -> Result<(), Failed> {
+    extension::write(session, switch, value).await?;
+    for _ in 0..=SWITCH_NS / (10 * ASK_NS) {
+        session.register(sd::read_extr_single(switch, 1), false, 512).await?;
+        if session.bytes::<1>()?[0] & 1 == value & 1 {
+            return Ok(());
+        }
+        session.pause(10 * ASK_NS).await?;
+    }
+    session.refuse(Breach::QueueStays)
+}
+
+/// A task of the test: where it reads, and what is there.
+#[derive(Clone, Copy, Default)]
+struct Tested {
+    lba: u32,
+    sum: u64,
+}
+
+/// Reads tasks in the queue and outside of it.
+async fn test<B: Platform, const N: usize>(
+    session: &mut Session<'_, B, N>,
+    switch: Extension,
+    sectors: u64,
+    depth: u8,
+    how: SdQueue,
+) -> Result<(), Failed> {
+    let blocks = if session.scratch_bytes() >= TEST_BLOCKS * BLOCK_BYTES { TEST_BLOCKS } else { 1 };
+    let places = (sectors / u64::from(blocks)).min(u64::from(u32::MAX / blocks)).max(1);
+    let together = usize::from(depth).min(TOGETHER);
+    let mut number = 0u64;
+    while number < u64::from(how.self_test) {
+        let mut tasks = [Tested::default(); TOGETHER];
+        let count = (u64::from(how.self_test) - number).min(together as u64) as usize;
+        for task in tasks.iter_mut().take(count) {
+            // Spread over the whole card, and never twice the same in a row.
+            let place = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) % places;
+            number += 1;
+            task.lba = (place as u32).wrapping_mul(blocks);
+            task.sum = SEED;
+            for block in 0..blocks {
+                session.blocks(command::read_single_block(task.lba.wrapping_add(block)), 1).await?;
+                task.sum = summed(task.sum, session.bytes::<512>()?);
+            }
+        }
+        switch_to(session, switch, if how.sequential { 3 } else { 1 }).await?;
+        in_queue(session, &tasks, count, blocks).await?;
+        switch_to(session, switch, 0).await?;
+    }
+    Ok(())
+}
+
+async fn in_queue<B: Platform, const N: usize>(
+    session: &mut Session<'_, B, N>,
+    tasks: &[Tested; TOGETHER],
+    count: usize,
+    blocks: u32,
+) -> Result<(), Failed> {
+    for (id, task) in tasks.iter().take(count).enumerate() {
+        let info = SdTask { id: id as u8, blocks: blocks as u16, read: true, ..SdTask::default() };
+        session.status_of(sd::q_task_info_a(info)).await?;
+        session.status_of(sd::q_task_info_b(task.lba)).await?;
+    }
+    let mut waiting = (1u32 << count) - 1;
+    let mut asked = 0;
+    while waiting != 0 {
+        let ready = session.command(command::send_queue_status(session.rca)).await?.r1().0;
+        if ready & !waiting != 0 {
+            return session.refuse(Breach::QueueUnknown);
+        }
+        if ready == 0 {
+            asked += 1;
+            if asked > READY_NS / ASK_NS {
+                return session.refuse(Breach::QueueNeverReady);
+            }
+            session.pause(ASK_NS).await?;
+            continue;
+        }
+        let id = ready.trailing_zeros() as usize;
+        waiting &= !(1 << id);
+        session.blocks(sd::q_rd_task(id as u8), blocks).await?;
+        let mut sum = SEED;
+        for block in 0..blocks {
+            sum = summed(sum, session.block(block)?);
+        }
+        if tasks.get(id).is_none_or(|task| task.sum != sum) {
+            return session.refuse(Breach::QueueWrongData);
+        }
+    }
+    Ok(())
+}
+
+/// FNV-1a, of 64 bits: enough for a card that errs, and it needs no table.
+const SEED: u64 = 0xcbf2_9ce4_8422_2325;
+
+fn summed(sum: u64, block: &[u8]) -> u64 {
+    block.iter().fold(sum, |sum, &byte| (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}

@@ -1,0 +1,155 @@
+//! What the queue of an SD card has otherwise: it is switched by an extension register of the
+//! performance function (CMD49), beside that which flushes the cache [SD 4.19, 5.8.2].
+//!
+//! A card may take its time for the switch, so the register is read (CMD48) until it says what was
+//! written. Both commands move a block; it is the engine's own page.
+
+use super::super::Breach;
+use super::super::phases::{SLACK_NS, Stage};
+use super::super::slot::NONE;
+use super::super::timers::later;
+use super::{BLOCK_BYTES, Engine, Error, FlushBy, Turn};
+use crate::host::{Data, Direction, Host};
+use crate::sched::tasks::{Dialect, Step};
+use crate::sched::{Demotion, Profile, SdTaskQueue};
+use crate::spec::command::Command;
+use crate::spec::command::sd::{self, Extension};
+use crate::spec::response::R1;
+
+/// Between two looks at the switch, and how many there are: a driver of Linux waits 10 ms.
+const CONFIRM_NS: u64 = 1_000_000;
+const CONFIRMS_MAX: u8 = 12;
+/// Bits of the switch.
+const ON: u8 = 1;
+const SEQUENTIAL: u8 = 2;
+
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
+    /// As [`set_task_queue`](Self::set_task_queue), for an SD card. Its cache is on
+    /// ([`FlushBy::SdCache`]), since the place of that register tells where the queue's is, and the
+    /// engine has a page ([`set_page`](Self::set_page)). False: one of these is missing, the card
+    /// has addresses of 38 bits, or the queue is too small to be of use.
+    ///
+    /// Cards are known whose queue damages data without a word:
+    /// [`card::enable_sd_task_queue`](crate::card::enable_sd_task_queue) asks who the card is.
+    pub fn set_sd_task_queue(&mut self, queue: SdTaskQueue) -> bool {
+        self.close_straight();
+        let known = self.queue_register().is_some();
+        self.lane.tasks_mut().is_some_and(|tasks| known && tasks.has_sd_queue(queue))
+    }
+
+    /// The queue's switch, if this is an SD card with one.
+    fn queue_register(&self) -> Option<Extension> {
+        let target = self.card.target().filter(|target| !target.emmc && !target.extended_address)?;
+        let FlushBy::SdCache { at, .. } = target.flush else { return None };
+        let paged = self.services.memory().page().len_bytes() >= BLOCK_BYTES;
+        (paged && at.offset < 511).then_some(Extension { offset: at.offset + 1, ..at })
+    }
+
+    pub(super) fn is_sd_queue(&self) -> bool {
+        self.lane.tasks().is_some_and(|tasks| tasks.dialect() != Dialect::Emmc)
+    }
+
+    /// Can the queue be switched?
+    pub(super) fn knows_switch(&self) -> bool {
+        !self.is_sd_queue() || self.queue_register().is_some()
+    }
+
+    /// CMD49 that switches the queue on or off. It is empty.
+    pub(super) fn switch_sd_queue(&mut self, on: bool, now_ns: u64) -> Turn {
+        let Some(Dialect::Sd(queue)) = self.lane.tasks().map(|tasks| tasks.dialect()) else {
+            return Turn::Pass;
+        };
+        let value = match (on, queue.sequential) {
+            (false, _) => 0,
+            (true, false) => ON,
+            (true, true) => ON | SEQUENTIAL,
+        };
+        if !on {
+            self.switching();
+        }
+        let Some(at) = self.queue_register() else {
+            // Without the register only a new beginning turns it off.
+            self.card_lost_itself(now_ns);
+            return Turn::Again;
+        };
+        if let Some(first) = self.services.memory_mut().page_mut().first_mut() {
+            *first = value;
+        }
+        self.switch_data(Step::Switch(on), sd::write_extr_single(at, 1), Direction::Write, now_ns)
+    }
+
+    /// CMD48 of the switch.
+    pub(super) fn confirm_switch(&mut self, on: bool, tries: u8, now_ns: u64) {
+        let Some(at) = self.queue_register() else { return self.card_lost_itself(now_ns) };
+        let read = sd::read_extr_single(at, 1);
+        if self.switch_data(Step::Confirm(on, tries), read, Direction::Read, now_ns) == Turn::Wait {
+            // Its memory cannot be mapped now.
+            self.look_again(on, tries, now_ns);
+        }
+    }
+
+    /// A block between the card and the engine's page. [`Turn::Wait`]: not now.
+    fn switch_data(&mut self, step: Step, command: Command, direction: Direction, now_ns: u64) -> Turn {
+        let segment = self.services.memory().page().segment(BLOCK_BYTES);
+        self.gathered.forget();
+        match self.map_data(NONE, segment, direction, now_ns) {
+            Ok(true) => {}
+            Ok(false) => return Turn::Wait,
+            Err(error) => {
+                message!(warn, "the card's command queue: its page cannot be mapped");
+                if let (Step::Switch(true), Some(tasks)) = (step, self.lane.tasks_mut()) {
+                    tasks.demote(Demotion::Refused);
+                    return Turn::Pass;
+                }
+                self.fail(error, now_ns);
+                return Turn::Again;
+            }
+        }
+        if matches!(step, Step::Switch(true)) {
+            self.switching();
+        }
+        if let Some(tasks) = self.lane.tasks_mut() {
+            tasks.enters(step);
+        }
+        self.start_data(command, Data { direction, block_size: BLOCK_BYTES as u16, blocks: 1 }, now_ns);
+        Turn::Again
+    }
+
+    /// The register was read.
+    pub(super) fn confirmed(&mut self, on: bool, tries: u8, status: u32, now_ns: u64) {
+        self.settle(status);
+        if status & R1::OWN != 0 {
+            return self.fail(Error::Card(status), now_ns);
+        }
+        let is_on = self.services.memory().page().first().is_some_and(|byte| byte & ON != 0);
+        match (is_on == on, on) {
+            (true, _) => self.switched(on, now_ns),
+            (false, _) if tries < CONFIRMS_MAX => self.look_again(on, tries + 1, now_ns),
+            (false, true) => {
+                message!(warn, "the card's command queue: its switch does not stay on");
+                self.refused_queue(now_ns);
+            }
+            (false, false) => {
+                self.fail(Error::Protocol(Breach::QueueStays), now_ns);
+            }
+        }
+    }
+
+    fn look_again(&mut self, on: bool, tries: u8, now_ns: u64) {
+        if let Some(tasks) = self.lane.tasks_mut() {
+            tasks.enters(Step::Confirm(on, tries));
+        }
+        self.lane.enter(Stage::Extra);
+        self.timers.wake_at(later(now_ns, CONFIRM_NS));
+        self.timers.give_up_at(later(now_ns, CONFIRM_NS + SLACK_NS));
+    }
+
+    /// The memory of a switch that has failed, or ended, goes back to the CPU. The controller has
+    /// let go of it.
+    #[inline(always)]
+    pub(in super::super) fn unmap_switch(&mut self) {
+        if self.lane.tasks().is_some() && !self.lane.has_control() {
+            self.unmap_data();
+        }
+    }
+}
