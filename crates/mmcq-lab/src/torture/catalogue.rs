@@ -38,6 +38,7 @@ const SPI: &str = "crates/mmcq-sim/src/spi/tests/faults.rs";
 const SPI_LEFT: &str = "crates/mmcq-sim/src/spi/tests/interrupted.rs";
 const LISTS: &str = "crates/mmcq-sim/src/sdhci/tests/adma3.rs";
 const PACKS: &str = "crates/mmcq-sim/tests/packed.rs";
+const TASKS: &str = "crates/mmcq-sim/tests/task_queue.rs";
 const OURS: &str = "crates/mmcq-lab/tests/torture.rs";
 
 /// Injections that no strike brings about.
@@ -50,6 +51,13 @@ const PROOFS: &[(&str, Proof)] = &[
     ("secure-erase-corrupts", PROFILES),
     ("trim-corrupts", PROFILES),
     ("flush-hangs", PROFILES),
+    ("queue-astray", Proof::Test(TASKS, "a_test_that_writes_nothing_finds_wrong_data")),
+    (
+        "queue-flush-hangs",
+        Proof::Test(TASKS, "an_sd_cards_reads_go_through_its_queue_and_a_flush_finds_it_off"),
+    ),
+    ("queue-forgets", Proof::Test(TASKS, "an_sd_card_that_is_not_worth_it_loses_its_queue_and_no_request")),
+    ("queue-late", Proof::Test(TASKS, "an_sd_cards_reads_go_through_its_queue_and_a_flush_finds_it_off")),
     (
         "cid_mutate",
         Proof::Test("crates/mmcq-sim/tests/recovery.rs", "nothing_meant_for_one_card_reaches_another"),

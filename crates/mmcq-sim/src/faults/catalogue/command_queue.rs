@@ -1,6 +1,6 @@
 //! Chapter H: the command queue of a card, and the engine in the controller that drives it.
 
-use super::{Entry, entry, once};
+use super::{Entry, entry, once, profile};
 use crate::faults::{Point, Strike};
 
 pub(super) const ENTRIES: &[Entry] = &[
@@ -111,5 +111,29 @@ pub(super) const ENTRIES: &[Entry] = &[
         "An ADMA3 list ends early: part of it is executed, and all is told as complete",
         "the driver looks how far the list went, and believes no more than that",
         &[once("list_ends_early", Point::List, Strike::Lost)],
+    ),
+    entry(
+        "H18",
+        "The queue of an SD card gives wrong data, and no error",
+        "it stays off unless the card is on a list; a test that writes nothing goes before",
+        &[profile("queue-astray")],
+    ),
+    entry(
+        "H19",
+        "An SD card never ends a flush while its queue is on",
+        "the queue is left before each flush",
+        &[profile("queue-flush-hangs")],
+    ),
+    entry(
+        "H20",
+        "An SD card forgets the tasks that it was told",
+        "discard, switch the queue off, read by single commands; after two failures without the queue",
+        &[profile("queue-forgets")],
+    ),
+    entry(
+        "H21",
+        "The queue of an SD card is on, or off, some time after its switch was written",
+        "read the switch until it says so, 12 ms at most; then without the queue",
+        &[profile("queue-late")],
     ),
 ];
