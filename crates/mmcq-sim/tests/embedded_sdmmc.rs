@@ -237,7 +237,7 @@ fn format(peer: &SdCard<Device, Device>) {
         ],
     );
     for at in START + 1..START + 65 + 32 {
-        let first = (at - START - 1) % 32 == 0 && at < START + 65;
+        let first = (at - START - 1).is_multiple_of(32) && at < START + 65;
         put(at, if first { &[(0, &[0xf8, 0xff, 0xff, 0xff])] } else { &[] });
     }
 }

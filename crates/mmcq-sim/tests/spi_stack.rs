@@ -245,9 +245,7 @@ impl Rig {
                         Err(error) => {
                             failed.push(error);
                             if *writes {
-                                for sector in *lba as usize..*lba as usize + expected.len() {
-                                    mirror[sector] = None;
-                                }
+                                mirror[*lba as usize..][..expected.len()].fill(None);
                             }
                         }
                         Ok(_) if *writes => {}

@@ -161,7 +161,8 @@ impl SdCard {
             && interface.state != State::Ina
             && mode.hears(&interface.bus)
             && interface.power.awake(&interface.bus, now_ns);
-        if !hears || (!self.spi.on && !(index == 0 && crc_ok)) || (index != 0 && self.programs(now_ns)) {
+        let enters = index == 0 && crc_ok;
+        if !hears || !(self.spi.on || enters) || (index != 0 && self.programs(now_ns)) {
             return None;
         }
         self.spi.on = true;

@@ -1,0 +1,167 @@
+//! The stack on a PL022 by register: a port by interrupts, at the CPU's price for each access.
+
+#[path = "../../mmcq/tests/support/one_thread.rs"]
+mod one_thread;
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use mmcq::block::BlockDevice;
+use mmcq::card;
+use mmcq::engine::{Config, DmaBuf};
+use mmcq::host::spi::{Exchange, Port, Progress, Spi, SpiConfig, SpiMemory};
+use mmcq::host::{Regs, Segment};
+use mmcq_sim::card::{CardProfile, Fill, Medium};
+use mmcq_sim::cards;
+use mmcq_sim::pl022::{self, Pl022};
+use mmcq_sim::slot::Controller;
+use mmcq_sim::time::Time;
+use mmcq_sim::world::Device;
+use one_thread::{NOW_NS, OneThread, TIMER};
+
+type Stack = mmcq::task::Stack<(OneThread, Spi<Pio>), 8>;
+
+const SSPCLK_HZ: u32 = 50_000_000;
+/// RXIM and RTIM: half of the FIFO, or the rest of it after a while.
+const RECEIVED: u32 = 0x6;
+
+/// PL022 as a port: eight bytes under way at most.
+struct Pio {
+    regs: pl022::Port,
+    /// The bytes of the exchange, and where they came from.
+    bytes: Vec<u8>,
+    to: Option<Segment>,
+    sent: usize,
+    got: usize,
+}
+
+// SAFETY: the memory is touched in `exchange`, and written once in `done`, before it says so.
+unsafe impl Port for Pio {
+    fn exchange(&mut self, exchange: Exchange) {
+        // SAFETY: the driver lends it until `done`.
+        let bytes = |segment: &Segment| unsafe {
+            std::slice::from_raw_parts(segment.ptr().as_ptr(), segment.len_bytes() as usize).to_vec()
+        };
+        (self.bytes, self.to) = match exchange {
+            Exchange::Swap(segment) => (bytes(&segment), Some(segment)),
+            Exchange::Receive(segment) => (vec![0xff; segment.len_bytes() as usize], Some(segment)),
+            Exchange::Send(segment) => (bytes(&segment), None),
+            Exchange::Idle(count) => (vec![0xff; count as usize], None),
+        };
+        (self.sent, self.got) = (0, 0);
+        self.regs.write32(0x14, RECEIVED);
+        self.done();
+    }
+
+    fn done(&mut self) -> Progress {
+        while self.regs.read32(0xc) & 4 != 0 {
+            self.bytes[self.got] = self.regs.read32(8) as u8;
+            self.got += 1;
+        }
+        while self.sent < self.bytes.len() && self.sent - self.got < 8 {
+            self.regs.write32(8, self.bytes[self.sent].into());
+            self.sent += 1;
+        }
+        self.regs.write32(0x20, 2);
+        if self.got < self.bytes.len() {
+            return Progress::Going;
+        }
+        self.regs.write32(0x14, 0);
+        if let Some(segment) = self.to.take() {
+            // SAFETY: as above.
+            unsafe { segment.ptr().as_ptr().copy_from(self.bytes.as_ptr(), self.bytes.len()) };
+        }
+        Progress::Done
+    }
+
+    fn select(&mut self, on: bool) {
+        self.regs.write32(0x1004, u32::from(!on));
+    }
+
+    fn clock(&mut self, hz: u32) {
+        if hz != 0 {
+            let divisor = SSPCLK_HZ.div_ceil(hz).next_multiple_of(2);
+            self.regs.write32(0x10, divisor.clamp(2, 254));
+        }
+    }
+}
+
+struct Rig {
+    model: Rc<RefCell<Pl022>>,
+    port: pl022::Port,
+    stack: Stack,
+}
+
+impl Rig {
+    fn new(card: &str, access_ns: u64) -> Rig {
+        let profile = CardProfile::from_toml(cards::named(card).unwrap(), card).unwrap();
+        let medium = Medium::sparse(profile.capacity_bytes(), Fill::Pattern(7)).unwrap();
+        let card = profile.build(medium).unwrap();
+        let model = Rc::new(RefCell::new(Pl022::new(SSPCLK_HZ, Some(card))));
+        let port = pl022::Port::new(model.clone(), Time::new(), access_ns, access_ns);
+        // Chip select is an output and high; eight bits, mode 0, on.
+        for (offset, value) in [(0x1004, 1), (0x1400, 1), (0x151c, 1), (0x10, 254), (0, 7), (4, 2)] {
+            port.write32(offset, value);
+        }
+        let pio = Pio { regs: port.clone(), bytes: Vec::new(), to: None, sent: 0, got: 0 };
+        let host = Spi::new(pio, Box::leak(Box::new(SpiMemory::new())), SpiConfig::new(25_000_000));
+        NOW_NS.set(port.time.now());
+        Rig { model, port, stack: Stack::new(OneThread, TIMER, host, Config::DEFAULT) }
+    }
+
+    fn drive<F: Future>(&self, future: F) -> F::Output {
+        let mut future = pin!(future);
+        let mut context = Context::from_waker(Waker::noop());
+        let time = &self.port.time;
+        for _ in 0..3_000_000 {
+            NOW_NS.set(time.now());
+            if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+                return output;
+            }
+            let deadline = self.stack.with(|engine| engine.next_deadline_ns());
+            let next = self.model.borrow().next_event_ns();
+            let until = deadline.into_iter().chain(next).min().expect("nothing will ever happen");
+            let reached = self.model.borrow_mut().advance(until.max(time.now()));
+            time.set(reached.max(time.now()));
+            NOW_NS.set(time.now());
+            if self.model.borrow().irq() {
+                self.stack.on_irq();
+            } else {
+                self.stack.poll();
+            }
+        }
+        panic!("no end");
+    }
+}
+
+fn buffer(blocks: usize) -> DmaBuf {
+    let words: &'static mut [u64] = Box::leak(vec![0; blocks * 64].into_boxed_slice());
+    // SAFETY: the bytes of the same memory.
+    DmaBuf::from_static(unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), blocks * 512) })
+}
+
+#[test]
+fn a_card_behind_fifos_of_eight_words() {
+    for (card, access_ns) in [("sdsc-1g", 20), ("sdhc-16g-hs", 80), ("sdxc-64g-a2", 250)] {
+        let rig = Rig::new(card, access_ns);
+        rig.drive(card::bring_up_sd(&rig.stack, buffer(1), card::Options::DEFAULT)).0.unwrap();
+        let mut data = buffer(16);
+        data.iter_mut().zip(0u32..).for_each(|(byte, n)| *byte = (n * 7 / 3) as u8);
+        let expected = data.to_vec();
+        let device = BlockDevice::new(&rig.stack);
+        rig.drive(device.write(3, data)).0.unwrap();
+        let (result, back) = rig.drive(device.read(3, buffer(16)));
+        result.unwrap();
+        assert_eq!(back[..], expected[..], "{card}");
+        let mut held = vec![0; 16 * 512];
+        rig.model.borrow_mut().card_mut().unwrap().peek(3 * 512, &mut held).unwrap();
+        assert_eq!(held, expected, "{card}");
+        let model = rig.model.borrow();
+        assert_eq!((model.protocol_violations(), model.stats().blocks_bad), (0, 0), "{card}");
+        // Half a FIFO at a time.
+        assert!(model.stats().interrupts > 16 * 512 * 2 / 8, "{}", model.stats().interrupts);
+    }
+}
