@@ -23,6 +23,9 @@ int mmcq_sim_free(mmcq_sim *sim);
  * of text. The times count from the call of mmcq_sim_begin; only the first one counts. */
 int mmcq_sim_schedule(mmcq_sim *sim, const char *file, char *error, size_t error_bytes);
 void mmcq_sim_begin(mmcq_sim *sim, uint64_t now_ns);
+/* What a line of such a file says, without its time, happens now: a fault of the catalogue at its next event, "cut 100", "out 500". Not 0 on an error. A fault
+ * that has not struck yet is forgotten, and a schedule that has not begun. One that is not over is an error. */
+int mmcq_sim_happen(mmcq_sim *sim, const char *what, uint64_t now_ns, char *error, size_t error_bytes);
 
 /* A register of 1, 2 or 4 bytes at an offset of the standard's register map. */
 uint32_t mmcq_sim_read(mmcq_sim *sim, uint16_t offset, uint8_t bytes, uint64_t now_ns);

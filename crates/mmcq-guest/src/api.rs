@@ -162,6 +162,42 @@ pub unsafe extern "C" fn mmcq_sim_begin(sim: *mut mmcq_sim, now_ns: u64) {
     sim.schedule.begin(&mut sim.model, now_ns);
 }
 
+/// What a line of a schedule says happens now. Not 0 if that fails: then `error` has why, in one
+/// line.
+///
+/// # Safety
+/// As for [`mmcq_sim_schedule`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmcq_sim_happen(
+    sim: *mut mmcq_sim,
+    what: *const c_char,
+    now_ns: u64,
+    error: *mut c_char,
+    error_bytes: usize,
+) -> c_int {
+    let begun = || {
+        // SAFETY: the caller's contract.
+        let (what, sim) = unsafe { (text(what, "what")?, whole(sim)) };
+        if sim.schedule.next_ns().is_some() {
+            return Err("the schedule is not over".to_owned());
+        }
+        let list = Schedule::parse(&format!("0 {what}"))?;
+        sim.reach(now_ns);
+        sim.schedule = list;
+        sim.schedule.begin(&mut sim.model, now_ns);
+        sim.reach(now_ns);
+        Ok(())
+    };
+    match begun() {
+        Ok(()) => 0,
+        Err(why) => {
+            // SAFETY: the caller's contract.
+            unsafe { say(&why, error, error_bytes) };
+            1
+        }
+    }
+}
+
 /// What is behind the caller's pointer.
 ///
 /// # Safety

@@ -13,6 +13,6 @@ mod model;
 
 pub use api::{
     mmcq_sim, mmcq_sim_advance, mmcq_sim_begin, mmcq_sim_commands, mmcq_sim_dma, mmcq_sim_free,
-    mmcq_sim_interrupt, mmcq_sim_new, mmcq_sim_next_event, mmcq_sim_read, mmcq_sim_schedule,
+    mmcq_sim_happen, mmcq_sim_interrupt, mmcq_sim_new, mmcq_sim_next_event, mmcq_sim_read, mmcq_sim_schedule,
     mmcq_sim_violations, mmcq_sim_write,
 };

@@ -109,6 +109,34 @@ fn a_schedule_begins_when_it_is_told_to_and_is_an_event_like_others() {
     assert!(String::from_utf8_lossy(&error[..end]).contains("line 1: out: expected how long"));
 }
 
+/// Faults, a supply that goes, and a card that goes, each at once.
+#[test]
+fn what_a_line_says_may_happen_at_once() {
+    let sim = new("generic", "sdxc-128g-uhs", "").unwrap();
+    let mut error = [0_u8; 200];
+    let place = error.as_mut_ptr().cast::<c_char>();
+    let mut happen = |what: &str, now_ns: u64| {
+        let what = CString::new(what).unwrap();
+        // SAFETY: one caller, the text ends, and the room is the array's.
+        unsafe { mmcq_sim_happen(sim, what.as_ptr(), now_ns, place, 200) }
+    };
+    let inserted = |now_ns| {
+        // SAFETY: one caller.
+        unsafe { mmcq_sim_read(sim, 0x24, 4, now_ns) >> 16 & 1 }
+    };
+    let second_ns = 1_000_000_000;
+    assert_eq!(happen("out 500", second_ns), 0);
+    assert_eq!(inserted(second_ns + 300_000_000), 0);
+    assert_eq!(happen("cut 100", second_ns + 300_000_000), 1, "the card is out");
+    assert_eq!(inserted(2 * second_ns), 1);
+    assert_eq!([happen("cut 100", 2 * second_ns), happen("resp_lost", 3 * second_ns)], [0, 0]);
+    assert_eq!(happen("out", 3 * second_ns), 1, "for how long");
+    // SAFETY: one caller, and the model is freed last.
+    unsafe { assert_eq!(mmcq_sim_free(sim), 0) };
+    let end = error.iter().position(|byte| *byte == 0).unwrap();
+    assert!(String::from_utf8_lossy(&error[..end]).contains("out: expected how long"));
+}
+
 #[test]
 fn what_cannot_be_built_is_said_in_one_line_that_fits() {
     for (platform, card, log, word) in [
