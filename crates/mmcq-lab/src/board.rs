@@ -271,6 +271,8 @@ fn costs(platform: &Platform, price: Price) -> (Costs, CallCosts, (u64, u64)) {
         ack_ns: costs.irq_ns,
         map_ns: 0,
         unmap_ns: 0,
+        // Described, rung and acknowledged: three calls for a task.
+        queue_ns: (costs.start_ns + costs.irq_ns) / 3,
     };
     (costs, calls, registers)
 }
@@ -378,6 +380,12 @@ impl<const N: usize> Board<N> {
                 if error == Error::Unsupported { Ok(false) } else { Err(error.to_string()) }
             }
         }
+    }
+
+    /// Does the controller's engine drive the card's queue?
+    pub fn has_queue_engine(&self) -> bool {
+        let left = self.stack.with(|engine| engine.task_stats().is_some_and(|tasks| tasks.engine.is_some()));
+        self.stack.with(|engine| engine.host().is_some_and(|host| host.inner().has_queue_engine())) && !left
     }
 
     /// Reads and writes may go through the card's command queue. The answer is how many tasks that

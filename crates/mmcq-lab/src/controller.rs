@@ -8,9 +8,10 @@
 pub use crate::platform::ControllerConfig;
 use crate::platform::{Busy, Platform};
 use mmcq::host::rtsx;
-use mmcq::host::sdhci::{self, SdhciQuirks, Table};
+use mmcq::host::sdhci::{self, Cqhci, CqhciConfig, CqhciQuirks, SdhciQuirks, Table, TaskList};
 use mmcq::host::{
-    BusOp, Caps, Cause, Direction, DmaError, Events, Host, Phase, Segment, StartError, Step, Width,
+    BusOp, Caps, Cause, CommandQueueHost, Direction, DmaError, Events, Host, Phase, Segment, StartError,
+    Step, Width,
 };
 use mmcq::spec::command::Command;
 use mmcq_sim::card::Card;
@@ -26,6 +27,9 @@ use std::rc::Rc;
 
 /// Descriptors: the largest merged transfer of the laboratory has one for each of its I/Os.
 const DESCRIPTORS: usize = 257;
+
+/// Pieces of memory in a task of the queue engine.
+const PIECES: usize = 64;
 
 /// The controller as the event loop sees it. Clones are the same controller.
 #[derive(Clone)]
@@ -82,7 +86,18 @@ impl Controller {
                 let setup = sdhci_setup(platform, &config, engine);
                 let driver = sdhci::Sdhci::new(port.clone(), memory.clone(), table, setup)
                     .map_err(|e| e.to_string())?;
-                Ok((Controller::Sdhci(model, port), Driver::Sdhci(driver)))
+                let driver = match config.command_queue.filter(|_| engine && platform.stack.queue_engine) {
+                    None => Driver::Sdhci(driver),
+                    Some(at) => {
+                        let list: &'static mut TaskList<PIECES> = Box::leak(Box::new(TaskList::new()));
+                        let short = at.short_descriptors;
+                        let quirks = if short { CqhciQuirks::SHORT_DESCRIPTORS } else { CqhciQuirks::NONE };
+                        // SAFETY: the model has its engine there.
+                        let config = unsafe { CqhciConfig::at(at.offset) }.with(quirks);
+                        Driver::Queue(Box::new(Cqhci::new(driver, list, config)))
+                    }
+                };
+                Ok((Controller::Sdhci(model, port), driver))
             }
             ControllerConfig::Rtsx(config) => {
                 let model = Rc::new(RefCell::new(Rtsx::new(config, memory.clone(), Some(card))));
@@ -174,8 +189,17 @@ fn rtsx_setup(platform: &Platform, config: &RtsxConfig) -> rtsx::RtsxConfig {
 pub enum Driver {
     /// SD host controller by the standard.
     Sdhci(sdhci::Sdhci<Port, ShadowMemory, DESCRIPTORS>),
+    /// The same with its queue engine.
+    Queue(Box<Cqhci<Port, ShadowMemory, DESCRIPTORS, PIECES>>),
     /// Realtek's reader.
     Rtsx(rtsx::Rtsx<RtsxPort, ShadowMemory>),
+}
+
+impl Driver {
+    /// Has it the controller's queue engine?
+    pub fn has_queue_engine(&self) -> bool {
+        matches!(self, Driver::Queue(_))
+    }
 }
 
 /// Calls the same method of whichever driver it is.
@@ -183,6 +207,7 @@ macro_rules! driver {
     ($self:ident, $driver:ident => $call:expr) => {
         match $self {
             Driver::Sdhci($driver) => $call,
+            Driver::Queue($driver) => $call,
             Driver::Rtsx($driver) => $call,
         }
     };
@@ -263,5 +288,9 @@ unsafe impl Host for Driver {
 
     fn card_irq(&mut self, on: bool) {
         driver!(self, d => d.card_irq(on))
+    }
+
+    fn queue(&mut self) -> Option<&mut dyn CommandQueueHost> {
+        driver!(self, d => d.queue())
     }
 }

@@ -61,6 +61,15 @@ pub enum Setting {
     Tasks,
     /// The same at the price of its own path.
     TasksOwn,
+    /// Ours at Linux's prices: the command queue of the card by the controller's engine, for all
+    /// that it can be used for.
+    Cqe,
+    /// The same at the price of its own path.
+    CqeOwn,
+    /// Ours at Linux's prices: the command queue where it pays, by the engine if there is one.
+    Auto,
+    /// The same at the price of its own path.
+    AutoOwn,
     /// Ours at Linux's prices, with packed commands.
     Packed,
     /// The same at the price of its own path.
@@ -71,7 +80,7 @@ pub enum Setting {
 
 impl Setting {
     /// All of them.
-    pub const ALL: [Setting; 14] = [
+    pub const ALL: [Setting; 18] = [
         Setting::None,
         Setting::HsqTag,
         Setting::HsqFifo,
@@ -83,6 +92,10 @@ impl Setting {
         Setting::MmcqEarlyOwn,
         Setting::Tasks,
         Setting::TasksOwn,
+        Setting::Cqe,
+        Setting::CqeOwn,
+        Setting::Auto,
+        Setting::AutoOwn,
         Setting::Packed,
         Setting::PackedOwn,
         Setting::Limit,
@@ -102,6 +115,10 @@ impl Setting {
             Setting::MmcqEarlyOwn => "mmcq-early-own",
             Setting::Tasks => "tasks",
             Setting::TasksOwn => "tasks-own",
+            Setting::Cqe => "cqe",
+            Setting::CqeOwn => "cqe-own",
+            Setting::Auto => "auto",
+            Setting::AutoOwn => "auto-own",
             Setting::Packed => "packed",
             Setting::PackedOwn => "packed-own",
             Setting::Limit => "limit",
@@ -112,8 +129,9 @@ impl Setting {
         match self {
             Setting::None | Setting::HsqTag | Setting::HsqFifo => Price::Linux,
             Setting::Close | Setting::Patch | Setting::Mmcq | Setting::MmcqEarly => Price::Linux,
-            Setting::Tasks | Setting::Packed => Price::Linux,
-            Setting::MmcqOwn | Setting::MmcqEarlyOwn | Setting::TasksOwn | Setting::PackedOwn => Price::Own,
+            Setting::Tasks | Setting::Cqe | Setting::Auto | Setting::Packed => Price::Linux,
+            Setting::MmcqOwn | Setting::MmcqEarlyOwn | Setting::TasksOwn => Price::Own,
+            Setting::CqeOwn | Setting::AutoOwn | Setting::PackedOwn => Price::Own,
             Setting::Limit => Price::Nothing,
         }
     }
@@ -323,8 +341,16 @@ pub fn run(
             let board = Board::<SLOTS>::new(&platform, run.card, medium, run.setting.price())?;
             on_board(run, board, progress)
         }
-        Setting::Tasks | Setting::TasksOwn => {
-            let board = Board::<SLOTS>::new(run.platform, run.card, medium, run.setting.price())?;
+        Setting::Tasks
+        | Setting::TasksOwn
+        | Setting::Cqe
+        | Setting::CqeOwn
+        | Setting::Auto
+        | Setting::AutoOwn => {
+            let mut platform = run.platform.clone();
+            platform.stack.queue_engine = !matches!(run.setting, Setting::Tasks | Setting::TasksOwn);
+            let always = matches!(run.setting, Setting::Cqe | Setting::CqeOwn);
+            let board = Board::<SLOTS>::new(&platform, run.card, medium, run.setting.price())?;
             let no_queue = |found: String| RunError::Queue {
                 card: run.card.unwrap_or(&run.platform.card).to_owned(),
                 setting: run.setting.name(),
@@ -332,7 +358,13 @@ pub fn run(
             };
             match board.enable_task_queue() {
                 Ok(0) => Err(no_queue("there is none".to_owned())),
-                Ok(_) => on_board(run, board, progress),
+                Ok(_) if always && !board.has_queue_engine() => {
+                    Err(no_queue("the controller has no engine for it".to_owned()))
+                }
+                Ok(_) => {
+                    board.stack.with(|engine| engine.always_use_task_queue(always));
+                    on_board(run, board, progress)
+                }
                 Err(error) => Err(no_queue(error)),
             }
         }

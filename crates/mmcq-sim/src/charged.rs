@@ -6,7 +6,9 @@
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
 use crate::time::Time;
-use mmcq::host::{BusOp, Caps, Cause, Direction, DmaError, Events, Host, Phase, Segment, StartError, Step};
+use mmcq::host::{
+    BusOp, Caps, Cause, CommandQueueHost, Direction, DmaError, Events, Host, Phase, Segment, StartError, Step,
+};
 use mmcq::spec::command::Command;
 
 /// Costs of the calls, in nanoseconds; charged before the call does its work.
@@ -22,6 +24,8 @@ pub struct CallCosts {
     pub map_ns: u64,
     /// The opposite.
     pub unmap_ns: u64,
+    /// A call of the queue engine.
+    pub queue_ns: u64,
 }
 
 /// A driver whose calls cost time.
@@ -135,5 +139,10 @@ unsafe impl<H: Host> Host for Charged<H> {
 
     fn card_irq(&mut self, on: bool) {
         self.inner.card_irq(on);
+    }
+
+    fn queue(&mut self) -> Option<&mut dyn CommandQueueHost> {
+        self.time.charge(self.costs.queue_ns);
+        self.inner.queue()
     }
 }

@@ -20,7 +20,9 @@ pub struct Scene {
     /// Whose stack, at whose price: none, hsq-tag, hsq-fifo (Linux), close, patch (Linux on a host
     /// that can continue data), mmcq (ours at Linux's prices), mmcq-own (at its own), mmcq-early,
     /// mmcq-early-own (these with writes complete with their data), tasks, tasks-own (mmcq and
-    /// mmcq-own with the command queue of the card), packed, packed-own (with packed commands), limit (wire and card alone; sequential jobs
+    /// mmcq-own with the command queue of the card), cqe, cqe-own (the same by the controller's
+    /// engine, for all that it can be used for), auto, auto-own (where it pays), packed, packed-own
+    /// (with packed commands), limit (wire and card alone; sequential jobs
     /// that meet run as one, in batches as long as their depth)
     #[arg(long, value_name = "SETTING", default_value = "mmcq")]
     pub setting: Setting,

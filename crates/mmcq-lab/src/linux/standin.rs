@@ -17,7 +17,7 @@ use mmcq::host::{
     BlockSizes, BusOp, BusyDetect, Caps, Direction, DmaError, Done, Events, Host, Phase, Segment, StartError,
     Step as HostStep, Width,
 };
-use mmcq::sched::{Any, Fifo, Packed, Queued};
+use mmcq::sched::{Any, Fifo, HostQueued, Packed};
 use mmcq::spec::response::Response;
 use mmcq::task::Stack;
 use mmcq_sim::charged::{CallCosts, Charged};
@@ -337,7 +337,7 @@ fn run(
                 TIMER,
                 host,
                 Config::DEFAULT,
-                Packed(Queued(Any::Fifo(Fifo))),
+                Packed(HostQueued(Any::Fifo(Fifo))),
             );
             stack.with(|engine| engine.set_card_params(Some(target)));
             let mut front = Ours::new(stack, &mut sys, jobs.jobs());
@@ -345,7 +345,7 @@ fn run(
         }
         Setting::None => {
             let port = EnginePort::new(
-                Stack::with_policy(Alone, TIMER, host, Config::DEFAULT, Packed(Queued(Any::Fifo(Fifo)))),
+                Stack::with_policy(Alone, TIMER, host, Config::DEFAULT, Packed(HostQueued(Any::Fifo(Fifo)))),
                 target,
                 1 << 20,
             );
@@ -354,7 +354,7 @@ fn run(
         }
         Setting::Tag | Setting::Fifo => {
             let port = EnginePort::new(
-                Stack::with_policy(Alone, TIMER, host, Config::DEFAULT, Packed(Queued(Any::Fifo(Fifo)))),
+                Stack::with_policy(Alone, TIMER, host, Config::DEFAULT, Packed(HostQueued(Any::Fifo(Fifo)))),
                 target,
                 1 << 20,
             );

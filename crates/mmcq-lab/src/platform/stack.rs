@@ -8,19 +8,19 @@
 
 use super::{Advance, PlatformError, error, unknown};
 use mmcq::engine::Acknowledge;
-use mmcq::sched::{Any, Deadline, Fair, Fifo, Packed, Queued, deadline, fair};
+use mmcq::sched::{Any, Deadline, Fair, Fifo, HostQueued, Packed, deadline, fair};
 use toml::{Table, Value};
 
 /// Clients with a queue of their own.
 const CLIENTS: usize = 8;
 
 /// What our engine carries: a scheduler by name, the lane of a card's queue, and packed commands.
-pub type Profile = Packed<Queued<Any>>;
+pub type Profile = Packed<HostQueued<Any>>;
 
 /// With this scheduler.
 #[must_use]
 pub fn profile(scheduler: Any) -> Profile {
-    Packed(Queued(scheduler))
+    Packed(HostQueued(scheduler))
 }
 
 /// How our engine is set up.
@@ -36,6 +36,8 @@ pub struct Stack {
     pub acknowledge: Acknowledge,
     /// Which request is next.
     pub scheduler: Any<CLIENTS>,
+    /// The controller's queue engine has its driver. A setting says so, and no key.
+    pub queue_engine: bool,
 }
 
 impl Stack {
@@ -93,7 +95,7 @@ impl Stack {
             "deadline" => Any::Deadline(Deadline::new(deadline::DeadlineConfig::DEFAULT)),
             _ => Any::Fifo(Fifo),
         };
-        Ok(Stack { advance, streams, merging, acknowledge, scheduler })
+        Ok(Stack { advance, streams, merging, acknowledge, scheduler, queue_engine: false })
     }
 }
 

@@ -240,7 +240,11 @@ fn the_patch_leaves_commands_out_only_where_a_run_goes_on() {
 }
 
 fn on_a_card(card: &str, rw: &str, depth: u32, setting: Setting) -> Result<f64, RunError> {
-    let platform = Platform::load("hsq-sprd").unwrap();
+    on_a_board("hsq-sprd", card, rw, depth, setting)
+}
+
+fn on_a_board(board: &str, card: &str, rw: &str, depth: u32, setting: Setting) -> Result<f64, RunError> {
+    let platform = Platform::load(board).unwrap();
     let job = format!(
         "[t]\nfilename=/dev/mmcblk0\nrw={rw}\nbs=4k\nsize=64m\nio_size=8m\niodepth={depth}\nioengine=libaio\ndirect=1\n"
     );
@@ -265,4 +269,26 @@ fn a_cards_queue_keeps_its_units_at_work_and_costs_no_other_load() {
     }
     let error = on_a_card("emmc-hs200", "read", 1, Setting::Tasks).unwrap_err().to_string();
     assert!(error.contains("card emmc-hs200, setting tasks: no command queue"), "{error}");
+}
+
+#[test]
+fn the_queue_engine_keeps_a_cards_units_at_work_and_is_used_where_it_pays() {
+    for board in ["intel-glk", "intel-jsl-32"] {
+        let rate = |rw, depth, setting| on_a_board(board, "emmc-queue", rw, depth, setting).unwrap();
+        let limit = 3.0 / 133e-6;
+        let read = rate("randread", 32, Setting::CqeOwn);
+        assert!(read >= 0.93 * limit, "{board}: {read} of {limit}");
+        for (rw, depth) in [("randread", 1), ("randread", 8), ("randwrite", 32), ("read", 32), ("write", 32)]
+        {
+            let settings = [Setting::AutoOwn, Setting::CqeOwn, Setting::TasksOwn, Setting::MmcqOwn];
+            let [auto, engine, software, single] = settings.map(|setting| rate(rw, depth, setting));
+            let best = engine.max(software).max(single);
+            assert!(
+                auto >= 0.99 * best,
+                "{board}: {rw} at {depth}: {auto} of {engine}, {software}, {single}"
+            );
+        }
+    }
+    let error = on_a_card("emmc-queue", "read", 1, Setting::Cqe).unwrap_err().to_string();
+    assert!(error.contains("no engine"), "{error}");
 }

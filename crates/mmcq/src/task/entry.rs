@@ -127,6 +127,8 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         /// [`Engine::set_sd_task_queue`]. Nested: `false`.
         pub fn set_sd_task_queue(&mut self, queue: crate::sched::SdTaskQueue) -> bool
             = { let _ = queue; false };
+        /// [`Engine::always_use_task_queue`].
+        pub fn always_use_task_queue(&mut self, always: bool) = { let _ = always; };
         /// [`Engine::set_page`]. Nested: the page comes back as an error.
         pub fn set_page(&mut self, page: DmaBuf) -> Result<DmaBuf, DmaBuf> = Err(page);
         /// [`Engine::set_concurrent_commands`]. Nested: nothing is done.

@@ -89,6 +89,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// There is no card any more, or it begins anew.
     pub(in super::super) fn forget_tasks(&mut self) {
+        if let Some(hosted) = self.lane.hosted_mut() {
+            // Whether there is an engine for the next card, that card's kind says.
+            hosted.leaves();
+        }
         if self.engine_has_memory() {
             // A reset is to take it from the engine first.
             self.timers.wake_now();

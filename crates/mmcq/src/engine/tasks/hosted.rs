@@ -23,7 +23,11 @@ use super::{Chosen, Engine, Error, FlushBy, IDLE_NS, Kind, Turn};
 use crate::host::{Cause, Direction, Fault, Host, QueueError, QueueFault, QueueSettings, TaskFlags};
 use crate::sched::tasks::{At, Why};
 use crate::sched::{Demotion, Profile};
-use crate::spec::response::Response;
+use crate::spec::response::{R1, Response};
+
+/// The engine asks the card so often while nothing is ready: a question takes half a microsecond,
+/// and no interrupt.
+const POLL_NS: u64 = 5_000;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The card has a queue: is there an engine for it?
@@ -230,7 +234,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline(never)]
     fn enable_engine(&mut self) -> bool {
         let rca = self.card.target().map_or(0, |target| target.rca);
-        let settings = QueueSettings { timeout_ns: self.card.plan().longest_ns(), ..QueueSettings::new(rca) };
+        let settings = QueueSettings {
+            timeout_ns: self.card.plan().longest_ns(),
+            poll_ns: POLL_NS,
+            ..QueueSettings::new(rca)
+        };
         let enabled = match self.host.queue() {
             Some(queue) => queue.enable_queue(&settings),
             None => return false,
@@ -530,6 +538,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         // Where data failed, the response before them was well: the engine checks it.
         let status = match fault.stage {
             crate::host::Stage::Data => Some(0),
+            // A block that cannot be read is the business of its read, which does without data; it is
+            // named by no response.
+            _ if self.lane.tasks().is_some_and(|tasks| tasks.read()) => {
+                fault.response.map(|status| status & !R1::CARD_ECC_FAILED)
+            }
             _ => fault.response,
         };
         let response = status.map(|status| Response { words: [status, 0, 0, 0], ..Response::default() });

@@ -71,6 +71,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         has
     }
 
+    /// Whether the card's queue is used for all ordinary reads and writes, and not only where it
+    /// pays: to measure it, or for a load that is known.
+    pub fn always_use_task_queue(&mut self, always: bool) {
+        if let Some(tasks) = self.lane.tasks_mut() {
+            tasks.is_always_used(always);
+        }
+    }
+
     /// What the lane of tasks has done, where the profile has it.
     pub fn task_stats(&self) -> Option<&TaskStats> {
         self.lane.tasks().map(|tasks| tasks.stats())

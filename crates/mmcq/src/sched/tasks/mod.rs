@@ -314,6 +314,8 @@ pub struct Tasks {
     behind: [u8; SLOTS_MAX],
     /// Tries to bring the card out of it.
     cleanings: u8,
+    /// It is used for all that it can be used for, and not where it pays alone.
+    always: bool,
     /// Writes in a row that were executed. Looks in a row at which the queue would have paid.
     dull: u8,
     wanted: u8,
@@ -337,6 +339,7 @@ impl Tasks {
         tasks: [NO_TASK; DEPTH_MAX as usize],
         behind: [NONE; SLOTS_MAX],
         cleanings: 0,
+        always: false,
         dull: 0,
         wanted: 0,
         failed_ns: [0; 4],
@@ -414,6 +417,9 @@ impl Tasks {
     /// It pays for several reads at a time: the card loads one while it sends another. Writes wait
     /// for nothing that it could do meanwhile.
     pub(crate) fn would_pay(&mut self, reads: u32, writes: u32) -> bool {
+        if self.always {
+            return reads + writes > 0;
+        }
         let pays = reads >= 2 && reads >= writes;
         self.wanted = if pays { self.wanted.saturating_add(1) } else { 0 };
         self.wanted >= WANTED_MIN
@@ -421,7 +427,12 @@ impl Tasks {
 
     /// It has had nothing but writes for a while.
     pub(crate) fn is_dull(&self) -> bool {
-        self.dull >= DULL_MAX
+        self.dull >= DULL_MAX && !self.always
+    }
+
+    /// Is it used for all that it can be used for?
+    pub(crate) fn is_always_used(&mut self, always: bool) {
+        self.always = always;
     }
 
     pub(crate) fn stats(&self) -> &TaskStats {
@@ -644,6 +655,11 @@ impl Tasks {
     #[inline(always)]
     pub(crate) fn on_card(&self) -> u32 {
         self.announced
+    }
+
+    /// Is one of them a read?
+    pub(crate) fn read(&self) -> bool {
+        ids(self.announced).any(|id| self.task(id).direction == Direction::Read)
     }
 
     /// The task that was announced first.
