@@ -32,7 +32,7 @@ use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
 /// The platforms that come with the program.
-const BUILT_IN: [(&str, &str); 13] = [
+const BUILT_IN: [(&str, &str); 15] = [
     ("generic", include_str!("../platforms/generic.toml")),
     ("hsq-sprd", include_str!("../platforms/hsq-sprd.toml")),
     ("hsq-sprd-busy", include_str!("../platforms/hsq-sprd-busy.toml")),
@@ -46,6 +46,8 @@ const BUILT_IN: [(&str, &str); 13] = [
     ("intel-jsl", include_str!("../platforms/intel-jsl.toml")),
     ("intel-jsl-32", include_str!("../platforms/intel-jsl-32.toml")),
     ("queue-24mhz", include_str!("../platforms/queue-24mhz.toml")),
+    ("cmdq-mt6761", include_str!("../platforms/cmdq-mt6761.toml")),
+    ("sdcq-a2", include_str!("../platforms/sdcq-a2.toml")),
 ];
 
 /// The boards of the SDIO experiment, whose files are of another form.

@@ -12,6 +12,7 @@ pub const CARDS: &[(&str, &str)] = cards!(
     "emmc-4g-old",
     "emmc-51-full",
     "emmc-hs200",
+    "emmc-mt6761",
     "emmc-packed",
     "emmc-power-class",
     "emmc-queue",

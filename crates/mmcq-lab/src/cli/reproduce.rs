@@ -5,7 +5,9 @@ use super::{Error, print};
 use clap::{Args, ValueEnum};
 use mmcq_lab::plot;
 use mmcq_lab::reproduce::never::{Cell, Grid, Kept, Measured};
-use mmcq_lab::reproduce::{self, Amount, Row, fair, fifo, hsq, never, original, sdio, stream, stream_sweep};
+use mmcq_lab::reproduce::{
+    self, Amount, Row, fair, fifo, hsq, never, original, queues, sdio, stream, stream_sweep,
+};
 use mmcq_lab::runner::RunError;
 use mmcq_lab::sdio::Failure;
 use std::path::{Path, PathBuf};
@@ -88,6 +90,9 @@ enum Experiment {
     /// Ours against the best of Linux in thousands of cells: boards, cards, loads, sizes, depths,
     /// jobs, prices of a wake-up (nothing was published)
     Never,
+    /// Command queues of cards: who drives them, against each load: a phone's published rates, a
+    /// controller with a queue engine, an A2 card
+    Queues,
     /// A Bluetooth card on a slow CPU: six commands for each packet, advanced by a thread or by the
     /// interrupt
     Sdio,
@@ -151,15 +156,17 @@ impl Reproduce {
             Experiment::Fifo => (blocks!(fifo::board), &fifo::BOARDS),
             Experiment::Stream => (blocks!(stream::board), &stream::BOARDS),
             Experiment::Fair => (blocks!(fair::board), &fair::BOARDS),
+            Experiment::Queues => (blocks!(queues::board), &queues::BOARDS),
             Experiment::Sdio => (packets, &sdio::BOARDS),
             Experiment::Never => return self.never(),
         };
         let sdio = matches!(self.experiment, Experiment::Sdio);
+        let queues = matches!(self.experiment, Experiment::Queues);
         let named = self.platform.as_deref().map(|name| [name]);
         let wanted: &[&str] = match &named {
             Some(name) => name,
             None if self.all => boards,
-            None if sdio && self.set.is_empty() => boards,
+            None if queues || sdio && self.set.is_empty() => boards,
             None => &boards[..1],
         };
         if self.plot.is_some() && sdio {
@@ -219,6 +226,7 @@ impl Reproduce {
             let beside = original::table(&rows, &originals, &as_long);
             let parts = match self.experiment {
                 Experiment::Sdio => sdio::parts(&rows),
+                Experiment::Queues => queues::parts(&rows),
                 _ => vec![rows],
             };
             for part in &parts {

@@ -6,6 +6,7 @@ pub mod fifo;
 pub mod hsq;
 pub mod never;
 pub mod original;
+pub mod queues;
 pub mod sdio;
 pub mod stream;
 pub mod stream_sweep;

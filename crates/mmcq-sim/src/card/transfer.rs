@@ -229,10 +229,16 @@ impl Write {
         if buffer == 0 || self.pending_bytes < buffer {
             return Taken::More(busy_ns);
         }
-        let busy_ns = flash.write(now_ns, self.pending_bytes, self.pending_units, false);
+        let busy_ns = self.drain(flash, now_ns, false);
         self.pending_bytes = 0;
         self.pending_units = 0;
         Taken::More(busy_ns)
+    }
+
+    /// What the cache has not been given yet goes there; returns when busy ends.
+    fn drain(&self, flash: &mut Flash, now_ns: u64, last: bool) -> u64 {
+        let at = self.at.saturating_sub(self.pending_bytes);
+        flash.write(now_ns, at, self.pending_bytes, self.pending_units, last)
     }
 
     /// The data end; returns the end of busy and error bits.
@@ -242,8 +248,8 @@ impl Write {
             return (now_ns, errors);
         }
         let busy_ns = match flash.timing().close {
-            None => flash
-                .write(now_ns, self.pending_bytes, self.pending_units, self.entry_ns.is_none())
+            None => self
+                .drain(flash, now_ns, self.entry_ns.is_none())
                 .saturating_add(self.entry_ns.unwrap_or(0)),
             Some(close) => {
                 let bytes = u64::from(self.taken) * u64::from(self.block);

@@ -5,7 +5,8 @@
 //! a buffer; at the end of the command's data the card is busy for [`Timing::write_first_ns`] and
 //! [`Timing::write_next_4k_ns`] for each 4 KiB touched, and for as long as the write cache has no
 //! room. The cache drains into the flash at a steady rate, a token bucket that is exact to the
-//! nanosecond.
+//! nanosecond. It programs whole pages ([`Timing::program_bytes`]): a write of 4 KiB may cost the
+//! cache as much as one of 16.
 //!
 //! A card may tell more about itself; what its profile does not ask for does not exist:
 //! - [`Pages`]: reads go by page through a pipeline, and on beyond what was asked for ([`Ahead`]).
@@ -47,6 +48,9 @@ pub struct Timing {
     pub cache_bytes: u64,
     /// Rate at which the cache empties; 0: at once.
     pub drain_bytes_per_s: u64,
+    /// The flash programs pages of this size: each page that a write touches, and the one before it
+    /// did not, drains as a whole. 0: as many bytes as were written. Not with [`Timing::close`].
+    pub program_bytes: u64,
     /// A longer transfer than this moves into the cache in pieces of this size, with busy between
     /// blocks; 0: never.
     pub buffer_bytes: u64,
@@ -76,6 +80,8 @@ pub struct Flash {
     level_ns: u64,
     /// A page that is not wanted any more is being fetched until then.
     fetching_until_ns: u64,
+    /// The page that was programmed last.
+    page: Option<u64>,
     runs: Runs,
     unprogrammed: Unprogrammed,
     /// What is not safe yet.
@@ -99,6 +105,7 @@ impl Flash {
             level: 0,
             level_ns: 0,
             fetching_until_ns: 0,
+            page: None,
             runs: Runs::default(),
             unprogrammed: Unprogrammed::default(),
             journal: Journal::default(),
@@ -124,12 +131,24 @@ impl Flash {
         &self.timing
     }
 
-    /// Bytes taken at the end of (part of) a write at `now_ns`; returns when busy ends. `last`: the
-    /// command's data end here.
-    pub fn write(&mut self, now_ns: u64, bytes: u64, units: u64, last: bool) -> u64 {
-        let room_ns = self.make_room(now_ns, bytes);
+    /// Bytes taken from `at` on at the end of (part of) a write at `now_ns`; returns when busy ends.
+    /// `last`: the command's data end here.
+    pub fn write(&mut self, now_ns: u64, at: u64, bytes: u64, units: u64, last: bool) -> u64 {
+        let programmed = self.programmed_bytes(at, bytes);
+        let room_ns = self.make_room(now_ns, programmed);
         let first_ns = if last { self.timing.write_first_ns } else { 0 };
         room_ns.saturating_add(first_ns).saturating_add(units.saturating_mul(self.timing.write_next_4k_ns))
+    }
+
+    /// What is programmed for a write of these bytes.
+    fn programmed_bytes(&mut self, at: u64, bytes: u64) -> u64 {
+        let size = self.timing.program_bytes;
+        if size == 0 || bytes == 0 {
+            return bytes;
+        }
+        let (first, last) = (at / size, (at.saturating_add(bytes) - 1) / size);
+        let goes_on = self.page.replace(last) == Some(first);
+        (last - first + u64::from(!goes_on)).saturating_mul(size)
     }
 
     /// When the cache will have been written to the flash.
@@ -233,6 +252,7 @@ mod tests {
             write_next_4k_ns: 10_000,
             cache_bytes: 8192,
             drain_bytes_per_s: 4_096_000,
+            program_bytes: 0,
             buffer_bytes: 0,
             close: None,
             erase_first_ns: 0,
@@ -243,21 +263,35 @@ mod tests {
     #[test]
     fn room_costs_exactly_the_missing_bytes() {
         let mut flash = Flash::new(timing());
-        assert_eq!(flash.write(1_000, 4096, 1, true), 1_000 + 34_200);
-        assert_eq!(flash.write(1_000, 4096, 1, true), 1_000 + 34_200);
+        assert_eq!(flash.write(1_000, 0, 4096, 1, true), 1_000 + 34_200);
+        assert_eq!(flash.write(1_000, 0, 4096, 1, true), 1_000 + 34_200);
         // Full: 4096 bytes drain in 1 ms.
-        assert_eq!(flash.write(1_000, 4096, 1, true), 1_000 + 1_000_000 + 34_200);
+        assert_eq!(flash.write(1_000, 0, 4096, 1, true), 1_000 + 1_000_000 + 34_200);
         // A quarter of a millisecond after that, three quarters are missing.
-        assert_eq!(flash.write(1_251_000, 4096, 1, true), 1_251_000 + 750_000 + 34_200);
+        assert_eq!(flash.write(1_251_000, 0, 4096, 1, true), 1_251_000 + 750_000 + 34_200);
         assert_eq!(flash.drained_ns(2_001_000), 4_001_000);
         assert_eq!(flash.drained_ns(9_000_000), 9_000_000);
+    }
+
+    #[test]
+    fn a_page_is_programmed_as_a_whole_and_once_for_writes_that_go_on_in_it() {
+        let page = Timing { program_bytes: 16384, cache_bytes: 16384, ..timing() };
+        let mut flash = Flash::new(page);
+        // The pages 0 and 5; 16 KiB drain in 4 ms.
+        assert_eq!(flash.write(0, 0, 4096, 1, true), 34_200);
+        assert_eq!(flash.write(0, 5 * 16384, 4096, 1, true), 4_000_000 + 34_200);
+        // It goes on in page 5, and then into page 6.
+        assert_eq!(flash.write(4_000_000, 5 * 16384 + 4096, 12288, 3, true), 4_000_000 + 54_200);
+        assert_eq!(flash.write(4_000_000, 6 * 16384, 512, 1, true), 8_000_000 + 34_200);
+        // Back in page 5: it is programmed once more.
+        assert_eq!(flash.write(8_000_000, 5 * 16384, 512, 1, true), 12_000_000 + 34_200);
     }
 
     #[test]
     fn without_a_cache_size_only_the_fixed_busy() {
         let mut flash = Flash::new(Timing { cache_bytes: 0, ..timing() });
         for _ in 0..100 {
-            assert_eq!(flash.write(0, 1 << 20, 256, true), 24_200 + 2_560_000);
+            assert_eq!(flash.write(0, 0, 1 << 20, 256, true), 24_200 + 2_560_000);
         }
     }
 }

@@ -43,6 +43,7 @@ pub(super) struct WriteKeys {
     cache_kib: Option<u32>,
     drain_mib_s: Option<Spanned<f64>>,
     buffer_kib: Option<Spanned<u32>>,
+    program_kib: Option<Spanned<u32>>,
     close_us: Option<Spanned<f64>>,
     reopen_us: Option<Spanned<f64>>,
     reopen_from_kib: Option<Spanned<u32>>,
@@ -110,6 +111,7 @@ pub(super) fn timing(place: &Place<'_>, keys: &FlashKeys) -> Result<Timing, Prof
         write_next_4k_ns,
         cache_bytes,
         drain_bytes_per_s,
+        program_bytes: program(place, write, cache_bytes > 0 && drain_bytes_per_s > 0)?,
         buffer_bytes: write.buffer_kib.as_ref().map_or(0, |size| u64::from(*size.get_ref()) * KIB),
         close,
         erase_first_ns: place.us("erase_first_us", &keys.erase.erase_first_us)?,
@@ -160,6 +162,19 @@ fn ahead(place: &Place<'_>, keys: &ReadKeys, page_kib: u64) -> Result<Option<Ahe
     }))
 }
 
+/// The page that is programmed as a whole; 0: there is none.
+fn program(place: &Place<'_>, keys: &WriteKeys, drains: bool) -> Result<u64, ProfileError> {
+    let Some(size) = &keys.program_kib else { return Ok(0) };
+    let kib = *size.get_ref();
+    if !kib.is_power_of_two() || !(4..=4096).contains(&kib) {
+        return Err(place.value("program_kib", size, "a power of two from 4 to 4096"));
+    }
+    if !drains {
+        return Err(place.value("program_kib", size, "`cache_kib` above 0 and `drain_mib_s` beside it"));
+    }
+    Ok(u64::from(kib) * KIB)
+}
+
 /// Writes that end in the flash, if closing takes its time; `drains`: there is a cache with a rate.
 fn close(place: &Place<'_>, keys: &WriteKeys, drains: bool) -> Result<Option<Close>, ProfileError> {
     let Some(close_us) = &keys.close_us else {
@@ -176,6 +191,7 @@ fn close(place: &Place<'_>, keys: &WriteKeys, drains: bool) -> Result<Option<Clo
     place.only("write_first_us", keys.write_first_us.as_ref(), expected)?;
     place.only("write_next_4k_us", keys.write_next_4k_us.as_ref(), expected)?;
     place.only("buffer_kib", keys.buffer_kib.as_ref(), expected)?;
+    place.only("program_kib", keys.program_kib.as_ref(), expected)?;
     if !drains {
         return Err(place.value("close_us", close_us, "`cache_kib` above 0 and `drain_mib_s` beside it"));
     }

@@ -90,6 +90,7 @@ fn keys_that_need_or_exclude_others() {
         ("close_us", "", "reopen_us = 1712", "only beside `close_us`"),
         ("close_us", "close_us = 1\nwrite_first_us = 1", "write_first_us = 1", "not beside `close_us`"),
         ("close_us", "close_us = 1\nbuffer_kib = 64", "buffer_kib = 64", "not beside `close_us`"),
+        ("close_us", "close_us = 1\nprogram_kib = 16", "program_kib = 16", "not beside `close_us`"),
         ("cache_kib", "", "close_us = 1566", "`cache_kib` above 0 and `drain_mib_s` beside it"),
         ("drain_mib_s", "", "close_us = 1566", "`cache_kib` above 0 and `drain_mib_s` beside it"),
         ("reopen_us", "", "reopen_from_kib = 1024", "`reopen_us` beside it"),

@@ -1,0 +1,168 @@
+//! Queues: what a card's command queue brings, and who drives it: software or the controller.
+//!
+//! Three boards. A phone of which MediaTek published rates without and with its software queue
+//! (AndroBench: 4 KiB by eight threads, then long sequential requests). A PC's controller with a
+//! queue engine, on which every lane runs against every load. And a card slot with an A2 card,
+//! whose class promises 4000 random reads and 2000 random writes a second.
+
+use super::{Amount, Row, each, mib_per_s, workers};
+use crate::platform::Platform;
+use crate::runner::{Outcome, RunError, Setting};
+
+/// The boards, each with its own table.
+pub const BOARDS: [&str; 3] = ["cmdq-mt6761", "intel-jsl", "sdcq-a2"];
+
+/// A lane by the name of this table, and the setting that has it.
+const LANES: [(&str, Setting); 2] = [("single", Setting::Mmcq), ("tasks", Setting::Tasks)];
+
+/// AndroBench on the phone: cell, `rw=`, request, threads, and MB/s without and with the queue.
+const PHONE: [(&str, &str, &str, u32, f64, f64); 4] = [
+    ("rand read", "randread", "4k", 8, 25.0, 62.0),
+    ("rand write", "randwrite", "4k", 8, 34.0, 35.0),
+    ("seq read", "read", "1m", 1, 270.0, 272.0),
+    ("seq write", "write", "1m", 1, 142.0, 142.0),
+];
+
+/// What an A2 card promises, in requests of 4 KiB a second.
+const A2: [(&str, &str, f64); 2] = [("rand read", "randread", 4000.0), ("rand write", "randwrite", 2000.0)];
+
+/// Loads of the lanes: cell, `rw=`, request, depth.
+const LOADS: [(&str, &str, &str, u32); 8] = [
+    ("rand read, depth 1", "randread", "4k", 1),
+    ("rand read, depth 3", "randread", "4k", 3),
+    ("rand read, depth 8", "randread", "4k", 8),
+    ("rand read, depth 32", "randread", "4k", 32),
+    ("rand write, depth 32", "randwrite", "4k", 32),
+    ("70/30, depth 32", "randrw", "4k", 32),
+    ("seq read 4k, depth 32", "read", "4k", 32),
+    ("seq read 64k, depth 8", "read", "64k", 8),
+];
+
+/// A job of one thread with a queue.
+fn deep(rw: &str, bs: &str, depth: u32, mib: u64) -> String {
+    let mix = if rw == "randrw" { "rwmixread=70\n" } else { "" };
+    format!(
+        "[t]\nfilename=/dev/mmcblk0\ndirect=1\nioengine=libaio\niodepth={depth}\nrw={rw}\n{mix}bs={bs}\nsize=1G\nio_size={mib}m\n"
+    )
+}
+
+/// Threads that each wait for their own request.
+fn threads(rw: &str, bs: &str, threads: u32, mib: u64) -> String {
+    format!(
+        "[t]\nfilename=/dev/mmcblk0\ndirect=1\nioengine=psync\nnumjobs={threads}\nrw={rw}\nbs={bs}\nsize=1G\nio_size={mib}m\ngroup_reporting\n"
+    )
+}
+
+fn mb_per_s(outcome: &Outcome) -> f64 {
+    mib_per_s(outcome) * f64::from(1 << 20) / 1e6
+}
+
+fn iops(outcome: &Outcome) -> f64 {
+    outcome.counters.ios as f64 / (outcome.counters.elapsed_ns.max(1) as f64 / 1e9)
+}
+
+fn row(cell: String, setting: &str, unit: &str, model: f64) -> Row {
+    let (setting, unit) = (setting.to_owned(), unit.to_owned());
+    Row { cell, setting, unit, published: None, fitted: false, model, limit: None }
+}
+
+/// Runs one board.
+pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
+    let platform = Platform::load(name).map_err(crate::board::BoardError::from)?;
+    match name {
+        "cmdq-mt6761" => phone(&platform, amount, progress),
+        "sdcq-a2" => {
+            let mut rows = promise(&platform, amount, progress)?;
+            rows.extend(lanes(&platform, amount, progress)?);
+            Ok(rows)
+        }
+        _ => lanes(&platform, amount, progress),
+    }
+}
+
+/// Published rates: `none` is fitted to those without the queue, all else is predicted.
+fn phone(platform: &Platform, amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
+    let mut rows = Vec::new();
+    let settings: Vec<(&str, Setting)> = [("none", Setting::None)].into_iter().chain(LANES).collect();
+    for (cell, rw, bs, jobs, without, with) in PHONE {
+        let cell = format!("{cell} @{}", platform.name);
+        progress(&cell);
+        let mib = if jobs == 1 { 128 } else { 16 } * if amount.full { 8 } else { 1 };
+        let runs: Vec<(Setting, u64)> = settings.iter().map(|&(_, setting)| (setting, amount.seed)).collect();
+        let outcomes = each(platform, None, &workers(&threads(rw, bs, jobs, mib))?, &runs)?;
+        for (&(name, setting), outcome) in settings.iter().zip(&outcomes) {
+            let published = match setting {
+                Setting::None => Some(without),
+                Setting::Tasks => Some(with),
+                _ => None,
+            };
+            let fitted = setting == Setting::None;
+            rows.push(Row { published, fitted, ..row(cell.clone(), name, "MB/s", mb_per_s(outcome)) });
+        }
+    }
+    Ok(rows)
+}
+
+/// What the card's class promises, beside what it does with its queue.
+fn promise(
+    platform: &Platform,
+    amount: Amount,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Vec<Row>, RunError> {
+    let mut rows = Vec::new();
+    for (cell, rw, promised) in A2 {
+        let cell = format!("A2 promise, {cell} @{}", platform.name);
+        progress(&cell);
+        let runs = LANES.map(|(_, setting)| (setting, amount.seed));
+        let outcomes = each(platform, None, &workers(&deep(rw, "4k", 32, 32))?, &runs)?;
+        for ((name, setting), outcome) in LANES.into_iter().zip(&outcomes) {
+            let published = (setting == Setting::Tasks).then_some(promised);
+            rows.push(Row { published, ..row(cell.clone(), name, "IOPS", iops(outcome)) });
+        }
+    }
+    Ok(rows)
+}
+
+/// Every lane against every load: rate and share of the limit, then the slow tail and interrupts.
+fn lanes(platform: &Platform, amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
+    let (mut rates, mut others) = (Vec::new(), Vec::new());
+    for (load, rw, bs, depth) in LOADS {
+        let cell = format!("{load} @{}", platform.name);
+        progress(&cell);
+        let mib = if bs == "4k" { 16 } else { 64 } * if amount.full { 8 } else { 1 };
+        let settings: Vec<(&str, Setting)> =
+            LANES.into_iter().chain([("none", Setting::None), ("limit", Setting::Limit)]).collect();
+        let runs: Vec<(Setting, u64)> = settings.iter().map(|&(_, setting)| (setting, amount.seed)).collect();
+        let outcomes = each(platform, None, &workers(&deep(rw, bs, depth, mib))?, &runs)?;
+        let limit = outcomes.last().map(mib_per_s);
+        for (&(name, setting), outcome) in settings.iter().zip(&outcomes) {
+            if setting == Setting::Limit {
+                continue;
+            }
+            let counters = &outcome.counters;
+            rates.push(Row { limit, ..row(cell.clone(), name, "MiB/s", mib_per_s(outcome)) });
+            let reads = outcome.group();
+            let direction = usize::from(rw == "randwrite");
+            let tail = reads.dirs[direction].clat.histogram.percentiles(&[99.9]);
+            let tail_us = tail.first().map_or(0.0, |ns| *ns as f64 / 1e3);
+            others.push(row(format!("{load}, p99.9 @{}", platform.name), name, "us", tail_us));
+            let each = counters.cpu.interrupts as f64 / counters.ios.max(1) as f64;
+            others.push(row(format!("{load}, interrupts @{}", platform.name), name, "each", each));
+        }
+    }
+    rates.extend(others);
+    Ok(rates)
+}
+
+/// One table for each unit of each board.
+pub fn parts(rows: &[Row]) -> Vec<Vec<Row>> {
+    let mut parts: Vec<Vec<Row>> = Vec::new();
+    let kind = |row: &Row| (row.cell.split_once(" @").map(|(_, board)| board.to_owned()), row.unit.clone());
+    for row in rows {
+        match parts.iter_mut().find(|part| kind(&part[0]) == kind(row)) {
+            Some(part) => part.push(row.clone()),
+            None => parts.push(vec![row.clone()]),
+        }
+    }
+    parts
+}
