@@ -1,19 +1,35 @@
 //! Queues: what a card's command queue brings, and who drives it: software or the controller.
 //!
-//! Three boards. A phone of which MediaTek published rates without and with its software queue
-//! (AndroBench: 4 KiB by eight threads, then long sequential requests). A PC's controller with a
-//! queue engine, on which every lane runs against every load. And a card slot with an A2 card,
-//! whose class promises 4000 random reads and 2000 random writes a second.
+//! A phone of which MediaTek published rates without and with its software queue (AndroBench: 4 KiB
+//! by eight threads, then long sequential requests). A PC's controller with a queue engine, on
+//! which the lanes run against each load. A card slot with an A2 card, whose class promises 4000
+//! random reads and 2000 random writes a second. And an eMMC 5.0 that has no queue, and takes packed
+//! commands.
 
 use super::{Amount, Row, each, mib_per_s, workers};
 use crate::platform::Platform;
 use crate::runner::{Outcome, RunError, Setting};
 
-/// The boards, each with its own table.
-pub const BOARDS: [&str; 3] = ["cmdq-mt6761", "intel-jsl", "sdcq-a2"];
+/// The boards, each with its own tables.
+pub const BOARDS: [&str; 4] = ["cmdq-mt6761", "intel-jsl", "sdcq-a2", "generic"];
 
-/// A lane by the name of this table, and the setting that has it.
-const LANES: [(&str, Setting); 2] = [("single", Setting::Mmcq), ("tasks", Setting::Tasks)];
+/// The card on the last of them.
+const PACKED_CARD: &str = "emmc-packed";
+
+/// A lane by the name of these tables, and the setting that has it.
+type Lane = (&'static str, Setting);
+
+const SINGLE: Lane = ("single", Setting::Mmcq);
+const TASKS: Lane = ("tasks", Setting::Tasks);
+const PACKED: Lane = ("packed", Setting::Packed);
+
+/// The lanes that a board and its card have.
+fn lanes_of(name: &str) -> &'static [Lane] {
+    match name {
+        "generic" => &[SINGLE, PACKED],
+        _ => &[SINGLE, TASKS],
+    }
+}
 
 /// AndroBench on the phone: cell, `rw=`, request, threads, and MB/s without and with the queue.
 const PHONE: [(&str, &str, &str, u32, f64, f64); 4] = [
@@ -83,7 +99,8 @@ pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Resu
 /// Published rates: `none` is fitted to those without the queue, all else is predicted.
 fn phone(platform: &Platform, amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let mut rows = Vec::new();
-    let settings: Vec<(&str, Setting)> = [("none", Setting::None)].into_iter().chain(LANES).collect();
+    let settings: Vec<(&str, Setting)> =
+        [("none", Setting::None)].into_iter().chain([SINGLE, TASKS]).collect();
     for (cell, rw, bs, jobs, without, with) in PHONE {
         let cell = format!("{cell} @{}", platform.name);
         progress(&cell);
@@ -113,9 +130,10 @@ fn promise(
     for (cell, rw, promised) in A2 {
         let cell = format!("A2 promise, {cell} @{}", platform.name);
         progress(&cell);
-        let runs = LANES.map(|(_, setting)| (setting, amount.seed));
+        let lanes = lanes_of(&platform.name);
+        let runs: Vec<(Setting, u64)> = lanes.iter().map(|&(_, setting)| (setting, amount.seed)).collect();
         let outcomes = each(platform, None, &workers(&deep(rw, "4k", 32, 32))?, &runs)?;
-        for ((name, setting), outcome) in LANES.into_iter().zip(&outcomes) {
+        for ((name, setting), outcome) in lanes.iter().copied().zip(&outcomes) {
             let published = (setting == Setting::Tasks).then_some(promised);
             rows.push(Row { published, ..row(cell.clone(), name, "IOPS", iops(outcome)) });
         }
@@ -126,14 +144,18 @@ fn promise(
 /// Every lane against every load: rate and share of the limit, then the slow tail and interrupts.
 fn lanes(platform: &Platform, amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let (mut rates, mut others) = (Vec::new(), Vec::new());
+    let card = (platform.name == BOARDS[3]).then_some(PACKED_CARD);
     for (load, rw, bs, depth) in LOADS {
         let cell = format!("{load} @{}", platform.name);
         progress(&cell);
         let mib = if bs == "4k" { 16 } else { 64 } * if amount.full { 8 } else { 1 };
-        let settings: Vec<(&str, Setting)> =
-            LANES.into_iter().chain([("none", Setting::None), ("limit", Setting::Limit)]).collect();
+        let settings: Vec<(&str, Setting)> = lanes_of(&platform.name)
+            .iter()
+            .copied()
+            .chain([("none", Setting::None), ("limit", Setting::Limit)])
+            .collect();
         let runs: Vec<(Setting, u64)> = settings.iter().map(|&(_, setting)| (setting, amount.seed)).collect();
-        let outcomes = each(platform, None, &workers(&deep(rw, bs, depth, mib))?, &runs)?;
+        let outcomes = each(platform, card, &workers(&deep(rw, bs, depth, mib))?, &runs)?;
         let limit = outcomes.last().map(mib_per_s);
         for (&(name, setting), outcome) in settings.iter().zip(&outcomes) {
             if setting == Setting::Limit {
