@@ -21,12 +21,15 @@ type Lane = (&'static str, Setting);
 
 const SINGLE: Lane = ("single", Setting::Mmcq);
 const TASKS: Lane = ("tasks", Setting::Tasks);
+const ENGINE: Lane = ("cqe", Setting::Cqe);
+const AUTO: Lane = ("auto", Setting::Auto);
 const PACKED: Lane = ("packed", Setting::Packed);
 
 /// The lanes that a board and its card have.
 fn lanes_of(name: &str) -> &'static [Lane] {
     match name {
         "generic" => &[SINGLE, PACKED],
+        "intel-jsl" => &[SINGLE, TASKS, ENGINE, AUTO],
         _ => &[SINGLE, TASKS],
     }
 }

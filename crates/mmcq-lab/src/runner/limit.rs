@@ -51,6 +51,12 @@ impl Perfect {
         }
         Perfect { workers: made, requests, stands }
     }
+
+    /// These workers, request by request.
+    fn as_they_are(workers: &[Worker]) -> Self {
+        let count = workers.len();
+        Perfect { workers: workers.to_vec(), requests: vec![1; count], stands: (0..count).collect() }
+    }
 }
 
 /// A closed loop over a file in sequence, and nothing else.
@@ -111,25 +117,87 @@ fn perfect(worker: &Worker, count: u64) -> (Worker, u64) {
     (made, requests)
 }
 
-/// Runs the jobs at their limit. The first of the workers that became one has the statistics of
-/// all.
+/// A way to drive the card.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lane {
+    /// One transfer at a time.
+    Single,
+    /// The card's queue, by software.
+    Tasks,
+    /// The card's queue, by the controller's engine.
+    Engine,
+    /// Packed commands.
+    Packed,
+}
+
+impl Lane {
+    /// Is it there? It is on then.
+    fn is_on(self, board: &Board<SLOTS>) -> bool {
+        let queue = || board.enable_task_queue().is_ok_and(|depth| depth > 0);
+        match self {
+            Lane::Single => true,
+            Lane::Tasks => queue(),
+            Lane::Engine => {
+                let is_on = queue() && board.has_queue_engine();
+                board.stack.with(|engine| engine.always_use_task_queue(is_on));
+                is_on
+            }
+            Lane::Packed => board.enable_packed().is_ok_and(|can| can),
+        }
+    }
+}
+
+/// Bytes in a nanosecond.
+fn rate(outcome: &Outcome) -> f64 {
+    outcome.counters.bytes as f64 / outcome.counters.elapsed_ns.max(1) as f64
+}
+
+/// Runs the jobs at their limit: that of the best way to drive the card. Lanes that give the card
+/// several requests at a time have them whole and one by one: its units may read them side by side.
+/// The first of the workers that became one has the statistics of all.
 pub(super) fn run(
     run: &Run<'_>,
     medium: Option<Medium>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Outcome, RunError> {
     let perfect = Perfect::of(run.workers);
+    let mut best = on_lane(run, Lane::Single, &perfect, medium, progress)?;
+    let plain = Perfect::as_they_are(run.workers);
+    for lane in [Lane::Tasks, Lane::Engine, Lane::Packed] {
+        for workers in [&perfect, &plain] {
+            let other = on_lane(run, lane, workers, None, &mut |_, _| ())?;
+            best = match (best, other) {
+                (Some(best), Some(other)) if rate(&other) > rate(&best) => Some(other),
+                (best, _) => best,
+            };
+        }
+    }
+    best.ok_or_else(|| RunError::Memory("no lane".to_owned()))
+}
+
+/// These workers on one lane; `None`: board and card do not have it.
+fn on_lane(
+    run: &Run<'_>,
+    lane: Lane,
+    perfect: &Perfect,
+    medium: Option<Medium>,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Option<Outcome>, RunError> {
     let mut platform = run.platform.clone();
+    platform.stack.queue_engine = lane == Lane::Engine;
     // A batch is the whole loop: two of them under way would be more than it has, so they do not
     // merge.
     platform.stack.merging &= perfect.requests.iter().all(|&requests| requests == 1);
     let board = Board::<SLOTS>::new(&platform, run.card, medium, run.setting.price())?;
+    if !lane.is_on(&board) {
+        return Ok(None);
+    }
     let mut outcome = on_board(&Run { workers: &perfect.workers, ..*run }, board, progress)?;
     outcome.counters.ios =
         outcome.stats.iter().zip(&perfect.requests).map(|(stats, each)| stats.transfers() * each).sum();
     let mut made: Vec<Option<Stats>> = outcome.stats.into_iter().map(Some).collect();
     outcome.stats = perfect.stands.iter().map(|&at| made[at].take().unwrap_or_default()).collect();
-    Ok(outcome)
+    Ok(Some(outcome))
 }
 
 #[cfg(test)]
