@@ -24,8 +24,9 @@ const ANNOUNCED_MAX: u8 = 16;
 const AGE_NS: u64 = 20_000_000;
 /// So many writes in a row, without a read among them, end the queue: they gain nothing by it.
 const DULL_MAX: u8 = 16;
-/// The queue is switched on when it would have paid so often in a row.
-const WANTED_MIN: u8 = 2;
+/// Each time that the queue would have paid counts 2, each time that it would not takes 1 off. It
+/// is switched on at this count: an open loop may leave one request alone in every other turn.
+const WANTED_MIN: u8 = 3;
 /// No task, or no slot.
 const NONE: u8 = u8::MAX;
 /// The queue is given up after two failures in this time ...
@@ -421,7 +422,7 @@ impl Tasks {
             return reads + writes > 0;
         }
         let pays = reads >= 2 && reads >= writes;
-        self.wanted = if pays { self.wanted.saturating_add(1) } else { 0 };
+        self.wanted = if pays { self.wanted.saturating_add(2) } else { self.wanted.saturating_sub(1) };
         self.wanted >= WANTED_MIN
     }
 
