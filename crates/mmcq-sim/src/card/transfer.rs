@@ -248,9 +248,9 @@ impl Write {
             return (now_ns, errors);
         }
         let busy_ns = match flash.timing().close {
-            None => self
-                .drain(flash, now_ns, self.entry_ns.is_none())
-                .saturating_add(self.entry_ns.unwrap_or(0)),
+            None => {
+                self.drain(flash, now_ns, self.entry_ns.is_none()).saturating_add(self.entry_ns.unwrap_or(0))
+            }
             Some(close) => {
                 let bytes = u64::from(self.taken) * u64::from(self.block);
                 flash.close(&close, self.at.saturating_sub(bytes), bytes, now_ns)
