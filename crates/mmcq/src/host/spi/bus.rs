@@ -4,7 +4,7 @@ use super::Spi;
 use super::frame::Input;
 use super::line::Line;
 use super::port::{Exchange, Port, Progress};
-use super::program::Patience;
+use super::step::Patience;
 use crate::host::{BusOp, Step, Timing, Width};
 use crate::spec::timing::sd as limits;
 

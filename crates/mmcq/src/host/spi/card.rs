@@ -1,6 +1,7 @@
 //! What the driver knows of the card, and how SPI mode's words are those of the SD bus.
 
-use super::program::{Program, Step};
+use super::program::Program;
+use super::step::Step;
 use crate::host::{Cause, Phase, StartError};
 use crate::spec::response::{R1, Response};
 

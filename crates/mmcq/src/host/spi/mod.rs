@@ -24,6 +24,7 @@ mod hal;
 mod line;
 mod port;
 mod program;
+mod step;
 #[cfg(test)]
 mod tests;
 

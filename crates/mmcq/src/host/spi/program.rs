@@ -4,6 +4,7 @@ use super::card::{Card, Open};
 use super::frame::Input;
 use super::line::Line;
 use super::port::{Exchange, Port, Progress};
+use super::step::{LOOK_FIRST, Patience, Step};
 use crate::host::pio::Cursor;
 use crate::host::{Auto, Cause, Data, Direction, Done, Fault, Phase, Segment, Stage, StartError};
 use crate::spec::command::Resp;
@@ -12,9 +13,6 @@ use crate::spec::response::{R1, Response};
 
 /// Steps that one call makes at most.
 const STEPS_MAX: u32 = 32;
-/// Bytes of the first look, and of the longest.
-const LOOK_FIRST: u8 = 8;
-const LOOK_LONGEST: u8 = 64;
 /// Bytes that are fetched with a CRC when a block follows: most cards have its token there.
 const AHEAD: usize = 6;
 /// Bytes in which a card answers at the latest [SD 7.5.1, N_CR], beyond those of the frame.
@@ -32,88 +30,6 @@ const STOP_TRANSMISSION: u8 = 12;
 const REFUSED: u8 = 0x7c;
 /// CID and CSD.
 const REGISTER_BYTES: usize = 16;
-
-/// What the program waits for, or does next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    /// Nothing: the answer is known, or there is none.
-    Said,
-    Unheard,
-    /// The card's line is high before a command.
-    Ready,
-    /// R1 of CMD55.
-    Prefix,
-    /// R1.
-    Command,
-    /// So many bytes after it.
-    Tail(u8),
-    /// R1 of CMD58 after ACMD41.
-    Ocr,
-    /// R1 of CMD59 after CMD0.
-    CrcOn,
-    /// A register of 16 bytes, after its token.
-    Register,
-    /// The token of a block, the block, what of it had not come with the token, its CRC.
-    Token,
-    Block,
-    Rest,
-    Check,
-    /// The line is high before a block; its token is out; its data are; the card's word.
-    ReadyToWrite,
-    Started,
-    Sent,
-    Accept,
-    /// The line is high before the stop token; the token is out.
-    ReadyToStop,
-    Stopped,
-    /// R1 of an automatic CMD12.
-    StopRead,
-}
-
-impl Step {
-    /// Is a block in its middle?
-    fn tears(self) -> bool {
-        use Step::{Block, Check, Register, Rest, Sent, Started, Token};
-        matches!(self, Register | Token | Block | Rest | Check | Started | Sent)
-    }
-
-    fn stage(self) -> Stage {
-        match self {
-            Step::StopRead | Step::Stopped => Stage::Stop,
-            Step::Ready | Step::ReadyToStop => Stage::Busy,
-            Step::ReadyToWrite | Step::Accept => Stage::Data,
-            step if step.tears() => Stage::Data,
-            _ => Stage::Command,
-        }
-    }
-}
-
-/// How long the card may keep the driver waiting. The driver has no clock but that of the bus.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Patience {
-    limit_ns: u64,
-    left_ns: u64,
-    look: u8,
-}
-
-impl Patience {
-    pub fn of(limit_ns: u64) -> Self {
-        Patience { limit_ns, left_ns: limit_ns.max(1), look: LOOK_FIRST }
-    }
-
-    fn renew(&mut self) {
-        *self = Patience::of(self.limit_ns);
-    }
-
-    /// The bytes of the next look; `None`: it has lasted too long.
-    pub fn look(&mut self, byte_ns: u32) -> Option<usize> {
-        let bytes = self.look;
-        self.look = bytes.saturating_mul(2).min(LOOK_LONGEST);
-        let left_ns = core::mem::take(&mut self.left_ns);
-        self.left_ns = left_ns.saturating_sub(u64::from(bytes) * u64::from(byte_ns.max(1)));
-        (left_ns > 0).then_some(bytes.into())
-    }
-}
 
 /// The blocks of a phase.
 #[derive(Clone, Copy, Debug)]
