@@ -115,7 +115,7 @@ fn what_a_line_says_may_happen_at_once() {
     let sim = new("generic", "sdxc-128g-uhs", "").unwrap();
     let mut error = [0_u8; 200];
     let place = error.as_mut_ptr().cast::<c_char>();
-    let mut happen = |what: &str, now_ns: u64| {
+    let happen = |what: &str, now_ns: u64| {
         let what = CString::new(what).unwrap();
         // SAFETY: one caller, the text ends, and the room is the array's.
         unsafe { mmcq_sim_happen(sim, what.as_ptr(), now_ns, place, 200) }
