@@ -1,7 +1,6 @@
 //! The registers as a driver reaches them: each access happens at a moment and takes time.
 
 use crate::time::Time;
-use mmcq::host::Regs;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -78,23 +77,4 @@ impl<M: RegisterFile> Port<M> {
     }
 }
 
-impl<M: RegisterFile> Regs for Port<M> {
-    fn read8(&self, offset: u16) -> u8 {
-        self.read(offset, 1) as u8
-    }
-    fn read16(&self, offset: u16) -> u16 {
-        self.read(offset, 2) as u16
-    }
-    fn read32(&self, offset: u16) -> u32 {
-        self.read(offset, 4)
-    }
-    fn write8(&self, offset: u16, value: u8) {
-        self.write(offset, 1, value.into());
-    }
-    fn write16(&self, offset: u16, value: u16) {
-        self.write(offset, 2, value.into());
-    }
-    fn write32(&self, offset: u16, value: u32) {
-        self.write(offset, 4, value);
-    }
-}
+mmcq::regs_by_width!([M: RegisterFile] Port<M>);

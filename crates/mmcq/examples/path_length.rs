@@ -4,7 +4,7 @@
 //! The controller is a handful of cells: a command completes as soon as it is written, so that only
 //! the stack's own work is left. Register accesses are counted by the cells.
 
-use mmcq::engine::{CardParams, Config, DmaBuf, Engine, FlushBy, Kind, Request, SlotId, SlotSet};
+use mmcq::engine::{CardParams, Config, DmaBuf, Engine, Kind, Request, SlotId, SlotSet};
 use mmcq::host::sdhci::{Cqhci, CqhciConfig, Sdhci, SdhciConfig, Table, TaskList, TransferMode};
 use mmcq::host::{
     BusOp, CommandQueueHost, Direction, Dma, DmaError, Host, QueueSettings, Regs, Segment, Step, Task,
@@ -152,17 +152,7 @@ fn controller() -> (Sdhci<Port, Identity, 64>, &'static Cells) {
 fn machine() -> (Stack, &'static Cells) {
     let (host, cells) = controller();
     let mut stack = Engine::new(host, Config::DEFAULT);
-    stack.set_card_params(Some(CardParams {
-        rca: 1,
-        sectors: 1 << 26,
-        block_addressed: true,
-        count: true,
-        extended_address: false,
-        read_timeout_ns: 100_000_000,
-        write_timeout_ns: 500_000_000,
-        flush: FlushBy::Status,
-        ..CardParams::NONE
-    }));
+    stack.set_card_params(Some(CardParams::sd(1, 1 << 26)));
     (stack, cells)
 }
 

@@ -40,15 +40,7 @@ struct Twin {
 unsafe impl Host for Twin {
     const CONCURRENT: bool = true;
 
-    fn caps(&self) -> &Caps {
-        self.host.caps()
-    }
-    fn map(&mut self, segment: &mut Segment, direction: Direction) -> Result<(), DmaError> {
-        self.host.map(segment, direction)
-    }
-    fn unmap(&mut self, segment: &Segment, direction: Direction) {
-        self.host.unmap(segment, direction);
-    }
+    support::handed_on!();
     fn start(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError> {
         if self.line.borrow().out.is_some() {
             return Err(StartError::CommandLine);

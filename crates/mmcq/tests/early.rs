@@ -27,15 +27,7 @@ struct Shows {
 unsafe impl Host for Shows {
     const EARLY_R1: bool = true;
 
-    fn caps(&self) -> &Caps {
-        self.host.caps()
-    }
-    fn map(&mut self, segment: &mut Segment, direction: Direction) -> Result<(), DmaError> {
-        self.host.map(segment, direction)
-    }
-    fn unmap(&mut self, segment: &Segment, direction: Direction) {
-        self.host.unmap(segment, direction);
-    }
+    support::handed_on!();
     fn start(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError> {
         self.host.start(phase, segments, timeout_ns)
     }

@@ -161,15 +161,11 @@ fn with_stack<H: Host>(host: H, u: &mut Unstructured<'_>) -> Result<u64> {
         NOW_NS.set(0);
         let _ = drive(&stack, card::bring_up(&stack, memory.take(512), Options::DEFAULT));
         let target = CardParams {
-            rca: 1,
-            sectors: 1 << 20,
-            block_addressed: true,
             count: u.arbitrary()?,
             extended_address: u.ratio(1, 8)?,
-            read_timeout_ns: 100_000_000,
             write_timeout_ns: 250_000_000,
             flush: *u.choose(&[FlushBy::Status, FlushBy::EmmcCache { timeout_ns: 1_000_000 }])?,
-            ..CardParams::NONE
+            ..CardParams::sd(1, 1 << 20)
         };
         for round in 0..3 {
             stack.with(|engine| engine.set_card_params(Some(target)));

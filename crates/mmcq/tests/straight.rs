@@ -54,15 +54,7 @@ struct Closed {
 unsafe impl Host for Closed {
     const EARLY_R1: bool = true;
 
-    fn caps(&self) -> &Caps {
-        self.host.caps()
-    }
-    fn map(&mut self, segment: &mut Segment, direction: Direction) -> Result<(), DmaError> {
-        self.host.map(segment, direction)
-    }
-    fn unmap(&mut self, segment: &Segment, direction: Direction) {
-        self.host.unmap(segment, direction);
-    }
+    support::handed_on!();
     fn start(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError> {
         if self.refuse > 0 {
             self.refuse -= 1;

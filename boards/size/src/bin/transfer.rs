@@ -4,24 +4,14 @@
 #![no_main]
 
 use mmcq::block::BlockDevice;
-use mmcq::engine::{CardParams, FlushBy};
+use mmcq::engine::CardParams;
 use size::late::{Late, Once};
 use size::{Lean, Stack, board};
 
 static STACK: Late<Stack<8, Lean>> = Late::new();
 static BLOCK: Once<[u8; 512]> = Once::new([0; _]);
 
-const TARGET: CardParams = CardParams {
-    rca: 1,
-    sectors: 1 << 21,
-    block_addressed: true,
-    count: true,
-    extended_address: false,
-    read_timeout_ns: 100_000_000,
-    write_timeout_ns: 500_000_000,
-    flush: FlushBy::Status,
-    ..CardParams::NONE
-};
+const TARGET: CardParams = CardParams::sd(1, 1 << 21);
 
 /// The program: block 0 is read and written back.
 #[unsafe(no_mangle)]

@@ -12,7 +12,7 @@ use crate::alone::Alone;
 use crate::board::TIMER;
 use crate::ours::Ours;
 use crate::system::{Costs, Io, Next, System, Workload};
-use mmcq::engine::{CardParams, Config, FlushBy};
+use mmcq::engine::{CardParams, Config};
 use mmcq::host::{
     BlockSizes, BusOp, BusyDetect, Caps, Direction, DmaError, Done, Events, Host, Phase, Segment, StartError,
     Step as HostStep, Width,
@@ -306,17 +306,7 @@ fn run(
         signal18_fixed: false,
         fixed: true,
     };
-    let target = CardParams {
-        rca: 1,
-        sectors: 1 << 32,
-        block_addressed: true,
-        count: true,
-        extended_address: false,
-        read_timeout_ns: 100_000_000,
-        write_timeout_ns: 500_000_000,
-        flush: FlushBy::Status,
-        ..CardParams::NONE
-    };
+    let target = CardParams::sd(1, 1 << 32);
     let calls = CallCosts {
         start_data_ns: costs.start_ns,
         start_command_ns: costs.poll_ns,

@@ -49,26 +49,7 @@ impl Port {
     }
 }
 
-impl Regs for Port {
-    fn read8(&self, offset: u16) -> u8 {
-        self.read(offset, 1) as u8
-    }
-    fn read16(&self, offset: u16) -> u16 {
-        self.read(offset, 2) as u16
-    }
-    fn read32(&self, offset: u16) -> u32 {
-        self.read(offset, 4)
-    }
-    fn write8(&self, offset: u16, value: u8) {
-        self.write(offset, 1, value.into());
-    }
-    fn write16(&self, offset: u16, value: u16) {
-        self.write(offset, 2, value.into());
-    }
-    fn write32(&self, offset: u16, value: u32) {
-        self.write(offset, 4, value);
-    }
-}
+mmcq::regs_by_width!([] Port);
 
 /// The driver, shared by the engine that brings the card up and its user afterwards. Its calls cost
 /// what [`Costs`] say; nothing before [`set_costs`](Priced::set_costs).

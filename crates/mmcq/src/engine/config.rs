@@ -6,6 +6,7 @@ pub use super::stream::Close;
 use crate::sched::slot_set::SlotSet;
 use crate::spec::command::sd::Extension;
 use crate::spec::quirks::Quirks;
+use crate::spec::timing::sd as limits;
 
 /// How a flush reaches the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +58,19 @@ pub struct CardParams {
 }
 
 impl CardParams {
+    /// An SD card of more than 2 GB that knows CMD23, with the standard's longest waits: for programs
+    /// that know their card and do not [bring it up](crate::card::bring_up).
+    pub const fn sd(rca: u16, sectors: u64) -> CardParams {
+        CardParams {
+            rca,
+            sectors,
+            count: true,
+            read_timeout_ns: limits::READ_NS,
+            write_timeout_ns: limits::WRITE_XC_NS,
+            ..Self::NONE
+        }
+    }
+
     /// A card without blocks and abilities, for the fields that one does not care about.
     pub const NONE: CardParams = CardParams {
         rca: 0,

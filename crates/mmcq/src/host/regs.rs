@@ -22,6 +22,35 @@ pub trait Regs {
     fn write32(&self, offset: u16, value: u32);
 }
 
+/// [`Regs`] for a model or a fake that has one function for all widths:
+/// `fn read(&self, offset: u16, bytes: _) -> u32` and
+/// `fn write(&self, offset: u16, bytes: _, value: u32)`.
+#[macro_export]
+macro_rules! regs_by_width {
+    ([$($generics:tt)*] $type:ty) => {
+        impl<$($generics)*> $crate::host::Regs for $type {
+            fn read8(&self, offset: u16) -> u8 {
+                self.read(offset, 1) as u8
+            }
+            fn read16(&self, offset: u16) -> u16 {
+                self.read(offset, 2) as u16
+            }
+            fn read32(&self, offset: u16) -> u32 {
+                self.read(offset, 4)
+            }
+            fn write8(&self, offset: u16, value: u8) {
+                self.write(offset, 1, value.into());
+            }
+            fn write16(&self, offset: u16, value: u16) {
+                self.write(offset, 2, value.into());
+            }
+            fn write32(&self, offset: u16, value: u32) {
+                self.write(offset, 4, value);
+            }
+        }
+    };
+}
+
 /// Memory-mapped registers.
 #[derive(Debug)]
 pub struct Mmio {

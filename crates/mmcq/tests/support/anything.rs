@@ -2,7 +2,7 @@
 
 use arbtest::arbitrary::{Result, Unstructured};
 use mmcq::engine::DmaBuf;
-use mmcq::host::{Direction, Dma, DmaError, Regs};
+use mmcq::host::{Direction, Dma, DmaError};
 use std::cell::{Cell, RefCell};
 use std::ptr::NonNull;
 use std::rc::Rc;
@@ -57,26 +57,7 @@ impl Anything {
     }
 }
 
-impl Regs for Anything {
-    fn read8(&self, offset: u16) -> u8 {
-        self.read(offset, 1) as u8
-    }
-    fn read16(&self, offset: u16) -> u16 {
-        self.read(offset, 2) as u16
-    }
-    fn read32(&self, offset: u16) -> u32 {
-        self.read(offset, 4)
-    }
-    fn write8(&self, offset: u16, value: u8) {
-        self.write(offset, 1, value.into());
-    }
-    fn write16(&self, offset: u16, value: u16) {
-        self.write(offset, 2, value.into());
-    }
-    fn write32(&self, offset: u16, value: u32) {
-        self.write(offset, 4, value);
-    }
-}
+mmcq::regs_by_width!([] Anything);
 
 /// Hands out bus addresses that the fuzzer likes; counts what is mapped.
 #[derive(Clone)]

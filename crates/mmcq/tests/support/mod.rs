@@ -201,18 +201,30 @@ pub fn caps() -> Caps {
 
 pub fn target(blocks: u64) -> mmcq::engine::CardParams {
     mmcq::engine::CardParams {
-        rca: 1,
         emmc: true,
-        sectors: blocks,
-        block_addressed: true,
-        count: true,
-        extended_address: false,
-        read_timeout_ns: 100_000_000,
         write_timeout_ns: 250_000_000,
-        flush: mmcq::engine::FlushBy::Status,
-        ..mmcq::engine::CardParams::NONE
+        ..mmcq::engine::CardParams::sd(1, blocks)
     }
 }
+
+/// What a host around the test's own, its field `host`, hands on as it comes.
+#[allow(unused_macros, reason = "not every test has such a host")]
+macro_rules! handed_on {
+    () => {
+        fn caps(&self) -> &Caps {
+            self.host.caps()
+        }
+        fn map(&mut self, segment: &mut Segment, direction: Direction) -> Result<(), DmaError> {
+            self.host.map(segment, direction)
+        }
+        fn unmap(&mut self, segment: &Segment, direction: Direction) {
+            self.host.unmap(segment, direction);
+        }
+    };
+}
+
+#[allow(unused_imports, reason = "as above")]
+pub(crate) use handed_on;
 
 pub struct TestHost {
     pub world: Rc<RefCell<World>>,

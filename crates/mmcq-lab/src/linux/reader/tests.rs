@@ -5,7 +5,7 @@ use crate::board::TIMER;
 use crate::linux::elevator::{Elevator, Tunables};
 use crate::linux::worker::Worker;
 use crate::system::{Costs, Io, Next, Workload};
-use mmcq::engine::{Config, FlushBy};
+use mmcq::engine::Config;
 use mmcq::host::{
     BlockSizes, BusOp, BusyDetect, Caps, DmaError, Done, Events, Segment, StartError, Step as HostStep, Width,
 };
@@ -193,17 +193,7 @@ fn run(close: Close, steps: &[Do], stop_status: u32) -> Ran {
         signal18_fixed: false,
         fixed: true,
     };
-    let target = CardParams {
-        rca: 1,
-        sectors: 1 << 28,
-        block_addressed: true,
-        count: true,
-        extended_address: false,
-        read_timeout_ns: 100_000_000,
-        write_timeout_ns: 500_000_000,
-        flush: FlushBy::Status,
-        ..CardParams::NONE
-    };
+    let target = CardParams::sd(1, 1 << 28);
     let chip = Rc::new(RefCell::new(Chip { stop_status, ..Chip::default() }));
     let host = Recorder { chip: chip.clone(), time: time.clone(), caps };
     let mut device = host.clone();

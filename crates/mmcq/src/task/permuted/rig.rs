@@ -285,17 +285,7 @@ impl<const N: usize> Rig<N> {
             listens: false,
         };
         let stack = Stack::new(LoomLock::new(), TIMER, host, Config::DEFAULT);
-        let target = CardParams {
-            rca: 1,
-            sectors: 1024,
-            block_addressed: true,
-            count: false,
-            extended_address: false,
-            read_timeout_ns: 100_000_000,
-            write_timeout_ns: 250_000_000,
-            flush: crate::engine::FlushBy::Status,
-            ..CardParams::NONE
-        };
+        let target = CardParams { count: false, write_timeout_ns: 250_000_000, ..CardParams::sd(1, 1024) };
         stack.with(|engine| engine.set_card_params(Some(target)));
         Rig { stack: Arc::new(stack), line, ended, memory }
     }

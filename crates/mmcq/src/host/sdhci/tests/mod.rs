@@ -135,26 +135,7 @@ impl Fake {
     }
 }
 
-impl Regs for Fake {
-    fn read8(&self, offset: u16) -> u8 {
-        self.read(offset, 1) as u8
-    }
-    fn read16(&self, offset: u16) -> u16 {
-        self.read(offset, 2) as u16
-    }
-    fn read32(&self, offset: u16) -> u32 {
-        self.read(offset, 4)
-    }
-    fn write8(&self, offset: u16, value: u8) {
-        self.write(offset, 1, value.into());
-    }
-    fn write16(&self, offset: u16, value: u16) {
-        self.write(offset, 2, value.into());
-    }
-    fn write32(&self, offset: u16, value: u32) {
-        self.write(offset, 4, value);
-    }
-}
+crate::regs_by_width!([] Fake);
 
 /// Gives every mapping the same bus address.
 #[derive(Default)]
