@@ -178,11 +178,11 @@ pub unsafe extern "C" fn mmcq_sim_happen(
     let begun = || {
         // SAFETY: the caller's contract.
         let (what, sim) = unsafe { (text(what, "what")?, whole(sim)) };
+        sim.reach(now_ns);
         if sim.schedule.next_ns().is_some() {
             return Err("the schedule is not over".to_owned());
         }
         let list = Schedule::parse(&format!("0 {what}"))?;
-        sim.reach(now_ns);
         sim.schedule = list;
         sim.schedule.begin(&mut sim.model, now_ns);
         sim.reach(now_ns);
