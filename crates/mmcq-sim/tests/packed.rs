@@ -128,7 +128,7 @@ impl Machine {
     }
 
     fn steps(&self) -> u64 {
-        self.stack.with(|engine| engine.stats().recovery_steps.iter().map(|&n| u64::from(n)).sum())
+        self.stack.with(|engine| engine.stats().recovery_steps.iter().sum())
     }
 }
 

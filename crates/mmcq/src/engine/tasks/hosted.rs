@@ -545,7 +545,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             _ => fault.response,
         };
-        let response = status.map(|status| Response { words: [status, 0, 0, 0], ..Response::default() });
+        let response = status.map(|status| Response { words: [status, 0, 0, 0] });
         let seen = Fault { cause: fault.cause, stage: fault.stage, response };
         if self.suspect(fault.slot) {
             return self.phase_failed(seen, now_ns);

@@ -183,10 +183,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let refused = status.0 & (R1::OWN | R1::SWITCH_ERROR) != 0;
         match after {
-            After::Discard => match self.switch_queue(false, now_ns) {
-                Turn::Wait => self.go_idle(now_ns),
-                _ => {}
-            },
+            After::Discard => {
+                if self.switch_queue(false, now_ns) == Turn::Wait {
+                    self.go_idle(now_ns);
+                }
+            }
             After::Switch(true) if refused => {
                 message!(warn, "the card's command queue: refused, status {:#010x}", status.0);
                 self.refused_queue(now_ns);
