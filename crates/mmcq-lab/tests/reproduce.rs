@@ -1,6 +1,6 @@
 //! What the reproductions promise, cell by cell. Virtual time: the same numbers on every machine.
 
-use mmcq_lab::reproduce::{Amount, Row, fifo, hsq, stream, stream_sweep};
+use mmcq_lab::reproduce::{Amount, Row, fifo, hsq, queues, stream, stream_sweep};
 use std::sync::OnceLock;
 
 const CELLS: [&str; 4] = ["seq read", "rand read", "seq write", "rand write"];
@@ -240,4 +240,49 @@ fn merging_brings_sequential_4_kib_near_the_limit_where_nothing_can_be_continued
             assert!(ours.model >= none.model, "{ours:?} {none:?}");
         }
     }
+}
+
+#[test]
+fn a_phone_with_a_software_queue_is_met_by_a_card_that_was_fitted_without_it() {
+    let rows = queues::board("cmdq-mt6761", Amount::default(), &mut |_| ()).unwrap();
+    let published: Vec<&Row> = rows.iter().filter(|row| row.published.is_some()).collect();
+    assert_eq!(published.len(), 8);
+    for row in published {
+        assert_eq!(row.fitted, row.setting == "none", "{row:?}");
+        assert!(row.error_percent().unwrap().abs() <= 5.5, "{row:?}");
+    }
+}
+
+/// A user that knows the load beforehand could set one lane for it: the choice at run time is as
+/// good.
+#[test]
+fn the_choice_of_a_lane_is_as_good_as_the_best_of_them() {
+    let rows = queues::board("intel-jsl", Amount::default(), &mut |_| ()).unwrap();
+    let rates: Vec<Row> = rows.into_iter().filter(|row| row.unit == "MiB/s").collect();
+    assert!(rates.iter().all(|row| row.share_percent().unwrap() <= 101.0), "{rates:?}");
+    let mut cells: Vec<&str> = rates.iter().map(|row| row.cell.as_str()).collect();
+    cells.dedup();
+    assert_eq!(cells.len(), 8);
+    for cell in cells {
+        let rate = |setting| find(&rates, cell, setting).model;
+        let best = ["none", "single", "tasks", "cqe"].map(rate).into_iter().fold(0.0, f64::max);
+        assert!(rate("auto") >= 0.99 * best, "{cell}: {} of {best}", rate("auto"));
+    }
+    let share = |setting| find(&rates, "rand read, depth 32 @intel-jsl", setting).share_percent().unwrap();
+    assert!(share("cqe") >= 95.0 && share("tasks") >= 92.0, "{} {}", share("cqe"), share("tasks"));
+}
+
+#[test]
+fn several_requests_in_one_transfer_are_as_good_as_the_card_lets_them() {
+    let rows = queues::board("generic", Amount::default(), &mut |_| ()).unwrap();
+    let rates: Vec<&Row> = rows.iter().filter(|row| row.unit == "MiB/s").collect();
+    for row in &rates {
+        assert!(row.share_percent().unwrap() <= 101.0, "{row:?}");
+    }
+    for row in rates.iter().filter(|row| row.setting == "packed") {
+        let single = find(&rows, &row.cell, "single").model;
+        assert!(row.model >= 0.99 * single, "{row:?}: single {single}");
+    }
+    let write = find(&rows, "rand write, depth 32 @generic", "packed");
+    assert!(write.share_percent().unwrap() >= 95.0, "{write:?}");
 }

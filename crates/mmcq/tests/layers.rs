@@ -11,7 +11,7 @@ use std::path::Path;
 ///
 /// The engine waits for nothing: so the advice on waiting (`advance`) stands above it.
 const LAYERS: &[&[&str]] = &[
-    &["diagnostics"],
+    &["diagnostics", "setters"],
     &["spec"],
     &["host"],
     &["sched"],

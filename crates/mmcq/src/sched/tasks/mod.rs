@@ -5,13 +5,17 @@
 //! ready, is executed, and ends. Nothing here sends a command; `engine/tasks/` does.
 
 mod hosted;
+mod lanes;
 mod pace;
+mod stats;
 
-use crate::host::{Direction, QueueError};
-use crate::sched::packs::Packs;
+use crate::host::Direction;
 use crate::sched::slot_set::{SLOTS_MAX, SlotSet};
 pub(crate) use hosted::{At, Hosted, Why};
+pub(super) use lanes::Sealed;
+pub use lanes::{HostQueue, Lanes, Single, SoftwareQueue};
 use pace::Pace;
+pub use stats::{Demotion, TaskStats};
 
 /// Tasks of any card.
 const DEPTH_MAX: u8 = 32;
@@ -36,138 +40,6 @@ const LONG_NS: u64 = 600_000_000_000;
 /// Tries to bring the card out of a queue whose state is not known.
 const CLEANINGS_MAX: u8 = 3;
 
-/// Which lanes the engine has besides the one that moves one transfer at a time.
-#[allow(private_bounds, reason = "sealed")]
-pub trait Lanes: core::fmt::Debug + Send + Sync + 'static + Sealed {
-    #[doc(hidden)]
-    const NEW: Self;
-
-    #[doc(hidden)]
-    fn get(&self) -> Option<&Tasks>;
-
-    #[doc(hidden)]
-    fn get_mut(&mut self) -> Option<&mut Tasks>;
-
-    #[doc(hidden)]
-    #[inline(always)]
-    fn hosted(&self) -> Option<&Hosted> {
-        None
-    }
-
-    #[doc(hidden)]
-    #[inline(always)]
-    fn packs(&self) -> Option<&Packs> {
-        None
-    }
-
-    #[doc(hidden)]
-    #[inline(always)]
-    fn hosted_mut(&mut self) -> Option<&mut Hosted> {
-        None
-    }
-
-    #[doc(hidden)]
-    #[inline(always)]
-    fn packs_mut(&mut self) -> Option<&mut Packs> {
-        None
-    }
-}
-
-pub(super) trait Sealed {}
-
-/// One transfer at a time. It takes nothing.
-#[derive(Debug)]
-pub struct Single;
-
-/// The queue of a card besides, driven by software. It takes about a kilobyte for each engine.
-#[derive(Debug)]
-pub struct SoftwareQueue(Tasks);
-
-/// The same, driven by the controller's engine where it has one
-/// ([`CommandQueueHost`](crate::host::CommandQueueHost)), and by software elsewhere.
-#[derive(Debug)]
-pub struct HostQueue(Tasks, Hosted);
-
-impl Sealed for Single {}
-impl Sealed for SoftwareQueue {}
-impl Sealed for HostQueue {}
-
-impl Lanes for Single {
-    const NEW: Self = Single;
-
-    #[inline(always)]
-    fn get(&self) -> Option<&Tasks> {
-        None
-    }
-
-    #[inline(always)]
-    fn get_mut(&mut self) -> Option<&mut Tasks> {
-        None
-    }
-}
-
-impl Lanes for SoftwareQueue {
-    const NEW: Self = SoftwareQueue(Tasks::NEW);
-
-    #[inline(always)]
-    fn get(&self) -> Option<&Tasks> {
-        Some(&self.0)
-    }
-
-    #[inline(always)]
-    fn get_mut(&mut self) -> Option<&mut Tasks> {
-        Some(&mut self.0)
-    }
-}
-
-impl Lanes for HostQueue {
-    const NEW: Self = HostQueue(Tasks::NEW, Hosted::NEW);
-
-    #[inline(always)]
-    fn get(&self) -> Option<&Tasks> {
-        Some(&self.0)
-    }
-
-    #[inline(always)]
-    fn get_mut(&mut self) -> Option<&mut Tasks> {
-        Some(&mut self.0)
-    }
-
-    #[inline(always)]
-    fn hosted(&self) -> Option<&Hosted> {
-        Some(&self.1)
-    }
-
-    #[inline(always)]
-    fn hosted_mut(&mut self) -> Option<&mut Hosted> {
-        Some(&mut self.1)
-    }
-}
-
-/// Why a card's queue is not used any more, or not by the controller's engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Demotion {
-    /// The card did not switch its queue on.
-    Refused,
-    /// It calls tasks ready that do not exist, bit n for task n.
-    Unknown(u32),
-    /// Tasks that were ready are not any more.
-    Fell(u32),
-    /// Of what was announced nothing became ready.
-    NeverReady,
-    /// Twice in ten seconds, or five times in ten minutes, a task or its command failed.
-    Failures,
-    /// The controller's engine cannot be switched on.
-    Engine(QueueError),
-    /// It did not halt.
-    Halt,
-    /// It did not forget its tasks.
-    Clear,
-    /// Its registers say what cannot be: tasks ended that were not rung, bit n for task n.
-    Stale(u32),
-}
-
 /// The queue of an SD card, and how it is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SdTaskQueue {
@@ -188,56 +60,6 @@ pub(crate) enum Dialect {
     Emmc,
     /// CMD43 discards, a write to an extension register switches [SD 4.19].
     Sd(SdTaskQueue),
-}
-
-/// What the lane of tasks has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct TaskStats {
-    /// Tasks announced (CMD44 and CMD45).
-    pub announced: u32,
-    /// Tasks executed (CMD46, CMD47).
-    pub executed: u32,
-    /// Questions for what is ready.
-    pub asked: u32,
-    /// ... that found nothing.
-    pub asked_in_vain: u32,
-    /// Times that the queue was switched on.
-    pub entered: u32,
-    /// Failures with the queue on.
-    pub failures: u32,
-    /// Late errors of which several writes were suspects.
-    pub suspected: u32,
-    /// Tasks rung by the controller's engine; they are announced and executed, too.
-    pub rung: u32,
-    /// Writes of its doorbell register.
-    pub rings: u32,
-    /// Tasks that it called done and that were not.
-    pub stale: u32,
-    /// Its interrupts, or doorbells, that were lost.
-    pub lost: u32,
-    /// Why the controller's engine is not used any more, if so; the software drives the queue then.
-    pub engine: Option<Demotion>,
-    /// Why the queue is not used any more, if so.
-    pub demoted: Option<Demotion>,
-}
-
-impl TaskStats {
-    const ZERO: TaskStats = TaskStats {
-        announced: 0,
-        executed: 0,
-        asked: 0,
-        asked_in_vain: 0,
-        entered: 0,
-        failures: 0,
-        suspected: 0,
-        rung: 0,
-        rings: 0,
-        stale: 0,
-        lost: 0,
-        engine: None,
-        demoted: None,
-    };
 }
 
 /// What the card is in.

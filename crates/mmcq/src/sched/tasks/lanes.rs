@@ -1,0 +1,112 @@
+//! Which lanes an engine carries, as types: firmware links those that its profile names.
+
+use super::{Hosted, Tasks};
+use crate::sched::packs::Packs;
+
+/// Which lanes the engine has besides the one that moves one transfer at a time.
+#[allow(private_bounds, reason = "sealed")]
+pub trait Lanes: core::fmt::Debug + Send + Sync + 'static + Sealed {
+    #[doc(hidden)]
+    const NEW: Self;
+
+    #[doc(hidden)]
+    fn get(&self) -> Option<&Tasks>;
+
+    #[doc(hidden)]
+    fn get_mut(&mut self) -> Option<&mut Tasks>;
+
+    #[doc(hidden)]
+    #[inline(always)]
+    fn hosted(&self) -> Option<&Hosted> {
+        None
+    }
+
+    #[doc(hidden)]
+    #[inline(always)]
+    fn packs(&self) -> Option<&Packs> {
+        None
+    }
+
+    #[doc(hidden)]
+    #[inline(always)]
+    fn hosted_mut(&mut self) -> Option<&mut Hosted> {
+        None
+    }
+
+    #[doc(hidden)]
+    #[inline(always)]
+    fn packs_mut(&mut self) -> Option<&mut Packs> {
+        None
+    }
+}
+
+pub(in super::super) trait Sealed {}
+
+/// One transfer at a time. It takes nothing.
+#[derive(Debug)]
+pub struct Single;
+
+/// The queue of a card besides, driven by software. It takes about a kilobyte for each engine.
+#[derive(Debug)]
+pub struct SoftwareQueue(Tasks);
+
+/// The same, driven by the controller's engine where it has one
+/// ([`CommandQueueHost`](crate::host::CommandQueueHost)), and by software elsewhere.
+#[derive(Debug)]
+pub struct HostQueue(Tasks, Hosted);
+
+impl Sealed for Single {}
+impl Sealed for SoftwareQueue {}
+impl Sealed for HostQueue {}
+
+impl Lanes for Single {
+    const NEW: Self = Single;
+
+    #[inline(always)]
+    fn get(&self) -> Option<&Tasks> {
+        None
+    }
+
+    #[inline(always)]
+    fn get_mut(&mut self) -> Option<&mut Tasks> {
+        None
+    }
+}
+
+impl Lanes for SoftwareQueue {
+    const NEW: Self = SoftwareQueue(Tasks::NEW);
+
+    #[inline(always)]
+    fn get(&self) -> Option<&Tasks> {
+        Some(&self.0)
+    }
+
+    #[inline(always)]
+    fn get_mut(&mut self) -> Option<&mut Tasks> {
+        Some(&mut self.0)
+    }
+}
+
+impl Lanes for HostQueue {
+    const NEW: Self = HostQueue(Tasks::NEW, Hosted::NEW);
+
+    #[inline(always)]
+    fn get(&self) -> Option<&Tasks> {
+        Some(&self.0)
+    }
+
+    #[inline(always)]
+    fn get_mut(&mut self) -> Option<&mut Tasks> {
+        Some(&mut self.0)
+    }
+
+    #[inline(always)]
+    fn hosted(&self) -> Option<&Hosted> {
+        Some(&self.1)
+    }
+
+    #[inline(always)]
+    fn hosted_mut(&mut self) -> Option<&mut Hosted> {
+        Some(&mut self.1)
+    }
+}

@@ -1,0 +1,77 @@
+//! What a card's queue has done, and why it is not used any more.
+
+use crate::host::QueueError;
+
+/// Why a card's queue is not used any more, or not by the controller's engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Demotion {
+    /// The card did not switch its queue on.
+    Refused,
+    /// It calls tasks ready that do not exist, bit n for task n.
+    Unknown(u32),
+    /// Tasks that were ready are not any more.
+    Fell(u32),
+    /// Of what was announced nothing became ready.
+    NeverReady,
+    /// Twice in ten seconds, or five times in ten minutes, a task or its command failed.
+    Failures,
+    /// The controller's engine cannot be switched on.
+    Engine(QueueError),
+    /// It did not halt.
+    Halt,
+    /// It did not forget its tasks.
+    Clear,
+    /// Its registers say what cannot be: tasks ended that were not rung, bit n for task n.
+    Stale(u32),
+}
+
+/// What the lane of tasks has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TaskStats {
+    /// Tasks announced (CMD44 and CMD45).
+    pub announced: u32,
+    /// Tasks executed (CMD46, CMD47).
+    pub executed: u32,
+    /// Questions for what is ready.
+    pub asked: u32,
+    /// ... that found nothing.
+    pub asked_in_vain: u32,
+    /// Times that the queue was switched on.
+    pub entered: u32,
+    /// Failures with the queue on.
+    pub failures: u32,
+    /// Late errors of which several writes were suspects.
+    pub suspected: u32,
+    /// Tasks rung by the controller's engine; they are announced and executed, too.
+    pub rung: u32,
+    /// Writes of its doorbell register.
+    pub rings: u32,
+    /// Tasks that it called done and that were not.
+    pub stale: u32,
+    /// Its interrupts, or doorbells, that were lost.
+    pub lost: u32,
+    /// Why the controller's engine is not used any more, if so; the software drives the queue then.
+    pub engine: Option<Demotion>,
+    /// Why the queue is not used any more, if so.
+    pub demoted: Option<Demotion>,
+}
+
+impl TaskStats {
+    pub(super) const ZERO: TaskStats = TaskStats {
+        announced: 0,
+        executed: 0,
+        asked: 0,
+        asked_in_vain: 0,
+        entered: 0,
+        failures: 0,
+        suspected: 0,
+        rung: 0,
+        rings: 0,
+        stale: 0,
+        lost: 0,
+        engine: None,
+        demoted: None,
+    };
+}
