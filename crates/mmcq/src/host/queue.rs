@@ -138,6 +138,7 @@ pub struct QueueState {
 }
 
 /// What went wrong. The engine sends no further command until it was halted.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueFault {
     /// What.

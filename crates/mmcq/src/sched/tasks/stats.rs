@@ -3,6 +3,7 @@
 use crate::host::QueueError;
 
 /// Why a card's queue is not used any more, or not by the controller's engine.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Demotion {
