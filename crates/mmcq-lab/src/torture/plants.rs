@@ -3,6 +3,7 @@
 
 use super::case::Case;
 use super::exhaustive::exhaustive;
+use super::queues::queues;
 use super::score::Score;
 use super::spread::stop_at_first;
 use super::streams::streams;
@@ -70,15 +71,18 @@ pub enum Campaign {
     AnotherCard,
     /// Random runs on a reader that leaves transfers open.
     Streams,
+    /// Random runs through the queue of a card, or in packed commands.
+    Queues,
     /// One of the [aimed] campaigns.
     Aimed(usize),
 }
 
 impl Campaign {
     /// All of them, as they are tried.
-    pub const ALL: [Campaign; 10] = [
+    pub const ALL: [Campaign; 11] = [
         Campaign::Random,
         Campaign::Streams,
+        Campaign::Queues,
         Campaign::Aimed(0),
         Campaign::Aimed(1),
         Campaign::Aimed(2),
@@ -96,6 +100,7 @@ impl Campaign {
             Campaign::Random => "random",
             Campaign::Programs => "programs",
             Campaign::Streams => "streams",
+            Campaign::Queues => "queues",
             Campaign::AnotherCard => "another card",
             Campaign::Aimed(which) => aimed::NAMES[which],
         }
@@ -108,6 +113,7 @@ impl Campaign {
                 Swarm { seed, requests, faults: 0.003, cuts: requests / 60, card, jobs }.run(silent)
             }
             Campaign::Streams => streams(seed, requests, jobs, silent),
+            Campaign::Queues => queues(seed, requests, jobs, silent),
             Campaign::Programs => exhaustive(LENGTH, jobs, silent),
             Campaign::AnotherCard => presence::swaps(jobs, silent),
             Campaign::Aimed(which) => aimed::CAMPAIGNS[which](jobs, silent),
@@ -171,7 +177,7 @@ fn look_for(planted: Planted, card: Option<usize>) -> Option<Found> {
         let (case, violation) = score.failures.into_iter().next()?;
         let took = began.elapsed();
         let mut requests = vec![score.requests];
-        if matches!(campaign, Campaign::Random | Campaign::Streams) {
+        if matches!(campaign, Campaign::Random | Campaign::Streams | Campaign::Queues) {
             requests.extend(BEGINNINGS[1..].iter().map(|&seed| look(seed).requests));
         }
         Some(Found { campaign, violation, took, requests, case })
