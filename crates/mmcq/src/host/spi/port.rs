@@ -65,7 +65,7 @@ pub unsafe trait Port {
     /// that the card lets go of its output, and gives the bus back. No exchange is going on.
     fn select(&mut self, on: bool);
 
-    /// Sets the clock, rounded down; 0: none is needed for now.
+    /// Sets the clock, rounded down; 0: none is needed.
     fn clock(&mut self, hz: u32);
 
     /// The waker of a task that carries exchanges out: see [`Host::take_waker`](crate::host::Host).
