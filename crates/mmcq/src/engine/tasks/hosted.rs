@@ -19,11 +19,10 @@
 use super::super::phases::{SLACK_NS, Stage};
 use super::super::slot::{NONE, Rules};
 use super::super::timers::later;
-use super::{Chosen, Engine, Error, FlushBy, IDLE_NS, Kind, Turn};
-use crate::host::{Cause, Direction, Fault, Host, QueueError, QueueFault, QueueSettings, TaskFlags};
+use super::{Chosen, Engine, FlushBy, IDLE_NS, Kind, Turn};
+use crate::host::{Cause, Direction, Host, QueueError, QueueSettings, TaskFlags};
 use crate::sched::tasks::{At, Why};
 use crate::sched::{Demotion, Profile};
-use crate::spec::response::{R1, Response};
 
 /// The engine asks the card so often while nothing is ready: a question takes half a microsecond,
 /// and no interrupt.
@@ -329,7 +328,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Takes whatever the engine has to say. False if that is nothing.
-    fn take_events(&mut self, now_ns: u64) -> bool {
+    pub(super) fn take_events(&mut self, now_ns: u64) -> bool {
         let Some(queue) = self.host.queue() else { return false };
         let events = queue.ack_queue();
         let clean = events.fault.is_none() && self.lane.hosted().is_some_and(|hosted| hosted.at() == At::On);
@@ -419,174 +418,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if let Some(hosted) = self.lane.hosted_mut() {
             hosted.hears(now_ns);
         }
-    }
-
-    /// The tasks are taken from the engine: first it halts.
-    #[cold]
-    fn stop_engine(&mut self, why: Why, now_ns: u64) {
-        if let Why::Fault(fault) = why {
-            message!(warn, "the controller's queue engine: {}", fault);
-        }
-        let Some(hosted) = self.lane.hosted_mut() else { return };
-        hosted.stops(why, now_ns);
-        if self.host.queue().is_none_or(|queue| queue.halt_queue().is_err()) {
-            self.is_deaf(Demotion::Halt, now_ns);
-        }
-    }
-
-    /// It has halted, and what was done is known. It forgets the rest.
-    #[cold]
-    fn clear_engine(&mut self, now_ns: u64) {
-        let left = self.has_tasks();
-        let Some(hosted) = self.lane.hosted_mut() else { return };
-        hosted.clears(now_ns);
-        let Some(queue) = self.host.queue() else { return };
-        if left {
-            if queue.clear_tasks().is_err() {
-                self.is_deaf(Demotion::Clear, now_ns);
-            }
-        } else if queue.disable_queue().is_err() {
-            self.is_deaf(Demotion::Halt, now_ns);
-        } else {
-            hosted.is_at(At::Off);
-            self.blame(now_ns);
-        }
-    }
-
-    /// A halt or a clear is under way.
-    #[cold]
-    fn await_engine(&mut self, now_ns: u64) -> Turn {
-        let Some(hosted) = self.lane.hosted() else { return Turn::Pass };
-        let (at, until_ns) = (hosted.at(), hosted.until_ns());
-        if now_ns < until_ns {
-            self.timers.wake_by(until_ns);
-            return Turn::Wait;
-        }
-        self.take_events(now_ns);
-        if self.lane.hosted().is_some_and(|hosted| hosted.at() == at && hosted.until_ns() == until_ns) {
-            let why = if at == At::Halting { Demotion::Halt } else { Demotion::Clear };
-            self.is_deaf(why, now_ns);
-        }
-        Turn::Again
-    }
-
-    /// It does not do as it was told. The lines are reset, and with them the engine; it is not used
-    /// again.
-    #[cold]
-    fn is_deaf(&mut self, why: Demotion, now_ns: u64) {
-        if let Some(hosted) = self.lane.hosted_mut() {
-            hosted.is_at(At::Reset);
-        }
-        message!(warn, "the controller's queue engine is given up: {:?}", why);
-        // The failure is the engine's, and counts for nothing with the software.
-        self.blame(now_ns);
-        self.leave_engine(why);
-    }
-
-    /// The software drives the queue from now on.
-    #[cold]
-    pub(super) fn leave_engine(&mut self, why: Demotion) {
-        if let Some(tasks) = self.lane.tasks_mut() {
-            tasks.leaves_engine(why);
-        }
-        if let Some(hosted) = self.lane.hosted_mut() {
-            hosted.leaves();
-        }
-    }
-
-    /// The engine's tasks are no use to any request any more, or their memory is needed. If it is
-    /// being stopped already, this changes nothing.
-    #[cold]
-    pub(in super::super) fn take_tasks_away(&mut self, why: Why, now_ns: u64) {
-        if self.lane.hosted().is_some_and(|hosted| hosted.at() == At::On) {
-            self.stop_engine(why, now_ns);
-        }
-    }
-
-    /// A reset is over: the engine is off, and has let go of its tasks.
-    #[inline(always)]
-    pub(in super::super) fn engine_is_reset(&mut self, now_ns: u64) {
-        if self.lane.hosted().is_some_and(|hosted| hosted.at() != At::Off) {
-            self.engine_lets_go(now_ns);
-        }
-    }
-
-    /// Nothing is the engine's any more.
-    #[cold]
-    #[inline(never)]
-    pub(in super::super) fn engine_lets_go(&mut self, now_ns: u64) {
-        if let Some(hosted) = self.lane.hosted_mut() {
-            hosted.is_at(At::Off);
-        }
-        self.call_back(now_ns);
-    }
-
-    /// The tasks are taken from the engine, or are about to be: one is blamed, the others wait
-    /// again.
-    #[cold]
-    fn blame(&mut self, now_ns: u64) {
-        let Some(hosted) = self.lane.hosted_mut() else { return };
-        match hosted.take_why() {
-            Why::Silent => self.fail_task(Error::Silent, now_ns),
-            Why::Removed => self.fail_task(Error::Removed, now_ns),
-            Why::Fault(fault) => self.engine_failed(fault, now_ns),
-        }
-    }
-
-    #[cold]
-    fn engine_failed(&mut self, fault: QueueFault, now_ns: u64) {
-        // Where the data of a task failed that is known, the response before them was well: the engine
-        // checks it. That of a task which the engine does not name may be the last that has ended.
-        let named = fault
-            .slot
-            .is_some_and(|id| self.lane.tasks().is_some_and(|tasks| tasks.on_card() >> (id & 31) & 1 == 1));
-        let status = match fault.stage {
-            crate::host::Stage::Data => named.then_some(0),
-            // A block that cannot be read is the business of its read, which does without data; it is
-            // named by no response.
-            _ if self.lane.tasks().is_some_and(|tasks| tasks.read()) => {
-                fault.response.map(|status| status & !R1::CARD_ECC_FAILED)
-            }
-            _ => fault.response,
-        };
-        // A response that is well may be older than the end of a write.
-        let status = status.filter(|&status| named || status & QueueSettings::new(0).r1_errors != 0);
-        let response = status.map(|status| Response { words: [status, 0, 0, 0] });
-        let seen = Fault { cause: fault.cause, stage: fault.stage, response };
-        if self.suspect(fault.slot) {
-            return self.phase_failed(seen, now_ns);
-        }
-        // All that was rung is done: only the status is left.
-        if let Some(status) = status {
-            self.settle(status);
-            self.write_again(now_ns);
-        }
-        self.queue_failed(now_ns);
-    }
-
-    /// The oldest task fails with this error; without one, the queue does.
-    #[cold]
-    fn fail_task(&mut self, error: Error, now_ns: u64) {
-        if self.suspect(None) { self.fail(error, now_ns) } else { self.queue_failed(now_ns) }
-    }
-
-    /// The named task, or the oldest, is what failed. False: there is none.
-    #[cold]
-    fn suspect(&mut self, named: Option<u8>) -> bool {
-        let Some(tasks) = self.lane.tasks() else { return false };
-        let named = named.filter(|&id| tasks.on_card() >> (id & 31) & 1 == 1);
-        let Some(id) = named.or(tasks.oldest()) else { return false };
-        let phase = self.gather_task(id);
-        self.lane.prepare(phase);
-        if let Some(tasks) = self.lane.tasks_mut() {
-            tasks.take_out(id);
-        }
-        self.lane.enter(Stage::Main);
-        self.timers.clear();
-        if Self::EARLY {
-            self.lane.early_mut().begin();
-        }
-        true
     }
 
     /// Is this request in a task that the engine has?

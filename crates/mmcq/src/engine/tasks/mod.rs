@@ -16,6 +16,7 @@
 
 mod dialect;
 mod failed;
+mod halted;
 mod hosted;
 mod steps;
 
