@@ -1,137 +1,28 @@
 //! An eMMC's command queue, driven by the controller's engine for the stack above: what it is used
 //! for, what goes wrong, and by which lane the data go on.
 
+mod lane;
 mod queue;
 mod rig;
 
-use mmcq::card::{self, Options};
-use mmcq::engine::{Config, Kind, Request, SlotId};
-use mmcq::sched::{Demotion, Fifo, HostQueued, TaskStats};
-use mmcq_sim::faults::{Faults, Plan, Point, Strike};
-use mmcq_sim::memory::ShadowMemory;
-use mmcq_sim::sdhci::Sdhci;
-use mmcq_sim::slot::Controller;
-use mmcq_sim::time::Time;
-use mmcq_sim::world::Device;
+use lane::Machine;
+use mmcq::sched::{Demotion, Fifo, HostQueued};
+use mmcq_sim::faults::{Plan, Point, Strike};
 use queue::{Built, Form, Parts, Rig};
-use rig::one_thread::{NOW_NS, OneThread, TIMER};
-use std::cell::RefCell;
-use std::future::Future;
-use std::pin::pin;
-use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
 
-type Stack = mmcq::task::Stack<(OneThread, queue::Driver, HostQueued<Fifo>), 32>;
+type Queue = Machine<queue::Driver, HostQueued<Fifo>, 32>;
 
-/// Virtual time in which whatever was asked for must be answered.
-const LIMIT_NS: u64 = 60_000_000_000;
-
-struct Machine {
-    time: Time,
-    model: Rc<RefCell<Sdhci>>,
-    memory: ShadowMemory,
-    stack: Stack,
-    depth: u8,
+fn machine(card: &'static str) -> Queue {
+    machine_of(Parts { card, ..Parts::new(Form::Wide) })
 }
 
-impl Machine {
-    fn new(card: &'static str) -> Machine {
-        Machine::of(Parts { card, ..Parts::new(Form::Wide) })
-    }
+fn machine_of(parts: Parts) -> Queue {
+    machine_with(parts, mmcq::host::sdhci::SdhciConfig::emmc_18())
+}
 
-    fn of(parts: Parts) -> Machine {
-        Machine::with(parts, mmcq::host::sdhci::SdhciConfig::emmc_18())
-    }
-
-    fn with(parts: Parts, driver: mmcq::host::sdhci::SdhciConfig) -> Machine {
-        let Built { host, model, memory, time, .. } = Rig::built_with(parts, driver);
-        NOW_NS.set(0);
-        let stack = Stack::with_policy(OneThread, TIMER, host, Config::DEFAULT, HostQueued(Fifo));
-        let mut machine = Machine { time, model, memory, stack, depth: 0 };
-        machine.depth = machine.drive(async {
-            let (card, scratch) = card::bring_up(&machine.stack, rig::buffer(1, 0), Options::DEFAULT).await;
-            card::enable_task_queue(&machine.stack, &card.unwrap(), scratch).await.0.unwrap()
-        });
-        machine
-    }
-
-    fn turn(&self) {
-        if !self.model.borrow().irq() {
-            let deadline = self.stack.with(|engine| engine.next_deadline_ns());
-            let next = self.model.borrow().next_event_ns();
-            let until = deadline.or(next).expect("nothing will ever happen").max(self.time.now());
-            let reached = self.model.borrow_mut().advance(until);
-            self.time.set(reached.max(self.time.now()));
-        }
-        NOW_NS.set(self.time.now());
-        if self.model.borrow().irq() { self.stack.on_irq() } else { self.stack.poll() }
-    }
-
-    fn drive<F: Future>(&self, future: F) -> F::Output {
-        let mut future = pin!(future);
-        loop {
-            NOW_NS.set(self.time.now());
-            if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-                return output;
-            }
-            self.turn();
-        }
-    }
-
-    fn faults(&self, plan: Plan) {
-        let faults = Faults::new(plan);
-        let mut model = self.model.borrow_mut();
-        model.set_faults(faults.clone());
-        model.card_mut().unwrap().set_faults(faults);
-    }
-
-    fn submit(&self, kind: Kind, fill: u8) -> SlotId {
-        let request = Request::new(kind, rig::buffer(8, fill));
-        self.stack.with(|engine| engine.submit(request, self.time.now())).map_err(|(error, _)| error).unwrap()
-    }
-
-    /// Waits for all of these; how many failed. What is read has this byte in each place.
-    fn finish(&self, ids: &[(SlotId, Option<u8>)]) -> usize {
-        let (limit_ns, mut failed) = (self.time.now() + LIMIT_NS, 0);
-        for &(id, content) in ids {
-            let done = loop {
-                if let Some(done) = self.stack.with(|engine| engine.take(id)) {
-                    break done;
-                }
-                assert!(self.time.now() < limit_ns, "no answer; {:?}", self.tasks());
-                self.turn();
-            };
-            failed += usize::from(done.result.is_err());
-            if let (Ok(_), Some(byte)) = (done.result, content) {
-                assert!(done.buf.iter().all(|&found| found == byte), "byte {byte}");
-            }
-        }
-        failed
-    }
-
-    /// Eight writes far from each other, and then so many rounds of reads of the same.
-    fn rounds(&self, rounds: usize) -> usize {
-        let kinds = |n: u8| (Kind::Write { lba: u64::from(n) * 1_000, blocks: 8 }, u64::from(n) * 1_000);
-        let writes: Vec<_> = (0..8).map(|n| (self.submit(kinds(n).0, n + 1), None)).collect();
-        let mut failed = self.finish(&writes);
-        for _ in 0..rounds {
-            let reads: Vec<_> = (0..8)
-                .map(|n| (self.submit(Kind::Read { lba: kinds(n).1, blocks: 8 }, 0), Some(n + 1)))
-                .collect();
-            failed += self.finish(&reads);
-        }
-        failed
-    }
-
-    /// Nothing was done to controller, card or memory that must not be.
-    fn checked(&self) {
-        assert_eq!(self.memory.violations(), Vec::<String>::new());
-        assert_eq!(self.model.borrow().first_violation(), None);
-    }
-
-    fn tasks(&self) -> TaskStats {
-        self.stack.with(|engine| engine.task_stats().copied()).unwrap()
-    }
+fn machine_with(parts: Parts, driver: mmcq::host::sdhci::SdhciConfig) -> Queue {
+    let Built { host, model, memory, time, .. } = Rig::built_with(parts, driver);
+    Machine::over(host, HostQueued(Fifo), model, memory, time).with_emmc_queue()
 }
 
 #[test]
@@ -142,21 +33,14 @@ fn reads_go_through_the_engine_and_a_flush_finds_it_empty() {
         (Form::Short, "emmc-queue-fast"),
         (Form::Wide, "emmc-queue-one"),
     ] {
-        let machine = Machine::of(Parts { card, ..Parts::new(form) });
+        let machine = machine_of(Parts { card, ..Parts::new(form) });
         assert!(machine.depth >= 2, "{card}");
         assert_eq!(machine.rounds(4), 0);
         let tasks = machine.tasks();
         assert!(tasks.entered >= 1 && tasks.rung > 20 && tasks.asked == 0, "{card}: {tasks:?}");
         assert!(tasks.rings < tasks.rung, "several by one write: {tasks:?}");
         for round in 1..4 {
-            let mut ids: Vec<_> = (0..4)
-                .map(|n| (machine.submit(Kind::Read { lba: n * 1_000, blocks: 8 }, 0), Some(n as u8 + 1)))
-                .collect();
-            ids.push((machine.submit(Kind::Write { lba: 9_000, blocks: 8 }, round), None));
-            ids.push((machine.submit(Kind::Flush, 0), None));
-            ids.push((machine.submit(Kind::Read { lba: 9_000, blocks: 8 }, 0), Some(round)));
-            ids.push((machine.submit(Kind::Read { lba: 1_000, blocks: 8 }, 0), Some(2)));
-            assert_eq!(machine.finish(&ids), 0);
+            assert_eq!(machine.mixed(1, round), 0);
         }
         let tasks = machine.tasks();
         assert_eq!((tasks.failures, tasks.stale, tasks.lost), (0, 0, 0), "{card}");
@@ -167,7 +51,7 @@ fn reads_go_through_the_engine_and_a_flush_finds_it_empty() {
 
 #[test]
 fn a_card_without_a_queue_goes_on_without() {
-    let machine = Machine::new("emmc-hs200");
+    let machine = machine("emmc-hs200");
     assert_eq!((machine.depth, machine.rounds(2)), (0, 0));
     assert_eq!(machine.tasks().rung, 0);
     machine.checked();
@@ -191,7 +75,7 @@ fn one_fault_costs_no_engine() {
         (Point::Halt, Strike::Late(400_000_000)),
     ] {
         for nth in [1, 2, 5, 11, 24, 40] {
-            let machine = Machine::new("emmc-queue");
+            let machine = machine("emmc-queue");
             assert_eq!(machine.rounds(1), 0);
             let mut plan = Plan::none().shot(point, nth, strike);
             if matches!(point, Point::Halt | Point::Clear | Point::Blame) {
@@ -219,7 +103,7 @@ fn an_engine_that_proves_bad_is_left_and_loses_no_request() {
         (Point::Task, Strike::Lost, Some(Demotion::Failures)),
         (Point::Task, Strike::Never, Some(Demotion::Failures)),
     ] {
-        let machine = Machine::new("emmc-queue");
+        let machine = machine("emmc-queue");
         let mut plan = Plan::none().from(point, 1, strike);
         if matches!(point, Point::Halt | Point::Blame) {
             plan = plan.shot(Point::ReadBlock, 90, Strike::Crc).shot(Point::ReadBlock, 160, Strike::Crc);
@@ -244,22 +128,8 @@ fn an_engine_that_proves_bad_is_left_and_loses_no_request() {
 fn a_late_error_with_several_suspects_fails_none_that_can_be_written() {
     let mut suspected = 0;
     for nth in 1..=24 {
-        let machine = Machine::new("emmc-queue");
-        assert_eq!(machine.rounds(1), 0);
-        machine.faults(Plan::none().shot(Point::Medium, nth, Strike::Fail));
-        let mut ids = Vec::new();
-        for n in 0..8u8 {
-            let lba = u64::from(n) * 1_000;
-            ids.push((machine.submit(Kind::Read { lba, blocks: 8 }, 0), Some(n + 1)));
-            if n % 4 == 1 {
-                // They are merged to one task.
-                for part in [0, 8] {
-                    let write = Kind::Write { lba: 50_000 + lba + part, blocks: 8 };
-                    ids.push((machine.submit(write, n + 1), None));
-                }
-            }
-        }
-        let failed = machine.finish(&ids);
+        let machine = machine("emmc-queue");
+        let failed = machine.late_error(nth);
         assert!(failed <= 1, "{nth}: {failed}");
         suspected += machine.tasks().suspected;
         machine.checked();
@@ -271,12 +141,12 @@ fn a_late_error_with_several_suspects_fails_none_that_can_be_written() {
 #[test]
 fn an_engine_of_no_version_is_refused() {
     let parts = Parts { timer_hz: None, ..Parts::new(Form::Wide) };
-    let machine = Machine::of(parts);
+    let machine = machine_of(parts);
     assert_eq!(machine.tasks().engine, None);
     // The driver moves data by SDMA: there are no descriptors for tasks.
     let mut config = mmcq::host::sdhci::SdhciConfig::emmc_18();
     config.transfer = mmcq::host::sdhci::TransferMode::Sdma;
-    let machine = Machine::with(Parts::new(Form::Wide), config);
+    let machine = machine_with(Parts::new(Form::Wide), config);
     assert_eq!(machine.tasks().engine, Some(Demotion::Engine(mmcq::host::QueueError::Transfer)));
     assert_eq!(machine.rounds(4), 0);
     assert!(machine.tasks().executed > 20 && machine.tasks().rung == 0);
@@ -295,13 +165,11 @@ fn whatever_goes_the_memory_is_let_go_first() {
         (Point::Interrupt, Strike::Gone),
     ] {
         for nth in [1, 3, 8, 20, 45] {
-            let machine = Machine::new("emmc-queue");
+            let machine = machine("emmc-queue");
             assert_eq!(machine.rounds(1), 0);
             let mapped = machine.memory.live_mappings();
             machine.faults(Plan::none().shot(point, nth, strike));
-            let ids: Vec<_> = (0..24)
-                .map(|n| (machine.submit(Kind::Read { lba: n % 8 * 1_000, blocks: 8 }, 0), None))
-                .collect();
+            let ids: Vec<_> = (0..24).map(|n| (machine.read(n % 8 * 1_000, 0).0, None)).collect();
             machine.finish(&ids);
             assert_eq!(machine.memory.live_mappings(), mapped, "{point:?} {strike:?} {nth}");
             assert_eq!(machine.memory.violations(), Vec::<String>::new(), "{point:?} {strike:?} {nth}");
@@ -313,14 +181,10 @@ fn whatever_goes_the_memory_is_let_go_first() {
 #[test]
 fn what_is_given_up_stays_with_the_engine_until_its_end() {
     for after in 0..40 {
-        let machine = Machine::new("emmc-queue");
+        let machine = machine("emmc-queue");
         assert_eq!(machine.rounds(2), 0);
         let mapped = machine.memory.live_mappings();
-        let ids: Vec<_> = (0..16u64)
-            .map(|n| {
-                (machine.submit(Kind::Read { lba: n % 8 * 1_000, blocks: 8 }, 0), Some((n % 8) as u8 + 1))
-            })
-            .collect();
+        let ids: Vec<_> = (0..16).map(|n| machine.read(n % 8 * 1_000, (n % 8) as u8 + 1)).collect();
         for _ in 0..after {
             if !machine.stack.with(|engine| engine.is_idle()) {
                 machine.turn();
@@ -335,11 +199,7 @@ fn what_is_given_up_stays_with_the_engine_until_its_end() {
             machine.stack.with(|engine| engine.abort(machine.time.now()));
         }
         assert_eq!(machine.finish(&kept), 0, "{after}");
-        let limit_ns = machine.time.now() + LIMIT_NS;
-        while !machine.stack.with(|engine| engine.is_idle()) {
-            assert!(machine.time.now() < limit_ns, "{after}");
-            machine.turn();
-        }
+        machine.rest();
         assert_eq!(machine.memory.live_mappings(), mapped, "{after}");
         machine.checked();
     }
@@ -348,19 +208,13 @@ fn what_is_given_up_stays_with_the_engine_until_its_end() {
 /// A stack that is suspended comes to rest with the queue empty, and its card out of it.
 #[test]
 fn a_suspended_stack_has_no_task_left() {
-    let machine = Machine::new("emmc-queue");
+    let machine = machine("emmc-queue");
     assert_eq!(machine.rounds(2), 0);
-    let ids: Vec<_> = (0..8)
-        .map(|n| (machine.submit(Kind::Read { lba: n * 1_000, blocks: 8 }, 0), Some(n as u8 + 1)))
-        .collect();
+    let ids: Vec<_> = (0..8).map(|n| machine.read(n * 1_000, n as u8 + 1)).collect();
     machine.turn();
     machine.stack.with(|engine| engine.suspend());
     assert_eq!(machine.finish(&ids), 0);
-    let limit_ns = machine.time.now() + LIMIT_NS;
-    while !machine.stack.with(|engine| engine.is_idle()) {
-        assert!(machine.time.now() < limit_ns);
-        machine.turn();
-    }
+    machine.rest();
     machine.stack.with(|engine| engine.resume(machine.time.now()));
     assert_eq!(machine.rounds(2), 0);
     machine.checked();

@@ -1,0 +1,217 @@
+//! A stack whose card is driven by one of the engine's lanes: loads whose content is known, and
+//! what must hold of each.
+
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+use super::rig::one_thread::{NOW_NS, OneThread, TIMER};
+use super::rig::{buffer, card};
+use mmcq::card::{self, Card, Options};
+use mmcq::engine::{Config, Kind, Request, SlotId};
+use mmcq::host::Host;
+use mmcq::host::sdhci::{self, Table};
+use mmcq::sched::{PackStats, Profile, TaskStats};
+use mmcq_sim::faults::{Faults, Plan, Point, Strike};
+use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
+use mmcq_sim::sdhci::{Port, Sdhci, SdhciConfig};
+use mmcq_sim::slot::Controller;
+use mmcq_sim::time::Time;
+use mmcq_sim::world::Device;
+use std::cell::RefCell;
+use std::future::Future;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+pub type Driver = sdhci::Sdhci<Port, ShadowMemory, 129>;
+
+/// Virtual time in which all that was asked for must be answered.
+pub const LIMIT_NS: u64 = 60_000_000_000;
+
+pub struct Machine<H: Host, P: Profile, const N: usize> {
+    pub time: Time,
+    pub model: Rc<RefCell<Sdhci>>,
+    pub memory: ShadowMemory,
+    pub stack: mmcq::task::Stack<(OneThread, H, P), N>,
+    /// Of the card's queue; 0 without one.
+    pub depth: u8,
+}
+
+impl<P: Profile, const N: usize> Machine<Driver, P, N> {
+    /// An SDHCI with this card, which is an eMMC or not; nothing is done yet.
+    pub fn sdhci(name: &str, emmc: bool, policy: P) -> Self {
+        let (time, memory) = (Time::new(), ShadowMemory::new(MemoryConfig::BITS32));
+        let config = SdhciConfig { uhs_at_33v: emmc, ..SdhciConfig::GENERIC_4_20 };
+        let model = Rc::new(RefCell::new(Sdhci::new(config, memory.clone(), Some(card(name)))));
+        let port = Port::new(model.clone(), time.clone(), 0, 0);
+        let table = Box::leak(Box::new(Table::new()));
+        let driver = if emmc { sdhci::SdhciConfig::emmc_18() } else { sdhci::SdhciConfig::new() };
+        let host = sdhci::Sdhci::new(port, memory.clone(), table, driver).unwrap();
+        Machine::over(host, policy, model, memory, time)
+    }
+}
+
+impl<H: Host, P: Profile, const N: usize> Machine<H, P, N> {
+    /// The same of this driver over this model.
+    pub fn over(host: H, policy: P, model: Rc<RefCell<Sdhci>>, memory: ShadowMemory, time: Time) -> Self {
+        NOW_NS.set(0);
+        let stack = mmcq::task::Stack::with_policy(OneThread, TIMER, host, Config::DEFAULT, policy);
+        Machine { time, model, memory, stack, depth: 0 }
+    }
+
+    pub async fn identify(&self, options: Options) -> Card {
+        card::bring_up(&self.stack, buffer(1, 0), options).await.0.unwrap()
+    }
+
+    /// An eMMC, identified, whose queue is used if it has one.
+    pub fn with_emmc_queue(mut self) -> Self {
+        self.depth = self.drive(async {
+            let card = self.identify(Options::DEFAULT).await;
+            card::enable_task_queue(&self.stack, &card, buffer(1, 0)).await.0.unwrap()
+        });
+        self
+    }
+
+    /// Goes to the next interrupt or deadline, and moves the stack by it.
+    pub fn turn(&self) {
+        if !self.model.borrow().irq() {
+            let deadline = self.stack.with(|engine| engine.next_deadline_ns());
+            let next = self.model.borrow().next_event_ns();
+            let until = deadline.or(next).expect("nothing will ever happen").max(self.time.now());
+            let reached = self.model.borrow_mut().advance(until);
+            self.time.set(reached.max(self.time.now()));
+        }
+        NOW_NS.set(self.time.now());
+        if self.model.borrow().irq() { self.stack.on_irq() } else { self.stack.poll() }
+    }
+
+    pub fn drive<F: Future>(&self, future: F) -> F::Output {
+        let mut future = pin!(future);
+        loop {
+            NOW_NS.set(self.time.now());
+            if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                return output;
+            }
+            self.turn();
+        }
+    }
+
+    /// What goes wrong with controller, bus and card from now on.
+    pub fn faults(&self, plan: Plan) {
+        let faults = Faults::new(plan);
+        let mut model = self.model.borrow_mut();
+        model.set_faults(faults.clone());
+        model.card_mut().unwrap().set_faults(faults);
+    }
+
+    pub fn submit(&self, request: Request) -> SlotId {
+        self.stack.with(|engine| engine.submit(request, self.time.now())).map_err(|(error, _)| error).unwrap()
+    }
+
+    /// Eight blocks, which are to have this byte in each place.
+    pub fn read(&self, lba: u64, byte: u8) -> (SlotId, Option<u8>) {
+        (self.submit(Request::new(Kind::Read { lba, blocks: 8 }, buffer(8, 0))), Some(byte))
+    }
+
+    /// Eight blocks, which get this byte in each place.
+    pub fn write(&self, lba: u64, byte: u8) -> (SlotId, Option<u8>) {
+        (self.submit(Request::new(Kind::Write { lba, blocks: 8 }, buffer(8, byte))), None)
+    }
+
+    pub fn flush(&self) -> (SlotId, Option<u8>) {
+        (self.submit(Request::new(Kind::Flush, buffer(8, 0))), None)
+    }
+
+    /// Waits for all of these; how many failed. What is read has its byte in each place.
+    pub fn finish(&self, ids: &[(SlotId, Option<u8>)]) -> usize {
+        let (limit_ns, mut failed) = (self.time.now() + LIMIT_NS, 0);
+        for &(id, content) in ids {
+            let done = loop {
+                if let Some(done) = self.stack.with(|engine| engine.take(id)) {
+                    break done;
+                }
+                let of = |machine: &Self| {
+                    machine.stack.with(|engine| (engine.task_stats().copied(), engine.pack_stats().copied()))
+                };
+                assert!(self.time.now() < limit_ns, "no answer; {:?}", of(self));
+                self.turn();
+            };
+            failed += usize::from(done.result.is_err());
+            if let (Ok(_), Some(byte)) = (done.result, content) {
+                assert!(done.buf.iter().all(|&found| found == byte), "byte {byte}");
+            }
+        }
+        failed
+    }
+
+    /// Writes far from each other, with these bytes from the first place on. How many failed.
+    pub fn writes(&self, bytes: impl IntoIterator<Item = u8>) -> usize {
+        let ids: Vec<_> = (0..).zip(bytes).map(|(n, byte)| self.write(n * 1_000, byte)).collect();
+        self.finish(&ids)
+    }
+
+    /// Reads of the same.
+    pub fn reads(&self, bytes: impl IntoIterator<Item = u8>) -> usize {
+        let ids: Vec<_> = (0..).zip(bytes).map(|(n, byte)| self.read(n * 1_000, byte)).collect();
+        self.finish(&ids)
+    }
+
+    /// Eight writes, and then so many rounds of reads of the same.
+    pub fn rounds(&self, rounds: usize) -> usize {
+        self.writes(1..=8) + (0..rounds).map(|_| self.reads(1..=8)).sum::<usize>()
+    }
+
+    /// After [`rounds`](Self::rounds): reads, so many writes, and a flush among them.
+    pub fn mixed(&self, writes: u64, byte: u8) -> usize {
+        let mut ids: Vec<_> = (0..4).map(|n| self.read(n * 1_000, n as u8 + 1)).collect();
+        ids.extend((0..writes).map(|n| self.write(9_000 + 100 * n, byte)));
+        ids.push(self.flush());
+        ids.push(self.read(9_000, byte));
+        ids.push(self.read(1_000, 2));
+        self.finish(&ids)
+    }
+
+    /// A block that cannot be programmed, the `nth` of writes that several tasks make: how many
+    /// requests failed, which is one at most.
+    pub fn late_error(&self, nth: u64) -> usize {
+        assert_eq!(self.rounds(1), 0);
+        self.faults(Plan::none().shot(Point::Medium, nth, Strike::Fail));
+        let mut ids = Vec::new();
+        for n in 0..8u8 {
+            let lba = u64::from(n) * 1_000;
+            ids.push(self.read(lba, n + 1));
+            if n % 4 == 1 {
+                // They are merged to one task.
+                ids.extend([0, 8].map(|part| self.write(50_000 + lba + part, n + 1)));
+            }
+        }
+        self.finish(&ids)
+    }
+
+    /// Turns until the stack is at rest.
+    pub fn rest(&self) {
+        let limit_ns = self.time.now() + LIMIT_NS;
+        while !self.stack.with(|engine| engine.is_idle()) {
+            assert!(self.time.now() < limit_ns, "it never rests");
+            self.turn();
+        }
+    }
+
+    /// Nothing was done to controller, card or memory that must not be.
+    pub fn checked(&self) {
+        assert_eq!(self.memory.violations(), Vec::<String>::new());
+        assert_eq!(self.model.borrow().first_violation(), None);
+    }
+
+    pub fn tasks(&self) -> TaskStats {
+        self.stack.with(|engine| engine.task_stats().copied()).unwrap()
+    }
+
+    pub fn packs(&self) -> PackStats {
+        self.stack.with(|engine| engine.pack_stats().copied()).unwrap()
+    }
+
+    /// All steps of recovery that were taken.
+    pub fn steps(&self) -> u64 {
+        self.stack.with(|engine| engine.stats().recovery_steps.iter().sum())
+    }
+}
