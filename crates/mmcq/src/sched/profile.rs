@@ -117,6 +117,32 @@ impl<P: Policy> Profile for Lean<P> {
     }
 }
 
+/// A profile that is another one with these lanes. They need recovery.
+macro_rules! with_lanes {
+    ($name:ident, $lanes:ty, $needs:literal) => {
+        impl<P: Profile> Profile for $name<P> {
+            type Policy = P::Policy;
+            type Tails = P::Tails;
+            type Lanes = $lanes;
+            const RECOVERS: bool = {
+                assert!(P::RECOVERS, $needs);
+                true
+            };
+            const FAST: bool = P::FAST;
+
+            #[inline(always)]
+            fn policy(&self) -> &P::Policy {
+                self.0.policy()
+            }
+
+            #[inline(always)]
+            fn policy_mut(&mut self) -> &mut P::Policy {
+                self.0.policy_mut()
+            }
+        }
+    };
+}
+
 /// For eMMC with a command queue: as the profile inside, and small reads at random wait on the card
 /// instead of in the engine once [`card::enable_task_queue`](crate::card::enable_task_queue) has
 /// found such a queue. Needs [`Profile::RECOVERS`].
@@ -133,26 +159,7 @@ impl<P: Policy> Profile for Lean<P> {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Queued<P = super::Fifo>(pub P);
 
-impl<P: Profile> Profile for Queued<P> {
-    type Policy = P::Policy;
-    type Tails = P::Tails;
-    type Lanes = SoftwareQueue;
-    const RECOVERS: bool = {
-        assert!(P::RECOVERS, "the command queue needs a profile that recovers");
-        true
-    };
-    const FAST: bool = P::FAST;
-
-    #[inline(always)]
-    fn policy(&self) -> &P::Policy {
-        self.0.policy()
-    }
-
-    #[inline(always)]
-    fn policy_mut(&mut self) -> &mut P::Policy {
-        self.0.policy_mut()
-    }
-}
+with_lanes!(Queued, SoftwareQueue, "the command queue needs a profile that recovers");
 
 /// As [`Queued`], and the controller's engine drives the card's queue where it has one
 /// ([`Host::queue`](crate::host::Host::queue)): one interrupt and five register accesses for a
@@ -171,26 +178,7 @@ impl<P: Profile> Profile for Queued<P> {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HostQueued<P = super::Fifo>(pub P);
 
-impl<P: Profile> Profile for HostQueued<P> {
-    type Policy = P::Policy;
-    type Tails = P::Tails;
-    type Lanes = HostQueue;
-    const RECOVERS: bool = {
-        assert!(P::RECOVERS, "the command queue needs a profile that recovers");
-        true
-    };
-    const FAST: bool = P::FAST;
-
-    #[inline(always)]
-    fn policy(&self) -> &P::Policy {
-        self.0.policy()
-    }
-
-    #[inline(always)]
-    fn policy_mut(&mut self) -> &mut P::Policy {
-        self.0.policy_mut()
-    }
-}
+with_lanes!(HostQueued, HostQueue, "the command queue needs a profile that recovers");
 
 /// For eMMC with packed commands (4.5 to 5.1): as the profile inside, and writes of different
 /// places, and reads, go to the card as one transfer where that pays, once
@@ -209,23 +197,4 @@ impl<P: Profile> Profile for HostQueued<P> {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Packed<P = super::Fifo>(pub P);
 
-impl<P: Profile> Profile for Packed<P> {
-    type Policy = P::Policy;
-    type Tails = P::Tails;
-    type Lanes = Packing<P::Lanes>;
-    const RECOVERS: bool = {
-        assert!(P::RECOVERS, "packed commands need a profile that recovers");
-        true
-    };
-    const FAST: bool = P::FAST;
-
-    #[inline(always)]
-    fn policy(&self) -> &P::Policy {
-        self.0.policy()
-    }
-
-    #[inline(always)]
-    fn policy_mut(&mut self) -> &mut P::Policy {
-        self.0.policy_mut()
-    }
-}
+with_lanes!(Packed, Packing<P::Lanes>, "packed commands need a profile that recovers");
