@@ -118,6 +118,7 @@ pub mod auto {
     pub const CRC: u16 = 1 << 2;
     pub const END_BIT: u16 = 1 << 3;
     pub const INDEX: u16 = 1 << 4;
+    pub const RESPONSE: u16 = 1 << 5;
     pub const NOT_ISSUED: u16 = 1 << 7;
 }
 

@@ -411,6 +411,8 @@ impl Sdhci {
             Sender::AutoCount => self.count_ended(active.issue, beat, errors, content, now),
             Sender::AutoStop => {
                 self.regs.response[3] = content[0];
+                let checked = self.regs.mode & mode::RESPONSE_CHECK != 0;
+                let errors = self.check_automatic(checked, errors, content[0]);
                 if errors == 0 {
                     self.stop_ended(now);
                 } else {
@@ -430,9 +432,18 @@ impl Sdhci {
         }
     }
 
+    /// The R1 of an automatic command is looked at as that of the command it is for is
+    /// [SDHC 4.10, 2.2.24]; the error bits with what was found.
+    fn check_automatic(&self, checked: bool, errors: u32, content: u32) -> u32 {
+        let found = errors == 0 && checked && self.config.spec >= 4 && content & R1_ERRORS != 0;
+        errors | if found { int::RESPONSE } else { 0 }
+    }
+
     /// An automatic CMD23 is over; the command it was for follows.
     fn count_ended(&mut self, issue: Issue, beat: Beat, errors: u32, content: [u32; 4], now: u64) {
         self.regs.response[3] = content[0];
+        let checked = issue.mode & mode::RESPONSE_CHECK != 0;
+        let errors = self.check_automatic(checked, errors, content[0]);
         if errors == 0 {
             return self.send(issue, Sender::Host, beat);
         }
@@ -448,6 +459,7 @@ impl Sdhci {
             (int::COMMAND_CRC, auto::CRC),
             (int::COMMAND_END_BIT, auto::END_BIT),
             (int::COMMAND_INDEX, auto::INDEX),
+            (int::RESPONSE, auto::RESPONSE),
         ];
         self.regs.auto_errors =
             pairs.iter().filter(|(bit, _)| errors & bit != 0).fold(0, |all, (_, status)| all | status);

@@ -5,6 +5,7 @@
 //! [`Host`].
 
 pub mod bounce;
+mod chain;
 pub mod dma;
 pub mod faulty;
 pub(crate) mod pio;
@@ -21,6 +22,7 @@ pub mod surroundings;
 pub use crate::spec::bus::{Timing, Width};
 use crate::spec::command::Command;
 use crate::spec::response::Response;
+pub use chain::{ChainCaps, ChainError, ChainEvents, ChainFault, ChainHost};
 use core::task::Waker;
 pub use dma::{Dma, DmaError};
 pub use queue::{
@@ -566,6 +568,12 @@ pub unsafe trait Host {
     /// The engine for the card's queue, if the controller has one. Firmware whose profile is not
     /// [`HostQueued`](crate::sched::HostQueued) does not ask.
     fn queue(&mut self) -> Option<&mut dyn CommandQueueHost> {
+        None
+    }
+
+    /// The controller as one that executes several transfers from one list, if it is one. Firmware
+    /// whose profile is not [`Chained`](crate::sched::Chained) does not ask.
+    fn chain(&mut self) -> Option<&mut dyn ChainHost> {
         None
     }
 

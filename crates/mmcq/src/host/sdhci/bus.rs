@@ -377,6 +377,14 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         true
     }
 
+    /// DMA Select is for ADMA3 too. It stays so until the supply changes.
+    pub(super) fn select_adma3(&mut self) {
+        if self.bus.control & CONTROL_ADMA3 != CONTROL_ADMA3 {
+            self.bus.control |= CONTROL_ADMA3;
+            self.port.write8(CONTROL, self.bus.control);
+        }
+    }
+
     /// Host Control 2 as wanted, with the tuning bits as they are and `more`.
     fn write_control_2(&self, more: u16) {
         let tuning = self.port.read16(CONTROL_2) & (CONTROL_2_TUNE | CONTROL_2_TUNED);

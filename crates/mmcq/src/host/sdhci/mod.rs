@@ -3,12 +3,14 @@
 // Read first: `regs.rs` (the register map), then `phase.rs` (how a phase starts), `events.rs` (how
 // it ends), `concurrent.rs` (a command beside its data), `early.rs` (its response before its end)
 // and `bus.rs` (clock, power, timing, reset). `config.rs` has what a board must say; [`Sdhci::new`]
-// reads the rest. `cqhci/` is the engine for a card's queue, for those that have one.
+// reads the rest. `cqhci/` is the engine for a card's queue, `adma3/` executes lists of transfers,
+// for those that have one.
 //!
 //! One interrupt ends a data transfer: while data are in flight only Transfer Complete and errors
 //! are signalled. What a register already holds is not written again, so that a 4 KiB transfer
 //! costs four writes to start and three accesses to end.
 
+mod adma3;
 mod bus;
 mod capabilities;
 mod clock;
@@ -30,6 +32,7 @@ use crate::host::{
     StartError, Step,
 };
 use crate::spec::command::Command;
+pub use adma3::{Adma3, ChainList};
 use bus::Bus;
 use capabilities::{ByCpu, Model};
 use concurrent::Concurrent;

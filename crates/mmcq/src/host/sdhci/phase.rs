@@ -391,7 +391,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     /// busy only those that leave DAT alone may go. If they are, late events of whatever was before
     /// are forgotten.
     #[cold]
-    fn check_lines(&mut self, needs_dat: bool) -> Result<(), StartError> {
+    pub(super) fn check_lines(&mut self, needs_dat: bool) -> Result<(), StartError> {
         self.end_concurrent()?;
         let state = self.port.read32(PRESENT);
         if state & PRESENT_CMD_INHIBIT != 0 {

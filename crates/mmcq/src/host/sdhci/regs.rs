@@ -39,6 +39,10 @@ pub const MODE_AUTO_CMD23: u16 = 2 << 2;
 pub const MODE_READ: u16 = 1 << 4;
 /// Multi / Single Block Select.
 pub const MODE_MULTI: u16 = 1 << 5;
+/// Response Error Check Enable: errors in an R1 stop the transfer [SDHC 4.00].
+pub const MODE_RESPONSE_CHECK: u16 = 1 << 7;
+/// Response Interrupt Disable: no Command Complete [SDHC 4.00].
+pub const MODE_NO_COMMAND_COMPLETE: u16 = 1 << 8;
 
 // --- 00Eh Command [SDHC 2.2.6] ---
 
@@ -112,6 +116,8 @@ pub const CONTROL_HIGH_SPEED: u8 = 1 << 2;
 pub const CONTROL_ADMA2: u8 = 2 << 3;
 /// DMA Select: ADMA2 with 64-bit addresses, version 3.
 pub const CONTROL_ADMA2_64: u8 = 3 << 3;
+/// DMA Select: ADMA2 or ADMA3, with Host Version 4 Enable [SDHC 4.10].
+pub const CONTROL_ADMA3: u8 = 3 << 3;
 /// Extended Data Transfer Width: 8 bits.
 pub const CONTROL_8BIT: u8 = 1 << 5;
 
@@ -302,6 +308,8 @@ pub const CAP2_SDR104: u32 = 1 << 1;
 pub const CAP2_DDR50: u32 = 1 << 2;
 /// Use Tuning for SDR50.
 pub const CAP2_SDR50_TUNED: u32 = 1 << 13;
+/// ADMA3 Support [SDHC 4.10].
+pub const CAP2_ADMA3: u32 = 1 << 27;
 
 // --- 048h Maximum Current Capabilities [SDHC 2.2.26] ---
 
@@ -317,6 +325,14 @@ pub const ADMA_ADDRESS: u16 = 0x58;
 /// ADMA System Address 63:32.
 pub const ADMA_ADDRESS_HIGH: u16 = 0x5c;
 
+// --- 078h ADMA3 Integrated Descriptor Address [SDHC 4.10] ---
+
+/// ADMA3 Integrated Descriptor Address 31:0: the descriptor at work. Writing its last half begins
+/// the list.
+pub const ADMA3_ADDRESS: u16 = 0x78;
+/// ADMA3 Integrated Descriptor Address 63:32.
+pub const ADMA3_ADDRESS_HIGH: u16 = 0x7c;
+
 // --- 0FCh Slot Interrupt Status [SDHC 2.2.33], 0FEh Host Controller Version [SDHC 2.2.34] ---
 
 /// Host Controller Version: Specification Version Number in 7:0.
@@ -330,3 +346,10 @@ pub const ADMA_VALID: u32 = 1 << 0;
 pub const ADMA_END: u32 = 1 << 1;
 /// Act: transfer data. No operation is 0.
 pub const ADMA_TRANSFER: u32 = 2 << 4;
+
+// --- ADMA3 descriptors [SDHC 4.10, 1.13.5] ---
+
+/// Act: a word for a register of the command.
+pub const ADMA_COMMAND: u32 = 1 << 3;
+/// Act: the address of a command and its ADMA2 descriptors.
+pub const ADMA_INTEGRATED: u32 = 7 << 3;

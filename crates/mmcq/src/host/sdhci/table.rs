@@ -99,7 +99,7 @@ pub(super) struct Form {
 }
 
 /// Writes one descriptor; the fields that its form does not have are left out.
-fn put(slot: &mut [u32], words: usize, head: u32, bus: u64) {
+pub(super) fn put(slot: &mut [u32], words: usize, head: u32, bus: u64) {
     let fields = [head, bus as u32, (bus >> 32) as u32, 0];
     for (place, value) in slot.iter_mut().zip(fields).take(words) {
         write(place, value);

@@ -1,0 +1,146 @@
+//! What a controller can do that executes several transfers from one list.
+//!
+//! A *chain* is a list of reads and writes in memory. The controller sends each command, moves its
+//! data and waits for its busy, one behind the other, and tells the end of the last. Read first:
+//! [`ChainHost`].
+
+use super::{DmaError, Fault, Phase, Segment, StartError};
+use core::fmt;
+
+/// How long a chain may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChainCaps {
+    /// Transfers in a chain.
+    pub entries: u8,
+    /// Pieces of memory in a transfer.
+    pub max_segments: u16,
+    /// Bytes in a transfer.
+    pub max_bytes: u32,
+}
+
+/// Why a controller executes no chains, for good.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ChainError {
+    /// It does not say that it can: its capabilities, bits 63:32.
+    Capabilities(u32),
+    /// It does not follow 4.10, or not in that version's mode: Specification Version Number.
+    Version(u8),
+    /// The driver moves data otherwise than by ADMA2, or the end of busy does not interrupt.
+    Transfer,
+    /// The memory of the list cannot be used for DMA.
+    List(DmaError),
+}
+
+impl fmt::Display for ChainError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ChainError::Capabilities(seen) => {
+                write!(f, "chains: capabilities 63:32 are {seen:#010x}, expected bit 27 (ADMA3)")
+            }
+            ChainError::Version(seen) => {
+                write!(
+                    f,
+                    "chains: specification version is {seen}, expected 4 (4.10) or more, in its own mode"
+                )
+            }
+            ChainError::Transfer => f.write_str(
+                "chains: need ADMA2 and the interrupt at the end of busy, and the driver uses others",
+            ),
+            ChainError::List(why) => write!(f, "chains: list cannot be used for DMA: {why}"),
+        }
+    }
+}
+
+impl core::error::Error for ChainError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            ChainError::List(why) => Some(why),
+            _ => None,
+        }
+    }
+}
+
+/// A chain that did not come to its end. Nothing of it is executed any more after the next reset of
+/// the lines; until then the controller has its memory.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChainFault {
+    /// What, and where in the transfer. The response is the R1 that the controller had last: of the
+    /// transfer that failed, or of the CMD23 before it. `None`: it did not come, or is not to be
+    /// believed.
+    pub fault: Fault,
+    /// So many transfers before the one that failed have come to their end, with their busy.
+    /// `None`: it is not known, and none of them is to be believed.
+    pub passed: Option<u8>,
+}
+
+impl fmt::Display for ChainFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.passed {
+            Some(passed) => write!(f, "{} of transfer {passed} of a chain", self.fault),
+            None => write!(f, "{} of a chain, at a transfer that is not known", self.fault),
+        }
+    }
+}
+
+impl core::error::Error for ChainFault {}
+
+/// What [`ChainHost::ack_chain`] found.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ChainEvents {
+    /// The chain is over: all its transfers have ended well, or one has failed.
+    pub end: Option<Result<(), ChainFault>>,
+    /// As [`Events::card_irq`](super::Events::card_irq).
+    pub card_irq: bool,
+    /// As [`Events::presence`](super::Events::presence).
+    pub presence: bool,
+    /// As [`Events::retune`](super::Events::retune).
+    pub retune: bool,
+}
+
+/// A [`Host`](super::Host) that executes chains. No method blocks.
+///
+/// While a chain is executed, and after its failure until a reset of the lines, no phase can be
+/// started. The controller checks each R1 for errors, of automatic commands too, and stops there.
+///
+/// # Safety
+/// A driver promises of a transfer's memory what [`Host`](super::Host) promises of a phase's. It
+/// *has* the memory from the [`describe_transfer`](Self::describe_transfer) that returned `Ok` with
+/// it. It has let go when
+/// - [`ack_chain`](Self::ack_chain) reports the chain's end as `Ok`, or
+/// - the chain was not started, and is [begun](Self::begin_chain) anew, or
+/// - one of the ends of [`Host`](super::Host) that need no `Ok` of a phase: a reset, a controller
+///   that is [gone](super::Cause::Gone), or isolation.
+#[allow(unsafe_code, reason = "docs/safety.md says why")]
+pub unsafe trait ChainHost {
+    /// What a chain may be; or why there is none, for good.
+    fn chain_caps(&self) -> Result<&ChainCaps, ChainError>;
+
+    /// The next chain has no transfer yet. False: one is being executed.
+    fn begin_chain(&mut self) -> bool;
+
+    /// Describes the next transfer of the chain: a command with data that ends by itself
+    /// ([`Auto::Count`](super::Auto::Count) or [`Auto::Stop`](super::Auto::Stop)). `segments` are
+    /// mapped, in order, and hold the blocks.
+    ///
+    /// # Errors
+    /// [`StartError::Unsupported`]: it is no such transfer, its memory has too many pieces, or the
+    /// chain is full. The chain is as it was.
+    fn describe_transfer(&mut self, phase: &Phase, segments: &[Segment]) -> Result<(), StartError>;
+
+    /// Starts the chain. `timeout_ns`: as in [`Host::start`](super::Host::start), for each of its
+    /// transfers.
+    ///
+    /// # Errors
+    /// As [`Host::start`](super::Host::start).
+    fn start_chain(&mut self, timeout_ns: u64) -> Result<(), StartError>;
+
+    /// Acknowledges whatever the controller has to say, and reports. Called from the interrupt, and
+    /// before a deadline is believed.
+    fn ack_chain(&mut self) -> ChainEvents;
+
+    /// A deadline has passed: so many transfers have come to their end ([`ChainFault::passed`]).
+    fn passed(&self) -> Option<u8>;
+}

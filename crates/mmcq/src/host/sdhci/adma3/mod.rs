@@ -1,0 +1,289 @@
+//! ADMA3: several transfers from one list [SDHC 4.10, 1.13.5].
+//!
+// Read first: `list.rs` (what the controller reads in memory), then `run.rs` (how a chain starts and
+// ends).
+//!
+//! A chain costs five accesses: the address of its list; the status and its acknowledgement; and the
+//! two addresses that say how far the list went. They are compared each time: a controller that
+//! ends a list early says that all is well.
+
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
+mod list;
+mod run;
+
+use super::Sdhci;
+use super::capabilities::{ByCpu, VERSION_4_10};
+use super::config::TransferMode;
+use super::events::{ACKNOWLEDGED, RARE};
+use super::phase::Automatic;
+use super::regs::*;
+use crate::host::{
+    BusOp, BusyDetect, Caps, Cause, ChainCaps, ChainError, ChainEvents, ChainHost, Direction, Dma, DmaError,
+    Events, Host, Phase, Plain, Regs, Segment, StartError, Step,
+};
+use crate::spec::command::Command;
+use core::ptr::NonNull;
+use core::task::Waker;
+pub use list::ChainList;
+
+/// An SDHCI that executes chains of up to `ENTRIES` transfers, of up to `PIECES` ADMA2 descriptors
+/// each.
+///
+/// Where it cannot ([`chain_caps`](ChainHost::chain_caps) says why), it is the controller alone.
+pub struct Adma3<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, const PIECES: usize> {
+    host: Sdhci<R, D, DESCRIPTORS>,
+    list: &'static mut ChainList<ENTRIES, PIECES>,
+    list_bus: u64,
+    caps: Result<ChainCaps, ChainError>,
+    at: At,
+    /// Transfers that are described.
+    count: u8,
+    /// One of them writes.
+    writes: bool,
+    auto: Automatic,
+}
+
+/// What the list is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    Rest,
+    /// The controller executes it.
+    Runs,
+    /// It has failed; the lines are to be reset.
+    Stopped,
+}
+
+impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, const PIECES: usize>
+    Adma3<R, D, DESCRIPTORS, ENTRIES, PIECES>
+{
+    /// Joins a driver with memory for chains; reads the capabilities and maps the list, once and for good. Nothing is written.
+    pub fn new(host: Sdhci<R, D, DESCRIPTORS>, list: &'static mut ChainList<ENTRIES, PIECES>) -> Self {
+        let caps = Err(ChainError::Transfer);
+        let (at, auto) = (At::Rest, Automatic::Nothing);
+        let mut made = Adma3 { host, list, list_bus: 0, caps, at, count: 0, writes: false, auto };
+        made.caps = made.look();
+        made
+    }
+
+    fn look(&mut self) -> Result<ChainCaps, ChainError> {
+        let model = &self.host.model;
+        let seen = self.host.port.read32(CAPABILITIES_2);
+        if seen & CAP2_ADMA3 == 0 {
+            return Err(ChainError::Capabilities(seen));
+        }
+        if model.version < VERSION_4_10 || !model.v4 {
+            return Err(ChainError::Version(model.version));
+        }
+        let ends = self.host.caps.auto_count || self.host.caps.auto_stop;
+        if model.mode != TransferMode::Adma2 || model.busy != BusyDetect::Interrupt || !ends {
+            return Err(ChainError::Transfer);
+        }
+        let (max_segments, _, max_bytes) = model.scatter(PIECES);
+        let bytes = ChainList::<ENTRIES, PIECES>::BYTES;
+        let place = NonNull::from(&mut *self.list).cast();
+        let bus = self.host.dma.map(place, bytes, Direction::Write).map_err(ChainError::List)?;
+        let end = bus.checked_add(bytes as u64);
+        let within = end.is_some_and(|end| end >> 32 == bus >> 32 && (model.wide || bus >> 32 == 0));
+        if !within || !bus.is_multiple_of(8) {
+            self.host.dma.unmap(bus, place, bytes, Direction::Write);
+            let why = if within { DmaError::Alignment } else { DmaError::Unreachable };
+            return Err(ChainError::List(why));
+        }
+        self.list_bus = bus;
+        Ok(ChainCaps { entries: ENTRIES as u8, max_segments, max_bytes })
+    }
+
+    /// The driver of the controller.
+    pub fn controller(&self) -> &Sdhci<R, D, DESCRIPTORS> {
+        &self.host
+    }
+
+    /// Can its data be moved by a list?
+    fn by_dma(&self, segments: &[Segment]) -> bool {
+        self.host.model.by_cpu == ByCpu::Never || !segments.iter().any(|segment| self.host.by_pio(segment))
+    }
+
+    /// While a list is executed, the caller asks for a phase's events.
+    #[cold]
+    fn take_rare_alone(&mut self) -> Events {
+        let mut events = Events::default();
+        let status = self.host.port.read32(INT_STATUS) & RARE;
+        if status != 0 && status != RARE {
+            self.host.port.write32(INT_STATUS, status & ACKNOWLEDGED);
+            self.host.take_rare(status, &mut events);
+        }
+        events
+    }
+}
+
+// SAFETY: calls go to the driver inside, in their order and with the segments as they are; while a
+// list is executed none starts. A list's memory is let go when the driver inside says that its own
+// is: a reset stops the list too [SDHC 2.2.20].
+unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, const PIECES: usize> Host
+    for Adma3<R, D, DESCRIPTORS, ENTRIES, PIECES>
+{
+    const CONCURRENT: bool = true;
+    const CARD_IRQ: bool = true;
+    const EARLY_R1: bool = true;
+
+    fn caps(&self) -> &Caps {
+        self.host.caps()
+    }
+
+    #[inline(always)]
+    fn map(&mut self, segment: &mut Segment, direction: Direction) -> Result<(), DmaError> {
+        self.host.map(segment, direction)
+    }
+
+    #[inline(always)]
+    fn unmap(&mut self, segment: &Segment, direction: Direction) {
+        self.host.unmap(segment, direction);
+    }
+
+    fn start(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError> {
+        if self.at != At::Rest {
+            return Err(StartError::CommandLine);
+        }
+        self.host.start(phase, segments, timeout_ns)
+    }
+
+    #[inline(always)]
+    fn start_plain(
+        &mut self,
+        phase: &Phase,
+        segments: &[Segment],
+        timeout_ns: u64,
+    ) -> Result<(), StartError> {
+        if self.at != At::Rest {
+            return Err(StartError::CommandLine);
+        }
+        self.host.start_plain(phase, segments, timeout_ns)
+    }
+
+    fn start_concurrent(&mut self, command: &Command) -> Result<(), StartError> {
+        if self.at != At::Rest {
+            return Err(StartError::Unsupported);
+        }
+        self.host.start_concurrent(command)
+    }
+
+    fn ack_concurrent(&mut self) -> Option<Result<u32, Cause>> {
+        self.host.ack_concurrent()
+    }
+
+    fn abort_concurrent(&mut self) {
+        self.host.abort_concurrent();
+    }
+
+    fn ack(&mut self, segments: &[Segment]) -> Events {
+        if self.at == At::Runs {
+            return self.take_rare_alone();
+        }
+        self.host.ack(segments)
+    }
+
+    #[inline(always)]
+    fn ack_plain(&mut self, segments: &[Segment]) -> Result<Plain, Events> {
+        if self.at == At::Runs {
+            return Err(self.take_rare_alone());
+        }
+        self.host.ack_plain(segments)
+    }
+
+    fn early_r1(&mut self) -> Option<u32> {
+        self.host.early_r1()
+    }
+
+    fn interrupt_lost(&mut self) {
+        self.host.interrupt_lost();
+    }
+
+    fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
+        let ends = matches!(op, BusOp::ResetLines | BusOp::ResetAll | BusOp::PowerOn | BusOp::PowerOff);
+        if self.at != At::Rest && !ends {
+            return Step::Failed;
+        }
+        let step = self.host.set_bus(op, first, now_ns);
+        if matches!((op, step), (BusOp::ResetLines | BusOp::ResetAll, Step::Done)) {
+            self.at = At::Rest;
+        }
+        step
+    }
+
+    fn isolate(&mut self) -> bool {
+        self.host.isolate()
+    }
+
+    fn dat0_busy(&self) -> bool {
+        self.host.dat0_busy()
+    }
+
+    fn dat_levels(&self) -> u8 {
+        self.host.dat_levels()
+    }
+
+    fn present(&self) -> bool {
+        self.host.present()
+    }
+
+    fn retune_ns(&self) -> u64 {
+        self.host.retune_ns()
+    }
+
+    fn supply_ma(&self) -> u16 {
+        self.host.supply_ma()
+    }
+
+    fn write_protected(&self) -> bool {
+        self.host.write_protected()
+    }
+
+    fn take_waker(&mut self) -> Option<Waker> {
+        self.host.take_waker()
+    }
+
+    fn card_irq(&mut self, on: bool) {
+        self.host.card_irq(on);
+    }
+
+    #[inline(always)]
+    fn chain(&mut self) -> Option<&mut dyn ChainHost> {
+        Some(self)
+    }
+}
+
+// SAFETY: descriptors are made from the segments alone, for no more bytes than these have, or the
+// transfer is refused. They are written while no list is executed. The end is reported when the
+// controller says so and its addresses show that the last transfer was executed; after a failure a
+// reset takes the memory from it. The list is `'static`.
+unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, const PIECES: usize> ChainHost
+    for Adma3<R, D, DESCRIPTORS, ENTRIES, PIECES>
+{
+    fn chain_caps(&self) -> Result<&ChainCaps, ChainError> {
+        self.caps.as_ref().map_err(|&why| why)
+    }
+
+    fn begin_chain(&mut self) -> bool {
+        if self.at == At::Rest {
+            (self.count, self.writes) = (0, false);
+        }
+        self.at == At::Rest
+    }
+
+    fn describe_transfer(&mut self, phase: &Phase, segments: &[Segment]) -> Result<(), StartError> {
+        self.describe(phase, segments)
+    }
+
+    fn start_chain(&mut self, timeout_ns: u64) -> Result<(), StartError> {
+        self.start_list(timeout_ns)
+    }
+
+    fn ack_chain(&mut self) -> ChainEvents {
+        self.take_end()
+    }
+
+    fn passed(&self) -> Option<u8> {
+        self.behind()
+    }
+}
