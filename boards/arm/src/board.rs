@@ -5,6 +5,7 @@
 
 use crate::arm::{self, read, write};
 pub use crate::arm::{say, sleep_until};
+use crate::gic;
 use core::cell::UnsafeCell;
 
 /// The PL181.
@@ -59,8 +60,9 @@ impl<T> Alone<T> {
 /// Takes UART, interrupt controller and core into use.
 pub fn start() {
     arm::start();
-    arm::listen(ALARM_IRQ);
-    arm::listen(MCI_IRQ);
+    gic::start();
+    gic::listen(ALARM_IRQ);
+    gic::listen(MCI_IRQ);
     // SAFETY: the vector table stands, and the handler copes with both interrupts.
     unsafe { core::arch::asm!("cpsie i", options(nostack, preserves_flags)) };
 }

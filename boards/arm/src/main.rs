@@ -11,6 +11,8 @@
 #[path = "../../plan/arm.rs"]
 mod arm;
 mod board;
+#[path = "../../plan/gic.rs"]
+mod gic;
 #[path = "../../plan/mod.rs"]
 mod plan;
 mod provoke;

@@ -11,6 +11,8 @@
 #[path = "../../plan/arm.rs"]
 mod arm;
 mod board;
+#[path = "../../plan/gic.rs"]
+mod gic;
 #[expect(dead_code, reason = "this image judges nothing but sleep")]
 #[path = "../../plan/mod.rs"]
 mod plan;

@@ -1,6 +1,7 @@
 //! QEMU's lm3s6965evb: a Cortex-M3 with SysTick, a timer and a UART. The lock is "interrupts off".
 
-use core::fmt::{self, Write};
+use crate::arm::{self, read, write};
+pub use crate::arm::{say, sleep_until};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// The system clock after reset, in hertz: 80 ns each.
@@ -26,23 +27,8 @@ const TIMER_LOAD: usize = TIMER + 0x28;
 /// Clocks of the SSI, the timer, the UART and the ports.
 const RUN_CLOCKS_1: usize = 0x400f_e104;
 const RUN_CLOCKS_2: usize = 0x400f_e108;
-const UART: usize = 0x4000_c000;
-const UART_FLAGS: usize = UART + 0x18;
-const UART_TX_FULL: u32 = 1 << 5;
-const UART_CONTROL: usize = UART + 0x30;
-const UART_ON: u32 = 0x301;
-
-/// Reads a register of the core's or the board's.
-pub fn read(address: usize) -> u32 {
-    // SAFETY: a register that this file or `pl022.rs` lists.
-    unsafe { core::ptr::without_provenance::<u32>(address).read_volatile() }
-}
-
-/// Writes one.
-pub fn write(address: usize, value: u32) {
-    // SAFETY: as in `read`.
-    unsafe { core::ptr::without_provenance_mut::<u32>(address).write_volatile(value) }
-}
+/// The UART.
+pub const UART: usize = 0x4000_c000;
 
 /// Runs `f` with interrupts off; they come back as they were.
 pub fn interrupts_off<R>(f: impl FnOnce() -> R) -> R {
@@ -62,7 +48,7 @@ pub fn interrupts_off<R>(f: impl FnOnce() -> R) -> R {
 pub fn start() {
     write(RUN_CLOCKS_1, 1 << 16 | 1 << 4 | 1);
     write(RUN_CLOCKS_2, 1 << 3 | 1);
-    write(UART_CONTROL, UART_ON);
+    arm::start();
     write(SYST_RVR, SYST_MAX);
     write(SYST_CVR, 0);
     write(SYST_CSR, 0b111);
@@ -107,36 +93,6 @@ pub fn set_alarm(at_ns: Option<u64>) {
 /// The alarm has rung.
 pub fn silence_alarm() {
     write(TIMER_CLEAR, 1);
-}
-
-/// Sleeps until `ready`, which an interrupt makes true.
-pub fn sleep_until(mut ready: impl FnMut() -> bool) {
-    while !interrupts_off(|| {
-        let ready = ready();
-        if !ready {
-            // SAFETY: has no effect but time, and on the order of memory accesses.
-            unsafe { core::arch::asm!("dsb", "wfi", options(nostack, preserves_flags)) };
-        }
-        ready
-    }) {}
-}
-
-struct Uart;
-
-impl Write for Uart {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        for byte in text.bytes() {
-            while read(UART_FLAGS) & UART_TX_FULL != 0 {}
-            write(UART, byte.into());
-        }
-        Ok(())
-    }
-}
-
-/// One line to the UART.
-pub fn say(line: fmt::Arguments<'_>) {
-    // The UART cannot fail.
-    let _ = Uart.write_fmt(format_args!("{line}\n"));
 }
 
 /// Ends QEMU with this status, by semihosting.

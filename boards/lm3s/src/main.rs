@@ -7,6 +7,8 @@
 #![no_std]
 #![no_main]
 
+#[path = "../../plan/arm.rs"]
+mod arm;
 mod board;
 mod judge;
 mod pl022;

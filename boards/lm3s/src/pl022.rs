@@ -1,6 +1,6 @@
 //! ARM's PL022, by interrupts: a port for a card in SPI mode. Its FIFOs have eight bytes each.
 
-use crate::board::{read, write};
+use crate::arm::{read, write};
 use mmcq::host::Segment;
 use mmcq::host::spi::{Exchange, Port, Progress};
 

@@ -6,7 +6,9 @@
 //! timer counts instructions, sixteen at a time.
 
 use crate::arm::{self, read, write};
-pub use crate::arm::{listen, say, sleep_until};
+pub use crate::arm::{say, sleep_until};
+use crate::gic;
+pub use crate::gic::listen;
 use crate::plan::alone::Once;
 use core::arch::asm;
 
@@ -43,7 +45,8 @@ pub fn interrupts_off<R>(f: impl FnOnce() -> R) -> R {
 /// Takes UART, interrupt controller and core into use.
 pub fn start() {
     arm::start();
-    arm::listen(ALARM_IRQ);
+    gic::start();
+    gic::listen(ALARM_IRQ);
     // SAFETY: the vector table stands, and the handler copes with this interrupt and PCI's.
     unsafe { asm!("msr daifclr, #2", options(nostack, preserves_flags)) };
 }

@@ -12,6 +12,8 @@
 #[path = "../../plan/arm.rs"]
 mod arm;
 mod board;
+#[path = "../../plan/gic.rs"]
+mod gic;
 #[path = "../../plan/mod.rs"]
 mod plan;
 #[path = "../../plan/sdhci/mod.rs"]

@@ -1,24 +1,21 @@
 //! The stack on a platform whose CPU has a cache: what the end of a read mapping invalidates is
 //! lost.
 
-#[path = "../../mmcq/tests/support/one_thread.rs"]
-mod one_thread;
+mod timed;
 
 use mmcq::block::BlockDevice;
 use mmcq::card::{self, Options, SCRATCH_BYTES};
 use mmcq::engine::{Config, DmaBuf, Error};
 use mmcq::host::sdhci::{self, Table};
 use mmcq::host::{Direction, Dma, DmaError};
-use mmcq_sim::card::medium::{Fill, Medium};
-use mmcq_sim::card::profile::CardProfile;
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
 use mmcq_sim::sdhci::{Port, Sdhci, SdhciConfig};
 use mmcq_sim::time::Time;
 use mmcq_sim::world::Device;
-use one_thread::{NOW_NS, OneThread, TIMER};
 use std::cell::RefCell;
 use std::ptr::NonNull;
 use std::rc::Rc;
+use timed::one_thread::{NOW_NS, OneThread, TIMER};
 
 const LINE: usize = 64;
 const ARENA: usize = 16 << 10;
@@ -82,10 +79,7 @@ struct Rig {
 
 impl Rig {
     fn new(tells: bool) -> Rig {
-        let path = format!("{}/cards/sdhc-16g-hs.toml", env!("CARGO_MANIFEST_DIR"));
-        let profile = CardProfile::from_toml(&std::fs::read_to_string(path).unwrap(), "card").unwrap();
-        let medium = Medium::sparse(profile.capacity_bytes(), Fill::Pattern(7)).unwrap();
-        let card = profile.build(medium).unwrap();
+        let card = timed::card(&timed::profile("sdhc-16g-hs"));
         let layout = std::alloc::Layout::from_size_align(ARENA, LINE).unwrap();
         // SAFETY: a layout with bytes; never freed.
         let arena = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).unwrap();

@@ -1,27 +1,22 @@
 //! The rest of a block device on our models: erase, zeroes, durable writes, partitions, sleep,
 //! power-off, in virtual time.
 
-#[path = "../../mmcq/tests/support/one_thread.rs"]
-mod one_thread;
+mod timed;
 
 use mmcq::block::{BlockDevice, Partition};
 use mmcq::card::partition::Area;
 use mmcq::card::{self, Card, maintain, power};
 use mmcq::engine::{Config, DmaBuf, Erase, Error, Irreversible, Kind, Request};
 use mmcq::host::sdhci::{self, Table};
-use mmcq_sim::card::medium::{Fill, Medium};
-use mmcq_sim::card::profile::CardProfile;
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
 use mmcq_sim::sdhci::{Port, Sdhci, SdhciConfig};
-use mmcq_sim::slot::Controller;
 use mmcq_sim::time::Time;
-use mmcq_sim::world::Device;
-use one_thread::{NOW_NS, OneThread, TIMER};
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use timed::blocks as buffer;
+use timed::one_thread::{NOW_NS, OneThread, TIMER};
 
 type Driver = sdhci::Sdhci<Port, ShadowMemory, 129>;
 type Stack = mmcq::task::Stack<(OneThread, Driver), 16>;
@@ -36,12 +31,8 @@ struct Rig {
 
 impl Rig {
     fn new(card: &str) -> Rig {
-        let path = format!("{}/cards/{card}.toml", env!("CARGO_MANIFEST_DIR"));
-        let text = std::fs::read_to_string(&path).unwrap();
-        let profile = CardProfile::from_toml(&text, card).unwrap_or_else(|error| panic!("{error}"));
-        let emmc = profile.is_emmc();
-        let medium = Medium::sparse(profile.capacity_bytes(), Fill::Pattern(7)).unwrap();
-        let model = profile.build(medium).unwrap_or_else(|error| panic!("{error}"));
+        let profile = timed::profile(card);
+        let (emmc, model) = (profile.is_emmc(), timed::card(&profile));
         let time = Time::new();
         let memory = ShadowMemory::new(MemoryConfig::BITS32);
         let config = SdhciConfig { uhs_at_33v: !emmc, ..SdhciConfig::GENERIC_4_20 };
@@ -52,7 +43,7 @@ impl Rig {
         let host = sdhci::Sdhci::new(port, memory.clone(), table, driver).unwrap();
         NOW_NS.set(0);
         let stack = Stack::new(OneThread, TIMER, host, Config::DEFAULT);
-        let found = drive(&time, &model, &stack, async {
+        let found = timed::drive(&stack, &model, &time, async {
             let (found, scratch) = card::bring_up(&stack, buffer(1), card::Options::DEFAULT).await;
             let found = found.unwrap_or_else(|error| panic!("{error}"));
             card::enable_extended_ops(&stack, &found, scratch).await.0.unwrap();
@@ -62,7 +53,7 @@ impl Rig {
     }
 
     fn run<F: Future>(&self, future: F) -> F::Output {
-        drive(&self.time, &self.model, &self.stack, future)
+        timed::drive(&self.stack, &self.model, &self.time, future)
     }
 
     fn disk(&self) -> BlockDevice<'_, (OneThread, Driver), 16> {
@@ -76,54 +67,14 @@ impl Rig {
     }
 
     fn write(&self, lba: u64, blocks: usize, fill: u8) {
-        let mut buf = buffer(blocks);
-        buf.fill(fill);
-        self.run(self.disk().write(lba, buf)).0.unwrap();
+        self.run(self.disk().write(lba, timed::filled(blocks, fill))).0.unwrap();
     }
 
     fn checked(&self) {
-        assert_eq!(self.memory.violations(), Vec::<String>::new());
-        assert_eq!(self.model.borrow().protocol_violations(), 0);
+        timed::checked(&self.memory, &self.model);
         assert!(self.memory.live_mappings() <= 1, "only the descriptor table stays mapped");
         assert_eq!(self.stack.with(|engine| engine.stats().lost_interrupts), 0);
     }
-}
-
-/// Runs a future, going from interrupt to interrupt and deadline to deadline.
-fn drive<F: Future>(time: &Time, model: &Rc<RefCell<Sdhci>>, stack: &Stack, future: F) -> F::Output {
-    let mut future = pin!(future);
-    let mut context = Context::from_waker(Waker::noop());
-    loop {
-        NOW_NS.set(time.now());
-        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
-            return output;
-        }
-        if !model.borrow().irq() {
-            let deadline = stack.with(|engine| engine.next_deadline_ns());
-            let next = model.borrow().next_event_ns();
-            let until = deadline.or(next).expect("nothing will ever happen").max(time.now());
-            let reached = model.borrow_mut().advance(until);
-            time.set(reached.max(time.now()));
-        }
-        NOW_NS.set(time.now());
-        if !model.borrow().irq() {
-            stack.poll();
-            continue;
-        }
-        for _ in 0..=256 {
-            stack.on_irq();
-            if !model.borrow().irq() {
-                break;
-            }
-        }
-        assert!(!model.borrow().irq(), "the driver left the interrupt asserted");
-    }
-}
-
-fn buffer(blocks: usize) -> DmaBuf {
-    let words: &'static mut [u64] = Box::leak(vec![0; blocks * 64].into_boxed_slice());
-    // SAFETY: bytes of the same memory, of the same length.
-    DmaBuf::from_static(unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), blocks * 512) })
 }
 
 const ALL: [&str; 6] = ["sdsc-1g", "sdhc-16g-hs", "sdxc-128g-uhs", "hbg4a2", "emmc-hs200", "emmc-4g-old"];

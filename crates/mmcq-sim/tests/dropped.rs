@@ -2,8 +2,7 @@
 //! writes into memory that is not its own any more, every slot and every buffer comes back, and
 //! whatever follows works, in bounded time.
 
-#[path = "../../mmcq/tests/support/one_thread.rs"]
-mod one_thread;
+mod timed;
 
 use mmcq::block::{BlockDevice, Bounced};
 use mmcq::card::{self, IoCard, Options, bring_up_io};
@@ -18,16 +17,14 @@ use mmcq_sim::card::medium::{Fill, Medium};
 use mmcq_sim::card::profile::CardProfile;
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
 use mmcq_sim::sdhci::{Port, Sdhci, SdhciConfig};
-use mmcq_sim::slot::Controller;
 use mmcq_sim::time::Time;
-use mmcq_sim::world::Device;
-use one_thread::{NOW_NS, OneThread, TIMER};
 use std::cell::RefCell;
 use std::future::Future;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::ptr::NonNull;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
+use timed::one_thread::{NOW_NS, OneThread, TIMER};
 
 type Driver = sdhci::Sdhci<Port, ShadowMemory, 129>;
 type Stack = mmcq::task::Stack<(OneThread, Driver), 4>;
@@ -96,23 +93,8 @@ impl Rig {
         self.back.borrow_mut().push(buf.as_non_null());
     }
 
-    /// Goes to the next interrupt or deadline, and moves the stack by it. False: nothing will ever
-    /// happen.
-    fn turn(&self) -> bool {
-        let deadline = self.stack.with(|engine| engine.next_deadline_ns());
-        if !self.model.borrow().irq() {
-            let next = self.model.borrow().next_event_ns();
-            let Some(until) = deadline.into_iter().chain(next).min() else { return false };
-            let reached = self.model.borrow_mut().advance(until.max(self.time.now()));
-            self.time.set(reached.max(self.time.now()));
-        }
-        NOW_NS.set(self.time.now());
-        if self.model.borrow().irq() {
-            self.stack.on_irq()
-        } else {
-            self.stack.poll()
-        }
-        true
+    fn turn(&self) -> Result<(), String> {
+        timed::step(&self.stack, &self.model, &self.time)
     }
 
     fn poll<F: Future + ?Sized>(&self, future: Pin<&mut F>) -> Option<F::Output> {
@@ -124,14 +106,7 @@ impl Rig {
     }
 
     fn drive<F: Future>(&self, future: F) -> F::Output {
-        let mut future = pin!(future);
-        for _ in 0..1_000_000 {
-            if let Some(output) = self.poll(future.as_mut()) {
-                return output;
-            }
-            assert!(self.turn(), "nothing will ever happen");
-        }
-        panic!("no end");
+        timed::try_drive(&self.time, || self.turn(), future).unwrap()
     }
 
     /// What is under way ends; then nothing is missing, and nothing was touched that should not be.
@@ -142,7 +117,8 @@ impl Rig {
             if self.stack.with(|engine| engine.is_idle() && engine.next_deadline_ns().is_none()) {
                 break;
             }
-            assert!(turns < 10_000 && self.turn(), "never at rest");
+            assert!(turns < 10_000, "never at rest");
+            self.turn().unwrap();
         }
         assert!(self.time.now() - from < SETTLED_NS, "{} ns to rest", self.time.now() - from);
         let lost = |&claim: &Claim| self.stack.with(|engine| engine.reclaim(claim));
@@ -163,8 +139,7 @@ impl Rig {
         }
         assert!(given == back, "of {} buffers, {} came back", given.len(), back.len());
         self.given.borrow_mut().clear();
-        assert_eq!(self.memory.violations(), Vec::<String>::new());
-        assert_eq!(self.model.borrow().protocol_violations(), 0);
+        timed::checked(&self.memory, &self.model);
     }
 
     /// Drops what `make` makes after the kth poll, and after the event that follows it, for every k
@@ -189,7 +164,7 @@ impl Rig {
                         break;
                     }
                     if poll < polls || event_after {
-                        assert!(self.turn(), "nothing will ever happen");
+                        self.turn().unwrap();
                     }
                 }
                 drop(future);

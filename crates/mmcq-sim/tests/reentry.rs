@@ -2,6 +2,8 @@
 //! of the stack that they belong to, and so do the timer, the lock, the policy and the wakers. Data
 //! and answers are right all the same.
 
+mod timed;
+
 use mmcq::advance::{Costs, WaitStrategy};
 use mmcq::block::BlockDevice;
 use mmcq::card;
@@ -11,8 +13,6 @@ use mmcq::host::{BusOp, Direction, Dma, DmaError, Regs};
 use mmcq::sched::{Choice, Policy, SdTaskQueue, Waiting};
 use mmcq::spec::command;
 use mmcq::task::{Lock, Timer};
-use mmcq_sim::card::medium::{Fill, Medium};
-use mmcq_sim::card::profile::CardProfile;
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
 use mmcq_sim::sdhci::{Port, Sdhci, SdhciConfig};
 use mmcq_sim::slot::Controller;
@@ -25,6 +25,7 @@ use std::pin::pin;
 use std::ptr::NonNull;
 use std::rc::Rc;
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
+use timed::blocks as buffer;
 
 type Driver = sdhci::Sdhci<Returning<Port>, Returning<ShadowMemory>, 129>;
 type Stack = mmcq::task::Stack<(Watched, Driver, Returns), 4>;
@@ -166,12 +167,6 @@ fn returning() -> Waker {
     unsafe { Waker::from_raw(RawWaker::new(std::ptr::null(), &TABLE)) }
 }
 
-fn buffer(blocks: usize) -> DmaBuf {
-    let words: &'static mut [u64] = Box::leak(vec![0; blocks * 64].into_boxed_slice());
-    // SAFETY: bytes of the same memory, of the same length.
-    DmaBuf::from_static(unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), blocks * 512) })
-}
-
 fn once<F: Future>(future: F) -> Poll<F::Output> {
     pin!(future).poll(&mut Context::from_waker(Waker::noop()))
 }
@@ -290,12 +285,8 @@ struct Rig {
 
 impl Rig {
     fn new(transfer: TransferMode) -> Rig {
-        let name = "sdhc-16g-hs";
-        let path = format!("{}/cards/{name}.toml", env!("CARGO_MANIFEST_DIR"));
-        let profile = CardProfile::from_toml(&std::fs::read_to_string(path).unwrap(), name).unwrap();
-        let medium = Medium::sparse(profile.capacity_bytes(), Fill::Pattern(7)).unwrap();
         let (time, memory) = (Time::new(), ShadowMemory::new(MemoryConfig::BITS32));
-        let card = profile.build(medium).unwrap();
+        let card = timed::card(&timed::profile("sdhc-16g-hs"));
         let model = Rc::new(RefCell::new(Sdhci::new(SdhciConfig::GENERIC_4_20, memory.clone(), Some(card))));
         let port = Returning(Port::new(model.clone(), time.clone(), 0, 0));
         let table = Box::leak(Box::new(Table::new()));

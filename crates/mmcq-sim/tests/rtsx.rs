@@ -1,8 +1,7 @@
 //! The whole stack on the model of Realtek's reader, whose driver was written by another hand:
 //! bring-up, streams, a power cut in the middle of one.
 
-#[path = "../../mmcq/tests/support/one_thread.rs"]
-mod one_thread;
+mod timed;
 
 use mmcq::block::BlockDevice;
 use mmcq::card;
@@ -10,19 +9,15 @@ use mmcq::card::quirk::{Quirk, Quirks};
 use mmcq::engine::{Close, Config, DmaBuf, Error, Kind, Request, SlotId};
 use mmcq::host::rtsx::{self, Buffers};
 use mmcq::host::{Timing, Width};
-use mmcq_sim::card::medium::{Fill, Medium};
-use mmcq_sim::card::profile::CardProfile;
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
 use mmcq_sim::rtsx::{Port, Rtsx, RtsxConfig};
 use mmcq_sim::slot::Controller;
 use mmcq_sim::time::Time;
-use mmcq_sim::world::Device;
-use one_thread::{NOW_NS, OneThread, TIMER};
 use std::cell::RefCell;
 use std::future::Future;
-use std::pin::pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use timed::one_thread::{NOW_NS, OneThread, TIMER};
+use timed::{blocks as buffer, filled};
 
 type Driver = rtsx::Rtsx<Port, ShadowMemory>;
 type Stack = mmcq::task::Stack<(OneThread, Driver), 16>;
@@ -36,11 +31,7 @@ struct Rig {
 
 impl Rig {
     fn new(card: &str, model: RtsxConfig, driver: rtsx::RtsxConfig, engine: Config) -> Rig {
-        let path = format!("{}/cards/{card}.toml", env!("CARGO_MANIFEST_DIR"));
-        let text = std::fs::read_to_string(&path).unwrap();
-        let profile = CardProfile::from_toml(&text, card).unwrap_or_else(|error| panic!("{error}"));
-        let medium = Medium::sparse(profile.capacity_bytes(), Fill::Pattern(7)).unwrap();
-        let card = profile.build(medium).unwrap_or_else(|error| panic!("{error}"));
+        let card = timed::card(&timed::profile(card));
         let time = Time::new();
         let memory = ShadowMemory::new(MemoryConfig::BITS32);
         let model = Rc::new(RefCell::new(Rtsx::new(model, memory.clone(), Some(card))));
@@ -53,32 +44,11 @@ impl Rig {
 
     /// Goes to the next interrupt or deadline, and moves the stack by it.
     fn turn(&self) {
-        let deadline = self.stack.with(|engine| engine.next_deadline_ns());
-        if !self.model.borrow().irq() {
-            let next = self.model.borrow().next_event_ns();
-            let until = deadline.or(next).expect("nothing will ever happen").max(self.time.now());
-            let reached = self.model.borrow_mut().advance(until);
-            self.time.set(reached.max(self.time.now()));
-        }
-        NOW_NS.set(self.time.now());
-        if self.model.borrow().irq() {
-            self.stack.on_irq()
-        } else {
-            self.stack.poll()
-        }
-        NOW_NS.set(self.time.now());
+        timed::turn(&self.stack, &self.model, &self.time).unwrap();
     }
 
     fn drive<F: Future>(&self, future: F) -> F::Output {
-        let mut future = pin!(future);
-        let mut context = Context::from_waker(Waker::noop());
-        loop {
-            NOW_NS.set(self.time.now());
-            if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
-                return output;
-            }
-            self.turn();
-        }
+        timed::drive(&self.stack, &self.model, &self.time, future)
     }
 
     fn up(card: &str, driver: rtsx::RtsxConfig, engine: Config) -> (Rig, u64) {
@@ -104,22 +74,9 @@ impl Rig {
     }
 
     fn checked(&self) {
-        assert_eq!(self.memory.violations(), Vec::<String>::new());
-        assert_eq!(self.model.borrow().protocol_violations(), 0);
+        timed::checked(&self.memory, &self.model);
         assert_eq!(self.stack.with(|engine| engine.stats().lost_interrupts), 0);
     }
-}
-
-fn buffer(blocks: usize) -> DmaBuf {
-    let words: &'static mut [u64] = Box::leak(vec![0; blocks * 64].into_boxed_slice());
-    // SAFETY: bytes of the same memory, of the same length.
-    DmaBuf::from_static(unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), blocks * 512) })
-}
-
-fn filled(blocks: usize, byte: u8) -> DmaBuf {
-    let mut buf = buffer(blocks);
-    buf.fill(byte);
-    buf
 }
 
 /// Sequential runs and random places, reads and writes, one at a time and many: with streams,

@@ -1,26 +1,22 @@
 //! The whole stack on the model of Samsung's SDI, whose driver was written by another hand: an I/O
 //! card comes up, packets move both ways, by the CPU and by DMA, from the interrupt alone.
 
-#[path = "../../mmcq/tests/support/one_thread.rs"]
-mod one_thread;
+mod timed;
 
 use mmcq::card::{self, Options};
-use mmcq::engine::{Config, DmaBuf};
+use mmcq::engine::Config;
 use mmcq::host::s3c_sdi;
 use mmcq::sdio::bluetooth::TypeA;
 use mmcq::sdio::{CardInterrupt, Function};
 use mmcq_sim::card::io::{Behind, IoProfile, type_a};
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
 use mmcq_sim::s3c_sdi::{Port, S3cSdi, S3cSdiConfig};
-use mmcq_sim::slot::Controller;
 use mmcq_sim::time::Time;
-use mmcq_sim::world::Device;
-use one_thread::{NOW_NS, OneThread, TIMER};
 use std::cell::RefCell;
 use std::future::Future;
-use std::pin::pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use timed::bytes as buffer;
+use timed::one_thread::{NOW_NS, OneThread, TIMER};
 
 type Driver = s3c_sdi::S3cSdi<Port, ShadowMemory>;
 type Stack = mmcq::task::Stack<(OneThread, Driver), 4>;
@@ -58,50 +54,16 @@ impl Rig {
         Rig { time, model, memory, stack, counts: handles.remove(0).1 }
     }
 
-    /// Goes to the next interrupt or deadline, and moves the stack by it.
-    fn turn(&self) {
-        let deadline = self.stack.with(|engine| engine.next_deadline_ns());
-        if !self.model.borrow().irq() {
-            let next = self.model.borrow().next_event_ns();
-            let until = deadline.or(next).expect("nothing will ever happen").max(self.time.now());
-            let reached = self.model.borrow_mut().advance(until);
-            self.time.set(reached.max(self.time.now()));
-        }
-        NOW_NS.set(self.time.now());
-        if self.model.borrow().irq() {
-            self.stack.on_irq()
-        } else {
-            self.stack.poll()
-        }
-        NOW_NS.set(self.time.now());
-    }
-
     fn drive<F: Future>(&self, future: F) -> F::Output {
-        let mut future = pin!(future);
-        let mut context = Context::from_waker(Waker::noop());
-        loop {
-            NOW_NS.set(self.time.now());
-            if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
-                return output;
-            }
-            assert!(self.time.now() < 60_000_000_000, "a minute, and no end");
-            self.turn();
-        }
+        timed::drive(&self.stack, &self.model, &self.time, future)
     }
 
     fn checked(&self) {
-        assert_eq!(self.memory.violations(), Vec::<String>::new());
-        assert_eq!(self.model.borrow().protocol_violations(), 0);
+        timed::checked(&self.memory, &self.model);
         let stats = self.stack.with(|engine| *engine.stats());
         // CMD52 (reset) and CMD8, before a card can answer.
         assert_eq!((stats.lost_interrupts, stats.faults), (0, 2), "{stats:?}");
     }
-}
-
-fn buffer(bytes: usize) -> DmaBuf {
-    let words: &'static mut [u64] = Box::leak(vec![0; bytes.div_ceil(8)].into_boxed_slice());
-    // SAFETY: bytes of the same memory, no longer than it.
-    DmaBuf::from_static(unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), bytes) })
 }
 
 /// 2 KiB, odd lengths, one byte; by the CPU, by DMA, and whichever fits.

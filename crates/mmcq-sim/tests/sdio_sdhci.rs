@@ -1,11 +1,10 @@
 //! An I/O card behind the SDHCI model: bring-up, functions, the card interrupt by the controller's
 //! own bit, and packets in the interrupt's time.
 
-#[path = "../../mmcq/tests/support/one_thread.rs"]
-mod one_thread;
+mod timed;
 
 use mmcq::card::{Options, bring_up_io};
-use mmcq::engine::{Config, DmaBuf};
+use mmcq::engine::Config;
 use mmcq::host::sdhci::{self, Table};
 use mmcq::host::{Timing, Width};
 use mmcq::sdio::bluetooth::{self, TypeA};
@@ -13,45 +12,14 @@ use mmcq::sdio::{CardInterrupt, Function};
 use mmcq_sim::card::io::{IoProfile, type_a};
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
 use mmcq_sim::sdhci::{Port, Sdhci, SdhciConfig};
-use mmcq_sim::slot::Controller;
 use mmcq_sim::time::Time;
-use mmcq_sim::world::Device;
-use one_thread::{NOW_NS, OneThread, TIMER};
 use std::cell::RefCell;
-use std::future::Future;
-use std::pin::pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use timed::one_thread::{NOW_NS, OneThread, TIMER};
+use timed::{bytes as memory, drive};
 
 type Driver = sdhci::Sdhci<Port, ShadowMemory, 17>;
 type Stack = mmcq::task::Stack<(OneThread, Driver), 4>;
-
-/// Polls the future and lets virtual time run to the next interrupt or deadline whenever it waits.
-fn drive<F: Future>(stack: &Stack, model: &Rc<RefCell<Sdhci>>, time: &Time, future: F) -> F::Output {
-    let mut future = pin!(future);
-    let mut context = Context::from_waker(Waker::noop());
-    loop {
-        NOW_NS.set(time.now());
-        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
-            return output;
-        }
-        if !model.borrow().irq() {
-            let deadline = stack.with(|engine| engine.next_deadline_ns());
-            let next = model.borrow().next_event_ns();
-            let until = deadline.into_iter().chain(next).min().expect("nothing will ever happen");
-            let reached = model.borrow_mut().advance(until.max(time.now()));
-            time.set(reached.max(time.now()));
-        }
-        NOW_NS.set(time.now());
-        if model.borrow().irq() { stack.on_irq() } else { stack.poll() }
-    }
-}
-
-fn memory(bytes: usize) -> DmaBuf {
-    let words: &'static mut [u64] = Box::leak(vec![0; bytes.div_ceil(8)].into_boxed_slice());
-    // SAFETY: bytes of the same memory, not more than it has.
-    DmaBuf::from_static(unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), bytes) })
-}
 
 #[test]
 fn packets_come_in_by_the_card_interrupt() {
@@ -94,6 +62,5 @@ fn packets_come_in_by_the_card_interrupt() {
     // software costs nothing here.
     let worst_ns = counts.latency_ns.iter().max().unwrap();
     assert!(*worst_ns < 20_000, "{worst_ns}");
-    assert_eq!(shadow.violations(), Vec::<String>::new());
-    assert_eq!(model.borrow().protocol_violations(), 0);
+    timed::checked(&shadow, &model);
 }

@@ -1,26 +1,21 @@
 //! The stack on a PL022 by register: a port by interrupts, at the CPU's price for each access.
 
-#[path = "../../mmcq/tests/support/one_thread.rs"]
-mod one_thread;
+mod timed;
 
 use std::cell::RefCell;
 use std::future::Future;
-use std::pin::pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
 
 use mmcq::block::BlockDevice;
 use mmcq::card;
-use mmcq::engine::{Config, DmaBuf};
+use mmcq::engine::Config;
 use mmcq::host::spi::{Exchange, Port, Progress, Spi, SpiConfig, SpiMemory};
 use mmcq::host::{Regs, Segment};
-use mmcq_sim::card::{CardProfile, Fill, Medium};
-use mmcq_sim::cards;
 use mmcq_sim::pl022::{self, Pl022};
 use mmcq_sim::slot::Controller;
 use mmcq_sim::time::Time;
-use mmcq_sim::world::Device;
-use one_thread::{NOW_NS, OneThread, TIMER};
+use timed::blocks as buffer;
+use timed::one_thread::{NOW_NS, OneThread, TIMER};
 
 type Stack = mmcq::task::Stack<(OneThread, Spi<Pio>), 8>;
 
@@ -97,9 +92,7 @@ struct Rig {
 
 impl Rig {
     fn new(card: &str, access_ns: u64) -> Rig {
-        let profile = CardProfile::from_toml(cards::named(card).unwrap(), card).unwrap();
-        let medium = Medium::sparse(profile.capacity_bytes(), Fill::Pattern(7)).unwrap();
-        let card = profile.build(medium).unwrap();
+        let card = timed::card(&timed::profile(card));
         let model = Rc::new(RefCell::new(Pl022::new(SSPCLK_HZ, Some(card))));
         let port = pl022::Port::new(model.clone(), Time::new(), access_ns, access_ns);
         // Chip select is an output and high; eight bits, mode 0, on.
@@ -113,34 +106,8 @@ impl Rig {
     }
 
     fn drive<F: Future>(&self, future: F) -> F::Output {
-        let mut future = pin!(future);
-        let mut context = Context::from_waker(Waker::noop());
-        let time = &self.port.time;
-        for _ in 0..3_000_000 {
-            NOW_NS.set(time.now());
-            if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
-                return output;
-            }
-            let deadline = self.stack.with(|engine| engine.next_deadline_ns());
-            let next = self.model.borrow().next_event_ns();
-            let until = deadline.into_iter().chain(next).min().expect("nothing will ever happen");
-            let reached = self.model.borrow_mut().advance(until.max(time.now()));
-            time.set(reached.max(time.now()));
-            NOW_NS.set(time.now());
-            if self.model.borrow().irq() {
-                self.stack.on_irq();
-            } else {
-                self.stack.poll();
-            }
-        }
-        panic!("no end");
+        timed::drive(&self.stack, &self.model, &self.port.time, future)
     }
-}
-
-fn buffer(blocks: usize) -> DmaBuf {
-    let words: &'static mut [u64] = Box::leak(vec![0; blocks * 64].into_boxed_slice());
-    // SAFETY: the bytes of the same memory.
-    DmaBuf::from_static(unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), blocks * 512) })
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! The whole stack on an SPI bus: driver, engine and bring-up on the model of a card in SPI mode.
 
-#[path = "../../mmcq/tests/support/one_thread.rs"]
-mod one_thread;
+mod timed;
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -11,22 +10,20 @@ use std::task::{Context, Poll, Waker};
 
 use mmcq::block::BlockDevice;
 use mmcq::card::{self, Card, Event};
-use mmcq::engine::{Config, DmaBuf, Error, Kind, Request};
+use mmcq::engine::{Config, Error, Kind, Request};
 use mmcq::host::Segment;
 use mmcq::host::spi::{Exchange, Port, Progress, Spi, SpiConfig, SpiMemory};
-use mmcq_sim::card::{CardProfile, Fill, Medium};
+use mmcq_sim::card::CardProfile;
 use mmcq_sim::cards;
 use mmcq_sim::faults::{Faults, Plan, Point, Strike};
 use mmcq_sim::slot::Controller;
 use mmcq_sim::spi::{Habits, SpiLine, SpiSlot};
 use mmcq_sim::time::Time;
 use mmcq_sim::world::Stream;
-use one_thread::{NOW_NS, OneThread, TIMER};
+use timed::one_thread::{NOW_NS, OneThread, TIMER};
+use timed::{TURNS_MAX, blocks as buffer};
 
 type Stack = mmcq::task::Stack<(OneThread, Spi<Wire>), 16>;
-
-/// Turns after which a future that is not ready never will be.
-const TURNS_MAX: u32 = 2_000_000;
 
 /// A port by DMA: an exchange takes the time of its bytes, and its end interrupts.
 struct Wire {
@@ -79,15 +76,7 @@ struct Rig {
 }
 
 fn model(card: &str) -> SpiLine {
-    let profile = CardProfile::from_toml(cards::named(card).unwrap(), card).unwrap();
-    let medium = Medium::sparse(profile.capacity_bytes(), Fill::Pattern(7)).unwrap();
-    SpiLine::new(SpiSlot::new(Some(profile.build(medium).unwrap())), Time::new())
-}
-
-fn buffer(blocks: usize) -> DmaBuf {
-    let words: &'static mut [u64] = Box::leak(vec![0; blocks * 64].into_boxed_slice());
-    // SAFETY: the bytes of the same memory.
-    DmaBuf::from_static(unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), blocks * 512) })
+    SpiLine::new(SpiSlot::new(Some(timed::card(&timed::profile(card)))), Time::new())
 }
 
 impl Rig {
@@ -128,16 +117,7 @@ impl Rig {
     }
 
     fn drive<F: Future>(&self, future: F) -> Result<F::Output, String> {
-        let mut future = pin!(future);
-        let mut context = Context::from_waker(Waker::noop());
-        for _ in 0..TURNS_MAX {
-            NOW_NS.set(self.line.time.now());
-            if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
-                return Ok(output);
-            }
-            self.turn()?;
-        }
-        Err(format!("no end after {TURNS_MAX} turns"))
+        timed::try_drive(&self.line.time, || self.turn(), future)
     }
 
     fn bring_up(&self) -> Result<Card, String> {

@@ -1,9 +1,9 @@
 //! CMD52 beside data, on the SDHCI model: a combo card's memory or a function's CMD53 keeps the DAT
 //! lines busy for a MiB while registers are read.
 
-#[path = "../../../mmcq/tests/support/one_thread.rs"]
-mod one_thread;
 mod rig;
+#[path = "../timed/mod.rs"]
+mod timed;
 
 use mmcq::engine::{Error, Kind, Request, SlotId};
 use mmcq::host::sdhci::{SdhciQuirks, TransferMode};
@@ -12,7 +12,8 @@ use mmcq::spec::command::sdio::{io_read, io_write, io_write_read};
 use mmcq_sim::faults::{Plan, Point, Strike};
 use mmcq_sim::slot::Controller;
 use mmcq_sim::world::Device;
-use rig::{KEEPER, LONGEST, MIB, Rig, SETUP, Setup, buffer, direct, pattern, stream};
+use rig::{KEEPER, LONGEST, MIB, Rig, SETUP, Setup, direct, pattern, stream};
+use timed::bytes as buffer;
 
 fn percentile(ns: &mut [u64], share: f64) -> u64 {
     ns.sort_unstable();
@@ -132,7 +133,7 @@ fn under_way(rig: &Rig) {
         let reached = rig.model.borrow_mut().advance(until);
         rig.time.set(reached);
         if rig.model.borrow().irq() {
-            one_thread::NOW_NS.set(reached);
+            timed::one_thread::NOW_NS.set(reached);
             rig.stack.on_irq();
         }
     }

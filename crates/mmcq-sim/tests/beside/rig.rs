@@ -1,7 +1,8 @@
 //! A combo card on the SDHCI model, whose function is an endless stream, and the stack that drives
 //! it.
 
-use crate::one_thread::{NOW_NS, OneThread, TIMER};
+use crate::timed::one_thread::{NOW_NS, OneThread, TIMER};
+use crate::timed::{self, bytes as buffer, drive};
 use mmcq::card::{IoCard, Options, bring_up_io};
 use mmcq::engine::{Config, DmaBuf, Error, Kind, Output, Request, SlotId, Stats};
 use mmcq::host::sdhci::{self, SdhciQuirks, Table, TransferMode};
@@ -10,19 +11,13 @@ use mmcq::sdio::Function as Handle;
 use mmcq::spec::command::Command;
 use mmcq::spec::command::sdio::{Amount, Extended, io_rw_extended, io_write_read};
 use mmcq_sim::card::io::{Function, IoProfile};
-use mmcq_sim::card::medium::{Fill, Medium};
-use mmcq_sim::card::profile::CardProfile;
 use mmcq_sim::faults::{Faults, Plan};
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
 use mmcq_sim::sdhci::{Port, Sdhci, SdhciConfig};
 use mmcq_sim::slot::Controller;
 use mmcq_sim::time::Time;
-use mmcq_sim::world::Device;
 use std::cell::RefCell;
-use std::future::Future;
-use std::pin::pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
 
 type Driver = sdhci::Sdhci<Port, ShadowMemory, 129>;
 type Stack = mmcq::task::Stack<(OneThread, Driver), 16>;
@@ -128,37 +123,6 @@ pub struct Rig {
     pub taken: Rc<RefCell<Vec<u8>>>,
 }
 
-/// Goes to the next interrupt or deadline, and moves the stack by it.
-fn turn(stack: &Stack, model: &RefCell<Sdhci>, time: &Time) {
-    if !model.borrow().irq() {
-        let deadline = stack.with(|engine| engine.next_deadline_ns());
-        let next = model.borrow().next_event_ns();
-        let until = deadline.into_iter().chain(next).min().expect("nothing will ever happen");
-        let reached = model.borrow_mut().advance(until.max(time.now()));
-        time.set(reached.max(time.now()));
-    }
-    NOW_NS.set(time.now());
-    let irq = model.borrow().irq();
-    if irq { stack.on_irq() } else { stack.poll() }
-}
-
-fn drive<F: Future>(stack: &Stack, model: &RefCell<Sdhci>, time: &Time, future: F) -> F::Output {
-    let mut future = pin!(future);
-    loop {
-        NOW_NS.set(time.now());
-        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            return output;
-        }
-        turn(stack, model, time);
-    }
-}
-
-pub fn buffer(bytes: usize) -> DmaBuf {
-    let words: &'static mut [u64] = Box::leak(vec![0; bytes.div_ceil(8)].into_boxed_slice());
-    // SAFETY: bytes of the same memory, not more than it has.
-    DmaBuf::from_static(unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), bytes) })
-}
-
 /// A phase of CMD52.
 pub fn direct(command: Command) -> Request {
     let phase = Phase { command, data: None, auto: Auto::None, tuning: false };
@@ -195,11 +159,8 @@ impl Rig {
         let taken = source.taken.clone();
         let mut card = mmcq_sim::card::IoCard::new(profile.config_mut().clone(), vec![Box::new(source)]);
         if let Some(name) = setup.memory {
-            let path = format!("{}/cards/{name}.toml", env!("CARGO_MANIFEST_DIR"));
-            let text = std::fs::read_to_string(&path).unwrap();
-            let profile = CardProfile::from_toml(&text, name).unwrap();
-            let medium = Medium::sparse(profile.capacity_bytes(), Fill::Pattern(7)).unwrap();
-            card = card.with_memory(profile.build_sd(medium).unwrap());
+            let profile = timed::profile(name);
+            card = card.with_memory(profile.build_sd(timed::medium(&profile)).unwrap());
         }
         let time = Time::new();
         let memory = ShadowMemory::new(MemoryConfig::BITS32);
@@ -252,7 +213,7 @@ impl Rig {
     }
 
     pub fn turn(&self) {
-        turn(&self.stack, &self.model, &self.time);
+        timed::step(&self.stack, &self.model, &self.time).unwrap();
     }
 
     pub fn finish(&self, id: SlotId) -> mmcq::engine::Completion {
@@ -297,8 +258,7 @@ impl Rig {
     }
 
     pub fn checked(&self) {
-        assert_eq!(self.memory.violations(), Vec::<String>::new());
-        assert_eq!(self.model.borrow().protocol_violations(), 0);
+        timed::checked(&self.memory, &self.model);
         assert!(self.memory.live_mappings() <= 1, "only the descriptor table stays mapped");
         assert!(self.stack.with(|engine| engine.is_idle()));
     }

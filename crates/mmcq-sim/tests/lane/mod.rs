@@ -3,8 +3,8 @@
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
-use super::rig::one_thread::{NOW_NS, OneThread, TIMER};
-use super::rig::{buffer, card};
+use super::rig::timed::one_thread::{NOW_NS, OneThread, TIMER};
+use super::rig::{buffer, card, timed};
 use mmcq::card::{self, Card, Options};
 use mmcq::engine::{Config, Kind, Request, SlotId};
 use mmcq::host::Host;
@@ -15,12 +15,9 @@ use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
 use mmcq_sim::sdhci::{Port, Sdhci, SdhciConfig};
 use mmcq_sim::slot::Controller;
 use mmcq_sim::time::Time;
-use mmcq_sim::world::Device;
 use std::cell::RefCell;
 use std::future::Future;
-use std::pin::pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
 
 pub type Driver = sdhci::Sdhci<Port, ShadowMemory, 129>;
 
@@ -73,26 +70,11 @@ impl<H: Host, P: Profile, const N: usize> Machine<H, P, N> {
 
     /// Goes to the next interrupt or deadline, and moves the stack by it.
     pub fn turn(&self) {
-        if !self.model.borrow().irq() {
-            let deadline = self.stack.with(|engine| engine.next_deadline_ns());
-            let next = self.model.borrow().next_event_ns();
-            let until = deadline.or(next).expect("nothing will ever happen").max(self.time.now());
-            let reached = self.model.borrow_mut().advance(until);
-            self.time.set(reached.max(self.time.now()));
-        }
-        NOW_NS.set(self.time.now());
-        if self.model.borrow().irq() { self.stack.on_irq() } else { self.stack.poll() }
+        timed::turn(&self.stack, &self.model, &self.time).unwrap();
     }
 
     pub fn drive<F: Future>(&self, future: F) -> F::Output {
-        let mut future = pin!(future);
-        loop {
-            NOW_NS.set(self.time.now());
-            if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-                return output;
-            }
-            self.turn();
-        }
+        timed::drive(&self.stack, &self.model, &self.time, future)
     }
 
     /// What goes wrong with controller, bus and card from now on.

@@ -1,35 +1,27 @@
 //! The whole stack on the SDHCI model, moved from interrupt to interrupt in virtual time.
 
-// Each test file uses a part of it.
-#![allow(dead_code)]
+#![allow(dead_code, unused_imports, reason = "each test binary uses its own part")]
 
-#[path = "../../../mmcq/tests/support/one_thread.rs"]
-mod one_thread;
+#[path = "../timed/mod.rs"]
+mod timed;
 
 use mmcq::block::BlockDevice;
 use mmcq::card::{self, Card};
-use mmcq::engine::{Config, DmaBuf, Error, Kind, Request, SlotId};
+use mmcq::engine::{Config, Error, Kind, Request, SlotId};
 use mmcq::host::sdhci::{self, Table};
 use mmcq_sim::card::Card as CardModel;
-use mmcq_sim::card::medium::{Fill, Medium};
-use mmcq_sim::card::profile::CardProfile;
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
 use mmcq_sim::sdhci::{Port, Sdhci, SdhciConfig};
 use mmcq_sim::slot::Controller;
 use mmcq_sim::time::Time;
-use mmcq_sim::world::Device;
-use one_thread::{NOW_NS, OneThread, TIMER};
 use std::cell::RefCell;
 use std::future::Future;
-use std::pin::pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use timed::one_thread::{NOW_NS, OneThread, TIMER};
+pub use timed::{blocks as buffer, bytes};
 
 pub type Driver = sdhci::Sdhci<Port, ShadowMemory, 129>;
 pub type Stack = mmcq::task::Stack<(OneThread, Driver), 16>;
-
-/// Events after which a future that is still not ready never will be.
-const TURNS_MAX: u32 = 3_000_000;
 
 pub struct Rig {
     pub time: Time,
@@ -40,11 +32,7 @@ pub struct Rig {
 
 /// The model of a storage card, by the name of its file.
 pub fn storage_card(card: &str) -> Box<dyn CardModel> {
-    let path = format!("{}/../mmcq-sim/cards/{card}.toml", env!("CARGO_MANIFEST_DIR"));
-    let text = std::fs::read_to_string(&path).unwrap();
-    let profile = CardProfile::from_toml(&text, card).unwrap_or_else(|error| panic!("{error}"));
-    let medium = Medium::sparse(profile.capacity_bytes(), Fill::Pattern(7)).unwrap();
-    profile.build(medium).unwrap_or_else(|error| panic!("{error}"))
+    timed::card(&timed::profile(card))
 }
 
 impl Rig {
@@ -76,27 +64,7 @@ impl Rig {
     }
 
     pub fn try_turn(&self) -> Result<(), String> {
-        let deadline = self.stack.with(|engine| engine.next_deadline_ns());
-        if !self.model.borrow().irq() {
-            let next = self.model.borrow().next_event_ns();
-            let until = deadline.or(next).ok_or("nothing will ever happen")?.max(self.time.now());
-            let reached = self.model.borrow_mut().advance(until);
-            self.time.set(reached.max(self.time.now()));
-        }
-        NOW_NS.set(self.time.now());
-        if self.model.borrow().irq() {
-            // By PIO the next block may be ready at once; otherwise a line that stays up is a
-            // storm.
-            for _ in 0..=256 {
-                self.stack.on_irq();
-                if !self.model.borrow().irq() {
-                    return Ok(());
-                }
-            }
-            return Err("the driver left the interrupt asserted".into());
-        }
-        self.stack.poll();
-        Ok(())
+        timed::turn(&self.stack, &self.model, &self.time)
     }
 
     pub fn drive<F: Future>(&self, future: F) -> F::Output {
@@ -104,16 +72,7 @@ impl Rig {
     }
 
     pub fn try_drive<F: Future>(&self, future: F) -> Result<F::Output, String> {
-        let mut future = pin!(future);
-        let mut context = Context::from_waker(Waker::noop());
-        for _ in 0..TURNS_MAX {
-            NOW_NS.set(self.time.now());
-            if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
-                return Ok(output);
-            }
-            self.try_turn()?;
-        }
-        Err(format!("no end after {TURNS_MAX} turns"))
+        timed::try_drive(&self.time, || self.try_turn(), future)
     }
 
     pub fn bring_up(&self, options: card::Options) -> Result<Card, Error> {
@@ -208,14 +167,4 @@ impl Rig {
             live => Err(format!("{live} mappings are left")),
         }
     }
-}
-
-pub fn buffer(blocks: usize) -> DmaBuf {
-    bytes(blocks * 512)
-}
-
-pub fn bytes(count: usize) -> DmaBuf {
-    let words: &'static mut [u64] = Box::leak(vec![0; count.div_ceil(8)].into_boxed_slice());
-    // SAFETY: bytes of the same memory, not more than it has.
-    DmaBuf::from_static(unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), count) })
 }

@@ -1,17 +1,15 @@
 //! The stack over an SDHCI model, with a supervisor, and a card that falls ill when it is told to.
 
-#![allow(dead_code, reason = "each test binary uses its own part")]
+#![allow(dead_code, unused_imports, reason = "each test binary uses its own part")]
 
-#[path = "../../../mmcq/tests/support/one_thread.rs"]
-pub mod one_thread;
+#[path = "../timed/mod.rs"]
+pub mod timed;
 
 use mmcq::card::{self, Card as Found, Event, Options};
 use mmcq::engine::{Completion, Config, DmaBuf, Kind, RecoveryStep, Request, SlotId, Stats};
 use mmcq::host::Step;
 use mmcq::host::sdhci::{self, Table};
 use mmcq::host::surroundings::{Surrounded, Surroundings};
-use mmcq_sim::card::medium::{Fill, Medium};
-use mmcq_sim::card::profile::CardProfile;
 use mmcq_sim::card::{BusState, Card, Quirks, ReadBlock, Reply, WriteBlock};
 use mmcq_sim::faults::{Faults, Plan};
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
@@ -19,12 +17,13 @@ use mmcq_sim::sdhci::{Port, Sdhci, SdhciConfig};
 use mmcq_sim::slot::Controller;
 use mmcq_sim::time::Time;
 use mmcq_sim::world::Device;
-use one_thread::{NOW_NS, OneThread, TIMER};
 use std::cell::RefCell;
 use std::future::Future;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
+pub use timed::filled as buffer;
+use timed::one_thread::{NOW_NS, OneThread, TIMER};
 
 pub type Driver = Surrounded<sdhci::Sdhci<Port, ShadowMemory, 129>, Supply>;
 pub type Stack = mmcq::task::Stack<(OneThread, Driver), 16>;
@@ -173,12 +172,9 @@ pub fn card(name: &str) -> Box<dyn Card> {
 
 /// The same with a quirk.
 pub fn quirky(name: &str, quirk: impl FnOnce(&mut Quirks)) -> Box<dyn Card> {
-    let path = format!("{}/cards/{name}.toml", env!("CARGO_MANIFEST_DIR"));
-    let text = std::fs::read_to_string(&path).unwrap();
-    let mut profile = CardProfile::from_toml(&text, name).unwrap_or_else(|error| panic!("{error}"));
+    let mut profile = timed::profile(name);
     quirk(profile.quirks_mut());
-    let medium = Medium::sparse(profile.capacity_bytes(), Fill::Pattern(7)).unwrap();
-    profile.build(medium).unwrap_or_else(|error| panic!("{error}"))
+    timed::card(&profile)
 }
 
 type Supervisor = Pin<Box<dyn Future<Output = (Event, DmaBuf)>>>;
@@ -243,9 +239,8 @@ impl Rig {
         let stack: &'static Stack = Box::leak(Box::new(Stack::new(OneThread, TIMER, host, Config::DEFAULT)));
         let supervisor = RefCell::new(None);
         let events = RefCell::new(Vec::new());
-        let turn = |rig: &Parts<'_>| rig.turn();
-        let parts = Parts { time: &time, model: &model, stack };
-        let found = drive(&parts, turn, card::bring_up(stack, buffer(1, 0), options)).0.unwrap();
+        let found =
+            timed::drive(stack, &model, &time, card::bring_up(stack, buffer(1, 0), options)).0.unwrap();
         let waker = RefCell::new(Waker::noop().clone());
         Rig { time, model, memory, stack, ills, supervisor, waker, events, found, options }
     }
@@ -281,7 +276,7 @@ impl Rig {
 
     /// Goes to the next interrupt or deadline, and moves the stack by it.
     pub fn turn(&self) {
-        Parts { time: &self.time, model: &self.model, stack: self.stack }.turn();
+        timed::turn(self.stack, &self.model, &self.time).unwrap();
         self.poll_supervisor();
     }
 
@@ -340,15 +335,11 @@ impl Rig {
 
     /// Turns until this is over.
     pub fn drive<F: Future>(&self, future: F) -> F::Output {
-        let mut future = pin!(future);
-        for _ in 0..1_000_000 {
-            NOW_NS.set(self.time.now());
-            if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-                return output;
-            }
+        let turn = || {
             self.turn();
-        }
-        panic!("no end; {:?}", self.trace());
+            Ok(())
+        };
+        timed::try_drive(&self.time, turn, future).unwrap()
     }
 
     pub fn one(&self, id: SlotId) -> Completion {
@@ -374,55 +365,6 @@ impl Rig {
 
     /// Nothing was done that a controller or memory forbids.
     pub fn checked(&self) {
-        assert_eq!(self.memory.violations(), Vec::<String>::new());
-        assert_eq!(self.model.borrow().protocol_violations(), 0);
+        timed::checked(&self.memory, &self.model);
     }
-}
-
-struct Parts<'a> {
-    time: &'a Time,
-    model: &'a Rc<RefCell<Sdhci>>,
-    stack: &'static Stack,
-}
-
-impl Parts<'_> {
-    fn turn(&self) {
-        let deadline = self.stack.with(|engine| engine.next_deadline_ns());
-        if !self.model.borrow().irq() {
-            let next = self.model.borrow().next_event_ns();
-            let until = deadline.or(next).expect("nothing will ever happen").max(self.time.now());
-            let reached = self.model.borrow_mut().advance(until);
-            self.time.set(reached.max(self.time.now()));
-        }
-        NOW_NS.set(self.time.now());
-        if self.model.borrow().irq() {
-            for _ in 0..=256 {
-                self.stack.on_irq();
-                if !self.model.borrow().irq() {
-                    return;
-                }
-            }
-            panic!("the driver left the interrupt asserted");
-        }
-        self.stack.poll();
-    }
-}
-
-fn drive<F: Future>(parts: &Parts<'_>, turn: impl Fn(&Parts<'_>), future: F) -> F::Output {
-    let mut future = pin!(future);
-    loop {
-        NOW_NS.set(parts.time.now());
-        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            return output;
-        }
-        turn(parts);
-    }
-}
-
-pub fn buffer(blocks: usize, fill: u8) -> DmaBuf {
-    let words: &'static mut [u64] = Box::leak(vec![0; blocks * 64].into_boxed_slice());
-    // SAFETY: bytes of the same memory, of the same length.
-    let bytes = unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), blocks * 512) };
-    bytes.fill(fill);
-    DmaBuf::from_static(bytes)
 }

@@ -1,0 +1,44 @@
+//! The interrupt controller of Arm's machines: a GIC of version 1 or 2. The board says where it is.
+
+use crate::arm::{read, write};
+use crate::board::{self, GIC_CPU, GIC_DISTRIBUTOR};
+use crate::plan::firmware::{Source, serve};
+
+const GIC_PRIORITY_MASK: usize = GIC_CPU + 0x04;
+const GIC_ACKNOWLEDGE: usize = GIC_CPU + 0x0c;
+const GIC_END: usize = GIC_CPU + 0x10;
+/// Numbers from here on mean that nothing is pending.
+const GIC_SPURIOUS: u32 = 1020;
+const GIC_ENABLE: usize = GIC_DISTRIBUTOR + 0x100;
+const GIC_PRIORITY: usize = GIC_DISTRIBUTOR + 0x400;
+const GIC_TARGET: usize = GIC_DISTRIBUTOR + 0x800;
+
+/// Takes it into use.
+pub fn start() {
+    write(GIC_PRIORITY_MASK, 0xf0);
+    write(GIC_CPU, 1);
+    write(GIC_DISTRIBUTOR, 1);
+}
+
+/// Listens to an interrupt.
+pub fn listen(irq: u32) {
+    let (word, shift) = (irq as usize / 4 * 4, 8 * (irq % 4));
+    write(GIC_PRIORITY + word, read(GIC_PRIORITY + word) & !(0xff << shift) | 0xa0 << shift);
+    write(GIC_TARGET + word, read(GIC_TARGET + word) & !(0xff << shift) | 1 << shift);
+    write(GIC_ENABLE + irq as usize / 32 * 4, 1 << (irq % 32));
+}
+
+/// The interrupt handler: what is not the alarm's is the controller's, there are no others.
+#[unsafe(no_mangle)]
+extern "C" fn interrupt() {
+    let id = read(GIC_ACKNOWLEDGE);
+    match id & 0x3ff {
+        GIC_SPURIOUS.. => return,
+        board::ALARM_IRQ => {
+            board::silence_alarm();
+            serve(Source::Alarm);
+        }
+        _ => serve(Source::Card),
+    }
+    write(GIC_END, id);
+}

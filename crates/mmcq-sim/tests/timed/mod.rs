@@ -1,0 +1,143 @@
+//! A stack over a model in virtual time: how both are moved, and what tests need besides.
+
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+#[path = "../../../mmcq/tests/support/one_thread.rs"]
+pub mod one_thread;
+
+use mmcq::engine::DmaBuf;
+use mmcq::task::{Platform, Stack};
+use mmcq_sim::card::Card;
+use mmcq_sim::card::medium::{Fill, Medium};
+use mmcq_sim::card::profile::CardProfile;
+use mmcq_sim::memory::ShadowMemory;
+use mmcq_sim::slot::Controller;
+use mmcq_sim::time::Time;
+use mmcq_sim::world::Device;
+use one_thread::NOW_NS;
+use std::cell::RefCell;
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+/// Turns after which a future that is still not ready never will be.
+pub const TURNS_MAX: u32 = 3_000_000;
+
+/// Goes to the next interrupt or deadline, and moves the stack by it.
+pub fn turn<B: Platform, const N: usize>(
+    stack: &Stack<B, N>,
+    model: &RefCell<impl Device>,
+    time: &Time,
+) -> Result<(), String> {
+    let next = model.borrow().next_event_ns();
+    let until = stack.with(|engine| engine.next_deadline_ns()).or(next);
+    turn_to(stack, model, time, until)
+}
+
+/// The same, to the model's next event at most, whether it interrupts or not.
+pub fn step<B: Platform, const N: usize>(
+    stack: &Stack<B, N>,
+    model: &RefCell<impl Device>,
+    time: &Time,
+) -> Result<(), String> {
+    let next = model.borrow().next_event_ns();
+    let until = stack.with(|engine| engine.next_deadline_ns()).into_iter().chain(next).min();
+    turn_to(stack, model, time, until)
+}
+
+/// Goes to the next interrupt, until this time at most, and moves the stack.
+fn turn_to<B: Platform, const N: usize>(
+    stack: &Stack<B, N>,
+    model: &RefCell<impl Device>,
+    time: &Time,
+    until: Option<u64>,
+) -> Result<(), String> {
+    if !model.borrow().irq() {
+        let until = until.ok_or("nothing will ever happen")?.max(time.now());
+        let reached = model.borrow_mut().advance(until);
+        time.set(reached.max(time.now()));
+    }
+    NOW_NS.set(time.now());
+    if !model.borrow().irq() {
+        stack.poll();
+        return Ok(());
+    }
+    // By PIO the next bytes may be there at once; otherwise a line that stays up is a storm.
+    for _ in 0..=4096 {
+        stack.on_irq();
+        NOW_NS.set(time.now());
+        if !model.borrow().irq() {
+            return Ok(());
+        }
+    }
+    Err("the driver left the interrupt asserted".into())
+}
+
+/// Polls the future, and turns where it waits.
+pub fn try_drive<F: Future>(
+    time: &Time,
+    mut turn: impl FnMut() -> Result<(), String>,
+    future: F,
+) -> Result<F::Output, String> {
+    let mut future = pin!(future);
+    for _ in 0..TURNS_MAX {
+        NOW_NS.set(time.now());
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            return Ok(output);
+        }
+        turn()?;
+    }
+    Err(format!("no end after {TURNS_MAX} turns"))
+}
+
+/// The same of a stack over a model.
+pub fn drive<B: Platform, const N: usize, F: Future>(
+    stack: &Stack<B, N>,
+    model: &RefCell<impl Device>,
+    time: &Time,
+    future: F,
+) -> F::Output {
+    try_drive(time, || turn(stack, model, time), future).unwrap()
+}
+
+/// Nothing was done that memory or the controller forbids.
+pub fn checked(memory: &ShadowMemory, model: &RefCell<impl Controller>) {
+    assert_eq!(memory.violations(), Vec::<String>::new());
+    assert_eq!(model.borrow().protocol_violations(), 0);
+}
+
+/// The profile of a storage card, by the name of its file.
+pub fn profile(name: &str) -> CardProfile {
+    let path = format!("{}/../mmcq-sim/cards/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(&path).unwrap();
+    CardProfile::from_toml(&text, name).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A card of this profile with all of its blocks.
+pub fn card(profile: &CardProfile) -> Box<dyn Card> {
+    profile.build(medium(profile)).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Its blocks, which take no memory until they are written.
+pub fn medium(profile: &CardProfile) -> Medium {
+    Medium::sparse(profile.capacity_bytes(), Fill::Pattern(7)).unwrap()
+}
+
+/// Zeroes, aligned as every controller wants them.
+pub fn bytes(count: usize) -> DmaBuf {
+    let words: &'static mut [u64] = Box::leak(vec![0; count.div_ceil(8)].into_boxed_slice());
+    // SAFETY: bytes of the same memory, not more than it has.
+    DmaBuf::from_static(unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), count) })
+}
+
+/// So many blocks of them.
+pub fn blocks(count: usize) -> DmaBuf {
+    bytes(count * 512)
+}
+
+/// Blocks that have this byte in each place.
+pub fn filled(count: usize, byte: u8) -> DmaBuf {
+    let mut buf = blocks(count);
+    buf.fill(byte);
+    buf
+}
