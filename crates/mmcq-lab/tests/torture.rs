@@ -1,12 +1,13 @@
 //! The torture campaigns in short, and the page that they make.
 
-use mmcq_lab::torture::case::{Case, Luck, Wishes};
+use mmcq_lab::torture::case::{Case, Luck, Operation, Setup, Visit, Wishes};
 use mmcq_lab::torture::catalogue::{self, Proof, Tried, proof};
-use mmcq_lab::torture::run::{Bench, CARDS, POINTS, run};
+use mmcq_lab::torture::run::{Bench, CARDS, EVERY_CARD, POINTS, run};
 use mmcq_lab::torture::shrink::shrink;
 use mmcq_lab::torture::sweep::kinds;
 use mmcq_lab::torture::workloads::{NAMES, VISITS, workload};
 use mmcq_lab::torture::{aimed, exhaustive, presence, queues};
+use mmcq_sim::checker::Asked;
 use mmcq_sim::faults::catalogue::entries;
 use mmcq_sim::faults::{Point, Shot, Strike};
 use std::path::Path;
@@ -133,6 +134,39 @@ fn cards_come_and_go() {
         assert_eq!(score.failures, []);
         assert!(score.runs > 100, "{}", score.runs);
     }
+}
+
+/// A card with a cache that comes back at once has lost nothing, and a flush that says so hides
+/// nothing. What a dip of the supply takes from the same cache, the next flush tells.
+#[test]
+fn an_sd_card_bounces_with_its_cache_on() {
+    let card = EVERY_CARD.iter().position(|name| *name == "sdxc-64g-a2").unwrap();
+    let write = |at, blocks| Operation::plain(Asked::Write { durable: false }, at, blocks);
+    let read = |at, blocks| Operation::plain(Asked::Read, at, blocks);
+    let flush = Operation::plain(Asked::Flush, 0, 0);
+    let operations =
+        vec![write(0, 2), write(5, 1), read(0, 8), flush, write(0, 1), read(1, 4), flush, write(1, 1)];
+    let setup = Setup { card, queue: true, depth: 1, ..Setup::PLAIN };
+    let whole = Case { seed: 1, setup, operations, ..workload(7) };
+    let mut bench = Bench::new();
+    let clean = run(&whole, &mut bench, None);
+    assert_eq!((clean.violation, clean.errors), (None, 0));
+    for event in clean.before.0 + 1..=clean.events {
+        for times in [1, 2, 9, 20] {
+            let visit = Some((event, Visit::Bounce(times)));
+            let outcome = run(&Case { visit, ..whole.clone() }, &mut bench, None);
+            assert_eq!(outcome.violation, None, "{times} times from event {event} on");
+        }
+    }
+    let place = POINTS.iter().position(|known| *known == Point::Response).unwrap();
+    let mut told = 0;
+    for nth in clean.before.1[place] + 1..=clean.points[place] {
+        let luck = Luck::Shots(vec![Shot { point: Point::Response, nth, strike: Strike::BrownOut }]);
+        let outcome = run(&Case { luck, ..whole.clone() }, &mut bench, None);
+        assert_eq!(outcome.violation, None, "answer {nth}");
+        told += outcome.errors;
+    }
+    assert!(told > 0);
 }
 
 #[test]

@@ -33,7 +33,7 @@ pub struct Bench {
     pub(super) claims: Vec<Claim>,
     pub(super) free: Vec<usize>,
     pub(super) scratch: Box<[u64]>,
-    /// For headers of packed commands.
+    /// The engine's page: for headers of packed commands, and extension registers of an SD card.
     pub(super) page: Box<[u64]>,
     pub(super) mask: Arc<AtomicU64>,
     /// One for each client, and the supervisor's.

@@ -2,6 +2,7 @@
 //! wrong.
 
 use super::machine::Keeps;
+use mmcq::card::SdQueue;
 use mmcq::host::sdhci::{SdhciQuirks, TransferMode};
 use mmcq_sim::checker::Asked;
 use mmcq_sim::faults::{Plan, Point, Shot, Strike};
@@ -376,6 +377,15 @@ pub const STRIKES: [(Point, Strike); 23] = [
 const EVENTS: u64 = 9;
 
 impl Case {
+    /// How the queue of an SD card is used here.
+    #[must_use]
+    pub fn sd_queue(&self) -> SdQueue {
+        let mut random = Stream::new(self.seed, "sd queue");
+        let mut one_of = |values: [u8; 2]| if random.chance(0.5) { values[0] } else { values[1] };
+        let (sequential, writes, self_test) = (one_of([0, 1]) == 1, one_of([1, 4]), one_of([0, 3]).into());
+        SdQueue { any: true, sequential, writes, self_test }
+    }
+
     /// The run of this seed.
     #[must_use]
     pub fn draw(seed: u64, wishes: &Wishes) -> Case {

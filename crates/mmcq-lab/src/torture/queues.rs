@@ -55,6 +55,10 @@ pub fn draw(seed: u64) -> Case {
     let mut case = Case::draw(seed, &wishes);
     case.setup.queue = true;
     case.setup.engine = random.below(6).min(3) as u8;
+    if case.setup.is_removable() {
+        // The controller's engine is for eMMC.
+        case.setup.engine = 0;
+    }
     if case.setup.engine > 0 {
         // An engine sees the end of busy by itself.
         (case.setup.busy, case.setup.old_host) = (BusyBy::Interrupt, false);

@@ -9,8 +9,8 @@ use super::clients::{Began, Client};
 use super::machine::{Keeps, Machine, Step};
 pub use super::outcome::{Outcome, Steps};
 use super::stopwatch::Stopwatch;
-use super::supervisor::{News, Supervisor};
-use mmcq::card::{Card as Found, Options, bring_up, enable_extended_ops, enable_packed, enable_task_queue};
+use super::supervisor::{News, Supervisor, equip};
+use mmcq::card::{Card as Found, Options, bring_up};
 use mmcq::engine::{Error, RecoveryStep};
 use mmcq::sched::{Any, Deadline, Fair, Fifo, HostQueued, Packed, Profile, Queued, deadline, fair};
 use mmcq::task::Platform;
@@ -28,7 +28,7 @@ use std::task::{Context, Poll, Waker};
 pub const CARDS: [&str; 5] = ["sdhc-16g-hs", "emmc-hs200", "hbg4a2", "emmc-4g-old", "sdsc-1g"];
 
 /// These, and then the cards with a command queue, or packed commands.
-pub const EVERY_CARD: [&str; 10] = [
+pub const EVERY_CARD: [&str; 11] = [
     "sdhc-16g-hs",
     "emmc-hs200",
     "hbg4a2",
@@ -39,6 +39,7 @@ pub const EVERY_CARD: [&str; 10] = [
     "emmc-queue-fast",
     "emmc-queue-one",
     "emmc-packed",
+    "sdxc-64g-a2",
 ];
 
 /// How the first eMMC boots, and the one that comes in its place: with an acknowledge from boot
@@ -231,7 +232,13 @@ impl Run<'_> {
                     self.is_stranger = false;
                     first
                 }
-                (card, out) => card.or(out).ok_or_else(gone)?,
+                (Some(card), None) => card,
+                (None, out) => {
+                    // It has stayed out, and its supply with the host.
+                    let mut card = out.ok_or_else(gone)?;
+                    card.power_cut(now_ns);
+                    card
+                }
             };
             self.outcome.cuts += 1;
             if let Some(trace) = trace {
@@ -534,15 +541,7 @@ impl Run<'_> {
             let mut future = std::pin::pin!(async {
                 let (card, scratch) = bring_up(&machine.stack, scratch, options).await;
                 let card = card?;
-                let (result, scratch) = enable_extended_ops(&machine.stack, &card, scratch).await;
-                result?;
-                if self.case.setup.queue {
-                    enable_task_queue(&machine.stack, &card, scratch).await.0?;
-                    match enable_packed(&machine.stack, &card, page).await {
-                        Ok(_) | Err((Error::Unsupported, _)) => {}
-                        Err((error, _)) => return Err(error),
-                    }
-                }
+                equip(&machine.stack, &card, scratch, page, self.case).await?;
                 Ok::<_, Error>(card)
             });
             let mut context = Context::from_waker(Waker::noop());

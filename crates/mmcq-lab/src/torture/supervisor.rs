@@ -3,12 +3,16 @@
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
 use super::bench::lend;
-use super::case::{SLOTS, Visit};
+use super::case::{Case, SLOTS, Visit};
 use super::clients::Client;
 use super::machine::{Machine, Stack};
 use super::run::{BOOTS, Run, Trace};
-use mmcq::card::{Card as Found, Event, Options, enable_extended_ops, supervise};
-use mmcq::engine::DmaBuf;
+use mmcq::card::extension::enable_cache;
+use mmcq::card::{
+    Card as Found, Event, Family, Options, enable_extended_ops, enable_packed, enable_sd_task_queue,
+    enable_task_queue, supervise,
+};
+use mmcq::engine::{DmaBuf, Error};
 use mmcq::task::Platform;
 use mmcq_sim::card::{Card, Fill, Medium};
 use mmcq_sim::checker::{Checker, Content, Fault, Promise, Violation};
@@ -24,6 +28,34 @@ pub(super) type News = RefCell<Vec<Event>>;
 pub(super) struct Supervisor<'m> {
     future: Option<Pin<Box<dyn Future<Output = ()> + 'm>>>,
     news: &'m News,
+}
+
+/// Switches on what this run uses of a card that was just brought up: erases; its queue or packed
+/// commands; and of an SD card the cache.
+pub(super) async fn equip<B: Platform>(
+    stack: &Stack<B>,
+    card: &Found,
+    scratch: DmaBuf,
+    page: DmaBuf,
+    case: &Case,
+) -> Result<(), Error> {
+    let (result, scratch) = enable_extended_ops(stack, card, scratch).await;
+    result?;
+    match card.family {
+        _ if !case.setup.queue => {}
+        Family::Emmc(_) => {
+            enable_task_queue(stack, card, scratch).await.0?;
+            match enable_packed(stack, card, page).await {
+                Ok(_) | Err((Error::Unsupported, _)) => {}
+                Err((error, _)) => return Err(error),
+            }
+        }
+        Family::Sd(_) => {
+            enable_cache(stack, card, page).await.map_err(|(error, _)| error)?;
+            enable_sd_task_queue(stack, card, scratch, case.sd_queue()).await.0?;
+        }
+    }
+    Ok(())
 }
 
 /// Helps for ever; equips the engine again for each card.
@@ -137,10 +169,10 @@ impl Run<'_> {
     pub(super) fn visited<B: Platform>(&mut self, machine: &Machine<B>) {
         let now_ns = machine.now();
         if let Some((_, visit)) = self.visit.take_if(|(event, _)| *event <= self.outcome.events) {
-            self.bench.checker.supply_lost();
             let card = machine.model.borrow_mut().remove(now_ns);
             match visit {
                 Visit::Swap => {
+                    self.bench.checker.supply_lost();
                     self.out = card;
                     let profile = self.bench.profiles[self.case.setup.card].sibling();
                     let medium = Medium::sparse(profile.capacity_bytes(), self.stranger());
@@ -151,16 +183,22 @@ impl Run<'_> {
                         machine.model.borrow_mut().insert(other, now_ns);
                     }
                 }
-                Visit::Bounce(times) => (self.out, self.bounces) = (card, times),
+                Visit::Bounce(times) => {
+                    self.bench.checker.was_reset();
+                    (self.out, self.bounces) = (card, times);
+                }
             }
         } else if self.bounces > 0 {
+            // The card bridges so short a time, with all that is in its cache. It loses its supply
+            // only if the host has switched that off meanwhile, and counts that itself. A host that
+            // takes it for lost is right as well.
             self.bounces -= 1;
-            self.bench.checker.trouble();
-            let mut model = machine.model.borrow_mut();
+            self.bench.checker.was_reset();
             match self.out.take() {
-                Some(card) => model.insert(card, now_ns),
-                None => self.out = model.remove(now_ns),
+                Some(card) => machine.model.borrow_mut().insert(card, now_ns),
+                None => self.out = machine.model.borrow_mut().remove(now_ns),
             }
+            self.look_for_losses(machine);
         }
     }
 
