@@ -171,12 +171,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.durability.settles() {
             self.owe_late(status);
         }
-        self.doubt_all();
-        true
-    }
-
-    /// All writes whose status is not known are written again, one at a time.
-    pub(super) fn doubt_all(&mut self) {
         for index in bits(self.slots.settling()) {
             self.slots.at_mut(index).goes_alone(true);
         }
@@ -184,5 +178,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             tasks.are_suspects();
         }
         self.doubt();
+        // At once: the lane that is next may be another, and whatever is younger waits for them.
+        self.write_again(self.lane.began_ns());
+        true
     }
 }

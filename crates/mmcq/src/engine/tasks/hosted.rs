@@ -94,9 +94,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.park();
             return Turn::Again;
         }
-        if self.incident.is_in_doubt() {
-            self.write_again(now_ns);
-        }
         let dull = self.lane.tasks().is_some_and(|tasks| tasks.is_dull());
         let stays = !dull && self.has_only_tasks(now_ns);
         if stays && drives {

@@ -165,9 +165,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     #[inline(never)]
     fn go_on_with_tasks(&mut self, now_ns: u64) -> Turn {
-        if self.incident.is_in_doubt() {
-            self.write_again(now_ns);
-        }
         if self.described_is_left(now_ns) {
             return Turn::Again;
         }

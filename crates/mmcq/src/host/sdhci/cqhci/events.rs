@@ -17,21 +17,21 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         if self.at != At::On {
             return self.take_all(0);
         }
-        let status = self.host.port.read32(INT_STATUS);
-        if status == INT_QUEUE {
-            // Before the ends are read: one that comes later interrupts again.
-            self.write(IS, INT_DONE);
-            let done = self.read(TCN);
-            let believed = self.slots.rung & !self.slots.doubtful & !(1 << DIRECT_SLOT);
-            if done != 0 && done & !believed == 0 {
-                self.write(TCN, done);
-                self.slots.rung &= !done;
-                if self.coalesces {
-                    self.write(IC, IC_ENABLE | IC_RESET);
-                }
-                return QueueEvents { done, ..QueueEvents::default() };
+        // Before the ends are read: one that comes later interrupts again.
+        self.write(IS, INT_DONE);
+        let done = self.read(TCN);
+        let believed = self.slots.rung & !self.slots.doubtful & !(1 << DIRECT_SLOT);
+        // After them: if no response had an error by now, none of theirs had. What else the controller
+        // has to say interrupts again.
+        if done != 0 && done & !believed == 0 && self.read(IS) & KNOWN & !INT_DONE == 0 {
+            self.write(TCN, done);
+            self.slots.rung &= !done;
+            if self.coalesces {
+                self.write(IC, IC_ENABLE | IC_RESET);
             }
+            return QueueEvents { done, ..QueueEvents::default() };
         }
+        let status = self.host.port.read32(INT_STATUS);
         self.take_all(status)
     }
 
@@ -61,8 +61,13 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         }
         // Once more after the halt: what is done is done.
         self.take_done(&mut events);
+        // A response may have had an error since.
+        let late = self.read(IS) & INT_RESPONSE;
+        if late != 0 {
+            self.write(IS, late);
+        }
         let errors = if own { status & ERRORS & self.host.shadow.enable } else { 0 };
-        if errors != 0 || own && is & INT_RESPONSE != 0 {
+        if errors != 0 || own && (is | late) & INT_RESPONSE != 0 {
             // After the ends: what is done is not blamed.
             events.fault = Some(self.fault(errors));
         }
