@@ -10,7 +10,7 @@ use mmcq_lab::torture::shrink::shrink;
 use mmcq_lab::torture::swarm::Swarm;
 use mmcq_lab::torture::trace::{HEADING, InOrder};
 use mmcq_lab::torture::{
-    aimed, catalogue, describe, exhaustive, presence, queues, streams, sweep, workloads,
+    aimed, catalogue, describe, exhaustive, presence, queue_sweep, queues, streams, sweep, workloads,
 };
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -21,7 +21,7 @@ const FAST: (u64, u64, f64, u32) = (5_000_000, 30_000, 0.002, 4);
 /// Requests, power cuts and length of programs of the long one.
 const LONG: (u64, u64, u32) = (100_000_000, 400_000, 5);
 
-/// Of the random requests so many times fewer go to a reader.
+/// Of the random requests of all campaigns so many times fewer go to a reader, or through a queue.
 const STREAMED: u64 = 5;
 
 /// Torture the stack: faults, power cuts, and a checker that knows what every sector may hold
@@ -131,6 +131,10 @@ enum Mode {
     Streams,
     /// Random runs through the command queue of a card
     Queues,
+    /// Each kind of fault at every event of ten workloads through a card's queue
+    QueueSweep,
+    /// A bad block in these, and a second fault at every event
+    QueueDouble,
     /// All of these
     All,
 }
@@ -154,7 +158,10 @@ impl Torture {
         let began = Instant::now();
         let (mut broken, mut over) = (0, 0);
         let sweeps = (sweep::kinds().len() * workloads::NAMES.len()) as u64;
-        let modes: [(Mode, &str, u64); 10] = [
+        // Alone, a campaign has all the requests that were asked for.
+        let streamed = swarm.requests / if wanted == Mode::All { STREAMED } else { 1 };
+        let queued = queue_sweep::WORKLOADS * queue_sweep::kinds().len() as u64;
+        let modes: [(Mode, &str, u64); 12] = [
             (Mode::Swarm, "random runs, requests", swarm.requests),
             (Mode::Exhaustive, "all small programs with all cuts", 3 * exhaustive::programs(length)),
             (Mode::Sweep, "single faults at every event", sweeps),
@@ -163,8 +170,10 @@ impl Torture {
             (Mode::Swap, "another card at every event", workloads::NAMES.len() as u64),
             (Mode::Bounce, "a card that bounces at every event", workloads::NAMES.len() as u64),
             (Mode::Aimed, "what chance seldom hits", aimed::NAMES.len() as u64),
-            (Mode::Streams, "random runs with open transfers, requests", swarm.requests / STREAMED),
-            (Mode::Queues, "random runs through a card's queue, requests", swarm.requests / STREAMED),
+            (Mode::Streams, "random runs with open transfers, requests", streamed),
+            (Mode::Queues, "random runs through a card's queue, requests", streamed),
+            (Mode::QueueSweep, "single faults at every event of a card's queue", queued),
+            (Mode::QueueDouble, "a bad block, and a second fault at every event of a queue", queued),
         ];
         for (mode, title, size) in modes {
             if wanted != Mode::All && wanted != mode {
@@ -181,10 +190,10 @@ impl Torture {
                 Mode::Swap => presence::swaps(swarm.jobs, &progress),
                 Mode::Bounce => presence::bounces(swarm.jobs, &progress),
                 Mode::Aimed => aimed::aimed(swarm.jobs, &progress),
-                Mode::Streams => {
-                    streams::streams(swarm.seed, swarm.requests / STREAMED, swarm.jobs, &progress)
-                }
-                Mode::Queues => queues::queues(swarm.seed, swarm.requests / STREAMED, swarm.jobs, &progress),
+                Mode::Streams => streams::streams(swarm.seed, streamed, swarm.jobs, &progress),
+                Mode::Queues => queues::queues(swarm.seed, streamed, swarm.jobs, &progress),
+                Mode::QueueSweep => queue_sweep::singles(&|_| true, swarm.jobs, &progress),
+                Mode::QueueDouble => queue_sweep::doubles(swarm.jobs, &progress),
                 Mode::Swarm | Mode::All => swarm.run(&progress),
             };
             shown.end();

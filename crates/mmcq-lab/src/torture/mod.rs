@@ -19,6 +19,7 @@ pub mod outcome;
 #[cfg(planted)]
 pub mod plants;
 pub mod presence;
+pub mod queue_sweep;
 pub mod queues;
 mod remains;
 pub mod run;

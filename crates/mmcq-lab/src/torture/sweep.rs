@@ -36,7 +36,7 @@ pub fn beyond_contract(strike: Strike, point: Point) -> bool {
 }
 
 /// What a beyond-contract fault may break is not the stack's fault.
-fn excused(case: &Case, mut outcome: Outcome) -> Outcome {
+pub(super) fn excused(case: &Case, mut outcome: Outcome) -> Outcome {
     let beyond = match &case.luck {
         Luck::Shots(shots) => shots.iter().any(|shot| beyond_contract(shot.strike, shot.point)),
         Luck::Always(shot) | Luck::Brought(_, shot) => beyond_contract(shot.strike, shot.point),
@@ -55,7 +55,7 @@ fn index_of(point: Point) -> usize {
 
 /// First event of the point that counts in this workload: those of a bring-up are struck in the
 /// first workload only.
-fn first(clean: &Outcome, case: &Case, point: Point) -> u64 {
+pub(super) fn first(clean: &Outcome, case: &Case, point: Point) -> u64 {
     if case.setup.armed_early { 1 } else { clean.before.1[index_of(point)] + 1 }
 }
 
@@ -89,7 +89,7 @@ fn judge_times(case: &Case, name: &str, outcome: &Outcome, clean: &Outcome, scor
 
 /// The same where several things went wrong: each incident ends within its budget, and the dead
 /// answer at once.
-fn judge_whole(case: &Case, name: &str, outcome: &Outcome, score: &mut Score) {
+pub(super) fn judge_whole(case: &Case, name: &str, outcome: &Outcome, score: &mut Score) {
     // An interrupt that is lost is missed at the deadline of its phase: that of a flush is the
     // card's own time once more.
     let lost = match &case.luck {

@@ -176,9 +176,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
 }
 
 // SAFETY: calls go to the driver inside, in their order and with the segments as they are; while
-// the engine has the lines none starts. A reset, and a change of the supply, first switch the
-// engine off, and forget its tasks: their memory is let go when the driver inside says that its own
-// is [eMMC 5.1, B; SDHC 2.2.20].
+// the engine has the lines none starts. A reset, and a change of the supply, switch the engine off
+// before they are done, and forget its tasks: their memory is let go when the driver inside says
+// that its own is [eMMC 5.1, B; SDHC 2.2.20].
 unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Host
     for Cqhci<R, D, DESCRIPTORS, PIECES>
 {
@@ -257,6 +257,15 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Host
 
     fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
         let forgets = matches!(op, BusOp::ResetLines | BusOp::ResetAll | BusOp::PowerOn | BusOp::PowerOff);
+        if op == BusOp::ResetLines && self.at == At::Halting {
+            // Data move for ever: they end before the engine is switched off, and not the other way.
+            self.write(ISGE, 0);
+            let step = self.host.set_bus(op, first, now_ns);
+            if !matches!(step, Step::Wait(_)) {
+                self.drop_tasks();
+            }
+            return step;
+        }
         if first && forgets {
             self.drop_tasks();
         } else if self.has_lines() && !forgets {

@@ -1,0 +1,160 @@
+//! What goes wrong with a card's queue, where it hurts: each kind of fault at each event of each
+//! workload with a queue, and a second one at each event after a block that could not be programmed.
+
+use super::case::{Case, Luck, Operation, Setup};
+use super::run::{Bench, EVERY_CARD, Outcome, run};
+use super::score::Score;
+use super::spread::spread;
+use super::sweep::{beyond_contract, excused, first, judge_whole};
+use mmcq_sim::checker::Asked;
+use mmcq_sim::faults::catalogue::{self, Injection, Means};
+use mmcq_sim::faults::{Point, Shot, Strike};
+
+/// The machines: card, its cache, and what drives its queue.
+const MACHINES: [(&str, bool, u8); 10] = [
+    ("emmc-queue", true, 0),
+    ("emmc-queue-one", false, 0),
+    ("emmc-queue-slow", false, 1),
+    ("emmc-queue", true, 2),
+    ("emmc-queue-one", false, 2),
+    ("emmc-queue-fast", false, 3),
+    ("sdxc-64g-a2", true, 0),
+    ("sdxc-64g-a2", false, 0),
+    ("emmc-packed", true, 0),
+    ("emmc-packed", false, 0),
+];
+
+/// How many there are.
+pub const WORKLOADS: u64 = MACHINES.len() as u64;
+
+const READ: Asked = Asked::Read;
+const WRITE: Asked = Asked::Write { durable: false };
+const DURABLE: Asked = Asked::Write { durable: true };
+const FLUSH: Asked = Asked::Flush;
+
+/// Reads and writes that meet, and that do not: enough reads to switch a queue on, enough writes for
+/// a pack, and what is for no queue between them.
+const WORK: [(Asked, u32, u32); 24] = [
+    (WRITE, 0, 3),
+    (READ, 20, 1),
+    (READ, 8, 2),
+    (READ, 24, 1),
+    (WRITE, 2, 3),
+    (READ, 0, 2),
+    (WRITE, 9, 1),
+    (READ, 30, 1),
+    (DURABLE, 12, 1),
+    (READ, 3, 3),
+    (WRITE, 20, 1),
+    (READ, 28, 1),
+    (FLUSH, 0, 0),
+    (READ, 20, 2),
+    (READ, 5, 1),
+    (WRITE, 20, 2),
+    (READ, 21, 1),
+    (WRITE, 14, 1),
+    (WRITE, 17, 1),
+    (WRITE, 26, 1),
+    (WRITE, 17, 1),
+    (READ, 14, 1),
+    (FLUSH, 0, 0),
+    (READ, 17, 1),
+];
+
+/// The nth workload; nothing goes wrong in it yet.
+#[must_use]
+pub fn workload(index: usize) -> Case {
+    let (name, cache, engine) = MACHINES[index % MACHINES.len()];
+    let card = EVERY_CARD.iter().position(|card| *card == name).unwrap_or(0);
+    let setup = Setup { card, cache, engine, queue: true, depth: 16, window: 32, ..Setup::PLAIN };
+    Case {
+        // What an SD card's queue is used as comes of the seed.
+        seed: index as u64,
+        setup,
+        operations: WORK.iter().map(|&(asked, at, blocks)| Operation::plain(asked, at, blocks)).collect(),
+        cuts: Vec::new(),
+        luck: Luck::Good,
+        one_life: true,
+        dry: false,
+        visit: None,
+    }
+}
+
+/// What no engine can see: data that are wrong without a word, and an end before its data.
+fn beyond(point: Point, strike: Strike) -> bool {
+    beyond_contract(strike, point) && point != Point::Pack || strike == Strike::Early
+}
+
+/// The kinds of a single strike with their names in the catalogue.
+#[must_use]
+pub fn kinds() -> Vec<(&'static str, Point, Strike)> {
+    let one = |injection: &'static Injection| match injection.means {
+        Means::Once(point, strike) if !point.is_of_spi() && !beyond(point, strike) => {
+            Some((injection.name, point, strike))
+        }
+        _ => None,
+    };
+    catalogue::entries().flat_map(|entry| entry.injections).filter_map(one).collect()
+}
+
+/// Strikes once more at each event of this point, until a run comes to its end without it.
+fn each(
+    whole: &Case,
+    before: &[Shot],
+    (name, point, strike): (&'static str, Point, Strike),
+    clean: &Outcome,
+    (bench, score): (&mut Bench, &mut Score),
+) {
+    for nth in first(clean, whole, point).. {
+        let mut shots = before.to_vec();
+        shots.push(Shot { point, nth, strike });
+        let case = Case { luck: Luck::Shots(shots), ..whole.clone() };
+        let outcome = excused(&case, run(&case, bench, None));
+        if outcome.struck.len() <= before.len() {
+            return;
+        }
+        score.add(&case, &outcome);
+        judge_whole(&case, name, &outcome, score);
+        if outcome.violation.is_some() {
+            return;
+        }
+    }
+}
+
+/// Single faults at the wanted points.
+pub fn singles(
+    wanted: &(dyn Fn(Point) -> bool + Sync),
+    jobs: usize,
+    progress: &(dyn Fn(u64) + Sync),
+) -> Score {
+    let kinds: Vec<_> = kinds().into_iter().filter(|&(_, point, _)| wanted(point)).collect();
+    spread(jobs, &|index, bench, score| {
+        let Some(&kind) = kinds.get((index / WORKLOADS) as usize) else { return false };
+        let whole = workload((index % WORKLOADS) as usize);
+        let clean = run(&whole, bench, None);
+        each(&whole, &[], kind, &clean, (bench, score));
+        progress(1);
+        true
+    })
+}
+
+/// A block that could not be programmed, or read, and a second fault.
+pub fn doubles(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
+    let kinds = kinds();
+    spread(jobs, &|index, bench, score| {
+        let Some(&kind) = kinds.get((index / WORKLOADS) as usize) else { return false };
+        let whole = workload((index % WORKLOADS) as usize);
+        let clean = run(&whole, bench, None);
+        let point = Point::Medium;
+        for nth in first(&clean, &whole, point).. {
+            let bad = [Shot { point, nth, strike: Strike::Fail }];
+            let failing = Case { luck: Luck::Shots(bad.to_vec()), ..whole.clone() };
+            if run(&failing, bench, None).struck.is_empty() {
+                break;
+            }
+            each(&whole, &bad, kind, &clean, (bench, score));
+        }
+        progress(1);
+        true
+    })
+}
