@@ -20,17 +20,18 @@ tables=("$@")
 tools/guest-parts.sh
 CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 cargo build -q --locked --release -p mmcq-lab
 mmcq=$(cargo metadata --format-version 1 --no-deps --locked | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/release/mmcq
-# boards/pc, built as tools/boards.sh does.
+# boards/pc, built as tools/boards.sh does. With "queue": with the card's queue, by the controller's queue engine.
 pc() {
   local flags="-Crelocation-model=static" flag
   for flag in -nostartfiles -static -no-pie -Wl,--build-id=none "-T$PWD/boards/pc/link.x"; do flags="$flags -Clink-arg=$flag"; done
-  (cd boards/pc && RUSTFLAGS="$flags" cargo build -q --locked --release --target x86_64-unknown-linux-gnu)
+  (cd boards/pc && RUSTFLAGS="$flags" cargo build -q --locked --release --target x86_64-unknown-linux-gnu ${1:+--features "$1"})
   image=$(cd boards/pc && cargo metadata --format-version 1 --no-deps --locked | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/x86_64-unknown-linux-gnu/release/sdhci
 }
+name=mmcq
 ours() { # what-the-image-does options...
   echo "$1" >"$job"
   shift
-  "$mmcq" guest "$job" --image "$image" --setting mmcq --limit "${GUEST_TIMEOUT:-2400}" --json "$@"
+  "$mmcq" guest "$job" --image "$image" --setting "$name" --limit "${GUEST_TIMEOUT:-2400}" --json "$@"
 }
 job=$(mktemp)
 trap 'rm -f "$job"' EXIT
@@ -55,6 +56,10 @@ for table in "${tables[@]}"; do
       given=(--platform intel-jsl --card emmc-queue)
       for setting in none hsq-tag cqe; do linux queues "${given[@]}" --setting $setting --scheduler none --json; done
       for load in "randread 1" "randread 8" "randread 32"; do ours "load $load 1024" "${given[@]}"; done
+      pc queue
+      name=mmcq-cqe
+      for load in "randread 1" "randread 8" "randread 32"; do ours "load $load 1024" "${given[@]}"; done
+      name=mmcq
       continue ;;
     mmc-test)
       for machine in generic:sdsc-1g generic:sdhc-16g-hs generic:sdxc-128g-uhs intel-emmc:hbg4a2; do

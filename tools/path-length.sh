@@ -1,43 +1,70 @@
 #!/bin/bash
-# path-length.sh: instructions and register accesses of a 4 KiB request through queue and SDHCI driver, counted by callgrind on this machine's
-# instruction set. Needs valgrind. `submit` includes mapping, and starting the transfer where the queue was empty; `interrupt` acknowledges, starts the next
-# transfer and completes; `take` fetches the completion.
+# path-length.sh [--lanes]: instructions and register accesses of a 4 KiB request through queue and SDHCI driver, counted by callgrind on this machine's
+# instruction set, those of the pretended controller left out. Needs valgrind. `submit` includes mapping, and starting the transfer where the queue was empty;
+# `interrupt` acknowledges, starts the next transfer and completes; `alarm` is a turn at a deadline; `take` fetches the completion. The lanes: one transfer at a
+# time; the card's queue by software (tasks), and by the controller's queue engine (cqe). With --lanes that is all, and it fails where a bound is broken: register
+# accesses of the queue engine, or instructions that grow with what is announced.
 # Then instructions of a received Bluetooth Type-A packet, interrupt by interrupt: the crate's driver (`async fn`), the same by callbacks, the engine alone; and
 # where they are spent, by source. The lock there costs nothing, but is counted. At last the same packet in the laboratory, on the SDIO board's own controller:
 # what crates/mmcq-lab/platforms/sdio-*.toml say of our path (step_instructions, fifo_instructions); its models, and the laboratory's own code, are left out.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 command -v valgrind >/dev/null || { echo "path-length.sh: needs valgrind (Debian package valgrind)" >&2; exit 1; }
-CARGO_PROFILE_RELEASE_DEBUG=1 cargo build --release --quiet --locked -p mmcq --example path_length --example type_a_length
-CARGO_PROFILE_RELEASE_DEBUG=1 cargo build --release --quiet --locked -p mmcq-lab --example packet_length
+CARGO_PROFILE_RELEASE_DEBUG=1 cargo build --release --quiet --locked -p mmcq --example path_length
 program=${CARGO_TARGET_DIR:-target}/release/examples/path_length
-count=2000
-# instructions FUNCTION ARGS...: collected inside that function only
-instructions() {
-  local function=$1
-  shift
-  valgrind --tool=callgrind --callgrind-out-file=/dev/null --toggle-collect="path_length::$function" "$program" "$@" $count 2>&1 |
-    awk '/Collected/ { print $4 }'
+counts=$(mktemp)
+trap 'rm -f "$counts"' EXIT
+few=1000 many=3000
+# counted FUNCTION ARGS...: what was collected inside of that function, without the registers of the controller
+counted() {
+  valgrind --tool=callgrind --callgrind-out-file="$counts" --toggle-collect="path_length::$1*" "$program" "${@:2}" >/dev/null 2>&1
+  awk '
+    /^c?fn=/ {
+      id = $0; sub(/^c?fn=/, "", id); name = id; sub(/\).*/, ")", id)
+      if (sub(/^\([0-9]+\) /, "", name)) called[id] = name
+      if ($0 !~ /^c/) at = called[id]
+      next
+    }
+    /^calls=/ { skip = 1; next }
+    /^[0-9+*-]/ { if (skip) { skip = 0; next } if (at !~ /Cells::/) sum += $2 }
+    END { print sum + 0 }' "$counts"
 }
-printf '%-22s %8s %10s %6s %8s %10s %11s\n' '4 KiB' submit interrupt take total accesses interrupts
-for load in "read random 1" "write random 1" "read random 32" "write random 32" "read sequential 32" "write sequential 32"; do
+# instructions FUNCTION ARGS...: of a request; by the difference of two runs, so that bring-up does not count
+instructions() { echo "$(($(counted "$@" $many) - $(counted "$@" $few)))"; }
+printf '%-30s %8s %10s %6s %6s %8s %10s %11s\n' '4 KiB' submit interrupt alarm take total accesses interrupts
+bad=0
+declare -A totals
+for load in "single read random 1" "single write random 1" "single read random 32" "single write random 32" "single read sequential 32" \
+  "single write sequential 32" "tasks read random 1" "tasks read random 8" "tasks read random 16" "tasks read random 32" "cqe read random 1" \
+  "cqe read random 8" "cqe read random 16" "cqe read random 32" "cqe write random 8" "cqe write random 16"; do
   # shellcheck disable=SC2086
   set -- $load
-  s=$(instructions submit "$@") i=$(instructions interrupt "$@") t=$(instructions take "$@")
-  read -r _ requests _ accesses _ interrupts < <("$program" "$@" $count)
-  awk -v load="$1 $2, depth $3" -v s="$s" -v i="$i" -v t="$t" -v n="$requests" -v a="$accesses" -v q="$interrupts" 'BEGIN {
-    printf "%-22s %8.0f %10.0f %6.0f %8.0f %10.2f %11.2f\n", load, s/n, i/n, t/n, (s+i+t)/n, a, q }'
+  s=$(instructions submit "$@") i=$(instructions interrupt "$@") l=$(instructions alarm "$@") t=$(instructions take "$@")
+  read -r _ requests _ accesses _ interrupts _ < <("$program" "$@" $many)
+  awk -v load="$1: $2 $3, depth $4" -v s="$s" -v i="$i" -v l="$l" -v t="$t" -v n="$((many - few))" -v a="$accesses" -v q="$interrupts" 'BEGIN {
+    printf "%-30s %8.0f %10.0f %6.0f %6.0f %8.0f %10.2f %11.2f\n", load, s/n, i/n, l/n, t/n, (s+i+l+t)/n, a, q }'
+  totals["$1 $2 $4"]=$((s + i + l + t))
+  [ "$1 $2" != "cqe read" ] || awk -v a="$accesses" 'BEGIN { exit a > 5.05 }' || { echo "path-length.sh: $load: $accesses accesses, more than 5.05" >&2; bad=1; }
 done
 # A task through the driver of the queue engine, without the engine of the stack: mapped, described and rung; acknowledged and unmapped.
 r=$(instructions announce tasks) e=$(instructions end tasks)
-read -r _ requests _ accesses _ < <("$program" tasks $count)
-awk -v s="$r" -v i="$e" -v n="$requests" -v a="$accesses" 'BEGIN {
-  printf "%-22s %8.0f %10.0f %6s %8.0f %10.2f %11.2f\n", "task, driver alone", s/n, i/n, "-", (s+i)/n, a, 1 }'
+read -r _ _ _ accesses _ < <("$program" tasks $many)
+awk -v s="$r" -v i="$e" -v n="$((many - few))" -v a="$accesses" 'BEGIN {
+  printf "%-30s %8.0f %10.0f %6s %6s %8.0f %10.2f %11.2f\n", "task, driver alone", s/n, i/n, "-", "-", (s+i)/n, a, 1 }'
+# What is announced costs a request the same, however much it is: 1, 8 and 16, the most that are announced at a time.
+for lane in cqe tasks; do
+  for depth in 8 16; do
+    awk -v lane=$lane -v depth=$depth -v one="${totals[$lane read 1]}" -v more="${totals[$lane read $depth]}" 'BEGIN {
+      printf "%s, %d announced: %.3f of the instructions of one\n", lane, depth, more / one
+      exit more / one > 1.05 }' || { echo "path-length.sh: $lane: more than 5 % above one task" >&2; bad=1; }
+  done
+done
+[ "${1:-}" != --lanes ] || exit $bad
 
+CARGO_PROFILE_RELEASE_DEBUG=1 cargo build --release --quiet --locked -p mmcq --example type_a_length
+CARGO_PROFILE_RELEASE_DEBUG=1 cargo build --release --quiet --locked -p mmcq-lab --example packet_length
 program=${CARGO_TARGET_DIR:-target}/release/examples/type_a_length
 count=200
-counts=$(mktemp)
-trap 'rm -f "$counts"' EXIT
 # chain WHO FUNCTIONS INTERRUPT: instructions a packet; where they are spent is left in $counts
 chain() {
   valgrind --tool=callgrind --callgrind-out-file="$counts" --toggle-collect=type_a_length::counted "$program" "$@" $count 2>&1 |
@@ -146,3 +173,4 @@ printf '%-34s %8d %8d %8d %8d %10d %8d %8d %8d %8d\n' 'by DMA' "${dma[@]}" 'by t
 awk -v d="${dma[0]}" -v c="$((cpu[0] - cpu[8]))" 'BEGIN {
   printf "step_instructions %.0f (%.0f a packet by DMA: 6 ends, 5 starts), fifo_instructions %.0f (%.0f more by the CPU without the words, 64 turns)\n",
     d / 5.5, d, (c - d) / 64, c - d }'
+exit $bad

@@ -89,6 +89,11 @@ const WAKER: RawWakerVTable =
     RawWakerVTable::new(|_| RawWaker::new(core::ptr::null(), &WAKER), wake, wake, |_| {});
 
 fn wake(_: *const ()) {
+    wake_task();
+}
+
+/// The task goes on.
+pub fn wake_task() {
     WOKEN.store(true, Ordering::Release);
 }
 

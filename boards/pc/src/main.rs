@@ -13,6 +13,9 @@
 #![no_main]
 
 mod board;
+#[cfg_attr(feature = "queue", path = "../../plan/sdhci/queued.rs")]
+#[cfg_attr(not(feature = "queue"), path = "../../plan/sdhci/single.rs")]
+mod lane;
 #[path = "../../plan/mod.rs"]
 mod plan;
 #[path = "../../plan/sdhci/mod.rs"]

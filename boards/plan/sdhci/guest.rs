@@ -5,10 +5,13 @@
 
 use crate::Stack;
 use crate::board::{now_ns, say};
+use crate::lane;
+use crate::plan::firmware::wake_task;
 use core::cell::Cell;
 use core::future::{Future, poll_fn};
 use core::pin::{Pin, pin};
-use core::task::Poll;
+use core::sync::atomic::{AtomicU32, Ordering};
+use core::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 use mmcq::card::{self, Card, Event, Options};
 use mmcq::engine::{DmaBuf, Error, Kind, Request};
 use mmcq::host::Regs;
@@ -30,7 +33,7 @@ fn mark(stack: &Stack, number: u32) {
     stack.with(|engine| {
         if let Some(host) = engine.host() {
             // SAFETY: no register of the controller's is touched.
-            unsafe { host.regs() }.write32(MARK, number);
+            unsafe { lane::controller(host).regs() }.write32(MARK, number);
         }
     });
 }
@@ -93,6 +96,23 @@ impl Places {
     }
 }
 
+/// One bit a request of the load that has been answered.
+static ANSWERED: AtomicU32 = AtomicU32::new(0);
+
+/// Wakers whose pointer is the number of their request: the load looks at that one alone.
+const OF_REQUEST: RawWakerVTable =
+    RawWakerVTable::new(|number| RawWaker::new(number, &OF_REQUEST), answered, answered, |_| {});
+
+fn answered(number: *const ()) {
+    ANSWERED.fetch_or(1 << (number.addr() % 32), Ordering::AcqRel);
+    wake_task();
+}
+
+fn waker_of(number: usize) -> Waker {
+    // SAFETY: the functions of the table take the pointer for a number.
+    unsafe { Waker::from_raw(RawWaker::new(core::ptr::without_provenance(number), &OF_REQUEST)) }
+}
+
 /// So many requests of 4 KiB, `depth` of them under way; the CPU sleeps in between.
 async fn load(
     stack: &Stack,
@@ -115,8 +135,15 @@ async fn load(
     let before = stack.with(|engine| engine.stats().transfers);
     mark(stack, LOAD_BEGINS);
     let begin_ns = now_ns();
-    let failed = poll_fn(|context| {
-        for (buffer, op) in buffers.iter_mut().zip(&mut ops).take(depth) {
+    ANSWERED.store(u32::MAX >> (32 - depth), Ordering::Release);
+    let wakers: [Waker; 32] = core::array::from_fn(waker_of);
+    let failed = poll_fn(|_| {
+        let mut left = ANSWERED.swap(0, Ordering::AcqRel);
+        while left != 0 {
+            let number = left.trailing_zeros() as usize;
+            left &= left - 1;
+            let (buffer, op) = (&mut buffers[number], &mut ops[number]);
+            let context = &mut Context::from_waker(&wakers[number]);
             loop {
                 if op.is_none() && begun < requests {
                     let (lba, blocks) = (places.next(), BLOCKS);

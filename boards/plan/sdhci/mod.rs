@@ -2,7 +2,7 @@
 //! request takes.
 
 mod boot_areas;
-mod counted;
+pub mod counted;
 mod guest;
 mod kept;
 mod path;
@@ -10,6 +10,7 @@ mod pci;
 mod whole;
 
 use crate::board::{self, say};
+use crate::lane;
 use crate::plan::alone::{InterruptsOff, Once};
 use crate::plan::judge::{BUFFER_BYTES, Judge};
 use crate::plan::{firmware, pattern};
@@ -24,8 +25,10 @@ use mmcq::host::{Direction, Dma, DmaError};
 /// Vendor and device of QEMU's controller.
 const QEMU_SDHCI: (u16, u16) = (0x1b36, 0x0007);
 
+/// The driver of the controller.
+pub type Controller = Sdhci<Counted<Mmio>, Identity, 64>;
 /// The stack of this image.
-pub type Stack = mmcq::task::Stack<(InterruptsOff, Sdhci<Counted<Mmio>, Identity, 64>), 32>;
+pub type Stack = mmcq::task::Stack<(InterruptsOff, lane::Host, lane::Profile), 32>;
 
 /// Lies where controllers like it.
 #[repr(C, align(4096))]
@@ -59,7 +62,7 @@ unsafe impl Dma for Identity {
 }
 
 /// What `mmcq guest --image` has this image do.
-fn guest_does() -> Option<&'static str> {
+pub fn guest_does() -> Option<&'static str> {
     board::command_line().trim().strip_prefix("guest ")
 }
 
@@ -69,7 +72,7 @@ fn stack() -> Result<&'static Stack, &'static str> {
     let (vendor, id) = (device.vendor, device.device);
     say(format_args!("controller: PCI {vendor:04x}:{id:04x}, registers at {base:#x}, interrupt {irq}"));
     // SAFETY: the controller's page, which no other code uses: `TABLE` is taken once.
-    let regs = Counted::new(unsafe { Mmio::at_address(base) });
+    let regs = Counted::new(unsafe { Mmio::at_address(lane::registers(base)) });
     let table = TABLE.take().ok_or("taken")?;
     let mut config = sdhci::SdhciConfig::new();
     // In a machine of `mmcq guest` the registers are the laboratory's, which has none of them.
@@ -80,7 +83,9 @@ fn stack() -> Result<&'static Stack, &'static str> {
         say(format_args!("{error}"));
         "no controller"
     })?;
-    let stack = firmware::place(Stack::new(InterruptsOff, firmware::TIMER, host, Config::DEFAULT))?;
+    let host = lane::host(host).ok_or("taken")?;
+    let stack = Stack::with_policy(InterruptsOff, firmware::TIMER, host, Config::DEFAULT, lane::PROFILE);
+    let stack = firmware::place(stack)?;
     board::listen(irq);
     Ok(stack)
 }
@@ -95,6 +100,7 @@ async fn judge(stack: &'static Stack) -> Result<bool, Error> {
     let (card, scratch) = card::bring_up(stack, scratch, Options::DEFAULT).await;
     let card = card?;
     firmware::introduce(&card);
+    let scratch = lane::begin(stack, &card, scratch).await?;
     if let Some(words) = guest_does() {
         let buffers = measured.each_mut().map(|buffer| DmaBuf::from_static(buffer));
         return guest::run(stack, words, card, scratch, buffers).await;

@@ -4,6 +4,7 @@
 
 use crate::Stack;
 use crate::board::{now_ns, say};
+use crate::lane;
 use crate::plan::firmware::INTERRUPTS;
 use core::sync::atomic::Ordering;
 use mmcq::engine::{DmaBuf, Error, Kind, Request, SlotId};
@@ -23,7 +24,7 @@ struct Count {
 fn count(stack: &Stack) -> Count {
     let (accesses, transfers) = stack.with(|engine| {
         // SAFETY: no register is touched.
-        let accesses = engine.host().map_or(0, |host| unsafe { host.regs() }.accesses());
+        let accesses = engine.host().map_or(0, |host| unsafe { lane::controller(host).regs() }.accesses());
         (accesses, engine.stats().transfers)
     });
     let interrupts = INTERRUPTS[0].load(Ordering::Relaxed);

@@ -14,6 +14,8 @@ mod arm;
 mod board;
 #[path = "../../plan/gic.rs"]
 mod gic;
+#[path = "../../plan/sdhci/single.rs"]
+mod lane;
 #[path = "../../plan/mod.rs"]
 mod plan;
 #[path = "../../plan/sdhci/mod.rs"]

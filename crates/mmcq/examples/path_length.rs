@@ -10,14 +10,23 @@ use mmcq::host::{
     BusOp, CommandQueueHost, Direction, Dma, DmaError, Host, QueueSettings, Regs, Segment, Step, Task,
     TaskFlags, Timing, Width,
 };
+use mmcq::sched::{Fifo, HostQueued, Profile, Queued};
 use std::cell::Cell;
 use std::hint::black_box;
 use std::ptr::NonNull;
 
-/// A register file that completes everything at once.
+/// A register file that completes each command at once. Tasks of a queue engine end one at a time.
 struct Cells {
     words: [Cell<u32>; 192],
     accesses: Cell<u64>,
+    /// The card's queue: the task of the last CMD44, what was announced and not executed, what is
+    /// called ready.
+    described: Cell<u32>,
+    announced: Cell<u32>,
+    ready: Cell<u32>,
+    /// What was rung, and the task that ended last.
+    rung: Cell<u32>,
+    ended: Cell<u32>,
 }
 
 const STATUS: usize = 0x30 / 4;
@@ -25,6 +34,7 @@ const STATUS: usize = 0x30 / 4;
 const DONE: u32 = 3;
 /// The queue engine's registers, and its interrupt in the status.
 const QUEUE: u16 = 0x200;
+const IS: u16 = QUEUE + 0x10;
 const TDBR: u16 = QUEUE + 0x28;
 const TCN: u16 = QUEUE + 0x2c;
 const TASKS_DONE: u32 = 1 << 14;
@@ -34,6 +44,7 @@ impl Cells {
         self.accesses.set(self.accesses.get() + 1);
     }
 
+    #[inline(never)]
     fn write(&self, offset: u16, mask: u32, value: u32) {
         self.count();
         let at = offset as usize / 4;
@@ -42,21 +53,60 @@ impl Cells {
             match offset {
                 // Write one to clear.
                 0x30 | 0x32 | TCN => cell.set(old & !value),
-                // A task is done as soon as it is rung; its doorbell is not seen.
-                TDBR => {
-                    self.words[TCN as usize / 4].set(self.words[TCN as usize / 4].get() | value);
-                    self.words[STATUS].set(TASKS_DONE);
-                }
+                // Its doorbell is not seen.
+                TDBR => self.rung.set(self.rung.get() | value),
+                // Its interrupt goes with it.
+                IS => self.words[STATUS].set(self.words[STATUS].get() & !TASKS_DONE),
                 // Software reset clears itself; the clock is stable at once.
                 0x2c..0x30 => cell.set((old & !mask | value | 2) & 0x00ff_ffff),
                 _ => cell.set(old & !mask | value),
             }
             if offset == 0x0c || offset == 0x0e {
                 self.words[STATUS].set(DONE);
+                self.answer(self.words[0x0c / 4].get() >> 24 & 0x3f, self.words[0x08 / 4].get());
             }
         }
     }
 
+    /// The card's queue. One more task becomes ready between two questions.
+    fn answer(&self, index: u32, argument: u32) {
+        let response = &self.words[0x10 / 4];
+        match index {
+            13 if argument & 1 << 15 != 0 => {
+                let waits = self.announced.get() & !self.ready.get();
+                self.ready.set(self.ready.get() | waits & waits.wrapping_neg());
+                return response.set(self.ready.get());
+            }
+            44 => self.described.set(argument >> 16 & 31),
+            45 => self.announced.set(self.announced.get() | 1 << self.described.get()),
+            46 | 47 => {
+                let others = !(1 << (argument >> 16 & 31));
+                self.announced.set(self.announced.get() & others);
+                self.ready.set(self.ready.get() & others);
+            }
+            _ => {}
+        }
+        // Every other R1 says: tran, ready.
+        response.set(0x900);
+    }
+
+    /// The queue engine has moved the data of one task: the next by number. False: none is rung.
+    fn end_task(&self) -> bool {
+        let rung = self.rung.get();
+        if rung == 0 {
+            return false;
+        }
+        let above = rung & u32::MAX << (self.ended.get() + 1) % 32;
+        let next = if above != 0 { above } else { rung }.trailing_zeros();
+        self.ended.set(next);
+        self.rung.set(rung & !(1 << next));
+        let done = &self.words[TCN as usize / 4];
+        done.set(done.get() | 1 << next);
+        self.words[STATUS].set(TASKS_DONE);
+        true
+    }
+
+    #[inline(never)]
     fn read(&self, offset: u16) -> u32 {
         self.count();
         self.words.get(offset as usize / 4).map_or(0, Cell::get) >> (8 * (offset & 3))
@@ -102,10 +152,11 @@ unsafe impl Dma for Identity {
     fn sync(&self, _: u64, _: NonNull<u8>, _: usize) {}
 }
 
-type Stack = Engine<Sdhci<Port, Identity, 64>, 32>;
+type Controller = Sdhci<Port, Identity, 64>;
+type Stack<H, P> = Engine<H, 32, P>;
 
 #[inline(never)]
-fn submit(stack: &mut Stack, kind: Kind, buf: DmaBuf, now_ns: u64) -> SlotId {
+fn submit<H: Host, P: Profile>(stack: &mut Stack<H, P>, kind: Kind, buf: DmaBuf, now_ns: u64) -> SlotId {
     match stack.submit(Request::new(kind, buf), now_ns) {
         Ok(id) => id,
         Err((error, _)) => panic!("refused: {error}"),
@@ -113,21 +164,35 @@ fn submit(stack: &mut Stack, kind: Kind, buf: DmaBuf, now_ns: u64) -> SlotId {
 }
 
 #[inline(never)]
-fn interrupt(stack: &mut Stack, now_ns: u64) -> SlotSet {
+fn interrupt<H: Host, P: Profile>(stack: &mut Stack<H, P>, now_ns: u64) -> SlotSet {
     stack.on_irq(now_ns).completed
 }
 
+/// The alarm has rung.
 #[inline(never)]
-fn take(stack: &mut Stack, id: SlotId) -> Option<DmaBuf> {
+fn alarm<H: Host, P: Profile>(stack: &mut Stack<H, P>, now_ns: u64) -> SlotSet {
+    stack.poll(now_ns).completed
+}
+
+#[inline(never)]
+fn take<H: Host, P: Profile>(stack: &mut Stack<H, P>, id: SlotId) -> Option<DmaBuf> {
     let completion = stack.take(id)?;
     completion.result.expect("a transfer failed");
     Some(completion.buf)
 }
 
 /// A controller with a card, on eight lines.
-fn controller() -> (Sdhci<Port, Identity, 64>, &'static Cells) {
-    let cells: &'static Cells =
-        Box::leak(Box::new(Cells { words: std::array::from_fn(|_| Cell::new(0)), accesses: Cell::new(0) }));
+fn controller() -> (Controller, &'static Cells) {
+    let none = || Cell::new(0);
+    let cells: &'static Cells = Box::leak(Box::new(Cells {
+        words: std::array::from_fn(|_| Cell::new(0)),
+        accesses: Cell::new(0),
+        described: none(),
+        announced: none(),
+        ready: none(),
+        rung: none(),
+        ended: none(),
+    }));
     // Version 3, ADMA2, 8 bits, all voltages, 200 MHz; a card is inserted and DAT is high.
     cells.words[0x40 / 4].set(0x076c_c881);
     cells.words[0xfc / 4].set(2 << 16);
@@ -149,11 +214,20 @@ fn controller() -> (Sdhci<Port, Identity, 64>, &'static Cells) {
     (host, cells)
 }
 
-fn machine() -> (Stack, &'static Cells) {
+fn machine() -> (Stack<Controller, Fifo>, &'static Cells) {
     let (host, cells) = controller();
     let mut stack = Engine::new(host, Config::DEFAULT);
     stack.set_card_params(Some(CardParams::sd(1, 1 << 26)));
     (stack, cells)
+}
+
+/// An eMMC whose queue is used for everything.
+fn with_queue<H: Host, P: Profile>(host: H, profile: P) -> Stack<H, P> {
+    let mut stack = Engine::with_policy(host, Config::DEFAULT, profile);
+    stack.set_card_params(Some(CardParams { emmc: true, ..CardParams::sd(1, 1 << 26) }));
+    assert!(stack.set_task_queue(32));
+    stack.always_use_task_queue(true);
+    stack
 }
 
 type Queue = Cqhci<Port, Identity, 64, 8>;
@@ -170,20 +244,28 @@ fn announce(host: &mut Queue, slot: u8, address: u32, segment: &mut Segment) {
 /// Acknowledges, and unmaps one.
 #[inline(never)]
 fn end(host: &mut Queue, segment: &Segment) -> u32 {
-    let done = host.ack_queue().done;
+    let done = match host.ack_ends() {
+        0 => host.ack_queue().done,
+        done => done,
+    };
     host.unmap(segment, Direction::Read);
     done
 }
 
-/// Tasks through the driver of the queue engine alone.
-fn tasks(count: u64) {
+/// The controller with its queue engine.
+fn controller_with_queue() -> (Queue, &'static Cells) {
     let (host, cells) = controller();
     cells.words[QUEUE as usize / 4].set(0x510);
     cells.words[(QUEUE as usize + 4) / 4].set(0x30c0);
     let list = Box::leak(Box::new(TaskList::new()));
     // SAFETY: the cells reach as far.
     let config = unsafe { CqhciConfig::at(QUEUE) };
-    let mut host = Queue::new(host, list, config);
+    (Queue::new(host, list, config), cells)
+}
+
+/// Tasks through the driver of the queue engine alone.
+fn tasks(count: u64) {
+    let (mut host, cells) = controller_with_queue();
     host.enable_queue(&QueueSettings::new(1)).expect("an engine");
     let memory: &'static mut [u64] = Box::leak(vec![0u64; 512].into_boxed_slice());
     // SAFETY: never freed, and of one task at a time.
@@ -195,10 +277,11 @@ fn tasks(count: u64) {
         }
         let slot = (turn % 31) as u8;
         announce(&mut host, slot, (turn * 8) as u32, &mut segment);
+        cells.end_task();
         assert_eq!(black_box(end(&mut host, &segment)), 1 << slot);
     }
     println!(
-        "requests {} accesses {:.2} interrupts 1",
+        "requests {} accesses {:.2} interrupts 1 alarms 0",
         32 + count,
         cells.accesses.get() as f64 / count as f64
     );
@@ -211,34 +294,66 @@ fn main() {
     {
         return tasks(count.parse().expect("COUNT is a number"));
     }
-    let [direction, order, depth, count] = args.as_slice() else {
-        eprintln!("usage: path_length read|write random|sequential DEPTH COUNT, or tasks COUNT");
+    let [lane, direction, order, depth, count] = args.as_slice() else {
+        eprintln!(
+            "usage: path_length single|tasks|cqe read|write random|sequential DEPTH COUNT, or tasks COUNT"
+        );
         std::process::exit(2);
     };
-    let depth: usize = depth.parse().expect("DEPTH is a number");
-    let count: u64 = count.parse().expect("COUNT is a number");
-    let (mut stack, cells) = machine();
+    let load = Load {
+        reads: direction == "read",
+        random: order == "random",
+        depth: depth.parse().expect("DEPTH is a number"),
+        count: count.parse().expect("COUNT is a number"),
+    };
+    match lane.as_str() {
+        "tasks" => {
+            let (host, cells) = controller();
+            run(with_queue(host, Queued(Fifo)), cells, &load);
+        }
+        "cqe" => {
+            let (host, cells) = controller_with_queue();
+            run(with_queue(host, HostQueued(Fifo)), cells, &load);
+        }
+        _ => {
+            let (stack, cells) = machine();
+            run(stack, cells, &load);
+        }
+    }
+}
+
+struct Load {
+    reads: bool,
+    random: bool,
+    depth: usize,
+    count: u64,
+}
+
+fn run<H: Host, P: Profile>(mut stack: Stack<H, P>, cells: &Cells, load: &Load) {
     let buffer = || DmaBuf::from_static(Box::leak(vec![0u64; 512].into_boxed_slice()).as_bytes());
-    let mut buffers: Vec<DmaBuf> = (0..depth).map(|_| buffer()).collect();
+    let mut buffers: Vec<DmaBuf> = (0..load.depth).map(|_| buffer()).collect();
     let mut pending: [Option<SlotId>; 32] = [None; 32];
-    let (mut done, mut next, mut now_ns, mut interrupts) = (0, 0u64, 0, 0u64);
+    let (mut done, mut next, mut now_ns, mut interrupts, mut alarms) = (0, 0u64, 0, 0u64, 0u64);
     cells.accesses.set(0);
     // Only what an interrupt reported is taken, as a driver of ours would.
-    while done < count {
+    while done < load.count {
         while let Some(buf) = buffers.pop() {
-            let slot = if order == "random" { next.wrapping_mul(0x9e37_79b9) % (1 << 22) } else { next };
+            let slot = if load.random { next.wrapping_mul(0x9e37_79b9) % (1 << 22) } else { next };
             next += 1;
             let (lba, blocks) = (8 * slot, 8);
-            let kind = match direction.as_str() {
-                "read" => Kind::Read { lba, blocks },
-                _ => Kind::Write { lba, blocks },
-            };
+            let kind = if load.reads { Kind::Read { lba, blocks } } else { Kind::Write { lba, blocks } };
             let id = submit(&mut stack, kind, buf, now_ns);
             pending[id.index()] = Some(id);
         }
-        now_ns += 100_000;
-        interrupts += 1;
-        let mut completed = black_box(interrupt(&mut stack, now_ns));
+        let mut completed = if cells.words[STATUS].get() != 0 || cells.end_task() {
+            now_ns += 100_000;
+            interrupts += 1;
+            black_box(interrupt(&mut stack, now_ns))
+        } else {
+            now_ns = stack.next_deadline_ns().expect("a deadline").max(now_ns);
+            alarms += 1;
+            black_box(alarm(&mut stack, now_ns))
+        };
         while completed != 0 {
             let index = completed.trailing_zeros() as usize;
             completed &= completed - 1;
@@ -248,7 +363,12 @@ fn main() {
         }
     }
     let per = |n: u64| n as f64 / done as f64;
-    println!("requests {done} accesses {:.2} interrupts {:.2}", per(cells.accesses.get()), per(interrupts));
+    println!(
+        "requests {done} accesses {:.2} interrupts {:.2} alarms {:.2}",
+        per(cells.accesses.get()),
+        per(interrupts),
+        per(alarms)
+    );
 }
 
 /// Words as bytes, so that buffers are aligned.

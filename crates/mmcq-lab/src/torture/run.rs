@@ -206,10 +206,20 @@ impl Run<'_> {
                 }
                 policy if self.case.setup.queue && self.case.setup.engine > 0 => {
                     let setup = &self.case.setup;
-                    let policy = HostQueued(policy.unwrap_or(Any::Fifo(Fifo)));
-                    let emmc = self.bench.profiles[setup.card].is_emmc();
-                    let machine = Machine::queue_engine(setup, policy, emmc, card, self.faults, now_ns);
-                    self.lives(machine, now_ns, trace)
+                    let (emmc, faults) = (self.bench.profiles[setup.card].is_emmc(), self.faults);
+                    match policy {
+                        Some(policy) => {
+                            let policy = HostQueued(policy);
+                            let machine = Machine::queue_engine(setup, policy, emmc, card, faults, now_ns);
+                            self.lives(machine, now_ns, trace)
+                        }
+                        // By its own name it comes with the straight path to the queue engine.
+                        None => {
+                            let policy = HostQueued(Fifo);
+                            let machine = Machine::queue_engine(setup, policy, emmc, card, faults, now_ns);
+                            self.lives(machine, now_ns, trace)
+                        }
+                    }
                 }
                 policy if self.case.setup.queue => {
                     let policy = Packed(Queued(policy.unwrap_or(Any::Fifo(Fifo))));

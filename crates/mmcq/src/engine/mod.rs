@@ -217,7 +217,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Called from the interrupt (or from a loop that polls the controller).
     pub fn on_irq(&mut self, now_ns: u64) -> PollOutcome {
         let straight = Self::STRAIGHT && self.lane.straight().is_under_way();
-        if if straight { self.acknowledge_straight(now_ns) } else { self.acknowledge(now_ns) } {
+        let moved = if straight {
+            self.acknowledge_straight(now_ns)
+        } else if Self::STRAIGHT && self.is_driven_open() && self.rings_tasks() {
+            self.acknowledge_driven(now_ns)
+        } else {
+            self.acknowledge(now_ns)
+        };
+        if moved {
             self.record.interrupt_served();
         } else {
             self.record.interrupt_was_spurious();

@@ -40,6 +40,8 @@ enum Door {
     Open,
     /// What has to wait in the queue: streams are watched, so what is next goes the general way.
     Watched,
+    /// Whatever is ordinary, to the controller's queue engine (`tasks/driven.rs`).
+    Driven,
     /// There may be something special since it was last looked for.
     Closed,
 }
@@ -110,21 +112,25 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The straight path knows nothing of this. The code that makes it true sets `closed`.
     pub(super) fn is_special(&self) -> bool {
+        let armed = self.lane.tasks().is_some_and(|tasks| tasks.is_armed()) || self.is_queued();
+        armed || self.lane.packs().is_some_and(|packs| packs.is_armed()) || self.is_strange()
+    }
+
+    /// The same, but for what goes by another lane.
+    fn is_strange(&self) -> bool {
         let io = self.lane.has_control()
             || self.slots.has_io()
             || self.is_concurrent()
             || self.card.functions().is_running()
             || self.timers.is_chained()
-            || !self.services.memory().area().is_user()
-            || self.lane.tasks().is_some_and(|tasks| tasks.is_armed())
-            || self.lane.packs().is_some_and(|packs| packs.is_armed());
+            || !self.services.memory().area().is_user();
         let wrong = !self.gate.is_open() || self.incident.is_open() || self.supervisor.helping().calls();
         io || self.card.functions().is_asking() || !H::CARD_IRQ && self.timers.is_looking() || wrong
     }
 
     /// One more may come where a slot is free, be it that some are kept for urgent requests.
     #[inline(always)]
-    fn has_room(&self) -> bool {
+    pub(super) fn has_room(&self) -> bool {
         // Bits are not counted where none or one must stay free, as it is nearly everywhere.
         match self.gate.queue_limit() {
             room if room >= N => true,
@@ -179,18 +185,37 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline(never)]
     fn opens(&mut self) -> Door {
         // What is complete without a status has none of the slots that this path looks at.
-        self.lane.straight_mut().door =
-            match (self.is_special() || self.durability.is_unsettled(), self.watches()) {
-                (true, _) => Door::Closed,
-                (false, true) => Door::Watched,
-                (false, false) => Door::Open,
-            };
-        self.lane.straight().door
+        let door = match self.is_strange() || self.durability.is_unsettled() {
+            true => Door::Closed,
+            false if self.rings_tasks() && self.lane.is_idle() && !self.tells_transferred() => Door::Driven,
+            false if self.is_special() => Door::Closed,
+            false if self.watches() => Door::Watched,
+            false => Door::Open,
+        };
+        self.lane.straight_mut().door = door;
+        door
+    }
+
+    /// Does whatever is ordinary go to the controller's queue engine?
+    #[inline(always)]
+    pub(super) fn is_driven_open(&self) -> bool {
+        let open = self.lane.hosted().is_some() && self.lane.straight().door == Door::Driven;
+        debug_assert!(!open || !self.is_strange(), "the straight path was not closed");
+        open
+    }
+
+    /// Do so many blocks, that end there, go in one transfer?
+    #[inline(always)]
+    pub(super) fn fits_straight(&self, direction: Direction, blocks: u32, end: u64) -> bool {
+        self.is_ordinary(direction, blocks) && end <= self.lane.straight().sectors
     }
 
     /// Accepts and starts a request if nothing is in its way.
     #[inline(always)]
     pub(super) fn submit_straight(&mut self, request: &mut Request, now_ns: u64) -> Option<SlotId> {
+        if self.is_driven_open() {
+            return self.submit_driven(request, now_ns);
+        }
         // Each direction by itself: much of what follows is then known when this is compiled.
         match request.kind {
             Kind::Read { lba, blocks } => {
@@ -224,7 +249,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         now_ns: u64,
     ) -> Option<SlotId> {
         let end = lba.checked_add(u64::from(blocks))?;
-        let ordinary = self.is_ordinary(direction, blocks) && end <= self.lane.straight().sectors;
+        let ordinary = self.fits_straight(direction, blocks, end);
         let is_queued = HELD || !self.lane.is_idle();
         if !ordinary || request.durable | request.urgent || !self.lets_in(is_queued) || !self.has_room() {
             return None;
@@ -485,7 +510,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     #[inline(always)]
-    fn end_straight(&mut self, index: u8, direction: Direction) {
+    pub(super) fn end_straight(&mut self, index: u8, direction: Direction) {
         if self.host.caps().defer_completion {
             self.slots.end(index);
             return;

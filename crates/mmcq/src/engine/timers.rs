@@ -122,6 +122,12 @@ impl Timers {
         self.wake_ns = self.kept_ns;
     }
 
+    /// Does the stage want a turn?
+    #[inline(always)]
+    pub fn turn_is_due(&self, now_ns: u64) -> bool {
+        now_ns >= self.wake_ns
+    }
+
     /// Does the stage want a turn? It is given one.
     #[inline]
     pub fn take_turn(&mut self, now_ns: u64) -> bool {

@@ -313,6 +313,12 @@ pub unsafe trait CommandQueueHost {
     /// before a deadline is believed. What it has not looked at keeps the interrupt line asserted.
     fn ack_queue(&mut self) -> QueueEvents;
 
+    /// The short form of [`ack_queue`](Self::ack_queue): the slots whose task is done, well, if that
+    /// is all there is to say, and they are acknowledged. 0: the long form is to be called.
+    fn ack_ends(&mut self) -> u32 {
+        0
+    }
+
     /// Asks the engine to end what it executes, and to halt: [`QueueEvents::halted`] tells.
     fn halt_queue(&mut self) -> Result<(), QueueError>;
 

@@ -70,6 +70,15 @@ impl Slot {
         self.waker.take()
     }
 
+    /// It is a read or write of so many blocks, of which none has moved, and no more than that.
+    #[inline(always)]
+    pub fn is_whole(&self, blocks: u32) -> bool {
+        let (Kind::Read { blocks: all, .. } | Kind::Write { blocks: all, .. }) = self.kind else {
+            return false;
+        };
+        all == blocks && self.moved_blocks == 0 && self.rules == Rules::NONE
+    }
+
     /// A new request: nothing of it has been mapped, moved or tried. Its memory is the slot's now.
     /// A durable one is never merged.
     #[inline(always)]

@@ -188,9 +188,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let blocks = self.gathered.blocks();
         self.gather_memory();
         let reliable = self.is_reliable();
-        let wire_ns = self.card.wire().data_ns(blocks);
-        // The controller's own timer is one for reads and writes: it tells which task it was.
-        let longest_ns = later(self.card.plan().longest_times_ns(blocks, wire_ns), SLACK_NS);
         let address = self.card.plan().address(start);
         let flags = if reliable { TaskFlags::RELIABLE } else { TaskFlags::NONE };
         let task = crate::host::Task { direction, address, blocks: blocks as u16, flags, context: 0 };
@@ -214,11 +211,21 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if let Some(tasks) = self.lane.tasks_mut() {
             tasks.announced(now_ns);
         }
-        if let Some(hosted) = self.lane.hosted_mut() {
-            hosted.rings(first, longest_ns, now_ns);
-        }
+        self.may_last(first, blocks, now_ns);
         self.record.transfer_started();
         Ok(Some(id))
+    }
+
+    /// A task of so many blocks is rung; `first`: none was. When it must have ended.
+    #[inline(always)]
+    pub(super) fn may_last(&mut self, first: bool, blocks: u32, now_ns: u64) {
+        let (card, hosted) = (&self.card, self.lane.hosted_mut());
+        // The controller's own timer is one for reads and writes: it tells which task it was.
+        let longest_ns =
+            |blocks| later(card.plan().longest_times_ns(blocks, card.wire().data_ns(blocks)), SLACK_NS);
+        if let Some(hosted) = hosted {
+            hosted.rings(first, blocks, now_ns, longest_ns);
+        }
     }
 
     /// The engine is on. False: it cannot be switched on, and the software goes on.
@@ -317,7 +324,17 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Its interrupt, while it has the lines. False if there was nothing.
     #[inline(never)]
     pub(in super::super) fn engine_interrupts(&mut self, now_ns: u64) -> bool {
-        let moved = self.take_events(now_ns);
+        let done = self.host.queue().map_or(0, |queue| queue.ack_ends());
+        self.engine_tells(done, now_ns)
+    }
+
+    /// These tasks have ended, or more has happened.
+    #[inline(never)]
+    pub(super) fn engine_tells(&mut self, done: u32, now_ns: u64) -> bool {
+        let moved = match done {
+            0 => self.take_events(now_ns),
+            done => self.hear(&crate::host::QueueEvents { done, ..Default::default() }, now_ns),
+        };
         if self.lane.is_idle() {
             self.dispatch(now_ns);
         }
@@ -328,6 +345,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn take_events(&mut self, now_ns: u64) -> bool {
         let Some(queue) = self.host.queue() else { return false };
         let events = queue.ack_queue();
+        self.hear(&events, now_ns)
+    }
+
+    /// It has said so. False if that is nothing.
+    fn hear(&mut self, events: &crate::host::QueueEvents, now_ns: u64) -> bool {
         let clean = events.fault.is_none() && self.lane.hosted().is_some_and(|hosted| hosted.at() == At::On);
         if events.done != 0 {
             self.tasks_are_done(events.done, clean, now_ns);
@@ -335,7 +357,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let rare = events.stale | events.cleared != 0 || events.halted || events.emptied;
         let other = events.card_irq || events.presence || events.retune;
         if rare || other || events.fault.is_some() {
-            return self.take_rare(&events, now_ns);
+            return self.take_rare(events, now_ns);
         }
         events.done != 0
     }
@@ -404,17 +426,23 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         while left != 0 {
             let id = left.trailing_zeros() as u8;
             left &= left - 1;
-            self.gather_task(id);
-            let Some(tasks) = self.lane.tasks_mut() else { return };
-            let writes = tasks.task(id).direction == Direction::Write && !tasks.task(id).reliable;
-            tasks.is_done(id, now_ns);
-            self.durability.writes(writes);
-            self.release_members(true, now_ns);
+            self.end_task(id, now_ns);
         }
         self.gathered.forget();
         if let Some(hosted) = self.lane.hosted_mut() {
             hosted.hears(now_ns);
         }
+    }
+
+    /// This one has.
+    #[inline(never)]
+    pub(super) fn end_task(&mut self, id: u8, now_ns: u64) {
+        self.gather_task(id);
+        let Some(tasks) = self.lane.tasks_mut() else { return };
+        let writes = tasks.task(id).direction == Direction::Write && !tasks.task(id).reliable;
+        tasks.is_done(id, now_ns);
+        self.durability.writes(writes);
+        self.release_members(true, now_ns);
     }
 
     /// Is this request in a task that the engine has?

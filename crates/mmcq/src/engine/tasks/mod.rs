@@ -15,6 +15,7 @@
 //! `hosted.rs` has the same lane where the controller's engine announces, asks and executes.
 
 mod dialect;
+mod driven;
 mod failed;
 mod halted;
 mod hosted;

@@ -45,14 +45,15 @@ pub struct Hosted {
     at: At,
     /// It drives the card's queue; else the software does.
     drives: bool,
-    /// What a task may be.
+    /// What a task may be; the largest so far.
     blocks: u32,
+    largest: u32,
     segments: u16,
     /// The oldest task has been looked for in its registers.
     looked: bool,
     stale: u8,
     why: Option<Why>,
-    /// When the first task was rung, or one ended; so long each may last at most.
+    /// When the first task was rung, or one ended; so long the largest may last.
     heard_ns: u64,
     longest_ns: u64,
     /// A halt or a clear has until then.
@@ -64,6 +65,7 @@ impl Hosted {
         at: At::Off,
         drives: false,
         blocks: 0,
+        largest: 0,
         segments: 0,
         looked: false,
         stale: 0,
@@ -90,6 +92,12 @@ impl Hosted {
         self.drives
     }
 
+    /// Does it drive the queue, and take tasks?
+    #[inline(always)]
+    pub(crate) fn rings_tasks(&self) -> bool {
+        self.drives && self.at == At::On
+    }
+
     /// Blocks and pieces of memory of a task.
     #[inline(always)]
     pub(crate) fn limits(&self) -> (u32, u16) {
@@ -104,7 +112,7 @@ impl Hosted {
     /// It is on, and empty; or off, and has let go of everything.
     #[inline(always)]
     pub(crate) fn is_at(&mut self, at: At) {
-        self.at = at;
+        (self.at, self.largest) = (at, 0);
     }
 
     /// Are lines, interrupts and ends its own?
@@ -113,13 +121,22 @@ impl Hosted {
         matches!(self.at, At::On | At::Halting | At::Clearing)
     }
 
-    /// A task is rung that may last so long; `first`: none was.
+    /// A task is rung, of so many blocks, which may last so long; `first`: none was.
     #[inline(always)]
-    pub(crate) fn rings(&mut self, first: bool, longest_ns: u64, now_ns: u64) {
+    pub(crate) fn rings(
+        &mut self,
+        first: bool,
+        blocks: u32,
+        now_ns: u64,
+        longest_ns: impl FnOnce(u32) -> u64,
+    ) {
         if first {
-            (self.heard_ns, self.longest_ns) = (now_ns, 0);
+            self.heard_ns = now_ns;
         }
-        self.longest_ns = self.longest_ns.max(longest_ns);
+        // The limit is that of the largest task since the engine was switched on.
+        if blocks > self.largest {
+            (self.largest, self.longest_ns) = (blocks, longest_ns(blocks));
+        }
     }
 
     /// Tasks have ended.

@@ -4,16 +4,21 @@
 //! A *task* is one transfer: a request, or several that were merged. It is announced, becomes
 //! ready, is executed, and ends. Nothing here sends a command; `engine/tasks/` does.
 
+mod ages;
 mod hosted;
 mod lanes;
+mod modes;
 mod pace;
 mod stats;
 
 use crate::host::Direction;
 use crate::sched::slot_set::{SLOTS_MAX, SlotSet};
+use ages::Ages;
 pub(crate) use hosted::{At, Hosted, Why};
 pub(super) use lanes::Sealed;
 pub use lanes::{HostQueue, Lanes, Single, SoftwareQueue};
+pub use modes::SdTaskQueue;
+pub(crate) use modes::{After, Dialect, Mode, Step};
 use pace::Pace;
 pub use stats::{Demotion, TaskStats};
 
@@ -39,65 +44,6 @@ const OFTEN_NS: u64 = 10_000_000_000;
 const LONG_NS: u64 = 600_000_000_000;
 /// Tries to bring the card out of a queue whose state is not known.
 const CLEANINGS_MAX: u8 = 3;
-
-/// The queue of an SD card, and how it is used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SdTaskQueue {
-    /// Tasks that it holds.
-    pub depth: u8,
-    /// Tasks are executed in the order in which they are announced; else the card chooses. Only the
-    /// latter has the speed of class A2.
-    pub sequential: bool,
-    /// Writes among the tasks on the card, at most. One is as safe as the card is without its queue:
-    /// a card that may be taken out, or lose its supply, should have no more.
-    pub writes: u8,
-}
-
-/// Whose queue it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Dialect {
-    /// CMD48 discards, CMD6 switches [eMMC 6.6.39].
-    Emmc,
-    /// CMD43 discards, a write to an extension register switches [SD 4.19].
-    Sd(SdTaskQueue),
-}
-
-/// What the card is in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
-    /// Its queue is off.
-    Off,
-    /// Its queue is on.
-    On,
-    /// Not known: tasks are discarded, and the queue is switched off.
-    Lost,
-}
-
-/// The command that is under way for the queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
-    /// CMD44 of the task that is being announced.
-    Params,
-    /// CMD45 of the same.
-    Address,
-    /// CMD13 for what is ready.
-    Ask,
-    /// CMD48; of an SD card CMD43.
-    Discard,
-    /// CMD6, on or off; of an SD card CMD49.
-    Switch(bool),
-    /// CMD48 that reads the switch of an SD card, as so many times before.
-    Confirm(bool, u8),
-    /// CMD13 after one of these.
-    Look(After),
-}
-
-/// What is being waited for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum After {
-    Discard,
-    Switch(bool),
-}
 
 /// A task, as it was announced.
 #[derive(Clone, Copy, Debug)]
@@ -127,11 +73,12 @@ pub struct Tasks {
     /// The task of which only CMD44 was sent, and that which is executed.
     described: u8,
     running: u8,
-    /// One bit a task that the card knows; of these, one that is ready.
+    /// One bit a task that the card knows; of these, one that is ready; one that writes, void for a
+    /// number that is free.
     announced: u32,
     ready: u32,
-    /// When that of them was announced that has waited longest; void if there is none.
-    oldest_ns: u64,
+    writes: u32,
+    ages: Ages,
     tasks: [Task; DEPTH_MAX as usize],
     /// The request behind each in its task.
     behind: [u8; SLOTS_MAX],
@@ -148,6 +95,13 @@ pub struct Tasks {
     stats: TaskStats,
 }
 
+impl Task {
+    #[inline(always)]
+    pub fn blocks(&self) -> u32 {
+        self.end.saturating_sub(self.start) as u32
+    }
+}
+
 impl Tasks {
     const NEW: Tasks = Tasks {
         depth: 0,
@@ -158,7 +112,8 @@ impl Tasks {
         running: NONE,
         announced: 0,
         ready: 0,
-        oldest_ns: 0,
+        writes: 0,
+        ages: Ages::NEW,
         tasks: [NO_TASK; DEPTH_MAX as usize],
         behind: [NONE; SLOTS_MAX],
         cleanings: 0,
@@ -220,6 +175,7 @@ impl Tasks {
     pub(crate) fn is_off(&mut self) {
         (self.mode, self.described, self.running) = (Mode::Off, NONE, NONE);
         (self.announced, self.ready, self.cleanings) = (0, 0, 0);
+        self.ages.forget();
         (self.dull, self.wanted) = (0, 0);
     }
 
@@ -248,7 +204,13 @@ impl Tasks {
         self.wanted >= WANTED_MIN
     }
 
+    #[inline(always)]
+    pub(crate) fn is_queue_on(&self) -> bool {
+        self.mode == Mode::On
+    }
+
     /// It has had nothing but writes for a while.
+    #[inline(always)]
     pub(crate) fn is_dull(&self) -> bool {
         self.dull >= DULL_MAX && !self.always
     }
@@ -292,14 +254,19 @@ impl Tasks {
     }
 
     /// May one more be announced?
+    #[inline]
     pub(crate) fn has_room(&self, now_ns: u64) -> bool {
         let most = self.depth.min(ANNOUNCED_MAX);
-        let full = self.count() + u32::from(self.running != NONE) >= u32::from(most);
-        let old = self.announced != 0 && now_ns.saturating_sub(self.oldest_ns) >= AGE_NS;
-        !full && self.described == NONE && !old && self.next_id() < self.depth
+        let full = match self.dialect {
+            // The lowest numbers are used first: all of them are in use, or one is free.
+            Dialect::Emmc => self.next_id() >= most,
+            Dialect::Sd(_) => self.used().count_ones() >= u32::from(most) || self.next_id() >= self.depth,
+        };
+        !full && self.described == NONE && now_ns < self.too_old_ns()
     }
 
     /// All tasks on the card, with those that are described or executed.
+    #[inline(always)]
     fn used(&self) -> u32 {
         let one = |id: u8| if id == NONE { 0 } else { 1 << id };
         self.announced | one(self.described) | one(self.running)
@@ -307,6 +274,7 @@ impl Tasks {
 
     /// The number of the next task: the lowest that is free. In sequence it is above all others,
     /// since a card may take the order of the numbers for that of the tasks.
+    #[inline(always)]
     fn next_id(&self) -> u8 {
         let id = match self.dialect {
             Dialect::Sd(SdTaskQueue { sequential: true, .. }) => 32 - self.used().leading_zeros(),
@@ -319,8 +287,7 @@ impl Tasks {
     pub(crate) fn takes(&self, direction: Direction) -> bool {
         match (self.dialect, direction) {
             (Dialect::Sd(queue), Direction::Write) => {
-                let writes = ids(self.used()).filter(|&id| self.task(id).direction == Direction::Write);
-                writes.count() < usize::from(queue.writes.max(1))
+                (self.used() & self.writes).count_ones() < u32::from(queue.writes.max(1))
             }
             _ => true,
         }
@@ -338,14 +305,16 @@ impl Tasks {
 
     /// Is a task on these blocks on the card, where one of the two writes?
     pub(crate) fn meets(&self, direction: Direction, start: u64, end: u64) -> bool {
-        ids(self.used()).any(|id| {
+        // Reads meet no reads.
+        let rivals = if direction == Direction::Write { u32::MAX } else { self.writes };
+        ids(self.used() & rivals).any(|id| {
             let task = self.task(id);
-            let writes = direction == Direction::Write || task.direction == Direction::Write;
-            writes && task.start < end && start < task.end
+            task.start < end && start < task.end
         })
     }
 
     /// A task of these requests, in the order of their blocks, is about to be announced.
+    #[inline(always)]
     pub(crate) fn describe(
         &mut self,
         direction: Direction,
@@ -359,12 +328,60 @@ impl Tasks {
         let first = members.first().copied().unwrap_or(NONE);
         self.tasks[usize::from(id)] =
             Task { direction, start, end, first, reliable: false, announced_ns: now_ns };
+        let bit = 1 << id;
+        self.writes = if direction == Direction::Write { self.writes | bit } else { self.writes & !bit };
         let next = members.iter().skip(1).copied().chain(core::iter::once(NONE));
         for (&index, behind) in members.iter().zip(next) {
             self.behind[usize::from(index) % SLOTS_MAX] = behind;
         }
         self.described = id;
         id
+    }
+
+    /// The number of the next task that the controller's engine gets. `None`: now it gets none.
+    #[inline(always)]
+    pub(crate) fn next_rung(&self, now_ns: u64) -> Option<u8> {
+        debug_assert!(self.described == NONE && self.running == NONE && self.dialect == Dialect::Emmc);
+        let id = (!self.announced).trailing_zeros() as u8;
+        (id < self.depth.min(ANNOUNCED_MAX) && now_ns < self.too_old_ns()).then_some(id)
+    }
+
+    /// As [`meets`](Self::meets), where the engine has all tasks.
+    #[inline(always)]
+    pub(crate) fn meets_rung(&self, direction: Direction, start: u64, end: u64) -> bool {
+        let rivals = self.announced & if direction == Direction::Write { u32::MAX } else { self.writes };
+        rivals != 0 && self.meets(direction, start, end)
+    }
+
+    /// A task of this number and one request is described, announced and rung at once.
+    #[inline(always)]
+    pub(crate) fn rings_one(
+        &mut self,
+        id: u8,
+        direction: Direction,
+        (start, end): (u64, u64),
+        first: u8,
+        now_ns: u64,
+    ) {
+        let bit = 1 << (id % DEPTH_MAX);
+        self.tasks[usize::from(id % DEPTH_MAX)] =
+            Task { direction, start, end, first, reliable: false, announced_ns: now_ns };
+        self.behind[usize::from(first) % SLOTS_MAX] = NONE;
+        match direction {
+            Direction::Read => self.writes &= !bit,
+            Direction::Write => self.writes |= bit,
+        }
+        self.announced |= bit;
+        self.ages.push(id);
+        self.stats.announced = self.stats.announced.wrapping_add(1);
+        self.rings(bit);
+    }
+
+    /// Its only request.
+    #[inline(always)]
+    pub(crate) fn one_member(&self, id: u8) -> Option<u8> {
+        let first = self.task(id).first;
+        (self.behind[usize::from(first) % SLOTS_MAX] == NONE).then_some(first)
     }
 
     /// The task that was described last is a reliable write.
@@ -381,11 +398,10 @@ impl Tasks {
     pub(crate) fn announced(&mut self, now_ns: u64) {
         if self.announced == 0 {
             self.pace.begins(now_ns);
-            self.oldest_ns = u64::MAX;
         }
         if let Some(id) = self.described() {
             self.announced |= 1 << id;
-            self.oldest_ns = self.oldest_ns.min(self.task(id).announced_ns);
+            self.ages.push(id);
         }
         self.described = NONE;
         self.stats.announced = self.stats.announced.wrapping_add(1);
@@ -432,20 +448,40 @@ impl Tasks {
 
     /// Of what is ready, that which was announced first is executed now.
     pub(crate) fn execute(&mut self) -> Option<u8> {
-        let id = ids(self.ready).min_by_key(|&id| self.task(id).announced_ns)?;
-        self.ready &= !(1 << id);
-        self.announced &= !(1 << id);
-        self.running = id;
-        if self.task(id).announced_ns == self.oldest_ns {
-            let left = ids(self.announced).map(|id| self.task(id).announced_ns);
-            self.oldest_ns = left.min().unwrap_or(u64::MAX);
+        if self.ready == 0 {
+            return None;
         }
+        let mut id = self.ages.oldest();
+        // One of those that are announced is ready: it is found in one round.
+        for _ in 0..DEPTH_MAX {
+            if self.ready >> (id & 31) & 1 == 1 {
+                break;
+            }
+            id = self.ages.after(id);
+        }
+        self.is_executed(id);
+        self.running = id;
+        Some(id)
+    }
+
+    #[inline(always)]
+    fn is_executed(&mut self, id: u8) {
+        self.take_off(id);
         self.dull = match self.task(id).direction {
             Direction::Read => 0,
             Direction::Write => self.dull.saturating_add(1),
         };
         self.stats.executed = self.stats.executed.wrapping_add(1);
-        Some(id)
+    }
+
+    /// It waits on the card no more.
+    #[inline(always)]
+    fn take_off(&mut self, id: u8) {
+        let bit = 1 << (id % DEPTH_MAX);
+        if self.announced & bit != 0 {
+            self.ages.remove(id);
+        }
+        (self.announced, self.ready) = (self.announced & !bit, self.ready & !bit);
     }
 
     /// What was executed has come to its end.
@@ -466,11 +502,7 @@ impl Tasks {
     /// executed.
     #[inline(always)]
     pub(crate) fn is_done(&mut self, id: u8, now_ns: u64) {
-        let bit = 1 << (id % DEPTH_MAX);
-        // It is executed as if it had been found ready just now.
-        self.ready = bit;
-        self.execute();
-        self.running = NONE;
+        self.is_executed(id);
         self.pace.hears(now_ns);
     }
 
@@ -482,23 +514,23 @@ impl Tasks {
 
     /// Is one of them a read?
     pub(crate) fn read(&self) -> bool {
-        ids(self.announced).any(|id| self.task(id).direction == Direction::Read)
+        self.announced & !self.writes != 0
     }
 
     /// The task that was announced first.
     pub(crate) fn oldest(&self) -> Option<u8> {
-        ids(self.announced).min_by_key(|&id| self.task(id).announced_ns)
+        Some(self.ages.oldest()).filter(|&id| id != NONE)
     }
 
     /// From then on nothing more is announced.
     #[inline(always)]
     pub(crate) fn too_old_ns(&self) -> u64 {
-        self.oldest_ns.saturating_add(AGE_NS)
+        self.oldest().map_or(u64::MAX, |id| self.task(id).announced_ns.saturating_add(AGE_NS))
     }
 
     /// This task waits on the card no more: it is what failed.
     pub(crate) fn take_out(&mut self, id: u8) {
-        self.announced &= !(1 << (id % DEPTH_MAX));
+        self.take_off(id);
         self.running = NONE;
     }
 

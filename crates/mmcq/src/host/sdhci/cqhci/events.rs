@@ -11,11 +11,11 @@ use crate::host::{Cause, Dma, Events, QueueEvents, QueueFault, Regs, Stage};
 const KNOWN: u32 = INT_HALT | INT_DONE | INT_RESPONSE | INT_CLEARED;
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D, DESCRIPTORS, PIECES> {
-    /// Ends of tasks that are believed, if that is all there is; or everything.
+    /// Ends of tasks that are believed, if that is all there is; 0: nothing has been taken.
     #[inline]
-    pub(super) fn take_ends(&mut self) -> QueueEvents {
+    pub(super) fn take_ends(&mut self) -> u32 {
         if self.at != At::On {
-            return self.take_all(0);
+            return 0;
         }
         // Before the ends are read: one that comes later interrupts again.
         self.write(IS, INT_DONE);
@@ -23,28 +23,27 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         let believed = self.slots.rung & !self.slots.doubtful & !(1 << DIRECT_SLOT);
         // After them: if no response had an error by now, none of theirs had. What else the controller
         // has to say interrupts again.
-        if done != 0 && done & !believed == 0 && self.read(IS) & KNOWN & !INT_DONE == 0 {
-            self.write(TCN, done);
-            self.slots.rung &= !done;
-            if self.coalesces {
-                self.write(IC, IC_ENABLE | IC_RESET);
-            }
-            return QueueEvents { done, ..QueueEvents::default() };
+        if done == 0 || done & !believed != 0 || self.read(IS) & KNOWN & !INT_DONE != 0 {
+            return 0;
         }
-        let status = self.host.port.read32(INT_STATUS);
-        self.take_all(status)
+        self.write(TCN, done);
+        self.slots.rung &= !done;
+        if self.coalesces {
+            self.write(IC, IC_ENABLE | IC_RESET);
+        }
+        done
     }
 
-    /// Anything else. `status` is the controller's own, while the engine is on.
+    /// Everything.
     #[cold]
     #[inline(never)]
-    fn take_all(&mut self, status: u32) -> QueueEvents {
+    pub(super) fn take_all(&mut self) -> QueueEvents {
         let mut events = QueueEvents::default();
         if self.at == At::Off {
             return events;
         }
         let own = self.has_lines();
-        let status = if own && self.at != At::On { self.host.port.read32(INT_STATUS) } else { status };
+        let status = if own { self.host.port.read32(INT_STATUS) } else { 0 };
         if status == u32::MAX && self.host.present_state().is_none() {
             events.fault = Some(self.is_gone());
             return events;

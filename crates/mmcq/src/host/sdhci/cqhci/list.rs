@@ -42,7 +42,7 @@ impl<const PIECES: usize> TaskList<PIECES> {
     }
 
     /// Links each slot with its transfer descriptors: for good. `bus` is that of the whole.
-    pub(super) fn link(&mut self, form: Form, bus: u64) {
+    pub(super) fn link(&mut self, form: &Form, bus: u64) {
         for slot in 0..32u8 {
             let at = bus + (Self::PIECES_AT + usize::from(slot) * Self::SLOT_BYTES) as u64;
             let Some([_, link]) = self.slot(form, slot) else { continue };
@@ -51,15 +51,15 @@ impl<const PIECES: usize> TaskList<PIECES> {
     }
 
     /// The slot of direct commands has no data.
-    pub(super) fn unlink(&mut self, form: Form, slot: u8) {
+    pub(super) fn unlink(&mut self, form: &Form, slot: u8) {
         if let Some([_, link]) = self.slot(form, slot) {
             put(link, END, 0);
         }
     }
 
     /// A slot's task descriptor and its link.
-    #[inline]
-    fn slot(&mut self, form: Form, slot: u8) -> Option<[&mut [u32]; 2]> {
+    #[inline(always)]
+    fn slot(&mut self, form: &Form, slot: u8) -> Option<[&mut [u32]; 2]> {
         let half = form.half_words();
         let at = form.offset / 4 + 2 * half * usize::from(slot);
         let (task, link) = self.slots.get_mut(at..at + 2 * half)?.split_at_mut(half);
@@ -67,8 +67,8 @@ impl<const PIECES: usize> TaskList<PIECES> {
     }
 
     /// Writes a task descriptor.
-    #[inline]
-    pub(super) fn describe(&mut self, form: Form, slot: u8, head: u32, argument: u32) {
+    #[inline(always)]
+    pub(super) fn describe(&mut self, form: &Form, slot: u8, head: u32, argument: u32) {
         if let Some([[first, second, ..], _]) = self.slot(form, slot) {
             write(first, head);
             write(second, argument);
@@ -77,8 +77,8 @@ impl<const PIECES: usize> TaskList<PIECES> {
 
     /// Writes the transfer descriptors of the first `bytes` of the segments; gives their bytes, or
     /// `None` if there is too little memory in the segments or too little room here.
-    #[inline]
-    pub(super) fn build(&mut self, form: Form, slot: u8, segments: &[Segment], bytes: u32) -> Option<usize> {
+    #[inline(always)]
+    pub(super) fn build(&mut self, form: &Form, slot: u8, segments: &[Segment], bytes: u32) -> Option<usize> {
         let words = self.pieces.get_mut(usize::from(slot))?.as_flattened_mut();
         if let [segment] = segments
             && bytes <= segment.len.min(form.chunk)
@@ -115,13 +115,13 @@ pub(super) struct Form {
 
 impl Form {
     #[inline(always)]
-    fn half_words(self) -> usize {
+    fn half_words(&self) -> usize {
         if self.wide { 4 } else { 2 }
     }
 
     /// Where a slot's task descriptor is, and its bytes.
     #[inline(always)]
-    pub(super) fn task_at(self, slot: u8) -> (usize, usize) {
+    pub(super) fn task_at(&self, slot: u8) -> (usize, usize) {
         let bytes = 4 * self.half_words();
         (self.offset + 2 * bytes * usize::from(slot), bytes)
     }
@@ -131,7 +131,7 @@ impl Form {
 #[inline(never)]
 fn build_list(
     words: &mut [u32],
-    form: Form,
+    form: &Form,
     segments: &[Segment],
     bytes: u32,
     pieces: usize,
@@ -194,17 +194,17 @@ mod tests {
     #[test]
     fn slots_lie_where_each_form_has_them() {
         let mut list = TaskList::<2>::new();
-        list.link(NARROW, 0x1000);
-        list.describe(NARROW, 3, 0x11, 0x22);
+        list.link(&NARROW, 0x1000);
+        list.describe(&NARROW, 3, 0x11, 0x22);
         assert_eq!(list.slots[12..16], [0x11, 0x22, 0x31, 0x1000 + 2048 + 3 * 32]);
         assert_eq!(NARROW.task_at(3), (48, 8));
         let mut list = TaskList::<2>::new();
         let form = Form { offset: 64, ..WIDE };
-        list.link(form, 0x12_0000_03c0);
-        list.describe(form, 31, 0x11, 0x22);
+        list.link(&form, 0x12_0000_03c0);
+        list.describe(&form, 31, 0x11, 0x22);
         let end = 0x3c0 + 2048 + 31 * 32;
         assert_eq!(list.slots[16 + 248..16 + 256], [0x11, 0x22, 0, 0, 0x31, end, 0x12, 0]);
-        list.unlink(form, 31);
+        list.unlink(&form, 31);
         assert_eq!(list.slots[16 + 252..16 + 256], [2, 0, 0, 0]);
         assert_eq!(form.task_at(31), (64 + 31 * 32, 16));
     }
@@ -223,20 +223,20 @@ mod tests {
     fn transfers_are_split_where_they_must_be() {
         let mut list = TaskList::<3>::new();
         let pieces = [segment(0x7ff_fe00, 1024), segment(0x9_0000, 0x1_8000)];
-        assert_eq!(list.build(NARROW, 1, &pieces[..1], 1024), Some(8));
+        assert_eq!(list.build(&NARROW, 1, &pieces[..1], 1024), Some(8));
         assert_eq!(list.pieces[1].as_flattened()[..2], [0x400_0023, 0x7ff_fe00]);
         let short = Form { words: 3, bounded: true, ..WIDE };
-        assert_eq!(list.build(short, 1, &pieces, 1536), Some(36));
+        assert_eq!(list.build(&short, 1, &pieces, 1536), Some(36));
         let words = list.pieces[1].as_flattened();
         assert_eq!(
             words[..9],
             [0x200_0021, 0x7ff_fe00, 0, 0x200_0021, 0x800_0000, 0, 0x200_0023, 0x9_0000, 0]
         );
-        assert_eq!(list.build(WIDE, 1, &pieces, 1024 + 0x1_8000), Some(48));
+        assert_eq!(list.build(&WIDE, 1, &pieces, 1024 + 0x1_8000), Some(48));
         let words = list.pieces[1].as_flattened();
         assert_eq!((words[4], words[8], words[9]), (0x21, 0x8000_0023, 0xa_0000));
-        assert_eq!(list.build(short, 1, &pieces, 1024 + 0x1_8000), None, "four, and there are three");
-        assert_eq!(list.build(WIDE, 1, &pieces, 1 << 20), None);
-        assert_eq!(list.build(WIDE, 32, &pieces, 512), None);
+        assert_eq!(list.build(&short, 1, &pieces, 1024 + 0x1_8000), None, "four, and there are three");
+        assert_eq!(list.build(&WIDE, 1, &pieces, 1 << 20), None);
+        assert_eq!(list.build(&WIDE, 32, &pieces, 512), None);
     }
 }

@@ -7,10 +7,10 @@
 //! The two share lines, DMA and interrupt. While the engine is on the controller's own interrupts
 //! are errors alone, and phases are refused. Off or halted everything is the controller's.
 //!
-//! A task that ends by itself costs five accesses: the doorbell; the controller's status, which has
-//! its errors; the engine's status, whose bit is cleared unread; the ends, and their
-//! acknowledgement. Everything else that has happened keeps the interrupt line up, and is looked at
-//! in the call after that.
+//! A task that ends by itself costs five accesses: the doorbell; the engine's status, whose bit is
+//! cleared unread; the ends; that status again, which has the errors of responses; the
+//! acknowledgement of the ends. Everything else that has happened keeps the interrupt line up, and
+//! is looked at in the call after that.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -124,9 +124,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
             return Err(QueueError::List(why));
         };
         (self.list_bus, self.form.offset) = (bus, offset);
-        self.list.link(self.form, bus);
+        self.list.link(&self.form, bus);
         if let Some(slot) = caps.direct {
-            self.list.unlink(self.form, slot);
+            self.list.unlink(&self.form, slot);
         }
         self.sync(0, bytes);
         Ok(caps)
@@ -354,8 +354,15 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Comm
     }
 
     #[inline]
-    fn ack_queue(&mut self) -> QueueEvents {
+    fn ack_ends(&mut self) -> u32 {
         self.take_ends()
+    }
+
+    fn ack_queue(&mut self) -> QueueEvents {
+        match self.take_ends() {
+            0 => self.take_all(),
+            done => QueueEvents { done, ..QueueEvents::default() },
+        }
     }
 
     fn halt_queue(&mut self) -> Result<(), QueueError> {

@@ -25,11 +25,12 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         task: &Task,
         segments: &[Segment],
     ) -> Result<(), QueueError> {
-        let depth = self.caps?.depth;
-        let bit = self.check_slot(slot)?;
-        if slot >= depth {
-            return Err(QueueError::Slot(slot));
+        match &self.caps {
+            Ok(caps) if slot < caps.depth => {}
+            Ok(_) => return Err(QueueError::Slot(slot)),
+            &Err(why) => return Err(why),
         }
+        let bit = self.check_slot(slot)?;
         // Whatever was there is forgotten, also where this is refused.
         self.slots.prepared &= !bit;
         if task.blocks == 0 || task.context > 15 {
@@ -39,7 +40,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         if !self.by_dma(segments) {
             return Err(QueueError::Memory);
         }
-        let used = self.list.build(self.form, slot, segments, bytes).ok_or(QueueError::Memory)?;
+        let used = self.list.build(&self.form, slot, segments, bytes).ok_or(QueueError::Memory)?;
         let way = if task.direction == Direction::Read { TASK_READ } else { 0 };
         // Without coalescing each end interrupts by itself: some count by this bit alone.
         let tells = if self.coalesces { 0 } else { INT };
@@ -51,7 +52,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
             | task.flags.bits()
             | u32::from(task.context) << TASK_CONTEXT_SHIFT
             | u32::from(task.blocks) << TASK_BLOCKS_SHIFT;
-        self.list.describe(self.form, slot, head, task.address);
+        self.list.describe(&self.form, slot, head, task.address);
         let pieces_at = TaskList::<PIECES>::PIECES_AT + usize::from(slot) * TaskList::<PIECES>::SLOT_BYTES;
         self.sync(pieces_at, used);
         let (at, bytes) = self.form.task_at(slot);
@@ -75,7 +76,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         let barrier = if barrier { crate::host::TaskFlags::BARRIER.bits() } else { 0 };
         let index = u32::from(command.index & 0x3f) << TASK_BLOCKS_SHIFT;
         let head = VALID | END | INT | ACT_TASK | barrier | index | response;
-        self.list.describe(self.form, slot, head, command.arg);
+        self.list.describe(&self.form, slot, head, command.arg);
         let (at, bytes) = self.form.task_at(slot);
         self.sync(at, bytes);
         self.slots.prepared |= bit;

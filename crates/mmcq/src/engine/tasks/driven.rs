@@ -1,0 +1,221 @@
+//! An ordinary read or write while the controller's engine has the lines, and nothing else is going
+//! on: from `submit` to its doorbell without the queue, from its end to its result, and from there
+//! to the next in the queue.
+//!
+//! The same as the [straight path](super::super::straight) for a transfer: it skips the questions
+//! of [`hosted`](super::hosted), and leaves behind what the answers would have. Its door opens and
+//! closes with that of the straight path.
+
+use super::super::slot::{NONE, Rules};
+use super::super::timers::later;
+use super::super::{Request, SlotId};
+use super::{BLOCK_BYTES, Engine, IDLE_NS, Kind};
+use crate::host::{Direction, Host, TaskFlags};
+use crate::sched::Profile;
+use crate::sched::slot_set::SlotSet;
+use crate::sched::tasks::Why;
+
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
+    /// Are tasks rung?
+    #[inline(always)]
+    pub(in super::super) fn rings_tasks(&self) -> bool {
+        let on = self.lane.hosted().is_some_and(|hosted| hosted.rings_tasks());
+        on && self.lane.tasks().is_some_and(|tasks| tasks.is_queue_on())
+    }
+
+    /// Accepts a request, and rings it if there is room. The door is open.
+    #[inline(always)]
+    pub(in super::super) fn submit_driven(&mut self, request: &mut Request, now_ns: u64) -> Option<SlotId> {
+        let (direction, lba, blocks) = match request.kind {
+            Kind::Read { lba, blocks } => (Direction::Read, lba, blocks),
+            Kind::Write { lba, blocks } => (Direction::Write, lba, blocks),
+            _ => return None,
+        };
+        let end = lba.checked_add(u64::from(blocks))?;
+        if request.durable | request.urgent
+            || !self.fits_straight(direction, blocks, end)
+            || !self.has_room()
+            || !self.may_ring(now_ns)
+        {
+            return None;
+        }
+        let len = blocks * BLOCK_BYTES;
+        let head = self.slots.head();
+        let room = self.lane.tasks()?.next_rung(now_ns);
+        if room.is_some() && (head != NONE || self.meets_rung(direction, lba, end))
+            || request.buf.len_bytes() < len
+        {
+            return None;
+        }
+        let index = self.slots.next_free()?;
+        let mut segment = request.buf.segment(len);
+        self.host.map(&mut segment, direction).ok()?;
+        self.slots.take_free();
+        let slot = self.slots.at_mut(index);
+        let kind = match direction {
+            Direction::Read => Kind::Read { lba, blocks },
+            Direction::Write => Kind::Write { lba, blocks },
+        };
+        slot.take_in(kind, segment, (Rules::NONE, false), request, now_ns);
+        let generation = slot.generation();
+        self.slots.note_mapped(index);
+        self.record.request_accepted();
+        match room {
+            None => self.slots.push_span(index, direction, lba, end),
+            Some(id) => {
+                self.slots.pass(index);
+                if !self.ring_driven(id, index, direction, lba, blocks, now_ns) {
+                    self.dispatch_any(now_ns);
+                }
+            }
+        }
+        Some(SlotId { index, generation })
+    }
+
+    /// Are tasks rung, is nothing to be done before, and is it time for nothing?
+    #[inline(always)]
+    fn may_ring(&self, now_ns: u64) -> bool {
+        let dull = self.lane.tasks().is_some_and(|tasks| tasks.is_dull());
+        let due = self.timers.turn_is_due(now_ns) || self.timers.chore_is_due(now_ns);
+        self.rings_tasks() && !dull && !due && !self.incident.is_in_doubt()
+    }
+
+    /// Would this meet a task, or a write whose status is not known?
+    #[inline(always)]
+    fn meets_rung(&self, direction: Direction, start: u64, end: u64) -> bool {
+        self.lane.tasks().is_some_and(|tasks| tasks.meets_rung(direction, start, end))
+            || self.slots.is_settling() && self.meets_task(direction, start, end)
+    }
+
+    /// Describes and rings a task of one request, which is queued no more. False: the general path
+    /// goes on.
+    #[inline(always)]
+    fn ring_driven(
+        &mut self,
+        id: u8,
+        index: u8,
+        direction: Direction,
+        lba: u64,
+        blocks: u32,
+        now_ns: u64,
+    ) -> bool {
+        let address = self.card.plan().address(lba);
+        let task = crate::host::Task {
+            direction,
+            address,
+            blocks: blocks as u16,
+            flags: TaskFlags::NONE,
+            context: 0,
+        };
+        let segment = core::slice::from_ref(self.slots.at(index).segment());
+        let Some(queue) = self.host.queue() else { return false };
+        if queue.prepare_task(id, &task, segment).is_err() {
+            // Its memory is none for the engine: it goes by the single lane.
+            self.slots.at_mut(index).goes_alone(true);
+            self.push_again(index, now_ns);
+            return false;
+        }
+        let taken = queue.ring(1 << (id & 31));
+        let Some(tasks) = self.lane.tasks_mut() else { return false };
+        let first = tasks.on_card() == 0;
+        tasks.rings_one(id, direction, (lba, lba.wrapping_add(u64::from(blocks))), index, now_ns);
+        let too_old_ns = tasks.too_old_ns();
+        self.may_last(first, blocks, now_ns);
+        if first {
+            let limit_ns = self.lane.hosted().map_or(0, |hosted| hosted.limit_ns());
+            self.timers.wake_by(limit_ns.min(too_old_ns));
+        }
+        self.record.transfer_started();
+        if taken == 0 {
+            self.stop_engine(Why::Silent, now_ns);
+        }
+        taken != 0
+    }
+
+    /// Its interrupt, while the door is open.
+    #[inline(always)]
+    pub(in super::super) fn acknowledge_driven(&mut self, now_ns: u64) -> bool {
+        let done = self.host.queue().map_or(0, |queue| queue.ack_ends());
+        done != 0 && self.ends_driven(done, now_ns) || self.engine_tells(done, now_ns)
+    }
+
+    /// These tasks have ended, and nothing else has happened. False: there is more to it than that,
+    /// and nothing has been done.
+    #[inline(always)]
+    fn ends_driven(&mut self, done: u32, now_ns: u64) -> bool {
+        let known = self.lane.tasks().is_some_and(|tasks| done & !tasks.on_card() == 0);
+        let looked = self.lane.hosted().is_some_and(|hosted| hosted.has_looked());
+        if !known || looked || self.incident.is_in_doubt() {
+            return false;
+        }
+        if self.slots.is_settling() {
+            self.settle(0);
+        }
+        let (mut left, mut ended): (u32, SlotSet) = (done, 0);
+        while left != 0 {
+            let id = left.trailing_zeros() as u8;
+            left &= left - 1;
+            let Some(tasks) = self.lane.tasks_mut() else { return true };
+            let (direction, blocks) = (tasks.task(id).direction, tasks.task(id).blocks());
+            let one = tasks.one_member(id).filter(|&index| self.slots.at(index).is_whole(blocks));
+            let Some(index) = one else {
+                self.end_task(id, now_ns);
+                continue;
+            };
+            tasks.is_done(id, now_ns);
+            self.slots.at_mut(index).moved_all(blocks);
+            if direction == Direction::Write {
+                self.durability.writes(true);
+                self.slots.settle(index);
+            } else {
+                self.slots.at_mut(index).ends();
+                ended |= 1 << index;
+            }
+        }
+        if let Some(hosted) = self.lane.hosted_mut() {
+            hosted.hears(now_ns);
+        }
+        // The next is rung before anything is completed.
+        self.go_on_driven(now_ns);
+        while ended != 0 {
+            let index = ended.trailing_zeros() as u8;
+            ended &= ended - 1;
+            self.end_straight(index, Direction::Read);
+        }
+        true
+    }
+
+    /// What is next, as long as there is room.
+    #[inline(always)]
+    fn go_on_driven(&mut self, now_ns: u64) {
+        loop {
+            let head = self.slots.head();
+            let Some(tasks) = self.lane.tasks() else { return };
+            if head == NONE {
+                if tasks.on_card() != 0 {
+                    return;
+                }
+                if self.slots.is_settling() {
+                    break;
+                }
+                return self.timers.wake_by(later(now_ns, IDLE_NS));
+            }
+            let Some(id) = tasks.next_rung(now_ns) else { return };
+            let slot = self.slots.at(head);
+            let (direction, lba, blocks) = match slot.kind() {
+                Kind::Read { lba, blocks } => (Direction::Read, lba, blocks),
+                Kind::Write { lba, blocks } => (Direction::Write, lba, blocks),
+                _ => break,
+            };
+            let end = lba.wrapping_add(u64::from(blocks));
+            if !self.slots.is_plain(head) || !self.may_ring(now_ns) || self.meets_rung(direction, lba, end) {
+                break;
+            }
+            self.slots.pop(head, direction, lba, end);
+            if !self.ring_driven(id, head, direction, lba, blocks, now_ns) {
+                break;
+            }
+        }
+        self.dispatch_any(now_ns);
+    }
+}

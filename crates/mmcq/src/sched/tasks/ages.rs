@@ -1,0 +1,76 @@
+//! The tasks on the card in the order in which they were announced: one that comes, one that goes,
+//! and that which has waited longest cost the same however many there are.
+
+use super::{DEPTH_MAX, NONE};
+
+/// What stands before and behind a task, in a circle.
+#[derive(Clone, Copy, Debug)]
+struct Link {
+    older: u8,
+    younger: u8,
+}
+
+/// The order.
+#[derive(Debug)]
+pub(super) struct Ages {
+    /// The task that has waited longest, or [`NONE`].
+    oldest: u8,
+    links: [Link; DEPTH_MAX as usize],
+}
+
+impl Ages {
+    pub const NEW: Ages = Ages { oldest: NONE, links: [Link { older: NONE, younger: NONE }; _] };
+
+    /// There is none.
+    #[inline(always)]
+    pub fn forget(&mut self) {
+        self.oldest = NONE;
+    }
+
+    /// The task that has waited longest, or [`NONE`].
+    #[inline(always)]
+    pub fn oldest(&self) -> u8 {
+        self.oldest
+    }
+
+    /// That which was announced after this one, or the oldest again.
+    #[inline(always)]
+    pub fn after(&self, id: u8) -> u8 {
+        self.link(id).younger
+    }
+
+    /// One more, the youngest.
+    #[inline(always)]
+    pub fn push(&mut self, id: u8) {
+        if self.oldest == NONE {
+            self.oldest = id;
+            *self.link_mut(id) = Link { older: id, younger: id };
+            return;
+        }
+        let (younger, older) = (self.oldest, self.link(self.oldest).older);
+        *self.link_mut(id) = Link { older, younger };
+        self.link_mut(older).younger = id;
+        self.link_mut(younger).older = id;
+    }
+
+    /// One that is there goes.
+    #[inline(always)]
+    pub fn remove(&mut self, id: u8) {
+        let Link { older, younger } = *self.link(id);
+        self.link_mut(older).younger = younger;
+        self.link_mut(younger).older = older;
+        if self.oldest == id {
+            self.oldest = if younger == id { NONE } else { younger };
+        }
+    }
+
+    #[inline(always)]
+    fn link(&self, id: u8) -> &Link {
+        &self.links[usize::from(id % DEPTH_MAX)]
+    }
+
+    #[inline(always)]
+    fn link_mut(&mut self, id: u8) -> &mut Link {
+        &mut self.links[usize::from(id % DEPTH_MAX)]
+    }
+}
