@@ -205,6 +205,8 @@ fn a_fault_of_the_command_is_its_own() {
 fn a_silent_command_ends_at_its_own_deadline() {
     let (mut rig, reading) = Rig::reading();
     let id = rig.direct(sdio::io_read(1, 7), 1_000);
+    // The data are looked at, and have time.
+    assert_eq!(rig.engine.poll(rig.engine.next_deadline_ns().unwrap()).completed, 0);
     let deadline_ns = rig.engine.next_deadline_ns().unwrap();
     assert_eq!(deadline_ns, 1_000 + 1_000_000 + 50_000_000);
     assert_eq!(rig.engine.poll(deadline_ns - 1).completed, 0);
@@ -213,6 +215,7 @@ fn a_silent_command_ends_at_its_own_deadline() {
     assert_eq!((rig.line.borrow().aborted, rig.world.borrow().resets), (1, 0));
     // Only its interrupt is lost.
     let id = rig.direct(sdio::io_read(1, 7), 60_000_000);
+    assert_eq!(rig.engine.poll(rig.engine.next_deadline_ns().unwrap()).completed, 0);
     let deadline_ns = rig.engine.next_deadline_ns().unwrap();
     rig.answer(Ok(ANSWER));
     assert_eq!(rig.engine.poll(deadline_ns).completed, 1 << id.index());

@@ -149,10 +149,31 @@ fn a_lost_interrupt_is_found_at_the_deadline() {
     let mut e = engine::<4>(&world);
     let id = e.submit(read(0, 8), 0).unwrap();
     let at = e.next_deadline_ns().unwrap();
+    assert!(at < 60_000_000, "a look comes long before the card has had its whole time: {at}");
     assert!(e.poll(at - 1).completed == 0 && e.take(id).is_none());
     assert_eq!(e.poll(at).completed, 1 << id.index());
     assert!(e.take(id).unwrap().result.is_ok());
     assert_eq!((e.stats().lost_interrupts, world.borrow().resets), (1, 0));
+}
+
+/// Each look that finds nothing doubles the time to the next, and the last is at the end of the
+/// card's whole time.
+#[test]
+fn looks_that_find_nothing_take_nothing_from_a_card_s_time() {
+    let world = World::new(BLOCKS);
+    let mut e = engine::<4>(&world);
+    world.borrow_mut().silent = true;
+    e.submit(write(0, 8, 1), 0).unwrap();
+    let mut looks = Vec::new();
+    while world.borrow().resets == 0 {
+        let at = e.next_deadline_ns().unwrap();
+        let _ = e.poll(at);
+        looks.push(at);
+    }
+    let whole_ns = 250_000_000 + 50_000_000;
+    let (last, before) = looks.split_last().unwrap();
+    assert!((whole_ns..whole_ns + 1_000_000).contains(last), "{looks:?}");
+    assert!(before.len() < 6 && before.is_sorted_by(|one, next| *next == 2 * one), "{looks:?}");
 }
 
 #[test]

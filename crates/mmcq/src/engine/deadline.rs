@@ -3,7 +3,8 @@
 
 use super::concurrent::Turn;
 use super::extras::Event;
-use super::phases::Stage;
+use super::phases::{SLACK_NS, Stage};
+use super::timers::later;
 use super::{Engine, Error, Output};
 use crate::host::Host;
 use crate::sched::Profile;
@@ -48,10 +49,35 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             return;
         }
-        if !self.timers.is_over(now_ns) || self.lane.is_idle() {
+        if !self.timers.is_over(now_ns) || self.lane.is_idle() || self.looks_again(now_ns) {
             return;
         }
         self.no_answer(now_ns);
+    }
+
+    /// A transfer of reads or writes is looked at long before the card has had its whole time, since
+    /// maybe only the interrupt was lost; then again when twice as long has passed. False: the card
+    /// has had it.
+    fn looks_again(&mut self, now_ns: u64) -> bool {
+        let Some(patience_ns) = self.patience_ns() else { return false };
+        let began_ns = self.lane.began_ns();
+        let end_ns = later(later(began_ns, patience_ns), SLACK_NS);
+        self.timers.give_up_at(end_ns.min(later(now_ns, now_ns.saturating_sub(began_ns))));
+        now_ns < end_ns
+    }
+
+    /// When the controller is first asked of a transfer that takes so long on the wire, or may take
+    /// so long with the card's own time. A profile without recovery asks once, at the end.
+    #[inline(always)]
+    pub(super) const fn first_look_ns(wire_ns: u64, patience_ns: u64) -> u64 {
+        if P::RECOVERS { wire_ns } else { patience_ns }
+    }
+
+    /// How long the transfer of reads or writes in progress may take, where it is looked at before.
+    pub(super) fn patience_ns(&self) -> Option<u64> {
+        let (direction, blocks) = (self.gathered.direction(), self.gathered.blocks());
+        let transfers = P::RECOVERS && matches!(self.lane.stage(), Stage::Main) && !self.lane.has_control();
+        transfers.then(|| self.card.plan().times_ns(direction, blocks, self.card.wire().data_ns(blocks)).1)
     }
 
     /// The phase in progress has had its time.

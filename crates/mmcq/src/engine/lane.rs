@@ -5,11 +5,11 @@ use super::awaited::Span;
 use super::busy::Busy;
 use super::concurrent::Concurrent;
 use super::early::Early;
-use super::phases::{NO_PHASE, START_TIMEOUT_NS, Stage};
+use super::phases::{LINE_TIMEOUT_NS, NO_PHASE, START_TIMEOUT_NS, Stage};
 use super::runs::Streams;
 use super::slot::NONE;
 use super::straight::Straight;
-use crate::host::{Auto, Phase};
+use crate::host::{Auto, Phase, StartError};
 use crate::sched::Lanes;
 use crate::sched::packs::Packs;
 use crate::sched::tasks::{Hosted, Tasks};
@@ -179,11 +179,12 @@ impl<E, T: Lanes> Lane<E, T> {
 
     /// The driver cannot start it now. True: it has said so for too long.
     #[inline(always)]
-    pub fn refused(&mut self, now_ns: u64) -> bool {
+    pub fn refused(&mut self, error: StartError, now_ns: u64) -> bool {
         if !self.blocked {
             self.began_ns = now_ns;
         }
-        let too_long = self.blocked && now_ns.saturating_sub(self.began_ns) >= START_TIMEOUT_NS;
+        let limit_ns = if error == StartError::CommandLine { LINE_TIMEOUT_NS } else { START_TIMEOUT_NS };
+        let too_long = self.blocked && now_ns.saturating_sub(self.began_ns) >= limit_ns;
         self.blocked |= !too_long;
         too_long
     }

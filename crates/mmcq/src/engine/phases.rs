@@ -82,6 +82,8 @@ pub(super) const START_RETRY_NS: u64 = 10_000;
 /// And no longer than this: no card is busy for longer after a write [SD 4.6.2.2], so what keeps
 /// the lines will not let go of them.
 pub(super) const START_TIMEOUT_NS: u64 = 500_000_000;
+/// Where it is the CMD line that is in use: no longer than the slowest command has it.
+pub(super) const LINE_TIMEOUT_NS: u64 = COMMAND_TIMEOUT_NS + SLACK_NS;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Starts the next thing if nothing is in progress. Bounded: every turn starts a phase or ends
@@ -363,7 +365,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let wire_ns = self.card.wire().data_ns(blocks);
         let transfer = self.card.plan().transfer((direction, lba, blocks), single, auto, wire_ns);
         self.lane.prepare(transfer.phase);
-        self.start_phase(Stage::Main, transfer.timeout_ns, transfer.patience_ns, now_ns);
+        let look_ns = Self::first_look_ns(wire_ns, transfer.patience_ns);
+        self.start_phase(Stage::Main, transfer.timeout_ns, look_ns, now_ns);
     }
 
     /// Starts a phase without data.
@@ -410,9 +413,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return self.fail(Error::Unsupported, now_ns);
         }
         self.record.start_refused();
+        if !self.lane.is_blocked()
+            && let Some(patience_ns) = self.patience_ns()
+        {
+            // The next try gets what is left.
+            self.timers.give_up_at(later(later(now_ns, patience_ns), SLACK_NS));
+        }
         if !P::RECOVERS {
             self.lane.block();
-        } else if self.lane.refused(now_ns) {
+        } else if self.lane.refused(error, now_ns) {
             return self.no_answer(now_ns);
         }
         self.timers.wake_at(later(now_ns, START_RETRY_NS));

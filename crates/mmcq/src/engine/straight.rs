@@ -395,7 +395,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let wire_ns = self.card.wire().data_ns(blocks);
         let transfer = plan.transfer((direction, lba, blocks), single, auto, wire_ns);
         self.lane.enter(Stage::Main);
-        self.timers.give_up_at(later(now_ns, transfer.patience_ns + SLACK_NS));
+        self.timers.give_up_at(later(now_ns, Self::first_look_ns(wire_ns, transfer.patience_ns) + SLACK_NS));
         self.lane.prepare(transfer.phase);
         self.lane.straight_mut().under_way = match direction {
             Direction::Read => Way::Read,
