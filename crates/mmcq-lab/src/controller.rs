@@ -258,6 +258,10 @@ unsafe impl Host for Driver {
         driver!(self, d => d.early_r1())
     }
 
+    fn command_hangs(&self) -> bool {
+        driver!(self, d => d.command_hangs())
+    }
+
     fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
         driver!(self, d => d.set_bus(op, first, now_ns))
     }

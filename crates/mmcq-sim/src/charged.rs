@@ -105,6 +105,10 @@ unsafe impl<H: Host> Host for Charged<H> {
         self.inner.early_r1()
     }
 
+    fn command_hangs(&self) -> bool {
+        self.inner.command_hangs()
+    }
+
     fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
         self.inner.set_bus(op, first, now_ns)
     }

@@ -388,6 +388,18 @@ fn a_command_that_cannot_be_sent_is_given_up_before_its_own_time_is_over() {
     assert!(b.finish(id).result.is_ok());
 }
 
+/// A write may take a quarter of a second. That its command never left the controller is seen at the
+/// first look.
+#[test]
+fn a_command_that_hangs_in_the_controller_is_given_up_at_the_first_look() {
+    let mut b = bench();
+    (b.world.borrow_mut().silent, b.world.borrow_mut().hangs) = (true, true);
+    let id = b.write(0, 8, 1);
+    assert!(b.finish(id).result.is_ok());
+    assert!(b.now < 55 * MS, "{} ms", b.now / MS);
+    assert_eq!((b.taken(RecoveryStep::Classify), b.taken(RecoveryStep::Reset)), (1, 0));
+}
+
 #[test]
 fn a_controller_in_trouble_is_reset() {
     let mut b = bench();

@@ -57,13 +57,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// A transfer of reads or writes is looked at long before the card has had its whole time, since
     /// maybe only the interrupt was lost; then again when twice as long has passed. False: the card
-    /// has had it.
+    /// has had it, or never got the command.
     fn looks_again(&mut self, now_ns: u64) -> bool {
         let Some(patience_ns) = self.patience_ns() else { return false };
         let began_ns = self.lane.began_ns();
         let end_ns = later(later(began_ns, patience_ns), SLACK_NS);
         self.timers.give_up_at(end_ns.min(later(now_ns, now_ns.saturating_sub(began_ns))));
-        now_ns < end_ns
+        now_ns < end_ns && (self.lane.is_blocked() || !self.host.command_hangs())
     }
 
     /// When the controller is first asked of a transfer that takes so long on the wire, or may take

@@ -419,6 +419,10 @@ unsafe impl<H: Host, const M: usize> Host for Faulty<H, M> {
         events
     }
 
+    fn command_hangs(&self) -> bool {
+        self.inner.command_hangs()
+    }
+
     fn isolate(&mut self) -> bool {
         self.inner.isolate()
     }

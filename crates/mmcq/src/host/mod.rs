@@ -517,6 +517,14 @@ pub unsafe trait Host {
     #[inline]
     fn interrupt_lost(&mut self) {}
 
+    /// A transfer began 50 ms ago and more, and [`ack`](Host::ack) has had nothing to tell: is its
+    /// command still in the controller, and nothing on DAT? Then it will never end, and is given up
+    /// at once.
+    #[inline]
+    fn command_hangs(&self) -> bool {
+        false
+    }
+
     /// Begins or continues a bus operation: call with the same `op` until it is `Done` or `Failed`.
     /// `first` marks the beginning.
     fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step;

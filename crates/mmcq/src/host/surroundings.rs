@@ -304,6 +304,10 @@ unsafe impl<H: Host, S: Surroundings> Host for Surrounded<H, S> {
         self.host.interrupt_lost();
     }
 
+    fn command_hangs(&self) -> bool {
+        self.host.command_hangs()
+    }
+
     fn isolate(&mut self) -> bool {
         self.host.isolate()
     }

@@ -97,6 +97,8 @@ pub struct World {
     pub strikes: u32,
     /// So many starts are refused: the lines are not free.
     pub refuse_starts: u32,
+    /// The command that was sent last is still in the controller, and will be until a reset.
+    pub hangs: bool,
     /// Resets of the lines, and of the whole controller, fail.
     pub fails_resets: (bool, bool),
     /// What the driver calls whenever it is called itself: as it does its registers and its memory.
@@ -141,6 +143,7 @@ impl World {
             strike: None,
             strikes: 1,
             refuse_starts: 0,
+            hangs: false,
             fails_resets: (false, false),
             called: None,
             beside: 0,
@@ -333,6 +336,7 @@ unsafe impl Host for TestHost {
                 world.resetting = true;
                 return Step::Wait(now_ns + 1_000);
             }
+            (world.silent, world.hangs) = (world.silent && !world.hangs, false);
             world.tuning &= op != BusOp::ResetAll;
             world.resetting = false;
             world.running = None;
@@ -344,6 +348,10 @@ unsafe impl Host for TestHost {
             _ => {}
         }
         Step::Done
+    }
+
+    fn command_hangs(&self) -> bool {
+        self.world.borrow().hangs
     }
 
     fn dat0_busy(&self) -> bool {

@@ -459,11 +459,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// A phase of the recovery failed itself.
     pub(super) fn recover_failed(&mut self, step: Recovery, gone: bool, now_ns: u64) {
+        let unsent = P::RECOVERS && self.lane.is_blocked();
         self.lane.unblock();
         if gone {
             return self.hopeless(now_ns);
         }
         match step {
+            // The lines were reset, and CMD is in use all the same: the card was not even asked.
+            Recovery::Status if unsent => self.escalate(now_ns),
             Recovery::Stop | Recovery::Status | Recovery::Wait => {
                 if P::RECOVERS && !self.owner_recovers() {
                     self.note_lost_status();

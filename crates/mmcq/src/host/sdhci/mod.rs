@@ -314,6 +314,11 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Sdhci<R, D, DESC
         self.r1_with_tc = false;
     }
 
+    fn command_hangs(&self) -> bool {
+        let both = PRESENT_CMD_INHIBIT | PRESENT_DAT_INHIBIT;
+        self.present_state().is_some_and(|state| state & both == PRESENT_CMD_INHIBIT)
+    }
+
     fn isolate(&mut self) -> bool {
         self.caps.dma_bits == 0 || self.is_gone() || self.dma.isolate()
     }

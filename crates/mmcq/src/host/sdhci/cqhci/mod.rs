@@ -255,6 +255,10 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Host
         self.host.interrupt_lost();
     }
 
+    fn command_hangs(&self) -> bool {
+        self.host.command_hangs()
+    }
+
     fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
         let forgets = matches!(op, BusOp::ResetLines | BusOp::ResetAll | BusOp::PowerOn | BusOp::PowerOff);
         if op == BusOp::ResetLines && self.at == At::Halting {
