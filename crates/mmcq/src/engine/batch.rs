@@ -106,6 +106,12 @@ impl<const N: usize> Batch<N> {
         }
     }
 
+    /// How many.
+    #[inline(always)]
+    pub fn count(&self) -> u8 {
+        self.count
+    }
+
     pub fn members(&self) -> &[u8] {
         self.members.get(..self.count as usize).unwrap_or(&[])
     }

@@ -15,7 +15,7 @@ use crate::sched::Profile;
 use crate::spec::response::R1;
 
 /// So many requests are few.
-const FEW: usize = 4;
+const FEW: u32 = 4;
 /// What a status says of earlier writes, and says once.
 const TOLD: u32 = R1::DEFERRED | R1::EXCEPTION_EVENT;
 
@@ -47,18 +47,16 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// to be sent, or few requests are there.
     #[inline]
     pub(super) fn try_early(&mut self, now_ns: u64) {
-        if Self::EARLY && self.slots.is_settling() {
-            let few = self.gathered.members().len().saturating_mul(FEW);
-            if self.slots.head() == NONE || usize::from(self.slots.mapped()) <= few {
-                self.take_early(now_ns);
-            }
+        let waits = Self::EARLY && self.slots.is_settling();
+        if waits && (self.slots.head() == NONE || self.are_few(self.gathered.count())) {
+            self.take_early(now_ns);
         }
     }
 
-    /// The same before a transfer of one request.
+    /// Are few requests here, beside a transfer of so many?
     #[inline(always)]
-    pub(super) fn are_few(&self) -> bool {
-        usize::from(self.slots.mapped()) <= FEW
+    pub(super) fn are_few(&self, moving: u8) -> bool {
+        u32::from(self.slots.mapped()) <= FEW * u32::from(moving)
     }
 
     /// True if the R1 was there.

@@ -351,11 +351,16 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Starts the head of the queue. False: that is for the general path.
     #[inline(always)]
     fn send_straight(&mut self, head: u8, now_ns: u64) -> bool {
-        let (direction, lba, blocks) = match self.slots.at(head).kind() {
-            Kind::Read { lba, blocks } => (Direction::Read, lba, blocks),
-            Kind::Write { lba, blocks } => (Direction::Write, lba, blocks),
-            _ => return false,
-        };
+        // Each direction by itself, as in `submit_straight`.
+        match self.slots.at(head).kind() {
+            Kind::Read { lba, blocks } => self.send_blocks(head, Direction::Read, lba, blocks, now_ns),
+            Kind::Write { lba, blocks } => self.send_blocks(head, Direction::Write, lba, blocks, now_ns),
+            _ => false,
+        }
+    }
+
+    #[inline(always)]
+    fn send_blocks(&mut self, head: u8, direction: Direction, lba: u64, blocks: u32, now_ns: u64) -> bool {
         if self.starts_stream(head, lba, now_ns) {
             return false;
         }
@@ -365,7 +370,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         if self.slots.is_settling() {
             // The general path looks at the R1 of this one before its end.
-            let early = Self::EARLY && (slot.next() == NONE || self.are_few());
+            let early = Self::EARLY && (slot.next() == NONE || self.are_few(1));
             if early || blocks > self.config.settle_blocks || self.incident.doubts(self.slots.settling()) {
                 return false;
             }
