@@ -11,6 +11,7 @@ use super::slot::NONE;
 use super::straight::Straight;
 use crate::host::{Auto, Phase, StartError};
 use crate::sched::Lanes;
+use crate::sched::chains::Chains;
 use crate::sched::packs::Packs;
 use crate::sched::tasks::{Hosted, Tasks};
 
@@ -96,6 +97,17 @@ impl<E, T: Lanes> Lane<E, T> {
     #[inline(always)]
     pub fn packs_mut(&mut self) -> Option<&mut Packs> {
         self.tasks.packs_mut()
+    }
+
+    /// Chains, where the profile has them.
+    #[inline(always)]
+    pub fn chains(&self) -> Option<&Chains> {
+        self.tasks.chains()
+    }
+
+    #[inline(always)]
+    pub fn chains_mut(&mut self) -> Option<&mut Chains> {
+        self.tasks.chains_mut()
     }
 
     #[inline(always)]

@@ -20,6 +20,7 @@ mod buffer;
 mod busy;
 mod cancel;
 mod card;
+mod chains;
 mod concurrent;
 mod config;
 mod control;

@@ -22,6 +22,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.engine_has_lines() {
             return self.engine_interrupts(now_ns);
         }
+        if self.has_chain() {
+            return self.chain_interrupts(now_ns);
+        }
         let ended = self.is_concurrent() && self.concurrent_turn(Turn::Ack, now_ns);
         let events: Events = self.host.ack(self.gathered.segments(self.lane.phase().data.is_some()));
         self.acknowledged(events, ended, now_ns)

@@ -121,6 +121,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 Turn::Again => continue,
                 Turn::Wait => return,
             }
+            self.chains_turn(now_ns);
             if self.packs_turn(now_ns) {
                 continue;
             }
@@ -169,6 +170,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             if self.slots.at(head).span().is_some() {
                 match self.pick(head, now_ns) {
                     Some(first) if self.packs_with(first, now_ns) => continue,
+                    Some(first) if self.chains_with(first, now_ns) => continue,
                     Some(first) => match self.tail_of(first, now_ns) {
                         // What is left open goes on with it.
                         Tail::Awaited if self.is_left_open() => return,
@@ -389,6 +391,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     pub(super) fn try_start(&mut self, timeout_ns: u64, now_ns: u64) {
+        if self.has_chain() {
+            return self.try_chain(timeout_ns, now_ns);
+        }
         let segments = self.gathered.segments(self.lane.phase().data.is_some());
         let result = self.host.start(self.lane.phase(), segments, timeout_ns);
         self.note_start(result, now_ns);

@@ -113,7 +113,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The straight path knows nothing of this. The code that makes it true sets `closed`.
     pub(super) fn is_special(&self) -> bool {
         let armed = self.lane.tasks().is_some_and(|tasks| tasks.is_armed()) || self.is_queued();
-        armed || self.lane.packs().is_some_and(|packs| packs.is_armed()) || self.is_strange()
+        armed
+            || self.lane.packs().is_some_and(|packs| packs.is_armed())
+            || self.lane.chains().is_some_and(|chains| chains.is_armed())
+            || self.is_strange()
     }
 
     /// The same, but for what goes by another lane.

@@ -16,6 +16,7 @@
 //! always [`Origin::DEFAULT`]. `docs/schedulers.md` has a program.
 
 mod any;
+pub(crate) mod chains;
 mod config_error;
 pub mod deadline;
 pub mod fair;
@@ -27,6 +28,7 @@ pub(crate) mod slot_set;
 pub(crate) mod tasks;
 
 pub use any::Any;
+pub use chains::{ChainStats, Chaining};
 pub use config_error::ConfigError;
 pub use deadline::Deadline;
 pub use fair::Fair;
@@ -34,7 +36,7 @@ pub use fifo::Fifo;
 pub use hold::{AtOnce, Holds, Tails, Whole};
 pub(crate) use hold::{Hold, Pending, Run};
 pub use packs::{PackStats, Packing};
-pub use profile::{HostQueued, Lean, Packed, Profile, Prompt, Queued};
+pub use profile::{Chained, HostQueued, Lean, Packed, Profile, Prompt, Queued};
 pub use tasks::{Demotion, HostQueue, Lanes, SdTaskQueue, Single, SoftwareQueue, TaskStats};
 
 use crate::host::Direction;

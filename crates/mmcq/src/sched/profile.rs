@@ -1,6 +1,6 @@
 //! Profiles: how much of the stack firmware carries around its scheduler.
 
-use super::{AtOnce, HostQueue, Lanes, Packing, Policy, Single, SoftwareQueue, Tails, Whole};
+use super::{AtOnce, Chaining, HostQueue, Lanes, Packing, Policy, Single, SoftwareQueue, Tails, Whole};
 
 /// What firmware carries: a scheduler, and what stands around it.
 ///
@@ -16,7 +16,8 @@ pub trait Profile {
 
     /// [`Single`]: one transfer at a time. [`SoftwareQueue`]: besides, the command queue of an eMMC
     /// ([`Queued`]); [`HostQueue`]: the same by the controller's engine ([`HostQueued`]).
-    /// [`Packing`]: besides others, packed commands ([`Packed`]).
+    /// [`Packing`]: besides others, packed commands ([`Packed`]). [`Chaining`]: besides others, chains
+    /// that the controller executes ([`Chained`]).
     type Lanes: Lanes;
 
     /// Failed transfers are tried again, and help is asked for: all steps of recovery. Where not,
@@ -198,3 +199,23 @@ with_lanes!(HostQueued, HostQueue, "the command queue needs a profile that recov
 pub struct Packed<P = super::Fifo>(pub P);
 
 with_lanes!(Packed, Packing<P::Lanes>, "packed commands need a profile that recovers");
+
+/// For controllers that execute several transfers from one list (ADMA3 of SDHCI 4.10,
+/// [`Host::chain`](crate::host::Host::chain)): as the profile inside, and reads and writes of
+/// different places go to the controller as one, with one interrupt, once
+/// [`Engine::set_chains`](crate::engine::Engine::set_chains) was called. Needs
+/// [`Profile::RECOVERS`].
+///
+/// # Examples
+/// ```
+/// use mmcq::sched::{Chained, Fifo, Profile};
+///
+/// fn fast<P: Profile>(_: &P) -> bool {
+///     P::FAST
+/// }
+/// assert!(fast(&Chained(Fifo)));
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Chained<P = super::Fifo>(pub P);
+
+with_lanes!(Chained, Chaining<P::Lanes>, "chains need a profile that recovers");

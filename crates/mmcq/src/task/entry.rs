@@ -11,7 +11,7 @@ use crate::engine::{
     ServiceRequest, SlotId, Span, Stats,
 };
 use crate::host::{Caps, Host, Phase, Width};
-use crate::sched::{Holds, PackStats, Profile, TaskStats};
+use crate::sched::{ChainStats, Holds, PackStats, Profile, TaskStats};
 use crate::spec::bus::Bus;
 use core::task::Waker;
 
@@ -124,6 +124,8 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         pub fn set_task_queue(&mut self, depth: u8) -> bool = { let _ = depth; false };
         /// [`Engine::set_packed`]. Nested: `false`.
         pub fn set_packed(&mut self, writes: u8, reads: u8) -> bool = { let _ = (writes, reads); false };
+        /// [`Engine::set_chains`]. Nested: `false`.
+        pub fn set_chains(&mut self, most: u8) -> bool = { let _ = most; false };
         /// [`Engine::set_sd_task_queue`]. Nested: `false`.
         pub fn set_sd_task_queue(&mut self, queue: crate::sched::SdTaskQueue) -> bool
             = { let _ = queue; false };
@@ -206,6 +208,8 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         pub fn task_stats(&self) -> Option<&TaskStats> = None;
         /// [`Engine::pack_stats`]. Nested: `None`.
         pub fn pack_stats(&self) -> Option<&PackStats> = None;
+        /// [`Engine::chain_stats`]. Nested: `None`.
+        pub fn chain_stats(&self) -> Option<&ChainStats> = None;
         /// [`Engine::losses`]. Nested: 0; see [`is_nested`](Self::is_nested).
         pub fn losses(&self) -> u8 = 0;
         /// [`Engine::holds`]. Nested: nothing was held.

@@ -103,7 +103,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// May this be an entry of a pack, or a part of one? True, true: a reliable write.
-    fn is_packable(&self, index: u8, direction: Direction) -> (bool, bool) {
+    pub(super) fn is_packable(&self, index: u8, direction: Direction) -> (bool, bool) {
         let slot = self.slots.at(index);
         let (ours, blocks) = slot.span().map_or((false, 0), |(way, _, blocks)| (way == direction, blocks));
         let whole = ours && slot.moved_blocks() == 0 && slot.result().is_ok() && blocks > 0;
@@ -210,7 +210,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// There are requests, and none of them would be cut.
-    fn is_whole(&self, part: &Batch<N>) -> bool {
+    pub(super) fn is_whole(&self, part: &Batch<N>) -> bool {
         let spans = part.members().iter().filter_map(|&at| self.slots.at(at).span());
         part.blocks() > 0 && spans.map(|span| span.2).sum::<u32>() == part.blocks()
     }

@@ -353,6 +353,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.incident.again = false;
         self.end_settling(Error::Dead);
         self.engine_is_reset(now_ns);
+        self.chain_is_reset(now_ns);
         self.return_members(false, Error::Dead, now_ns);
         // What a controller that cannot be stopped has is not mapped here any more (`kept.rs`).
         self.unmap_data();

@@ -214,6 +214,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.beside_lost(error);
         self.tasks_failed(now_ns);
         self.pack_failed(now_ns);
+        self.chain_failed(now_ns);
         self.incident.again = self.continue_failed(error);
         self.incident.failed.with(error);
         self.lane.unblock();
@@ -323,6 +324,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Step::Done => {
                 self.let_go_of_kept();
                 self.engine_is_reset(now_ns);
+                self.chain_is_reset(now_ns);
                 if P::RECOVERS && step == Recovery::All {
                     self.card.wire_mut().done(BusOp::ResetAll);
                     self.point_lost();

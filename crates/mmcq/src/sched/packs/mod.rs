@@ -8,6 +8,7 @@ mod pays;
 
 use crate::host::Direction;
 use crate::sched::Demotion;
+use crate::sched::chains::Chains;
 use crate::sched::tasks::{Hosted, Lanes, Sealed, Tasks};
 use pays::Pays;
 
@@ -45,6 +46,16 @@ impl<L: Lanes> Lanes for Packing<L> {
     #[inline(always)]
     fn hosted_mut(&mut self) -> Option<&mut Hosted> {
         self.0.hosted_mut()
+    }
+
+    #[inline(always)]
+    fn chains(&self) -> Option<&Chains> {
+        self.0.chains()
+    }
+
+    #[inline(always)]
+    fn chains_mut(&mut self) -> Option<&mut Chains> {
+        self.0.chains_mut()
     }
 
     #[inline(always)]

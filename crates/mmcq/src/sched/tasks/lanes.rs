@@ -1,6 +1,7 @@
 //! Which lanes an engine carries, as types: firmware links those that its profile names.
 
 use super::{Hosted, Tasks};
+use crate::sched::chains::Chains;
 use crate::sched::packs::Packs;
 
 /// Which lanes the engine has besides the one that moves one transfer at a time.
@@ -24,6 +25,18 @@ pub trait Lanes: core::fmt::Debug + Send + Sync + 'static + Sealed {
     #[doc(hidden)]
     #[inline(always)]
     fn packs(&self) -> Option<&Packs> {
+        None
+    }
+
+    #[doc(hidden)]
+    #[inline(always)]
+    fn chains(&self) -> Option<&Chains> {
+        None
+    }
+
+    #[doc(hidden)]
+    #[inline(always)]
+    fn chains_mut(&mut self) -> Option<&mut Chains> {
         None
     }
 

@@ -17,6 +17,8 @@ pub enum Demotion {
     NeverReady,
     /// Twice in ten seconds, or five times in ten minutes, a task or its command failed.
     Failures,
+    /// The controller called a list complete that it had not executed to its end.
+    EndsEarly,
     /// The controller's engine cannot be switched on.
     Engine(QueueError),
     /// It did not halt.

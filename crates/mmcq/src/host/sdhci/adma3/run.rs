@@ -81,6 +81,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, const PIEC
         self.host.set_timeout(timeout_ns);
         self.host.set_signal(self.host.shadow.base_signal | INT_TRANSFER);
         (self.host.idle, self.at) = (false, At::Runs);
+        // In no table of the list: what stands there from the chain before must not speak of this one.
+        self.host.port.write32(ADMA_ADDRESS, self.host.table_bus as u32);
         self.host.port.write32(ADMA3_ADDRESS, self.list_bus as u32);
         if wide {
             self.host.port.write32(ADMA3_ADDRESS_HIGH, (self.list_bus >> 32) as u32);
@@ -172,6 +174,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, const PIEC
     /// descriptor when they read it, others when its transfer is over: of the two registers the one
     /// that says less is believed, and neither if they do not go together.
     pub(super) fn behind(&self) -> Option<u8> {
+        if self.at == At::Rest {
+            return None;
+        }
         let (next, last) = self.stands_at()?;
         let together = last < self.count && (next == last || next == last + 1);
         together.then_some(last)

@@ -1,0 +1,212 @@
+//! What goes wrong with a chain.
+//!
+//! The controller says at which transfer it stopped. That one fails as a transfer of the single lane
+//! does, and goes the ladder. What is behind it was not begun and waits again with its age,
+//! unpunished. What is before it is done: reads are complete; writes are if the response that came
+//! last shows no error, and are written again, in their order and one at a time, if it does or did
+//! not come. Nothing of this happens before the lines are reset, since the controller has the memory
+//! of the whole chain until then.
+//!
+//! Where the controller says that all is well and its registers say otherwise, or do not agree,
+//! nothing of the chain is believed: all of it is tried again by the single lane, and after the
+//! first such end no chain is made any more.
+
+use super::super::Error;
+use super::super::slot::{State, bits};
+use super::{BLOCK_BYTES, ChainAt, Engine, Stage};
+use crate::host::{Cause, ChainFault, Direction, Fault, Host};
+use crate::sched::slot_set::SlotSet;
+use crate::sched::{Policy, Profile};
+use crate::spec::response::{R1, Response};
+
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
+    /// The controller says that a chain has failed.
+    #[cold]
+    pub(super) fn chain_fault(&mut self, seen: ChainFault, now_ns: u64) {
+        message!(warn, "{}", seen);
+        let ChainFault { mut fault, passed } = seen;
+        let early = fault.cause == Cause::Other && passed.is_none() && fault.response.is_none();
+        if let Some(chains) = self.lane.chains_mut().filter(|_| early) {
+            chains.is_disbelieved();
+        }
+        let told = fault.response.map(|response| response.words[0]);
+        self.stop_chain(passed, told, now_ns);
+        // An error of a write before it is not its own.
+        if self.has_written(passed)
+            && let Some(status) = told
+        {
+            fault.response = Some(Response { words: [status & !R1::DEFERRED, 0, 0, 0] });
+        }
+        self.phase_failed(Fault { ..fault }, now_ns);
+    }
+
+    /// Has the chain a write before this transfer?
+    fn has_written(&self, passed: Option<u8>) -> bool {
+        let links = self.lane.chains().map_or(&[][..], |chains| chains.links());
+        let before = links.iter().take(usize::from(passed.unwrap_or(0)));
+        before.into_iter().any(|link| link.direction == Direction::Write)
+    }
+
+    /// What is in progress has failed. If it was a chain, it ends.
+    #[inline(always)]
+    pub(in super::super) fn chain_failed(&mut self, now_ns: u64) {
+        if self.has_chain() {
+            self.break_chain(now_ns);
+        }
+    }
+
+    /// Nothing is heard of it, or it must end.
+    #[cold]
+    #[inline(never)]
+    fn break_chain(&mut self, now_ns: u64) {
+        let begun = self.lane.chains().is_some_and(|chains| chains.at() == ChainAt::Runs);
+        let passed = if begun { self.host.chain().and_then(|chain| chain.passed()) } else { Some(0) };
+        self.stop_chain(passed, None, now_ns);
+    }
+
+    /// It stopped at this transfer, which is the transfer in progress from now on. `told`: the last
+    /// response that came.
+    #[cold]
+    fn stop_chain(&mut self, passed: Option<u8>, told: Option<u32>, now_ns: u64) {
+        let Some(chains) = self.lane.chains_mut() else { return };
+        let last = chains.links().len().saturating_sub(1) as u8;
+        let link = passed.unwrap_or(0).min(last);
+        let well = told.is_some_and(|status| status & R1::DEFERRED == 0);
+        chains.fails(link, passed.is_some(), well, now_ns);
+        if chains.stats().demoted.is_some() {
+            message!(warn, "chains of transfers: given up");
+        }
+        let Some(&failed) = chains.links().get(usize::from(link)) else { return };
+        self.gathered.begin(failed.direction, failed.start);
+        let mut left = failed.members;
+        // Each turn takes one of them.
+        while left != 0 {
+            let Some(index) = bits(left).min_by_key(|&at| self.slots.at(at).span().map_or(0, |s| s.1)) else {
+                break;
+            };
+            left &= !(1 << index);
+            let slot = self.slots.at(index);
+            let blocks = slot.span().map_or(0, |(_, _, blocks)| blocks);
+            let segment = slot.segment().part(0, blocks.saturating_mul(BLOCK_BYTES));
+            self.gathered.add(index, blocks, segment);
+        }
+        let plan = self.card.plan();
+        let auto = plan.auto(failed.blocks);
+        let phase = plan.transfer((failed.direction, failed.start, failed.blocks), false, auto, 0).phase;
+        self.lane.prepare(phase);
+        self.lane.enter(Stage::Main);
+        self.timers.clear();
+        if Self::EARLY {
+            self.lane.early_mut().begin();
+        }
+    }
+
+    /// The controller has let go of a chain that failed.
+    #[inline(always)]
+    pub(in super::super) fn chain_is_reset(&mut self, now_ns: u64) {
+        if self.lane.chains().is_some_and(|chains| chains.at() != ChainAt::Rest) {
+            self.split_chain(now_ns);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn split_chain(&mut self, now_ns: u64) {
+        let Some(chains) = self.lane.chains_mut() else { return };
+        let at = chains.at();
+        chains.rests();
+        let (failed, believed, well) = match at {
+            ChainAt::Failed { link, believed, well } => (usize::from(link), believed, well),
+            _ => (usize::MAX, false, false),
+        };
+        let gone = self.card.target().is_none() || self.gate.is_dead();
+        let mut suspects: SlotSet = 0;
+        for place in 0..chains.links().len() {
+            let Some(&link) = self.lane.chains().and_then(|chains| chains.links().get(place)) else { break };
+            for index in bits(link.members) {
+                if place == failed || self.slots.at(index).state() != State::Active {
+                    continue;
+                }
+                let done = believed && place < failed;
+                match link.direction {
+                    Direction::Read if done => {
+                        self.link_moved(index, now_ns);
+                        self.slots.end(index);
+                    }
+                    Direction::Write if done && well => {
+                        self.link_moved(index, now_ns);
+                        self.slots.end(index);
+                    }
+                    Direction::Write if done && !gone => {
+                        self.link_moved(index, now_ns);
+                        self.slots.at_mut(index).goes_alone(true);
+                        self.slots.settle(index);
+                        suspects |= 1 << index;
+                    }
+                    _ => self.waits_again(index, gone, now_ns),
+                }
+            }
+        }
+        if suspects != 0 {
+            if let Some(chains) = self.lane.chains_mut() {
+                chains.are_suspects();
+            }
+            self.doubt();
+        }
+    }
+
+    /// It goes back into the queue with its age, or ends with what is known of it.
+    fn waits_again(&mut self, index: u8, gone: bool, now_ns: u64) {
+        if let Some(sent) = self.told(index) {
+            self.order.policy_mut().done(&sent, now_ns);
+        }
+        let slot = self.slots.at(index);
+        let forgotten = slot.orphan() && slot.direction() == Some(Direction::Read);
+        match slot.result() {
+            Ok(_) if gone => {
+                let dead = if self.gate.is_dead() { Error::Dead } else { Error::NoCard };
+                let error = self.incident.failed().error().unwrap_or(dead);
+                self.end_slot(index, Err(error));
+            }
+            Ok(_) if !forgotten => self.push_again(index, now_ns),
+            Ok(_) => self.end_slot(index, Err(Error::Silent)),
+            Err(error) => self.end_slot(index, Err(error)),
+        }
+    }
+
+    /// A status has come. True: it shows an error that may be that of several writes of a chain, and
+    /// these are written again.
+    #[inline(always)]
+    pub(in super::super) fn chain_has_suspects(&mut self, bad: u32) -> bool {
+        self.lane.chains().is_some_and(|chains| chains.is_open()) && self.suspect_chain(bad)
+    }
+
+    #[inline(never)]
+    fn suspect_chain(&mut self, bad: u32) -> bool {
+        let settling = self.slots.settling();
+        let several = settling & settling.wrapping_sub(1) != 0;
+        let Some(chains) = self.lane.chains_mut() else { return false };
+        chains.opens(false);
+        if bad == 0 || !several {
+            return false;
+        }
+        chains.are_suspects();
+        message!(warn, "writes of a chain: none is named, status {:#010x}", bad);
+        for index in bits(settling) {
+            self.slots.at_mut(index).goes_alone(true);
+        }
+        if self.durability.settles() {
+            self.owe_late(bad);
+        }
+        self.doubt();
+        true
+    }
+
+    /// Nothing is in progress: writes of a chain that are in doubt go before everything else.
+    #[inline(always)]
+    pub(in super::super) fn chains_turn(&mut self, now_ns: u64) {
+        if self.lane.chains_mut().is_some_and(|chains| chains.take_redo()) {
+            self.write_again(now_ns);
+        }
+    }
+}

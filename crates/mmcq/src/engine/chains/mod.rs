@@ -1,0 +1,325 @@
+//! Chains: several transfers that the controller executes from one list [SDHC 4.10, 1.13.5].
+//!
+//! A chain is made of what waits when the controller is free. The policy names each transfer in
+//! turn, and requests that continue it are merged to it, as for a transfer of its own. Reads and
+//! writes may be in one chain: the controller keeps their order. It ends before the first that is
+//! none for it: a barrier, rules of its own, a failure behind it, blocks of another where one of the
+//! two writes. So all rules of order hold as without chains.
+//!
+//! All its requests end together. So a chain takes at most half of what waits: while its clients
+//! hear of it, the next one goes. *Written bound: a chain has at most 16 transfers, and no more blocks
+//! than merged requests may have; each transfer has the time that it has alone.*
+//!
+//! The controller shows no R1 of a chain, and stops at one that has an error. So each response
+//! clears the writes before it, and what became of the last writes the card's next status tells:
+//! it is asked for before the next chain. `failed.rs` has what goes wrong.
+
+mod failed;
+
+use super::batch::Limits;
+use super::phases::{SLACK_NS, Stage};
+use super::runs::End;
+use super::slot::{NONE, bits};
+use super::timers::later;
+use super::{BLOCK_BYTES, Batch, Count, Engine};
+use crate::host::{Auto, Data, Direction, Events, Host};
+use crate::sched::chains::{ChainAt, Link};
+use crate::sched::slot_set::SlotSet;
+use crate::sched::{ChainStats, Policy, Profile};
+use crate::spec::command;
+
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
+    /// Ordinary reads and writes go to the controller in chains of at most `most` transfers, where
+    /// several wait. Chains that were given up are tried again; fewer than two: there are none. It
+    /// holds for every card. False: the profile has no such lane
+    /// ([`Chained`](crate::sched::Chained)), or the controller executes none
+    /// ([`ChainHost::chain_caps`](crate::host::ChainHost::chain_caps) says why).
+    pub fn set_chains(&mut self, most: u8) -> bool {
+        if self.lane.chains().is_none() {
+            return false;
+        }
+        self.close_straight();
+        let caps = match self.host.chain().map(|chain| chain.chain_caps().copied()) {
+            Some(Ok(caps)) => caps,
+            Some(Err(why)) => {
+                message!(warn, "{}: one transfer at a time", why);
+                return false;
+            }
+            None => return false,
+        };
+        let Some(chains) = self.lane.chains_mut() else { return false };
+        chains.are_taken(crate::host::ChainCaps { entries: most.min(caps.entries), ..caps });
+        chains.is_armed()
+    }
+
+    /// What the lane of chains has done, where the profile has it.
+    pub fn chain_stats(&self) -> Option<&ChainStats> {
+        self.lane.chains().map(|chains| chains.stats())
+    }
+
+    /// Has the controller a chain, or is it about to get it?
+    #[inline(always)]
+    pub(super) fn has_chain(&self) -> bool {
+        self.lane.chains().is_some_and(|chains| matches!(chains.at(), ChainAt::Waits | ChainAt::Runs))
+    }
+
+    /// This would be next. True: a chain begins with it, or something else was done.
+    #[inline(always)]
+    pub(super) fn chains_with(&mut self, first: u8, now_ns: u64) -> bool {
+        self.lane.chains().is_some_and(|chains| chains.is_armed()) && self.collect_chain(first, now_ns)
+    }
+
+    /// May a chain begin now?
+    fn may_chain(&self, now_ns: u64) -> bool {
+        let ends =
+            self.card.plan().ends_by_itself() && self.card.target().is_some_and(|t| !t.extended_address);
+        let well = !self.incident.is_open() && !self.incident.is_in_doubt();
+        let user = self.services.memory().area().is_user();
+        ends && well && user && !self.is_left_open() && !self.timers.chore_is_due(now_ns)
+    }
+
+    /// Does another transfer wait beside the one that is collected?
+    fn has_other_link(&self, part: &Batch<N>) -> bool {
+        let waits = |at: &u8| !part.members().contains(at);
+        let may = |at: u8| self.slots.at(at).direction().is_some_and(|way| self.is_packable(at, way).0);
+        if P::Policy::IN_ORDER {
+            return self.slots.queue().find(waits).is_some_and(may);
+        }
+        let offered = self.slots.mergeable(Direction::Read) | self.slots.mergeable(Direction::Write);
+        bits(offered).any(|at| waits(&at) && may(at))
+    }
+
+    /// What one more transfer may be, when the chain has so many blocks and requests.
+    fn link_limits(&self, blocks: u32, members: usize) -> Limits {
+        let mut limits = self.limits();
+        let (_, most, segments) = self.lane.chains().map_or((0, 0, 0), |chains| chains.limits());
+        limits.blocks = limits.merged_blocks.saturating_sub(blocks).min(most);
+        limits.merged_blocks = limits.blocks;
+        let places = u16::try_from(N.saturating_sub(members)).unwrap_or(u16::MAX);
+        limits.segments = limits.segments.min(segments).min(places);
+        limits
+    }
+
+    /// Collects what is around this request. True: it is whole, and may be a link.
+    fn collects_link(&self, part: &mut Batch<N>, next: u8, blocks: u32, members: usize) -> bool {
+        let Some(direction) = self.slots.at(next).direction() else { return false };
+        let limits = self.link_limits(blocks, members);
+        let blocks = self.slots.at(next).span().map_or(u32::MAX, |(_, _, blocks)| blocks);
+        if !self.is_packable(next, direction).0 || limits.segments == 0 || blocks > limits.blocks {
+            return false;
+        }
+        part.collect(&self.slots, next, limits);
+        let met = self.lane.chains().is_none_or(|chains| chains.meets(direction, part.lba(), part.end()));
+        self.is_whole(part) && !met
+    }
+
+    #[inline(never)]
+    fn collect_chain(&mut self, first: u8, now_ns: u64) -> bool {
+        let mut part = Batch::none();
+        if let Some(chains) = self.lane.chains_mut() {
+            chains.begins();
+        }
+        if !self.may_chain(now_ns)
+            || !self.collects_link(&mut part, first, 0, 0)
+            || !self.has_other_link(&part)
+            || !self.host.chain().is_some_and(|chain| chain.begin_chain())
+        {
+            return false;
+        }
+        if self.slots.is_settling() {
+            // What was written before is another's: its error must not come with ours.
+            self.ask_status(Stage::Status, now_ns);
+            return true;
+        }
+        let waiting = (self.slots.queued_reads() | self.slots.queued_writes()).count_ones() as usize;
+        let (links, _, _) = self.lane.chains().map_or((0, 0, 0), |chains| chains.limits());
+        let most = links.min(waiting.div_ceil(2).max(2));
+        match self.map_in_turn(first, now_ns) {
+            Ok(true) => {}
+            // Another turn comes by itself.
+            Ok(false) => return false,
+            Err(error) => {
+                self.turn_down(first, error);
+                return true;
+            }
+        }
+        self.gathered.begin(part.direction(), part.lba());
+        if !self.joins_chain(&mut part, now_ns) {
+            return false;
+        }
+        self.hold_broken(now_ns);
+        self.timers.idle_ends();
+        for _ in 1..most {
+            let head = self.slots.head();
+            if head == NONE {
+                break;
+            }
+            let Some(next) = self.pick(head, now_ns) else { break };
+            let (blocks, members) = (self.gathered.blocks(), self.gathered.members().len());
+            if !self.collects_link(&mut part, next, blocks, members) || !self.joins_chain(&mut part, now_ns) {
+                break;
+            }
+        }
+        let links = self.lane.chains().map_or(0, |chains| chains.links().len());
+        self.record.merged(self.gathered.members().len().saturating_sub(links) as Count);
+        self.transfer_begins(End::Here);
+        if links > 1 {
+            self.give_chain(now_ns);
+        } else {
+            // It goes by a phase.
+            self.host.chain().map(|chain| chain.begin_chain());
+            self.begin_special_counted(now_ns);
+        }
+        true
+    }
+
+    /// The collected requests are the next link. False: they are none, and wait as before.
+    fn joins_chain(&mut self, part: &mut Batch<N>, now_ns: u64) -> bool {
+        let (first, direction, count) = (part.first(), part.direction(), part.members().len());
+        part.no_segments();
+        let mut members: SlotSet = 0;
+        for place in 0..count {
+            let Some(&index) = part.members().get(place) else { return false };
+            if self.map(index).is_err() {
+                self.slots.at_mut(index).goes_alone(index != first);
+                return false;
+            }
+            let slot = self.slots.at(index);
+            let blocks = slot.span().map_or(0, |(_, _, blocks)| blocks);
+            let segment = slot.segment().part(0, blocks.saturating_mul(BLOCK_BYTES));
+            part.fill(place, segment);
+            members |= 1 << index;
+        }
+        let (_, reliable) = self.is_packable(first, direction);
+        let mut auto = self.card.plan().auto(part.blocks());
+        if reliable {
+            let Auto::Count(_) = auto else { return self.goes_without(first) };
+            auto = Auto::Count(command::set_block_count(part.blocks(), true).arg);
+        }
+        let transfer = self.card.plan().transfer((direction, part.lba(), part.blocks()), false, auto, 0);
+        let described =
+            self.host.chain().map(|chain| chain.describe_transfer(&transfer.phase, part.segments(true)));
+        if described != Some(Ok(())) {
+            return self.goes_without(first);
+        }
+        let link = Link { direction, start: part.lba(), blocks: part.blocks(), members };
+        if !self.lane.chains_mut().is_some_and(|chains| chains.add(link)) {
+            return false;
+        }
+        self.durability.writes(direction == Direction::Write && !reliable);
+        for place in 0..count {
+            let Some(&index) = part.members().get(place) else { break };
+            if let Some(waiting) = self.told(index) {
+                self.order.policy_mut().sent(&waiting, now_ns);
+            }
+            let slot = self.slots.at(index);
+            let (blocks, segment) = (slot.span().map_or(0, |span| span.2), slot.segment());
+            let segment = segment.part(0, blocks.saturating_mul(BLOCK_BYTES));
+            self.gathered.add_behind(index, blocks, segment);
+            self.slots.unlink(index);
+            self.slots.at_mut(index).goes_out();
+        }
+        true
+    }
+
+    /// The controller does not take its memory, say: it goes by the single lane.
+    fn goes_without(&mut self, index: u8) -> bool {
+        self.slots.at_mut(index).goes_alone(true);
+        false
+    }
+
+    /// What is collected goes to the controller.
+    fn give_chain(&mut self, now_ns: u64) {
+        let (plan, wire) = (self.card.plan(), self.card.wire());
+        let mut limit_ns = 0u64;
+        for link in self.lane.chains().map_or(&[][..], |chains| chains.links()) {
+            let (_, patience_ns) = plan.times_ns(link.direction, link.blocks, wire.data_ns(link.blocks));
+            limit_ns = later(limit_ns, patience_ns);
+        }
+        // What the card is at, for those that want to know: a chain of its first transfer's kind.
+        let (lba, blocks, direction) =
+            (self.gathered.lba(), self.gathered.blocks(), self.gathered.direction());
+        let mut phase = plan.transfer((direction, lba, blocks), false, Auto::None, 0).phase;
+        phase.data = Some(Data { direction, block_size: BLOCK_BYTES as u16, blocks });
+        let timeout_ns = plan.longest_ns();
+        self.lane.prepare(phase);
+        if let Some(chains) = self.lane.chains_mut() {
+            chains.waits();
+        }
+        self.lane.enter(Stage::Extra);
+        self.forget_straight();
+        self.timers.give_up_at(later(later(now_ns, limit_ns), SLACK_NS));
+        self.try_chain(timeout_ns, now_ns);
+    }
+
+    pub(super) fn try_chain(&mut self, timeout_ns: u64, now_ns: u64) {
+        let Some(chain) = self.host.chain() else { return };
+        let result = chain.start_chain(timeout_ns);
+        if result.is_ok()
+            && let Some(chains) = self.lane.chains_mut()
+        {
+            chains.runs();
+        }
+        self.note_start(result, now_ns);
+    }
+
+    /// The controller's events while it has a chain. False: there was none.
+    #[inline(never)]
+    pub(super) fn chain_interrupts(&mut self, now_ns: u64) -> bool {
+        let Some(chain) = self.host.chain() else { return false };
+        let seen = chain.ack_chain();
+        let rare = seen.card_irq || seen.presence || seen.retune;
+        if rare {
+            let (card_irq, presence, retune) = (seen.card_irq, seen.presence, seen.retune);
+            self.acknowledged(Events { phase: None, card_irq, presence, retune }, false, now_ns);
+        }
+        let Some(end) = seen.end else { return rare };
+        if self.has_chain() {
+            self.lane.note_end(now_ns);
+            match end {
+                Ok(()) => self.chain_ended(now_ns),
+                Err(fault) => self.chain_fault(fault, now_ns),
+            }
+        }
+        true
+    }
+
+    /// All its transfers have ended well.
+    fn chain_ended(&mut self, now_ns: u64) {
+        self.lane.enter(Stage::Idle);
+        self.timers.clear();
+        if let Some(chains) = self.lane.chains_mut() {
+            chains.rests();
+        }
+        self.gathered.forget();
+        let links = self.lane.chains().map_or(0, |chains| chains.links().len());
+        for place in 0..links {
+            let Some(&link) = self.lane.chains().and_then(|chains| chains.links().get(place)) else { break };
+            for index in bits(link.members) {
+                self.link_moved(index, now_ns);
+                if link.direction == Direction::Read {
+                    self.slots.end(index);
+                } else if self.is_told_early(index) {
+                    self.end_early(index);
+                } else {
+                    self.slots.settle(index);
+                }
+            }
+        }
+        let settling = self.slots.is_settling();
+        if let Some(chains) = self.lane.chains_mut() {
+            chains.opens(settling);
+        }
+        self.dispatch(now_ns);
+    }
+
+    /// This request's data have moved.
+    fn link_moved(&mut self, index: u8, now_ns: u64) {
+        if let Some(sent) = self.told(index) {
+            self.order.policy_mut().done(&sent, now_ns);
+        }
+        let slot = self.slots.at_mut(index);
+        let blocks = slot.span().map_or(0, |(_, _, blocks)| blocks);
+        slot.moved_more(blocks);
+    }
+}

@@ -1,0 +1,308 @@
+//! Several transfers that the controller executes from one list, as the engine knows them: which
+//! they are, how far they have come, and what is known of their writes.
+//!
+//! A *link* is one transfer of the single lane: a request, or several that were merged. Nothing here
+//! starts a chain; `engine/chains/` does.
+
+use super::packs::Packs;
+use super::slot_set::SlotSet;
+use crate::host::{ChainCaps, Direction};
+use crate::sched::Demotion;
+use crate::sched::tasks::{Hosted, Lanes, Sealed, Tasks};
+
+/// Links of a chain at most: what waits behind it waits for all of them.
+pub(crate) const LINKS_MAX: usize = 16;
+/// Chains are given up after two failures in this time ...
+const OFTEN_NS: u64 = 10_000_000_000;
+/// ... or after five in this.
+const LONG_NS: u64 = 600_000_000_000;
+const BLOCK_BYTES: u32 = 512;
+
+/// The lanes of a profile, and chains besides. It takes less than a kilobyte for each engine.
+#[derive(Debug)]
+pub struct Chaining<L>(L, Chains);
+
+impl<L: Sealed> Sealed for Chaining<L> {}
+
+impl<L: Lanes> Lanes for Chaining<L> {
+    const NEW: Self = Chaining(L::NEW, Chains::NEW);
+
+    #[inline(always)]
+    fn get(&self) -> Option<&Tasks> {
+        self.0.get()
+    }
+
+    #[inline(always)]
+    fn get_mut(&mut self) -> Option<&mut Tasks> {
+        self.0.get_mut()
+    }
+
+    #[inline(always)]
+    fn hosted(&self) -> Option<&Hosted> {
+        self.0.hosted()
+    }
+
+    #[inline(always)]
+    fn hosted_mut(&mut self) -> Option<&mut Hosted> {
+        self.0.hosted_mut()
+    }
+
+    #[inline(always)]
+    fn packs(&self) -> Option<&Packs> {
+        self.0.packs()
+    }
+
+    #[inline(always)]
+    fn packs_mut(&mut self) -> Option<&mut Packs> {
+        self.0.packs_mut()
+    }
+
+    #[inline(always)]
+    fn chains(&self) -> Option<&Chains> {
+        Some(&self.1)
+    }
+
+    #[inline(always)]
+    fn chains_mut(&mut self) -> Option<&mut Chains> {
+        Some(&mut self.1)
+    }
+}
+
+/// What the lane of chains has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ChainStats {
+    /// Chains that were started.
+    pub chains: u32,
+    /// Transfers of all of these.
+    pub transfers: u32,
+    /// Chains that failed at a transfer.
+    pub failures: u32,
+    /// Ends of chains that were not believed: the controller's registers did not say the same.
+    pub disbelieved: u32,
+    /// Failures and late errors of which several writes of a chain were suspects: they were written
+    /// again, one at a time.
+    pub suspected: u32,
+    /// Why chains are not used any more, if so.
+    pub demoted: Option<Demotion>,
+}
+
+impl ChainStats {
+    const ZERO: ChainStats =
+        ChainStats { chains: 0, transfers: 0, failures: 0, disbelieved: 0, suspected: 0, demoted: None };
+}
+
+/// A transfer of a chain.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Link {
+    pub direction: Direction,
+    pub start: u64,
+    pub blocks: u32,
+    /// The requests that were merged to it.
+    pub members: SlotSet,
+}
+
+const NO_LINK: Link = Link { direction: Direction::Read, start: 0, blocks: 0, members: 0 };
+
+impl Link {
+    pub fn end(&self) -> u64 {
+        self.start.saturating_add(u64::from(self.blocks))
+    }
+}
+
+/// What the chain is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ChainAt {
+    /// There is none, or it is being made.
+    Rest,
+    /// It is described, and could not be started yet.
+    Waits,
+    /// The controller executes it.
+    Runs,
+    /// It has failed at this link, and the controller has not let go. `believed`: what is before it
+    /// is done; `well`: a response that came after these shows no error of theirs.
+    Failed { link: u8, believed: bool, well: bool },
+}
+
+/// The chain in progress, and what is known of chains.
+#[derive(Debug)]
+pub struct Chains {
+    /// What a chain may be; no links: there is none.
+    caps: ChainCaps,
+    at: ChainAt,
+    /// The card's next status tells of several writes of a chain.
+    open: bool,
+    /// Some of them are to be written again.
+    redo: bool,
+    count: u8,
+    links: [Link; LINKS_MAX],
+    /// When chains failed the last times, newest first.
+    failed_ns: [u64; 4],
+    stats: ChainStats,
+}
+
+impl Chains {
+    const NEW: Chains = Chains {
+        caps: ChainCaps { entries: 0, max_segments: 0, max_bytes: 0 },
+        at: ChainAt::Rest,
+        open: false,
+        redo: false,
+        count: 0,
+        links: [NO_LINK; LINKS_MAX],
+        failed_ns: [0; 4],
+        stats: ChainStats::ZERO,
+    };
+
+    /// The controller executes such chains, and is believed again.
+    pub(crate) fn are_taken(&mut self, caps: ChainCaps) {
+        self.caps = caps;
+        self.stats.demoted = None;
+        self.failed_ns = [0; 4];
+    }
+
+    /// May chains be used?
+    #[inline(always)]
+    pub(crate) fn is_armed(&self) -> bool {
+        self.caps.entries > 1 && self.stats.demoted.is_none()
+    }
+
+    /// Links of a chain, blocks and segments of a link at most.
+    pub(crate) fn limits(&self) -> (usize, u32, u16) {
+        let links = usize::from(self.caps.entries).min(LINKS_MAX);
+        (links, self.caps.max_bytes / BLOCK_BYTES, self.caps.max_segments)
+    }
+
+    pub(crate) fn stats(&self) -> &ChainStats {
+        &self.stats
+    }
+
+    #[inline(always)]
+    pub(crate) fn at(&self) -> ChainAt {
+        self.at
+    }
+
+    /// Another begins: it has no link yet.
+    pub(crate) fn begins(&mut self) {
+        self.count = 0;
+    }
+
+    /// One more. False: there is no room.
+    pub(crate) fn add(&mut self, link: Link) -> bool {
+        let Some(free) = self.links.get_mut(usize::from(self.count)) else { return false };
+        *free = link;
+        self.count += 1;
+        true
+    }
+
+    pub(crate) fn links(&self) -> &[Link] {
+        self.links.get(..usize::from(self.count)).unwrap_or(&[])
+    }
+
+    /// Is a link on these blocks, and one of the two writes?
+    pub(crate) fn meets(&self, direction: Direction, start: u64, end: u64) -> bool {
+        self.links().iter().any(|link| {
+            let writes = direction == Direction::Write || link.direction == Direction::Write;
+            writes && link.start < end && start < link.end()
+        })
+    }
+
+    /// It is complete, and goes to the controller.
+    pub(crate) fn waits(&mut self) {
+        self.at = ChainAt::Waits;
+    }
+
+    /// The controller has it.
+    pub(crate) fn runs(&mut self) {
+        self.at = ChainAt::Runs;
+        self.stats.chains = self.stats.chains.wrapping_add(1);
+        self.stats.transfers = self.stats.transfers.wrapping_add(u32::from(self.count));
+    }
+
+    /// It is over, and the controller has let go.
+    pub(crate) fn rests(&mut self) {
+        self.at = ChainAt::Rest;
+    }
+
+    /// It has failed at this link. Chains are given up where that is so too often, and where what
+    /// the controller says of them cannot be.
+    pub(crate) fn fails(&mut self, link: u8, believed: bool, well: bool, now_ns: u64) {
+        self.at = ChainAt::Failed { link, believed, well };
+        self.stats.failures = self.stats.failures.wrapping_add(1);
+        let [first, second, third, fourth] = self.failed_ns;
+        self.failed_ns = [now_ns.max(1), first, second, third];
+        let within = |then: u64, ns: u64| then != 0 && now_ns.saturating_sub(then) < ns;
+        if within(first, OFTEN_NS) || within(fourth, LONG_NS) {
+            self.stats.demoted.get_or_insert(Demotion::Failures);
+        }
+    }
+
+    /// The controller called it complete, and it was not.
+    pub(crate) fn is_disbelieved(&mut self) {
+        self.stats.disbelieved = self.stats.disbelieved.wrapping_add(1);
+        self.stats.demoted = Some(Demotion::EndsEarly);
+    }
+
+    /// Is the status of a chain's writes still to come?
+    #[inline(always)]
+    pub(crate) fn is_open(&self) -> bool {
+        self.open
+    }
+
+    /// It is, or has come.
+    pub(crate) fn opens(&mut self, open: bool) {
+        self.open = open;
+    }
+
+    /// All its writes are suspects of an error.
+    pub(crate) fn are_suspects(&mut self) {
+        self.redo = true;
+        self.stats.suspected = self.stats.suspected.wrapping_add(1);
+    }
+
+    /// Are writes to be written again? They are, now.
+    #[inline(always)]
+    pub(crate) fn take_redo(&mut self) -> bool {
+        core::mem::take(&mut self.redo)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link(direction: Direction, start: u64) -> Link {
+        Link { direction, start, blocks: 8, members: 1 }
+    }
+
+    #[test]
+    fn links_meet_where_one_of_the_two_writes() {
+        let mut chains = Chains::NEW;
+        chains.begins();
+        assert!(chains.add(link(Direction::Read, 8)) && chains.add(link(Direction::Write, 100)));
+        let meets = |direction, start| chains.meets(direction, start, start + 4);
+        assert!(!meets(Direction::Read, 8) && meets(Direction::Write, 12) && !meets(Direction::Write, 16));
+        assert!(meets(Direction::Read, 107) && !meets(Direction::Read, 96));
+        for _ in 2..LINKS_MAX {
+            assert!(chains.add(link(Direction::Read, 1000)));
+        }
+        assert!(!chains.add(link(Direction::Read, 1000)), "it is full");
+    }
+
+    #[test]
+    fn two_failures_in_ten_seconds_are_too_many_and_an_early_end_is() {
+        let caps = ChainCaps { entries: 8, max_segments: 4, max_bytes: 4096 };
+        let mut chains = Chains::NEW;
+        assert!(!chains.is_armed());
+        chains.are_taken(caps);
+        for second in [1, 20, 40, 60] {
+            chains.fails(0, true, true, second * 1_000_000_000);
+            assert!(chains.is_armed());
+        }
+        chains.fails(0, true, true, 65_000_000_000);
+        assert_eq!((chains.is_armed(), chains.stats().demoted), (false, Some(Demotion::Failures)));
+        chains.are_taken(caps);
+        assert!(chains.is_armed());
+        chains.is_disbelieved();
+        assert_eq!((chains.is_armed(), chains.stats().demoted), (false, Some(Demotion::EndsEarly)));
+    }
+}
