@@ -91,6 +91,8 @@ pub struct Setup {
     /// ... and that is driven by the controller's engine: 0 by software, 1 to 3 by an engine, as
     /// the machine has them.
     pub engine: u8,
+    /// Transfers go to the controller in chains, which it executes by itself (ADMA3).
+    pub chains: bool,
 }
 
 impl Setup {
@@ -120,6 +122,7 @@ impl Setup {
         early: false,
         queue: false,
         engine: 0,
+        chains: false,
     };
 
     /// The card is not soldered.
@@ -173,6 +176,7 @@ impl Setup {
             early: false,
             queue: false,
             engine: 0,
+            chains: false,
         }
     }
 }

@@ -165,6 +165,7 @@ fn machine(setup: &Setup) -> Vec<(&'static str, String)> {
         ("card", EVERY_CARD[setup.card].to_owned()),
         ("its cache", yes(setup.cache, "on, if it has one", "off")),
         ("its command queue, or packed commands", yes(setup.queue, "used", "not used")),
+        ("chains of transfers", yes(setup.chains, "executed by the controller", "none")),
         ("that queue is driven by", yes(setup.engine > 0, "the controller's engine", "software")),
         ("controller", controller.to_owned()),
         ("data move by", format!("{data}{boundary}")),

@@ -6,7 +6,9 @@ use super::case::{BusyBy, SLOTS, Setup};
 use crate::alone::Alone;
 use mmcq::engine::{self, Acknowledge, FlushBy};
 use mmcq::host::rtsx::{self, Buffers};
-use mmcq::host::sdhci::{self, Cqhci, CqhciConfig, CqhciQuirks, Table, TaskList, TransferMode};
+use mmcq::host::sdhci::{
+    self, Adma3, ChainList, Cqhci, CqhciConfig, CqhciQuirks, Table, TaskList, TransferMode,
+};
 use mmcq::sched::Profile;
 use mmcq::task::{Platform, RequestFuture, Timer};
 use mmcq_sim::card::{AtStake, Card, Kept, Stage};
@@ -33,6 +35,10 @@ const PIECES: usize = 16;
 
 /// That of a controller with a queue engine.
 pub type QueueDriver = Cqhci<Port, ShadowMemory, DESCRIPTORS, PIECES>;
+/// Transfers in a chain.
+const CHAINED: usize = 8;
+/// That of a controller that executes chains.
+pub type ChainDriver = Adma3<Port, ShadowMemory, DESCRIPTORS, CHAINED, PIECES>;
 /// That of a reader.
 pub type ReaderDriver = rtsx::Rtsx<ReaderPort, ShadowMemory>;
 /// The engine's handle.
@@ -66,6 +72,8 @@ thread_local! {
     static TABLES: Pool<Table<DESCRIPTORS>> = const { RefCell::new(Vec::new()) };
     /// The same of queue engines.
     static LISTS: Pool<TaskList<PIECES>> = const { RefCell::new(Vec::new()) };
+    /// The same of chains.
+    static CHAINS: Pool<ChainList<CHAINED, PIECES>> = const { RefCell::new(Vec::new()) };
     /// The same of readers.
     static BUFFERS: Pool<Buffers> = const { RefCell::new(Vec::new()) };
 }
@@ -228,6 +236,30 @@ impl<P: Profile> Machine<(Alone, QueueDriver, P)> {
         // SAFETY: the model has its engine there.
         let config = unsafe { CqhciConfig::at(at.offset) }.with(quirks);
         let host = Cqhci::new(driver, words, config);
+        let mapped = memory.live_mappings();
+        let stack = Stack::with_policy(Alone, TIMER, host, engine_config(setup), profile);
+        let tables = Box::new((table, list));
+        Ok(Machine { stack, model, memory, time, mapped, early: setup.early, _table: tables })
+    }
+}
+
+impl<P: Profile> Machine<(Alone, ChainDriver, P)> {
+    /// An SDHCI that executes chains; power-on at this time.
+    pub fn chains(
+        setup: &Setup,
+        profile: P,
+        emmc: bool,
+        card: Box<dyn Card>,
+        faults: &Faults,
+        now_ns: u64,
+    ) -> Result<Self, String> {
+        let (model, driver) = configs(setup, emmc);
+        let model = SdhciConfig { capabilities1: model.capabilities1 | 1 << 27, ..model };
+        let parts = Parts::new((model, driver), memory_of(setup), setup.access_ns, card, faults, now_ns)?;
+        let Parts { model, memory, time, driver, table } = parts;
+        let list = Lease::new(&CHAINS, ChainList::new);
+        // SAFETY: as above.
+        let host = Adma3::new(driver, unsafe { &mut *list.0.as_ptr() });
         let mapped = memory.live_mappings();
         let stack = Stack::with_policy(Alone, TIMER, host, engine_config(setup), profile);
         let tables = Box::new((table, list));

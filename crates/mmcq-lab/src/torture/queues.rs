@@ -1,5 +1,6 @@
-//! Random runs through the command queue of a card, or in packed commands: what is announced ends in another order than it
-//! came, and a failure of one task ends the queue of all.
+//! Random runs through the command queue of a card, in packed commands, or in chains that the
+//! controller executes: what is announced ends in another order than it came, and a failure of one
+//! task ends the queue of all.
 
 use super::case::{BusyBy, Case, Luck, Wishes};
 use super::run::{CARDS, EVERY_CARD};
@@ -35,6 +36,9 @@ const ENGINES: [(Point, Strike); 8] = [
     (Point::Blame, Strike::Lost),
     (Point::Interrupt, Strike::Lost),
 ];
+/// The same with chains.
+const CHAINS: [(Point, Strike); 3] =
+    [(Point::List, Strike::Lost), (Point::List, Strike::Fail), (Point::Interrupt, Strike::Lost)];
 /// Requests under way at most: without several there is nothing to announce.
 const DEPTHS: [u8; 4] = [4, 8, 16, 32];
 /// Sectors that requests go to: few, so that they meet, and many, so that they do not.
@@ -49,7 +53,13 @@ pub fn queues(seed: u64, requests: u64, jobs: usize, progress: &(dyn Fn(u64) + S
 #[must_use]
 pub fn draw(seed: u64) -> Case {
     let random = &mut Stream::new(seed, "queues");
-    let card = CARDS.len() + random.below((EVERY_CARD.len() - CARDS.len()) as u64) as usize;
+    let mut card = CARDS.len() + random.below((EVERY_CARD.len() - CARDS.len()) as u64) as usize;
+    let own = &mut Stream::new(seed, "chains");
+    let chains = own.chance(0.25);
+    if chains {
+        // They are the controller's business, and any card's.
+        card = own.below(EVERY_CARD.len() as u64) as usize;
+    }
     let (faults, cuts) = OFTEN[random.below(OFTEN.len() as u64) as usize];
     let wishes = Wishes { faults, cuts, operations: OPERATIONS, cards: EVERY_CARD.len(), card: Some(card) };
     let mut case = Case::draw(seed, &wishes);
@@ -59,7 +69,10 @@ pub fn draw(seed: u64) -> Case {
         // The controller's engine is for eMMC.
         case.setup.engine = 0;
     }
-    if case.setup.engine > 0 {
+    if chains {
+        (case.setup.chains, case.setup.queue, case.setup.engine) = (true, own.chance(0.3), 0);
+    }
+    if case.setup.engine > 0 || chains {
         // An engine sees the end of busy by itself.
         (case.setup.busy, case.setup.old_host) = (BusyBy::Interrupt, false);
         if random.chance(0.9) {
@@ -69,13 +82,17 @@ pub fn draw(seed: u64) -> Case {
     }
     if let Luck::Chances(_, chances) = &mut case.luck {
         chances.extend(STRIKES.map(|(point, strike)| (point, strike, faults)));
+        if chains {
+            chances.extend(CHAINS.map(|(point, strike)| (point, strike, faults)));
+        }
         if case.setup.engine > 0 {
             chances.extend(ENGINES.map(|(point, strike)| (point, strike, faults)));
         }
     }
     case.setup.depth = DEPTHS[random.below(DEPTHS.len() as u64) as usize];
     let window = WINDOWS[random.below(WINDOWS.len() as u64) as usize];
-    if window > case.setup.window {
+    // Boot areas of the other cards may have fewer sectors.
+    if window > case.setup.window && card >= CARDS.len() {
         // Requests that were drawn for a smaller one are spread over this.
         for operation in case.operations.iter_mut().filter(|operation| operation.area == 0) {
             let places = u64::from((window - operation.blocks).max(1));

@@ -12,7 +12,7 @@ use super::stopwatch::Stopwatch;
 use super::supervisor::{News, Supervisor, equip};
 use mmcq::card::{Card as Found, Options, bring_up};
 use mmcq::engine::{Error, RecoveryStep};
-use mmcq::sched::{Any, Deadline, Fair, Fifo, HostQueued, Packed, Profile, Queued, deadline, fair};
+use mmcq::sched::{Any, Chained, Deadline, Fair, Fifo, HostQueued, Packed, Profile, Queued, deadline, fair};
 use mmcq::task::Platform;
 use mmcq_sim::card::{AtStake, Card, Fill, Medium};
 use mmcq_sim::checker::{Checker, Content, Fault, Promise, Violation};
@@ -202,6 +202,13 @@ impl Run<'_> {
             let off = match other {
                 _ if self.case.setup.reader => {
                     let machine = Machine::reader(&self.case.setup, card, self.faults, now_ns);
+                    self.lives(machine, now_ns, trace)
+                }
+                policy if self.case.setup.chains => {
+                    let setup = &self.case.setup;
+                    let policy = Chained(Packed(Queued(policy.unwrap_or(Any::Fifo(Fifo)))));
+                    let emmc = self.bench.profiles[setup.card].is_emmc();
+                    let machine = Machine::chains(setup, policy, emmc, card, self.faults, now_ns);
                     self.lives(machine, now_ns, trace)
                 }
                 policy if self.case.setup.queue && self.case.setup.engine > 0 => {
@@ -552,6 +559,10 @@ impl Run<'_> {
                 let (card, scratch) = bring_up(&machine.stack, scratch, options).await;
                 let card = card?;
                 equip(&machine.stack, &card, scratch, page, self.case).await?;
+                if self.case.setup.chains {
+                    // Where the controller cannot, it goes on without.
+                    machine.stack.with(|engine| engine.set_chains(u8::MAX));
+                }
                 Ok::<_, Error>(card)
             });
             let mut context = Context::from_waker(Waker::noop());

@@ -113,11 +113,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, const PIEC
         if self.at != At::Runs {
             return events;
         }
-        let mut errors = status & ERRORS & self.host.shadow.enable;
-        if status & INT_TRANSFER != 0 {
-            // Transfer Complete wins over Data Timeout [SDHC 2.2.17].
-            errors &= !ERROR_DATA_TIMEOUT;
-        }
+        // Transfer Complete wins over Data Timeout [SDHC 2.2.17].
+        let overruled = if status & INT_TRANSFER != 0 { ERROR_DATA_TIMEOUT } else { 0 };
+        let errors = status & ERRORS & self.host.shadow.enable & !overruled;
         if errors != 0 {
             events.end = Some(Err(self.stopped(errors)));
         } else if status & INT_TRANSFER != 0 {
