@@ -382,6 +382,11 @@ impl<const N: usize> Board<N> {
         }
     }
 
+    /// Reads and writes go to the controller in chains that it executes. False: it cannot.
+    pub fn enable_chains(&self) -> bool {
+        self.stack.with(|engine| engine.set_chains(u8::MAX))
+    }
+
     /// Does the controller's engine drive the card's queue?
     pub fn has_queue_engine(&self) -> bool {
         let left = self.stack.with(|engine| engine.task_stats().is_some_and(|tasks| tasks.engine.is_some()));

@@ -8,10 +8,12 @@
 pub use crate::platform::ControllerConfig;
 use crate::platform::{Busy, Platform};
 use mmcq::host::rtsx;
-use mmcq::host::sdhci::{self, Cqhci, CqhciConfig, CqhciQuirks, SdhciQuirks, Table, TaskList};
+use mmcq::host::sdhci::{
+    self, Adma3, ChainList, Cqhci, CqhciConfig, CqhciQuirks, SdhciQuirks, Table, TaskList,
+};
 use mmcq::host::{
-    BusOp, Caps, Cause, CommandQueueHost, Direction, DmaError, Events, Host, Phase, Segment, StartError,
-    Step, Width,
+    BusOp, Caps, Cause, ChainHost, CommandQueueHost, Direction, DmaError, Events, Host, Phase, Segment,
+    StartError, Step, Width,
 };
 use mmcq::spec::command::Command;
 use mmcq_sim::card::Card;
@@ -30,6 +32,12 @@ const DESCRIPTORS: usize = 257;
 
 /// Pieces of memory in a task of the queue engine.
 const PIECES: usize = 64;
+
+/// Transfers in a chain that the controller executes.
+const CHAINED: usize = 16;
+
+/// Capabilities 1: ADMA3.
+const ADMA3: u32 = 1 << 27;
 
 /// The controller as the event loop sees it. Clones are the same controller.
 #[derive(Clone)]
@@ -86,7 +94,12 @@ impl Controller {
                 let setup = sdhci_setup(platform, &config, engine);
                 let driver = sdhci::Sdhci::new(port.clone(), memory.clone(), table, setup)
                     .map_err(|e| e.to_string())?;
+                let chains = engine && platform.stack.chains && config.capabilities1 & ADMA3 != 0;
                 let driver = match config.command_queue.filter(|_| engine && platform.stack.queue_engine) {
+                    None if chains => {
+                        let list = Box::leak(Box::new(ChainList::new()));
+                        Driver::Chain(Box::new(Adma3::new(driver, list)))
+                    }
                     None => Driver::Sdhci(driver),
                     Some(at) => {
                         let list: &'static mut TaskList<PIECES> = Box::leak(Box::new(TaskList::new()));
@@ -191,6 +204,8 @@ pub enum Driver {
     Sdhci(sdhci::Sdhci<Port, ShadowMemory, DESCRIPTORS>),
     /// The same with its queue engine.
     Queue(Box<Cqhci<Port, ShadowMemory, DESCRIPTORS, PIECES>>),
+    /// The same that executes chains.
+    Chain(Box<Adma3<Port, ShadowMemory, DESCRIPTORS, CHAINED, PIECES>>),
     /// Realtek's reader.
     Rtsx(rtsx::Rtsx<RtsxPort, ShadowMemory>),
 }
@@ -208,6 +223,7 @@ macro_rules! driver {
         match $self {
             Driver::Sdhci($driver) => $call,
             Driver::Queue($driver) => $call,
+            Driver::Chain($driver) => $call,
             Driver::Rtsx($driver) => $call,
         }
     };
@@ -296,5 +312,9 @@ unsafe impl Host for Driver {
 
     fn queue(&mut self) -> Option<&mut dyn CommandQueueHost> {
         driver!(self, d => d.queue())
+    }
+
+    fn chain(&mut self) -> Option<&mut dyn ChainHost> {
+        driver!(self, d => d.chain())
     }
 }

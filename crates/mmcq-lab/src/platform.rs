@@ -32,7 +32,7 @@ use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
 /// The platforms that come with the program.
-const BUILT_IN: [(&str, &str); 15] = [
+const BUILT_IN: [(&str, &str); 16] = [
     ("generic", include_str!("../platforms/generic.toml")),
     ("hsq-sprd", include_str!("../platforms/hsq-sprd.toml")),
     ("hsq-sprd-busy", include_str!("../platforms/hsq-sprd-busy.toml")),
@@ -48,6 +48,7 @@ const BUILT_IN: [(&str, &str); 15] = [
     ("queue-24mhz", include_str!("../platforms/queue-24mhz.toml")),
     ("cmdq-mt6761", include_str!("../platforms/cmdq-mt6761.toml")),
     ("sdcq-a2", include_str!("../platforms/sdcq-a2.toml")),
+    ("adma3-sprd", include_str!("../platforms/adma3-sprd.toml")),
 ];
 
 /// The boards of the SDIO experiment, whose files are of another form.

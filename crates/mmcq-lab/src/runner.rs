@@ -74,13 +74,17 @@ pub enum Setting {
     Packed,
     /// The same at the price of its own path.
     PackedOwn,
+    /// Ours at Linux's prices, in chains that the controller executes.
+    Adma3,
+    /// The same at the price of its own path.
+    Adma3Own,
     /// What wire and card allow: software that costs nothing, and perfect batches.
     Limit,
 }
 
 impl Setting {
     /// All of them.
-    pub const ALL: [Setting; 18] = [
+    pub const ALL: [Setting; 20] = [
         Setting::None,
         Setting::HsqTag,
         Setting::HsqFifo,
@@ -98,6 +102,8 @@ impl Setting {
         Setting::AutoOwn,
         Setting::Packed,
         Setting::PackedOwn,
+        Setting::Adma3,
+        Setting::Adma3Own,
         Setting::Limit,
     ];
 
@@ -121,6 +127,8 @@ impl Setting {
             Setting::AutoOwn => "auto-own",
             Setting::Packed => "packed",
             Setting::PackedOwn => "packed-own",
+            Setting::Adma3 => "adma3",
+            Setting::Adma3Own => "adma3-own",
             Setting::Limit => "limit",
         }
     }
@@ -129,9 +137,10 @@ impl Setting {
         match self {
             Setting::None | Setting::HsqTag | Setting::HsqFifo => Price::Linux,
             Setting::Close | Setting::Patch | Setting::Mmcq | Setting::MmcqEarly => Price::Linux,
-            Setting::Tasks | Setting::Cqe | Setting::Auto | Setting::Packed => Price::Linux,
+            Setting::Tasks | Setting::Cqe | Setting::Auto => Price::Linux,
+            Setting::Packed | Setting::Adma3 => Price::Linux,
             Setting::MmcqOwn | Setting::MmcqEarlyOwn | Setting::TasksOwn => Price::Own,
-            Setting::CqeOwn | Setting::AutoOwn | Setting::PackedOwn => Price::Own,
+            Setting::CqeOwn | Setting::AutoOwn | Setting::PackedOwn | Setting::Adma3Own => Price::Own,
             Setting::Limit => Price::Nothing,
         }
     }
@@ -223,6 +232,14 @@ pub enum RunError {
         setting: &'static str,
         /// What was found instead.
         found: String,
+    },
+    /// The controller executes no chains.
+    #[error("platform {platform}, setting {setting}: no ADMA3; expected a board with it (adma3-sprd, say)")]
+    Chains {
+        /// The board.
+        platform: String,
+        /// The setting.
+        setting: &'static str,
     },
     /// A lost completion.
     #[error(transparent)]
@@ -368,6 +385,16 @@ pub fn run(
                 Err(error) => Err(no_queue(error)),
             }
         }
+        Setting::Adma3 | Setting::Adma3Own => {
+            let mut platform = run.platform.clone();
+            platform.stack.chains = true;
+            let board = Board::<SLOTS>::new(&platform, run.card, medium, run.setting.price())?;
+            if !board.enable_chains() {
+                let platform = run.platform.name.clone();
+                return Err(RunError::Chains { platform, setting: run.setting.name() });
+            }
+            on_board(run, board, progress)
+        }
         Setting::Packed | Setting::PackedOwn => {
             let board = Board::<SLOTS>::new(run.platform, run.card, medium, run.setting.price())?;
             let none = |found: String| RunError::Packed {
@@ -450,7 +477,8 @@ impl Serve<SLOTS> for Board<SLOTS> {
             front.stack.with(|e| Served::by_engine(&before, *e.stats(), e.holds(), e.take_continue_lost()));
         let tasks = front.stack.with(|e| e.task_stats().copied()).filter(|tasks| tasks.entered > 0);
         let packs = front.stack.with(|e| e.pack_stats().copied()).filter(|packs| packs.entries > 0);
-        Ok((end_ns, Served { tasks, packs, ..served }))
+        let chains = front.stack.with(|e| e.chain_stats().copied()).filter(|chains| chains.chains > 0);
+        Ok((end_ns, Served { tasks, packs, chains, ..served }))
     }
 }
 

@@ -286,3 +286,20 @@ fn several_requests_in_one_transfer_are_as_good_as_the_card_lets_them() {
     let write = find(&rows, "rand write, depth 32 @generic", "packed");
     assert!(write.share_percent().unwrap() >= 95.0, "{write:?}");
 }
+
+/// A chain spares the software between its transfers, and nothing of the card.
+#[test]
+fn chains_cost_nothing_and_gain_where_many_wait() {
+    let rows = queues::board("adma3-sprd", Amount::default(), &mut |_| ()).unwrap();
+    for row in rows.iter().filter(|row| row.setting == "adma3" && row.unit == "MiB/s") {
+        assert!(row.share_percent().unwrap() <= 101.0, "{row:?}");
+        let single = find(&rows, &row.cell, "single").model;
+        assert!(row.model >= 0.99 * single, "{row:?}: single {single}");
+    }
+    for (cell, gain) in [("rand read, depth 32", 1.02), ("rand write, depth 32", 1.02)] {
+        let of = |setting| find(&rows, &format!("{cell} @adma3-sprd"), setting).model;
+        assert!(of("adma3") >= gain * of("single"), "{cell}: {} and {}", of("single"), of("adma3"));
+        let each = |setting| find(&rows, &format!("{cell}, interrupts @adma3-sprd"), setting).model;
+        assert!(each("adma3") <= 0.25 * each("single"), "{cell}: {} {}", each("single"), each("adma3"));
+    }
+}

@@ -7,7 +7,8 @@
 
 use crate::time::Time;
 use mmcq::host::{
-    BusOp, Caps, Cause, CommandQueueHost, Direction, DmaError, Events, Host, Phase, Segment, StartError, Step,
+    BusOp, Caps, Cause, ChainCaps, ChainError, ChainEvents, ChainHost, CommandQueueHost, Direction, DmaError,
+    Events, Host, Phase, Segment, StartError, Step,
 };
 use mmcq::spec::command::Command;
 
@@ -148,5 +149,41 @@ unsafe impl<H: Host> Host for Charged<H> {
     fn queue(&mut self) -> Option<&mut dyn CommandQueueHost> {
         self.time.charge(self.costs.queue_ns);
         self.inner.queue()
+    }
+
+    fn chain(&mut self) -> Option<&mut dyn ChainHost> {
+        if self.inner.chain().is_some() { Some(self) } else { None }
+    }
+}
+
+// SAFETY: as above. Without such a driver inside nothing is described, and nothing starts.
+unsafe impl<H: Host> ChainHost for Charged<H> {
+    fn chain_caps(&mut self) -> Result<ChainCaps, ChainError> {
+        self.inner.chain().map_or(Err(ChainError::Transfer), |chain| chain.chain_caps())
+    }
+
+    fn begin_chain(&mut self) -> bool {
+        self.inner.chain().is_some_and(|chain| chain.begin_chain())
+    }
+
+    fn describe_transfer(&mut self, phase: &Phase, segments: &[Segment]) -> Result<(), StartError> {
+        // No cheaper than a start of its own.
+        self.time.charge(self.costs.start_data_ns);
+        self.inner
+            .chain()
+            .map_or(Err(StartError::Unsupported), |chain| chain.describe_transfer(phase, segments))
+    }
+
+    fn start_chain(&mut self, timeout_ns: u64) -> Result<(), StartError> {
+        self.inner.chain().map_or(Err(StartError::Unsupported), |chain| chain.start_chain(timeout_ns))
+    }
+
+    fn ack_chain(&mut self) -> ChainEvents {
+        self.time.charge(self.costs.ack_ns);
+        self.inner.chain().map_or_else(ChainEvents::default, |chain| chain.ack_chain())
+    }
+
+    fn passed(&mut self) -> Option<u8> {
+        self.inner.chain().and_then(|chain| chain.passed())
     }
 }

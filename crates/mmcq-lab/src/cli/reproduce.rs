@@ -24,8 +24,8 @@ use std::sync::OnceLock;
 /// length). Of never: mmcq-early and mmcq-early-own (the same, with writes that are complete with
 /// their data) stand beside hsq-tag and hsq-fifo where these tell writes like that and the host
 /// does not tell the end of busy; mmcq and mmcq-own beside none. Of queues: single (mmcq), tasks (the
-/// card's queue by software), cqe (by the controller's engine), packed (packed commands) and auto
-/// (chosen at run time, by load). Of sdio: thread+tasklet, thread,
+/// card's queue by software), cqe (by the controller's engine), packed (packed commands), adma3
+/// (chains that the controller executes) and auto (chosen at run time, by load). Of sdio: thread+tasklet, thread,
 /// async (what advances Linux's six commands), thread+spin (the thread spins for CMD52), mmcq asks
 /// (two functions may interrupt, so INTx is read), mmcq spin (CMD52 is spun for where the policy
 /// says so), mmcq dma (the payload by DMA), mmcq-own slow (most cycles for an instruction); then

@@ -249,9 +249,13 @@ fn counters_line(outcome: &Outcome) -> String {
             packs.writes, packs.reads, packs.entries, packs.split
         )
     });
+    let chains = c.stack.chains.map_or_else(String::new, |chains| {
+        let demoted = chains.demoted.map_or_else(String::new, |why| format!(", given up: {why:?}"));
+        format!("; chains: {} of {} transfers{demoted}", chains.chains, chains.transfers)
+    });
     format!(
         "{} I/Os in {} transfers ({:.2} x 4 KiB each); per I/O: {:.2} commands, {:.2} interrupts, {:.2} context switches, \
-         {:.2} register reads, {:.2} writes; time: {:.1} % wire, {:.1} % card, CPU {:.1} % idle{held}{tasks}{packs}\n",
+         {:.2} register reads, {:.2} writes; time: {:.1} % wire, {:.1} % card, CPU {:.1} % idle{held}{tasks}{packs}{chains}\n",
         c.ios,
         c.transfers,
         c.merge(),

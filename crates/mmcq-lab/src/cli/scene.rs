@@ -22,8 +22,8 @@ pub struct Scene {
     /// mmcq-early-own (these with writes complete with their data), tasks, tasks-own (mmcq and
     /// mmcq-own with the command queue of the card), cqe, cqe-own (the same by the controller's
     /// engine, for all that it can be used for), auto, auto-own (where it pays), packed, packed-own
-    /// (with packed commands), limit (wire and card alone; sequential jobs
-    /// that meet run as one, in batches as long as their depth)
+    /// (with packed commands), adma3, adma3-own (in chains that the controller executes), limit
+    /// (wire and card alone; sequential jobs that meet run as one, in batches as long as their depth)
     #[arg(long, value_name = "SETTING", default_value = "mmcq")]
     pub setting: Setting,
     /// Changes one value of the board (`cost.wake_us=30`), of the card

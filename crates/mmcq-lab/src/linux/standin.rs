@@ -17,7 +17,7 @@ use mmcq::host::{
     BlockSizes, BusOp, BusyDetect, Caps, Direction, DmaError, Done, Events, Host, Phase, Segment, StartError,
     Step as HostStep, Width,
 };
-use mmcq::sched::{Any, Fifo, HostQueued, Packed};
+use mmcq::sched::{Any, Fifo};
 use mmcq::spec::response::Response;
 use mmcq::task::Stack;
 use mmcq_sim::charged::{CallCosts, Charged};
@@ -327,7 +327,7 @@ fn run(
                 TIMER,
                 host,
                 Config::DEFAULT,
-                Packed(HostQueued(Any::Fifo(Fifo))),
+                crate::platform::profile(Any::Fifo(Fifo)),
             );
             stack.with(|engine| engine.set_card_params(Some(target)));
             let mut front = Ours::new(stack, &mut sys, jobs.jobs());
@@ -335,7 +335,13 @@ fn run(
         }
         Setting::None => {
             let port = EnginePort::new(
-                Stack::with_policy(Alone, TIMER, host, Config::DEFAULT, Packed(HostQueued(Any::Fifo(Fifo)))),
+                Stack::with_policy(
+                    Alone,
+                    TIMER,
+                    host,
+                    Config::DEFAULT,
+                    crate::platform::profile(Any::Fifo(Fifo)),
+                ),
                 target,
                 1 << 20,
             );
@@ -344,7 +350,13 @@ fn run(
         }
         Setting::Tag | Setting::Fifo => {
             let port = EnginePort::new(
-                Stack::with_policy(Alone, TIMER, host, Config::DEFAULT, Packed(HostQueued(Any::Fifo(Fifo)))),
+                Stack::with_policy(
+                    Alone,
+                    TIMER,
+                    host,
+                    Config::DEFAULT,
+                    crate::platform::profile(Any::Fifo(Fifo)),
+                ),
                 target,
                 1 << 20,
             );

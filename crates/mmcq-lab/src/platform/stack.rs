@@ -8,19 +8,20 @@
 
 use super::{Advance, PlatformError, error, unknown};
 use mmcq::engine::Acknowledge;
-use mmcq::sched::{Any, Deadline, Fair, Fifo, HostQueued, Packed, deadline, fair};
+use mmcq::sched::{Any, Chained, Deadline, Fair, Fifo, HostQueued, Packed, deadline, fair};
 use toml::{Table, Value};
 
 /// Clients with a queue of their own.
 const CLIENTS: usize = 8;
 
-/// What our engine carries: a scheduler by name, the lane of a card's queue, and packed commands.
-pub type Profile = Packed<HostQueued<Any>>;
+/// What our engine carries: a scheduler by name, the lane of a card's queue, packed commands, and
+/// chains.
+pub type Profile = Chained<Packed<HostQueued<Any>>>;
 
 /// With this scheduler.
 #[must_use]
 pub fn profile(scheduler: Any) -> Profile {
-    Packed(HostQueued(scheduler))
+    Chained(Packed(HostQueued(scheduler)))
 }
 
 /// How our engine is set up.
@@ -38,6 +39,8 @@ pub struct Stack {
     pub scheduler: Any<CLIENTS>,
     /// The controller's queue engine has its driver. A setting says so, and no key.
     pub queue_engine: bool,
+    /// The same of chains that the controller executes.
+    pub chains: bool,
 }
 
 impl Stack {
@@ -95,7 +98,7 @@ impl Stack {
             "deadline" => Any::Deadline(Deadline::new(deadline::DeadlineConfig::DEFAULT)),
             _ => Any::Fifo(Fifo),
         };
-        Ok(Stack { advance, streams, merging, acknowledge, scheduler, queue_engine: false })
+        Ok(Stack { advance, streams, merging, acknowledge, scheduler, queue_engine: false, chains: false })
     }
 }
 

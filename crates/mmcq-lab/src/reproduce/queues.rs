@@ -3,17 +3,18 @@
 //! A phone of which MediaTek published rates without and with its software queue (AndroBench: 4 KiB
 //! by eight threads, then long sequential requests). A PC's controller with a queue engine, on
 //! which the lanes run against each load. A card slot with an A2 card, whose class promises 4000
-//! random reads and 2000 random writes a second. And an eMMC 5.0 that has no queue, and takes packed
-//! commands.
+//! random reads and 2000 random writes a second. An eMMC 5.0 that has no queue, and takes packed
+//! commands. And a controller that executes lists of transfers; the rates that were published for
+//! it are of drivers that executed the last of each list, and are not repeated.
 
 use super::{Amount, Row, each, mib_per_s, workers};
 use crate::platform::Platform;
 use crate::runner::{Outcome, RunError, Setting};
 
 /// The boards, each with its own tables.
-pub const BOARDS: [&str; 4] = ["cmdq-mt6761", "intel-jsl", "sdcq-a2", "generic"];
+pub const BOARDS: [&str; 5] = ["cmdq-mt6761", "intel-jsl", "sdcq-a2", "generic", "adma3-sprd"];
 
-/// The card on the last of them.
+/// The card on the fourth of them.
 const PACKED_CARD: &str = "emmc-packed";
 
 /// A lane by the name of these tables, and the setting that has it.
@@ -24,11 +25,13 @@ const TASKS: Lane = ("tasks", Setting::Tasks);
 const ENGINE: Lane = ("cqe", Setting::Cqe);
 const AUTO: Lane = ("auto", Setting::Auto);
 const PACKED: Lane = ("packed", Setting::Packed);
+const CHAINS: Lane = ("adma3", Setting::Adma3);
 
 /// The lanes that a board and its card have.
 fn lanes_of(name: &str) -> &'static [Lane] {
     match name {
         "generic" => &[SINGLE, PACKED],
+        "adma3-sprd" => &[SINGLE, CHAINS],
         "intel-jsl" => &[SINGLE, TASKS, ENGINE, AUTO],
         _ => &[SINGLE, TASKS],
     }

@@ -128,6 +128,8 @@ enum Lane {
     Engine,
     /// Packed commands.
     Packed,
+    /// Chains that the controller executes.
+    Chains,
 }
 
 impl Lane {
@@ -143,6 +145,7 @@ impl Lane {
                 is_on
             }
             Lane::Packed => board.enable_packed().is_ok_and(|can| can),
+            Lane::Chains => board.enable_chains(),
         }
     }
 }
@@ -163,7 +166,7 @@ pub(super) fn run(
     let perfect = Perfect::of(run.workers);
     let mut best = on_lane(run, Lane::Single, &perfect, medium, progress)?;
     let plain = Perfect::as_they_are(run.workers);
-    for lane in [Lane::Tasks, Lane::Engine, Lane::Packed] {
+    for lane in [Lane::Tasks, Lane::Engine, Lane::Packed, Lane::Chains] {
         for workers in [&perfect, &plain] {
             let other = on_lane(run, lane, workers, None, &mut |_, _| ())?;
             best = match (best, other) {
@@ -185,6 +188,7 @@ fn on_lane(
 ) -> Result<Option<Outcome>, RunError> {
     let mut platform = run.platform.clone();
     platform.stack.queue_engine = lane == Lane::Engine;
+    platform.stack.chains = lane == Lane::Chains;
     // A batch is the whole loop: two of them under way would be more than it has, so they do not
     // merge.
     platform.stack.merging &= perfect.requests.iter().all(|&requests| requests == 1);

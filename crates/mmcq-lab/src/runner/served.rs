@@ -1,7 +1,7 @@
 //! What a stack itself counted while it served a run.
 
 use mmcq::engine::{Close, Stats};
-use mmcq::sched::{Holds, PackStats, TaskStats};
+use mmcq::sched::{ChainStats, Holds, PackStats, TaskStats};
 
 /// What there is depends on the stack.
 #[derive(Clone, Copy, Debug, Default)]
@@ -18,6 +18,8 @@ pub struct Served {
     pub tasks: Option<TaskStats>,
     /// What went in packed commands, if any did.
     pub packs: Option<PackStats>,
+    /// What went in chains, if any did.
+    pub chains: Option<ChainStats>,
 }
 
 impl Served {

@@ -36,7 +36,7 @@ const CARD_QUIRKS: &str = "crates/mmcq-sim/src/card/tests/quirks.rs";
 const QUEUE: &str = "crates/mmcq-sim/src/sdhci/cqhci/tests/faults.rs";
 const SPI: &str = "crates/mmcq-sim/src/spi/tests/faults.rs";
 const SPI_LEFT: &str = "crates/mmcq-sim/src/spi/tests/interrupted.rs";
-const LISTS: &str = "crates/mmcq-sim/src/sdhci/tests/adma3.rs";
+const LISTS: &str = "crates/mmcq-sim/tests/chained.rs";
 const PACKS: &str = "crates/mmcq-sim/tests/packed.rs";
 const TASKS: &str = "crates/mmcq-sim/tests/task_queue.rs";
 const OURS: &str = "crates/mmcq-lab/tests/torture.rs";
@@ -152,7 +152,7 @@ const PROOFS: &[(&str, Proof)] = &[
     ("pack_entry_fails", Proof::Test(PACKS, "an_entry_that_fails_costs_no_other_and_no_data")),
     ("pack_index_late", Proof::Test(PACKS, "an_entry_that_fails_costs_no_other_and_no_data")),
     ("pack_index_early", Proof::Test(PACKS, "an_entry_that_fails_costs_no_other_and_no_data")),
-    ("list_ends_early", Proof::Test(LISTS, "the_judge_finds_a_list_that_ends_early")),
+    ("list_ends_early", Proof::Test(LISTS, "a_list_that_ends_early_loses_nothing_and_is_the_last")),
     ("odd_buffers", Proof::Test("crates/mmcq/tests/task.rs", "any_memory_goes_through_a_bounce_buffer")),
 ];
 

@@ -70,7 +70,8 @@ pub fn draw(seed: u64) -> Case {
         case.setup.engine = 0;
     }
     if chains {
-        (case.setup.chains, case.setup.queue, case.setup.engine) = (true, own.chance(0.3), 0);
+        let queue = card >= CARDS.len() && own.chance(0.3);
+        (case.setup.chains, case.setup.queue, case.setup.engine) = (true, queue, 0);
     }
     if case.setup.engine > 0 || chains {
         // An engine sees the end of busy by itself.

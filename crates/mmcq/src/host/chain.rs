@@ -116,7 +116,7 @@ pub struct ChainEvents {
 #[allow(unsafe_code, reason = "docs/safety.md says why")]
 pub unsafe trait ChainHost {
     /// What a chain may be; or why there is none, for good.
-    fn chain_caps(&self) -> Result<&ChainCaps, ChainError>;
+    fn chain_caps(&mut self) -> Result<ChainCaps, ChainError>;
 
     /// The next chain has no transfer yet. False: one is being executed.
     fn begin_chain(&mut self) -> bool;
@@ -142,5 +142,5 @@ pub unsafe trait ChainHost {
     fn ack_chain(&mut self) -> ChainEvents;
 
     /// A deadline has passed: so many transfers have come to their end ([`ChainFault::passed`]).
-    fn passed(&self) -> Option<u8>;
+    fn passed(&mut self) -> Option<u8>;
 }

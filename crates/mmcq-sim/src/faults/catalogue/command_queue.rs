@@ -109,7 +109,7 @@ pub(super) const ENTRIES: &[Entry] = &[
     entry(
         "H17",
         "An ADMA3 list ends early: part of it is executed, and all is told as complete",
-        "the driver looks how far the list went, and believes no more than that",
+        "the driver compares two addresses, and believes nothing of that list; no other is made",
         &[once("list_ends_early", Point::List, Strike::Lost)],
     ),
     entry(

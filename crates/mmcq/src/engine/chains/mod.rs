@@ -39,7 +39,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return false;
         }
         self.close_straight();
-        let caps = match self.host.chain().map(|chain| chain.chain_caps().copied()) {
+        let caps = match self.host.chain().map(|chain| chain.chain_caps()) {
             Some(Ok(caps)) => caps,
             Some(Err(why)) => {
                 message!(warn, "{}: one transfer at a time", why);
@@ -100,6 +100,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         limits
     }
 
+    /// Does a transfer with this end make the card complain? One that reads its last block and is
+    /// ended by CMD12 may [SD 4.3.3], which is no error; the controller would stop there.
+    fn ends_at_the_edge(&self, part: &Batch<N>) -> bool {
+        let edge = self.card.target().is_none_or(|target| part.end() >= target.sectors);
+        edge && part.direction() == Direction::Read && self.card.plan().auto(2) == Auto::Stop
+    }
+
     /// Collects what is around this request. True: it is whole, and may be a link.
     fn collects_link(&self, part: &mut Batch<N>, next: u8, blocks: u32, members: usize) -> bool {
         let Some(direction) = self.slots.at(next).direction() else { return false };
@@ -110,7 +117,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         part.collect(&self.slots, next, limits);
         let met = self.lane.chains().is_none_or(|chains| chains.meets(direction, part.lba(), part.end()));
-        self.is_whole(part) && !met
+        self.is_whole(part) && !met && !self.ends_at_the_edge(part)
     }
 
     #[inline(never)]
@@ -144,6 +151,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
         }
         self.gathered.begin(part.direction(), part.lba());
+        let reliable = self.is_packable(first, part.direction()).1;
         if !self.joins_chain(&mut part, now_ns) {
             return false;
         }
@@ -162,13 +170,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let links = self.lane.chains().map_or(0, |chains| chains.links().len());
         self.record.merged(self.gathered.members().len().saturating_sub(links) as Count);
-        self.transfer_begins(End::Here);
         if links > 1 {
+            self.transfer_begins(End::Here);
             self.give_chain(now_ns);
         } else {
-            // It goes by a phase.
+            // It goes by phases.
             self.host.chain().map(|chain| chain.begin_chain());
-            self.begin_special_counted(now_ns);
+            self.go_by_phases(reliable, now_ns);
         }
         true
     }

@@ -266,12 +266,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             if write {
                 self.gathered.drop_header();
             }
-            self.transfer_begins(if reliable { End::Reliable } else { End::Here });
-            if !reliable {
-                return self.begin_special_counted(now_ns);
-            }
-            let count = command::set_block_count(self.gathered.blocks(), true);
-            return self.start_command(Stage::Count, count, COMMAND_TIMEOUT_NS, now_ns);
+            return self.go_by_phases(reliable, now_ns);
         }
         self.write_header(write);
         let mut header = self.services.memory().page().segment(BLOCK_BYTES);
@@ -294,6 +289,16 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         // The header of a read comes alone; its members' memory follows.
         self.gathered.one_segment(header);
         self.pack_step(Step::HeaderCount, emmc::set_packed_count(1), now_ns);
+    }
+
+    /// What was collected is one transfer, and goes as such.
+    pub(super) fn go_by_phases(&mut self, reliable: bool, now_ns: u64) {
+        self.transfer_begins(if reliable { End::Reliable } else { End::Here });
+        if !reliable {
+            return self.begin_special_counted(now_ns);
+        }
+        let count = command::set_block_count(self.gathered.blocks(), true);
+        self.start_command(Stage::Count, count, COMMAND_TIMEOUT_NS, now_ns);
     }
 
     /// The entries, as the card wants to read them.

@@ -3,9 +3,9 @@
 // Read first: `list.rs` (what the controller reads in memory), then `run.rs` (how a chain starts and
 // ends).
 //!
-//! A chain costs five accesses: the address of its list; the status and its acknowledgement; and the
-//! two addresses that say how far the list went. They are compared each time: a controller that
-//! ends a list early says that all is well.
+//! A chain costs six accesses: an address that is none of its list's, and that of its list; the
+//! status and its acknowledgement; and the two addresses that say how far the list went. They are
+//! compared each time: a controller that ends a list early says that all is well.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -199,6 +199,10 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, con
         self.host.interrupt_lost();
     }
 
+    fn command_hangs(&self) -> bool {
+        self.host.command_hangs()
+    }
+
     fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
         let ends = matches!(op, BusOp::ResetLines | BusOp::ResetAll | BusOp::PowerOn | BusOp::PowerOff);
         if self.at != At::Rest && !ends {
@@ -260,8 +264,8 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, con
 unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, const PIECES: usize> ChainHost
     for Adma3<R, D, DESCRIPTORS, ENTRIES, PIECES>
 {
-    fn chain_caps(&self) -> Result<&ChainCaps, ChainError> {
-        self.caps.as_ref().map_err(|&why| why)
+    fn chain_caps(&mut self) -> Result<ChainCaps, ChainError> {
+        self.caps
     }
 
     fn begin_chain(&mut self) -> bool {
@@ -283,7 +287,7 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, con
         self.take_end()
     }
 
-    fn passed(&self) -> Option<u8> {
+    fn passed(&mut self) -> Option<u8> {
         self.behind()
     }
 }
