@@ -216,7 +216,7 @@ fn a_late_error_fails_none_that_can_be_written() {
             machine.checked();
         }
         // Those that were alone, or whose status came alone, have their own answer.
-        assert!(failed < 12 && suspected > 20, "{card}: {failed} failed, {suspected} were suspects");
+        assert!(failed < 20 && suspected > 20, "{card}: {failed} failed, {suspected} were suspects");
     }
 }
 

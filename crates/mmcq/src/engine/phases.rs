@@ -121,7 +121,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 Turn::Again => continue,
                 Turn::Wait => return,
             }
-            self.chains_turn(now_ns);
             if self.packs_turn(now_ns) {
                 continue;
             }

@@ -80,8 +80,8 @@ pub struct ChainStats {
     pub failures: u32,
     /// Ends of chains that were not believed: the controller's registers did not say the same.
     pub disbelieved: u32,
-    /// Failures and late errors of which several writes of a chain were suspects: they were written
-    /// again, one at a time.
+    /// Failures of which the writes before them were suspects: they were written again, one at a
+    /// time.
     pub suspected: u32,
     /// Why chains are not used any more, if so.
     pub demoted: Option<Demotion>,
@@ -130,10 +130,6 @@ pub struct Chains {
     /// What a chain may be; no links: there is none.
     caps: ChainCaps,
     at: ChainAt,
-    /// The card's next status tells of several writes of a chain.
-    open: bool,
-    /// Some of them are to be written again.
-    redo: bool,
     count: u8,
     links: [Link; LINKS_MAX],
     /// When chains failed the last times, newest first.
@@ -145,8 +141,6 @@ impl Chains {
     const NEW: Chains = Chains {
         caps: ChainCaps { entries: 0, max_segments: 0, max_bytes: 0 },
         at: ChainAt::Rest,
-        open: false,
-        redo: false,
         count: 0,
         links: [NO_LINK; LINKS_MAX],
         failed_ns: [0; 4],
@@ -242,27 +236,9 @@ impl Chains {
         self.stats.demoted = Some(Demotion::EndsEarly);
     }
 
-    /// Is the status of a chain's writes still to come?
-    #[inline(always)]
-    pub(crate) fn is_open(&self) -> bool {
-        self.open
-    }
-
-    /// It is, or has come.
-    pub(crate) fn opens(&mut self, open: bool) {
-        self.open = open;
-    }
-
-    /// All its writes are suspects of an error.
+    /// The writes before the transfer that failed are suspects of an error.
     pub(crate) fn are_suspects(&mut self) {
-        self.redo = true;
         self.stats.suspected = self.stats.suspected.wrapping_add(1);
-    }
-
-    /// Are writes to be written again? They are, now.
-    #[inline(always)]
-    pub(crate) fn take_redo(&mut self) -> bool {
-        core::mem::take(&mut self.redo)
     }
 }
 

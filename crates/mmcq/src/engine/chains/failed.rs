@@ -173,40 +173,4 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Err(error) => self.end_slot(index, Err(error)),
         }
     }
-
-    /// A status has come. True: it shows an error that may be that of several writes of a chain, and
-    /// these are written again.
-    #[inline(always)]
-    pub(in super::super) fn chain_has_suspects(&mut self, bad: u32) -> bool {
-        self.lane.chains().is_some_and(|chains| chains.is_open()) && self.suspect_chain(bad)
-    }
-
-    #[inline(never)]
-    fn suspect_chain(&mut self, bad: u32) -> bool {
-        let settling = self.slots.settling();
-        let several = settling & settling.wrapping_sub(1) != 0;
-        let Some(chains) = self.lane.chains_mut() else { return false };
-        chains.opens(false);
-        if bad == 0 || !several {
-            return false;
-        }
-        chains.are_suspects();
-        message!(warn, "writes of a chain: none is named, status {:#010x}", bad);
-        for index in bits(settling) {
-            self.slots.at_mut(index).goes_alone(true);
-        }
-        if self.durability.settles() {
-            self.owe_late(bad);
-        }
-        self.doubt();
-        true
-    }
-
-    /// Nothing is in progress: writes of a chain that are in doubt go before everything else.
-    #[inline(always)]
-    pub(in super::super) fn chains_turn(&mut self, now_ns: u64) {
-        if self.lane.chains_mut().is_some_and(|chains| chains.take_redo()) {
-            self.write_again(now_ns);
-        }
-    }
 }

@@ -11,8 +11,8 @@
 //! than merged requests may have; each transfer has the time that it has alone.*
 //!
 //! The controller shows no R1 of a chain, and stops at one that has an error. So each response
-//! clears the writes before it, and what became of the last writes the card's next status tells:
-//! it is asked for before the next chain. `failed.rs` has what goes wrong.
+//! clears the writes before it. What became of a write that is last the card's next status tells,
+//! as of any transfer; it is asked for before the next chain. `failed.rs` has what goes wrong.
 
 mod failed;
 
@@ -305,7 +305,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             let Some(&link) = self.lane.chains().and_then(|chains| chains.links().get(place)) else { break };
             for index in bits(link.members) {
                 self.link_moved(index, now_ns);
-                if link.direction == Direction::Read {
+                // The responses after the others were well.
+                if link.direction == Direction::Read || place + 1 < links {
                     self.slots.end(index);
                 } else if self.is_told_early(index) {
                     self.end_early(index);
@@ -313,10 +314,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                     self.slots.settle(index);
                 }
             }
-        }
-        let settling = self.slots.is_settling();
-        if let Some(chains) = self.lane.chains_mut() {
-            chains.opens(settling);
         }
         self.dispatch(now_ns);
     }
