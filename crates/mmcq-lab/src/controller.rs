@@ -11,11 +11,7 @@ use mmcq::host::rtsx;
 use mmcq::host::sdhci::{
     self, Adma3, ChainList, Cqhci, CqhciConfig, CqhciQuirks, SdhciQuirks, Table, TaskList,
 };
-use mmcq::host::{
-    BusOp, Caps, Cause, ChainHost, CommandQueueHost, Direction, DmaError, Events, Host, Phase, Segment,
-    StartError, Step, Width,
-};
-use mmcq::spec::command::Command;
+use mmcq::host::{Caps, Host, Width};
 use mmcq_sim::card::Card;
 use mmcq_sim::memory::ShadowMemory;
 use mmcq_sim::rtsx::{Port as RtsxPort, Rtsx, RtsxConfig};
@@ -238,83 +234,7 @@ unsafe impl Host for Driver {
     const CARD_IRQ: bool = true;
     const EARLY_R1: bool = true;
 
-    fn caps(&self) -> &Caps {
-        driver!(self, d => d.caps())
-    }
-
-    fn map(&mut self, segment: &mut Segment, direction: Direction) -> Result<(), DmaError> {
-        driver!(self, d => d.map(segment, direction))
-    }
-
-    fn unmap(&mut self, segment: &Segment, direction: Direction) {
-        driver!(self, d => d.unmap(segment, direction))
-    }
-
-    fn start(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError> {
-        driver!(self, d => d.start(phase, segments, timeout_ns))
-    }
-
-    fn start_concurrent(&mut self, command: &Command) -> Result<(), StartError> {
-        driver!(self, d => d.start_concurrent(command))
-    }
-
-    fn ack_concurrent(&mut self) -> Option<Result<u32, Cause>> {
-        driver!(self, d => d.ack_concurrent())
-    }
-
-    fn abort_concurrent(&mut self) {
-        driver!(self, d => d.abort_concurrent())
-    }
-
-    fn ack(&mut self, segments: &[Segment]) -> Events {
-        driver!(self, d => d.ack(segments))
-    }
-
-    fn early_r1(&mut self) -> Option<u32> {
-        driver!(self, d => d.early_r1())
-    }
-
-    fn command_hangs(&self) -> bool {
-        driver!(self, d => d.command_hangs())
-    }
-
-    fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
-        driver!(self, d => d.set_bus(op, first, now_ns))
-    }
-
-    fn dat0_busy(&self) -> bool {
-        driver!(self, d => d.dat0_busy())
-    }
-
-    fn dat_levels(&self) -> u8 {
-        driver!(self, d => d.dat_levels())
-    }
-
-    fn supply_ma(&self) -> u16 {
-        driver!(self, d => d.supply_ma())
-    }
-
-    fn present(&self) -> bool {
-        driver!(self, d => d.present())
-    }
-
-    fn retune_ns(&self) -> u64 {
-        driver!(self, d => d.retune_ns())
-    }
-
-    fn write_protected(&self) -> bool {
-        driver!(self, d => d.write_protected())
-    }
-
-    fn card_irq(&mut self, on: bool) {
-        driver!(self, d => d.card_irq(on))
-    }
-
-    fn queue(&mut self) -> Option<&mut dyn CommandQueueHost> {
-        driver!(self, d => d.queue())
-    }
-
-    fn chain(&mut self) -> Option<&mut dyn ChainHost> {
-        driver!(self, d => d.chain())
-    }
+    mmcq::forward_host!(driver! => caps map unmap start start_concurrent ack_concurrent
+        abort_concurrent ack early_r1 interrupt_lost command_hangs set_bus isolate dat0_busy
+        dat_levels present retune_ns supply_ma write_protected take_waker card_irq queue chain);
 }

@@ -7,8 +7,8 @@
 
 use crate::time::Time;
 use mmcq::host::{
-    BusOp, Caps, Cause, ChainCaps, ChainError, ChainEvents, ChainHost, CommandQueueHost, Direction, DmaError,
-    Events, Host, Phase, Segment, StartError, Step,
+    ChainCaps, ChainError, ChainEvents, ChainHost, CommandQueueHost, Direction, DmaError, Events, Host,
+    Phase, Segment, StartError,
 };
 use mmcq::spec::command::Command;
 
@@ -63,9 +63,9 @@ unsafe impl<H: Host> Host for Charged<H> {
     const WAKES: bool = H::WAKES;
     const EARLY_R1: bool = H::EARLY_R1;
 
-    fn caps(&self) -> &Caps {
-        self.inner.caps()
-    }
+    mmcq::forward_host!(self.inner => caps ack_concurrent abort_concurrent interrupt_lost
+        command_hangs set_bus isolate dat0_busy dat_levels present retune_ns supply_ma
+        write_protected take_waker card_irq);
 
     fn map(&mut self, segment: &mut Segment, direction: Direction) -> Result<(), DmaError> {
         self.time.charge(self.costs.map_ns);
@@ -88,14 +88,6 @@ unsafe impl<H: Host> Host for Charged<H> {
         self.inner.start_concurrent(command)
     }
 
-    fn ack_concurrent(&mut self) -> Option<Result<u32, Cause>> {
-        self.inner.ack_concurrent()
-    }
-
-    fn abort_concurrent(&mut self) {
-        self.inner.abort_concurrent();
-    }
-
     fn ack(&mut self, segments: &[Segment]) -> Events {
         self.time.charge(self.costs.ack_ns);
         self.inner.ack(segments)
@@ -104,46 +96,6 @@ unsafe impl<H: Host> Host for Charged<H> {
     fn early_r1(&mut self) -> Option<u32> {
         self.time.charge(self.costs.ack_ns);
         self.inner.early_r1()
-    }
-
-    fn command_hangs(&self) -> bool {
-        self.inner.command_hangs()
-    }
-
-    fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
-        self.inner.set_bus(op, first, now_ns)
-    }
-
-    fn dat0_busy(&self) -> bool {
-        self.inner.dat0_busy()
-    }
-
-    fn dat_levels(&self) -> u8 {
-        self.inner.dat_levels()
-    }
-
-    fn supply_ma(&self) -> u16 {
-        self.inner.supply_ma()
-    }
-
-    fn present(&self) -> bool {
-        self.inner.present()
-    }
-
-    fn retune_ns(&self) -> u64 {
-        self.inner.retune_ns()
-    }
-
-    fn write_protected(&self) -> bool {
-        self.inner.write_protected()
-    }
-
-    fn take_waker(&mut self) -> Option<core::task::Waker> {
-        self.inner.take_waker()
-    }
-
-    fn card_irq(&mut self, on: bool) {
-        self.inner.card_irq(on);
     }
 
     fn queue(&mut self) -> Option<&mut dyn CommandQueueHost> {

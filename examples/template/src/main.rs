@@ -14,9 +14,13 @@ use mmcq::task::Idle;
 
 static SCRATCH: Buffer<1> = Buffer::new();
 
+/// The controller wants words, and a cache its lines (`Geometry::align`).
+#[repr(align(32))]
+struct Block([u8; 512]);
+
 #[entry]
 fn main() -> ! {
-    let mut block = [0; 512];
+    let mut block = Block([0; 512]);
     // A product tells of the error, and of what it has read. Both are to be seen by a debugger
     // here.
     let _result = first_block(&mut block);
@@ -26,14 +30,14 @@ fn main() -> ! {
 }
 
 #[inline(never)]
-fn first_block(block: &mut [u8; 512]) -> Result<(), Error> {
+fn first_block(block: &mut Block) -> Result<(), Error> {
     let stack = board::start().ok_or(Error::Unsupported)?;
     let scratch = SCRATCH.take().ok_or(Error::Full)?;
     let (card, _scratch) = stack.block_on(bring_up(stack, scratch, Options::DEFAULT), sleep);
     let _card = card?;
     // A product keeps its card from here on: `mmcq::card::supervise` is a future that is polled
     // beside all else.
-    BlockDevice::new(stack).read_blocking(0, block, sleep).map(drop)
+    BlockDevice::new(stack).read_blocking(0, &mut block.0, sleep).map(drop)
 }
 
 /// Until the next interrupt: the controller's, or the tick a millisecond later at most.

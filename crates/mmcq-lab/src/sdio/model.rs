@@ -5,7 +5,7 @@
 use super::host::Port;
 use super::platform::{Board, Kind};
 use mmcq::host::s3c_sdi::{self, DmaUse};
-use mmcq::host::{BusOp, Caps, Direction, DmaError, Events, Host, Phase, Segment, StartError, Step, sdhci};
+use mmcq::host::{Host, sdhci};
 use mmcq_sim::card::Card;
 use mmcq_sim::memory::ShadowMemory;
 use mmcq_sim::s3c_sdi::{S3cSdi, S3cSdiConfig};
@@ -147,47 +147,6 @@ impl Driver {
 unsafe impl Host for Driver {
     const CARD_IRQ: bool = true;
 
-    fn caps(&self) -> &Caps {
-        driver!(self, d => d.caps())
-    }
-
-    fn map(&mut self, segment: &mut Segment, direction: Direction) -> Result<(), DmaError> {
-        driver!(self, d => d.map(segment, direction))
-    }
-
-    fn unmap(&mut self, segment: &Segment, direction: Direction) {
-        driver!(self, d => d.unmap(segment, direction))
-    }
-
-    fn start(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError> {
-        driver!(self, d => d.start(phase, segments, timeout_ns))
-    }
-
-    fn ack(&mut self, segments: &[Segment]) -> Events {
-        driver!(self, d => d.ack(segments))
-    }
-
-    fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
-        driver!(self, d => d.set_bus(op, first, now_ns))
-    }
-
-    fn dat0_busy(&self) -> bool {
-        driver!(self, d => d.dat0_busy())
-    }
-
-    fn dat_levels(&self) -> u8 {
-        driver!(self, d => d.dat_levels())
-    }
-
-    fn supply_ma(&self) -> u16 {
-        driver!(self, d => d.supply_ma())
-    }
-
-    fn present(&self) -> bool {
-        driver!(self, d => d.present())
-    }
-
-    fn card_irq(&mut self, on: bool) {
-        driver!(self, d => d.card_irq(on))
-    }
+    mmcq::forward_host!(driver! => caps map unmap start ack command_hangs set_bus dat0_busy
+        dat_levels present supply_ma card_irq);
 }

@@ -25,7 +25,7 @@
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
-use super::{Auto, BusOp, Caps, Cause, Direction, DmaError, Done, Events, Fault, Host, Phase};
+use super::{Auto, BusOp, Cause, Direction, Done, Events, Fault, Host, Phase};
 use super::{Segment, Stage, StartError, Step};
 use crate::spec::command::Resp;
 use core::cell::Cell;
@@ -368,13 +368,8 @@ unsafe impl<H: Host, const M: usize> Host for Faulty<H, M> {
 
     const CONTINUES: bool = H::CONTINUES;
 
-    fn caps(&self) -> &Caps {
-        self.inner.caps()
-    }
-
-    fn map(&mut self, segment: &mut Segment, direction: Direction) -> Result<(), DmaError> {
-        self.inner.map(segment, direction)
-    }
+    crate::forward_host!(self.inner => caps map command_hangs isolate dat0_busy dat_levels retune_ns
+        supply_ma write_protected take_waker);
 
     fn unmap(&mut self, segment: &Segment, direction: Direction) {
         self.inner.unmap(segment, direction);
@@ -419,14 +414,6 @@ unsafe impl<H: Host, const M: usize> Host for Faulty<H, M> {
         events
     }
 
-    fn command_hangs(&self) -> bool {
-        self.inner.command_hangs()
-    }
-
-    fn isolate(&mut self) -> bool {
-        self.inner.isolate()
-    }
-
     fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
         if first {
             self.bus_fails = self.strike(Point::Bus, |_| true).is_some();
@@ -440,18 +427,6 @@ unsafe impl<H: Host, const M: usize> Host for Faulty<H, M> {
         }
     }
 
-    fn dat0_busy(&self) -> bool {
-        self.inner.dat0_busy()
-    }
-
-    fn dat_levels(&self) -> u8 {
-        self.inner.dat_levels()
-    }
-
-    fn supply_ma(&self) -> u16 {
-        self.inner.supply_ma()
-    }
-
     fn present(&self) -> bool {
         match self.absent.get() {
             0 | 1 => self.inner.present(),
@@ -460,18 +435,6 @@ unsafe impl<H: Host, const M: usize> Host for Faulty<H, M> {
                 false
             }
         }
-    }
-
-    fn retune_ns(&self) -> u64 {
-        self.inner.retune_ns()
-    }
-
-    fn write_protected(&self) -> bool {
-        self.inner.write_protected()
-    }
-
-    fn take_waker(&mut self) -> Option<core::task::Waker> {
-        self.inner.take_waker()
     }
 
     fn card_irq(&mut self, on: bool) {

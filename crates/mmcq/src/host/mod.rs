@@ -8,6 +8,7 @@ pub mod bounce;
 mod chain;
 pub mod dma;
 pub mod faulty;
+mod forward;
 pub(crate) mod pio;
 pub mod pl181;
 mod queue;

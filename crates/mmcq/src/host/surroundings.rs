@@ -8,8 +8,8 @@
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
 use super::{
-    BusOp, Caps, Cause, CommandQueueHost, Direction, DmaError, Events, Host, Phase, Plain, QueueCaps,
-    QueueError, QueueEvents, QueueSettings, QueueState, Segment, StartError, Step, Task, Timing,
+    BusOp, CommandQueueHost, Events, Host, Plain, QueueCaps, QueueError, QueueEvents, QueueSettings,
+    QueueState, Segment, Step, Task, Timing,
 };
 use crate::spec::command::Command;
 
@@ -241,46 +241,9 @@ unsafe impl<H: Host, S: Surroundings> Host for Surrounded<H, S> {
     const WAKES: bool = H::WAKES;
     const EARLY_R1: bool = H::EARLY_R1;
 
-    fn caps(&self) -> &Caps {
-        self.host.caps()
-    }
-
-    #[inline]
-    fn map(&mut self, segment: &mut Segment, direction: Direction) -> Result<(), DmaError> {
-        self.host.map(segment, direction)
-    }
-
-    #[inline]
-    fn unmap(&mut self, segment: &Segment, direction: Direction) {
-        self.host.unmap(segment, direction);
-    }
-
-    #[inline]
-    fn start(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError> {
-        self.host.start(phase, segments, timeout_ns)
-    }
-
-    #[inline]
-    fn start_plain(
-        &mut self,
-        phase: &Phase,
-        segments: &[Segment],
-        timeout_ns: u64,
-    ) -> Result<(), StartError> {
-        self.host.start_plain(phase, segments, timeout_ns)
-    }
-
-    fn start_concurrent(&mut self, command: &Command) -> Result<(), StartError> {
-        self.host.start_concurrent(command)
-    }
-
-    fn ack_concurrent(&mut self) -> Option<Result<u32, Cause>> {
-        self.host.ack_concurrent()
-    }
-
-    fn abort_concurrent(&mut self) {
-        self.host.abort_concurrent();
-    }
+    crate::forward_host!(self.host => caps map unmap start start_plain start_concurrent
+        ack_concurrent abort_concurrent early_r1 interrupt_lost command_hangs isolate dat0_busy
+        dat_levels retune_ns supply_ma take_waker card_irq queue chain);
 
     #[inline]
     fn ack(&mut self, segments: &[Segment]) -> Events {
@@ -293,23 +256,6 @@ unsafe impl<H: Host, S: Surroundings> Host for Surrounded<H, S> {
     fn ack_plain(&mut self, segments: &[Segment]) -> Result<Plain, Events> {
         // No step of a tuning ends here.
         self.host.ack_plain(segments)
-    }
-
-    fn early_r1(&mut self) -> Option<u32> {
-        self.host.early_r1()
-    }
-
-    #[inline]
-    fn interrupt_lost(&mut self) {
-        self.host.interrupt_lost();
-    }
-
-    fn command_hangs(&self) -> bool {
-        self.host.command_hangs()
-    }
-
-    fn isolate(&mut self) -> bool {
-        self.host.isolate()
     }
 
     fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
@@ -328,41 +274,12 @@ unsafe impl<H: Host, S: Surroundings> Host for Surrounded<H, S> {
         Step::Done
     }
 
-    fn dat0_busy(&self) -> bool {
-        self.host.dat0_busy()
-    }
-
-    fn dat_levels(&self) -> u8 {
-        self.host.dat_levels()
-    }
-
-    fn supply_ma(&self) -> u16 {
-        self.host.supply_ma()
-    }
-
     fn present(&self) -> bool {
         self.board.present().unwrap_or_else(|| self.host.present())
     }
 
-    fn retune_ns(&self) -> u64 {
-        self.host.retune_ns()
-    }
-
     fn write_protected(&self) -> bool {
         self.board.write_protected().unwrap_or_else(|| self.host.write_protected())
-    }
-
-    fn take_waker(&mut self) -> Option<core::task::Waker> {
-        self.host.take_waker()
-    }
-
-    fn card_irq(&mut self, on: bool) {
-        self.host.card_irq(on);
-    }
-
-    #[inline(always)]
-    fn queue(&mut self) -> Option<&mut dyn CommandQueueHost> {
-        self.host.queue()
     }
 }
 

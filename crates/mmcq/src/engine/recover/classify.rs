@@ -1,36 +1,36 @@
-//! R0: what kind of failure it was, and the trace of what was done about it.
+//! What kind of failure it was, and the trace of what was done about it.
 
 use super::super::Error;
 use crate::host::{Cause, Direction, Stage};
 use crate::spec::response::R1;
 
-/// The steps of the ladder, in the order in which they are climbed.
+/// The steps of the ladder. Their numbers are for statistics; docs/recovery.md has the order.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RecoveryStep {
-    /// R0: what kind of failure is it?
+    /// What kind of failure is it?
     Classify,
-    /// R1: what was surely done before it is kept.
+    /// What was surely done before it is kept.
     Salvage,
-    /// R2: the lines are reset, the card is asked for its state (CMD13).
+    /// The lines are reset, the card is asked for its state (CMD13).
     Status,
-    /// R3: CMD12.
+    /// CMD12.
     Stop,
-    /// R4: once more in the same mode, at last block by block.
+    /// Once more in the same mode, at last block by block.
     Retry,
-    /// R5: a new tuning is asked for.
+    /// A new tuning is asked for.
     Retune,
-    /// R6: a slower timing is asked for.
+    /// A slower timing is asked for.
     Slower,
-    /// R7: the whole controller is reset.
+    /// The whole controller is reset.
     Reset,
-    /// R8: the card is initialised again.
+    /// The card is initialised again.
     Reinit,
-    /// R9: the card's supply is switched off and on.
+    /// The card's supply is switched off and on.
     PowerCycle,
-    /// R10: the card is only read any more.
+    /// The card is only read any more.
     ReadOnly,
-    /// R11: everything is answered with an error.
+    /// Everything is answered with an error.
     Dead,
 }
 

@@ -23,13 +23,13 @@ const NEW_CARD_NS: u64 = 30_000_000_000;
 /// that need a conversation with the card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServiceRequest {
-    /// R5: find a new sampling point, in the same mode.
+    /// Find a new sampling point, in the same mode.
     Retune,
-    /// R6: go on in a slower mode.
+    /// Go on in a slower mode.
     Slower,
-    /// R8: initialise the card again.
+    /// Initialise the card again.
     Reinit,
-    /// R9: switch its supply off and on, and initialise it.
+    /// Switch its supply off and on, and initialise it.
     PowerCycle,
     /// There is a card, which may be another.
     Inserted,

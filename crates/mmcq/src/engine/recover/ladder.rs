@@ -167,14 +167,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
     }
 
-    /// R4: as it was.
+    /// As it was.
     fn try_again(&mut self, now_ns: u64) {
         self.climb(RecoveryStep::Retry, now_ns);
         self.put_back(now_ns);
         self.go_idle(now_ns);
     }
 
-    /// R4: requests that failed together are tried alone, in their order and before all others.
+    /// Requests that failed together are tried alone, in their order and before all others.
     fn each_alone(&mut self, now_ns: u64) {
         self.incident.tries = 0;
         for place in 0..self.gathered.members().len() {
@@ -184,7 +184,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.try_again(now_ns);
     }
 
-    /// R4: fewer blocks at a time, until the bad one is alone.
+    /// Fewer blocks at a time, until the bad one is alone.
     fn halve(&mut self, now_ns: u64) {
         self.incident.failed.cut_to((self.gathered.blocks() / 2).max(1));
         if let Some(&index) = self.gathered.members().first() {
@@ -322,7 +322,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.incident.writes_failed = 0;
     }
 
-    /// R10.
+    /// The card is only read any more.
     fn only_read(&mut self, now_ns: u64) {
         if !self.gate.becomes_read_only() {
             return;
@@ -336,7 +336,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// R11: every request is answered, now and from now on.
+    /// Every request is answered, now and from now on.
     pub(super) fn dead(&mut self, now_ns: u64) {
         if self.gate.dies() {
             self.climb(RecoveryStep::Dead, now_ns);

@@ -19,12 +19,11 @@ use super::events::{ACKNOWLEDGED, RARE};
 use super::phase::Automatic;
 use super::regs::*;
 use crate::host::{
-    BusOp, BusyDetect, Caps, Cause, ChainCaps, ChainError, ChainEvents, ChainHost, Direction, Dma, DmaError,
-    Events, Host, Phase, Plain, Regs, Segment, StartError, Step,
+    BusOp, BusyDetect, ChainCaps, ChainError, ChainEvents, ChainHost, Direction, Dma, DmaError, Events, Host,
+    Phase, Plain, Regs, Segment, StartError, Step,
 };
 use crate::spec::command::Command;
 use core::ptr::NonNull;
-use core::task::Waker;
 pub use list::ChainList;
 
 /// An SDHCI that executes chains of up to `ENTRIES` transfers, of up to `PIECES` ADMA2 descriptors
@@ -127,19 +126,9 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, con
     const CARD_IRQ: bool = true;
     const EARLY_R1: bool = true;
 
-    fn caps(&self) -> &Caps {
-        self.host.caps()
-    }
-
-    #[inline(always)]
-    fn map(&mut self, segment: &mut Segment, direction: Direction) -> Result<(), DmaError> {
-        self.host.map(segment, direction)
-    }
-
-    #[inline(always)]
-    fn unmap(&mut self, segment: &Segment, direction: Direction) {
-        self.host.unmap(segment, direction);
-    }
+    crate::forward_host!(self.host => caps map unmap ack_concurrent abort_concurrent early_r1
+        interrupt_lost command_hangs isolate dat0_busy dat_levels present retune_ns supply_ma
+        write_protected take_waker card_irq);
 
     fn start(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError> {
         if self.at != At::Rest {
@@ -168,14 +157,6 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, con
         self.host.start_concurrent(command)
     }
 
-    fn ack_concurrent(&mut self) -> Option<Result<u32, Cause>> {
-        self.host.ack_concurrent()
-    }
-
-    fn abort_concurrent(&mut self) {
-        self.host.abort_concurrent();
-    }
-
     fn ack(&mut self, segments: &[Segment]) -> Events {
         if self.at == At::Runs {
             return self.take_rare_alone();
@@ -191,18 +172,6 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, con
         self.host.ack_plain(segments)
     }
 
-    fn early_r1(&mut self) -> Option<u32> {
-        self.host.early_r1()
-    }
-
-    fn interrupt_lost(&mut self) {
-        self.host.interrupt_lost();
-    }
-
-    fn command_hangs(&self) -> bool {
-        self.host.command_hangs()
-    }
-
     fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
         let ends = matches!(op, BusOp::ResetLines | BusOp::ResetAll | BusOp::PowerOn | BusOp::PowerOff);
         if self.at != At::Rest && !ends {
@@ -213,42 +182,6 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, con
             self.at = At::Rest;
         }
         step
-    }
-
-    fn isolate(&mut self) -> bool {
-        self.host.isolate()
-    }
-
-    fn dat0_busy(&self) -> bool {
-        self.host.dat0_busy()
-    }
-
-    fn dat_levels(&self) -> u8 {
-        self.host.dat_levels()
-    }
-
-    fn present(&self) -> bool {
-        self.host.present()
-    }
-
-    fn retune_ns(&self) -> u64 {
-        self.host.retune_ns()
-    }
-
-    fn supply_ma(&self) -> u16 {
-        self.host.supply_ma()
-    }
-
-    fn write_protected(&self) -> bool {
-        self.host.write_protected()
-    }
-
-    fn take_waker(&mut self) -> Option<Waker> {
-        self.host.take_waker()
-    }
-
-    fn card_irq(&mut self, on: bool) {
-        self.host.card_irq(on);
     }
 
     #[inline(always)]

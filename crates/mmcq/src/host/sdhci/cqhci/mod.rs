@@ -27,13 +27,12 @@ use super::capabilities::ByCpu;
 use super::config::TransferMode;
 use super::{Sdhci, SdhciQuirks};
 use crate::host::{
-    BusOp, Caps, Cause, CommandQueueHost, Direction, Dma, DmaError, Events, Host, Phase, Plain, QueueCaps,
-    QueueError, QueueEvents, QueueSettings, QueueState, Regs, Segment, StartError, Step, Task,
+    BusOp, CommandQueueHost, Direction, Dma, DmaError, Events, Host, Phase, Plain, QueueCaps, QueueError,
+    QueueEvents, QueueSettings, QueueState, Regs, Segment, StartError, Step, Task,
 };
 use crate::spec::command::Command;
 pub use config::{CqhciConfig, CqhciQuirks};
 use core::ptr::NonNull;
-use core::task::Waker;
 use list::Form;
 pub use list::TaskList;
 use regs::*;
@@ -186,19 +185,9 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Host
     const CARD_IRQ: bool = true;
     const EARLY_R1: bool = true;
 
-    fn caps(&self) -> &Caps {
-        self.host.caps()
-    }
-
-    #[inline(always)]
-    fn map(&mut self, segment: &mut Segment, direction: Direction) -> Result<(), DmaError> {
-        self.host.map(segment, direction)
-    }
-
-    #[inline(always)]
-    fn unmap(&mut self, segment: &Segment, direction: Direction) {
-        self.host.unmap(segment, direction);
-    }
+    crate::forward_host!(self.host => caps map unmap start_concurrent ack_concurrent
+        abort_concurrent early_r1 interrupt_lost command_hangs isolate dat0_busy dat_levels present
+        retune_ns supply_ma write_protected take_waker card_irq);
 
     fn start(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError> {
         if self.has_lines() {
@@ -220,18 +209,6 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Host
         self.host.start_plain(phase, segments, timeout_ns)
     }
 
-    fn start_concurrent(&mut self, command: &Command) -> Result<(), StartError> {
-        self.host.start_concurrent(command)
-    }
-
-    fn ack_concurrent(&mut self) -> Option<Result<u32, Cause>> {
-        self.host.ack_concurrent()
-    }
-
-    fn abort_concurrent(&mut self) {
-        self.host.abort_concurrent();
-    }
-
     fn ack(&mut self, segments: &[Segment]) -> Events {
         if self.has_lines() {
             return self.take_rare_alone();
@@ -245,18 +222,6 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Host
             return Err(self.take_rare_alone());
         }
         self.host.ack_plain(segments)
-    }
-
-    fn early_r1(&mut self) -> Option<u32> {
-        self.host.early_r1()
-    }
-
-    fn interrupt_lost(&mut self) {
-        self.host.interrupt_lost();
-    }
-
-    fn command_hangs(&self) -> bool {
-        self.host.command_hangs()
     }
 
     fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
@@ -276,42 +241,6 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Host
             return Step::Failed;
         }
         self.host.set_bus(op, first, now_ns)
-    }
-
-    fn isolate(&mut self) -> bool {
-        self.host.isolate()
-    }
-
-    fn dat0_busy(&self) -> bool {
-        self.host.dat0_busy()
-    }
-
-    fn dat_levels(&self) -> u8 {
-        self.host.dat_levels()
-    }
-
-    fn present(&self) -> bool {
-        self.host.present()
-    }
-
-    fn retune_ns(&self) -> u64 {
-        self.host.retune_ns()
-    }
-
-    fn supply_ma(&self) -> u16 {
-        self.host.supply_ma()
-    }
-
-    fn write_protected(&self) -> bool {
-        self.host.write_protected()
-    }
-
-    fn take_waker(&mut self) -> Option<Waker> {
-        self.host.take_waker()
-    }
-
-    fn card_irq(&mut self, on: bool) {
-        self.host.card_irq(on);
     }
 
     #[inline(always)]
