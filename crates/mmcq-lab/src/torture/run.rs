@@ -205,10 +205,9 @@ impl Run<'_> {
                     self.lives(machine, now_ns, trace)
                 }
                 policy if self.case.setup.chains => {
-                    let setup = &self.case.setup;
+                    let emmc = self.bench.profiles[self.case.setup.card].is_emmc();
                     let policy = Chained(Packed(Queued(policy.unwrap_or(Any::Fifo(Fifo)))));
-                    let emmc = self.bench.profiles[setup.card].is_emmc();
-                    let machine = Machine::chains(setup, policy, emmc, card, self.faults, now_ns);
+                    let machine = Machine::chains(&self.case.setup, policy, emmc, card, self.faults, now_ns);
                     self.lives(machine, now_ns, trace)
                 }
                 policy if self.case.setup.queue && self.case.setup.engine > 0 => {
@@ -559,10 +558,6 @@ impl Run<'_> {
                 let (card, scratch) = bring_up(&machine.stack, scratch, options).await;
                 let card = card?;
                 equip(&machine.stack, &card, scratch, page, self.case).await?;
-                if self.case.setup.chains {
-                    // Where the controller cannot, it goes on without.
-                    machine.stack.with(|engine| engine.set_chains(u8::MAX));
-                }
                 Ok::<_, Error>(card)
             });
             let mut context = Context::from_waker(Waker::noop());

@@ -41,6 +41,10 @@ pub(super) async fn equip<B: Platform>(
 ) -> Result<(), Error> {
     let (result, scratch) = enable_extended_ops(stack, card, scratch).await;
     result?;
+    if case.setup.chains {
+        // Where the controller cannot, it goes on without.
+        stack.with(|engine| engine.set_chains(u8::MAX));
+    }
     match card.family {
         _ if !case.setup.queue => {}
         Family::Emmc(_) => {
