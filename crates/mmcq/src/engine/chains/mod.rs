@@ -22,7 +22,7 @@ use super::runs::End;
 use super::slot::{NONE, bits};
 use super::timers::later;
 use super::{BLOCK_BYTES, Batch, Count, Engine};
-use crate::host::{Auto, Data, Direction, Events, Host};
+use crate::host::{Auto, Direction, Events, Host};
 use crate::sched::chains::{ChainAt, Link};
 use crate::sched::slot_set::SlotSet;
 use crate::sched::{ChainStats, Policy, Profile};
@@ -247,8 +247,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         // What the card is at, for those that want to know: a chain of its first transfer's kind.
         let (lba, blocks, direction) =
             (self.gathered.lba(), self.gathered.blocks(), self.gathered.direction());
-        let mut phase = plan.transfer((direction, lba, blocks), false, Auto::None, 0).phase;
-        phase.data = Some(Data { direction, block_size: BLOCK_BYTES as u16, blocks });
+        let phase = plan.transfer((direction, lba, blocks), false, Auto::None, 0).phase;
         let timeout_ns = plan.longest_ns();
         self.lane.prepare(phase);
         if let Some(chains) = self.lane.chains_mut() {
