@@ -88,7 +88,10 @@ fn runs_through_a_queue_that_failed_once_stay_good() {
     // is younger. The interrupt of an error is lost, and an end is all that shows: it is not believed
     // before the engine was asked about errors.
     for seed in [1785, 8642] {
-        let outcome = run(&queues::draw(seed), &mut bench, None);
+        // Cards had only orders of their own then.
+        let mut case = queues::draw(seed);
+        case.setup.tasks = None;
+        let outcome = run(&case, &mut bench, None);
         assert_eq!(outcome.violation, None, "seed {seed}");
     }
 }
@@ -102,7 +105,7 @@ fn a_bad_block_and_a_fault_of_the_queue_engine_keep_every_promise() {
     for index in 2..6 {
         let whole = queue_sweep::workload(index);
         let clean = run(&whole, &mut bench, None);
-        assert_eq!((clean.violation, clean.errors), (None, 0), "{index}");
+        assert_eq!((&clean.violation, clean.errors), (&None, 0), "{index}");
         let range = |point| {
             let place = POINTS.iter().position(|known| *known == point).unwrap();
             clean.before.1[place] + 1..=clean.points[place]

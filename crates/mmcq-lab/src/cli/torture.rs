@@ -131,7 +131,7 @@ enum Mode {
     Streams,
     /// Random runs through the command queue of a card
     Queues,
-    /// Each kind of fault at every event of ten workloads through a card's queue
+    /// Each kind of fault at every event of eleven workloads through a card's queue
     QueueSweep,
     /// A bad block in these, and a second fault at every event
     QueueDouble,

@@ -4,6 +4,7 @@
 use super::machine::Keeps;
 use mmcq::card::SdQueue;
 use mmcq::host::sdhci::{SdhciQuirks, TransferMode};
+use mmcq_sim::card::TaskOrder;
 use mmcq_sim::checker::Asked;
 use mmcq_sim::faults::{Plan, Point, Shot, Strike};
 use mmcq_sim::world::Stream;
@@ -93,6 +94,8 @@ pub struct Setup {
     pub engine: u8,
     /// Transfers go to the controller in chains, which it executes by itself (ADMA3).
     pub chains: bool,
+    /// In which order the card has tasks ready; `None`: as its profile says.
+    pub tasks: Option<TaskOrder>,
 }
 
 impl Setup {
@@ -123,6 +126,7 @@ impl Setup {
         queue: false,
         engine: 0,
         chains: false,
+        tasks: None,
     };
 
     /// The card is not soldered.
@@ -177,6 +181,7 @@ impl Setup {
             queue: false,
             engine: 0,
             chains: false,
+            tasks: None,
         }
     }
 }

@@ -167,6 +167,7 @@ fn machine(setup: &Setup) -> Vec<(&'static str, String)> {
         ("its command queue, or packed commands", yes(setup.queue, "used", "not used")),
         ("chains of transfers", yes(setup.chains, "executed by the controller", "none")),
         ("that queue is driven by", yes(setup.engine > 0, "the controller's engine", "software")),
+        ("order of its tasks", setup.tasks.map_or("its own".to_owned(), |order| format!("{order:?}"))),
         ("controller", controller.to_owned()),
         ("data move by", format!("{data}{boundary}")),
         ("end of busy", busy.to_owned()),

@@ -8,7 +8,7 @@ use super::score::Score;
 use super::spread::stop_at_first;
 use super::streams::streams;
 use super::swarm::Swarm;
-use super::{aimed, presence};
+use super::{aimed, presence, queue_sweep};
 use mmcq::plant::{self, Bug};
 use mmcq_sim::checker::Violation;
 use mmcq_sim::plant::{self as lies, Lie};
@@ -73,16 +73,21 @@ pub enum Campaign {
     Streams,
     /// Random runs through the queue of a card, or in packed commands.
     Queues,
+    /// Faults of a queue at each of their events.
+    QueueSweep,
+    /// The same after a bad block.
+    QueueDouble,
     /// One of the [aimed] campaigns.
     Aimed(usize),
 }
 
 impl Campaign {
     /// All of them, as they are tried.
-    pub const ALL: [Campaign; 11] = [
+    pub const ALL: [Campaign; 13] = [
         Campaign::Random,
         Campaign::Streams,
         Campaign::Queues,
+        Campaign::QueueSweep,
         Campaign::Aimed(0),
         Campaign::Aimed(1),
         Campaign::Aimed(2),
@@ -91,6 +96,7 @@ impl Campaign {
         Campaign::Aimed(5),
         Campaign::AnotherCard,
         Campaign::Programs,
+        Campaign::QueueDouble,
     ];
 
     /// As it is called in a table.
@@ -101,6 +107,8 @@ impl Campaign {
             Campaign::Programs => "programs",
             Campaign::Streams => "streams",
             Campaign::Queues => "queues",
+            Campaign::QueueSweep => "queue sweep",
+            Campaign::QueueDouble => "queue double",
             Campaign::AnotherCard => "another card",
             Campaign::Aimed(which) => aimed::NAMES[which],
         }
@@ -114,6 +122,8 @@ impl Campaign {
             }
             Campaign::Streams => streams(seed, requests, jobs, silent),
             Campaign::Queues => queues(seed, requests, jobs, silent),
+            Campaign::QueueSweep => queue_sweep::singles(&|_| true, jobs, silent),
+            Campaign::QueueDouble => queue_sweep::doubles(jobs, silent),
             Campaign::Programs => exhaustive(LENGTH, jobs, silent),
             Campaign::AnotherCard => presence::swaps(jobs, silent),
             Campaign::Aimed(which) => aimed::CAMPAIGNS[which](jobs, silent),

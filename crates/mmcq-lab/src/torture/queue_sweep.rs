@@ -6,22 +6,25 @@ use super::run::{Bench, EVERY_CARD, Outcome, run};
 use super::score::Score;
 use super::spread::spread;
 use super::sweep::{beyond_contract, excused, first, judge_whole};
-use mmcq_sim::checker::Asked;
+use mmcq::engine::RecoveryStep;
+use mmcq_sim::card::TaskOrder;
+use mmcq_sim::checker::{Asked, Fault, Violation};
 use mmcq_sim::faults::catalogue::{self, Injection, Means};
 use mmcq_sim::faults::{Point, Shot, Strike};
 
-/// The machines: card, its cache, and what drives its queue.
-const MACHINES: [(&str, bool, u8); 10] = [
-    ("emmc-queue", true, 0),
-    ("emmc-queue-one", false, 0),
-    ("emmc-queue-slow", false, 1),
-    ("emmc-queue", true, 2),
-    ("emmc-queue-one", false, 2),
-    ("emmc-queue-fast", false, 3),
-    ("sdxc-64g-a2", true, 0),
-    ("sdxc-64g-a2", false, 0),
-    ("emmc-packed", true, 0),
-    ("emmc-packed", false, 0),
+/// The machines: card, its cache, what drives its queue, and the order of its tasks.
+const MACHINES: [(&str, bool, u8, Option<TaskOrder>); 11] = [
+    ("emmc-queue", true, 0, None),
+    ("emmc-queue-one", false, 0, None),
+    ("emmc-queue-slow", false, 1, Some(TaskOrder::NewestFirst)),
+    ("emmc-queue", true, 2, None),
+    ("emmc-queue-one", false, 2, None),
+    ("emmc-queue-fast", false, 3, Some(TaskOrder::ReadsFirst)),
+    ("emmc-queue-fast", false, 0, Some(TaskOrder::NewestFirst)),
+    ("sdxc-64g-a2", true, 0, None),
+    ("sdxc-64g-a2", false, 0, None),
+    ("emmc-packed", true, 0, None),
+    ("emmc-packed", false, 0, None),
 ];
 
 /// How many there are.
@@ -64,9 +67,9 @@ const WORK: [(Asked, u32, u32); 24] = [
 /// The nth workload; nothing goes wrong in it yet.
 #[must_use]
 pub fn workload(index: usize) -> Case {
-    let (name, cache, engine) = MACHINES[index % MACHINES.len()];
+    let (name, cache, engine, tasks) = MACHINES[index % MACHINES.len()];
     let card = EVERY_CARD.iter().position(|card| *card == name).unwrap_or(0);
-    let setup = Setup { card, cache, engine, queue: true, depth: 16, window: 32, ..Setup::PLAIN };
+    let setup = Setup { card, cache, engine, tasks, queue: true, depth: 16, window: 32, ..Setup::PLAIN };
     Case {
         // What an SD card's queue is used as comes of the seed.
         seed: index as u64,
@@ -83,6 +86,11 @@ pub fn workload(index: usize) -> Case {
 /// What no engine can see: data that are wrong without a word, and an end before its data.
 fn beyond(point: Point, strike: Strike) -> bool {
     beyond_contract(strike, point) && point != Point::Pack || strike == Strike::Early
+}
+
+/// What only costs the queue, and no request.
+fn passes(point: Point, strike: Strike) -> bool {
+    point.is_of_queue() && (point, strike) != (Point::Halt, Strike::Never)
 }
 
 /// The kinds of a single strike with their names in the catalogue.
@@ -109,7 +117,12 @@ fn each(
         let mut shots = before.to_vec();
         shots.push(Shot { point, nth, strike });
         let case = Case { luck: Luck::Shots(shots), ..whole.clone() };
-        let outcome = excused(&case, run(&case, bench, None));
+        let mut outcome = excused(&case, run(&case, bench, None));
+        let alone = before.is_empty() && outcome.violation.is_none() && passes(point, strike);
+        if alone && (outcome.errors > 0 || outcome.steps.0[RecoveryStep::Reinit as usize] > 0) {
+            let text = "a request failed, or the card began anew, by what the queue is left for";
+            outcome.violation = Some(Violation::new(Fault::Untrue, text));
+        }
         if outcome.struck.len() <= before.len() {
             return;
         }

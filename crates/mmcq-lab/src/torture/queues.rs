@@ -8,6 +8,7 @@ use super::score::Score;
 use super::spread::until;
 use super::swarm::OPERATIONS;
 use mmcq::host::sdhci::TransferMode;
+use mmcq_sim::card::TaskOrder;
 use mmcq_sim::faults::{Point, Strike};
 use mmcq_sim::world::Stream;
 
@@ -43,6 +44,10 @@ const CHAINS: [(Point, Strike); 3] =
 const DEPTHS: [u8; 4] = [4, 8, 16, 32];
 /// Sectors that requests go to: few, so that they meet, and many, so that they do not.
 const WINDOWS: [u32; 3] = [16, 256, 4096];
+
+/// A card promises no order: some of them have none that one would think of.
+const ORDERS: [Option<TaskOrder>; 5] =
+    [None, None, Some(TaskOrder::ReadsFirst), Some(TaskOrder::NewestFirst), Some(TaskOrder::StarvesOne)];
 
 /// Runs until there were enough requests, or enough is broken. `progress` hears of requests.
 pub fn queues(seed: u64, requests: u64, jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
@@ -81,6 +86,7 @@ pub fn draw(seed: u64) -> Case {
             case.setup.transfer = TransferMode::Adma2;
         }
     }
+    case.setup.tasks = ORDERS[Stream::new(seed, "tasks").below(ORDERS.len() as u64) as usize];
     if let Luck::Chances(_, chances) = &mut case.luck {
         chances.extend(STRIKES.map(|(point, strike)| (point, strike, faults)));
         if chains {

@@ -182,6 +182,10 @@ pub(super) struct Run<'r> {
 impl Run<'_> {
     fn all(&mut self, trace: &mut Trace<'_>) -> Result<(), Violation> {
         let profile = self.bench.profiles[self.case.setup.card].clone();
+        let profile = match self.case.setup.tasks {
+            Some(order) => profile.with_task_order(order),
+            None => profile,
+        };
         let fill = Fill::Pattern(self.case.seed);
         let content = Content::new(self.case.seed, 1, fill);
         self.bench.checker.start_over(Promise { content, write_through: false });

@@ -89,7 +89,7 @@ impl Shrink<'_> {
     fn plainer(&mut self) {
         let plain = Setup::PLAIN;
         type Change = fn(&mut Setup, &Setup);
-        let changes: [Change; 14] = [
+        let changes: [Change; 15] = [
             |s, _| s.depth = 1,
             |s, p| s.transfer = p.transfer,
             |s, p| s.busy = p.busy,
@@ -103,6 +103,7 @@ impl Shrink<'_> {
             |s, p| s.start_ns = p.start_ns,
             |s, p| (s.access_ns, s.near_boundary) = (p.access_ns, p.near_boundary),
             |s, p| s.armed_early = p.armed_early,
+            |s, p| s.tasks = p.tasks,
             |s, p| s.card = p.card,
         ];
         for change in changes {

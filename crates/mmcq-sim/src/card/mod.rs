@@ -30,7 +30,7 @@ pub use emmc::EmmcCard;
 pub use io::IoCard;
 pub use medium::{Fill, Medium, MediumError};
 pub use profile::{CardProfile, ProfileError};
-pub use queue::QueueConfig;
+pub use queue::{Order as TaskOrder, QueueConfig};
 pub use quirk::Quirks;
 pub use sd::SdCard;
 pub use trouble::Violation;

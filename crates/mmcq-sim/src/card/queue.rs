@@ -24,6 +24,8 @@ pub enum Order {
     ReadsFirst,
     /// The first task that finds another in the queue is ready only once it is alone.
     StarvesOne,
+    /// The newest of those that are loaded, one at a time.
+    NewestFirst,
 }
 
 /// What the queue of a card is like.
@@ -316,7 +318,7 @@ impl Tasks {
         let may = |queued: &Queued| {
             queued.stage == Stage::Waiting
                 && match self.order() {
-                    Order::InOrder | Order::AsLoaded => true,
+                    Order::InOrder | Order::AsLoaded | Order::NewestFirst => true,
                     Order::ReadsFirst => queued.task.read || !reads,
                     Order::StarvesOne => alone || Some(queued.seq) != self.victim,
                 }
@@ -328,9 +330,16 @@ impl Tasks {
 
     /// Sets the bits that may be set; none falls by itself.
     fn raise(&mut self) {
-        let in_order = self.order() == Order::InOrder;
+        let order = self.order();
+        let none = self.queued.iter().all(|queued| queued.stage != Stage::Ready);
+        let newest = self.queued.iter().rposition(|queued| queued.stage == Stage::Loaded);
         for (place, queued) in self.queued.iter_mut().enumerate() {
-            if queued.stage == Stage::Loaded && (!in_order || place == 0) {
+            let may = match order {
+                Order::InOrder => place == 0,
+                Order::NewestFirst => none && Some(place) == newest,
+                _ => true,
+            };
+            if queued.stage == Stage::Loaded && may {
                 queued.stage = Stage::Ready;
             }
         }
@@ -398,6 +407,19 @@ mod tests {
         assert!(tasks.execute(1, false, LOAD_NS, 100_000).is_none());
         assert!(tasks.execute(3, true, LOAD_NS, 100_000).is_some());
         assert_eq!(tasks.ready(LOAD_NS, 100_000), 1 << 1);
+    }
+
+    #[test]
+    fn the_newest_goes_first() {
+        let mut tasks = tasks(2, 8, Order::NewestFirst);
+        tasks.tell(task(0, true, 1), LOAD_NS, 0);
+        tasks.tell(task(1, false, 2), LOAD_NS, 0);
+        tasks.tell(task(2, false, 2), LOAD_NS, 0);
+        for (ready, id, read) in [(0b100, 2, false), (0b010, 1, false), (0b001, 0, true)] {
+            assert_eq!(tasks.ready(LOAD_NS, 250_000), ready);
+            assert!(tasks.execute(id, read, LOAD_NS, 250_000).is_some());
+            tasks.finish(LOAD_NS, 260_000);
+        }
     }
 
     #[test]

@@ -16,6 +16,7 @@ pub use parse::message_of;
 use super::emmc::config::EmmcConfig;
 use super::flash::Timing;
 use super::medium::Medium;
+use super::queue::Order as TaskOrder;
 use super::quirk::Quirks;
 use super::sd::config::SdConfig;
 use super::{Card, EmmcCard, SdCard};
@@ -51,6 +52,19 @@ impl CardProfile {
         };
         identity.serial = identity.serial.wrapping_add(1);
         sibling
+    }
+
+    /// The same card with another order of the tasks in its queue, if it has one.
+    #[must_use]
+    pub fn with_task_order(mut self, order: TaskOrder) -> Self {
+        let queue = match &mut self.kind {
+            Kind::Sd(config) => &mut config.queue,
+            Kind::Emmc(config) => &mut config.queue,
+        };
+        if let Some(queue) = queue {
+            queue.order = order;
+        }
+        self
     }
 
     /// The name given at reading.

@@ -27,6 +27,7 @@ enum OrderKey {
     AsLoaded,
     ReadsFirst,
     StarvesOne,
+    NewestFirst,
 }
 
 /// `since`: the first version of the card's standard that has a queue, if the card is older.
@@ -53,6 +54,7 @@ pub(super) fn config(
             OrderKey::AsLoaded => Order::AsLoaded,
             OrderKey::ReadsFirst => Order::ReadsFirst,
             OrderKey::StarvesOne => Order::StarvesOne,
+            OrderKey::NewestFirst => Order::NewestFirst,
         },
     })
 }
