@@ -30,7 +30,7 @@ struct Cells {
 }
 
 const STATUS: usize = 0x30 / 4;
-/// Command Complete and Transfer Complete.
+/// Command Complete, and Transfer Complete where there is one.
 const DONE: u32 = 3;
 /// The queue engine's registers, and its interrupt in the status.
 const QUEUE: u16 = 0x200;
@@ -62,8 +62,11 @@ impl Cells {
                 _ => cell.set(old & !mask | value),
             }
             if offset == 0x0c || offset == 0x0e {
-                self.words[STATUS].set(DONE);
-                self.answer(self.words[0x0c / 4].get() >> 24 & 0x3f, self.words[0x08 / 4].get());
+                let command = self.words[0x0c / 4].get() >> 16;
+                // Data, or busy.
+                let more = command & 1 << 5 != 0 || command & 3 == 3;
+                self.words[STATUS].set(if more { DONE } else { DONE & 1 });
+                self.answer(command >> 8 & 0x3f, self.words[0x08 / 4].get());
             }
         }
     }

@@ -26,7 +26,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return self.chain_interrupts(now_ns);
         }
         let ended = self.is_concurrent() && self.concurrent_turn(Turn::Ack, now_ns);
-        let events: Events = self.host.ack(self.gathered.segments(self.lane.phase().data.is_some()));
+        let events: Events = if Self::STRAIGHT && self.has_plain_task() {
+            self.take_plain_events()
+        } else {
+            self.host.ack(self.gathered.segments(self.lane.phase().data.is_some()))
+        };
         self.acknowledged(events, ended, now_ns)
     }
 

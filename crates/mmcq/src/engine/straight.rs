@@ -311,7 +311,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Starts what is next. False: that is for the general path.
     #[inline(always)]
     pub(super) fn next_straight(&mut self, now_ns: u64) -> bool {
-        if !self.lane.is_idle() || !self.is_open() {
+        if !self.lane.is_idle() || self.is_queued() || !self.is_open() {
             return false;
         }
         let head = self.slots.head();
@@ -426,16 +426,47 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.note_start(result, now_ns);
     }
 
+    /// As [`start_phase`](Self::start_phase), for a plain phase that ends by the general path.
+    #[inline(always)]
+    pub(super) fn start_plain_phase(&mut self, stage: Stage, timeout_ns: u64, limit_ns: u64, now_ns: u64) {
+        if !Self::STRAIGHT {
+            return self.start_phase(stage, timeout_ns, limit_ns, now_ns);
+        }
+        self.lane.enter(stage);
+        self.forget_straight();
+        if Self::EARLY {
+            self.lane.early_mut().begin();
+        }
+        self.timers.give_up_at(later(later(now_ns, limit_ns), SLACK_NS));
+        self.timers.wake_never();
+        let segments = self.gathered.segments(self.lane.phase().data.is_some());
+        let result = self.host.start_plain(self.lane.phase(), segments, timeout_ns);
+        self.note_start(result, now_ns);
+    }
+
+    /// The events of the phase in progress, which has an R1.
+    #[inline(always)]
+    pub(super) fn take_plain_events(&mut self) -> Events {
+        match self.host.ack_plain(self.gathered.segments(self.lane.phase().data.is_some())) {
+            Ok(plain) => self.events_of(plain),
+            Err(events) => events,
+        }
+    }
+
+    /// It has ended well.
+    #[inline(always)]
+    fn events_of(&self, Plain { status, stop }: Plain) -> Events {
+        let stop = (self.lane.phase().auto == Auto::Stop).then_some(stop);
+        let done = Done { response: Response::short(status), stop, tuned: false };
+        Events { phase: Some(Ok(done)), ..Events::default() }
+    }
+
     /// Takes the events of a controller that has a transfer that was started here.
     #[inline(always)]
     pub(super) fn acknowledge_straight(&mut self, now_ns: u64) -> bool {
         let events = match self.host.ack_plain(self.gathered.segment()) {
             Ok(plain) if self.ended_straight(plain, now_ns) => return true,
-            Ok(Plain { status, stop }) => {
-                let stop = (self.lane.phase().auto == Auto::Stop).then_some(stop);
-                let done = Done { response: Response::short(status), stop, tuned: false };
-                Events { phase: Some(Ok(done)), ..Events::default() }
-            }
+            Ok(plain) => self.events_of(plain),
             Err(events) => events,
         };
         self.acknowledged(events, false, now_ns)

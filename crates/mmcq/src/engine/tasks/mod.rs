@@ -92,6 +92,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.tasks().is_some_and(|tasks| tasks.mode() != Mode::Off)
     }
 
+    /// Is a command of the queue under way, or the data of a task?
+    #[inline(always)]
+    pub(super) fn has_plain_task(&self) -> bool {
+        let stage = matches!(self.lane.stage(), Stage::Extra | Stage::Main);
+        self.is_queued() && stage && !self.lane.has_control()
+    }
+
     /// Does a task wait on the card?
     #[inline(always)]
     pub(super) fn has_tasks(&self) -> bool {
@@ -351,7 +358,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let wire_ns = self.card.wire().data_ns(self.gathered.blocks());
         let (timeout_ns, patience_ns) = self.card.plan().times_ns(direction, self.gathered.blocks(), wire_ns);
         self.lane.prepare(phase);
-        self.start_phase(Stage::Main, timeout_ns, patience_ns, now_ns);
+        self.start_plain_phase(Stage::Main, timeout_ns, patience_ns, now_ns);
     }
 
     /// Asks the card what is ready, or waits until it is time for that.

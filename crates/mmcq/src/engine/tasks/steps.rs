@@ -6,7 +6,7 @@ use super::super::extras::Event;
 use super::super::phases::{COMMAND_TIMEOUT_NS, SLACK_NS, Stage};
 use super::super::timers::later;
 use super::{Engine, Error, Turn};
-use crate::host::Host;
+use crate::host::{Host, Phase};
 use crate::sched::tasks::{After, Mode, Step};
 use crate::sched::{Demotion, Profile};
 use crate::spec::command::Command;
@@ -33,7 +33,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             tasks.enters(step);
         }
         self.gathered.forget();
-        self.start_command(Stage::Extra, command, COMMAND_TIMEOUT_NS, now_ns);
+        self.lane.prepare(Phase::of(command));
+        self.start_plain_phase(Stage::Extra, COMMAND_TIMEOUT_NS, COMMAND_TIMEOUT_NS, now_ns);
     }
 
     /// The same, with busy.
