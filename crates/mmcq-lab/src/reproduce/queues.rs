@@ -147,7 +147,8 @@ fn promise(
     Ok(rows)
 }
 
-/// Every lane against every load: rate and share of the limit, then the slow tail and interrupts.
+/// Every lane against every load: rate and share of the limit, then the slow tail, interrupts and
+/// time of the CPU.
 fn lanes(platform: &Platform, amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let (mut rates, mut others) = (Vec::new(), Vec::new());
     let card = (platform.name == BOARDS[3]).then_some(PACKED_CARD);
@@ -176,6 +177,8 @@ fn lanes(platform: &Platform, amount: Amount, progress: &mut dyn FnMut(&str)) ->
             others.push(row(format!("{load}, p99.9 @{}", platform.name), name, "us", tail_us));
             let each = counters.cpu.interrupts as f64 / counters.ios.max(1) as f64;
             others.push(row(format!("{load}, interrupts @{}", platform.name), name, "each", each));
+            let busy_us = counters.cpu.busy_ns as f64 / 1e3 / counters.ios.max(1) as f64;
+            others.push(row(format!("{load}, CPU @{}", platform.name), name, "us each", busy_us));
         }
     }
     rates.extend(others);

@@ -231,10 +231,10 @@ impl Run<'_> {
                         }
                     }
                 }
-                policy if self.case.setup.queue => {
-                    let policy = Packed(Queued(policy.unwrap_or(Any::Fifo(Fifo))));
-                    self.powered(policy, card, now_ns, trace)
+                Some(policy) if self.case.setup.queue => {
+                    self.powered(Packed(Queued(policy)), card, now_ns, trace)
                 }
+                None if self.case.setup.queue => self.powered(Packed(Queued(Fifo)), card, now_ns, trace),
                 Some(policy) => self.powered(policy, card, now_ns, trace),
                 // By its own name it comes with the engine's straight path.
                 None => self.powered(Fifo, card, now_ns, trace),
