@@ -6,9 +6,12 @@ mod queue;
 mod rig;
 
 use lane::Machine;
-use mmcq::sched::{Demotion, Fifo, HostQueued};
+use mmcq::sched::{Demotion, Fifo, HostQueue, HostQueued, Profile, TaskStats, Whole};
 use mmcq_sim::faults::{Plan, Point, Strike};
+use mmcq_sim::slot::Controller;
 use queue::{Built, Form, Parts, Rig};
+use std::cell::RefCell;
+use std::rc::Rc;
 
 type Queue = Machine<queue::Driver, HostQueued<Fifo>, 32>;
 
@@ -218,4 +221,87 @@ fn a_suspended_stack_has_no_task_left() {
     machine.stack.with(|engine| engine.resume(machine.time.now()));
     assert_eq!(machine.rounds(2), 0);
     machine.checked();
+}
+
+/// First in, first out, always by the general path.
+struct Roundabout(Fifo);
+
+impl Profile for Roundabout {
+    type Policy = Fifo;
+    type Tails = Whole;
+    type Lanes = HostQueue;
+    const FAST: bool = false;
+
+    fn policy(&self) -> &Fifo {
+        &self.0
+    }
+
+    fn policy_mut(&mut self) -> &mut Fifo {
+        &mut self.0
+    }
+}
+
+/// What a load of reads, writes and flushes at random does: the bus, the answers, and what the lane
+/// counts.
+fn random_load<P: Profile>(policy: P, card: &'static str, seed: u64) -> (Vec<String>, TaskStats) {
+    let Built { host, model, memory, time, .. } =
+        Rig::built_with(Parts { card, ..Parts::new(Form::Wide) }, mmcq::host::sdhci::SdhciConfig::emmc_18());
+    let machine: Machine<queue::Driver, P, 32> = Machine::over(host, policy, model, memory, time);
+    let machine = machine.with_emmc_queue();
+    machine.stack.with(|engine| engine.always_use_task_queue(true));
+    let seen = Rc::new(RefCell::new(Vec::new()));
+    let said = seen.clone();
+    machine
+        .model
+        .borrow_mut()
+        .set_log(Some(Box::new(move |event| said.borrow_mut().push(format!("{event:?}")))));
+    let mut state = seed;
+    let mut draw = |most: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % most
+    };
+    let (mut under_way, mut now_ns) = (Vec::new(), machine.time.now());
+    for step in 0..1500u64 {
+        // Few places, so that some continue others and some meet.
+        let (lba, byte) = (8 * draw(40), step as u8 | 1);
+        match draw(8) {
+            0..=2 if under_way.len() < 24 => under_way.push((step, machine.read(lba, byte).0)),
+            3 if under_way.len() < 24 => under_way.push((step, machine.write(lba, byte).0)),
+            4 if draw(24) == 0 => under_way.push((step, machine.flush().0)),
+            // Now and then for so long that the queue is left.
+            5 if draw(50) == 0 => now_ns += 15_000_000,
+            _ => now_ns += draw(80_000),
+        }
+        rig::timed::run_to(&machine.stack, &machine.model, &machine.time, now_ns).unwrap();
+        under_way.retain(|&(step, id)| {
+            let Some(done) = machine.stack.with(|engine| engine.take(id)) else { return true };
+            let (at_ns, first) = (now_ns, done.buf.first().copied());
+            seen.borrow_mut().push(format!("{at_ns}: {step} is {:?} {first:?}", done.result));
+            false
+        });
+    }
+    machine.rest();
+    machine.checked();
+    let tasks = machine.tasks();
+    assert!(tasks.rung > 300 && tasks.failures == 0, "{tasks:?}");
+    (seen.take(), tasks)
+}
+
+#[test]
+fn the_straight_path_to_the_engine_does_what_the_general_path_does() {
+    for (card, seed) in [
+        ("emmc-queue", 1),
+        ("emmc-queue", 2),
+        ("emmc-queue-slow", 3),
+        ("emmc-queue-one", 4),
+        ("emmc-queue-fast", 5),
+    ] {
+        let (straight, tasks) = random_load(HostQueued(Fifo), card, seed);
+        let (general, others) = random_load(Roundabout(Fifo), card, seed);
+        let differs = straight.iter().zip(&general).position(|(one, other)| one != other);
+        if let Some(at) = differs {
+            panic!("{card}: {:#?}\n{:#?}", &straight[at.saturating_sub(3)..=at], &general[at]);
+        }
+        assert_eq!((straight.len(), tasks), (general.len(), others), "{card}");
+    }
 }

@@ -45,6 +45,20 @@ pub fn step<B: Platform, const N: usize>(
     turn_to(stack, model, time, until)
 }
 
+/// Moves the stack by all that happens until this time, which has come then.
+pub fn run_to<B: Platform, const N: usize>(
+    stack: &Stack<B, N>,
+    model: &RefCell<impl Device>,
+    time: &Time,
+    until_ns: u64,
+) -> Result<(), String> {
+    while time.now() < until_ns {
+        let due = stack.with(|engine| engine.next_deadline_ns()).map_or(until_ns, |at| at.min(until_ns));
+        turn_to(stack, model, time, Some(due))?;
+    }
+    Ok(())
+}
+
 /// Goes to the next interrupt, until this time at most, and moves the stack.
 fn turn_to<B: Platform, const N: usize>(
     stack: &Stack<B, N>,

@@ -27,7 +27,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let ended = self.is_concurrent() && self.concurrent_turn(Turn::Ack, now_ns);
         let events: Events = if Self::STRAIGHT && self.has_plain_task() {
-            self.take_plain_events()
+            match self.take_plain_events(now_ns) {
+                Some(events) => events,
+                None => return true,
+            }
         } else {
             self.host.ack(self.gathered.segments(self.lane.phase().data.is_some()))
         };

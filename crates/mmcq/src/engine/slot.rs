@@ -544,6 +544,14 @@ impl<const N: usize> Slots<N> {
         self.spans[index as usize % N].age = self.next_age;
     }
 
+    /// The same of a read or write whose blocks others are compared with while it is settling.
+    #[inline(always)]
+    pub fn pass_span(&mut self, index: u8, direction: Direction, start: u64, end: u64) {
+        self.pass(index);
+        let span = &mut self.spans[index as usize % N];
+        (span.direction, span.start, span.end) = (direction, start, end);
+    }
+
     /// What a policy may pick from: queued reads and writes before the first barrier, oldest first.
     pub fn offered(&self) -> impl Iterator<Item = Waiting> + Clone + '_ {
         self.queue().map_while(|index| self.waiting(index))

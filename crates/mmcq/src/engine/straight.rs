@@ -9,6 +9,7 @@
 //! Three shortcuts: from `submit` to the controller without the queue, from the end of a transfer
 //! to its result, and from there to the next in the queue.
 
+use super::extras::Event;
 use super::phases::{COMMAND_TIMEOUT_NS, SLACK_NS, Stage};
 use super::runs::End;
 use super::slot::{NONE, Rules};
@@ -444,12 +445,20 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.note_start(result, now_ns);
     }
 
-    /// The events of the phase in progress, which has an R1.
+    /// The events of a command of the card's queue, or of the data of a task. `None`: the command has
+    /// ended, and its lane has gone on.
     #[inline(always)]
-    pub(super) fn take_plain_events(&mut self) -> Events {
+    pub(super) fn take_plain_events(&mut self, now_ns: u64) -> Option<Events> {
         match self.host.ack_plain(self.gathered.segments(self.lane.phase().data.is_some())) {
-            Ok(plain) => self.events_of(plain),
-            Err(events) => events,
+            Ok(plain) if self.has_task_step() && !self.lane.is_blocked() && !self.is_concurrent() => {
+                message!(trace, "answered {:#010x}", plain.status);
+                self.lane.note_end(now_ns);
+                self.timers.give_up_never();
+                self.task_event(Event::Done(plain.status), now_ns);
+                None
+            }
+            Ok(plain) => Some(self.events_of(plain)),
+            Err(events) => Some(events),
         }
     }
 

@@ -10,7 +10,7 @@ use super::super::slot::{NONE, Rules};
 use super::super::timers::later;
 use super::super::{Request, SlotId};
 use super::{BLOCK_BYTES, Engine, IDLE_NS, Kind};
-use crate::host::{Direction, Host, TaskFlags};
+use crate::host::{Direction, Host, QueueEvents, TaskFlags};
 use crate::sched::Profile;
 use crate::sched::slot_set::SlotSet;
 use crate::sched::tasks::Why;
@@ -63,7 +63,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         match room {
             None => self.slots.push_span(index, direction, lba, end),
             Some(id) => {
-                self.slots.pass(index);
+                self.slots.pass_span(index, direction, lba, end);
                 if !self.ring_driven(id, index, direction, lba, blocks, now_ns) {
                     self.dispatch_any(now_ns);
                 }
@@ -135,8 +135,23 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Its interrupt, while the door is open.
     #[inline(always)]
     pub(in super::super) fn acknowledge_driven(&mut self, now_ns: u64) -> bool {
-        let done = self.host.queue().map_or(0, |queue| queue.ack_ends());
-        done != 0 && self.ends_driven(done, now_ns) || self.engine_tells(done, now_ns)
+        let Some(queue) = self.host.queue() else { return false };
+        let done = queue.ack_ends();
+        if done != 0 && self.ends_driven(done, now_ns) {
+            return true;
+        }
+        self.tell_more(done, now_ns)
+    }
+
+    /// There is more to it than that.
+    #[cold]
+    #[inline(never)]
+    fn tell_more(&mut self, done: u32, now_ns: u64) -> bool {
+        let events = match self.host.queue() {
+            Some(queue) if done == 0 => queue.ack_queue(),
+            _ => QueueEvents { done, ..QueueEvents::default() },
+        };
+        self.engine_tells(&events, now_ns)
     }
 
     /// These tasks have ended, and nothing else has happened. False: there is more to it than that,

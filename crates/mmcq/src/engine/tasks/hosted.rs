@@ -324,17 +324,18 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Its interrupt, while it has the lines. False if there was nothing.
     #[inline(never)]
     pub(in super::super) fn engine_interrupts(&mut self, now_ns: u64) -> bool {
-        let done = self.host.queue().map_or(0, |queue| queue.ack_ends());
-        self.engine_tells(done, now_ns)
+        let Some(queue) = self.host.queue() else { return false };
+        let events = match queue.ack_ends() {
+            0 => queue.ack_queue(),
+            done => crate::host::QueueEvents { done, ..Default::default() },
+        };
+        self.engine_tells(&events, now_ns)
     }
 
-    /// These tasks have ended, or more has happened.
+    /// It has said so; the lane goes on.
     #[inline(never)]
-    pub(super) fn engine_tells(&mut self, done: u32, now_ns: u64) -> bool {
-        let moved = match done {
-            0 => self.take_events(now_ns),
-            done => self.hear(&crate::host::QueueEvents { done, ..Default::default() }, now_ns),
-        };
+    pub(super) fn engine_tells(&mut self, events: &crate::host::QueueEvents, now_ns: u64) -> bool {
+        let moved = self.hear(events, now_ns);
         if self.lane.is_idle() {
             self.dispatch(now_ns);
         }
