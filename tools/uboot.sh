@@ -16,7 +16,7 @@ if [ "$(cat "$place/ready" 2>/dev/null)" != "$key" ]; then
     command -v $program >/dev/null || { say "no $program"; exit 2; }
   done
   # Debian's Python, which has Debian's pyelftools.
-  PATH=/usr/bin:/bin:/usr/sbin
+  whole=$PATH PATH=/usr/bin:/bin:/usr/sbin
   python3 -c 'import elftools, setuptools' 2>/dev/null || { say "no python3-pyelftools, or no python3-setuptools"; exit 2; }
   rm -rf "$place"
   mkdir -p "$place"/apt/{lists,cache/archives}/partial
@@ -55,6 +55,7 @@ done
 exec "$(dirname "$0")/../guest/qemu" "${words[@]}"
 END
   chmod +x "$place/qemu"
+  PATH=$whole
   echo "$key" >"$place/ready"
 fi
 CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 cargo build -q --locked --release -p mmcq-lab
