@@ -99,7 +99,7 @@ impl Cells {
         if rung == 0 {
             return false;
         }
-        let above = rung & u32::MAX << (self.ended.get() + 1) % 32;
+        let above = rung & (u32::MAX << ((self.ended.get() + 1) % 32));
         let next = if above != 0 { above } else { rung }.trailing_zeros();
         self.ended.set(next);
         self.rung.set(rung & !(1 << next));
