@@ -50,7 +50,7 @@ use crate::seven::Eight;
 mod tests { use crate::test::Only; fn g() { if true {} } }
 use super::super::nine;
 use super::near;
-macro_rules! m { () => { $crate::ten::f() } }
+macro_rules! m { () => { $crate::ten::f(); $crate::a_macro!(); } }
 "###;
     let code = imports::code(text);
     let top = BTreeSet::from(["nine".to_owned()]);

@@ -187,11 +187,13 @@ pub fn paths(code: &str, depth: usize, top: &BTreeSet<String>) -> Vec<(usize, St
     found
 }
 
-/// The first name of a path, or of each path of a group.
+/// The first name of a path, or of each path of a group. A macro is no module: all of them stand at
+/// the root.
 fn named(rest: &str) -> Vec<String> {
     let first = |path: &str| words(path).next().map(str::to_owned);
     if !rest.starts_with('{') {
-        return first(rest).into_iter().collect();
+        let called = |name: &String| rest[name.len()..].starts_with('!');
+        return first(rest).into_iter().filter(|name| !called(name)).collect();
     }
     let text: Vec<char> = rest.chars().collect();
     let group: String = text[1..closing(&text, 0) - 1].iter().collect();
