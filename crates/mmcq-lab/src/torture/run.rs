@@ -469,12 +469,14 @@ impl Run<'_> {
         trace: &mut Trace<'_>,
     ) -> Result<End, Violation> {
         let drops = drops || self.case.setup.supervisor;
+        // A command of the engine's own may move its page: a reset of the lines is to end that.
+        let works = !machine.stack.with(|engine| engine.is_idle());
         let left = machine.mappings_left();
-        if left > 0 && !drops {
+        if left > usize::from(works) && !drops {
             let text = format!("{left} mappings are left, and all requests are answered");
             return Err(Violation::new(Fault::Misdirected, text));
         }
-        if drops {
+        if drops || works {
             // Requests whose future was dropped end by themselves.
             let until_ns = machine.now().saturating_add(PATIENCE_NS);
             while !machine.stack.with(|engine| engine.is_idle()) {
@@ -491,7 +493,7 @@ impl Run<'_> {
                 }
             }
             if machine.mappings_left() > 0 {
-                return Err(Violation::new(Fault::Misdirected, "a dropped request is mapped for ever"));
+                return Err(Violation::new(Fault::Misdirected, "memory is mapped for ever"));
             }
         }
         Ok(End::Over)

@@ -367,6 +367,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
         }
         self.lane.enter(Stage::Idle);
+        // Its queue is not left by commands: none is sent any more.
+        self.forget_tasks();
         self.timers.clear();
         self.dispatch(now_ns);
     }
