@@ -20,7 +20,10 @@ if [ "$(cat "$place/ready" 2>/dev/null)" != "$key" ]; then
   python3 -c 'import elftools, setuptools' 2>/dev/null || { say "no python3-pyelftools, or no python3-setuptools"; exit 2; }
   rm -rf "$place"
   mkdir -p "$place"/apt/{lists,cache/archives}/partial
-  echo "deb-src http://deb.debian.org/debian bookworm main" >"$place/apt/sources"
+  mirror=$(cat /etc/apt/sources.list.d/*.sources 2>/dev/null | awk '$1 == "URIs:" { print $2; exit }')
+  [ -n "$mirror" ] || mirror=$(awk '$1 == "deb" && $2 ~ /^http/ { print $2; exit }' /etc/apt/sources.list 2>/dev/null || true)
+  [ -n "$mirror" ] || { say "no mirror of Debian in the sources of this system's apt"; exit 2; }
+  echo "deb-src $mirror bookworm main" >"$place/apt/sources"
   apt=(apt-get -q -o "Dir::Etc::sourcelist=$place/apt/sources" -o Dir::Etc::sourceparts=/dev/null -o "Dir::State::lists=$place/apt/lists"
     -o "Dir::Cache=$place/apt/cache" -o "APT::Sandbox::User=$(id -un)")
   say "fetching U-Boot's source"
