@@ -415,7 +415,8 @@ mod tests {
         tasks.tell(task(0, true, 1), LOAD_NS, 0);
         tasks.tell(task(1, false, 2), LOAD_NS, 0);
         tasks.tell(task(2, false, 2), LOAD_NS, 0);
-        for (ready, id, read) in [(0b100, 2, false), (0b010, 1, false), (0b001, 0, true)] {
+        // The first write was ready before the second came, and its bit stays.
+        for (ready, id, read) in [(0b010, 1, false), (0b100, 2, false), (0b001, 0, true)] {
             assert_eq!(tasks.ready(LOAD_NS, 250_000), ready);
             assert!(tasks.execute(id, read, LOAD_NS, 250_000).is_some());
             tasks.finish(LOAD_NS, 260_000);
