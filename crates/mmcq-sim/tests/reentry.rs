@@ -237,6 +237,7 @@ const WAYS: &[Way] = &[
             assert!(!engine.set_sd_task_queue(queue));
             engine.always_use_task_queue(true);
             assert!(!engine.set_packed(63, 63) && engine.pack_stats().is_none());
+            assert!(!engine.set_chains(16) && engine.chain_stats().is_none());
             engine.set_concurrent_commands(false);
             engine.suspend();
             engine.halt();
