@@ -99,6 +99,28 @@ fn runs_through_a_queue_that_failed_once_stay_good() {
     }
 }
 
+/// A card tells once that a block could not be programmed. Here it says so in an answer after which
+/// something else goes wrong, or while it still programs the block that fails.
+#[test]
+fn a_late_error_is_heard_in_an_answer_that_fails_in_the_end() {
+    let mut bench = Bench::new();
+    let late = Strike::Status(0x10_0000);
+    for (index, bad, point, nth, strike) in [
+        (0, 25, Point::Interrupt, 163, late),
+        (1, 24, Point::Interrupt, 153, late),
+        (1, 29, Point::Busy, 17, Strike::Hidden),
+        (2, 23, Point::Interrupt, 73, late),
+        (4, 19, Point::Interrupt, 70, late),
+        (7, 15, Point::WriteBlock, 12, Strike::Crc),
+    ] {
+        let shot = |point, nth, strike| Shot { point, nth, strike };
+        let shots = vec![shot(Point::Medium, bad, Strike::Fail), shot(point, nth, strike)];
+        let case = Case { luck: Luck::Shots(shots), ..queue_sweep::workload(index) };
+        let outcome = run(&case, &mut bench, None);
+        assert_eq!((&outcome.violation, outcome.struck.len()), (&None, 2), "{index}: {point:?} {nth}");
+    }
+}
+
 /// The same without chance: a block that cannot be programmed, and an error of no cause, or a lost
 /// interrupt, at each event of the engine's workloads.
 #[test]

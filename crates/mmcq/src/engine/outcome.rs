@@ -166,6 +166,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let judged = !self.lane.has_control() && matches!(self.lane.stage(), Stage::Main | Stage::Stop);
         if judged && fault.response.is_some() {
             self.settle_at_end(status);
+        } else if fault.response.is_some() {
+            self.heard_in_failure(status);
         }
         let error = match status & R1::OWN {
             0 => Error::Host(fault),
@@ -173,6 +175,19 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             _ => Error::Host(fault),
         };
         self.fail(error, now_ns);
+    }
+
+    /// The answer came, and what followed it went wrong. The card tells a late error once.
+    #[cold]
+    fn heard_in_failure(&mut self, status: u32) {
+        let is_status = matches!(self.lane.phase().command.resp, Resp::R1 | Resp::R1b);
+        if !is_status || self.asks_what_is_ready() || status & R1::DEFERRED == 0 {
+            return;
+        }
+        match self.lane.stage() {
+            Stage::Main | Stage::Prefix if self.lane.has_control() => self.overheard(status),
+            _ => self.settle(status),
+        }
     }
 
     /// CMD12 was answered. Reading up to the last block makes some cards report OUT_OF_RANGE there

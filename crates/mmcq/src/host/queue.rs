@@ -143,13 +143,13 @@ pub struct QueueState {
 pub struct QueueFault {
     /// What.
     pub cause: Cause,
-    /// Where. The response is that which stopped the queue, if [`Cause::Response`] did.
+    /// Where.
     pub stage: Stage,
     /// The command at which it happened, if the engine knows.
     pub index: Option<u8>,
     /// Its slot, if the engine knows; one that was rung.
     pub slot: Option<u8>,
-    /// The R1 that had an error bit.
+    /// The R1 that had an error bit, if one had: it may be beside another fault.
     pub response: Option<u32>,
 }
 

@@ -126,14 +126,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[cold]
     fn engine_failed(&mut self, fault: QueueFault, now_ns: u64) {
         // Where the data of a task failed that is known, the response before them was well: the engine
-        // checks it. Any other response with an error tells of what ended before it. The task whose data
+        // checks it, and says so if it was not. Any other response with an error tells of what ended before it. The task whose data
         // moved meanwhile may have ended since: so only what it says of late errors is heard, and whatever
         // has ended is a suspect.
         let named = fault
             .slot
             .is_some_and(|id| self.lane.tasks().is_some_and(|tasks| tasks.on_card() >> (id & 31) & 1 == 1));
+        let told = fault.response.is_some_and(|status| status & R1::DEFERRED != 0);
         let status = match fault.stage {
-            Where::Data => named.then_some(0),
+            Where::Data if !told => named.then_some(0),
             // A block that cannot be read is the business of its read, which does without data; it is
             // named by no response.
             _ if self.lane.tasks().is_some_and(|tasks| tasks.read()) => {
@@ -141,7 +142,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             _ => fault.response,
         };
-        let status = status.filter(|&status| fault.stage == Where::Data || status & R1::DEFERRED != 0);
+        let status =
+            status.filter(|&status| fault.stage == Where::Data && !told || status & R1::DEFERRED != 0);
         let response = status.map(|status| Response { words: [status, 0, 0, 0] });
         let seen = Fault { cause: fault.cause, stage: fault.stage, response };
         if self.suspect(fault.slot) {

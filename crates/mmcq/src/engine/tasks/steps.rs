@@ -27,6 +27,18 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.tasks().is_some_and(|tasks| tasks.step().is_some())
     }
 
+    /// Does the card say which tasks are ready, instead of its status?
+    pub(in super::super) fn asks_what_is_ready(&self) -> bool {
+        self.lane.tasks().is_some_and(|tasks| tasks.step() == Some(Step::Ask))
+    }
+
+    /// A status came beside the queue. A card that still programs has not said how that went.
+    fn settle_idle(&mut self, status: u32) {
+        if status & R1::DEFERRED != 0 || R1(status).current_state() != CardState::Prg {
+            self.settle(status);
+        }
+    }
+
     /// A command for the queue goes out; no request has data in it.
     pub(super) fn task_step(&mut self, step: Step, command: Command, now_ns: u64) {
         if let Some(tasks) = self.lane.tasks_mut() {
@@ -131,14 +143,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.go_idle(now_ns);
             }
             (Event::Done(status), Step::Params) => {
-                self.settle(status);
+                self.settle_idle(status);
                 if status & R1::OWN != 0 {
                     return self.fail(Error::Card(status), now_ns);
                 }
                 self.described_is_left(now_ns);
             }
             (Event::Done(status), Step::Address) => {
-                self.settle(status);
+                self.settle_idle(status);
                 if status & R1::OWN != 0 {
                     return self.fail(Error::Card(status), now_ns);
                 }

@@ -68,7 +68,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         let errors = if own { status & ERRORS & self.host.shadow.enable } else { 0 };
         if errors != 0 || own && (is | late) & INT_RESPONSE != 0 {
             // After the ends: what is done is not blamed.
-            events.fault = Some(self.fault(errors));
+            events.fault = Some(self.fault(errors, (is | late) & INT_RESPONSE != 0));
         }
         if events.halted {
             self.has_halted();
@@ -127,20 +127,21 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         events
     }
 
-    fn fault(&mut self, errors: u32) -> QueueFault {
+    /// `responded`: a response had an error bit, whatever else went wrong.
+    fn fault(&mut self, errors: u32, responded: bool) -> QueueFault {
         let blamed = self.read(TERRI);
         let half = |valid: u32, shift: u32| {
             let (index, slot) = ((blamed >> shift & 0x3f) as u8, (blamed >> (shift + 8) & 31) as u8);
             (blamed & valid != 0).then_some((index, slot))
         };
         let (command, data) = (half(TERRI_COMMAND, 0), half(TERRI_DATA, 16));
+        let response = responded.then(|| self.read(CRA));
         if errors == 0 {
-            let response = Some(self.read(CRA));
             return self.blame(Cause::Response, Stage::Command, command.or(data), response);
         }
         let (cause, stage) = decode(Work::Adma, Automatic::Nothing, errors & !INT_ERROR, 0);
         let of_command = errors & ERRORS_COMMAND != 0;
-        self.blame(cause, stage, if of_command { command.or(data) } else { data.or(command) }, None)
+        self.blame(cause, stage, if of_command { command.or(data) } else { data.or(command) }, response)
     }
 
     /// A fault; its task is named only if it is one.
