@@ -6,6 +6,7 @@ cd "$(dirname "$0")/.."
 say() { echo "features.sh: $*" >&2; }
 target=thumbv7em-none-eabihf
 cargo test --locked --quiet -p mmcq --features log --test log
+cargo test --locked --quiet -p mmcq-sim --features log --test bad_queues
 if ! compgen -G "$(rustc --print sysroot)/lib/rustlib/$target/lib/libcore-*.rlib" >/dev/null; then
   rustup target add "$target" >/dev/null 2>&1 || {
     say "left out: defmt, since rustup has no $target here"

@@ -253,6 +253,25 @@ fn silence_has_an_end() {
 }
 
 #[test]
+fn a_lost_interrupt_costs_fifty_milliseconds() {
+    let machine = machine("emmc-hs200");
+    assert_eq!(machine.writes(1..20), 0);
+    let lasts_ns = |plan| {
+        machine.faults(plan);
+        let began_ns = machine.time.now();
+        assert_eq!(machine.reads(1..20), 0);
+        machine.time.now() - began_ns
+    };
+    let well_ns = lasts_ns(Plan::none());
+    for nth in 1..=3 {
+        let more_ns = lasts_ns(Plan::none().shot(Point::Interrupt, nth, Strike::Lost)) - well_ns;
+        assert!((40_000_000..60_000_000).contains(&more_ns), "{nth}: {more_ns} ns");
+    }
+    let lost = machine.stack.with(|engine| engine.stats().lost_interrupts);
+    assert_eq!((u64::from(lost), chains(&machine).failures), (3, 0));
+}
+
+#[test]
 fn chains_that_fail_again_and_again_are_given_up_and_no_request() {
     let machine = machine("emmc-hs200");
     let mut plan = Plan::seeded(1).chance(Point::WriteBlock, Strike::Crc, 0.02);

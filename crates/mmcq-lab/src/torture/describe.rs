@@ -49,6 +49,7 @@ pub fn point(point: Point) -> &'static str {
         Point::Task => "task told to the card",
         Point::Discard => "tasks discarded",
         Point::Stop => "stop with the queue on",
+        Point::Ready => "question for what is ready",
         Point::Pack => "header of a packed command",
         Point::List => "entry of a list",
     }

@@ -84,6 +84,7 @@ pub const POINTS: [Point; Point::COUNT] = [
     Point::Task,
     Point::Discard,
     Point::Stop,
+    Point::Ready,
     Point::Pack,
     Point::List,
 ];

@@ -222,6 +222,19 @@ impl Tasks {
         bits
     }
 
+    /// What the card says of it when a fault strikes the question; `status`: its ordinary one.
+    pub(crate) fn says(&mut self, strike: Option<Strike>, status: u32, load_ns: u64, now_ns: u64) -> u32 {
+        if strike == Some(Strike::Lost) {
+            self.clear();
+        }
+        let ready = self.ready(load_ns, now_ns);
+        match strike {
+            Some(Strike::Fail) => status,
+            Some(Strike::Status(bits)) => ready | bits,
+            _ => ready,
+        }
+    }
+
     /// CMD46 and CMD47: takes the task out, if it is ready and of this direction.
     pub(crate) fn execute(&mut self, id: u8, read: bool, load_ns: u64, now_ns: u64) -> Option<Task> {
         self.reach(load_ns, now_ns);

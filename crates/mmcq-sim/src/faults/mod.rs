@@ -69,6 +69,8 @@ pub enum Point {
     Discard,
     /// CMD12 comes while its queue is on.
     Stop,
+    /// It is asked which tasks are ready, by CMD13.
+    Ready,
     /// The header of a packed command arrives at the card.
     Pack,
     /// The controller goes to the next entry of an ADMA3 list.
@@ -77,7 +79,7 @@ pub enum Point {
 
 impl Point {
     /// How many points there are.
-    pub const COUNT: usize = 28;
+    pub const COUNT: usize = 29;
 
     /// Does it come by on an SPI bus alone?
     #[must_use]
@@ -99,7 +101,8 @@ pub enum Strike {
     /// The token does not arrive: the card never saw the command (A2), the host never sees the
     /// response (A3), the interrupt never reaches the CPU (E1), the automatic command is not sent
     /// (E8), what the medium was told does not happen (D5). Doorbells do nothing (H4), no task is
-    /// blamed (H5), CMD44 has no answer (H7), the card's queue is empty after CMD12 (H11). The card
+    /// blamed (H5), CMD44 has no answer (H7), the card's queue is empty after CMD12 (H11), or when it
+    /// is asked what is ready. The card
     /// sees none of a byte's clocks (I3). What is behind this entry of a list is not executed (H17).
     Lost,
     /// Wrong checksum: of a response (A1), a read block (A6), a written block (A7, the card answers
@@ -111,7 +114,7 @@ pub enum Strike {
     Index,
     /// These bits are set in the response that arrives (A5, G4), in the status that an interrupt
     /// brings (E2), or stay set of those that a reset wrote (E9). The pause between two looks at the
-    /// card's queue becomes this (H14).
+    /// card's queue becomes this (H14). The card calls these tasks ready too.
     Status(u32),
     /// It is told before it is true: a task is complete (H2).
     Early,
@@ -129,7 +132,7 @@ pub enum Strike {
     Hidden,
     /// It fails outright: DMA (E6), tuning (A11, A12), voltage switch (A13), a medium that cannot
     /// be read or programmed (D3, D5), a command that forgets tasks (H10), an
-    /// entry of a packed command (H15).
+    /// entry of a packed command (H15). What is ready is answered by an ordinary status.
     Fail,
     /// One bit of the data is wrong, the checksum right: bit number in the block (D4). Of a byte on an
     /// SPI bus: 0 to 7 of what the card hears, 8 to 15 of what it says (I1, I2).

@@ -63,7 +63,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let began_ns = self.lane.began_ns();
         let end_ns = later(later(began_ns, patience_ns), SLACK_NS);
         self.timers.give_up_at(end_ns.min(later(now_ns, now_ns.saturating_sub(began_ns))));
-        now_ns < end_ns && (self.lane.is_blocked() || !self.host.command_hangs())
+        // Between two transfers of a chain the lines may be free for a moment.
+        now_ns < end_ns && (self.lane.is_blocked() || self.has_chain() || !self.host.command_hangs())
     }
 
     /// When the controller is first asked of a transfer that takes so long on the wire, or may take
@@ -75,6 +76,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// How long the transfer of reads or writes in progress may take, where it is looked at before.
     pub(super) fn patience_ns(&self) -> Option<u64> {
+        if self.has_chain() {
+            return Some(self.chain_times_ns().1);
+        }
         let (direction, blocks) = (self.gathered.direction(), self.gathered.blocks());
         let transfers = P::RECOVERS && matches!(self.lane.stage(), Stage::Main) && !self.lane.has_control();
         transfers.then(|| self.card.plan().times_ns(direction, blocks, self.card.wire().data_ns(blocks)).1)

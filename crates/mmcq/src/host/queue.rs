@@ -219,6 +219,13 @@ pub enum QueueError {
     Occupied(u32),
     /// There is no such slot, or not for this.
     Slot(u8),
+    /// So few slots, or tasks of so few bytes, are of no use.
+    Small {
+        /// Slots for tasks.
+        slots: u8,
+        /// Bytes in a task.
+        bytes: u32,
+    },
     /// The memory is too short, in too many pieces, or moved by the CPU.
     Memory,
     /// No blocks, or a context or command that does not exist.
@@ -251,6 +258,12 @@ impl fmt::Display for QueueError {
                 write!(f, "command queue: tasks {slots:#010x} are neither done nor cleared")
             }
             QueueError::Slot(slot) => write!(f, "command queue: slot {slot} is none for this"),
+            QueueError::Small { slots, bytes } => {
+                write!(
+                    f,
+                    "command queue: {slots} slots for tasks of {bytes} bytes, expected 2 of 512 or more"
+                )
+            }
             QueueError::Memory => {
                 f.write_str("command queue: memory too short, in too many pieces, or moved by the CPU")
             }

@@ -43,7 +43,12 @@ impl EmmcCard {
             (13, Tran | Data | Rcv | Prg) if arg & SEND_QUEUE_STATUS != 0 => {
                 let addressed = (arg >> 16) as u16 == self.rca;
                 // Nothing of the status is shown, so nothing of it is gone.
-                Some(if addressed { Reply::short(13, queue.ready(load_ns, now_ns)) } else { Reply::SILENT })
+                if !addressed {
+                    return Some(Reply::SILENT);
+                }
+                let strike = self.flash.faults.strike(Point::Ready);
+                let status = status::READY_FOR_DATA | (state as u32) << 9;
+                Some(Reply::short(13, queue.says(strike, status, load_ns, now_ns)))
             }
             (44, Tran | Data | Rcv | Prg) => {
                 let strike = self.flash.faults.strike(Point::Task);

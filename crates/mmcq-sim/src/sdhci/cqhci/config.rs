@@ -16,6 +16,15 @@ pub struct CqhciConfig {
     /// After tasks were cleared TCN has their bits, until the engine is disabled.
     #[serde(default)]
     pub stale_completions: bool,
+    /// What its version reads, if that is wrong.
+    #[serde(default)]
+    pub version: Option<u32>,
+    /// What its capabilities read, if that is wrong.
+    #[serde(default)]
+    pub capabilities: Option<u32>,
+    /// Bits of its configuration that stay 0.
+    #[serde(default)]
+    pub no_configuration: u32,
 }
 
 impl CqhciConfig {
@@ -25,6 +34,9 @@ impl CqhciConfig {
         timer_hz: 192_000_000,
         short_descriptors: true,
         stale_completions: false,
+        version: None,
+        capabilities: None,
+        no_configuration: 0,
     };
 
     /// Refuses what no controller has: one line with the key, the value and what was expected.
@@ -56,7 +68,8 @@ impl CqhciConfig {
 
     /// CAP.
     pub(super) fn capabilities(&self) -> u32 {
-        self.timer().map_or(0, |(value, code)| code << 12 | value)
+        let truth = self.timer().map_or(0, |(value, code)| code << 12 | value);
+        self.capabilities.unwrap_or(truth)
     }
 
     /// So many clocks of the timer.

@@ -50,7 +50,7 @@ impl Sdhci {
         let Some(cqe) = &self.cqe else { return 0 };
         let r = &cqe.r;
         match register & !3 {
-            bits::VER => bits::VERSION,
+            bits::VER => cqe.config().version.unwrap_or(bits::VERSION),
             bits::CAP => cqe.config().capabilities(),
             bits::CFG => r.cfg,
             bits::CTL => cqe.control(),
@@ -83,7 +83,10 @@ impl Sdhci {
         let Some(cqe) = &mut self.cqe else { return };
         let (enabled, halted, rung) = (cqe.enabled(), cqe.halted(), cqe.r.tdbr);
         match register {
-            bits::CFG => return self.queue_configure(value & cfg::ALL, now),
+            bits::CFG => {
+                let value = value & cfg::ALL & !cqe.config().no_configuration;
+                return self.queue_configure(value, now);
+            }
             bits::CTL => {
                 if value & ctl::CLEAR_ALL != 0 {
                     if halted {

@@ -73,8 +73,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let link = passed.unwrap_or(0).min(last);
         let well = told.is_some_and(|status| status & R1::DEFERRED == 0);
         chains.fails(link, passed.is_some(), well, now_ns);
-        if chains.stats().demoted.is_some() {
-            message!(warn, "chains of transfers: given up");
+        if let Some(why) = chains.stats().demoted {
+            message!(warn, "chains of transfers are given up: {}", why);
         }
         let Some(&failed) = chains.links().get(usize::from(link)) else { return };
         self.gathered.begin(failed.direction, failed.start);

@@ -238,25 +238,32 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// What is collected goes to the controller.
     fn give_chain(&mut self, now_ns: u64) {
-        let (plan, wire) = (self.card.plan(), self.card.wire());
-        let mut limit_ns = 0u64;
-        for link in self.lane.chains().map_or(&[][..], |chains| chains.links()) {
-            let (_, patience_ns) = plan.times_ns(link.direction, link.blocks, wire.data_ns(link.blocks));
-            limit_ns = later(limit_ns, patience_ns);
-        }
+        let (wire_ns, patience_ns) = self.chain_times_ns();
         // What the card is at, for those that want to know: a chain of its first transfer's kind.
         let (lba, blocks, direction) =
             (self.gathered.lba(), self.gathered.blocks(), self.gathered.direction());
-        let phase = plan.transfer((direction, lba, blocks), false, Auto::None, 0).phase;
-        let timeout_ns = plan.longest_ns();
+        let phase = self.card.plan().transfer((direction, lba, blocks), false, Auto::None, 0).phase;
+        let timeout_ns = self.card.plan().longest_ns();
         self.lane.prepare(phase);
         if let Some(chains) = self.lane.chains_mut() {
             chains.waits();
         }
         self.lane.enter(Stage::Extra);
         self.forget_straight();
-        self.timers.give_up_at(later(later(now_ns, limit_ns), SLACK_NS));
+        let look_ns = Self::first_look_ns(wire_ns, patience_ns);
+        self.timers.give_up_at(later(later(now_ns, look_ns), SLACK_NS));
         self.try_chain(timeout_ns, now_ns);
+    }
+
+    /// Of all its transfers: the time on the wire, and how long they may take.
+    pub(super) fn chain_times_ns(&self) -> (u64, u64) {
+        let (plan, wire) = (self.card.plan(), self.card.wire());
+        let links = self.lane.chains().map_or(&[][..], |chains| chains.links());
+        links.iter().fold((0, 0), |(wires_ns, limit_ns), link| {
+            let wire_ns = wire.data_ns(link.blocks);
+            let (_, patience_ns) = plan.times_ns(link.direction, link.blocks, wire_ns);
+            (later(wires_ns, wire_ns), later(limit_ns, patience_ns))
+        })
     }
 
     pub(super) fn try_chain(&mut self, timeout_ns: u64, now_ns: u64) {

@@ -121,12 +121,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if status & R1::OWN != 0 {
             return self.fail(Error::Card(status), now_ns);
         }
-        let is_on = self.services.memory().page().first().is_some_and(|byte| byte & ON != 0);
+        let seen = self.services.memory().page().first().copied().unwrap_or(0);
+        let is_on = seen & ON != 0;
         match (is_on == on, on) {
             (true, _) => self.switched(on, now_ns),
             (false, _) if tries < CONFIRMS_MAX => self.look_again(on, tries + 1, now_ns),
             (false, true) => {
-                message!(warn, "the card's command queue: its switch does not stay on");
+                message!(warn, "the card's command queue is given up: its switch reads {:#04x}", seen);
                 self.refused_queue(now_ns);
             }
             (false, false) => {

@@ -63,27 +63,33 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn queue_failed(&mut self, now_ns: u64) {
         self.call_back(now_ns);
         let driven = self.lane.hosted().is_some_and(|hosted| hosted.drives());
+        let (why, index) = (Demotion::Failures, self.lane.phase().command.index);
         let Some(tasks) = self.lane.tasks_mut() else { return };
         tasks.take_step();
         if !tasks.fails(now_ns) {
             return;
         }
         if driven {
-            self.leave_engine(Demotion::Failures);
-        } else {
-            tasks.demote(Demotion::Failures);
-            message!(warn, "the card's command queue: given up after failures");
+            message!(warn, "the controller's queue engine is given up: {}, CMD{} the last", why, index);
+            self.leave_engine(why);
+        } else if tasks.demote(why) {
+            message!(warn, "the card's command queue is given up: {}, CMD{} the last", why, index);
+        }
+    }
+
+    /// The queue is not used any more.
+    #[cold]
+    pub(super) fn leave_for_good(&mut self, why: Demotion) {
+        if self.lane.tasks_mut().is_some_and(|tasks| tasks.demote(why)) {
+            message!(warn, "the card's command queue is given up: {}", why);
         }
     }
 
     /// The card says what cannot be.
     #[cold]
     pub(super) fn disbelieve(&mut self, why: Demotion, now_ns: u64) -> Turn {
-        message!(warn, "the card's command queue: given up");
+        self.leave_for_good(why);
         self.queue_failed(now_ns);
-        if let Some(tasks) = self.lane.tasks_mut() {
-            tasks.demote(why);
-        }
         Turn::Again
     }
 
@@ -145,7 +151,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Some(false) => return self.switch_queue(false, now_ns),
             None => {
                 tasks.is_off();
-                tasks.demote(Demotion::Failures);
+                self.leave_for_good(Demotion::Failures);
                 self.card_lost_itself(now_ns);
             }
         }

@@ -67,7 +67,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if let Some(hosted) = self.lane.hosted_mut() {
             hosted.is_at(At::Reset);
         }
-        message!(warn, "the controller's queue engine is given up: {:?}", why);
+        message!(warn, "the controller's queue engine is given up: {}", why);
         // The failure is the engine's, and counts for nothing with the software.
         self.blame(now_ns);
         self.leave_engine(why);

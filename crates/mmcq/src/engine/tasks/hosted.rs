@@ -33,7 +33,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn equip(&mut self) {
         let (Some(hosted), Some(queue)) = (self.lane.hosted_mut(), self.host.queue()) else { return };
         let found = match queue.queue_caps() {
-            Ok(caps) if caps.depth < 2 || caps.max_bytes < super::BLOCK_BYTES => Err(QueueError::Unsupported),
+            Ok(caps) if caps.depth < 2 || caps.max_bytes < super::BLOCK_BYTES => {
+                Err(QueueError::Small { slots: caps.depth, bytes: caps.max_bytes })
+            }
             Ok(caps) => {
                 hosted.equips(caps.max_bytes / super::BLOCK_BYTES, caps.max_segments);
                 Ok(caps.depth)
@@ -49,7 +51,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// It is of no use: the software drives the queue.
     #[cold]
     fn refuse_engine(&mut self, why: QueueError) {
-        message!(warn, "{}: the software drives it", why);
+        message!(warn, "the controller's queue engine is given up: {}", why);
         self.leave_engine(Demotion::Engine(why));
     }
 
@@ -304,16 +306,19 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let oldest = self.lane.tasks().and_then(|tasks| tasks.oldest());
         let Some(hosted) = self.lane.hosted_mut() else { return false };
+        hosted.looks();
         let late = now_ns >= hosted.limit_ns();
-        let there = hosted.looks() && {
-            let state = self.host.queue().map(|queue| queue.queue_state()).unwrap_or_default();
-            oldest.is_none_or(|id| (state.rung | state.done) >> (id & 31) & 1 == 1)
-        };
+        let state = self.host.queue().map(|queue| queue.queue_state()).unwrap_or_default();
+        let there = oldest.is_none_or(|id| (state.rung | state.done) >> (id & 31) & 1 == 1);
         if late || !there {
             message!(
                 warn,
-                "the controller's queue engine: no end of a task, {}",
-                if there { "late" } else { "lost" }
+                "the controller's queue engine: no end of task {}; rung {:#010x}, known to the card {:#010x}, \
+                 ready {:#010x}",
+                oldest.unwrap_or(u8::MAX),
+                state.rung,
+                state.known,
+                state.ready
             );
             self.stop_engine(Why::Silent, now_ns);
             return true;
@@ -412,7 +417,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             tasks.are_stale(stale);
         }
         if self.lane.hosted_mut().is_some_and(|hosted| hosted.is_stale()) {
-            self.leave_engine(Demotion::Stale(stale));
+            let why = Demotion::Stale(stale);
+            message!(warn, "the controller's queue engine is given up: {}", why);
+            self.leave_engine(why);
         }
     }
 

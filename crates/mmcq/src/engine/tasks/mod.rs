@@ -358,15 +358,18 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let wire_ns = self.card.wire().data_ns(self.gathered.blocks());
         let (timeout_ns, patience_ns) = self.card.plan().times_ns(direction, self.gathered.blocks(), wire_ns);
         self.lane.prepare(phase);
-        self.start_plain_phase(Stage::Main, timeout_ns, patience_ns, now_ns);
+        let look_ns = Self::first_look_ns(wire_ns, patience_ns);
+        self.start_plain_phase(Stage::Main, timeout_ns, look_ns, now_ns);
     }
 
     /// Asks the card what is ready, or waits until it is time for that.
     fn ask_for_ready(&mut self, now_ns: u64) -> Turn {
         let Some(tasks) = self.lane.tasks() else { return Turn::Pass };
         let longest_ns = self.card.target().map_or(0, |t| t.read_timeout_ns.max(t.write_timeout_ns));
-        if tasks.quiet_ns(now_ns) > later(longest_ns, SLACK_NS) {
-            return self.disbelieve(crate::sched::Demotion::NeverReady, now_ns);
+        let quiet_ns = tasks.quiet_ns(now_ns);
+        if quiet_ns > later(longest_ns, SLACK_NS) {
+            let quiet_ms = u32::try_from(quiet_ns / 1_000_000).unwrap_or(u32::MAX);
+            return self.disbelieve(crate::sched::Demotion::NeverReady(quiet_ms), now_ns);
         }
         let ask_ns = tasks.ask_ns();
         if now_ns < ask_ns {

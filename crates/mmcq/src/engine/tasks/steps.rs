@@ -202,7 +202,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 }
             }
             After::Switch(true) if refused => {
-                message!(warn, "the card's command queue: refused, status {:#010x}", status.0);
+                message!(
+                    warn,
+                    "the card's command queue is given up: not switched on, status {:#010x}",
+                    status.0
+                );
                 self.refused_queue(now_ns);
             }
             After::Switch(false) if refused => self.fail(Error::Card(status.0), now_ns),

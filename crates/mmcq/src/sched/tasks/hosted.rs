@@ -156,9 +156,9 @@ impl Hosted {
         self.heard_ns.saturating_add(self.longest_ns)
     }
 
-    /// The oldest task is to be looked for in the registers, once.
-    pub(crate) fn looks(&mut self) -> bool {
-        !core::mem::replace(&mut self.looked, true)
+    /// The oldest task is looked for in the registers, once.
+    pub(crate) fn looks(&mut self) {
+        self.looked = true;
     }
 
     #[inline(always)]

@@ -592,9 +592,11 @@ impl Tasks {
         within(first, OFTEN_NS) || within(fourth, LONG_NS)
     }
 
-    /// It is not used any more.
-    pub(crate) fn demote(&mut self, why: Demotion) {
+    /// It is not used any more. False: it was not before.
+    pub(crate) fn demote(&mut self, why: Demotion) -> bool {
+        let used = self.stats.demoted.is_none();
         self.stats.demoted.get_or_insert(why);
+        used
     }
 
     /// Another try to bring the card out of it. `None`: there were enough. False: the tasks are not

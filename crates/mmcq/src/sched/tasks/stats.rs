@@ -1,6 +1,7 @@
 //! What a card's queue has done, and why it is not used any more.
 
 use crate::host::QueueError;
+use core::fmt;
 
 /// Why a card's queue is not used any more, or not by the controller's engine.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
@@ -13,8 +14,8 @@ pub enum Demotion {
     Unknown(u32),
     /// Tasks that were ready are not any more.
     Fell(u32),
-    /// Of what was announced nothing became ready.
-    NeverReady,
+    /// Of what was announced nothing became ready in so many milliseconds.
+    NeverReady(u32),
     /// Twice in ten seconds, or five times in ten minutes, a task or its command failed.
     Failures,
     /// The controller called a list complete that it had not executed to its end.
@@ -27,6 +28,23 @@ pub enum Demotion {
     Clear,
     /// Its registers say what cannot be: tasks ended that were not rung, bit n for task n.
     Stale(u32),
+}
+
+impl fmt::Display for Demotion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Demotion::Refused => f.write_str("it was not switched on"),
+            Demotion::Unknown(tasks) => write!(f, "it calls tasks ready that do not exist, {tasks:#010x}"),
+            Demotion::Fell(tasks) => write!(f, "tasks that were ready are not any more, {tasks:#010x}"),
+            Demotion::NeverReady(ms) => write!(f, "nothing became ready in {ms} ms"),
+            Demotion::Failures => f.write_str("two failures in ten seconds, or five in ten minutes"),
+            Demotion::EndsEarly => f.write_str("a list was called complete before its end"),
+            Demotion::Engine(why) => why.fmt(f),
+            Demotion::Halt => f.write_str("it does not halt"),
+            Demotion::Clear => f.write_str("it does not forget its tasks"),
+            Demotion::Stale(tasks) => write!(f, "tasks ended that were not rung, {tasks:#010x}"),
+        }
+    }
 }
 
 /// What the lane of tasks has done.

@@ -1,0 +1,336 @@
+//! Cards and controllers that say of their queue what cannot be, case by case and lane by lane: the
+//! lane is refused or left, one message names what was seen, and the data go on by the next
+//! simpler lane.
+//!
+//! What is told is looked at with the feature `log` (`cargo test -p mmcq-sim --features log --test
+//! bad_queues`); everything else without it too.
+
+mod lane;
+mod queue;
+mod rig;
+
+use lane::{Driver, Machine};
+use mmcq::card::{self, Options, SdQueue};
+use mmcq::host::{
+    CommandQueueHost, Host, QueueCaps, QueueError, QueueEvents, QueueSettings, QueueState, Segment, Task,
+};
+use mmcq::sched::{Demotion, Fifo, HostQueued, Profile, Queued, TaskStats};
+use mmcq::spec::command::Command;
+use mmcq_sim::faults::{Plan, Point, Strike};
+use mmcq_sim::sdhci::CqhciConfig;
+use queue::{Built, Form, Parts, Rig};
+
+/// What drives the card's queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lane {
+    /// Software, that of an eMMC.
+    Tasks,
+    /// Software, that of an SD card.
+    SdTasks,
+    /// The controller's engine.
+    Engine,
+}
+
+/// What became of a queue, and what was told of that.
+#[derive(Debug)]
+struct Seen {
+    tasks: TaskStats,
+    told: Vec<String>,
+}
+
+/// Reads and writes through a queue that goes wrong from the start: all are answered well, and so
+/// are those after it.
+fn load<H: Host, P: Profile, const N: usize>(machine: &Machine<H, P, N>, plan: Plan) -> TaskStats {
+    machine.faults(plan);
+    assert_eq!(machine.rounds(12), 0);
+    let tasks = machine.tasks();
+    machine.faults(Plan::none());
+    assert_eq!(machine.rounds(2), 0);
+    machine.checked();
+    tasks
+}
+
+/// The same in a lane.
+fn seen(lane: Lane, plan: impl Fn() -> Plan) -> Seen {
+    let mut tasks = None;
+    let told = log::told(|| {
+        tasks = Some(match lane {
+            Lane::Tasks => {
+                let machine = Machine::<Driver, _, 16>::sdhci("emmc-queue", true, Queued(Fifo));
+                load(&machine.with_emmc_queue(), plan())
+            }
+            Lane::SdTasks => load(&sd(), plan()),
+            Lane::Engine => load(&engine(CqhciConfig::INTEL), plan()),
+        });
+    });
+    Seen { tasks: tasks.unwrap(), told }
+}
+
+fn sd() -> Machine<Driver, Queued<Fifo>, 16> {
+    let machine = Machine::sdhci("sdxc-64g-a2", false, Queued(Fifo));
+    machine.drive(async {
+        let card = machine.identify(Options::DEFAULT).await;
+        let page = rig::buffer(1, 0);
+        card::extension::enable_cache(&machine.stack, &card, page).await.map_err(|(e, _)| e).unwrap();
+        let how = SdQueue { any: true, ..SdQueue::DEFAULT };
+        let depth = card::enable_sd_task_queue(&machine.stack, &card, rig::buffer(8, 0), how).await.0;
+        assert_eq!(depth, Ok(32));
+    });
+    machine
+}
+
+/// The card of the engine, and a controller that says this.
+fn says(change: impl FnOnce(&mut QueueCaps)) -> Machine<Says, HostQueued<Fifo>, 32> {
+    let driver = mmcq::host::sdhci::SdhciConfig::emmc_18();
+    let Built { host: inner, model, memory, time, .. } = Rig::built_with(Parts::new(Form::Wide), driver);
+    let mut caps = *inner.queue_caps().unwrap();
+    change(&mut caps);
+    Machine::over(Says { inner, caps }, HostQueued(Fifo), model, memory, time).with_emmc_queue()
+}
+
+fn engine(engine: CqhciConfig) -> Machine<queue::Driver, HostQueued<Fifo>, 32> {
+    let parts = Parts::new(Form::Wide);
+    let engine = CqhciConfig { short_descriptors: false, ..engine };
+    let driver = mmcq::host::sdhci::SdhciConfig::emmc_18();
+    let Built { host, model, memory, time, .. } = Rig::built_with(Parts { engine, ..parts }, driver);
+    Machine::over(host, HostQueued(Fifo), model, memory, time).with_emmc_queue()
+}
+
+/// A controller whose engine says that it can do this.
+struct Says {
+    inner: queue::Driver,
+    caps: QueueCaps,
+}
+
+// SAFETY: calls go to the driver inside, in their order and with the segments as they are.
+unsafe impl Host for Says {
+    mmcq::forward_host!(self.inner => caps map unmap start ack set_bus isolate dat0_busy dat_levels present
+        retune_ns supply_ma write_protected take_waker card_irq);
+
+    fn queue(&mut self) -> Option<&mut dyn CommandQueueHost> {
+        Some(self)
+    }
+}
+
+// SAFETY: it never has memory: it is never asked for anything but what it can do.
+unsafe impl CommandQueueHost for Says {
+    fn queue_caps(&self) -> Result<&QueueCaps, QueueError> {
+        Ok(&self.caps)
+    }
+    fn enable_queue(&mut self, _: &QueueSettings) -> Result<(), QueueError> {
+        unreachable!()
+    }
+    fn disable_queue(&mut self) -> Result<(), QueueError> {
+        unreachable!()
+    }
+    fn prepare_task(&mut self, _: u8, _: &Task, _: &[Segment]) -> Result<(), QueueError> {
+        unreachable!()
+    }
+    fn prepare_command(&mut self, _: &Command, _: bool) -> Result<(), QueueError> {
+        unreachable!()
+    }
+    fn withdraw(&mut self, _: u32) {
+        unreachable!()
+    }
+    fn ring(&mut self, _: u32) -> u32 {
+        unreachable!()
+    }
+    fn ack_queue(&mut self) -> QueueEvents {
+        unreachable!()
+    }
+    fn halt_queue(&mut self) -> Result<(), QueueError> {
+        unreachable!()
+    }
+    fn resume_queue(&mut self) -> Result<(), QueueError> {
+        unreachable!()
+    }
+    fn clear_task(&mut self, _: u8) -> Result<(), QueueError> {
+        unreachable!()
+    }
+    fn clear_tasks(&mut self) -> Result<(), QueueError> {
+        unreachable!()
+    }
+    fn queue_state(&self) -> QueueState {
+        unreachable!()
+    }
+}
+
+/// One message says that a lane is given up, and it has these words.
+fn is_told(told: &[String], lane: &str, words: &str) {
+    if cfg!(feature = "log") {
+        let of_lane = |line: &&String| line.starts_with(lane) && line.contains("is given up");
+        let given_up: Vec<_> = told.iter().filter(of_lane).collect();
+        assert!(given_up.len() == 1 && given_up[0].contains(words), "{lane}, {words}: {told:?}");
+    }
+}
+
+const CARD: &str = "the card's command queue";
+const CONTROLLER: &str = "the controller's queue engine";
+
+/// What a card does, at its questions and tasks from the nth on; why its queue is given up, and words
+/// of the message.
+type Case = (&'static str, Point, Strike, fn(Demotion) -> bool, &'static str);
+
+const CASES: [Case; 4] = [
+    (
+        "it calls a task ready that does not exist",
+        Point::Ready,
+        Strike::Status(1 << 31),
+        |why| why == Demotion::Unknown(1 << 31),
+        "ready that do not exist, 0x80000000",
+    ),
+    (
+        "it answers with its status",
+        Point::Ready,
+        Strike::Fail,
+        |why| why == Demotion::Unknown(0x900),
+        "ready that do not exist, 0x00000900",
+    ),
+    (
+        "it is never ready",
+        Point::Task,
+        Strike::Never,
+        |why| matches!(why, Demotion::NeverReady(500..600)),
+        "nothing became ready in 5",
+    ),
+    (
+        "it forgets its queue",
+        Point::Ready,
+        Strike::Lost,
+        |why| matches!(why, Demotion::NeverReady(500..600)),
+        "nothing became ready in 5",
+    ),
+];
+
+#[test]
+fn a_card_that_says_what_cannot_be_is_driven_without_its_queue() {
+    for (what, point, strike, is_why, words) in CASES {
+        for lane in [Lane::Tasks, Lane::SdTasks] {
+            for nth in [1, 5] {
+                let Seen { tasks, told } = seen(lane, || Plan::none().from(point, nth, strike));
+                assert!(tasks.demoted.is_some_and(is_why), "{what}: {tasks:?}");
+                assert_eq!((tasks.entered, tasks.failures), (1, 1), "{what}: {tasks:?}");
+                is_told(&told, CARD, words);
+            }
+        }
+    }
+}
+
+/// The engine asks the card by itself. What it cannot make sense of it never tells: its tasks have no
+/// end, and the registers are told then. Software is next, and sees for itself.
+#[test]
+fn the_engine_is_left_first_and_then_the_queue() {
+    for (what, point, strike, is_why, words) in CASES {
+        for nth in [1, 5] {
+            let Seen { tasks, told } = seen(Lane::Engine, || Plan::none().from(point, nth, strike));
+            if strike == Strike::Status(1 << 31) {
+                // It looks at no other bits than those of its tasks.
+                assert_eq!((tasks.engine, tasks.demoted, tasks.failures), (None, None, 0), "{what}");
+                continue;
+            }
+            assert_eq!(tasks.engine, Some(Demotion::Failures), "{what}: {tasks:?}");
+            assert!(tasks.demoted.is_some_and(is_why), "{what}: {tasks:?}");
+            is_told(&told, CONTROLLER, "two failures in ten seconds");
+            is_told(&told, CARD, words);
+            if cfg!(feature = "log") {
+                let ready = if strike == Strike::Fail { "ready 0x00000900" } else { "ready 0x00000000" };
+                let seen = told.iter().filter(|line| line.contains("no end of task") && line.contains(ready));
+                assert_eq!(seen.count(), 2, "{what}: {told:?}");
+            }
+        }
+    }
+}
+
+/// What the registers of an engine read, and why it is not used.
+#[test]
+fn an_engine_whose_registers_are_nonsense_is_not_used() {
+    use QueueError::{StaysOff, Timer, Version};
+    const INTEL: CqhciConfig = CqhciConfig::INTEL;
+    let version = |seen| (CqhciConfig { version: Some(seen), ..INTEL }, Version(seen));
+    let capabilities = |seen| (CqhciConfig { capabilities: Some(seen), ..INTEL }, Timer(seen));
+    for (config, why) in [
+        version(0),
+        version(u32::MAX),
+        version(0x410),
+        capabilities(0),
+        capabilities(u32::MAX),
+        // Its clock is none.
+        capabilities(0x3000),
+        // Tasks have 64 bits, whatever it is told; it is never on.
+        (CqhciConfig { no_configuration: 1 << 8, ..INTEL }, StaysOff(0x1001)),
+        (CqhciConfig { no_configuration: 1, ..INTEL }, StaysOff(0x1100)),
+    ] {
+        let (tasks, told) = with(|| engine(config));
+        is_refused(tasks, why, &told);
+    }
+}
+
+/// CQHCI has no register for these; another engine's driver may say so.
+#[test]
+fn an_engine_that_is_too_small_is_not_used() {
+    for slots in [0, 1] {
+        let (tasks, told) = with(|| says(|caps| caps.depth = slots));
+        is_refused(tasks, QueueError::Small { slots, bytes: 0x20000 }, &told);
+    }
+    let (tasks, told) = with(|| says(|caps| caps.max_bytes = 0));
+    is_refused(tasks, QueueError::Small { slots: 31, bytes: 0 }, &told);
+}
+
+/// What becomes of a load on a machine, and what was told.
+fn with<H: Host, P: Profile, const N: usize>(
+    machine: impl FnOnce() -> Machine<H, P, N>,
+) -> (TaskStats, Vec<String>) {
+    let mut tasks = None;
+    let told = log::told(|| tasks = Some(load(&machine(), Plan::none())));
+    (tasks.unwrap(), told)
+}
+
+/// The software drives the queue, and well.
+fn is_refused(tasks: TaskStats, why: QueueError, told: &[String]) {
+    assert_eq!((tasks.engine, tasks.demoted), (Some(Demotion::Engine(why)), None), "{tasks:?}");
+    assert!(tasks.executed > 50 && tasks.rung == 0 && tasks.failures == 0, "{why}: {tasks:?}");
+    is_told(told, CONTROLLER, &why.to_string());
+}
+
+#[cfg(not(feature = "log"))]
+mod log {
+    /// Nothing is told.
+    pub fn told(act: impl FnOnce()) -> Vec<String> {
+        act();
+        Vec::new()
+    }
+}
+
+#[cfg(feature = "log")]
+mod log {
+    use std::cell::RefCell;
+
+    thread_local! {
+        static LINES: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+    }
+
+    struct Lines;
+
+    impl ::log::Log for Lines {
+        fn enabled(&self, _: &::log::Metadata<'_>) -> bool {
+            true
+        }
+
+        fn log(&self, record: &::log::Record<'_>) {
+            LINES.with_borrow_mut(|lines| lines.push(record.args().to_string()));
+        }
+
+        fn flush(&self) {}
+    }
+
+    /// The warnings of what `act` does.
+    pub fn told(act: impl FnOnce()) -> Vec<String> {
+        static LINES_OF_ALL: Lines = Lines;
+        // Every test of this file sets the same one.
+        let _ = ::log::set_logger(&LINES_OF_ALL);
+        ::log::set_max_level(::log::LevelFilter::Warn);
+        let _ = LINES.take();
+        act();
+        LINES.take()
+    }
+}
