@@ -1,7 +1,7 @@
 #!/bin/bash
 # install-judges.sh: installs what the tests are judged by and what is not there yet, from Debian's packages:
 # qemu-system-x86 (its controller and card, driven by the test `qemu` of crate mmcq), qemu-system-arm (its machines, with PL181 and SDHCI, under
-# the images of boards/arm and boards/virt), fio (offsets, options and reports of crate mmcq-lab; a client of `mmcq serve`), more clients of that (nbdinfo, nbdcopy, nbdsh, qemu-io and qemu-img),
+# the images of boards/arm and boards/virt), fio (offsets, options and reports of crate mmcq-lab; a client of `mmcq serve`), blkparse and btt (which read what `--export blktrace` writes), more clients of that (nbdinfo, nbdcopy, nbdsh, qemu-io and qemu-img),
 # sigrok-cli (decodes the waveforms of `mmcq trace`), mke2fs (whose ext4 Linux and boards/pc hand to each other), and pkg-config and CMake (which find the C library that
 # tools/install-c.sh installs). And in a Python environment of its own, target/judges, PyPI's crccheck (checksums
 # of the waveforms).
@@ -17,7 +17,7 @@ runs() {
   said=$(PATH=/usr/bin:/bin:$PATH "$program" "$@" 2>&1) && echo "$program is there: ${said%%$'\n'*}"
 }
 missing=() lacking=()
-for pair in qemu-system-x86_64:qemu-system-x86 qemu-system-arm:qemu-system-arm fio:fio sigrok-cli:sigrok-cli \
+for pair in qemu-system-x86_64:qemu-system-x86 qemu-system-arm:qemu-system-arm fio:fio blkparse:blktrace sigrok-cli:sigrok-cli \
   nbdcopy:libnbd-bin nbdsh:python3-libnbd qemu-io:qemu-utils mke2fs:e2fsprogs pkg-config:pkg-config cmake:cmake; do
   runs "${pair%%:*}" || { missing+=("${pair#*:}"); lacking+=("${pair%%:*}"); }
 done

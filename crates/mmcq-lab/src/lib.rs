@@ -17,6 +17,7 @@ pub mod ours;
 pub mod params;
 pub mod platform;
 pub mod plot;
+pub mod recorded;
 pub mod registers;
 pub mod reproduce;
 pub mod runner;

@@ -15,8 +15,8 @@
 
 use crate::alone::Alone;
 use crate::platform::{Advance, Profile};
-use crate::system::{Event, Front, HeldWatch, Io, Step, System};
-use mmcq::engine::{Error, Kind, PollOutcome, Request, SlotId};
+use crate::system::{Event, Front, HeldWatch, How, Io, Step, System};
+use mmcq::engine::{Erase, Error, Kind, PollOutcome, Request, SlotId};
 use mmcq::host::{Direction, Host};
 use mmcq::sched::Origin;
 use mmcq::task::{Entry, Stack};
@@ -126,16 +126,25 @@ impl<H: Host, const N: usize> Ours<H, N> {
         result
     }
 
+    /// What the card takes for a discard. One that takes none refuses it.
+    fn discard(&self) -> Erase {
+        let kinds = self.stack.with(|e| e.abilities().erase.kinds);
+        let known = [Erase::Discard, Erase::Trim].into_iter().find(|how| kinds & how.bit() != 0);
+        known.unwrap_or(Erase::Erase)
+    }
+
     fn enter(&mut self, sys: &mut System, io: Io) {
         let (lba, blocks) = (io.lba, io.blocks);
         let kind = match io.direction {
             _ if blocks == 0 => Kind::Flush,
+            _ if io.how == How::Discard => Kind::Erase { lba, blocks, how: self.discard() },
             Direction::Read => Kind::Read { lba, blocks },
             Direction::Write => Kind::Write { lba, blocks },
         };
         let buf = sys.buffers.lend(io.buffer);
         let client = u8::try_from(io.job).unwrap_or(u8::MAX);
         let request = Request::new(kind, buf).from(Origin { client, sync: io.sync });
+        let request = if io.how == How::Durable { request.durable() } else { request };
         let before = self.stack.with(|e| e.stats().transfers);
         let submitted = self.tell(sys, |e, now_ns| e.submit(request, now_ns));
         let transfers = self.stack.with(|e| e.stats().transfers);

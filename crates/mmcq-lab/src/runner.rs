@@ -1,6 +1,7 @@
 //! Runs fio jobs on a board, in virtual time.
 
 use crate::board::{Board, BoardError, Price};
+use crate::fio::script::Op;
 use crate::fio::stats::{Cpu as FioCpu, Stats};
 use crate::fio::{ParseError, Worker as FioWorker};
 use crate::linux::elevator::{Elevator, Tunables};
@@ -198,6 +199,24 @@ pub enum RunError {
         job: String,
         /// The setting.
         setting: &'static str,
+    },
+    /// The settings that stand for Linux discard nothing.
+    #[error(
+        "job {job}: discards with setting {setting}; expected setting mmcq, mmcq-own or limit, or --without discard"
+    )]
+    Discard {
+        /// Which job.
+        job: String,
+        /// The setting.
+        setting: &'static str,
+    },
+    /// The card cannot do more than read, write and flush.
+    #[error("card {card}: discards and durable writes: {found}; expected --without discard,fua")]
+    Extended {
+        /// The card.
+        card: String,
+        /// Why.
+        found: String,
     },
     /// The board's host is not one that this setting was made for.
     #[error("platform {platform}, setting {setting}: the host {misses} (or mmcq, mmcq-own, limit)")]
@@ -422,7 +441,14 @@ fn linux(
         return Err(RunError::Host { platform, setting: run.setting.name(), misses });
     }
     // Without a cache Linux's block layer ends a flush at once.
-    let flushes = |w: &&FioWorker| w.job.fsync > 0 || w.job.fdatasync > 0 || w.job.end_fsync;
+    let has = |w: &FioWorker, op| w.script.as_ref().is_some_and(|script| script.has(op));
+    if let Some(worker) = run.workers.iter().find(|w| has(w, Op::Discard)) {
+        return Err(RunError::Discard { job: worker.job.name.clone(), setting: run.setting.name() });
+    }
+    let flushes = |w: &&FioWorker| {
+        let of_job = w.job.fsync > 0 || w.job.fdatasync > 0 || w.job.end_fsync;
+        of_job || has(w, Op::Flush) || has(w, Op::WriteDurable)
+    };
     if let Some(worker) = run.workers.iter().find(flushes)
         && board.card.params.flush != FlushBy::Status
     {
@@ -491,8 +517,16 @@ where
     Board<N>: Serve<N>,
 {
     let jobs = run.workers.len() as u32;
+    let wants = |op| run.workers.iter().any(|w| w.script.as_ref().is_some_and(|script| script.has(op)));
+    if N > 1 && (wants(Op::Discard) || wants(Op::WriteDurable)) {
+        board.enable_extended_ops().map_err(|found| {
+            let card = run.card.unwrap_or(&run.platform.card).to_owned();
+            RunError::Extended { card, found }
+        })?;
+    }
     let mut sys = System::new(board.time.clone(), board.cores, board.migration, board.costs, jobs, run.seed);
     crate::trace::watch(&mut sys, jobs);
+    crate::recorded::export::watch(&mut sys, jobs, board.card.params.block_addressed);
     let start_ns = board.time.now();
     let waiting = Waiting::new(start_ns);
     let mut load = Load::new(run, board.card.params.sectors, waiting.clone(), progress)?;
@@ -503,6 +537,7 @@ where
     controller.set_log(Box::new(move |event| {
         heard.bus(event);
         crate::buslog::note(event);
+        crate::recorded::export::note(event);
     }));
     let (end_ns, stack) = board.serve(run, &mut sys, &mut load)?;
     if memory.violation_count() > 0 {

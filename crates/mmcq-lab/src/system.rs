@@ -8,6 +8,7 @@ pub(crate) use held::HeldWatch;
 pub use held::{Held, HeldLog};
 
 use crate::buffers::Buffers;
+pub use crate::fio::script::How;
 use mmcq::host::Direction;
 use mmcq_sim::cpu::{Cpu, CpuEvent, Priority, Thread};
 use mmcq_sim::time::Time;
@@ -22,6 +23,8 @@ pub struct Io {
     pub core: u8,
     /// Which way.
     pub direction: Direction,
+    /// How.
+    pub how: How,
     /// First block of 512 bytes.
     pub lba: u64,
     /// A job waits for it: a read, or a write past the page cache.
@@ -35,9 +38,9 @@ pub struct Io {
 }
 
 impl Io {
-    /// Its length.
+    /// The length of its data.
     pub fn bytes(&self) -> usize {
-        self.blocks as usize * 512
+        if self.how == How::Discard { 0 } else { self.blocks as usize * 512 }
     }
 
     /// Where its data are inside of its buffer.

@@ -10,6 +10,8 @@ mod guest;
 mod new;
 mod params;
 mod progress;
+mod replay;
+mod reporting;
 mod reproduce;
 mod run;
 mod scene;
@@ -45,6 +47,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(run::Run),
+    Replay(replay::Replay),
     Trace(trace::Trace),
     Why(why::Explain),
     Reproduce(reproduce::Reproduce),
@@ -66,8 +69,9 @@ enum Command {
 }
 
 /// What exit code 1 means, by command.
-const FOUND: [(&str, &str); 16] = [
+const FOUND: [(&str, &str); 17] = [
     ("run", "an I/O failed, data were not what was written, or the run did not come to its end"),
+    ("replay", "an I/O failed, or the run did not come to its end"),
     ("trace", "the run did not come to its end, or a file could not be written"),
     ("why", "an I/O failed, or the run did not come to its end"),
     ("reproduce", "a run did not come to its end, or a file could not be written"),
@@ -136,6 +140,7 @@ impl Cli {
     pub fn run(self) -> Result<ExitCode, Error> {
         match self.command {
             Command::Run(command) => command.run(),
+            Command::Replay(command) => command.run(),
             Command::Trace(command) => command.run(),
             Command::Why(command) => command.run(),
             Command::Reproduce(command) => command.run(),

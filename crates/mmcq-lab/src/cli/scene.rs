@@ -45,12 +45,8 @@ pub struct Loaded {
 }
 
 impl Scene {
-    /// The board and the jobs with all changes.
-    pub fn load(&self, file: &JobFile) -> Result<Loaded, Error> {
-        self.load_with(file, &self.set)
-    }
-
-    fn load_with(&self, file: &JobFile, changes: &[String]) -> Result<Loaded, Error> {
+    /// The board and the jobs with these changes.
+    pub fn load(&self, file: &JobFile, changes: &[String]) -> Result<Loaded, Error> {
         let mut file = file.clone();
         let (of_jobs, of_board): (Vec<&String>, Vec<&String>) =
             changes.iter().partition(|change| change.starts_with(JOB));
@@ -65,6 +61,19 @@ impl Scene {
         let platform = Platform::load_with(&self.platform, &of_board).map_err(Error::input)?;
         let workers = fio::expand(&file.jobs).map_err(Error::input)?;
         Ok(Loaded { platform, workers, file })
+    }
+
+    /// The board with these changes, and workers that no job file has.
+    pub fn load_workers(&self, workers: &[Worker], changes: &[String]) -> Result<Loaded, Error> {
+        if let Some(change) = changes.iter().find(|change| change.starts_with(JOB)) {
+            return Err(Error::Input(format!(
+                "--set {change}: a trace has no jobs; expected a key of board or card"
+            )));
+        }
+        let platform = Platform::load_with(&self.platform, changes).map_err(Error::input)?;
+        let (jobs, global_options, formats, notes) = Default::default();
+        let file = JobFile { jobs, global_options, formats, output: None, notes };
+        Ok(Loaded { platform, workers: workers.to_vec(), file })
     }
 
     /// What the runner takes.
@@ -87,14 +96,14 @@ impl Scene {
     /// difference: the jobs, their times and all counters are the same without it.
     pub fn with_effects<T>(
         &self,
-        file: &JobFile,
+        load: impl Fn(&[String]) -> Result<Loaded, Error> + Sync,
         work: impl FnOnce() -> T,
         outcome: impl FnOnce(&T) -> Option<&Outcome>,
     ) -> T {
         let without = |index: usize| {
             let mut changes = self.set.clone();
             changes.remove(index);
-            let loaded = self.load_with(file, &changes).ok()?;
+            let loaded = load(&changes).ok()?;
             let outcome = runner::run(&self.run_of(&loaded), None, &mut |_, _| ()).ok()?;
             Some(print_of(&outcome))
         };

@@ -123,7 +123,7 @@ impl Trace {
 
     fn jobs(&self) -> Result<ExitCode, Error> {
         let window = self.window()?;
-        let loaded = self.scene.load(&super::jobs(self.job.as_deref(), &self.options)?)?;
+        let loaded = self.scene.load(&super::jobs(self.job.as_deref(), &self.options)?, &self.scene.set)?;
         for note in &loaded.file.notes {
             eprintln!("mmcq: {note}");
         }

@@ -35,7 +35,7 @@ pub struct Explain {
 impl Explain {
     pub fn run(self) -> Result<ExitCode, Error> {
         let file = super::jobs(self.job.as_deref(), &self.options)?;
-        let loaded = self.scene.load(&file)?;
+        let loaded = self.scene.load(&file, &self.scene.set)?;
         for note in &loaded.file.notes {
             eprintln!("mmcq: {note}");
         }

@@ -1,6 +1,7 @@
 //! What a job asks for, after all options are read, and the workers it becomes.
 
 use super::error::{ParseError, Place};
+use super::script::Script;
 use std::sync::Arc;
 
 /// Direction of one transfer.
@@ -460,6 +461,15 @@ pub struct Worker {
     pub waits_for_earlier: bool,
     /// Names of its files.
     pub files: Vec<String>,
+    /// Its requests, if they are written down instead of drawn from the job.
+    pub script: Option<Script>,
+}
+
+impl Worker {
+    /// Its largest transfer, in bytes.
+    pub fn max_bytes(&self) -> u64 {
+        self.script.as_ref().map_or(self.job.max_block(), Script::max_bytes)
+    }
 }
 
 /// Most workers of one run, as in fio.
@@ -499,6 +509,7 @@ pub fn expand(jobs: &[Job]) -> Result<Vec<Worker>, ParseError> {
                 group,
                 waits_for_earlier: job.stonewall && subjob == 0,
                 files: job.files(subjob),
+                script: None,
             });
         }
     }

@@ -201,9 +201,19 @@ impl Log {
 mod tests {
     use super::*;
     use crate::fio::error::Place;
+    use crate::fio::state::How;
 
     fn read(offset: u64) -> Io {
-        Io { dir: Dir::Read, file: 0, offset, bytes: 4096, stamp: None, check: false }
+        Io {
+            dir: Dir::Read,
+            how: How::Plain,
+            file: 0,
+            offset,
+            bytes: 4096,
+            stamp: None,
+            check: false,
+            entry: 0,
+        }
     }
 
     #[test]

@@ -24,6 +24,7 @@ pub mod offsets;
 pub mod options;
 pub mod parse;
 pub mod report;
+pub mod script;
 pub mod state;
 pub mod stats;
 pub mod value;

@@ -122,6 +122,16 @@ impl DirStats {
         if ms == 0 && self.io_bytes > 0 { 1 } else { ms }
     }
 
+    fn transfer(&mut self, bytes: u64, slat_ns: Option<u64>, clat_ns: u64, lat_ns: u64) {
+        self.io_bytes += bytes;
+        self.total_ios += 1;
+        if let Some(ns) = slat_ns {
+            self.slat.add(ns);
+        }
+        self.clat.add(clat_ns);
+        self.lat.add(lat_ns);
+    }
+
     fn sum(&mut self, other: &DirStats) {
         self.io_bytes += other.io_bytes;
         self.total_ios += other.total_ios;
@@ -166,6 +176,10 @@ pub struct WorkerError {
 pub struct Stats {
     /// `[read, write]`
     pub dirs: [DirStats; 2],
+    /// Discards.
+    pub discards: DirStats,
+    /// How late requests went, against the times of a script.
+    pub late: Latency,
     /// Flushes: how many, and their latency.
     pub sync: Latency,
     /// Outstanding transfers at each submission: 1, 2.., 4.., 8.., 16.., 32.., 64 and more.
@@ -213,14 +227,13 @@ impl Stats {
 
     /// Counts a completed transfer.
     pub fn transfer(&mut self, dir: Dir, bytes: u64, slat_ns: Option<u64>, clat_ns: u64, lat_ns: u64) {
-        let d = &mut self.dirs[dir.index()];
-        d.io_bytes += bytes;
-        d.total_ios += 1;
-        if let Some(ns) = slat_ns {
-            d.slat.add(ns);
-        }
-        d.clat.add(clat_ns);
-        d.lat.add(lat_ns);
+        self.dirs[dir.index()].transfer(bytes, slat_ns, clat_ns, lat_ns);
+        self.mark_latency(clat_ns);
+    }
+
+    /// Counts a completed discard.
+    pub fn discard(&mut self, bytes: u64, slat_ns: Option<u64>, clat_ns: u64, lat_ns: u64) {
+        self.discards.transfer(bytes, slat_ns, clat_ns, lat_ns);
         self.mark_latency(clat_ns);
     }
 
@@ -247,6 +260,8 @@ impl Stats {
         for (mine, theirs) in self.dirs.iter_mut().zip(&other.dirs) {
             mine.sum(theirs);
         }
+        self.discards.sum(&other.discards);
+        self.late.pool(&other.late);
         self.sync.pool(&other.sync);
         add(&mut self.depth, &other.depth);
         add(&mut self.submit, &other.submit);

@@ -246,9 +246,20 @@ impl Elevator {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::system::How;
 
     fn io(lba: u64) -> Io {
-        Io { job: 0, core: 0, direction: Direction::Read, sync: true, lba, blocks: 8, buffer: 0, skip: 0 }
+        Io {
+            job: 0,
+            core: 0,
+            direction: Direction::Read,
+            how: How::Plain,
+            sync: true,
+            lba,
+            blocks: 8,
+            buffer: 0,
+            skip: 0,
+        }
     }
 
     fn all(elevator: &mut Elevator) -> Vec<(u64, u32)> {

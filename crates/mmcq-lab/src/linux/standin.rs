@@ -11,7 +11,7 @@ use super::worker::Worker;
 use crate::alone::Alone;
 use crate::board::TIMER;
 use crate::ours::Ours;
-use crate::system::{Costs, Io, Next, System, Workload};
+use crate::system::{Costs, How, Io, Next, System, Workload};
 use mmcq::engine::{CardParams, Config};
 use mmcq::host::{
     BlockSizes, BusOp, BusyDetect, Caps, Direction, DmaError, Done, Events, Host, Phase, Segment, StartError,
@@ -217,6 +217,7 @@ impl Workload for Jobs {
             job,
             core: 0,
             direction: self.direction,
+            how: How::Plain,
             sync: true,
             lba,
             blocks: 8,

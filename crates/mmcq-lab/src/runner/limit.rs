@@ -82,7 +82,7 @@ fn is_plain(job: &Job) -> bool {
 
 /// Two workers go through the same bytes side by side.
 fn meet(one: &Worker, other: &Worker) -> bool {
-    let together = Arc::ptr_eq(&one.job, &other.job) && one.files == other.files;
+    let together = one.script.is_none() && Arc::ptr_eq(&one.job, &other.job) && one.files == other.files;
     let same_place = matches!(one.job.offset_increment, Size::Bytes(0) | Size::Percent(0));
     together && same_place && is_plain(&one.job) && !other.waits_for_earlier
 }
@@ -92,7 +92,7 @@ fn perfect(worker: &Worker, count: u64) -> (Worker, u64) {
     let old = &worker.job;
     let bytes = old.max_block();
     let loop_requests = count * u64::from(old.depth());
-    if loop_requests <= 1 || !is_plain(old) {
+    if loop_requests <= 1 || worker.script.is_some() || !is_plain(old) {
         return (worker.clone(), 1);
     }
     let bytes_of = |size: Option<Size>| match size {

@@ -1,7 +1,7 @@
 //! fio's workers as the machine's jobs.
 
 use super::{Run, RunError, Steady, Waiting};
-use crate::fio::state::{Io as FioIo, JobState, Next as FioNext, Sync as FioSync, Times};
+use crate::fio::state::{How, Io as FioIo, JobState, Next as FioNext, Sync as FioSync, Times};
 use crate::fio::stats::WorkerError;
 use crate::fio::{Dir, Worker as FioWorker};
 use crate::system::{Io, Next, Workload};
@@ -15,13 +15,23 @@ enum UnderWay {
     Sync(FioSync, u64),
 }
 
+/// What tells an I/O of a job from its others: where, how long, and what. Equal ones are equal.
+type Key = (u64, u32, Direction, How);
+
+/// The key of a flush.
+const FLUSH: Key = (u64::MAX, 0, Direction::Write, How::Plain);
+
+fn key(io: &Io) -> Key {
+    (io.lba, io.blocks, io.direction, io.how)
+}
+
 /// fio's workers as the machine's jobs.
 pub(super) struct Load<'a> {
     pub(super) states: Vec<JobState>,
     workers: &'a [FioWorker],
     /// First block of each file of each worker.
     files: Vec<Vec<u64>>,
-    under_way: Vec<Vec<(u64, UnderWay)>>,
+    under_way: Vec<Vec<(Key, UnderWay)>>,
     finished: Vec<bool>,
     behind_wall: Vec<bool>,
     max_bytes: usize,
@@ -31,6 +41,8 @@ pub(super) struct Load<'a> {
     planned: u64,
     moved: u64,
     told: u64,
+    /// When the first job began.
+    origin_ns: Option<u64>,
     waiting: Waiting,
     pub(super) steady: Steady,
     progress: &'a mut dyn FnMut(u64, u64),
@@ -80,7 +92,7 @@ impl<'a> Load<'a> {
             files.push(bases);
         }
         let depth = run.workers.iter().map(|w| w.job.depth() as usize).sum();
-        let max_bytes = run.workers.iter().map(|w| w.job.max_block()).max().unwrap_or(512) as usize;
+        let max_bytes = run.workers.iter().map(FioWorker::max_bytes).max().unwrap_or(512) as usize;
         let planned = states.iter().map(JobState::planned_bytes).sum();
         Ok(Load {
             under_way: states.iter().map(|_| Vec::new()).collect(),
@@ -96,6 +108,7 @@ impl<'a> Load<'a> {
             planned,
             moved: 0,
             told: 0,
+            origin_ns: None,
             waiting,
             steady: Steady::new(planned),
             progress,
@@ -124,12 +137,14 @@ impl Workload for Load<'_> {
         if self.behind_wall[j] {
             return Next::Wait;
         }
+        let origin_ns = *self.origin_ns.get_or_insert(now_ns);
+        self.states[j].begins_at(origin_ns);
         loop {
             match self.states[j].next(now_ns) {
                 FioNext::Io(fio) => {
                     let start = self.files[j].get(fio.file).copied().unwrap_or(0);
                     let whole = fio.offset % 512 == 0 && fio.bytes % 512 == 0 && fio.bytes > 0;
-                    let key = start + fio.offset / 512;
+                    let lba = start + fio.offset / 512;
                     if !whole {
                         let text = format!(
                             "offset {} and length {} must be multiples of 512",
@@ -145,24 +160,27 @@ impl Workload for Load<'_> {
                         Dir::Write => Direction::Write,
                     };
                     self.ios += 1;
-                    self.under_way[j].push((key, UnderWay::Io(fio, now_ns)));
-                    return Next::Io(Io {
+                    let io = Io {
                         job,
                         core: 0,
                         direction,
+                        how: fio.how,
                         sync: direction == Direction::Read || self.workers[j].job.direct,
-                        lba: key,
+                        lba,
                         blocks: (fio.bytes / 512) as u32,
                         buffer: 0,
                         skip: 0,
-                    });
+                    };
+                    self.under_way[j].push((key(&io), UnderWay::Io(fio, now_ns)));
+                    return Next::Io(io);
                 }
                 FioNext::Sync(sync) => {
-                    self.under_way[j].push((u64::MAX, UnderWay::Sync(sync, now_ns)));
+                    self.under_way[j].push((FLUSH, UnderWay::Sync(sync, now_ns)));
                     return Next::Io(Io {
                         job,
                         core: 0,
                         direction: Direction::Write,
+                        how: How::Plain,
                         sync: true,
                         lba: u64::MAX,
                         blocks: 0,
@@ -197,7 +215,7 @@ impl Workload for Load<'_> {
 
     fn done(&mut self, io: &Io, ok: bool, data: &[u8], now_ns: u64) {
         let j = io.job as usize;
-        let Some(at) = self.under_way[j].iter().position(|(key, _)| *key == io.lba) else { return };
+        let Some(at) = self.under_way[j].iter().position(|(kept, _)| *kept == key(io)) else { return };
         let failed = || WorkerError { errno: 5, text: format!("I/O error at block {}", io.lba) };
         self.failed += u64::from(!ok);
         match self.under_way[j].remove(at).1 {
@@ -205,7 +223,7 @@ impl Workload for Load<'_> {
                 let times = Times { start_ns, issue_ns: start_ns, complete_ns: now_ns };
                 let result = if ok { Ok(fio.bytes) } else { Err(failed()) };
                 self.states[j].complete(&fio, times, result, fio.check.then_some(&data[..io.bytes()]));
-                self.moved += fio.bytes;
+                self.moved += if fio.how == How::Discard { 0 } else { fio.bytes };
                 self.steady.moved(self.moved, now_ns);
             }
             UnderWay::Sync(sync, start_ns) => {

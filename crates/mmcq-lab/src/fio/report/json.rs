@@ -65,6 +65,10 @@ fn of_origin(origin: &Origin) -> Value {
         false => (name.clone(), Value::Float(*value)),
     };
     put(&mut o, "counters", Value::Object(origin.counters.iter().map(counted).collect()));
+    if !origin.replay.is_empty() {
+        let facts = origin.replay.iter().map(|(name, value)| (name.clone(), text(value)));
+        put(&mut o, "replay", Value::Object(facts.collect()));
+    }
     Value::Object(o)
 }
 
@@ -97,7 +101,7 @@ fn job_object(report: &Report, entry: &Entry, plus: bool) -> Value {
         let group = report.group(entry.group, dir);
         put(&mut o, key, direction(job, &stats.dirs[dir.index()], &group, plus));
     }
-    put(&mut o, "trim", direction(job, &DirStats::default(), &GroupDir::default(), plus));
+    put(&mut o, "trim", direction(job, &stats.discards, &GroupDir::default(), plus));
     let mut sync = Fields::new();
     put(&mut sync, "total_ios", Value::Int(stats.sync.ns.samples));
     let shown = job.clat_percentiles || job.lat_percentiles;

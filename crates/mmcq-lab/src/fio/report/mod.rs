@@ -64,14 +64,31 @@ pub struct Origin {
     pub changes: Vec<String>,
     /// What was counted: name and value. Shares are from 0 to 1.
     pub counters: Vec<(String, f64)>,
+    /// Of a replay: the trace, and how it was replayed, name and value.
+    pub replay: Vec<(String, String)>,
 }
 
 impl Origin {
-    /// In one line.
+    /// In one line; of a replay in three.
     fn line(&self) -> String {
         let Origin { version, platform, card, setting, seed, changes, .. } = self;
         let set: String = changes.iter().map(|change| format!(", {change}")).collect();
-        format!("mmcq {version}: platform {platform}, card {card}, setting {setting}, seed {seed}{set}\n")
+        let first = format!(
+            "mmcq {version}: platform {platform}, card {card}, setting {setting}, seed {seed}{set}\n"
+        );
+        if self.replay.is_empty() {
+            return first;
+        }
+        let late =
+            |name: &str| self.counters.iter().find(|(known, _)| known == name).map_or(0.0, |(_, us)| *us);
+        let facts: Vec<String> = self.replay.iter().map(|(name, value)| format!("{name} {value}")).collect();
+        let [mean, median, most, max] =
+            ["mean", "p50", "p99", "max"].map(|part| late(&format!("late_{part}_us")));
+        format!(
+            "{first}replay: {}\nlate against the trace (usec): \
+             mean {mean:.1}, median {median:.1}, 99.00th {most:.1}, max {max:.1}\n",
+            facts.join(", "),
+        )
     }
 }
 

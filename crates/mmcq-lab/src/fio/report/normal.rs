@@ -3,7 +3,7 @@
 use super::number::{latency_unit, short};
 use super::{Entry, GroupDir, Report, cpu_percent, date, rate, share_of_group, shares};
 use crate::fio::job::{Dir, Job};
-use crate::fio::stats::{Latency, Running, Stats};
+use crate::fio::stats::{DirStats, Latency, Running, Stats};
 use std::fmt::Write;
 
 const LATENCY_STEPS: [&str; 10] = ["2", "4", "10", "20", "50", "100", "250", "500", "750", "1000"];
@@ -65,8 +65,13 @@ fn job_block(out: &mut String, report: &Report, entry: &Entry) {
         let _ = writeln!(out, "  Description  : [{text}]");
     }
     for dir in Dir::ALL {
-        dir_block(out, job, stats, dir, &report.group(entry.group, dir));
+        let words = match dir {
+            Dir::Read => ("read", ""),
+            Dir::Write => ("write", "; 0 zone resets"),
+        };
+        dir_block(out, job, words, &stats.dirs[dir.index()], &report.group(entry.group, dir));
     }
+    dir_block(out, job, ("trim", ""), &stats.discards, &GroupDir::default());
     let total = stats.transfers();
     for (unit, names, values) in [
         ("nsec", &LATENCY_STEPS[..], &shares(&stats.lat_ns, total, 0.01)[..]),
@@ -85,18 +90,13 @@ fn job_block(out: &mut String, report: &Report, entry: &Entry) {
     tail(out, job, stats);
 }
 
-fn dir_block(out: &mut String, job: &Job, stats: &Stats, dir: Dir, group: &GroupDir) {
-    let d = &stats.dirs[dir.index()];
+fn dir_block(out: &mut String, job: &Job, (name, after): (&str, &str), d: &DirStats, group: &GroupDir) {
     let ms = d.runtime_ms();
     if ms == 0 {
         return;
     }
     let (binary, figures) = units(job);
     let bw = rate(d.io_bytes, ms);
-    let (name, after) = match dir {
-        Dir::Read => ("read", ""),
-        Dir::Write => ("write", "; 0 zone resets"),
-    };
     let _ = writeln!(
         out,
         "  {name}: IOPS={}, BW={} ({})({}/{ms}msec){after}",

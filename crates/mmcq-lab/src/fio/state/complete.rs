@@ -1,6 +1,6 @@
 //! What a completion changes: measurements, errors, verification.
 
-use super::{Io, JobState, Phase, Sync, Times, VERIFY_ERRORS_KEPT};
+use super::{How, Io, JobState, Phase, Sync, Times, VERIFY_ERRORS_KEPT};
 use crate::fio::job::Dir;
 use crate::fio::stats::WorkerError;
 use crate::fio::verify::{self, VerifyError};
@@ -17,6 +17,7 @@ impl JobState {
         self.outstanding = self.outstanding.saturating_sub(1);
         self.stats.mark_complete(1);
         self.last_ns = self.last_ns.max(times.complete_ns);
+        self.ended(io.entry, times.complete_ns);
         let bytes = match result {
             Ok(0) if io.bytes > 0 => {
                 let text = format!("{} of 0 bytes at offset {}", word(io.dir), io.offset);
@@ -53,6 +54,11 @@ impl JobState {
         let slat_ns = (!self.job.ioengine.blocks()).then(|| issue_ns.saturating_sub(start_ns));
         let clat_ns = complete_ns.saturating_sub(issue_ns);
         let lat_ns = complete_ns.saturating_sub(start_ns);
+        if io.how == How::Discard {
+            self.stats.discard(bytes, slat_ns, clat_ns, lat_ns);
+            self.phase_bytes[2] += bytes;
+            return;
+        }
         self.stats.transfer(io.dir, bytes, slat_ns, clat_ns, lat_ns);
         self.done_bytes += bytes;
         self.phase_bytes[io.dir.index()] += bytes;
@@ -65,12 +71,20 @@ impl JobState {
         }
     }
 
+    /// A request of the script has ended.
+    fn ended(&mut self, entry: u32, at_ns: u64) {
+        if let Some(player) = &mut self.player {
+            player.ended(entry, at_ns);
+        }
+    }
+
     /// A flush is over.
-    pub fn complete_sync(&mut self, _sync: &Sync, times: Times, result: Result<(), WorkerError>) {
+    pub fn complete_sync(&mut self, sync: &Sync, times: Times, result: Result<(), WorkerError>) {
         self.tick(times.complete_ns);
         self.outstanding = self.outstanding.saturating_sub(1);
         self.stats.mark_complete(1);
         self.last_ns = self.last_ns.max(times.complete_ns);
+        self.ended(sync.entry, times.complete_ns);
         match result {
             Ok(()) => self.stats.sync.add(times.complete_ns.saturating_sub(times.start_ns)),
             Err(error) => self.fail(error, self.job.continue_on_error.write),

@@ -20,6 +20,7 @@
 
 mod complete;
 mod pace;
+mod played;
 mod written;
 
 use super::error::ParseError;
@@ -28,6 +29,8 @@ use super::logs::Logs;
 use super::offsets::{Extent, Offsets, Place, Seeds, Step, Taus88, extent};
 use super::stats::{Cpu, Stats, Windows};
 use super::verify::{self, Stamp, VerifyError};
+pub use crate::fio::script::How;
+use played::Player;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use written::Written;
@@ -37,6 +40,8 @@ use written::Written;
 pub struct Io {
     /// Direction.
     pub dir: Dir,
+    /// How it is done.
+    pub how: How,
     /// Index into the worker's files.
     pub file: usize,
     /// Byte in the file.
@@ -47,6 +52,8 @@ pub struct Io {
     pub stamp: Option<Stamp>,
     /// Data of a read is to be handed to [`JobState::complete`] and will be checked.
     pub check: bool,
+    /// Place in the worker's script; 0 without one.
+    pub entry: u32,
 }
 
 /// A flush to do. It is given back to [`JobState::complete_sync`]. As in fio, earlier transfers may
@@ -57,6 +64,8 @@ pub struct Sync {
     pub file: usize,
     /// It stands for `fdatasync`.
     pub data_only: bool,
+    /// As in [`Io::entry`].
+    pub entry: u32,
 }
 
 /// What a worker wants.
@@ -116,7 +125,8 @@ pub struct JobState {
     begin_ns: Option<u64>,
     ramping: bool,
     phase_start_ns: u64,
-    phase_bytes: [u64; 2],
+    /// Reads, writes, discards.
+    phase_bytes: [u64; 3],
     last_ns: u64,
     loops_left: u32,
     issued_bytes: [u64; 2],
@@ -137,6 +147,7 @@ pub struct JobState {
     stats: Stats,
     windows: [(Windows, Windows); 2],
     logs: Option<Logs>,
+    player: Option<Player>,
 }
 
 /// Verify errors that are kept; later ones are only counted.
@@ -150,6 +161,12 @@ impl JobState {
         let extent = extent(&job, worker.subjob, file_bytes)?;
         let seeds = Seeds::of(&job, worker.thread_number, run_seed);
         let ordered = job.rw.random && !job.norandommap;
+        let capacity = file_bytes.first().copied().unwrap_or(0);
+        let player = worker
+            .script
+            .as_ref()
+            .map(|script| script.fit(capacity).map(|()| Player::new(script.clone(), capacity)));
+        let player = player.transpose()?;
         Ok(JobState {
             offsets: Offsets::new(&job, &extent.regions, seeds),
             seeds: Taus88::new(seeds.verify),
@@ -162,7 +179,7 @@ impl JobState {
             begin_ns: None,
             ramping: job.ramp_time_ns > 0,
             phase_start_ns: 0,
-            phase_bytes: [0; 2],
+            phase_bytes: [0; 3],
             last_ns: 0,
             loops_left: job.loops,
             issued_bytes: [0; 2],
@@ -183,6 +200,7 @@ impl JobState {
             stats: Stats::default(),
             windows: [0, 1].map(|_| (Windows::new(0, job.bwavgtime_ms), Windows::new(0, job.iopsavgtime_ms))),
             logs: Logs::wanted(&job).then(|| Logs::new(&job)),
+            player,
             job,
         })
     }
@@ -194,6 +212,9 @@ impl JobState {
 
     /// Bytes that the worker will move, without its verify phase: for a progress bar.
     pub fn planned_bytes(&self) -> u64 {
+        if let Some(player) = &self.player {
+            return player.planned_bytes();
+        }
         let passes = u64::from(self.job.loops).saturating_mul(self.extent.pass_bytes);
         passes.max(self.extent.limit_bytes).min(self.extent.limit_bytes.saturating_mul(self.job.loops.into()))
     }
@@ -230,7 +251,7 @@ impl JobState {
                 Phase::EndSync(file) if file < self.extent.regions.len() => {
                     self.phase = Phase::EndSync(file + 1);
                     self.submitted();
-                    return Next::Sync(Sync { file, data_only: false });
+                    return Next::Sync(Sync { file, data_only: false, entry: 0 });
                 }
                 Phase::EndSync(_) => self.begin_verify(now_ns),
                 Phase::Verify => {
@@ -272,7 +293,7 @@ impl JobState {
             }
             self.ramping = false;
             self.stats = Stats { error: self.stats.error.take(), ..Stats::default() };
-            self.phase_bytes = [0; 2];
+            self.phase_bytes = [0; 3];
             self.set_start(end_ns);
             self.logs = Logs::wanted(&self.job).then(|| Logs::new(&self.job));
         }
@@ -296,6 +317,8 @@ impl JobState {
         let first = self.phase == Phase::Waiting;
         let again = if self.stop || self.timed_out(now_ns) {
             false
+        } else if self.player.is_some() {
+            first
         } else if job.time_based {
             true
         } else if self.loops_left > 0 {
@@ -341,7 +364,8 @@ impl JobState {
     /// Adds the phase's time to the directions that moved bytes in it.
     fn end_phase(&mut self, now_ns: u64) {
         let elapsed_ns = now_ns.saturating_sub(self.phase_start_ns);
-        for (stats, bytes) in self.stats.dirs.iter_mut().zip(&mut self.phase_bytes) {
+        let all = self.stats.dirs.iter_mut().chain([&mut self.stats.discards]);
+        for (stats, bytes) in all.zip(&mut self.phase_bytes) {
             if std::mem::take(bytes) > 0 {
                 stats.runtime_ns += elapsed_ns;
             }
@@ -389,6 +413,9 @@ impl JobState {
         if let Some(io) = self.rest.pop_front() {
             return Some(self.issue(io));
         }
+        if self.player.is_some() {
+            return self.next_of_script(now_ns);
+        }
         if self.timed_out(now_ns) || self.pass_is_issued() {
             return None;
         }
@@ -401,7 +428,7 @@ impl JobState {
                 Step::Transfer(place) => place,
                 Step::Sync { file, data_only } => {
                     self.submitted();
-                    return Some(Next::Sync(Sync { file, data_only }));
+                    return Some(Next::Sync(Sync { file, data_only, entry: 0 }));
                 }
                 Step::End => return None,
             },
@@ -445,7 +472,7 @@ impl JobState {
         self.blocks_since_think = self.blocks_since_think.saturating_add(1);
         self.paced[dir.index()].0 += bytes;
         self.paced[dir.index()].1 += 1;
-        self.issue(Io { dir, file, offset, bytes, stamp, check })
+        self.issue(Io { dir, how: How::Plain, file, offset, bytes, stamp, check, entry: 0 })
     }
 
     fn stamp(&mut self) -> Stamp {

@@ -1,6 +1,6 @@
 //! What a pass has written and the verify phase will read.
 
-use super::Io;
+use super::{How, Io};
 use crate::fio::job::Dir;
 use crate::fio::verify::Stamp;
 use std::collections::{BTreeMap, VecDeque};
@@ -58,7 +58,16 @@ impl Written {
                 (file, offset, bytes, stamp)
             }
         };
-        Some(Io { dir: Dir::Read, file, offset, bytes, stamp: Some(stamp), check: true })
+        Some(Io {
+            dir: Dir::Read,
+            how: How::Plain,
+            file,
+            offset,
+            bytes,
+            stamp: Some(stamp),
+            check: true,
+            entry: 0,
+        })
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -4,7 +4,7 @@ use super::*;
 use crate::board::TIMER;
 use crate::linux::elevator::{Elevator, Tunables};
 use crate::linux::worker::Worker;
-use crate::system::{Costs, Io, Next, Workload};
+use crate::system::{Costs, How, Io, Next, Workload};
 use mmcq::engine::Config;
 use mmcq::host::{
     BlockSizes, BusOp, BusyDetect, Caps, DmaError, Done, Events, Segment, StartError, Step as HostStep, Width,
@@ -151,7 +151,7 @@ impl Workload for Script {
             }
         };
         self.waits = true;
-        Next::Io(Io { job, core: 0, direction, sync: true, lba, blocks, buffer: 0, skip: 0 })
+        Next::Io(Io { job, core: 0, direction, how: How::Plain, sync: true, lba, blocks, buffer: 0, skip: 0 })
     }
 
     fn done(&mut self, _: &Io, ok: bool, _: &[u8], _: u64) {

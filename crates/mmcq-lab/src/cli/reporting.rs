@@ -1,0 +1,282 @@
+//! What commands that run a load have in common: the run itself, and its report.
+
+use super::progress::{Progress, Unit};
+use super::scene::{Loaded, Scene};
+use super::{Error, print};
+use clap::Args;
+use mmcq_lab::buslog;
+use mmcq_lab::fio::OutputFormat;
+use mmcq_lab::fio::report::{self, Context, Origin, Report};
+use mmcq_lab::fio::stats::{Cpu, DirStats, DiskUtil};
+use mmcq_lab::platform::Platform;
+use mmcq_lab::recorded::export;
+use mmcq_lab::runner::{self, Outcome, RunError, Setting};
+use mmcq_sim::card::Medium;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+#[derive(Debug, Args)]
+pub struct Reporting {
+    /// Report: normal, json, json+, terse; several with commas
+    #[arg(long, value_name = "FORMAT", value_delimiter = ',')]
+    output_format: Vec<String>,
+    /// Report to this file instead of standard output
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Write down what happens on the bus, a line each, times in nanoseconds (for `mmcq diff-bus`)
+    #[arg(long, value_name = "FILE")]
+    bus_log: Option<PathBuf>,
+    /// Write down what the block layer would have recorded: FORMAT is blktrace, which btt, blkparse
+    /// (-i - < FILE), fio (read_iolog) and `mmcq replay` read
+    #[arg(long, value_names = ["FORMAT", "FILE"], num_args = 2)]
+    export: Vec<String>,
+    /// A line about what the stack did: transfers, merging, interrupts, context switches, shares of
+    /// time
+    #[arg(long)]
+    counters: bool,
+}
+
+impl Reporting {
+    /// Runs what is loaded, and reports. `again` loads the same with other changes; `replay` is
+    /// what the report says of a trace.
+    pub fn run(
+        &self,
+        scene: &Scene,
+        loaded: Loaded,
+        medium: Option<Medium>,
+        again: impl Fn(&[String]) -> Result<Loaded, Error> + Sync,
+        replay: Vec<(String, String)>,
+    ) -> Result<ExitCode, Error> {
+        let formats = self.formats(&loaded.file.formats)?;
+        if let Some(path) = &self.output {
+            super::writable("--output", path)?;
+        }
+        let export = self.exported(scene.setting)?;
+        let run = scene.run_of(&loaded);
+        let image = medium.is_some();
+        let progress = Progress::new("jobs", 0, Unit::Bytes);
+        let go = || runner::run(&run, medium, &mut |moved, planned| progress.set(moved, planned));
+        let go = || match export {
+            None => Ok(go()),
+            Some(path) => export::blktrace(path, go)
+                .map_err(|error| Error::Input(format!("--export blktrace {}: {error}", path.display()))),
+        };
+        let logged = || match &self.bus_log {
+            None => go(),
+            Some(path) => buslog::record(path, go)
+                .map_err(|error| Error::Input(format!("--bus-log {}: {error}", path.display())))?,
+        };
+        // An image is one file: no second run may touch it.
+        let outcome = match image {
+            true => logged(),
+            false => scene.with_effects(again, logged, |done| done.as_ref().ok()?.as_ref().ok()),
+        };
+        progress.end();
+        let outcome = outcome?.map_err(|error| match error {
+            RunError::Stuck(_) | RunError::Memory(_) => Error::Run(error.to_string()),
+            other => Error::input(other),
+        })?;
+        for error in &outcome.verify_errors {
+            eprintln!("mmcq: {error}");
+        }
+        if outcome.counters.stack.continue_lost {
+            eprintln!(
+                "mmcq: platform {}: the controller does not continue data although its driver says so; every transfer was closed since",
+                scene.platform
+            );
+        }
+        outcome.logs.iter().try_for_each(|(name, text)| write_file(Path::new(name), text))?;
+        let counters = self.counters.then(|| counters_line(&outcome));
+        let failed = !outcome.verify_errors.is_empty() || outcome.counters.failed > 0;
+        let origin = Origin { replay, ..origin(scene, &loaded.platform, &outcome) };
+        self.print_report(&formats, &report(loaded, outcome, origin))?;
+        if let Some(line) = counters {
+            eprint!("{line}");
+        }
+        Ok(if failed { ExitCode::from(1) } else { ExitCode::SUCCESS })
+    }
+
+    /// Where a trace of the run goes.
+    fn exported(&self, setting: Setting) -> Result<Option<&Path>, Error> {
+        let [format, file] = &self.export[..] else { return Ok(None) };
+        if format != "blktrace" {
+            return Err(Error::Input(format!("--export {format}: expected blktrace")));
+        }
+        if setting == Setting::Limit {
+            let why = "limit joins requests, and runs several lanes; expected another setting";
+            return Err(Error::Input(format!("--export blktrace: {why}")));
+        }
+        let path = Path::new(file);
+        super::writable("--export blktrace", path)?;
+        Ok(Some(path))
+    }
+
+    fn formats(&self, given: &[OutputFormat]) -> Result<Vec<OutputFormat>, Error> {
+        if self.output_format.is_empty() {
+            return Ok(if given.is_empty() { vec![OutputFormat::Normal] } else { given.to_vec() });
+        }
+        let format = |name: &String| {
+            OutputFormat::from_name(name).ok_or_else(|| {
+                Error::Input(format!("--output-format={name}: expected normal, json, json+ or terse"))
+            })
+        };
+        self.output_format.iter().map(format).collect()
+    }
+
+    fn print_report(&self, formats: &[OutputFormat], report: &Report) -> Result<(), Error> {
+        let text: String = formats
+            .iter()
+            .map(|format| match format {
+                OutputFormat::Normal => report::normal(report),
+                OutputFormat::Json => report::json::json(report, false),
+                OutputFormat::JsonPlus => report::json::json(report, true),
+                OutputFormat::Terse => report::terse(report),
+            })
+            .collect();
+        match &self.output {
+            Some(path) => write_file(path, &text),
+            None => print(&text),
+        }
+    }
+}
+
+fn write_file(path: &Path, text: &str) -> Result<(), Error> {
+    std::fs::write(path, text).map_err(|error| Error::Run(format!("{}: {error}", path.display())))
+}
+
+/// fio's report of a run. Its clock is the virtual one, which begins in 1970.
+fn report(loaded: Loaded, outcome: Outcome, origin: Origin) -> Report {
+    let Loaded { file, workers, .. } = loaded;
+    let counters = &outcome.counters;
+    let context = Context {
+        version: report::FORMAT_VERSION.to_owned(),
+        timestamp_ms: counters.elapsed_ns / 1_000_000,
+        elapsed_ns: counters.elapsed_ns,
+        global_options: file.global_options,
+        origin: Some(origin),
+    };
+    let jobs = workers.len().max(1) as u64;
+    let commands = |a: usize, b: usize| counters.bus.commands[a] + counters.bus.commands[b];
+    let transfers = [commands(17, 18), commands(24, 25)];
+    let of = |direction: usize, f: fn(&DirStats) -> u64| -> u64 {
+        outcome.stats.iter().map(|stats| f(&stats.dirs[direction])).sum()
+    };
+    let ticks_ms = [0, 1].map(|d| of(d, |dir| (dir.lat.ns.mean * dir.lat.ns.samples as f64 / 1e6) as u64));
+    let disk = DiskUtil {
+        name: "mmcblk0".to_owned(),
+        ios: transfers,
+        merges: [0, 1].map(|d| of(d, |dir| dir.total_ios).saturating_sub(transfers[d])),
+        ticks_ms,
+        in_queue_ms: ticks_ms[0] + ticks_ms[1],
+        util_percent: (100.0 * counters.bus_share()).min(100.0),
+    };
+    let mut results = Vec::new();
+    for (worker, mut stats) in workers.into_iter().zip(outcome.stats) {
+        stats.cpu = Cpu {
+            system_ns: counters.cpu.busy_ns / jobs,
+            context_switches: counters.cpu.switches / jobs,
+            ..Cpu::default()
+        };
+        results.push((worker, stats));
+    }
+    Report::new(context, results, vec![disk])
+}
+
+/// What a saved report needs to be run again, and what was counted.
+fn origin(scene: &Scene, platform: &Platform, outcome: &Outcome) -> Origin {
+    let c = &outcome.counters;
+    let share = |ns: u64| ns as f64 / c.elapsed_ns.max(1) as f64;
+    let counters = [
+        ("ios", c.ios as f64),
+        ("transfers", c.transfers as f64),
+        ("units_4k_per_transfer", c.merge()),
+        ("commands", c.bus.commands.iter().sum::<u64>() as f64),
+        ("interrupts", c.cpu.interrupts as f64),
+        ("context_switches", c.cpu.switches as f64),
+        ("register_reads", c.accesses.0 as f64),
+        ("register_writes", c.accesses.1 as f64),
+        ("failed", c.failed as f64),
+        ("held_for_the_tail", c.stack.holds.count as f64),
+        ("wire_share", share(c.bus.wire_ns())),
+        ("card_share", share(c.bus.physical_ns() - c.bus.wire_ns())),
+        ("cpu_idle_share", c.idle_share()),
+    ];
+    Origin {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        platform: platform.name.clone(),
+        card: scene.card_of(platform).to_owned(),
+        setting: scene.setting.name().to_owned(),
+        seed: scene.seed,
+        changes: scene.set.clone(),
+        counters: counters
+            .into_iter()
+            .chain(lateness(outcome))
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect(),
+        replay: Vec::new(),
+    }
+}
+
+/// How late requests went, against the times of a trace.
+fn lateness(outcome: &Outcome) -> Vec<(&'static str, f64)> {
+    let late = outcome.group().late;
+    if late.ns.samples == 0 {
+        return Vec::new();
+    }
+    let percentiles = late.histogram.percentiles(&[50.0, 99.0]);
+    let percentile = |at: usize| percentiles.get(at).map_or(0.0, |ns| *ns as f64 / 1e3);
+    vec![
+        ("late_mean_us", late.ns.mean / 1e3),
+        ("late_p50_us", percentile(0)),
+        ("late_p99_us", percentile(1)),
+        ("late_max_us", late.ns.max as f64 / 1e3),
+    ]
+}
+
+fn counters_line(outcome: &Outcome) -> String {
+    let c = &outcome.counters;
+    let per = |n: u64| n as f64 / c.ios.max(1) as f64;
+    let commands: u64 = c.bus.commands.iter().sum();
+    let holds = c.stack.holds;
+    let held = match holds.count {
+        0 => String::new(),
+        count => format!(
+            "; held for the tail: {count} times, {:.0} us, gained {:.0} us",
+            holds.waited_ns as f64 / 1e3,
+            holds.gained_ns as f64 / 1e3
+        ),
+    };
+    let tasks = c.stack.tasks.map_or_else(String::new, |tasks| {
+        let demoted = tasks.demoted.map_or_else(String::new, |why| format!(", given up: {why:?}"));
+        format!(
+            "; queue: on {} times, {} tasks executed, asked {} times, {} of these in vain{demoted}",
+            tasks.entered, tasks.executed, tasks.asked, tasks.asked_in_vain
+        )
+    });
+    let packs = c.stack.packs.map_or_else(String::new, |packs| {
+        let demoted = packs.demoted.map_or_else(String::new, |why| format!(", given up: {why:?}"));
+        format!(
+            "; packed: {} writes and {} reads of {} entries, {} of them split{demoted}",
+            packs.writes, packs.reads, packs.entries, packs.split
+        )
+    });
+    let chains = c.stack.chains.map_or_else(String::new, |chains| {
+        let demoted = chains.demoted.map_or_else(String::new, |why| format!(", given up: {why:?}"));
+        format!("; chains: {} of {} transfers{demoted}", chains.chains, chains.transfers)
+    });
+    format!(
+        "{} I/Os in {} transfers ({:.2} x 4 KiB each); per I/O: {:.2} commands, {:.2} interrupts, {:.2} context switches, \
+         {:.2} register reads, {:.2} writes; time: {:.1} % wire, {:.1} % card, CPU {:.1} % idle{held}{tasks}{packs}{chains}\n",
+        c.ios,
+        c.transfers,
+        c.merge(),
+        per(commands),
+        per(c.cpu.interrupts),
+        per(c.cpu.switches),
+        per(c.accesses.0),
+        per(c.accesses.1),
+        100.0 * c.bus.wire_ns() as f64 / c.elapsed_ns.max(1) as f64,
+        100.0 * (c.bus.physical_ns() - c.bus.wire_ns()) as f64 / c.elapsed_ns.max(1) as f64,
+        100.0 * c.idle_share(),
+    )
+}

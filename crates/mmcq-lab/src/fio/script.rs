@@ -1,0 +1,204 @@
+//! A worker whose requests are written down, instead of drawn from a job's options.
+
+use super::error::{ParseError, Place};
+use std::sync::Arc;
+
+/// What a request does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Reads.
+    Read,
+    /// Writes.
+    Write,
+    /// Writes, and is complete when it is on the medium.
+    WriteDurable,
+    /// Flushes the card's cache.
+    Flush,
+    /// Blocks need not keep their content.
+    Discard,
+}
+
+/// How a transfer is done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum How {
+    /// As usual.
+    #[default]
+    Plain,
+    /// A write that is complete when it is on the medium.
+    Durable,
+    /// No data: the blocks need not keep their content.
+    Discard,
+}
+
+/// When a request may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// As soon as the depth allows.
+    AtOnce,
+    /// So long after the run began.
+    At(u64),
+    /// So long after the request before went.
+    AfterStart(u64),
+    /// After the end of a request, by its place in the list: so long.
+    AfterEnd(u32, u64),
+}
+
+/// One request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// What.
+    pub op: Op,
+    /// First byte, in the load's own space.
+    pub offset: u64,
+    /// Length; 0 for a flush.
+    pub bytes: u64,
+    /// When it may go.
+    pub when: When,
+    /// When it should go at best, from the run's begin: what its lateness is told from.
+    pub due_ns: u64,
+}
+
+/// How the load's space comes onto a smaller or larger card.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Remap {
+    /// It must fit.
+    #[default]
+    Refuse,
+    /// What is beyond the end goes on at the begin.
+    Modulo,
+    /// Pieces of 1 MiB are spread over the whole card, or moved together.
+    Scale,
+}
+
+impl Remap {
+    /// Its name in options and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Remap::Refuse => "refuse",
+            Remap::Modulo => "modulo",
+            Remap::Scale => "scale",
+        }
+    }
+}
+
+impl std::str::FromStr for Remap {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let all = [Remap::Refuse, Remap::Modulo, Remap::Scale];
+        all.into_iter()
+            .find(|r| r.name() == name)
+            .ok_or_else(|| "expected refuse, modulo or scale".to_owned())
+    }
+}
+
+/// The requests of one worker.
+#[derive(Clone, Debug)]
+pub struct Script {
+    /// In the order in which they go.
+    pub entries: Arc<[Entry]>,
+    /// Where the load's space ends, and what says so.
+    pub extent: (u64, Place),
+    /// How it comes onto the card.
+    pub remap: Remap,
+}
+
+/// Pieces that [`Remap::Scale`] moves.
+const PIECE_BYTES: u64 = 1 << 20;
+
+impl Script {
+    /// Bytes that it reads and writes.
+    pub fn bytes(&self) -> u64 {
+        let moves = |entry: &&Entry| !matches!(entry.op, Op::Flush | Op::Discard);
+        self.entries.iter().filter(moves).map(|entry| entry.bytes).sum()
+    }
+
+    /// Its largest read or write, in bytes.
+    pub fn max_bytes(&self) -> u64 {
+        let moves = |entry: &&Entry| entry.op != Op::Discard;
+        self.entries.iter().filter(moves).map(|entry| entry.bytes).max().unwrap_or(0).max(512)
+    }
+
+    /// Does it have requests like this?
+    pub fn has(&self, op: Op) -> bool {
+        self.entries.iter().any(|entry| entry.op == op)
+    }
+
+    /// Whether it fits a card of so many bytes.
+    ///
+    /// # Errors
+    ///
+    /// It must fit, and does not.
+    pub fn fit(&self, capacity: u64) -> Result<(), ParseError> {
+        let (end, place) = &self.extent;
+        if self.remap == Remap::Refuse && *end > capacity {
+            return Err(ParseError::new(
+                place,
+                format!(
+                    "it ends at byte {end}, and the card has {capacity}; expected --remap modulo or scale, or a larger card"
+                ),
+            ));
+        }
+        match Some(self.max_bytes()).filter(|bytes| *bytes > capacity) {
+            Some(bytes) => {
+                Err(ParseError::new(place, format!("a request of {bytes} bytes: the card has {capacity}")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Where a request goes on a card of so many bytes: first byte, and length.
+    pub(super) fn place(&self, entry: &Entry, capacity: u64) -> (u64, u64) {
+        let bytes = entry.bytes.min(capacity);
+        let offset = match self.remap {
+            Remap::Refuse => entry.offset,
+            Remap::Modulo => entry.offset % capacity.max(1),
+            Remap::Scale => {
+                let pieces = |bytes: u64| u128::from(bytes.div_ceil(PIECE_BYTES).max(1));
+                let (have, want) = (pieces(self.extent.0), pieces(capacity));
+                let piece = u128::from(entry.offset / PIECE_BYTES) * want / have;
+                piece as u64 * PIECE_BYTES + entry.offset % PIECE_BYTES
+            }
+        };
+        (offset.min(capacity - bytes), bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn script(remap: Remap, end: u64) -> Script {
+        Script { entries: Arc::new([]), extent: (end, Place::Whole("t".to_owned())), remap }
+    }
+
+    fn entry(offset: u64) -> Entry {
+        Entry { op: Op::Read, offset, bytes: 4096, when: When::AtOnce, due_ns: 0 }
+    }
+
+    #[test]
+    fn what_is_beyond_the_end_goes_on_at_the_begin() {
+        let script = script(Remap::Modulo, 1 << 40);
+        assert_eq!(script.place(&entry((3 << 30) + 8192), 1 << 30), (8192, 4096));
+        assert_eq!(
+            script.place(&entry((1 << 30) - 512), 1 << 30),
+            ((1 << 30) - 4096, 4096),
+            "at the very end"
+        );
+    }
+
+    #[test]
+    fn scaling_spreads_pieces_and_keeps_them_whole() {
+        let small = script(Remap::Scale, 8 << 20);
+        assert_eq!(small.place(&entry((1 << 20) + 512), 32 << 20), ((4 << 20) + 512, 4096));
+        let large = script(Remap::Scale, 32 << 20);
+        assert_eq!(large.place(&entry((31 << 20) + 512), 8 << 20), ((7 << 20) + 512, 4096));
+        assert!(large.fit(8 << 20).is_ok());
+    }
+
+    #[test]
+    fn a_load_that_does_not_fit_is_refused_with_its_place() {
+        let error = script(Remap::Refuse, 4096).fit(512).unwrap_err().to_string();
+        assert!(error.starts_with("t: it ends at byte 4096, and the card has 512"), "{error}");
+    }
+}

@@ -1,0 +1,103 @@
+//! A worker whose requests are written down: which is next, when it may go, and how late it is.
+
+use super::{How, Io, JobState, Next, Sync};
+use crate::fio::job::Dir;
+use crate::fio::script::{Op, Script, When};
+
+/// It has not ended.
+const UNDER_WAY: u64 = u64::MAX;
+
+/// Where a worker is in its script.
+#[derive(Debug)]
+pub(super) struct Player {
+    script: Script,
+    capacity: u64,
+    at: usize,
+    /// When the newest request went.
+    went_ns: u64,
+    /// When each request ended, if any waits for that.
+    ended_ns: Vec<u64>,
+}
+
+/// When the next request may go.
+enum Ready {
+    Over,
+    At(u64),
+    WhenSomethingEnds,
+}
+
+impl Player {
+    /// At the begin, on a card of so many bytes.
+    pub(super) fn new(script: Script, capacity: u64) -> Self {
+        let waits = script.entries.iter().any(|entry| matches!(entry.when, When::AfterEnd(..)));
+        let ended_ns = if waits { vec![UNDER_WAY; script.entries.len()] } else { Vec::new() };
+        Player { script, capacity, at: 0, went_ns: 0, ended_ns }
+    }
+
+    /// Bytes that it moves.
+    pub(super) fn planned_bytes(&self) -> u64 {
+        self.script.bytes()
+    }
+
+    /// A request has ended.
+    pub(super) fn ended(&mut self, entry: u32, at_ns: u64) {
+        if let Some(ended_ns) = self.ended_ns.get_mut(entry as usize) {
+            *ended_ns = at_ns;
+        }
+    }
+
+    fn ready(&self, began_ns: u64) -> Ready {
+        let Some(entry) = self.script.entries.get(self.at) else { return Ready::Over };
+        match entry.when {
+            When::AtOnce => Ready::At(0),
+            When::At(after_ns) => Ready::At(began_ns.saturating_add(after_ns)),
+            When::AfterStart(gap_ns) => Ready::At(self.went_ns.max(began_ns).saturating_add(gap_ns)),
+            When::AfterEnd(before, gap_ns) => match self.ended_ns.get(before as usize) {
+                Some(&ended_ns) if ended_ns != UNDER_WAY => Ready::At(ended_ns.saturating_add(gap_ns)),
+                _ => Ready::WhenSomethingEnds,
+            },
+        }
+    }
+}
+
+impl JobState {
+    /// The run began then: the times of a script are from there.
+    pub fn begins_at(&mut self, at_ns: u64) {
+        if self.player.is_some() && self.begin_ns.is_none() {
+            self.begin_ns = Some(at_ns);
+            self.set_start(at_ns);
+        }
+    }
+
+    /// The next request of the script; `None` when all have gone.
+    pub(super) fn next_of_script(&mut self, now_ns: u64) -> Option<Next> {
+        let began_ns = self.started_ns;
+        let player = self.player.as_mut()?;
+        match player.ready(began_ns) {
+            Ready::Over => return None,
+            Ready::At(at_ns) if now_ns < at_ns => return Some(Next::Wait(at_ns)),
+            Ready::At(_) => {}
+            // The request that it waits for is under way: it is older.
+            Ready::WhenSomethingEnds => return Some(Next::AfterCompletion),
+        }
+        let number = player.at as u32;
+        let entry = *player.script.entries.get(player.at)?;
+        player.at += 1;
+        player.went_ns = now_ns;
+        self.stats.late.add(now_ns.saturating_sub(began_ns.saturating_add(entry.due_ns)));
+        let (offset, bytes) = player.script.place(&entry, player.capacity);
+        let (dir, how) = match entry.op {
+            Op::Flush => {
+                self.submitted();
+                return Some(Next::Sync(Sync { file: 0, data_only: false, entry: number }));
+            }
+            Op::Read => (Dir::Read, How::Plain),
+            Op::Write => (Dir::Write, How::Plain),
+            Op::WriteDurable => (Dir::Write, How::Durable),
+            Op::Discard => (Dir::Write, How::Discard),
+        };
+        self.pass_issued += 1;
+        self.issued += 1;
+        Some(self.issue(Io { dir, how, file: 0, offset, bytes, stamp: None, check: false, entry: number }))
+    }
+}

@@ -1,0 +1,171 @@
+//! The files of blktrace: records of 48 bytes in the order of the machine that wrote them, each
+//! with so many bytes behind it as it says.
+
+use super::{Event, Moment, Op, Reading, Record, What};
+use crate::fio::{ParseError, Place};
+use std::io::{BufRead, Read};
+
+/// Bytes of a record.
+pub(super) const RECORD_BYTES: usize = 48;
+/// "eat", with the version in the lowest byte.
+pub(super) const MAGIC: u32 = 0x6561_7407;
+
+/// Categories, in the upper half of an action.
+pub(super) mod category {
+    pub const READ: u32 = 1 << 16;
+    pub const WRITE: u32 = 1 << 17;
+    pub const FLUSH: u32 = 1 << 18;
+    pub const SYNC: u32 = 1 << 19;
+    pub const QUEUE: u32 = 1 << 20;
+    pub const ISSUE: u32 = 1 << 22;
+    pub const COMPLETE: u32 = 1 << 23;
+    pub const COMMAND: u32 = 1 << 25;
+    pub const NOTIFY: u32 = 1 << 26;
+    pub const DISCARD: u32 = 1 << 29;
+    pub const FUA: u32 = 1 << 31;
+}
+
+/// Events, in the lowest byte of an action.
+pub(super) mod event {
+    pub const QUEUE: u32 = 1;
+    pub const GET_REQUEST: u32 = 4;
+    pub const ISSUE: u32 = 7;
+    pub const COMPLETE: u32 = 8;
+    pub const INSERT: u32 = 10;
+}
+
+/// Does a file begin like one of blktrace's?
+pub(super) fn is_one(head: &[u8]) -> bool {
+    let first = head.first_chunk().copied().unwrap_or_default();
+    [u32::from_le_bytes(first), u32::from_be_bytes(first)].iter().any(|magic| magic >> 8 == MAGIC >> 8)
+}
+
+/// A file.
+pub(super) struct Blktrace {
+    name: String,
+    input: Box<dyn BufRead>,
+    big: Option<bool>,
+    /// Where the next record begins.
+    at: u64,
+    moment: Moment,
+    device: Option<String>,
+    over: bool,
+}
+
+impl Blktrace {
+    /// A file of this name.
+    pub(super) fn new(name: String, input: Box<dyn BufRead>, reading: &Reading) -> Self {
+        let device = reading.device.clone();
+        Blktrace { name, input, big: None, at: 0, moment: reading.moment, device, over: false }
+    }
+
+    fn place(&self) -> Place {
+        Place::Whole(format!("{}: byte {}", self.name, self.at))
+    }
+
+    fn wrong(&self, why: String) -> ParseError {
+        ParseError::new(&self.place(), why)
+    }
+
+    /// The next record, and its event if that is wanted.
+    fn record(&mut self) -> Result<Option<Option<Event>>, ParseError> {
+        let mut bytes = Vec::with_capacity(RECORD_BYTES);
+        let got = Read::take(&mut self.input, RECORD_BYTES as u64).read_to_end(&mut bytes);
+        got.map_err(|error| self.wrong(error.to_string()))?;
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        let Ok(raw) = <[u8; RECORD_BYTES]>::try_from(&bytes[..]) else {
+            return Err(self.wrong(format!("truncated record: {} of {RECORD_BYTES} bytes", bytes.len())));
+        };
+        let first = raw.first_chunk().copied().unwrap_or_default();
+        let big = *self.big.get_or_insert(u32::from_be_bytes(first) >> 8 == MAGIC >> 8);
+        let field = |at: usize, bytes: usize| {
+            let part = raw[at..at + bytes].iter();
+            let push = |value: u64, byte: &u8| value << 8 | u64::from(*byte);
+            if big { part.fold(0, push) } else { part.rev().fold(0, push) }
+        };
+        let magic = field(0, 4) as u32;
+        if magic != MAGIC {
+            return Err(self.wrong(format!("magic {magic:#010x}: expected {MAGIC:#010x} (version 7)")));
+        }
+        let (at_ns, sector, length) = (field(8, 8), field(16, 8), field(24, 4));
+        let (action, process, device) = (field(28, 4) as u32, field(32, 4) as u32, field(36, 4) as u32);
+        let behind = field(46, 2);
+        let place = self.place();
+        let skipped = std::io::copy(&mut Read::take(&mut self.input, behind), &mut std::io::sink());
+        let skipped = skipped.map_err(|error| self.wrong(error.to_string()))?;
+        if skipped < behind {
+            return Err(self.wrong(format!("truncated record: {skipped} of {behind} bytes behind it")));
+        }
+        self.at += RECORD_BYTES as u64 + behind;
+        let letter = match self.moment {
+            Moment::Queued => event::QUEUE,
+            Moment::Issued => event::ISSUE,
+            Moment::Completed => event::COMPLETE,
+        };
+        let code = action & 0xff;
+        let ends = code == event::COMPLETE && code != letter;
+        let passes = action & (category::NOTIFY | category::COMMAND) != 0;
+        let other =
+            self.device.as_ref().is_some_and(|d| *d != format!("{},{}", device >> 20, device & 0xf_ffff));
+        if passes || other || (code != letter && !ends) {
+            return Ok(Some(None));
+        }
+        let offset = match length {
+            0 => 0,
+            _ => match sector.checked_mul(512) {
+                Some(offset) => offset,
+                None => {
+                    return Err(ParseError::new(&place, format!("sector {sector}: expected at most 2^55")));
+                }
+            },
+        };
+        if ends {
+            return Ok(Some(Some(Event {
+                at_ns,
+                place,
+                what: What::Ends { device, offset, bytes: length },
+            })));
+        }
+        let has = |bit: u32| action & bit != 0;
+        let op = match () {
+            () if length == 0 && has(category::FLUSH) => Op::Flush,
+            () if length == 0 => return Ok(Some(None)),
+            () if has(category::DISCARD) => Op::Discard,
+            () if has(category::WRITE) => Op::Write,
+            () => Op::Read,
+        };
+        let record = Record {
+            at_ns,
+            op,
+            durable: op == Op::Write && has(category::FUA),
+            flush_first: op != Op::Flush && has(category::FLUSH),
+            device,
+            offset,
+            bytes: length,
+            process,
+            took_ns: None,
+        };
+        Ok(Some(Some(Event { at_ns, place, what: What::Begins(record) })))
+    }
+}
+
+impl Iterator for Blktrace {
+    type Item = Result<Event, ParseError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while !self.over {
+            match self.record() {
+                Ok(Some(Some(event))) => return Some(Ok(event)),
+                Ok(Some(None)) => {}
+                Ok(None) => self.over = true,
+                Err(error) => {
+                    self.over = true;
+                    return Some(Err(error));
+                }
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,202 @@
+//! A run as a file of blktrace: what Linux's block layer would have recorded of it.
+//!
+//! Each I/O is a request of its own: it comes (Q, G, I), goes to the driver (D) and is complete (C).
+//! D is when the data command began that names its first block, or that of an I/O which it
+//! continues. An I/O that no command names (its transfer was open already, or packed) goes with the
+//! newest data command since it came. Times are from the begin of the load.
+
+use super::blktrace::{MAGIC, RECORD_BYTES, category, event};
+use crate::system::{How, Io, System};
+use mmcq::host::Direction;
+use mmcq_sim::stats::BusEvent;
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::rc::Rc;
+
+/// mmcblk0's number: major 179, minor 0.
+const DEVICE: u32 = 179 << 20;
+
+thread_local! {
+    /// What keeps the events of the machine that runs now.
+    static KEEPER: RefCell<Option<Rc<RefCell<Keeper>>>> = const { RefCell::new(None) };
+}
+
+/// One event.
+struct Row {
+    at_ns: u64,
+    code: u32,
+    io: Io,
+    ok: bool,
+}
+
+/// An I/O that is not complete.
+struct Open {
+    io: Io,
+    came_ns: u64,
+    went_ns: Option<u64>,
+}
+
+#[derive(Default)]
+struct Keeper {
+    begin_ns: u64,
+    block_addressed: bool,
+    jobs: u32,
+    rows: Vec<Row>,
+    open: Vec<Open>,
+    /// When the newest data command began.
+    command_ns: u64,
+}
+
+impl Keeper {
+    fn row(&mut self, at_ns: u64, code: u32, io: &Io, ok: bool) {
+        self.rows.push(Row { at_ns: at_ns.saturating_sub(self.begin_ns), code, io: *io, ok });
+    }
+
+    fn io(&mut self, io: &Io, result: Option<bool>, now_ns: u64) {
+        let Some(ok) = result else {
+            for code in [event::QUEUE, event::GET_REQUEST, event::INSERT] {
+                self.row(now_ns, code, io, true);
+            }
+            return self.open.push(Open { io: *io, came_ns: now_ns, went_ns: None });
+        };
+        let same = |open: &Open| open.io.job == io.job && open.io.buffer == io.buffer;
+        let Some(at) = self.open.iter().position(same) else { return };
+        let open = self.open.remove(at);
+        let went_ns = open.went_ns.unwrap_or_else(|| {
+            let went_ns = self.command_ns.min(now_ns).max(open.came_ns);
+            self.row(went_ns, event::ISSUE, io, true);
+            went_ns
+        });
+        self.row(now_ns.max(went_ns), event::COMPLETE, io, ok);
+    }
+
+    /// A data command names its first block; what continues that goes with it.
+    fn command(&mut self, first: u64, mut direction: Option<Direction>, at_ns: u64) {
+        self.command_ns = at_ns;
+        let mut next = first;
+        let goes = |open: &Open, next: u64, direction: Option<Direction>| {
+            let data = open.io.blocks > 0 && open.io.how != How::Discard;
+            open.went_ns.is_none()
+                && data
+                && open.io.lba == next
+                && direction.is_none_or(|d| d == open.io.direction)
+        };
+        while let Some(at) = self.open.iter().position(|open| goes(open, next, direction)) {
+            let open = &mut self.open[at];
+            let (io, went_ns) = (open.io, at_ns.max(open.came_ns));
+            open.went_ns = Some(went_ns);
+            (next, direction) = (io.lba + u64::from(io.blocks), Some(io.direction));
+            self.row(went_ns, event::ISSUE, &io, true);
+        }
+    }
+
+    fn write(&mut self, out: &mut impl Write) -> std::io::Result<()> {
+        self.rows.sort_by_key(|row| row.at_ns);
+        let mut sequence = 0;
+        for job in 0..self.jobs {
+            // The process's name, as the kernel tells it.
+            let mut name = [0; 16];
+            let text = format!("job{}", job + 1);
+            name.iter_mut().zip(text.bytes()).for_each(|(to, from)| *to = from);
+            sequence += 1;
+            record(out, sequence, 0, (0, 0), category::NOTIFY, job + 1, 0, 0, &name)?;
+        }
+        for row in &self.rows {
+            let io = &row.io;
+            let place = match io.blocks {
+                0 => (0, 0),
+                blocks => (io.lba, blocks.saturating_mul(512)),
+            };
+            let way = match (io.direction, io.how, io.blocks) {
+                (_, _, 0) => category::WRITE | category::FLUSH,
+                (_, How::Discard, _) => category::WRITE | category::DISCARD,
+                (Direction::Read, ..) => category::READ,
+                (Direction::Write, How::Durable, _) => category::WRITE | category::FUA,
+                (Direction::Write, ..) => category::WRITE,
+            };
+            let sync = if io.sync && io.how != How::Discard { category::SYNC } else { 0 };
+            let of_code = match row.code {
+                event::ISSUE => category::ISSUE,
+                event::COMPLETE => category::COMPLETE,
+                _ => category::QUEUE,
+            };
+            sequence += 1;
+            let error = if row.ok { 0 } else { 5 };
+            let action = row.code | way | sync | of_code;
+            record(out, sequence, row.at_ns, place, action, io.job + 1, u32::from(io.core), error, &[])?;
+        }
+        Ok(())
+    }
+}
+
+#[allow(clippy::too_many_arguments, reason = "the fields of the record, in their order")]
+fn record(
+    out: &mut impl Write,
+    sequence: u32,
+    at_ns: u64,
+    (sector, bytes): (u64, u32),
+    action: u32,
+    process: u32,
+    cpu: u32,
+    error: u16,
+    behind: &[u8],
+) -> std::io::Result<()> {
+    let mut raw = Vec::with_capacity(RECORD_BYTES + behind.len());
+    raw.extend(MAGIC.to_le_bytes());
+    raw.extend(sequence.to_le_bytes());
+    raw.extend(at_ns.to_le_bytes());
+    raw.extend(sector.to_le_bytes());
+    for word in [bytes, action, process, DEVICE, cpu] {
+        raw.extend(word.to_le_bytes());
+    }
+    raw.extend(error.to_le_bytes());
+    raw.extend((behind.len() as u16).to_le_bytes());
+    raw.extend(behind);
+    out.write_all(&raw)
+}
+
+/// Runs something, and writes what its machine's block layer did into a file.
+pub fn blktrace<R>(path: &Path, run: impl FnOnce() -> R) -> std::io::Result<R> {
+    let mut out = BufWriter::new(File::create(path)?);
+    let keeper = Rc::new(RefCell::new(Keeper::default()));
+    KEEPER.with(|k| *k.borrow_mut() = Some(keeper.clone()));
+    let result = run();
+    KEEPER.with(|k| *k.borrow_mut() = None);
+    keeper.borrow_mut().write(&mut out)?;
+    out.flush()?;
+    Ok(result)
+}
+
+/// A machine with so many jobs begins its work.
+pub(crate) fn watch(sys: &mut System, jobs: u32, block_addressed: bool) {
+    let Some(keeper) = KEEPER.with(|k| k.borrow().clone()) else { return };
+    *keeper.borrow_mut() = Keeper { begin_ns: sys.time.now(), block_addressed, jobs, ..Keeper::default() };
+    let mut before = sys.log.take();
+    sys.log = Some(Box::new(move |io, result, now_ns| {
+        if let Some(before) = &mut before {
+            before(io, result, now_ns);
+        }
+        keeper.borrow_mut().io(io, result, now_ns);
+    }));
+}
+
+/// Takes an event of the bus of the machine that runs now.
+pub(crate) fn note(event: BusEvent) {
+    let BusEvent::Command { index, arg, start_ns, .. } = event else { return };
+    // Those that begin a transfer, or queue one, at the block of their argument.
+    let direction = match index {
+        17 | 18 => Some(Direction::Read),
+        24 | 25 => Some(Direction::Write),
+        45 => None,
+        _ => return,
+    };
+    KEEPER.with(|keeper| {
+        if let Some(keeper) = &*keeper.borrow() {
+            let mut keeper = keeper.borrow_mut();
+            let first = if keeper.block_addressed { u64::from(arg) } else { u64::from(arg / 512) };
+            keeper.command(first, direction, start_ns);
+        }
+    });
+}

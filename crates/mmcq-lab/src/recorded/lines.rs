@@ -1,0 +1,56 @@
+//! Lines of a text, one at a time, counted.
+
+use crate::fio::{ParseError, Place};
+use std::io::{BufRead, Read};
+
+/// The longest line that is read.
+const LINE_BYTES_MAX: u64 = 64 << 10;
+
+/// A text.
+pub(super) struct Lines {
+    name: String,
+    input: Box<dyn BufRead>,
+    number: u32,
+    bytes: Vec<u8>,
+}
+
+impl Lines {
+    /// A text of this name.
+    pub(super) fn new(name: String, input: Box<dyn BufRead>) -> Self {
+        Lines { name, input, number: 0, bytes: Vec::new() }
+    }
+
+    /// The next line that is not empty, without what ends it.
+    pub(super) fn next(&mut self) -> Option<Result<String, ParseError>> {
+        loop {
+            self.bytes.clear();
+            self.number = self.number.saturating_add(1);
+            let mut input = Read::take(&mut self.input, LINE_BYTES_MAX + 1);
+            match input.read_until(b'\n', &mut self.bytes) {
+                Err(error) => return Some(Err(self.wrong(error.to_string()))),
+                Ok(0) => return None,
+                Ok(n) if n as u64 > LINE_BYTES_MAX => {
+                    return Some(Err(
+                        self.wrong(format!("line too long: expected at most {LINE_BYTES_MAX} bytes"))
+                    ));
+                }
+                Ok(_) => {}
+            }
+            let line = String::from_utf8_lossy(&self.bytes);
+            let line = line.trim_end();
+            if !line.trim_start().is_empty() {
+                return Some(Ok(line.to_owned()));
+            }
+        }
+    }
+
+    /// Where the last line was.
+    pub(super) fn place(&self) -> Place {
+        Place::Line { file: self.name.clone(), line: self.number }
+    }
+
+    /// Something is wrong with the last line.
+    pub(super) fn wrong(&self, why: impl Into<String>) -> ParseError {
+        ParseError::new(&self.place(), why)
+    }
+}

@@ -1,0 +1,326 @@
+//! Loads that were recorded elsewhere: the readers of their formats, and what becomes of them.
+//!
+//! A reader gives [`Event`]s one after the other and holds no more than a line or a record.
+//! [`read`] merges several files by time, and [`plan`](plan::plan) makes them workers whose
+//! requests are written down ([`Script`](crate::fio::script::Script)). [`export`] is the other way.
+
+mod blkparse;
+mod blktrace;
+mod csv;
+mod devices;
+pub mod export;
+mod ftrace;
+mod iolog;
+mod lines;
+pub mod plan;
+mod words;
+
+pub use csv::unit_ns;
+pub use words::time_ns;
+
+use crate::fio::{ParseError, Place};
+use std::io::{BufRead, BufReader, Cursor, Read};
+use std::path::{Path, PathBuf};
+
+/// What a request does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Reads.
+    Read,
+    /// Writes.
+    Write,
+    /// Flushes the cache.
+    Flush,
+    /// Blocks need not keep their content.
+    Discard,
+}
+
+/// A recorded request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// When, from any origin.
+    pub at_ns: u64,
+    /// What.
+    pub op: Op,
+    /// It is complete only when it is on the medium.
+    pub durable: bool,
+    /// A flush goes before it.
+    pub flush_first: bool,
+    /// Number of the device or file.
+    pub device: u32,
+    /// First byte in there.
+    pub offset: u64,
+    /// Length; 0 for a flush.
+    pub bytes: u64,
+    /// Number of the process.
+    pub process: u32,
+    /// How long it took, if the record says so.
+    pub took_ns: Option<u64>,
+}
+
+/// What a trace says next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// A request begins.
+    Begins(Record),
+    /// All requests of this part of a device are complete.
+    Ends {
+        /// Number of the device.
+        device: u32,
+        /// First byte.
+        offset: u64,
+        /// Length.
+        bytes: u64,
+    },
+}
+
+/// Something in a trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// When, from any origin.
+    pub at_ns: u64,
+    /// Line or byte of which file, for errors.
+    pub place: Place,
+    /// What.
+    pub what: What,
+}
+
+/// Events of one file.
+type Events = Box<dyn Iterator<Item = Result<Event, ParseError>>>;
+
+/// A format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// fio's I/O log, version 2 or 3.
+    Iolog,
+    /// What blkparse prints by default.
+    Blkparse,
+    /// The files of blktrace.
+    Blktrace,
+    /// The block events of Linux's tracefs.
+    Ftrace,
+    /// Values in columns, by a map.
+    Csv,
+    /// Microsoft Research Cambridge (SNIA).
+    Msr,
+    /// Storage Performance Council (UMass).
+    Spc,
+    /// MQSim's input.
+    Mqsim,
+    /// The Pixel 6a traces.
+    Pixel,
+}
+
+impl Format {
+    /// All of them.
+    pub const ALL: [Format; 9] = [
+        Format::Iolog,
+        Format::Blkparse,
+        Format::Blktrace,
+        Format::Ftrace,
+        Format::Csv,
+        Format::Msr,
+        Format::Spc,
+        Format::Mqsim,
+        Format::Pixel,
+    ];
+
+    /// Its name in options and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::Iolog => "iolog",
+            Format::Blkparse => "blkparse",
+            Format::Blktrace => "blktrace",
+            Format::Ftrace => "ftrace",
+            Format::Csv => "csv",
+            Format::Msr => "msr",
+            Format::Spc => "spc",
+            Format::Mqsim => "mqsim",
+            Format::Pixel => "pixel",
+        }
+    }
+}
+
+impl std::str::FromStr for Format {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let names = Format::ALL.map(Format::name).join(", ");
+        let found = Format::ALL.into_iter().find(|format| format.name() == name);
+        found.ok_or_else(|| format!("expected one of: {names}"))
+    }
+}
+
+/// Which of a request's events is its time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Moment {
+    /// It came to the block layer: before merging.
+    #[default]
+    Queued,
+    /// The driver got it: after merging.
+    Issued,
+    /// It was complete.
+    Completed,
+}
+
+impl Moment {
+    /// blktrace's letter for it.
+    pub fn letter(self) -> &'static str {
+        match self {
+            Moment::Queued => "Q",
+            Moment::Issued => "D",
+            Moment::Completed => "C",
+        }
+    }
+}
+
+impl std::str::FromStr for Moment {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let all = [Moment::Queued, Moment::Issued, Moment::Completed];
+        let found = all.into_iter().find(|moment| moment.letter() == name);
+        found.ok_or_else(|| "expected Q, D or C".to_owned())
+    }
+}
+
+/// How to read.
+#[derive(Clone, Debug, Default)]
+pub struct Reading {
+    /// The format; `None`: by the file's beginning.
+    pub format: Option<Format>,
+    /// The columns of [`Format::Csv`].
+    pub columns: Option<String>,
+    /// Nanoseconds of one unit of the times, where the format leaves that open.
+    pub unit_ns: Option<u64>,
+    /// Which event of a request counts.
+    pub moment: Moment,
+    /// Only this device or file.
+    pub device: Option<String>,
+}
+
+/// Bytes by which a format is known.
+const HEAD_BYTES: u64 = 16 << 10;
+
+/// The files that a name stands for: itself, or those that blktrace wrote for each CPU.
+pub fn files(path: &Path) -> Vec<PathBuf> {
+    let of_cpu = |cpu: usize| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".blktrace.{cpu}"));
+        PathBuf::from(name)
+    };
+    if path.exists() || !of_cpu(0).exists() {
+        return vec![path.to_owned()];
+    }
+    // blktrace writes no file for a CPU without events.
+    (0..4096).map(of_cpu).filter(|file| file.exists()).collect()
+}
+
+/// The events of all files, by time, and the format of the first. A path `-` is standard input.
+pub fn read(paths: &[PathBuf], reading: &Reading) -> Result<(Events, Format), ParseError> {
+    let (mut all, mut first) = (Vec::new(), None);
+    for path in paths {
+        let (events, format) = open(path, reading)?;
+        first.get_or_insert(format);
+        all.push(events);
+    }
+    let Some(format) = first else {
+        return Err(ParseError::new(&Place::Whole("trace".to_owned()), "expected a file"));
+    };
+    let events: Events = match all.len() {
+        1 => all.remove(0),
+        _ => Box::new(Merged { heads: all.iter_mut().map(Iterator::next).collect(), all }),
+    };
+    Ok((events, format))
+}
+
+fn open(path: &Path, reading: &Reading) -> Result<(Events, Format), ParseError> {
+    let is_stdin = path.as_os_str() == "-";
+    let name = if is_stdin { "standard input".to_owned() } else { path.display().to_string() };
+    let place = Place::Whole(name.clone());
+    let failed = |error: std::io::Error| ParseError::new(&place, error.to_string());
+    let mut input: Box<dyn BufRead> = match is_stdin {
+        true => Box::new(BufReader::new(std::io::stdin())),
+        false => Box::new(BufReader::with_capacity(1 << 16, std::fs::File::open(path).map_err(failed)?)),
+    };
+    let mut head = Vec::new();
+    Read::take(&mut input, HEAD_BYTES).read_to_end(&mut head).map_err(failed)?;
+    let format = match reading.format {
+        Some(format) => format,
+        None if reading.columns.is_some() => Format::Csv,
+        None => detect(&head).map_err(|why| ParseError::new(&place, why))?,
+    };
+    let input: Box<dyn BufRead> = Box::new(Cursor::new(head).chain(input));
+    let events: Events = match format {
+        Format::Blktrace => Box::new(blktrace::Blktrace::new(name, input, reading)),
+        Format::Iolog => Box::new(iolog::Iolog::new(lines::Lines::new(name, input), reading)?),
+        Format::Blkparse => Box::new(blkparse::Blkparse::new(lines::Lines::new(name, input), reading)),
+        Format::Ftrace => Box::new(ftrace::Ftrace::new(lines::Lines::new(name, input), reading)),
+        _ => {
+            let columns = match (csv::preset(format), &reading.columns) {
+                (_, Some(given)) => given.as_str(),
+                (Some(preset), None) => preset,
+                (None, None) => {
+                    let why = "CSV: expected --columns (time=..,op=..,offset=..,bytes=..), or a preset";
+                    return Err(ParseError::new(&place, why));
+                }
+            };
+            Box::new(csv::Csv::new(lines::Lines::new(name, input), columns, reading)?)
+        }
+    };
+    Ok((events, format))
+}
+
+/// The format, by how a file begins.
+fn detect(head: &[u8]) -> Result<Format, String> {
+    if head.starts_with(&[0x1f, 0x8b]) {
+        return Err("compressed by gzip; expected what `gzip -dc FILE | mmcq replay -` reads".to_owned());
+    }
+    if blktrace::is_one(head) {
+        return Ok(Format::Blktrace);
+    }
+    let text = String::from_utf8_lossy(head);
+    let mut lines = text.lines().filter(|line| !line.trim().is_empty());
+    let first = lines.next().unwrap_or_default();
+    if first.starts_with("fio version ") {
+        return Ok(Format::Iolog);
+    }
+    if first.starts_with("# tracer:") || text.contains(": block_") {
+        return Ok(Format::Ftrace);
+    }
+    if std::iter::once(first).chain(lines).take(50).any(blkparse::is_one) {
+        return Ok(Format::Blkparse);
+    }
+    let known = [Format::Msr, Format::Spc, Format::Mqsim, Format::Pixel];
+    known.into_iter().find(|&format| csv::is_one(format, first)).ok_or_else(|| {
+        let names = Format::ALL.map(Format::name).join(", ");
+        match first.is_empty() {
+            true => "empty: expected a trace".to_owned(),
+            false => format!("format not recognised; expected --format of one of: {names}"),
+        }
+    })
+}
+
+/// Several files by time: those of blktrace, one for each CPU.
+struct Merged {
+    heads: Vec<Option<Result<Event, ParseError>>>,
+    all: Vec<Events>,
+}
+
+impl Iterator for Merged {
+    type Item = Result<Event, ParseError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        // An error goes first.
+        let key = |head: &Option<Result<Event, ParseError>>| match head {
+            Some(Ok(event)) => Some(event.at_ns + 1),
+            Some(Err(_)) => Some(0),
+            None => None,
+        };
+        let earliest = (0..self.heads.len())
+            .filter(|&i| self.heads[i].is_some())
+            .min_by_key(|&i| key(&self.heads[i]))?;
+        let next = self.all[earliest].next();
+        std::mem::replace(&mut self.heads[earliest], next)
+    }
+}

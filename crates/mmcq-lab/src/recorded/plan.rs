@@ -1,0 +1,367 @@
+//! Recorded requests as workers: which thread issues which, and when each may go.
+
+use super::{Event, Op, Record, What};
+use crate::fio::job::{Continue, IoEngine, Rw};
+use crate::fio::script::{self, Entry, Remap, Script, When};
+use crate::fio::{Job, ParseError, Place, Worker};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// When requests go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// At the times of the trace, whatever the card does.
+    #[default]
+    Open,
+    /// As soon as there is room: a loop of so many requests.
+    Closed,
+    /// Each process thinks as long as it did, after what it had waited for.
+    Think,
+}
+
+impl Mode {
+    /// Its name in options and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Open => "open",
+            Mode::Closed => "closed",
+            Mode::Think => "think",
+        }
+    }
+}
+
+impl std::str::FromStr for Mode {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let all = [Mode::Open, Mode::Closed, Mode::Think];
+        all.into_iter().find(|m| m.name() == name).ok_or_else(|| "expected open, closed or think".to_owned())
+    }
+}
+
+/// What is asked of a plan.
+#[derive(Clone, Debug)]
+pub struct Wishes {
+    /// When requests go.
+    pub mode: Mode,
+    /// Most requests of a worker under way.
+    pub depth: u32,
+    /// Factor of all times.
+    pub scale: f64,
+    /// The longest pause between two requests, before scaling.
+    pub gap_max_ns: Option<u64>,
+    /// How offsets come onto the card.
+    pub remap: Remap,
+    /// Requests may come in any order; they are sorted by time.
+    pub sort: bool,
+    /// At most so many requests.
+    pub count: usize,
+    /// Flushes are left out.
+    pub without_flush: bool,
+    /// Durable writes become plain ones.
+    pub without_fua: bool,
+    /// Discards are left out.
+    pub without_discard: bool,
+}
+
+/// Most requests of a trace that are kept: 0.9 GB of memory.
+pub const REQUESTS_MAX: usize = 1 << 24;
+/// Most workers; further processes share them.
+const WORKERS_MAX: usize = 32;
+/// The largest read or write: the block count of a command has 16 bits.
+const BYTES_MAX: u64 = 65_535 * 512;
+/// Where a flush stands among the places of a device.
+const OF_FLUSH: u64 = u64::MAX - 1;
+/// Devices of one trace are placed one after the other at multiples of this.
+const DEVICE_ALIGN: u64 = 1 << 20;
+
+/// What is to be run, and what was found.
+#[derive(Debug)]
+pub struct Plan {
+    /// The workers with their scripts.
+    pub workers: Vec<Worker>,
+    /// Requests.
+    pub requests: usize,
+    /// From the first request to the last, as recorded.
+    pub span_ns: u64,
+    /// Processes.
+    pub processes: usize,
+    /// Devices or files.
+    pub devices: usize,
+    /// The load's space in bytes, before the remap.
+    pub extent: u64,
+    /// What is not as it was recorded, a line each.
+    pub notes: Vec<String>,
+}
+
+/// Requests as they come in.
+#[derive(Default)]
+struct Gathered {
+    records: Vec<Record>,
+    /// Those that are not complete: device and first byte, and number in `records`.
+    open: BTreeMap<(u32, u64), usize>,
+    /// Where each device ends, and what says so.
+    ends: BTreeMap<u32, (u64, Place)>,
+    rounded: u64,
+    empty: u64,
+    durations: u64,
+}
+
+impl Gathered {
+    fn begins(&mut self, mut record: Record, place: &Place) -> Result<(), ParseError> {
+        if record.op != Op::Flush {
+            let end = record.offset.checked_add(record.bytes).filter(|end| *end <= 1 << 60);
+            let Some(end) = end else {
+                return Err(ParseError::new(
+                    place,
+                    format!("offset {}: expected an end below 2^60", record.offset),
+                ));
+            };
+            if record.bytes == 0 {
+                self.empty += 1;
+                return Ok(());
+            }
+            let whole = (record.offset & !511, end.next_multiple_of(512));
+            self.rounded += u64::from(whole != (record.offset, end));
+            (record.offset, record.bytes) = (whole.0, whole.1 - whole.0);
+            if record.op != Op::Discard && record.bytes > BYTES_MAX {
+                let why = format!("{} bytes: expected at most {BYTES_MAX} in a request", record.bytes);
+                return Err(ParseError::new(place, why));
+            }
+            let known = self.ends.entry(record.device).or_insert_with(|| (0, place.clone()));
+            if whole.1 > known.0 {
+                *known = (whole.1, place.clone());
+            }
+        }
+        let at = if record.op == Op::Flush { OF_FLUSH } else { record.offset };
+        self.open.insert((record.device, at), self.records.len());
+        self.durations += u64::from(record.took_ns.is_some());
+        self.records.push(record);
+        Ok(())
+    }
+
+    /// All that lies in there has ended.
+    fn ended(&mut self, at_ns: u64, device: u32, offset: u64, bytes: u64) {
+        let from = if bytes == 0 { OF_FLUSH } else { offset };
+        let range = (device, from)..(device, from.saturating_add(bytes.max(1)));
+        let done: Vec<(u32, u64)> = self.open.range(range).map(|(key, _)| *key).collect();
+        for key in done {
+            let Some(number) = self.open.remove(&key) else { continue };
+            if let Some(record) = self.records.get_mut(number) {
+                self.durations += u64::from(record.took_ns.is_none());
+                record.took_ns = Some(at_ns.saturating_sub(record.at_ns));
+            }
+        }
+    }
+}
+
+fn gather(
+    events: impl Iterator<Item = Result<Event, ParseError>>,
+    wishes: &Wishes,
+) -> Result<Gathered, ParseError> {
+    let mut all = Gathered::default();
+    let mut newest_ns = 0;
+    for event in events {
+        let Event { at_ns, place, what } = event?;
+        let record = match what {
+            What::Begins(record) => record,
+            What::Ends { device, offset, bytes } => {
+                all.ended(at_ns, device, offset, bytes);
+                continue;
+            }
+        };
+        let left_out = match record.op {
+            Op::Flush => wishes.without_flush,
+            Op::Discard => wishes.without_discard,
+            Op::Read | Op::Write => false,
+        };
+        if left_out {
+            continue;
+        }
+        if all.records.len() >= wishes.count {
+            break;
+        }
+        if at_ns < newest_ns && !wishes.sort {
+            let back_ns = newest_ns - at_ns;
+            return Err(ParseError::new(
+                &place,
+                format!("the time goes back by {back_ns} ns; --sort puts requests in order"),
+            ));
+        }
+        newest_ns = newest_ns.max(at_ns);
+        if all.records.len() == REQUESTS_MAX {
+            let why = format!("more than {REQUESTS_MAX} requests; --count replays the first ones");
+            return Err(ParseError::new(&place, why));
+        }
+        all.begins(record, &place)?;
+    }
+    all.records.sort_by_key(|record| record.at_ns);
+    Ok(all)
+}
+
+/// Times of a plan: gaps are limited, and all is scaled.
+struct Clock {
+    last_ns: u64,
+    gap_max_ns: u64,
+    scale: f64,
+    now_ns: u64,
+}
+
+impl Clock {
+    fn scaled(&self, ns: u64) -> u64 {
+        if self.scale == 1.0 { ns } else { (ns as f64 * self.scale) as u64 }
+    }
+
+    /// The time of the next request, from the first.
+    fn at(&mut self, recorded_ns: u64) -> u64 {
+        self.now_ns += recorded_ns.saturating_sub(self.last_ns).min(self.gap_max_ns);
+        self.last_ns = recorded_ns;
+        self.scaled(self.now_ns)
+    }
+}
+
+/// A process with what it has issued.
+#[derive(Default)]
+struct Thread {
+    entries: Vec<Entry>,
+    /// When its newest request went, as recorded.
+    went_ns: u64,
+    /// Requests whose end is recorded, and not passed yet: end, and number.
+    under_way: Vec<(u64, u32)>,
+    /// The end that came last before the newest request.
+    last_end: Option<(u64, u32)>,
+}
+
+impl Thread {
+    /// When the next request may go, if it thinks: after what had ended last before it went, or
+    /// else after the one before.
+    fn think(&mut self, record: &Record, clock: &Clock) -> When {
+        let passed = self.under_way.iter().filter(|(end_ns, _)| *end_ns <= record.at_ns).max().copied();
+        self.under_way.retain(|(end_ns, _)| *end_ns > record.at_ns);
+        self.last_end = self.last_end.max(passed);
+        let gap = |from_ns: u64| clock.scaled(record.at_ns.saturating_sub(from_ns).min(clock.gap_max_ns));
+        match self.last_end {
+            // It waited for that since its last request.
+            Some((end_ns, number)) if end_ns >= self.went_ns => When::AfterEnd(number, gap(end_ns)),
+            _ => When::AfterStart(gap(self.went_ns)),
+        }
+    }
+}
+
+/// Makes workers of a trace named `name`.
+///
+/// # Errors
+///
+/// The trace's own, times that go back, a request that is too long, no requests at all.
+pub fn plan(
+    name: &str,
+    events: impl Iterator<Item = Result<Event, ParseError>>,
+    wishes: &Wishes,
+) -> Result<Plan, ParseError> {
+    let all = gather(events, wishes)?;
+    let whole = Place::Whole(name.to_owned());
+    let (Some(first), Some(last)) = (all.records.first(), all.records.last()) else {
+        return Err(ParseError::new(&whole, "no request that is wanted; expected at least one"));
+    };
+    let span_ns = last.at_ns - first.at_ns;
+    let mut notes = Vec::new();
+    let mut note = |count: u64, text: &str| {
+        if count > 0 {
+            notes.push(format!("{count} requests {text}"));
+        }
+    };
+    note(all.rounded, "are rounded to whole blocks of 512 bytes");
+    note(all.empty, "of no bytes are left out");
+    // One device begins where the one before ends.
+    let (mut bases, mut extent) = (HashMap::new(), (0, whole));
+    for (device, (end, place)) in &all.ends {
+        let base = u64::next_multiple_of(extent.0, DEVICE_ALIGN);
+        bases.insert(*device, base);
+        extent = (base.saturating_add(*end), place.clone());
+    }
+    let ends_known = all.durations > 0;
+    if wishes.mode == Mode::Think && !ends_known {
+        notes.push("the trace does not say when requests end: all of a gap is thought".to_owned());
+    }
+    let mut clock = Clock {
+        last_ns: first.at_ns,
+        gap_max_ns: wishes.gap_max_ns.unwrap_or(u64::MAX),
+        scale: wishes.scale,
+        now_ns: 0,
+    };
+    let (mut numbers, mut threads) = (HashMap::new(), Vec::<Thread>::new());
+    let first_ns = first.at_ns;
+    for record in &all.records {
+        let known = numbers.len();
+        let process = *numbers.entry(record.process).or_insert(known);
+        let thread = if wishes.mode == Mode::Closed { 0 } else { process % WORKERS_MAX };
+        if thread == threads.len() {
+            threads.push(Thread { went_ns: first_ns, ..Thread::default() });
+        }
+        let thread = &mut threads[thread];
+        let due_ns = clock.at(record.at_ns);
+        let mut when = match wishes.mode {
+            Mode::Open => When::At(due_ns),
+            Mode::Closed => When::AtOnce,
+            Mode::Think if thread.entries.is_empty() => When::At(due_ns),
+            Mode::Think if ends_known => thread.think(record, &clock),
+            Mode::Think => {
+                let gap_ns = record.at_ns.saturating_sub(thread.went_ns).min(clock.gap_max_ns);
+                When::AfterEnd(thread.entries.len() as u32 - 1, clock.scaled(gap_ns))
+            }
+        };
+        thread.went_ns = record.at_ns;
+        if record.flush_first && !wishes.without_flush {
+            thread.entries.push(Entry { op: script::Op::Flush, offset: 0, bytes: 0, when, due_ns });
+            when = When::AfterStart(0);
+        }
+        if let Some(took_ns) = record.took_ns {
+            thread.under_way.push((record.at_ns.saturating_add(took_ns), thread.entries.len() as u32));
+        }
+        let op = match record.op {
+            Op::Read => script::Op::Read,
+            Op::Write if record.durable && !wishes.without_fua => script::Op::WriteDurable,
+            Op::Write => script::Op::Write,
+            Op::Flush => script::Op::Flush,
+            Op::Discard => script::Op::Discard,
+        };
+        let base = if record.op == Op::Flush { 0 } else { bases.get(&record.device).copied().unwrap_or(0) };
+        thread.entries.push(Entry { op, offset: base + record.offset, bytes: record.bytes, when, due_ns });
+    }
+    let workers = threads.into_iter().enumerate().map(|(number, thread)| {
+        let script = Script { entries: thread.entries.into(), extent: extent.clone(), remap: wishes.remap };
+        worker(name, number, script, wishes)
+    });
+    Ok(Plan {
+        workers: workers.collect(),
+        requests: all.records.len(),
+        span_ns,
+        processes: numbers.len(),
+        devices: all.ends.len(),
+        extent: extent.0,
+        notes,
+    })
+}
+
+fn worker(name: &str, number: usize, script: Script, wishes: &Wishes) -> Worker {
+    let mut job = Job::new(name, Place::Whole(name.to_owned()));
+    let writes = |op: &script::Op| script.has(*op);
+    job.rw = Rw {
+        read: script.has(script::Op::Read),
+        write: [script::Op::Write, script::Op::WriteDurable, script::Op::Discard].iter().any(writes),
+        random: false,
+    };
+    (job.ioengine, job.iodepth, job.direct) = (IoEngine::Libaio, wishes.depth, true);
+    job.group_reporting = true;
+    // What fails is counted, and the load goes on.
+    job.continue_on_error = Continue { read: true, write: true, verify: true };
+    Worker {
+        job: Arc::new(job),
+        thread_number: number as u32 + 1,
+        subjob: number as u32,
+        group: 0,
+        waits_for_earlier: false,
+        files: vec!["/dev/mmcblk0".to_owned()],
+        script: Some(script),
+    }
+}
