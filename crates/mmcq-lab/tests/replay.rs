@@ -373,7 +373,7 @@ fn a_run_of_ours_replays_with_equal_requests() {
         assert_eq!(report["mmcq"]["replay"]["requests"], one.len().to_string());
         // Each request comes, goes and is complete, in this order.
         let rows = Raw::all(&folder.path("one"));
-        for code in [4, 7, 8, 10] {
+        for code in [4, 7, 8, 12] {
             let count = rows.iter().filter(|raw| raw.3 & 0xff == code && raw.3 & NOTIFY == 0).count();
             assert_eq!(count, one.len(), "{setting}: event {code}");
         }
@@ -407,7 +407,7 @@ fn judge(folder: &Folder, line: &str) -> Option<String> {
 #[test]
 fn blkparse_btt_and_fio_read_what_we_write() {
     let folder = Folder::new();
-    let job = "-name=a -filename=/dev/mmcblk0 -direct=1 -size=1m -numjobs=2 -ioengine=libaio -iodepth=4 -rw=randrw -bs=4k";
+    let job = "-name=a -filename=/dev/mmcblk0 -direct=1 -size=1m -numjobs=2 -offset_increment=1m -ioengine=libaio -iodepth=4 -rw=randrw -bs=4k";
     folder.accepted(&format!("run --export blktrace x.blktrace.0 -- {job}"));
     let requests = came(&folder.path("x.blktrace.0")).len();
     if let Some(text) = judge(&folder, "blkparse -i x") {
@@ -427,7 +427,7 @@ fn blkparse_btt_and_fio_read_what_we_write() {
         };
         assert_eq!(["Q2C", "D2C", "I2D"].map(counted), [requests; 3], "{text}");
     }
-    std::fs::File::create(folder.path("disk")).unwrap().set_len(1 << 20).unwrap();
+    std::fs::File::create(folder.path("disk")).unwrap().set_len(2 << 20).unwrap();
     let fio = "fio --name=r --read_iolog=x.blktrace.0 --replay_redirect=disk --replay_no_stall=1 --ioengine=psync --output-format=json";
     if let Some(text) = judge(&folder, fio) {
         let from = text.find('{').unwrap();

@@ -31,7 +31,7 @@ pub(super) mod event {
     pub const GET_REQUEST: u32 = 4;
     pub const ISSUE: u32 = 7;
     pub const COMPLETE: u32 = 8;
-    pub const INSERT: u32 = 10;
+    pub const INSERT: u32 = 12;
 }
 
 /// Does a file begin like one of blktrace's?

@@ -101,7 +101,7 @@ impl Keeper {
             let text = format!("job{}", job + 1);
             name.iter_mut().zip(text.bytes()).for_each(|(to, from)| *to = from);
             sequence += 1;
-            record(out, sequence, 0, (0, 0), category::NOTIFY, job + 1, 0, 0, &name)?;
+            record(out, sequence, 0, (0, 0), category::NOTIFY, job + 1, 0, &name)?;
         }
         for row in &self.rows {
             let io = &row.io;
@@ -125,7 +125,7 @@ impl Keeper {
             sequence += 1;
             let error = if row.ok { 0 } else { 5 };
             let action = row.code | way | sync | of_code;
-            record(out, sequence, row.at_ns, place, action, io.job + 1, u32::from(io.core), error, &[])?;
+            record(out, sequence, row.at_ns, place, action, io.job + 1, error, &[])?;
         }
         Ok(())
     }
@@ -139,7 +139,6 @@ fn record(
     (sector, bytes): (u64, u32),
     action: u32,
     process: u32,
-    cpu: u32,
     error: u16,
     behind: &[u8],
 ) -> std::io::Result<()> {
@@ -148,7 +147,8 @@ fn record(
     raw.extend(sequence.to_le_bytes());
     raw.extend(at_ns.to_le_bytes());
     raw.extend(sector.to_le_bytes());
-    for word in [bytes, action, process, DEVICE, cpu] {
+    // blktrace has a file for each CPU; readers expect that a file has one.
+    for word in [bytes, action, process, DEVICE, 0] {
         raw.extend(word.to_le_bytes());
     }
     raw.extend(error.to_le_bytes());
