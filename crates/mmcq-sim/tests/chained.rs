@@ -268,7 +268,7 @@ fn a_lost_interrupt_costs_fifty_milliseconds() {
         assert!((40_000_000..60_000_000).contains(&more_ns), "{nth}: {more_ns} ns");
     }
     let lost = machine.stack.with(|engine| engine.stats().lost_interrupts);
-    assert_eq!((u64::from(lost), chains(&machine).failures), (3, 0));
+    assert_eq!((lost, chains(&machine).failures), (3, 0));
 }
 
 #[test]
