@@ -58,6 +58,40 @@ fn reads_go_through_the_queue_and_a_flush_finds_it_off() {
     }
 }
 
+/// CMD44, CMD45 and the question for what is ready go while the data of a read move.
+#[test]
+fn tasks_are_announced_beside_the_data_of_reads() {
+    for card in ["emmc-queue", "emmc-queue-slow", "emmc-queue-fast"] {
+        let machine = emmc(card);
+        machine.writes(1..=8);
+        assert_eq!(machine.stream_of_reads(64), 0);
+        let (beside, tasks) = (machine.beside(), machine.tasks());
+        assert!(beside > 0 && tasks.failures == 0, "{card}: {beside} commands beside data, {tasks:?}");
+    }
+}
+
+/// Such a command fails, each of them once: the queue is left, and no request fails.
+#[test]
+fn a_command_that_fails_beside_data_costs_no_request() {
+    let mut failures = 0;
+    for (point, strike) in [
+        (Point::Response, Strike::Crc),
+        (Point::Command, Strike::Lost),
+        (Point::Interrupt, Strike::Lost),
+    ] {
+        for nth in 1..80 {
+            let machine = emmc("emmc-queue");
+            machine.writes(1..=8);
+            machine.faults(Plan::none().shot(point, nth, strike));
+            assert_eq!(machine.stream_of_reads(24), 0, "{point:?} {strike:?} {nth}");
+            assert_eq!(machine.mixed(1, 7), 0, "{point:?} {strike:?} {nth}");
+            let tasks = machine.tasks();
+            failures += tasks.failures;
+        }
+    }
+    assert!(failures > 40, "{failures}");
+}
+
 #[test]
 fn a_card_without_a_queue_goes_on_without() {
     let machine = emmc("emmc-hs200");

@@ -1,4 +1,4 @@
-//! A command of an I/O function beside data that move.
+//! A command beside data that move: of an I/O function, or for the card's queue.
 //!
 //! A card whose CCCR has SDC set answers CMD52 while data of CMD53, or of its memory, are on the
 //! DAT lines [SDIO 6.9]. Where the host can send it
@@ -8,15 +8,17 @@
 //! both are over, and a failure of the data ends the command too, since the lines are reset then. A
 //! failure of the command leaves the data alone.
 //!
+//! Where the card has a command queue, tasks are announced beside data: `tasks/beside.rs` has that.
+//!
 //! Not beside data go writes to function 0 (but for IENx): they abort, reset, or change the bus
 //! under the data. They wait.
 
 use super::phases::{SLACK_NS, START_RETRY_NS};
-use super::slot::NONE;
 use super::timers::NEVER;
 use super::{Engine, Error, Kind, Output};
 use crate::host::{self, Cause, Fault, Host, Phase, StartError};
 use crate::sched::Profile;
+use crate::sched::tasks::Step;
 use crate::spec::command::Resp;
 use crate::spec::response::Response;
 use crate::spec::sdio::cccr::reg;
@@ -29,11 +31,21 @@ const CMD52: u8 = 52;
 pub(super) struct Concurrent<E> {
     /// The card answers it.
     allowed: bool,
-    /// Its slot while it is on the line.
-    slot: u8,
+    /// What is on the line.
+    line: OnLine,
     /// All the work. A pointer, so that firmware that never
     /// [allows](Engine::set_concurrent_commands) it does not carry it.
     turn: Option<fn(&mut E, Turn, u64) -> bool>,
+}
+
+/// What is on the CMD line beside data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OnLine {
+    Nothing,
+    /// The phase of this slot, of an I/O function.
+    Io(u8),
+    /// A command for the card's queue: CMD44, CMD45, or CMD13 for what is ready.
+    Task(Step),
 }
 
 /// Why there is work.
@@ -53,7 +65,25 @@ pub(super) enum Turn {
 }
 
 impl<E> Concurrent<E> {
-    pub const NONE: Self = Concurrent { allowed: false, slot: NONE, turn: None };
+    pub const NONE: Self = Concurrent { allowed: false, line: OnLine::Nothing, turn: None };
+
+    /// Is a command for the card's queue on the line?
+    #[inline(always)]
+    pub fn has_task_step(&self) -> bool {
+        matches!(self.line, OnLine::Task(_))
+    }
+
+    /// A command for the card's queue goes out.
+    pub fn sends(&mut self, step: Step) {
+        self.line = OnLine::Task(step);
+    }
+
+    /// Such a command is over; which it was.
+    pub fn take_task_step(&mut self) -> Option<Step> {
+        let OnLine::Task(step) = self.line else { return None };
+        self.line = OnLine::Nothing;
+        Some(step)
+    }
 
     /// The card does not answer it, or is another.
     #[inline(always)]
@@ -89,13 +119,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Is a command on the line beside data, or left over from beside them?
     pub(super) fn is_concurrent(&self) -> bool {
-        H::CONCURRENT && P::RECOVERS && self.lane.concurrent().slot != NONE
+        H::CONCURRENT && P::RECOVERS && self.lane.concurrent().line != OnLine::Nothing
     }
 
     /// Something is in progress: what waits may go beside it.
     #[inline]
     pub(super) fn try_concurrent(&mut self, now_ns: u64) -> bool {
-        H::CONCURRENT && P::RECOVERS && self.slots.has_io() && self.concurrent_turn(Turn::Begin, now_ns)
+        let may = H::CONCURRENT && P::RECOVERS;
+        may && (self.slots.has_io() && self.concurrent_turn(Turn::Begin, now_ns) || self.try_beside(now_ns))
     }
 
     /// After the controller's events. `ended`: the command beside is over.
@@ -117,6 +148,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     #[inline(never)]
     pub(super) fn concurrent_turn(&mut self, turn: Turn, now_ns: u64) -> bool {
+        if P::RECOVERS && self.lane.tasks().is_some() && self.lane.concurrent().has_task_step() {
+            return self.task_beside(turn, now_ns);
+        }
         P::RECOVERS && self.lane.concurrent().turn.is_some_and(|work| work(self, turn, now_ns))
     }
 
@@ -151,7 +185,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 message!(trace, "CMD{} {:#010x} beside data", phase.command.index, phase.command.arg);
                 self.slots.unlink(index);
                 self.slots.at_mut(index).goes_out();
-                self.lane.concurrent_mut().slot = index;
+                self.lane.concurrent_mut().line = OnLine::Io(index);
                 self.timers.concurrent_at(now_ns.saturating_add(timeout_ns).saturating_add(SLACK_NS));
                 self.record.phase_started();
                 self.record.concurrent_started();
@@ -165,8 +199,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Asks the host what has become of it.
     fn ack_concurrent(&mut self, now_ns: u64) -> bool {
+        let OnLine::Io(index) = self.lane.concurrent().line else { return false };
         let Some(result) = self.host.ack_concurrent() else { return false };
-        match (&result, self.slots.at(self.lane.concurrent().slot).kind()) {
+        match (&result, self.slots.at(index).kind()) {
             (Ok(_), Kind::Io { chain: true, .. }) => {
                 self.timers.chain_until(now_ns.saturating_add(self.config.chain_ns));
             }
@@ -179,9 +214,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     fn end_concurrent(&mut self, result: Result<Output, Error>) {
-        let index = core::mem::replace(&mut self.lane.concurrent_mut().slot, NONE);
+        let line = core::mem::replace(&mut self.lane.concurrent_mut().line, OnLine::Nothing);
         self.timers.concurrent_at(NEVER);
-        if index != NONE {
+        if let OnLine::Io(index) = line {
             self.end_slot(index, result);
         }
     }

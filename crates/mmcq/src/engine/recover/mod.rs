@@ -157,6 +157,12 @@ impl Incident {
         self.doubted &= !writes;
     }
 
+    /// A response that may have told what became of earlier writes did not arrive.
+    #[cold]
+    pub fn lose_status(&mut self) {
+        self.status_lost = true;
+    }
+
     /// No measure has been taken yet.
     fn renew(&mut self) {
         (self.tries, self.spent, self.slowed, self.unheard, self.tunings_lost) = (0, 0, 0, false, 0);

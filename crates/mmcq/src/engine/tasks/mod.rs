@@ -14,6 +14,7 @@
 //! has otherwise, `failed.rs` what goes wrong.
 //! `hosted.rs` has the same lane where the controller's engine announces, asks and executes.
 
+mod beside;
 mod dialect;
 mod driven;
 mod failed;
@@ -242,6 +243,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         self.send_chosen(now_ns);
         self.describe_task(now_ns);
+        self.described_is_left(now_ns);
         Turn::Again
     }
 

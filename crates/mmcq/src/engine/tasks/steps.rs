@@ -59,32 +59,42 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.start_order(Stage::Extra, command, timer_ns, now_ns);
     }
 
-    /// CMD44 of the requests that are collected.
+    /// The requests that are collected are a task; CMD44 and CMD45 are still to be sent.
     pub(super) fn describe_task(&mut self, now_ns: u64) {
-        let (direction, start, blocks) =
-            (self.gathered.direction(), self.gathered.lba(), self.gathered.blocks());
+        let (direction, start) = (self.gathered.direction(), self.gathered.lba());
         let reliable = self.is_reliable();
         let Some(tasks) = self.lane.tasks_mut() else { return };
         let id = tasks.describe(direction, start, self.gathered.end(), self.gathered.members(), now_ns);
         if reliable {
             tasks.is_reliable(id);
         }
-        let task = EmmcTask {
-            id,
-            blocks: blocks as u16,
-            read: direction == crate::host::Direction::Read,
-            reliable,
-            ..EmmcTask::default()
-        };
-        self.task_step(Step::Params, emmc::queued_task_params(task), now_ns);
     }
 
-    /// CMD45 of the task whose CMD44 was answered. False: there is none.
+    /// What is to be sent next of the task that is described: CMD44, or CMD45.
+    pub(super) fn left_of_described(&self) -> Option<(Step, Command)> {
+        let tasks = self.lane.tasks()?;
+        let id = tasks.described()?;
+        let task = tasks.task(id);
+        if tasks.has_params() {
+            return Some((Step::Address, emmc::queued_task_address(self.card.plan().address(task.start))));
+        }
+        let task = EmmcTask {
+            id,
+            blocks: task.blocks() as u16,
+            read: task.direction == crate::host::Direction::Read,
+            reliable: task.reliable,
+            ..EmmcTask::default()
+        };
+        Some((Step::Params, emmc::queued_task_params(task)))
+    }
+
+    /// Sends it. False: no task is described.
     pub(super) fn described_is_left(&mut self, now_ns: u64) -> bool {
-        let Some(tasks) = self.lane.tasks() else { return false };
-        let Some(id) = tasks.described() else { return false };
-        let address = self.card.plan().address(tasks.task(id).start);
-        self.task_step(Step::Address, emmc::queued_task_address(address), now_ns);
+        let Some((step, command)) = self.left_of_described() else { return false };
+        if let (Step::Params, Some(tasks)) = (step, self.lane.tasks_mut()) {
+            tasks.params_go_out();
+        }
+        self.task_step(step, command, now_ns);
         true
     }
 

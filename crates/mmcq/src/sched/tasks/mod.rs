@@ -70,8 +70,9 @@ pub struct Tasks {
     dialect: Dialect,
     mode: Mode,
     step: Option<Step>,
-    /// The task of which only CMD44 was sent, and that which is executed.
+    /// The task that is not announced yet, whether its CMD44 was sent, and that which is executed.
     described: u8,
+    has_params: bool,
     running: u8,
     /// One bit a task that the card knows; of these, one that is ready; one that writes, void for a
     /// number that is free.
@@ -109,6 +110,7 @@ impl Tasks {
         mode: Mode::Off,
         step: None,
         described: NONE,
+        has_params: false,
         running: NONE,
         announced: 0,
         ready: 0,
@@ -334,7 +336,7 @@ impl Tasks {
         for (&index, behind) in members.iter().zip(next) {
             self.behind[usize::from(index) % SLOTS_MAX] = behind;
         }
-        self.described = id;
+        (self.described, self.has_params) = (id, false);
         id
     }
 
@@ -389,7 +391,17 @@ impl Tasks {
         self.tasks[usize::from(id % DEPTH_MAX)].reliable = true;
     }
 
-    /// The task of which only CMD44 was sent.
+    /// CMD44 of the described task goes out.
+    pub(crate) fn params_go_out(&mut self) {
+        self.has_params = true;
+    }
+
+    /// Was CMD44 of the described task sent?
+    pub(crate) fn has_params(&self) -> bool {
+        self.has_params
+    }
+
+    /// The task that is not announced yet.
     pub(crate) fn described(&self) -> Option<u8> {
         Some(self.described).filter(|&id| id != NONE)
     }
@@ -420,6 +432,8 @@ impl Tasks {
     /// The card says what is ready.
     pub(crate) fn are_ready(&mut self, status: u32, now_ns: u64) -> Result<(), Demotion> {
         self.stats.asked = self.stats.asked.wrapping_add(1);
+        // Asked beside its data, a card may call a task ready until they are over.
+        let status = status & !self.executed().map_or(0, |id| 1 << (id % DEPTH_MAX));
         if status & !self.announced != 0 {
             return Err(Demotion::Unknown(status & !self.announced));
         }
@@ -434,6 +448,17 @@ impl Tasks {
         }
         self.pace.asked(new, self.announced.count_ones(), now_ns);
         Ok(())
+    }
+
+    /// The task whose data move.
+    #[inline(always)]
+    pub(crate) fn executed(&self) -> Option<u8> {
+        Some(self.running).filter(|&id| id != NONE)
+    }
+
+    /// Nothing that waits is known to be ready, and it is time to ask.
+    pub(crate) fn wants_question(&self, now_ns: u64) -> bool {
+        self.announced != 0 && self.ready == 0 && now_ns >= self.ask_ns()
     }
 
     /// When the card is asked for the first time, or again.

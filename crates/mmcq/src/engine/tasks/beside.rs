@@ -1,0 +1,185 @@
+//! Announcing beside data.
+//!
+//! A card answers CMD44, CMD45 and CMD13 while the data of a task are on the DAT lines. Where the
+//! host can send a command then ([`Caps::concurrent_command`](crate::host::Caps::concurrent_command)),
+//! the next tasks are announced beside the data of a read, and the card is asked what is ready. So
+//! these commands and their interrupts cost the bus no time.
+//!
+//! They do not go beside written data. Their answer may show a late error, and then it could be
+//! that of a block which the card has taken a moment ago.
+//!
+//! If such a command fails, the queue has failed, as between transfers. The data go on and end as
+//! their own phase does. If the data fail, the lines are reset, and the command is lost with them.
+
+use super::super::concurrent::Turn;
+use super::super::phases::{COMMAND_TIMEOUT_NS, SLACK_NS};
+use super::super::slot::{NONE, bits};
+use super::super::timers::{NEVER, later};
+use super::{Chosen, Engine};
+use crate::host::{Direction, Host};
+use crate::sched::Profile;
+use crate::sched::tasks::Step;
+use crate::spec::command::Command;
+use crate::spec::response::R1;
+
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
+    /// Something is in progress. True if a command for the queue goes beside it.
+    #[inline(always)]
+    pub(in super::super) fn try_beside(&mut self, now_ns: u64) -> bool {
+        let executes =
+            self.lane.tasks().is_some_and(|tasks| tasks.is_queue_on() && tasks.executed().is_some());
+        executes && self.begin_task_beside(now_ns)
+    }
+
+    #[inline(never)]
+    fn begin_task_beside(&mut self, now_ns: u64) -> bool {
+        let reads = self.lane.moves_data() && self.gathered.direction() == Direction::Read;
+        let free = !self.lane.has_control() && !self.is_concurrent() && !self.gate.is_halted();
+        if !reads || !free || self.is_driven() || !self.host.caps().concurrent_command {
+            return false;
+        }
+        if self.incident.is_open() || self.incident.is_in_doubt() {
+            return false;
+        }
+        if self.lane.tasks().is_some_and(|tasks| tasks.described().is_none()) {
+            self.describe_beside(now_ns);
+        }
+        let next = self.left_of_described().or_else(|| self.question(now_ns));
+        next.is_some_and(|(step, command)| self.send_beside(step, &command, now_ns))
+    }
+
+    /// What is next is described. What the controller has is collected again after it.
+    fn describe_beside(&mut self, now_ns: u64) {
+        let Some(tasks) = self.lane.tasks() else { return };
+        let Some(executed) = tasks.executed() else { return };
+        let room = self.slots.head() != NONE && tasks.has_room(now_ns) && !tasks.is_dull();
+        if !room || !self.has_only_tasks(now_ns) {
+            return;
+        }
+        let limits = self.limits();
+        if self.choose_task(limits.blocks, limits.segments, now_ns) == Chosen::Task {
+            self.send_chosen(now_ns);
+            self.describe_task(now_ns);
+        }
+        self.gather_task(executed);
+    }
+
+    /// CMD13 for what is ready, if nothing else is to be done.
+    fn question(&self, now_ns: u64) -> Option<(Step, Command)> {
+        let asks = self.lane.tasks().is_some_and(|tasks| tasks.wants_question(now_ns));
+        let rca = self.card.target().map_or(0, |target| target.rca);
+        asks.then(|| (Step::Ask, crate::spec::command::send_queue_status(rca)))
+    }
+
+    fn send_beside(&mut self, step: Step, command: &Command, now_ns: u64) -> bool {
+        if self.host.start_concurrent(command).is_err() {
+            // The phase has no answer yet, or its data are over: its interrupt comes.
+            return false;
+        }
+        message!(trace, "CMD{} {:#010x} beside data", command.index, command.arg);
+        if let (Step::Params, Some(tasks)) = (step, self.lane.tasks_mut()) {
+            tasks.params_go_out();
+        }
+        self.lane.concurrent_mut().sends(step);
+        self.timers.concurrent_at(later(now_ns, COMMAND_TIMEOUT_NS + SLACK_NS));
+        self.record.phase_started();
+        self.record.concurrent_started();
+        true
+    }
+
+    /// A command for the queue is on the line.
+    pub(in super::super) fn task_beside(&mut self, turn: Turn, now_ns: u64) -> bool {
+        match turn {
+            Turn::Begin => {}
+            Turn::Ack => match self.host.ack_concurrent() {
+                None => {}
+                Some(Ok(status)) => {
+                    self.beside_answered(status, now_ns);
+                    return true;
+                }
+                Some(Err(_)) => {
+                    self.beside_unanswered(now_ns);
+                    return true;
+                }
+            },
+            Turn::GoOn => self.dispatch(now_ns),
+            Turn::Due => {
+                self.acknowledge(now_ns);
+                if !self.lane.concurrent().has_task_step() {
+                    self.record.interrupt_lost();
+                    return false;
+                }
+                if self.timers.concurrent_is_due(now_ns) {
+                    self.host.abort_concurrent();
+                    self.beside_unanswered(now_ns);
+                    self.dispatch(now_ns);
+                }
+            }
+            Turn::Lost { .. } => {
+                self.take_beside();
+                self.incident.lose_status();
+            }
+        }
+        false
+    }
+
+    fn take_beside(&mut self) -> Option<Step> {
+        self.timers.concurrent_at(NEVER);
+        self.lane.concurrent_mut().take_task_step()
+    }
+
+    fn beside_answered(&mut self, status: u32, now_ns: u64) {
+        let Some(step) = self.take_beside() else { return };
+        // What the read ran into is its own, and its data show it.
+        let late = status & R1::DEFERRED & !R1::CARD_ECC_FAILED;
+        if step != Step::Ask && late != 0 {
+            self.settle(late);
+        }
+        let Some(tasks) = self.lane.tasks_mut() else { return };
+        if !tasks.is_queue_on() {
+            // They were called back meanwhile.
+            return;
+        }
+        match step {
+            Step::Ask => {
+                if let Err(why) = tasks.are_ready(status, now_ns) {
+                    self.disbelieve(why, now_ns);
+                }
+            }
+            _ if status & R1::OWN != 0 => self.queue_failed(now_ns),
+            Step::Address => tasks.announced(now_ns),
+            _ => {}
+        }
+    }
+
+    /// What the answer may have said of the writes before is lost.
+    #[cold]
+    fn beside_unanswered(&mut self, now_ns: u64) {
+        self.record.phase_failed();
+        let Some(step) = self.take_beside() else { return };
+        if step != Step::Ask {
+            if self.durability.settles() {
+                self.owe_late(R1::ERROR);
+            }
+            self.doubt();
+            self.write_again(now_ns);
+        }
+        if self.lane.tasks().is_some_and(|tasks| tasks.is_queue_on()) {
+            self.queue_failed(now_ns);
+        }
+        if step != Step::Ask {
+            self.restart_waiting_pieces();
+        }
+    }
+
+    /// Writes of which some blocks are written, and whose rest waits, begin once more.
+    #[cold]
+    pub(in super::super) fn restart_waiting_pieces(&mut self) {
+        for index in bits(self.slots.queued_writes()) {
+            let slot = self.slots.at_mut(index);
+            if slot.moved_blocks() != 0 && slot.result().is_ok() {
+                slot.begins_again();
+            }
+        }
+    }
+}
