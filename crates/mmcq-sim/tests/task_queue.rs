@@ -74,11 +74,9 @@ fn tasks_are_announced_beside_the_data_of_reads() {
 #[test]
 fn a_command_that_fails_beside_data_costs_no_request() {
     let mut failures = 0;
-    for (point, strike) in [
-        (Point::Response, Strike::Crc),
-        (Point::Command, Strike::Lost),
-        (Point::Interrupt, Strike::Lost),
-    ] {
+    for (point, strike) in
+        [(Point::Response, Strike::Crc), (Point::Command, Strike::Lost), (Point::Interrupt, Strike::Lost)]
+    {
         for nth in 1..80 {
             let machine = emmc("emmc-queue");
             machine.writes(1..=8);

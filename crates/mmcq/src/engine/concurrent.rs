@@ -148,7 +148,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     #[inline(never)]
     pub(super) fn concurrent_turn(&mut self, turn: Turn, now_ns: u64) -> bool {
-        if P::RECOVERS && self.lane.tasks().is_some() && self.lane.concurrent().has_task_step() {
+        let tasks = self.lane.tasks().is_some();
+        if P::RECOVERS && tasks && (self.lane.concurrent().has_task_step() || matches!(turn, Turn::GoOn)) {
             return self.task_beside(turn, now_ns);
         }
         P::RECOVERS && self.lane.concurrent().turn.is_some_and(|work| work(self, turn, now_ns))

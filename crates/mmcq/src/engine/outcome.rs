@@ -181,12 +181,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[cold]
     fn heard_in_failure(&mut self, status: u32) {
         let is_status = matches!(self.lane.phase().command.resp, Resp::R1 | Resp::R1b);
-        if !is_status || self.asks_what_is_ready() || status & R1::DEFERRED == 0 {
-            return;
-        }
-        match self.lane.stage() {
-            Stage::Main | Stage::Prefix if self.lane.has_control() => self.overheard(status),
-            _ => self.settle(status),
+        if is_status && status & R1::DEFERRED != 0 && !self.asks_what_is_ready() {
+            self.settle(status);
         }
     }
 

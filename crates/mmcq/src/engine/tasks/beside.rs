@@ -52,7 +52,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn describe_beside(&mut self, now_ns: u64) {
         let Some(tasks) = self.lane.tasks() else { return };
         let Some(executed) = tasks.executed() else { return };
-        let room = self.slots.head() != NONE && tasks.has_room(now_ns) && !tasks.is_dull();
+        let room = self.slots.head() != NONE && tasks.are_few() && tasks.has_room(now_ns) && !tasks.is_dull();
         if !room || !self.has_only_tasks(now_ns) {
             return;
         }
@@ -77,8 +77,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return false;
         }
         message!(trace, "CMD{} {:#010x} beside data", command.index, command.arg);
-        if let (Step::Params, Some(tasks)) = (step, self.lane.tasks_mut()) {
-            tasks.params_go_out();
+        if let Some(tasks) = self.lane.tasks_mut() {
+            match step {
+                Step::Params => tasks.params_go_out(),
+                Step::Ask => tasks.asks_beside(),
+                _ => {}
+            }
         }
         self.lane.concurrent_mut().sends(step);
         self.timers.concurrent_at(later(now_ns, COMMAND_TIMEOUT_NS + SLACK_NS));

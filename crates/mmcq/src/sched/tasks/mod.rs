@@ -73,6 +73,7 @@ pub struct Tasks {
     /// The task that is not announced yet, whether its CMD44 was sent, and that which is executed.
     described: u8,
     has_params: bool,
+    asked_beside: bool,
     running: u8,
     /// One bit a task that the card knows; of these, one that is ready; one that writes, void for a
     /// number that is free.
@@ -111,6 +112,7 @@ impl Tasks {
         step: None,
         described: NONE,
         has_params: false,
+        asked_beside: false,
         running: NONE,
         announced: 0,
         ready: 0,
@@ -456,9 +458,15 @@ impl Tasks {
         Some(self.running).filter(|&id| id != NONE)
     }
 
-    /// Nothing that waits is known to be ready, and it is time to ask.
+    /// While data move: nothing that waits is known to be ready, and the card was not asked since
+    /// they began.
     pub(crate) fn wants_question(&self, now_ns: u64) -> bool {
-        self.announced != 0 && self.ready == 0 && now_ns >= self.ask_ns()
+        self.announced != 0 && self.ready == 0 && !self.asked_beside && now_ns >= self.ask_ns()
+    }
+
+    /// It is asked while data move.
+    pub(crate) fn asks_beside(&mut self) {
+        self.asked_beside = true;
     }
 
     /// When the card is asked for the first time, or again.
@@ -485,7 +493,7 @@ impl Tasks {
             id = self.ages.after(id);
         }
         self.is_executed(id);
-        self.running = id;
+        (self.running, self.asked_beside) = (id, false);
         Some(id)
     }
 
