@@ -137,12 +137,12 @@ impl<H: Host, P: Profile, const N: usize> Machine<H, P, N> {
         self.finish(&ids)
     }
 
-    /// After eight writes: so many reads of the same, eight at a time. How many failed.
+    /// After eight writes: so many reads of the same, four at a time. How many failed.
     pub fn stream_of_reads(&self, count: u64) -> usize {
         let read = |n: u64| self.read(n % 8 * 1_000, (n % 8) as u8 + 1);
-        let mut window: std::collections::VecDeque<_> = (0..8).map(read).collect();
+        let mut window: std::collections::VecDeque<_> = (0..4).map(read).collect();
         let mut failed = 0;
-        for n in 8..count {
+        for n in 4..count {
             let first = window.pop_front();
             failed += self.finish(first.as_slice());
             window.push_back(read(n));
@@ -152,7 +152,7 @@ impl<H: Host, P: Profile, const N: usize> Machine<H, P, N> {
 
     /// Commands that went while data moved.
     pub fn beside(&self) -> u64 {
-        u64::from(self.stack.with(|engine| engine.stats().concurrent))
+        self.stack.with(|engine| engine.stats().concurrent)
     }
 
     /// Eight writes, and then so many rounds of reads of the same.
