@@ -10,7 +10,8 @@
 //! meets another there, or a write whose status is not known, on the same blocks where one of the
 //! two writes. Whatever is no ordinary read or write finds the queue empty and off.
 //!
-//! Here is what the lane does next; `steps.rs` has its commands, `dialect.rs` those that an SD card
+//! Here is what the lane does next; `steps.rs` has its commands, `beside.rs` those that go while data
+//! move, `dialect.rs` those that an SD card
 //! has otherwise, `failed.rs` what goes wrong.
 //! `hosted.rs` has the same lane where the controller's engine announces, asks and executes.
 

@@ -9,6 +9,7 @@ mod hosted;
 mod lanes;
 mod modes;
 mod pace;
+mod rung;
 mod stats;
 
 use crate::host::Direction;
@@ -342,52 +343,6 @@ impl Tasks {
         id
     }
 
-    /// The number of the next task that the controller's engine gets. `None`: now it gets none.
-    #[inline(always)]
-    pub(crate) fn next_rung(&self, now_ns: u64) -> Option<u8> {
-        debug_assert!(self.described == NONE && self.running == NONE && self.dialect == Dialect::Emmc);
-        let id = (!self.announced).trailing_zeros() as u8;
-        (id < self.depth.min(ANNOUNCED_MAX) && now_ns < self.too_old_ns()).then_some(id)
-    }
-
-    /// As [`meets`](Self::meets), where the engine has all tasks.
-    #[inline(always)]
-    pub(crate) fn meets_rung(&self, direction: Direction, start: u64, end: u64) -> bool {
-        let rivals = self.announced & if direction == Direction::Write { u32::MAX } else { self.writes };
-        rivals != 0 && self.meets(direction, start, end)
-    }
-
-    /// A task of this number and one request is described, announced and rung at once.
-    #[inline(always)]
-    pub(crate) fn rings_one(
-        &mut self,
-        id: u8,
-        direction: Direction,
-        (start, end): (u64, u64),
-        first: u8,
-        now_ns: u64,
-    ) {
-        let bit = 1 << (id % DEPTH_MAX);
-        self.tasks[usize::from(id % DEPTH_MAX)] =
-            Task { direction, start, end, first, reliable: false, announced_ns: now_ns };
-        self.behind[usize::from(first) % SLOTS_MAX] = NONE;
-        match direction {
-            Direction::Read => self.writes &= !bit,
-            Direction::Write => self.writes |= bit,
-        }
-        self.announced |= bit;
-        self.ages.push(id);
-        self.stats.announced = self.stats.announced.wrapping_add(1);
-        self.rings(bit);
-    }
-
-    /// Its only request.
-    #[inline(always)]
-    pub(crate) fn one_member(&self, id: u8) -> Option<u8> {
-        let first = self.task(id).first;
-        (self.behind[usize::from(first) % SLOTS_MAX] == NONE).then_some(first)
-    }
-
     /// The task that was described last is a reliable write.
     pub(crate) fn is_reliable(&mut self, id: u8) {
         self.tasks[usize::from(id % DEPTH_MAX)].reliable = true;
@@ -531,14 +486,6 @@ impl Tasks {
         self.stats.suspected = self.stats.suspected.wrapping_add(1);
     }
 
-    /// The controller's engine says that this task is done. The card is believed: its end was
-    /// executed.
-    #[inline(always)]
-    pub(crate) fn is_done(&mut self, id: u8, now_ns: u64) {
-        self.is_executed(id);
-        self.pace.hears(now_ns);
-    }
-
     /// All tasks on the card, one bit each.
     #[inline(always)]
     pub(crate) fn on_card(&self) -> u32 {
@@ -570,13 +517,6 @@ impl Tasks {
     /// A task that was described cannot be rung.
     pub(crate) fn forgets_described(&mut self) {
         self.described = NONE;
-    }
-
-    /// The controller's engine was given these tasks, by one write.
-    #[inline(always)]
-    pub(crate) fn rings(&mut self, tasks: u32) {
-        self.stats.rung = self.stats.rung.wrapping_add(tasks.count_ones());
-        self.stats.rings = self.stats.rings.wrapping_add(1);
     }
 
     /// It called these tasks done, and they are not.
