@@ -16,6 +16,7 @@ pub mod describe;
 pub mod exhaustive;
 pub mod machine;
 pub mod outcome;
+mod places;
 #[cfg(planted)]
 pub mod plants;
 pub mod presence;

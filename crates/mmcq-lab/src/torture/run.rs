@@ -8,6 +8,8 @@ use super::case::{Case, Cut, Luck, Place, SLOTS, Visit};
 use super::clients::{Began, Client};
 use super::machine::{Keeps, Machine, Step};
 pub use super::outcome::{Outcome, Steps};
+pub(super) use super::places::BOOTS;
+pub use super::places::{CARDS, EVERY_CARD, POINTS};
 use super::stopwatch::Stopwatch;
 use super::supervisor::{News, Supervisor, equip};
 use mmcq::card::{Card as Found, Options, bring_up};
@@ -23,29 +25,6 @@ use std::future::Future;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 
-/// The campaign's cards: SD and eMMC, addressed by bytes and by blocks, with and without a cache
-/// that power takes away.
-pub const CARDS: [&str; 5] = ["sdhc-16g-hs", "emmc-hs200", "hbg4a2", "emmc-4g-old", "sdsc-1g"];
-
-/// These, and then the cards with a command queue, or packed commands.
-pub const EVERY_CARD: [&str; 11] = [
-    "sdhc-16g-hs",
-    "emmc-hs200",
-    "hbg4a2",
-    "emmc-4g-old",
-    "sdsc-1g",
-    "emmc-queue",
-    "emmc-queue-slow",
-    "emmc-queue-fast",
-    "emmc-queue-one",
-    "emmc-packed",
-    "sdxc-64g-a2",
-];
-
-/// How the first eMMC boots, and the one that comes in its place: with an acknowledge from boot
-/// area 1; from the user area.
-pub(super) const BOOTS: [u8; 2] = [0x48, 0x38];
-
 /// Longest virtual time without any answer: longer than all budgets of one recovery together.
 const PATIENCE_NS: u64 = 150_000_000_000;
 /// Events of one life: far more than its requests need.
@@ -56,39 +35,6 @@ const BRING_UPS: u32 = 3;
 const CALLS_MAX: u32 = 100_000;
 /// Every so many events a client is polled that was not woken.
 const POLLED_EVERY: u64 = 61;
-/// Points of the models, as the outcome counts them.
-pub const POINTS: [Point; Point::COUNT] = [
-    Point::Command,
-    Point::Response,
-    Point::ReadBlock,
-    Point::WriteBlock,
-    Point::Busy,
-    Point::Tuning,
-    Point::PowerUp,
-    Point::Voltage,
-    Point::Interrupt,
-    Point::Dma,
-    Point::Reset,
-    Point::Clock,
-    Point::AutoCommand,
-    Point::Cache,
-    Point::Medium,
-    Point::Function,
-    Point::Exchange,
-    Point::Doorbell,
-    Point::TaskEnd,
-    Point::Halt,
-    Point::Clear,
-    Point::Enable,
-    Point::Blame,
-    Point::Task,
-    Point::Discard,
-    Point::Stop,
-    Point::Ready,
-    Point::Pack,
-    Point::List,
-];
-
 /// Says what happens, in a replay.
 pub type Trace<'a> = Option<&'a mut dyn FnMut(String)>;
 

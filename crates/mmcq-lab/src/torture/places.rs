@@ -1,0 +1,59 @@
+//! Where something may go wrong: the cards of the campaigns, and the points of the models.
+
+use mmcq_sim::faults::Point;
+
+/// The campaign's cards: SD and eMMC, addressed by bytes and by blocks, with and without a cache
+/// that power takes away.
+pub const CARDS: [&str; 5] = ["sdhc-16g-hs", "emmc-hs200", "hbg4a2", "emmc-4g-old", "sdsc-1g"];
+
+/// These, and then the cards with a command queue, or packed commands.
+pub const EVERY_CARD: [&str; 11] = [
+    "sdhc-16g-hs",
+    "emmc-hs200",
+    "hbg4a2",
+    "emmc-4g-old",
+    "sdsc-1g",
+    "emmc-queue",
+    "emmc-queue-slow",
+    "emmc-queue-fast",
+    "emmc-queue-one",
+    "emmc-packed",
+    "sdxc-64g-a2",
+];
+
+/// How the first eMMC boots, and the one that comes in its place: with an acknowledge from boot
+/// area 1; from the user area.
+pub(super) const BOOTS: [u8; 2] = [0x48, 0x38];
+
+/// Points of the models, as the outcome counts them.
+pub const POINTS: [Point; Point::COUNT] = [
+    Point::Command,
+    Point::Response,
+    Point::ReadBlock,
+    Point::WriteBlock,
+    Point::Busy,
+    Point::Tuning,
+    Point::PowerUp,
+    Point::Voltage,
+    Point::Interrupt,
+    Point::Dma,
+    Point::Reset,
+    Point::Clock,
+    Point::AutoCommand,
+    Point::Cache,
+    Point::Medium,
+    Point::Function,
+    Point::Exchange,
+    Point::Doorbell,
+    Point::TaskEnd,
+    Point::Halt,
+    Point::Clear,
+    Point::Enable,
+    Point::Blame,
+    Point::Task,
+    Point::Discard,
+    Point::Stop,
+    Point::Ready,
+    Point::Pack,
+    Point::List,
+];
