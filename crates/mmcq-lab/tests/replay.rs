@@ -241,6 +241,30 @@ fn logs_of_fio_and_columns_are_read() {
     }
 }
 
+/// What is no whole block is read and written by whole blocks, as a kernel's page cache would.
+#[test]
+fn what_is_no_whole_block_becomes_one() {
+    let folder = Folder::new();
+    folder.file("t.csv", "at,what,first,size\n0,R,1000,100\n0.001,W,1536,513\n0.002,R,4607,2\n");
+    let wanted = "--columns time=at,op=what,offset=first,bytes=size";
+    let output = folder.mmcq(&format!("replay t.csv {wanted} --export blktrace out"));
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(told.contains("3 requests are rounded to whole blocks of 512 bytes"), "{told}");
+    let blocks: Vec<_> = came(&folder.path("out")).into_iter().map(|raw| (raw.1, raw.2)).collect();
+    assert_eq!(blocks, [(1, 1024), (3, 1024), (8, 1024)]);
+}
+
+/// Requests go as fast as they end: none is late.
+#[test]
+fn a_closed_replay_tells_no_lateness() {
+    let folder = Folder::new();
+    folder.file("t.csv", "0 R 0 512\n5 R 512 512\n");
+    let wanted = "--columns time=1,op=2,offset=3,bytes=4";
+    let report = |mode| folder.json(&format!("replay t.csv {wanted} --mode {mode}")).to_string();
+    let late = |mode| report(mode).contains("late_mean_us");
+    assert_eq!((late("open"), late("closed")), (true, false));
+}
+
 #[test]
 fn bad_input_is_one_line_that_names_the_place() {
     let folder = Folder::new();

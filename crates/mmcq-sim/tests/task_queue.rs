@@ -128,7 +128,8 @@ fn one_failure_costs_no_queue() {
     }
 }
 
-/// Whether it is one of a command of the queue or of a task's data.
+/// Whether it is one of a command of the queue or of a task's data. That of a command beside data
+/// costs nothing: the data have an interrupt, too.
 #[test]
 fn a_lost_interrupt_costs_fifty_milliseconds() {
     let machine = emmc("emmc-queue");
@@ -140,12 +141,16 @@ fn a_lost_interrupt_costs_fifty_milliseconds() {
         machine.time.now() - began_ns
     };
     let well_ns = lasts_ns(Plan::none());
+    let mut dear = 0;
     for nth in 1..=40 {
         let more_ns =
             lasts_ns(Plan::none().shot(Point::Interrupt, nth, Strike::Lost)).saturating_sub(well_ns);
         // A command has 20 ms more.
-        assert!((40_000_000..75_000_000).contains(&more_ns), "{nth}: {more_ns} ns");
+        let waits = (40_000_000..75_000_000).contains(&more_ns);
+        assert!(waits || more_ns < 100_000, "{nth}: {more_ns} ns");
+        dear += usize::from(waits);
     }
+    assert!(dear >= 30, "{dear}");
     assert_eq!(machine.tasks().failures, 0);
 }
 

@@ -54,8 +54,9 @@ pub struct Entry {
     pub bytes: u64,
     /// When it may go.
     pub when: When,
-    /// When it should go at best, from the run's begin: what its lateness is told from.
-    pub due_ns: u64,
+    /// When it should go at best, in ns from the run's begin: what its lateness is told from. None:
+    /// the load is not bound to the trace's times.
+    pub due: Option<u64>,
 }
 
 /// How the load's space comes onto a smaller or larger card.
@@ -173,7 +174,7 @@ mod tests {
     }
 
     fn entry(offset: u64) -> Entry {
-        Entry { op: Op::Read, offset, bytes: 4096, when: When::AtOnce, due_ns: 0 }
+        Entry { op: Op::Read, offset, bytes: 4096, when: When::AtOnce, due: None }
     }
 
     #[test]

@@ -300,6 +300,7 @@ pub fn plan(
         }
         let thread = &mut threads[thread];
         let due_ns = clock.at(record.at_ns);
+        let due = Some(due_ns).filter(|_| wishes.mode != Mode::Closed);
         let mut when = match wishes.mode {
             Mode::Open => When::At(due_ns),
             Mode::Closed => When::AtOnce,
@@ -312,7 +313,7 @@ pub fn plan(
         };
         thread.went_ns = record.at_ns;
         if record.flush_first && !wishes.without_flush {
-            thread.entries.push(Entry { op: script::Op::Flush, offset: 0, bytes: 0, when, due_ns });
+            thread.entries.push(Entry { op: script::Op::Flush, offset: 0, bytes: 0, when, due });
             when = When::AfterStart(0);
         }
         if let Some(took_ns) = record.took_ns {
@@ -326,7 +327,7 @@ pub fn plan(
             Op::Discard => script::Op::Discard,
         };
         let base = if record.op == Op::Flush { 0 } else { bases.get(&record.device).copied().unwrap_or(0) };
-        thread.entries.push(Entry { op, offset: base + record.offset, bytes: record.bytes, when, due_ns });
+        thread.entries.push(Entry { op, offset: base + record.offset, bytes: record.bytes, when, due });
     }
     let workers = threads.into_iter().enumerate().map(|(number, thread)| {
         let script = Script { entries: thread.entries.into(), extent: extent.clone(), remap: wishes.remap };
