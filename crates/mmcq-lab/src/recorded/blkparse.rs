@@ -81,10 +81,9 @@ impl Iterator for Blkparse {
             if self.over || line.starts_with('#') {
                 continue;
             }
-            match self.event(&line) {
-                Err(why) => return Some(Err(self.lines.wrong(why))),
-                Ok(None) => {}
-                Ok(Some((at_ns, what))) => return Some(Ok(Event { at_ns, place: self.lines.place(), what })),
+            let event = self.event(&line);
+            if let Some(told) = self.lines.told(event) {
+                return Some(told);
             }
         }
         None

@@ -238,13 +238,10 @@ impl Iterator for Csv {
             if line.starts_with('#') {
                 continue;
             }
-            match self.record(&line) {
-                Err(why) => return Some(Err(self.lines.wrong(why))),
-                Ok(None) => {}
-                Ok(Some(record)) => {
-                    let (at_ns, place) = (record.at_ns, self.lines.place());
-                    return Some(Ok(Event { at_ns, place, what: What::Begins(record) }));
-                }
+            let record = self.record(&line);
+            let event = record.map(|record| record.map(|record| (record.at_ns, What::Begins(record))));
+            if let Some(told) = self.lines.told(event) {
+                return Some(told);
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Lines of a text, one at a time, counted.
 
+use super::{Event, What};
 use crate::fio::{ParseError, Place};
 use std::io::{BufRead, Read};
 
@@ -47,6 +48,16 @@ impl Lines {
     /// Where the last line was.
     pub(super) fn place(&self) -> Place {
         Place::Line { file: self.name.clone(), line: self.number }
+    }
+
+    /// What the last line says: an event and its time in ns, or a fault. `None`: nothing of use.
+    pub(super) fn told(
+        &self,
+        event: Result<Option<(u64, What)>, String>,
+    ) -> Option<Result<Event, ParseError>> {
+        let event = event.transpose()?;
+        let placed = |(at_ns, what)| Event { at_ns, place: self.place(), what };
+        Some(event.map(placed).map_err(|why| self.wrong(why)))
     }
 
     /// Something is wrong with the last line.
