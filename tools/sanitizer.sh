@@ -22,10 +22,8 @@ fi
 
 tests=("$@")
 if [ ${#tests[@]} -eq 0 ]; then
-  for test in crates/mmcq/tests/*.rs crates/mmcq/tests/*/main.rs; do
-    test=${test#crates/mmcq/tests/}
-    test=${test%/main.rs}
-    [ "$test" = qemu ] || tests+=("${test%.rs}")
+  for test in $(sed -n '/^\[\[test\]\]/{n;s/^name = "\(.*\)"/\1/p}' crates/mmcq/Cargo.toml); do
+    [ "$test" = qemu ] || tests+=("$test")
   done
 fi
 # The sanitizer of the stable compiler is behind a switch.

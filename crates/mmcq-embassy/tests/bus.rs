@@ -1,10 +1,6 @@
 //! `sdio::MmcBus` both ways, and embassy's clock, on simulated hardware.
 
-#[path = "support/tasks.rs"]
-mod tasks;
-#[path = "support/world.rs"]
-mod world;
-
+use crate::{tasks, world};
 use aligned::{A4, Aligned};
 use block_device_driver::BlockDevice as _;
 use embassy_time::Delay;

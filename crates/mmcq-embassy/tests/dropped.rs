@@ -1,11 +1,7 @@
 //! A call of a block device is dropped half-way (a time limit, a `select`) on the one executor that
 //! its helpers need too: the drop waits for nothing, and the card goes on.
 
-#[path = "support/tasks.rs"]
-mod tasks;
-#[path = "support/world.rs"]
-mod world;
-
+use crate::{tasks, world};
 use aligned::{A4, Aligned};
 use block_device_driver::BlockDevice as _;
 use mmcq::block::BlockDevice;

@@ -1,12 +1,6 @@
 //! An exFAT volume on a simulated card, through two handles on one queue, in virtual time.
 
-#[path = "exfat/format.rs"]
-mod format;
-#[path = "../../mmcq-sim/tests/machine/mod.rs"]
-mod machine;
-#[path = "support/world.rs"]
-mod world;
-
+use crate::{format, machine};
 use aligned::{A4, A64};
 use block_device_driver::BlockDevice as _;
 use exfat_slim::asynchronous::directory::MAX_NAME_LEN;

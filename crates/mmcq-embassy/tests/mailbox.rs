@@ -1,11 +1,7 @@
 //! The mailbox between an engine and a foreign bus: wakers that come back into it, and the data
 //! that it keeps.
 
-#[path = "support/tasks.rs"]
-mod tasks;
-#[path = "support/world.rs"]
-mod world;
-
+use crate::{tasks, world};
 use aligned::{A4, Aligned};
 use mmcq::block::BlockDevice;
 use mmcq::card::{Options, bring_up_sd};

@@ -1,11 +1,7 @@
 //! An I/O card by embassy's driver over our host, and by ours over any bus: packets by the card's
 //! interrupt.
 
-#[path = "support/tasks.rs"]
-mod tasks;
-#[path = "support/world.rs"]
-mod world;
-
+use crate::{tasks, world};
 use aligned::{A4, Aligned};
 use embassy_time::{Delay, Instant};
 use mmcq::card::{Options, bring_up_io};

@@ -1,11 +1,7 @@
 //! A card that falls ill, or is changed for another, under embassy: the supervisor is a task that
 //! is polled only when it is woken.
 
-#[path = "support/tasks.rs"]
-mod tasks;
-#[path = "support/world.rs"]
-mod world;
-
+use crate::{tasks, world};
 use aligned::{A4, Aligned};
 use block_device_driver::BlockDevice as _;
 use embassy_time::Timer;

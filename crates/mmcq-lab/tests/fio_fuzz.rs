@@ -1,9 +1,7 @@
 //! No bytes make the reader of jobs panic, and no job that it accepts makes the state machine panic
 //! or spin.
 
-#[path = "../../mmcq/tests/support/fuzz.rs"]
-mod fuzz;
-
+use crate::fuzz;
 use arbtest::arbitrary::{Result, Unstructured};
 use mmcq_lab::fio::report::{Context, Report, json, normal, terse};
 use mmcq_lab::fio::state::{JobState, Next, Times};

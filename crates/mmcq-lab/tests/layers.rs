@@ -1,9 +1,6 @@
 //! No circle among the laboratory's modules.
 
-#[allow(dead_code, reason = "the core and the simulator have tables of layers")]
-#[path = "../../mmcq/tests/support/imports.rs"]
-mod imports;
-
+use crate::imports;
 use std::path::Path;
 
 #[test]

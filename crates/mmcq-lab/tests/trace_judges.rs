@@ -1,7 +1,6 @@
 //! Waveforms of `mmcq trace` before judges that know nothing of this program (`judges/mod.rs`).
 
-mod judges;
-
+use crate::judges;
 use judges::{checksums, crccheck, sigrok_agrees, text};
 use std::path::PathBuf;
 use std::process::Command;

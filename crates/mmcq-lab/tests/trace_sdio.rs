@@ -1,8 +1,7 @@
 //! `mmcq trace --sdio`: a packet of the SDIO experiment as an oscilloscope shows it, before PyPI's
 //! checksums (`tools/judge-vcd.py`); and what `mmcq trace` refuses of its options.
 
-mod judges;
-
+use crate::judges;
 use judges::{checksums, crccheck, sigrok, sigrok_agrees, text};
 use mmcq_lab::sdio::packet::{self, Packet};
 use mmcq_lab::sdio::platform::{Board, NAME};

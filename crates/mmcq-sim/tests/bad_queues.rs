@@ -8,6 +8,7 @@
 mod lane;
 mod queue;
 mod rig;
+mod timed;
 
 use lane::{Driver, Machine};
 use mmcq::card::{self, Options, SdQueue};

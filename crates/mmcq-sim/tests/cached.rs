@@ -1,8 +1,7 @@
 //! The stack on a platform whose CPU has a cache: what the end of a read mapping invalidates is
 //! lost.
 
-mod timed;
-
+use crate::timed;
 use mmcq::block::BlockDevice;
 use mmcq::card::{self, Options, SCRATCH_BYTES};
 use mmcq::engine::{Config, DmaBuf, Error};

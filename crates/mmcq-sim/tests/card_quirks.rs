@@ -2,8 +2,7 @@
 //! is; the same card under a name that it does not know breaks. Those with a fault that plain reads
 //! and writes do not meet are in `stack.rs`, too.
 
-mod machine;
-
+use crate::machine;
 use machine::{Rig, buffer, bytes, storage_card};
 use mmcq::block::BlockDevice;
 use mmcq::card::quirk::{Quirk, Quirks};

@@ -2,8 +2,7 @@
 //! request may get an error, none waits for ever, and the controller never touches memory that was
 //! taken back.
 
-mod machine;
-
+use crate::machine;
 use machine::{Rig, buffer};
 use mmcq::card;
 use mmcq::host::sdhci;

@@ -1,9 +1,7 @@
 //! Chains of transfers that the controller executes, made by the engine: when, and what becomes of
 //! those that fail.
 
-mod lane;
-mod rig;
-
+use crate::{lane, rig};
 use lane::Machine;
 use mmcq::card::{self, Options};
 use mmcq::engine::{Kind, Request};

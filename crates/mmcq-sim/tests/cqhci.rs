@@ -1,7 +1,6 @@
 //! The driver of the queue engine drives its model, task by task, without the engine above.
 
-mod queue;
-
+use crate::queue;
 use mmcq::host::sdhci::{Cqhci, CqhciQuirks};
 use mmcq::host::{
     BusOp, Coalescing, CommandQueueHost, Direction, Host, Phase, QueueError, QueueSettings, StartError, Step,

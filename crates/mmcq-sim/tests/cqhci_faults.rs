@@ -1,7 +1,6 @@
 //! What goes wrong with the queue engine or its card, and what its driver says and does.
 
-mod queue;
-
+use crate::queue;
 use mmcq::host::{BusOp, Cause, CommandQueueHost, QueueError, QueueSettings, Stage};
 use mmcq_sim::faults::{Plan, Point, Strike};
 use mmcq_sim::slot::Controller;

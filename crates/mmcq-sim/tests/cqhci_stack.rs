@@ -1,8 +1,6 @@
 //! The whole stack on the driver of the queue engine, whose controller is one like any other.
 
-mod queue;
-mod timed;
-
+use crate::{queue, timed};
 use mmcq::engine::Config;
 use queue::{FORMS, Parts, Rig};
 use timed::one_thread::{OneThread, TIMER};

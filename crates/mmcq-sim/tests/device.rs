@@ -1,8 +1,7 @@
 //! The rest of a block device on our models: erase, zeroes, durable writes, partitions, sleep,
 //! power-off, in virtual time.
 
-mod timed;
-
+use crate::timed;
 use mmcq::block::{BlockDevice, Partition};
 use mmcq::card::partition::Area;
 use mmcq::card::{self, Card, maintain, power};

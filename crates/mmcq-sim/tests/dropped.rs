@@ -2,8 +2,7 @@
 //! writes into memory that is not its own any more, every slot and every buffer comes back, and
 //! whatever follows works, in bounded time.
 
-mod timed;
-
+use crate::timed;
 use mmcq::block::{BlockDevice, Bounced};
 use mmcq::card::{self, IoCard, Options, bring_up_io};
 use mmcq::engine::{Claim, Config, DmaBuf};

@@ -1,9 +1,6 @@
 //! A layer of the simulator looks down, never up.
 
-#[allow(dead_code, reason = "the laboratory looks for circles")]
-#[path = "../../mmcq/tests/support/imports.rs"]
-mod imports;
-
+use crate::imports;
 use std::path::Path;
 
 /// From the lowest. A module may name those in the rows above its own, and no other: so no

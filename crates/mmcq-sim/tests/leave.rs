@@ -1,8 +1,7 @@
 //! A card that is left alone: what was complete before its power may go is on the medium, and it
 //! expects no command of others.
 
-mod rig;
-
+use crate::rig;
 use mmcq::card::{Options, Rest, Upkeep, power};
 use mmcq::engine::{DmaBuf, Error, FlushBy, Kind, RecoveryStep, Request};
 use mmcq::host::{Auto, Data, Direction, Phase};

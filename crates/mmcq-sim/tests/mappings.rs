@@ -1,8 +1,7 @@
 //! Little room for mappings: the queue may hold all of it, and the request whose turn it is gets
 //! one all the same; that of the recovery above all.
 
-mod rig;
-
+use crate::rig;
 use mmcq::card::Options;
 use mmcq::engine::{Error, RecoveryStep};
 use mmcq_sim::memory::MemoryConfig;

@@ -1,8 +1,6 @@
 //! Packed commands of an eMMC, made by the engine: when, and what becomes of entries that fail.
 
-mod lane;
-mod rig;
-
+use crate::{lane, rig};
 use lane::{Driver, Machine};
 use mmcq::card::{self, Options};
 use mmcq::engine::{Kind, Request};

@@ -1,10 +1,7 @@
 //! An eMMC's command queue, driven by the controller's engine for the stack above: what it is used
 //! for, what goes wrong, and by which lane the data go on.
 
-mod lane;
-mod queue;
-mod rig;
-
+use crate::{lane, queue};
 use lane::Machine;
 use mmcq::sched::{Demotion, Fifo, HostQueue, HostQueued, Profile, TaskStats, Whole};
 use mmcq_sim::faults::{Plan, Point, Strike};
@@ -272,7 +269,7 @@ fn random_load<P: Profile>(policy: P, card: &'static str, seed: u64) -> (Vec<Str
             5 if draw(50) == 0 => now_ns += 15_000_000,
             _ => now_ns += draw(80_000),
         }
-        rig::timed::run_to(&machine.stack, &machine.model, &machine.time, now_ns).unwrap();
+        crate::timed::run_to(&machine.stack, &machine.model, &machine.time, now_ns).unwrap();
         under_way.retain(|&(step, id)| {
             let Some(done) = machine.stack.with(|engine| engine.take(id)) else { return true };
             let (at_ns, first) = (now_ns, done.buf.first().copied());

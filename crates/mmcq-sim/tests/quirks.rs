@@ -1,8 +1,7 @@
 //! Controllers that depart from the standard: the stack lives with each, given its quirk, and each
 //! departure is a real one.
 
-mod machine;
-
+use crate::machine;
 use machine::{Rig, bytes, storage_card};
 use mmcq::card::{self, Card, bring_up_io};
 use mmcq::engine::{Kind, Request};

@@ -1,8 +1,7 @@
 //! Every step of the recovery ladder, reached and left, on the SDHCI model with cards that fall
 //! ill; in virtual time, with the longest time that each may take.
 
-mod rig;
-
+use crate::rig;
 use mmcq::card::{Event, Options};
 use mmcq::engine::{Error, RecoveryStep};
 use mmcq::host::{Caps, Timing};

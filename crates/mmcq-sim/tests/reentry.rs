@@ -2,8 +2,7 @@
 //! of the stack that they belong to, and so do the timer, the lock, the policy and the wakers. Data
 //! and answers are right all the same.
 
-mod timed;
-
+use crate::timed;
 use mmcq::advance::{Costs, WaitStrategy};
 use mmcq::block::BlockDevice;
 use mmcq::card;

@@ -1,8 +1,7 @@
 //! A card that nothing uses rests, and the next request wakes it: what that costs, and what may go
 //! wrong meanwhile.
 
-mod rig;
-
+use crate::rig;
 use mmcq::card::{Event, Options, Rest, Upkeep};
 use mmcq::engine::{Error, RecoveryStep, SlotId};
 use mmcq_sim::slot::Controller;

@@ -1,8 +1,7 @@
 //! A reset of the controller forgets the sampling point, and is no evidence against the card's
 //! mode: it is found again before data go on.
 
-mod rig;
-
+use crate::rig;
 use mmcq::card::Options;
 use mmcq::engine::{DmaBuf, Kind, RecoveryStep, Request};
 use mmcq::host::{Auto, Phase, Timing};

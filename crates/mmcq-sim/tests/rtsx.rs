@@ -1,8 +1,7 @@
 //! The whole stack on the model of Realtek's reader, whose driver was written by another hand:
 //! bring-up, streams, a power cut in the middle of one.
 
-mod timed;
-
+use crate::timed;
 use mmcq::block::BlockDevice;
 use mmcq::card;
 use mmcq::card::quirk::{Quirk, Quirks};

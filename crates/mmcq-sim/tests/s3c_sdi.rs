@@ -1,8 +1,7 @@
 //! The whole stack on the model of Samsung's SDI, whose driver was written by another hand: an I/O
 //! card comes up, packets move both ways, by the CPU and by DMA, from the interrupt alone.
 
-mod timed;
-
+use crate::timed;
 use mmcq::card::{self, Options};
 use mmcq::engine::Config;
 use mmcq::host::s3c_sdi;

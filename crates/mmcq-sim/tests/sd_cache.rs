@@ -1,8 +1,7 @@
 //! The write cache of an SD card is never on behind the engine's back: a flush would be
 //! acknowledged that the card has not been told of.
 
-mod rig;
-
+use crate::rig;
 use mmcq::card::Options;
 use mmcq::card::extension;
 use mmcq::engine::{FlushBy, Kind, Request};

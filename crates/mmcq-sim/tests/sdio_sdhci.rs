@@ -1,8 +1,7 @@
 //! An I/O card behind the SDHCI model: bring-up, functions, the card interrupt by the controller's
 //! own bit, and packets in the interrupt's time.
 
-mod timed;
-
+use crate::timed;
 use mmcq::card::{Options, bring_up_io};
 use mmcq::engine::Config;
 use mmcq::host::sdhci::{self, Table};

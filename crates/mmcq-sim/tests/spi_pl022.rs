@@ -1,7 +1,6 @@
 //! The stack on a PL022 by register: a port by interrupts, at the CPU's price for each access.
 
-mod timed;
-
+use crate::timed;
 use std::cell::RefCell;
 use std::future::Future;
 use std::rc::Rc;

@@ -1,7 +1,6 @@
 //! The whole stack on an SPI bus: driver, engine and bring-up on the model of a card in SPI mode.
 
-mod timed;
-
+use crate::timed;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::pin;

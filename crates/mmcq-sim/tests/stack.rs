@@ -1,8 +1,7 @@
 //! The whole stack on our models: every card profile, every transfer mode, bring-up and data, in
 //! virtual time.
 
-mod machine;
-
+use crate::machine;
 use machine::{Rig, buffer};
 use mmcq::card::{self, Family};
 use mmcq::engine::{Error, Kind, Request, SlotId};

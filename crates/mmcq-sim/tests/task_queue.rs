@@ -1,9 +1,7 @@
 //! A card's command queue, driven by the engine: what it is used for, and cards that are not worth
 //! it.
 
-mod lane;
-mod rig;
-
+use crate::{lane, rig};
 use lane::{Driver, Machine};
 use mmcq::card::quirk::{Quirk, Quirks};
 use mmcq::card::{self, Options, SdQueue};

@@ -1,8 +1,7 @@
 //! What the supervisor does for cards that are well: exceptions and background work of eMMC, tuning
 //! before drift breaks it, and what a new initialisation must not lose.
 
-mod rig;
-
+use crate::rig;
 use mmcq::block::{BlockDevice, Partition};
 use mmcq::card::maintain::Urgency;
 use mmcq::card::partition::Area;

@@ -1,10 +1,7 @@
 //! Writes that are complete with their data: what they gain, and every promise that is kept to
 //! those that ask for more.
 
-#[path = "support/closed.rs"]
-mod closed;
-mod support;
-
+use crate::{closed, support};
 use closed::Closed;
 use mmcq::engine::{Acknowledge, CardParams, Config, DmaBuf, Engine, Error, Kind, Request, SlotId, Stats};
 use mmcq::host::{BusyDetect, Cause, Host, Phase, Stage};

@@ -1,8 +1,7 @@
 //! Which partition of an eMMC a request reaches: always its own, whatever fails, stops, or is given
 //! up between two visits.
 
-mod support;
-
+use crate::support;
 use mmcq::card::quirk::Quirks;
 use mmcq::engine::{
     CardParams, Config, DmaBuf, Engine, Error, FlushBy, Kind, PartitionAccess, RecoveryStep, Request,

@@ -1,8 +1,7 @@
 //! Calls that wait on their own thread: when they may sleep, and that they do not sleep on a result
 //! that is there.
 
-mod support;
-
+use crate::support;
 use mmcq::block::BlockDevice;
 use mmcq::engine::{Completion, Config, Error, Kind, Request};
 use mmcq::spec::command::send_status;

@@ -1,8 +1,7 @@
 //! Requests that no client waits for any more: what has not gone out never does, what has ends by
 //! itself, and each buffer comes back exactly once.
 
-mod support;
-
+use crate::support;
 use mmcq::engine::{Config, DmaBuf, Engine, Kind, Request, SlotId};
 use mmcq::host::{Cause, Stage};
 use mmcq::sched::{Choice, Fifo, Policy, Waiting};

@@ -1,8 +1,7 @@
 //! What the engine promises of commands beside data: which may go, that nothing begins before both
 //! are over, and that neither spoils the other.
 
-mod support;
-
+use crate::support;
 use mmcq::engine::{Config, DmaBuf, Engine, Error, Kind, Request, SlotId};
 use mmcq::host::{
     Auto, BusOp, Caps, Cause, Direction, DmaError, Events, Host, Phase, Segment, StartError, Step,

@@ -1,10 +1,7 @@
 //! The rest of a block device: durable writes, other partitions, orders. (Erases are in erase.rs.)
 //! On a controller whose every phase is logged.
 
-#[path = "support/equipped.rs"]
-mod equipped;
-mod support;
-
+use crate::{equipped, support};
 use equipped::*;
 use mmcq::card::quirk::Quirks;
 use mmcq::engine::{

@@ -1,8 +1,7 @@
 //! Durable writes of the same blocks, whose flush fails or whose card loses its cache: the younger
 //! one is what stays.
 
-mod support;
-
+use crate::support;
 use mmcq::engine::{
     Abilities, CardParams, Config, Engine, Error, FlushBy, Kind, Request, ServiceRequest, SlotId,
 };

@@ -1,8 +1,7 @@
 //! The R1 of a running transfer settles the writes before it: they are complete while its data
 //! still move, and each late error has one owner.
 
-mod support;
-
+use crate::support;
 use mmcq::engine::{Config, DmaBuf, Engine, Error, Kind, Request, SlotId};
 use mmcq::host::{
     BusOp, Caps, Cause, Direction, DmaError, Events, Host, Phase, Segment, Stage, StartError, Step,

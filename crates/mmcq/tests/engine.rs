@@ -1,9 +1,6 @@
 //! The engine's promises: order, merging, one owner for each error, deadlines, nothing lost.
 
-#[path = "support/fuzz.rs"]
-mod fuzz;
-mod support;
-
+use crate::{fuzz, support};
 use mmcq::engine::{Config, DmaBuf, Engine, Error, Kind, Request, SlotId};
 use mmcq::host::{BusyDetect, Cause};
 use mmcq::sched::{Choice, Policy, Waiting};

@@ -1,9 +1,6 @@
 //! Erases in pieces, and zeroes, on a controller whose every phase is logged.
 
-#[path = "support/equipped.rs"]
-mod equipped;
-mod support;
-
+use crate::{equipped, support};
 use equipped::*;
 use mmcq::engine::{Config, DmaBuf, Erase, Erasing, Error, Irreversible, Kind, Request};
 use mmcq::host::Cause;

@@ -1,8 +1,7 @@
 //! The middleware that makes faults: what it lets through, what it makes up, and that the engine
 //! survives all of it.
 
-mod support;
-
+use crate::support;
 use mmcq::engine::{Config, Engine, Kind, Request};
 use mmcq::host::faulty::{Faulty, Point, Shot, Strike, When};
 use mmcq::host::{

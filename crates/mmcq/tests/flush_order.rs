@@ -1,8 +1,7 @@
 //! What a flush that is Ok says: every write that was complete before it was submitted is on the
 //! medium. Nothing passes it, and nothing takes its errors.
 
-mod support;
-
+use crate::support;
 use mmcq::card::quirk::Quirks;
 use mmcq::engine::{
     CardParams, Config, DmaBuf, Engine, Error, FlushBy, Kind, PartitionAccess, Request, SlotId,

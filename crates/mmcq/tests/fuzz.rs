@@ -1,12 +1,7 @@
 //! Arbitrary bytes for every parser, and an arbitrary card for the whole stack. `MMCQ_FUZZ_MS` is
 //! the time for each test (`check long` gives a minute).
 
-#[path = "support/fuzz.rs"]
-mod fuzz;
-#[path = "support/one_thread.rs"]
-mod one_thread;
-mod support;
-
+use crate::{fuzz, one_thread, support};
 use arbtest::arbitrary::{Result, Unstructured};
 use mmcq::block::BlockDevice;
 use mmcq::card::{self, Options};

@@ -2,11 +2,7 @@
 //! unbounded work; no end of a chain that was not started, none told twice, no good end whose
 //! addresses say otherwise, and no phase while the controller has a chain.
 
-#[path = "support/anything.rs"]
-mod anything;
-#[path = "support/fuzz.rs"]
-mod fuzz;
-
+use crate::{anything, fuzz};
 use anything::{Anything, Memory, Parts, parts};
 use arbtest::arbitrary::{Result, Unstructured};
 use mmcq::engine::DmaBuf;

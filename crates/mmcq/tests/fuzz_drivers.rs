@@ -1,13 +1,7 @@
 //! Registers that say anything at any time, for every driver: alone, and with the whole stack on
 //! top. No panic, no unbounded work, one end for each start, no byte outside the buffers.
 
-#[path = "support/anything.rs"]
-mod anything;
-#[path = "support/fuzz.rs"]
-mod fuzz;
-#[path = "support/one_thread.rs"]
-mod one_thread;
-
+use crate::{anything, fuzz, one_thread};
 use anything::{AnyDma, Anything, Memory, Parts, parts};
 use arbtest::arbitrary::{Result, Unstructured};
 use mmcq::block::BlockDevice;

@@ -1,11 +1,7 @@
 //! A queue engine whose registers say anything at any time. No panic, no unbounded work; no end of
 //! a task that was not rung, none told twice, none after a reset.
 
-#[path = "support/anything.rs"]
-mod anything;
-#[path = "support/fuzz.rs"]
-mod fuzz;
-
+use crate::{anything, fuzz};
 use anything::{Anything, Memory, Parts, parts};
 use arbtest::arbitrary::{Result, Unstructured};
 use mmcq::engine::DmaBuf;

@@ -1,12 +1,7 @@
 //! The recovery ladder on a scripted host: what is tried, how often, in which order, and what no
 //! client may ever be told.
 
-#[path = "support/bench.rs"]
-mod bench;
-#[path = "support/fuzz.rs"]
-mod fuzz;
-mod support;
-
+use crate::{bench, fuzz, support};
 use bench::{BLOCKS, Bench, MS, bench, kept};
 use mmcq::engine::{
     Abilities, BLOCK_BYTES, CardParams, Config, DmaBuf, Engine, Erase, Erasing, Error, FlushBy, Kind,

@@ -1,9 +1,6 @@
 //! A layer of the core looks down, never up.
 
-#[allow(dead_code, reason = "the laboratory looks for circles")]
-#[path = "support/imports.rs"]
-mod imports;
-
+use crate::imports;
 use std::collections::BTreeSet;
 use std::path::Path;
 

@@ -1,7 +1,6 @@
 //! How large a transfer may be, how long it may take, and what a start that is refused costs.
 
-mod support;
-
+use crate::support;
 use mmcq::engine::{Config, DmaBuf, Engine, Error, Kind, Request, SlotId};
 use mmcq::host::{BusOp, Caps, Width};
 use std::cell::RefCell;

@@ -1,11 +1,7 @@
 //! When a cache has been lost, and which request is told: the next flush or durable write, once,
 //! and not before it is so.
 
-#[path = "support/bench.rs"]
-#[allow(dead_code, reason = "each test binary uses its own part")]
-mod bench;
-mod support;
-
+use crate::{bench, support};
 use bench::{BLOCKS, Bench, bench, kept};
 use mmcq::engine::{
     Abilities, CardParams, Completion, DmaBuf, Error, FlushBy, Kind, Request, ServiceRequest, SlotId,

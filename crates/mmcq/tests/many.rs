@@ -1,7 +1,6 @@
 //! As many requests as there may be slots: 64, or 128 with the feature `slots-128`.
 
-mod support;
-
+use crate::support;
 use mmcq::engine::{Config, Engine, Error, Kind, Request, SLOTS_MAX, SlotId, SlotSet};
 use std::collections::BTreeMap;
 use support::{TestHost, World, buffer, target};

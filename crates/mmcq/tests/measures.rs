@@ -1,9 +1,6 @@
 //! Each measure of the recovery in its place: when it is taken, how often, and when it is not.
 
-#[path = "support/bench.rs"]
-mod bench;
-mod support;
-
+use crate::{bench, support};
 use bench::{BLOCKS, Bench, MS, bench, kept};
 use mmcq::engine::{
     CardParams, Config, DmaBuf, Engine, Error, FlushBy, Kind, RecoveryStep, Request, ServiceRequest, SlotId,

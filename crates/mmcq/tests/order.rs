@@ -1,8 +1,7 @@
 //! What goes before what: blocks that touch are not blocks in common, and only a request that stays
 //! behind is overtaken.
 
-mod support;
-
+use crate::support;
 use mmcq::engine::{Config, Engine, Kind, Request};
 use mmcq::sched::{Choice, Fifo, Origin, Policy, Waiting};
 use support::{TestHost, World, buffer, target};

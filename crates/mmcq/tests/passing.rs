@@ -1,8 +1,7 @@
 //! What goes before the oldest request: a longer run of the same direction, or what continues an
 //! open transfer.
 
-mod support;
-
+use crate::support;
 use mmcq::engine::{Config, DmaBuf, Engine, Kind, Request};
 use std::cell::RefCell;
 use std::rc::Rc;

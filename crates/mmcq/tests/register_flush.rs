@@ -1,8 +1,7 @@
 //! The flush of an SD card's cache by extension register: it is over when the card says so, ends in
 //! bounded time, and is never sent again.
 
-mod support;
-
+use crate::support;
 use mmcq::engine::{
     Abilities, BLOCK_BYTES, CardParams, Config, DmaBuf, Engine, Erase, Erasing, Error, FlushBy, Kind,
     Request, SlotId,

@@ -1,10 +1,6 @@
 //! Where a sampling point is found anew, and where it must not be.
 
-#[path = "support/bench.rs"]
-#[allow(dead_code, reason = "this test uses a part of it")]
-mod bench;
-mod support;
-
+use crate::{bench, support};
 use bench::{BLOCKS, Bench, MS, kept};
 use mmcq::engine::{DmaBuf, Kind, PartitionAccess, RecoveryStep, Request, ServiceRequest};
 use mmcq::host::{BusOp, Cause, Stage, Timing};

@@ -1,10 +1,7 @@
 //! The replay-protected area, against a small model of it and an attacker on the bus.
 #![cfg(feature = "rpmb")]
 
-#[path = "support/one_thread.rs"]
-mod one_thread;
-mod support;
-
+use crate::{one_thread, support};
 use hmac::{Hmac, KeyInit, Mac};
 use mmcq::card::{Card, Emmc, Family};
 use mmcq::engine::{Config, DmaBuf, Irreversible};

@@ -3,11 +3,10 @@
 
 #[path = "sched/bounds.rs"]
 mod bounds;
-#[path = "support/fuzz.rs"]
-mod fuzz;
 #[path = "sched/server.rs"]
 mod server;
 
+use crate::fuzz;
 use bounds::*;
 use mmcq::host::Direction::{self, Read, Write};
 use mmcq::sched::{Any, Choice, ConfigError, Deadline, Fair, Fifo, Origin, Policy, Waiting, deadline, fair};

@@ -1,14 +1,6 @@
 //! I/O cards: bring-up, hostile tuples, functions, splitting, sharing of the bus.
 
-#[path = "support/fuzz.rs"]
-mod fuzz;
-#[path = "support/io_card.rs"]
-mod io_card;
-#[path = "support/io_drive.rs"]
-mod io_drive;
-#[path = "support/one_thread.rs"]
-mod one_thread;
-
+use crate::{fuzz, io_card, io_drive, one_thread};
 use io_card::{World, caps, function_tuple};
 use io_drive::{Stack, memory, poll_once, reclaimed, run, settle, stack, step};
 use mmcq::block::BlockDevice;

@@ -1,15 +1,7 @@
 //! The card interrupt and the Bluetooth Type-A driver: nothing lost, whatever is dropped or comes
 //! when.
 
-#[path = "support/fuzz.rs"]
-mod fuzz;
-#[path = "support/io_card.rs"]
-mod io_card;
-#[path = "support/io_drive.rs"]
-mod io_drive;
-#[path = "support/one_thread.rs"]
-mod one_thread;
-
+use crate::{fuzz, io_card, io_drive, one_thread};
 use io_card::World;
 use io_drive::{Here, Stack, irq_waker, memory, packet, poll_once, run, settle, stack, step};
 use mmcq::card::{IoCard, Options, bring_up_io};

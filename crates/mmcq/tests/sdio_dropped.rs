@@ -1,13 +1,7 @@
 //! I/O functions after a call that was dropped: what it left behind on the card hits neither the
 //! function's next transfer nor another function's command.
 
-#[path = "support/io_card.rs"]
-mod io_card;
-#[path = "support/io_drive.rs"]
-mod io_drive;
-#[path = "support/one_thread.rs"]
-mod one_thread;
-
+use crate::{io_card, io_drive};
 use io_card::World;
 use io_drive::{Stack, memory, poll_once, run, settle, stack, step};
 use mmcq::card::{IoCard, Options, bring_up_io};

@@ -1,11 +1,7 @@
 //! The card interrupt on controllers that have none: the card is asked, at times that follow what
 //! it had to say.
 
-#[path = "support/io_card.rs"]
-mod io_card;
-#[path = "support/one_thread.rs"]
-mod one_thread;
-
+use crate::{io_card, one_thread};
 use io_card::{IoHost, World};
 use mmcq::card::{IoCard, Options, bring_up_io};
 use mmcq::engine::{CARD_IRQ_STEP_NS, Config, DmaBuf};

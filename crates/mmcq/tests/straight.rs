@@ -2,10 +2,7 @@
 //! what the controller is given and when, results, data, counters, deadlines. One engine takes the
 //! straight path wherever it can, another never; the same happens to both.
 
-#[path = "support/fuzz.rs"]
-mod fuzz;
-mod support;
-
+use crate::{fuzz, support};
 use arbtest::arbitrary::{Result, Unstructured};
 use mmcq::engine::{Acknowledge, Completion, Config, DmaBuf, Engine, Kind, PollOutcome, Request, SlotId};
 use mmcq::host::{

@@ -1,10 +1,7 @@
 //! Transfers that stay open: when they are opened, what closes them, what a late error becomes, and
 //! what a host that lies gets.
 
-#[path = "support/fuzz.rs"]
-mod fuzz;
-mod support;
-
+use crate::{fuzz, support};
 use mmcq::engine::{CardParams, Close, Config, DmaBuf, Engine, Error, Kind, Request, SlotId};
 use mmcq::host::{BusyDetect, Cause};
 use mmcq::spec::command;

@@ -1,11 +1,7 @@
 //! Supervisors that come and go, and help that fails: what the engine asked for is heard, and no
 //! memory goes back too early.
 
-#[path = "support/bench.rs"]
-#[allow(dead_code, reason = "this test uses a part of it")]
-mod bench;
-mod support;
-
+use crate::{bench, support};
 use bench::{BLOCKS, Bench, MS, bench, kept};
 use mmcq::engine::{Error, Kind, RecoveryStep, Request, ServiceRequest, SlotId};
 use mmcq::host::{Auto, Cause, Data, Direction, Phase, Stage};

@@ -1,14 +1,12 @@
 //! What a board has around its controller is moved in the order that a card needs, and waited for.
 
+use crate::support;
 use mmcq::host::surroundings::{Surrounded, Surroundings};
 use mmcq::host::{
     BusOp, Caps, Direction, DmaError, Done, Events, Host, Phase, Segment, StartError, Step, Timing,
 };
 use std::cell::RefCell;
 use std::rc::Rc;
-
-#[path = "support/mod.rs"]
-mod support;
 
 type Log = Rc<RefCell<Vec<String>>>;
 

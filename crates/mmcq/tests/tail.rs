@@ -1,9 +1,6 @@
 //! The start of a transfer is held for the tail of its batch: when, for how long, and what ends it.
 
-#[path = "support/closed.rs"]
-mod closed;
-mod support;
-
+use crate::{closed, support};
 use closed::Closed;
 use mmcq::engine::{Config, DmaBuf, Engine, Kind, Request, SlotId};
 use mmcq::host::{Direction, Host};

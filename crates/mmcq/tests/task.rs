@@ -1,8 +1,7 @@
 //! The edges: futures dropped or forgotten at every poll, straight-line code in the interrupt, lent
 //! memory.
 
-mod support;
-
+use crate::support;
 use mmcq::block::{BlockDevice, Bounced};
 use mmcq::engine::{Acknowledge, Config, DmaBuf, Error, Kind, Request};
 use mmcq::host::Cause;

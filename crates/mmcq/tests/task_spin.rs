@@ -1,7 +1,6 @@
 //! A thread that spins before it sleeps: `Stack::request_with`.
 
-mod support;
-
+use crate::support;
 use mmcq::advance::{Advice, Context as From, Costs, Wait, WaitStrategy};
 use mmcq::engine::{Completion, Config, DmaBuf, Error, Kind, Request};
 use mmcq::host::{Auto, BusOp, Phase};

@@ -3,8 +3,9 @@
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
-use super::rig::timed::one_thread::{NOW_NS, OneThread, TIMER};
-use super::rig::{buffer, card, timed};
+use super::rig::{buffer, card};
+use crate::timed;
+use crate::timed::one_thread::{NOW_NS, OneThread, TIMER};
 use mmcq::card::{self, Card, Options};
 use mmcq::engine::{Config, Kind, Request, SlotId};
 use mmcq::host::Host;

@@ -2,9 +2,10 @@
 
 #![allow(dead_code, unused_imports, reason = "each test binary uses its own part")]
 
-#[path = "../timed/mod.rs"]
-mod timed;
-
+use crate::timed::{
+    self,
+    one_thread::{NOW_NS, OneThread, TIMER},
+};
 use mmcq::block::BlockDevice;
 use mmcq::card::{self, Card};
 use mmcq::engine::{Config, Error, Kind, Request, SlotId};
@@ -17,7 +18,6 @@ use mmcq_sim::time::Time;
 use std::cell::RefCell;
 use std::future::Future;
 use std::rc::Rc;
-use timed::one_thread::{NOW_NS, OneThread, TIMER};
 pub use timed::{blocks as buffer, bytes};
 
 pub type Driver = sdhci::Sdhci<Port, ShadowMemory, 129>;

@@ -2,9 +2,9 @@
 
 #![allow(dead_code, unused_imports, reason = "each test binary uses its own part")]
 
-#[path = "../timed/mod.rs"]
-pub mod timed;
-
+use crate::timed;
+pub use crate::timed::filled as buffer;
+use crate::timed::one_thread::{NOW_NS, OneThread, TIMER};
 use mmcq::card::{self, Card as Found, Event, Options};
 use mmcq::engine::{Completion, Config, DmaBuf, Kind, RecoveryStep, Request, SlotId, Stats};
 use mmcq::host::Step;
@@ -22,8 +22,6 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
-pub use timed::filled as buffer;
-use timed::one_thread::{NOW_NS, OneThread, TIMER};
 
 pub type Driver = Surrounded<sdhci::Sdhci<Port, ShadowMemory, 129>, Supply>;
 pub type Stack = mmcq::task::Stack<(OneThread, Driver), 16>;

@@ -8,6 +8,8 @@ mod machine;
 
 #[path = "../rig/mod.rs"]
 mod rig;
+#[path = "../timed/mod.rs"]
+mod timed;
 
 mod current;
 mod heard;

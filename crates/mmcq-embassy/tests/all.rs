@@ -1,0 +1,21 @@
+//! All tests that need no process of their own, as one program: each program more costs a build.
+//! What runs alone is in `Cargo.toml`. `cargo test -p mmcq-embassy --test all NAME` runs those with
+//! NAME in their path.
+
+#[path = "exfat/format.rs"]
+mod format;
+#[path = "../../mmcq-sim/tests/machine/mod.rs"]
+mod machine;
+#[path = "support/tasks.rs"]
+mod tasks;
+#[path = "../../mmcq-sim/tests/timed/mod.rs"]
+mod timed;
+#[path = "support/world.rs"]
+mod world;
+
+mod bus;
+mod dropped;
+mod exfat;
+mod mailbox;
+mod sdio;
+mod supervisor;

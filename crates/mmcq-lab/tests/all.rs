@@ -1,0 +1,31 @@
+//! All tests that need no process of their own, as one program: each program more costs a build.
+//! What runs alone is in `Cargo.toml`. `cargo test -p mmcq-lab --test all NAME` runs those with
+//! NAME in their path.
+
+#[path = "../../mmcq/tests/support/fuzz.rs"]
+mod fuzz;
+#[allow(dead_code, reason = "the core and the simulator have tables of layers")]
+#[path = "../../mmcq/tests/support/imports.rs"]
+mod imports;
+mod judges;
+
+mod cli;
+mod fio_fuzz;
+mod fio_live;
+mod fio_offsets;
+mod fio_reports;
+mod fio_run;
+mod fuzz_platform;
+mod guest;
+mod guide;
+mod knobs;
+mod layers;
+mod never;
+mod replay;
+mod reproduce;
+mod sdio;
+mod torture;
+mod trace;
+mod trace_judges;
+mod trace_sdio;
+mod why;

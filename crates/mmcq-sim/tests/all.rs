@@ -1,0 +1,46 @@
+//! All tests that need no process of their own, as one program: each program more costs a build.
+//! What runs alone is in `Cargo.toml`. `cargo test -p mmcq-sim --test all NAME` runs those with
+//! NAME in their path.
+
+#[allow(dead_code, reason = "the laboratory looks for circles")]
+#[path = "../../mmcq/tests/support/imports.rs"]
+mod imports;
+mod lane;
+mod machine;
+mod queue;
+mod rig;
+mod timed;
+
+mod adma3;
+mod cached;
+mod card_quirks;
+mod catalogue;
+mod chained;
+mod cqhci;
+mod cqhci_faults;
+mod cqhci_stack;
+mod device;
+mod dropped;
+mod embedded_sdmmc;
+mod examples;
+mod handles;
+mod io_removed;
+mod layers;
+mod leave;
+mod mappings;
+mod packed;
+mod queue_engine;
+mod quirks;
+mod recovery;
+mod reentry;
+mod rest;
+mod retuned;
+mod rtsx;
+mod s3c_sdi;
+mod sd_cache;
+mod sdio_sdhci;
+mod spi_pl022;
+mod spi_stack;
+mod stack;
+mod task_queue;
+mod upkeep;
