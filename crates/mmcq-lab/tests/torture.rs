@@ -87,8 +87,9 @@ fn runs_through_a_queue_that_failed_once_stay_good() {
     // What CMD48 answers makes suspects of writes, and the next lane is another: they go before what
     // is younger. The interrupt of an error is lost, and an end is all that shows: it is not believed
     // before the engine was asked about errors. A dead engine left the queue by commands, and their
-    // memory stayed mapped.
-    for seed in [1785, 8642, 20_003_695] {
+    // memory stayed mapped. While the card still programs, a status tells that it does not leave its
+    // queue, and not again; or that a write to a boot area goes on, which was complete then.
+    for seed in [1785, 8642, 20_003_695, 100_044_697, 100_236_673] {
         let mut case = queues::draw(seed);
         if seed < 10_000 {
             // Cards had only orders of their own then.

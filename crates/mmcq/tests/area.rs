@@ -324,3 +324,30 @@ fn a_card_that_is_to_be_initialised_has_lost_nothing_until_then() {
     run(&mut e, now, |_, _| {});
     assert_eq!(taken(&mut e, flushed), Ok(0), "told once");
 }
+
+/// The controller sees the end of busy too early: the status says that the card programs still, and
+/// tells its error there, once.
+#[test]
+fn a_write_is_complete_when_the_card_has_programmed_it() {
+    for error in [0, R1::ERROR] {
+        let (world, mut e) = card();
+        let write = boot(&mut e, 0, 8, 0);
+        run(&mut e, 0, |e, _| {
+            let mut world = e.host().world.borrow_mut();
+            let written =
+                matches!(world.log.as_slice(), [.., data, look] if (data.index, look.index) == (25, 13));
+            if written && world.running() {
+                // With the bits of `tran` in it this is `prg`.
+                (world.next_status, world.status_after_next) = (7 << 9 | error, 7 << 9);
+            }
+        });
+        let log: Vec<u8> = world.borrow().log.iter().map(|seen| seen.index).collect();
+        assert_eq!(log, [6, 13, 23, 25, 13, 13, 13, 6, 13], "asked until it is ready");
+        let end = taken(&mut e, write);
+        match error {
+            0 => assert_eq!(end, Ok(4096)),
+            _ => assert!(matches!(end, Err(Error::Card(status)) if status & R1::ERROR != 0), "{end:?}"),
+        }
+        assert_eq!(world.borrow().areas[&1][0], 8);
+    }
+}

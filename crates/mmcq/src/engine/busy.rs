@@ -62,10 +62,10 @@ impl Busy {
         self.questions
     }
 
-    /// The busy of a control request is given so long.
+    /// The busy of a control request is given so long, and has not been asked about.
     #[inline(always)]
     pub fn may_last(&mut self, ns: u64) {
-        self.longest_ns = ns;
+        (self.longest_ns, self.questions) = (ns, 0);
     }
 
     /// The card was found ready now, after so many blocks.
@@ -225,6 +225,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let waited_ns = now_ns.saturating_sub(self.lane.busy().since_ns);
         self.timers.give_up_never();
         self.timers.wake_at(later(now_ns, BusyTimes::again_ns(waited_ns, self.lane.busy().questions)));
+    }
+
+    /// The same of the busy of a control request: the card is asked again, within its time.
+    pub(super) fn programs_still(&mut self, now_ns: u64) {
+        if self.lane.busy().questions == 0 {
+            self.lane.busy_mut().since_ns = now_ns;
+        }
+        self.lane.busy_mut().asked();
+        self.busy_again(now_ns);
     }
 
     /// The card's busy is over; `status` if it was CMD13 that said so.

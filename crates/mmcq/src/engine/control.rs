@@ -106,6 +106,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// CMD6 was answered; the card flushes. What the cache could not write before shows once,
     /// perhaps in this very answer: the flush is told.
     pub(super) fn flush_answered(&mut self, status: u32, now_ns: u64) {
+        self.flush_hears(status);
+        self.flush_started(now_ns);
+    }
+
+    fn flush_hears(&mut self, status: u32) {
         self.settle(status);
         if status & R1::DEFERRED != 0 {
             let slot = self.slots.at_mut(self.lane.control());
@@ -113,7 +118,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 slot.answer(Err(not_written(status)));
             }
         }
-        self.flush_started(now_ns);
     }
 
     /// Does the end of a command with busy (R1b) include that of the busy?
@@ -139,8 +143,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     pub(super) fn flush_judged(&mut self, status: u32, now_ns: u64) {
         if R1(status).current_state() == CardState::Prg {
-            // The host saw the end of busy too early.
-            return self.watch_busy(now_ns);
+            // The host saw the end of busy too early. The card tells an error once.
+            self.flush_hears(status);
+            return self.programs_still(now_ns);
         }
         let bad = status & (R1::ERRORS | R1::SWITCH_ERROR);
         let result = if bad == 0 { self.flush_ended() } else { Err(Error::Card(status)) };

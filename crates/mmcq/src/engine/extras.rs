@@ -15,7 +15,7 @@ use super::{Abilities, DmaBuf, Engine, Error, FlushBy, Kind, Output, Request};
 use crate::host::{Auto, BusyDetect, Data, Direction, DmaError, Host, Phase, Segment};
 use crate::sched::Profile;
 use crate::spec::command::{Command, Resp};
-use crate::spec::response::R1;
+use crate::spec::response::{R1, State as CardState};
 
 /// Longest wait for an ordinary block of data, where the card's own limit is not known.
 const DATA_NS: u64 = 1_000_000_000;
@@ -424,6 +424,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 } else {
                     self.watch_busy(now_ns);
                 }
+            }
+            // The host saw the end of busy too early. The card tells an error once.
+            Step::Status(_) if R1(status).current_state() == CardState::Prg => {
+                self.services.memory_mut().status |= status & R1::ERRORS;
+                self.programs_still(now_ns);
             }
             Step::Status(_) => {
                 let seen = core::mem::take(&mut self.services.memory_mut().status);

@@ -136,7 +136,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.incident.failed_mut().hear(status.0);
                 let prg = status.current_state() == CardState::Prg;
                 if status.ready_for_data() && !prg {
-                    self.ready(Some(self.incident.failed().status()), now_ns);
+                    let heard = self.incident.failed().status() & (R1::ERRORS | R1::EXCEPTION_EVENT);
+                    self.ready(Some(status.0 | heard), now_ns);
                 } else {
                     self.busy_again(now_ns);
                 }

@@ -174,7 +174,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 if status & R1::OWN != 0 {
                     return self.fail(Error::Card(status), now_ns);
                 }
-                self.lane.busy_mut().not_asked();
                 self.lane.busy_mut().may_last(SWITCH_NS);
                 self.look(
                     if let Step::Switch(on) = step { After::Switch(on) } else { After::Discard },
@@ -192,6 +191,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The status after one of these.
     fn looked(&mut self, after: After, status: R1, now_ns: u64) {
         self.settle(status.0);
+        // While it is busy already the card may say that it does not switch: it says so once.
+        let refused = status.0 & (R1::OWN | R1::SWITCH_ERROR) != 0;
+        let after = match after {
+            After::Switch(on) if refused => After::Refused(on),
+            _ => after,
+        };
         if status.current_state() == CardState::Prg || !status.ready_for_data() {
             self.lane.busy_mut().asked();
             if u64::from(self.lane.busy().questions()).saturating_mul(LOOK_NS) > SWITCH_NS {
@@ -204,14 +209,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.timers.wake_at(later(now_ns, LOOK_NS));
             return self.timers.give_up_at(later(now_ns, LOOK_NS + SLACK_NS));
         }
-        let refused = status.0 & (R1::OWN | R1::SWITCH_ERROR) != 0;
         match after {
             After::Discard => {
                 if self.switch_queue(false, now_ns) == Turn::Wait {
                     self.go_idle(now_ns);
                 }
             }
-            After::Switch(true) if refused => {
+            After::Refused(true) => {
                 message!(
                     warn,
                     "the card's command queue is given up: not switched on, status {:#010x}",
@@ -219,7 +223,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 );
                 self.refused_queue(now_ns);
             }
-            After::Switch(false) if refused => self.fail(Error::Card(status.0), now_ns),
+            After::Refused(false) => self.fail(Error::Card(status.0), now_ns),
             After::Switch(on) if self.is_sd_queue() => self.confirm_switch(on, 0, now_ns),
             After::Switch(on) => self.switched(on, now_ns),
         }

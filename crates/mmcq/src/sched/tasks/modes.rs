@@ -57,4 +57,6 @@ pub(crate) enum Step {
 pub(crate) enum After {
     Discard,
     Switch(bool),
+    /// The end of busy; the card has said that it does not switch.
+    Refused(bool),
 }
