@@ -3,6 +3,8 @@
 # - boards/pc on QEMU's q35 (x86-64, sdhci-pci by ADMA2, QEMU's SD card), which also counts instructions, and fails where a request takes more
 #   than docs/path-length.md allows;
 # - boards/virt on QEMU's virt (64-bit Arm, the same controller and card), which counts them too;
+# - boards/soc on machines that have an SDHCI of their own, each with the profile of its name: xilinx-zynq-a9, mcimx6ul-evk (NXP's uSDHC),
+#   ast2600-evb, xlnx-zcu102, raspi3b (by the CPU); with a card addressed in bytes, and NXP's with one in blocks;
 # - boards/arm on QEMU's vexpress-a9 (Cortex-A9, ARM's PL181, QEMU's SD card), which also waits in blocking calls by `wfi` (src/waits.rs);
 # - boards/lm3s on QEMU's lm3s6965evb (Cortex-M3, ARM's PL022, QEMU's SD card in SPI mode), by interrupts; also with no card behind the port;
 # each once with a card addressed in bytes and once in blocks. The image says by its exit status and in its
@@ -244,6 +246,44 @@ on_virt() { # options
 machine=on_virt
 begin run "virt, 64 MiB" 0 131072 bytes on_sd
 begin run "virt, 4 GiB" 0 8388608 blocks on_sd
+
+# boards/soc: one source, an image for each machine of its table.
+run_soc() { # machine controller transfer-mode size blocks how-it-is-addressed
+  soc=$1
+  run "$1, $4" 0 "$5" "$6" on_soc
+  must_say "$1" "controller: $2, registers at 0x[0-9a-f]+, $3"
+}
+on_soc() { # card options
+  local card=$1
+  shift
+  timeout $((limit_s + 10)) "${qemu_of[$soc]}" -M "$soc" -serial null -chardev "file,id=report,path=$work/report" \
+    -semihosting-config enable=on,target=native,chardev=report -drive "if=sd,format=raw,file=$card" \
+    -kernel "${image_of[$soc]}" "$@"
+}
+declare -A qemu_of image_of
+build_soc() { # target qemu machine...
+  local target=$1 qemu=$2 machine
+  shift 2
+  bare_target "$target" "-T$PWD/link.x" || exit 2
+  for machine in "$@"; do
+    "${build[@]}" --release --features "$machine"
+    qemu_of[$machine]=$qemu
+    image_of[$machine]=$images/$machine
+    cp "$built_in/release/sdhci" "$images/$machine"
+  done
+}
+images=$work/images
+mkdir "$images"
+cd soc
+build_soc armv7a-none-eabi qemu-system-arm xilinx-zynq-a9 mcimx6ul-evk ast2600-evb
+build_soc aarch64-unknown-none qemu-system-aarch64 xlnx-zcu102 raspi3b
+cd ..
+begin run_soc raspi3b Bcm2835 Pio "64 MiB" 131072 bytes
+begin run_soc xilinx-zynq-a9 Zynq Adma2 "64 MiB" 131072 bytes
+begin run_soc mcimx6ul-evk Usdhc Adma2 "64 MiB" 131072 bytes
+begin run_soc mcimx6ul-evk Usdhc Adma2 "4 GiB" 8388608 blocks
+begin run_soc ast2600-evb Aspeed Adma2 "64 MiB" 131072 bytes
+begin run_soc xlnx-zcu102 ZynqMp Adma2 "64 MiB" 131072 bytes
 
 # boards/arm.
 cd arm

@@ -1,15 +1,7 @@
-//! What Arm's machines have in common: the UART (a PL011, the board says where), and how the core
-//! sleeps.
+//! What Arm's machines have in common: registers in memory, and how the core sleeps.
 
-use crate::board::{UART, interrupts_off};
+use crate::board::interrupts_off;
 use core::arch::asm;
-use core::fmt::{self, Write};
-
-/// UARTFR: the transmit FIFO is full.
-const UART_FLAGS: usize = UART + 0x18;
-const UART_TX_FULL: u32 = 1 << 5;
-const UART_CONTROL: usize = UART + 0x30;
-const UART_ON: u32 = 0x301;
 
 /// Reads a register of the board's.
 pub fn read(address: usize) -> u32 {
@@ -21,11 +13,6 @@ pub fn read(address: usize) -> u32 {
 pub fn write(address: usize, value: u32) {
     // SAFETY: as in `read`.
     unsafe { core::ptr::without_provenance_mut::<u32>(address).write_volatile(value) }
-}
-
-/// Takes the UART into use.
-pub fn start() {
-    write(UART_CONTROL, UART_ON);
 }
 
 /// Sleeps until an interrupt is pending, masked or not.
@@ -48,22 +35,4 @@ pub fn sleep_until(mut ready: impl FnMut() -> bool) {
             return;
         }
     }
-}
-
-struct Uart;
-
-impl Write for Uart {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        for byte in text.bytes() {
-            while read(UART_FLAGS) & UART_TX_FULL != 0 {}
-            write(UART, byte.into());
-        }
-        Ok(())
-    }
-}
-
-/// One line to the UART.
-pub fn say(line: fmt::Arguments<'_>) {
-    // The UART cannot fail.
-    let _ = Uart.write_fmt(format_args!("{line}\n"));
 }

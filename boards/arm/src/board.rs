@@ -3,9 +3,12 @@
 //!
 //! MMU and caches are off: CPU and controllers see the same memory. The lock is "interrupts off".
 
-use crate::arm::{self, read, write};
-pub use crate::arm::{say, sleep_until};
+pub use crate::arm::sleep_until;
+use crate::arm::{read, write};
+pub use crate::armv7::{exit, interrupts_off};
 use crate::gic;
+use crate::pl011;
+pub use crate::pl011::say;
 use core::cell::UnsafeCell;
 
 /// The PL181.
@@ -30,20 +33,6 @@ pub const GIC_DISTRIBUTOR: usize = 0x1e00_1000;
 pub const ALARM_IRQ: u32 = 32 + 2;
 const MCI_IRQ: u32 = 32 + 9;
 
-/// Runs `f` with interrupts off; they come back as they were.
-pub fn interrupts_off<R>(f: impl FnOnce() -> R) -> R {
-    let before: u32;
-    // SAFETY: reads CPSR and sets its I bit; memory accesses do not move across, since the asm may
-    // touch memory.
-    unsafe {
-        core::arch::asm!("mrs {0}, cpsr", "cpsid i", out(reg) before, options(nostack, preserves_flags))
-    };
-    let result = f();
-    // SAFETY: puts the I bit (and what else its byte holds, which has not changed) back.
-    unsafe { core::arch::asm!("msr cpsr_c, {0}", in(reg) before, options(nostack, preserves_flags)) };
-    result
-}
-
 /// A value that only one context uses at a time.
 struct Alone<T>(UnsafeCell<T>);
 
@@ -59,7 +48,7 @@ impl<T> Alone<T> {
 
 /// Takes UART, interrupt controller and core into use.
 pub fn start() {
-    arm::start();
+    pl011::start();
     gic::start();
     gic::listen(ALARM_IRQ);
     gic::listen(MCI_IRQ);
@@ -99,22 +88,4 @@ pub fn set_alarm(at_ns: Option<u64>) {
             write(TIMER_CONTROL, TIMER_ONCE);
         }
     });
-}
-
-/// Ends QEMU with this status, by semihosting.
-pub fn exit(status: u32) -> ! {
-    const SYS_EXIT_EXTENDED: u32 = 0x20;
-    const APPLICATION_EXIT: u32 = 0x2_0026;
-    let block = [APPLICATION_EXIT, status];
-    loop {
-        // SAFETY: the call reads two words at r1.
-        unsafe {
-            core::arch::asm!(
-                "svc #0x123456",
-                inout("r0") SYS_EXIT_EXTENDED => _,
-                in("r1") block.as_ptr(),
-                out("lr") _
-            );
-        }
-    }
 }

@@ -10,9 +10,13 @@
 
 #[path = "../../plan/arm.rs"]
 mod arm;
+#[path = "../../plan/armv7.rs"]
+mod armv7;
 mod board;
 #[path = "../../plan/gic.rs"]
 mod gic;
+#[path = "../../plan/pl011.rs"]
+mod pl011;
 #[path = "../../plan/mod.rs"]
 mod plan;
 mod provoke;

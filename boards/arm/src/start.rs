@@ -17,6 +17,10 @@ core::arch::global_asm!(
     "b .",
     ".global start",
     "start:",
+    // The first core alone.
+    "mrc p15, 0, r0, c0, c0, 5",
+    "tst r0, #3",
+    "bne 3f",
     // The vector table is ours.
     "ldr r0, =vectors",
     "mcr p15, 0, r0, c12, c0, 0",
@@ -32,7 +36,8 @@ core::arch::global_asm!(
     "strlo r2, [r0], #4",
     "blo 1b",
     "bl main",
-    "b .",
+    "3: wfi",
+    "b 3b",
     "irq:",
     "sub lr, lr, #4",
     "push {{r0-r3, r12, lr}}",

@@ -1,7 +1,9 @@
 //! QEMU's lm3s6965evb: a Cortex-M3 with SysTick, a timer and a UART. The lock is "interrupts off".
 
-use crate::arm::{self, read, write};
-pub use crate::arm::{say, sleep_until};
+pub use crate::arm::sleep_until;
+use crate::arm::{read, write};
+use crate::pl011;
+pub use crate::pl011::say;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// The system clock after reset, in hertz: 80 ns each.
@@ -48,7 +50,7 @@ pub fn interrupts_off<R>(f: impl FnOnce() -> R) -> R {
 pub fn start() {
     write(RUN_CLOCKS_1, 1 << 16 | 1 << 4 | 1);
     write(RUN_CLOCKS_2, 1 << 3 | 1);
-    arm::start();
+    pl011::start();
     write(SYST_RVR, SYST_MAX);
     write(SYST_CVR, 0);
     write(SYST_CSR, 0b111);

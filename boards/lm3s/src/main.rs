@@ -11,6 +11,8 @@
 mod arm;
 mod board;
 mod judge;
+#[path = "../../plan/pl011.rs"]
+mod pl011;
 mod pl022;
 #[expect(dead_code, reason = "this machine has no memory for the whole plan at once")]
 #[path = "../../plan/mod.rs"]

@@ -4,6 +4,8 @@
 mod boot_areas;
 pub mod counted;
 mod guest;
+#[path = "../identity.rs"]
+mod identity;
 mod kept;
 mod path;
 mod pci;
@@ -14,13 +16,12 @@ use crate::lane;
 use crate::plan::alone::{InterruptsOff, Once};
 use crate::plan::judge::{BUFFER_BYTES, Judge};
 use crate::plan::{firmware, pattern};
-use core::ptr::NonNull;
 use counted::Counted;
+pub use identity::Identity;
 use mmcq::card::{self, Family, Options};
 use mmcq::engine::{Config, DmaBuf, Error};
 use mmcq::host::regs::Mmio;
 use mmcq::host::sdhci::{self, Sdhci, SdhciQuirks, Table};
-use mmcq::host::{Direction, Dma, DmaError};
 
 /// Vendor and device of QEMU's controller.
 const QEMU_SDHCI: (u16, u16) = (0x1b36, 0x0007);
@@ -36,30 +37,6 @@ struct Pages<T>(T);
 
 static MEASURED: Once<Pages<[[u8; 4096]; 32]>> = Once::new(Pages([[0; _]; _]));
 static TABLE: Once<Table<64>> = Once::new(Table::new());
-
-/// One memory for CPU and controllers, at the same addresses.
-#[derive(Debug)]
-pub struct Identity;
-
-// SAFETY: memory is mapped one to one, and devices see it coherently, in the order that the board's
-// barrier keeps.
-unsafe impl Dma for Identity {
-    #[inline]
-    fn map(&self, ptr: NonNull<u8>, _: usize, _: Direction) -> Result<u64, DmaError> {
-        board::barrier();
-        Ok(ptr.as_ptr() as u64)
-    }
-
-    #[inline]
-    fn unmap(&self, _: u64, _: NonNull<u8>, _: usize, _: Direction) {
-        board::barrier();
-    }
-
-    #[inline]
-    fn sync(&self, _: u64, _: NonNull<u8>, _: usize) {
-        board::barrier();
-    }
-}
 
 /// What `mmcq guest --image` has this image do.
 pub fn guest_does() -> Option<&'static str> {

@@ -11,11 +11,15 @@
 
 #[path = "../../plan/arm.rs"]
 mod arm;
+#[path = "../../plan/armv8.rs"]
+mod armv8;
 mod board;
 #[path = "../../plan/gic.rs"]
 mod gic;
 #[path = "../../plan/sdhci/single.rs"]
 mod lane;
+#[path = "../../plan/pl011.rs"]
+mod pl011;
 #[path = "../../plan/mod.rs"]
 mod plan;
 #[path = "../../plan/sdhci/mod.rs"]

@@ -1,7 +1,5 @@
 //! Reset and the vectors of an ARMv8-A core, in exception level 1, which QEMU starts it in.
 
-use crate::board;
-
 core::arch::global_asm!(
     include_str!("../../plan/frame-aarch64.s"),
     ".section .text.start, \"ax\"",
@@ -46,44 +44,5 @@ core::arch::global_asm!(
     ".balign 64",
     // Blocks of 1 GiB: device memory that is never executed; normal memory, shared.
     "page_root: .quad 0x0060000000000401, 0x40000705, 0, 0",
-    ".section .text",
-    ".macro entry to",
-    ".balign 128",
-    "b \\to",
-    ".endm",
-    ".balign 2048",
-    "vectors:",
-    "entry fault; entry fault; entry fault; entry fault",
-    // From this level, on this stack: synchronous, IRQ, FIQ, error.
-    "entry fault; entry irq; entry fault; entry fault",
-    "entry fault; entry fault; entry fault; entry fault",
-    "entry fault; entry fault; entry fault; entry fault",
-    // All that compiled code may change: the upper halves of q8 to q15 too.
-    "irq:",
-    "save_frame",
-    "bl interrupt",
-    "restore_frame",
-    "eret",
-    "fault:",
-    "mrs x0, esr_el1",
-    "mrs x1, elr_el1",
-    "mrs x2, far_el1",
-    "ldr x3, =stack_top",
-    "mov sp, x3",
-    "bl exception",
-    "4: b 4b",
-    ".pool",
+    include_str!("../../plan/vectors-aarch64.s"),
 );
-
-/// An exception that was not expected.
-#[unsafe(no_mangle)]
-extern "C" fn exception(syndrome: u64, at: u64, address: u64) -> ! {
-    board::say(format_args!("exception {syndrome:#x} at {at:#x}, address {address:#x}"));
-    board::exit(3)
-}
-
-#[panic_handler]
-fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
-    board::say(format_args!("{info}"));
-    board::exit(2)
-}

@@ -104,7 +104,8 @@ fn alone<H: Host>(mut host: H, accesses: &Cell<u32>, u: &mut Unstructured<'_>) -
                     continue;
                 }
                 let mut step = host.set_bus(op, true, now_ns);
-                for _ in 0..10_000 {
+                // The longest wait is 150 ms, looked at each 10 us.
+                for _ in 0..20_000 {
                     let Step::Wait(until_ns) = step else { break };
                     now_ns = now_ns.max(until_ns);
                     accesses.set(0);
@@ -235,6 +236,26 @@ fn fuzz_sdhci() {
         let any = u.arbitrary()?;
         let capabilities = *u.choose(&[None, Some(0x0000_0007_016e_3281), Some(any)])?;
         let config = sdhci::SdhciConfig { quirks, transfer, capabilities, ..sdhci::SdhciConfig::new() };
+        // SAFETY: leaked, and the driver before has gone.
+        let table = unsafe { &mut *table.as_ptr() };
+        Ok(sdhci::Sdhci::<_, _, 17>::new(regs, dma, table, config).ok())
+    });
+}
+
+#[test]
+fn fuzz_usdhc() {
+    thread_local!(static TABLES: RefCell<Vec<NonNull<sdhci::Table<17>>>> = const { RefCell::new(Vec::new()) });
+    both("fuzz_usdhc", |regs, dma, u| {
+        let table = TABLES.with_borrow_mut(|tables| {
+            if tables.is_empty() {
+                tables.push(NonNull::from(Box::leak(Box::new(sdhci::Table::new()))));
+            }
+            tables[0]
+        });
+        let regs = if u.arbitrary()? { sdhci::Usdhc::new(regs).uhs() } else { sdhci::Usdhc::new(regs) };
+        let mut config = sdhci::profiles::USDHC.clock(u.int_in_range(0..=400_000_000)?);
+        config.capabilities = *u.choose(&[None, Some(0x0000_0007_016e_3281)])?;
+        config.transfer = *u.choose(&[sdhci::TransferMode::Auto, sdhci::TransferMode::Pio])?;
         // SAFETY: leaked, and the driver before has gone.
         let table = unsafe { &mut *table.as_ptr() };
         Ok(sdhci::Sdhci::<_, _, 17>::new(regs, dma, table, config).ok())

@@ -2,8 +2,8 @@
 //!
 // Read first: `regs.rs` (the register map), then `phase.rs` (how a phase starts), `events.rs` (how
 // it ends), `concurrent.rs` (a command beside its data), `early.rs` (its response before its end)
-// and `bus.rs` (clock, power, timing, reset). `config.rs` has what a board must say; [`Sdhci::new`]
-// reads the rest. `cqhci/` is the engine for a card's queue, `adma3/` executes lists of transfers,
+// and `bus.rs` (clock, power, timing, reset). `config.rs` has what a board must say, `profiles.rs` what
+// boards with a name say; [`Sdhci::new`] reads the rest. `cqhci/` is the engine for a card's queue, `adma3/` executes lists of transfers,
 // for those that have one.
 //!
 //! One interrupt ends a data transfer: while data are in flight only Transfer Complete and errors
@@ -21,10 +21,12 @@ mod early;
 mod events;
 mod phase;
 mod port;
+pub mod profiles;
 pub mod regs;
 mod table;
 #[cfg(test)]
 mod tests;
+mod usdhc;
 
 use crate::host::dma::at_a_line;
 use crate::host::{
@@ -45,6 +47,7 @@ use phase::{Active, Automatic, Transfer};
 use port::Port;
 use regs::*;
 pub use table::Table;
+pub use usdhc::Usdhc;
 
 /// In [`Segment::bus`]: not mapped, since the CPU moves it. Addresses for DMA are whole words, and
 /// parts of a segment begin at blocks of whole words; so the mark stays with each part.

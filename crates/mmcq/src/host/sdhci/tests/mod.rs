@@ -8,6 +8,8 @@ mod events;
 mod memory;
 mod phases;
 mod plain;
+mod profiles;
+mod usdhc;
 
 use super::events::OF_PHASE;
 use super::*;

@@ -1,0 +1,108 @@
+//! A 64-bit Arm core in exception level 1: its interrupt mask, its virtual timer, and calls to QEMU
+//! by semihosting.
+
+use crate::board;
+use core::arch::asm;
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// Runs `f` with interrupts off; they come back as they were.
+#[inline]
+pub fn interrupts_off<R>(f: impl FnOnce() -> R) -> R {
+    let before: u64;
+    // SAFETY: reads the masks and sets that of IRQ; memory accesses do not move across, since the
+    // asm may touch memory.
+    unsafe { asm!("mrs {0}, daif", "msr daifset, #2", out(reg) before, options(nostack, preserves_flags)) };
+    let result = f();
+    // SAFETY: puts the masks back.
+    unsafe { asm!("msr daif, {0}", in(reg) before, options(nostack, preserves_flags)) };
+    result
+}
+
+/// What is written before stays before, and what is read after stays after, also for devices.
+#[inline]
+pub fn barrier() {
+    // SAFETY: orders accesses to memory, and no more.
+    unsafe { asm!("dsb sy", options(nostack, preserves_flags)) };
+}
+
+/// Ticks of the timer in a second.
+#[inline]
+fn timer_hz() -> u64 {
+    let hz: u64;
+    // SAFETY: reads what the machine has put there.
+    unsafe { asm!("mrs {0}, cntfrq_el0", out(reg) hz, options(nomem, nostack, preserves_flags)) };
+    hz.max(1)
+}
+
+/// Nanoseconds since the machine started.
+#[inline]
+pub fn now_ns() -> u64 {
+    let ticks: u64;
+    // SAFETY: reads a counter.
+    unsafe { asm!("mrs {0}, cntvct_el0", out(reg) ticks, options(nomem, nostack, preserves_flags)) };
+    let hz = timer_hz();
+    // In two parts, so that nothing overflows while the timer is slower than 18 GHz.
+    ticks / hz * SECOND_NS + ticks % hz * SECOND_NS / hz
+}
+
+fn control_timer(on: bool) {
+    // SAFETY: the timer's control register: its interrupt comes once it is on and its time has
+    // come.
+    unsafe { asm!("msr cntv_ctl_el0, {0}", in(reg) u64::from(on), options(nomem, nostack, preserves_flags)) };
+}
+
+/// Asks for an interrupt at this time.
+#[inline]
+pub fn set_alarm(at_ns: Option<u64>) {
+    if let Some(at_ns) = at_ns {
+        let hz = timer_hz();
+        let part = (at_ns % SECOND_NS * hz).div_ceil(SECOND_NS);
+        let ticks = (at_ns / SECOND_NS).saturating_mul(hz).saturating_add(part);
+        // SAFETY: the tick that the interrupt comes at.
+        unsafe { asm!("msr cntv_cval_el0, {0}", in(reg) ticks, options(nomem, nostack, preserves_flags)) };
+    }
+    control_timer(at_ns.is_some());
+}
+
+/// The alarm has rung; it would go on.
+pub fn silence_alarm() {
+    control_timer(false);
+}
+
+/// A call to the machine's hypervisor: the operation, and the address of what it works on.
+pub fn semihost<T: ?Sized>(operation: u32, block: &mut T) -> u32 {
+    let result: u32;
+    // SAFETY: QEMU reads and writes what the block, and nothing else, points to.
+    unsafe {
+        asm!(
+            "hlt #0xf000",
+            inlateout("w0") operation => result,
+            in("x1") core::ptr::from_mut(block).cast::<u8>(),
+            options(nostack)
+        );
+    }
+    result
+}
+
+/// Ends QEMU with this status.
+pub fn exit(status: u32) -> ! {
+    const SYS_EXIT: u32 = 0x18;
+    const APPLICATION_EXIT: u64 = 0x2_0026;
+    loop {
+        semihost(SYS_EXIT, &mut [APPLICATION_EXIT, status.into()]);
+    }
+}
+
+/// An exception that was not expected.
+#[unsafe(no_mangle)]
+extern "C" fn exception(syndrome: u64, at: u64, address: u64) -> ! {
+    board::say(format_args!("exception {syndrome:#x} at {at:#x}, address {address:#x}"));
+    board::exit(3)
+}
+
+#[panic_handler]
+fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
+    board::say(format_args!("{info}"));
+    board::exit(2)
+}

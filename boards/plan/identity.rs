@@ -1,0 +1,29 @@
+//! Memory of a machine whose controllers see it as the CPU does.
+
+use crate::board;
+use core::ptr::NonNull;
+use mmcq::host::{Direction, Dma, DmaError};
+
+/// One memory for CPU and controllers, at the same addresses.
+#[derive(Debug)]
+pub struct Identity;
+
+// SAFETY: memory is mapped one to one, and devices see it coherently, in the order that the board's
+// barrier keeps.
+unsafe impl Dma for Identity {
+    #[inline]
+    fn map(&self, ptr: NonNull<u8>, _: usize, _: Direction) -> Result<u64, DmaError> {
+        board::barrier();
+        Ok(ptr.as_ptr() as u64)
+    }
+
+    #[inline]
+    fn unmap(&self, _: u64, _: NonNull<u8>, _: usize, _: Direction) {
+        board::barrier();
+    }
+
+    #[inline]
+    fn sync(&self, _: u64, _: NonNull<u8>, _: usize) {
+        board::barrier();
+    }
+}

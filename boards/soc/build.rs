@@ -1,0 +1,9 @@
+//! Where the image lies: the table's word, for the linker.
+
+#[path = "src/table.rs"]
+mod table;
+
+fn main() {
+    println!("cargo::rerun-if-changed=src/table.rs");
+    println!("cargo::rustc-link-arg-bins=--defsym=image_base={:#x}", table::MACHINE.image);
+}

@@ -1,0 +1,101 @@
+//! The machines: what differs from one to the next, but for the interrupts of the Raspberry Pi.
+
+/// A machine of QEMU's. Addresses are those that its processor sees.
+#[expect(dead_code, reason = "build.rs looks at one field, an image at the others")]
+#[derive(Clone, Copy, Debug)]
+pub struct Machine {
+    /// Its name, as QEMU has it.
+    pub name: &'static str,
+    /// Where the image lies.
+    pub image: usize,
+    /// The controller's registers.
+    pub sdhci: usize,
+    /// Its base clock, in hertz.
+    pub clock_hz: u32,
+    /// Its interrupt.
+    pub irq: u32,
+    /// The profile of the controller.
+    pub profile: Profile,
+    /// Distributor and CPU interface of the interrupt controller.
+    pub gic: [usize; 2],
+    /// The global timer of a Cortex-A9; 0: the core has the architecture's.
+    pub global_timer: usize,
+}
+
+/// Names of `mmcq::host::sdhci::profiles`.
+#[derive(Clone, Copy, Debug)]
+pub enum Profile {
+    Zynq,
+    ZynqMp,
+    Aspeed,
+    Usdhc,
+    Bcm2835,
+}
+
+const MACHINES: [Machine; 5] = [
+    Machine {
+        name: "xilinx-zynq-a9",
+        image: 0x1_0000,
+        sdhci: 0xe010_0000,
+        clock_hz: 52_000_000,
+        irq: 32 + 24,
+        profile: Profile::Zynq,
+        gic: [0xf8f0_1000, 0xf8f0_0100],
+        global_timer: 0xf8f0_0200,
+    },
+    Machine {
+        name: "mcimx6ul-evk",
+        image: 0x8001_0000,
+        sdhci: 0x0219_0000,
+        clock_hz: 198_000_000,
+        irq: 32 + 22,
+        profile: Profile::Usdhc,
+        gic: [0x00a0_1000, 0x00a0_2000],
+        global_timer: 0,
+    },
+    Machine {
+        name: "ast2600-evb",
+        image: 0x8001_0000,
+        sdhci: 0x1e74_0100,
+        clock_hz: 50_000_000,
+        irq: 32 + 43,
+        profile: Profile::Aspeed,
+        gic: [0x4046_1000, 0x4046_2000],
+        global_timer: 0,
+    },
+    Machine {
+        name: "xlnx-zcu102",
+        image: 0x10_0000,
+        sdhci: 0xff16_0000,
+        clock_hz: 200_000_000,
+        irq: 32 + 48,
+        profile: Profile::ZynqMp,
+        gic: [0xf901_0000, 0xf902_0000],
+        global_timer: 0,
+    },
+    Machine {
+        name: "raspi3b",
+        image: 0x8_0000,
+        sdhci: 0x3f30_0000,
+        clock_hz: 50_000_000,
+        irq: 62,
+        profile: Profile::Bcm2835,
+        gic: [0; 2],
+        global_timer: 0,
+    },
+];
+
+/// The machine of this image: that of the feature, which has its name.
+pub const MACHINE: Machine = MACHINES[if cfg!(feature = "xilinx-zynq-a9") {
+    0
+} else if cfg!(feature = "mcimx6ul-evk") {
+    1
+} else if cfg!(feature = "ast2600-evb") {
+    2
+} else if cfg!(feature = "xlnx-zcu102") {
+    3
+} else if cfg!(feature = "raspi3b") {
+    4
+} else {
+    panic!("expected a feature with the name of a machine")
+}];

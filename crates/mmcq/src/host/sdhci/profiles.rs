@@ -1,0 +1,145 @@
+//! Controllers by the name of their board: what differs from the standard.
+//!
+//! A profile is a constant to start from, with the setters of [`SdhciConfig`]. Where the
+//! capabilities cannot be trusted with the base clock it is [`NeedsClock`], and
+//! [`clock`](NeedsClock::clock) makes a configuration of it. "PHY" says what the board's
+//! [`Surroundings`](crate::host::surroundings::Surroundings) have to do.
+//!
+//! ```
+//! use mmcq::host::{Width, sdhci::profiles};
+//! // The SD slot of a ZCU102.
+//! let config = profiles::ZYNQMP.clock(200_000_000).width(Width::W4);
+//! assert_eq!(config.base_clock_hz, Some(200_000_000));
+//! ```
+
+use super::config::{SdhciConfig, SdhciQuirks as Quirks, TransferMode};
+use super::regs::{CAP_3V3, CAP_HIGH_SPEED};
+
+/// A profile without its clock: the capabilities do not tell it, or not truly.
+#[derive(Clone, Copy, Debug)]
+pub struct NeedsClock(SdhciConfig);
+
+impl NeedsClock {
+    /// The configuration for a base clock, in hertz. With 0 there is no driver, but
+    /// [`NoBaseClock`](super::SdhciInitError::NoBaseClock).
+    pub const fn clock(self, hz: u32) -> SdhciConfig {
+        self.0.base_clock_hz(Some(hz))
+    }
+}
+
+const fn quirks(quirks: Quirks) -> SdhciConfig {
+    SdhciConfig::new().quirks(quirks)
+}
+
+/// Xilinx Zynq-7000: Arasan 8.9a, version 2.0. PHY: none.
+///
+/// Judged by QEMU's xilinx-zynq-a9.
+pub const ZYNQ: NeedsClock = NeedsClock(SdhciConfig::new());
+
+/// Xilinx Zynq UltraScale+: Arasan 8.9a, version 3.0. PHY: tap delays for each timing, in the
+/// system-level registers (`pins`), and again after a tuning.
+///
+/// Judged by QEMU's xlnx-zcu102 at high speed.
+pub const ZYNQMP: NeedsClock = NeedsClock(SdhciConfig::new());
+
+/// AMD Versal: as [`ZYNQMP`], with the tap delays in registers of the controller.
+///
+/// Never met hardware nor a machine.
+pub const VERSAL: NeedsClock = ZYNQMP;
+
+/// Raspberry Pi 0 to 3, and the Wi-Fi of later ones: Arasan without DMA or capabilities.
+///
+/// Two writes must be four SD clocks apart on the chip. The driver cannot wait: the board's
+/// [`Regs`](crate::host::Regs) do, after each `write32`. PHY: none.
+///
+/// Judged by QEMU's raspi3b, which asks for no such wait.
+pub const BCM2835_EMMC: NeedsClock = NeedsClock(
+    quirks(
+        Quirks::ACCESS_32BIT
+            .with(Quirks::NO_AUTO_CMD23)
+            .with(Quirks::TIMEOUT_USES_SD_CLOCK)
+            .with(Quirks::NO_HISPD_BIT),
+    )
+    .transfer(TransferMode::Pio)
+    // 3.3 V, high speed, blocks of 1024 bytes.
+    .capabilities(Some((CAP_3V3 | CAP_HIGH_SPEED | 1 << 16) as u64)),
+);
+
+/// Raspberry Pi 4, EMMC2. There is no card-detect line: a board of a slot says
+/// [`fixed`](SdhciConfig::fixed). PHY: the supply of the lines, by the firmware's GPIO expander
+/// (`signalling`).
+///
+/// Never met hardware nor a machine.
+pub const BCM2711_EMMC2: NeedsClock = NeedsClock(quirks(Quirks::ACCESS_32BIT).fixed(true));
+
+/// Raspberry Pi 5. PHY: the supply of the lines (`signalling`), and pins in the controller's
+/// neighbour.
+///
+/// Never met hardware nor a machine.
+pub const BCM2712: NeedsClock = NeedsClock(SdhciConfig::new());
+
+/// Aspeed AST2400 to AST2600; the slots begin 0x100 and 0x200 behind the block that both share.
+/// PHY: the phase of the clock, in that block (`pins`).
+///
+/// Judged by QEMU's ast2600-evb.
+pub const ASPEED: NeedsClock = NeedsClock(SdhciConfig::new());
+
+/// Nuvoton NPCM7xx. PHY: none.
+///
+/// Never met hardware, nor this driver on a machine; QEMU's npcm750-evb has the controller.
+pub const NPCM7XX: SdhciConfig = SdhciConfig::new();
+
+/// Cadence SD4HC (Microchip PolarFire): the SDHCI begins 0x200 behind its own registers. PHY:
+/// delays through HRS04 for each timing (`pins`), the timing of an eMMC in HRS06.
+///
+/// Never met hardware, nor this driver on a machine; QEMU's microchip-icicle-kit has the
+/// controller.
+pub const CADENCE_SD4HC: SdhciConfig = SdhciConfig::new();
+
+/// Synopsys DWCMSHC (RK3568, RK3588, TH1520, SG2042, K1). A transfer must not cross 128 MiB: the
+/// board's [`Dma`](crate::host::Dma) gives no memory that does. PHY: the vendor's delay line,
+/// 0x500 behind the registers (`pins`, `clock`).
+///
+/// Never met hardware nor a machine.
+pub const DWCMSHC: NeedsClock = NeedsClock(SdhciConfig::new());
+
+/// Texas Instruments AM654 and its successors. PHY: delay line and output taps in the subsystem's
+/// registers (`pins`, `clock`).
+///
+/// Never met hardware nor a machine.
+pub const AM654: SdhciConfig = SdhciConfig::new();
+
+/// Spreadtrum's controllers for eMMC, with enhanced strobe. PHY: delays, 0x200 behind the
+/// registers (`pins`).
+///
+/// Never met hardware nor a machine.
+pub const SPRD: NeedsClock = NeedsClock(SdhciConfig::emmc_18());
+
+/// Intel's controllers for eMMC on PCI. PHY: none.
+///
+/// Never met hardware nor a machine.
+pub const INTEL: SdhciConfig = SdhciConfig::emmc_18();
+
+/// A controller of PCI's class 08.05 that follows the standard. PHY: none.
+///
+/// Judged by QEMU's sdhci-pci on q35 and virt (64-bit Arm), and by our model.
+pub const PCI: SdhciConfig = SdhciConfig::new();
+
+/// NXP's uSDHC, behind [`Usdhc`](super::Usdhc): i.MX 6UL, 6ULL, 8, RT. The clock is that of the
+/// clock controller's root. PHY: pads for each timing (`pins`).
+///
+/// Judged by QEMU's mcimx6ul-evk.
+pub const USDHC: NeedsClock = NeedsClock(quirks(USDHC_QUIRKS));
+
+/// [`USDHC`] of the i.MX 6Q, 6SX, 6SL and 7D, where an automatic CMD23 loses the upper half of its
+/// argument.
+///
+/// Judged as that is; these parts were not.
+pub const USDHC_IMX6: NeedsClock = NeedsClock(quirks(USDHC_QUIRKS.with(Quirks::NO_AUTO_CMD23)));
+
+const USDHC_QUIRKS: Quirks = Quirks::ACCESS_32BIT
+    .with(Quirks::NO_BUSY_IRQ)
+    .with(Quirks::NO_HISPD_BIT)
+    .with(Quirks::ADMA_ZERO_LENGTH_BROKEN)
+    .with(Quirks::PIO_DELAY)
+    .with(Quirks::TIMEOUT_USES_SD_CLOCK);
