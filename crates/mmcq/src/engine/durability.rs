@@ -60,7 +60,7 @@ impl Durability {
     }
 
     /// A status has come, or its writes have another owner now. True: one was owed.
-    pub fn settles(&mut self) -> bool {
+    pub fn take_unsettled(&mut self) -> bool {
         core::mem::take(&mut self.unsettled)
     }
 
@@ -102,7 +102,7 @@ impl Durability {
     pub fn supply_lost(&mut self, cached: bool, streamed: bool) -> bool {
         let cached = core::mem::take(&mut self.dirty) && cached;
         // The card that owed a status owes none any more, whatever else was lost with it.
-        let unsettled = self.settles();
+        let unsettled = self.take_unsettled();
         let lost = cached || streamed || unsettled;
         if lost {
             self.losses = self.losses.wrapping_add(1);

@@ -50,7 +50,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         } else if P::RECOVERS && self.owes_status() {
             self.note_written();
         }
-        self.durability.settles();
+        self.durability.take_unsettled();
         self.incident.believe(self.slots.settling());
         for index in bits(self.slots.take_settling()) {
             let slot = self.slots.at_mut(index);

@@ -203,7 +203,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             (_, Direction::Read) => self.fail(Error::Card(status), now_ns),
             (_, Direction::Write) => {
                 // Those of the run that were complete before cannot be told any more.
-                if self.durability.settles() {
+                if self.durability.take_unsettled() {
                     self.owe_late(status);
                 }
                 self.fail(not_written(status), now_ns);

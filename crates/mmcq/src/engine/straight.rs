@@ -503,7 +503,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             let slot = self.slots.at_mut(index);
             slot.moved_all(blocks);
             if way == Way::Write {
-                self.slots.settle(index);
+                self.slots.awaits_status(index);
             } else {
                 slot.ends();
                 read = index;

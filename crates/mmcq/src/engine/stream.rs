@@ -354,7 +354,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn recovered_run(&mut self) -> bool {
         let exposed =
             H::CONTINUES && self.lane.streams_mut().take_open().is_some_and(|open| open.acknowledged);
-        self.durability.settles() || exposed
+        self.durability.take_unsettled() || exposed
     }
 
     /// Where the transfer in progress ends. Lean firmware on a host that cannot go on with one
@@ -396,7 +396,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             } else if settles && unknown && self.is_told_early(index) {
                 self.end_early(index);
             } else if settles {
-                self.slots.settle(index);
+                self.slots.awaits_status(index);
             } else {
                 self.slots.end(index);
             }

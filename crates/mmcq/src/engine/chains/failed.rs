@@ -140,7 +140,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                     Direction::Write if done && !gone => {
                         self.link_moved(index, now_ns);
                         self.slots.at_mut(index).goes_alone(true);
-                        self.slots.settle(index);
+                        self.slots.awaits_status(index);
                         suspects |= 1 << index;
                     }
                     _ => self.waits_again(index, gone, now_ns),

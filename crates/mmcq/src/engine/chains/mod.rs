@@ -317,7 +317,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 } else if self.is_told_early(index) {
                     self.end_early(index);
                 } else {
-                    self.slots.settle(index);
+                    self.slots.awaits_status(index);
                 }
             }
         }

@@ -18,7 +18,7 @@ impl<const N: usize> Slots<N> {
 
     /// It was written; how that went, the card's next status tells.
     #[inline(always)]
-    pub fn settle(&mut self, index: u8) {
+    pub fn awaits_status(&mut self, index: u8) {
         self.at_mut(index).state = State::Settling;
         self.settling |= 1 << index;
     }

@@ -162,7 +162,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.record.phase_failed();
         let Some(step) = self.take_beside() else { return };
         if step != Step::Ask {
-            if self.durability.settles() {
+            if self.durability.take_unsettled() {
                 self.owe_late(R1::ERROR);
             }
             self.doubt();

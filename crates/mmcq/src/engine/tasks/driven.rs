@@ -181,7 +181,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.slots.at_mut(index).moved_all(blocks);
             if direction == Direction::Write {
                 self.durability.writes(true);
-                self.slots.settle(index);
+                self.slots.awaits_status(index);
             } else {
                 self.slots.at_mut(index).ends();
                 ended |= 1 << index;

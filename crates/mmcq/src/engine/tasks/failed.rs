@@ -174,7 +174,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if settling == 0 || !several {
             return false;
         }
-        if self.durability.settles() {
+        if self.durability.take_unsettled() {
             self.owe_late(status);
         }
         for index in bits(self.slots.settling()) {
