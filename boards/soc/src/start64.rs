@@ -1,5 +1,5 @@
-//! Reset and the vectors of ARMv8-A cores, in whatever exception level QEMU starts them in.
-//! The MMU stays off: all accesses are aligned.
+//! Reset and the vectors of ARMv8-A cores, which QEMU starts in exception level 3 or 1. The MMU
+//! stays off: all accesses are aligned.
 
 core::arch::global_asm!(
     include_str!("../../plan/frame-aarch64.s"),

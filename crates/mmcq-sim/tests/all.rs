@@ -29,6 +29,7 @@ mod layers;
 mod leave;
 mod mappings;
 mod packed;
+mod profiles;
 mod queue_engine;
 mod quirks;
 mod recovery;

@@ -5,6 +5,9 @@
 //! [`clock`](NeedsClock::clock) makes a configuration of it. "PHY" says what the board's
 //! [`Surroundings`](crate::host::surroundings::Surroundings) have to do.
 //!
+//! Each profile has driven our model of a controller that follows the standard, which has nothing
+//! of what is special here. Machines that have judged more are named below.
+//!
 //! ```
 //! use mmcq::host::{Width, sdhci::profiles};
 //! // The SD slot of a ZCU102.
