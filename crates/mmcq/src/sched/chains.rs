@@ -4,18 +4,15 @@
 //! A *link* is one transfer of the single lane: a request, or several that were merged. Nothing here
 //! starts a chain; `engine/chains/` does.
 
+use super::failures::Failures;
 use super::packs::Packs;
 use super::slot_set::SlotSet;
 use crate::host::{ChainCaps, Direction};
 use crate::sched::Demotion;
-use crate::sched::tasks::{Hosted, Lanes, Sealed, Tasks};
+use crate::sched::tasks::{Hosted, Lanes, Sealed, Tasks, lanes_below};
 
 /// Links of a chain at most: what waits behind it waits for all of them.
 pub(crate) const LINKS_MAX: usize = 16;
-/// Chains are given up after two failures in this time ...
-const OFTEN_NS: u64 = 10_000_000_000;
-/// ... or after five in this.
-const LONG_NS: u64 = 600_000_000_000;
 const BLOCK_BYTES: u32 = 512;
 
 /// The lanes of a profile, and chains besides. It takes less than a kilobyte for each engine.
@@ -27,35 +24,7 @@ impl<L: Sealed> Sealed for Chaining<L> {}
 impl<L: Lanes> Lanes for Chaining<L> {
     const NEW: Self = Chaining(L::NEW, Chains::NEW);
 
-    #[inline(always)]
-    fn get(&self) -> Option<&Tasks> {
-        self.0.get()
-    }
-
-    #[inline(always)]
-    fn get_mut(&mut self) -> Option<&mut Tasks> {
-        self.0.get_mut()
-    }
-
-    #[inline(always)]
-    fn hosted(&self) -> Option<&Hosted> {
-        self.0.hosted()
-    }
-
-    #[inline(always)]
-    fn hosted_mut(&mut self) -> Option<&mut Hosted> {
-        self.0.hosted_mut()
-    }
-
-    #[inline(always)]
-    fn packs(&self) -> Option<&Packs> {
-        self.0.packs()
-    }
-
-    #[inline(always)]
-    fn packs_mut(&mut self) -> Option<&mut Packs> {
-        self.0.packs_mut()
-    }
+    lanes_below!(get get_mut Tasks, hosted hosted_mut Hosted, packs packs_mut Packs);
 
     #[inline(always)]
     fn chains(&self) -> Option<&Chains> {
@@ -132,8 +101,7 @@ pub struct Chains {
     at: ChainAt,
     count: u8,
     links: [Link; LINKS_MAX],
-    /// When chains failed the last times, newest first.
-    failed_ns: [u64; 4],
+    failures: Failures,
     stats: ChainStats,
 }
 
@@ -143,7 +111,7 @@ impl Chains {
         at: ChainAt::Rest,
         count: 0,
         links: [NO_LINK; LINKS_MAX],
-        failed_ns: [0; 4],
+        failures: Failures::NONE,
         stats: ChainStats::ZERO,
     };
 
@@ -151,7 +119,7 @@ impl Chains {
     pub(crate) fn are_taken(&mut self, caps: ChainCaps) {
         self.caps = caps;
         self.stats.demoted = None;
-        self.failed_ns = [0; 4];
+        self.failures = Failures::NONE;
     }
 
     /// May chains be used?
@@ -222,10 +190,7 @@ impl Chains {
     pub(crate) fn fails(&mut self, link: u8, believed: bool, well: bool, now_ns: u64) {
         self.at = ChainAt::Failed { link, believed, well };
         self.stats.failures = self.stats.failures.wrapping_add(1);
-        let [first, second, third, fourth] = self.failed_ns;
-        self.failed_ns = [now_ns.max(1), first, second, third];
-        let within = |then: u64, ns: u64| then != 0 && now_ns.saturating_sub(then) < ns;
-        if within(first, OFTEN_NS) || within(fourth, LONG_NS) {
+        if self.failures.again(now_ns) {
             self.stats.demoted.get_or_insert(Demotion::Failures);
         }
     }

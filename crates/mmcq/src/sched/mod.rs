@@ -19,6 +19,7 @@ mod any;
 pub(crate) mod chains;
 mod config_error;
 pub mod deadline;
+mod failures;
 pub mod fair;
 mod fifo;
 mod hold;

@@ -9,15 +9,12 @@ mod pays;
 use crate::host::Direction;
 use crate::sched::Demotion;
 use crate::sched::chains::Chains;
-use crate::sched::tasks::{Hosted, Lanes, Sealed, Tasks};
+use crate::sched::failures::Failures;
+use crate::sched::tasks::{Hosted, Lanes, Sealed, Tasks, lanes_below};
 use pays::Pays;
 
 /// Entries of a pack at most: what waits behind it waits for all of them.
 pub(crate) const ENTRIES_MAX: usize = 16;
-/// Packs are given up after two failures in this time ...
-const OFTEN_NS: u64 = 10_000_000_000;
-/// ... or after five in this.
-const LONG_NS: u64 = 600_000_000_000;
 
 /// The lanes of a profile, and packed commands besides. It takes half a kilobyte for each engine.
 #[derive(Debug)]
@@ -28,35 +25,7 @@ impl<L: Sealed> Sealed for Packing<L> {}
 impl<L: Lanes> Lanes for Packing<L> {
     const NEW: Self = Packing(L::NEW, Packs::NEW);
 
-    #[inline(always)]
-    fn get(&self) -> Option<&Tasks> {
-        self.0.get()
-    }
-
-    #[inline(always)]
-    fn get_mut(&mut self) -> Option<&mut Tasks> {
-        self.0.get_mut()
-    }
-
-    #[inline(always)]
-    fn hosted(&self) -> Option<&Hosted> {
-        self.0.hosted()
-    }
-
-    #[inline(always)]
-    fn hosted_mut(&mut self) -> Option<&mut Hosted> {
-        self.0.hosted_mut()
-    }
-
-    #[inline(always)]
-    fn chains(&self) -> Option<&Chains> {
-        self.0.chains()
-    }
-
-    #[inline(always)]
-    fn chains_mut(&mut self) -> Option<&mut Chains> {
-        self.0.chains_mut()
-    }
+    lanes_below!(get get_mut Tasks, hosted hosted_mut Hosted, chains chains_mut Chains);
 
     #[inline(always)]
     fn packs(&self) -> Option<&Packs> {
@@ -141,8 +110,7 @@ pub struct Packs {
     entries: [Entry; ENTRIES_MAX],
     /// The next transfers go one by one: there was no room for a header.
     rests: bool,
-    /// When packs failed the last times, newest first.
-    failed_ns: [u64; 4],
+    failures: Failures,
     pays: Pays,
     stats: PackStats,
 }
@@ -156,7 +124,7 @@ impl Packs {
         count: 0,
         entries: [NO_ENTRY; ENTRIES_MAX],
         rests: false,
-        failed_ns: [0; 4],
+        failures: Failures::NONE,
         pays: Pays::NEW,
         stats: PackStats::ZERO,
     };
@@ -165,7 +133,7 @@ impl Packs {
     pub(crate) fn are_taken(&mut self, writes: u8, reads: u8) {
         self.most = [reads, writes].map(|most| if most < 2 { 0 } else { most });
         self.stats.demoted = None;
-        self.failed_ns = [0; 4];
+        self.failures = Failures::NONE;
         self.pays = Pays::NEW;
     }
 
@@ -286,10 +254,7 @@ impl Packs {
     /// is so too often.
     pub(crate) fn fails(&mut self, now_ns: u64) {
         self.stats.failures = self.stats.failures.wrapping_add(1);
-        let [first, second, third, fourth] = self.failed_ns;
-        self.failed_ns = [now_ns.max(1), first, second, third];
-        let within = |then: u64, ns: u64| then != 0 && now_ns.saturating_sub(then) < ns;
-        if within(first, OFTEN_NS) || within(fourth, LONG_NS) {
+        if self.failures.again(now_ns) {
             self.stats.demoted.get_or_insert(Demotion::Failures);
         }
     }

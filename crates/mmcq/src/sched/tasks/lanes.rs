@@ -55,6 +55,24 @@ pub trait Lanes: core::fmt::Debug + Send + Sync + 'static + Sealed {
 
 pub(in super::super) trait Sealed {}
 
+/// These are those of the lanes that a profile has besides.
+macro_rules! lanes_below {
+    ($($get:ident $get_mut:ident $what:ty),*) => {
+        $(
+            #[inline(always)]
+            fn $get(&self) -> Option<&$what> {
+                self.0.$get()
+            }
+
+            #[inline(always)]
+            fn $get_mut(&mut self) -> Option<&mut $what> {
+                self.0.$get_mut()
+            }
+        )*
+    };
+}
+pub(in super::super) use lanes_below;
+
 /// One transfer at a time. It takes nothing.
 #[derive(Debug)]
 pub struct Single;

@@ -13,11 +13,12 @@ mod rung;
 mod stats;
 
 use crate::host::Direction;
+use crate::sched::failures::Failures;
 use crate::sched::slot_set::{SLOTS_MAX, SlotSet};
 use ages::Ages;
 pub(crate) use hosted::{At, Hosted, Why};
-pub(super) use lanes::Sealed;
 pub use lanes::{HostQueue, Lanes, Single, SoftwareQueue};
+pub(super) use lanes::{Sealed, lanes_below};
 pub use modes::SdTaskQueue;
 pub(crate) use modes::{After, Dialect, Mode, Step};
 use pace::Pace;
@@ -39,10 +40,6 @@ const DULL_MAX: u8 = 16;
 const WANTED_MIN: u8 = 3;
 /// No task, or no slot.
 const NONE: u8 = u8::MAX;
-/// The queue is given up after two failures in this time ...
-const OFTEN_NS: u64 = 10_000_000_000;
-/// ... or after five in this.
-const LONG_NS: u64 = 600_000_000_000;
 /// Tries to bring the card out of a queue whose state is not known.
 const CLEANINGS_MAX: u8 = 3;
 
@@ -92,8 +89,7 @@ pub struct Tasks {
     /// Writes in a row that were executed. Looks in a row at which the queue would have paid.
     dull: u8,
     wanted: u8,
-    /// When it failed the last times, newest first.
-    failed_ns: [u64; 4],
+    failures: Failures,
     pace: Pace,
     stats: TaskStats,
 }
@@ -125,7 +121,7 @@ impl Tasks {
         always: false,
         dull: 0,
         wanted: 0,
-        failed_ns: [0; 4],
+        failures: Failures::NONE,
         pace: Pace::NEW,
         stats: TaskStats::ZERO,
     };
@@ -135,7 +131,7 @@ impl Tasks {
         self.depth = if depth >= DEPTH_MIN { depth.min(DEPTH_MAX) } else { 0 };
         self.dialect = Dialect::Emmc;
         (self.stats.demoted, self.stats.engine) = (None, None);
-        self.failed_ns = [0; 4];
+        self.failures = Failures::NONE;
         self.depth != 0
     }
 
@@ -532,7 +528,7 @@ impl Tasks {
     /// The controller's engine is not used any more. What failed before says nothing of software.
     pub(crate) fn leaves_engine(&mut self, why: Demotion) {
         self.stats.engine.get_or_insert(why);
-        self.failed_ns = [0; 4];
+        self.failures = Failures::NONE;
     }
 
     /// Is this request in a task that waits on the card?
@@ -559,10 +555,7 @@ impl Tasks {
     /// The queue has failed. True: it did so too often.
     pub(crate) fn fails(&mut self, now_ns: u64) -> bool {
         self.stats.failures = self.stats.failures.wrapping_add(1);
-        let [first, second, third, fourth] = self.failed_ns;
-        self.failed_ns = [now_ns.max(1), first, second, third];
-        let within = |then: u64, ns: u64| then != 0 && now_ns.saturating_sub(then) < ns;
-        within(first, OFTEN_NS) || within(fourth, LONG_NS)
+        self.failures.again(now_ns)
     }
 
     /// It is not used any more. False: it was not before.

@@ -1,0 +1,22 @@
+//! When a lane is given up: how often it has failed lately.
+
+/// It is given up after two failures in this time ...
+const OFTEN_NS: u64 = 10_000_000_000;
+/// ... or after five in this.
+const LONG_NS: u64 = 600_000_000_000;
+
+/// When it failed the last times, newest first; 0: it did not.
+#[derive(Debug)]
+pub(super) struct Failures([u64; 4]);
+
+impl Failures {
+    pub const NONE: Failures = Failures([0; 4]);
+
+    /// It has failed again. True: too often.
+    pub fn again(&mut self, now_ns: u64) -> bool {
+        let [first, second, third, fourth] = self.0;
+        self.0 = [now_ns.max(1), first, second, third];
+        let within = |then: u64, ns: u64| then != 0 && now_ns.saturating_sub(then) < ns;
+        within(first, OFTEN_NS) || within(fourth, LONG_NS)
+    }
+}
