@@ -23,6 +23,7 @@ pub mod reproduce;
 pub mod runner;
 pub mod sdio;
 pub mod serve;
+pub mod sweep;
 pub mod system;
 pub mod torture;
 pub mod trace;

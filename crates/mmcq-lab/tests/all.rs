@@ -24,6 +24,7 @@ mod never;
 mod replay;
 mod reproduce;
 mod sdio;
+mod sweep;
 mod torture;
 mod trace;
 mod trace_judges;

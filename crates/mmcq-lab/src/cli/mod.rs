@@ -17,6 +17,7 @@ mod run;
 mod scene;
 mod serve;
 mod shell;
+mod sweep;
 mod torture;
 mod trace;
 #[cfg(target_os = "linux")]
@@ -48,6 +49,7 @@ pub struct Cli {
 enum Command {
     Run(run::Run),
     Replay(replay::Replay),
+    Sweep(sweep::Sweep),
     Trace(trace::Trace),
     Why(why::Explain),
     Reproduce(reproduce::Reproduce),
@@ -69,9 +71,13 @@ enum Command {
 }
 
 /// What exit code 1 means, by command.
-const FOUND: [(&str, &str); 17] = [
+const FOUND: [(&str, &str); 18] = [
     ("run", "an I/O failed, data were not what was written, or the run did not come to its end"),
     ("replay", "an I/O failed, or the run did not come to its end"),
+    (
+        "sweep",
+        "an I/O of a point failed, a point cannot be run (its row says why), or a row could not be written",
+    ),
     ("trace", "the run did not come to its end, or a file could not be written"),
     ("why", "an I/O failed, or the run did not come to its end"),
     ("reproduce", "a run did not come to its end, or a file could not be written"),
@@ -141,6 +147,7 @@ impl Cli {
         match self.command {
             Command::Run(command) => command.run(),
             Command::Replay(command) => command.run(),
+            Command::Sweep(command) => command.run(),
             Command::Trace(command) => command.run(),
             Command::Why(command) => command.run(),
             Command::Reproduce(command) => command.run(),

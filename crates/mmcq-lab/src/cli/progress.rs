@@ -84,7 +84,12 @@ impl Progress {
         }
         *due = Instant::now() + LINE;
         let seconds = self.bar.elapsed().as_secs();
-        eprintln!("mmcq: {}, {seconds} s", self.text());
+        let (done, size) = (self.bar.position(), self.bar.length().unwrap_or(0));
+        let left = match (self.unit, done) {
+            (Unit::Step, _) | (_, 0) => String::new(),
+            _ => format!(", {} s left", seconds.saturating_mul(size.saturating_sub(done)) / done),
+        };
+        eprintln!("mmcq: {}, {seconds} s{left}", self.text());
     }
 
     fn text(&self) -> String {

@@ -9,7 +9,7 @@ use mmcq_lab::runner::{self, Outcome, Setting};
 /// The board of all commands.
 pub const PLATFORM: &str = "generic";
 
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct Scene {
     /// Board: a name from `mmcq platforms`, or a TOML file
     #[arg(long, value_name = "PLATFORM", default_value = PLATFORM)]

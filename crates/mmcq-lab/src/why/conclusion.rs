@@ -16,8 +16,8 @@ const EACH_TRANSFER: [&str; 3] = ["wire, commands", "card, access", "card, busy"
 /// The name of that loss.
 const MERGING: &str = "merging";
 
-/// Requests of a transfer.
-fn together(c: &Counters) -> f64 {
+/// Requests that go over the bus in one transfer, as a mean.
+pub fn requests_per_transfer(c: &Counters) -> f64 {
     c.ios as f64 / transfers(c).max(1) as f64
 }
 
@@ -31,7 +31,7 @@ fn largest_loss(why: &Why) -> (&'static str, f64) {
     let losses = spent.into_iter().zip(needed);
     let losses = losses.map(|((name, ns), (_, least))| (name, of(ns, run.bytes) - of(least, limit.bytes)));
     let mut losses: Vec<(&str, f64)> = losses.collect();
-    if together(run) < MERGES_LESS * together(limit) {
+    if requests_per_transfer(run) < MERGES_LESS * requests_per_transfer(limit) {
         let (repeated, others): (Vec<_>, Vec<_>) =
             losses.into_iter().partition(|(name, _)| EACH_TRANSFER.contains(name));
         losses = others;
@@ -59,7 +59,7 @@ pub(super) fn line(why: &Why) -> String {
             format!("{lost}: {who} {us:.0} us for each request while the bus has no work{}", depth(why))
         }
         "CPU" => {
-            let each = together(c);
+            let each = requests_per_transfer(c);
             let per = |count: u64| count as f64 / transfers(c).max(1) as f64;
             format!(
                 "{lost}: software takes {:.0} us for each transfer while the bus is quiet ({:.2} interrupts, {:.2} context switches each)",
@@ -76,8 +76,8 @@ pub(super) fn line(why: &Why) -> String {
         MERGING => format!(
             "{lost}: merging, {us:.0} us of commands, access and busy more for each request \
              ({:.2} requests a transfer, {:.2} at the limit)",
-            together(c),
-            together(&why.limit)
+            requests_per_transfer(c),
+            requests_per_transfer(&why.limit)
         ),
         other => format!("{lost}: {other}, {us:.0} us for each request"),
     }

@@ -17,6 +17,7 @@
 mod conclusion;
 mod report;
 
+pub use conclusion::requests_per_transfer;
 pub use report::{Fact, facts, json_lines, text};
 
 use crate::fio::Worker;

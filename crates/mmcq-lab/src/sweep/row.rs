@@ -1,0 +1,190 @@
+//! What a row says of a point, and how it is written.
+
+use crate::fio::stats::DirStats;
+use crate::runner::Outcome;
+use crate::why::{self, Phases};
+use serde_json::{Map, Value};
+
+/// Names and values, in the order in which they are written.
+pub type Row = Vec<(String, Value)>;
+
+/// How rows are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// An object a line.
+    Json,
+    /// RFC 4180, with a line of names.
+    Csv,
+}
+
+impl Format {
+    /// The line of names, if there is one.
+    pub fn head(self, names: &[String]) -> String {
+        match self {
+            Format::Json => String::new(),
+            Format::Csv => names.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(",") + "\n",
+        }
+    }
+
+    /// A row as a line.
+    pub fn line(self, row: &Row) -> String {
+        match self {
+            Format::Json => Value::Object(row.iter().cloned().collect::<Map<_, _>>()).to_string() + "\n",
+            Format::Csv => csv(row) + "\n",
+        }
+    }
+
+    /// How the line of a row begins whose first values these are.
+    pub fn begin(self, row: &Row) -> String {
+        match self {
+            Format::Json => {
+                let mut text = self.line(row);
+                text.truncate(text.len() - 2);
+                text + ","
+            }
+            Format::Csv => csv(row) + ",",
+        }
+    }
+}
+
+fn csv(row: &Row) -> String {
+    let field = |value: &Value| match value {
+        Value::Null => String::new(),
+        Value::String(text) => quoted(text),
+        other => other.to_string(),
+    };
+    row.iter().map(|(_, value)| field(value)).collect::<Vec<_>>().join(",")
+}
+
+fn quoted(text: &str) -> String {
+    match text.contains(['"', ',', '\n', '\r']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text.to_owned(),
+    }
+}
+
+/// A value as it was written on an axis: a number where it is one.
+pub fn value(text: &str) -> Value {
+    match text.parse::<i64>() {
+        Ok(number) => number.into(),
+        Err(_) if text.starts_with(|c: char| c.is_ascii_digit() || c == '-') => {
+            text.parse::<f64>().map_or_else(|_| text.into(), Value::from)
+        }
+        Err(_) => text.into(),
+    }
+}
+
+/// Of one direction: its own figures. Times from submission to completion.
+const OF_DIRECTION: [&str; 10] = [
+    "direction",
+    "ios",
+    "mib_s",
+    "iops",
+    "lat_mean_us",
+    "lat_p50_us",
+    "lat_p95_us",
+    "lat_p99_us",
+    "lat_p99.9_us",
+    "lat_max_us",
+];
+/// Of the whole run, the same in each of its rows; phases follow.
+const OF_RUN: [&str; 9] = [
+    "run_mib_s",
+    "limit_mib_s",
+    "limit_share",
+    "interrupts_per_io",
+    "context_switches_per_io",
+    "requests_per_transfer",
+    "bus_share",
+    "cpu_idle_share",
+    "failed",
+];
+
+/// The names of what was measured, in the order of the rows.
+pub fn measures() -> Vec<String> {
+    let phases = Phases::default().named();
+    let phases = phases.map(|(name, _)| format!("{}_share", name.replace(", ", "_").replace(' ', "_")));
+    let own = OF_DIRECTION.iter().chain(&OF_RUN).map(|name| (*name).to_owned());
+    own.chain(phases.map(|name| name.to_lowercase())).chain(["error".to_owned()]).collect()
+}
+
+/// What was measured at a point, a row for each direction that moved. `limit_mib_s` is the physical
+/// limit of the same job.
+pub fn measured(outcome: &Outcome, limit_mib_s: Option<f64>) -> Vec<Row> {
+    let (all, c) = (outcome.group(), &outcome.counters);
+    let per_io = |n: u64| n as f64 / c.ios.max(1) as f64;
+    let rate = why::mib_per_s(c);
+    let failed = c.failed + outcome.verify_errors.len() as u64;
+    let mut of_run: Vec<Value> = vec![
+        rate.into(),
+        limit_mib_s.into(),
+        limit_mib_s.map(|limit| rate / limit.max(f64::MIN_POSITIVE)).into(),
+        per_io(c.cpu.interrupts).into(),
+        per_io(c.cpu.switches).into(),
+        why::requests_per_transfer(c).into(),
+        c.bus_share().into(),
+        c.idle_share().into(),
+        failed.into(),
+    ];
+    let elapsed_ns = c.elapsed_ns.max(1) as f64;
+    of_run.extend(Phases::of(c).named().map(|(_, ns)| Value::from(ns as f64 / elapsed_ns)));
+    of_run.push(Value::Null);
+    let directions = [("read", &all.dirs[0]), ("write", &all.dirs[1]), ("trim", &all.discards)];
+    let moved: Vec<_> = directions.iter().filter(|(_, stats)| stats.total_ios > 0).collect();
+    let row = |name: &str, stats: &DirStats| {
+        let values = of_direction(name, stats).into_iter().chain(of_run.iter().cloned());
+        measures().into_iter().zip(values).collect()
+    };
+    match moved.is_empty() {
+        true => vec![row("none", &DirStats::default())],
+        false => moved.into_iter().map(|(name, stats)| row(name, stats)).collect(),
+    }
+}
+
+fn of_direction(name: &str, stats: &DirStats) -> Vec<Value> {
+    let seconds = stats.runtime_ns.max(1) as f64 / 1e9;
+    let latency = &stats.lat;
+    let percentiles = latency.histogram.percentiles(&[50.0, 95.0, 99.0, 99.9]);
+    let us = |ns: Option<&u64>| ns.map(|ns| *ns as f64 / 1e3).into();
+    vec![
+        name.into(),
+        stats.total_ios.into(),
+        (stats.io_bytes as f64 / f64::from(1 << 20) / seconds).into(),
+        (stats.total_ios as f64 / seconds).into(),
+        (latency.ns.mean / 1e3).into(),
+        us(percentiles.first()),
+        us(percentiles.get(1)),
+        us(percentiles.get(2)),
+        us(percentiles.get(3)),
+        (latency.ns.max as f64 / 1e3).into(),
+    ]
+}
+
+/// A point that cannot be run: one row that says why.
+pub fn refused(why: &str) -> Vec<Row> {
+    let value = |name: &str| if name == "error" { why.into() } else { Value::Null };
+    vec![measures().into_iter().map(|name| (name.clone(), value(&name))).collect()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_begins_as_its_first_values_say() {
+        let row: Row = vec![("point".to_owned(), 3.into()), ("set".to_owned(), "a=\"1,2\"".into())];
+        for format in [Format::Json, Format::Csv] {
+            let mut whole = row.clone();
+            whole.push(("ios".to_owned(), 1.5.into()));
+            assert!(format.line(&whole).starts_with(&format.begin(&row)));
+        }
+        assert_eq!(Format::Csv.line(&row), "3,\"a=\"\"1,2\"\"\"\n");
+    }
+
+    #[test]
+    fn numbers_are_numbers() {
+        let texts = ["4k", "8", "0.5", "-3", "inf", "mmcq"];
+        let values = texts.map(|text| value(text).to_string());
+        assert_eq!(values, ["\"4k\"", "8", "0.5", "-3", "\"inf\"", "\"mmcq\""]);
+    }
+}

@@ -1,0 +1,183 @@
+//! Grids of runs: the same bytes by any number of threads, shards, and after any end.
+
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const JOB: &str = "[one]\nfilename=/dev/mmcblk0\ndirect=1\nbs=4k\nsize=64k\nrw=randrw\nioengine=libaio\n";
+/// Twelve points: two axes go together, and are crossed with two others.
+const GRID: &str = "--over setting=none,mmcq --over job.iodepth=1,4 --over cost.wake_us=5,80 \
+                    --over seed=1..3 --zip job.iodepth,cost.wake_us";
+
+/// A folder of its own with the job `j.fio`.
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Self {
+        let place = Place(tempfile::tempdir().unwrap());
+        fs::write(place.path("j.fio"), JOB).unwrap();
+        place
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn sweep(&self, line: &str) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mmcq"));
+        command.current_dir(self.0.path()).arg("sweep").args(line.split_whitespace()).output().unwrap()
+    }
+
+    /// What a sweep that goes well writes to this file.
+    fn rows(&self, line: &str, name: &str) -> String {
+        let output = self.sweep(&format!("j.fio {line} --out {name}"));
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{line}: {error}");
+        fs::read_to_string(self.path(name)).unwrap()
+    }
+
+    fn refused(&self, line: &str) -> String {
+        let output = self.sweep(line);
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), text.lines().count()), (Some(2), 1), "{line}: {text}");
+        assert!(output.stdout.is_empty(), "{line}");
+        text
+    }
+}
+
+fn objects(rows: &str) -> Vec<Value> {
+    rows.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn a_row_has_its_axes_and_what_was_measured() {
+    let place = Place::new();
+    let rows = objects(&place.rows(GRID, "a.jsonl"));
+    assert_eq!(rows.len(), 12 * 2, "a row for each direction");
+    for (at, row) in rows.iter().enumerate() {
+        assert_eq!(row["point"], at / 2);
+        assert_eq!(row["direction"], ["read", "write"][at % 2]);
+        assert_eq!(row["setting"], ["none", "mmcq"][at / 12]);
+        let pair = [&row["job.iodepth"], &row["cost.wake_us"]].map(|value| value.as_u64().unwrap());
+        assert_eq!(pair, [[1, 5], [4, 80]][at / 6 % 2]);
+        assert_eq!(row["seed"], at / 2 % 3 + 1);
+        let number = |name: &str| row[name].as_f64().unwrap_or_else(|| panic!("{name}: {row}"));
+        let times = ["lat_p50_us", "lat_p95_us", "lat_p99_us", "lat_p99.9_us"].map(number);
+        assert!(times.is_sorted() && times[0] > 0.0, "{row}");
+        let rate = number("iops") / 256.0;
+        assert!((number("mib_s") / rate - 1.0).abs() < 1e-9, "{row}");
+        let phases = row.as_object().unwrap().iter().skip_while(|(name, _)| *name != "wire_commands_share");
+        let whole: f64 = phases.filter_map(|(_, share)| share.as_f64()).sum();
+        assert!((whole - 1.0).abs() < 1e-9, "phases add up to the run: {whole}");
+        let share = number("run_mib_s") / number("limit_mib_s");
+        assert!((number("limit_share") - share).abs() < 1e-9 && share < 1.01, "{row}");
+        assert!(number("interrupts_per_io") > 0.1 && number("requests_per_transfer") > 0.9, "{row}");
+        assert_eq!((&row["failed"], &row["error"]), (&0.into(), &Value::Null));
+    }
+    let hashes: std::collections::BTreeSet<String> =
+        rows.iter().map(|row| row["config_hash"].to_string()).collect();
+    assert_eq!(hashes.len(), 12, "one for each point");
+    let slower =
+        |at: usize| rows[at]["run_mib_s"].as_f64().unwrap() < rows[at + 12]["run_mib_s"].as_f64().unwrap();
+    assert!(slower(6), "depth 4 with dear wake-ups: none is behind mmcq");
+}
+
+#[test]
+fn threads_and_shards_change_no_byte() {
+    let place = Place::new();
+    let one = place.rows(&format!("{GRID} --jobs 1"), "one.jsonl");
+    assert_eq!(one, place.rows(&format!("{GRID} --jobs 5"), "five.jsonl"));
+    let output = place.sweep(&format!("j.fio {GRID}"));
+    assert_eq!(one, String::from_utf8(output.stdout).unwrap(), "standard output");
+    let mut parts: Vec<Value> = (1..=5)
+        .flat_map(|i| objects(&place.rows(&format!("{GRID} --shard {i}/5"), &format!("{i}.jsonl"))))
+        .collect();
+    parts.sort_by_key(|row| row["point"].as_u64());
+    assert_eq!(parts, objects(&one));
+    let third = objects(&fs::read_to_string(place.path("3.jsonl")).unwrap());
+    assert!(third.iter().all(|row| row["point"].as_u64().unwrap() % 5 == 2));
+}
+
+#[test]
+fn a_file_cut_anywhere_becomes_the_same_file() {
+    let place = Place::new();
+    let grid = "--over setting=none,mmcq --over job.bs=4k,8k";
+    for name in ["a.jsonl", "a.csv"] {
+        let whole = place.rows(grid, name);
+        let lines: Vec<usize> = whole.match_indices('\n').map(|(at, _)| at + 1).collect();
+        let mut cuts = vec![0, 1, whole.len() / 2, whole.len() - 1, whole.len()];
+        // After a line, before its end, in the middle of the next.
+        cuts.extend(lines[..lines.len() - 1].iter().step_by(3).flat_map(|at| [*at, at - 1, at + 20]));
+        for cut in cuts {
+            fs::write(place.path(name), &whole[..cut]).unwrap();
+            assert_eq!(place.rows(&format!("{grid} --resume"), name), whole, "{name} cut at {cut}");
+        }
+        fs::remove_file(place.path(name)).unwrap();
+        assert_eq!(place.rows(&format!("{grid} --resume"), name), whole, "nothing yet");
+    }
+}
+
+#[test]
+fn a_line_of_csv_has_as_many_values_as_names() {
+    let place = Place::new();
+    let text = place.rows("--over setting=none,mmcq", "a.csv");
+    let names: Vec<&str> = text.lines().next().unwrap().split(',').collect();
+    assert_eq!(names[..3], ["point", "setting", "platform"]);
+    assert!(text.lines().all(|line| line.split(',').count() == names.len()), "{text}");
+}
+
+#[test]
+fn a_point_that_cannot_be_run_says_why_in_its_row() {
+    let place = Place::new();
+    // The board's host cannot continue data.
+    let output = place.sweep("j.fio --over setting=patch,mmcq");
+    assert_eq!(output.status.code(), Some(1));
+    let rows = objects(&String::from_utf8(output.stdout).unwrap());
+    assert!(rows[0]["error"].as_str().unwrap().contains("cannot continue the data"), "{}", rows[0]);
+    assert_eq!((rows.len(), &rows[0]["ios"], &rows[1]["error"]), (3, &Value::Null, &Value::Null));
+}
+
+#[test]
+fn bad_input_is_one_line_and_writes_nothing() {
+    let place = Place::new();
+    for (line, said) in [
+        ("--over cost.wake_su=1,2", "--over cost.wake_su=1"),
+        ("--over card.nothing=1,2", "card.nothing"),
+        ("--over job.iodeth=1,2", "--over job.iodeth=1"),
+        ("--over setting=mmcq,fast", "--over setting=fast"),
+        ("--over card=hbg4a2,nocard", "nocard"),
+        ("--over platform=generic,noboard", "noboard"),
+        ("--over seed=1,x", "--over seed=x"),
+        ("--over seed=1 --shard 5/3", "5/3"),
+        ("--over seed=1 --over seed=2", "--over seed: given twice"),
+        ("--over seed=1,2 --over job.bs=4k --zip seed,job.bs", "seed has 2 values and job.bs has 1"),
+    ] {
+        let text = place.refused(&format!("j.fio {line} --out new.jsonl"));
+        assert!(text.contains(said), "{text:?} does not name {said:?}");
+        assert!(!place.path("new.jsonl").exists(), "{line}");
+    }
+    for name in ["no/such/folder.csv", "rows.parquet", "."] {
+        assert!(place.refused(&format!("j.fio --over seed=1 --out {name}")).contains(name));
+    }
+}
+
+#[test]
+fn rows_of_another_grid_are_not_lost() {
+    let place = Place::new();
+    for name in ["a.jsonl", "a.csv"] {
+        let before = place.rows("--over seed=1..3", name);
+        for (other, said) in [
+            ("--over seed=1..3", "it has rows already"),
+            ("--over seed=2..3 --resume", "not of this grid"),
+            ("--over seed=1..2 --resume", "not of this grid"),
+            ("--over seed=1..3 --shard 2/2 --resume", "not of this grid"),
+            ("--over seed=1..3 --set cost.wake_us=9 --resume", "not of this grid"),
+            ("--over job.bs=4k,8k --resume", "not of this grid"),
+        ] {
+            let text = place.refused(&format!("j.fio {other} --out {name}"));
+            assert!(text.contains(name) && text.contains(said), "{text}");
+            assert_eq!(fs::read_to_string(Path::new(&place.path(name))).unwrap(), before, "{other}");
+        }
+    }
+}
