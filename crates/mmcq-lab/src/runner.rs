@@ -527,6 +527,7 @@ where
     let mut sys = System::new(board.time.clone(), board.cores, board.migration, board.costs, jobs, run.seed);
     crate::trace::watch(&mut sys, jobs);
     crate::recorded::export::watch(&mut sys, jobs, board.card.params.block_addressed);
+    crate::series::watch(&mut sys);
     let start_ns = board.time.now();
     let waiting = Waiting::new(start_ns);
     let mut load = Load::new(run, board.card.params.sectors, waiting.clone(), progress)?;

@@ -2,15 +2,18 @@
 //! which), 2 bad input.
 
 mod card;
+mod compare;
 #[cfg(target_os = "linux")]
 mod device;
 mod diff_bus;
 #[cfg(target_os = "linux")]
 mod guest;
 mod new;
+mod page;
 mod params;
 mod progress;
 mod replay;
+mod report;
 mod reporting;
 mod reproduce;
 mod run;
@@ -52,6 +55,8 @@ enum Command {
     Sweep(sweep::Sweep),
     Trace(trace::Trace),
     Why(why::Explain),
+    Report(report::Report),
+    Compare(compare::Compare),
     Reproduce(reproduce::Reproduce),
     Torture(torture::Torture),
     Card(card::Card),
@@ -71,7 +76,7 @@ enum Command {
 }
 
 /// What exit code 1 means, by command.
-const FOUND: [(&str, &str); 18] = [
+const FOUND: [(&str, &str); 20] = [
     ("run", "an I/O failed, data were not what was written, or the run did not come to its end"),
     ("replay", "an I/O failed, or the run did not come to its end"),
     (
@@ -80,6 +85,8 @@ const FOUND: [(&str, &str); 18] = [
     ),
     ("trace", "the run did not come to its end, or a file could not be written"),
     ("why", "an I/O failed, or the run did not come to its end"),
+    ("report", "an I/O failed, the run did not come to its end, or the file could not be written"),
+    ("compare", "the comparison could not be written"),
     ("reproduce", "a run did not come to its end, or a file could not be written"),
     ("torture", "a promise was broken, a recovery took longer than it may, or a planted bug was not found"),
     ("card", "the card's registers cannot be decoded"),
@@ -150,6 +157,8 @@ impl Cli {
             Command::Sweep(command) => command.run(),
             Command::Trace(command) => command.run(),
             Command::Why(command) => command.run(),
+            Command::Report(command) => command.run(),
+            Command::Compare(command) => command.run(),
             Command::Reproduce(command) => command.run(),
             Command::Torture(command) => command.run(),
             Command::Card(command) => command.run(),
@@ -215,6 +224,15 @@ fn jobs(file: Option<&Path>, options: &[String]) -> Result<fio::JobFile, Error> 
         Some(_) => return Err(Error::input("give a job file or options after --, not both")),
     }
     .map_err(Error::input)
+}
+
+/// What a load is called in titles.
+fn load_name(file: Option<&Path>) -> String {
+    match file {
+        Some(path) if path.as_os_str() == "-" => "jobs of standard input".to_owned(),
+        Some(path) => path.display().to_string(),
+        None => "jobs by options".to_owned(),
+    }
 }
 
 /// A whole number, by its option's value.

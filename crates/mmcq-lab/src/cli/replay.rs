@@ -113,7 +113,7 @@ impl Replay {
         }
         let again = |changes: &[String]| self.scene.load_workers(&plan.workers, changes);
         let loaded = again(&self.scene.set)?;
-        self.reporting.run(&self.scene, loaded, None, again, self.facts(&plan, format))
+        self.reporting.run(&self.scene, loaded, None, again, self.facts(&plan, format), &self.name())
     }
 
     /// The trace's name in reports.

@@ -1,5 +1,6 @@
 //! What commands that run a load have in common: the run itself, and its report.
 
+use super::page::{self, Place};
 use super::progress::{Progress, Unit};
 use super::scene::{Loaded, Scene};
 use super::{Error, print};
@@ -8,9 +9,12 @@ use mmcq_lab::buslog;
 use mmcq_lab::fio::OutputFormat;
 use mmcq_lab::fio::report::{self, Context, Origin, Report};
 use mmcq_lab::fio::stats::{Cpu, DirStats, DiskUtil};
-use mmcq_lab::platform::Platform;
+use mmcq_lab::page::{Compared, html};
+use mmcq_lab::platform::{JOB, Platform};
 use mmcq_lab::recorded::export;
 use mmcq_lab::runner::{self, Outcome, RunError, Setting};
+use mmcq_lab::series::{self, Series};
+use mmcq_lab::why::Phases;
 use mmcq_sim::card::Medium;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -34,9 +38,31 @@ pub struct Reporting {
     /// time
     #[arg(long)]
     counters: bool,
+    /// Also writes one HTML file for a colleague: the verdict, rate against limit, where the time
+    /// went in other settings, latencies, the bus, and the JSON report inside. The load runs
+    /// again for it, seven times or so
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
+    /// Nothing but that file is wanted.
+    #[arg(skip)]
+    page_alone: bool,
 }
 
 impl Reporting {
+    /// Writes the page to this file, and prints its verdict.
+    pub fn page_alone(file: PathBuf) -> Self {
+        let (output_format, output, bus_log, export) = Default::default();
+        Reporting {
+            output_format,
+            output,
+            bus_log,
+            export,
+            counters: false,
+            report: Some(file),
+            page_alone: true,
+        }
+    }
+
     /// Runs what is loaded, and reports. `again` loads the same with other changes; `replay` is
     /// what the report says of a trace.
     pub fn run(
@@ -46,8 +72,10 @@ impl Reporting {
         medium: Option<Medium>,
         again: impl Fn(&[String]) -> Result<Loaded, Error> + Sync,
         replay: Vec<(String, String)>,
+        title: &str,
     ) -> Result<ExitCode, Error> {
         let formats = self.formats(&loaded.file.formats)?;
+        let place = self.page(medium.is_some())?;
         if let Some(path) = &self.output {
             super::writable("--output", path)?;
         }
@@ -66,16 +94,17 @@ impl Reporting {
             Some(path) => buslog::record(path, go)
                 .map_err(|error| Error::Input(format!("--bus-log {}: {error}", path.display())))?,
         };
+        let kept = || match &place {
+            None => (logged(), Series::default()),
+            Some(_) => series::record(logged),
+        };
         // An image is one file: no second run may touch it.
-        let outcome = match image {
-            true => logged(),
-            false => scene.with_effects(again, logged, |done| done.as_ref().ok()?.as_ref().ok()),
+        let (outcome, series) = match image {
+            true => kept(),
+            false => scene.with_effects(again, kept, |(done, _)| done.as_ref().ok()?.as_ref().ok()),
         };
         progress.end();
-        let outcome = outcome?.map_err(|error| match error {
-            RunError::Stuck(_) | RunError::Memory(_) => Error::Run(error.to_string()),
-            other => Error::input(other),
-        })?;
+        let outcome = outcome?.map_err(failed)?;
         for error in &outcome.verify_errors {
             eprintln!("mmcq: {error}");
         }
@@ -89,11 +118,33 @@ impl Reporting {
         let counters = self.counters.then(|| counters_line(&outcome));
         let failed = !outcome.verify_errors.is_empty() || outcome.counters.failed > 0;
         let origin = Origin { replay, ..origin(scene, &loaded.platform, &outcome) };
-        self.print_report(&formats, &report(loaded, outcome, origin))?;
+        let compared = place.is_some().then(|| compared(scene, &loaded, &outcome, series)).transpose()?;
+        let report = report(loaded, outcome, origin);
+        if let (Some(place), Some(compared)) = (place, compared) {
+            let title = format!("{title} on board {}", scene.platform);
+            let text = html(&compared, &report, &title, &page::command_line()).map_err(Error::Run)?;
+            place.write(&text)?;
+            if self.page_alone {
+                print(&format!("{}\n", compared.why.conclusion()))?;
+            }
+        }
+        if !self.page_alone {
+            self.print_report(&formats, &report)?;
+        }
         if let Some(line) = counters {
             eprint!("{line}");
         }
         Ok(if failed { ExitCode::from(1) } else { ExitCode::SUCCESS })
+    }
+
+    /// Where the page goes.
+    fn page(&self, image: bool) -> Result<Option<Place>, Error> {
+        let Some(path) = &self.report else { return Ok(None) };
+        if image {
+            let why = "the load runs in other settings too, and an image has one writer; expected no --image";
+            return Err(Error::Input(format!("--report {}: {why}", path.display())));
+        }
+        Place::new("--report", path).map(Some)
     }
 
     /// Where a trace of the run goes.
@@ -138,6 +189,24 @@ impl Reporting {
             None => print(&text),
         }
     }
+}
+
+/// Bad input, or a run that did not come to its end.
+fn failed(error: RunError) -> Error {
+    match error {
+        RunError::Stuck(_) | RunError::Memory(_) => Error::Run(error.to_string()),
+        other => Error::input(other),
+    }
+}
+
+/// What a page has beside the run: the load in other settings, the limit, the bus.
+fn compared(scene: &Scene, loaded: &Loaded, outcome: &Outcome, series: Series) -> Result<Compared, Error> {
+    let shown = Progress::new("", 0, Unit::Step);
+    let changes: Vec<String> = scene.set.iter().filter(|change| !change.starts_with(JOB)).cloned().collect();
+    let board = (scene.platform.as_str(), &changes[..]);
+    let compared = Compared::of(&scene.run_of(loaded), board, outcome, series, &mut |what| shown.step(what));
+    shown.end();
+    compared.map_err(failed)
 }
 
 fn write_file(path: &Path, text: &str) -> Result<(), Error> {
@@ -188,6 +257,8 @@ fn origin(scene: &Scene, platform: &Platform, outcome: &Outcome) -> Origin {
     let share = |ns: u64| ns as f64 / c.elapsed_ns.max(1) as f64;
     let counters = [
         ("ios", c.ios as f64),
+        ("bytes", c.bytes as f64),
+        ("elapsed_ns", c.elapsed_ns as f64),
         ("transfers", c.transfers as f64),
         ("units_4k_per_transfer", c.merge()),
         ("commands", c.bus.commands.iter().sum::<u64>() as f64),
@@ -213,6 +284,7 @@ fn origin(scene: &Scene, platform: &Platform, outcome: &Outcome) -> Origin {
             .chain(lateness(outcome))
             .map(|(name, value)| (name.to_owned(), value))
             .collect(),
+        phases: Phases::of(c).named().map(|(name, ns)| (name.to_owned(), ns)).to_vec(),
         replay: Vec::new(),
     }
 }

@@ -45,7 +45,8 @@ impl Run {
         }
         let (medium, _lock) = self.medium(&loaded.workers)?.unzip();
         let again = |changes: &[String]| self.scene.load(&file, changes);
-        self.reporting.run(&self.scene, loaded, medium, again, Vec::new())
+        let title = super::load_name(self.job.as_deref());
+        self.reporting.run(&self.scene, loaded, medium, again, Vec::new(), &title)
     }
 
     fn medium(&self, workers: &[Worker]) -> Result<Option<(Medium, Lock)>, Error> {

@@ -106,14 +106,18 @@ pub fn mib_per_s(c: &Counters) -> f64 {
 impl Why {
     /// Runs the job, and what it is compared with.
     pub fn new(run: &Run<'_>) -> Result<Self, RunError> {
-        let of = |run: &Run<'_>| self::run(run, None, &mut |_, _| ()).map(|outcome| outcome.counters);
-        let counters = of(run)?;
-        let limit = of(&Run { setting: Setting::Limit, ..*run })?;
+        let counters = counted(run)?;
+        let limit = counted(&Run { setting: Setting::Limit, ..*run })?;
+        Why::of(run, counters, limit)
+    }
+
+    /// Of a run that was made, and its limit; another depth is run where it tells something.
+    pub fn of(run: &Run<'_>, counters: Counters, limit: Counters) -> Result<Self, RunError> {
         let mut why = Why { title: title(run.platform, run), counters, limit, deeper: None };
         if conclusion::waits(&why)
             && let Some(workers) = with_depth_2(run.workers)
         {
-            why.deeper = Some(of(&Run { workers: &workers, ..*run })?);
+            why.deeper = Some(counted(&Run { workers: &workers, ..*run })?);
         }
         Ok(why)
     }
@@ -127,6 +131,10 @@ impl Why {
     pub fn conclusion(&self) -> String {
         conclusion::line(self)
     }
+}
+
+fn counted(run: &Run<'_>) -> Result<Counters, RunError> {
+    self::run(run, None, &mut |_, _| ()).map(|outcome| outcome.counters)
 }
 
 fn title(platform: &Platform, run: &Run<'_>) -> String {

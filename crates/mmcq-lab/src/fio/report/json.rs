@@ -65,6 +65,8 @@ fn of_origin(origin: &Origin) -> Value {
         false => (name.clone(), Value::Float(*value)),
     };
     put(&mut o, "counters", Value::Object(origin.counters.iter().map(counted).collect()));
+    let phases = origin.phases.iter().map(|(name, ns)| (name.clone(), Value::Int(*ns)));
+    put(&mut o, "phases_ns", Value::Object(phases.collect()));
     if !origin.replay.is_empty() {
         let facts = origin.replay.iter().map(|(name, value)| (name.clone(), text(value)));
         put(&mut o, "replay", Value::Object(facts.collect()));

@@ -64,6 +64,8 @@ pub struct Origin {
     pub changes: Vec<String>,
     /// What was counted: name and value. Shares are from 0 to 1.
     pub counters: Vec<(String, f64)>,
+    /// Where the time went: name and nanoseconds, in all the length of the run.
+    pub phases: Vec<(String, u64)>,
     /// Of a replay: the trace, and how it was replayed, name and value.
     pub replay: Vec<(String, String)>,
 }

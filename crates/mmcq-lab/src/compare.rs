@@ -1,0 +1,363 @@
+//! Two saved reports of `mmcq`, side by side. Runs are deterministic, so differences are exact: what
+//! is not listed is equal.
+
+use crate::page::chart::{self, Axes, Bar, COLOURS};
+use crate::page::frame;
+use maud::html;
+use serde_json::{Value, json};
+
+/// A number that both reports have.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figure {
+    /// What it belongs to: a job, the phases, the counters.
+    pub group: String,
+    /// Its name.
+    pub name: String,
+    /// Its unit; empty for a count.
+    pub unit: &'static str,
+    /// Of the first.
+    pub a: f64,
+    /// Of the second.
+    pub b: f64,
+}
+
+impl Figure {
+    /// The second, against the first, in percent.
+    pub fn percent(&self) -> Option<f64> {
+        (self.a != 0.0).then(|| 100.0 * (self.b / self.a - 1.0))
+    }
+}
+
+/// Two reports.
+#[derive(Clone, Debug, Default)]
+pub struct Comparison {
+    /// What ran, where it is not the same: name, first, second.
+    pub origins: Vec<[String; 3]>,
+    /// All figures.
+    pub figures: Vec<Figure>,
+    /// What only one of them has.
+    pub alone: Vec<String>,
+}
+
+/// A report's JSON, from JSON or from a page.
+///
+/// # Errors
+/// In one line: it is neither, or another version wrote it.
+pub fn read(text: &str) -> Result<Value, String> {
+    let data = match text.split_once(frame::DATA) {
+        Some((_, rest)) => rest.split_once(frame::DATA_END).map_or(rest, |(data, _)| data),
+        None => text,
+    };
+    let expected = "expected JSON of `mmcq run --output-format json`, or a page of `mmcq report`";
+    let report: Value =
+        serde_json::from_str(data).map_err(|error| format!("no report: {error}; {expected}"))?;
+    let own = env!("CARGO_PKG_VERSION");
+    match report["mmcq"]["version"].as_str() {
+        None if report["fio version"].is_string() => Err(format!("a report of fio itself; {expected}")),
+        None => Err(format!("no report; {expected}")),
+        Some(version) if version != own => Err(format!(
+            "a report of mmcq {version}; this is {own}, whose models and figures differ; expected a run by this version"
+        )),
+        Some(_) if !report["mmcq"]["phases_ns"].is_object() || !report["jobs"].is_array() => {
+            Err(format!("a part of a report; {expected}"))
+        }
+        Some(_) => Ok(report),
+    }
+}
+
+/// The differences of two reports that were [`read`].
+pub fn compare(a: &Value, b: &Value) -> Comparison {
+    let mut all = Comparison::default();
+    let ran = |report: &Value, name: &str| match &report["mmcq"][name] {
+        Value::String(text) => text.clone(),
+        Value::Null => "-".to_owned(),
+        other => other.to_string(),
+    };
+    for name in ["platform", "card", "setting", "seed", "set", "replay"] {
+        let [first, second] = [a, b].map(|report| ran(report, name));
+        if first != second {
+            all.origins.push([name.to_owned(), first, second]);
+        }
+    }
+    let rate = |report: &Value| {
+        let counted = |name: &str| report["mmcq"]["counters"][name].as_f64().unwrap_or_default();
+        counted("bytes") / f64::from(1 << 20) / (counted("elapsed_ns").max(1.0) / 1e9)
+    };
+    all.add("run", "rate", "MiB/s", rate(a), rate(b));
+    let each = |report: &Value, ns: f64| {
+        ns / 1e3 / report["mmcq"]["counters"]["ios"].as_f64().unwrap_or_default().max(1.0)
+    };
+    for (name, ns) in a["mmcq"]["phases_ns"].as_object().into_iter().flatten() {
+        let other = &b["mmcq"]["phases_ns"][name];
+        let [first, second] = [ns, other].map(|ns| ns.as_f64().unwrap_or_default());
+        all.add("time of a request", name, "us", each(a, first), each(b, second));
+    }
+    all.jobs(a, b);
+    let [first, second] = [a, b].map(|report| &report["mmcq"]["counters"]);
+    for (name, value) in first.as_object().into_iter().flatten() {
+        match (value.as_f64(), second[name].as_f64()) {
+            (Some(x), Some(y)) => all.add("counters", name, "", x, y),
+            _ => all.alone.push(format!("counter {name}")),
+        }
+    }
+    all
+}
+
+impl Comparison {
+    fn add(&mut self, group: &str, name: &str, unit: &'static str, a: f64, b: f64) {
+        self.figures.push(Figure { group: group.to_owned(), name: name.to_owned(), unit, a, b });
+    }
+
+    /// Jobs with the same name and place.
+    fn jobs(&mut self, a: &Value, b: &Value) {
+        let of = |report: &Value| report["jobs"].as_array().cloned().unwrap_or_default();
+        let name = |job: &Value| job["jobname"].as_str().unwrap_or("-").to_owned();
+        let (first, second) = (of(a), of(b));
+        for at in 0..first.len().max(second.len()) {
+            match (first.get(at), second.get(at)) {
+                (Some(x), Some(y)) if name(x) == name(y) => {
+                    for direction in ["read", "write", "trim"] {
+                        let group = match first.len() {
+                            1 => direction.to_owned(),
+                            _ => format!("{} ({}), {direction}", name(x), at + 1),
+                        };
+                        self.direction(&group, &x[direction], &y[direction]);
+                    }
+                }
+                (x, y) => {
+                    self.alone.extend([x, y].into_iter().flatten().map(|job| format!("job {}", name(job))))
+                }
+            }
+        }
+    }
+
+    fn direction(&mut self, group: &str, a: &Value, b: &Value) {
+        let number = |value: &Value| value.as_f64().unwrap_or_default();
+        if [a, b].iter().all(|side| number(&side["total_ios"]) == 0.0) {
+            return;
+        }
+        let mib = f64::from(1 << 20);
+        self.add(group, "rate", "MiB/s", number(&a["bw_bytes"]) / mib, number(&b["bw_bytes"]) / mib);
+        self.add(group, "requests", "", number(&a["total_ios"]), number(&b["total_ios"]));
+        let [first, second] = [a, b].map(|side| &side["clat_ns"]);
+        for part in ["min", "mean", "max"] {
+            let [x, y] = [first, second].map(|ns| number(&ns[part]) / 1e3);
+            self.add(group, &format!("latency, {part}"), "us", x, y);
+        }
+        for (percent, ns) in first["percentile"].as_object().into_iter().flatten() {
+            if let Some(other) = second["percentile"][percent].as_f64() {
+                let shown = percent.trim_end_matches('0').trim_end_matches('.');
+                self.add(group, &format!("latency, {shown} %"), "us", number(ns) / 1e3, other / 1e3);
+            }
+        }
+    }
+
+    /// The figures that differ.
+    pub fn different(&self) -> impl Iterator<Item = &Figure> {
+        self.figures.iter().filter(|figure| figure.a != figure.b)
+    }
+
+    /// Nothing differs.
+    pub fn is_equal(&self) -> bool {
+        self.origins.is_empty() && self.alone.is_empty() && self.different().next().is_none()
+    }
+
+    /// What is equal, in words.
+    fn rest(&self) -> String {
+        let equal = self.figures.len() - self.different().count();
+        match (equal, self.is_equal()) {
+            (count, true) => format!("no difference: {count} figures are equal"),
+            (1, _) => "1 figure is equal".to_owned(),
+            (count, _) => format!("{count} figures are equal"),
+        }
+    }
+
+    fn cells(figure: &Figure) -> [String; 5] {
+        let percent = figure.percent().map_or("-".to_owned(), |percent| format!("{percent:+.2} %"));
+        let name = match figure.unit {
+            "" => figure.name.clone(),
+            unit => format!("{} ({unit})", figure.name),
+        };
+        [name, exact(figure.a), exact(figure.b), signed(figure.b - figure.a), percent]
+    }
+
+    /// As a table for people.
+    pub fn text(&self) -> String {
+        let mut rows: Vec<[String; 5]> = Vec::new();
+        let heading =
+            |name: &str| [name.to_owned(), String::new(), String::new(), String::new(), String::new()];
+        for [name, a, b] in &self.origins {
+            rows.push([name.clone(), a.clone(), b.clone(), String::new(), String::new()]);
+        }
+        let mut last = "";
+        for figure in self.different() {
+            if figure.group != last {
+                rows.push(heading(""));
+                rows.push(heading(&figure.group));
+            }
+            last = &figure.group;
+            let [name, rest @ ..] = Self::cells(figure);
+            let [a, b, difference, percent] = rest;
+            rows.push([format!("  {name}"), a, b, difference, percent]);
+        }
+        if !rows.is_empty() {
+            let head = ["", "A", "B", "B - A", ""].map(str::to_owned);
+            rows.insert(0, head);
+        }
+        let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
+        let widths = [0, 1, 2, 3, 4].map(width);
+        let mut out = String::new();
+        for row in &rows {
+            let mut line = format!("{:<1$}", row[0], widths[0]);
+            for (cell, width) in row.iter().zip(widths).skip(1) {
+                line += &format!("  {cell:>width$}");
+            }
+            out += line.trim_end();
+            out.push('\n');
+        }
+        for name in &self.alone {
+            out += &format!("only in one of them: {name}\n");
+        }
+        out + &self.rest() + "\n"
+    }
+
+    /// One JSON object a line.
+    pub fn json_lines(&self) -> String {
+        let origins =
+            self.origins.iter().map(|[name, a, b]| json!({"group": "origin", "name": name, "a": a, "b": b}));
+        let figures = self.different().map(|f| {
+            json!({"group": f.group, "name": f.name, "unit": f.unit, "a": f.a, "b": f.b,
+                   "difference": f.b - f.a, "percent": f.percent()})
+        });
+        let alone = self.alone.iter().map(|name| json!({"group": "only in one", "name": name}));
+        let rest =
+            json!({"group": "equal", "name": "figures", "a": self.figures.len() - self.different().count()});
+        let lines = origins.chain(figures).chain(alone).chain([rest]);
+        lines.map(|line| format!("{line}\n")).collect()
+    }
+
+    /// As a page. `names` are those of the two reports.
+    ///
+    /// # Errors
+    /// A picture cannot be drawn.
+    pub fn html(&self, [a, b]: [&str; 2], command: &str) -> Result<String, String> {
+        let phases: Vec<&Figure> =
+            self.figures.iter().filter(|figure| figure.group == "time of a request").collect();
+        let bar = |label: &str, of: fn(&Figure) -> f64| Bar {
+            label: label.to_owned(),
+            parts: phases.iter().map(|figure| of(figure)).zip(COLOURS).collect(),
+        };
+        let axes = Axes { title: "Time of a request by phase, A above B", x: "us for each request", y: "" };
+        let svg = chart::bars(&axes, &[bar("A", |f| f.a), bar("B", |f| f.b)], None)?;
+        let names = phases.iter().zip(COLOURS).map(|(figure, c)| (figure.name.as_str(), chart::css(c)));
+        let names: Vec<(&str, String)> = names.collect();
+        let mut groups: Vec<(&str, Vec<Vec<String>>)> = Vec::new();
+        for figure in self.different() {
+            let row = Self::cells(figure).to_vec();
+            match groups.last_mut() {
+                Some((group, rows)) if *group == figure.group => rows.push(row),
+                _ => groups.push((&figure.group, vec![row])),
+            }
+        }
+        let origins: Vec<Vec<String>> = self.origins.iter().map(|row| row.to_vec()).collect();
+        let rate = self.figures.iter().find(|figure| figure.group == "run");
+        let top = html! {
+            p.soft {
+                "Two simulated runs of a storage load, A: " b { (a) } " and B: " b { (b) } ". Runs have no noise: each "
+                "difference is exact, and what is not listed is equal."
+            }
+            section.verdict aria-label="Verdict" {
+                @if let Some(rate) = rate {
+                    p {
+                        "B moves " (format!("{:.2}", rate.b)) " MiB/s where A moves " (format!("{:.2}", rate.a))
+                        @if let Some(percent) = rate.percent() { " (" (format!("{percent:+.2} %")) ")" } "."
+                    }
+                }
+                p { (self.rest()) "." }
+                @for name in &self.alone { p { "Only in one of them: " (name) "." } }
+            }
+        };
+        let body = html! {
+            @if !origins.is_empty() {
+                h2 { "What ran" }
+                (frame::table("Where the runs are not the same", &["what", "A", "B"], &origins, None))
+            }
+            h2 { "Where the time goes" }
+            (frame::legend(&names))
+            (frame::figure(&svg, "Time for each request by phase; shorter is faster."))
+            @for (group, rows) in &groups {
+                h2 { (group) }
+                (frame::table(&format!("Differences: {group}"), &["figure", "A", "B", "B - A", "change"], rows, None))
+            }
+            h2 { "Compare again" }
+            pre tabindex="0" { code { (command) } }
+        };
+        Ok(frame::page("Two runs compared", &top, &body, &self.json_lines()))
+    }
+}
+
+/// As many digits as tell two figures apart, and no more than six behind the point.
+fn exact(value: f64) -> String {
+    let text = format!("{value:.6}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+fn signed(value: f64) -> String {
+    let text = exact(value);
+    if value > 0.0 { format!("+{text}") } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(rate: u64, job: &str) -> Value {
+        let side = json!({"total_ios": 10, "bw_bytes": rate << 20,
+            "clat_ns": {"min": 1000, "mean": 2000.5, "max": 9000, "percentile": {"99.000000": 8000}}});
+        json!({"fio version": "fio-3.33", "jobs": [{"jobname": job, "read": side, "write": {"total_ios": 0}}],
+            "mmcq": {"version": env!("CARGO_PKG_VERSION"), "platform": "generic", "seed": 1,
+                "counters": {"ios": 10, "bytes": rate << 20, "elapsed_ns": 1_000_000_000},
+                "phases_ns": {"wire, data": 40_000, "CPU": 1_000}}})
+    }
+
+    #[test]
+    fn what_differs_is_told_and_the_rest_counted() {
+        let same = compare(&report(5, "a"), &report(5, "a"));
+        assert!(same.is_equal() && same.text() == "no difference: 12 figures are equal\n", "{}", same.text());
+        let other = compare(&report(5, "a"), &report(6, "a"));
+        let names: Vec<&str> = other.different().map(|figure| figure.name.as_str()).collect();
+        assert_eq!(names, ["rate", "rate", "bytes"]);
+        assert!(
+            other.text().contains("rate (MiB/s)") && other.text().contains("+20.00 %"),
+            "{}",
+            other.text()
+        );
+        assert!(other.text().ends_with("9 figures are equal\n"));
+        let lines = other.json_lines();
+        assert!(lines.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()));
+        let alone = compare(&report(5, "a"), &report(5, "b"));
+        assert_eq!(alone.alone, ["job a", "job b"]);
+    }
+
+    #[test]
+    fn what_is_no_report_says_what_it_is() {
+        let text = |value: &Value| value.to_string();
+        assert!(read(&text(&report(5, "a"))).is_ok());
+        let mut old = report(5, "a");
+        old["mmcq"]["version"] = "0.0.1".into();
+        let mut part = report(5, "a");
+        part["mmcq"].as_object_mut().unwrap().remove("phases_ns");
+        let cases = [
+            (String::new(), "no report: EOF"),
+            ("<html></html>".to_owned(), "no report: expected value"),
+            ("{}".to_owned(), "no report; expected JSON"),
+            (json!({"fio version": "fio-3.33"}).to_string(), "a report of fio itself"),
+            (text(&old), "a report of mmcq 0.0.1"),
+            (text(&part), "a part of a report"),
+        ];
+        for (text, said) in cases {
+            let error = read(&text).unwrap_err();
+            assert!(error.starts_with(said) && !error.contains('\n'), "{error}");
+        }
+    }
+}

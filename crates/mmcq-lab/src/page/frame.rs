@@ -1,0 +1,116 @@
+//! What all pages have: head, style, tables, and the data inside.
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+/// Nothing is loaded, nothing runs.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
+/// How the element with the data begins; `mmcq compare` looks for it.
+pub const DATA: &str = "<script type=\"application/json\" id=\"mmcq-report\">";
+/// How it ends.
+pub const DATA_END: &str = "</script>";
+
+/// A longer cell is a text, and so is its column.
+const FIGURE: usize = 24;
+
+/// A whole page. `data` is JSON.
+pub fn page(title: &str, top: &Markup, body: &Markup, data: &str) -> String {
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                title { (title) }
+                style { (PreEscaped(include_str!("style.css"))) }
+            }
+            body {
+                header { h1 { (title) } (top) }
+                main { (body) }
+                footer {
+                    p {
+                        "Written by mmcq " (env!("CARGO_PKG_VERSION")) ", a laboratory for stacks that drive SD "
+                        "and eMMC cards. All figures are of a simulation: the same command and seed give the "
+                        "same page. The page loads nothing. Its figures are inside as JSON: "
+                        code { "mmcq compare A.html B.html" } " reads them, and so does any program that looks "
+                        "for the element " code { "mmcq-report" } "."
+                    }
+                }
+                (PreEscaped(inside(data)))
+            }
+        }
+    };
+    page.into_string()
+}
+
+/// The data as an element that does not run. A `<` of a text could end it: it is written otherwise.
+fn inside(data: &str) -> String {
+    format!("{DATA}\n{}{DATA_END}\n", data.replace('<', "\\u003c"))
+}
+
+/// A picture that may be wider than the page, or is as wide as its place.
+pub fn figure(svg: &str, said: &str) -> Markup {
+    html! { figure { (PreEscaped(svg)) figcaption { (said) } } }
+}
+
+/// Colours and their names.
+pub fn legend(names: &[(&str, String)]) -> Markup {
+    html! {
+        ul.legend {
+            @for (name, colour) in names {
+                li { span.key style=(format!("background:{colour}")) {} (name) }
+            }
+        }
+    }
+}
+
+/// A table whose first column names its rows; the row `mine` stands out. It may be scrolled by keys.
+pub fn table(caption: &str, heads: &[&str], rows: &[Vec<String>], mine: Option<usize>) -> Markup {
+    let text: Vec<bool> = (0..heads.len())
+        .map(|column| rows.iter().any(|row| row.get(column).is_some_and(|cell| cell.len() > FIGURE)))
+        .collect();
+    let class = |column: usize| text.get(column).is_some_and(|text| *text).then_some("text");
+    html! {
+        div.scroll tabindex="0" role="region" aria-label=(caption) {
+            table {
+                caption { (caption) }
+                thead {
+                    tr {
+                        @for (column, head) in heads.iter().enumerate() { th scope="col" class=[class(column)] { (head) } }
+                    }
+                }
+                tbody {
+                    @for (at, row) in rows.iter().enumerate() {
+                        tr class=[(mine == Some(at)).then_some("mine")] {
+                            @for (column, cell) in row.iter().enumerate() {
+                                @if column == 0 { th scope="row" { (cell) } }
+                                @else { td class=[class(column)] { (cell) } }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Names and what they are.
+pub fn facts(facts: &[(&str, String)]) -> Markup {
+    html! { dl.facts { @for (name, value) in facts { dt { (name) } dd { (value) } } } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_cannot_end_their_element() {
+        let nothing = html! {};
+        let page = page("a < b", &nothing, &nothing, "{\"name\": \"</script><b>\"}\n");
+        assert_eq!(page.matches("</script>").count(), 1);
+        let (_, rest) = page.split_once(DATA).unwrap();
+        let data: serde_json::Value = serde_json::from_str(rest.split_once(DATA_END).unwrap().0).unwrap();
+        assert_eq!(data["name"], "</script><b>");
+        assert!(page.contains("<h1>a &lt; b</h1>") && page.contains(POLICY.split(';').next().unwrap()));
+    }
+}

@@ -1,0 +1,130 @@
+//! A run as one HTML file that a colleague can open: what it did, how near to the limit it was,
+//! where its time went, and all its figures as data.
+//!
+//! The file loads nothing and runs nothing. [`Compared::of`] runs the load again where a page needs
+//! it: in other settings, and with the oscilloscope attached.
+
+pub mod chart;
+pub mod frame;
+mod sections;
+
+pub use sections::html;
+
+use crate::fio::stats::Stats;
+use crate::params::{self, Param};
+use crate::runner::{self, Counters, Outcome, Run, RunError, Setting};
+use crate::series::Series;
+use crate::trace::{self, Start, Window, picture};
+use crate::why::Why;
+
+/// What a reader compares with: Linux on each kind of host, this stack, and what is possible.
+const SETTINGS: [Setting; 7] = [
+    Setting::None,
+    Setting::HsqTag,
+    Setting::Close,
+    Setting::Patch,
+    Setting::Mmcq,
+    Setting::MmcqOwn,
+    Setting::Limit,
+];
+/// The window of the oscilloscope has about so many requests,
+const SCOPE_REQUESTS: u64 = 8;
+/// and this length.
+const SCOPE_NS: std::ops::RangeInclusive<u64> = 200_000..=10_000_000;
+/// A picture that is larger stays out: the page is for mail.
+const SCOPE_BYTES: usize = 150_000;
+
+/// The load in one setting.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// Which.
+    pub setting: Setting,
+    /// What was counted.
+    pub counters: Counters,
+    /// What the jobs measured, all together.
+    pub stats: Stats,
+}
+
+/// What a page has beside the run itself.
+#[derive(Debug)]
+pub struct Compared {
+    /// Where the time went.
+    pub why: Why,
+    /// The load in each setting that the board has, the page's own among them.
+    pub settings: Vec<Measured>,
+    /// Settings in which it does not run, and why.
+    pub refused: Vec<(Setting, String)>,
+    /// The bus in the middle of the run, or why there is no picture.
+    pub scope: Result<String, String>,
+    /// All values of board and card.
+    pub params: Vec<Param>,
+    /// The page's own setting.
+    pub setting: Setting,
+    /// Rate and depth over time.
+    pub series: Series,
+}
+
+impl Compared {
+    /// Of a run that is done. `name` and `changes` are those of the board, `step` is told what runs
+    /// now.
+    ///
+    /// # Errors
+    /// The load does not come to its end at its limit.
+    pub fn of(
+        run: &Run<'_>,
+        (name, changes): (&str, &[String]),
+        outcome: &Outcome,
+        series: Series,
+        step: &mut dyn FnMut(&str),
+    ) -> Result<Self, RunError> {
+        let own = Measured::of(run.setting, outcome);
+        let (mut settings, mut refused) = (Vec::new(), Vec::new());
+        for setting in SETTINGS {
+            if setting == run.setting {
+                settings.push(own.clone());
+                continue;
+            }
+            step(&format!("setting {}", setting.name()));
+            match runner::run(&Run { setting, ..*run }, None, &mut |_, _| ()) {
+                Ok(outcome) => settings.push(Measured::of(setting, &outcome)),
+                Err(error) if setting == Setting::Limit => return Err(error),
+                // The board's host is of the other kind.
+                Err(RunError::Host { .. }) => {}
+                Err(error) => refused.push((setting, error.to_string())),
+            }
+        }
+        if !SETTINGS.contains(&run.setting) {
+            settings.insert(settings.len() - 1, own);
+        }
+        let limit = settings.last().map_or_else(|| outcome.counters.clone(), |last| last.counters.clone());
+        step("where the time went");
+        let why = Why::of(run, outcome.counters.clone(), limit)?;
+        step("the bus");
+        let scope = scope(run, &series);
+        let params = params::all(name, run.card, changes)?;
+        Ok(Compared { why, settings, refused, scope, params, setting: run.setting, series })
+    }
+}
+
+impl Measured {
+    fn of(setting: Setting, outcome: &Outcome) -> Self {
+        Measured { setting, counters: outcome.counters.clone(), stats: outcome.group() }
+    }
+}
+
+/// The bus in the middle of the run.
+fn scope(run: &Run<'_>, series: &Series) -> Result<String, String> {
+    let from_ns = series.middle_ns().ok_or("no request came")?;
+    let few_ns = (SCOPE_REQUESTS * series.turn_ns()).clamp(*SCOPE_NS.start(), *SCOPE_NS.end());
+    for length_ns in [few_ns, few_ns / 4, few_ns / 16] {
+        let window = Window { start: Start::At(from_ns), before_ns: 0, for_ns: Some(length_ns) };
+        let (outcome, recording) = trace::record(window, || runner::run(run, None, &mut |_, _| ()));
+        outcome.map_err(|error| error.to_string())?;
+        let capture = recording.capture().map_err(|error| error.to_string())?;
+        let svg = picture::write(&capture, &format!("From {} of the run", trace::time(from_ns)));
+        if svg.len() <= SCOPE_BYTES {
+            return Ok(svg);
+        }
+    }
+    Err("too much happens at once for a picture on this page; `mmcq trace` draws it".to_owned())
+}

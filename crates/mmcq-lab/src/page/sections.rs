@@ -1,0 +1,412 @@
+//! The sections of a run's page, from what a reader wants first to what is looked up.
+
+use super::chart::{self, Axes, Bar, COLOURS, Line, css, short};
+use super::{Compared, Measured, frame};
+use crate::fio::hist;
+use crate::fio::job::Dir;
+use crate::fio::report::{Origin, Report, json};
+use crate::fio::stats::{DirStats, Stats};
+use crate::params::Param;
+use crate::runner::Setting;
+use crate::trace::time;
+use crate::why::{Phases, mib_per_s};
+use maud::{Markup, html};
+
+/// Percentiles of the table.
+const PERCENTILES: [f64; 6] = [50.0, 90.0, 95.0, 99.0, 99.9, 99.99];
+const DIRECTIONS: [&str; 2] = ["reads", "writes"];
+/// The columns of a phase, in the words of a reader that does not know the bus.
+const PHASES: [(&str, &str); Phases::COUNT] = [
+    ("wire, commands", "commands and responses move on the bus"),
+    ("wire, data", "blocks of data move on the bus"),
+    ("card, access", "the bus waits while the card fetches data"),
+    ("card, busy", "the bus waits while the card programs data"),
+    ("controller held", "the controller has no room, or no data"),
+    ("CPU", "software: the bus is quiet although a request waits"),
+    ("waiting", "the program that reads and writes has no request under way"),
+];
+
+/// The page. `title` names the load, `command` runs it again, `report` is what `run` reports.
+///
+/// # Errors
+/// A picture cannot be drawn.
+pub fn html(compared: &Compared, report: &Report, title: &str, command: &str) -> Result<String, String> {
+    let mut all = Stats::default();
+    report.entries.iter().for_each(|entry| all.sum(&entry.stats));
+    let origin = report.context.origin.clone().unwrap_or_default();
+    let body = html! {
+        (rates(compared)?)
+        (phases(compared)?)
+        (latencies(&all)?)
+        (over_time(compared)?)
+        (scope(compared))
+        (again(report, &origin, command))
+        (params(&compared.params))
+    };
+    Ok(frame::page(title, &top(compared, &all, &origin), &body, &json::json(report, false)))
+}
+
+fn top(compared: &Compared, all: &Stats, origin: &Origin) -> Markup {
+    let why = &compared.why;
+    let c = &why.counters;
+    let p99 = Dir::ALL.into_iter().filter_map(|dir| {
+        let dir_stats = &all.dirs[dir.index()];
+        let ns = *dir_stats.clat.histogram.percentiles(&[99.0]).first()?;
+        Some((format!("99 % of {} within", DIRECTIONS[dir.index()]), time(ns.min(dir_stats.clat.ns.max))))
+    });
+    let mut figures = vec![
+        ("this run".to_owned(), format!("{:.2} MiB/s", mib_per_s(c))),
+        ("bus and card allow".to_owned(), format!("{:.2} MiB/s", mib_per_s(&why.limit))),
+        ("share of that".to_owned(), format!("{:.1} %", why.share_percent())),
+    ];
+    figures.extend(p99);
+    html! {
+        p.soft {
+            "A storage load ran on a model of a card reader and a memory card, in simulated time. Board "
+            b { (origin.platform) } ", card " b { (origin.card) } ", software " b { (origin.setting) } " ("
+            (meaning(compared.setting)) ")."
+        }
+        section.verdict aria-label="Verdict" {
+            p { (why.conclusion()) "." }
+            dl.figures { @for (name, value) in figures { div { dt { (name) } dd { (value) } } } }
+            @if c.failed > 0 { p { b { (c.failed) " requests failed." } } }
+        }
+    }
+}
+
+/// A setting in words.
+fn meaning(setting: Setting) -> &'static str {
+    match setting {
+        Setting::None => "Linux without a request queue for cards",
+        Setting::HsqTag => "Linux's software queue for cards",
+        Setting::HsqFifo => "Linux's software queue, first in first out",
+        Setting::Close => "Linux, each transfer closed",
+        Setting::Patch => "Linux, transfers left open",
+        Setting::Mmcq => "the mmcq stack, paying what Linux pays for a wake-up or an interrupt",
+        Setting::MmcqOwn => "the mmcq stack, paying for its own instructions alone",
+        Setting::MmcqEarly | Setting::MmcqEarlyOwn => "mmcq, writes complete with their data",
+        Setting::Tasks | Setting::TasksOwn => "mmcq with the card's command queue",
+        Setting::Cqe | Setting::CqeOwn => "mmcq with the controller's queue engine",
+        Setting::Auto | Setting::AutoOwn => "mmcq with the card's queue where it pays",
+        Setting::Packed | Setting::PackedOwn => "mmcq with packed commands",
+        Setting::Adma3 | Setting::Adma3Own => "mmcq with chains of transfers",
+        Setting::Limit => "bus and card alone: software that takes no time",
+    }
+}
+
+/// The row of the page's own setting.
+fn mine(compared: &Compared) -> Option<usize> {
+    compared.settings.iter().position(|one| one.setting == compared.setting)
+}
+
+fn name(one: &Measured) -> String {
+    one.setting.name().to_owned()
+}
+
+fn rates(compared: &Compared) -> Result<Markup, String> {
+    let limit = mib_per_s(&compared.why.limit);
+    let colour = |one: &Measured| match one.setting {
+        setting if setting == compared.setting => COLOURS[0],
+        _ => COLOURS[6],
+    };
+    let shown = compared.settings.iter().filter(|one| one.setting != Setting::Limit);
+    let bars: Vec<Bar> = shown
+        .map(|one| Bar { label: name(one), parts: vec![(mib_per_s(&one.counters), colour(one))] })
+        .collect();
+    let axes = Axes { title: "Rate in each setting against the limit", x: "MiB/s", y: "" };
+    let svg = chart::bars(&axes, &bars, Some(limit))?;
+    let rows: Vec<Vec<String>> = compared.settings.iter().map(|one| rate_row(one, limit)).collect();
+    let heads = ["setting", "MiB/s", "of limit", "transfers", "interrupts", "switches", "what it is"];
+    Ok(html! {
+        h2 { "How fast, and how fast it could be" }
+        p {
+            "The same load under other software, on the same board and card. The line is what bus and card "
+            "allow if software took no time."
+        }
+        div.pair {
+            (frame::figure(&svg, "Blue: this page's setting. Line: the limit of bus and card."))
+            @if !compared.refused.is_empty() {
+                div {
+                    p { "Not run:" }
+                    ul { @for (setting, error) in &compared.refused { li { (setting.name()) ": " (error) } } }
+                }
+            }
+        }
+        (frame::table(
+            "Rates; transfers, interrupts and context switches for each request",
+            &heads, &rows, mine(compared),
+        ))
+    })
+}
+
+fn rate_row(one: &Measured, limit: f64) -> Vec<String> {
+    let c = &one.counters;
+    let each = |count: u64| format!("{:.2}", count as f64 / c.ios.max(1) as f64);
+    let rate = mib_per_s(c);
+    let share = 100.0 * rate / limit.max(f64::MIN_POSITIVE);
+    vec![
+        name(one),
+        format!("{rate:.2}"),
+        format!("{share:.1} %"),
+        each(c.transfers),
+        each(c.cpu.interrupts),
+        each(c.cpu.switches),
+        meaning(one.setting).to_owned(),
+    ]
+}
+
+/// Microseconds for each request of a run of this many. At the limit requests go together, so
+/// what is compared is the same amount of data.
+fn per_request_us(one: &Measured, bytes_each: f64) -> [f64; Phases::COUNT] {
+    let c = &one.counters;
+    Phases::of(c).named().map(|(_, ns)| ns as f64 / 1e3 / c.bytes.max(1) as f64 * bytes_each)
+}
+
+fn phases(compared: &Compared) -> Result<Markup, String> {
+    let c = &compared.why.counters;
+    let bytes_each = c.bytes as f64 / c.ios.max(1) as f64;
+    let each: Vec<[f64; Phases::COUNT]> =
+        compared.settings.iter().map(|one| per_request_us(one, bytes_each)).collect();
+    let bars: Vec<Bar> = compared
+        .settings
+        .iter()
+        .zip(&each)
+        .map(|(one, us)| Bar { label: name(one), parts: us.iter().copied().zip(COLOURS).collect() })
+        .collect();
+    let axes = Axes { title: "Time of a request in each setting, by phase", x: "us for each request", y: "" };
+    let svg = chart::bars(&axes, &bars, None)?;
+    let names: Vec<(&str, String)> = PHASES.iter().zip(COLOURS).map(|((n, _), c)| (*n, css(c))).collect();
+    let heads: Vec<&str> =
+        ["phase"].into_iter().chain(compared.settings.iter().map(|one| one.setting.name())).collect();
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for (at, (name, _)) in PHASES.iter().enumerate() {
+        let cells = each.iter().map(|us| format!("{:.2}", us[at]));
+        rows.push([(*name).to_owned()].into_iter().chain(cells).collect());
+    }
+    let sums = each.iter().map(|us| format!("{:.2}", us.iter().sum::<f64>()));
+    rows.push(["in all".to_owned()].into_iter().chain(sums).collect());
+    Ok(html! {
+        h2 { "Where the time goes" }
+        p { "Every moment of the run is in one phase. The bars are the time of a request, so shorter is faster." }
+        (frame::legend(&names))
+        div.pair {
+            (frame::figure(&svg, "Time for each request by phase."))
+            dl { @for (name, what) in PHASES { dt { b { (name) } } dd { (what) } } }
+        }
+        (frame::table("Microseconds for each request, by phase and setting", &heads, &rows, None))
+    })
+}
+
+/// The share of requests that were complete within a time, as points of a line over its logarithm.
+fn distribution(dir: &DirStats) -> Vec<(f64, f64)> {
+    let total = dir.clat.histogram.total().max(1) as f64;
+    let mut below = 0;
+    let mut points: Vec<(f64, f64)> = Vec::new();
+    for (bucket, count) in dir.clat.histogram.filled() {
+        let x = (hist::middle_ns(bucket).max(1) as f64).log10();
+        if points.is_empty() {
+            points.push((x, 0.0));
+        }
+        below += count;
+        points.push((x, 100.0 * below as f64 / total));
+    }
+    points
+}
+
+fn latencies(all: &Stats) -> Result<Markup, String> {
+    let used: Vec<Dir> = Dir::ALL.into_iter().filter(|dir| all.dirs[dir.index()].total_ios > 0).collect();
+    let lines = used
+        .iter()
+        .map(|dir| Line { points: distribution(&all.dirs[dir.index()]), colour: COLOURS[dir.index()] });
+    let lines: Vec<Line> = lines.collect();
+    let axes = Axes { title: "Distribution of latencies", x: "latency", y: "% of requests" };
+    let svg = chart::lines(&axes, &lines, &|x| rounded_time(10_f64.powf(x)))?;
+    let mut heads = vec!["latency".to_owned()];
+    let mut columns: Vec<Vec<String>> = Vec::new();
+    for dir in &used {
+        let dir_stats = &all.dirs[dir.index()];
+        heads.push(DIRECTIONS[dir.index()].to_owned());
+        let ns = &dir_stats.clat.ns;
+        let inner = dir_stats.clat.histogram.percentiles(&PERCENTILES);
+        let mut column = vec![dir_stats.total_ios.to_string(), time(ns.min), time(ns.mean as u64)];
+        // The middle of a bucket may lie beyond the longest.
+        column.extend(inner.into_iter().map(|inner_ns| time(inner_ns.min(ns.max))));
+        column.push(time(ns.max));
+        columns.push(column);
+    }
+    let labels = ["requests", "least", "mean"].map(str::to_owned).into_iter();
+    let labels = labels.chain(PERCENTILES.map(|p| format!("{p} %"))).chain(["longest".to_owned()]);
+    let rows: Vec<Vec<String>> = labels
+        .enumerate()
+        .map(|(at, label)| {
+            let cells = columns.iter().map(|column| column.get(at).cloned().unwrap_or_default());
+            [label].into_iter().chain(cells).collect()
+        })
+        .collect();
+    let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
+    let names: Vec<(&str, String)> =
+        used.iter().map(|dir| (DIRECTIONS[dir.index()], css(COLOURS[dir.index()]))).collect();
+    Ok(html! {
+        h2 { "How long a request takes" }
+        @if used.is_empty() { p { "No request read or wrote." } }
+        @else {
+            div.pair {
+                div {
+                    (frame::legend(&names))
+                    (frame::figure(&svg, "Share of the requests that were complete within this time."))
+                }
+                (frame::table("From submission to completion: so many are complete within", &heads, &rows, None))
+            }
+        }
+    })
+}
+
+/// A time of an axis: two digits are enough.
+fn rounded_time(ns: f64) -> String {
+    let (value, unit) = match ns {
+        ns if ns < 1e3 => (ns, "ns"),
+        ns if ns < 1e6 => (ns / 1e3, "us"),
+        ns if ns < 1e9 => (ns / 1e6, "ms"),
+        _ => (ns / 1e9, "s"),
+    };
+    format!("{value:.*} {unit}", usize::from(value < 10.0))
+}
+
+fn over_time(compared: &Compared) -> Result<Markup, String> {
+    let series = &compared.series;
+    let middle_s = |from_ns: u64, length_ns: u64| (from_ns as f64 + length_ns as f64 / 2.0) / 1e9;
+    let rate = |direction: usize| -> Vec<(f64, f64)> {
+        let of = |bytes: u64, length_ns: u64| bytes as f64 / f64::from(1 << 20) / (length_ns as f64 / 1e9);
+        let steps = series.timed().filter(|(_, length_ns, _)| *length_ns > 0);
+        steps
+            .map(|(from, length, step)| (middle_s(from, length), of(step.bytes[direction], length)))
+            .collect()
+    };
+    let used = |direction: &usize| series.steps.iter().any(|step| step.bytes[*direction] > 0);
+    let lines: Vec<Line> = [0, 1]
+        .into_iter()
+        .filter(used)
+        .map(|direction| Line { points: rate(direction), colour: COLOURS[direction] })
+        .collect();
+    let name_x = |s: f64| short(s);
+    let rates = Axes { title: "Rate over time", x: "seconds of the run", y: "MiB/s" };
+    let rates = chart::lines(&rates, &lines, &name_x)?;
+    let timed = series.timed().filter(|(_, length_ns, _)| *length_ns > 0);
+    let points = timed
+        .map(|(from, length, step)| (middle_s(from, length), step.depth_ns as f64 / length as f64))
+        .collect();
+    let axes = Axes { title: "Requests under way over time", x: "seconds of the run", y: "requests" };
+    let depth = chart::lines(&axes, &[Line { points, colour: COLOURS[4] }], &name_x)?;
+    let names: Vec<(&str, String)> =
+        [0, 1].into_iter().filter(used).map(|d| (DIRECTIONS[d], css(COLOURS[d]))).collect();
+    Ok(html! {
+        h2 { "Over the time of the run" }
+        (frame::legend(&names))
+        div.pair {
+            (frame::figure(&rates, &format!("Rate, in steps of {} of simulated time.", time(series.step_ns))))
+            (frame::figure(&depth, "Requests that the software has and that are not complete, on average."))
+        }
+    })
+}
+
+fn scope(compared: &Compared) -> Markup {
+    html! {
+        h2 { "The bus, as an oscilloscope sees it" }
+        @match &compared.scope {
+            Err(why) => p { "No picture: " (why) "." },
+            Ok(svg) => {
+                p {
+                    "A moment in the middle of the run, and what each part was at: commands (CMD) and data (DAT) "
+                    "on the bus, the controller's interrupt, the processor's cores, and each request from its "
+                    "submission to its end. The picture scrolls; each box names itself under the pointer."
+                }
+                div.scroll.paper tabindex="0" role="region" aria-label="The bus over time; scrolls to the right" {
+                    figure.wide { (maud::PreEscaped(chart::scaled(svg, "Bus, processor and requests over time", "scope"))) }
+                }
+            }
+        }
+    }
+}
+
+fn again(report: &Report, origin: &Origin, command: &str) -> Markup {
+    let mut facts = vec![
+        ("program", format!("mmcq {}", origin.version)),
+        ("board", origin.platform.clone()),
+        ("card", origin.card.clone()),
+        ("setting", origin.setting.clone()),
+        ("seed", origin.seed.to_string()),
+    ];
+    if !origin.changes.is_empty() {
+        facts.push(("changed", origin.changes.join(", ")));
+    }
+    let word = |list: &[(String, String)]| -> String {
+        let words = list.iter().map(|(name, value)| match value.as_str() {
+            "" => name.clone(),
+            _ => format!("{name}={value}"),
+        });
+        words.collect::<Vec<_>>().join(" ")
+    };
+    let jobs = report.entries.iter().map(|entry| {
+        let also = word(&report.context.global_options);
+        vec![entry.job.name.clone(), format!("{} {also}", word(&entry.job.given)).trim().to_owned()]
+    });
+    let jobs: Vec<Vec<String>> = jobs.collect();
+    let replay: Vec<Vec<String>> =
+        origin.replay.iter().map(|(name, value)| vec![name.clone(), value.clone()]).collect();
+    html! {
+        h2 { "Run it again" }
+        pre tabindex="0" { code { (command) } }
+        (frame::facts(&facts))
+        @if replay.is_empty() { (frame::table("The load, in fio's options", &["job", "options"], &jobs, None)) }
+        @else { (frame::table("The recorded load", &["what", "value"], &replay, None)) }
+    }
+}
+
+fn params(params: &[Param]) -> Markup {
+    let value = |p: &Param| p.value.as_ref().map_or("-".to_owned(), toml::Value::to_string);
+    let range = |p: &Param| p.range.map_or(String::new(), |[least, most]| format!("{least} to {most}"));
+    let row = |p: &Param| {
+        let cells = [value(p), p.unit.to_owned(), p.kind.clone(), range(p), p.source.clone()];
+        [p.key.clone()].into_iter().chain(cells).collect()
+    };
+    let rows: Vec<Vec<String>> = params.iter().map(row).collect();
+    let heads = ["key", "value", "unit", "kind", "range", "source"];
+    html! {
+        h2 { "What the model assumes" }
+        p {
+            "Each value of board and card, and where it comes from: spec (a standard or data sheet), measured, fit "
+            "(fitted to published figures), val (checked against others), prior (a usual value), board (the board's "
+            "file), default (the model's own)."
+        }
+        details {
+            summary { (params.len()) " values" }
+            (frame::table("Values of board and card", &heads, &rows, None))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fio::hist::Histogram;
+    use crate::fio::stats::Latency;
+
+    #[test]
+    fn a_distribution_ends_at_all() {
+        let mut histogram = Histogram::default();
+        [100, 1_000, 1_000, 50_000].into_iter().for_each(|ns| histogram.add(ns));
+        let dir = DirStats { clat: Latency { histogram, ..Latency::default() }, ..DirStats::default() };
+        let points = distribution(&dir);
+        let shares: Vec<f64> = points.iter().map(|point| point.1).collect();
+        assert_eq!(shares, [0.0, 25.0, 75.0, 100.0]);
+        assert!(points[0].0 == 2.0 && points.is_sorted_by(|a, b| a.0 <= b.0));
+        assert!(distribution(&DirStats::default()).is_empty());
+    }
+
+    #[test]
+    fn the_phases_are_those_of_why() {
+        let names = Phases::default().named().map(|(name, _)| name);
+        assert_eq!(names, PHASES.map(|(name, _)| name));
+        assert_eq!([999.0, 1_500.0, 63_000.0].map(rounded_time), ["999 ns", "1.5 us", "63 us"]);
+    }
+}

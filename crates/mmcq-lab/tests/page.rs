@@ -1,0 +1,240 @@
+//! Pages: one file that says all, loads nothing, and is data; whole or not there.
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
+
+const JOB: &str =
+    "[mixed <b>]\nfilename=/dev/mmcblk0\ndirect=1\nbs=4k\nsize=2M\nrw=randrw\niodepth=4\nioengine=libaio\n";
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        let folder = Folder(tempfile::tempdir().unwrap());
+        std::fs::write(folder.0.path().join("job.fio"), JOB).unwrap();
+        folder
+    }
+
+    fn mmcq(&self, line: &str) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mmcq"));
+        command.current_dir(self.0.path()).args(line.split_whitespace()).output().unwrap()
+    }
+
+    /// Standard output of what ends well.
+    fn well(&self, line: &str) -> String {
+        let output = self.mmcq(line);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{line}: {said}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// One line, exit code 2.
+    fn refused(&self, line: &str, parts: &[&str]) {
+        let output = self.mmcq(line);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{line}: {said}");
+        assert!(parts.iter().all(|part| said.contains(part)), "{line}: {said}");
+    }
+
+    fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.0.path().join(name)).unwrap()
+    }
+
+    fn names(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.0.path()).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+}
+
+/// The data of a page, as bytes.
+fn data(page: &str) -> &str {
+    let (_, rest) = page.split_once("<script type=\"application/json\" id=\"mmcq-report\">\n").unwrap();
+    rest.split_once("</script>").unwrap().0
+}
+
+/// Each element that begins ends, in its order. Elements that HTML leaves open are known.
+fn well_formed(page: &str) {
+    const EMPTY: [&str; 2] = ["meta", "!DOCTYPE"];
+    let mut open: Vec<&str> = Vec::new();
+    let mut rest = page;
+    while let Some((_, after)) = rest.split_once('<') {
+        let (tag, after) = after.split_once('>').unwrap_or_else(|| panic!("no end: {after:.60}"));
+        let name = tag.split(|c: char| c.is_whitespace() || c == '/').next().unwrap();
+        rest = after;
+        if let Some(name) = tag.strip_prefix('/') {
+            assert_eq!(open.pop(), Some(name), "</{name}>");
+        } else if !EMPTY.contains(&name) && !tag.ends_with('/') {
+            open.push(name);
+            // Style and data are text.
+            if ["style", "script"].contains(&name) {
+                rest = &rest[rest.find("</").unwrap()..];
+            }
+        }
+    }
+    assert_eq!(open, Vec::<&str>::new());
+}
+
+#[test]
+fn a_page_says_all_loads_nothing_and_is_data() {
+    let folder = Folder::new();
+    let line = "--set cost.wake_us=30 --seed 3 --setting none";
+    let said = folder.well(&format!("report job.fio -o page.html {line}"));
+    let page = folder.read("page.html");
+    assert!(page.len() < 500_000, "{} bytes", page.len());
+    well_formed(&page);
+    // The verdict is the one of `why`, and first.
+    let why = folder.well(&format!("why job.fio {line}"));
+    assert_eq!(why.lines().last().unwrap(), said.trim_end());
+    let verdict = page.find("class=\"verdict\"").unwrap();
+    assert!(page[verdict..].contains(said.trim_end()) && verdict < page.find("<h2>").unwrap());
+    // Nothing is loaded.
+    for part in ["http://", "https://", "src=", "url(", "@import", "<link", "<img", "onload"] {
+        assert!(!page.contains(part), "{part}");
+    }
+    assert!(page.contains("default-src 'none'; style-src 'unsafe-inline'; img-src data:"));
+    assert_eq!((page.matches("<script").count(), page.matches("</script>").count()), (1, 1));
+    // Six charts, which take the width of their place and have a name, and tables with captions.
+    assert_eq!(page.matches("<svg class=\"chart\"").count(), 5);
+    assert_eq!(page.matches("<svg class=\"scope\"").count(), 1);
+    assert_eq!(page.matches("width=\"100%\" role=\"img\" aria-label=\"").count(), 6);
+    let tables = page.matches("<table>").count();
+    assert_eq!((tables, page.matches("<caption>").count()), (5, tables));
+    assert!(page.matches("<th scope=\"col\"").count() > 20);
+    let parts = [
+        "hsq-tag",
+        "mmcq-own",
+        "limit",
+        "99.9 %",
+        ">CMD<",
+        "cost.wake_us",
+        "card.flash",
+        "prior",
+        "--seed 3",
+        "mixed &lt;b&gt;",
+        "wire, commands",
+        "prefers-color-scheme:dark",
+    ];
+    for part in parts {
+        assert!(page.contains(part), "{part}");
+    }
+    // What is inside is what `run` reports; a `<` is written otherwise.
+    let json = folder.well(&format!("run job.fio {line} --output-format json"));
+    assert_eq!(data(&page), json.replace('<', "\\u003c"));
+    let [inside, run] = [data(&page), &json].map(|text| serde_json::from_str::<Value>(text).unwrap());
+    assert_eq!(inside, run);
+    let phases = run["mmcq"]["phases_ns"].as_object().unwrap();
+    let sum: u64 = phases.values().map(|ns| ns.as_u64().unwrap()).sum();
+    assert_eq!((phases.len(), sum), (7, run["mmcq"]["counters"]["elapsed_ns"].as_u64().unwrap()));
+}
+
+#[test]
+fn a_run_and_a_replay_leave_a_page_too() {
+    let folder = Folder::new();
+    let plain = folder.well("run job.fio");
+    assert_eq!(folder.well("run job.fio --report a.html"), plain);
+    assert_eq!(folder.well("run job.fio --report b.html"), plain);
+    assert_eq!(folder.read("a.html").replace("a.html", "b.html"), folder.read("b.html"));
+    folder.well("run job.fio --export blktrace x.blktrace.0 --report with-export.html");
+    assert_eq!(data(&folder.read("with-export.html")), data(&folder.read("a.html")));
+    folder.well("replay x --report replay.html");
+    let page = folder.read("replay.html");
+    well_formed(&page);
+    assert!(page.contains("The recorded load") && page.contains("blktrace"));
+    // A board whose controller has no probe, and Linux's other settings.
+    folder.well("report job.fio -o reader.html --platform stream-rtsx --setting patch");
+    let page = folder.read("reader.html");
+    assert!(page.contains("No picture: the controller cannot be traced") && page.contains(">close<"));
+}
+
+#[test]
+fn a_page_is_whole_or_not_there() {
+    let folder = Folder::new();
+    folder.refused("report job.fio -o no/page.html", &["--report no/page.html"]);
+    folder.refused("report job.fio -o .", &["--report ."]);
+    folder.refused("report none.fio -o page.html", &["none.fio"]);
+    folder.refused("report job.fio -o page.html --set cost.wake=1", &["cost.wake"]);
+    folder.refused("run job.fio --image card.img --report page.html", &["card.img"]);
+    assert_eq!(folder.names(), ["job.fio"]);
+    std::fs::write(folder.0.path().join("card.img"), vec![0; 64 << 20]).unwrap();
+    folder.refused("run job.fio --image card.img --write --report page.html", &["an image has one writer"]);
+    assert_eq!(folder.names(), ["card.img", "job.fio"]);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_leaves_what_was_there() {
+    let folder = Folder::new();
+    std::fs::write(folder.0.path().join("old.html"), "as it was").unwrap();
+    let output = folder.mmcq("report job.fio -o /dev/full");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
+    // No file may become longer than 8 KiB.
+    for name in ["old.html", "new.html"] {
+        let script = "trap '' XFSZ; ulimit -f 16; exec \"$0\" report job.fio -o \"$1\"";
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script, env!("CARGO_BIN_EXE_mmcq"), name]).current_dir(folder.0.path());
+        let output = shell.output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
+        assert!(said.contains(name) && output.stdout.is_empty(), "{said}");
+    }
+    assert_eq!(
+        (folder.names(), folder.read("old.html").as_str()),
+        (vec!["job.fio".into(), "old.html".into()], "as it was")
+    );
+    assert!(Path::new("/dev/full").exists());
+}
+
+#[test]
+fn two_reports_are_compared_exactly() {
+    let folder = Folder::new();
+    folder.well("report job.fio -o a.html --setting none");
+    folder.well("report job.fio -o b.html --setting none --set cost.wake_us=80");
+    folder.well("run job.fio --setting none --output-format json --output a.json");
+    let same = folder.well("compare a.html a.json");
+    assert!(same.starts_with("no difference: ") && same.lines().count() == 1, "{same}");
+    let text = folder.well("compare a.json b.html --report c.html");
+    for part in
+        ["set ", "cost.wake_us=80", "time of a request", "CPU (us)", "latency, 99 % (us)", "are equal"]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(!text.contains("wire, data"), "the bus moves the same: {text}");
+    // The table, the lines of JSON and the page say the same.
+    let lines = folder.well("compare a.json b.html --json");
+    let page = folder.read("c.html");
+    well_formed(&page);
+    assert_eq!((data(&page), page.len() < 100_000), (lines.as_str(), true));
+    let rows: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let cpu = rows.iter().find(|row| row["name"] == "CPU").unwrap();
+    let of = |name: &str| cpu[name].as_f64().unwrap();
+    assert!(of("difference") > 1.0 && (of("b") - of("a") - of("difference")).abs() < 1e-9, "{cpu}");
+    let percent = format!("{:+.2} %", of("percent"));
+    assert!(text.contains(&percent) && page.contains(&percent), "{percent}");
+}
+
+#[test]
+fn what_is_no_report_is_refused_in_one_line() {
+    let folder = Folder::new();
+    folder.well("run job.fio --output-format json --output a.json");
+    let json = folder.read("a.json");
+    let put = |name: &str, text: &str| std::fs::write(folder.0.path().join(name), text).unwrap();
+    put("old.json", &json.replace("\"version\" : \"", "\"version\" : \"0.0."));
+    put("cut.json", &json[..json.len() / 2]);
+    put("page.html", "<!DOCTYPE html><html></html>");
+    std::fs::write(folder.0.path().join("bytes"), [0xff; 64]).unwrap();
+    folder.refused("compare a.json none.json", &["none.json", "No such file"]);
+    folder.refused("compare a.json .", &[".: "]);
+    folder.refused(
+        "compare old.json a.json",
+        &["old.json: a report of mmcq 0.0.", "expected a run by this version"],
+    );
+    for name in ["cut.json", "page.html", "bytes", "job.fio"] {
+        folder.refused(&format!("compare a.json {name}"), &[name, "no report"]);
+    }
+    folder.refused("compare a.json a.json --report no/c.html", &["--report no/c.html"]);
+}
