@@ -21,6 +21,7 @@ mod guide;
 mod knobs;
 mod layers;
 mod never;
+mod page;
 mod replay;
 mod reproduce;
 mod sdio;
