@@ -9,6 +9,7 @@ mod chain;
 pub mod dma;
 pub mod faulty;
 mod forward;
+pub mod mshc;
 pub(crate) mod pio;
 pub mod pl181;
 mod queue;

@@ -1,0 +1,249 @@
+//! MSHC: the SD controller of Allwinner's SoCs ([`Smhc`]), and Synopsys DesignWare's
+//! ([`DesignWare`]): Rockchip, StarFive JH7110, HiSilicon, Exynos, SoCFPGA, ESP32. One core, two
+//! maps of the registers.
+//!
+// Read first: `layout.rs` and `regs.rs` (the register maps), then `phase.rs` (how a phase starts),
+// `events.rs` (how it ends), `bus.rs` (power, clock, reset) and `table.rs` (descriptors).
+//!
+//! # Data
+//! The internal DMA moves them by a list of descriptors. What it cannot (a length that is not whole
+//! words, or not whole cache lines), the CPU moves through the FIFO. A read ends when the DMA says
+//! that it is in memory, too. CMD12 after the last block is the controller's.
+//!
+//! # Clock
+//! A change of the clock takes effect by a command that sends nothing. It is three such steps: off,
+//! divider, on. Each has 100 ms; one that never ends is [`Step::Failed`].
+//!
+//! # What it cannot do
+//! The end of busy does not interrupt: [`BusyDetect::Level`]. There is no 1.8 V, no automatic
+//! CMD23, and no card interrupt: the model that judges it (QEMU's) raises that with each transfer.
+//! Clock tree, reset lines and pins of the SoC are the platform's.
+//! An SMHC keeps one response: after an automatic CMD12 that may be CMD12's.
+//!
+//! [`BusyDetect::Level`]: crate::host::BusyDetect::Level
+
+mod bus;
+mod config;
+mod events;
+pub mod layout;
+mod phase;
+pub mod regs;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use crate::host::dma::at_a_line;
+use crate::host::{
+    BusOp, Caps, Direction, Dma, DmaError, Events, Host, Phase, Regs, Segment, StartError, Step,
+};
+use bus::Bus;
+pub use config::{MshcConfig, MshcInitError};
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+use layout::*;
+use phase::Active;
+use regs::*;
+use table::Form;
+pub use table::Table;
+
+/// In [`Segment::bus`]: the CPU moves it. Bus addresses have 32 bits, so it is none of theirs.
+const BY_CPU: u64 = 1 << 63;
+
+/// Allwinner's controller.
+pub type Smhc<R, D, const DESCRIPTORS: usize> = Mshc<SmhcLayout, R, D, DESCRIPTORS>;
+/// DesignWare's controller, its first slot.
+pub type DesignWare<R, D, const DESCRIPTORS: usize> = Mshc<DesignWareLayout, R, D, DESCRIPTORS>;
+
+/// A controller: layout `L`, registers `R`, memory seen through `D`.
+///
+/// Nothing is written by [`new`](Mshc::new); [`BusOp::PowerOn`] brings the controller up.
+pub struct Mshc<L: Layout, R: Regs, D: Dma, const DESCRIPTORS: usize> {
+    regs: R,
+    dma: D,
+    table: &'static mut Table<DESCRIPTORS>,
+    table_bus: u64,
+    form: Form,
+    config: MshcConfig,
+    caps: Caps,
+    /// The threshold register, and the FIFO's offset.
+    threshold: u32,
+    fifo: u16,
+    active: Option<Active>,
+    bus: Bus,
+    /// Data have failed, and no reset has followed: the DMA may still be at them.
+    dirty: bool,
+    /// The mask as it was written last.
+    mask: Option<u32>,
+    layout: PhantomData<L>,
+}
+
+impl<L: Layout, R: Regs, D: Dma, const DESCRIPTORS: usize> Mshc<L, R, D, DESCRIPTORS> {
+    /// A driver for the controller at `regs`, which is read only; maps the descriptors, once and
+    /// for good.
+    pub fn new(
+        regs: R,
+        dma: D,
+        table: &'static mut Table<DESCRIPTORS>,
+        config: MshcConfig,
+    ) -> Result<Self, MshcInitError> {
+        if config.address_shift != 0 && config.address_shift != 2 {
+            return Err(MshcInitError::Shift(config.address_shift));
+        }
+        let caps = config.caps(DESCRIPTORS, !L::DESIGN_WARE)?;
+        if regs.read32(L::AT.status) == u32::MAX && regs.read32(L::AT.control) == u32::MAX {
+            return Err(MshcInitError::Gone);
+        }
+        let (threshold, fifo) = if L::DESIGN_WARE {
+            designed(&regs, &config)?
+        } else {
+            (SMHC_THRESHOLD, config.fifo_offset.unwrap_or(SMHC_FIFO))
+        };
+        let place = NonNull::from(&mut *table).cast();
+        let bytes = Table::<DESCRIPTORS>::BYTES;
+        let table_bus = dma.map(place, bytes, Direction::Write).map_err(MshcInitError::Table)?;
+        let reached = table_bus.checked_add(bytes as u64).is_some_and(|end| end <= 1 << 32);
+        if !reached || !table_bus.is_multiple_of(16) {
+            dma.unmap(table_bus, place, bytes, Direction::Write);
+            let error = if reached { DmaError::Alignment } else { DmaError::Unreachable };
+            return Err(MshcInitError::Table(error));
+        }
+        let form = Form {
+            bus: table_bus as u32,
+            chunk: config.descriptor_bytes,
+            shift: config.address_shift,
+            last: if L::DESIGN_WARE { 0 } else { DESCRIPTOR_END },
+        };
+        Ok(Mshc {
+            regs,
+            dma,
+            table,
+            table_bus,
+            form,
+            config,
+            caps,
+            threshold,
+            fifo,
+            active: None,
+            bus: Bus::new(),
+            dirty: false,
+            mask: None,
+            layout: PhantomData,
+        })
+    }
+
+    /// The registers, for code that looks on (vendor registers, models).
+    ///
+    /// # Safety
+    /// Nothing that the driver owns is written, nor read where reading changes it: a controller
+    /// goes where its registers send it.
+    #[allow(unsafe_code, reason = "docs/safety.md says why")]
+    pub unsafe fn regs(&self) -> &R {
+        &self.regs
+    }
+
+    fn set_mask(&mut self, mask: u32) {
+        if self.mask != Some(mask) {
+            self.regs.write32(L::AT.mask, mask);
+            self.mask = Some(mask);
+        }
+    }
+
+    /// Off the bus: nothing but ones.
+    fn is_gone(&self) -> bool {
+        self.regs.read32(L::AT.status) == u32::MAX && self.regs.read32(L::AT.raw) == u32::MAX
+    }
+
+    fn dat0_low(&self) -> bool {
+        let status = self.regs.read32(L::AT.status);
+        status != u32::MAX && status & STATUS_BUSY != 0
+    }
+
+    /// Does the CPU move a buffer of this length?
+    fn by_cpu(&self, len: u32) -> bool {
+        len & (self.dma.line_bytes().max(4) - 1) != 0
+    }
+}
+
+/// DesignWare's threshold register, and its FIFO's offset.
+fn designed<R: Regs>(regs: &R, config: &MshcConfig) -> Result<(u32, u16), MshcInitError> {
+    let hardware = regs.read32(DW_HARDWARE);
+    if hardware & (HARDWARE_DMA | HARDWARE_WIDE) != 0 || hardware >> HARDWARE_FIFO_SHIFT & 7 != 1 {
+        return Err(MshcInitError::Hardware(hardware));
+    }
+    let reset_mark = regs.read32(DesignWareLayout::AT.threshold) >> 16 & 0xfff;
+    let words = config.fifo_words.map_or(reset_mark + 1, u32::from);
+    if !(4..=4096).contains(&words) {
+        return Err(MshcInitError::Fifo(words));
+    }
+    // Bursts of 8 words where both marks are multiples of that, else of 1.
+    let burst = if words.is_multiple_of(16) { 2 << 28 } else { 0 };
+    let old = regs.read32(DW_VERSION) & 0xffff < DW_VERSION_FIFO_200;
+    let fifo = config.fifo_offset.unwrap_or(if old { 0x100 } else { 0x200 });
+    Ok((burst | (words / 2 - 1) << 16 | words / 2, fifo))
+}
+
+// SAFETY: descriptors are made in `table.rs` from the mapped segments alone, for no more bytes than
+// they have, or the phase is refused; the CPU moves what `Cursor` finds inside segments that are
+// not mapped for DMA. `active` is taken when the end is reported: for a read after the DMA's own.
+// A reset is `Done` when the controller has cleared its bits, and its DMA with them. The table is
+// `'static`, and written only when no phase is active.
+#[allow(unsafe_code, reason = "docs/safety.md says why")]
+unsafe impl<L: Layout, R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Mshc<L, R, D, DESCRIPTORS> {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn map(&mut self, segment: &mut Segment, direction: Direction) -> Result<(), DmaError> {
+        segment.bus = BY_CPU;
+        if self.by_cpu(segment.len) {
+            return Ok(());
+        }
+        let len = segment.len as usize;
+        if !at_a_line(segment.ptr.addr().get(), direction, self.dma.line_bytes()) {
+            return Err(DmaError::Alignment);
+        }
+        let bus = self.dma.map(segment.ptr, len, direction)?;
+        let reached = bus.checked_add(segment.len.into()).is_some_and(|end| end <= 1 << 32);
+        if reached && bus.is_multiple_of(4) {
+            segment.bus = bus;
+            return Ok(());
+        }
+        self.dma.unmap(bus, segment.ptr, len, direction);
+        Err(if reached { DmaError::Alignment } else { DmaError::Unreachable })
+    }
+
+    fn unmap(&mut self, segment: &Segment, direction: Direction) {
+        if segment.bus & BY_CPU == 0 {
+            self.dma.unmap(segment.bus, segment.ptr, segment.len as usize, direction);
+        }
+    }
+
+    fn start(&mut self, phase: &Phase, segments: &[Segment], _timeout_ns: u64) -> Result<(), StartError> {
+        self.start_phase(phase, segments)
+    }
+
+    fn ack(&mut self, segments: &[Segment]) -> Events {
+        self.take_events(segments)
+    }
+
+    fn isolate(&mut self) -> bool {
+        self.is_gone() || self.dma.isolate()
+    }
+
+    fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
+        self.step_bus(op, first, now_ns)
+    }
+
+    fn dat0_busy(&self) -> bool {
+        self.dat0_low()
+    }
+
+    /// SMHC: always, nothing tells.
+    fn present(&self) -> bool {
+        self.caps.fixed || self.regs.read32(DW_NO_CARD) & 1 == 0
+    }
+
+    fn write_protected(&self) -> bool {
+        !self.caps.fixed && self.regs.read32(DW_PROTECTED) & 1 != 0
+    }
+}

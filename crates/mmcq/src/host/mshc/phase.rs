@@ -1,0 +1,206 @@
+//! How a phase starts.
+
+use super::config::BLOCK_BYTES_MAX;
+use super::layout::*;
+use super::regs::*;
+use super::{BY_CPU, Mshc, Table};
+use crate::host::pio::Cursor;
+use crate::host::{Auto, Data, Direction, Dma, Phase, Regs, Segment, StartError};
+use crate::spec::command::{Command, Resp};
+use core::ptr::NonNull;
+
+/// Errors of a command.
+pub(super) const COMMAND_ERRORS: u32 = INT_RESPONSE | INT_RESPONSE_CRC | INT_NO_RESPONSE | INT_LOCKED;
+/// Errors of data from the card; of data to it, a missing start bit is none.
+const READ_ERRORS: u32 = INT_DATA_CRC | INT_DATA_TIMEOUT | INT_FIFO | INT_START_BIT | INT_END_BIT;
+
+/// The phase that the controller works on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Active {
+    pub(super) resp: Resp,
+    pub(super) work: Work,
+    /// CMD12 follows by itself.
+    pub(super) stops: bool,
+    /// Raw bits that have come.
+    pub(super) seen: u32,
+    /// The DMA's bits that have come.
+    pub(super) dma_seen: u32,
+    /// Bytes that the CPU has to move, and where it is.
+    pub(super) left_bytes: u32,
+    pub(super) cursor: Cursor,
+}
+
+/// What a phase does beside its command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Work {
+    /// Nothing.
+    Command,
+    /// The DMA moves the data.
+    Dma(Direction),
+    /// The CPU does.
+    Cpu(Direction),
+}
+
+impl Active {
+    /// Raw bits that must have come before it is over.
+    pub(super) fn needs(&self) -> u32 {
+        let data = if self.work == Work::Command { 0 } else { INT_DATA };
+        INT_COMMAND | data | if self.stops { INT_AUTO_STOP } else { 0 }
+    }
+
+    /// Errors of its data.
+    pub(super) fn data_errors(&self) -> u32 {
+        match self.work {
+            Work::Command => 0,
+            Work::Dma(Direction::Read) => READ_ERRORS | INT_STARVED,
+            Work::Dma(Direction::Write) => READ_ERRORS & !INT_START_BIT | INT_STARVED,
+            // The clock waits for the CPU.
+            Work::Cpu(Direction::Read) => READ_ERRORS,
+            Work::Cpu(Direction::Write) => READ_ERRORS & !INT_START_BIT,
+        }
+    }
+
+    /// What interrupts: errors, and what is awaited. With the last of several bits the others come.
+    pub(super) fn wanted(&self) -> u32 {
+        let missing = self.needs() & !self.seen;
+        let next = match self.work {
+            Work::Cpu(Direction::Read) => missing | INT_RX,
+            Work::Cpu(Direction::Write) if self.left_bytes != 0 => missing | INT_TX,
+            Work::Dma(_) if missing & INT_AUTO_STOP != 0 => INT_AUTO_STOP,
+            Work::Dma(_) if missing & INT_DATA != 0 => INT_DATA,
+            _ => missing,
+        };
+        COMMAND_ERRORS | self.data_errors() | next
+    }
+}
+
+impl<L: Layout, R: Regs, D: Dma, const DESCRIPTORS: usize> Mshc<L, R, D, DESCRIPTORS> {
+    pub(super) fn start_phase(&mut self, phase: &Phase, segments: &[Segment]) -> Result<(), StartError> {
+        let stops = phase.auto == Auto::Stop;
+        if !matches!(phase.auto, Auto::None | Auto::Stop) || phase.tuning || stops && phase.data.is_none() {
+            return Err(StartError::Unsupported);
+        }
+        let bytes = match &phase.data {
+            Some(data) => check(data, segments)?,
+            None => 0,
+        };
+        if self.active.is_some() {
+            return Err(StartError::CommandLine);
+        }
+        let last = self.regs.read32(L::AT.command);
+        if last != u32::MAX && last & COMMAND_START != 0 {
+            // It was not even taken.
+            return Err(StartError::CommandLine);
+        }
+        if phase.data.is_some() && (self.dirty || self.dat0_low()) {
+            return Err(StartError::DataLine);
+        }
+        let work = match &phase.data {
+            None => Work::Command,
+            Some(data) if segments.iter().any(|segment| segment.bus & BY_CPU != 0) => {
+                Work::Cpu(data.direction)
+            }
+            Some(data) => Work::Dma(data.direction),
+        };
+        let active = Active {
+            resp: phase.command.resp,
+            work,
+            stops,
+            seen: 0,
+            dma_seen: 0,
+            left_bytes: if matches!(work, Work::Cpu(_)) { bytes } else { 0 },
+            cursor: Cursor::default(),
+        };
+        let mut command = command_bits(&phase.command);
+        if let Some(data) = &phase.data {
+            self.program_data(data, work, segments, bytes)?;
+            command |= COMMAND_DATA | COMMAND_WAITS;
+            command |= if data.direction == Direction::Write { COMMAND_WRITE } else { 0 };
+            command |= if stops { COMMAND_AUTO_STOP } else { 0 };
+        }
+        if L::DESIGN_WARE && self.config.hold {
+            command |= COMMAND_HOLD;
+        }
+        // Late bits belong to no phase.
+        self.regs.write32(L::AT.raw, u32::MAX);
+        self.set_mask(active.wanted());
+        self.active = Some(active);
+        self.regs.write32(L::AT.argument, phase.command.arg);
+        self.regs.write32(L::AT.command, COMMAND_START | command);
+        Ok(())
+    }
+
+    /// Writes what a data transfer needs, all but mask, argument and command.
+    fn program_data(
+        &mut self,
+        data: &Data,
+        work: Work,
+        segments: &[Segment],
+        bytes: u32,
+    ) -> Result<(), StartError> {
+        let mut control = CONTROL_INTERRUPTS;
+        if let Work::Dma(direction) = work {
+            let used = self.table.build(self.form, segments, bytes).ok_or(StartError::Unsupported)?;
+            let place: NonNull<Table<DESCRIPTORS>> = NonNull::from(&mut *self.table);
+            self.dma.sync(self.table_bus, place.cast(), used);
+            control |= CONTROL_DMA | if L::DESIGN_WARE { CONTROL_INTERNAL_DMA } else { 0 };
+            self.regs.write32(L::AT.control, control);
+            if !L::DESIGN_WARE {
+                self.regs.write32(L::AT.control, control | CONTROL_DMA_RESET);
+                self.regs.write32(L::AT.dma_mode, DMA_RESET);
+            }
+            self.regs.write32(L::AT.dma_status, DMA_LATCHED);
+            let received = if direction == Direction::Read { DMA_RECEIVED } else { 0 };
+            self.regs.write32(L::AT.dma_enable, received | DMA_BUS_ERROR | DMA_ABNORMAL);
+            self.regs.write32(L::AT.list, self.form.bus >> self.form.shift);
+            self.regs.write32(L::AT.dma_mode, DMA_FIXED_BURST | DMA_ON);
+            if L::DESIGN_WARE {
+                self.regs.write32(DW_DMA_KICK, 1);
+            }
+        } else {
+            control |= if L::DESIGN_WARE { 0 } else { CONTROL_BY_CPU };
+            self.regs.write32(L::AT.control, control);
+        }
+        self.regs.write32(L::AT.block_size, data.block_size.into());
+        self.regs.write32(L::AT.byte_count, bytes);
+        Ok(())
+    }
+}
+
+/// The bytes of these data; nothing is written.
+fn check(data: &Data, segments: &[Segment]) -> Result<u32, StartError> {
+    let block = u32::from(data.block_size);
+    let bytes = block.checked_mul(data.blocks).ok_or(StartError::Unsupported)?;
+    let held = segments.iter().fold(0u32, |sum, segment| sum.saturating_add(segment.len));
+    let by_cpu = segments.iter().filter(|segment| segment.bus & BY_CPU != 0).count();
+    // Memory that is mapped for DMA must not be touched by the CPU, so it is all or nothing.
+    let mixed = by_cpu != 0 && by_cpu != segments.len();
+    // The FIFO is filled by words, and a word does not hold bytes of two blocks.
+    let torn = !block.is_multiple_of(4) && (data.blocks > 1 || by_cpu == 0);
+    if bytes == 0 || data.block_size > BLOCK_BYTES_MAX || bytes > held || mixed || torn {
+        return Err(StartError::Unsupported);
+    }
+    Ok(bytes)
+}
+
+fn command_bits(command: &Command) -> u32 {
+    let resp = match command.resp {
+        Resp::None => 0,
+        Resp::R2 => COMMAND_RESPONSE | COMMAND_LONG | COMMAND_CRC,
+        // No CRC there [SD 4.9.4], [SDIO 3.3].
+        Resp::R3 | Resp::R4 => COMMAND_RESPONSE,
+        _ => COMMAND_RESPONSE | COMMAND_CRC,
+    };
+    let kind = match command.index {
+        0 => COMMAND_INIT | COMMAND_ABORTS,
+        12 => COMMAND_ABORTS,
+        52 if aborts(command.arg) => COMMAND_ABORTS,
+        _ => 0,
+    };
+    resp | kind | u32::from(command.index & 0x3f)
+}
+
+/// A write to I/O Abort, which is at address 6 of function 0 [SDIO 6.9].
+fn aborts(arg: u32) -> bool {
+    arg >> 28 == 8 && arg >> 9 & 0x1_ffff == 6
+}

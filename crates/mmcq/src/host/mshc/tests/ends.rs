@@ -1,0 +1,249 @@
+//! Phases from start to end.
+
+use super::*;
+use crate::host::BusyDetect;
+
+fn fault_of<L: Layout>(host: &mut Driver<L>, segments: &[Segment]) -> Fault {
+    let fault = host.ack(segments).phase.expect("an end").expect_err("a bad one");
+    assert!(!host.regs.line(), "nothing keeps the line asserted");
+    fault
+}
+
+fn commands_and_their_responses<L: Layout>() {
+    let mut host = ready::<L>();
+    let hold = if L::DESIGN_WARE { COMMAND_HOLD } else { 0 };
+    let cases = [
+        (command::sd::send_if_cond(1, 0xaa), COMMAND_RESPONSE | COMMAND_CRC | 8),
+        (Command::new(0, 0, Resp::None), COMMAND_INIT | COMMAND_ABORTS),
+        (Command::new(41, 0, Resp::R3), COMMAND_RESPONSE | 41),
+        (Command::new(2, 0, Resp::R2), COMMAND_RESPONSE | COMMAND_LONG | COMMAND_CRC | 2),
+        (Command::new(12, 0, Resp::R1b), COMMAND_RESPONSE | COMMAND_CRC | COMMAND_ABORTS | 12),
+        (Command::new(52, 0x8000_0c08, Resp::R5), COMMAND_RESPONSE | COMMAND_CRC | COMMAND_ABORTS | 52),
+        (Command::new(52, 0x8000_0e08, Resp::R5), COMMAND_RESPONSE | COMMAND_CRC | 52),
+    ];
+    for (at, word) in (0..).zip([0x0000_01aa, 0x2222_2222, 0x3333_3333, 0x4444_4444]) {
+        host.regs.set(L::AT.response + 4 * at, word);
+    }
+    for (command, bits) in cases {
+        host.start(&Phase::of(command), &[], 0).unwrap();
+        assert_eq!(host.start(&Phase::of(command), &[], 0), Err(StartError::CommandLine));
+        let log = host.regs.take_log();
+        assert!(
+            log.ends_with(&[(L::AT.argument, command.arg), (L::AT.command, COMMAND_START | hold | bits)])
+        );
+        assert!(host.ack(&[]).phase.is_none() && !host.regs.line());
+        raise(&host, INT_COMMAND);
+        assert!(host.regs.line(), "the end interrupts");
+        let done = host.ack(&[]).phase.unwrap().unwrap();
+        let words = match command.resp {
+            Resp::None => [0; 4],
+            Resp::R2 => [0x4444_4444, 0x3333_3333, 0x2222_2222, 0x0000_0100],
+            _ => [0x1aa, 0, 0, 0],
+        };
+        assert_eq!(
+            done,
+            Done { response: crate::spec::response::Response { words }, stop: None, tuned: false }
+        );
+        assert!(!host.regs.line() && host.ack(&[]).phase.is_none());
+    }
+}
+
+fn a_read_ends_when_it_is_in_memory<L: Layout>() {
+    let mut host = ready::<L>();
+    let mut memory = [0u8; 8192];
+    let segment = mapped(&mut host, &mut memory, Direction::Read);
+    host.regs.set(L::AT.response, 0x900);
+    host.regs.set(L::AT.response + 4, 0xb00);
+    host.start(&transfer(Direction::Read, 16), &[segment], 0).unwrap();
+    let regs = host.regs;
+    assert_eq!((regs.get(L::AT.block_size), regs.get(L::AT.byte_count)), (512, 8192));
+    assert_eq!(regs.get(L::AT.list), TABLE_BUS as u32);
+    assert_eq!(regs.get(L::AT.dma_mode), DMA_ON | DMA_FIXED_BURST);
+    let kind = COMMAND_DATA | COMMAND_WAITS | COMMAND_AUTO_STOP | COMMAND_RESPONSE | COMMAND_CRC;
+    assert_eq!(regs.get(L::AT.command) & !COMMAND_HOLD, kind | 18);
+    raise(&host, INT_COMMAND | INT_DATA);
+    assert!(!regs.line(), "CMD12 is to come");
+    raise(&host, INT_AUTO_STOP | 1 << 16);
+    assert!(regs.line());
+    assert!(host.ack(&[segment]).phase.is_none(), "the DMA is still at it");
+    assert!(!regs.line());
+    regs.dma.set(DMA_RECEIVED | DMA_NORMAL);
+    assert!(regs.line());
+    let done = host.ack(&[segment]).phase.unwrap().unwrap();
+    assert_eq!((done.response.words[0], done.stop), (0x900, L::DESIGN_WARE.then_some(0xb00)));
+    assert_eq!(regs.get(L::AT.dma_mode), 0);
+    assert!(!regs.line() && host.ack(&[]).phase.is_none());
+    host.unmap(&segment, Direction::Read);
+    assert_eq!(host.dma.open.get(), 1, "the table alone");
+}
+
+fn a_write_needs_no_word_of_the_dma<L: Layout>() {
+    let mut host = ready::<L>();
+    let mut memory = [0u8; 512];
+    let segment = mapped(&mut host, &mut memory, Direction::Write);
+    let phase = Phase { auto: Auto::None, ..transfer(Direction::Write, 1) };
+    host.start(&phase, &[segment], 0).unwrap();
+    assert_ne!(host.regs.get(L::AT.command) & COMMAND_WRITE, 0);
+    // DesignWare says so when busy is over.
+    raise(&host, INT_DATA | INT_START_BIT);
+    assert!(host.regs.line());
+    assert!(host.ack(&[segment]).phase.is_none(), "the command has no end yet");
+    raise(&host, INT_COMMAND);
+    assert!(host.regs.line(), "now its end interrupts");
+    assert!(host.ack(&[segment]).phase.unwrap().is_ok());
+    assert!(!host.regs.line());
+    host.regs.set(L::AT.status, STATUS_BUSY);
+    assert!(host.dat0_busy() && host.caps().busy == BusyDetect::Level);
+    assert_eq!(host.start(&phase, &[segment], 0), Err(StartError::DataLine));
+    host.unmap(&segment, Direction::Write);
+}
+
+fn the_cpu_moves_odd_lengths<L: Layout>() {
+    let mut host = ready::<L>();
+    let data = |direction, block_size| Phase {
+        data: Some(Data { direction, block_size, blocks: 1 }),
+        ..Phase::of(Command::new(53, 0, Resp::R5))
+    };
+    let mut memory = [0u8; 7];
+    let segment = mapped(&mut host, &mut memory, Direction::Read);
+    host.start(&data(Direction::Read, 7), &[segment], 0).unwrap();
+    raise(&host, INT_COMMAND);
+    assert!(host.regs.line() && host.ack(&[segment]).phase.is_none() && !host.regs.line());
+    host.regs.fifo.borrow_mut().push_back(0x0403_0201);
+    raise(&host, INT_RX);
+    assert!(host.regs.line() && host.ack(&[segment]).phase.is_none() && !host.regs.line());
+    host.regs.fifo.borrow_mut().push_back(0xff07_0605);
+    raise(&host, INT_DATA);
+    assert!(host.ack(&[segment]).phase.unwrap().is_ok());
+    assert_eq!(memory, [1, 2, 3, 4, 5, 6, 7]);
+    // Fewer than there should be.
+    host.start(&data(Direction::Read, 7), &[segment], 0).unwrap();
+    raise(&host, INT_COMMAND | INT_DATA);
+    assert_eq!(fault_of(&mut host, &[segment]).cause, Cause::Other);
+    assert_eq!(settle(&mut host, BusOp::ResetLines), Step::Done);
+
+    // More than the FIFO holds, to the card.
+    let mut memory = [0u8; 70];
+    memory[65] = 0x5a;
+    let segment = mapped(&mut host, &mut memory, Direction::Write);
+    host.start(&data(Direction::Write, 70), &[segment], 0).unwrap();
+    raise(&host, INT_COMMAND);
+    assert!(host.ack(&[segment]).phase.is_none());
+    assert_eq!(host.regs.fifo.borrow().len(), 16);
+    host.regs.fifo.borrow_mut().clear();
+    raise(&host, INT_TX);
+    assert!(host.regs.line() && host.ack(&[segment]).phase.is_none() && !host.regs.line());
+    assert_eq!(host.regs.fifo.borrow_mut().drain(..).collect::<Vec<_>>(), [0x5a00, 0]);
+    raise(&host, INT_TX);
+    assert!(!host.regs.line(), "there are no more");
+    raise(&host, INT_DATA);
+    assert!(host.ack(&[segment]).phase.unwrap().is_ok());
+}
+
+fn faults_say_what_and_where<L: Layout>() {
+    let command = |cause| (cause, Stage::Command, false);
+    let data = |cause| (cause, Stage::Data, true);
+    let cases = [
+        (Direction::Read, INT_NO_RESPONSE | INT_COMMAND, command(Cause::Timeout)),
+        (Direction::Read, INT_RESPONSE, command(Cause::Timeout)),
+        (Direction::Read, INT_RESPONSE | INT_COMMAND, command(Cause::Other)),
+        (Direction::Read, INT_RESPONSE_CRC | INT_COMMAND, command(Cause::Crc)),
+        (Direction::Read, INT_LOCKED, command(Cause::Other)),
+        (Direction::Read, INT_COMMAND | INT_DATA_CRC, data(Cause::Crc)),
+        (Direction::Read, INT_COMMAND | INT_DATA_TIMEOUT, data(Cause::Timeout)),
+        (Direction::Read, INT_COMMAND | INT_START_BIT, data(Cause::EndBit)),
+        (Direction::Read, INT_COMMAND | INT_END_BIT, data(Cause::EndBit)),
+        (Direction::Write, INT_COMMAND | INT_END_BIT, data(Cause::Timeout)),
+        (Direction::Write, INT_COMMAND | INT_STARVED, data(Cause::Dma)),
+        (Direction::Write, INT_COMMAND | INT_FIFO, data(Cause::Other)),
+        (Direction::Write, INT_COMMAND | INT_DATA | INT_NO_RESPONSE, (Cause::Timeout, Stage::Stop, true)),
+    ];
+    for (direction, bits, wanted) in cases {
+        let mut host = ready::<L>();
+        let mut memory = [0u8; 1024];
+        let segment = mapped(&mut host, &mut memory, direction);
+        host.start(&transfer(direction, 2), &[segment], 0).unwrap();
+        raise(&host, bits);
+        assert!(host.regs.line(), "{bits:#x} interrupts");
+        let Fault { cause, stage, response } = fault_of(&mut host, &[segment]);
+        assert_eq!((cause, stage, response.is_some()), wanted, "{bits:#x}");
+        // What comes late is nobody's, and data wait for a reset.
+        raise(&host, INT_DATA | INT_AUTO_STOP);
+        assert!(!host.regs.line() && host.ack(&[]).phase.is_none());
+        assert_eq!(host.start(&transfer(direction, 2), &[segment], 0), Err(StartError::DataLine));
+        assert_eq!(settle(&mut host, BusOp::ResetLines), Step::Done);
+        host.start(&transfer(direction, 2), &[segment], 0).unwrap();
+    }
+    let mut host = ready::<L>();
+    let mut memory = [0u8; 1024];
+    let segment = mapped(&mut host, &mut memory, Direction::Write);
+    host.start(&transfer(Direction::Write, 2), &[segment], 0).unwrap();
+    host.regs.dma.set(DMA_BUS_ERROR | DMA_ABNORMAL);
+    assert!(host.regs.line());
+    assert_eq!(fault_of(&mut host, &[segment]).cause, Cause::Dma);
+}
+
+fn all_ones_end_a_phase_as_gone<L: Layout>() {
+    let mut host = ready::<L>();
+    let mut memory = [0u8; 1024];
+    let segment = mapped(&mut host, &mut memory, Direction::Read);
+    host.start(&transfer(Direction::Read, 2), &[segment], 0).unwrap();
+    // One read may get lost.
+    host.regs.raw.set(u32::MAX);
+    assert!(host.ack(&[segment]).phase.is_none());
+    host.regs.gone.set(true);
+    let fault = host.ack(&[segment]).phase.unwrap().unwrap_err();
+    assert_eq!((fault.cause, fault.stage), (Cause::Gone, Stage::Data));
+    assert!(!host.dat0_busy() && host.isolate());
+    // What starts now ends the same way.
+    host.start(&Phase::of(Command::new(13, 0, Resp::R1)), &[], 0).unwrap();
+    assert_eq!(host.ack(&[]).phase.unwrap().unwrap_err().cause, Cause::Gone);
+}
+
+fn what_cannot_be_moved_is_refused<L: Layout>() {
+    let mut host = ready_with::<L>(MshcConfig::new(SOURCE_HZ), 64);
+    let mut memory = [[0u8; 64]; 160];
+    let all = memory.as_flattened_mut();
+    let at = all.as_ptr().align_offset(64);
+    let all = &mut all[at..];
+    // Short of a line: by the CPU, which does not share a transfer with the DMA.
+    let short = mapped(&mut host, &mut all[..8], Direction::Read);
+    let long = mapped(&mut host, &mut all[64..64 + 1024], Direction::Read);
+    assert_eq!((short.bus, long.bus & BY_CPU), (BY_CPU, 0));
+    let mut astray = Segment { ptr: NonNull::from(&mut all[4..]).cast(), len: 512, bus: 0 };
+    assert_eq!(host.map(&mut astray, Direction::Read), Err(DmaError::Alignment));
+    host.regs.take_log();
+    let of = |block_size, blocks| Phase {
+        data: Some(Data { direction: Direction::Read, block_size, blocks }),
+        ..Phase::of(Command::new(18, 0, Resp::R1))
+    };
+    let refused = [
+        (of(512, 3), &[long][..]),
+        (of(512, 1), &[short, long]),
+        (of(0, 1), &[long]),
+        (of(512, 0), &[long]),
+        (of(4096, 1), &[long]),
+        (of(6, 1), &[long]),
+        (of(3, 2), &[short]),
+        (of(2048, u32::MAX), &[long]),
+        (Phase { auto: Auto::Count(2), ..of(512, 2) }, &[long]),
+        (Phase { auto: Auto::Continue, ..of(512, 2) }, &[long]),
+        (Phase { tuning: true, ..of(512, 2) }, &[long]),
+        (Phase { auto: Auto::Stop, data: None, ..of(512, 2) }, &[]),
+    ];
+    for (phase, segments) in refused {
+        assert_eq!(host.start(&phase, segments, 0), Err(StartError::Unsupported), "{phase:?}");
+        assert!(host.regs.take_log().is_empty(), "{phase:?}");
+    }
+    host.start(&of(512, 2), &[long], 0).unwrap();
+}
+
+in_both_layouts!(
+    commands_and_their_responses,
+    a_read_ends_when_it_is_in_memory,
+    a_write_needs_no_word_of_the_dma,
+    the_cpu_moves_odd_lengths,
+    faults_say_what_and_where,
+    all_ones_end_a_phase_as_gone,
+    what_cannot_be_moved_is_refused,
+);
