@@ -4,7 +4,7 @@
 #   than docs/path-length.md allows;
 # - boards/virt on QEMU's virt (64-bit Arm, the same controller and card), which counts them too;
 # - boards/soc on machines that have an SDHCI of their own, each with the profile of its name: xilinx-zynq-a9, mcimx6ul-evk (NXP's uSDHC),
-#   ast2600-evb, xlnx-zcu102, raspi3b (by the CPU); with a card addressed in bytes, and NXP's with one in blocks;
+#   ast2600-evb, xlnx-zcu102, raspi3b (by the CPU); and on orangepi-pc, which has Allwinner's SMHC; with a card addressed in bytes, and NXP's with one in blocks;
 # - boards/arm on QEMU's vexpress-a9 (Cortex-A9, ARM's PL181, QEMU's SD card), which also waits in blocking calls by `wfi` (src/waits.rs);
 # - boards/lm3s on QEMU's lm3s6965evb (Cortex-M3, ARM's PL022, QEMU's SD card in SPI mode), by interrupts; also with no card behind the port;
 # each once with a card addressed in bytes and once in blocks. The image says by its exit status and in its
@@ -275,13 +275,15 @@ build_soc() { # target qemu machine...
 images=$work/images
 mkdir "$images"
 cd soc
-build_soc armv7a-none-eabi qemu-system-arm xilinx-zynq-a9 mcimx6ul-evk ast2600-evb
+build_soc armv7a-none-eabi qemu-system-arm xilinx-zynq-a9 mcimx6ul-evk ast2600-evb orangepi-pc
 build_soc aarch64-unknown-none qemu-system-aarch64 xlnx-zcu102 raspi3b
 cd ..
 begin run_soc raspi3b Bcm2835 Pio "64 MiB" 131072 bytes
 begin run_soc xilinx-zynq-a9 Zynq Adma2 "64 MiB" 131072 bytes
 begin run_soc mcimx6ul-evk Usdhc Adma2 "64 MiB" 131072 bytes
 begin run_soc mcimx6ul-evk Usdhc Adma2 "4 GiB" 8388608 blocks
+begin run_soc orangepi-pc Smhc Idmac "64 MiB" 131072 bytes
+begin run_soc orangepi-pc Smhc Idmac "4 GiB" 8388608 blocks
 begin run_soc ast2600-evb Aspeed Adma2 "64 MiB" 131072 bytes
 begin run_soc xlnx-zcu102 ZynqMp Adma2 "64 MiB" 131072 bytes
 

@@ -1,5 +1,5 @@
-//! Judges the stack with controllers and cards that others wrote: the SDHCI that machines of QEMU
-//! have of their own, and its SD card. One source, and a table of machines (`table.rs`).
+//! Judges the stack with controllers and cards that others wrote: the SDHCI or SMHC that machines
+//! of QEMU have of their own, and its SD card. One source, and a table of machines (`table.rs`).
 //!
 //! The card is brought up, written and read by mmcq as any firmware would, with the profile of the
 //! controller's name, driven by nothing but interrupts: the controller's, and the alarm that the
@@ -17,6 +17,9 @@ mod armv7;
 #[path = "../../plan/armv8.rs"]
 mod armv8;
 mod board;
+#[cfg_attr(feature = "orangepi-pc", path = "smhc.rs")]
+#[cfg_attr(not(feature = "orangepi-pc"), path = "sdhci.rs")]
+mod controller;
 #[cfg_attr(target_arch = "arm", path = "core32.rs")]
 #[cfg_attr(target_arch = "aarch64", path = "core64.rs")]
 mod cpu;
@@ -36,58 +39,21 @@ mod start;
 mod table;
 
 use board::say;
-use identity::Identity;
+use controller::Controller;
 use mmcq::card::{self, Options};
 use mmcq::engine::{Config, DmaBuf, Error};
-use mmcq::host::Width;
-use mmcq::host::regs::Mmio;
-use mmcq::host::sdhci::{Sdhci, SdhciConfig, Table, profiles};
-use plan::alone::{InterruptsOff, Once};
+use plan::alone::InterruptsOff;
 use plan::firmware;
 use plan::judge::{BUFFER_BYTES, Judge};
-use table::{MACHINE, Profile};
-
-#[cfg(feature = "mcimx6ul-evk")]
-type Registers = mmcq::host::sdhci::Usdhc<Mmio>;
-#[cfg(not(feature = "mcimx6ul-evk"))]
-type Registers = Mmio;
+use table::MACHINE;
 
 /// The stack of this image.
-pub type Stack = mmcq::task::Stack<(InterruptsOff, Sdhci<Registers, Identity, 64>), 8>;
-
-static TABLE: Once<Table<64>> = Once::new(Table::new());
-
-#[cfg(feature = "mcimx6ul-evk")]
-fn registers(regs: Mmio) -> Registers {
-    Registers::new(regs)
-}
-
-#[cfg(not(feature = "mcimx6ul-evk"))]
-fn registers(regs: Mmio) -> Registers {
-    regs
-}
-
-fn config() -> SdhciConfig {
-    let profile = match MACHINE.profile {
-        Profile::Zynq => profiles::ZYNQ,
-        Profile::ZynqMp => profiles::ZYNQMP,
-        Profile::Aspeed => profiles::ASPEED,
-        Profile::Usdhc => profiles::USDHC,
-        Profile::Bcm2835 => profiles::BCM2835_EMMC,
-    };
-    profile.clock(MACHINE.clock_hz).width(Width::W4)
-}
+pub type Stack = mmcq::task::Stack<(InterruptsOff, Controller), 8>;
 
 fn stack() -> Result<&'static Stack, &'static str> {
-    let table = TABLE.take().ok_or("taken")?;
-    // SAFETY: the controller's registers, which no other code uses: `TABLE` is taken once.
-    let regs = registers(unsafe { Mmio::at_address(MACHINE.sdhci) });
-    let host = Sdhci::new(regs, Identity, table, config()).map_err(|error| {
-        say(format_args!("{error}"));
-        "no controller"
-    })?;
-    let (mode, at) = (host.transfer_mode(), MACHINE.sdhci);
-    say(format_args!("controller: {:?}, registers at {at:#x}, {mode:?}", MACHINE.profile));
+    let (host, moves) = controller::controller()?;
+    let (profile, at) = (MACHINE.profile, MACHINE.registers);
+    say(format_args!("controller: {profile:?}, registers at {at:#x}, {moves:?}"));
     firmware::place(Stack::new(InterruptsOff, firmware::TIMER, host, Config::DEFAULT))
 }
 

@@ -9,7 +9,7 @@ pub struct Machine {
     /// Where the image lies.
     pub image: usize,
     /// The controller's registers.
-    pub sdhci: usize,
+    pub registers: usize,
     /// Its base clock, in hertz.
     pub clock_hz: u32,
     /// Its interrupt.
@@ -22,7 +22,7 @@ pub struct Machine {
     pub global_timer: usize,
 }
 
-/// Names of `mmcq::host::sdhci::profiles`.
+/// Names of `mmcq::host::sdhci::profiles`, and one of `mmcq::host::mshc`.
 #[derive(Clone, Copy, Debug)]
 pub enum Profile {
     Zynq,
@@ -30,13 +30,14 @@ pub enum Profile {
     Aspeed,
     Usdhc,
     Bcm2835,
+    Smhc,
 }
 
-const MACHINES: [Machine; 5] = [
+const MACHINES: [Machine; 6] = [
     Machine {
         name: "xilinx-zynq-a9",
         image: 0x1_0000,
-        sdhci: 0xe010_0000,
+        registers: 0xe010_0000,
         clock_hz: 52_000_000,
         irq: 32 + 24,
         profile: Profile::Zynq,
@@ -46,7 +47,7 @@ const MACHINES: [Machine; 5] = [
     Machine {
         name: "mcimx6ul-evk",
         image: 0x8001_0000,
-        sdhci: 0x0219_0000,
+        registers: 0x0219_0000,
         clock_hz: 198_000_000,
         irq: 32 + 22,
         profile: Profile::Usdhc,
@@ -56,7 +57,7 @@ const MACHINES: [Machine; 5] = [
     Machine {
         name: "ast2600-evb",
         image: 0x8001_0000,
-        sdhci: 0x1e74_0100,
+        registers: 0x1e74_0100,
         clock_hz: 50_000_000,
         irq: 32 + 43,
         profile: Profile::Aspeed,
@@ -66,7 +67,7 @@ const MACHINES: [Machine; 5] = [
     Machine {
         name: "xlnx-zcu102",
         image: 0x10_0000,
-        sdhci: 0xff16_0000,
+        registers: 0xff16_0000,
         clock_hz: 200_000_000,
         irq: 32 + 48,
         profile: Profile::ZynqMp,
@@ -76,11 +77,21 @@ const MACHINES: [Machine; 5] = [
     Machine {
         name: "raspi3b",
         image: 0x8_0000,
-        sdhci: 0x3f30_0000,
+        registers: 0x3f30_0000,
         clock_hz: 50_000_000,
         irq: 62,
         profile: Profile::Bcm2835,
         gic: [0; 2],
+        global_timer: 0,
+    },
+    Machine {
+        name: "orangepi-pc",
+        image: 0x4001_0000,
+        registers: 0x01c0_f000,
+        clock_hz: 50_000_000,
+        irq: 32 + 60,
+        profile: Profile::Smhc,
+        gic: [0x01c8_1000, 0x01c8_2000],
         global_timer: 0,
     },
 ];
@@ -96,6 +107,8 @@ pub const MACHINE: Machine = MACHINES[if cfg!(feature = "xilinx-zynq-a9") {
     3
 } else if cfg!(feature = "raspi3b") {
     4
+} else if cfg!(feature = "orangepi-pc") {
+    5
 } else {
     panic!("expected a feature with the name of a machine")
 }];

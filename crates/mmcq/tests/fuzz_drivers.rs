@@ -8,7 +8,7 @@ use mmcq::block::BlockDevice;
 use mmcq::card::{self, Options};
 use mmcq::engine::{CardParams, Config, DmaBuf, FlushBy};
 use mmcq::host::{Auto, BusOp, Data, Direction, Host, Phase, Segment, Step, Width};
-use mmcq::host::{Regs, pl181, rtsx, s3c_sdi, sdhci, spi};
+use mmcq::host::{Regs, mshc, pl181, rtsx, s3c_sdi, sdhci, spi};
 use mmcq::spec::command::{Command, Resp};
 use mmcq::task::Stack;
 use one_thread::{NOW_NS, OneThread, TIMER};
@@ -260,6 +260,59 @@ fn fuzz_usdhc() {
         let table = unsafe { &mut *table.as_ptr() };
         Ok(sdhci::Sdhci::<_, _, 17>::new(regs, dma, table, config).ok())
     });
+}
+
+/// Registers that say anything, but for how a DesignWare controller was built: one that is refused
+/// is soon looked at.
+struct Built(Anything);
+
+mmcq::regs_by_width!([] Built);
+
+impl Built {
+    fn read(&self, offset: u16, bytes: usize) -> u32 {
+        match self.0.read32(offset) {
+            _ if offset == mshc::layout::DW_HARDWARE => 1 << mshc::regs::HARDWARE_FIFO_SHIFT,
+            value if bytes == 4 => value,
+            _ => panic!("only 32 bits"),
+        }
+    }
+    fn write(&self, offset: u16, _: usize, value: u32) {
+        self.0.write32(offset, value);
+    }
+}
+
+/// For the driver of either layout: what it is built with.
+fn any_mshc<L: mshc::layout::MshcLayout>(
+    regs: Anything,
+    dma: AnyDma,
+    u: &mut Unstructured<'_>,
+) -> Result<Option<mshc::Mshc<L, Built, AnyDma, 9>>> {
+    thread_local!(static TABLES: RefCell<Vec<NonNull<mshc::Descriptors<9>>>> = const { RefCell::new(Vec::new()) });
+    let table = TABLES.with_borrow_mut(|tables| {
+        if tables.is_empty() {
+            tables.push(NonNull::from(Box::leak(Box::new(mshc::Descriptors::new()))));
+        }
+        tables[0]
+    });
+    let config = mshc::MshcConfig::new(u.int_in_range(0..=200_000_000)?)
+        .high_speed(u.arbitrary()?)
+        .fixed(u.arbitrary()?)
+        .descriptor_bytes(*u.choose(&[4096, 512, 32_768])?)
+        .address_shift(*u.choose(&[0, 2])?)
+        .fifo_words(*u.choose(&[Some(16), Some(32), None])?);
+    // SAFETY: leaked, and the driver before has gone.
+    let table = unsafe { &mut *table.as_ptr() };
+    Ok(mshc::Mshc::new(Built(regs), dma, table, config).ok())
+}
+
+#[test]
+fn fuzz_smhc() {
+    both("fuzz_smhc", any_mshc::<mshc::layout::SmhcLayout>);
+}
+
+#[test]
+fn fuzz_design_ware() {
+    both("fuzz_design_ware", any_mshc::<mshc::layout::DesignWareLayout>);
 }
 
 #[test]

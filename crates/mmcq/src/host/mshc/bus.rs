@@ -54,7 +54,7 @@ impl Bus {
     }
 }
 
-impl<L: Layout, R: Regs, D: Dma, const DESCRIPTORS: usize> Mshc<L, R, D, DESCRIPTORS> {
+impl<L: MshcLayout, R: Regs, D: Dma, const DESCRIPTORS: usize> Mshc<L, R, D, DESCRIPTORS> {
     pub(super) fn step_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
         if first {
             self.bus.stage = None;

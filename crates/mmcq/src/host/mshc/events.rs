@@ -11,7 +11,7 @@ use crate::spec::response::Response;
 /// Words that one call moves at most. What is left interrupts again.
 const WORDS_MAX: u32 = 256;
 
-impl<L: Layout, R: Regs, D: Dma, const DESCRIPTORS: usize> Mshc<L, R, D, DESCRIPTORS> {
+impl<L: MshcLayout, R: Regs, D: Dma, const DESCRIPTORS: usize> Mshc<L, R, D, DESCRIPTORS> {
     pub(super) fn take_events(&mut self, segments: &[Segment]) -> Events {
         let mut events = Events::default();
         let Some(mut active) = self.active.take() else {

@@ -43,7 +43,7 @@ mod sealed {
 }
 
 /// A map of the registers.
-pub trait Layout: sealed::Sealed {
+pub trait MshcLayout: sealed::Sealed {
     /// What messages call it.
     const NAME: &'static str;
     /// Where the registers are.
@@ -57,7 +57,7 @@ pub trait Layout: sealed::Sealed {
 pub struct SmhcLayout;
 
 impl sealed::Sealed for SmhcLayout {}
-impl Layout for SmhcLayout {
+impl MshcLayout for SmhcLayout {
     const NAME: &'static str = "smhc";
     const AT: Offsets = Offsets {
         control: 0x00,
@@ -100,7 +100,7 @@ pub const SMHC_FIFO: u16 = 0x200;
 pub struct DesignWareLayout;
 
 impl sealed::Sealed for DesignWareLayout {}
-impl Layout for DesignWareLayout {
+impl MshcLayout for DesignWareLayout {
     const NAME: &'static str = "dw_mshc";
     const AT: Offsets = Offsets {
         control: 0x00,

@@ -43,8 +43,8 @@ use core::ptr::NonNull;
 use layout::*;
 use phase::Active;
 use regs::*;
+pub use table::Descriptors;
 use table::Form;
-pub use table::Table;
 
 /// In [`Segment::bus`]: the CPU moves it. Bus addresses have 32 bits, so it is none of theirs.
 const BY_CPU: u64 = 1 << 63;
@@ -57,10 +57,10 @@ pub type DesignWare<R, D, const DESCRIPTORS: usize> = Mshc<DesignWareLayout, R, 
 /// A controller: layout `L`, registers `R`, memory seen through `D`.
 ///
 /// Nothing is written by [`new`](Mshc::new); [`BusOp::PowerOn`] brings the controller up.
-pub struct Mshc<L: Layout, R: Regs, D: Dma, const DESCRIPTORS: usize> {
+pub struct Mshc<L: MshcLayout, R: Regs, D: Dma, const DESCRIPTORS: usize> {
     regs: R,
     dma: D,
-    table: &'static mut Table<DESCRIPTORS>,
+    table: &'static mut Descriptors<DESCRIPTORS>,
     table_bus: u64,
     form: Form,
     config: MshcConfig,
@@ -77,13 +77,13 @@ pub struct Mshc<L: Layout, R: Regs, D: Dma, const DESCRIPTORS: usize> {
     layout: PhantomData<L>,
 }
 
-impl<L: Layout, R: Regs, D: Dma, const DESCRIPTORS: usize> Mshc<L, R, D, DESCRIPTORS> {
+impl<L: MshcLayout, R: Regs, D: Dma, const DESCRIPTORS: usize> Mshc<L, R, D, DESCRIPTORS> {
     /// A driver for the controller at `regs`, which is read only; maps the descriptors, once and
     /// for good.
     pub fn new(
         regs: R,
         dma: D,
-        table: &'static mut Table<DESCRIPTORS>,
+        table: &'static mut Descriptors<DESCRIPTORS>,
         config: MshcConfig,
     ) -> Result<Self, MshcInitError> {
         if config.address_shift != 0 && config.address_shift != 2 {
@@ -99,7 +99,7 @@ impl<L: Layout, R: Regs, D: Dma, const DESCRIPTORS: usize> Mshc<L, R, D, DESCRIP
             (SMHC_THRESHOLD, config.fifo_offset.unwrap_or(SMHC_FIFO))
         };
         let place = NonNull::from(&mut *table).cast();
-        let bytes = Table::<DESCRIPTORS>::BYTES;
+        let bytes = Descriptors::<DESCRIPTORS>::BYTES;
         let table_bus = dma.map(place, bytes, Direction::Write).map_err(MshcInitError::Table)?;
         let reached = table_bus.checked_add(bytes as u64).is_some_and(|end| end <= 1 << 32);
         if !reached || !table_bus.is_multiple_of(16) {
@@ -179,7 +179,7 @@ fn designed<R: Regs>(regs: &R, config: &MshcConfig) -> Result<(u32, u16), MshcIn
     let burst = if words.is_multiple_of(16) { 2 << 28 } else { 0 };
     let old = regs.read32(DW_VERSION) & 0xffff < DW_VERSION_FIFO_200;
     let fifo = config.fifo_offset.unwrap_or(if old { 0x100 } else { 0x200 });
-    Ok((burst | (words / 2 - 1) << 16 | words / 2, fifo))
+    Ok((burst | (words / 2 - 1) << 16 | (words / 2), fifo))
 }
 
 // SAFETY: descriptors are made in `table.rs` from the mapped segments alone, for no more bytes than
@@ -188,7 +188,7 @@ fn designed<R: Regs>(regs: &R, config: &MshcConfig) -> Result<(u32, u16), MshcIn
 // A reset is `Done` when the controller has cleared its bits, and its DMA with them. The table is
 // `'static`, and written only when no phase is active.
 #[allow(unsafe_code, reason = "docs/safety.md says why")]
-unsafe impl<L: Layout, R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Mshc<L, R, D, DESCRIPTORS> {
+unsafe impl<L: MshcLayout, R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Mshc<L, R, D, DESCRIPTORS> {
     fn caps(&self) -> &Caps {
         &self.caps
     }

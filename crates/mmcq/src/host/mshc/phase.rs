@@ -3,7 +3,7 @@
 use super::config::BLOCK_BYTES_MAX;
 use super::layout::*;
 use super::regs::*;
-use super::{BY_CPU, Mshc, Table};
+use super::{BY_CPU, Descriptors, Mshc};
 use crate::host::pio::Cursor;
 use crate::host::{Auto, Data, Direction, Dma, Phase, Regs, Segment, StartError};
 use crate::spec::command::{Command, Resp};
@@ -74,7 +74,7 @@ impl Active {
     }
 }
 
-impl<L: Layout, R: Regs, D: Dma, const DESCRIPTORS: usize> Mshc<L, R, D, DESCRIPTORS> {
+impl<L: MshcLayout, R: Regs, D: Dma, const DESCRIPTORS: usize> Mshc<L, R, D, DESCRIPTORS> {
     pub(super) fn start_phase(&mut self, phase: &Phase, segments: &[Segment]) -> Result<(), StartError> {
         let stops = phase.auto == Auto::Stop;
         if !matches!(phase.auto, Auto::None | Auto::Stop) || phase.tuning || stops && phase.data.is_none() {
@@ -141,7 +141,7 @@ impl<L: Layout, R: Regs, D: Dma, const DESCRIPTORS: usize> Mshc<L, R, D, DESCRIP
         let mut control = CONTROL_INTERRUPTS;
         if let Work::Dma(direction) = work {
             let used = self.table.build(self.form, segments, bytes).ok_or(StartError::Unsupported)?;
-            let place: NonNull<Table<DESCRIPTORS>> = NonNull::from(&mut *self.table);
+            let place: NonNull<Descriptors<DESCRIPTORS>> = NonNull::from(&mut *self.table);
             self.dma.sync(self.table_bus, place.cast(), used);
             control |= CONTROL_DMA | if L::DESIGN_WARE { CONTROL_INTERNAL_DMA } else { 0 };
             self.regs.write32(L::AT.control, control);

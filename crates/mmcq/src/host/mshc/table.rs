@@ -9,7 +9,7 @@ use crate::host::Segment;
 /// program.
 #[repr(C, align(64))]
 #[derive(Debug)]
-pub struct Table<const DESCRIPTORS: usize> {
+pub struct Descriptors<const DESCRIPTORS: usize> {
     words: [[u32; 4]; DESCRIPTORS],
 }
 
@@ -26,13 +26,13 @@ pub(super) struct Form {
     pub(super) last: u32,
 }
 
-impl<const DESCRIPTORS: usize> Table<DESCRIPTORS> {
+impl<const DESCRIPTORS: usize> Descriptors<DESCRIPTORS> {
     /// Its size in bytes.
     pub const BYTES: usize = 16 * DESCRIPTORS;
 
     /// An empty table.
     pub const fn new() -> Self {
-        Table { words: [[0; 4]; DESCRIPTORS] }
+        Descriptors { words: [[0; 4]; DESCRIPTORS] }
     }
 
     /// Describes the first `bytes` of the segments, and gives the bytes of table in use; `None`:
@@ -73,7 +73,7 @@ impl<const DESCRIPTORS: usize> Table<DESCRIPTORS> {
     }
 }
 
-impl<const DESCRIPTORS: usize> Default for Table<DESCRIPTORS> {
+impl<const DESCRIPTORS: usize> Default for Descriptors<DESCRIPTORS> {
     fn default() -> Self {
         Self::new()
     }
@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn pieces_are_cut_and_chained() {
         let form = Form { bus: 0x8000, chunk: 4096, shift: 0, last: DESCRIPTOR_END };
-        let mut table = Table::<3>::new();
+        let mut table = Descriptors::<3>::new();
         assert_eq!(table.build(form, &[segment(0x1000, 512)], 512), Some(16));
         assert_eq!(table.words[0], [0x8000_002c, 512, 0x1000, 0]);
         let pieces = [segment(0x1000, 5120), segment(0x9_0000, 4096)];
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn shifted_addresses() {
         let form = Form { bus: 0x8000_0000, chunk: 4096, shift: 2, last: 0 };
-        let mut table = Table::<2>::new();
+        let mut table = Descriptors::<2>::new();
         assert_eq!(table.build(form, &[segment(0x4000_1000, 8192)], 8192), Some(32));
         assert_eq!(table.words[0], [0x8000_001a, 4096, 0x1000_0400, 0x2000_0004]);
         assert_eq!(table.words[1], [0x8000_0004, 4096, 0x1000_0800, 0]);
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn too_little_memory_or_table_is_refused() {
         let form = Form { bus: 0, chunk: 512, shift: 0, last: 0 };
-        let mut table = Table::<1>::new();
+        let mut table = Descriptors::<1>::new();
         assert_eq!(table.build(form, &[segment(0, 508)], 512), None);
         assert_eq!(table.build(form, &[segment(0, 1024)], 1024), None);
         assert_eq!(table.build(form, &[], 512), None);

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn power_resets_and_sets_up<L: Layout>() {
+fn power_resets_and_sets_up<L: MshcLayout>() {
     let mut host = build::<L>(Fake::new::<L>(), MshcConfig::new(SOURCE_HZ)).unwrap();
     assert_eq!(host.set_bus(BusOp::PowerOn, true, 5), Step::Wait(1_000_005));
     assert_eq!(host.set_bus(BusOp::PowerOn, false, 1_000_005), Step::Done);
@@ -22,7 +22,7 @@ fn power_resets_and_sets_up<L: Layout>() {
     }
 }
 
-fn the_clock_takes_three_updates<L: Layout>() {
+fn the_clock_takes_three_updates<L: MshcLayout>() {
     let mut host = ready::<L>();
     assert_eq!(host.set_bus(BusOp::Clock(25_000_000), true, 0), Step::Done);
     let log: Vec<_> = host.regs.take_log().into_iter().filter(|write| write.0 != L::AT.raw).collect();
@@ -40,7 +40,7 @@ fn the_clock_takes_three_updates<L: Layout>() {
     assert_eq!(host.set_bus(BusOp::Clock(90_000), true, 0), Step::Failed);
 }
 
-fn what_never_ends_fails_in_time<L: Layout>() {
+fn what_never_ends_fails_in_time<L: MshcLayout>() {
     let mut host = ready::<L>();
     host.regs.stuck_clock.set(true);
     assert_eq!(settle(&mut host, BusOp::Clock(25_000_000)), Step::Failed);
@@ -56,7 +56,7 @@ fn what_never_ends_fails_in_time<L: Layout>() {
     assert_eq!(host.set_bus(BusOp::Clock(400_000), true, 0), Step::Failed);
 }
 
-fn a_reset_brings_the_settings_back<L: Layout>() {
+fn a_reset_brings_the_settings_back<L: MshcLayout>() {
     let mut host = ready::<L>();
     let width = host.regs.get(L::AT.width);
     assert_eq!(width, 1);
@@ -71,7 +71,7 @@ fn a_reset_brings_the_settings_back<L: Layout>() {
     assert!(log.contains(&clock));
 }
 
-fn what_it_cannot_do_is_refused<L: Layout>() {
+fn what_it_cannot_do_is_refused<L: MshcLayout>() {
     let mut host = ready::<L>();
     for op in [BusOp::Width(Width::W8), BusOp::Timing(Timing::HighSpeed), BusOp::Signal18(true)] {
         assert_eq!(host.set_bus(op, true, 0), Step::Failed, "{op:?}");

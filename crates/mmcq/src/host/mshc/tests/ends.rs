@@ -3,13 +3,13 @@
 use super::*;
 use crate::host::BusyDetect;
 
-fn fault_of<L: Layout>(host: &mut Driver<L>, segments: &[Segment]) -> Fault {
+fn fault_of<L: MshcLayout>(host: &mut Driver<L>, segments: &[Segment]) -> Fault {
     let fault = host.ack(segments).phase.expect("an end").expect_err("a bad one");
     assert!(!host.regs.line(), "nothing keeps the line asserted");
     fault
 }
 
-fn commands_and_their_responses<L: Layout>() {
+fn commands_and_their_responses<L: MshcLayout>() {
     let mut host = ready::<L>();
     let hold = if L::DESIGN_WARE { COMMAND_HOLD } else { 0 };
     let cases = [
@@ -48,7 +48,7 @@ fn commands_and_their_responses<L: Layout>() {
     }
 }
 
-fn a_read_ends_when_it_is_in_memory<L: Layout>() {
+fn a_read_ends_when_it_is_in_memory<L: MshcLayout>() {
     let mut host = ready::<L>();
     let mut memory = [0u8; 8192];
     let segment = mapped(&mut host, &mut memory, Direction::Read);
@@ -77,7 +77,7 @@ fn a_read_ends_when_it_is_in_memory<L: Layout>() {
     assert_eq!(host.dma.open.get(), 1, "the table alone");
 }
 
-fn a_write_needs_no_word_of_the_dma<L: Layout>() {
+fn a_write_needs_no_word_of_the_dma<L: MshcLayout>() {
     let mut host = ready::<L>();
     let mut memory = [0u8; 512];
     let segment = mapped(&mut host, &mut memory, Direction::Write);
@@ -98,7 +98,7 @@ fn a_write_needs_no_word_of_the_dma<L: Layout>() {
     host.unmap(&segment, Direction::Write);
 }
 
-fn the_cpu_moves_odd_lengths<L: Layout>() {
+fn the_cpu_moves_odd_lengths<L: MshcLayout>() {
     let mut host = ready::<L>();
     let data = |direction, block_size| Phase {
         data: Some(Data { direction, block_size, blocks: 1 }),
@@ -140,7 +140,7 @@ fn the_cpu_moves_odd_lengths<L: Layout>() {
     assert!(host.ack(&[segment]).phase.unwrap().is_ok());
 }
 
-fn faults_say_what_and_where<L: Layout>() {
+fn faults_say_what_and_where<L: MshcLayout>() {
     let command = |cause| (cause, Stage::Command, false);
     let data = |cause| (cause, Stage::Data, true);
     let cases = [
@@ -183,7 +183,7 @@ fn faults_say_what_and_where<L: Layout>() {
     assert_eq!(fault_of(&mut host, &[segment]).cause, Cause::Dma);
 }
 
-fn all_ones_end_a_phase_as_gone<L: Layout>() {
+fn all_ones_end_a_phase_as_gone<L: MshcLayout>() {
     let mut host = ready::<L>();
     let mut memory = [0u8; 1024];
     let segment = mapped(&mut host, &mut memory, Direction::Read);
@@ -200,7 +200,7 @@ fn all_ones_end_a_phase_as_gone<L: Layout>() {
     assert_eq!(host.ack(&[]).phase.unwrap().unwrap_err().cause, Cause::Gone);
 }
 
-fn what_cannot_be_moved_is_refused<L: Layout>() {
+fn what_cannot_be_moved_is_refused<L: MshcLayout>() {
     let mut host = ready_with::<L>(MshcConfig::new(SOURCE_HZ), 64);
     let mut memory = [[0u8; 64]; 160];
     let all = memory.as_flattened_mut();

@@ -33,7 +33,7 @@ struct Fake {
 }
 
 impl Fake {
-    fn new<L: Layout>() -> Self {
+    fn new<L: MshcLayout>() -> Self {
         let fake = Fake {
             at: L::AT,
             design_ware: L::DESIGN_WARE,
@@ -161,18 +161,18 @@ unsafe impl Dma for &FakeDma {
 
 type Driver<L> = Mshc<L, &'static Fake, &'static FakeDma, 8>;
 
-fn build_with<L: Layout>(fake: Fake, config: MshcConfig, line: u32) -> Result<Driver<L>, MshcInitError> {
+fn build_with<L: MshcLayout>(fake: Fake, config: MshcConfig, line: u32) -> Result<Driver<L>, MshcInitError> {
     let dma = FakeDma { open: Cell::new(0), next: Cell::new(TABLE_BUS), line };
-    let table = Box::leak(Box::new(Table::new()));
+    let table = Box::leak(Box::new(Descriptors::new()));
     Mshc::new(Box::leak(Box::new(fake)), Box::leak(Box::new(dma)), table, config)
 }
 
-fn build<L: Layout>(fake: Fake, config: MshcConfig) -> Result<Driver<L>, MshcInitError> {
+fn build<L: MshcLayout>(fake: Fake, config: MshcConfig) -> Result<Driver<L>, MshcInitError> {
     build_with(fake, config, 1)
 }
 
 /// One operation to its end, its waits by the clock.
-fn settle<L: Layout>(host: &mut Driver<L>, op: BusOp) -> Step {
+fn settle<L: MshcLayout>(host: &mut Driver<L>, op: BusOp) -> Step {
     let mut now_ns = 7;
     let mut step = host.set_bus(op, true, now_ns);
     for _ in 0..10_000 {
@@ -185,7 +185,7 @@ fn settle<L: Layout>(host: &mut Driver<L>, op: BusOp) -> Step {
 }
 
 /// A driver after power, clock and width.
-fn ready_with<L: Layout>(config: MshcConfig, line: u32) -> Driver<L> {
+fn ready_with<L: MshcLayout>(config: MshcConfig, line: u32) -> Driver<L> {
     let mut host = build_with(Fake::new::<L>(), config, line).unwrap();
     for op in [BusOp::PowerOn, BusOp::Clock(400_000), BusOp::Width(Width::W4)] {
         assert_eq!(settle(&mut host, op), Step::Done, "{op:?}");
@@ -194,7 +194,7 @@ fn ready_with<L: Layout>(config: MshcConfig, line: u32) -> Driver<L> {
     host
 }
 
-fn ready<L: Layout>() -> Driver<L> {
+fn ready<L: MshcLayout>() -> Driver<L> {
     ready_with(MshcConfig::new(SOURCE_HZ), 1)
 }
 
@@ -205,14 +205,14 @@ fn transfer(direction: Direction, blocks: u32) -> Phase {
 }
 
 /// Maps this memory.
-fn mapped<L: Layout>(host: &mut Driver<L>, memory: &mut [u8], direction: Direction) -> Segment {
+fn mapped<L: MshcLayout>(host: &mut Driver<L>, memory: &mut [u8], direction: Direction) -> Segment {
     let mut segment = Segment { ptr: NonNull::from(&mut *memory).cast(), len: memory.len() as u32, bus: 0 };
     host.map(&mut segment, direction).unwrap();
     segment
 }
 
 /// Lets these raw bits come.
-fn raise<L: Layout>(host: &Driver<L>, bits: u32) {
+fn raise<L: MshcLayout>(host: &Driver<L>, bits: u32) {
     host.regs.raw.set(host.regs.raw.get() | bits);
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn looks_and_writes_nothing<L: Layout>() {
+fn looks_and_writes_nothing<L: MshcLayout>() {
     let host = build::<L>(Fake::new::<L>(), MshcConfig::new(SOURCE_HZ)).unwrap();
     assert!(host.regs.take_log().is_empty());
     let caps = host.caps();
@@ -11,7 +11,7 @@ fn looks_and_writes_nothing<L: Layout>() {
     assert_eq!(caps.fixed, !L::DESIGN_WARE);
 }
 
-fn all_ones_are_no_controller<L: Layout>() {
+fn all_ones_are_no_controller<L: MshcLayout>() {
     let fake = Fake::new::<L>();
     fake.gone.set(true);
     let error = build::<L>(fake, MshcConfig::new(SOURCE_HZ)).err().unwrap();
@@ -19,7 +19,7 @@ fn all_ones_are_no_controller<L: Layout>() {
     assert_eq!(std::format!("{error}"), "mshc: registers read as all ones, expected a controller");
 }
 
-fn what_a_board_must_not_say_is_refused<L: Layout>() {
+fn what_a_board_must_not_say_is_refused<L: MshcLayout>() {
     let with = |config| build::<L>(Fake::new::<L>(), config).err();
     let config = MshcConfig::new(SOURCE_HZ);
     assert!(matches!(with(MshcConfig::new(0)), Some(MshcInitError::Clock { source_hz: 0, .. })));

@@ -1,0 +1,38 @@
+//! Allwinner's SMHC.
+
+use crate::board::say;
+use crate::identity::Identity;
+use crate::plan::alone::Once;
+use crate::table::MACHINE;
+use mmcq::host::Width;
+use mmcq::host::mshc::{Descriptors, MshcConfig, Smhc};
+use mmcq::host::regs::Mmio;
+
+/// Its driver.
+pub type Controller = Smhc<Mmio, Identity, 64>;
+
+/// What moves the data.
+#[derive(Clone, Copy, Debug)]
+pub enum Moves {
+    /// The internal DMA.
+    Idmac,
+}
+
+static TABLE: Once<Descriptors<64>> = Once::new(Descriptors::new());
+
+/// The driver, and what moves the data.
+pub fn controller() -> Result<(Controller, Moves), &'static str> {
+    let table = TABLE.take().ok_or("taken")?;
+    // SAFETY: the controller's registers, which no other code uses: `TABLE` is taken once.
+    let regs = unsafe { Mmio::at_address(MACHINE.registers) };
+    let config = MshcConfig::new(MACHINE.clock_hz)
+        .width(Width::W4)
+        .max_clock_hz(50_000_000)
+        .high_speed(true)
+        .descriptor_bytes(32_768);
+    let host = Smhc::new(regs, Identity, table, config).map_err(|error| {
+        say(format_args!("{error}"));
+        "no controller"
+    })?;
+    Ok((host, Moves::Idmac))
+}
