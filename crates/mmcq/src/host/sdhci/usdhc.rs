@@ -37,8 +37,8 @@ const PROTOCOL_SAME: u32 = 0x070f_0000;
 const DMA_UP: u32 = 5;
 const CONTROL_DMA: u32 = 3 << 3;
 
-/// Bits of SYS_CTRL that are to be written as ones.
-const SYSTEM_ONES: u32 = 0xf;
+/// Bits of SYS_CTRL that are to be written as ones, and the card's RST_n, which stays high.
+const SYSTEM_ONES: u32 = 1 << 23 | 0xf;
 const DIVISOR_MAX: u32 = 16;
 const PRESCALER_MAX: u32 = 256;
 
