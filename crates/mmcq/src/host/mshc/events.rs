@@ -6,10 +6,17 @@ use super::phase::{Active, COMMAND_ERRORS, Work};
 use super::regs::*;
 use crate::host::{Cause, Direction, Dma, Done, Events, Fault, Regs, Segment, Stage};
 use crate::spec::command::Resp;
-use crate::spec::response::Response;
+use crate::spec::response::{R1, Response, State};
 
 /// Words that one call moves at most. What is left interrupts again.
 const WORDS_MAX: u32 = 256;
+/// The R1 of a card that has taken a command for data, and tells of no error.
+const TAKEN: u32 = 4 << 9 | R1::READY_FOR_DATA;
+
+/// An R1 to a command that moves data, and none to the CMD12 that ends it.
+fn in_tran(r1: u32) -> bool {
+    R1(r1).current_state() == State::Tran
+}
 
 impl<L: MshcLayout, R: Regs, D: Dma, const DESCRIPTORS: usize> Mshc<L, R, D, DESCRIPTORS> {
     pub(super) fn take_events(&mut self, segments: &[Segment]) -> Events {
@@ -74,9 +81,12 @@ impl<L: MshcLayout, R: Regs, D: Dma, const DESCRIPTORS: usize> Mshc<L, R, D, DES
             self.regs.write32(L::AT.dma_enable, DMA_RECEIVED | DMA_BUS_ERROR | DMA_NORMAL | DMA_ABNORMAL);
             return None;
         }
-        let response = self.response(active.resp);
-        // SMHC keeps one of the two R1, and DesignWare both.
-        let stop = (active.stops && L::DESIGN_WARE).then(|| self.regs.read32(L::AT.response + 4));
+        let (response, stop) = self.answers(active);
+        // A card that has sent its data, or taken them, has taken the command.
+        let response = response.unwrap_or(Response::short(TAKEN));
+        if active.stops && !L::DESIGN_WARE {
+            self.keeps_r1 = in_tran(self.regs.read32(L::AT.response));
+        }
         Some(Ok(Done { response, stop, tuned: false }))
     }
 
@@ -93,6 +103,11 @@ impl<L: MshcLayout, R: Regs, D: Dma, const DESCRIPTORS: usize> Mshc<L, R, D, DES
         if raw != 0 {
             self.regs.write32(L::AT.raw, raw);
             active.seen |= raw;
+        }
+        if active.hears && active.seen & (INT_COMMAND | INT_AUTO_STOP) == INT_COMMAND {
+            // CMD12's may have come since: then it is too late.
+            let r1 = Some(self.regs.read32(L::AT.response)).filter(|&r1| in_tran(r1));
+            active.heard = active.heard.or(r1);
         }
         if matches!(active.work, Work::Dma(_)) {
             let dma = self.regs.read32(L::AT.dma_status) & DMA_LATCHED;
@@ -145,7 +160,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, const DESCRIPTORS: usize> Mshc<L, R, D, DES
 
     /// A fault after the response, if that had come.
     fn failed(&self, active: &Active, cause: Cause, stage: Stage) -> Fault {
-        let response = (active.seen & INT_COMMAND != 0).then(|| self.response(active.resp));
+        let response = (active.seen & INT_COMMAND != 0).then(|| self.answers(active).0).flatten();
         Fault { cause, stage, response }
     }
 
@@ -179,6 +194,25 @@ impl<L: MshcLayout, R: Regs, D: Dma, const DESCRIPTORS: usize> Mshc<L, R, D, DES
     fn is_stuck(&self, direction: Direction) -> bool {
         let stuck = if direction == Direction::Read { STATUS_EMPTY } else { STATUS_FULL };
         self.regs.read32(L::AT.status) & stuck != 0
+    }
+
+    /// The command's response, if it is still there, and the R1 of an automatic CMD12.
+    fn answers(&self, active: &Active) -> (Option<Response>, Option<u32>) {
+        let response = self.response(active.resp);
+        if !active.stops {
+            return (Some(response), None);
+        }
+        let second = self.regs.read32(L::AT.response + 4);
+        if L::DESIGN_WARE {
+            return (Some(response), Some(second));
+        }
+        let first = self.regs.read32(L::AT.response);
+        if in_tran(first) {
+            // Else it is what a longer response has left there.
+            let stop = matches!(R1(second).current_state(), State::Data | State::Rcv);
+            return (Some(response), stop.then_some(second));
+        }
+        (active.heard.map(Response::short), Some(first))
     }
 
     fn response(&self, resp: Resp) -> Response {

@@ -18,7 +18,13 @@
 //! The end of busy does not interrupt: [`BusyDetect::Level`]. There is no 1.8 V, no automatic
 //! CMD23, and no card interrupt: the model that judges it (QEMU's) raises that with each transfer.
 //! Clock tree, reset lines and pins of the SoC are the platform's.
-//! An SMHC keeps one response: after an automatic CMD12 that may be CMD12's.
+//!
+//! # The two R1 of a transfer that CMD12 ends
+//! DesignWare's keeps both. In an SMHC that of CMD12 may replace the command's (QEMU's does so), and
+//! with it an error of an earlier write. A card takes CMD18 and CMD25 in `tran`, and CMD12 elsewhere
+//! [SD 4.8], so the state in an R1 tells whose it is. Where CMD12's was found in the place of the
+//! other, or nothing is known yet, the end of the command interrupts too, and its R1 is read then.
+//! Where that interrupt is served after CMD12 the R1 is lost: the driver tells one without errors.
 //!
 //! [`BusyDetect::Level`]: crate::host::BusyDetect::Level
 
@@ -72,6 +78,8 @@ pub struct Mshc<L: MshcLayout, R: Regs, D: Dma, const DESCRIPTORS: usize> {
     bus: Bus,
     /// Data have failed, and no reset has followed: the DMA may still be at them.
     dirty: bool,
+    /// The command's R1 outlives an automatic CMD12.
+    keeps_r1: bool,
     /// The mask as it was written last.
     mask: Option<u32>,
     layout: PhantomData<L>,
@@ -126,6 +134,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, const DESCRIPTORS: usize> Mshc<L, R, D, DES
             active: None,
             bus: Bus::new(),
             dirty: false,
+            keeps_r1: L::DESIGN_WARE,
             mask: None,
             layout: PhantomData,
         })

@@ -21,6 +21,9 @@ pub(super) struct Active {
     pub(super) work: Work,
     /// CMD12 follows by itself.
     pub(super) stops: bool,
+    /// The command's R1 is to be read before CMD12's comes, and what it was.
+    pub(super) hears: bool,
+    pub(super) heard: Option<u32>,
     /// Raw bits that have come.
     pub(super) seen: u32,
     /// The DMA's bits that have come.
@@ -66,7 +69,9 @@ impl Active {
         let next = match self.work {
             Work::Cpu(Direction::Read) => missing | INT_RX,
             Work::Cpu(Direction::Write) if self.left_bytes != 0 => missing | INT_TX,
-            Work::Dma(_) if missing & INT_AUTO_STOP != 0 => INT_AUTO_STOP,
+            Work::Dma(_) if missing & INT_AUTO_STOP != 0 => {
+                INT_AUTO_STOP | if self.hears { missing & INT_COMMAND } else { 0 }
+            }
             Work::Dma(_) if missing & INT_DATA != 0 => INT_DATA,
             _ => missing,
         };
@@ -106,6 +111,8 @@ impl<L: MshcLayout, R: Regs, D: Dma, const DESCRIPTORS: usize> Mshc<L, R, D, DES
             resp: phase.command.resp,
             work,
             stops,
+            hears: stops && !self.keeps_r1,
+            heard: None,
             seen: 0,
             dma_seen: 0,
             left_bytes: if matches!(work, Work::Cpu(_)) { bytes } else { 0 },

@@ -5,6 +5,7 @@ extern crate std;
 mod bus;
 mod ends;
 mod setup;
+mod stops;
 
 use super::*;
 use crate::host::{Auto, Cause, Data, Done, Fault, Stage, Timing, Width};

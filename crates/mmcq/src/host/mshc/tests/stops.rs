@@ -1,0 +1,124 @@
+//! Two R1 of a transfer that the controller stops: the command's, which tells of earlier writes,
+//! and that of CMD12, which tells of this one.
+
+use super::*;
+use crate::spec::response::R1;
+
+/// Of a card in `tran`, `data` and `rcv`.
+const COMMAND_R1: u32 = 0x900;
+const READ_STOP_R1: u32 = 0xb00;
+const WRITE_STOP_R1: u32 = 0xd00;
+
+type Found = (Option<u32>, Option<u32>);
+
+/// A transfer whose registers say this at the command's end, and this at the end of all: the R1
+/// of the command and that of CMD12, as the driver tells them.
+fn found<L: MshcLayout>(
+    host: &mut Driver<L>,
+    direction: Direction,
+    at_command: Option<[u32; 2]>,
+    at_end: [u32; 2],
+) -> Found {
+    let mut memory = [0u8; 1024];
+    let segment = mapped(host, &mut memory, direction);
+    host.start(&transfer(direction, 2), &[segment], 0).unwrap();
+    let tell = |host: &Driver<L>, words: [u32; 2]| {
+        for (at, word) in (0..).zip(words) {
+            host.regs.set(L::AT.response + 4 * at, word);
+        }
+    };
+    if let Some(words) = at_command {
+        tell(host, words);
+        raise(host, INT_COMMAND);
+        if host.regs.line() {
+            assert!(host.ack(&[segment]).phase.is_none());
+            assert!(!host.regs.line());
+        }
+    }
+    tell(host, at_end);
+    host.regs.dma.set(DMA_RECEIVED);
+    raise(host, INT_COMMAND | INT_DATA | INT_AUTO_STOP);
+    assert!(host.regs.line());
+    let done = host.ack(&[segment]).phase.unwrap().unwrap();
+    host.unmap(&segment, direction);
+    (Some(done.response.words[0]), done.stop)
+}
+
+#[test]
+fn design_ware_keeps_both() {
+    let mut host = ready::<DesignWareLayout>();
+    let late = R1::ERROR | COMMAND_R1;
+    let words = [late, WRITE_STOP_R1];
+    assert_eq!(found(&mut host, Direction::Write, Some(words), words), (Some(late), Some(WRITE_STOP_R1)));
+}
+
+/// QEMU's: RESP0 has CMD12's R1 in the end, and all comes at once.
+#[test]
+fn the_r1_of_cmd12_is_not_taken_for_that_of_the_command() {
+    let mut host = ready::<SmhcLayout>();
+    for (direction, stop) in [
+        (Direction::Read, READ_STOP_R1),
+        // Some cards say so where a read ends with their last block [SD 4.3.3].
+        (Direction::Read, READ_STOP_R1 | R1::OUT_OF_RANGE),
+        (Direction::Write, WRITE_STOP_R1),
+        // This write has failed, and none before it.
+        (Direction::Write, WRITE_STOP_R1 | R1::ERROR),
+    ] {
+        assert_eq!(found(&mut host, direction, None, [stop, 0]), (Some(COMMAND_R1), Some(stop)), "{stop:#x}");
+    }
+}
+
+/// The same, where time passes between the two: the command's R1 is there until CMD12's comes.
+#[test]
+fn an_earlier_write_that_failed_is_heard_before_cmd12() {
+    let mut host = ready::<SmhcLayout>();
+    let late = COMMAND_R1 | R1::ERROR;
+    for direction in [Direction::Read, Direction::Write] {
+        let end = [READ_STOP_R1, 0];
+        assert_eq!(found(&mut host, direction, Some([late, 0]), end), (Some(late), Some(READ_STOP_R1)));
+        // What was heard is not heard again.
+        assert_eq!(found(&mut host, direction, None, end), (Some(COMMAND_R1), Some(READ_STOP_R1)));
+    }
+}
+
+/// An SMHC that keeps both, as DesignWare's does, interrupts once for each transfer but the first.
+#[test]
+fn an_smhc_that_keeps_both_is_learned() {
+    let mut host = ready::<SmhcLayout>();
+    let late = COMMAND_R1 | R1::ERROR;
+    for words in [[COMMAND_R1, WRITE_STOP_R1], [late, WRITE_STOP_R1 | R1::ERROR]] {
+        let both = (Some(words[0]), Some(words[1]));
+        assert_eq!(found(&mut host, Direction::Write, Some(words), words), both);
+    }
+    // What is in RESP1 is part of a CSD, say: no R1 of CMD12.
+    let words = [COMMAND_R1, 0x3280_1234];
+    assert_eq!(found(&mut host, Direction::Write, None, words), (Some(COMMAND_R1), None));
+    let mut memory = [0u8; 1024];
+    let segment = mapped(&mut host, &mut memory, Direction::Write);
+    host.start(&transfer(Direction::Write, 2), &[segment], 0).unwrap();
+    raise(&host, INT_COMMAND);
+    assert!(!host.regs.line(), "the command's end has nothing new");
+    // Not for ever: it is looked at each time.
+    raise(&host, INT_DATA | INT_AUTO_STOP);
+    host.regs.set(SmhcLayout::AT.response, WRITE_STOP_R1);
+    assert_eq!(host.ack(&[segment]).phase.unwrap().unwrap().stop, Some(WRITE_STOP_R1));
+    host.start(&transfer(Direction::Write, 2), &[segment], 0).unwrap();
+    raise(&host, INT_COMMAND);
+    assert!(host.regs.line());
+}
+
+/// A fault tells the command's R1, or none.
+#[test]
+fn a_fault_has_no_other_commands_r1() {
+    for (word, told) in [(COMMAND_R1 | R1::ERROR, true), (READ_STOP_R1 | R1::ERROR, false)] {
+        let mut host = ready::<SmhcLayout>();
+        let mut memory = [0u8; 1024];
+        let segment = mapped(&mut host, &mut memory, Direction::Read);
+        host.start(&transfer(Direction::Read, 2), &[segment], 0).unwrap();
+        host.regs.set(SmhcLayout::AT.response, word);
+        raise(&host, INT_COMMAND | INT_DATA_CRC | INT_AUTO_STOP);
+        let fault = host.ack(&[segment]).phase.unwrap().unwrap_err();
+        assert_eq!((fault.cause, fault.stage), (Cause::Crc, Stage::Data));
+        assert_eq!(fault.response.map(|response| response.words[0]), told.then_some(word));
+    }
+}
