@@ -144,8 +144,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn flush_judged(&mut self, status: u32, now_ns: u64) {
         if R1(status).current_state() == CardState::Prg {
             // The host saw the end of busy too early. The card tells an error once.
-            self.flush_hears(status);
-            return self.programs_still(now_ns);
+            if P::RECOVERS {
+                self.flush_hears(status);
+                return self.programs_still(now_ns);
+            }
+            return self.watch_busy(now_ns);
         }
         let bad = status & (R1::ERRORS | R1::SWITCH_ERROR);
         let result = if bad == 0 { self.flush_ended() } else { Err(Error::Card(status)) };

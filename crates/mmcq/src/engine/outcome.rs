@@ -136,8 +136,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.incident.failed_mut().hear(status.0);
                 let prg = status.current_state() == CardState::Prg;
                 if status.ready_for_data() && !prg {
-                    let heard = self.incident.failed().status() & (R1::ERRORS | R1::EXCEPTION_EVENT);
-                    self.ready(Some(status.0 | heard), now_ns);
+                    let heard = self.incident.failed().status();
+                    // Of the busy before only what it told of errors. Lean firmware begins anew.
+                    let kept = if P::RECOVERS { R1::ERRORS | R1::EXCEPTION_EVENT } else { u32::MAX };
+                    self.ready(Some(status.0 | heard & kept), now_ns);
                 } else {
                     self.busy_again(now_ns);
                 }
