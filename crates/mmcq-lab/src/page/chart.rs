@@ -84,10 +84,15 @@ fn picture(
     Ok(scaled(&svg, axes.title, "chart"))
 }
 
+/// Where an axis from 0 ends. One without a length, or without an end, would be drawn for ever.
+fn end(values: impl Iterator<Item = f64>) -> f64 {
+    values.filter(|value| value.is_finite() && *value > 0.0).reduce(f64::max).unwrap_or(1.0)
+}
+
 /// Bars from left to right, one below the other; `line` goes through all of them.
 pub fn bars(axes: &Axes<'_>, bars: &[Bar], line: Option<f64>) -> Result<String, String> {
     let sum = |bar: &Bar| bar.parts.iter().map(|(length, _)| length).sum::<f64>();
-    let most = bars.iter().map(sum).chain(line).fold(f64::MIN_POSITIVE, f64::max);
+    let most = end(bars.iter().map(sum).chain(line));
     let letters = bars.iter().map(|bar| bar.label.chars().count() as u32).max().unwrap_or(0);
     picture(30 * bars.len() as u32 + 58, axes, |area| {
         let mut chart = ChartBuilder::on(area)
@@ -133,10 +138,11 @@ pub fn bars(axes: &Axes<'_>, bars: &[Bar], line: Option<f64>) -> Result<String, 
 /// Lines over a range; `name_x` names a place of the axis to the right.
 pub fn lines(axes: &Axes<'_>, lines: &[Line], name_x: &dyn Fn(f64) -> String) -> Result<String, String> {
     let points = || lines.iter().flat_map(|line| &line.points);
-    let least = points().map(|point| point.0).fold(f64::INFINITY, f64::min);
-    let most = points().map(|point| point.0).fold(f64::NEG_INFINITY, f64::max);
-    let (least, most) = if least < most { (least, most) } else { (least.min(0.0), least.max(0.0) + 1.0) };
-    let top = points().map(|point| point.1).fold(f64::MIN_POSITIVE, f64::max);
+    let places = || points().map(|point| point.0).filter(|x| x.is_finite());
+    let least = places().reduce(f64::min).unwrap_or(0.0);
+    let most = places().reduce(f64::max).unwrap_or(0.0);
+    let most = if least < most { most } else { least + 1.0 };
+    let top = end(points().map(|point| point.1));
     picture(250, axes, |area| {
         let mut chart = ChartBuilder::on(area)
             .margin(6)
@@ -198,6 +204,8 @@ mod tests {
         assert!(lines(&axes, &[line], &short).unwrap().contains("#D9730D"));
         let empty = Line { points: vec![], colour: COLOURS[1] };
         assert!(lines(&axes, &[empty], &short).is_ok() && bars(&axes, &[], None).is_ok());
+        let flat = Line { points: vec![(7.0, 0.0); 3], colour: COLOURS[1] };
+        assert!(lines(&axes, &[flat], &short).is_ok() && bars(&axes, &[bar("none", 0.0)], None).is_ok());
     }
 
     #[test]
