@@ -1,6 +1,6 @@
 //! Blocking calls: write a block, flush, read it back. `cargo run -p mmcq-sim --example blocking`
 
-use mmcq::block::BlockDevice;
+use mmcq::block::{Block, BlockDevice};
 use mmcq::card::{Options, bring_up};
 use mmcq_sim::bench::{Bench, buffer};
 
@@ -14,12 +14,12 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{} blocks, {:?} at {} Hz", card.params.sectors, card.timing, card.clock_hz);
 
     let disk = BlockDevice::new(stack);
-    let mut block = [0x5a; 512];
-    disk.write_blocking(100, &block, idle)?;
+    let mut block = Block([0x5a; 512]);
+    disk.write_blocking(100, &block.0, idle)?;
     disk.flush_blocking(idle)?;
-    block.fill(0);
-    disk.read_blocking(100, &mut block, idle)?;
-    assert_eq!(block, [0x5a; 512]);
+    block.0.fill(0);
+    disk.read_blocking(100, &mut block.0, idle)?;
+    assert_eq!(block.0, [0x5a; 512]);
     println!("written and read back after {} us", bench.now_ns() / 1000);
     Ok(())
 }

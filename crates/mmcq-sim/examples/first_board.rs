@@ -1,7 +1,7 @@
 //! A board made of ready parts, on the simulator's machine.
 //! `cargo run -p mmcq-sim --example first_board`
 
-use mmcq::block::BlockDevice;
+use mmcq::block::{Block, BlockDevice};
 use mmcq::board::{Buffer, NoLock, Once};
 use mmcq::card::{Options, bring_up};
 use mmcq::engine::Config;
@@ -27,10 +27,11 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let scratch = SCRATCH.take().ok_or("taken before")?;
     stack.block_on(bring_up(&stack, scratch, Options::DEFAULT), idle).0?;
     let disk = BlockDevice::new(&stack);
-    disk.write_blocking(7, &[0xa5; 512], idle)?;
-    let mut block = [0; 512];
-    disk.read_blocking(7, &mut block, idle)?;
-    assert_eq!(block, [0xa5; 512]);
+    let mut block = Block([0xa5; 512]);
+    disk.write_blocking(7, &block.0, idle)?;
+    block.0.fill(0);
+    disk.read_blocking(7, &mut block.0, idle)?;
+    assert_eq!(block.0, [0xa5; 512]);
     println!("a block after {} us", now_ns() / 1000);
     Ok(())
 }

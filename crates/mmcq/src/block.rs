@@ -18,6 +18,20 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 pub use partition::Partition;
 
+/// One block on cache lines of its own: memory that any controller takes. (A plain array of bytes
+/// begins anywhere, and may be refused: [`Geometry::align`].)
+///
+/// # Examples
+/// ```
+/// # use mmcq::block::Block;
+/// let mut block = Block([0x5a; 512]);
+/// block.0.fill(0);
+/// assert_eq!(&raw const block.0 as usize % 64, 0);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[repr(C, align(64))]
+pub struct Block(pub [u8; BLOCK_BYTES as usize]);
+
 /// What a card offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
