@@ -8,7 +8,7 @@ use mmcq::block::BlockDevice;
 use mmcq::card::{self, Options};
 use mmcq::engine::{CardParams, Config, DmaBuf, FlushBy};
 use mmcq::host::{Auto, BusOp, Data, Direction, Host, Phase, Segment, Step, Width};
-use mmcq::host::{Regs, mshc, pl181, rtsx, s3c_sdi, sdhci, spi};
+use mmcq::host::{Regs, mshc, pl181, rtsx, s3c_sdi, sdhci, spi, stm32_sdmmc};
 use mmcq::spec::command::{Command, Resp};
 use mmcq::task::Stack;
 use one_thread::{NOW_NS, OneThread, TIMER};
@@ -313,6 +313,59 @@ fn fuzz_smhc() {
 #[test]
 fn fuzz_design_ware() {
     both("fuzz_design_ware", any_mshc::<mshc::layout::DesignWareLayout>);
+}
+
+/// A board that can do anything, or nothing.
+struct AnyBoard {
+    taps: u8,
+    resets: bool,
+    locks: bool,
+}
+
+impl stm32_sdmmc::Stm32Board for AnyBoard {
+    fn reset(&mut self) -> bool {
+        self.resets
+    }
+    fn taps(&self) -> u8 {
+        self.taps
+    }
+    fn lock(&mut self) -> bool {
+        self.locks
+    }
+}
+
+fn any_stm32_sdmmc<const PIECES: usize>(
+    regs: Anything,
+    dma: AnyDma,
+    u: &mut Unstructured<'_>,
+) -> Result<Option<stm32_sdmmc::Stm32Sdmmc<Anything, AnyDma, AnyBoard, PIECES>>> {
+    thread_local!(static LISTS: RefCell<Vec<(usize, NonNull<()>)>> = const { RefCell::new(Vec::new()) });
+    let list = LISTS.with_borrow_mut(|lists| match lists.iter().find(|(pieces, _)| *pieces == PIECES) {
+        Some((_, list)) => *list,
+        None => {
+            let list = NonNull::from(Box::leak(Box::new(stm32_sdmmc::Pieces::<PIECES>::new()))).cast();
+            lists.push((PIECES, list));
+            list
+        }
+    });
+    let config = stm32_sdmmc::Stm32SdmmcConfig::new(u.int_in_range(0..=250_000_000)?)
+        .max_clock_hz(u.int_in_range(0..=250_000_000)?)
+        .high_speed(u.arbitrary()?)
+        .signal18(u.arbitrary()?)
+        .signal18_fixed(u.arbitrary()?)
+        .fixed(u.arbitrary()?)
+        .piece_bytes(*u.choose(&[4096, 512, 65_536])?);
+    let taps = *u.choose(&[0, 1, 12, 32, 255])?;
+    let board = AnyBoard { taps, resets: u.arbitrary()?, locks: u.arbitrary()? };
+    // SAFETY: leaked, of this type, and the driver before has gone.
+    let list = unsafe { list.cast::<stm32_sdmmc::Pieces<PIECES>>().as_mut() };
+    Ok(stm32_sdmmc::Stm32Sdmmc::new(regs, dma, board, list, config).ok())
+}
+
+#[test]
+fn fuzz_stm32_sdmmc() {
+    both("fuzz_stm32_sdmmc", any_stm32_sdmmc::<1>);
+    both("fuzz_stm32_sdmmc_list", any_stm32_sdmmc::<16>);
 }
 
 #[test]

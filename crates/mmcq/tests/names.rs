@@ -58,13 +58,14 @@ const ONLY_READ: [&str; 5] = ["Event", "Geometry", "RecoveryEvent", "Refusal", "
 /// What a program fills in: each field has a setter, so that a program names no more than it means.
 /// True: literals do not work outside of the core, so a new field breaks none. The others may still
 /// be written `Config { admitted: 4, ..Config::DEFAULT }`, and a new field breaks no such program.
-const FILLED_IN: [(&str, &str, bool); 7] = [
+const FILLED_IN: [(&str, &str, bool); 8] = [
     ("Config", "engine/config.rs", false),
     ("Options", "card/mod.rs", false),
     ("MshcConfig", "host/mshc/config.rs", true),
     ("Pl181Config", "host/pl181/config.rs", true),
     ("RtsxConfig", "host/rtsx/config.rs", true),
     ("S3cSdiConfig", "host/s3c_sdi/config.rs", true),
+    ("Stm32SdmmcConfig", "host/stm32_sdmmc/config.rs", true),
     ("SdhciConfig", "host/sdhci/config.rs", false),
 ];
 

@@ -19,6 +19,7 @@ pub mod s3c_sdi;
 pub mod sdhci;
 mod segment;
 pub mod spi;
+pub mod stm32_sdmmc;
 pub mod surroundings;
 
 pub use crate::spec::bus::{Timing, Width};

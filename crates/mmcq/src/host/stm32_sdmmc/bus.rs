@@ -1,0 +1,348 @@
+//! Power, clock, lines, voltage, reset: steps that never block.
+
+use super::regs::*;
+use super::tune::{Found, Search, Stm32Board};
+use super::{Failed, Stm32Sdmmc};
+use crate::host::{BusOp, Caps, Dma, Regs, Step, Timing, Width};
+
+/// Longest time that an end of data, or the voltage switch, takes.
+const LIMIT_NS: u64 = 100_000_000;
+const POLL_NS: u64 = 100_000;
+/// The lines are low for so long, and then high for so long, before the clock starts.
+const CYCLE_NS: u64 = 1_000_000;
+/// Stages of the longest operation, with one to see the end.
+const STAGES_MAX: u32 = 4;
+/// CMD52 that writes I/O Abort [SDIO 6.9]: function 0, address 6.
+const IO_ABORT: u32 = 1 << 31 | 6 << 9;
+
+/// What an operation is waiting for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// The lines are low.
+    Cycle,
+    /// They are high, without a clock.
+    Off,
+    /// A command that is still under way.
+    Command,
+    /// The data path to end.
+    Abort,
+    /// 1.8 V.
+    Switch,
+}
+
+/// What the bus settings are, and how far an operation has got.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bus {
+    /// The clock's register without its divider.
+    lines: u32,
+    divider: u32,
+    /// The card's clock, 0 while it stands.
+    clock_hz: u32,
+    stage: Option<Stage>,
+    until_ns: u64,
+    /// CMD11 was sent, and 1.8 V has not followed.
+    switches: bool,
+    hears_card: bool,
+    search: Option<Search>,
+}
+
+impl Bus {
+    pub(super) const fn new() -> Self {
+        Bus {
+            lines: CLOCK_FLOW_CONTROL,
+            divider: CLOCK_DIVIDER_MAX,
+            clock_hz: 0,
+            stage: None,
+            until_ns: 0,
+            switches: false,
+            hears_card: false,
+            search: None,
+        }
+    }
+
+    pub(super) const fn clock_hz(&self) -> u32 {
+        self.clock_hz
+    }
+
+    /// Bits of the data path that stay from phase to phase.
+    pub(super) const fn data_control(&self) -> u32 {
+        if self.hears_card { DATA_SDIO } else { 0 }
+    }
+
+    /// Does the card's interrupt come through?
+    pub(super) const fn hears_card(&self) -> bool {
+        self.hears_card
+    }
+
+    pub(super) fn hear_card(&mut self, on: bool) {
+        self.hears_card = on;
+    }
+
+    /// It is masked until it is asked for again.
+    pub(super) fn card_was_heard(&mut self) {
+        self.hears_card = false;
+    }
+
+    /// CMD11 goes out. True: on lines that can go to 1.8 V.
+    pub(super) fn begins_switch(&mut self, caps: &Caps) -> bool {
+        self.switches = caps.signal18 && !caps.signal18_fixed;
+        self.switches
+    }
+
+    pub(super) const fn search(&self) -> Option<&Search> {
+        self.search.as_ref()
+    }
+
+    /// One tap more was tried.
+    pub(super) fn tried(&mut self, good: bool) -> Found {
+        let found = self.search.as_mut().map_or(Found::None, |search| search.tried(good));
+        if !matches!(found, Found::Next(_)) {
+            self.search = None;
+        }
+        found
+    }
+
+    const fn clock_register(&self) -> u32 {
+        self.lines | self.divider | if self.clock_hz == 0 { CLOCK_SAVES } else { 0 }
+    }
+}
+
+impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PIECES> {
+    pub(super) fn step_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
+        if first {
+            self.bus.stage = None;
+            if !self.begin(op, now_ns) {
+                return Step::Failed;
+            }
+        }
+        for _ in 0..STAGES_MAX {
+            let Some(stage) = self.bus.stage else { return Step::Done };
+            if !self.is_over(stage, now_ns) {
+                if matches!(stage, Stage::Cycle | Stage::Off) {
+                    return Step::Wait(self.bus.until_ns);
+                }
+                if now_ns >= self.bus.until_ns || self.is_gone() {
+                    self.bus.stage = None;
+                    return Step::Failed;
+                }
+                return Step::Wait(now_ns.saturating_add(POLL_NS).min(self.bus.until_ns));
+            }
+            self.bus.stage = None;
+            match stage {
+                Stage::Cycle => {
+                    self.regs.write32(POWER, POWER_OFF);
+                    self.enter(Stage::Off, now_ns, CYCLE_NS);
+                }
+                Stage::Off => self.regs.write32(POWER, POWER_ON),
+                Stage::Command => self.abort(now_ns),
+                Stage::Abort => self.silence(),
+                Stage::Switch => {
+                    self.bus.switches = false;
+                    self.regs.write32(POWER, POWER_ON);
+                    self.regs.write32(CLEAR, STATIC);
+                }
+            }
+        }
+        Step::Done
+    }
+
+    /// The first writes of an operation.
+    fn begin(&mut self, op: BusOp, now_ns: u64) -> bool {
+        match op {
+            BusOp::PowerOff => {
+                self.begin_anew();
+                self.regs.write32(POWER, POWER_OFF);
+            }
+            BusOp::PowerOn => {
+                self.begin_anew();
+                self.write_clock();
+                self.regs.write32(POWER, POWER_CYCLE);
+                self.enter(Stage::Cycle, now_ns, self.config.power_up_ns.max(CYCLE_NS));
+            }
+            // The controller has stopped it already.
+            BusOp::Clock(0) if self.bus.switches => self.bus.clock_hz = 0,
+            BusOp::Clock(0) => {
+                self.bus.clock_hz = 0;
+                self.write_clock();
+            }
+            BusOp::Clock(hz) => {
+                let double = self.bus.lines & CLOCK_DDR != 0;
+                let Some((divider, clock_hz)) =
+                    divide(self.config.kernel_hz, hz.min(self.caps.clock_hz.1), double)
+                else {
+                    return false;
+                };
+                (self.bus.divider, self.bus.clock_hz) = (divider, clock_hz);
+                self.write_clock();
+            }
+            BusOp::Width(width) if width > self.caps.width => return false,
+            BusOp::Width(width) => {
+                let lines = match width {
+                    Width::W1 => 0,
+                    Width::W4 => 1,
+                    Width::W8 => 2,
+                };
+                self.bus.lines = self.bus.lines & !(3 << CLOCK_WIDTH_SHIFT) | lines << CLOCK_WIDTH_SHIFT;
+                self.write_clock();
+            }
+            BusOp::Timing(timing) => return self.set_timing(timing),
+            BusOp::Signal18(true) if !self.caps.signal18 => return false,
+            BusOp::Signal18(true) if self.bus.switches => {
+                self.regs.write32(POWER, POWER_ON | POWER_SWITCH_ENABLE | POWER_SWITCH);
+                self.enter(Stage::Switch, now_ns, LIMIT_NS);
+            }
+            BusOp::Signal18(_) => {}
+            BusOp::TuneStart => {
+                let taps = self.board.taps();
+                if taps == 0 || !self.board.lock() {
+                    return false;
+                }
+                self.bus.search = Some(Search::new(taps));
+                self.board.select(0);
+                self.bus.lines |= CLOCK_FEEDBACK;
+                self.write_clock();
+            }
+            BusOp::TuneAbort => {
+                self.bus.search = None;
+                self.bus.lines &= !CLOCK_FEEDBACK;
+                self.write_clock();
+            }
+            BusOp::ResetLines => self.reset_lines(now_ns),
+            BusOp::ResetAll => {
+                if self.board.reset() {
+                    self.active = None;
+                    self.failed = None;
+                    self.mask = None;
+                    self.bus.switches = false;
+                    self.write_clock();
+                    self.regs.write32(POWER, POWER_ON);
+                    self.silence();
+                } else {
+                    // Without a reset: what can be written is written.
+                    self.reset_lines(now_ns);
+                    self.write_clock();
+                }
+            }
+        }
+        true
+    }
+
+    fn enter(&mut self, stage: Stage, now_ns: u64, limit_ns: u64) {
+        self.bus.stage = Some(stage);
+        self.bus.until_ns = now_ns.saturating_add(limit_ns);
+    }
+
+    fn is_over(&self, stage: Stage, now_ns: u64) -> bool {
+        let status = || self.regs.read32(STATUS);
+        match stage {
+            Stage::Cycle | Stage::Off => now_ns >= self.bus.until_ns,
+            Stage::Command => status() & COMMAND_ACTIVE == 0,
+            Stage::Abort => status() & (COMMAND_ACTIVE | DATA_ACTIVE) == 0,
+            Stage::Switch => {
+                let status = status();
+                status != u32::MAX && status & SWITCH_END != 0
+            }
+        }
+    }
+
+    /// As after power-on; by the clock tree if the board can.
+    fn begin_anew(&mut self) {
+        self.board.reset();
+        self.bus = Bus::new();
+        self.active = None;
+        self.failed = None;
+        self.mask = None;
+        self.silence();
+    }
+
+    /// The data path is idle: no DMA, nothing in the FIFO, nothing that interrupts.
+    fn silence(&mut self) {
+        self.failed = None;
+        self.regs.write32(DMA_CONTROL, 0);
+        self.regs.write32(DATA_CONTROL, self.bus.data_control() | DATA_FIFO_RESET);
+        self.regs.write32(DATA_CONTROL, self.bus.data_control());
+        self.regs.write32(CLEAR, STATIC);
+        self.set_mask(0);
+    }
+
+    fn reset_lines(&mut self, now_ns: u64) {
+        if let Some(active) = self.active.take()
+            && (active.work.moves() || active.work == super::phase::Work::TuneEnds)
+        {
+            self.failed = Some(active.end);
+        }
+        self.set_mask(0);
+        self.enter(Stage::Command, now_ns, LIMIT_NS);
+    }
+
+    /// Ends the data path, if there is something to end.
+    fn abort(&mut self, now_ns: u64) {
+        let works = self.regs.read32(STATUS) & DATA_ACTIVE != 0;
+        match self.failed.or(works.then_some(Failed::Card)) {
+            None => self.silence(),
+            Some(end) => {
+                self.regs.write32(CLEAR, STATIC);
+                let (arg, index) = match end {
+                    Failed::Card => (0, 12),
+                    Failed::Function(function) => (IO_ABORT | u32::from(function), 52),
+                };
+                self.send(arg, index | COMMAND_SHORT | COMMAND_STOP);
+                self.enter(Stage::Abort, now_ns, LIMIT_NS);
+            }
+        }
+    }
+
+    fn set_timing(&mut self, timing: Timing) -> bool {
+        if !self.caps.can(timing) && timing != Timing::Legacy {
+            return false;
+        }
+        let bits = match timing {
+            Timing::Ddr50 | Timing::Ddr52 => CLOCK_DDR | CLOCK_FAST,
+            Timing::Sdr50 | Timing::Sdr104 | Timing::Hs200 => CLOCK_FAST,
+            _ => 0,
+        };
+        let fast = matches!(timing, Timing::Sdr104 | Timing::Hs200 | Timing::Sdr50);
+        let keep = if fast { CLOCK_DDR | CLOCK_FAST } else { CLOCK_DDR | CLOCK_FAST | CLOCK_FEEDBACK };
+        self.bus.lines = self.bus.lines & !keep | bits;
+        self.write_clock();
+        true
+    }
+
+    fn write_clock(&self) {
+        self.regs.write32(CLOCK, self.bus.clock_register());
+    }
+}
+
+/// The divider for the fastest clock not above `hz`, and that clock; `None` if it cannot be that
+/// slow. On both edges the clock is divided at least by 2.
+fn divide(kernel_hz: u32, hz: u32, double: bool) -> Option<(u32, u32)> {
+    if kernel_hz <= hz && !double {
+        return Some((0, kernel_hz));
+    }
+    // At least 1 anyway; said where the compiler can see it, so that no division can panic.
+    let half = kernel_hz.div_ceil(hz.max(1)).div_ceil(2).max(1);
+    (hz != 0 && half <= CLOCK_DIVIDER_MAX).then(|| (half, kernel_hz / (2 * half)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_card_is_never_clocked_faster_than_asked() {
+        assert_eq!(divide(200_000_000, 400_000, false), Some((250, 400_000)));
+        assert_eq!(divide(50_000_000, 50_000_000, false), Some((0, 50_000_000)));
+        assert_eq!(divide(50_000_000, 50_000_000, true), Some((1, 25_000_000)));
+        assert_eq!(divide(100_000_000, 49_999_999, false), Some((2, 25_000_000)));
+        assert_eq!(divide(u32::MAX, 400_000, false), None);
+        assert_eq!(divide(24_000_000, 0, false), None);
+        for kernel in [1, 3, 24_000_000u32, 133_333_333, 200_000_000] {
+            for hz in [1, 400_000, 24_999_999, 50_000_000, 208_000_000] {
+                for double in [false, true] {
+                    let Some((divider, got)) = divide(kernel, hz, double) else { continue };
+                    assert!(got <= hz && divider <= CLOCK_DIVIDER_MAX, "{kernel} {hz} {double}");
+                }
+            }
+        }
+    }
+}

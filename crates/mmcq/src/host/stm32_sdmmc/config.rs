@@ -1,0 +1,160 @@
+//! What a board says about its controller, and what follows from it.
+
+use super::regs::*;
+use super::table::GRAIN_BYTES;
+use crate::host::{BlockSizes, BusyDetect, Caps, DmaError, Timing, Width};
+use core::fmt;
+
+/// Default speed: what a card bears before any switch, in hertz [SD 6.6.6].
+const DEFAULT_SPEED_HZ: u32 = 25_000_000;
+
+/// What a board says about its controller. Start from [`Stm32SdmmcConfig::new`].
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug)]
+pub struct Stm32SdmmcConfig {
+    /// The kernel clock (`sdmmc_ker_ck`), from which the card's is divided, in hertz.
+    pub kernel_hz: u32,
+    /// Fastest card clock that the board's wires carry, in hertz.
+    pub max_clock_hz: u32,
+    /// Data lines that are wired.
+    pub width: Width,
+    /// High speed timing: the board bears up to 50 MHz.
+    pub high_speed: bool,
+    /// There is a level shifter, or a supply of the pads that switches: SDR12 to SDR50, and DDR50.
+    /// [`Surroundings::signalling`](crate::host::surroundings::Surroundings::signalling) moves it.
+    pub signal18: bool,
+    /// The lines are at 1.8 V and cannot leave it: a soldered eMMC.
+    pub signal18_fixed: bool,
+    /// The card is soldered.
+    pub fixed: bool,
+    /// How long the supply takes, in nanoseconds; at least 1 ms, in which the lines are low.
+    pub power_up_ns: u64,
+    /// Bytes that a piece of a list may have, a multiple of 32: 4096 suits all; 65536 where the
+    /// size has 17 bits (IDMABSIZE 16:5).
+    pub piece_bytes: u32,
+    /// Addresses that the DMA reaches, the first and the last: on an H7, SDMMC1 reaches AXI SRAM
+    /// and the external memories, not DTCM.
+    pub dma_window: (u32, u32),
+}
+
+setters!(Stm32SdmmcConfig {
+    kernel_hz: u32,
+    max_clock_hz: u32,
+    width: Width,
+    high_speed: bool,
+    signal18: bool,
+    signal18_fixed: bool,
+    fixed: bool,
+    power_up_ns: u64,
+    piece_bytes: u32,
+    dma_window: (u32, u32),
+});
+
+impl Stm32SdmmcConfig {
+    /// Four lines, default speed, all memory.
+    pub const fn new(kernel_hz: u32) -> Self {
+        Stm32SdmmcConfig {
+            kernel_hz,
+            max_clock_hz: DEFAULT_SPEED_HZ,
+            width: Width::W4,
+            high_speed: false,
+            signal18: false,
+            signal18_fixed: false,
+            fixed: false,
+            power_up_ns: 1_000_000,
+            piece_bytes: 4096,
+            dma_window: (0, u32::MAX),
+        }
+    }
+
+    /// Capabilities of a controller with a list of so many pieces, and taps or not.
+    pub(super) fn caps(&self, pieces: usize, tuned: bool) -> Result<Caps, Stm32SdmmcInitError> {
+        let slowest = self.kernel_hz.div_ceil(2 * CLOCK_DIVIDER_MAX);
+        let fastest = self.kernel_hz.min(self.max_clock_hz);
+        if slowest == 0 || fastest < slowest {
+            let Stm32SdmmcConfig { kernel_hz, max_clock_hz, .. } = *self;
+            return Err(Stm32SdmmcInitError::Clock { kernel_hz, max_clock_hz });
+        }
+        let piece = self.piece_bytes;
+        if !piece.is_multiple_of(GRAIN_BYTES) || !(512..=65536).contains(&piece) {
+            return Err(Stm32SdmmcInitError::Piece(piece));
+        }
+        let most = DATA_BYTES_MAX + 1 - u32::from(DATA_BLOCK_BYTES_MAX);
+        // A piece of memory takes one more of the list than its length needs, at most.
+        let half = u16::try_from(pieces / 2).unwrap_or(u16::MAX).clamp(1, 512);
+        let (max_segments, max_bytes) =
+            if pieces == 1 { (1, most) } else { (half, (u32::from(half) * piece).min(most)) };
+        let bit = Caps::timing_bit;
+        let mut timings = bit(Timing::Legacy);
+        if self.high_speed {
+            timings |= bit(Timing::HighSpeed);
+        }
+        if self.signal18 {
+            timings |= bit(Timing::Sdr12) | bit(Timing::Sdr25) | bit(Timing::Sdr50) | bit(Timing::Ddr50);
+        }
+        if tuned && (self.signal18 || self.signal18_fixed) {
+            timings |= bit(Timing::Sdr104) | bit(Timing::Hs200);
+        }
+        Ok(Caps {
+            no_count: false,
+            busy: BusyDetect::Interrupt,
+            max_busy_ns: u64::from(u32::MAX / 2) * 1_000_000_000 / u64::from(fastest),
+            max_segments,
+            max_segment_bytes: max_bytes,
+            max_block_bytes: DATA_BLOCK_BYTES_MAX,
+            block_sizes: BlockSizes::PowersOfTwoOrBytes,
+            max_blocks: 0xffff,
+            max_bytes,
+            align: 4,
+            dma_bits: 32,
+            clock_hz: (slowest, fastest),
+            width: self.width,
+            timings,
+            signal18: self.signal18 || self.signal18_fixed,
+            signal18_fixed: self.signal18_fixed,
+            fixed: self.fixed,
+            ..Caps::NONE
+        })
+    }
+}
+
+/// Why there is no driver.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Stm32SdmmcInitError {
+    /// The registers read as all ones: clock off, or nothing there.
+    Gone,
+    /// The fastest card clock asked for is slower than the slowest (the kernel clock divided by
+    /// 2046), or one of them is 0.
+    Clock {
+        /// [`Stm32SdmmcConfig::kernel_hz`].
+        kernel_hz: u32,
+        /// [`Stm32SdmmcConfig::max_clock_hz`].
+        max_clock_hz: u32,
+    },
+    /// [`Stm32SdmmcConfig::piece_bytes`] is no multiple of 32 from 512 to 65536.
+    Piece(u32),
+    /// The controller cannot reach its list.
+    List(DmaError),
+}
+
+impl fmt::Display for Stm32SdmmcInitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Stm32SdmmcInitError::Gone => f.write_str(
+                "stm32_sdmmc: registers read as all ones, expected a controller with its clock on",
+            ),
+            Stm32SdmmcInitError::Clock { kernel_hz, max_clock_hz } => write!(
+                f,
+                "stm32_sdmmc: kernel_hz {kernel_hz} with max_clock_hz {max_clock_hz}, expected at least kernel_hz / 2046"
+            ),
+            Stm32SdmmcInitError::Piece(bytes) => {
+                write!(f, "stm32_sdmmc: piece_bytes {bytes}, expected a multiple of 32 from 512 to 65536")
+            }
+            Stm32SdmmcInitError::List(error) => write!(f, "stm32_sdmmc: list of pieces: {error}"),
+        }
+    }
+}
+
+impl core::error::Error for Stm32SdmmcInitError {}

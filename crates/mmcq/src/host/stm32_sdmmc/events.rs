@@ -1,0 +1,223 @@
+//! How a phase goes on and ends.
+
+use super::Stm32Sdmmc;
+use super::phase::{Active, COMMAND_ERRORS, DATA_ERRORS, Work};
+use super::regs::*;
+use super::tune::{Found, Stm32Board};
+use crate::host::{Cause, Direction, Dma, Done, Events, Fault, Regs, Segment, Stage};
+use crate::spec::command::Resp;
+use crate::spec::response::Response;
+
+/// Words that one call moves at most. What is left interrupts again.
+const WORDS_MAX: u32 = 256;
+
+impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PIECES> {
+    pub(super) fn take_events(&mut self, segments: &[Segment]) -> Events {
+        let mut events = Events::default();
+        let status = self.look(&mut events);
+        let Some(mut active) = self.active.take() else {
+            // Nothing is in progress, so nothing may interrupt.
+            if status != u32::MAX && self.mask.is_some_and(|mask| status & mask & !CARD_INTERRUPT != 0) {
+                self.set_mask(0);
+            }
+            return events;
+        };
+        events.phase = self.advance(&mut active, status, segments);
+        match &events.phase {
+            None => {
+                self.set_mask(active.wanted());
+                self.active = Some(active);
+            }
+            Some(Ok(_)) if matches!(active.work, Work::Cpu(Direction::Write)) || active.busy => {
+                // The FIFO is empty now, and may say so for as long as it likes.
+                self.set_mask(0);
+            }
+            Some(Ok(_)) => {}
+            Some(Err(Fault { cause: Cause::Gone, .. })) => self.mask = None,
+            Some(Err(_)) => {
+                if active.work.moves() {
+                    self.failed = Some(active.end);
+                }
+                self.set_mask(0);
+            }
+        }
+        events
+    }
+
+    /// Takes and clears what has come, the card's interrupt first.
+    fn look(&mut self, events: &mut Events) -> u32 {
+        let status = self.regs.read32(STATUS);
+        if status == u32::MAX {
+            return status;
+        }
+        if self.bus.hears_card() && status & CARD_INTERRUPT != 0 {
+            self.bus.card_was_heard();
+            self.regs.write32(CLEAR, CARD_INTERRUPT);
+            let mask = self.mask.unwrap_or(0) & !CARD_INTERRUPT;
+            self.set_mask(mask);
+            events.card_irq = true;
+        }
+        if status & STATIC != 0 {
+            self.regs.write32(CLEAR, status & STATIC);
+        }
+        status
+    }
+
+    fn advance(
+        &mut self,
+        active: &mut Active,
+        mut status: u32,
+        segments: &[Segment],
+    ) -> Option<Result<Done, Fault>> {
+        let mut words_left = WORDS_MAX;
+        // Each turn but the last moves a word at least.
+        for _ in 0..=WORDS_MAX {
+            if status == u32::MAX {
+                let stage = if active.work.moves() { Stage::Data } else { Stage::Command };
+                return Some(Err(Fault { cause: Cause::Gone, stage, response: None }));
+            }
+            active.seen |= status & STATIC;
+            active.busy = active.may_be_busy() && status & BUSY != 0 && active.seen & BUSY_END == 0;
+            if active.work == Work::TuneEnds {
+                return self.tuning_has_ended(active, status);
+            }
+            if let Some(fault) = self.fault(active) {
+                let tunes = active.work == Work::Tune;
+                return if tunes { self.tuning_failed(active, status) } else { Some(Err(fault)) };
+            }
+            let words = self.move_words(active, status, segments, words_left);
+            words_left -= words;
+            if words == 0 || words_left == 0 {
+                break;
+            }
+            status = self.look_again();
+        }
+        if active.needs() & !active.seen != 0 || active.left_bytes != 0 || active.busy {
+            return None;
+        }
+        if self.answers_another(active) {
+            return Some(Err(Fault { cause: Cause::Index, stage: Stage::Command, response: None }));
+        }
+        if active.work == Work::Tune {
+            return self.tried(active, true);
+        }
+        Some(Ok(Done { response: self.response(active.resp), ..Done::default() }))
+    }
+
+    /// The status once more, within one call.
+    fn look_again(&mut self) -> u32 {
+        let status = self.regs.read32(STATUS);
+        if status != u32::MAX && status & STATIC != 0 {
+            self.regs.write32(CLEAR, status & STATIC);
+        }
+        status
+    }
+
+    /// What ends the phase badly.
+    fn fault(&self, active: &Active) -> Option<Fault> {
+        let has = |bits: u32| active.seen & bits != 0;
+        let answered = has(active.command_good());
+        if !answered && has(COMMAND_ERRORS) {
+            let cause = if has(COMMAND_CRC_FAIL) { Cause::Crc } else { Cause::Timeout };
+            return Some(Fault { cause, stage: Stage::Command, response: None });
+        }
+        let response = answered.then(|| self.response(active.resp));
+        if !active.work.moves() {
+            let late = active.resp == Resp::R1b && has(DATA_TIMEOUT);
+            return late.then_some(Fault { cause: Cause::Timeout, stage: Stage::Busy, response });
+        }
+        if !has(DATA_ERRORS) {
+            return None;
+        }
+        let cause = match () {
+            () if has(DATA_CRC_FAIL) => Cause::Crc,
+            () if has(DATA_TIMEOUT) => Cause::Timeout,
+            () if has(DMA_ERROR) => Cause::Dma,
+            // The clock should have stopped for the FIFO.
+            () => Cause::Other,
+        };
+        Some(Fault { cause, stage: Stage::Data, response })
+    }
+
+    /// Moves words that the FIFO is known to hold, or to have room for; how many.
+    fn move_words(&self, active: &mut Active, status: u32, segments: &[Segment], most: u32) -> u32 {
+        let left = active.left_bytes.div_ceil(4);
+        let write = active.work == Work::Cpu(Direction::Write);
+        let ready = match active.work {
+            Work::Cpu(Direction::Write) if active.seen & active.command_good() == 0 => 0,
+            Work::Cpu(Direction::Write) if status & TX_HALF_EMPTY != 0 => HALF_WORDS,
+            Work::Cpu(Direction::Write) if status & TX_FULL == 0 && left < HALF_WORDS => 1,
+            Work::Cpu(Direction::Read) | Work::Tune if status & RX_HALF_FULL != 0 => HALF_WORDS,
+            Work::Cpu(Direction::Read) | Work::Tune if status & RX_EMPTY == 0 => 1,
+            _ => 0,
+        };
+        let words = ready.min(left).min(most);
+        let bytes = words.saturating_mul(4).min(active.left_bytes);
+        if words == 0 {
+        } else if write {
+            active.cursor.drain(segments, bytes, |word| self.regs.write32(FIFO, word));
+        } else if active.work == Work::Tune {
+            for _ in 0..words {
+                self.regs.read32(FIFO);
+            }
+        } else {
+            active.cursor.fill(segments, bytes, || self.regs.read32(FIFO));
+        }
+        active.left_bytes -= bytes;
+        words
+    }
+
+    /// A tuning block was bad: the data path is brought back before the next one.
+    fn tuning_failed(&mut self, active: &mut Active, status: u32) -> Option<Result<Done, Fault>> {
+        if status & DATA_ACTIVE == 0 {
+            return self.tried(active, false);
+        }
+        *active = Active { work: Work::TuneEnds, seen: 0, left_bytes: 0, ..*active };
+        self.regs.write32(CLEAR, STATIC);
+        self.send(0, 12 | COMMAND_SHORT | COMMAND_STOP);
+        None
+    }
+
+    fn tuning_has_ended(&mut self, active: &mut Active, status: u32) -> Option<Result<Done, Fault>> {
+        if status & DATA_ACTIVE != 0 {
+            return None;
+        }
+        let answered = active.seen & (DATA_ABORTED | RESPONSE_END | COMMAND_ERRORS) != 0;
+        answered.then(|| self.tried(active, false)).flatten()
+    }
+
+    /// One tap more was tried.
+    fn tried(&mut self, active: &Active, good: bool) -> Option<Result<Done, Fault>> {
+        if !good {
+            self.regs.write32(DATA_CONTROL, self.bus.data_control() | DATA_FIFO_RESET);
+        }
+        self.set_mask(0);
+        let response = if good { self.response(active.resp) } else { Response::default() };
+        let done = |tuned| Some(Ok(Done { response, stop: None, tuned }));
+        match self.bus.tried(good) {
+            Found::Next(tap) => {
+                self.board.select(tap);
+                done(false)
+            }
+            Found::Tuned => done(true),
+            Found::None => Some(Err(Fault { cause: Cause::Crc, stage: Stage::Data, response: None })),
+        }
+    }
+
+    /// The response carries another index.
+    fn answers_another(&self, active: &Active) -> bool {
+        if matches!(active.resp, Resp::None | Resp::R2 | Resp::R3 | Resp::R4) {
+            return false;
+        }
+        self.regs.read32(RESPONSE_INDEX) & 0x3f != u32::from(active.index)
+    }
+
+    fn response(&self, resp: Resp) -> Response {
+        let word = |n: u16| self.regs.read32(RESPONSE_1 + 4 * n);
+        match resp {
+            Resp::None => Response::default(),
+            Resp::R2 => Response { words: [word(0), word(1), word(2), word(3) & !0xff] },
+            _ => Response::short(word(0)),
+        }
+    }
+}

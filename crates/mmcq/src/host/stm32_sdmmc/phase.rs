@@ -1,0 +1,261 @@
+//! How a phase starts.
+
+use super::regs::*;
+use super::table::Pieces;
+use super::tune::Stm32Board;
+use super::{BY_CPU, Failed, Stm32Sdmmc};
+use crate::host::pio::Cursor;
+use crate::host::{Auto, Data, Direction, Dma, Phase, Regs, Segment, StartError};
+use crate::spec::command::{Command, Resp};
+use core::ptr::NonNull;
+
+/// Added to the data timeout, whose timer may start with the command: command, N_CR and response,
+/// in card clocks.
+const COMMAND_CLOCKS: u64 = 48 + 64 + 136;
+
+/// What ends a command badly.
+pub(super) const COMMAND_ERRORS: u32 = COMMAND_CRC_FAIL | COMMAND_TIMEOUT;
+/// What ends data badly.
+pub(super) const DATA_ERRORS: u32 = DATA_CRC_FAIL | DATA_TIMEOUT | TX_UNDERRUN | RX_OVERRUN | DMA_ERROR;
+
+/// The phase that the controller works on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Active {
+    pub(super) index: u8,
+    pub(super) resp: Resp,
+    pub(super) work: Work,
+    /// Flags that have come.
+    pub(super) seen: u32,
+    /// The card was busy at the last look.
+    pub(super) busy: bool,
+    /// Bytes that the CPU has to move, and where it is.
+    pub(super) left_bytes: u32,
+    pub(super) cursor: Cursor,
+    /// What has to end the data path if it fails.
+    pub(super) end: Failed,
+}
+
+/// What a phase does beside its command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Work {
+    /// Nothing.
+    Command,
+    /// CMD11: the clock stops.
+    Switch,
+    /// The DMA moves the data.
+    Dma(Direction),
+    /// The CPU does.
+    Cpu(Direction),
+    /// A tuning block, which goes nowhere.
+    Tune,
+    /// The block was bad: CMD12 brings the data path back.
+    TuneEnds,
+}
+
+impl Work {
+    /// Does the data path work?
+    pub(super) const fn moves(self) -> bool {
+        matches!(self, Work::Dma(_) | Work::Cpu(_) | Work::Tune)
+    }
+
+    const fn writes(self) -> bool {
+        matches!(self, Work::Dma(Direction::Write) | Work::Cpu(Direction::Write))
+    }
+}
+
+impl Active {
+    /// The flag of a command that went well.
+    pub(super) const fn command_good(&self) -> u32 {
+        if matches!(self.resp, Resp::None) { COMMAND_SENT } else { RESPONSE_END }
+    }
+
+    /// May the card be busy behind it?
+    pub(super) const fn may_be_busy(&self) -> bool {
+        matches!(self.resp, Resp::R1b) || self.work.writes()
+    }
+
+    /// The flags that must have come, but for the end of busy.
+    pub(super) const fn needs(&self) -> u32 {
+        let more = match self.work {
+            Work::Command | Work::TuneEnds => 0,
+            Work::Switch => CLOCK_STOPPED,
+            Work::Dma(_) | Work::Cpu(_) | Work::Tune => DATA_END,
+        };
+        self.command_good() | more
+    }
+
+    /// The flags that have to interrupt for the phase to go on.
+    pub(super) const fn wanted(&self) -> u32 {
+        if matches!(self.work, Work::TuneEnds) {
+            return DATA_ABORTED | RESPONSE_END | COMMAND_ERRORS;
+        }
+        let missing = self.needs() & !self.seen;
+        if missing == 0 && self.left_bytes == 0 {
+            return if self.busy { BUSY_END | DATA_TIMEOUT } else { 0 };
+        }
+        let errors = COMMAND_ERRORS | if self.work.moves() { DATA_ERRORS } else { 0 };
+        let level = match self.work {
+            Work::Cpu(Direction::Write) if self.left_bytes != 0 => TX_HALF_EMPTY,
+            // Fewer words raise no level: they are there with the end of a block.
+            Work::Cpu(Direction::Read) | Work::Tune if self.left_bytes >= 4 * HALF_WORDS => RX_HALF_FULL,
+            Work::Cpu(Direction::Read) | Work::Tune if self.left_bytes != 0 => DATA_BLOCK_END,
+            _ => 0,
+        };
+        // The response is taken along with the data.
+        let next = if missing & !self.command_good() != 0 { missing & !self.command_good() } else { missing };
+        errors | level | next
+    }
+}
+
+impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PIECES> {
+    pub(super) fn start_phase(
+        &mut self,
+        phase: &Phase,
+        segments: &[Segment],
+        timeout_ns: u64,
+    ) -> Result<(), StartError> {
+        if phase.auto != Auto::None || phase.tuning && (phase.data.is_none() || self.bus.search().is_none()) {
+            return Err(StartError::Unsupported);
+        }
+        let bytes = match &phase.data {
+            Some(data) => check(data, segments, phase.tuning)?,
+            None => 0,
+        };
+        if let Some(active) = &self.active {
+            let data = active.work.moves() && phase.data.is_some();
+            return Err(if data { StartError::DataLine } else { StartError::CommandLine });
+        }
+        let status = self.regs.read32(STATUS);
+        if status & COMMAND_ACTIVE != 0 {
+            return Err(StartError::CommandLine);
+        }
+        if phase.data.is_some() && (self.failed.is_some() || status & DATA_ACTIVE != 0) {
+            return Err(StartError::DataLine);
+        }
+        let work = match &phase.data {
+            None if phase.command.index == 11 && self.bus.begins_switch(&self.caps) => Work::Switch,
+            None => Work::Command,
+            Some(_) if phase.tuning => Work::Tune,
+            Some(data) if segments.iter().any(|segment| segment.bus & BY_CPU != 0) => {
+                Work::Cpu(data.direction)
+            }
+            Some(data) => Work::Dma(data.direction),
+        };
+        let mut command = command_bits(&phase.command);
+        if let Some(data) = &phase.data {
+            self.program_data(&phase.command, data, work, segments, bytes)?;
+            command |= COMMAND_DATA;
+        }
+        if work == Work::Switch {
+            self.regs.write32(POWER, POWER_ON | POWER_SWITCH_ENABLE);
+        }
+        let by_cpu = matches!(work, Work::Cpu(_) | Work::Tune);
+        let active = Active {
+            index: phase.command.index,
+            resp: phase.command.resp,
+            work,
+            seen: 0,
+            busy: false,
+            left_bytes: if by_cpu { bytes } else { 0 },
+            cursor: Cursor::default(),
+            end: if phase.command.index == 53 {
+                Failed::Function((phase.command.arg >> 28 & 7) as u8)
+            } else {
+                Failed::Card
+            },
+        };
+        self.regs.write32(DATA_TIMER, self.timeout_clocks(timeout_ns));
+        // Late flags belong to no phase.
+        self.regs.write32(CLEAR, STATIC);
+        self.set_mask(active.wanted());
+        self.active = Some(active);
+        self.send(phase.command.arg, command);
+        Ok(())
+    }
+
+    /// Sends a command.
+    pub(super) fn send(&self, arg: u32, command: u32) {
+        self.regs.write32(ARGUMENT, arg);
+        self.regs.write32(COMMAND, COMMAND_ENABLE | command);
+    }
+
+    /// Writes what a data transfer needs.
+    fn program_data(
+        &mut self,
+        command: &Command,
+        data: &Data,
+        work: Work,
+        segments: &[Segment],
+        bytes: u32,
+    ) -> Result<(), StartError> {
+        let mut control = 0;
+        if matches!(work, Work::Dma(_)) {
+            let chunk = if PIECES > 1 { self.config.piece_bytes } else { u32::MAX };
+            let first = self.list.build(segments, bytes, chunk).ok_or(StartError::Unsupported)?;
+            control = DMA_ENABLE;
+            if PIECES > 1 {
+                let place: NonNull<Pieces<PIECES>> = NonNull::from(&mut *self.list);
+                self.dma.sync(self.list_bus.into(), place.cast(), Pieces::<PIECES>::BYTES);
+                control |= DMA_BY_LIST;
+                self.regs.write32(DMA_LIST, self.list_bus);
+                self.regs.write32(DMA_NEXT, first.next);
+                self.regs.write32(DMA_SIZE, first.size);
+            }
+            self.regs.write32(DMA_BASE, first.base);
+        }
+        self.regs.write32(DMA_CONTROL, control);
+        self.regs.write32(DATA_LENGTH, bytes);
+        let read = if data.direction == Direction::Read { DATA_READ } else { 0 };
+        // The block mode of CMD53 has bit 27; in byte mode a block has any length.
+        let size = if command.index == 53 && command.arg >> 27 & 1 == 0 {
+            DATA_BYTES
+        } else {
+            u32::from(data.block_size).trailing_zeros() << DATA_BLOCK_SHIFT
+        };
+        self.regs.write32(DATA_CONTROL, self.bus.data_control() | read | size);
+        Ok(())
+    }
+
+    fn timeout_clocks(&self, timeout_ns: u64) -> u32 {
+        let clocks = timeout_ns.saturating_mul(self.bus.clock_hz().into()).div_ceil(1_000_000_000);
+        u32::try_from(clocks.saturating_add(COMMAND_CLOCKS)).unwrap_or(u32::MAX)
+    }
+}
+
+/// The bytes of these data; nothing is written.
+fn check(data: &Data, segments: &[Segment], tuning: bool) -> Result<u32, StartError> {
+    let block = u32::from(data.block_size);
+    let bytes = block.checked_mul(data.blocks).ok_or(StartError::Unsupported)?;
+    let held = segments.iter().fold(0u32, |sum, segment| sum.saturating_add(segment.len));
+    let by_cpu = segments.iter().filter(|segment| segment.bus & BY_CPU != 0).count();
+    // Memory that is mapped for DMA must not be touched by the CPU, so it is all or nothing.
+    let mixed = by_cpu != 0 && by_cpu != segments.len();
+    // The DMA moves words, and a word of the FIFO does not hold bytes of two blocks.
+    let torn = !block.is_multiple_of(4) && (data.blocks > 1 || by_cpu == 0);
+    // A block that is no power of two is CMD53's in byte mode, and comes alone.
+    let odd = !block.is_power_of_two() && data.blocks > 1;
+    let short = !tuning && (bytes > held || mixed || torn);
+    let write = tuning && data.direction == Direction::Write;
+    if bytes == 0 || bytes > DATA_BYTES_MAX || data.block_size > DATA_BLOCK_BYTES_MAX || odd || short || write
+    {
+        return Err(StartError::Unsupported);
+    }
+    Ok(bytes)
+}
+
+fn command_bits(command: &Command) -> u32 {
+    let resp = match command.resp {
+        Resp::None => 0,
+        Resp::R2 => COMMAND_LONG,
+        // No CRC there [SD 4.9.4], [SDIO 3.3].
+        Resp::R3 | Resp::R4 => COMMAND_SHORT_PLAIN,
+        _ => COMMAND_SHORT,
+    };
+    let ends = command.index == 12 || command.index == 52 && aborts(command.arg);
+    resp | u32::from(command.index & 0x3f) | if ends { COMMAND_STOP } else { 0 }
+}
+
+/// A write to I/O Abort, which is at address 6 of function 0 [SDIO 6.9].
+fn aborts(arg: u32) -> bool {
+    arg >> 28 == 8 && arg >> 9 & 0x1_ffff == 6
+}

@@ -1,0 +1,113 @@
+//! The list of pieces for the internal DMA.
+
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
+use super::regs::{NEXT_FOLLOWS, NEXT_HAS_SIZE, NEXT_READY};
+use crate::host::Segment;
+
+/// The size of a piece counts in these.
+pub(super) const GRAIN_BYTES: u32 = 32;
+/// Bytes of an item: what follows, address, size.
+const ITEM_BYTES: u32 = 12;
+
+/// Memory for so many pieces of a transfer; the controller reads it, so it lives as long as the
+/// program. With one piece the controller needs no list, and is given none.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct Pieces<const PIECES: usize> {
+    items: [[u32; 3]; PIECES],
+}
+
+/// What the registers are told: the first piece, and what follows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct First {
+    pub(super) next: u32,
+    pub(super) base: u32,
+    pub(super) size: u32,
+}
+
+impl<const PIECES: usize> Pieces<PIECES> {
+    /// Its size in bytes.
+    pub const BYTES: usize = ITEM_BYTES as usize * PIECES;
+
+    /// An empty list.
+    pub const fn new() -> Self {
+        Pieces { items: [[0; 3]; PIECES] }
+    }
+
+    /// Lists the first `bytes` of the segments in pieces of `chunk` at most. `None`: there is too
+    /// little memory in the segments or too little room here, or a piece that is not the last has
+    /// a length that the controller cannot be told.
+    pub(super) fn build(&mut self, segments: &[Segment], bytes: u32, chunk: u32) -> Option<First> {
+        let (mut used, mut left) = (0, bytes);
+        let mut first = None;
+        for segment in segments {
+            let mut bus = segment.bus as u32;
+            let mut here = segment.len.min(left);
+            left -= here;
+            while here != 0 {
+                let size = here.min(chunk.max(GRAIN_BYTES));
+                here -= size;
+                let end = left == 0 && here == 0;
+                if !end && !size.is_multiple_of(GRAIN_BYTES) {
+                    return None;
+                }
+                let follows = if end { 0 } else { NEXT_FOLLOWS };
+                let place = (used as u32 + 1) * ITEM_BYTES;
+                let next = place | NEXT_HAS_SIZE | NEXT_READY | follows;
+                let item = [next, bus, size.next_multiple_of(GRAIN_BYTES)];
+                for (place, value) in self.items.get_mut(used)?.iter_mut().zip(item) {
+                    // SAFETY: a valid, exclusive reference. Volatile, since the reader is the
+                    // controller and not this program.
+                    unsafe { core::ptr::from_mut(place).write_volatile(value.to_le()) };
+                }
+                let [next, base, size_field] = item;
+                first.get_or_insert(First { next, base, size: size_field });
+                used += 1;
+                bus = bus.wrapping_add(size);
+            }
+            if left == 0 {
+                break;
+            }
+        }
+        first.filter(|_| left == 0)
+    }
+}
+
+impl<const PIECES: usize> Default for Pieces<PIECES> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::ptr::NonNull;
+
+    fn segment(bus: u64, len: u32) -> Segment {
+        Segment { ptr: NonNull::dangling(), len, bus }
+    }
+
+    #[test]
+    fn pieces_follow_each_other_by_their_place_in_the_list() {
+        let mut list = Pieces::<3>::new();
+        let first = list.build(&[segment(0x2400_0000, 8192), segment(0x2401_0000, 512)], 8692, 4096);
+        assert_eq!(first, Some(First { next: 0xe000_000c, base: 0x2400_0000, size: 4096 }));
+        assert_eq!(list.items[1], [0xe000_0018, 0x2400_1000, 4096]);
+        // The last may have any length; its size is rounded up, and the data path ends it.
+        assert_eq!(list.items[2], [0x6000_0024, 0x2401_0000, 512]);
+        let first = list.build(&[segment(0x2400_0000, 20)], 20, 4096);
+        assert_eq!(first, Some(First { next: 0x6000_000c, base: 0x2400_0000, size: 32 }));
+    }
+
+    #[test]
+    fn what_cannot_be_told_is_refused() {
+        let mut list = Pieces::<2>::new();
+        // Too little memory, too many pieces, no memory at all, a first piece of 20 bytes.
+        assert_eq!(list.build(&[segment(0, 508)], 512, 4096), None);
+        assert_eq!(list.build(&[segment(0, 12288)], 12288, 4096), None);
+        assert_eq!(list.build(&[], 512, 4096), None);
+        assert_eq!(list.build(&[segment(0, 20), segment(64, 512)], 532, 4096), None);
+    }
+}

@@ -1,0 +1,224 @@
+use super::*;
+
+#[test]
+fn a_response_ends_a_command_and_is_handed_over() {
+    let mut host = ready::<1>();
+    host.start(&command(8, Resp::R7), &[], 0).unwrap();
+    assert!(host.ack(&[]).phase.is_none());
+    host.regs.answers(8, 0x1aa);
+    assert!(host.regs.line());
+    let done = host.ack(&[]).phase.unwrap().unwrap();
+    assert_eq!(done.response.words[0], 0x1aa);
+    assert!(!host.regs.line() && host.ack(&[]).phase.is_none());
+    // A long one, without its CRC.
+    host.start(&command(2, Resp::R2), &[], 0).unwrap();
+    for n in 0..4 {
+        host.regs.set(RESPONSE_1 + 4 * n, 0x1111_1111 * (u32::from(n) + 1));
+    }
+    host.regs.raise(RESPONSE_END);
+    let done = host.ack(&[]).phase.unwrap().unwrap();
+    assert_eq!(done.response.words, [0x1111_1111, 0x2222_2222, 0x3333_3333, 0x4444_4400]);
+    host.start(&command(0, Resp::None), &[], 0).unwrap();
+    host.regs.raise(COMMAND_SENT);
+    assert!(host.ack(&[]).phase.unwrap().is_ok());
+}
+
+#[test]
+fn a_command_fails_by_what_the_controller_says() {
+    for (flag, cause) in [(COMMAND_TIMEOUT, Cause::Timeout), (COMMAND_CRC_FAIL, Cause::Crc)] {
+        let mut host = ready::<1>();
+        host.start(&command(13, Resp::R1), &[], 0).unwrap();
+        host.regs.raise(flag);
+        assert!(host.regs.line());
+        assert_eq!(host.ack(&[]).phase, fault(cause, Stage::Command, None));
+        assert!(!host.regs.line());
+        // The lines are fine: the next one starts.
+        host.start(&command(13, Resp::R1), &[], 0).unwrap();
+    }
+    let mut host = ready::<1>();
+    host.start(&command(13, Resp::R1), &[], 0).unwrap();
+    host.regs.answers(12, 0x900);
+    assert_eq!(host.ack(&[]).phase, fault(Cause::Index, Stage::Command, None));
+    host.start(&command(13, Resp::R1), &[], 0).unwrap();
+    host.regs.gone.set(true);
+    assert_eq!(host.ack(&[]).phase, fault(Cause::Gone, Stage::Command, None));
+}
+
+#[test]
+fn busy_behind_a_response_is_waited_for() {
+    let mut host = ready::<1>();
+    host.start(&command(7, Resp::R1b), &[], 0).unwrap();
+    host.regs.answers(7, 0x700);
+    host.regs.raise(BUSY);
+    assert!(host.ack(&[]).phase.is_none());
+    assert_eq!(host.regs.get(MASK), BUSY_END | DATA_TIMEOUT);
+    host.regs.fall(BUSY);
+    host.regs.raise(BUSY_END);
+    assert!(host.regs.line());
+    assert!(host.ack(&[]).phase.unwrap().is_ok() && !host.regs.line());
+    // Not busy: the end at once. Busy for ever: the controller's timer ends it.
+    host.start(&command(7, Resp::R1b), &[], 0).unwrap();
+    host.regs.answers(7, 0x700);
+    assert!(host.ack(&[]).phase.unwrap().is_ok());
+    host.start(&command(7, Resp::R1b), &[], 0).unwrap();
+    host.regs.answers(7, 0x700);
+    host.regs.raise(BUSY);
+    assert!(host.ack(&[]).phase.is_none());
+    host.regs.raise(DATA_TIMEOUT);
+    assert_eq!(host.ack(&[]).phase, fault(Cause::Timeout, Stage::Busy, Some(0x700)));
+    // An R1 has no busy of its own: DAT0 is that of an earlier write.
+    host.start(&command(13, Resp::R1), &[], 0).unwrap();
+    host.regs.answers(13, 0xe00);
+    assert!(host.ack(&[]).phase.unwrap().is_ok());
+}
+
+#[test]
+fn a_write_by_dma_ends_behind_its_busy() {
+    let mut host = ready::<1>();
+    host.start(&data(24, Direction::Write, 512, 1), &[at(0x2400_0000, 512)], 0).unwrap();
+    host.regs.answers(24, 0x900);
+    assert!(!host.regs.line() && host.ack(&[]).phase.is_none());
+    host.regs.raise(DATA_END | BUSY);
+    assert!(host.ack(&[]).phase.is_none());
+    host.regs.fall(BUSY);
+    host.regs.raise(BUSY_END);
+    assert_eq!(host.ack(&[]).phase.unwrap().unwrap().response.words[0], 0x900);
+    // A controller whose end of data comes behind the busy.
+    host.start(&data(24, Direction::Write, 512, 1), &[at(0x2400_0000, 512)], 0).unwrap();
+    host.regs.answers(24, 0x900);
+    host.regs.raise(DATA_END);
+    assert!(host.ack(&[]).phase.unwrap().is_ok());
+}
+
+#[test]
+fn data_fail_by_what_the_controller_says() {
+    let cases = [
+        (DATA_CRC_FAIL, Cause::Crc),
+        (DATA_TIMEOUT, Cause::Timeout),
+        (DMA_ERROR, Cause::Dma),
+        (RX_OVERRUN, Cause::Other),
+    ];
+    for (flag, cause) in cases {
+        let mut host = ready::<1>();
+        host.start(&data(17, Direction::Read, 512, 1), &[at(0x2400_0000, 512)], 0).unwrap();
+        host.regs.answers(17, 0x900);
+        host.regs.raise(flag);
+        assert!(host.regs.line());
+        assert_eq!(host.ack(&[]).phase, fault(cause, Stage::Data, Some(0x900)));
+        assert!(!host.regs.line());
+    }
+}
+
+#[test]
+fn the_cpu_takes_what_the_fifo_has() {
+    let mut host = ready::<1>();
+    let mut memory = [0u8; 70];
+    let mut phase = data(53, Direction::Read, 70, 1);
+    phase.command = Command::new(53, 1 << 28 | 70, Resp::R5);
+    let segments = [near(&mut memory)];
+    host.start(&phase, &segments, 0).unwrap();
+    assert_eq!(host.regs.get(DMA_CONTROL), 0);
+    host.regs.answers(53, 0x1000);
+    host.regs.rx.borrow_mut().extend((0..16).map(|n| 0x0302_0100 + n * 0x0404_0404));
+    assert!(host.regs.line() && host.ack(&segments).phase.is_none());
+    // Six bytes are left: less than raises a level.
+    assert_eq!(host.regs.get(MASK) & (RX_HALF_FULL | DATA_BLOCK_END), DATA_BLOCK_END);
+    host.regs.rx.borrow_mut().extend([0x4342_4140, 0x4544]);
+    host.regs.raise(DATA_BLOCK_END | DATA_END);
+    assert!(host.ack(&segments).phase.unwrap().is_ok());
+    let expected: Vec<u8> = (0..70).collect();
+    assert_eq!(memory[..], expected[..]);
+}
+
+#[test]
+fn the_cpu_fills_the_fifo_behind_the_response() {
+    let mut host = ready::<1>();
+    let mut memory: Vec<u8> = (0..64).collect();
+    let mut phase = data(53, Direction::Write, 64, 1);
+    phase.command = Command::new(53, 9 << 28 | 64, Resp::R5);
+    let segments = [near(&mut memory)];
+    host.start(&phase, &segments, 0).unwrap();
+    host.regs.raise(TX_HALF_EMPTY);
+    assert!(host.ack(&segments).phase.is_none() && host.regs.tx.borrow().is_empty());
+    host.regs.answers(53, 0x1000);
+    assert!(host.ack(&segments).phase.is_none());
+    assert_eq!(host.regs.tx.borrow().len(), 16);
+    assert_eq!(host.regs.tx.borrow()[1], 0x0706_0504);
+    // All is written: the level interrupts no more.
+    assert!(!host.regs.line());
+    host.regs.raise(DATA_END);
+    assert!(host.ack(&segments).phase.unwrap().is_ok() && !host.regs.line());
+}
+
+#[test]
+fn the_cards_interrupt_is_told_once_and_masked() {
+    let mut host = ready::<1>();
+    host.regs.raise(CARD_INTERRUPT);
+    assert!(!host.ack(&[]).card_irq);
+    host.regs.fall(CARD_INTERRUPT);
+    host.card_irq(true);
+    assert_eq!(host.regs.get(DATA_CONTROL), DATA_SDIO);
+    // It stays on beside a phase, and the phase beside it.
+    host.start(&command(52, Resp::R5), &[], 0).unwrap();
+    host.regs.raise(CARD_INTERRUPT);
+    let events = host.ack(&[]);
+    assert!(events.card_irq && events.phase.is_none());
+    assert_eq!(host.regs.get(MASK) & CARD_INTERRUPT, 0);
+    host.regs.answers(52, 0x1000);
+    let events = host.ack(&[]);
+    assert!(!events.card_irq && events.phase.is_some());
+    host.card_irq(true);
+    host.start(&data(53, Direction::Read, 64, 1), &[at(0x2400_0000, 64)], 0).unwrap();
+    assert_ne!(host.regs.get(DATA_CONTROL) & DATA_SDIO, 0);
+    assert_ne!(host.regs.get(MASK) & CARD_INTERRUPT, 0);
+}
+
+/// One tuning block; `good`, or its CRC is not.
+fn tune(host: &mut Driver<1>, good: bool) -> Option<Result<Done, Fault>> {
+    let phase = Phase { tuning: true, ..data(19, Direction::Read, 64, 1) };
+    host.start(&phase, &[], 0).unwrap();
+    host.regs.answers(19, 0x900);
+    if good {
+        host.regs.rx.borrow_mut().extend([0; 16]);
+        host.regs.raise(DATA_END);
+        return host.ack(&[]).phase;
+    }
+    host.regs.raise(DATA_CRC_FAIL | DATA_ACTIVE);
+    assert!(host.ack(&[]).phase.is_none());
+    assert_eq!(host.regs.last(COMMAND), Some(COMMAND_ENABLE | COMMAND_STOP | COMMAND_SHORT | 12));
+    host.regs.raise(COMMAND_TIMEOUT);
+    assert!(host.ack(&[]).phase.is_none());
+    host.regs.fall(DATA_ACTIVE);
+    host.regs.raise(DATA_ABORTED);
+    assert!(host.regs.line());
+    host.ack(&[]).phase
+}
+
+#[test]
+fn tuning_takes_the_middle_of_the_good_taps() {
+    let board = Board { taps: 12, ..Board::default() };
+    let config = config().signal18(true).max_clock_hz(KERNEL_HZ);
+    let mut host: Driver<1> = ready_on(board, config);
+    assert_eq!(host.set_bus(BusOp::TuneStart, true, 0), Step::Done);
+    assert_ne!(host.regs.get(CLOCK) & CLOCK_FEEDBACK, 0);
+    for tap in 0..12 {
+        assert_eq!(host.board.tap.get(), tap);
+        let done = tune(&mut host, (3..8).contains(&tap)).unwrap().unwrap();
+        assert!(!done.tuned);
+    }
+    assert_eq!(host.board.tap.get(), 5);
+    assert!(tune(&mut host, true).unwrap().unwrap().tuned);
+    // Over: another block is none.
+    let phase = Phase { tuning: true, ..data(19, Direction::Read, 64, 1) };
+    assert_eq!(host.start(&phase, &[], 0), Err(StartError::Unsupported));
+}
+
+#[test]
+fn a_tuning_without_a_good_tap_fails() {
+    let mut host: Driver<1> = ready_on(Board { taps: 2, ..Board::default() }, config().signal18(true));
+    host.set_bus(BusOp::TuneStart, true, 0);
+    assert!(tune(&mut host, false).unwrap().is_ok());
+    assert_eq!(tune(&mut host, false), fault(Cause::Crc, Stage::Data, None));
+    assert_eq!(host.set_bus(BusOp::TuneAbort, true, 0), Step::Done);
+    assert_eq!(host.regs.get(CLOCK) & CLOCK_FEEDBACK, 0);
+}
