@@ -27,6 +27,7 @@ pub mod sequence;
 pub mod slot;
 pub mod spi;
 pub mod stats;
+pub mod stm32_sdmmc;
 pub mod time;
 pub mod wire;
 pub mod world;

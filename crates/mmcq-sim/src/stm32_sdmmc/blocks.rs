@@ -1,0 +1,332 @@
+//! Blocks on the DAT lines, both ways: word by word for the CPU, as one piece for the IDMA.
+
+use super::bits::{cmd, dctrl, sta};
+use super::data::State;
+use super::idma::Moved;
+use super::{NEVER, Stm32Sdmmc, Timer};
+use crate::card::{Flow, ReadBlock};
+use crate::faults::{Point, Strike, flip};
+use crate::probe::Signal;
+use crate::slot::Core;
+use crate::wire::{BLOCK_GAP_CLK, CRC_STATUS_CLK, CRC_TOKEN_CLK, CRC_TURN_CLK};
+
+/// CRC16 and end bit.
+const TAIL_CLK: u64 = 17;
+/// A CRC status that has not begun by then will not come [58.5.4].
+const NO_STATUS_CLK: u64 = 8;
+
+impl Stm32Sdmmc {
+    pub(super) fn data_event(&mut self, now: u64) {
+        match self.dat.state {
+            State::ReadGap => self.ask_for_block(now),
+            State::ReadWord => self.word_came(now),
+            State::ReadBlock | State::ReadTail => self.read_block_ended(now),
+            State::WriteGap => self.write_block_begins(now),
+            State::WriteWord => self.word_went(now),
+            State::WriteTail => self.written_block_ended(now),
+            State::Status => self.write_status_ended(now),
+            State::NoStatus => self.fail(sta::DATA_TIMEOUT, now),
+            State::Busy => self.data_busy_ended(now),
+            State::Aborting => self.abort_goes_on(now),
+            _ => {}
+        }
+    }
+
+    /// The CPU took a word from the FIFO, or gave one.
+    pub(super) fn fifo_moved(&mut self, now: u64) {
+        match self.dat.state {
+            State::ReadHeld if self.fifo.half_empty() => self.words_go_on(now),
+            State::Drain if self.fifo.is_empty() => self.finish(sta::DATA_END, now),
+            State::DrainBad if self.fifo.is_empty() => self.finish(sta::DATA_CRC, now),
+            State::ReadHold => self.hold_goes_on(now),
+            State::WaitS => self.wait_to_send(now),
+            State::WriteHeld if self.may_send() => {
+                self.end_hold(now);
+                self.send_word(0, now);
+            }
+            _ => {}
+        }
+        self.command_may_go(now);
+    }
+
+    /// The next block of a read, or what stands before it.
+    pub(super) fn next_read(&mut self, now: u64) {
+        self.watch(self.dat.waits_since, NEVER);
+        if self.regs.command & cmd::HOLD != 0 {
+            // The timeout does not run while data are held.
+            self.set_timer(Timer::DataTimeout, NEVER);
+            self.dat.state = State::ReadHold;
+            return self.hold_goes_on(now);
+        }
+        self.dat.beat = Some(self.data_beat(now).not_before(now));
+        self.after_clocks(BLOCK_GAP_CLK, State::ReadGap, now);
+    }
+
+    fn silence(&mut self) {
+        self.dat.state = State::Silence;
+        self.watch(self.dat.waits_since, NEVER);
+    }
+
+    fn ask_for_block(&mut self, now: u64) {
+        let Some(Flow::Read { block_size }) = self.dat.flow else { return self.silence() };
+        let sent = usize::from(block_size);
+        let mut bytes = std::mem::take(&mut self.dat.bytes);
+        bytes.clear();
+        // Behind the end of a shorter block the lines are high.
+        bytes.resize(sent.max(self.dat.block), 0xff);
+        let reply = self.slot.with_card(now, |card, now| card.read_block(&mut bytes[..sent], now));
+        self.dat.bytes = bytes;
+        let Some(ReadBlock::At { mut start_ns, crc_ok }) = reply else { return self.silence() };
+        self.dat.strike = self.strike(Point::ReadBlock, now);
+        match self.dat.strike {
+            Some(Strike::Lost | Strike::Never) => return self.silence(),
+            Some(Strike::Late(ns)) => start_ns = start_ns.max(now).saturating_add(ns),
+            Some(Strike::Flip(bit)) => flip(&mut self.dat.bytes, bit),
+            _ => {}
+        }
+        let start = self.data_beat(now).not_before(start_ns);
+        let start_ns = start.ns();
+        self.slot.stats.access_ns += start_ns.saturating_sub(now);
+        self.dat.good = crc_ok && sent == self.dat.block;
+        self.dat.start_ns = start_ns;
+        self.dat.shown = false;
+        self.dat.beat = Some(start);
+        self.watch(self.dat.waits_since, start_ns);
+        if self.by_idma() {
+            let clocks = 1 + self.byte_clocks(self.dat.block) + TAIL_CLK;
+            return self.after_clocks(clocks, State::ReadBlock, now);
+        }
+        if self.fifo.is_full() && self.flow_control() {
+            return self.hold(State::ReadHeld, start_ns);
+        }
+        let clocks = 1 + self.byte_clocks(self.dat.word());
+        self.after_clocks(clocks, State::ReadWord, now);
+    }
+
+    /// The next word of a block, if there is room for it.
+    fn words_go_on(&mut self, now: u64) {
+        if self.fifo.is_full() && self.flow_control() {
+            return self.hold(State::ReadHeld, now);
+        }
+        self.end_hold(now);
+        let clocks = u64::from(self.dat.at == 0) + self.byte_clocks(self.dat.word());
+        self.after_clocks(clocks, State::ReadWord, now);
+    }
+
+    fn word_came(&mut self, now: u64) {
+        self.set_timer(Timer::DataTimeout, NEVER);
+        let (from, to) = (self.dat.at, self.dat.at + self.dat.word());
+        if !self.fifo.push(&self.dat.bytes[from..to]) {
+            return self.fail(sta::OVERRUN, now);
+        }
+        self.dat.at = to;
+        self.count_data();
+        if to < self.dat.block {
+            self.words_go_on(now);
+        } else {
+            self.after_clocks(TAIL_CLK, State::ReadTail, now);
+        }
+    }
+
+    fn read_block_ended(&mut self, now: u64) {
+        let damaged = matches!(self.dat.strike.take(), Some(Strike::Crc | Strike::EndBit));
+        let good = self.dat.good && !damaged && self.slot.card().is_some();
+        self.count_block(good, now);
+        self.show_block(good, false, now);
+        self.dat.left -= self.dat.block;
+        self.dat.at = 0;
+        self.dat.waits_since = now;
+        self.count_data();
+        if self.by_idma() && !self.block_to_memory(now) {
+            return;
+        }
+        let last = self.dat.left == 0;
+        match (good, last) {
+            (false, false) => return self.fail(sta::DATA_CRC, now),
+            (false, true) if self.fifo.is_empty() => return self.finish(sta::DATA_CRC, now),
+            (true, true) if self.fifo.is_empty() => return self.finish(sta::DATA_END, now),
+            (_, true) => {
+                self.dat.state = if good { State::Drain } else { State::DrainBad };
+                return;
+            }
+            (true, false) => {}
+        }
+        self.interrupt_in_gap(now);
+        if self.regs.dctrl & dctrl::WAIT_START != 0 {
+            self.regs.status |= sta::BLOCK_END;
+            self.set_timer(Timer::DataTimeout, NEVER);
+            self.dat.held_since = now;
+            self.dat.state = State::ReadWait;
+            return;
+        }
+        self.next_read(now);
+    }
+
+    /// The block goes to memory; false if that went wrong, and the path stands.
+    fn block_to_memory(&mut self, now: u64) -> bool {
+        let mut bytes = std::mem::take(&mut self.dat.bytes);
+        let n = self.dat.block;
+        let moved = self.idma_moves(&mut bytes[..n], true, now);
+        self.dat.bytes = bytes;
+        match moved {
+            Moved::All => true,
+            // What is left fits into the FIFO: the transfer ends, and the flag comes with its end.
+            Moved::Failed(done) if n - done + self.dat.left <= self.fifo.size() => true,
+            Moved::Failed(_) => {
+                self.fail_by_idma(sta::OVERRUN, now);
+                false
+            }
+            Moved::Hangs if self.flow_control() => {
+                self.hold(State::ReadHeld, now);
+                false
+            }
+            Moved::Hangs => {
+                self.fail(sta::OVERRUN, now);
+                false
+            }
+        }
+    }
+
+    /// Has the FIFO enough that the lines may go on?
+    fn may_send(&self) -> bool {
+        if self.flow_control() {
+            self.fifo.half_full() || self.dat.to_give == 0 && !self.fifo.is_empty()
+        } else {
+            !self.fifo.is_empty()
+        }
+    }
+
+    /// Wait_S: the next block, the end, or what stands before them.
+    pub(super) fn wait_to_send(&mut self, now: u64) {
+        let hold = self.regs.command & cmd::HOLD != 0;
+        if self.dat.left == 0 {
+            return self.finish(if hold { sta::HOLD } else { sta::DATA_END }, now);
+        }
+        if hold {
+            self.regs.status |= sta::BLOCK_END;
+            if self.by_idma() {
+                self.fifo.clear();
+                return self.finish(sta::HOLD, now);
+            }
+            self.dat.state = State::WriteHold;
+            return;
+        }
+        self.dat.state = State::WaitS;
+        if self.by_idma() {
+            let mut bytes = std::mem::take(&mut self.dat.bytes);
+            bytes.clear();
+            bytes.resize(self.dat.block, 0);
+            let moved = self.idma_moves(&mut bytes, false, now);
+            self.dat.bytes = bytes;
+            match moved {
+                Moved::All => {}
+                Moved::Failed(_) => return self.fail_by_idma(sta::UNDERRUN, now),
+                Moved::Hangs => return,
+            }
+        } else if !self.may_send() {
+            return;
+        }
+        self.dat.beat = Some(self.data_beat(now).not_before(now));
+        self.after_clocks(BLOCK_GAP_CLK, State::WriteGap, now);
+    }
+
+    fn write_block_begins(&mut self, now: u64) {
+        self.dat.start_ns = now;
+        self.dat.shown = false;
+        if self.by_idma() {
+            let clocks = 1 + self.byte_clocks(self.dat.block) + TAIL_CLK;
+            return self.after_clocks(clocks, State::WriteTail, now);
+        }
+        self.dat.bytes.clear();
+        self.send_word(1, now);
+    }
+
+    /// The next word goes out, after so many clocks.
+    fn send_word(&mut self, before_clk: u64, now: u64) {
+        let wanted = self.dat.word();
+        let Some(word) = self.fifo.pop() else {
+            if self.flow_control() {
+                return self.hold(State::WriteHeld, now);
+            }
+            return self.fail(sta::UNDERRUN, now);
+        };
+        self.dat.bytes.extend_from_slice(&word[..wanted]);
+        self.dat.at += wanted;
+        self.count_data();
+        let clocks = before_clk + self.byte_clocks(wanted);
+        self.after_clocks(clocks, State::WriteWord, now);
+    }
+
+    fn word_went(&mut self, now: u64) {
+        if self.dat.at < self.dat.block {
+            self.send_word(0, now);
+        } else {
+            self.after_clocks(TAIL_CLK, State::WriteTail, now);
+        }
+    }
+
+    fn written_block_ended(&mut self, now: u64) {
+        let strike = self.strike(Point::WriteBlock, now);
+        let damaged = matches!(strike, Some(Strike::Crc | Strike::EndBit));
+        if let Some(Strike::Flip(bit)) = strike {
+            flip(&mut self.dat.bytes, bit);
+        }
+        let reply = match self.dat.flow {
+            _ if strike == Some(Strike::Lost) => None,
+            Some(Flow::Write { block_size }) => {
+                let crc_ok = usize::from(block_size) == self.dat.block && !damaged;
+                let bytes = std::mem::take(&mut self.dat.bytes);
+                let reply = self.slot.with_card(now, |card, now| card.write_block(&bytes, crc_ok, now));
+                self.dat.bytes = bytes;
+                reply
+            }
+            _ => None,
+        };
+        self.show_block(!damaged, false, now);
+        self.dat.left -= self.dat.block;
+        self.dat.at = 0;
+        self.count_data();
+        let seen = reply.filter(|_| strike != Some(Strike::NoStatus));
+        let Some((good, busy_until)) = seen.and_then(|r| Some((r.status?, r.busy_until_ns))) else {
+            self.slot.busy_until_ns = self.slot.busy_until_ns.max(reply.map_or(0, |r| r.busy_until_ns));
+            self.count_block(false, now);
+            return self.after_clocks(NO_STATUS_CLK, State::NoStatus, now);
+        };
+        self.count_block(good, now);
+        self.dat.good = good;
+        if busy_until > now {
+            self.slot.busy_until_ns = self.slot.busy_until_ns.max(busy_until);
+        }
+        let status = self.data_beat(now).plus(CRC_TURN_CLK);
+        let (start_ns, end_ns) = (status.ns(), status.plus(CRC_TOKEN_CLK).ns());
+        self.show(|_| Signal::CrcStatus { good, start_ns, end_ns });
+        if busy_until > end_ns {
+            self.show(|_| Signal::Busy { from_ns: end_ns, until_ns: busy_until });
+        }
+        self.slot.stats.data_ns += self.slot.beat(0).plus(CRC_STATUS_CLK).ns();
+        self.after_clocks(CRC_STATUS_CLK, State::Status, now);
+    }
+
+    fn write_status_ended(&mut self, now: u64) {
+        if self.dat.good && self.dat.left == 0 && !self.config.data_end_after_busy {
+            return self.finish(sta::DATA_END, now);
+        }
+        if self.dat.left > 0 {
+            self.interrupt_in_gap(now);
+        }
+        if self.slot.busy_until_ns > now {
+            return self.busy_begins(now);
+        }
+        self.data_busy_ended(now);
+    }
+
+    /// DAT0 is high: before the first block, or behind one.
+    fn data_busy_ended(&mut self, now: u64) {
+        self.set_timer(Timer::DataTimeout, NEVER);
+        match (self.dat.good, self.dat.left) {
+            (false, 0) => self.finish(sta::DATA_CRC, now),
+            (false, _) => self.fail(sta::DATA_CRC, now),
+            _ => self.wait_to_send(now),
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! Power states, the clock, how the bus is driven, and the voltage switch.
+
+use super::bits::{clkcr, power, sta};
+use super::config::PHASES;
+use super::{NEVER, Stm32Sdmmc, Timer};
+use crate::card::BusState;
+use crate::probe::Signal;
+
+/// After power-on the controller waits so many clocks [58.6.7].
+const POWER_UP_CLK: u64 = 74;
+/// With power save the clock stops so long after the last activity [58.5.4].
+const SAVE_CLK: u64 = 8;
+/// From the answer to CMD11 to the stop of the clock: "some" [58.8].
+const STOP_CLK: u64 = 8;
+/// The clock stands for so many of its clocks, then the lines are looked at after so many [58.8].
+const HOLD_CLK: u64 = 1 << 12;
+const CHECK_CLK: u64 = 1 << 9;
+/// Above this clock the receive clock must be a tuned one, or data are lost.
+const UNTUNED_HZ: u32 = 52_000_000;
+/// How far the internal receive clock is from the middle of the eye then.
+const UNTUNED_ERROR: u8 = 50;
+
+/// Where the voltage switch is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Switch {
+    #[default]
+    None,
+    /// The card has answered; the clock stops soon.
+    Answered,
+    /// The clock stands (CKSTOP), and the firmware is to go on.
+    Stopped,
+    /// It stands for the time that the card needs.
+    Holding,
+    /// It runs again; the lines are looked at soon.
+    Checking,
+}
+
+/// The clock, and what the board does.
+#[derive(Debug)]
+pub(super) struct Clock {
+    pub supply: bool,
+    pub signal18: bool,
+    /// Of the delay block.
+    pub phase: u8,
+    /// The first 74 clocks are over.
+    pub enabled: bool,
+    /// Stopped by power save.
+    saved: bool,
+    switch: Switch,
+}
+
+impl Clock {
+    pub fn new() -> Self {
+        Clock { supply: true, signal18: false, phase: 0, enabled: false, saved: false, switch: Switch::None }
+    }
+
+    /// What the controller has of it is as after reset.
+    pub fn reset(&mut self) {
+        *self = Clock { enabled: false, saved: false, switch: Switch::None, ..*self };
+    }
+
+    /// The clock stands, or the card must not be spoken to yet.
+    pub fn forbids_commands(&self) -> bool {
+        !self.enabled || self.saved || self.switch != Switch::None
+    }
+}
+
+impl Stm32Sdmmc {
+    /// POWER was written.
+    pub(super) fn set_power(&mut self, value: u32, now: u64) {
+        let old = self.regs.power;
+        let state = match (old & power::STATE, value & power::STATE) {
+            (power::ON, power::ON) => power::ON,
+            // Only a reset leads out of it.
+            (power::ON, _) => {
+                self.slot.violation();
+                power::ON
+            }
+            (_, state @ (power::OFF | power::CYCLE | power::ON)) => state,
+            (old, _) => {
+                self.slot.violation();
+                old
+            }
+        };
+        let polarity = if old & power::STATE == power::OFF { value } else { old } & power::DIRPOL;
+        let enable = if self.cmd.active() { old } else { value } & power::VSWITCHEN;
+        if (polarity | enable) != value & (power::DIRPOL | power::VSWITCHEN) {
+            self.slot.violation();
+        }
+        self.regs.power = state | polarity | enable | value & power::VSWITCH;
+        if state == power::ON && old & power::STATE != power::ON {
+            self.power_up_begins(now);
+        }
+        if enable == 0 {
+            self.clock.switch = Switch::None;
+            self.set_timer(Timer::Voltage, NEVER);
+        }
+        if value & !old & power::VSWITCH != 0 {
+            self.switch_voltage(now);
+        }
+        self.refresh_bus(now);
+        self.command_may_go(now);
+    }
+
+    fn power_up_begins(&mut self, now: u64) {
+        self.clock.enabled = false;
+        let hz = self.frequency();
+        let end_ns = crate::wire::Beat::new(now, hz).plus(POWER_UP_CLK).ns();
+        self.set_timer(Timer::PowerUp, if hz == 0 { NEVER } else { end_ns });
+    }
+
+    pub(super) fn powered_up(&mut self, now: u64) {
+        self.clock.enabled = true;
+        self.command_may_go(now);
+    }
+
+    /// CLKCR was written.
+    pub(super) fn set_clock(&mut self, value: u32, now: u64) {
+        let value = value & clkcr::ALL;
+        if self.cmd.active() || self.dat.active() {
+            if value != self.regs.clkcr {
+                self.slot.violation();
+            }
+            return;
+        }
+        let wide = value >> clkcr::WIDTH_SHIFT & 3;
+        let whole = value & clkcr::DIVIDER == 0;
+        if wide == 3 || value & clkcr::DDR != 0 && (wide == 0 || whole) {
+            self.slot.violation();
+        }
+        self.regs.clkcr = value;
+        self.refresh_bus(now);
+        if self.regs.power & power::STATE == power::ON && !self.clock.enabled {
+            self.power_up_begins(now);
+        }
+    }
+
+    /// What the divider makes of the kernel clock.
+    fn frequency(&self) -> u32 {
+        match self.regs.clkcr & clkcr::DIVIDER {
+            0 => self.config.kernel_hz,
+            divider => self.config.kernel_hz / (2 * divider),
+        }
+    }
+
+    fn clock_hz(&self) -> u32 {
+        let on = self.regs.power & power::STATE == power::ON;
+        let stopped = self.clock.saved || matches!(self.clock.switch, Switch::Stopped | Switch::Holding);
+        if on && !stopped { self.frequency() } else { 0 }
+    }
+
+    /// Hardware flow control is on.
+    pub(super) fn flow_control(&self) -> bool {
+        self.regs.clkcr & clkcr::FLOW_CONTROL != 0
+    }
+
+    fn sample_error(&self, hz: u32) -> u8 {
+        if self.regs.clkcr >> clkcr::RECEIVE_SHIFT & 3 == clkcr::RECEIVE_TUNED {
+            let apart = self.clock.phase.abs_diff(self.config.best_phase);
+            let apart = apart.min(PHASES - apart);
+            (u32::from(apart) * 200 / u32::from(PHASES)) as u8
+        } else if hz > UNTUNED_HZ {
+            UNTUNED_ERROR
+        } else {
+            0
+        }
+    }
+
+    /// The bus as registers and board say it is.
+    pub(super) fn refresh_bus(&mut self, now: u64) {
+        let hz = self.clock_hz();
+        let width = match self.regs.clkcr >> clkcr::WIDTH_SHIFT & 3 {
+            0 => 1,
+            1 => 4,
+            _ => 8,
+        };
+        let bus = BusState {
+            powered: self.clock.supply,
+            clock_hz: hz,
+            width,
+            ddr: self.regs.clkcr & clkcr::DDR != 0 && width > 1,
+            signal18: self.clock.signal18,
+            sample_error: self.sample_error(hz),
+            ..self.slot.bus
+        };
+        if bus == self.slot.bus {
+            return;
+        }
+        self.slot.bus = bus;
+        let low = self.slot.card().is_some_and(|card| card.switching_voltage(self.slot.card_ns(now)));
+        self.show(|_| Signal::Bus { at_ns: now, bus, low });
+        self.slot.with_card(now, |card, now| card.bus_changed(&bus, now));
+    }
+
+    /// The clock stops when nothing has been active for a while, and runs again with the next thing
+    /// to do.
+    pub(super) fn power_save_follows(&mut self, now: u64) {
+        let active = self.cmd.active() || self.dat.active();
+        let may = self.regs.clkcr & clkcr::POWER_SAVE != 0
+            && self.clock.enabled
+            && self.clock.switch == Switch::None
+            && !active;
+        if !may {
+            self.set_timer(Timer::PowerSave, NEVER);
+            if std::mem::take(&mut self.clock.saved) {
+                self.refresh_bus(now);
+            }
+        } else if !self.clock.saved && self.slot.alarm_ns(Timer::PowerSave as usize) == NEVER {
+            let at_ns = self.slot.beat(now).plus(SAVE_CLK).ns();
+            self.set_timer(Timer::PowerSave, at_ns);
+        }
+    }
+
+    pub(super) fn save_power(&mut self, now: u64) {
+        self.clock.saved = true;
+        self.refresh_bus(now);
+    }
+
+    /// VSWITCHEN is set: the next good answer stops the clock.
+    pub(super) fn voltage_may_switch(&self) -> bool {
+        self.regs.power & power::VSWITCHEN != 0
+    }
+
+    pub(super) fn voltage_command_answered(&mut self, now: u64) {
+        self.clock.switch = Switch::Answered;
+        let at_ns = self.slot.beat(now).plus(STOP_CLK).ns();
+        self.set_timer(Timer::Voltage, at_ns);
+    }
+
+    /// VSWITCH was set.
+    fn switch_voltage(&mut self, now: u64) {
+        if self.clock.switch != Switch::Stopped {
+            return self.slot.violation();
+        }
+        self.clock.switch = Switch::Holding;
+        let end_ns = crate::wire::Beat::new(now, self.frequency()).plus(HOLD_CLK).ns();
+        self.set_timer(Timer::Voltage, end_ns);
+    }
+
+    pub(super) fn voltage_event(&mut self, now: u64) {
+        match self.clock.switch {
+            Switch::Answered => {
+                self.clock.switch = Switch::Stopped;
+                self.refresh_bus(now);
+                self.regs.status |= sta::CLOCK_STOPPED;
+            }
+            Switch::Holding => {
+                self.clock.switch = Switch::Checking;
+                self.refresh_bus(now);
+                let at_ns = self.slot.beat(now).plus(CHECK_CLK).ns();
+                self.set_timer(Timer::Voltage, at_ns);
+            }
+            Switch::Checking => {
+                self.clock.switch = Switch::None;
+                self.regs.busy = self.lines_low(now);
+                self.regs.status |= sta::SWITCH_END;
+                self.command_may_go(now);
+            }
+            Switch::None | Switch::Stopped => {}
+        }
+    }
+
+    /// The card holds DAT0 low, in a voltage switch or for ever.
+    pub(super) fn lines_low(&self, now: u64) -> bool {
+        let at = self.slot.card_ns(now);
+        self.slot.card().is_some_and(|card| card.lines_low(at) & 1 != 0)
+    }
+}

@@ -1,0 +1,292 @@
+//! The command path [58.5.4].
+
+use super::bits::{cmd, dctrl, sta};
+use super::{BusEvent, Stm32Sdmmc, Timer};
+use crate::card::{Answer, Flow, Reply};
+use crate::faults::{Point, Strike};
+use crate::probe::Signal;
+use crate::slot::Core;
+use crate::wire::{
+    Beat, COMMAND_CLK, LONG_RESPONSE_CLK, N_CR_CLK, N_RC_CLK, RESPONSE_CLK, RESPONSE_TIMEOUT_CLK, crc7,
+};
+
+/// DAT0 is looked at a second time so long after a response.
+const SAMPLE_CLK: u64 = 2;
+
+/// What the command path expects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Expect {
+    Nothing,
+    Short,
+    ShortWithoutCrc,
+    Long,
+}
+
+/// A command as CMD describes it.
+#[derive(Clone, Copy, Debug)]
+struct Issue {
+    index: u8,
+    arg: u32,
+    expect: Expect,
+    transfers: bool,
+    stops: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// The token is on the line.
+    Token,
+    /// The response is, or nothing (`None`) until the controller gives up.
+    Response(Option<Answer>),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Active {
+    issue: Issue,
+    step: Step,
+    /// Where the step ends.
+    beat: Beat,
+    flow: Flow,
+    /// Start bit of the response.
+    answer_ns: u64,
+    /// The card holds DAT0 low until then.
+    busy_until_ns: u64,
+    /// What is wrong with the response.
+    strike: Option<Strike>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct CmdLine {
+    active: Option<Active>,
+    /// The clock stands: the token goes when it runs again.
+    waiting: Option<Issue>,
+    /// The line is free for the next token from here on.
+    free_ns: u64,
+}
+
+impl CmdLine {
+    /// CPSMACT.
+    pub fn active(&self) -> bool {
+        self.active.is_some() || self.waiting.is_some()
+    }
+}
+
+impl Stm32Sdmmc {
+    /// CMD was written.
+    pub(super) fn set_command(&mut self, value: u32, now: u64) {
+        if self.cmd.active() {
+            // The hold of data is all that changes then.
+            let hold = (value ^ self.regs.command) & cmd::HOLD;
+            if hold == 0 || (value ^ self.regs.command) & !cmd::HOLD != 0 {
+                self.slot.violation();
+            }
+            self.regs.command ^= hold;
+            return self.hold_changed(now);
+        }
+        self.regs.command = value & !cmd::ENABLE;
+        if value & cmd::ELSE != 0 {
+            self.slot.violation();
+        }
+        self.hold_changed(now);
+        if value & cmd::ENABLE != 0 {
+            self.issue(now);
+        }
+    }
+
+    fn issue(&mut self, now: u64) {
+        let command = self.regs.command;
+        let transfers = command & cmd::TRANS != 0;
+        // Without a length neither command nor data go out [58.10.8]; with the clock stopped in a
+        // read wait no command does [58.10.4].
+        if transfers && self.regs.length == 0 || self.dat.waits_without_clock(self.regs.dctrl) {
+            return self.slot.violation();
+        }
+        let expect = match command >> cmd::RESPONSE_SHIFT & 3 {
+            0 => Expect::Nothing,
+            1 => Expect::Short,
+            2 => Expect::ShortWithoutCrc,
+            _ => Expect::Long,
+        };
+        self.regs.command |= cmd::ENABLE;
+        self.cmd.waiting = Some(Issue {
+            index: (command & cmd::INDEX) as u8,
+            arg: self.regs.argument,
+            expect,
+            transfers,
+            stops: command & cmd::STOP != 0,
+        });
+        self.power_save_follows(now);
+        self.command_may_go(now);
+    }
+
+    /// Sends the command that waits for the clock, if the clock runs.
+    pub(super) fn command_may_go(&mut self, now: u64) {
+        if self.slot.bus.clock_hz == 0 || self.clock.forbids_commands() || self.dat.held() {
+            return;
+        }
+        let Some(issue) = self.cmd.waiting.take() else { return };
+        let start = self.slot.beat(now).not_before(self.cmd.free_ns);
+        let beat = start.plus(COMMAND_CLK);
+        let (start_ns, end_ns) = (start.ns(), beat.ns());
+        let Issue { index, arg, .. } = issue;
+        self.slot.stats.commands[usize::from(index)] += 1;
+        self.slot.stats.command_ns += end_ns - start_ns;
+        self.slot.note(BusEvent::Command { index, arg, auto: false, start_ns, end_ns });
+        self.show(|_| Signal::Command { index, arg, auto: false, start_ns, end_ns });
+        let (step, flow) = (Step::Token, Flow::None);
+        self.cmd.active =
+            Some(Active { issue, step, beat, flow, answer_ns: 0, busy_until_ns: 0, strike: None });
+        self.set_timer(Timer::Command, end_ns);
+    }
+
+    pub(super) fn command_event(&mut self, now: u64) {
+        let Some(active) = self.cmd.active.take() else { return };
+        match active.step {
+            Step::Token => self.token_ended(active, now),
+            Step::Response(answer) => self.response_ended(active, answer, now),
+        }
+    }
+
+    /// The card has the command.
+    fn token_ended(&mut self, mut active: Active, now: u64) {
+        let Issue { index, arg, expect, transfers, stops } = active.issue;
+        let lost = self.strike(Point::Command, now) == Some(Strike::Lost);
+        let reply =
+            if lost { None } else { self.slot.with_card(now, |card, now| card.command(index, arg, now)) };
+        let reply = reply.unwrap_or(Reply::SILENT);
+        if let Some(until_ns) = reply.busy_until_ns {
+            self.slot.busy_until_ns = self.slot.busy_until_ns.max(until_ns);
+            active.busy_until_ns = until_ns;
+        }
+        active.flow = reply.flow;
+        if stops {
+            self.abort(now);
+        }
+        if transfers && self.regs.dctrl & dctrl::READ != 0 {
+            self.enable_data(reply.flow, active.beat, now);
+        }
+        let waits = expect != Expect::Nothing;
+        active.strike = reply.answer.and_then(|_| self.strike(Point::Response, now));
+        let seen = reply.answer.filter(|_| active.strike != Some(Strike::Lost) && waits);
+        let clocks = match seen {
+            Some(Answer::Short { .. }) => N_CR_CLK + RESPONSE_CLK,
+            Some(Answer::Long(_)) => N_CR_CLK + LONG_RESPONSE_CLK,
+            None if waits => RESPONSE_TIMEOUT_CLK,
+            None => 0,
+        };
+        active.answer_ns = active.beat.plus(N_CR_CLK).ns();
+        active.beat = active.beat.plus(clocks);
+        active.step = Step::Response(seen);
+        if clocks == 0 {
+            return self.response_ended(active, None, now);
+        }
+        self.cmd.active = Some(active);
+        self.set_timer(Timer::Command, active.beat.ns());
+    }
+
+    fn response_ended(&mut self, active: Active, answer: Option<Answer>, now: u64) {
+        let Active { issue, beat, flow, answer_ns, busy_until_ns, strike, .. } = active;
+        self.regs.command &= !cmd::ENABLE;
+        self.cmd.free_ns = beat.plus(N_RC_CLK).ns();
+        let waits = issue.expect != Expect::Nothing;
+        let spent = match answer {
+            Some(Answer::Short { .. }) => N_CR_CLK + RESPONSE_CLK + N_RC_CLK,
+            Some(Answer::Long(_)) => N_CR_CLK + LONG_RESPONSE_CLK + N_RC_CLK,
+            None if waits => RESPONSE_TIMEOUT_CLK + N_RC_CLK,
+            None => N_RC_CLK,
+        };
+        self.slot.stats.command_ns += self.slot.beat(0).plus(spent).ns();
+        let mut good = false;
+        if let Some(answer) = answer {
+            good = self.take_response(&issue, answer, strike, answer_ns, now);
+        } else if waits {
+            self.slot.stats.silent += 1;
+            self.regs.status |= sta::COMMAND_TIMEOUT;
+        } else {
+            self.regs.status |= sta::SENT;
+        }
+        if busy_until_ns > now {
+            self.show(|_| Signal::Busy { from_ns: now, until_ns: busy_until_ns });
+        }
+        if issue.stops {
+            self.dat.stop_owed = false;
+        }
+        if good && issue.transfers && self.regs.dctrl & dctrl::READ == 0 {
+            self.enable_data(flow, beat, now);
+        }
+        if issue.transfers {
+            self.answer_is_over(beat, now);
+        }
+        if good && self.voltage_may_switch() {
+            self.voltage_command_answered(now);
+        }
+        if answer.is_some() {
+            if busy_until_ns <= now && !self.dat.moves_data() && !self.card_busy(now) {
+                // Deselected, or reset: what was busy lets DAT0 go.
+                self.slot.busy_until_ns = 0;
+            }
+            self.sample_busy(now);
+            let at_ns = beat.plus(SAMPLE_CLK).ns();
+            self.set_timer(Timer::Sample, at_ns);
+        }
+    }
+
+    fn card_busy(&self, now: u64) -> bool {
+        let at = self.slot.card_ns(now);
+        self.slot.card().is_some_and(|card| card.busy(at))
+    }
+
+    /// Content, index and CRC of a response; true if it is good.
+    fn take_response(
+        &mut self,
+        issue: &Issue,
+        answer: Answer,
+        strike: Option<Strike>,
+        start_ns: u64,
+        now: u64,
+    ) -> bool {
+        let (mut index, mut crc_ok, mut content) = match answer {
+            Answer::Short { index, content, crc } => (index, crc, [content, 0, 0, 0]),
+            Answer::Long(bytes) => {
+                let mut words = [0; 4];
+                for (word, four) in words.iter_mut().zip(bytes.chunks_exact(4)) {
+                    *word = four.iter().fold(0, |word, &byte| word << 8 | u32::from(byte));
+                }
+                // The end bit reads as zero [58.10.6].
+                words[3] &= !1;
+                (0x3f, crc7(&bytes[..15]) == bytes[15] >> 1, words)
+            }
+        };
+        // A response of the other length is cut, or filled up with ones: either way its CRC is
+        // wrong.
+        crc_ok &= matches!(answer, Answer::Long(_)) == (issue.expect == Expect::Long);
+        let damaged = matches!(strike, Some(Strike::Crc | Strike::EndBit));
+        crc_ok &= !damaged;
+        match (strike, answer) {
+            (Some(Strike::Status(bits)), Answer::Short { crc: true, .. }) => content[0] |= bits,
+            (Some(Strike::Index), _) => index ^= 1,
+            _ => {}
+        }
+        let good = crc_ok || issue.expect == Expect::ShortWithoutCrc;
+        if issue.expect != Expect::Long {
+            content[1..].fill(0);
+        }
+        self.regs.response = content;
+        self.regs.response_index = index.into();
+        let flag = if good { sta::RESPONSE } else { sta::COMMAND_CRC };
+        self.regs.status |= flag;
+        let errors = flag & sta::COMMAND_CRC;
+        self.slot.note(BusEvent::Response { index: issue.index, content: content[0], errors, end_ns: now });
+        let command = issue.index;
+        let end_ok = strike != Some(Strike::EndBit);
+        self.show(|_| Signal::Response {
+            command,
+            answer,
+            crc_ok: strike != Some(Strike::Crc),
+            end_ok,
+            start_ns,
+            end_ns: now,
+        });
+        good
+    }
+}

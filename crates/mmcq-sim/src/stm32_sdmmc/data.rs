@@ -1,0 +1,509 @@
+//! The data path: from its start to its end, aborts, timeouts and busy [58.5.4].
+
+use super::bits::{clkcr, cmd, dctrl, sta};
+use super::{BusEvent, NEVER, Stm32Sdmmc, Timer, Version};
+use crate::card::Flow;
+use crate::faults::Strike;
+use crate::probe::Signal;
+use crate::wire::{BLOCK_GAP_CLK, Beat};
+
+/// DTIMER begins so long after the end of what came before.
+const TIMER_CLK: u64 = 2;
+/// The largest block of SDIO multibyte mode.
+const BYTES_MAX: u32 = 512;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum State {
+    #[default]
+    Idle,
+    /// Wait_R, and the answer to the command is still under way.
+    Answer,
+    /// Wait_R: the card is asked for a block when the gap is over.
+    ReadGap,
+    /// Receive: a word comes in.
+    ReadWord,
+    /// Receive: a whole block, for the IDMA.
+    ReadBlock,
+    /// Receive: no room; the clock stands.
+    ReadHeld,
+    /// Receive: CRC and end bit.
+    ReadTail,
+    /// R_W: the card waits.
+    ReadWait,
+    /// Wait_R, with DTHOLD.
+    ReadHold,
+    /// Wait_R: all is received, and words are still in the FIFO.
+    Drain,
+    /// Receive: the same, and the last block was bad.
+    DrainBad,
+    /// Wait_R: nothing will come.
+    Silence,
+    /// Wait_S: the FIFO has no data.
+    WaitS,
+    /// Wait_S: the gap before a block.
+    WriteGap,
+    /// Send: a word goes out.
+    WriteWord,
+    /// Send: no data; the clock stands.
+    WriteHeld,
+    /// Send: CRC and end bit, or a whole block of the IDMA.
+    WriteTail,
+    /// Busy: the CRC status.
+    Status,
+    /// Busy: no CRC status will come.
+    NoStatus,
+    /// Busy: the card holds DAT0, before the first block or behind one.
+    Busy,
+    /// Wait_S, with DTHOLD, and the CPU is to reset the FIFO.
+    WriteHold,
+    /// There was an error: the path stays where it is until an abort.
+    Failed,
+    /// Busy, after a response.
+    Command,
+    /// An abort has come: the FIFO must be empty, and DAT0 high.
+    Aborting,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct DatLines {
+    pub(super) state: State,
+    pub read: bool,
+    /// Bytes in a block.
+    pub(super) block: usize,
+    /// Bytes of blocks that are not over.
+    pub(super) left: usize,
+    /// Bytes of the present block that are over.
+    pub(super) at: usize,
+    /// Bytes that the CPU has still to write to the FIFO.
+    pub to_give: usize,
+    /// What the card does, from its reply.
+    pub(super) flow: Option<Flow>,
+    /// The last thing on the lines ended, or ends, here.
+    pub(super) beat: Option<Beat>,
+    pub(super) bytes: Vec<u8>,
+    pub(super) good: bool,
+    /// What is wrong with the block on the lines.
+    pub(super) strike: Option<Strike>,
+    pub(super) start_ns: u64,
+    pub(super) held_since: u64,
+    /// From here on DTIMER counts.
+    pub(super) waits_since: u64,
+    /// DTIMER ran out in the busy after a response.
+    timed_out: bool,
+    /// An abort came in the busy after a response.
+    aborted: bool,
+    /// Open-ended data: DAT1 tells nothing before the end of the stop command.
+    pub stop_owed: bool,
+    /// The probe has seen the block.
+    pub(super) shown: bool,
+}
+
+impl DatLines {
+    /// DPSMACT.
+    pub fn active(&self) -> bool {
+        self.state != State::Idle
+    }
+
+    /// It is active for data, not for the busy after a response.
+    pub fn moves_data(&self) -> bool {
+        !matches!(self.state, State::Idle | State::Command)
+    }
+
+    /// The clock stands because the FIFO has no room or no data.
+    pub fn held(&self) -> bool {
+        matches!(self.state, State::ReadHeld | State::WriteHeld)
+    }
+
+    /// In a read wait that stops the clock.
+    pub fn waits_without_clock(&self, dctrl: u32) -> bool {
+        self.state == State::ReadWait && dctrl & dctrl::WAIT_MODE != 0
+    }
+
+    /// In 4-bit mode DAT1 carries no interrupt.
+    pub fn hides_interrupt(&self) -> bool {
+        self.moves_data() && self.state != State::ReadWait || self.stop_owed
+    }
+
+    /// It goes on as soon as DAT0 is high.
+    pub fn waits_for_card(&self) -> bool {
+        matches!(self.state, State::Busy | State::Aborting)
+    }
+
+    /// Bits are on the lines.
+    fn moving(&self) -> bool {
+        use State::{ReadBlock, ReadHeld, ReadTail, ReadWord, WriteHeld, WriteTail, WriteWord};
+        matches!(self.state, ReadWord | ReadBlock | ReadTail | WriteWord | WriteTail)
+            || matches!(self.state, ReadHeld | WriteHeld) && self.at > 0
+    }
+
+    /// Bytes of the next word.
+    pub(super) fn word(&self) -> usize {
+        (self.block - self.at).min(4)
+    }
+
+    /// A reset of the controller.
+    pub fn forget(&mut self) {
+        let bytes = std::mem::take(&mut self.bytes);
+        *self = DatLines { bytes, ..DatLines::default() };
+    }
+}
+
+impl Stm32Sdmmc {
+    /// The command path starts the data path.
+    pub(super) fn enable_data(&mut self, flow: Flow, beat: Beat, now: u64) {
+        let control = self.regs.dctrl;
+        let mode = control >> dctrl::MODE_SHIFT & 3;
+        let log2 = control >> dctrl::BLOCK_SHIFT & 0xf;
+        if self.dat.active() || mode == dctrl::MODE_STREAM || log2 == 15 {
+            return self.slot.violation();
+        }
+        let length = self.regs.length;
+        let block = if mode == dctrl::MODE_BYTES { length.min(BYTES_MAX) } else { 1 << log2 };
+        // What is no whole block is not transferred [58.10.9].
+        let whole = if mode == dctrl::MODE_BYTES { block } else { length - length % block };
+        let odd = self.slot.bus.ddr && !block.is_multiple_of(2);
+        if whole != length || odd {
+            self.slot.violation();
+        }
+        self.fifo.clear();
+        let dat = &mut self.dat;
+        dat.read = control & dctrl::READ != 0;
+        dat.block = block as usize;
+        dat.left = if odd { 0 } else { whole as usize };
+        dat.at = 0;
+        dat.to_give = dat.left;
+        dat.flow = Some(flow);
+        dat.beat = Some(beat);
+        dat.waits_since = now;
+        dat.strike = None;
+        dat.good = true;
+        self.count_data();
+        if self.by_idma() {
+            self.idma_begins(now);
+        }
+        if self.dat.left == 0 {
+            return self.finish(sta::DATA_END, now);
+        }
+        if self.dat.read {
+            self.dat.state = State::Answer;
+            self.watch(now, NEVER);
+        } else if self.slot.busy_until_ns > now {
+            self.busy_begins(now);
+        } else {
+            self.wait_to_send(now);
+        }
+    }
+
+    /// The response of a data command is over, or will not come: blocks may come now.
+    pub(super) fn answer_is_over(&mut self, beat: Beat, now: u64) {
+        if self.dat.state == State::Answer {
+            self.dat.beat = Some(beat);
+            self.next_read(now);
+        }
+    }
+
+    /// DCOUNT.
+    pub(super) fn count_data(&mut self) {
+        self.regs.count = self.dat.left.saturating_sub(self.dat.at) as u32;
+    }
+
+    /// The path is idle again.
+    pub(super) fn finish(&mut self, flags: u32, now: u64) {
+        self.end_hold(now);
+        self.set_timer(Timer::Data, NEVER);
+        self.set_timer(Timer::DataTimeout, NEVER);
+        let mode = self.regs.dctrl >> dctrl::MODE_SHIFT & 3;
+        self.dat.stop_owed = mode == dctrl::MODE_STOPPED && flags & sta::DATA_END != 0;
+        // An error of the IDMA that nothing has told of yet comes with the end.
+        let failed = std::mem::take(&mut self.idma.failed) && self.by_idma();
+        self.regs.status |= flags | if failed { sta::IDMA_ERROR } else { 0 };
+        self.regs.dctrl &= !(dctrl::FIFO_RESET | dctrl::WAIT_STOP);
+        self.dat.state = State::Idle;
+        self.command_may_go(now);
+    }
+
+    /// An error: nothing goes on before an abort.
+    pub(super) fn fail(&mut self, flags: u32, now: u64) {
+        self.cut_block(now);
+        self.end_hold(now);
+        self.set_timer(Timer::Data, NEVER);
+        self.set_timer(Timer::DataTimeout, NEVER);
+        self.regs.status |= flags;
+        self.dat.state = State::Failed;
+        if self.by_idma() {
+            self.fifo.clear();
+        }
+        self.command_may_go(now);
+    }
+
+    /// The FIFO ran over, or dry, since the IDMA is dead.
+    pub(super) fn fail_by_idma(&mut self, flag: u32, now: u64) {
+        // Version 3 shows neither of the two, and so not the IDMA's own flag before the end.
+        let shown = self.config.version == Version::V2;
+        if shown {
+            self.idma.failed = false;
+        }
+        self.fail(if shown { flag | sta::IDMA_ERROR } else { 0 }, now);
+    }
+
+    /// The command path aborts the data, at the end of a command with CMDSTOP.
+    pub(super) fn abort(&mut self, now: u64) {
+        match self.dat.state {
+            // All has been moved: that ends as it would.
+            State::Idle | State::Drain | State::DrainBad => {}
+            State::Status | State::Busy if self.dat.left == 0 => {}
+            State::Command => {
+                self.dat.aborted = true;
+                if !self.regs.busy {
+                    self.finish(sta::ABORTED, now);
+                }
+            }
+            _ => {
+                self.cut_block(now);
+                self.end_hold(now);
+                self.set_timer(Timer::Data, NEVER);
+                self.set_timer(Timer::DataTimeout, NEVER);
+                self.dat.state = State::Aborting;
+                if self.by_idma() {
+                    self.fifo.clear();
+                }
+                self.abort_goes_on(now);
+            }
+        }
+    }
+
+    pub(super) fn abort_goes_on(&mut self, now: u64) {
+        if !self.by_idma() && self.regs.dctrl & dctrl::FIFO_RESET == 0 {
+            return;
+        }
+        let until = self.slot.busy_until_ns;
+        if !self.dat.read && until > now {
+            self.set_timer(Timer::Data, until);
+            return self.watch(now, until);
+        }
+        self.finish(sta::ABORTED, now);
+    }
+
+    /// FIFORST was written.
+    pub(super) fn fifo_was_reset(&mut self, now: u64) {
+        match self.dat.state {
+            State::Aborting => {
+                self.fifo.clear();
+                self.abort_goes_on(now);
+            }
+            State::Failed => self.fifo.clear(),
+            State::DrainBad => {
+                self.fifo.clear();
+                self.finish(sta::DATA_CRC, now);
+            }
+            State::ReadHold => self.hold_goes_on(now),
+            State::WriteHold => self.finish(sta::HOLD, now),
+            // Without an error or a hold it does nothing.
+            _ => {}
+        }
+    }
+
+    /// DTHOLD was written.
+    pub(super) fn hold_changed(&mut self, now: u64) {
+        let hold = self.regs.command & cmd::HOLD != 0;
+        match self.dat.state {
+            State::WaitS | State::WriteGap if hold => {
+                self.set_timer(Timer::Data, NEVER);
+                self.wait_to_send(now);
+            }
+            State::ReadGap | State::Silence if hold => {
+                self.set_timer(Timer::Data, NEVER);
+                self.next_read(now);
+            }
+            State::ReadHold if !hold => self.next_read(now),
+            _ => {}
+        }
+    }
+
+    /// A held read is over when the FIFO is empty, and the CPU has reset it.
+    pub(super) fn hold_goes_on(&mut self, now: u64) {
+        let reset = self.by_idma() || self.regs.dctrl & dctrl::FIFO_RESET != 0;
+        if self.fifo.is_empty() && reset {
+            self.finish(sta::HOLD, now);
+        }
+    }
+
+    /// RWSTOP was written.
+    pub(super) fn read_wait_ends(&mut self, now: u64) {
+        if self.dat.state == State::ReadWait {
+            self.regs.dctrl &= !(dctrl::WAIT_STOP | dctrl::WAIT_START);
+            self.end_hold(now);
+            self.dat.waits_since = now;
+            self.next_read(now);
+        }
+    }
+
+    /// The card holds DAT0: before the first block, or behind one.
+    pub(super) fn busy_begins(&mut self, now: u64) {
+        let until = self.slot.busy_until_ns;
+        self.busy_from(now, until);
+        self.dat.state = State::Busy;
+        self.set_timer(Timer::Data, until.max(now));
+        self.watch(now, until);
+    }
+
+    /// DAT0 is looked at, at the end of a response and two clocks later.
+    pub(super) fn sample_busy(&mut self, now: u64) {
+        if self.dat.moves_data() && self.dat.state != State::Aborting {
+            // Busy of data is not meant [58.10.11].
+            return;
+        }
+        if self.lines_low(now) {
+            self.regs.busy = true;
+            return;
+        }
+        let until = self.slot.busy_until_ns;
+        if until <= now || self.slot.card().is_none() {
+            // At the second look an end between the two has been told already.
+            if self.slot.alarm_ns(Timer::Busy as usize) == NEVER {
+                self.regs.busy = false;
+            }
+            return;
+        }
+        self.regs.busy = true;
+        self.set_timer(Timer::Busy, until);
+        if self.dat.state == State::Idle {
+            self.busy_from(now, until);
+            self.dat.state = State::Command;
+            (self.dat.timed_out, self.dat.aborted) = (false, false);
+            self.watch(now, until);
+        }
+    }
+
+    /// DAT0 is high again after a response.
+    pub(super) fn busy_ended(&mut self, now: u64) {
+        self.regs.busy = false;
+        if self.dat.state != State::Command {
+            self.regs.status |= sta::BUSY_END;
+            return;
+        }
+        if !self.dat.timed_out {
+            self.regs.status |= sta::BUSY_END;
+        }
+        if self.dat.aborted {
+            self.finish(sta::ABORTED, now);
+        } else if !self.dat.timed_out {
+            self.finish(0, now);
+        }
+    }
+
+    /// DTIMER ran out.
+    pub(super) fn data_timeout(&mut self, now: u64) {
+        match self.dat.state {
+            State::Command => {
+                self.regs.status |= sta::DATA_TIMEOUT;
+                self.dat.timed_out = true;
+            }
+            State::Aborting => self.regs.status |= sta::DATA_TIMEOUT,
+            State::Idle => {}
+            _ => self.fail(sta::DATA_TIMEOUT, now),
+        }
+    }
+
+    /// The edge at which the lines were last in use.
+    pub(super) fn data_beat(&self, now: u64) -> Beat {
+        self.dat.beat.unwrap_or_else(|| self.slot.beat(now))
+    }
+
+    /// So many clocks after the last thing, this happens.
+    pub(super) fn after_clocks(&mut self, clocks: u64, state: State, now: u64) {
+        let beat = self.data_beat(now).plus(clocks);
+        self.dat.beat = Some(beat);
+        self.dat.state = state;
+        self.set_timer(Timer::Data, beat.ns());
+    }
+
+    /// Clocks of so many bytes.
+    pub(super) fn byte_clocks(&self, bytes: usize) -> u64 {
+        let bits_a_clock = u64::from(self.slot.bus.width.max(1)) << u8::from(self.slot.bus.ddr);
+        (bytes as u64 * 8).div_ceil(bits_a_clock)
+    }
+
+    /// Gives up when DTIMER has run out, if what is waited for comes later.
+    pub(super) fn watch(&mut self, from_ns: u64, until_ns: u64) {
+        let clocks = TIMER_CLK + u64::from(self.regs.timer);
+        let limit = from_ns.saturating_add(self.slot.beat(0).plus(clocks).ns());
+        self.set_timer(Timer::DataTimeout, if limit < until_ns { limit } else { NEVER });
+    }
+
+    /// The clock stands from now on.
+    pub(super) fn hold(&mut self, state: State, now: u64) {
+        if !self.dat.held() {
+            self.dat.held_since = now;
+        }
+        self.dat.state = state;
+        self.set_timer(Timer::Data, NEVER);
+        self.set_timer(Timer::DataTimeout, NEVER);
+    }
+
+    /// The clock runs again.
+    pub(super) fn end_hold(&mut self, now: u64) {
+        let stands = self.dat.held() || self.dat.waits_without_clock(self.regs.dctrl);
+        if !stands {
+            return;
+        }
+        let since_ns = self.dat.held_since;
+        self.slot.stats.held_ns += now.saturating_sub(since_ns);
+        self.dat.beat = Some(self.data_beat(now).not_before(now));
+        if now > since_ns {
+            self.show(|_| Signal::ClockStopped { from_ns: since_ns, until_ns: now });
+        }
+    }
+
+    /// The probe sees the block whose lines were in use until now.
+    pub(super) fn show_block(&mut self, crc_ok: bool, cut: bool, now: u64) {
+        self.dat.shown = true;
+        self.show(|dat| Signal::Block {
+            read: dat.read,
+            data: &dat.bytes[..dat.block.min(dat.bytes.len())],
+            crc_ok,
+            start_ns: dat.start_ns,
+            end_ns: now,
+            cut,
+        });
+    }
+
+    /// What is on the lines ends here.
+    pub(super) fn cut_block(&mut self, now: u64) {
+        if self.dat.moving() && !self.dat.shown && now > self.dat.start_ns {
+            self.show_block(true, true, now);
+        }
+    }
+
+    pub(super) fn count_block(&mut self, good: bool, now: u64) {
+        let read = self.dat.read;
+        match (good, read) {
+            (false, _) => self.slot.stats.blocks_bad += 1,
+            (true, true) => self.slot.stats.blocks_read += 1,
+            (true, false) => self.slot.stats.blocks_written += 1,
+        }
+        if good {
+            self.slot.stats.bytes += self.dat.block as u64;
+        }
+        // The lines' own time: gap, start bit, data, CRC16, end bit.
+        let clocks = BLOCK_GAP_CLK + 1 + self.byte_clocks(self.dat.block) + 17;
+        self.slot.stats.data_ns += self.slot.beat(0).plus(clocks).ns();
+        let (bytes, start_ns) = (self.dat.block as u32, self.dat.start_ns);
+        self.slot.note(BusEvent::Block { read, bytes, good, start_ns, end_ns: now });
+    }
+
+    pub(super) fn busy_from(&mut self, from_ns: u64, until_ns: u64) {
+        if until_ns > from_ns && until_ns < NEVER / 2 {
+            self.slot.stats.busy_ns += until_ns - from_ns;
+            self.slot.note(BusEvent::Busy { from_ns, until_ns });
+        }
+    }
+
+    /// Between two blocks of the slower modes the interrupt has two clocks [58.6.1].
+    pub(super) fn interrupt_in_gap(&mut self, now: u64) {
+        let slow = self.regs.clkcr & clkcr::BUS_SPEED == 0;
+        if slow && self.regs.dctrl & dctrl::SDIO != 0 && self.card_low(now) {
+            self.regs.status |= sta::SDIO;
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! ST's SDMMC, the SD controller of STM32 H7, L4+, L5, U5, H5, MP1 and N6, by register.
+//!
+//! Written from register descriptions and the text of the reference manual of the H745 and H755,
+//! RM0399 chapter 58; its sections are named where they decide. [`Stm32Sdmmc`] is passive: it is
+//! told the time with every call, and
+//! [`Device::next_event_ns`](crate::world::Device::next_event_ns) says when something will happen
+//! by itself. Its parts: `registers.rs` (reads, writes, which writes are refused), `clock.rs`
+//! (power states, clock, how the bus is driven, the voltage switch), `command.rs` (the command
+//! path), `data.rs` (the data path from its start to its end), `blocks.rs` (its blocks),
+//! `fifo.rs`, `idma.rs`, `config.rs`.
+//!
+//! What belongs to the board is a method: the reset line in the RCC
+//! ([`reset`](Stm32Sdmmc::reset)), the card's supply ([`set_supply`](Stm32Sdmmc::set_supply)), the
+//! level shifter ([`set_signal18`](Stm32Sdmmc::set_signal18)) and the delay block
+//! ([`set_phase`](Stm32Sdmmc::set_phase)).
+//!
+//! # What surprises
+//! - The power-on state is left by a reset alone: other writes to it are ignored [58.10.1].
+//! - A data command starts the data path by CMDTRANS: a read with the end of the command, whatever
+//!   the answer; a write with a good answer [58.5.4].
+//! - After a data error the path stays active until an abort: a command with CMDSTOP. Then come
+//!   DABORT and idle. Where the CPU moves the data, FIFORST must be written too [58.5.4, 58.6.2].
+//! - Busy after a response makes the data path active, and DTIMER counts; after its timeout it
+//!   stays active [58.5.4, table 486].
+//! - A transfer error of the IDMA cannot interrupt. It shows beside RXOVERR, TXUNDERR, DABORT or
+//!   even DATAEND [58.5.6]. On version 3 the first two do not show while the IDMA is on.
+//! - A read ends when the FIFO is empty, so DATAEND cannot tell of words that wait in it. Fewer
+//!   than half a FIFO raise no flag but that it is not empty [58.5.4].
+//! - DBCKEND comes with a hold or a read wait alone [58.10.11].
+//!
+//! # Where nothing is written down
+//! The model takes the strict side. What a driver must not do is ignored and counted
+//! ([`Controller::protocol_violations`](crate::slot::Controller::protocol_violations)): a command
+//! into a command, registers written while the path that uses them is active, a data command while
+//! data are active, FIFO accesses without data or room, reserved values. A command in the first 74
+//! clocks waits for their end. Boot, streams, Wait-IRQ and suspend are not here. For the CPU words
+//! move one by one in their time; the IDMA moves a block as one piece.
+
+mod bits;
+mod blocks;
+mod clock;
+mod command;
+mod config;
+mod data;
+mod fifo;
+mod idma;
+mod registers;
+#[cfg(test)]
+mod tests;
+
+pub use crate::stats::{BusEvent, BusStats};
+pub use config::{Buffers, Stm32SdmmcConfig, Version};
+
+use crate::alarms::NEVER;
+use crate::card::Card;
+use crate::faults::{Point, Strike};
+use crate::memory::ShadowMemory;
+pub use crate::port::PortCounters;
+use crate::probe::{Probe, Signal};
+use crate::slot::{Core, Slot};
+use bits::{dctrl, sta};
+
+/// The registers as a driver reaches them.
+pub type Port = crate::port::Port<Stm32Sdmmc>;
+
+impl crate::port::RegisterFile for Stm32Sdmmc {
+    fn read(&mut self, offset: u16, size: u8, now_ns: u64) -> u32 {
+        Stm32Sdmmc::read(self, offset, size, now_ns)
+    }
+
+    fn write(&mut self, offset: u16, size: u8, value: u32, now_ns: u64) {
+        Stm32Sdmmc::write(self, offset, size, value, now_ns);
+    }
+}
+
+/// Things that happen by themselves, in the order in which simultaneous ones happen.
+#[derive(Clone, Copy)]
+enum Timer {
+    Command,
+    Sample,
+    Data,
+    DataTimeout,
+    Busy,
+    PowerUp,
+    PowerSave,
+    Voltage,
+    Card,
+}
+
+const TIMERS: [Timer; 9] = [
+    Timer::Command,
+    Timer::Sample,
+    Timer::Data,
+    Timer::DataTimeout,
+    Timer::Busy,
+    Timer::PowerUp,
+    Timer::PowerSave,
+    Timer::Voltage,
+    Timer::Card,
+];
+
+/// The controller, its slot and the bus.
+pub struct Stm32Sdmmc {
+    config: Stm32SdmmcConfig,
+    memory: ShadowMemory,
+    slot: Slot,
+    regs: registers::Registers,
+    clock: clock::Clock,
+    cmd: command::CmdLine,
+    dat: data::DatLines,
+    fifo: fifo::Fifo,
+    idma: idma::Idma,
+    /// Enabled events at the last look.
+    pending: u32,
+}
+
+impl Core for Stm32Sdmmc {
+    fn slot(&self) -> &Slot {
+        &self.slot
+    }
+
+    fn slot_mut(&mut self) -> &mut Slot {
+        &mut self.slot
+    }
+
+    fn alarm(&mut self, alarm: usize, now: u64) {
+        match TIMERS[alarm] {
+            Timer::Command => self.command_event(now),
+            Timer::Sample => self.sample_busy(now),
+            Timer::Data => self.data_event(now),
+            Timer::DataTimeout => self.data_timeout(now),
+            Timer::Busy => self.busy_ended(now),
+            Timer::PowerUp => self.powered_up(now),
+            Timer::PowerSave => self.save_power(now),
+            Timer::Voltage => self.voltage_event(now),
+            Timer::Card => {}
+        }
+    }
+
+    // How the board detects a card is its own matter.
+    fn card_came(&mut self, _: u64) {}
+
+    fn card_went(&mut self, _: u64) {}
+
+    fn look(&mut self, now: u64) {
+        self.look_at_lines(now);
+    }
+}
+
+impl Stm32Sdmmc {
+    /// A controller after reset, at time 0, with the card's supply on.
+    pub fn new(config: Stm32SdmmcConfig, memory: ShadowMemory, card: Option<Box<dyn Card>>) -> Self {
+        let mut model = Stm32Sdmmc {
+            config,
+            memory,
+            slot: Slot::new(card),
+            regs: registers::Registers::default(),
+            clock: clock::Clock::new(),
+            cmd: command::CmdLine::default(),
+            dat: data::DatLines::default(),
+            fifo: fifo::Fifo::new(config.fifo_words()),
+            idma: idma::Idma::default(),
+            pending: 0,
+        };
+        model.refresh_bus(0);
+        model
+    }
+
+    fn set_timer(&mut self, timer: Timer, at_ns: u64) {
+        self.slot.set_alarm(timer as usize, at_ns);
+    }
+
+    /// The controller's parameters.
+    pub fn config(&self) -> &Stm32SdmmcConfig {
+        &self.config
+    }
+
+    /// The reset line in the RCC: registers, both paths, FIFO and IDMA are as after power-on
+    /// [58.6.7].
+    pub fn reset(&mut self, now_ns: u64) {
+        let now = self.reach(now_ns);
+        if self.slot.is_gone() || !self.config.bus_clock {
+            return;
+        }
+        if self.strike(Point::Reset, now) == Some(Strike::Never) {
+            return;
+        }
+        for timer in &TIMERS[..TIMERS.len() - 1] {
+            self.set_timer(*timer, NEVER);
+        }
+        self.cut_block(now);
+        self.regs = registers::Registers::default();
+        self.cmd = command::CmdLine::default();
+        self.dat.forget();
+        self.fifo.clear();
+        self.idma = idma::Idma::default();
+        self.clock.reset();
+        self.refresh_bus(now);
+        self.look(now);
+    }
+
+    /// The board switches the card's supply.
+    pub fn set_supply(&mut self, on: bool, now_ns: u64) {
+        let now = self.reach(now_ns);
+        self.clock.supply = on;
+        self.slot.busy_until_ns = 0;
+        self.refresh_bus(now);
+        self.look(now);
+    }
+
+    /// The board's level shifter changes to 1.8 V, or back.
+    pub fn set_signal18(&mut self, on: bool, now_ns: u64) {
+        let now = self.reach(now_ns);
+        self.clock.signal18 = on;
+        self.refresh_bus(now);
+        self.look(now);
+    }
+
+    /// The board's delay block gives the tuned receive clock this phase of twelve.
+    pub fn set_phase(&mut self, phase: u8, now_ns: u64) {
+        let now = self.reach(now_ns);
+        self.clock.phase = phase % config::PHASES;
+        self.refresh_bus(now);
+    }
+
+    /// Shows `probe` every signal at the slot from now on; `None` takes it away.
+    pub fn set_probe(&mut self, probe: Option<Probe>) {
+        self.slot.set_probe(probe);
+    }
+
+    /// Shows the probe, if there is one, a signal.
+    fn show<'a>(&'a mut self, signal: impl FnOnce(&'a data::DatLines) -> Signal<'a>) {
+        if let Some(probe) = &mut self.slot.probe {
+            probe(&signal(&self.dat));
+        }
+    }
+
+    /// Looks at what may have changed on the lines, after anything that happened.
+    fn look_at_lines(&mut self, now: u64) {
+        if self.slot.busy_until_ns == 0 {
+            // The card is gone, or lost its supply: nothing holds DAT0.
+            for (timer, waits) in [(Timer::Data, self.dat.waits_for_card()), (Timer::Busy, true)] {
+                let at_ns = self.slot.alarm_ns(timer as usize);
+                if waits && at_ns != NEVER && at_ns > now {
+                    self.set_timer(timer, now);
+                }
+            }
+        }
+        self.power_save_follows(now);
+        let at = self.slot.card_ns(now);
+        if self.slot.card().is_some_and(|card| card.has_functions()) {
+            self.sample_interrupt(now);
+            let next = self.slot.card().and_then(|card| card.next_event_ns(at));
+            self.set_timer(Timer::Card, next.unwrap_or(NEVER));
+        }
+        self.update_irq(now);
+    }
+
+    /// The interrupt of an I/O card is a level on DAT1, seen in its period alone [58.6.1].
+    fn sample_interrupt(&mut self, now: u64) {
+        let period = self.slot.bus.width == 1 || !self.dat.hides_interrupt();
+        if self.regs.dctrl & dctrl::SDIO != 0 && period && self.card_low(now) {
+            self.regs.status |= sta::SDIO;
+        }
+    }
+
+    fn card_low(&self, now: u64) -> bool {
+        self.slot.card().is_some_and(|card| card.interrupt(self.slot.card_ns(now)))
+    }
+
+    /// The interrupt line follows the enabled flags.
+    fn update_irq(&mut self, now: u64) {
+        let pending = self.status() & self.regs.mask;
+        if pending == 0 || pending & !self.pending != 0 {
+            self.slot.line.forgive();
+        }
+        self.pending = pending;
+        if pending != 0 && self.slot.line.may_rise() {
+            if self.strike(Point::Interrupt, now) == Some(Strike::Lost) {
+                self.slot.line.lose();
+            } else {
+                self.slot.interrupt(now, pending);
+            }
+        }
+        self.slot.set_line(pending != 0 && !self.slot.line.is_lost(), now);
+    }
+}
