@@ -1,4 +1,4 @@
-//! The register map of ST's SDMMC, versions 2 and 3 [RM0433 58.10], [RM0455], [RM0486]. 32 bits
+//! The register map of ST's SDMMC, versions 2 and 3 (RM0433 58.10, RM0455, RM0486). 32 bits
 //! each; below 40h it is PL181's.
 
 /// Power.
