@@ -37,7 +37,7 @@ pub fn registers(base: usize) -> usize {
 pub fn host(controller: Controller) -> Option<Host> {
     // SAFETY: the engine's registers are in the controller's page, on each machine that this image
     // is for.
-    let config = unsafe { CqhciConfig::at(ENGINE) }.with(CqhciQuirks::INTEL);
+    let config = unsafe { CqhciConfig::at(ENGINE) }.quirks(CqhciQuirks::INTEL);
     Some(Cqhci::new(controller, LIST.take()?, config))
 }
 

@@ -167,7 +167,8 @@ pub unsafe extern "C" fn mmcq_submit(host: u32, request: *mut mmcq_request) -> i
             _ => return MMCQ_E_ARGUMENT,
         },
     };
-    let what = Request { durable: asked.op == MMCQ_WRITE_DURABLE, ..Request::new(kind, DmaBuf::EMPTY) };
+    let what = Request::new(kind, DmaBuf::EMPTY);
+    let what = if asked.op == MMCQ_WRITE_DURABLE { what.durable() } else { what };
     let submitted = |id, ahead| Submitted { id, request, done, ahead };
     let result = submit(place, stack, platform, what, memory, direction, submitted);
     // What had nothing to do has ended.

@@ -17,8 +17,7 @@ use mmcq::task::Idle;
 
 /// A card that comes is another until the program has brought it up and looked: it knows the one
 /// before by its size.
-const OPTIONS: Options =
-    Options { upkeep: &Upkeep { same_card: true, ..Upkeep::DEFAULT }, ..Options::DEFAULT };
+const OPTIONS: Options = Options::DEFAULT.upkeep(&Upkeep::DEFAULT.same_card(true));
 /// Steps in one call; what is left is done by the next.
 const STEPS_MAX: u32 = 8;
 

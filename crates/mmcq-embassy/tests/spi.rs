@@ -126,14 +126,12 @@ fn blocks_move_by_a_bus_whose_transfers_are_futures() {
     assert!(connect().is_none(), "there is one pair");
     let host = Spi::new(port, Box::leak(Box::new(SpiMemory::new())), SpiConfig::new(20_000_000));
     let stack: Card<'_, '_> = Stack::new(CriticalSection, TIMER, host, Config::DEFAULT);
-    let params = CardParams {
-        rca: 1,
-        sectors: 1 << 20,
-        block_addressed: true,
-        read_timeout_ns: 100_000_000,
-        write_timeout_ns: 250_000_000,
-        ..CardParams::NONE
-    };
+    let params = CardParams::NONE
+        .rca(1)
+        .sectors(1 << 20)
+        .block_addressed(true)
+        .read_timeout_ns(100_000_000)
+        .write_timeout_ns(250_000_000);
     stack.with(|engine| engine.set_card_params(Some(params)));
 
     // CMD0, answered, and CRC on: the driver knows the card is quiet from then on. Each is a byte,

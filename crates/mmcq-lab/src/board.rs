@@ -329,7 +329,8 @@ impl<const N: usize> Board<N> {
         let (streams, scheduler) = (platform.stack.streams, platform.stack.scheduler);
         let merge_blocks = if platform.stack.merging { Config::DEFAULT.merge_blocks } else { 1 };
         let acknowledge = platform.stack.acknowledge;
-        let config = Config { close_always: !streams, merge_blocks, acknowledge, ..Config::DEFAULT };
+        let config =
+            Config::DEFAULT.close_always(!streams).merge_blocks(merge_blocks).acknowledge(acknowledge);
         // Linux has a scheduler of its own before the engine.
         let scheduler = if N > 1 { scheduler } else { Any::Fifo(Fifo) };
         let stack = Stack::with_policy(Alone, TIMER, host, config, crate::platform::profile(scheduler));
@@ -421,7 +422,7 @@ impl<const N: usize> Board<N> {
             Err((error, _)) => return Err(error.to_string()),
         }
         // The models are known; a card in a slot is not.
-        let how = SdQueue { any: true, ..SdQueue::DEFAULT };
+        let how = SdQueue::DEFAULT.any(true);
         let future = mmcq::card::enable_sd_task_queue(&self.stack, &self.card, scratch, how);
         let (result, scratch) = drive(&self.stack, &self.controller, &self.time, future)?;
         pieces.free(scratch);

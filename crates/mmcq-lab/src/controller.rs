@@ -102,7 +102,7 @@ impl Controller {
                         let short = at.short_descriptors;
                         let quirks = if short { CqhciQuirks::SHORT_DESCRIPTORS } else { CqhciQuirks::NONE };
                         // SAFETY: the model has its engine there.
-                        let config = unsafe { CqhciConfig::at(at.offset) }.with(quirks);
+                        let config = unsafe { CqhciConfig::at(at.offset) }.quirks(quirks);
                         Driver::Queue(Box::new(Cqhci::new(driver, list, config)))
                     }
                 };
@@ -172,16 +172,14 @@ fn sdhci_setup(platform: &Platform, config: &SdhciConfig, engine: bool) -> sdhci
     }
     // What the register cannot say, the board's description does.
     let untold = config.base_clock_hz != 0 && config.shown_capabilities() & 0xff00 == 0;
-    sdhci::SdhciConfig {
-        quirks,
-        base_clock_hz: untold.then_some(config.base_clock_hz),
-        fixed: config.fixed,
-        hs400_mode: config.hs400_mode,
-        hs400es_mode: config.hs400es_mode,
-        width: Width::W8,
-        extra_timings: platform.timings.iter().fold(0, |bits, t| bits | Caps::timing_bit(*t)),
-        ..sdhci::SdhciConfig::new()
-    }
+    sdhci::SdhciConfig::new()
+        .quirks(quirks)
+        .base_clock_hz(untold.then_some(config.base_clock_hz))
+        .fixed(config.fixed)
+        .hs400_mode(config.hs400_mode)
+        .hs400es_mode(config.hs400es_mode)
+        .width(Width::W8)
+        .extra_timings(platform.timings.iter().fold(0, |bits, t| bits | Caps::timing_bit(*t)))
 }
 
 fn rtsx_setup(platform: &Platform, config: &RtsxConfig) -> rtsx::RtsxConfig {

@@ -249,8 +249,9 @@ impl<H: Host, const N: usize> Ours<H, N> {
         }
         let next_ns = self.stack.with(|e| e.next_deadline_ns());
         if next_ns.is_some_and(|at| (first..=sys.time.now()).contains(&at)) {
-            let more = self.tell(sys, |e, now_ns| e.poll(now_ns));
-            work = PollOutcome { completed: work.completed | more.completed, ..more };
+            let before = work.completed;
+            work = self.tell(sys, |e, now_ns| e.poll(now_ns));
+            work.completed |= before;
         } else if !interrupt {
             work.next_deadline_ns = next_ns;
         }

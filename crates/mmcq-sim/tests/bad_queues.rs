@@ -73,7 +73,7 @@ fn sd() -> Machine<Driver, Queued<Fifo>, 16> {
         let card = machine.identify(Options::DEFAULT).await;
         let page = rig::buffer(1, 0);
         card::extension::enable_cache(&machine.stack, &card, page).await.map_err(|(e, _)| e).unwrap();
-        let how = SdQueue { any: true, ..SdQueue::DEFAULT };
+        let how = SdQueue::DEFAULT.any(true);
         let depth = card::enable_sd_task_queue(&machine.stack, &card, rig::buffer(8, 0), how).await.0;
         assert_eq!(depth, Ok(32));
     });

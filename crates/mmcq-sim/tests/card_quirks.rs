@@ -93,8 +93,7 @@ fn lives(text: &str, options: Options, wakes_by: Option<u32>) -> Result<IoCard, 
 }
 
 /// This one has not been proven, so it is no entry of the table.
-const NO_1V8: Options =
-    Options { quirks: &[Quirk::io(0x024c, 0xb822, Quirks::IO_NO_1V8)], ..Options::DEFAULT };
+const NO_1V8: Options = Options::DEFAULT.quirks(&[Quirk::io(0x024c, 0xb822, Quirks::IO_NO_1V8)]);
 
 #[test]
 fn the_stack_lives_with_every_io_card() {
@@ -155,7 +154,7 @@ fn the_resistor_of_card_detection() {
     let (rig, card) = io(&disguised("sdio-cd-off", "device", "0x0001"), Options::DEFAULT).unwrap();
     rig.drive(functions(&rig, &card, None)).unwrap();
     violations(&rig).unwrap();
-    let narrow = Options { max_width: Width::W1, ..Options::DEFAULT };
+    let narrow = Options::DEFAULT.max_width(Width::W1);
     for (text, off) in [(text("sdio-cd-off"), 0x80), (disguised("sdio-cd-off", "device", "0x0001"), 0)] {
         let (rig, card) = io(&text, narrow).unwrap();
         assert_eq!(card.width, Width::W1);
@@ -224,8 +223,7 @@ fn read_to_the_end(options: Options) -> Result<u64, String> {
 #[test]
 fn the_last_block_is_read_alone() {
     const MINE: &[Quirk] = &[Quirk::sd(0x41, 0x3432, "SD16G", Quirks::LAST_BLOCK_ALONE)];
-    let transfers = read_to_the_end(Options { quirks: MINE, ..Options::DEFAULT })
-        .unwrap_or_else(|error| panic!("{error}"));
+    let transfers = read_to_the_end(Options::DEFAULT.quirks(MINE)).unwrap_or_else(|error| panic!("{error}"));
     // A write; 15 reads, four of them in two; twelve at once: the first alone, ten together, the
     // last in two.
     assert_eq!(transfers, 1 + 15 + 4 + 4);

@@ -194,7 +194,7 @@ fn clocks_of_24_and_192_mhz_ask_at_the_same_times() {
     ] {
         let mut parts = Parts { timer_hz: board, card: "emmc-queue-one", ..Parts::new(Form::Short) };
         parts.engine = Engine { timer_hz, ..parts.engine };
-        let settings = QueueSettings { poll_ns: 20_000, ..QueueSettings::new(1) };
+        let settings = QueueSettings::new(1).poll_ns(20_000);
         let mut rig = Rig::on(parts, &settings);
         rig.read(0, 0);
         rig.said();
@@ -216,7 +216,7 @@ fn clocks_of_24_and_192_mhz_ask_at_the_same_times() {
 fn a_question_beside_data_is_asked_only_where_it_may_be() {
     let lasts = |quirks, poll_blocks| {
         let parts = Parts { quirks, ..Parts::new(Form::Wide) };
-        let settings = QueueSettings { poll_blocks, poll_ns: 300_000, ..QueueSettings::new(1) };
+        let settings = QueueSettings::new(1).poll_blocks(poll_blocks).poll_ns(300_000);
         let mut rig = Rig::on(parts, &settings);
         for slot in 0..8 {
             rig.read(slot, sector(slot));
@@ -237,7 +237,7 @@ fn a_question_beside_data_is_asked_only_where_it_may_be() {
 fn coalescing_makes_one_interrupt_of_several() {
     let mut rig = Rig::off(Parts::new(Form::Wide));
     let coalescing = Some(Coalescing { tasks: 4, wait_ns: 500_000 });
-    rig.host.enable_queue(&QueueSettings { coalescing, ..QueueSettings::new(1) }).unwrap();
+    rig.host.enable_queue(&QueueSettings::new(1).coalescing(coalescing)).unwrap();
     for slot in 0..8 {
         rig.read(slot, sector(slot));
     }

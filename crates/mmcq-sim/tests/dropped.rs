@@ -337,7 +337,7 @@ fn on_an_sd_card() {
 
 #[test]
 fn on_an_sd_card_by_pio() {
-    let driver = sdhci::SdhciConfig { transfer: TransferMode::Pio, ..sdhci::SdhciConfig::new() };
+    let driver = sdhci::SdhciConfig::new().transfer(TransferMode::Pio);
     let rig = Rig::new(memory_card("sdhc-16g-hs"), SdhciConfig::GENERIC_3_00, driver);
     every_workload(&rig, "sdhc-16g-hs");
 }

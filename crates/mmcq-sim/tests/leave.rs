@@ -14,7 +14,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 const MS: u64 = 1_000_000;
-const CACHED: Options = Options { cache: true, ..Options::DEFAULT };
+const CACHED: Options = Options::DEFAULT.cache(true);
 
 /// Runs a call that is polled late: whenever it is, `between` has been at the card.
 fn late<F: Future>(rig: &Rig, call: F, mut between: impl FnMut(u32)) -> F::Output {
@@ -96,8 +96,8 @@ fn who_writes_without_a_pause_keeps_a_device_awake_and_loses_no_data_without_a_w
 /// A device that sleeps may lose its supply.
 #[test]
 fn a_device_whose_cache_is_not_flushed_stays_awake() {
-    let upkeep = Box::leak(Box::new(Upkeep { rest: Rest::Sleep { after_ns: 50 * MS }, ..Upkeep::DEFAULT }));
-    let rig = Rig::with("emmc-51-full", Options { upkeep, ..CACHED });
+    let upkeep = Box::leak(Box::new(Upkeep::DEFAULT.rest(Rest::Sleep { after_ns: 50 * MS })));
+    let rig = Rig::with("emmc-51-full", CACHED.upkeep(upkeep));
     rig.one(rig.write(64, 8, 1)).result.unwrap();
     let next = rig.ills.borrow().commands + 1;
     rig.ills.borrow_mut().deaf_at = vec![next];
@@ -114,7 +114,7 @@ fn a_device_whose_cache_is_not_flushed_stays_awake() {
 /// The engine would not know that there is something to be flushed.
 #[test]
 fn a_cache_is_not_switched_behind_the_engine() {
-    let rig = Rig::alone("emmc-51-full", Options { cache: false, ..CACHED });
+    let rig = Rig::alone("emmc-51-full", CACHED.cache(false));
     assert_eq!(rig.stack.with(|engine| engine.card_params().unwrap().flush), FlushBy::Status);
     for access in [emmc::SwitchMode::WriteByte, emmc::SwitchMode::SetBits, emmc::SwitchMode::ClearBits] {
         let command = emmc::switch(access, 33, 1, 0);

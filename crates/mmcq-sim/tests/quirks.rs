@@ -104,13 +104,13 @@ fn without_its_quirk_each_profile_breaks() {
     ] {
         let profile = profile(name);
         assert!(profile.driver.quirks.has(taken), "{name}");
-        let driver = sdhci::SdhciConfig { quirks: profile.driver.quirks.without(taken), ..profile.driver };
+        let driver = profile.driver.quirks(profile.driver.quirks.without(taken));
         assert!(run(&profile, driver).is_err(), "{name}");
     }
     let narrow = profile("1-bit-only");
-    assert!(run(&narrow, sdhci::SdhciConfig { width: Width::W4, ..narrow.driver }).is_err());
+    assert!(run(&narrow, narrow.driver.width(Width::W4)).is_err());
     let blind = profile("no-capabilities");
-    let error = run(&blind, sdhci::SdhciConfig { capabilities: None, ..blind.driver }).unwrap_err();
+    let error = run(&blind, blind.driver.capabilities(None)).unwrap_err();
     assert!(error.contains("base clock in capabilities 15:8 is 0"), "{error}");
 }
 

@@ -130,7 +130,7 @@ fn lost_tuning_is_found_again() {
         [("sdxc-128g-uhs", Timing::Sdr104), ("emmc-hs200", Timing::Hs200), ("hbg4a2", Timing::Hs400)]
     {
         // HS400 with enhanced strobe needs no tuning.
-        let options = Options { without: Caps::timing_bit(Timing::Hs400Es), ..Options::DEFAULT };
+        let options = Options::DEFAULT.without(Caps::timing_bit(Timing::Hs400Es));
         let rig = Rig::with(name, options);
         assert_eq!(rig.found.timing, timing, "{name}");
         let undisturbed = load(&rig, |_| {});

@@ -6,7 +6,7 @@ use crate::timed;
 use mmcq::advance::{Costs, WaitStrategy};
 use mmcq::block::BlockDevice;
 use mmcq::card;
-use mmcq::engine::{Abilities, Config, DmaBuf, Error, Kind, Request, SlotId};
+use mmcq::engine::{Abilities, Config, DmaBuf, Error, Handshake, Kind, Request, SlotId};
 use mmcq::host::sdhci::{self, Table, TransferMode};
 use mmcq::host::{BusOp, Direction, Dma, DmaError, Regs};
 use mmcq::sched::{Choice, Policy, SdTaskQueue, Waiting};
@@ -290,7 +290,7 @@ impl Rig {
         let model = Rc::new(RefCell::new(Sdhci::new(SdhciConfig::GENERIC_4_20, memory.clone(), Some(card))));
         let port = Returning(Port::new(model.clone(), time.clone(), 0, 0));
         let table = Box::leak(Box::new(Table::new()));
-        let config = sdhci::SdhciConfig { transfer, ..sdhci::SdhciConfig::new() };
+        let config = sdhci::SdhciConfig::new().transfer(transfer);
         let host = sdhci::Sdhci::new(port, Returning(memory.clone()), table, config).unwrap();
         NOW_NS.set(0);
         let stack = Box::leak(Box::new(Stack::with_policy(Watched, TIMER, host, Config::DEFAULT, Returns)));

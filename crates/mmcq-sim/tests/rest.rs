@@ -15,8 +15,8 @@ const CLOCK_OFF: Rest = Rest::ClockOff { after_ns: 50 * MS };
 const SLEEP: Rest = Rest::Sleep { after_ns: 50 * MS };
 
 fn resting(name: &str, rest: Rest) -> Rig {
-    let upkeep = Box::leak(Box::new(Upkeep { rest, ..Upkeep::DEFAULT }));
-    Rig::with(name, Options { upkeep, ..Options::DEFAULT })
+    let upkeep = Box::leak(Box::new(Upkeep::DEFAULT.rest(rest)));
+    Rig::with(name, Options::DEFAULT.upkeep(upkeep))
 }
 
 /// Submits reads until one is refused.

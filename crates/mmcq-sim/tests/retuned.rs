@@ -15,7 +15,7 @@ const CARDS: [&str; 4] = ["emmc-hs200", "emmc-51-full", "sdxc-128g-uhs", "sdhc-1
 
 fn kept(name: &str, always_powered: bool) -> Rig {
     let config = SdhciConfig { always_powered, ..SdhciConfig::GENERIC_4_20 };
-    let options = Options { cache: true, ..Options::DEFAULT };
+    let options = Options::DEFAULT.cache(true);
     let rig = Rig::built(rig::card(name), name.contains("emmc"), config, options);
     rig.keep();
     for i in 0..4 {

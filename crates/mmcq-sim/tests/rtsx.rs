@@ -86,7 +86,7 @@ fn mixed_loads_bring_what_was_written() {
         [(true, false, false), (true, true, false), (false, false, false), (true, false, true)]
     {
         let driver = rtsx::RtsxConfig::new(rtsx::Chip::Rts5249).continue_data(continues);
-        let engine = Config { close_always, ..Config::DEFAULT };
+        let engine = Config::DEFAULT.close_always(close_always);
         let model = RtsxConfig { continue_data: !lies, ..RtsxConfig::GENERIC };
         let rig = Rig::new("pro-plus-128", model, driver, engine);
         let found = rig.drive(card::bring_up(&rig.stack, buffer(1), card::Options::DEFAULT)).0.unwrap();
@@ -156,7 +156,7 @@ fn a_run_stops_before_a_last_block_that_is_read_alone() {
     for (quirks, alone) in [(MINE, true), (&[], false)] {
         let driver = rtsx::RtsxConfig::new(rtsx::Chip::Rts5249);
         let rig = Rig::new("quirks/last-block-locks-up", RtsxConfig::GENERIC, driver, Config::DEFAULT);
-        let options = card::Options { quirks, ..card::Options::DEFAULT };
+        let options = card::Options::DEFAULT.quirks(quirks);
         let found = rig.drive(card::bring_up(&rig.stack, buffer(1), options)).0.unwrap();
         let sectors = found.params.sectors;
         let mut whole = 0;

@@ -88,7 +88,7 @@ fn a_card_that_is_busy_for_ever_ends_the_request() {
 fn every_transfer_mode_moves_the_same_data() {
     for mode in [TransferMode::Adma2, TransferMode::Sdma, TransferMode::Pio] {
         for model in [SdhciConfig::GENERIC_4_20, SdhciConfig::GENERIC_3_00] {
-            let driver = sdhci::SdhciConfig { transfer: mode, ..sdhci::SdhciConfig::new() };
+            let driver = sdhci::SdhciConfig::new().transfer(mode);
             let rig = Rig::new("sdhc-16g-hs", model, driver);
             let found = rig.bring_up(card::Options::DEFAULT).unwrap();
             rig.mixed_load(found.params.sectors, 60);
@@ -101,7 +101,7 @@ fn every_transfer_mode_moves_the_same_data() {
 fn a_host_without_busy_detection_loses_nothing() {
     for quirks in [SdhciQuirks::NO_BUSY_IRQ, SdhciQuirks::NO_BUSY_IRQ.with(SdhciQuirks::NO_DAT0_LEVEL)] {
         let model = SdhciConfig { busy: Busy::Ignored, ..SdhciConfig::GENERIC_4_20 };
-        let driver = sdhci::SdhciConfig { quirks, ..sdhci::SdhciConfig::new() };
+        let driver = sdhci::SdhciConfig::new().quirks(quirks);
         let rig = Rig::new("sdhc-16g-hs", model, driver);
         let found = rig.bring_up(card::Options::DEFAULT).unwrap();
         rig.mixed_load(found.params.sectors, 60);
@@ -112,7 +112,7 @@ fn a_host_without_busy_detection_loses_nothing() {
 
 #[test]
 fn a_host_that_must_defer_completes_in_poll() {
-    let driver = sdhci::SdhciConfig { quirks: SdhciQuirks::DEFER_COMPLETION, ..sdhci::SdhciConfig::new() };
+    let driver = sdhci::SdhciConfig::new().quirks(SdhciQuirks::DEFER_COMPLETION);
     let rig = Rig::new("sdhc-16g-hs", SdhciConfig::GENERIC_4_20, driver);
     let found = rig.bring_up(card::Options::DEFAULT).unwrap();
     assert!(rig.stack.with(|engine| engine.caps().defer_completion));
@@ -141,7 +141,7 @@ fn emmc_speeds_can_be_left_out_one_by_one() {
     for timing in [Timing::Hs400Es, Timing::Hs400, Timing::Hs200, Timing::Ddr52, Timing::HighSpeed] {
         let model = SdhciConfig { uhs_at_33v: true, ..SdhciConfig::GENERIC_4_20 };
         let rig = Rig::new("hbg4a2", model, sdhci::SdhciConfig::emmc_18());
-        let found = rig.bring_up(card::Options { without, ..card::Options::DEFAULT }).unwrap();
+        let found = rig.bring_up(card::Options::DEFAULT.without(without)).unwrap();
         assert_eq!(found.timing, timing);
         rig.mixed_load(found.params.sectors, 20);
         rig.checked();
@@ -237,7 +237,7 @@ fn an_empty_slot_is_no_card() {
 #[test]
 fn two_random_writes_in_flight_ask_for_no_status() {
     for mode in [TransferMode::Adma2, TransferMode::Sdma, TransferMode::Pio] {
-        let driver = sdhci::SdhciConfig { transfer: mode, ..sdhci::SdhciConfig::new() };
+        let driver = sdhci::SdhciConfig::new().transfer(mode);
         let rig = Rig::new("sdhc-16g-hs", SdhciConfig::GENERIC_4_20, driver);
         let found = rig.bring_up(card::Options::DEFAULT).unwrap();
         let before = rig.stack.with(|engine| *engine.stats());

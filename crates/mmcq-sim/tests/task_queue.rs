@@ -168,13 +168,13 @@ fn a_late_error_with_several_suspects_fails_none_that_can_be_written() {
 
 /// Of any card, with a test of so many tasks.
 fn any(self_test: u16) -> SdQueue {
-    SdQueue { any: true, self_test, ..SdQueue::DEFAULT }
+    SdQueue::DEFAULT.any(true).self_test(self_test)
 }
 
 #[test]
 fn an_sd_cards_queue_stays_off_unless_it_is_known_or_wanted() {
     const LIST: &[Quirk] = &[Quirk::sd(0x1b, 0x534d, "FD4QT", Quirks::SD_QUEUE_WORKS)];
-    let listed = Options { quirks: LIST, ..Options::DEFAULT };
+    let listed = Options::DEFAULT.quirks(LIST);
     for (card, options, how, depth) in [
         ("sdxc-64g-a2", Options::DEFAULT, SdQueue::DEFAULT, 0),
         ("sdxc-64g-a2", listed, SdQueue::DEFAULT, 32),
@@ -190,7 +190,7 @@ fn an_sd_cards_queue_stays_off_unless_it_is_known_or_wanted() {
 
 #[test]
 fn an_sd_cards_reads_go_through_its_queue_and_a_flush_finds_it_off() {
-    for how in [any(8), SdQueue { sequential: true, ..any(8) }, SdQueue { writes: 8, ..any(0) }] {
+    for how in [any(8), any(8).sequential(true), any(0).writes(8)] {
         // Flushes hang on two of these, in the queue.
         for card in ["sdxc-64g-a2", "quirks/queue-late", "quirks/queue-flush-hangs"] {
             let (machine, result) = sd(card, Options::DEFAULT, how);

@@ -22,11 +22,11 @@ const BKOPS_EN: u16 = 163;
 const HPI_FEATURES: u16 = 503;
 
 fn with(upkeep: Upkeep) -> Options {
-    Options { upkeep: Box::leak(Box::new(upkeep)), ..Options::DEFAULT }
+    Options::DEFAULT.upkeep(Box::leak(Box::new(upkeep)))
 }
 
 fn every(retune_every_ns: Option<u64>) -> Options {
-    with(Upkeep { retune_every_ns, ..Upkeep::DEFAULT })
+    with(Upkeep::DEFAULT.retune_every_ns(retune_every_ns))
 }
 
 /// An eMMC that asks for background work after so many MiB; `enabled` is its BKOPS_EN.
@@ -60,9 +60,9 @@ fn fill(rig: &Rig, mib: u64) -> u64 {
     rig.time.now() - begin
 }
 
-fn exceptions(rig: &Rig) -> Vec<Exception> {
+fn exceptions(rig: &Rig) -> Vec<(u16, Urgency, Worker)> {
     let of = |event: &Event| match event {
-        Event::Exception { exception, .. } => *exception,
+        Event::Exception { exception, .. } => (exception.events, exception.urgency, exception.worker),
         other => panic!("{other:?}"),
     };
     rig.events.borrow().iter().map(of).collect()
@@ -74,8 +74,7 @@ fn urgent_background_work_is_done_when_no_request_waits() {
     rig.keep();
     fill(&rig, 5);
     assert_eq!(rig.stats().background_works, 0, "not while there is work");
-    let told =
-        Exception { events: Exception::BACKGROUND, urgency: Urgency::Impacted, worker: Worker::Supervisor };
+    let told = (Exception::BACKGROUND, Urgency::Impacted, Worker::Supervisor);
     assert_eq!(exceptions(&rig), [told]);
     rig.until(rig.time.now() + 500 * MS);
     assert_eq!(rig.stats().background_works, 1);
@@ -156,7 +155,7 @@ fn without_an_interrupt_it_waits_until_it_is_critical() {
         let rig = urgent(4, 1, Options::DEFAULT, |quirks| quirks.ext_csd.push((HPI_FEATURES, features)));
         rig.keep();
         fill(&rig, 5);
-        assert_eq!(exceptions(&rig)[0].worker, worker);
+        assert_eq!(exceptions(&rig)[0].2, worker);
         rig.until(rig.time.now() + 500 * MS);
         assert_eq!(rig.stats().background_works, u64::from(features), "{worker:?}");
     }
@@ -182,7 +181,7 @@ fn a_busy_card_is_looked_after_in_time() {
     }
     assert!(rig.stats().background_works > 0);
     assert!(longest < 700 * MS, "{longest}");
-    assert!(exceptions(&rig).iter().all(|told| told.worker == Worker::Supervisor));
+    assert!(exceptions(&rig).iter().all(|told| told.2 == Worker::Supervisor));
     rig.checked();
 }
 
@@ -195,7 +194,7 @@ fn a_device_that_works_by_itself_is_left_alone() {
         rig.until(rig.time.now() + 3_000 * MS);
         fill(&rig, 1);
         // It goes on showing its bit, and is looked at twice; what is known is told once.
-        assert_eq!(exceptions(&rig).iter().map(|told| told.worker).collect::<Vec<_>>(), [worker]);
+        assert_eq!(exceptions(&rig).iter().map(|told| told.2).collect::<Vec<_>>(), [worker]);
         assert_eq!(rig.stats().background_works, 0);
         rig.checked();
     }
@@ -204,12 +203,12 @@ fn a_device_that_works_by_itself_is_left_alone() {
 #[test]
 fn a_used_up_pool_is_told_to_those_who_asked() {
     for exceptions_asked in [false, true] {
-        let options = with(Upkeep { exceptions: exceptions_asked, ..Upkeep::DEFAULT });
+        let options = with(Upkeep::DEFAULT.exceptions(exceptions_asked));
         let card = quirky("emmc-51-full", |quirks| quirks.pool_mib = Some(2));
         let rig = Rig::built(card, true, SdhciConfig::GENERIC_4_20, options);
         rig.keep();
         fill(&rig, 4);
-        let told = Exception { events: Exception::POOL, urgency: Urgency::None, worker: Worker::None };
+        let told = (Exception::POOL, Urgency::None, Worker::None);
         assert_eq!(exceptions(&rig), if exceptions_asked { vec![told] } else { vec![] });
         rig.checked();
     }
@@ -342,7 +341,7 @@ fn the_cache_of_an_sd_card_is_on_again() {
 #[test]
 fn an_emmc_is_as_its_options_say() {
     for cache in [true, false] {
-        let options = Options { cache, ..with(Upkeep { exceptions: true, ..Upkeep::DEFAULT }) };
+        let options = with(Upkeep::DEFAULT.exceptions(true)).cache(cache);
         let card = quirky("emmc-51-full", |quirks| quirks.pool_mib = Some(2));
         let rig = Rig::built(card, true, SdhciConfig::GENERIC_4_20, options);
         rig.keep();
@@ -359,7 +358,7 @@ fn an_emmc_is_as_its_options_say() {
 #[test]
 fn a_visit_that_is_begun_again_goes_there_again() {
     for nth in 1..12 {
-        let rig = Rig::alone("emmc-hs200", Options { cache: false, ..Options::DEFAULT });
+        let rig = Rig::alone("emmc-hs200", Options::DEFAULT.cache(false));
         let (equipped, scratch) = run(&rig, card::enable_extended_ops(rig.stack, &rig.found, buffer(1, 0)));
         equipped.unwrap();
         let disk = BlockDevice::new(rig.stack);
@@ -385,7 +384,7 @@ fn a_visit_that_is_begun_again_goes_there_again() {
 
 #[test]
 fn a_supervisor_of_one_card_brings_no_other_up() {
-    let options = with(Upkeep { same_card: true, ..Upkeep::DEFAULT });
+    let options = with(Upkeep::DEFAULT.same_card(true));
     let rig = Rig::with("sdhc-16g-hs", options);
     rig.ills.borrow_mut().swap = Some(rig::card("sdsc-1g"));
     assert_eq!(rig.one(rig.write(0, 8, 0xaa)).result, Err(Error::Changed));

@@ -200,7 +200,7 @@ fn controller() -> (Controller, &'static Cells) {
     cells.words[0x40 / 4].set(0x076c_c881);
     cells.words[0xfc / 4].set(2 << 16);
     cells.words[0x24 / 4].set(0x01ff_0000);
-    let config = SdhciConfig { transfer: TransferMode::Adma2, ..SdhciConfig::emmc_18() };
+    let config = SdhciConfig::emmc_18().transfer(TransferMode::Adma2);
     let table = Box::leak(Box::new(Table::new()));
     let mut host = Sdhci::new(Port(cells), Identity, table, config).expect("a controller");
     for op in
@@ -227,7 +227,7 @@ fn machine() -> (Stack<Controller, Fifo>, &'static Cells) {
 /// An eMMC whose queue is used for everything.
 fn with_queue<H: Host, P: Profile>(host: H, profile: P) -> Stack<H, P> {
     let mut stack = Engine::with_policy(host, Config::DEFAULT, profile);
-    stack.set_card_params(Some(CardParams { emmc: true, ..CardParams::sd(1, 1 << 26) }));
+    stack.set_card_params(Some(CardParams::sd(1, 1 << 26).emmc(true)));
     assert!(stack.set_task_queue(32));
     stack.always_use_task_queue(true);
     stack

@@ -32,6 +32,7 @@ pub enum Context {
 /// What a board's CPU and software cost, in nanoseconds of CPU time. A price of 0 is not known: no
 /// code spins from that context before [`WaitStrategy::slept`] has taught it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Costs {
     /// Leaving the hard interrupt, and the next one up to where the engine is called.
     pub interrupt_ns: u32,
@@ -53,6 +54,18 @@ pub struct Costs {
     pub deferred_max_ns: u32,
 }
 
+setters!(Costs {
+    interrupt_ns: u32,
+    deferred_ns: u32,
+    thread_ns: u32,
+    look_ns: u32,
+    pio_kib_ns: u32,
+    dma_ns: u32,
+    dma_kib_ns: u32,
+    interrupt_max_ns: u32,
+    deferred_max_ns: u32,
+});
+
 impl Costs {
     /// Everything free or unknown, nothing forbidden: set what the board knows.
     pub const UNKNOWN: Costs = Costs {
@@ -71,7 +84,7 @@ impl Costs {
     ///
     /// ```
     /// use mmcq::advance::Costs;
-    /// let costs = Costs { pio_kib_ns: 56_320, dma_ns: 6_000, ..Costs::UNKNOWN };
+    /// let costs = Costs::UNKNOWN.pio_kib_ns(56_320).dma_ns(6_000);
     /// assert_eq!(costs.dma_from_bytes(), Some(110));
     /// ```
     pub const fn dma_from_bytes(&self) -> Option<u32> {

@@ -3,7 +3,7 @@
 
 use crate::{closed, support};
 use closed::Closed;
-use mmcq::engine::{Acknowledge, CardParams, Config, DmaBuf, Engine, Error, Kind, Request, SlotId, Stats};
+use mmcq::engine::{Acknowledge, Config, DmaBuf, Engine, Error, Kind, Request, SlotId, Stats};
 use mmcq::host::{BusyDetect, Cause, Host, Phase, Stage};
 use mmcq::sched::{Fifo, Lean, Profile};
 use mmcq::spec::response::R1;
@@ -28,7 +28,7 @@ fn with<P: Profile>(busy: BusyDetect, acknowledge: Acknowledge, policy: P) -> Be
     let world = World::new(BLOCKS);
     (world.borrow_mut().caps.busy, world.borrow_mut().busy_polls) = (busy, 3);
     world.borrow_mut().caps.max_blocks = 64;
-    let config = Config { acknowledge, ..Config::DEFAULT };
+    let config = Config::DEFAULT.acknowledge(acknowledge);
     let mut engine = Engine::with_policy(Closed(TestHost::new(&world)), config, policy);
     engine.set_card_params(Some(target(BLOCKS)));
     Bench { world, engine, now_ns: 0 }
@@ -313,7 +313,7 @@ fn a_card_that_loses_its_supply_before_its_status_has_lost_writes() {
         assert_eq!(bench.finish(early), Ok(4096));
         bench.rest();
         bench.engine.set_card_params(None);
-        bench.engine.set_card_params(Some(CardParams { ..target(BLOCKS) }));
+        bench.engine.set_card_params(Some(target(BLOCKS)));
         assert_eq!(bench.flush(), Ok(0), "{busy:?}");
     }
 }

@@ -4,7 +4,7 @@
 use crate::support;
 use mmcq::card::quirk::Quirks;
 use mmcq::engine::{
-    CardParams, Config, DmaBuf, Engine, Error, FlushBy, Kind, PartitionAccess, RecoveryStep, Request,
+    Config, DmaBuf, Engine, Error, FlushBy, Handshake, Kind, PartitionAccess, RecoveryStep, Request,
     ServiceRequest, SlotId,
 };
 use mmcq::host::{Auto, Cause, Phase, Stage};
@@ -264,7 +264,7 @@ fn flush(engine: &mut TestEngine, now: u64) -> SlotId {
 fn what_was_written_to_a_boot_area_is_flushed_like_anything_else() {
     let (world, mut e) = card();
     let quirks = Quirks::FLUSH_AFTER_WRITE;
-    e.set_card_params(Some(CardParams { flush: CACHE, quirks, ..target(BLOCKS) }));
+    e.set_card_params(Some(target(BLOCKS).flush(CACHE).quirks(quirks)));
     let written = boot(&mut e, 0, 8, 0);
     let flushed = flush(&mut e, 0);
     run(&mut e, 0, |_, _| {});
@@ -278,7 +278,7 @@ fn what_a_cache_has_lost_of_a_boot_area_is_told() {
     for (area, told) in [(1, true), (3, false)] {
         let (world, mut e) = card();
         world.borrow_mut().areas.insert(area, vec![7; BOOT_BYTES]);
-        e.set_card_params(Some(CardParams { flush: CACHE, ..target(BLOCKS) }));
+        e.set_card_params(Some(target(BLOCKS).flush(CACHE)));
         let _ = e.set_service_waker(Some(Waker::noop().clone()));
         let there = e.submit(Request::new(visit_of(area, 0, 8, 0), buffer(8, 8)), 0).unwrap();
         let now = run(&mut e, 0, |_, _| {});
@@ -304,7 +304,7 @@ fn what_a_cache_has_lost_of_a_boot_area_is_told() {
 #[test]
 fn a_card_that_is_to_be_initialised_has_lost_nothing_until_then() {
     let (world, mut e) = card();
-    e.set_card_params(Some(CardParams { flush: CACHE, ..target(BLOCKS) }));
+    e.set_card_params(Some(target(BLOCKS).flush(CACHE)));
     let _ = e.set_service_waker(Some(Waker::noop().clone()));
     world.borrow_mut().strike = Some((6, 1, Cause::Timeout));
     world.borrow_mut().strikes = 2;

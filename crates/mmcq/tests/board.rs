@@ -63,7 +63,7 @@ unsafe impl Lock for Locked {
 }
 
 fn driver(accesses: &'static AtomicU32, table: &'static mut Table<4>) -> Sdhci<Quiet, Coherent, 4> {
-    let config = sdhci::SdhciConfig { base_clock_hz: Some(48_000_000), ..sdhci::SdhciConfig::new() };
+    let config = sdhci::SdhciConfig::new().base_clock_hz(Some(48_000_000));
     // SAFETY: this controller touches no memory at all.
     Sdhci::new(Quiet(accesses), unsafe { Coherent::new() }, table, config).unwrap()
 }

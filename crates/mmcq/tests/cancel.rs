@@ -2,7 +2,7 @@
 //! itself, and each buffer comes back exactly once.
 
 use crate::support;
-use mmcq::engine::{Config, DmaBuf, Engine, Kind, Request, SlotId};
+use mmcq::engine::{Config, DmaBuf, Engine, Handshake, Kind, Request, SlotId};
 use mmcq::host::{Cause, Stage};
 use mmcq::sched::{Choice, Fifo, Policy, Waiting};
 use std::cell::RefCell;
@@ -219,7 +219,7 @@ fn an_old_name_reaches_no_request() {
 
 #[test]
 fn its_place_among_those_mapped_ahead_is_free_again() {
-    let mut b = Bench::new(Config { prepared: 2, ..Config::DEFAULT }, Fifo);
+    let mut b = Bench::new(Config::DEFAULT.prepared(2), Fifo);
     b.read(0, 8);
     let second = b.read(100, 8);
     b.read(200, 8);

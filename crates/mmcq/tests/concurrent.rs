@@ -100,7 +100,7 @@ impl Rig {
         world.borrow_mut().caps.concurrent_command = true;
         let line = Rc::new(RefCell::new(Line { hold: true, ..Line::default() }));
         let twin = Twin { host: TestHost::new(&world), line: line.clone() };
-        let mut engine = Engine::new(twin, Config { chain_ns: 0, ..Config::DEFAULT });
+        let mut engine = Engine::new(twin, Config::DEFAULT.chain_ns(0));
         engine.set_card_params(Some(target(BLOCKS)));
         engine.set_concurrent_commands(true);
         let read = engine.submit(read(0, 64), 0).unwrap();

@@ -19,7 +19,7 @@ fn nothing_extra_is_accepted_by_an_engine_without_it() {
     let world = World::new(BLOCKS);
     let mut e: TestEngine = Engine::new(TestHost::new(&world), Config::DEFAULT);
     e.set_card_params(Some(target(BLOCKS)));
-    e.set_abilities(Abilities { erase: TRIMS, ..Abilities::NONE });
+    e.set_abilities(Abilities::NONE.erase(TRIMS));
     let refused = e.submit(erase(0, 16, Erase::Trim), 0).unwrap_err();
     assert_eq!(refused.0, Error::Unsupported);
     let id = e.submit(write(0, 8, 1).durable(), 0).unwrap();
@@ -325,9 +325,9 @@ fn a_visit_that_cannot_be_is_refused_at_once() {
         refused
     };
     let (emmc, bytes) = (target(BLOCKS), 1 << 23);
-    let by_bytes = CardParams { block_addressed: false, ..emmc };
+    let by_bytes = emmc.block_addressed(false);
     // On an SD card CMD6 is another command, and its data would come unasked.
-    let sd = CardParams { emmc: false, ..emmc };
+    let sd = emmc.emmc(false);
     assert_eq!(refused(sd, visit(1, 0, 0, 8), buffer(8, 0)), Some(Error::Unsupported));
     assert_eq!(refused(emmc, visit(0, 0, 0, 8), buffer(8, 0)), Some(Error::Unsupported));
     let short = Some(Error::Buffer { needed: 4096, given: 512 });

@@ -3,7 +3,7 @@
 
 use crate::support;
 use mmcq::engine::{
-    Abilities, CardParams, Config, Engine, Error, FlushBy, Kind, Request, ServiceRequest, SlotId,
+    Abilities, Config, Engine, Error, FlushBy, Handshake, Kind, Request, ServiceRequest, SlotId,
 };
 use mmcq::host::{BusyDetect, Cause, Stage};
 use std::cell::RefCell;
@@ -73,7 +73,7 @@ fn case(busy: BusyDetect, faults: &[(usize, bool)], lost_at: Option<usize>) {
     let world = World::new(BLOCKS);
     (world.borrow_mut().caps.busy, world.borrow_mut().busy_polls) = (busy, 1);
     let mut e: TestEngine = Engine::new(TestHost::new(&world), Config::DEFAULT);
-    e.set_card_params(Some(CardParams { flush: CACHE, ..target(BLOCKS) }));
+    e.set_card_params(Some(target(BLOCKS).flush(CACHE)));
     e.enable_extended_ops();
     let _ = e.set_service_waker(Some(Waker::noop().clone()));
     for &(nth, executed) in faults {
@@ -129,7 +129,7 @@ fn the_younger_of_two_durable_writes_stays_when_the_cache_is_lost() {
 fn durable_writes_that_wait_together_are_flushed_once() {
     let world = World::new(BLOCKS);
     let mut e: TestEngine = Engine::new(TestHost::new(&world), Config::DEFAULT);
-    e.set_card_params(Some(CardParams { flush: CACHE, ..target(BLOCKS) }));
+    e.set_card_params(Some(target(BLOCKS).flush(CACHE)));
     e.enable_extended_ops();
     let ids: Vec<_> = (0..3).map(|n| write(&mut e, 8 * n, 8, n as u8 + 1)).collect();
     run(&mut e, &world, None);
@@ -148,9 +148,9 @@ fn a_reliable_write_outlasts_an_older_one_whose_cache_is_lost() {
             let world = World::new(BLOCKS);
             (world.borrow_mut().caps.busy, world.borrow_mut().busy_polls) = (busy, 1);
             let mut e: TestEngine = Engine::new(TestHost::new(&world), Config::DEFAULT);
-            e.set_card_params(Some(CardParams { flush: CACHE, ..target(BLOCKS) }));
+            e.set_card_params(Some(target(BLOCKS).flush(CACHE)));
             e.enable_extended_ops();
-            e.set_abilities(Abilities { reliable_blocks: 8, ..Abilities::NONE });
+            e.set_abilities(Abilities::NONE.reliable_blocks(8));
             let _ = e.set_service_waker(Some(Waker::noop().clone()));
             world.borrow_mut().faults.insert(lost, (Cause::Timeout, Stage::Command, false));
             let (older, younger) = (write(&mut e, 20, 4, 3), write(&mut e, 22, 1, 4));

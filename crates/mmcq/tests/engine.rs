@@ -451,7 +451,7 @@ fn whatever_the_policy_says_data_are_right_and_no_request_is_lost() {
 #[test]
 fn a_merged_transfer_does_not_grow_past_the_bound_over_who_came_before() {
     let world = World::new(BLOCKS);
-    let config = Config { fair_blocks: 16, ..Config::DEFAULT };
+    let config = Config::DEFAULT.fair_blocks(16);
     let mut e: Engine<TestHost, 8> = Engine::new(TestHost::new(&world), config);
     e.set_card_params(Some(target(BLOCKS)));
     e.submit(read(200, 1), 0).unwrap();

@@ -11,7 +11,7 @@ use support::{World, buffer};
 #[test]
 fn an_erase_goes_in_pieces_with_others_in_between() {
     let world = World::new(BLOCKS);
-    let config = Config { erase_budget_ns: 250_000_000, ..Config::DEFAULT };
+    let config = Config::DEFAULT.erase_budget_ns(250_000_000);
     let mut e = engine_of(&world, config, |t| t.erase = TRIMS);
     world.borrow_mut().medium.fill(9);
     let id = e.submit(erase(8, 200, Erase::Trim), 0).unwrap();
@@ -123,7 +123,7 @@ fn a_secure_trim_has_two_rounds_and_inand_its_argument_twice() {
     assert_eq!(commands(&world), expected);
 
     let world = World::new(BLOCKS);
-    let mut e = engine(&world, |t| t.erase = Erasing { argument_byte: 113, ..TRIMS });
+    let mut e = engine(&world, |t| t.erase = TRIMS.argument_byte(113));
     e.submit(erase(0, 8, Erase::SecureTrim(sure)), 0).unwrap();
     e.submit(erase(16, 16, Erase::Erase), 0).unwrap();
     run(&mut e, 0);
@@ -135,7 +135,7 @@ fn a_secure_trim_has_two_rounds_and_inand_its_argument_twice() {
 #[test]
 fn sd_cards_erase_by_their_own_commands_and_long_addresses() {
     let world = World::new(BLOCKS);
-    let sd = Erasing { kinds: 0b101, emmc: false, group_blocks: 1, trim_ms: 0, ..TRIMS };
+    let sd = TRIMS.kinds(0b101).emmc(false).group_blocks(1).trim_ms(0);
     let mut e = engine(&world, |t| (t.erase, t.extended_address) = (sd, true));
     e.submit(erase(5, 100, Erase::Discard), 0).unwrap();
     run(&mut e, 0);
@@ -158,7 +158,7 @@ fn zeroes_are_erased_where_that_is_exact() {
 
 #[test]
 fn zeroes_are_written_again_and_again_where_it_is_not() {
-    for erase in [Erasing::NONE, Erasing { zeros: false, ..TRIMS }, Erasing { kinds: 1, ..TRIMS }] {
+    for erase in [Erasing::NONE, TRIMS.zeros(false), TRIMS.kinds(1)] {
         let world = World::new(BLOCKS);
         world.borrow_mut().medium.fill(9);
         let mut e = engine(&world, |t| t.erase = erase);

@@ -3,9 +3,7 @@
 
 use crate::support;
 use mmcq::card::quirk::Quirks;
-use mmcq::engine::{
-    CardParams, Config, DmaBuf, Engine, Error, FlushBy, Kind, PartitionAccess, Request, SlotId,
-};
+use mmcq::engine::{Config, DmaBuf, Engine, Error, FlushBy, Kind, PartitionAccess, Request, SlotId};
 use mmcq::host::{Auto, BusOp, Phase};
 use mmcq::spec::command::{self, Command};
 use mmcq::spec::response::R1;
@@ -20,7 +18,7 @@ type TestEngine = Engine<TestHost, 8>;
 
 fn engine(world: &Rc<RefCell<World>>, quirks: Quirks) -> TestEngine {
     let mut engine = Engine::new(TestHost::new(world), Config::DEFAULT);
-    engine.set_card_params(Some(CardParams { flush: CACHE, quirks, ..target(BLOCKS) }));
+    engine.set_card_params(Some(target(BLOCKS).flush(CACHE).quirks(quirks)));
     engine.enable_extended_ops();
     engine
 }

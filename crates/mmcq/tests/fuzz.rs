@@ -176,15 +176,13 @@ fn hostile(u: &mut Unstructured) -> Result<()> {
     let mut bytes = vec![0; u.int_in_range(1..=2048)?];
     u.fill_buffer(&mut bytes)?;
     let host = Anything {
-        caps: Caps {
-            busy: *u.choose(&[BusyDetect::Interrupt, BusyDetect::Level, BusyDetect::Status])?,
-            auto_stop: u.arbitrary()?,
-            auto_count: u.arbitrary()?,
-            signal18: u.arbitrary()?,
-            timings: u.arbitrary::<u16>()? | Caps::timing_bit(Timing::Legacy),
-            defer_completion: u.arbitrary()?,
-            ..caps()
-        },
+        caps: caps()
+            .busy(*u.choose(&[BusyDetect::Interrupt, BusyDetect::Level, BusyDetect::Status])?)
+            .auto_stop(u.arbitrary()?)
+            .auto_count(u.arbitrary()?)
+            .signal18(u.arbitrary()?)
+            .timings(u.arbitrary::<u16>()? | Caps::timing_bit(Timing::Legacy))
+            .defer_completion(u.arbitrary()?),
         bytes,
         at: 0,
         running: None,

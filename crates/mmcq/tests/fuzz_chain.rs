@@ -97,11 +97,9 @@ fn driver(
         }
         tables[0]
     });
-    let config = sdhci::SdhciConfig {
-        quirks: *u.choose(&[sdhci::SdhciQuirks::NONE, sdhci::SdhciQuirks::DMA_SIZE_32BIT])?,
-        capabilities: Some(0x0000_0007_016e_3281),
-        ..sdhci::SdhciConfig::new()
-    };
+    let config = sdhci::SdhciConfig::new()
+        .quirks(*u.choose(&[sdhci::SdhciQuirks::NONE, sdhci::SdhciQuirks::DMA_SIZE_32BIT])?)
+        .capabilities(Some(0x0000_0007_016e_3281));
     // SAFETY: leaked, and the driver before has gone.
     let (table, list, done) = unsafe { (&mut *table.as_ptr(), &mut *list.as_ptr(), &*done.as_ptr()) };
     done.set(0);

@@ -155,13 +155,11 @@ fn with_stack<H: Host>(host: H, u: &mut Unstructured<'_>) -> Result<u64> {
         let stack: Stack<(OneThread, H), 4> = Stack::new(OneThread, TIMER, host, Config::DEFAULT);
         NOW_NS.set(0);
         let _ = drive(&stack, card::bring_up(&stack, memory.take(512), Options::DEFAULT));
-        let target = CardParams {
-            count: u.arbitrary()?,
-            extended_address: u.ratio(1, 8)?,
-            write_timeout_ns: 250_000_000,
-            flush: *u.choose(&[FlushBy::Status, FlushBy::EmmcCache { timeout_ns: 1_000_000 }])?,
-            ..CardParams::sd(1, 1 << 20)
-        };
+        let target = CardParams::sd(1, 1 << 20)
+            .count(u.arbitrary()?)
+            .extended_address(u.ratio(1, 8)?)
+            .write_timeout_ns(250_000_000)
+            .flush(*u.choose(&[FlushBy::Status, FlushBy::EmmcCache { timeout_ns: 1_000_000 }])?);
         for round in 0..3 {
             stack.with(|engine| engine.set_card_params(Some(target)));
             let device = BlockDevice::new(&stack);
@@ -235,7 +233,7 @@ fn fuzz_sdhci() {
         // Mostly capabilities with which one gets somewhere.
         let any = u.arbitrary()?;
         let capabilities = *u.choose(&[None, Some(0x0000_0007_016e_3281), Some(any)])?;
-        let config = sdhci::SdhciConfig { quirks, transfer, capabilities, ..sdhci::SdhciConfig::new() };
+        let config = sdhci::SdhciConfig::new().quirks(quirks).transfer(transfer).capabilities(capabilities);
         // SAFETY: leaked, and the driver before has gone.
         let table = unsafe { &mut *table.as_ptr() };
         Ok(sdhci::Sdhci::<_, _, 17>::new(regs, dma, table, config).ok())
@@ -268,10 +266,14 @@ struct Built(Anything);
 
 mmcq::regs_by_width!([] Built);
 
+/// HCON, and where the width of the FIFO is in it.
+const HARDWARE: u16 = 0x70;
+const HARDWARE_FIFO_SHIFT: u32 = 7;
+
 impl Built {
     fn read(&self, offset: u16, bytes: usize) -> u32 {
         match self.0.read32(offset) {
-            _ if offset == mshc::layout::DW_HARDWARE => 1 << mshc::regs::HARDWARE_FIFO_SHIFT,
+            _ if offset == HARDWARE => 1 << HARDWARE_FIFO_SHIFT,
             value if bytes == 4 => value,
             _ => panic!("only 32 bits"),
         }
@@ -282,7 +284,7 @@ impl Built {
 }
 
 /// For the driver of either layout: what it is built with.
-fn any_mshc<L: mshc::layout::MshcLayout>(
+fn any_mshc<L: mshc::MshcLayout>(
     regs: Anything,
     dma: AnyDma,
     u: &mut Unstructured<'_>,
@@ -307,12 +309,12 @@ fn any_mshc<L: mshc::layout::MshcLayout>(
 
 #[test]
 fn fuzz_smhc() {
-    both("fuzz_smhc", any_mshc::<mshc::layout::SmhcLayout>);
+    both("fuzz_smhc", any_mshc::<mshc::SmhcLayout>);
 }
 
 #[test]
 fn fuzz_design_ware() {
-    both("fuzz_design_ware", any_mshc::<mshc::layout::DesignWareLayout>);
+    both("fuzz_design_ware", any_mshc::<mshc::DesignWareLayout>);
 }
 
 /// A board that can do anything, or nothing.
@@ -469,8 +471,7 @@ fn fuzz_spi() {
             }
             wires[0]
         });
-        let config =
-            spi::SpiConfig { max_blocks: u.int_in_range(0..=64)?, ..spi::SpiConfig::new(u.arbitrary()?) };
+        let config = spi::SpiConfig::new(u.arbitrary()?).max_blocks(u.int_in_range(0..=64)?);
         // SAFETY: the memory is leaked, and the driver before is gone.
         let wire: &'static mut spi::SpiMemory = unsafe { wire.as_mut() };
         Ok(Some(spi::Spi::new(AnyPort(regs), wire, config)))

@@ -81,11 +81,9 @@ fn driver(regs: Anything, dma: anything::AnyDma, u: &mut Unstructured<'_>) -> Re
         }
         tables[0]
     });
-    let config = sdhci::SdhciConfig {
-        quirks: *u.choose(&[sdhci::SdhciQuirks::NONE, sdhci::SdhciQuirks::DMA_SIZE_32BIT])?,
-        capabilities: Some(0x0000_0007_016e_3281 | u64::from(u.int_in_range(0..=3u8)?) << 27),
-        ..sdhci::SdhciConfig::new()
-    };
+    let config = sdhci::SdhciConfig::new()
+        .quirks(*u.choose(&[sdhci::SdhciQuirks::NONE, sdhci::SdhciQuirks::DMA_SIZE_32BIT])?)
+        .capabilities(Some(0x0000_0007_016e_3281 | u64::from(u.int_in_range(0..=3u8)?) << 27));
     let regs = Engine { any: regs, honest: u.ratio(7, 8)?, config: Cell::new(0) };
     // SAFETY: leaked, and the driver before has gone.
     let (table, list) = unsafe { (&mut *table.as_ptr(), &mut *list.as_ptr()) };
@@ -98,7 +96,7 @@ fn driver(regs: Anything, dma: anything::AnyDma, u: &mut Unstructured<'_>) -> Re
         CqhciQuirks::DWC_MSHC,
     ];
     // SAFETY: the registers are a table.
-    let config = unsafe { CqhciConfig::at(OFFSET) }.with(*u.choose(&quirks)?);
+    let config = unsafe { CqhciConfig::at(OFFSET) }.quirks(*u.choose(&quirks)?);
     Ok(Some(Cqhci::new(host, list, config)))
 }
 
@@ -113,12 +111,10 @@ struct Known {
 
 fn settings(u: &mut Unstructured<'_>) -> Result<QueueSettings> {
     let coalescing = Coalescing { tasks: u.arbitrary()?, wait_ns: u.arbitrary()? };
-    Ok(QueueSettings {
-        poll_ns: u.arbitrary()?,
-        poll_blocks: u.arbitrary()?,
-        coalescing: u.arbitrary::<bool>()?.then_some(coalescing),
-        ..QueueSettings::new(u.arbitrary()?)
-    })
+    Ok(QueueSettings::new(u.arbitrary()?)
+        .poll_ns(u.arbitrary()?)
+        .poll_blocks(u.arbitrary()?)
+        .coalescing(u.arbitrary::<bool>()?.then_some(coalescing)))
 }
 
 fn task(u: &mut Unstructured<'_>) -> Result<(Task, u32)> {

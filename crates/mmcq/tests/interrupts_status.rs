@@ -170,7 +170,7 @@ fn states() -> Vec<State> {
 
 fn every_word(state: &State, bits: &[u32]) -> u64 {
     let regs = Latched::new();
-    let config = SdhciConfig { transfer: state.by, ..SdhciConfig::new() };
+    let config = SdhciConfig::new().transfer(state.by);
     let table: &'static mut Table<8> = Box::leak(Box::new(Table::new()));
     let mut host = Sdhci::new(Window(regs.clone()), Nowhere, table, config).unwrap();
     for op in [BusOp::ResetAll, BusOp::PowerOn, BusOp::Clock(25_000_000)] {

@@ -4,7 +4,7 @@
 use crate::{bench, fuzz, support};
 use bench::{BLOCKS, Bench, MS, bench, kept};
 use mmcq::engine::{
-    Abilities, BLOCK_BYTES, CardParams, Config, DmaBuf, Engine, Erase, Erasing, Error, FlushBy, Kind,
+    Abilities, BLOCK_BYTES, Config, DmaBuf, Engine, Erase, Erasing, Error, FlushBy, Handshake, Kind,
     PartitionAccess, RecoveryStep, Request, ServiceRequest,
 };
 use mmcq::host::{Auto, Cause, Data, Direction, Phase, Stage};
@@ -223,7 +223,7 @@ fn a_flush_that_was_not_understood_is_sent_again_and_one_that_failed_is_not() {
     let flush = || Request::new(Kind::Flush, DmaBuf::EMPTY);
     let cached = |b: &mut Bench| {
         let flush = FlushBy::EmmcCache { timeout_ns: 5_000 * MS };
-        b.e.set_card_params(Some(mmcq::engine::CardParams { flush, ..target(BLOCKS) }));
+        b.e.set_card_params(Some(target(BLOCKS).flush(flush)));
     };
     let mut b = bench();
     cached(&mut b);
@@ -280,16 +280,9 @@ fn what_must_not_be_done_twice_is_not_sent_to_a_card_that_was_initialised_again(
     ] {
         let mut b = kept();
         b.e.enable_extended_ops();
-        let erase = Erasing {
-            kinds: 0b11111,
-            emmc: true,
-            unit_blocks: 16,
-            group_blocks: 16,
-            erase_ms: 1,
-            trim_ms: 1,
-            ..Erasing::NONE
-        };
-        b.e.set_abilities(Abilities { erase, ..Abilities::NONE });
+        let erase =
+            Erasing::NONE.kinds(0b11111).emmc(true).unit_blocks(16).group_blocks(16).erase_ms(1).trim_ms(1);
+        b.e.set_abilities(Abilities::NONE.erase(erase));
         b.world.borrow_mut().areas.insert(1, vec![0; 4096]);
         b.world.borrow_mut().rpmb = Some(Box::new(|_, _| {}));
         b.world.borrow_mut().medium[..512].fill(9);
@@ -368,7 +361,7 @@ fn a_supervisor_that_goes_while_help_is_asked_for_is_not_waited_for() {
 #[test]
 fn a_command_that_cannot_be_sent_is_given_up_before_its_own_time_is_over() {
     let mut b = kept();
-    let cached = CardParams { flush: FlushBy::EmmcCache { timeout_ns: 1_000 * MS }, ..target(BLOCKS) };
+    let cached = target(BLOCKS).flush(FlushBy::EmmcCache { timeout_ns: 1_000 * MS });
     b.e.set_card_params(Some(cached));
     let written = b.write(0, 8, 5);
     assert!(b.finish(written).result.is_ok());

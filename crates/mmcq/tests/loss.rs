@@ -4,7 +4,8 @@
 use crate::{bench, support};
 use bench::{BLOCKS, Bench, bench, kept};
 use mmcq::engine::{
-    Abilities, CardParams, Completion, DmaBuf, Error, FlushBy, Kind, Request, ServiceRequest, SlotId,
+    Abilities, CardParams, Completion, DmaBuf, Error, FlushBy, Handshake, Kind, Request, ServiceRequest,
+    SlotId,
 };
 use mmcq::host::{Auto, BusOp, Cause, Phase, Stage};
 use mmcq::spec::command;
@@ -13,7 +14,7 @@ use support::{buffer, target};
 const CACHE: FlushBy = FlushBy::EmmcCache { timeout_ns: 500_000_000 };
 
 fn cached() -> CardParams {
-    CardParams { flush: CACHE, ..target(BLOCKS) }
+    target(BLOCKS).flush(CACHE)
 }
 
 /// A card with a cache, and a write in it that no flush has covered.
@@ -107,7 +108,7 @@ fn a_message_to_a_write_whose_client_has_gone_is_told_by_the_next_flush() {
 fn a_reliable_write_alone_leaves_nothing_that_could_be_lost() {
     let mut b = kept();
     b.e.set_card_params(Some(cached()));
-    b.e.set_abilities(Abilities { reliable_blocks: 8, ..Abilities::NONE });
+    b.e.set_abilities(Abilities::NONE.reliable_blocks(8));
     b.e.enable_extended_ops();
     let first = durable(&mut b);
     assert!(b.finish(first).result.is_ok());

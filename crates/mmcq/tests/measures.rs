@@ -3,7 +3,7 @@
 use crate::{bench, support};
 use bench::{BLOCKS, Bench, MS, bench, kept};
 use mmcq::engine::{
-    CardParams, Config, DmaBuf, Engine, Error, FlushBy, Kind, RecoveryStep, Request, ServiceRequest, SlotId,
+    Config, DmaBuf, Engine, Error, FlushBy, Handshake, Kind, RecoveryStep, Request, ServiceRequest, SlotId,
 };
 use mmcq::host::{Auto, Cause, Phase, Stage};
 use mmcq::sched::{Fifo, Lean};
@@ -179,7 +179,7 @@ fn when_the_controller_is_gone_every_client_hears_of_it() {
     let raw = Kind::Raw { prefix: None, phase, timeout_ns: MS };
     for (kind, own) in [(raw, true), (Kind::Flush, false), (Kind::Read { lba: 0, blocks: 1 }, false)] {
         let mut b = bench();
-        b.e.set_card_params(Some(CardParams { flush: CACHE, ..target(BLOCKS) }));
+        b.e.set_card_params(Some(target(BLOCKS).flush(CACHE)));
         b.fault(1, Cause::Gone, Stage::Command, false);
         let id = b.submit(Request::new(kind, buffer(1, 0)));
         let others = [b.write(64, 8, 1), flush(&mut b)];
@@ -199,7 +199,7 @@ fn when_the_controller_is_gone_every_client_hears_of_it() {
 #[test]
 fn a_flush_in_the_slot_of_the_last_read_is_repeated_alone() {
     let mut b = bench();
-    b.e.set_card_params(Some(CardParams { flush: CACHE, ..target(BLOCKS) }));
+    b.e.set_card_params(Some(target(BLOCKS).flush(CACHE)));
     let read = b.read(0, 1);
     assert!(b.finish(read).result.is_ok());
     b.fault(1, Cause::Crc, Stage::Command, false);
@@ -219,7 +219,7 @@ fn a_flush_in_the_slot_of_the_last_read_is_repeated_alone() {
 #[test]
 fn a_write_in_pieces_begins_again_when_the_cache_was_lost() {
     let mut b = in_pieces();
-    b.e.set_card_params(Some(CardParams { flush: CACHE, ..target(BLOCKS) }));
+    b.e.set_card_params(Some(target(BLOCKS).flush(CACHE)));
     let _ = b.e.set_service_waker(Some(Waker::noop().clone()));
     let id = b.write(0, 24, 7);
     b.step();
@@ -228,7 +228,7 @@ fn a_write_in_pieces_begins_again_when_the_cache_was_lost() {
     assert_eq!(b.help(), ServiceRequest::Reinit);
     b.world.borrow_mut().stuck_state = None;
     b.world.borrow_mut().medium.fill(0);
-    b.e.service_done(Ok(CardParams { flush: CACHE, ..target(BLOCKS) }), b.now);
+    b.e.service_done(Ok(target(BLOCKS).flush(CACHE)), b.now);
     let done = b.finish(id);
     assert_eq!(done.result.map(|output| output.bytes), Ok(24 * 512));
     assert!(b.world.borrow().medium[..24 * 512].iter().all(|&byte| byte == 7));
@@ -247,11 +247,11 @@ fn a_write_in_pieces_begins_again_when_the_cache_was_lost() {
 fn a_loss_is_told_to_a_client_that_listens() {
     for taken_late in [false, true] {
         let mut b = bench();
-        b.e.set_card_params(Some(CardParams { flush: CACHE, ..target(BLOCKS) }));
+        b.e.set_card_params(Some(target(BLOCKS).flush(CACHE)));
         let id = b.write(0, 8, 7);
         assert!(b.finish(id).result.is_ok());
         b.e.set_card_params(None);
-        b.e.set_card_params(Some(CardParams { flush: CACHE, ..target(BLOCKS) }));
+        b.e.set_card_params(Some(target(BLOCKS).flush(CACHE)));
         let id = flush(&mut b);
         if taken_late {
             while b.e.next_deadline_ns().is_some() || b.world.borrow().running() {
@@ -327,7 +327,7 @@ fn a_card_that_programs_for_ever_is_asked_for_three_seconds() {
 fn a_flush_has_the_time_that_the_card_asks_for() {
     let mut b = bench();
     let cache = FlushBy::EmmcCache { timeout_ns: 5_000 * MS };
-    b.e.set_card_params(Some(CardParams { flush: cache, ..target(BLOCKS) }));
+    b.e.set_card_params(Some(target(BLOCKS).flush(cache)));
     b.fault(1, Cause::Timeout, Stage::Busy, true);
     let id = flush(&mut b);
     b.step();
@@ -569,7 +569,7 @@ fn writes_get_their_status_before_another_request_talks_to_the_card() {
 #[test]
 fn a_write_between_two_pieces_ends_with_its_card() {
     let mut b = in_pieces();
-    b.e.set_card_params(Some(CardParams { flush: CACHE, ..target(BLOCKS) }));
+    b.e.set_card_params(Some(target(BLOCKS).flush(CACHE)));
     let id = b.write(0, 24, 7);
     b.e.halt();
     b.step();

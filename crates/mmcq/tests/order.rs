@@ -98,7 +98,7 @@ fn in_front_and_behind_in_whatever_order_they_came() {
 
 #[test]
 fn the_bound_holds_where_a_request_stays_behind_and_only_there() {
-    let config = Config { fair_blocks: 16, merge_blocks: 24, ..Config::DEFAULT };
+    let config = Config::DEFAULT.fair_blocks(16).merge_blocks(24);
     let run = || (0..4).map(|i| read(8 * i, 8));
     // No request does: as much as may be merged, and no block more.
     assert_eq!(transfers(config, Fifo, run().collect()), [(0, 24), (24, 8)]);

@@ -181,7 +181,7 @@ fn what_continues_an_open_transfer_goes_before_what_would_close_it() {
 /// written bound: four times [`Config::fair_blocks`].
 #[test]
 fn an_open_transfer_passes_a_request_for_so_many_blocks_and_no_more() {
-    let config = Config { fair_blocks: 32, ..Config::DEFAULT };
+    let config = Config::DEFAULT.fair_blocks(32);
     let mut rig = Rig::with(config, true, read(9_000));
     rig.submit([read(9_008)]);
     rig.submit([read(1_000)]);

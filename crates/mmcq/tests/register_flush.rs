@@ -3,8 +3,7 @@
 
 use crate::support;
 use mmcq::engine::{
-    Abilities, BLOCK_BYTES, CardParams, Config, DmaBuf, Engine, Erase, Erasing, Error, FlushBy, Kind,
-    Request, SlotId,
+    Abilities, BLOCK_BYTES, Config, DmaBuf, Engine, Erase, Erasing, Error, FlushBy, Kind, Request, SlotId,
 };
 use mmcq::host::{Cause, Direction};
 use mmcq::spec::command::sd::{Extension, read_extr_single, write_extr_single};
@@ -40,7 +39,7 @@ fn bench(over_at: u32) -> Bench {
     }));
     let mut e = Engine::new(TestHost::new(&world), Config::DEFAULT);
     let flush = FlushBy::SdCache { at: AT, timeout_ns: 20 * MS };
-    e.set_card_params(Some(CardParams { flush, ..target(BLOCKS) }));
+    e.set_card_params(Some(target(BLOCKS).flush(flush)));
     e.enable_extended_ops();
     e.set_page(buffer(1, 0)).unwrap();
     Bench { world, e, now: 1_000, asked, clock }
@@ -166,14 +165,14 @@ fn without_a_page_or_a_card_there_is_no_flush() {
 /// What was erased is on the medium when a durable erase is complete, as with a durable write.
 #[test]
 fn a_durable_erase_is_flushed_by_register() {
-    let erase = Erasing { kinds: Erase::Erase.bit(), unit_blocks: 16, zeros: true, ..Erasing::NONE };
+    let erase = Erasing::NONE.kinds(Erase::Erase.bit()).unit_blocks(16).zeros(true);
     for kind in [
         Kind::Erase { lba: 0, blocks: 64, how: Erase::Erase },
         Kind::Zero { lba: 0, blocks: 64 },
         Kind::Flush,
     ] {
         let mut b = bench(2);
-        b.e.set_abilities(Abilities { reliable_blocks: 0, erase });
+        b.e.set_abilities(Abilities::NONE.reliable_blocks(0).erase(erase));
         let id = b.e.submit(Request::new(kind, DmaBuf::EMPTY).durable(), b.now).unwrap();
         assert_eq!(b.finish(id), Ok(()));
         let sent: Vec<u8> = b.commands().iter().map(|sent| sent.0).collect();

@@ -2,7 +2,7 @@
 
 use crate::{bench, support};
 use bench::{BLOCKS, Bench, MS, kept};
-use mmcq::engine::{DmaBuf, Kind, PartitionAccess, RecoveryStep, Request, ServiceRequest};
+use mmcq::engine::{DmaBuf, Handshake, Kind, PartitionAccess, RecoveryStep, Request, ServiceRequest};
 use mmcq::host::{BusOp, Cause, Stage, Timing};
 use support::{buffer, target};
 

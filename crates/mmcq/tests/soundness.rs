@@ -4,7 +4,7 @@
 mod support;
 
 use mmcq::block::{BlockDevice, Bounced};
-use mmcq::engine::{CardParams, Config, DmaBuf, Engine, Error, FlushBy, Kind, Request};
+use mmcq::engine::{Config, DmaBuf, Engine, Error, FlushBy, Handshake, Kind, Request};
 use mmcq::host::Direction;
 use mmcq::sched::{Choice, Fifo, Policy, Waiting};
 use mmcq::spec::command::sd::Extension;
@@ -112,7 +112,7 @@ fn a_page_stays_with_the_engine_while_the_controller_writes_to_it() {
     let mut e: Engine<TestHost, 4> = Engine::new(TestHost::new(&world), Config::DEFAULT);
     let at = Extension { io: false, function: 2, page: 1, offset: 261 };
     let flush = FlushBy::SdCache { at, timeout_ns: 20_000_000 };
-    e.set_card_params(Some(CardParams { flush, ..target(256) }));
+    e.set_card_params(Some(target(256).flush(flush)));
     e.enable_extended_ops();
     let page = buffer(1, 0);
     let claim = page.claim();

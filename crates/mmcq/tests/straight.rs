@@ -119,7 +119,7 @@ impl<P: Profile> Side<P> {
         world.borrow_mut().busy_polls = busy_polls;
         let host = Closed { host: TestHost::new(&world), started: Vec::new(), refuse: 0, answered: false };
         let mut engine = Engine::with_policy(host, config, policy);
-        engine.set_card_params(Some(mmcq::engine::CardParams { protected, ..target(BLOCKS) }));
+        engine.set_card_params(Some(target(BLOCKS).protected(protected)));
         Side { world, engine }
     }
 
@@ -143,7 +143,7 @@ impl<P: Profile> Side<P> {
             Turn::Poll | Turn::Deadline => tell(self.engine.poll(now)),
             Turn::Take(at) => {
                 let done = ids[at].and_then(|id| self.engine.take(id));
-                Seen::Done(done.map(|Completion { result, done_bytes, buf }| {
+                Seen::Done(done.map(|Completion { result, done_bytes, buf, .. }| {
                     format!("{result:?} {done_bytes} {:?}", &buf[..])
                 }))
             }

@@ -2,7 +2,7 @@
 //! what a host that lies gets.
 
 use crate::{fuzz, support};
-use mmcq::engine::{CardParams, Close, Config, DmaBuf, Engine, Error, Kind, Request, SlotId};
+use mmcq::engine::{Close, Config, DmaBuf, Engine, Error, Handshake, Kind, Request, SlotId};
 use mmcq::host::{BusyDetect, Cause};
 use mmcq::spec::command;
 use mmcq::spec::response::R1;
@@ -276,7 +276,7 @@ fn a_durable_write_is_over_on_the_card_when_it_is_answered() {
         let world = world(true);
         world.borrow_mut().caps.busy = busy;
         let mut e = engine::<4>(&world);
-        e.set_card_params(Some(CardParams { count, ..target(BLOCKS) }));
+        e.set_card_params(Some(target(BLOCKS).count(count)));
         e.enable_extended_ops();
         let mut now = 0;
         for lba in [100, 104, 108] {
@@ -379,7 +379,7 @@ fn closing(steps: u32) -> (Rc<RefCell<World>>, TestEngine<4>, u64) {
     world.borrow_mut().caps.busy = BusyDetect::Status;
     let (mut e, mut now) = held::<4>(&world, true);
     let cached = mmcq::engine::FlushBy::EmmcCache { timeout_ns: 500_000_000 };
-    e.set_card_params(Some(mmcq::engine::CardParams { flush: cached, ..target(BLOCKS) }));
+    e.set_card_params(Some(target(BLOCKS).flush(cached)));
     world.borrow_mut().busy_polls = 6;
     let last = e.submit(write(24, 8, 5), now).unwrap();
     for _ in 0..steps {

@@ -3,7 +3,7 @@
 
 use crate::{bench, support};
 use bench::{BLOCKS, Bench, MS, bench, kept};
-use mmcq::engine::{Error, Kind, RecoveryStep, Request, ServiceRequest, SlotId};
+use mmcq::engine::{Error, Handshake, Kind, RecoveryStep, Request, ServiceRequest, SlotId};
 use mmcq::host::{Auto, Cause, Data, Direction, Phase, Stage};
 use mmcq::spec::command;
 use std::task::Waker;

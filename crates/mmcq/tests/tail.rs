@@ -172,7 +172,7 @@ fn a_closed_loop_goes_in_whole_batches() {
         for depth in [2, 4, 8, 16] {
             let merging = closed_loop(direction, depth).merging(400);
             assert!(merging > 0.95 * depth as f64, "{direction:?} depth {depth}: {merging:.2}");
-            let mut never = Loop::new(Fifo, Config { tail_ns: 0, ..Config::DEFAULT }, direction, depth);
+            let mut never = Loop::new(Fifo, Config::DEFAULT.tail_ns(0), direction, depth);
             let merging = never.merging(400);
             assert!(merging <= 0.55 * depth as f64, "off: {direction:?} depth {depth}: {merging:.2}");
             assert_eq!(never.engine.holds().count, 0);
@@ -191,7 +191,7 @@ fn a_closed_loop_goes_in_whole_batches_in_an_open_transfer_too() {
             (caps.continue_data, caps.auto_stop, caps.auto_count) = (true, false, false);
         }
         let host = TestHost::new(&world);
-        let config = Config { hold_ns: 1_000_000, ..Config::DEFAULT };
+        let config = Config::DEFAULT.hold_ns(1_000_000);
         let mut client = Loop::on(host, world, Fifo, config, Direction::Read, depth);
         client.merging(400);
         client.world.borrow_mut().log.clear();

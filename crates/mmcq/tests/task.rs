@@ -407,7 +407,7 @@ fn a_flush_is_needed_where_writes_are_complete_when_they_are_transferred() {
     ] {
         let world = World::new(256);
         world.borrow_mut().caps.continue_data = continues;
-        let config = Config { acknowledge, ..Config::DEFAULT };
+        let config = Config::DEFAULT.acknowledge(acknowledge);
         let stack: TestStack<4> = Stack::new(OneContext::new(), TIMER, TestHost::new(&world), config);
         stack.with(|e| e.set_card_params(Some(target(256))));
         assert_eq!(BlockDevice::new(&stack).geometry().map(|card| card.volatile_cache), Some(needed));

@@ -43,7 +43,7 @@ const TIMER: Timer = Timer {
     },
     set_alarm: |_| {},
 };
-const COSTS: Costs = Costs { thread_ns: 50_000, look_ns: 250, ..Costs::UNKNOWN };
+const COSTS: Costs = Costs::UNKNOWN.thread_ns(50_000).look_ns(250);
 
 type Stack = mmcq::task::Stack<(OneContext, TestHost), 2>;
 
@@ -164,7 +164,7 @@ fn data_are_slept_for_until_they_have_been_seen() {
 #[test]
 fn the_price_is_learned_where_it_is_unknown() {
     let world = World::new(256);
-    let (stack, advance) = (stack(&world), policy(Costs { thread_ns: 0, ..COSTS }));
+    let (stack, advance) = (stack(&world), policy(COSTS.thread_ns(0)));
     let mut context = Context::from_waker(Waker::noop());
     let mut future = pin!(stack.request_with(&advance, status()));
     assert!(future.as_mut().poll(&mut context).is_pending());

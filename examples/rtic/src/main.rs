@@ -34,7 +34,7 @@ fn now_ns() -> u64 {
 fn start() -> Option<&'static mmcq::task::Stack<Board, 8>> {
     // SAFETY: the controller's registers, which no other code uses; it sees memory as the CPU does.
     let (registers, memory) = unsafe { (Mmio::at_address(CONTROLLER), Coherent::new()) };
-    let config = SdhciConfig { base_clock_hz: Some(CLOCK_HZ), ..SdhciConfig::new() };
+    let config = SdhciConfig::new().base_clock_hz(Some(CLOCK_HZ));
     let host = Sdhci::new(registers, memory, TABLE.take()?, config).ok()?;
     CARD.put(mmcq::task::Stack::new(CriticalSection, Timer::polled(now_ns), host, Config::DEFAULT))
 }

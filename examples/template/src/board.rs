@@ -41,7 +41,7 @@ pub fn start() -> Option<&'static Stack> {
     start_clock(&mut core.SYST);
     // SAFETY: the controller's registers, which no other code uses; it sees memory as the CPU does.
     let (registers, memory) = unsafe { (Mmio::at_address(CONTROLLER), Coherent::new()) };
-    let config = SdhciConfig { base_clock_hz: CONTROLLER_HZ, ..SdhciConfig::new() };
+    let config = SdhciConfig::new().base_clock_hz(CONTROLLER_HZ);
     let host = Sdhci::new(registers, memory, TABLE.take()?, config).ok()?;
     let stack = CARD.put(Stack::new(CriticalSection, Timer::polled(now_ns), host, Config::DEFAULT))?;
     // SAFETY: the stack is there, and its lock masks this interrupt.

@@ -14,7 +14,9 @@ use mmcq::card::{
     Card, Event, Options, bring_up, bring_up_io, enable_extended_ops, supervise, supervise_emmc, supervise_sd,
 };
 use mmcq::card::{extension, maintain, power, protect, quirk};
-use mmcq::engine::{CardParams, Config, DmaBuf, Engine, Erase, Error, Irreversible, Kind, Request, SlotId};
+use mmcq::engine::{
+    CardParams, Config, DmaBuf, Engine, Erase, Error, Handshake, Irreversible, Kind, Request, SlotId,
+};
 use mmcq::host::{BusOp, CommandQueueHost, Host, pl181, rtsx, s3c_sdi, sdhci};
 use mmcq::sched::{Any, Deadline, Fair, Fifo, Origin, deadline, fair};
 use mmcq::sdio::bluetooth::TypeA;
@@ -221,7 +223,8 @@ fn queue(engine: &mut Entry<'_, Driver, 8, mmcq::sched::Prompt>) {
 
 /// Another controller, which continues open transfers, behind every scheduler.
 fn scheduled() -> Option<()> {
-    let config = deadline::DeadlineConfig::new(black_box(1), black_box(2), black_box(3), black_box(4)).ok()?;
+    let config =
+        deadline::DeadlineConfig::new(black_box(1), black_box(2), black_box(3), black_box(4)).ok()?;
     let weights = fair::FairConfig::<8>::new(black_box([1; 8])).ok()?;
     let weights =
         weights.with_budget(black_box(8), black_box(9)).ok()?.with_idling(black_box(1), black_box(2)).ok()?;
@@ -258,7 +261,8 @@ fn by_cpu() -> Option<()> {
     let mut pl181 = pl181::Pl181::new(regs, black_box(pl181::Pl181Config::new(1, 2))).ok()?;
     whole_host(&mut pl181);
     let host =
-        s3c_sdi::S3cSdi::new(size::registers()?, board::Identity, black_box(s3c_sdi::S3cSdiConfig::new(1))).ok()?;
+        s3c_sdi::S3cSdi::new(size::registers()?, board::Identity, black_box(s3c_sdi::S3cSdiConfig::new(1)))
+            .ok()?;
     let stack: mmcq::task::Stack<(InterruptsOff, size::SocHost), 8> =
         mmcq::task::Stack::new(InterruptsOff, size::TIMER, host, Config::DEFAULT);
     // SAFETY: nothing ever runs this.
@@ -311,8 +315,7 @@ static TASKS: Once<sdhci::TaskList<4>> = Once::new(sdhci::TaskList::new());
 /// A controller with an engine for the card's queue.
 fn whole_queue() -> Option<()> {
     let (table, list) = (QUEUE_TABLE.take()?, TASKS.take()?);
-    let host =
-        sdhci::Sdhci::new(size::registers()?, board::Identity, table, black_box(size::CONFIG)).ok()?;
+    let host = sdhci::Sdhci::new(size::registers()?, board::Identity, table, black_box(size::CONFIG)).ok()?;
     // SAFETY: nothing ever runs this.
     let queue = unsafe { sdhci::CqhciConfig::at(0x200) };
     let mut host = sdhci::Cqhci::new(host, list, queue);

@@ -8,8 +8,8 @@ use core::ops::Deref;
 use core::task::Waker;
 use mmcq::engine::BLOCK_BYTES;
 use mmcq::host::{
-    Auto, BlockSizes, BusOp, BusyDetect, Caps, Direction, DmaError, Events, Host, Phase, Segment, StartError,
-    Step, Timing, Width,
+    Auto, BlockSizes, BusOp, Caps, Direction, DmaError, Events, Host, Phase, Segment, StartError, Step,
+    Timing, Width,
 };
 use sdio::{BusWidth, MmcBus, MmcError};
 
@@ -60,34 +60,23 @@ impl<'m, 'b> BusHost<'m, 'b> {
         if hz > DEFAULT_HZ {
             timings |= Caps::timing_bit(Timing::HighSpeed);
         }
-        let caps = Caps {
-            auto_stop: false,
-            auto_count: false,
-            no_count: false,
-            continue_data: false,
-            concurrent_command: false,
-            busy: BusyDetect::Status,
-            max_busy_ns: GIVE_UP_NS,
-            max_segments: SEGMENTS,
-            max_segment_bytes: bytes,
-            max_block_bytes: 2048,
-            block_sizes: BlockSizes::PowersOfTwoOrBytes,
-            max_blocks: bytes / BLOCK_BYTES,
-            max_bytes: bytes,
-            align: 1,
-            dma_bits: 0,
-            defer_completion: false,
-            clock_hz: (IDENTIFY_HZ.min(hz), hz),
-            width: match bus.supports_bus_width() {
+        let caps = Caps::NONE
+            .no_count(false)
+            .max_busy_ns(GIVE_UP_NS)
+            .max_segments(SEGMENTS)
+            .max_segment_bytes(bytes)
+            .max_block_bytes(2048)
+            .block_sizes(BlockSizes::PowersOfTwoOrBytes)
+            .max_blocks(bytes / BLOCK_BYTES)
+            .max_bytes(bytes)
+            .clock_hz((IDENTIFY_HZ.min(hz), hz))
+            .width(match bus.supports_bus_width() {
                 BusWidth::W1 => Width::W1,
                 BusWidth::W4 => Width::W4,
                 BusWidth::W8 => Width::W8,
-            },
-            timings,
-            signal18: false,
-            signal18_fixed: false,
-            fixed: true,
-        };
+            })
+            .timings(timings)
+            .fixed(true);
         Ok(BusHost { mailbox, caps, width: Width::W1, clock_hz: 0, phase: None, give_up_ns: 0, wakes: false })
     }
 

@@ -14,7 +14,7 @@ use crate::ours::Ours;
 use crate::system::{Costs, How, Io, Next, System, Workload};
 use mmcq::engine::{CardParams, Config};
 use mmcq::host::{
-    BlockSizes, BusOp, BusyDetect, Caps, Direction, DmaError, Done, Events, Host, Phase, Segment, StartError,
+    BusOp, BusyDetect, Caps, Direction, DmaError, Done, Events, Host, Phase, Segment, StartError,
     Step as HostStep, Width,
 };
 use mmcq::sched::{Any, Fifo};
@@ -283,30 +283,24 @@ fn run(
     let server = Server { card, done_ns: None, line: false, drained_us: 0.0, transfers: 0, bytes: 0 };
     let server = Rc::new(RefCell::new(server));
     let mut sys = System::new(time.clone(), cores, migration, costs, jobs.jobs(), 1);
-    let caps = Caps {
-        auto_stop: true,
-        auto_count: true,
-        no_count: false,
-        continue_data: false,
-        concurrent_command: false,
-        busy: BusyDetect::Interrupt,
-        max_busy_ns: u64::MAX,
-        max_segments: 128,
-        max_segment_bytes: 65536,
-        max_block_bytes: 512,
-        block_sizes: BlockSizes::Any,
-        max_blocks: 65535,
-        max_bytes: 1 << 20,
-        align: 4,
-        dma_bits: 32,
-        defer_completion: false,
-        clock_hz: (400_000, 200_000_000),
-        width: Width::W8,
-        timings: u16::MAX,
-        signal18: true,
-        signal18_fixed: false,
-        fixed: true,
-    };
+    let caps = Caps::NONE
+        .auto_stop(true)
+        .auto_count(true)
+        .no_count(false)
+        .busy(BusyDetect::Interrupt)
+        .max_busy_ns(u64::MAX)
+        .max_segments(128)
+        .max_segment_bytes(65536)
+        .max_block_bytes(512)
+        .max_blocks(65535)
+        .max_bytes(1 << 20)
+        .align(4)
+        .dma_bits(32)
+        .clock_hz((400_000, 200_000_000))
+        .width(Width::W8)
+        .timings(u16::MAX)
+        .signal18(true)
+        .fixed(true);
     let target = CardParams::sd(1, 1 << 32);
     let calls = CallCosts {
         start_data_ns: costs.start_ns,

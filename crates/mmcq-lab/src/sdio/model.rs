@@ -133,7 +133,7 @@ impl Driver {
             Kind::Sdhci => {
                 // The table lives as long as the process: some hundred bytes for each bench.
                 let table: &'static mut sdhci::Table<DESCRIPTORS> = Box::leak(Box::new(sdhci::Table::new()));
-                let config = sdhci::SdhciConfig { max_clock_hz, ..sdhci::SdhciConfig::new() };
+                let config = sdhci::SdhciConfig::new().max_clock_hz(max_clock_hz);
                 let driver =
                     sdhci::Sdhci::new(port, memory, table, config).map_err(|error| error.to_string())?;
                 Ok(Driver::Sdhci(driver))

@@ -129,15 +129,13 @@ impl Costs {
     /// FIFO against the cache's maintenance.
     pub fn advance(&self) -> advance::Costs {
         let ns = |ns: u64| u32::try_from(ns).unwrap_or(u32::MAX);
-        advance::Costs {
-            interrupt_ns: ns(self.irq_in_ns + self.irq_out_ns),
-            deferred_ns: ns(self.irq_in_ns + self.tasklet_ns),
-            thread_ns: ns(self.irq_in_ns + self.wake_ns + self.switch_out_ns),
-            look_ns: ns(self.register_ns.max(LOOK_NS)),
-            pio_kib_ns: ns(256 * self.fifo_word_ns),
-            dma_ns: ns(self.cache_ns),
-            ..advance::Costs::UNKNOWN
-        }
+        advance::Costs::UNKNOWN
+            .interrupt_ns(ns(self.irq_in_ns + self.irq_out_ns))
+            .deferred_ns(ns(self.irq_in_ns + self.tasklet_ns))
+            .thread_ns(ns(self.irq_in_ns + self.wake_ns + self.switch_out_ns))
+            .look_ns(ns(self.register_ns.max(LOOK_NS)))
+            .pio_kib_ns(ns(256 * self.fifo_word_ns))
+            .dma_ns(ns(self.cache_ns))
     }
 }
 

@@ -392,7 +392,7 @@ impl Case {
         let mut random = Stream::new(self.seed, "sd queue");
         let mut one_of = |values: [u8; 2]| if random.chance(0.5) { values[0] } else { values[1] };
         let (sequential, writes, self_test) = (one_of([0, 1]) == 1, one_of([1, 4]), one_of([0, 3]).into());
-        SdQueue { any: true, sequential, writes, self_test }
+        SdQueue::DEFAULT.any(true).sequential(sequential).writes(writes).self_test(self_test)
     }
 
     /// The run of this seed.

@@ -143,11 +143,9 @@ fn memory_of(setup: &Setup) -> ShadowMemory {
 }
 
 fn engine_config(setup: &Setup) -> engine::Config {
-    engine::Config {
-        merge_blocks: if setup.merge { engine::Config::DEFAULT.merge_blocks } else { 1 },
-        acknowledge: if setup.early { Acknowledge::Transferred } else { Acknowledge::Programmed },
-        ..engine::Config::DEFAULT
-    }
+    engine::Config::DEFAULT
+        .merge_blocks(if setup.merge { engine::Config::DEFAULT.merge_blocks } else { 1 })
+        .acknowledge(if setup.early { Acknowledge::Transferred } else { Acknowledge::Programmed })
 }
 
 /// A controller with its driver, not yet the engine's.
@@ -234,7 +232,7 @@ impl<P: Profile> Machine<(Alone, QueueDriver, P)> {
         let words = unsafe { &mut *list.0.as_ptr() };
         let quirks = if short_descriptors { CqhciQuirks::SHORT_DESCRIPTORS } else { CqhciQuirks::NONE };
         // SAFETY: the model has its engine there.
-        let config = unsafe { CqhciConfig::at(at.offset) }.with(quirks);
+        let config = unsafe { CqhciConfig::at(at.offset) }.quirks(quirks);
         let host = Cqhci::new(driver, words, config);
         let mapped = memory.live_mappings();
         let stack = Stack::with_policy(Alone, TIMER, host, engine_config(setup), profile);
@@ -452,7 +450,7 @@ fn configs(setup: &Setup, emmc: bool) -> (SdhciConfig, sdhci::SdhciConfig) {
     let driver =
         if emmc && !setup.old_host { sdhci::SdhciConfig::emmc_18() } else { sdhci::SdhciConfig::new() };
     let transfer = setup.transfer;
-    let driver = sdhci::SdhciConfig { quirks: setup.quirks(), transfer, fixed: emmc, ..driver };
+    let driver = driver.quirks(setup.quirks()).transfer(transfer).fixed(emmc);
     (model, driver)
 }
 

@@ -501,7 +501,7 @@ impl Run<'_> {
         machine: &Machine<B>,
         trace: &mut Trace<'_>,
     ) -> Result<Result<Found, End>, Violation> {
-        let options = Options { cache: self.case.setup.cache, ..Options::DEFAULT };
+        let options = Options::DEFAULT.cache(self.case.setup.cache);
         for attempt in 1..=BRING_UPS {
             self.faults.arm(self.case.setup.armed_early && attempt < BRING_UPS);
             // SAFETY: `bring_up` is over, or the machine gone, before the memory is used again; the page is

@@ -95,7 +95,7 @@ impl Run<'_> {
     ) -> Supervisor<'m> {
         // SAFETY: bring-up is over, and the machine is gone before the memory is used again.
         let scratch = unsafe { lend(&mut self.bench.scratch) };
-        let options = Options { cache: self.case.setup.cache, ..Options::DEFAULT };
+        let options = Options::DEFAULT.cache(self.case.setup.cache);
         let help = || Box::pin(help(&machine.stack, scratch, options, card, news)) as Pin<Box<_>>;
         self.cid = card.cid;
         Supervisor { future: self.case.setup.supervisor.then(help), news }

@@ -76,7 +76,7 @@ impl Profile {
         })?;
         let place = |key: &str| format!("host profile {name}: driver.{key}");
         file.controller.check().map_err(|error| format!("host profile {name}: {error}"))?;
-        let mut driver = driver::SdhciConfig { fixed: file.controller.fixed, ..driver::SdhciConfig::new() };
+        let mut driver = driver::SdhciConfig::new().fixed(file.controller.fixed);
         for quirk in &file.driver.quirks {
             let known = SdhciQuirks::named(quirk).ok_or_else(|| {
                 let names: Vec<_> = SdhciQuirks::names().collect();

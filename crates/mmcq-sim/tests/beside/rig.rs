@@ -167,11 +167,7 @@ impl Rig {
         let model = Rc::new(RefCell::new(Sdhci::new(setup.model, memory.clone(), Some(Box::new(card)))));
         let port = Port::new(model.clone(), time.clone(), 0, 0);
         let table = Box::leak(Box::new(Table::new()));
-        let config = sdhci::SdhciConfig {
-            transfer: setup.transfer,
-            quirks: setup.quirks,
-            ..sdhci::SdhciConfig::new()
-        };
+        let config = sdhci::SdhciConfig::new().transfer(setup.transfer).quirks(setup.quirks);
         let host = sdhci::Sdhci::new(port, memory.clone(), table, config).unwrap();
         NOW_NS.set(0);
         let stack: Stack = Stack::new(OneThread, TIMER, host, Config::DEFAULT);

@@ -129,7 +129,7 @@ impl Rig {
         let list = Box::leak(Box::new(TaskList::new()));
         let driver = sdhci::Sdhci::new(port.clone(), memory.clone(), table, driver).unwrap();
         // SAFETY: the model has its engine there.
-        let mut queue = unsafe { CqhciConfig::at(parts.engine.offset) }.with(parts.quirks);
+        let mut queue = unsafe { CqhciConfig::at(parts.engine.offset) }.quirks(parts.quirks);
         queue.timer_hz = parts.timer_hz;
         let host = Cqhci::new(driver, list, queue);
         Built { host, model, memory, time, port }

@@ -25,7 +25,7 @@ fn told_to(name: &str, register_ma: u32, board_ma: u16, options: Options) -> Tol
     let (card, log) = Heard::around(storage_card(name), None);
     // The other voltages have nothing to do with it.
     let model = SdhciConfig { max_current: 0x00ff_ff00 | (register_ma / 4), ..SdhciConfig::GENERIC_4_20 };
-    let driver = sdhci::SdhciConfig { supply_ma: board_ma, ..sdhci::SdhciConfig::new() };
+    let driver = sdhci::SdhciConfig::new().supply_ma(board_ma);
     let rig = Rig::with_card(card, model, driver, 0).unwrap();
     let found = rig.bring_up(options).unwrap();
     rig.mixed_load(found.params.sectors, 20);
@@ -77,7 +77,7 @@ fn a_supply_of_500_ma_is_used_where_the_card_has_that_limit() {
 fn slow_modes_stay_at_the_default_limit() {
     let without =
         [Timing::Sdr104, Timing::Sdr50, Timing::Ddr50].iter().fold(0, |bits, &t| bits | Caps::timing_bit(t));
-    let told = told(800, 0, Options { without, ..Options::DEFAULT });
+    let told = told(800, 0, Options::DEFAULT.without(without));
     assert_eq!((told.timing, told.limit), (Timing::Sdr25, 0));
 }
 
@@ -90,7 +90,7 @@ fn full_power_at_the_start_is_promised_by_those_that_have_it() {
 
 #[test]
 fn a_board_chooses_the_strength_of_the_card_s_drivers() {
-    let strength = |strength| told(200, 0, Options { strength, ..Options::DEFAULT }).strength;
+    let strength = |strength| told(200, 0, Options::DEFAULT.strength(strength)).strength;
     assert_eq!(strength(Strength::Ohm50), 0);
     assert_eq!(strength(Strength::Ohm33), 1);
     assert_eq!(strength(Strength::Ohm100), 3);

@@ -52,7 +52,7 @@ fn machine_with(name: &str, card: Box<dyn Card>, model: SdhciConfig) -> Rig {
 }
 
 fn unlock(op: &'static LockOp<'static>) -> Options {
-    Options { unlock: Some(op), ..Options::DEFAULT }
+    Options::DEFAULT.unlock(Some(op))
 }
 
 const RIGHT: &LockOp<'static> = &LockOp::Unlock(WORD);

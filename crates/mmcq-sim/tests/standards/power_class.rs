@@ -37,13 +37,13 @@ fn class_of(log: &Rc<RefCell<Log>>) -> Vec<u32> {
 
 fn without(timings: &[Timing]) -> Options {
     let without = timings.iter().fold(0, |bits, &timing| bits | Caps::timing_bit(timing));
-    Options { without, ..Options::DEFAULT }
+    Options::DEFAULT.without(without)
 }
 
 #[test]
 fn each_timing_and_width_gets_the_class_that_it_needs() {
     use Timing::{Ddr52, HighSpeed, Hs200, Hs400, Hs400Es, Legacy};
-    let four = |options| Options { max_width: Width::W4, ..options };
+    let four = |options: Options| options.max_width(Width::W4);
     for (options, mode, class) in [
         (Options::DEFAULT, (Hs400Es, Width::W8), 8),
         // By way of HS200, which needs more.
@@ -66,7 +66,7 @@ fn each_timing_and_width_gets_the_class_that_it_needs() {
 
 #[test]
 fn a_class_of_0_is_not_written() {
-    let one = Options { max_width: Width::W1, ..Options::DEFAULT };
+    let one = Options::DEFAULT.max_width(Width::W1);
     for (name, options) in [(NAME, one), ("emmc-51-full", Options::DEFAULT)] {
         let (_, too_much, log) = used(storage_card(name), options);
         assert_eq!((class_of(&log), too_much), (vec![], 0), "{name}");

@@ -19,7 +19,7 @@ fn found(asks: bool, deaf_to: Option<u8>) -> (Rig, Card, Rc<RefCell<Log>>) {
     let model = SdhciConfig { capabilities1, ..generic };
     let rig = Rig::with_card(card, model, sdhci::SdhciConfig::new(), 0).unwrap();
     let without = Caps::timing_bit(Timing::Sdr104);
-    let found = rig.bring_up(Options { without, ..Options::DEFAULT }).unwrap();
+    let found = rig.bring_up(Options::DEFAULT.without(without)).unwrap();
     (rig, found, log)
 }
 

@@ -41,7 +41,7 @@ fn told(name: &str, options: Options) -> (Found, Vec<u32>, u8) {
 
 fn without(timings: &[Timing]) -> Options {
     let without = timings.iter().fold(0, |bits, &timing| bits | Caps::timing_bit(timing));
-    Options { without, ..Options::DEFAULT }
+    Options::DEFAULT.without(without)
 }
 
 /// On the way to each timing, and in those that bring-up falls back to.
@@ -54,11 +54,11 @@ fn each_write_of_hs_timing_carries_the_strength_of_the_board() {
         (without(&[Hs400Es, Hs400]), Hs200, &[2]),
         (without(&[Hs400Es, Hs400, Hs200]), Ddr52, &[1]),
         (without(&[Hs400Es, Hs400, Hs200, Ddr52]), HighSpeed, &[1]),
-        (Options { max_width: Width::W4, ..Options::DEFAULT }, Hs200, &[2]),
+        (Options::DEFAULT.max_width(Width::W4), Hs200, &[2]),
     ] {
         let all = [Strength::Ohm50, Strength::Ohm33, Strength::Ohm66, Strength::Ohm100, Strength::Ohm40];
         for (kind, strength) in (0u32..).zip(all) {
-            let (found, written, reported) = told("emmc-51-full", Options { strength, ..options });
+            let (found, written, reported) = told("emmc-51-full", options.strength(strength));
             let expected: Vec<u32> = values.iter().map(|value| kind << 4 | value).collect();
             assert_eq!((found.timing, written), (timing, expected), "{strength:?}");
             assert_eq!(u32::from(reported) >> 4, kind, "{timing:?}: the device has selected another");
@@ -75,13 +75,13 @@ fn a_strength_that_the_device_does_not_offer_is_not_asked_for() {
         ("emmc-hs200", Strength::Ohm100, 3),
         ("emmc-4g-old", Strength::Ohm33, 0),
     ] {
-        let (found, written, reported) = told(name, Options { strength, ..Options::DEFAULT });
+        let (found, written, reported) = told(name, Options::DEFAULT.strength(strength));
         assert_eq!((selected(&found), reported >> 4), (kind, kind), "{name}, {strength:?}");
         assert!(written.iter().all(|value| value >> 4 == u32::from(kind)), "{name}: {written:?}");
     }
     // In legacy timing nothing is written, so nothing is selected.
     let slow = without(&[Timing::Hs400Es, Timing::Hs400, Timing::Hs200, Timing::Ddr52, Timing::HighSpeed]);
-    let (found, written, reported) = told("emmc-51-full", Options { strength: Strength::Ohm33, ..slow });
+    let (found, written, reported) = told("emmc-51-full", slow.strength(Strength::Ohm33));
     assert_eq!((found.timing, selected(&found), reported, written), (Timing::Legacy, 0, 0, vec![]));
 }
 
@@ -90,7 +90,7 @@ fn a_strength_that_the_device_does_not_offer_is_not_asked_for() {
 #[test]
 fn the_strength_outlasts_tuning_and_another_initialisation() {
     for (name, no) in [("emmc-hs200", &[][..]), ("emmc-51-full", &[Timing::Hs400Es])] {
-        let options = Options { strength: Strength::Ohm66, ..without(no) };
+        let options = without(no).strength(Strength::Ohm66);
         let (card, log) = Heard::around(storage_card(name), None);
         let rig = rig::Rig::built(card, true, SdhciConfig::GENERIC_4_20, options);
         rig.keep();

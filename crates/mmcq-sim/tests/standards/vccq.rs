@@ -10,8 +10,7 @@ use mmcq_sim::sdhci::SdhciConfig;
 fn lines_fixed_at_1_8_v_are_never_asked_for_3_3() {
     for (name, best) in [("hbg4a2", Timing::Hs400Es), ("emmc-hs200", Timing::Hs200)] {
         let model = SdhciConfig { signal18_fixed: true, ..SdhciConfig::GENERIC_4_20 };
-        let driver =
-            sdhci::SdhciConfig { quirks: sdhci::SdhciQuirks::FIXED_18, ..sdhci::SdhciConfig::emmc_18() };
+        let driver = sdhci::SdhciConfig::emmc_18().quirks(sdhci::SdhciQuirks::FIXED_18);
         let (card, log) = Heard::around(storage_card(name), None);
         let rig = Rig::with_card(card, model, driver, 0).unwrap();
         let found = rig.bring_up(Options::DEFAULT).unwrap_or_else(|error| panic!("{name}: {error}"));

@@ -4,8 +4,8 @@
 use mmcq::card::quirk::Quirks;
 use mmcq::card::{FunctionInfo, IoCard};
 use mmcq::host::{
-    BlockSizes, BusOp, BusyDetect, Caps, Direction, DmaError, Done, Events, Host, Phase, Segment, StartError,
-    Step, Timing, Width,
+    BusOp, BusyDetect, Caps, Direction, DmaError, Done, Events, Host, Phase, Segment, StartError, Step,
+    Timing, Width,
 };
 use mmcq::sdio::bluetooth::HEADER_BYTES;
 use mmcq::sdio::cccr::Cccr;
@@ -39,30 +39,23 @@ pub struct Card {
 
 impl Card {
     pub const fn new() -> Self {
-        let caps = Caps {
-            auto_stop: true,
-            auto_count: true,
-            no_count: false,
-            continue_data: false,
-            concurrent_command: false,
-            busy: BusyDetect::Interrupt,
-            max_busy_ns: 1_000_000_000,
-            max_segments: 16,
-            max_segment_bytes: 65_536,
-            max_block_bytes: 2048,
-            block_sizes: BlockSizes::Any,
-            max_blocks: 65_535,
-            max_bytes: 65_536,
-            align: 4,
-            dma_bits: 32,
-            defer_completion: false,
-            clock_hz: (400_000, 50_000_000),
-            width: Width::W4,
-            timings: Caps::timing_bit(Timing::Legacy),
-            signal18: false,
-            signal18_fixed: false,
-            fixed: true,
-        };
+        let caps = Caps::NONE
+            .auto_stop(true)
+            .auto_count(true)
+            .no_count(false)
+            .busy(BusyDetect::Interrupt)
+            .max_busy_ns(1_000_000_000)
+            .max_segments(16)
+            .max_segment_bytes(65_536)
+            .max_block_bytes(2048)
+            .max_blocks(65_535)
+            .max_bytes(65_536)
+            .align(4)
+            .dma_bits(32)
+            .clock_hz((400_000, 50_000_000))
+            .width(Width::W4)
+            .timings(Caps::timing_bit(Timing::Legacy))
+            .fixed(true);
         Card { caps, registers: REGISTERS, running: None, listening: false }
     }
 }

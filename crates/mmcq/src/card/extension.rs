@@ -30,6 +30,7 @@ const ASK_NS: u64 = 1_000_000;
 
 /// What the extension registers offer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Extensions {
     /// The performance set.
     pub performance: Option<Extension>,

@@ -9,6 +9,7 @@ use crate::task::{Platform, Stack};
 
 /// What a card tells of its wear.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Health {
     /// Spare blocks used up.
     pub pre_eol: PreEol,

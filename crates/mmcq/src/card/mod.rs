@@ -54,6 +54,7 @@ pub const SCRATCH_BYTES: u32 = 512;
 
 /// What bring-up may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Options {
     /// Timings to leave out, one bit each as in [`Caps::timings`](crate::host::Caps::timings).
     pub without: u16,

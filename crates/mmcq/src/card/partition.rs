@@ -39,6 +39,7 @@ impl Area {
 
 /// What EXT_CSD says of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Layout {
     /// PARTITION_CONFIG for it.
     pub config: u8,

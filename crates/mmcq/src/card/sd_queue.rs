@@ -25,6 +25,7 @@ const SWITCH_NS: u64 = 12_000_000;
 
 /// How an SD card's command queue is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SdQueue {
     /// Also that of a card of which nothing is known. Otherwise the card must be on a list: an entry
     /// of [`Options::quirks`](super::Options::quirks) gives it
@@ -41,6 +42,8 @@ pub struct SdQueue {
     /// tells nothing.
     pub self_test: u16,
 }
+
+setters!(SdQueue { any: bool, sequential: bool, writes: u8, self_test: u16 });
 
 impl SdQueue {
     /// Only of cards on a list; the card chooses; one write; no test.

@@ -18,6 +18,7 @@ use crate::task::{Platform, Stack};
 
 /// What the [supervisor](super::supervise) does for a card that is well ([`Options::upkeep`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Upkeep {
     /// Have an eMMC (4.5 and later) tell as well when it wants capacity back or its pool of system
     /// blocks is used up, and not only when it needs background work.
@@ -35,6 +36,8 @@ pub struct Upkeep {
     /// What the supervisor switches off while nothing uses the card.
     pub rest: Rest,
 }
+
+setters!(Upkeep { exceptions: bool, retune_every_ns: Option<u64>, same_card: bool, rest: Rest });
 
 impl Upkeep {
     /// Urgent background work, and tunings as often as the controller says; cards may come and go.
@@ -62,6 +65,7 @@ pub enum Worker {
 
 /// What an eMMC told by its exception bit [eMMC 6.6.25].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Exception {
     /// EXCEPTION_EVENTS_STATUS, bytes 55:54 of EXT_CSD.
     pub events: u16,

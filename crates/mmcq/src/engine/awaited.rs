@@ -9,6 +9,7 @@ use crate::spec::bus::Bus;
 
 /// A phase that ended, well or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Span {
     /// The phase.
     pub phase: Phase,

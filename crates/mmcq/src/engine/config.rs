@@ -32,6 +32,7 @@ pub enum FlushBy {
 
 /// What the engine must know of the card for reads and writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CardParams {
     /// Its address on the bus.
     pub rca: u16,
@@ -56,6 +57,20 @@ pub struct CardParams {
     /// It is an eMMC: it has other partitions to visit.
     pub emmc: bool,
 }
+
+setters!(CardParams {
+    rca: u16,
+    sectors: u64,
+    block_addressed: bool,
+    count: bool,
+    extended_address: bool,
+    read_timeout_ns: u64,
+    write_timeout_ns: u64,
+    flush: FlushBy,
+    protected: bool,
+    quirks: Quirks,
+    emmc: bool,
+});
 
 impl CardParams {
     /// An SD card of more than 2 GB that knows CMD23, with the standard's longest waits: for programs
@@ -89,6 +104,7 @@ impl CardParams {
 
 /// What the engine must know of the card for more than that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Abilities {
     /// Sectors of a reliable write [eMMC 6.6.12]: 0 there is none, [`u32::MAX`] any number, else 1
     /// or so many from a multiple of it on. Only asked where a cache is on.
@@ -96,6 +112,8 @@ pub struct Abilities {
     /// How to erase.
     pub erase: Erasing,
 }
+
+setters!(Abilities { reliable_blocks: u32, erase: Erasing });
 
 impl Abilities {
     /// None.
@@ -152,6 +170,7 @@ pub enum Acknowledge {
 
 /// The three numbers of the queue, and what may be joined.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Config {
     /// Requests that may be in the engine at a time (at most N).
     pub admitted: u8,
@@ -339,6 +358,7 @@ impl Stats {
 /// What a call has done, and what the platform has to do about it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use = "clients may wait for these completions, and the engine wants to be called again"]
+#[non_exhaustive]
 pub struct PollOutcome {
     /// Slots whose completion can be taken now, one bit each; a bit is reported once.
     pub completed: SlotSet,
@@ -347,7 +367,7 @@ pub struct PollOutcome {
     pub deferred: bool,
     /// A card function asks for attention.
     pub card_irq: bool,
-    /// [A service](super::ServiceRequest) is needed.
+    /// The supervisor is needed ([`card::supervise`](crate::card::supervise)).
     pub help: bool,
     /// Call [`poll`](super::Engine::poll) at this time.
     pub next_deadline_ns: Option<u64>,

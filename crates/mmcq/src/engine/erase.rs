@@ -62,6 +62,7 @@ impl Erase {
 
 /// How a card erases. Times are what it declares, for one unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Erasing {
     /// What it can, one [bit](Erase::bit) each.
     pub kinds: u8,
@@ -86,6 +87,20 @@ pub struct Erasing {
     /// Added to every erase.
     pub offset_ms: u32,
 }
+
+setters!(Erasing {
+    kinds: u8,
+    emmc: bool,
+    unit_blocks: u32,
+    group_blocks: u32,
+    zeros: bool,
+    argument_byte: u8,
+    erase_ms: u32,
+    trim_ms: u32,
+    secure_erase_ms: u32,
+    secure_trim_ms: u32,
+    offset_ms: u32,
+});
 
 impl Erasing {
     /// The bit of [`Erase::SecureErase`].

@@ -69,7 +69,9 @@ pub use config::{
 };
 pub use erase::{Erase, Erasing, Irreversible};
 pub use partition_access::PartitionAccess;
-pub use recover::{RecoveryEvent, RecoveryStep, ServiceRequest};
+#[doc(hidden)]
+pub use recover::{Handshake, ServiceRequest};
+pub use recover::{RecoveryEvent, RecoveryStep};
 pub use request::{BLOCK_BYTES, Completion, Error, Kind, Output, Request, SlotId};
 pub use stream::Close;
 

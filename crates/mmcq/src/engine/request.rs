@@ -135,6 +135,7 @@ impl Kind {
 
 /// One request with its memory.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Request {
     /// What.
     pub kind: Kind,
@@ -209,6 +210,7 @@ impl SlotId {
 
 /// What a request brought.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Output {
     /// Bytes moved. The data of a tuning phase stay in the controller: 1 once tuning is complete, 0
     /// before ([`is_tuned`](Self::is_tuned)).

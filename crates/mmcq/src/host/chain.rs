@@ -9,6 +9,7 @@ use core::fmt;
 
 /// How long a chain may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ChainCaps {
     /// Transfers in a chain.
     pub entries: u8,
@@ -17,6 +18,13 @@ pub struct ChainCaps {
     /// Bytes in a transfer.
     pub max_bytes: u32,
 }
+
+impl ChainCaps {
+    /// No chains; a driver names what it has and takes the rest from here.
+    pub const NONE: ChainCaps = ChainCaps { entries: 0, max_segments: 0, max_bytes: 0 };
+}
+
+setters!(ChainCaps { entries: u8, max_segments: u16, max_bytes: u32 });
 
 /// Why a controller executes no chains, for good.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]

@@ -283,6 +283,7 @@ pub enum BlockSizes {
 
 /// What a controller can do. Sizes in bytes, times in nanoseconds, clocks in hertz.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Caps {
     /// The host sends CMD12 by itself after the last block.
     pub auto_stop: bool,
@@ -333,6 +334,31 @@ pub struct Caps {
     /// The card is soldered: presence is never asked.
     pub fixed: bool,
 }
+
+setters!(Caps {
+    auto_stop: bool,
+    auto_count: bool,
+    no_count: bool,
+    continue_data: bool,
+    concurrent_command: bool,
+    busy: BusyDetect,
+    max_busy_ns: u64,
+    max_segments: u16,
+    max_segment_bytes: u32,
+    max_block_bytes: u16,
+    block_sizes: BlockSizes,
+    max_blocks: u32,
+    max_bytes: u32,
+    align: u32,
+    dma_bits: u8,
+    defer_completion: bool,
+    clock_hz: (u32, u32),
+    width: Width,
+    timings: u16,
+    signal18: bool,
+    signal18_fixed: bool,
+    fixed: bool,
+});
 
 impl Caps {
     /// Those of no controller; a driver names what it has and takes the rest from here. Mind

@@ -71,6 +71,7 @@ pub struct Coalescing {
 
 /// What the engine of a card's queue is told when it is switched on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct QueueSettings {
     /// The card's address, for the status of its queue.
     pub rca: u16,
@@ -87,6 +88,15 @@ pub struct QueueSettings {
     /// Bits of an R1 that stop the queue ([`QueueFault::response`] has it then).
     pub r1_errors: u32,
 }
+
+setters!(QueueSettings {
+    rca: u16,
+    poll_ns: u64,
+    poll_blocks: u8,
+    coalescing: Option<Coalescing>,
+    timeout_ns: u64,
+    r1_errors: u32,
+});
 
 impl QueueSettings {
     /// For the card with this address: asked each 10 us, never beside data, an interrupt for each
@@ -107,6 +117,7 @@ impl QueueSettings {
 
 /// What a queue engine can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct QueueCaps {
     /// Version: major number in 11:8, minor number in 7:4, suffix in 3:0.
     pub version: u16,
@@ -123,6 +134,29 @@ pub struct QueueCaps {
     /// The clock that [`QueueSettings::poll_ns`] is counted in, in hertz.
     pub timer_hz: u32,
 }
+
+impl QueueCaps {
+    /// Those of no engine; a driver names what it has and takes the rest from here.
+    pub const NONE: QueueCaps = QueueCaps {
+        version: 0,
+        depth: 0,
+        direct: None,
+        wide: false,
+        max_segments: 0,
+        max_bytes: 0,
+        timer_hz: 0,
+    };
+}
+
+setters!(QueueCaps {
+    version: u16,
+    depth: u8,
+    direct: Option<u8>,
+    wide: bool,
+    max_segments: u16,
+    max_bytes: u32,
+    timer_hz: u32,
+});
 
 /// What the engine's registers say of its tasks: one bit for each slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

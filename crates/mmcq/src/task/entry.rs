@@ -7,8 +7,8 @@
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
 use crate::engine::{
-    Abilities, CardParams, Claim, Completion, DmaBuf, Engine, Error, PollOutcome, RecoveryEvent, Request,
-    ServiceRequest, SlotId, Span, Stats,
+    Abilities, CardParams, Claim, Completion, DmaBuf, Engine, Error, Handshake, PollOutcome, RecoveryEvent,
+    Request, ServiceRequest, SlotId, Span, Stats,
 };
 use crate::host::{Caps, Host, Phase, Width};
 use crate::sched::{ChainStats, Holds, PackStats, Profile, TaskStats};
@@ -161,19 +161,15 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         pub fn take_retune(&mut self) -> bool = false;
         /// [`Engine::take_continue_lost`]. Nested: `false`.
         pub fn take_continue_lost(&mut self) -> bool = false;
-        /// [`Engine::take_service_request`]. Nested: `None`.
-        pub fn take_service_request(&mut self) -> Option<ServiceRequest> = None;
         /// [`Engine::dismiss_supervisor`]. Nested: `false`.
         pub fn dismiss_supervisor(&mut self) -> bool = false;
-        /// [`Engine::set_service_waker`]. Nested: the waker comes back.
-        #[must_use = "to be dropped outside of any lock"]
-        pub fn set_service_waker(&mut self, waker: Option<Waker>) -> Option<Waker> = waker;
-        /// [`Engine::take_service_waker`]. Nested: `None`.
-        #[must_use = "to be woken or dropped outside of any lock"]
-        pub fn take_service_waker(&mut self) -> Option<Waker> = None;
-        /// [`Engine::service_done`]. Nested: the engine is told nothing.
-        pub fn service_done(&mut self, result: Result<CardParams, Error>, now_ns: u64) = { let _ = (result, now_ns); };
 
+        pub(crate) fn take_service_request(&mut self) -> Option<ServiceRequest> = None;
+        #[must_use = "to be dropped outside of any lock"]
+        pub(crate) fn set_service_waker(&mut self, waker: Option<Waker>) -> Option<Waker> = waker;
+        #[must_use = "to be woken or dropped outside of any lock"]
+        pub(crate) fn take_service_waker(&mut self) -> Option<Waker> = None;
+        pub(crate) fn service_done(&mut self, result: Result<CardParams, Error>, now_ns: u64) = { let _ = (result, now_ns); };
         pub(crate) fn look_after(&mut self, exceptions: bool, tune_every_ns: u64, rest_after_ns: u64, now_ns: u64)
             = { let _ = (exceptions, tune_every_ns, rest_after_ns, now_ns); };
         pub(crate) fn rest_begins(&mut self, now_ns: u64) = { let _ = now_ns; };
@@ -299,5 +295,23 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
     pub fn policy_mut(&mut self) -> Option<&mut P::Policy> {
         self.begun = true;
         self.engine.as_mut().map(|engine| engine.policy_mut())
+    }
+}
+
+impl<H: Host, const N: usize, P: Profile> Handshake for Entry<'_, H, N, P> {
+    fn take_service_request(&mut self) -> Option<ServiceRequest> {
+        Entry::take_service_request(self)
+    }
+
+    fn set_service_waker(&mut self, waker: Option<Waker>) -> Option<Waker> {
+        Entry::set_service_waker(self, waker)
+    }
+
+    fn take_service_waker(&mut self) -> Option<Waker> {
+        Entry::take_service_waker(self)
+    }
+
+    fn service_done(&mut self, result: Result<CardParams, Error>, now_ns: u64) {
+        Entry::service_done(self, result, now_ns);
     }
 }

@@ -4,8 +4,8 @@ use crate::card::{Card, Line, State};
 use crate::choice::{Bad, Chooser};
 use crate::judge::Judge;
 use mmcq::host::{
-    Auto, BlockSizes, BusOp, BusyDetect, Caps, Direction, DmaError, Events, Host, Phase, Segment, StartError,
-    Step, Timing, Width,
+    Auto, BusOp, BusyDetect, Caps, Direction, DmaError, Events, Host, Phase, Segment, StartError, Step,
+    Timing, Width,
 };
 use mmcq::spec::command::Resp;
 use std::cell::RefCell;
@@ -403,29 +403,24 @@ unsafe impl Host for Puppet {
 }
 
 /// A controller that does all by itself.
-pub const CAPS: Caps = Caps {
-    auto_stop: true,
-    auto_count: true,
-    no_count: false,
-    continue_data: false,
-    concurrent_command: false,
-    busy: BusyDetect::Interrupt,
-    max_busy_ns: 1_000_000_000,
-    max_segments: 8,
-    max_segment_bytes: 65_536,
-    max_blocks: 65_535,
-    max_block_bytes: 512,
-    block_sizes: BlockSizes::Any,
-    max_bytes: 524_288,
-    align: 4,
-    dma_bits: 64,
-    defer_completion: false,
-    clock_hz: (400_000, 200_000_000),
-    width: Width::W8,
-    timings: Caps::timing_bit(Timing::Legacy)
-        | Caps::timing_bit(Timing::HighSpeed)
-        | Caps::timing_bit(Timing::Hs200),
-    signal18: true,
-    signal18_fixed: false,
-    fixed: false,
-};
+pub const CAPS: Caps = Caps::NONE
+    .auto_stop(true)
+    .auto_count(true)
+    .no_count(false)
+    .busy(BusyDetect::Interrupt)
+    .max_busy_ns(1_000_000_000)
+    .max_segments(8)
+    .max_segment_bytes(65_536)
+    .max_blocks(65_535)
+    .max_block_bytes(512)
+    .max_bytes(524_288)
+    .align(4)
+    .dma_bits(64)
+    .clock_hz((400_000, 200_000_000))
+    .width(Width::W8)
+    .timings(
+        Caps::timing_bit(Timing::Legacy)
+            | Caps::timing_bit(Timing::HighSpeed)
+            | Caps::timing_bit(Timing::Hs200),
+    )
+    .signal18(true);

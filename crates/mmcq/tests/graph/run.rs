@@ -74,7 +74,7 @@ impl Start {
 
 fn options(workload: &Workload) -> Options {
     let hs200 = if workload.fast { 0 } else { mmcq::host::Caps::timing_bit(Timing::Hs200) };
-    Options { without: hs200, ..Options::DEFAULT }
+    Options::DEFAULT.without(hs200)
 }
 
 /// Memory and marks that runs use one after the other.
@@ -186,14 +186,9 @@ fn told_of_the_bus(stack: &Stack, card: &Card) {
 
 pub fn enable_extended_ops(engine: &mut Entry<'_, Puppet, SLOTS, Fifo>) {
     engine.enable_extended_ops();
-    let erase = Erasing {
-        kinds: Erase::Erase.bit() | Erase::Trim.bit(),
-        emmc: true,
-        erase_ms: 10,
-        trim_ms: 10,
-        ..Erasing::NONE
-    };
-    engine.set_abilities(Abilities { erase, ..Abilities::NONE });
+    let erase =
+        Erasing::NONE.kinds(Erase::Erase.bit() | Erase::Trim.bit()).emmc(true).erase_ms(10).trim_ms(10);
+    engine.set_abilities(Abilities::NONE.erase(erase));
 }
 
 impl Run<'_> {

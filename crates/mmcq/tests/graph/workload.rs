@@ -67,14 +67,7 @@ pub const ALL: [Workload; 10] = [
     },
     Workload {
         name: "by hand, in pieces, busy asked for",
-        caps: Caps {
-            auto_stop: false,
-            auto_count: false,
-            max_blocks: 2,
-            max_bytes: 1024,
-            busy: BusyDetect::Status,
-            ..CAPS
-        },
+        caps: CAPS.auto_stop(false).auto_count(false).max_blocks(2).max_bytes(1024).busy(BusyDetect::Status),
         groups: &[&[W(0, 4), R(8, 2)], &[W(2, 1), R(0, 3)]],
         small: &[&[W(0, 3)]],
         ..PLAIN
@@ -101,7 +94,7 @@ pub const ALL: [Workload; 10] = [
     },
     Workload {
         name: "streams",
-        caps: Caps { auto_stop: false, auto_count: false, continue_data: true, ..CAPS },
+        caps: CAPS.auto_stop(false).auto_count(false).continue_data(true),
         groups: &[&[W(0, 1), W(8, 1)], &[W(9, 1)], &[W(10, 1)], &[R(8, 1), R(9, 2)], &[Flush]],
         small: &[&[W(8, 1)], &[W(9, 1)], &[W(10, 1)]],
         ..PLAIN

@@ -90,9 +90,9 @@ fn memory_card(caps: Caps) -> (Rc<Bench<TestHost>>, Rc<std::cell::RefCell<World>
 fn on_all_hosts(name: &str, workload: fn(&Bench<TestHost>)) {
     let hosts = [
         ("busy by interrupt", caps()),
-        ("deferred completion", Caps { defer_completion: true, ..caps() }),
-        ("busy by status", Caps { busy: BusyDetect::Status, auto_stop: false, ..caps() }),
-        ("continued data", Caps { continue_data: true, auto_stop: false, auto_count: false, ..caps() }),
+        ("deferred completion", caps().defer_completion(true)),
+        ("busy by status", caps().busy(BusyDetect::Status).auto_stop(false)),
+        ("continued data", caps().continue_data(true).auto_stop(false).auto_count(false)),
     ];
     for (host, caps) in hosts {
         let runs = every(&format!("{name}, {host}"), || memory_card(caps), |bench, _| workload(bench));
@@ -328,7 +328,7 @@ fn packets_by_the_card_interrupt() {
 #[test]
 fn a_late_alarm_is_not_the_cards_fault() {
     for busy in [BusyDetect::Status, BusyDetect::Level] {
-        let (bench, world) = memory_card(Caps { busy, ..caps() });
+        let (bench, world) = memory_card(caps().busy(busy));
         world.borrow_mut().busy_polls = 1;
         let flag = Woken::new();
         let mut write = Box::pin(writes(&bench, 8, 4, 0x5a));

@@ -7,7 +7,7 @@ use crate::lock::{self, Interrupted, Plan, What};
 use crate::support::{TestHost, World, caps, target};
 use arbtest::arbitrary::{Result, Unstructured};
 use mmcq::engine::{Completion, Error, Kind, Request};
-use mmcq::host::{BusyDetect, Caps};
+use mmcq::host::BusyDetect;
 use mmcq::task::RequestFuture;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -107,14 +107,12 @@ impl<'a> Task<'a> {
 
 fn strange(u: &mut Unstructured<'_>, events: &mut u64) -> Result<()> {
     let world = World::new(BLOCKS);
-    world.borrow_mut().caps = Caps {
-        defer_completion: u.arbitrary()?,
-        continue_data: u.arbitrary()?,
-        auto_stop: u.arbitrary()?,
-        auto_count: u.arbitrary()?,
-        busy: *u.choose(&[BusyDetect::Interrupt, BusyDetect::Status, BusyDetect::Level])?,
-        ..caps()
-    };
+    world.borrow_mut().caps = caps()
+        .defer_completion(u.arbitrary()?)
+        .continue_data(u.arbitrary()?)
+        .auto_stop(u.arbitrary()?)
+        .auto_count(u.arbitrary()?)
+        .busy(*u.choose(&[BusyDetect::Interrupt, BusyDetect::Status, BusyDetect::Level])?);
     world.borrow_mut().busy_polls = u.int_in_range(0..=2)?;
     let bench = Rc::new(Bench::new(TestHost::new(&world)));
     bench.stack.with(|engine| engine.set_card_params(Some(target(BLOCKS))));

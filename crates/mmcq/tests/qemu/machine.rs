@@ -109,7 +109,7 @@ impl Machine {
     pub fn host(&self, mode: TransferMode) -> Sdhci<QtestRegs, QtestDma, DESCRIPTORS> {
         let table = Box::leak(Box::new(Table::new()));
         // A controller of version 3 promises an automatic CMD23; QEMU's never sends one.
-        let config = SdhciConfig { transfer: mode, quirks: SdhciQuirks::NO_AUTO_CMD23, ..SdhciConfig::new() };
+        let config = SdhciConfig::new().transfer(mode).quirks(SdhciQuirks::NO_AUTO_CMD23);
         let driver = Sdhci::new(self.registers(), self.dma(), table, config);
         driver.unwrap_or_else(|error| panic!("{mode:?}: {error}"))
     }

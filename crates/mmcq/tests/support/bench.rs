@@ -1,7 +1,9 @@
 //! An engine on the scripted host, with the recovery in view.
 
 use crate::support::{TestHost, World, buffer, target};
-use mmcq::engine::{Completion, Config, Engine, Kind, RecoveryStep, Request, ServiceRequest, SlotId};
+use mmcq::engine::{
+    Completion, Config, Engine, Handshake, Kind, RecoveryStep, Request, ServiceRequest, SlotId,
+};
 use mmcq::host::{Cause, Stage};
 use mmcq::sched::{Fifo, Profile};
 use std::cell::RefCell;

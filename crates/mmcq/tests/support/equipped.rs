@@ -5,7 +5,7 @@
 use crate::support::{TestHost, World, buffer, target};
 use mmcq::card::quirk::Quirks;
 use mmcq::engine::{
-    Abilities, CardParams, Config, DmaBuf, Engine, Erase, Erasing, Error, FlushBy, Kind, Request, SlotId,
+    Abilities, Config, DmaBuf, Engine, Erase, Erasing, Error, FlushBy, Kind, Request, SlotId,
 };
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -13,18 +13,16 @@ use std::rc::Rc;
 pub const BLOCKS: u64 = 4096;
 pub const CACHE: FlushBy = FlushBy::EmmcCache { timeout_ns: 500_000_000 };
 /// Trims units of 16 blocks, 100 ms each.
-pub const TRIMS: Erasing = Erasing {
-    kinds: 0b11111,
-    emmc: true,
-    unit_blocks: 16,
-    group_blocks: 16,
-    zeros: true,
-    erase_ms: 100,
-    trim_ms: 100,
-    secure_erase_ms: 100,
-    secure_trim_ms: 100,
-    ..Erasing::NONE
-};
+pub const TRIMS: Erasing = Erasing::NONE
+    .kinds(0b11111)
+    .emmc(true)
+    .unit_blocks(16)
+    .group_blocks(16)
+    .zeros(true)
+    .erase_ms(100)
+    .trim_ms(100)
+    .secure_erase_ms(100)
+    .secure_trim_ms(100);
 /// CMD6 that flushes.
 pub const FLUSH: (u8, u32) = (6, 0x0320_0100);
 
@@ -56,8 +54,10 @@ pub fn engine_of(world: &Rc<RefCell<World>>, config: Config, with: impl FnOnce(&
     };
     with(&mut setup);
     let Setup { flush, reliable_blocks, erase, protected, quirks, extended_address } = setup;
-    engine.set_card_params(Some(CardParams { flush, protected, quirks, extended_address, ..target(BLOCKS) }));
-    engine.set_abilities(Abilities { reliable_blocks, erase });
+    engine.set_card_params(Some(
+        target(BLOCKS).flush(flush).protected(protected).quirks(quirks).extended_address(extended_address),
+    ));
+    engine.set_abilities(Abilities::NONE.reliable_blocks(reliable_blocks).erase(erase));
     engine.enable_extended_ops();
     engine
 }

@@ -136,36 +136,31 @@ pub struct World {
 
 pub fn caps() -> Caps {
     let bit = Caps::timing_bit;
-    Caps {
-        auto_stop: true,
-        auto_count: true,
-        no_count: false,
-        continue_data: false,
-        concurrent_command: false,
-        busy: BusyDetect::Interrupt,
-        max_busy_ns: 1_000_000_000,
-        max_segments: 16,
-        max_segment_bytes: 65_536,
-        max_block_bytes: 2048,
-        block_sizes: BlockSizes::Any,
-        max_blocks: 65_535,
-        max_bytes: 65_536,
-        align: 4,
-        dma_bits: 32,
-        defer_completion: false,
-        clock_hz: (400_000, 208_000_000),
-        width: Width::W4,
-        timings: bit(Timing::Legacy)
-            | bit(Timing::HighSpeed)
-            | bit(Timing::Sdr12)
-            | bit(Timing::Sdr25)
-            | bit(Timing::Sdr50)
-            | bit(Timing::Sdr104)
-            | bit(Timing::Ddr50),
-        signal18: false,
-        signal18_fixed: false,
-        fixed: true,
-    }
+    Caps::NONE
+        .auto_stop(true)
+        .auto_count(true)
+        .no_count(false)
+        .busy(BusyDetect::Interrupt)
+        .max_busy_ns(1_000_000_000)
+        .max_segments(16)
+        .max_segment_bytes(65_536)
+        .max_block_bytes(2048)
+        .max_blocks(65_535)
+        .max_bytes(65_536)
+        .align(4)
+        .dma_bits(32)
+        .clock_hz((400_000, 208_000_000))
+        .width(Width::W4)
+        .timings(
+            bit(Timing::Legacy)
+                | bit(Timing::HighSpeed)
+                | bit(Timing::Sdr12)
+                | bit(Timing::Sdr25)
+                | bit(Timing::Sdr50)
+                | bit(Timing::Sdr104)
+                | bit(Timing::Ddr50),
+        )
+        .fixed(true)
 }
 
 /// A CISTPL_FUNCE of a function.

@@ -11,8 +11,8 @@ pub mod guard;
 use guard::Guarded;
 use mmcq::engine::{Claim, DmaBuf};
 use mmcq::host::{
-    Auto, BlockSizes, BusOp, BusyDetect, Caps, Cause, Data, Direction, DmaError, Done, Events, Fault, Host,
-    Phase, Segment, Stage, StartError, Step, Timing, Width,
+    Auto, BusOp, BusyDetect, Caps, Cause, Data, Direction, DmaError, Done, Events, Fault, Host, Phase,
+    Segment, Stage, StartError, Step, Timing, Width,
 };
 use mmcq::spec::response::{R1, Response};
 use std::cell::RefCell;
@@ -176,38 +176,27 @@ impl World {
 }
 
 pub fn caps() -> Caps {
-    Caps {
-        auto_stop: true,
-        auto_count: true,
-        no_count: false,
-        continue_data: false,
-        concurrent_command: false,
-        busy: BusyDetect::Interrupt,
-        max_busy_ns: 1_000_000_000,
-        max_segments: 128,
-        max_segment_bytes: 65_536,
-        max_block_bytes: 512,
-        block_sizes: BlockSizes::Any,
-        max_blocks: 65_535,
-        max_bytes: 524_288,
-        align: 4,
-        dma_bits: 32,
-        defer_completion: false,
-        clock_hz: (400_000, 200_000_000),
-        width: Width::W8,
-        timings: Caps::timing_bit(Timing::Legacy),
-        signal18: false,
-        signal18_fixed: false,
-        fixed: true,
-    }
+    Caps::NONE
+        .auto_stop(true)
+        .auto_count(true)
+        .no_count(false)
+        .busy(BusyDetect::Interrupt)
+        .max_busy_ns(1_000_000_000)
+        .max_segments(128)
+        .max_segment_bytes(65_536)
+        .max_block_bytes(512)
+        .max_blocks(65_535)
+        .max_bytes(524_288)
+        .align(4)
+        .dma_bits(32)
+        .clock_hz((400_000, 200_000_000))
+        .width(Width::W8)
+        .timings(Caps::timing_bit(Timing::Legacy))
+        .fixed(true)
 }
 
 pub fn target(blocks: u64) -> mmcq::engine::CardParams {
-    mmcq::engine::CardParams {
-        emmc: true,
-        write_timeout_ns: 250_000_000,
-        ..mmcq::engine::CardParams::sd(1, blocks)
-    }
+    mmcq::engine::CardParams::sd(1, blocks).emmc(true).write_timeout_ns(250_000_000)
 }
 
 /// What a host around the test's own, its field `host`, hands on as it comes.

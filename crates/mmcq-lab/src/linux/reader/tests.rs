@@ -6,9 +6,7 @@ use crate::linux::elevator::{Elevator, Tunables};
 use crate::linux::worker::Worker;
 use crate::system::{Costs, How, Io, Next, Workload};
 use mmcq::engine::Config;
-use mmcq::host::{
-    BlockSizes, BusOp, BusyDetect, Caps, DmaError, Done, Events, Segment, StartError, Step as HostStep, Width,
-};
+use mmcq::host::{BusOp, Caps, DmaError, Done, Events, Segment, StartError, Step as HostStep, Width};
 use mmcq::sched::{Any, Fifo};
 use mmcq::spec::response::Response;
 use mmcq_sim::cpu::Delay;
@@ -169,30 +167,22 @@ struct Ran {
 
 fn run(close: Close, steps: &[Do], stop_status: u32) -> Ran {
     let time = Time::new();
-    let caps = Caps {
-        auto_stop: false,
-        auto_count: false,
-        no_count: false,
-        continue_data: true,
-        concurrent_command: false,
-        busy: BusyDetect::Status,
-        max_busy_ns: u64::MAX,
-        max_segments: 256,
-        max_segment_bytes: 1 << 19,
-        max_block_bytes: 512,
-        block_sizes: BlockSizes::Any,
-        max_blocks: 65535,
-        max_bytes: 1 << 19,
-        align: 4,
-        dma_bits: 32,
-        defer_completion: false,
-        clock_hz: (400_000, 208_000_000),
-        width: Width::W4,
-        timings: u16::MAX,
-        signal18: true,
-        signal18_fixed: false,
-        fixed: true,
-    };
+    let caps = Caps::NONE
+        .no_count(false)
+        .continue_data(true)
+        .max_busy_ns(u64::MAX)
+        .max_segments(256)
+        .max_segment_bytes(1 << 19)
+        .max_block_bytes(512)
+        .max_blocks(65535)
+        .max_bytes(1 << 19)
+        .align(4)
+        .dma_bits(32)
+        .clock_hz((400_000, 208_000_000))
+        .width(Width::W4)
+        .timings(u16::MAX)
+        .signal18(true)
+        .fixed(true);
     let target = CardParams::sd(1, 1 << 28);
     let chip = Rc::new(RefCell::new(Chip { stop_status, ..Chip::default() }));
     let host = Recorder { chip: chip.clone(), time: time.clone(), caps };

@@ -144,7 +144,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// What the engine needs help with, told once. The caller answers by
     /// [`service_done`](Self::service_done). Meanwhile [urgent](super::super::Request::urgent)
     /// requests are started and no others.
-    pub fn take_service_request(&mut self) -> Option<ServiceRequest> {
+    pub(crate) fn take_service_request(&mut self) -> Option<ServiceRequest> {
         let wanted = self.supervisor.helping().wanted();
         self.supervisor.helping_mut().taken |= wanted;
         let help = if wanted { self.supervisor.helping().asked } else { None };
@@ -189,7 +189,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// for help, and keeps one slot free for urgent requests; `None`: there is no supervisor any
     /// more. The waker that is not kept comes back, to be dropped outside of any lock.
     #[must_use = "to be dropped outside of any lock"]
-    pub fn set_service_waker(&mut self, waker: Option<Waker>) -> Option<Waker> {
+    pub(crate) fn set_service_waker(&mut self, waker: Option<Waker>) -> Option<Waker> {
         if !P::RECOVERS {
             return waker;
         }
@@ -225,7 +225,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// The waker of help that is needed.
-    pub fn take_service_waker(&mut self) -> Option<Waker> {
+    pub(crate) fn take_service_waker(&mut self) -> Option<Waker> {
         if self.supervisor.helping().calls() { self.supervisor.helping_mut().waker.take() } else { None }
     }
 
@@ -233,7 +233,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// queued requests go on. An error leads to the next step of the ladder, and at last to
     /// [`Error::Dead`]; [`Error::Changed`] ends everything that was meant for the card before.
     /// Without effect if nothing was asked for, or something else meanwhile.
-    pub fn service_done(&mut self, result: Result<CardParams, Error>, now_ns: u64) {
+    pub(crate) fn service_done(&mut self, result: Result<CardParams, Error>, now_ns: u64) {
         if !self.supervisor.helping().taken {
             return;
         }
@@ -492,8 +492,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// The host has seen a card come or go. What was meant for the card before ends at once. After
-    /// 50 ms of quiet the engine tells what is in the slot, as [`ServiceRequest::Inserted`] or
-    /// [`ServiceRequest::Removed`].
+    /// 50 ms of quiet the engine tells the supervisor what is in the slot.
     #[cold]
     pub fn presence_changed(&mut self, now_ns: u64) {
         if !P::RECOVERS {

@@ -13,6 +13,7 @@
 
 mod classify;
 mod failed;
+mod handshake;
 mod help;
 mod kept;
 mod ladder;
@@ -20,6 +21,7 @@ mod questions;
 mod salvage;
 
 pub use classify::{RecoveryEvent, RecoveryStep};
+pub use handshake::Handshake;
 pub use help::ServiceRequest;
 
 use super::phases::{COMMAND_TIMEOUT_NS, Recovery, SLACK_NS, Stage};

@@ -31,9 +31,9 @@
 mod bus;
 mod config;
 mod events;
-pub mod layout;
+mod layout;
 mod phase;
-pub mod regs;
+mod regs;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -47,6 +47,7 @@ pub use config::{MshcConfig, MshcInitError};
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use layout::*;
+pub use layout::{DesignWareLayout, MshcLayout, SmhcLayout};
 use phase::Active;
 use regs::*;
 pub use table::Descriptors;

@@ -64,7 +64,7 @@ pub struct RtsxConfig {
     /// The chip may write into the list's memory, and the CPU sees it there without more ado. The
     /// driver asks [`Dma`](crate::host::Dma) for a mapping for `Write` only, so this holds on x86,
     /// unless an IOMMU forbids it. Responses then come with the end of the list. Otherwise they are
-    /// read byte by byte through [`HAIMR`](super::regs::HAIMR).
+    /// read byte by byte through `HAIMR`.
     pub coherent: bool,
     /// Fastest SD clock that the board's wires carry, in hertz.
     pub max_clock_hz: u32,

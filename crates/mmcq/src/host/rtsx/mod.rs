@@ -36,7 +36,7 @@ mod events;
 mod list;
 mod phase;
 mod port;
-pub mod regs;
+mod regs;
 #[cfg(test)]
 mod tests;
 mod tuning;

@@ -199,8 +199,6 @@ pub const BUS_CLOCK_TOGGLE: u8 = 1 << 7;
 pub const BUS_CLOCK_STOP: u8 = 1 << 6;
 /// DAT3 to DAT0.
 pub const BUS_DAT: u8 = 0xf << 1;
-/// DAT0.
-pub const BUS_DAT0: u8 = 1 << 1;
 
 /// Pads.
 pub const SD_PAD_CTL: u16 = 0xfda6;

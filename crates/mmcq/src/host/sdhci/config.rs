@@ -163,6 +163,7 @@ pub enum TransferMode {
 
 /// What a board says about its controller. Start from [`SdhciConfig::new`].
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct SdhciConfig {
     /// Departures from the standard.
     pub quirks: SdhciQuirks,

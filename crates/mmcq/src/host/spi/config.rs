@@ -10,6 +10,7 @@ const SEGMENTS: u16 = 16;
 
 /// What a board says about its port. Start from [`SpiConfig::new`].
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct SpiConfig {
     /// Fastest clock of port and wires, in hertz. Above 25 MHz the card is switched to high speed.
     pub max_clock_hz: u32,
@@ -19,6 +20,8 @@ pub struct SpiConfig {
     /// The card cannot be taken out.
     pub fixed: bool,
 }
+
+setters!(SpiConfig { max_clock_hz: u32, max_blocks: u16, fixed: bool });
 
 impl SpiConfig {
     /// Up to 128 blocks in a phase, a card that may be taken out.

@@ -27,7 +27,7 @@ mod bus;
 mod config;
 mod events;
 mod phase;
-pub mod regs;
+mod regs;
 mod table;
 #[cfg(test)]
 mod tests;

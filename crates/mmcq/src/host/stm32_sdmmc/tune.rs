@@ -5,7 +5,7 @@
 pub trait Stm32Board {
     /// Resets the controller by the clock tree (RCC): registers as after power-on, no DMA under
     /// way. False: it cannot be. Nothing else switches the card's power off once it was on, and
-    /// nothing else ends a data path that [`COMMAND_STOP`](super::regs::COMMAND_STOP) does not.
+    /// nothing else ends a data path that CMDSTOP does not.
     fn reset(&mut self) -> bool {
         false
     }

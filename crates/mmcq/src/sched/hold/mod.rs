@@ -92,6 +92,7 @@ pub(crate) struct Held {
 
 /// What holding starts for the tails of their batches has cost and gained.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Holds {
     /// Starts that were held.
     pub count: u64,

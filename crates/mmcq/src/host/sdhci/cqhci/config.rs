@@ -69,6 +69,7 @@ impl CqhciQuirks {
 
 /// What a board says about its queue engine. Start from [`CqhciConfig::at`].
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct CqhciConfig {
     pub(super) offset: u16,
     /// Departures from the standard.
@@ -77,6 +78,8 @@ pub struct CqhciConfig {
     /// capabilities say. They are wrong on some chips.
     pub timer_hz: Option<u32>,
 }
+
+setters!(CqhciConfig { quirks: CqhciQuirks, timer_hz: Option<u32> });
 
 impl CqhciConfig {
     /// An engine that follows the standard, whose registers begin so many bytes after those of the
@@ -87,11 +90,6 @@ impl CqhciConfig {
     /// `offset` that is a multiple of 4.
     pub const unsafe fn at(offset: u16) -> CqhciConfig {
         CqhciConfig { offset, quirks: CqhciQuirks::NONE, timer_hz: None }
-    }
-
-    /// The same with these quirks.
-    pub const fn with(self, quirks: CqhciQuirks) -> CqhciConfig {
-        CqhciConfig { quirks, ..self }
     }
 
     /// From version and capabilities to what the engine can do.

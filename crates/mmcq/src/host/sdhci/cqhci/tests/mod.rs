@@ -47,7 +47,7 @@ fn nonsense_is_refused_with_what_was_seen() {
     // SAFETY: as above.
     let config = CqhciConfig { timer_hz: Some(27_000_000), ..unsafe { CqhciConfig::at(0x200) } };
     assert_eq!(config.caps(0x510, 0, true, (4, 65_536)).unwrap().timer_hz, 27_000_000);
-    let config = config.with(CqhciQuirks::INTEL_GLK);
+    let config = config.quirks(CqhciQuirks::INTEL_GLK);
     let caps = config.caps(0x500, 0, false, (7, 512)).unwrap();
     assert_eq!((caps.depth, caps.direct, caps.max_segments, caps.max_bytes), (32, None, 7, 512));
 }

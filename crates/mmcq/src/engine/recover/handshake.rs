@@ -1,0 +1,44 @@
+//! The handshake of engine and supervisor under a name, for the tests of this tree.
+
+use super::super::{CardParams, Engine, Error};
+use super::ServiceRequest;
+use crate::host::Host;
+use crate::sched::Profile;
+use core::task::Waker;
+
+/// What the engine and its supervisor tell each other. A program calls
+/// [`card::supervise`](crate::card::supervise) instead. This trait is no part of the interface, and
+/// may change in any version.
+pub trait Handshake {
+    /// What the engine needs help with, told once.
+    fn take_service_request(&mut self) -> Option<ServiceRequest>;
+
+    /// What to wake when help is needed. `None`: there is no supervisor any more.
+    #[must_use = "to be dropped outside of any lock"]
+    fn set_service_waker(&mut self, waker: Option<Waker>) -> Option<Waker>;
+
+    /// The waker of help that is needed.
+    #[must_use = "to be woken or dropped outside of any lock"]
+    fn take_service_waker(&mut self) -> Option<Waker>;
+
+    /// Help has come, or not.
+    fn service_done(&mut self, result: Result<CardParams, Error>, now_ns: u64);
+}
+
+impl<H: Host, const N: usize, P: Profile> Handshake for Engine<H, N, P> {
+    fn take_service_request(&mut self) -> Option<ServiceRequest> {
+        Engine::take_service_request(self)
+    }
+
+    fn set_service_waker(&mut self, waker: Option<Waker>) -> Option<Waker> {
+        Engine::set_service_waker(self, waker)
+    }
+
+    fn take_service_waker(&mut self) -> Option<Waker> {
+        Engine::take_service_waker(self)
+    }
+
+    fn service_done(&mut self, result: Result<CardParams, Error>, now_ns: u64) {
+        Engine::service_done(self, result, now_ns);
+    }
+}
