@@ -19,7 +19,8 @@ pub(super) struct Ages {
 }
 
 impl Ages {
-    pub const NEW: Ages = Ages { oldest: NONE, links: [Link { older: NONE, younger: NONE }; _] };
+    pub const NEW: Ages =
+        Ages { oldest: NONE, links: [Link { older: NONE, younger: NONE }; DEPTH_MAX as usize] };
 
     /// There is none.
     #[inline(always)]
