@@ -1,32 +1,51 @@
 #!/bin/bash
-# examples.sh [NAME...]: builds the programs of examples/ that are made to be copied (template, rtic) for thumbv7em-none-eabihf,
-# each in a folder outside of the tree, as its user does. Only `mmcq` is the one of the tree. Prints the size of each image.
+# examples.sh [NAME...]: builds the programs of examples/ that are made to be copied (template, rtic), each in a folder outside of the tree,
+# as its user does. Only `mmcq` is the one of the tree. Prints the size of each image.
+# examples.sh --boards [NAME...]: the same for those of examples/boards/, each on the HAL of its chip as the registry has it. One whose HAL
+# cannot be fetched, or whose target cannot be installed, is left out, with a line that says why.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
 say() { echo "examples.sh: $*" >&2; }
+folder=examples
+if [ "${1:-}" = --boards ]; then folder=examples/boards; shift; fi
 programs=("$@")
-[ ${#programs[@]} -gt 0 ] || programs=(template rtic)
-target=thumbv7em-none-eabihf
-sysroot=$(rustc --print sysroot)
-if [ ! -d "$sysroot/lib/rustlib/$target" ]; then
-  rustup target add "$target" >/dev/null 2>&1 || { say "left out: the target $target cannot be installed"; exit 0; }
+if [ ${#programs[@]} -eq 0 ]; then
+  programs=(template rtic)
+  [ $folder = examples ] || mapfile -t programs < <(cd $folder && ls -d */ | tr -d /)
 fi
+sysroot=$(rustc --print sysroot)
 built_in=$(cargo metadata --format-version 1 --no-deps --locked | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/examples-outside
+export CARGO_TARGET_DIR=$built_in
+patch="patch.crates-io.mmcq.path='$root/crates/mmcq'"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 for program in "${programs[@]}"; do
-  cp -r "examples/$program" "$work/"
+  [ -f "$folder/$program/Cargo.toml" ] || { say "$folder/$program: no such program"; exit 2; }
+  target=$(sed -n 's/^target = "\(.*\)"/\1/p' "$folder/$program/.cargo/config.toml")
+  if [ ! -d "$sysroot/lib/rustlib/$target" ]; then
+    rustup target add "$target" >/dev/null 2>&1 || { say "$program: left out: the target $target cannot be installed"; continue; }
+  fi
+  cp -r "$folder/$program" "$work/"
   rm -rf "$work/$program/target"
-  (cd "$work/$program" &&
-    CARGO_TARGET_DIR="$built_in" cargo build --release --locked --config "patch.crates-io.mmcq.path='$root/crates/mmcq'") \
-    >"$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
+  cd "$work/$program"
+  if ! cargo fetch --locked --config "$patch" >"$work/log" 2>&1; then
+    # A lock file that is out of date is our fault; a registry that does not answer is not.
+    if grep -q -e '--locked' "$work/log"; then cat "$work/log" >&2; exit 1; fi
+    say "$program: left out: what it needs cannot be fetched: $(grep -m 1 '^error' "$work/log" || tail -1 "$work/log")"
+    cd "$root"
+    continue
+  fi
+  cargo build --release --locked --config "$patch" >"$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
+  cd "$root"
   if grep -A8 '^warning' "$work/log" >&2; then say "$program: warnings, expected none"; exit 1; fi
-  name=$(sed -n 's/^name = "\(.*\)"/\1/p' "examples/$program/Cargo.toml" | head -1)
+  name=$(sed -n 's/^name = "\(.*\)"/\1/p' "$folder/$program/Cargo.toml" | head -1)
   image=$built_in/$target/release/$name
-  # An image without its vectors would build as well: that of a Cortex-M begins with the stack pointer.
-  readelf -SW "$image" | grep -q '\.vector_table' || { say "$program: no vector table was linked"; exit 1; }
+  # An image without its beginning would build as well: that of a Cortex-M begins with the stack pointer, that of an ESP32 is looked for by
+  # the description of the program.
+  case $target in thumb*) begins=.vector_table ;; *) begins=.flash.appdesc ;; esac
+  readelf -SW "$image" | grep -q "\\$begins" || { say "$program: no $begins was linked"; exit 1; }
   size=$(readelf -SW "$image" | sed 's/^ *\[ *[0-9]*\]//' |
-    awk '$1 ~ /^\.(vector_table|text|rodata|data)$/ { printf "%s ", $5 }' | { s=0; for h in $(cat); do s=$((s + 16#$h)); done; echo "$s"; })
+    awk '$2 == "PROGBITS" && $7 ~ /A/ { printf "%s ", $5 }' | { s=0; for h in $(cat); do s=$((s + 16#$h)); done; echo "$s"; })
   say "$program: built, $size bytes of flash"
 done

@@ -6,17 +6,13 @@ mod board;
 
 use core::panic::PanicInfo;
 use cortex_m_rt::entry;
-use mmcq::block::BlockDevice;
+use mmcq::block::{Block, BlockDevice};
 use mmcq::board::Buffer;
 use mmcq::card::{Options, bring_up};
 use mmcq::engine::Error;
 use mmcq::task::Idle;
 
 static SCRATCH: Buffer<1> = Buffer::new();
-
-/// The controller wants words, and a cache its lines (`Geometry::align`).
-#[repr(align(32))]
-struct Block([u8; 512]);
 
 #[entry]
 fn main() -> ! {
