@@ -42,10 +42,10 @@ install_packages() {
 for program in "${lacking[@]}"; do
   runs "$program" || { echo "install-judges.sh: $program does not run though its package is installed" >&2; exit 1; }
 done
-if "$judges/bin/python" -c "import crccheck" 2>/dev/null; then
-  echo "crccheck is there: $judges"
+if "$judges/bin/python" -c "import crccheck, perfetto" 2>/dev/null; then
+  echo "crccheck and perfetto are there: $judges"
 else
-  echo "installing crccheck into $judges"
+  echo "installing crccheck and perfetto into $judges"
   python3 -m venv "$judges"
-  "$judges/bin/pip" install -q --disable-pip-version-check "crccheck==1.3.1"
+  "$judges/bin/pip" install -q --disable-pip-version-check "crccheck==1.3.1" "perfetto==0.59.1" "protobuf==7.36.2"
 fi

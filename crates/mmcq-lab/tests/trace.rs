@@ -1,5 +1,6 @@
 //! `mmcq trace` as its users meet it: what it writes, that it repeats, and what it refuses.
 
+use crate::judges;
 use mmcq_lab::fio;
 use mmcq_lab::platform::Platform;
 use mmcq_lab::runner::{self, Run, Setting};
@@ -92,40 +93,46 @@ fn the_same_run_gives_the_same_bytes() {
     let folder = Folder::new();
     let once = |name: &str| {
         let list = folder.accepted(&format!(
-            "--trigger cmd=18 --for 200us --vcd {name}.vcd --svg {name}.svg --chrome {name}.json"
+            "--trigger cmd=18 --for 200us --vcd {name}.vcd --svg {name}.svg --perfetto {name}.pftrace"
         ));
-        let files =
-            ["vcd", "svg", "json"].map(|end| std::fs::read(folder.path(&format!("{name}.{end}"))).unwrap());
+        let files = ["vcd", "svg", "pftrace"]
+            .map(|end| std::fs::read(folder.path(&format!("{name}.{end}"))).unwrap());
         (list, files)
     };
     assert!(once("a") == once("b"));
 }
 
 #[test]
-fn the_trace_viewers_file_has_every_lane_and_pairs_its_requests() {
+fn perfettos_own_package_reads_each_request_to_its_end() {
     let folder = Folder::new();
-    let list = folder.accepted("--for 5ms --chrome t.json --svg t.svg");
-    let text = std::fs::read_to_string(folder.path("t.json")).unwrap();
-    let trace: serde_json::Value = serde_json::from_str(&text).unwrap();
-    let events = trace["traceEvents"].as_array().unwrap();
-    let count = |ph: &str| events.iter().filter(|e| e["ph"] == ph).count();
+    let list = folder.accepted("--for 5ms --perfetto t.pftrace");
+    let Some(trace) = judges::perfetto(&folder.path("t.pftrace")) else { return };
+    let tracks = &trace["tracks"];
     // 16 reads of 4 KiB, all in the window.
-    assert_eq!((count("b"), count("e")), (16, 16));
+    assert_eq!(
+        (&tracks["requests/job 1"]["slices"], &tracks["requests/job 1"]["instants"]),
+        (&16.into(), &16.into())
+    );
     let requests = list.lines().filter(|l| l.contains(" request read") && !l.contains("done")).count();
     assert_eq!(requests, 16);
-    for (process, lane) in [(1, 1), (1, 2), (1, 3), (1, 4)] {
-        let there = |e: &&serde_json::Value| e["ph"] == "X" && e["pid"] == process && e["tid"] == lane;
-        assert!(events.iter().any(|e| there(&e)), "process {process}, lane {lane}");
+    for lane in ["phases", "CMD", "DAT", "interrupt line"] {
+        assert!(tracks[&format!("bus/{lane}")]["slices"].as_u64() > Some(0), "{lane}");
     }
-    assert!(events.iter().any(|e| e["name"] == "irq") && events.iter().any(|e| e["name"] == "job 1"));
-    // A core does one thing at a time.
-    let mut cores: Vec<(u64, f64, f64)> = Vec::new();
-    for event in events.iter().filter(|e| e["ph"] == "X" && e["pid"] == 2) {
-        let (ts, dur) = (event["ts"].as_f64().unwrap(), event["dur"].as_f64().unwrap());
-        cores.push((event["tid"].as_u64().unwrap(), ts, ts + dur));
+    assert!(trace["names"]["irq"].as_u64() > Some(0) && trace["names"]["job 1"].as_u64() > Some(0));
+    // An arrow each: request, transfer, interrupt, completion.
+    let way = "requests/job 1 > bus/phases > bus/interrupt line > requests/job 1 > end";
+    assert_eq!(trace["arrows"], serde_json::json!({ way: 16 }));
+    let counters = ["requests under way", "bus in use", "CPU in use"];
+    for (counter, most) in counters.into_iter().zip([1.0, 100.0, 100.0]) {
+        let largest = tracks[&format!("counters/{counter}")]["largest"].as_f64().unwrap();
+        assert!(largest > 0.0 && largest <= most, "{counter}: {largest}");
     }
-    cores.sort_by(|a, b| a.partial_cmp(b).unwrap());
-    assert!(cores.windows(2).all(|w| w[0].0 != w[1].0 || w[0].2 <= w[1].1 + 1e-6), "{cores:?}");
+}
+
+#[test]
+fn a_picture_has_every_lane() {
+    let folder = Folder::new();
+    folder.accepted("--for 5ms --svg t.svg");
     let svg = std::fs::read_to_string(folder.path("t.svg")).unwrap();
     for lane in ["phase", "CMD", "DAT", "interrupt", "core ", "requests"] {
         assert!(svg.contains(&format!(">{lane}")), "{lane}");
@@ -165,14 +172,14 @@ const STREAM: &str =
 fn a_start_that_is_held_is_in_every_trace() {
     let folder = Folder::new();
     std::fs::write(folder.path("job.fio"), STREAM).unwrap();
-    let options = "--setting mmcq-own --card sdxc-128g-uhs --from 100ms --for 10ms --vcd h.vcd --svg h.svg --chrome h.json";
+    let options = "--setting mmcq-own --card sdxc-128g-uhs --from 100ms --for 10ms --vcd h.vcd --svg h.svg --perfetto h.pftrace";
     let list = folder.accepted(options);
     let held = list.lines().filter(|l| l.contains("start held for the tail, which came: gained")).count();
     assert!(held >= 3, "{list}");
     let read = |name: &str| std::fs::read_to_string(folder.path(name)).unwrap();
-    let trace: serde_json::Value = serde_json::from_str(&read("h.json")).unwrap();
-    let slices = trace["traceEvents"].as_array().unwrap().iter();
-    assert_eq!(slices.filter(|e| e["ph"] == "X" && e["name"] == "held start").count(), held);
+    if let Some(trace) = judges::perfetto(&folder.path("h.pftrace")) {
+        assert_eq!(trace["tracks"]["bus/held starts"]["slices"], held);
+    }
     assert!(read("h.svg").contains(">held</text>") && read("h.svg").contains("start held for the tail"));
     // One wire, as often high as there are holds.
     let vcd = read("h.vcd");

@@ -217,7 +217,7 @@ fn a_recorded_packet_is_the_same_as_one_that_is_not() {
 fn the_picture_has_all_settings_with_their_steps() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["a", "b"] {
-        let output = trace(folder.path(), &format!("--sdio --svg {name}.svg --chrome {name}.json"));
+        let output = trace(folder.path(), &format!("--sdio --svg {name}.svg --perfetto {name}.pftrace"));
         assert!(output.status.success(), "{}", text(&output.stderr));
         let list = text(&output.stdout);
         assert!(list.contains("DAT1 low: the card asks") && list.contains("CMD53"), "{list}");
@@ -261,14 +261,14 @@ fn wrong_options_are_refused_in_one_line() {
     std::fs::write(folder.join("job.fio"), "[a]\nfilename=/dev/mmcblk0\nbs=4k\nsize=8k\nrw=read\n").unwrap();
     let same = "writes the same file";
     refused(folder, "job.fio --vcd w --svg w", &["--svg w: --vcd", same]);
-    refused(folder, "job.fio --vcd w --chrome ./w", &["--chrome ./w: --vcd", same]);
-    refused(folder, "--sdio --svg w --chrome w", &["--chrome w: --svg", same]);
+    refused(folder, "job.fio --vcd w --perfetto ./w", &["--perfetto ./w: --vcd", same]);
+    refused(folder, "--sdio --svg w --perfetto w", &["--perfetto w: --svg", same]);
     assert!(!folder.join("w").exists());
     refused(folder, "job.fio --for 0us", &["--for 0us: expected a time above 0"]);
     refused(folder, "job.fio --for 0ms", &["--for 0ms: "]);
     refused(folder, "--sdio tasklet", &["--sdio tasklet", "thread+tasklet, thread, async or mmcq"]);
     // A device is no file that is written over.
-    assert!(trace(folder, "--sdio async --vcd /dev/null --chrome /dev/null").status.success());
+    assert!(trace(folder, "--sdio async --vcd /dev/null --perfetto /dev/null").status.success());
     // Jobs and the experiment do not go together, and one of them is needed.
     for options in ["", "job.fio --sdio", "--sdio --trigger irq", "--sdio --platform generic"] {
         assert_eq!(trace(folder, options).status.code(), Some(2), "{options}");

@@ -8,7 +8,7 @@ use mmcq_lab::runner::{self, RunError};
 use mmcq_lab::sdio::packet::{self, PacketError};
 use mmcq_lab::sdio::platform::{Board, NAME};
 use mmcq_lab::sdio::stacked;
-use mmcq_lab::trace::{self, Capture, Start, Window, WindowError, chrome, picture, steps, vcd};
+use mmcq_lab::trace::{self, Capture, Start, Window, WindowError, perfetto, picture, steps, vcd};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -41,9 +41,10 @@ pub struct Trace {
     /// Picture: lanes with named boxes
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Trace Event Format, for about://tracing or Perfetto
+    /// Trace of Perfetto (ui.perfetto.dev): requests, bus, cores, counters, and arrows from a request
+    /// to its transfer, the interrupt and the completion
     #[arg(long, value_name = "FILE")]
-    chrome: Option<PathBuf>,
+    perfetto: Option<PathBuf>,
     /// The window starts so long after the jobs begin [default: 0us]
     #[arg(long, value_name = "TIME", conflicts_with = "trigger")]
     from: Option<String>,
@@ -92,8 +93,8 @@ impl Trace {
             let title = format!("One packet of the SDIO experiment on {NAME}, by what advances its steps");
             save(path, &stacked::write(&all, &title))?;
         }
-        if let Some(path) = &self.chrome {
-            save(path, &chrome::write(&one.capture))?;
+        if let Some(path) = &self.perfetto {
+            save(path, &perfetto::write(&one.capture))?;
         }
         created.keep();
         print(&steps::list(&one.capture))?;
@@ -102,7 +103,7 @@ impl Trace {
 
     /// The files that are wanted can be written, and are different ones.
     fn ready(&self) -> Result<Created, Error> {
-        let files = [("--vcd", &self.vcd), ("--svg", &self.svg), ("--chrome", &self.chrome)];
+        let files = [("--vcd", &self.vcd), ("--svg", &self.svg), ("--perfetto", &self.perfetto)];
         let mut created = Created::default();
         let mut before: Vec<(&str, PathBuf)> = Vec::new();
         for (option, path) in files {
@@ -186,14 +187,14 @@ impl Trace {
             let title = format!("{job}, {}, setting {}", scene.platform, scene.setting.name());
             save(path, &picture::write(capture, &title))?;
         }
-        if let Some(path) = &self.chrome {
-            save(path, &chrome::write(capture))?;
+        if let Some(path) = &self.perfetto {
+            save(path, &perfetto::write(capture))?;
         }
         Ok(())
     }
 }
 
-fn save(path: &Path, text: &str) -> Result<(), Error> {
+fn save(path: &Path, text: &(impl AsRef<[u8]> + ?Sized)) -> Result<(), Error> {
     std::fs::write(path, text).map_err(|error| Error::Run(format!("{}: {error}", path.display())))
 }
 

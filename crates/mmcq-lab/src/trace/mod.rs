@@ -3,13 +3,13 @@
 //!
 //! [`record`] runs something with probes at whatever board it builds; the boards, stacks and costs
 //! know nothing of it, and the run is the same with and without. The [`Capture`] is written as a
-//! waveform ([`vcd`]), a picture ([`picture`]), slices for a trace viewer ([`chrome`]) or a list
+//! waveform ([`vcd`]), a picture ([`picture`]), slices for a trace viewer ([`perfetto`]) or a list
 //! ([`steps::list`]).
 
-pub mod chrome;
 mod crc;
 mod grid;
 mod lines;
+pub mod perfetto;
 pub mod picture;
 mod recorder;
 pub mod steps;

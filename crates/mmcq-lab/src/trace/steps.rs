@@ -5,6 +5,7 @@ use super::lines;
 use super::recorder::{Capture, Event, What};
 use super::window::time;
 use crate::system::Held;
+use mmcq::host::Direction;
 use mmcq::spec::command::name;
 use mmcq_sim::card::Answer;
 use mmcq_sim::cpu::Context;
@@ -116,6 +117,28 @@ pub struct Phase {
     pub from_ns: u64,
     /// The end of the last thing that belongs to it.
     pub to_ns: u64,
+    /// The blocks that a read or write command names.
+    pub data: Option<Data>,
+}
+
+/// Blocks of a phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Data {
+    /// Which way they moved.
+    pub direction: Direction,
+    /// The argument of the command: the first block, or its first byte.
+    pub first: u32,
+    /// How many moved.
+    pub blocks: u32,
+}
+
+/// Which way a command moves the blocks of its argument.
+fn moves(index: u8, app: bool) -> Option<Direction> {
+    match (index, app) {
+        (17 | 18, false) => Some(Direction::Read),
+        (24 | 25, false) => Some(Direction::Write),
+        _ => None,
+    }
 }
 
 /// Phases, by their start.
@@ -123,14 +146,16 @@ pub fn phases(capture: &Capture) -> Vec<Phase> {
     let mut phases: Vec<(Phase, u32)> = Vec::new();
     let mut prefix = false;
     for event in &capture.events {
-        if let What::Command { index, auto, app, .. } = event.what {
+        if let What::Command { index, arg, auto, app } = event.what {
             let opens = !auto || index == 23;
             if opens && !std::mem::replace(&mut prefix, false) {
-                phases.push((Phase { label: String::new(), from_ns: event.start_ns, to_ns: 0 }, 0));
+                let (label, from_ns) = (String::new(), event.start_ns);
+                phases.push((Phase { label, from_ns, to_ns: 0, data: None }, 0));
             }
             prefix = auto && index == 23;
             if let (false, Some((phase, _))) = (auto, phases.last_mut()) {
                 phase.label = format!("{}CMD{index}", if app { "A" } else { "" });
+                phase.data = moves(index, app).map(|direction| Data { direction, first: arg, blocks: 0 });
             }
         }
         let Some((phase, blocks)) = phases.last_mut() else { continue };
@@ -138,6 +163,9 @@ pub fn phases(capture: &Capture) -> Vec<Phase> {
         phase.to_ns = phase.to_ns.max(event.end_ns.min(capture.until_ns));
     }
     let named = |(mut phase, blocks): (Phase, u32)| {
+        if let Some(data) = &mut phase.data {
+            data.blocks = blocks;
+        }
         if blocks > 0 {
             let _ = write!(phase.label, ", {blocks} block{}", if blocks == 1 { "" } else { "s" });
         }

@@ -1,6 +1,6 @@
-//! Judges of waveforms that know nothing of this program: sigrok's decoder of the SD bus, and a
-//! reader of value change dumps with PyPI's checksums (`tools/judge-vcd.py`).
-//! `tools/install-judges.sh` installs both; where one is missing its part is skipped, but not where
+//! Judges of traces that know nothing of this program: sigrok's decoder of the SD bus, a reader of
+//! value change dumps with PyPI's checksums (`tools/judge-vcd.py`), and Perfetto's own package
+//! (`tools/judge-perfetto.py`). `tools/install-judges.sh` installs them; where one is missing its part is skipped, but not where
 //! `CI` is set.
 
 use std::path::{Path, PathBuf};
@@ -55,17 +55,30 @@ pub fn sigrok_agrees(vcd: &Path, commands: &[String]) {
     assert_eq!(replies, expected.iter().filter(|sender| sender.ends_with("card")).count());
 }
 
-/// What `judge-vcd.py` does with a waveform; `None` where it cannot run.
-pub fn checksums(vcd: &Path, options: &[&str]) -> Option<Output> {
+/// What a script of `tools/` does with a file; `None` where PyPI's `package` is not there.
+fn judged(script: &str, package: &str, file: &Path, options: &[&str]) -> Option<Output> {
     let own = root().join("target/judges/bin/python");
     let python = if own.exists() { own } else { PathBuf::from("python3") };
-    let has = Command::new(&python).args(["-c", "import crccheck"]).output();
+    let has = Command::new(&python).args(["-c", &format!("import {package}")]).output();
     if !has.is_ok_and(|output| output.status.success()) {
-        missing("PyPI's crccheck");
+        missing(&format!("PyPI's {package}"));
         return None;
     }
     let mut command = Command::new(python);
-    Some(command.arg(root().join("tools/judge-vcd.py")).arg(vcd).args(options).output().unwrap())
+    Some(command.arg(root().join("tools").join(script)).arg(file).args(options).output().unwrap())
+}
+
+/// What `judge-vcd.py` does with a waveform; `None` where it cannot run.
+pub fn checksums(vcd: &Path, options: &[&str]) -> Option<Output> {
+    judged("judge-vcd.py", "crccheck", vcd, options)
+}
+
+/// What Perfetto's own package finds in a trace.
+#[track_caller]
+pub fn perfetto(trace: &Path) -> Option<serde_json::Value> {
+    let output = judged("judge-perfetto.py", "perfetto", trace, &[])?;
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    Some(serde_json::from_slice(&output.stdout).unwrap())
 }
 
 /// What it found; it ends with an error at a wrong frame or checksum.

@@ -1,0 +1,294 @@
+//! A capture as a trace of Perfetto (ui.perfetto.dev): requests, the bus, the cores and counters on
+//! a tree of tracks, and arrows from a request to its transfer, the interrupt and the completion.
+
+mod packets;
+
+use super::recorder::Capture;
+use super::steps::{self, Lane, Phase};
+use packets::{
+    CLEARED, CounterDescriptor, DebugAnnotation, Kind, Trace, TracePacket, TrackDescriptor, TrackEvent,
+};
+use prost::Message;
+
+/// The one writer of the packets.
+const SEQUENCE: u32 = 1;
+/// Children stand in the order of their ranks.
+const BY_RANK: i32 = 3;
+/// Windows of a share of time.
+const SHARES: u64 = 200;
+/// The shortest of them.
+const SHARE_MIN_NS: u64 = 10_000;
+
+/// The file. Times are nanoseconds from the begin of the window.
+pub fn write(capture: &Capture) -> Vec<u8> {
+    let mut out = Out { from_ns: capture.from_ns, until_ns: capture.until_ns, ..Out::default() };
+    let phases = steps::phases(capture);
+    let ways = ways(capture, &phases);
+    requests(&mut out, capture, &ways);
+    bus(&mut out, capture, &phases, &ways);
+    cores(&mut out, capture);
+    counters(&mut out, capture, &phases);
+    out.encode()
+}
+
+/// The way of a request: the phase that moved its first block, and the interrupt after it.
+#[derive(Clone, Copy, Default)]
+struct Way {
+    phase: Option<usize>,
+    interrupt: Option<usize>,
+}
+
+/// The ways of all requests. A request whose first block no data command of the window has moved
+/// (a task of the card's queue, or one of a packed transfer) has none.
+fn ways(capture: &Capture, phases: &[Phase]) -> Vec<Way> {
+    let rises: Vec<u64> = rises(capture).map(|(from_ns, _)| from_ns).collect();
+    let way = |request: &super::Request| {
+        let until_ns = request.done.map_or(capture.until_ns, |(at_ns, _)| at_ns);
+        let begun = phases.partition_point(|phase| phase.from_ns < until_ns);
+        let in_time = || {
+            let before = phases[..begun].iter().enumerate().rev();
+            before.take_while(|(_, phase)| phase.to_ns > request.submitted_ns)
+        };
+        let moves = |phase: &Phase, unit: u32| {
+            let Some(data) = phase.data.filter(|data| data.first % unit == 0) else { return false };
+            let first = u64::from(data.first / unit);
+            let holds = (first..first + u64::from(data.blocks)).contains(&request.io.lba);
+            holds && data.direction == request.io.direction
+        };
+        // The argument is a block. A card of up to 2 GiB counts bytes.
+        let units = [1, 512].into_iter().filter(|_| request.io.blocks > 0);
+        let phase =
+            units.filter_map(|unit| in_time().find(|(_, phase)| moves(phase, unit))).map(|(at, _)| at).next();
+        let interrupt = phase.and_then(|phase| {
+            let at = rises.partition_point(|rise| *rise < phases[phase].to_ns);
+            rises.get(at).filter(|rise| **rise <= until_ns).map(|_| at)
+        });
+        Way { phase, interrupt }
+    };
+    capture.requests.iter().map(way).collect()
+}
+
+/// From when to when the interrupt line is high.
+fn rises(capture: &Capture) -> impl Iterator<Item = (u64, u64)> + '_ {
+    let ends = capture.interrupts.iter().skip(1).map(|i| i.0).chain([capture.until_ns]);
+    capture.interrupts.iter().zip(ends).filter(|(from, _)| from.1).map(|(from, to_ns)| (from.0, to_ns))
+}
+
+/// The arrow of a request. 0 is none.
+fn flow(request: usize) -> u64 {
+    request as u64 + 1
+}
+
+fn requests(out: &mut Out, capture: &Capture, ways: &[Way]) {
+    let group = out.group("requests");
+    // Slices of a track do not overlap: each job has as many tracks as requests at a time. Tracks
+    // of one name are drawn as one.
+    let mut tracks: Vec<(u32, u64, u64)> = Vec::new();
+    for (number, request) in capture.requests.iter().enumerate() {
+        let job = request.io.job;
+        let (from_ns, to_ns) = (request.submitted_ns, request.done.map_or(capture.until_ns, |d| d.0));
+        if to_ns < capture.from_ns || from_ns > capture.until_ns {
+            continue;
+        }
+        let free = tracks.iter().position(|track| track.0 == job && track.2 <= from_ns);
+        let at = free.unwrap_or_else(|| {
+            let track = out.track(group, &format!("job {}", job + 1));
+            tracks.push((job, track, 0));
+            tracks.len() - 1
+        });
+        tracks[at].2 = to_ns;
+        let track = tracks[at].1;
+        let name = request.label();
+        let what = match request.done {
+            Some((_, true)) => "complete",
+            Some((_, false)) => "failed",
+            None => "not complete in the run",
+        };
+        let has_way = ways[number].phase.is_some();
+        let flows = if has_way { vec![flow(number)] } else { Vec::new() };
+        out.slice(track, &name, (from_ns, to_ns), what, flows.clone());
+        if request.done.is_some_and(|(at_ns, _)| at_ns <= capture.until_ns) {
+            // An instant: an arrow ends at the completion, and not at the request's own begin.
+            out.done(track, to_ns, flows);
+        }
+    }
+}
+
+fn bus(out: &mut Out, capture: &Capture, phases: &[Phase], ways: &[Way]) {
+    let group = out.group("bus");
+    let of = |which: &dyn Fn(&Way) -> bool| -> Vec<u64> {
+        let numbers = ways.iter().enumerate();
+        numbers.filter(|(_, way)| which(way)).map(|(number, _)| flow(number)).collect()
+    };
+    let track = out.track(group, "phases");
+    for (at, phase) in phases.iter().enumerate() {
+        let flows = of(&|way| way.phase == Some(at));
+        out.slice(track, &phase.label, (phase.from_ns, phase.to_ns), &phase.label, flows);
+    }
+    let lanes = [out.track(group, "CMD"), out.track(group, "DAT")];
+    for step in steps::steps(capture) {
+        let lane = lanes[usize::from(step.lane == Lane::Dat)];
+        out.slice(lane, &step.label, (step.from_ns, step.to_ns), &step.detail, Vec::new());
+    }
+    let track = out.track(group, "interrupt line");
+    for (at, span) in rises(capture).enumerate() {
+        let flows = of(&|way| way.interrupt == Some(at));
+        out.slice(track, "interrupt", span, "the controller's interrupt line is high", flows);
+    }
+    if !capture.holds.is_empty() {
+        let track = out.track(group, "held starts");
+        for held in &capture.holds {
+            let span = (held.from_ns, held.to_ns);
+            out.slice(track, "held start", span, &steps::held_name(held), Vec::new());
+        }
+    }
+}
+
+fn cores(out: &mut Out, capture: &Capture) {
+    let group = out.group("cores");
+    for core in 0..capture.cores as u8 {
+        let track = out.track(group, &format!("core {core}"));
+        for (from_ns, to_ns, context) in steps::contexts(capture, core) {
+            let name = steps::context_name(capture, context);
+            out.slice(track, &name, (from_ns, to_ns), &name, Vec::new());
+        }
+    }
+}
+
+fn counters(out: &mut Out, capture: &Capture, phases: &[Phase]) {
+    let group = out.group("counters");
+    let depth = out.counter(group, "requests under way", "requests");
+    let mut changes: Vec<(u64, i64)> = Vec::new();
+    for request in &capture.requests {
+        changes.push((request.submitted_ns.max(capture.from_ns), 1));
+        changes.extend(request.done.map(|(at_ns, _)| (at_ns.max(capture.from_ns), -1)));
+    }
+    changes.sort_unstable();
+    let mut under_way = 0;
+    for (at, (at_ns, change)) in changes.iter().enumerate() {
+        under_way += change;
+        // One value for each time.
+        if changes.get(at + 1).is_none_or(|next| next.0 != *at_ns) {
+            out.count(depth, *at_ns, f64::from(under_way as i32));
+        }
+    }
+    let busy: Vec<(u64, u64)> = phases.iter().map(|phase| (phase.from_ns, phase.to_ns)).collect();
+    shares(out, group, "bus in use", &busy, 1);
+    let cores = capture.cores as u8;
+    let mut busy = Vec::new();
+    for core in 0..cores {
+        busy.extend(steps::contexts(capture, core).iter().map(|&(from_ns, to_ns, _)| (from_ns, to_ns)));
+    }
+    shares(out, group, "CPU in use", &busy, u64::from(cores.max(1)));
+}
+
+/// A counter in percent of `lanes`, a value for each of [`SHARES`] windows.
+fn shares(out: &mut Out, group: u64, name: &str, spans: &[(u64, u64)], lanes: u64) {
+    let track = out.counter(group, name, "%");
+    let (from_ns, until_ns) = (out.from_ns, out.until_ns);
+    let window_ns = ((until_ns - from_ns) / SHARES).max(SHARE_MIN_NS);
+    let mut used = vec![0; (until_ns - from_ns).div_ceil(window_ns) as usize];
+    for &(begin, end) in spans {
+        let (mut at, end) = (begin.max(from_ns), end.min(until_ns));
+        while at < end {
+            let window = (at - from_ns) / window_ns;
+            let next = (from_ns + (window + 1) * window_ns).min(end);
+            used[window as usize] += next - at;
+            at = next;
+        }
+    }
+    for (window, used) in used.into_iter().enumerate() {
+        let at_ns = from_ns + window as u64 * window_ns;
+        let length_ns = window_ns.min(until_ns - at_ns);
+        out.count(track, at_ns, 100.0 * used as f64 / (length_ns * lanes) as f64);
+    }
+    out.count(track, until_ns, 0.0);
+}
+
+/// The packets, and the tracks that there are.
+#[derive(Default)]
+struct Out {
+    from_ns: u64,
+    until_ns: u64,
+    tracks: u64,
+    described: Vec<TracePacket>,
+    /// With the rank among those of one time: an end comes before a begin.
+    events: Vec<(u64, u8, TracePacket)>,
+}
+
+impl Out {
+    fn describe(&mut self, track: TrackDescriptor) -> u64 {
+        self.tracks += 1;
+        let track = TrackDescriptor {
+            uuid: Some(self.tracks),
+            sibling_order_rank: Some(self.tracks as i32),
+            ..track
+        };
+        self.described.push(TracePacket { track_descriptor: Some(track), ..TracePacket::default() });
+        self.tracks
+    }
+
+    fn group(&mut self, name: &str) -> u64 {
+        let (name, child_ordering) = (Some(name.to_owned()), Some(BY_RANK));
+        self.describe(TrackDescriptor { name, child_ordering, ..TrackDescriptor::default() })
+    }
+
+    fn track(&mut self, group: u64, name: &str) -> u64 {
+        let (name, parent_uuid) = (Some(name.to_owned()), Some(group));
+        self.describe(TrackDescriptor { name, parent_uuid, ..TrackDescriptor::default() })
+    }
+
+    fn counter(&mut self, group: u64, name: &str, unit: &str) -> u64 {
+        let (name, parent_uuid) = (Some(name.to_owned()), Some(group));
+        let counter = Some(CounterDescriptor { unit_name: Some(unit.to_owned()) });
+        self.describe(TrackDescriptor { name, parent_uuid, counter, ..TrackDescriptor::default() })
+    }
+
+    fn event(&mut self, at_ns: u64, rank: u8, track: u64, kind: Kind, event: TrackEvent) {
+        let timestamp = Some(at_ns.clamp(self.from_ns, self.until_ns) - self.from_ns);
+        let track_event = Some(TrackEvent { r#type: Some(kind.into()), track_uuid: Some(track), ..event });
+        self.events.push((at_ns, rank, TracePacket { timestamp, track_event, ..TracePacket::default() }));
+    }
+
+    /// From when to when, as far as that lies in the window. `what` is shown beside it.
+    fn slice(&mut self, track: u64, name: &str, span: (u64, u64), what: &str, flow_ids: Vec<u64>) {
+        let (from_ns, to_ns) = (span.0.max(self.from_ns), span.1.min(self.until_ns));
+        if to_ns < from_ns {
+            return;
+        }
+        let annotation =
+            DebugAnnotation { name: Some("what".to_owned()), string_value: Some(what.to_owned()) };
+        let name = Some(name.to_owned());
+        let begin =
+            TrackEvent { name, debug_annotations: vec![annotation], flow_ids, ..TrackEvent::default() };
+        // One without a length ends behind its own begin.
+        let ends = if to_ns == from_ns { 3 } else { 0 };
+        self.event(from_ns, 2, track, Kind::SliceBegin, begin);
+        self.event(to_ns, ends, track, Kind::SliceEnd, TrackEvent::default());
+    }
+
+    fn done(&mut self, track: u64, at_ns: u64, flows: Vec<u64>) {
+        let name = Some("done".to_owned());
+        let event = TrackEvent { name, terminating_flow_ids: flows, ..TrackEvent::default() };
+        self.event(at_ns, 1, track, Kind::Instant, event);
+    }
+
+    fn count(&mut self, track: u64, at_ns: u64, value: f64) {
+        if at_ns > self.until_ns {
+            return;
+        }
+        let event = TrackEvent { double_counter_value: Some(value), ..TrackEvent::default() };
+        self.event(at_ns, 2, track, Kind::Counter, event);
+    }
+
+    fn encode(mut self) -> Vec<u8> {
+        self.events.sort_by_key(|event| (event.0, event.1));
+        let events = self.events.into_iter().map(|event| event.2);
+        let mut packet: Vec<TracePacket> = self.described.into_iter().chain(events).collect();
+        for (at, packet) in packet.iter_mut().enumerate() {
+            packet.trusted_packet_sequence_id = Some(SEQUENCE);
+            packet.sequence_flags = (at == 0).then_some(CLEARED);
+        }
+        Trace { packet }.encode_to_vec()
+    }
+}
