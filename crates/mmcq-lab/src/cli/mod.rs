@@ -20,6 +20,7 @@ mod run;
 mod scene;
 mod serve;
 mod shell;
+mod snoop;
 mod sweep;
 mod torture;
 mod trace;
@@ -54,6 +55,7 @@ enum Command {
     Replay(replay::Replay),
     Sweep(sweep::Sweep),
     Trace(trace::Trace),
+    Snoop(snoop::Snoop),
     Why(why::Explain),
     Report(report::Report),
     Compare(compare::Compare),
@@ -76,7 +78,7 @@ enum Command {
 }
 
 /// What exit code 1 means, by command.
-const FOUND: [(&str, &str); 20] = [
+const FOUND: [(&str, &str); 21] = [
     ("run", "an I/O failed, data were not what was written, or the run did not come to its end"),
     ("replay", "an I/O failed, or the run did not come to its end"),
     (
@@ -84,6 +86,7 @@ const FOUND: [(&str, &str); 20] = [
         "an I/O of a point failed, a point cannot be run (its row says why), or a row could not be written",
     ),
     ("trace", "the run did not come to its end, or a file could not be written"),
+    ("snoop", "an I/O failed, or the run did not come to its end"),
     ("why", "an I/O failed, or the run did not come to its end"),
     ("report", "an I/O failed, the run did not come to its end, or the file could not be written"),
     ("compare", "the comparison could not be written"),
@@ -156,6 +159,7 @@ impl Cli {
             Command::Replay(command) => command.run(),
             Command::Sweep(command) => command.run(),
             Command::Trace(command) => command.run(),
+            Command::Snoop(command) => command.run(),
             Command::Why(command) => command.run(),
             Command::Report(command) => command.run(),
             Command::Compare(command) => command.run(),

@@ -1,4 +1,5 @@
-//! A run as a file of blktrace: what Linux's block layer would have recorded of it.
+//! A run as what Linux's block layer would have recorded of it: a file of blktrace, or a list of its
+//! requests ([`snoop`](super::snoop)).
 //!
 //! Each I/O is a request of its own: it comes (Q, G, I), goes to the driver (D) and is complete (C).
 //! D is when the data command began that names its first block, or that of an I/O which it
@@ -38,12 +39,28 @@ struct Open {
     went_ns: Option<u64>,
 }
 
+/// An I/O that is complete. Times are from the begin of the load.
+#[derive(Clone, Copy, Debug)]
+pub struct Completed {
+    /// What was asked.
+    pub io: Io,
+    /// The job submitted it.
+    pub came_ns: u64,
+    /// It went to the driver.
+    pub went_ns: u64,
+    /// It was complete.
+    pub done_ns: u64,
+    /// And well.
+    pub ok: bool,
+}
+
 #[derive(Default)]
 struct Keeper {
     begin_ns: u64,
     block_addressed: bool,
     jobs: u32,
     rows: Vec<Row>,
+    completed: Vec<Completed>,
     open: Vec<Open>,
     /// When the newest data command began.
     command_ns: u64,
@@ -69,7 +86,11 @@ impl Keeper {
             self.row(went_ns, event::ISSUE, io, true);
             went_ns
         });
-        self.row(now_ns.max(went_ns), event::COMPLETE, io, ok);
+        let done_ns = now_ns.max(went_ns);
+        self.row(done_ns, event::COMPLETE, io, ok);
+        let [came_ns, went_ns, done_ns] =
+            [open.came_ns, went_ns, done_ns].map(|ns| ns.saturating_sub(self.begin_ns));
+        self.completed.push(Completed { io: *io, came_ns, went_ns, done_ns, ok });
     }
 
     /// A data command names its first block; what continues that goes with it.
@@ -157,16 +178,28 @@ fn record(
     out.write_all(&raw)
 }
 
-/// Runs something, and writes what its machine's block layer did into a file.
-pub fn blktrace<R>(path: &Path, run: impl FnOnce() -> R) -> std::io::Result<R> {
-    let mut out = BufWriter::new(File::create(path)?);
+/// Runs something, and keeps what its machine's block layer did.
+fn kept<R>(run: impl FnOnce() -> R) -> (R, Keeper) {
     let keeper = Rc::new(RefCell::new(Keeper::default()));
     KEEPER.with(|k| *k.borrow_mut() = Some(keeper.clone()));
     let result = run();
     KEEPER.with(|k| *k.borrow_mut() = None);
-    keeper.borrow_mut().write(&mut out)?;
+    (result, std::mem::take(&mut *keeper.borrow_mut()))
+}
+
+/// Runs something, and writes what its machine's block layer did into a file.
+pub fn blktrace<R>(path: &Path, run: impl FnOnce() -> R) -> std::io::Result<R> {
+    let mut out = BufWriter::new(File::create(path)?);
+    let (result, mut keeper) = kept(run);
+    keeper.write(&mut out)?;
     out.flush()?;
     Ok(result)
+}
+
+/// Runs something, and gives the I/Os of its machine in the order of their ends.
+pub fn completed<R>(run: impl FnOnce() -> R) -> (R, Vec<Completed>) {
+    let (result, keeper) = kept(run);
+    (result, keeper.completed)
 }
 
 /// A machine with so many jobs begins its work.

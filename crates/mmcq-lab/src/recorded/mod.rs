@@ -13,6 +13,7 @@ mod ftrace;
 mod iolog;
 mod lines;
 pub mod plan;
+pub mod snoop;
 mod words;
 
 pub use csv::unit_ns;

@@ -3,7 +3,7 @@
 
 mod packets;
 
-use super::recorder::Capture;
+use super::recorder::{Capture, What};
 use super::steps::{self, Lane, Phase};
 use packets::{
     CLEARED, CounterDescriptor, DebugAnnotation, Kind, Trace, TracePacket, TrackDescriptor, TrackEvent,
@@ -125,9 +125,14 @@ fn bus(out: &mut Out, capture: &Capture, phases: &[Phase], ways: &[Way]) {
         let flows = of(&|way| way.phase == Some(at));
         out.slice(track, &phase.label, (phase.from_ns, phase.to_ns), &phase.label, flows);
     }
-    let lanes = [out.track(group, "CMD"), out.track(group, "DAT")];
-    for step in steps::steps(capture) {
-        let lane = lanes[usize::from(step.lane == Lane::Dat)];
+    let (cmd, dat, clk) = (out.track(group, "CMD"), out.track(group, "DAT"), out.track(group, "clock"));
+    for (step, event) in steps::steps(capture).into_iter().zip(&capture.events) {
+        let lane = match (step.lane, &event.what) {
+            // The clock stands within a block.
+            (_, What::ClockStopped) => clk,
+            (Lane::Cmd, _) => cmd,
+            (Lane::Dat, _) => dat,
+        };
         out.slice(lane, &step.label, (step.from_ns, step.to_ns), &step.detail, Vec::new());
     }
     let track = out.track(group, "interrupt line");

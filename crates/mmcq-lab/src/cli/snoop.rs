@@ -1,0 +1,60 @@
+//! `mmcq snoop`: the requests of a run.
+
+use super::scene::Scene;
+use super::{Error, print};
+use clap::Args;
+use mmcq_lab::recorded::{export, snoop};
+use mmcq_lab::runner::{self, RunError, Setting};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// List the requests of a run, a line each, or their latencies as a histogram
+///
+/// Runs the jobs as `mmcq run` does. The columns are those of bcc's `biosnoop -Q`: when the request
+/// was complete, whose it was, where it went, how long it waited for the driver (QUE) and how long
+/// the driver had it (LAT). T is R, W, D (discard) or F (flush).
+///
+///   mmcq snoop jobs/quickstart.fio | sort -k9 -n | tail       the slowest
+///   mmcq snoop jobs/fair.fio --histogram --setting hsq-tag    as bcc's biolatency draws it
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct Snoop {
+    /// fio job file (or fio's options after --)
+    #[arg(value_name = "JOB.fio", required_unless_present = "options")]
+    job: Option<PathBuf>,
+    /// Jobs as fio options, with one dash or two
+    #[arg(last = true, value_name = "FIO OPTIONS")]
+    options: Vec<String>,
+    #[command(flatten)]
+    scene: Scene,
+    /// Latencies from submission to completion in powers of two, by kind of request
+    #[arg(long)]
+    histogram: bool,
+}
+
+impl Snoop {
+    pub fn run(self) -> Result<ExitCode, Error> {
+        if self.scene.setting == Setting::Limit {
+            let why = "limit joins requests, and runs several lanes; expected another setting";
+            return Err(Error::Input(format!("--setting limit: {why}")));
+        }
+        let file = super::jobs(self.job.as_deref(), &self.options)?;
+        let loaded = self.scene.load(&file, &self.scene.set)?;
+        for note in &loaded.file.notes {
+            eprintln!("mmcq: {note}");
+        }
+        let run = self.scene.run_of(&loaded);
+        let (outcome, completed) = export::completed(|| runner::run(&run, None, &mut |_, _| ()));
+        let outcome = outcome.map_err(|error| match error {
+            RunError::Stuck(_) | RunError::Memory(_) => Error::Run(error.to_string()),
+            other => Error::input(other),
+        })?;
+        if self.histogram {
+            print(&snoop::histogram(&completed))?;
+        } else {
+            let names: Vec<String> = loaded.workers.iter().map(|worker| worker.job.name.clone()).collect();
+            print(&snoop::lines(&completed, &names))?;
+        }
+        Ok(if outcome.counters.failed > 0 { ExitCode::from(1) } else { ExitCode::SUCCESS })
+    }
+}

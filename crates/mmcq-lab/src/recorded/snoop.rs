@@ -1,0 +1,99 @@
+//! A run's requests as the tools of bcc print those of Linux: a line each in the columns of
+//! `biosnoop -Q`, and the latencies in powers of two as `biolatency` draws them.
+
+use super::export::Completed;
+use crate::system::{How, Io};
+use mmcq::host::Direction;
+use std::fmt::Write;
+
+/// The longest bar.
+const STARS: u64 = 40;
+
+/// A line for each request, by its end. `names` are those of the jobs.
+pub fn lines(completed: &[Completed], names: &[String]) -> String {
+    let mut out = format!(
+        "{:<11} {:<14} {:<7} {:<9} {:<1} {:<10} {:<7} {:>7} {:>7}\n",
+        "TIME(s)", "COMM", "PID", "DISK", "T", "SECTOR", "BYTES", "QUE(ms)", "LAT(ms)"
+    );
+    for one in completed {
+        let Io { job, lba, blocks, .. } = one.io;
+        let name = names.get(job as usize).map_or("-", String::as_str);
+        let name: String = name.chars().take(14).collect();
+        let ms = |from_ns: u64, to_ns: u64| to_ns.saturating_sub(from_ns) as f64 / 1e6;
+        let (pid, bytes) = (job + 1, u64::from(blocks) * 512);
+        let failed = if one.ok { "" } else { "  failed" };
+        let _ = writeln!(
+            out,
+            "{:<11.6} {name:<14} {pid:<7} {:<9} {:<1} {lba:<10} {bytes:<7} {:>7.3} {:>7.3}{failed}",
+            one.done_ns as f64 / 1e9,
+            "mmcblk0",
+            kind(&one.io),
+            ms(one.came_ns, one.went_ns),
+            ms(one.went_ns, one.done_ns),
+        );
+    }
+    out
+}
+
+/// As biosnoop names it: read, write, discard, flush.
+fn kind(io: &Io) -> char {
+    match (io.direction, io.how, io.blocks) {
+        (_, _, 0) => 'F',
+        (_, How::Discard, _) => 'D',
+        (Direction::Read, ..) => 'R',
+        (Direction::Write, ..) => 'W',
+    }
+}
+
+/// From submission to completion in microseconds, by kind.
+pub fn histogram(completed: &[Completed]) -> String {
+    let mut out = String::new();
+    for (kind, name) in [('R', "read"), ('W', "write"), ('D', "discard"), ('F', "flush")] {
+        let of_kind = completed.iter().filter(|one| self::kind(&one.io) == kind);
+        let mut counts: Vec<u64> = Vec::new();
+        for one in of_kind {
+            let bucket = bucket(one.done_ns.saturating_sub(one.came_ns) / 1000);
+            counts.resize(counts.len().max(bucket + 1), 0);
+            counts[bucket] += 1;
+        }
+        if !counts.is_empty() {
+            let space = if out.is_empty() { "" } else { "\n" };
+            let _ = write!(out, "{space}{name}\n{}", bars(&counts));
+        }
+    }
+    out
+}
+
+/// 0 and 1 are the first; then each is twice as wide as the one before.
+fn bucket(us: u64) -> usize {
+    us.max(1).ilog2() as usize
+}
+
+fn bars(counts: &[u64]) -> String {
+    let mut out = format!("{:>14}{:<15} : count     distribution\n", "usecs", "");
+    let most = counts.iter().copied().max().unwrap_or(0).max(1);
+    for (at, count) in counts.iter().enumerate() {
+        let (low, high) = (if at == 0 { 0 } else { 1u64 << at }, (2u64 << at) - 1);
+        let stars = "*".repeat((count * STARS / most) as usize);
+        let _ = writeln!(out, "{low:>14} -> {high:<11} : {count:<8} |{stars:<40}|");
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_meet_without_a_gap() {
+        for (us, expected) in [(0, 0), (1, 0), (2, 1), (3, 1), (4, 2), (7, 2), (8, 3), (1023, 9), (1024, 10)]
+        {
+            assert_eq!(bucket(us), expected, "{us}");
+        }
+        let text = bars(&[3, 0, 6]);
+        let rows: Vec<&str> =
+            text.lines().skip(1).map(|row| row.split(" : ").next().unwrap().trim()).collect();
+        assert_eq!(rows, ["0 -> 1", "2 -> 3", "4 -> 7"]);
+        assert_eq!(text.matches('*').count(), 20 + 40);
+    }
+}
