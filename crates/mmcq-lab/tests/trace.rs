@@ -1,6 +1,6 @@
 //! `mmcq trace` as its users meet it: what it writes, that it repeats, and what it refuses.
 
-use crate::judges;
+use crate::judges::{self, text};
 use mmcq_lab::fio;
 use mmcq_lab::platform::Platform;
 use mmcq_lab::runner::{self, Run, Setting};
@@ -189,4 +189,39 @@ fn a_start_that_is_held_is_in_every_trace() {
     // Linux holds nothing.
     let list = folder.accepted(&options.replace("mmcq-own", "none"));
     assert!(!list.contains("held") && !read("h.vcd").contains(" HELD "), "{list}");
+}
+
+#[test]
+fn snoop_lists_each_request_and_its_histogram_counts_them() {
+    let folder = Folder::new();
+    let said = |options: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mmcq"));
+        let output = command.current_dir(folder.0.path()).args(["snoop", "job.fio"]).args(options).output();
+        let output = output.unwrap();
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    let (code, list, _) = said(&[]);
+    let rows: Vec<Vec<&str>> = list.lines().map(|line| line.split_whitespace().collect()).collect();
+    let columns = ["TIME(s)", "COMM", "PID", "DISK", "T", "SECTOR", "BYTES", "QUE(ms)", "LAT(ms)"];
+    assert_eq!((code, rows[0].as_slice()), (Some(0), &columns[..]));
+    assert_eq!(rows.len(), 1 + 16, "{list}");
+    let number = |row: &[&str], at: usize| row[at].parse::<f64>().unwrap();
+    assert!(rows[1..].windows(2).all(|two| number(&two[0], 0) <= number(&two[1], 0)), "{list}");
+    let mut sectors: Vec<u64> = rows[1..].iter().map(|row| number(row, 5) as u64).collect();
+    sectors.sort_unstable();
+    assert_eq!(sectors, (0..16).map(|n| n * 8).collect::<Vec<u64>>());
+    for row in &rows[1..] {
+        assert_eq!(row[1..5], ["one", "1", "mmcblk0", "R"], "{list}");
+        assert!(row[6] == "4096" && number(row, 8) > 0.0, "{list}");
+    }
+    // With four at a time most requests wait for others first.
+    assert!(rows[1..].iter().filter(|row| number(row, 7) > 0.0).count() >= 8, "{list}");
+    let (code, bars, _) = said(&["--histogram"]);
+    let counts = bars
+        .lines()
+        .filter_map(|line| line.split_once(" : ")?.1.split_whitespace().next()?.parse::<u64>().ok());
+    assert_eq!((code, counts.sum::<u64>()), (Some(0), 16), "{bars}");
+    let (code, _, error) = said(&["--setting", "limit"]);
+    assert_eq!(code, Some(2));
+    assert_eq!(error.lines().count(), 1, "{error}");
 }
