@@ -84,3 +84,14 @@ for place in 1024 1026; do is_there /tmp/user $disk $((place * 1024)); done
 dd if=$disk of=/tmp/back bs=1k skip=$((1025 * 1024)) count=64 2>/dev/null
 ! cmp -s /tmp/user /tmp/back || wrong "what was discarded is still there"
 echo "blkdiscard: a MiB goes, its neighbours stay"
+
+# To idle and back, by the kernel's own test of devices: the card sleeps, and is initialised again.
+echo 1 >/sys/module/suspend/parameters/pm_test_delay
+echo devices >/sys/power/pm_test
+dmesg -c >/dev/null
+echo freeze >/sys/power/state || wrong "no suspend: $(dmesg | tail -1)"
+dmesg | grep -q 'PM: suspend exit' || wrong "no end of the suspend: $(dmesg | tail -1)"
+echo 3 >/proc/sys/vm/drop_caches
+is_there /tmp/user $disk $((1026 * 1024))
+there_and_back /tmp/file $disk 2048
+echo "suspend to idle: the card is there again, with its data"

@@ -52,6 +52,10 @@ static int enable_dma(struct sdhci_host *host)
 	return 0;
 }
 
+/* How often Linux has pulled RST_n. */
+static unsigned int resets;
+module_param(resets, uint, 0444);
+
 /* RST_n of a soldered eMMC, where the controller has it: low for a microsecond, then 200 until it listens. */
 static void hw_reset(struct sdhci_host *host)
 {
@@ -61,6 +65,7 @@ static void hw_reset(struct sdhci_host *host)
 	udelay(2);
 	sdhci_writeb(host, power, SDHCI_POWER_CONTROL);
 	usleep_range(300, 1000);
+	resets++;
 }
 
 static void reset(struct sdhci_host *host, u8 mask)
@@ -131,6 +136,7 @@ static int probe(struct pci_dev *device, const struct pci_device_id *id)
 	host->ioaddr = pcim_iomap_table(device)[0];
 	host->always_defer_done = defer;
 	registers = host->ioaddr;
+	pci_set_drvdata(device, host);
 	sdhci_read_caps(host);
 	if (hs400)
 		host->mmc->caps2 |= MMC_CAP2_HS400_1_8V;
@@ -158,8 +164,36 @@ static int probe(struct pci_dev *device, const struct pci_device_id *id)
 static const struct pci_device_id devices[] = { { PCI_DEVICE(0x1b36, 0x0007) }, {} };
 MODULE_DEVICE_TABLE(pci, devices);
 
-/* It stays until the machine is switched off. */
-static struct pci_driver driver = { .name = "slot", .id_table = devices, .probe = probe, .driver.suppress_bind_attrs = true };
+/* The slot is taken off the bus; another probe finds the card anew. Not with a queue. */
+static void gone(struct pci_dev *device)
+{
+	struct sdhci_host *host = pci_get_drvdata(device);
+
+	registers = NULL;
+	sdhci_remove_host(host, 0);
+	sdhci_free_host(host);
+}
+
+static int __maybe_unused sleep(struct device *device)
+{
+	return sdhci_suspend_host(dev_get_drvdata(device));
+}
+
+static int __maybe_unused wake(struct device *device)
+{
+	return sdhci_resume_host(dev_get_drvdata(device));
+}
+
+static SIMPLE_DEV_PM_OPS(power, sleep, wake);
+
+static struct pci_driver driver = {
+	.name = "slot",
+	.id_table = devices,
+	.probe = probe,
+	.remove = gone,
+	.driver.pm = &power,
+	.driver.suppress_bind_attrs = true,
+};
 
 static int __init begin(void)
 {
