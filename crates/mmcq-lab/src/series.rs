@@ -143,13 +143,7 @@ pub fn record<R>(run: impl FnOnce() -> R) -> (R, Series) {
 pub(crate) fn watch(sys: &mut System) {
     let Some(keeper) = KEEPER.with(|k| k.borrow().clone()) else { return };
     *keeper.borrow_mut() = Series { begin_ns: sys.time.now(), ..Series::default() };
-    let mut before = sys.log.take();
-    sys.log = Some(Box::new(move |io, result, now_ns| {
-        if let Some(before) = &mut before {
-            before(io, result, now_ns);
-        }
-        keeper.borrow_mut().io(io, result, now_ns);
-    }));
+    sys.also_tell(Box::new(move |io, result, now_ns| keeper.borrow_mut().io(io, result, now_ns)));
 }
 
 #[cfg(test)]

@@ -237,6 +237,17 @@ struct JobThread {
 }
 
 impl System {
+    /// Tells `log` of I/Os too, behind what is told of them already.
+    pub fn also_tell(&mut self, mut log: IoLog) {
+        let mut before = self.log.take();
+        self.log = Some(Box::new(move |io, result, now_ns| {
+            if let Some(before) = &mut before {
+                before(io, result, now_ns);
+            }
+            log(io, result, now_ns);
+        }));
+    }
+
     /// A machine with so many cores, and one thread for each job.
     pub fn new(time: Time, cores: u8, migration: f64, costs: Costs, jobs: u32, seed: u64) -> Self {
         let mut cpu = Cpu::new(cores, migration, seed);

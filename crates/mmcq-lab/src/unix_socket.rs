@@ -16,6 +16,23 @@ impl Drop for Name {
     }
 }
 
+/// Fills `buffer` by `read`, which is called until there is nothing left. `Ok(false)`: the other
+/// side has gone away before the first byte.
+pub fn fill(buffer: &mut [u8], mut read: impl FnMut(&mut [u8]) -> io::Result<usize>) -> io::Result<bool> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match read(&mut buffer[filled..]) {
+            Ok(0) if filled == 0 => return Ok(false),
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(n) => filled += n,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Err(ErrorKind::TimedOut.into()),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
+}
+
 /// Listens at a path. A socket there without a listener is replaced; anything else is not touched.
 pub fn listen(path: &Path) -> io::Result<(UnixListener, Name)> {
     if let Ok(there) = std::fs::symlink_metadata(path) {

@@ -7,6 +7,7 @@ mod fuzz;
 #[allow(dead_code, reason = "the core and the simulator have tables of layers")]
 #[path = "../../mmcq/tests/support/imports.rs"]
 mod imports;
+mod job_folder;
 mod judges;
 
 mod cli;

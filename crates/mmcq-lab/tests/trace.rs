@@ -1,32 +1,27 @@
 //! `mmcq trace` as its users meet it: what it writes, that it repeats, and what it refuses.
 
+use crate::job_folder::JobFolder;
 use crate::judges::{self, text};
 use mmcq_lab::fio;
 use mmcq_lab::platform::Platform;
 use mmcq_lab::runner::{self, Run, Setting};
 use mmcq_lab::trace::{self, Start, Window};
-use std::path::PathBuf;
 use std::process::{Command, Output};
 
 const JOB: &str =
     "[one]\nfilename=/dev/mmcblk0\ndirect=1\nbs=4k\nsize=64k\nrw=randread\nioengine=libaio\niodepth=4\n";
 
-struct Folder(tempfile::TempDir);
+/// A folder with that job.
+struct Folder(JobFolder);
 
 impl Folder {
     fn new() -> Self {
-        let folder = Folder(tempfile::tempdir().unwrap());
-        std::fs::write(folder.path("job.fio"), JOB).unwrap();
-        folder
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
+        Folder(JobFolder::new(JOB))
     }
 
     fn trace(&self, options: &str) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mmcq"));
-        command.current_dir(self.0.path()).args(["trace", "job.fio"]);
+        command.current_dir(self.0.folder()).args(["trace", "job.fio"]);
         command.args(options.split_whitespace()).output().unwrap()
     }
 
@@ -47,7 +42,7 @@ impl Folder {
         for part in expected {
             assert!(text.contains(part), "{options}: {text:?} does not name {part:?}");
         }
-        assert!(!self.path("left.svg").exists(), "{options}");
+        assert!(!self.0.path("left.svg").exists(), "{options}");
     }
 }
 
@@ -81,9 +76,9 @@ fn a_window_is_limited_before_it_fills_the_disk() {
     let folder = Folder::new();
     // The jobs sleep for a second between two reads; the clock runs on at 200 MHz.
     let lazy = "[one]\nfilename=/dev/mmcblk0\ndirect=1\nbs=4k\nsize=8k\nrw=read\nthinktime=1s\n";
-    std::fs::write(folder.path("job.fio"), lazy).unwrap();
+    std::fs::write(folder.0.path("job.fio"), lazy).unwrap();
     folder.refused("--platform hsq-sprd --for 1s --vcd w.vcd", &["clock cycles", "a shorter --for"]);
-    assert!(!folder.path("w.vcd").exists());
+    assert!(!folder.0.path("w.vcd").exists());
     // Without a waveform any length will do.
     folder.accepted("--platform hsq-sprd --for 1s");
 }
@@ -96,7 +91,7 @@ fn the_same_run_gives_the_same_bytes() {
             "--trigger cmd=18 --for 200us --vcd {name}.vcd --svg {name}.svg --perfetto {name}.pftrace"
         ));
         let files = ["vcd", "svg", "pftrace"]
-            .map(|end| std::fs::read(folder.path(&format!("{name}.{end}"))).unwrap());
+            .map(|end| std::fs::read(folder.0.path(&format!("{name}.{end}"))).unwrap());
         (list, files)
     };
     assert!(once("a") == once("b"));
@@ -106,7 +101,7 @@ fn the_same_run_gives_the_same_bytes() {
 fn perfettos_own_package_reads_each_request_to_its_end() {
     let folder = Folder::new();
     let list = folder.accepted("--for 5ms --perfetto t.pftrace");
-    let Some(trace) = judges::perfetto(&folder.path("t.pftrace")) else { return };
+    let Some(trace) = judges::perfetto(&folder.0.path("t.pftrace")) else { return };
     let tracks = &trace["tracks"];
     // 16 reads of 4 KiB, all in the window.
     assert_eq!(
@@ -133,7 +128,7 @@ fn perfettos_own_package_reads_each_request_to_its_end() {
 fn a_picture_has_every_lane() {
     let folder = Folder::new();
     folder.accepted("--for 5ms --svg t.svg");
-    let svg = std::fs::read_to_string(folder.path("t.svg")).unwrap();
+    let svg = std::fs::read_to_string(folder.0.path("t.svg")).unwrap();
     for lane in ["phase", "CMD", "DAT", "interrupt", "core ", "requests"] {
         assert!(svg.contains(&format!(">{lane}")), "{lane}");
     }
@@ -171,13 +166,13 @@ const STREAM: &str =
 #[test]
 fn a_start_that_is_held_is_in_every_trace() {
     let folder = Folder::new();
-    std::fs::write(folder.path("job.fio"), STREAM).unwrap();
+    std::fs::write(folder.0.path("job.fio"), STREAM).unwrap();
     let options = "--setting mmcq-own --card sdxc-128g-uhs --from 100ms --for 10ms --vcd h.vcd --svg h.svg --perfetto h.pftrace";
     let list = folder.accepted(options);
     let held = list.lines().filter(|l| l.contains("start held for the tail, which came: gained")).count();
     assert!(held >= 3, "{list}");
-    let read = |name: &str| std::fs::read_to_string(folder.path(name)).unwrap();
-    if let Some(trace) = judges::perfetto(&folder.path("h.pftrace")) {
+    let read = |name: &str| std::fs::read_to_string(folder.0.path(name)).unwrap();
+    if let Some(trace) = judges::perfetto(&folder.0.path("h.pftrace")) {
         assert_eq!(trace["tracks"]["bus/held starts"]["slices"], held);
     }
     assert!(read("h.svg").contains(">held</text>") && read("h.svg").contains("start held for the tail"));
@@ -196,7 +191,7 @@ fn snoop_lists_each_request_and_its_histogram_counts_them() {
     let folder = Folder::new();
     let said = |options: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mmcq"));
-        let output = command.current_dir(folder.0.path()).args(["snoop", "job.fio"]).args(options).output();
+        let output = command.current_dir(folder.0.folder()).args(["snoop", "job.fio"]).args(options).output();
         let output = output.unwrap();
         (output.status.code(), text(&output.stdout), text(&output.stderr))
     };

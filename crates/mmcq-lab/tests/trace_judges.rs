@@ -1,31 +1,26 @@
 //! Waveforms of `mmcq trace` before judges that know nothing of this program (`judges/mod.rs`).
 
+use crate::job_folder::JobFolder;
 use crate::judges;
 use judges::{checksums, crccheck, sigrok_agrees, text};
-use std::path::PathBuf;
 use std::process::Command;
 
 /// Single and multiple blocks, both ways; the reads verify what the writes left.
 const JOB: &str = "[global]\nfilename=/dev/mmcblk0\ndirect=1\nverify=pattern\nverify_pattern=0xdeadbeef\n\
                    [one]\nrw=write\nbs=512\nsize=1k\n[many]\nstonewall\nrw=write\nbs=8k\nsize=16k\n";
 
-struct Folder(tempfile::TempDir);
+/// A folder with that job.
+struct Folder(JobFolder);
 
 impl Folder {
     fn new() -> Self {
-        let folder = Folder(tempfile::tempdir().unwrap());
-        std::fs::write(folder.path("job.fio"), JOB).unwrap();
-        folder
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
+        Folder(JobFolder::new(JOB))
     }
 
     /// Records a waveform, and gives the commands of the program's own list.
     fn trace(&self, options: &str) -> Vec<String> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mmcq"));
-        command.current_dir(self.0.path()).args(["trace", "job.fio", "--vcd", "w.vcd"]);
+        command.current_dir(self.0.folder()).args(["trace", "job.fio", "--vcd", "w.vcd"]);
         let output = command.args(options.split_whitespace()).output().unwrap();
         assert!(output.status.success(), "{options}: {}", text(&output.stderr));
         let list = text(&output.stdout);
@@ -54,8 +49,8 @@ fn an_sd_card_comes_up_before_both_judges() {
     for command in ["CMD0", "CMD8", "ACMD41", "CMD2", "CMD3", "CMD9", "CMD7", "ACMD51", "ACMD6", "CMD6"] {
         assert!(commands.iter().any(|c| c == command), "{command} is not in {commands:?}");
     }
-    sigrok_agrees(&folder.path("w.vcd"), &commands);
-    let Some(judged) = crccheck(&folder.path("w.vcd"), &[]) else { return };
+    sigrok_agrees(&folder.0.path("w.vcd"), &commands);
+    let Some(judged) = crccheck(&folder.0.path("w.vcd"), &[]) else { return };
     assert_eq!(judged["commands"], serde_json::json!(commands));
     // The card has its eight clocks after each token before the clock changes.
     assert_eq!(judged["clock_stopped_early"], 0);
@@ -75,8 +70,8 @@ fn single_and_multiple_blocks_both_ways_before_both_judges() {
     for command in ["CMD17", "CMD18", "CMD24", "CMD25", "CMD12", "CMD13"] {
         assert!(commands.iter().any(|c| c == command), "{command} is not in {commands:?}");
     }
-    sigrok_agrees(&folder.path("w.vcd"), &commands);
-    let Some(judged) = crccheck(&folder.path("w.vcd"), &[]) else { return };
+    sigrok_agrees(&folder.0.path("w.vcd"), &commands);
+    let Some(judged) = crccheck(&folder.0.path("w.vcd"), &[]) else { return };
     assert_eq!(judged["commands"], serde_json::json!(commands));
     let blocks = blocks(&judged);
     let written = blocks.iter().filter(|b| matches!(b.0, 24 | 25)).count();
@@ -93,7 +88,7 @@ fn single_and_multiple_blocks_both_ways_before_both_judges() {
 fn eight_lines_at_two_data_rates_have_their_checksums() {
     let folder = Folder::new();
     let commands = folder.trace("--platform hsq-sprd --for 1ms");
-    let Some(judged) = crccheck(&folder.path("w.vcd"), &["--ddr", "--emmc"]) else { return };
+    let Some(judged) = crccheck(&folder.0.path("w.vcd"), &["--ddr", "--emmc"]) else { return };
     assert_eq!(judged["commands"], serde_json::json!(commands));
     let blocks = blocks(&judged);
     assert!(blocks.iter().any(|b| b.0 == 25) && blocks.iter().any(|b| b.0 == 17));
@@ -108,10 +103,10 @@ fn eight_lines_at_two_data_rates_have_their_checksums() {
 fn the_checksum_judge_refuses_a_spoiled_bit() {
     let folder = Folder::new();
     folder.trace(&format!("{SD} --trigger cmd=24 --for 100us"));
-    if crccheck(&folder.path("w.vcd"), &[]).is_none() {
+    if crccheck(&folder.0.path("w.vcd"), &[]).is_none() {
         return;
     }
-    let path = folder.path("w.vcd");
+    let path = folder.0.path("w.vcd");
     let good = std::fs::read_to_string(&path).unwrap();
     let line = |name: &str| {
         let var =

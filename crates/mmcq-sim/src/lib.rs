@@ -14,6 +14,7 @@ pub mod charged;
 pub mod checker;
 pub mod cpu;
 pub mod faults;
+mod lines;
 pub mod memory;
 pub mod pl022;
 pub mod plant;

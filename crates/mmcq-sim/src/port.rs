@@ -13,6 +13,22 @@ pub trait RegisterFile {
     fn write(&mut self, offset: u16, size: u8, value: u32, now_ns: u64);
 }
 
+/// A model's own `read` and `write` are its registers.
+macro_rules! register_file {
+    ($model:ty) => {
+        impl $crate::port::RegisterFile for $model {
+            fn read(&mut self, offset: u16, size: u8, now_ns: u64) -> u32 {
+                <$model>::read(self, offset, size, now_ns)
+            }
+
+            fn write(&mut self, offset: u16, size: u8, value: u32, now_ns: u64) {
+                <$model>::write(self, offset, size, value, now_ns);
+            }
+        }
+    };
+}
+pub(crate) use register_file;
+
 /// Accesses counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortCounters {

@@ -185,6 +185,20 @@ impl Slot {
     }
 }
 
+/// The slot of a model that has it in a field of that name.
+macro_rules! has_slot {
+    () => {
+        fn slot(&self) -> &$crate::slot::Slot {
+            &self.slot
+        }
+
+        fn slot_mut(&mut self) -> &mut $crate::slot::Slot {
+            &mut self.slot
+        }
+    };
+}
+pub(crate) use has_slot;
+
 /// What a model says of itself to the rest of this file.
 pub(crate) trait Core {
     fn slot(&self) -> &Slot;
@@ -194,11 +208,15 @@ pub(crate) trait Core {
     /// An alarm has gone off, and is no longer set.
     fn alarm(&mut self, alarm: usize, now_ns: u64);
 
-    /// A card has come into the slot.
-    fn card_came(&mut self, now_ns: u64);
+    /// A card has come into the slot. Nothing where its detection is the board's matter.
+    fn card_came(&mut self, now_ns: u64) {
+        let _ = now_ns;
+    }
 
     /// The card has left.
-    fn card_went(&mut self, now_ns: u64);
+    fn card_went(&mut self, now_ns: u64) {
+        let _ = now_ns;
+    }
 
     /// Something may have changed that the card has a part in.
     fn look(&mut self, now_ns: u64);
@@ -236,6 +254,23 @@ pub(crate) trait Core {
             other => return self.struck(point, other, now_ns),
         }
         None
+    }
+
+    /// The interrupt line follows its causes. A fault that keeps it low ends with them, or with a
+    /// new one.
+    fn drive_line(&mut self, level: bool, status: u32, new: bool, now_ns: u64) {
+        if !level || new {
+            self.slot_mut().line.forgive();
+        }
+        if level && self.slot().line.may_rise() {
+            if self.strike(Point::Interrupt, now_ns) == Some(Strike::Lost) {
+                self.slot_mut().line.lose();
+            } else {
+                self.slot_mut().interrupt(now_ns, status);
+            }
+        }
+        let lost = self.slot().line.is_lost();
+        self.slot_mut().set_line(level && !lost, now_ns);
     }
 
     fn take_card(&mut self, now_ns: u64) -> Option<Box<dyn Card>> {

@@ -10,6 +10,7 @@ const LAYERS: &[&[&str]] = &[
     &["card", "cards", "charged", "cpu", "port"],
     &["checker", "probe"],
     &["slot"],
+    &["lines"],
     &["rtsx", "s3c_sdi", "schedule", "sdhci", "spi", "stm32_sdmmc"],
     &["bench", "pl022"],
 ];

@@ -4,8 +4,7 @@
 use crate::support;
 use mmcq::card::quirk::Quirks;
 use mmcq::engine::{
-    Config, DmaBuf, Engine, Error, FlushBy, Handshake, Kind, PartitionAccess, RecoveryStep, Request,
-    ServiceRequest, SlotId,
+    Config, DmaBuf, Engine, Error, FlushBy, Handshake, Kind, RecoveryStep, Request, ServiceRequest, SlotId,
 };
 use mmcq::host::{Auto, Cause, Phase, Stage};
 use mmcq::spec::command::{self, emmc};
@@ -31,15 +30,7 @@ fn card() -> (Rc<RefCell<World>>, TestEngine) {
 }
 
 fn visit_of(config: u8, lba: u32, out: u16, back: u16) -> Kind {
-    Kind::PartitionAccess(PartitionAccess {
-        config,
-        switch_ns: 10_000_000,
-        lba,
-        out,
-        reliable: false,
-        ask: false,
-        back,
-    })
+    support::partition_access(config, lba, out, back)
 }
 
 /// Writes blocks of boot area 1.

@@ -9,7 +9,7 @@ use mmcq::host::{
 use mmcq::spec::command::{Command, sdio};
 use std::cell::RefCell;
 use std::rc::Rc;
-use support::{TestHost, World, buffer, target};
+use support::{TestHost, World, read, target};
 
 const BLOCKS: u64 = 256;
 const ANSWER: u32 = 0x1042;
@@ -123,10 +123,6 @@ impl Rig {
     fn transfers(&self) -> usize {
         self.world.borrow().transfers().len()
     }
-}
-
-fn read(lba: u64, blocks: u32) -> Request {
-    Request::new(Kind::Read { lba, blocks }, buffer(blocks, 0xee))
 }
 
 fn direct(command: Command) -> Request {

@@ -4,9 +4,7 @@
 use crate::{equipped, support};
 use equipped::*;
 use mmcq::card::quirk::Quirks;
-use mmcq::engine::{
-    Abilities, CardParams, Config, DmaBuf, Engine, Erase, Error, Kind, PartitionAccess, Request,
-};
+use mmcq::engine::{Abilities, CardParams, Config, DmaBuf, Engine, Erase, Error, Kind, Request};
 use mmcq::host::{BusyDetect, Cause};
 use mmcq::spec::command::emmc;
 use mmcq::spec::response::R1;
@@ -278,15 +276,7 @@ fn a_cache_that_may_be_flushed_only_after_a_write() {
 
 fn visit(area: u8, lba: u32, out: u16, back: u16) -> Kind {
     let config = 0x48 | area;
-    Kind::PartitionAccess(PartitionAccess {
-        config,
-        switch_ns: 10_000_000,
-        lba,
-        out,
-        reliable: false,
-        ask: false,
-        back,
-    })
+    support::partition_access(config, lba, out, back)
 }
 
 fn switch_to(area: u8) -> (u8, u32) {

@@ -27,6 +27,7 @@ unsafe impl Host for Shows {
     const EARLY_R1: bool = true;
 
     support::handed_on!();
+    support::bus_handed_on!();
     fn start(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError> {
         self.host.start(phase, segments, timeout_ns)
     }
@@ -36,15 +37,6 @@ unsafe impl Host for Shows {
     fn early_r1(&mut self) -> Option<u32> {
         let world = self.host.world.borrow();
         (self.answered && world.running()).then_some(READY | world.next_status)
-    }
-    fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
-        self.host.set_bus(op, first, now_ns)
-    }
-    fn dat0_busy(&self) -> bool {
-        self.host.dat0_busy()
-    }
-    fn present(&self) -> bool {
-        self.host.present()
     }
 }
 

@@ -7,7 +7,7 @@ use mmcq::sched::{Choice, Policy, Waiting};
 use mmcq::spec::response::R1;
 use std::cell::RefCell;
 use std::rc::Rc;
-use support::{TestHost, World, buffer, target};
+use support::{TestHost, World, buffer, read, target, write};
 
 const BLOCKS: u64 = 256;
 
@@ -17,14 +17,6 @@ fn engine<const N: usize>(world: &Rc<RefCell<World>>) -> TestEngine<N> {
     let mut engine = Engine::new(TestHost::new(world), Config::DEFAULT);
     engine.set_card_params(Some(target(BLOCKS)));
     engine
-}
-
-fn read(lba: u64, blocks: u32) -> Request {
-    Request::new(Kind::Read { lba, blocks }, buffer(blocks, 0xee))
-}
-
-fn write(lba: u64, blocks: u32, fill: u8) -> Request {
-    Request::new(Kind::Write { lba, blocks }, buffer(blocks, fill))
 }
 
 /// Interrupts and alarms until nothing is left to do; returns the virtual time. Bounded, so a hang

@@ -9,7 +9,7 @@ use mmcq::spec::command::{self, Command};
 use mmcq::spec::response::R1;
 use std::cell::RefCell;
 use std::rc::Rc;
-use support::{TestHost, World, buffer, target};
+use support::{TestHost, World, buffer, target, write};
 
 const BLOCKS: u64 = 64;
 const CACHE: FlushBy = FlushBy::EmmcCache { timeout_ns: 500_000_000 };
@@ -21,10 +21,6 @@ fn engine(world: &Rc<RefCell<World>>, quirks: Quirks) -> TestEngine {
     engine.set_card_params(Some(target(BLOCKS).flush(CACHE).quirks(quirks)));
     engine.enable_extended_ops();
     engine
-}
-
-fn write(lba: u64, blocks: u32, fill: u8) -> Request {
-    Request::new(Kind::Write { lba, blocks }, buffer(blocks, fill))
 }
 
 fn flush() -> Request {

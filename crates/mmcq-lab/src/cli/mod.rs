@@ -8,6 +8,7 @@ mod device;
 mod diff_bus;
 #[cfg(target_os = "linux")]
 mod guest;
+mod load;
 mod new;
 mod page;
 mod params;

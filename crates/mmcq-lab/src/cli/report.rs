@@ -1,8 +1,8 @@
 //! `mmcq report`: a run as one HTML file.
 
 use super::Error;
+use super::load::Load;
 use super::reporting::Reporting;
-use super::scene::Scene;
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -21,14 +21,8 @@ use std::process::ExitCode;
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Report {
-    /// fio job file (or fio's options after --)
-    #[arg(value_name = "JOB.fio", required_unless_present = "options")]
-    job: Option<PathBuf>,
-    /// Jobs as fio options, with one dash or two
-    #[arg(last = true, value_name = "FIO OPTIONS")]
-    options: Vec<String>,
     #[command(flatten)]
-    scene: Scene,
+    load: Load,
     /// The file
     #[arg(short, long, value_name = "FILE.html", default_value = "report.html")]
     output: PathBuf,
@@ -36,14 +30,10 @@ pub struct Report {
 
 impl Report {
     pub fn run(self) -> Result<ExitCode, Error> {
-        let file = super::jobs(self.job.as_deref(), &self.options)?;
-        let loaded = self.scene.load(&file, &self.scene.set)?;
-        for note in &loaded.file.notes {
-            eprintln!("mmcq: {note}");
-        }
-        let again = |changes: &[String]| self.scene.load(&file, changes);
-        let title = super::load_name(self.job.as_deref());
+        let (file, loaded) = self.load.read()?;
+        let again = |changes: &[String]| self.load.scene.load(&file, changes);
+        let title = self.load.name();
         let reporting = Reporting::page_alone(self.output);
-        reporting.run(&self.scene, loaded, None, again, Vec::new(), &title)
+        reporting.run(&self.load.scene, loaded, None, again, Vec::new(), &title)
     }
 }

@@ -1,8 +1,8 @@
 //! `mmcq run`: fio jobs on a board.
 
 use super::Error;
+use super::load::Load;
 use super::reporting::Reporting;
-use super::scene::Scene;
 use clap::Args;
 use mmcq_lab::fio::Worker;
 use mmcq_lab::image::Lock;
@@ -17,14 +17,8 @@ use std::process::ExitCode;
 /// report is fio's.
 #[derive(Debug, Args)]
 pub struct Run {
-    /// fio job file (or fio's options after --)
-    #[arg(value_name = "JOB.fio", required_unless_present = "options")]
-    job: Option<PathBuf>,
-    /// Jobs as fio options, with one dash or two
-    #[arg(last = true, value_name = "FIO OPTIONS")]
-    options: Vec<String>,
     #[command(flatten)]
-    scene: Scene,
+    load: Load,
     /// Image file behind the card instead of generated memory. The board's own card takes its size;
     /// a card named by --card must fit into it (what is left over is not used)
     #[arg(long, value_name = "FILE")]
@@ -38,15 +32,11 @@ pub struct Run {
 
 impl Run {
     pub fn run(self) -> Result<ExitCode, Error> {
-        let file = super::jobs(self.job.as_deref(), &self.options)?;
-        let loaded = self.scene.load(&file, &self.scene.set)?;
-        for note in &loaded.file.notes {
-            eprintln!("mmcq: {note}");
-        }
+        let (file, loaded) = self.load.read()?;
         let (medium, _lock) = self.medium(&loaded.workers)?.unzip();
-        let again = |changes: &[String]| self.scene.load(&file, changes);
-        let title = super::load_name(self.job.as_deref());
-        self.reporting.run(&self.scene, loaded, medium, again, Vec::new(), &title)
+        let again = |changes: &[String]| self.load.scene.load(&file, changes);
+        let title = self.load.name();
+        self.reporting.run(&self.load.scene, loaded, medium, again, Vec::new(), &title)
     }
 
     fn medium(&self, workers: &[Worker]) -> Result<Option<(Medium, Lock)>, Error> {

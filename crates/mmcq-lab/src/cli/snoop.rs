@@ -1,6 +1,6 @@
 //! `mmcq snoop`: the requests of a run.
 
-use super::scene::Scene;
+use super::load::Load;
 use super::{Error, print};
 use clap::Args;
 use mmcq_lab::recorded::{export, snoop};
@@ -19,14 +19,8 @@ use std::process::ExitCode;
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Snoop {
-    /// fio job file (or fio's options after --)
-    #[arg(value_name = "JOB.fio", required_unless_present = "options")]
-    job: Option<PathBuf>,
-    /// Jobs as fio options, with one dash or two
-    #[arg(last = true, value_name = "FIO OPTIONS")]
-    options: Vec<String>,
     #[command(flatten)]
-    scene: Scene,
+    load: Load,
     /// Latencies from submission to completion in powers of two, by kind of request
     #[arg(long)]
     histogram: bool,
@@ -34,16 +28,12 @@ pub struct Snoop {
 
 impl Snoop {
     pub fn run(self) -> Result<ExitCode, Error> {
-        if self.scene.setting == Setting::Limit {
+        if self.load.scene.setting == Setting::Limit {
             let why = "limit joins requests, and runs several lanes; expected another setting";
             return Err(Error::Input(format!("--setting limit: {why}")));
         }
-        let file = super::jobs(self.job.as_deref(), &self.options)?;
-        let loaded = self.scene.load(&file, &self.scene.set)?;
-        for note in &loaded.file.notes {
-            eprintln!("mmcq: {note}");
-        }
-        let run = self.scene.run_of(&loaded);
+        let (_, loaded) = self.load.read()?;
+        let run = self.load.scene.run_of(&loaded);
         let (outcome, completed) = export::completed(|| runner::run(&run, None, &mut |_, _| ()));
         let outcome = outcome.map_err(|error| match error {
             RunError::Stuck(_) | RunError::Memory(_) => Error::Run(error.to_string()),

@@ -1,6 +1,6 @@
 //! `mmcq why`: where the time of a run went.
 
-use super::scene::Scene;
+use super::load::Load;
 use super::{Error, print};
 use clap::Args;
 use mmcq_lab::runner::RunError;
@@ -18,14 +18,8 @@ use std::process::ExitCode;
 /// here).
 #[derive(Debug, Args)]
 pub struct Explain {
-    /// fio job file (or fio's options after --)
-    #[arg(value_name = "JOB.fio", required_unless_present = "options")]
-    job: Option<PathBuf>,
-    /// Jobs as fio options, with one dash or two
-    #[arg(last = true, value_name = "FIO OPTIONS")]
-    options: Vec<String>,
     #[command(flatten)]
-    scene: Scene,
+    load: Load,
     /// One JSON object a line: group, name, value, unit, and what that is for each request, MiB or
     /// in percent
     #[arg(long)]
@@ -34,12 +28,8 @@ pub struct Explain {
 
 impl Explain {
     pub fn run(self) -> Result<ExitCode, Error> {
-        let file = super::jobs(self.job.as_deref(), &self.options)?;
-        let loaded = self.scene.load(&file, &self.scene.set)?;
-        for note in &loaded.file.notes {
-            eprintln!("mmcq: {note}");
-        }
-        let run = self.scene.run_of(&loaded);
+        let (_, loaded) = self.load.read()?;
+        let run = self.load.scene.run_of(&loaded);
         let why = Why::new(&run).map_err(|error| match error {
             RunError::Stuck(_) | RunError::Memory(_) => Error::Run(error.to_string()),
             other => Error::input(other),

@@ -3,6 +3,7 @@
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
 use super::protocol::DESCRIPTORS_MAX;
+use crate::unix_socket::fill;
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::mem::MaybeUninit;
@@ -34,18 +35,7 @@ impl Socket {
     /// Fills `buffer`; descriptors that come with it are added to `descriptors`. `Ok(false)`: the
     /// client has gone away before the first byte.
     pub fn receive(&self, buffer: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> io::Result<bool> {
-        let mut filled = 0;
-        while filled < buffer.len() {
-            match receive_some(self.0.as_raw_fd(), &mut buffer[filled..], descriptors) {
-                Ok(0) if filled == 0 => return Ok(false),
-                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-                Ok(n) => filled += n,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Err(ErrorKind::TimedOut.into()),
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(true)
+        fill(buffer, |rest| receive_some(self.0.as_raw_fd(), rest, descriptors))
     }
 
     /// Sends all of it.

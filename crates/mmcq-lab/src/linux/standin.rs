@@ -83,6 +83,13 @@ impl Device for Server {
     }
 }
 
+/// A stack in the order of arrival.
+fn stack_over<const N: usize>(
+    host: Charged<Formula>,
+) -> Stack<(Alone, Charged<Formula>, crate::platform::Profile), N> {
+    Stack::with_policy(Alone, TIMER, host, Config::DEFAULT, crate::platform::profile(Any::Fifo(Fifo)))
+}
+
 /// A driver whose controller is the formula.
 struct Formula {
     server: Rc<RefCell<Server>>,
@@ -317,44 +324,18 @@ fn run(
     };
     let end = match setting {
         Setting::Ours => {
-            let stack = Stack::<_, 64>::with_policy(
-                Alone,
-                TIMER,
-                host,
-                Config::DEFAULT,
-                crate::platform::profile(Any::Fifo(Fifo)),
-            );
+            let stack = stack_over::<64>(host);
             stack.with(|engine| engine.set_card_params(Some(target)));
             let mut front = Ours::new(stack, &mut sys, jobs.jobs());
             sys.run(&mut front, &mut device, &mut jobs).unwrap()
         }
         Setting::None => {
-            let port = EnginePort::new(
-                Stack::with_policy(
-                    Alone,
-                    TIMER,
-                    host,
-                    Config::DEFAULT,
-                    crate::platform::profile(Any::Fifo(Fifo)),
-                ),
-                target,
-                1 << 20,
-            );
+            let port = EnginePort::new(stack_over(host), target, 1 << 20);
             let mut front = Worker::new(port, elevator, &mut sys, 1);
             sys.run(&mut front, &mut device, &mut jobs).unwrap()
         }
         Setting::Tag | Setting::Fifo => {
-            let port = EnginePort::new(
-                Stack::with_policy(
-                    Alone,
-                    TIMER,
-                    host,
-                    Config::DEFAULT,
-                    crate::platform::profile(Any::Fifo(Fifo)),
-                ),
-                target,
-                1 << 20,
-            );
+            let port = EnginePort::new(stack_over(host), target, 1 << 20);
             let mut front = Hsq::new(port, Settings { order, defer: false }, elevator, &mut sys, 1);
             sys.run(&mut front, &mut device, &mut jobs).unwrap()
         }

@@ -206,13 +206,7 @@ pub fn completed<R>(run: impl FnOnce() -> R) -> (R, Vec<Completed>) {
 pub(crate) fn watch(sys: &mut System, jobs: u32, block_addressed: bool) {
     let Some(keeper) = KEEPER.with(|k| k.borrow().clone()) else { return };
     *keeper.borrow_mut() = Keeper { begin_ns: sys.time.now(), block_addressed, jobs, ..Keeper::default() };
-    let mut before = sys.log.take();
-    sys.log = Some(Box::new(move |io, result, now_ns| {
-        if let Some(before) = &mut before {
-            before(io, result, now_ns);
-        }
-        keeper.borrow_mut().io(io, result, now_ns);
-    }));
+    sys.also_tell(Box::new(move |io, result, now_ns| keeper.borrow_mut().io(io, result, now_ns)));
 }
 
 /// Takes an event of the bus of the machine that runs now.

@@ -1,6 +1,6 @@
 //! Connections, whichever kind, and reading from them with patience that ends.
 
-use crate::unix_socket::Name;
+use crate::unix_socket::{Name, fill};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -76,23 +76,14 @@ impl Listener {
 
 /// Fills the buffer before `deadline`. `Ok(false)`: the client has gone away before its first byte.
 pub fn read_by(socket: &mut dyn Socket, buffer: &mut [u8], deadline: Instant) -> io::Result<bool> {
-    let mut filled = 0;
-    while filled < buffer.len() {
+    fill(buffer, |rest| {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(ErrorKind::TimedOut.into());
         }
         socket.patience(Some(left))?;
-        match socket.read(&mut buffer[filled..]) {
-            Ok(0) if filled == 0 => return Ok(false),
-            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-            Ok(n) => filled += n,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return Err(ErrorKind::TimedOut.into()),
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(true)
+        socket.read(rest)
+    })
 }
 
 /// Waits for the first byte as long as it takes. `None`: the client has gone away.

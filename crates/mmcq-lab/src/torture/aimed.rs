@@ -105,9 +105,7 @@ fn late_answers(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
         for ns in (from.max(1)..to).step_by(AROUND_NS.2) {
             let case = late(ns);
             let outcome = only_late(all_well(run(&case, bench, None)));
-            let violated = outcome.violation.is_some();
-            score.add(&case, &outcome);
-            if violated {
+            if !score.add(&case, &outcome) {
                 break;
             }
         }

@@ -25,9 +25,7 @@ fn each_event(jobs: usize, visit: Visit, progress: &(dyn Fn(u64) + Sync)) -> Sco
         for event in clean.before.0 + 1..=clean.events {
             let case = Case { visit: Some((event, visit)), ..whole.clone() };
             let outcome = run(&case, bench, None);
-            let violated = outcome.violation.is_some();
-            score.add(&case, &outcome);
-            if violated {
+            if !score.add(&case, &outcome) {
                 break;
             }
         }

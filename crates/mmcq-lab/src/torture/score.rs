@@ -138,8 +138,8 @@ pub fn name(strike: Strike) -> String {
 }
 
 impl Score {
-    /// Adds a run.
-    pub fn add(&mut self, case: &Case, outcome: &Outcome) {
+    /// Adds a run. Returns whether it kept all promises.
+    pub fn add(&mut self, case: &Case, outcome: &Outcome) -> bool {
         self.runs += 1;
         self.requests += outcome.requests;
         self.cuts += outcome.cuts;
@@ -161,6 +161,7 @@ impl Score {
                 self.failures.push((case.clone(), violation.clone()));
             }
         }
+        outcome.violation.is_none()
     }
 
     /// Adds what another thread counted.

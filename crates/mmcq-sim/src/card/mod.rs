@@ -7,6 +7,7 @@
 
 mod cut;
 pub mod emmc;
+mod erase_range;
 pub mod flash;
 mod interface;
 pub mod io;

@@ -5,6 +5,7 @@
 //! [`super::CardProfile::quirks_mut`]. What a host must not do to such a card is counted in
 //! [`super::Card::violations`].
 
+use super::registers::Identity;
 use serde::Deserialize;
 
 /// What a memory card does wrong; by default nothing.
@@ -168,6 +169,16 @@ impl Quirks {
                 let (from, to) = (from.saturating_mul(MIB), from.saturating_add(count).saturating_mul(MIB));
                 at < to && at.saturating_add(bytes) > from
             })
+    }
+
+    /// The card was up, and is reset: it may be another one from now on, each time once.
+    pub(crate) fn come_up_again(&mut self, identity: &mut Identity, capacity_bytes: &mut u64, unit: u64) {
+        if std::mem::take(&mut self.changes_serial) {
+            identity.serial ^= 0x00ff_00ff;
+        }
+        if std::mem::take(&mut self.shrinks) {
+            *capacity_bytes = *capacity_bytes / 2 / unit * unit;
+        }
     }
 
     /// The registers lie as this card's do.

@@ -3,7 +3,7 @@
 use super::bits::sd;
 use super::command::TIMEOUT_CLK;
 use super::transfer::{Data, Step};
-use super::{BusEvent, NEVER, Rtsx, Timer};
+use super::{NEVER, Rtsx, Timer};
 use crate::card::{Flow, ReadBlock};
 use crate::faults::{Point, Strike, flip};
 use crate::slot::Core;
@@ -154,7 +154,7 @@ impl Rtsx {
         let start = free.not_before(self.slot.busy_until_ns);
         let end = start.plus(block_clk(n as u32, self.slot.bus.width, self.slot.bus.ddr));
         let (start_ns, end_ns) = (start.ns(), end.ns());
-        self.busy_from(free_ns, start_ns);
+        self.slot.busy_from(free_ns, start_ns);
         self.slot.stats.data_ns += (free_ns - before.ns()) + (end_ns - start_ns);
         self.sd.start_ns = start_ns;
         self.sd.beat = Some(end);
@@ -171,22 +171,13 @@ impl Rtsx {
             flip(&mut self.sd.bytes[..n], bit);
         }
         let end = self.beat(now);
-        let reply = match self.sd.open.map(|open| open.flow) {
-            Some(Flow::Write { block_size }) if !self.sd.deaf && strike != Some(Strike::Lost) => {
-                let crc_ok = usize::from(block_size) == n && !damaged;
-                let bytes = std::mem::take(&mut self.sd.bytes);
-                let reply = self.slot.with_card(now, |card, now| card.write_block(&bytes[..n], crc_ok, now));
-                self.sd.bytes = bytes;
-                reply
-            }
-            _ => None,
-        };
+        let heard = !self.sd.deaf && strike != Some(Strike::Lost);
+        let flow = self.sd.open.map(|open| open.flow).filter(|_| heard);
+        let reply = self.slot.give_block(flow, &self.sd.bytes[..n], !damaged, now);
         if let Some(open) = &mut self.sd.open {
             open.moved = true;
         }
-        let seen = reply.filter(|_| strike != Some(Strike::NoStatus));
-        let Some((good, busy_until)) = seen.and_then(|r| Some((r.status?, r.busy_until_ns))) else {
-            self.slot.busy_until_ns = self.slot.busy_until_ns.max(reply.map_or(0, |r| r.busy_until_ns));
+        let Some((good, busy_until)) = self.slot.seen_status(reply, strike) else {
             self.count_block(false, false, now);
             if self.sd.config2 & sd::NO_STATUS_TIMEOUT != 0 {
                 return self.silence();
@@ -218,23 +209,7 @@ impl Rtsx {
         }
     }
 
-    pub(super) fn busy_from(&mut self, from_ns: u64, until_ns: u64) {
-        if until_ns > from_ns && until_ns != NEVER {
-            self.slot.stats.busy_ns += until_ns - from_ns;
-            self.slot.note(BusEvent::Busy { from_ns, until_ns });
-        }
-    }
-
     fn count_block(&mut self, read: bool, good: bool, now: u64) {
-        match (good, read) {
-            (false, _) => self.slot.stats.blocks_bad += 1,
-            (true, true) => self.slot.stats.blocks_read += 1,
-            (true, false) => self.slot.stats.blocks_written += 1,
-        }
-        if good {
-            self.slot.stats.bytes += self.sd.block as u64;
-        }
-        let (bytes, start_ns) = (self.sd.block as u32, self.sd.start_ns);
-        self.slot.note(BusEvent::Block { read, bytes, good, start_ns, end_ns: now });
+        self.slot.count_block(read, self.sd.block, good, self.sd.start_ns, now);
     }
 }

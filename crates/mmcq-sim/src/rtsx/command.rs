@@ -6,7 +6,7 @@ use super::{BusEvent, Rtsx, Timer};
 use crate::card::{Answer, Flow, Reply};
 use crate::faults::{Point, Strike};
 use crate::slot::Core;
-use crate::wire::{Beat, COMMAND_CLK, LONG_RESPONSE_CLK, N_CR_CLK, N_RC_CLK, RESPONSE_CLK, crc7};
+use crate::wire::{Beat, LONG_RESPONSE_CLK, N_CR_CLK, N_RC_CLK, RESPONSE_CLK, crc7};
 
 /// A response, or a CRC status, that has not come after so many clocks will not come.
 pub(super) const TIMEOUT_CLK: u64 = 80;
@@ -22,16 +22,10 @@ impl Rtsx {
         }
         self.sd.deaf |= self.sd.config2 & sd::NO_CRC7 != 0;
         let beat = beat.not_before(self.sd.free_ns);
-        let start_ns = beat.ns();
-        let beat = beat.plus(COMMAND_CLK);
-        let end_ns = beat.ns();
-        let (index, arg) = (self.sd.index, self.sd.arg);
-        self.slot.stats.commands[usize::from(index)] += 1;
-        self.slot.stats.command_ns += end_ns - start_ns;
-        self.slot.note(BusEvent::Command { index, arg, auto: false, start_ns, end_ns });
+        let beat = self.slot.send((self.sd.index, self.sd.arg), false, beat);
         self.sd.beat = Some(beat);
         self.sd.step = Step::Token;
-        self.set_timer(Timer::Sd, end_ns);
+        self.set_timer(Timer::Sd, beat.ns());
     }
 
     /// The card has the command.

@@ -77,15 +77,7 @@ use bits::int;
 /// The registers as a driver reaches them.
 pub type Port = crate::port::Port<Rtsx>;
 
-impl crate::port::RegisterFile for Rtsx {
-    fn read(&mut self, offset: u16, size: u8, now_ns: u64) -> u32 {
-        Rtsx::read(self, offset, size, now_ns)
-    }
-
-    fn write(&mut self, offset: u16, size: u8, value: u32, now_ns: u64) {
-        Rtsx::write(self, offset, size, value, now_ns);
-    }
-}
+crate::port::register_file!(Rtsx);
 
 /// Things that happen by themselves, in the order in which simultaneous ones happen.
 #[derive(Clone, Copy)]
@@ -128,13 +120,7 @@ pub struct Rtsx {
 }
 
 impl Core for Rtsx {
-    fn slot(&self) -> &Slot {
-        &self.slot
-    }
-
-    fn slot_mut(&mut self) -> &mut Slot {
-        &mut self.slot
-    }
+    crate::slot::has_slot!();
 
     fn alarm(&mut self, alarm: usize, now: u64) {
         match TIMERS[alarm] {
@@ -225,15 +211,6 @@ impl Rtsx {
     /// The interrupt line follows pending and enable bits.
     fn update_irq(&mut self, now: u64) {
         let level = self.window.pending & self.window.enable & int::LATCHED != 0;
-        if !level {
-            self.slot.line.forgive();
-        } else if self.slot.line.may_rise() {
-            if self.strike(Point::Interrupt, now) == Some(Strike::Lost) {
-                self.slot.line.lose();
-            } else {
-                self.slot.interrupt(now, self.window.pending);
-            }
-        }
-        self.slot.set_line(level && !self.slot.line.is_lost(), now);
+        self.drive_line(level, self.window.pending, false, now);
     }
 }

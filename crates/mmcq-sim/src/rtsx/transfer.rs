@@ -269,7 +269,7 @@ impl Rtsx {
         if until == NEVER {
             return self.silence();
         }
-        self.busy_from(now, until);
+        self.slot.busy_from(now, until);
         self.sd.step = Step::Busy;
         self.set_timer(Timer::Sd, until);
     }

@@ -2,12 +2,11 @@
 
 use super::bits::dsta;
 use super::data::State;
-use super::{BusEvent, NEVER, S3cSdi, Timer};
+use super::{NEVER, S3cSdi, Timer};
 use crate::card::{Flow, ReadBlock};
 use crate::faults::{Point, Strike, flip};
-use crate::probe::Signal;
 use crate::slot::Core;
-use crate::wire::{BLOCK_GAP_CLK, CRC_STATUS_CLK, CRC_TOKEN_CLK, CRC_TURN_CLK};
+use crate::wire::{BLOCK_GAP_CLK, CRC_STATUS_CLK};
 
 /// CRC16 and end bit.
 const TAIL_CLK: u64 = 17;
@@ -101,7 +100,7 @@ impl S3cSdi {
         }
         let start = free.not_before(self.slot.busy_until_ns);
         let start_ns = start.ns();
-        self.busy_from(free_ns, start_ns);
+        self.slot.busy_from(free_ns, start_ns);
         self.dat.beat = Some(start);
         self.dat.state = State::WriteGap;
         self.set_timer(Timer::Data, start_ns);
@@ -140,21 +139,10 @@ impl S3cSdi {
         if let Some(Strike::Flip(bit)) = strike {
             flip(&mut self.dat.bytes, bit);
         }
-        let reply = match self.dat.flow {
-            _ if strike == Some(Strike::Lost) => None,
-            Some(Flow::Write { block_size }) => {
-                let crc_ok = usize::from(block_size) == self.dat.block && !damaged;
-                let bytes = std::mem::take(&mut self.dat.bytes);
-                let reply = self.slot.with_card(now, |card, now| card.write_block(&bytes, crc_ok, now));
-                self.dat.bytes = bytes;
-                reply
-            }
-            _ => None,
-        };
+        let flow = self.dat.flow.filter(|_| strike != Some(Strike::Lost));
+        let reply = self.slot.give_block(flow, &self.dat.bytes, !damaged, now);
         self.show_block(!damaged, false, now);
-        let seen = reply.filter(|_| strike != Some(Strike::NoStatus));
-        let Some((good, busy_until)) = seen.and_then(|r| Some((r.status?, r.busy_until_ns))) else {
-            self.slot.busy_until_ns = self.slot.busy_until_ns.max(reply.map_or(0, |r| r.busy_until_ns));
+        let Some((good, busy_until)) = self.slot.seen_status(reply, strike) else {
             self.count_block(false, now);
             return self.silence(now);
         };
@@ -163,17 +151,12 @@ impl S3cSdi {
         if busy_until > now {
             self.slot.busy_until_ns = self.slot.busy_until_ns.max(busy_until);
         }
-        let status = self.data_beat(now).plus(CRC_TURN_CLK);
-        let (start_ns, end_ns) = (status.ns(), status.plus(CRC_TOKEN_CLK).ns());
-        self.show(|_| Signal::CrcStatus { good, start_ns, end_ns });
-        if busy_until > end_ns {
-            self.show(|_| Signal::Busy { from_ns: end_ns, until_ns: busy_until });
-        }
+        self.slot.show_status(self.data_beat(now), good, busy_until);
         let token = self.data_beat(now).plus(CRC_STATUS_CLK);
         let token_ns = token.ns();
         self.slot.stats.data_ns += token_ns - now;
         let until = if good { self.slot.busy_until_ns.max(token_ns) } else { token_ns };
-        self.busy_from(token_ns, until);
+        self.slot.busy_from(token_ns, until);
         self.dat.beat = Some(token);
         self.dat.state = State::WriteStatus;
         self.set_timer(Timer::Data, until);
@@ -191,12 +174,5 @@ impl S3cSdi {
         }
         self.dat.at = 0;
         self.write_goes_on(now);
-    }
-
-    fn busy_from(&mut self, from_ns: u64, until_ns: u64) {
-        if until_ns > from_ns && until_ns != NEVER {
-            self.slot.stats.busy_ns += until_ns - from_ns;
-            self.slot.note(BusEvent::Busy { from_ns, until_ns });
-        }
     }
 }

@@ -1,7 +1,7 @@
 //! The DAT lines: a transfer from DCON to its end.
 
 use super::bits::{dcon, dsta};
-use super::{BusEvent, NEVER, S3cSdi, Timer};
+use super::{NEVER, S3cSdi, Timer};
 use crate::card::Flow;
 use crate::faults::Strike;
 use crate::probe::Signal;
@@ -214,11 +214,8 @@ impl S3cSdi {
             return;
         }
         let since_ns = self.dat.held_since;
-        self.slot.stats.held_ns += now.saturating_sub(since_ns);
+        self.slot.held(since_ns, now);
         self.dat.beat = Some(self.data_beat(now).not_before(now));
-        if now > since_ns {
-            self.show(|_| Signal::ClockStopped { from_ns: since_ns, until_ns: now });
-        }
         if now > since_ns
             && let Some(log) = &mut self.hold_log
         {
@@ -269,7 +266,8 @@ impl S3cSdi {
     /// The probe sees the block whose lines were in use until now.
     pub(super) fn show_block(&mut self, crc_ok: bool, cut: bool, now: u64) {
         self.dat.shown = true;
-        self.show(|dat| Signal::Block {
+        let Self { slot, dat, .. } = self;
+        slot.show(&Signal::Block {
             read: dat.read,
             data: &dat.bytes[..dat.block.min(dat.bytes.len())],
             crc_ok,
@@ -280,19 +278,9 @@ impl S3cSdi {
     }
 
     pub(super) fn count_block(&mut self, good: bool, now: u64) {
-        let read = self.dat.read;
-        match (good, read) {
-            (false, _) => self.slot.stats.blocks_bad += 1,
-            (true, true) => self.slot.stats.blocks_read += 1,
-            (true, false) => self.slot.stats.blocks_written += 1,
-        }
-        if good {
-            self.slot.stats.bytes += self.dat.block as u64;
-        }
+        self.slot.count_block(self.dat.read, self.dat.block, good, self.dat.start_ns, now);
         // The lines' own time: gap, start bit, data, CRC16, end bit.
         let clocks = BLOCK_GAP_CLK + 1 + self.byte_clocks(self.dat.block) + 17;
         self.slot.stats.data_ns += self.slot.beat(0).plus(clocks).ns();
-        let (bytes, start_ns) = (self.dat.block as u32, self.dat.start_ns);
-        self.slot.note(BusEvent::Block { read, bytes, good, start_ns, end_ns: now });
     }
 }

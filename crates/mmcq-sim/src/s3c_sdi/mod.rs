@@ -38,25 +38,16 @@ pub use config::S3cSdiConfig;
 
 use crate::alarms::NEVER;
 use crate::card::Card;
-use crate::faults::{Point, Strike};
 use crate::memory::ShadowMemory;
 pub use crate::port::PortCounters;
-use crate::probe::{Probe, Signal};
+use crate::probe::Probe;
 use crate::slot::{Core, Slot};
 use bits::{con, dsta};
 
 /// The registers as a driver reaches them.
 pub type Port = crate::port::Port<S3cSdi>;
 
-impl crate::port::RegisterFile for S3cSdi {
-    fn read(&mut self, offset: u16, size: u8, now_ns: u64) -> u32 {
-        S3cSdi::read(self, offset, size, now_ns)
-    }
-
-    fn write(&mut self, offset: u16, size: u8, value: u32, now_ns: u64) {
-        S3cSdi::write(self, offset, size, value, now_ns);
-    }
-}
+crate::port::register_file!(S3cSdi);
 
 /// Things that happen by themselves, in the order in which simultaneous ones happen.
 #[derive(Clone, Copy)]
@@ -95,13 +86,7 @@ pub struct S3cSdi {
 }
 
 impl Core for S3cSdi {
-    fn slot(&self) -> &Slot {
-        &self.slot
-    }
-
-    fn slot_mut(&mut self) -> &mut Slot {
-        &mut self.slot
-    }
+    crate::slot::has_slot!();
 
     fn alarm(&mut self, alarm: usize, now: u64) {
         match TIMERS[alarm] {
@@ -112,11 +97,6 @@ impl Core for S3cSdi {
             Timer::Card => {}
         }
     }
-
-    // How the board detects a card is its own matter.
-    fn card_came(&mut self, _: u64) {}
-
-    fn card_went(&mut self, _: u64) {}
 
     fn look(&mut self, now: u64) {
         self.look_at_card(now);
@@ -185,13 +165,6 @@ impl S3cSdi {
         self.slot.set_probe(probe);
     }
 
-    /// Shows the probe, if there is one, a signal.
-    fn show<'a>(&'a mut self, signal: impl FnOnce(&'a data::DatLines) -> Signal<'a>) {
-        if let Some(probe) = &mut self.slot.probe {
-            probe(&signal(&self.dat));
-        }
-    }
-
     /// The card pulls DAT1 low, and no data are in its way.
     fn dat1_low(&self, now: u64) -> bool {
         let free = self.slot.bus.width == 1 || !self.dat.moving();
@@ -227,18 +200,9 @@ impl S3cSdi {
     /// The interrupt line follows the enabled events.
     fn update_irq(&mut self, now: u64) {
         let pending = self.events() & self.regs.mask;
-        if pending == 0 || pending & !self.pending != 0 {
-            self.slot.line.forgive();
-        }
+        let new = pending & !self.pending != 0;
         self.pending = pending;
-        if pending != 0 && self.slot.line.may_rise() {
-            if self.strike(Point::Interrupt, now) == Some(Strike::Lost) {
-                self.slot.line.lose();
-            } else {
-                self.slot.interrupt(now, pending);
-            }
-        }
-        self.slot.set_line(pending != 0 && !self.slot.line.is_lost(), now);
+        self.drive_line(pending != 0, pending, new, now);
     }
 
     /// Is there a clock that carries bits?

@@ -252,7 +252,7 @@ impl S3cSdi {
             }
         }
         self.slot.bus = bus;
-        self.show(|_| Signal::Bus { at_ns: now, bus, low: false });
+        self.slot.show(&Signal::Bus { at_ns: now, bus, low: false });
         self.slot.with_card(now, |card, now| card.bus_changed(&bus, now));
     }
 }

@@ -3,12 +3,12 @@
 use super::bits::int;
 use super::data::State;
 use super::dma::Moved;
-use super::{BusEvent, Busy, NEVER, Sdhci, Timer};
+use super::{Busy, NEVER, Sdhci, Timer};
 use crate::card::{Flow, ReadBlock};
 use crate::faults::{Point, Strike};
 use crate::probe::Signal;
 use crate::slot::Core;
-use crate::wire::{BLOCK_GAP_CLK, Beat, CRC_STATUS_CLK, CRC_TOKEN_CLK, CRC_TURN_CLK, block_clk};
+use crate::wire::{BLOCK_GAP_CLK, CRC_STATUS_CLK, block_clk};
 
 impl Sdhci {
     pub(super) fn next_read(&mut self, now: u64) {
@@ -118,7 +118,7 @@ impl Sdhci {
         let from_ns = self.dat.held_since;
         self.slot.stats.held_ns += now.saturating_sub(from_ns);
         if self.dat.read && now > from_ns {
-            self.show(|_| Signal::ClockStopped { from_ns, until_ns: now });
+            self.slot.show(&Signal::ClockStopped { from_ns, until_ns: now });
         }
         self.dat.beat = Some(self.data_beat(now).not_before(now));
     }
@@ -184,7 +184,7 @@ impl Sdhci {
         let start = free.not_before(self.slot.busy_until_ns);
         let end = start.plus(block_clk(n as u32, self.slot.bus.width, self.slot.bus.ddr));
         let (start_ns, end_ns) = (start.ns(), end.ns());
-        self.busy_from(free_ns, start_ns);
+        self.slot.busy_from(free_ns, start_ns);
         self.slot.stats.data_ns += (free_ns - before.ns()) + (end_ns - start_ns);
         self.dat.start_ns = start_ns;
         self.dat.beat = Some(end);
@@ -202,23 +202,10 @@ impl Sdhci {
             self.dat.flip(bit);
         }
         let n = self.dat.block;
-        let reply = match self.dat.flow {
-            _ if strike == Some(Strike::Lost) => None,
-            Some(Flow::Write { block_size }) => {
-                let crc_ok = usize::from(block_size) == n && !damaged;
-                let bytes = std::mem::take(&mut self.dat.bytes);
-                let reply = self.slot.with_card(now, |card, now| card.write_block(&bytes[..n], crc_ok, now));
-                self.dat.bytes = bytes;
-                reply
-            }
-            _ => None,
-        };
+        let flow = self.dat.flow.filter(|_| strike != Some(Strike::Lost));
+        let reply = self.slot.give_block(flow, &self.dat.bytes[..n], !damaged, now);
         let end = self.data_beat(now);
-        let seen = reply.filter(|_| strike != Some(Strike::NoStatus));
-        let Some((good, busy_until)) = seen.and_then(|r| Some((r.status?, r.busy_until_ns))) else {
-            // The host saw no status; the card may have taken the block all the same, and be busy
-            // with it.
-            self.slot.busy_until_ns = self.slot.busy_until_ns.max(reply.map_or(0, |r| r.busy_until_ns));
+        let Some((good, busy_until)) = self.slot.seen_status(reply, strike) else {
             self.count_block(false, now);
             return self.silence(now);
         };
@@ -227,9 +214,7 @@ impl Sdhci {
         self.dat.strike = strike;
         let token = end.plus(CRC_STATUS_CLK);
         let token_ns = token.ns();
-        if self.slot.probe.is_some() {
-            self.show_status(end, good, busy_until);
-        }
+        self.slot.show_status(end, good, busy_until);
         self.slot.stats.data_ns += token_ns - end.ns();
         if busy_until > now {
             self.slot.busy_until_ns = self.slot.busy_until_ns.max(busy_until);
@@ -240,21 +225,11 @@ impl Sdhci {
         let last = self.write_is_over();
         let waits = good && !(last && self.config.busy == Busy::Ignored);
         let until = if waits { self.slot.busy_until_ns.max(token_ns) } else { token_ns };
-        self.busy_from(token_ns, until);
+        self.slot.busy_from(token_ns, until);
         self.dat.beat = Some(token);
         self.dat.state = State::WriteStatus;
         self.watch(token_ns, until);
         self.set_timer(Timer::Data, until);
-    }
-
-    /// What the card says of a block that ended at this edge, and its busy after it.
-    fn show_status(&mut self, end: Beat, good: bool, busy_until: u64) {
-        let start_ns = end.plus(CRC_TURN_CLK).ns();
-        let end_ns = end.plus(CRC_TURN_CLK + CRC_TOKEN_CLK).ns();
-        self.show(|_| Signal::CrcStatus { good, start_ns, end_ns });
-        if busy_until > end_ns {
-            self.show(|_| Signal::Busy { from_ns: end_ns, until_ns: busy_until });
-        }
     }
 
     fn write_is_over(&self) -> bool {
@@ -282,17 +257,8 @@ impl Sdhci {
     }
 
     pub(super) fn count_block(&mut self, good: bool, now: u64) {
-        let read = self.dat.read;
-        match (good, read) {
-            (false, _) => self.slot.stats.blocks_bad += 1,
-            (true, true) => self.slot.stats.blocks_read += 1,
-            (true, false) => self.slot.stats.blocks_written += 1,
-        }
-        if good {
-            self.slot.stats.bytes += self.dat.block as u64;
-        }
-        let (bytes, start_ns) = (self.dat.block as u32, self.dat.start_ns);
-        self.slot.note(BusEvent::Block { read, bytes, good, start_ns, end_ns: now });
+        let (read, start_ns) = (self.dat.read, self.dat.start_ns);
+        self.slot.count_block(read, self.dat.block, good, start_ns, now);
         self.show(|dat| Signal::Block {
             read,
             data: dat.on_wire(),

@@ -6,9 +6,7 @@ use crate::card::{Answer, Flow, Reply};
 use crate::faults::{Point, Strike};
 use crate::probe::Signal;
 use crate::slot::Core;
-use crate::wire::{
-    Beat, COMMAND_CLK, LONG_RESPONSE_CLK, N_CR_CLK, N_RC_CLK, RESPONSE_CLK, RESPONSE_TIMEOUT_CLK, crc7,
-};
+use crate::wire::{Beat, LONG_RESPONSE_CLK, N_CR_CLK, N_RC_CLK, RESPONSE_CLK, RESPONSE_TIMEOUT_CLK, crc7};
 
 /// Without a clock nothing counts the 64 clocks; the model gives up after this.
 const NO_CLOCK_TIMEOUT_NS: u64 = 100_000;
@@ -264,15 +262,8 @@ impl Sdhci {
         if self.hurt.mute || index == 23 && self.config.mistakes.count_hangs {
             // It waits on the line for ever.
         } else if self.clocked() {
-            let start_ns = active.beat.ns();
-            active.beat = active.beat.plus(COMMAND_CLK);
-            let end_ns = active.beat.ns();
-            self.slot.stats.commands[usize::from(index & 63)] += 1;
-            self.slot.stats.command_ns += end_ns - start_ns;
-            let auto = sender != Sender::Host;
-            self.slot.note(BusEvent::Command { index, arg, auto, start_ns, end_ns });
-            self.show(|_| Signal::Command { index, arg, auto, start_ns, end_ns });
-            self.set_timer(Timer::Command, end_ns);
+            active.beat = self.slot.send((index, arg), sender != Sender::Host, active.beat);
+            self.set_timer(Timer::Command, active.beat.ns());
         } else {
             active.step = Step::Response(None);
             active.beat =
@@ -383,7 +374,7 @@ impl Sdhci {
                 errors,
                 end_ns: now,
             });
-            self.show(|_| Signal::Response {
+            self.slot.show(&Signal::Response {
                 command: index,
                 answer,
                 crc_ok: errors & int::COMMAND_CRC == 0,
@@ -404,7 +395,7 @@ impl Sdhci {
             self.slot.stats.command_ns += self.slot.beat(0).plus(spent).ns();
         }
         if busy_until_ns > now {
-            self.show(|_| Signal::Busy { from_ns: now, until_ns: busy_until_ns });
+            self.slot.show(&Signal::Busy { from_ns: now, until_ns: busy_until_ns });
             self.slot.busy_until_ns = self.slot.busy_until_ns.max(busy_until_ns);
         }
         match sender {

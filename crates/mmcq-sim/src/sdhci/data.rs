@@ -4,7 +4,7 @@
 use super::bits::{host2, int, mode, present};
 use super::command::{Auto, Issue};
 use super::dma::Moved;
-use super::{BusEvent, Busy, NEVER, Sdhci, Timer};
+use super::{Busy, NEVER, Sdhci, Timer};
 use crate::card::Flow;
 use crate::faults::{Strike, flip};
 use crate::probe::Signal;
@@ -271,13 +271,6 @@ impl Sdhci {
         }
     }
 
-    pub(super) fn busy_from(&mut self, from_ns: u64, until_ns: u64) {
-        if until_ns > from_ns && until_ns != NEVER {
-            self.slot.stats.busy_ns = self.slot.stats.busy_ns.saturating_add(until_ns - from_ns);
-            self.slot.note(BusEvent::Busy { from_ns, until_ns });
-        }
-    }
-
     /// The last block of a transfer has been moved.
     pub(super) fn blocks_are_over(&mut self, now: u64) {
         if self.dat.dma && self.dma_finish(now) != Moved::All {
@@ -313,7 +306,7 @@ impl Sdhci {
         if until <= now || self.config.busy == Busy::Ignored {
             return self.complete(now);
         }
-        self.busy_from(now, until);
+        self.slot.busy_from(now, until);
         self.dat.state = State::Busy;
         self.watch(now, until);
         self.set_timer(Timer::Data, until);
@@ -353,7 +346,7 @@ impl Sdhci {
                     cut: true,
                 });
             }
-            State::ReadHeld => self.show(|_| Signal::ClockStopped { from_ns, until_ns: now }),
+            State::ReadHeld => self.slot.show(&Signal::ClockStopped { from_ns, until_ns: now }),
             _ => {}
         }
     }

@@ -58,15 +58,7 @@ use registers::Registers;
 /// The registers as a driver reaches them.
 pub type Port = crate::port::Port<Sdhci>;
 
-impl crate::port::RegisterFile for Sdhci {
-    fn read(&mut self, offset: u16, size: u8, now_ns: u64) -> u32 {
-        Sdhci::read(self, offset, size, now_ns)
-    }
-
-    fn write(&mut self, offset: u16, size: u8, value: u32, now_ns: u64) {
-        Sdhci::write(self, offset, size, value, now_ns);
-    }
-}
+crate::port::register_file!(Sdhci);
 
 /// Things that happen by themselves, in the order in which simultaneous ones happen.
 #[derive(Clone, Copy)]
@@ -127,13 +119,7 @@ pub struct Sdhci {
 }
 
 impl Core for Sdhci {
-    fn slot(&self) -> &Slot {
-        &self.slot
-    }
-
-    fn slot_mut(&mut self) -> &mut Slot {
-        &mut self.slot
-    }
+    crate::slot::has_slot!();
 
     fn alarm(&mut self, alarm: usize, now: u64) {
         match TIMERS[alarm] {

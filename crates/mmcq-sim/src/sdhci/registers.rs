@@ -504,7 +504,7 @@ impl Sdhci {
             if released && self.slot.with_card(now, |card, now| card.busy(now)) == Some(false) {
                 self.slot.busy_until_ns = 0;
             }
-            self.show(|_| Signal::Bus { at_ns: now, bus, low: low == Some(true) });
+            self.slot.show(&Signal::Bus { at_ns: now, bus, low: low == Some(true) });
         }
     }
 }

@@ -6,9 +6,8 @@ use super::idma::Moved;
 use super::{NEVER, Stm32Sdmmc, Timer};
 use crate::card::{Flow, ReadBlock};
 use crate::faults::{Point, Strike, flip};
-use crate::probe::Signal;
 use crate::slot::Core;
-use crate::wire::{BLOCK_GAP_CLK, CRC_STATUS_CLK, CRC_TOKEN_CLK, CRC_TURN_CLK};
+use crate::wire::{BLOCK_GAP_CLK, CRC_STATUS_CLK};
 
 /// CRC16 and end bit.
 const TAIL_CLK: u64 = 17;
@@ -271,24 +270,13 @@ impl Stm32Sdmmc {
         if let Some(Strike::Flip(bit)) = strike {
             flip(&mut self.dat.bytes, bit);
         }
-        let reply = match self.dat.flow {
-            _ if strike == Some(Strike::Lost) => None,
-            Some(Flow::Write { block_size }) => {
-                let crc_ok = usize::from(block_size) == self.dat.block && !damaged;
-                let bytes = std::mem::take(&mut self.dat.bytes);
-                let reply = self.slot.with_card(now, |card, now| card.write_block(&bytes, crc_ok, now));
-                self.dat.bytes = bytes;
-                reply
-            }
-            _ => None,
-        };
+        let flow = self.dat.flow.filter(|_| strike != Some(Strike::Lost));
+        let reply = self.slot.give_block(flow, &self.dat.bytes, !damaged, now);
         self.show_block(!damaged, false, now);
         self.dat.left -= self.dat.block;
         self.dat.at = 0;
         self.count_data();
-        let seen = reply.filter(|_| strike != Some(Strike::NoStatus));
-        let Some((good, busy_until)) = seen.and_then(|r| Some((r.status?, r.busy_until_ns))) else {
-            self.slot.busy_until_ns = self.slot.busy_until_ns.max(reply.map_or(0, |r| r.busy_until_ns));
+        let Some((good, busy_until)) = self.slot.seen_status(reply, strike) else {
             self.count_block(false, now);
             return self.after_clocks(NO_STATUS_CLK, State::NoStatus, now);
         };
@@ -297,12 +285,7 @@ impl Stm32Sdmmc {
         if busy_until > now {
             self.slot.busy_until_ns = self.slot.busy_until_ns.max(busy_until);
         }
-        let status = self.data_beat(now).plus(CRC_TURN_CLK);
-        let (start_ns, end_ns) = (status.ns(), status.plus(CRC_TOKEN_CLK).ns());
-        self.show(|_| Signal::CrcStatus { good, start_ns, end_ns });
-        if busy_until > end_ns {
-            self.show(|_| Signal::Busy { from_ns: end_ns, until_ns: busy_until });
-        }
+        self.slot.show_status(self.data_beat(now), good, busy_until);
         self.slot.stats.data_ns += self.slot.beat(0).plus(CRC_STATUS_CLK).ns();
         self.after_clocks(CRC_STATUS_CLK, State::Status, now);
     }

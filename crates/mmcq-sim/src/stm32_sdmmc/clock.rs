@@ -188,7 +188,7 @@ impl Stm32Sdmmc {
         }
         self.slot.bus = bus;
         let low = self.slot.card().is_some_and(|card| card.switching_voltage(self.slot.card_ns(now)));
-        self.show(|_| Signal::Bus { at_ns: now, bus, low });
+        self.slot.show(&Signal::Bus { at_ns: now, bus, low });
         self.slot.with_card(now, |card, now| card.bus_changed(&bus, now));
     }
 

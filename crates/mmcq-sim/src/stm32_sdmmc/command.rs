@@ -2,13 +2,11 @@
 
 use super::bits::{cmd, dctrl, sta};
 use super::{BusEvent, Stm32Sdmmc, Timer};
-use crate::card::{Answer, Flow, Reply};
+use crate::card::{Answer, Reply};
 use crate::faults::{Point, Strike};
+use crate::lines::{self, Active, Issued, Step};
 use crate::probe::Signal;
 use crate::slot::Core;
-use crate::wire::{
-    Beat, COMMAND_CLK, LONG_RESPONSE_CLK, N_CR_CLK, N_RC_CLK, RESPONSE_CLK, RESPONSE_TIMEOUT_CLK, crc7,
-};
 
 /// DAT0 is looked at a second time so long after a response.
 const SAMPLE_CLK: u64 = 2;
@@ -24,7 +22,7 @@ enum Expect {
 
 /// A command as CMD describes it.
 #[derive(Clone, Copy, Debug)]
-struct Issue {
+pub(super) struct Issue {
     index: u8,
     arg: u32,
     expect: Expect,
@@ -32,44 +30,18 @@ struct Issue {
     stops: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Step {
-    /// The token is on the line.
-    Token,
-    /// The response is, or nothing (`None`) until the controller gives up.
-    Response(Option<Answer>),
-}
+impl Issued for Issue {
+    fn token(&self) -> (u8, u32) {
+        (self.index, self.arg)
+    }
 
-#[derive(Clone, Copy, Debug)]
-struct Active {
-    issue: Issue,
-    step: Step,
-    /// Where the step ends.
-    beat: Beat,
-    flow: Flow,
-    /// Start bit of the response.
-    answer_ns: u64,
-    /// The card holds DAT0 low until then.
-    busy_until_ns: u64,
-    /// What is wrong with the response.
-    strike: Option<Strike>,
-}
-
-#[derive(Debug, Default)]
-pub(super) struct CmdLine {
-    active: Option<Active>,
-    /// The clock stands: the token goes when it runs again.
-    waiting: Option<Issue>,
-    /// The line is free for the next token from here on.
-    free_ns: u64,
-}
-
-impl CmdLine {
-    /// CPSMACT.
-    pub fn active(&self) -> bool {
-        self.active.is_some() || self.waiting.is_some()
+    fn waits(&self) -> bool {
+        self.expect != Expect::Nothing
     }
 }
+
+/// Its [`active`](lines::CmdLine::active) is CPSMACT.
+pub(super) type CmdLine = lines::CmdLine<Issue>;
 
 impl Stm32Sdmmc {
     /// CMD was written.
@@ -108,7 +80,7 @@ impl Stm32Sdmmc {
             _ => Expect::Long,
         };
         self.regs.command |= cmd::ENABLE;
-        self.cmd.waiting = Some(Issue {
+        self.cmd.wait(Issue {
             index: (command & cmd::INDEX) as u8,
             arg: self.regs.argument,
             expect,
@@ -124,23 +96,13 @@ impl Stm32Sdmmc {
         if self.slot.bus.clock_hz == 0 || self.clock.forbids_commands() || self.dat.held() {
             return;
         }
-        let Some(issue) = self.cmd.waiting.take() else { return };
-        let start = self.slot.beat(now).not_before(self.cmd.free_ns);
-        let beat = start.plus(COMMAND_CLK);
-        let (start_ns, end_ns) = (start.ns(), beat.ns());
-        let Issue { index, arg, .. } = issue;
-        self.slot.stats.commands[usize::from(index)] += 1;
-        self.slot.stats.command_ns += end_ns - start_ns;
-        self.slot.note(BusEvent::Command { index, arg, auto: false, start_ns, end_ns });
-        self.show(|_| Signal::Command { index, arg, auto: false, start_ns, end_ns });
-        let (step, flow) = (Step::Token, Flow::None);
-        self.cmd.active =
-            Some(Active { issue, step, beat, flow, answer_ns: 0, busy_until_ns: 0, strike: None });
-        self.set_timer(Timer::Command, end_ns);
+        if let Some(end_ns) = self.cmd.go(&mut self.slot, now) {
+            self.set_timer(Timer::Command, end_ns);
+        }
     }
 
     pub(super) fn command_event(&mut self, now: u64) {
-        let Some(active) = self.cmd.active.take() else { return };
+        let Some(active) = self.cmd.take() else { return };
         match active.step {
             Step::Token => self.token_ended(active, now),
             Step::Response(answer) => self.response_ended(active, answer, now),
@@ -148,65 +110,38 @@ impl Stm32Sdmmc {
     }
 
     /// The card has the command.
-    fn token_ended(&mut self, mut active: Active, now: u64) {
-        let Issue { index, arg, expect, transfers, stops } = active.issue;
+    fn token_ended(&mut self, mut active: Active<Issue>, now: u64) {
+        let Issue { transfers, stops, .. } = active.issue;
         let lost = self.strike(Point::Command, now) == Some(Strike::Lost);
-        let reply =
-            if lost { None } else { self.slot.with_card(now, |card, now| card.command(index, arg, now)) };
-        let reply = reply.unwrap_or(Reply::SILENT);
-        if let Some(until_ns) = reply.busy_until_ns {
-            self.slot.busy_until_ns = self.slot.busy_until_ns.max(until_ns);
-            active.busy_until_ns = until_ns;
-        }
-        active.flow = reply.flow;
+        let reply = if lost { Reply::SILENT } else { self.slot.ask(active.issue.token(), now) };
+        (active.flow, active.busy_until_ns) = (reply.flow, reply.busy_until_ns.unwrap_or(0));
         if stops {
             self.abort(now);
         }
         if transfers && self.regs.dctrl & dctrl::READ != 0 {
             self.enable_data(reply.flow, active.beat, now);
         }
-        let waits = expect != Expect::Nothing;
         active.strike = reply.answer.and_then(|_| self.strike(Point::Response, now));
-        let seen = reply.answer.filter(|_| active.strike != Some(Strike::Lost) && waits);
-        let clocks = match seen {
-            Some(Answer::Short { .. }) => N_CR_CLK + RESPONSE_CLK,
-            Some(Answer::Long(_)) => N_CR_CLK + LONG_RESPONSE_CLK,
-            None if waits => RESPONSE_TIMEOUT_CLK,
-            None => 0,
-        };
-        active.answer_ns = active.beat.plus(N_CR_CLK).ns();
-        active.beat = active.beat.plus(clocks);
-        active.step = Step::Response(seen);
-        if clocks == 0 {
-            return self.response_ended(active, None, now);
+        match self.cmd.answered(&mut active, reply.answer) {
+            Some(end_ns) => self.set_timer(Timer::Command, end_ns),
+            None => self.response_ended(active, None, now),
         }
-        self.cmd.active = Some(active);
-        self.set_timer(Timer::Command, active.beat.ns());
     }
 
-    fn response_ended(&mut self, active: Active, answer: Option<Answer>, now: u64) {
+    fn response_ended(&mut self, active: Active<Issue>, answer: Option<Answer>, now: u64) {
         let Active { issue, beat, flow, answer_ns, busy_until_ns, strike, .. } = active;
         self.regs.command &= !cmd::ENABLE;
-        self.cmd.free_ns = beat.plus(N_RC_CLK).ns();
-        let waits = issue.expect != Expect::Nothing;
-        let spent = match answer {
-            Some(Answer::Short { .. }) => N_CR_CLK + RESPONSE_CLK + N_RC_CLK,
-            Some(Answer::Long(_)) => N_CR_CLK + LONG_RESPONSE_CLK + N_RC_CLK,
-            None if waits => RESPONSE_TIMEOUT_CLK + N_RC_CLK,
-            None => N_RC_CLK,
-        };
-        self.slot.stats.command_ns += self.slot.beat(0).plus(spent).ns();
+        self.cmd.over(&mut self.slot, &active, answer);
         let mut good = false;
         if let Some(answer) = answer {
             good = self.take_response(&issue, answer, strike, answer_ns, now);
-        } else if waits {
-            self.slot.stats.silent += 1;
+        } else if issue.waits() {
             self.regs.status |= sta::COMMAND_TIMEOUT;
         } else {
             self.regs.status |= sta::SENT;
         }
         if busy_until_ns > now {
-            self.show(|_| Signal::Busy { from_ns: now, until_ns: busy_until_ns });
+            self.slot.show(&Signal::Busy { from_ns: now, until_ns: busy_until_ns });
         }
         if issue.stops {
             self.dat.stop_owed = false;
@@ -245,18 +180,11 @@ impl Stm32Sdmmc {
         start_ns: u64,
         now: u64,
     ) -> bool {
-        let (mut index, mut crc_ok, mut content) = match answer {
-            Answer::Short { index, content, crc } => (index, crc, [content, 0, 0, 0]),
-            Answer::Long(bytes) => {
-                let mut words = [0; 4];
-                for (word, four) in words.iter_mut().zip(bytes.chunks_exact(4)) {
-                    *word = four.iter().fold(0, |word, &byte| word << 8 | u32::from(byte));
-                }
-                // The end bit reads as zero [58.10.6].
-                words[3] &= !1;
-                (0x3f, crc7(&bytes[..15]) == bytes[15] >> 1, words)
-            }
-        };
+        let (mut index, mut crc_ok, mut content) = lines::content(answer);
+        if matches!(answer, Answer::Long(_)) {
+            // The end bit reads as zero [58.10.6].
+            content[3] &= !1;
+        }
         // A response of the other length is cut, or filled up with ones: either way its CRC is
         // wrong.
         crc_ok &= matches!(answer, Answer::Long(_)) == (issue.expect == Expect::Long);
@@ -279,7 +207,7 @@ impl Stm32Sdmmc {
         self.slot.note(BusEvent::Response { index: issue.index, content: content[0], errors, end_ns: now });
         let command = issue.index;
         let end_ok = strike != Some(Strike::EndBit);
-        self.show(|_| Signal::Response {
+        self.slot.show(&Signal::Response {
             command,
             answer,
             crc_ok: strike != Some(Strike::Crc),

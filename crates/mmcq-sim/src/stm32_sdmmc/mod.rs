@@ -56,22 +56,14 @@ use crate::card::Card;
 use crate::faults::{Point, Strike};
 use crate::memory::ShadowMemory;
 pub use crate::port::PortCounters;
-use crate::probe::{Probe, Signal};
+use crate::probe::Probe;
 use crate::slot::{Core, Slot};
 use bits::{dctrl, sta};
 
 /// The registers as a driver reaches them.
 pub type Port = crate::port::Port<Stm32Sdmmc>;
 
-impl crate::port::RegisterFile for Stm32Sdmmc {
-    fn read(&mut self, offset: u16, size: u8, now_ns: u64) -> u32 {
-        Stm32Sdmmc::read(self, offset, size, now_ns)
-    }
-
-    fn write(&mut self, offset: u16, size: u8, value: u32, now_ns: u64) {
-        Stm32Sdmmc::write(self, offset, size, value, now_ns);
-    }
-}
+crate::port::register_file!(Stm32Sdmmc);
 
 /// Things that happen by themselves, in the order in which simultaneous ones happen.
 #[derive(Clone, Copy)]
@@ -115,13 +107,7 @@ pub struct Stm32Sdmmc {
 }
 
 impl Core for Stm32Sdmmc {
-    fn slot(&self) -> &Slot {
-        &self.slot
-    }
-
-    fn slot_mut(&mut self) -> &mut Slot {
-        &mut self.slot
-    }
+    crate::slot::has_slot!();
 
     fn alarm(&mut self, alarm: usize, now: u64) {
         match TIMERS[alarm] {
@@ -136,11 +122,6 @@ impl Core for Stm32Sdmmc {
             Timer::Card => {}
         }
     }
-
-    // How the board detects a card is its own matter.
-    fn card_came(&mut self, _: u64) {}
-
-    fn card_went(&mut self, _: u64) {}
 
     fn look(&mut self, now: u64) {
         self.look_at_lines(now);
@@ -228,13 +209,6 @@ impl Stm32Sdmmc {
         self.slot.set_probe(probe);
     }
 
-    /// Shows the probe, if there is one, a signal.
-    fn show<'a>(&'a mut self, signal: impl FnOnce(&'a data::DatLines) -> Signal<'a>) {
-        if let Some(probe) = &mut self.slot.probe {
-            probe(&signal(&self.dat));
-        }
-    }
-
     /// Looks at what may have changed on the lines, after anything that happened.
     fn look_at_lines(&mut self, now: u64) {
         if self.slot.busy_until_ns == 0 {
@@ -271,17 +245,8 @@ impl Stm32Sdmmc {
     /// The interrupt line follows the enabled flags.
     fn update_irq(&mut self, now: u64) {
         let pending = self.status() & self.regs.mask;
-        if pending == 0 || pending & !self.pending != 0 {
-            self.slot.line.forgive();
-        }
+        let new = pending & !self.pending != 0;
         self.pending = pending;
-        if pending != 0 && self.slot.line.may_rise() {
-            if self.strike(Point::Interrupt, now) == Some(Strike::Lost) {
-                self.slot.line.lose();
-            } else {
-                self.slot.interrupt(now, pending);
-            }
-        }
-        self.slot.set_line(pending != 0 && !self.slot.line.is_lost(), now);
+        self.drive_line(pending != 0, pending, new, now);
     }
 }

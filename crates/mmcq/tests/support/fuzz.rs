@@ -19,6 +19,15 @@ pub fn fuzz(name: &str, inputs: u64, f: impl FnMut(&mut Unstructured<'_>) -> Res
     sized(name, inputs, 32..4_096, f);
 }
 
+/// Runs what is drawn by 500 seeds; one of them gives the same twice.
+pub fn repeatable<T: PartialEq + std::fmt::Debug>(name: &str, run: impl Fn(u64) -> T) {
+    fuzz(name, 500, |u| {
+        run(u.arbitrary()?);
+        Ok(())
+    });
+    assert_eq!(run(7), run(7));
+}
+
 /// Gives `f` so many inputs of so many bytes that are the same in every run, a search or not: for
 /// what must be seen to have been reached.
 pub fn always(inputs: u64, bytes: u32, mut f: impl FnMut(&mut Unstructured<'_>) -> Result<()>) {

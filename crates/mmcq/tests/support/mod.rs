@@ -9,7 +9,7 @@
 pub mod guard;
 
 use guard::Guarded;
-use mmcq::engine::{Claim, DmaBuf};
+use mmcq::engine::{Claim, DmaBuf, Kind, PartitionAccess, Request};
 use mmcq::host::{
     Auto, BusOp, BusyDetect, Caps, Cause, Data, Direction, DmaError, Done, Events, Fault, Host, Phase,
     Segment, Stage, StartError, Step, Timing, Width,
@@ -217,6 +217,25 @@ macro_rules! handed_on {
 
 #[allow(unused_imports, reason = "as above")]
 pub(crate) use handed_on;
+
+/// The same of the bus and the card's presence.
+#[allow(unused_macros, reason = "as above")]
+macro_rules! bus_handed_on {
+    () => {
+        fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
+            self.host.set_bus(op, first, now_ns)
+        }
+        fn dat0_busy(&self) -> bool {
+            self.host.dat0_busy()
+        }
+        fn present(&self) -> bool {
+            self.host.present()
+        }
+    };
+}
+
+#[allow(unused_imports, reason = "as above")]
+pub(crate) use bus_handed_on;
 
 pub struct TestHost {
     pub world: Rc<RefCell<World>>,
@@ -515,6 +534,29 @@ pub fn buffer(blocks: u32, fill: u8) -> DmaBuf {
     let bytes = blocks * 512;
     // SAFETY: the memory is no other owner's, and is never given up.
     claimed(unsafe { DmaBuf::from_raw(Guarded::leaked(bytes as usize, fill), bytes) })
+}
+
+/// Blocks to read, into memory that is none of theirs yet.
+pub fn read(lba: u64, blocks: u32) -> Request {
+    Request::new(Kind::Read { lba, blocks }, buffer(blocks, 0xee))
+}
+
+/// Blocks of this byte to write.
+pub fn write(lba: u64, blocks: u32, fill: u8) -> Request {
+    Request::new(Kind::Write { lba, blocks }, buffer(blocks, fill))
+}
+
+/// A visit to a partition, which takes a switch of up to 10 ms: so many blocks out, so many back.
+pub fn partition_access(config: u8, lba: u32, out: u16, back: u16) -> Kind {
+    Kind::PartitionAccess(PartitionAccess {
+        config,
+        switch_ns: 10_000_000,
+        lba,
+        out,
+        reliable: false,
+        ask: false,
+        back,
+    })
 }
 
 /// A buffer that [`reclaimed`] is to find.

@@ -4,8 +4,8 @@ use super::super::Reply;
 use super::super::cut::mixed;
 use super::super::quirk::Discarded;
 use super::super::status::{self, State};
+use super::EmmcCard;
 use super::config::{ERASE_GROUP_BYTES, Revision, byte};
-use super::{EmmcCard, EraseRange};
 use crate::faults::{Point, Strike};
 use crate::plant;
 
@@ -21,17 +21,8 @@ impl EmmcCard {
     /// CMD35 and CMD36.
     pub(super) fn erase_edge(&mut self, is_start: bool, arg: u32) {
         let at = self.byte_address(arg) & !511;
-        if at >= self.capacity() {
-            self.status.raise(status::OUT_OF_RANGE);
-            self.erase = EraseRange::default();
-        } else if is_start {
-            self.erase = EraseRange { start: Some(at), end: None };
-        } else if self.erase.start.is_none() || self.erase.end.is_some() {
-            self.status.raise(status::ERASE_SEQ_ERROR);
-            self.erase = EraseRange::default();
-        } else {
-            self.erase.end = Some(at);
-        }
+        let errors = self.erase.edge(is_start, at, self.capacity());
+        self.status.raise(errors);
     }
 
     /// What CMD38 is to do, for a card that takes it out of EXT_CSD[113] instead of the argument.

@@ -14,6 +14,7 @@ mod stores;
 mod switch;
 
 use super::cut;
+use super::erase_range::EraseRange;
 use super::flash::Flash;
 use super::interface::Interface;
 use super::link::{IDENTIFICATION_HZ, Mode};
@@ -73,13 +74,6 @@ struct Count {
     forced: bool,
     /// Of a packed command: the header says the rest.
     packed: bool,
-}
-
-/// The groups or sectors chosen by CMD35 and CMD36.
-#[derive(Clone, Copy, Debug, Default)]
-struct EraseRange {
-    start: Option<u64>,
-    end: Option<u64>,
 }
 
 /// An eMMC device.
@@ -209,13 +203,9 @@ impl EmmcCard {
         if let Some(rpmb) = &mut self.rpmb {
             rpmb.reset();
         }
-        let was_up = std::mem::take(&mut self.was_up);
-        if was_up && std::mem::take(&mut self.config.quirks.changes_serial) {
-            self.config.identity.serial ^= 0x00ff_00ff;
-        }
-        if was_up && std::mem::take(&mut self.config.quirks.shrinks) {
-            self.config.capacity_bytes =
-                self.config.capacity_bytes / 2 / config::ERASE_GROUP_BYTES * config::ERASE_GROUP_BYTES;
+        if std::mem::take(&mut self.was_up) {
+            let EmmcConfig { quirks, identity, capacity_bytes, .. } = &mut self.config;
+            quirks.come_up_again(identity, capacity_bytes, config::ERASE_GROUP_BYTES);
         }
         let old = std::mem::replace(&mut self.ext_csd, self.config.ext_csd());
         for (_, kept) in byte::KEPT {

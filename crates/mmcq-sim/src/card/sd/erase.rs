@@ -23,17 +23,8 @@ impl SdCard {
                 return;
             }
         };
-        if at >= self.config.capacity_bytes {
-            self.status.raise(status::OUT_OF_RANGE);
-            self.erase = EraseRange::default();
-        } else if is_start {
-            self.erase = EraseRange { start: Some(at), end: None };
-        } else if self.erase.start.is_none() || self.erase.end.is_some() {
-            self.status.raise(status::ERASE_SEQ_ERROR);
-            self.erase = EraseRange::default();
-        } else {
-            self.erase.end = Some(at);
-        }
+        let errors = self.erase.edge(is_start, at, self.config.capacity_bytes);
+        self.status.raise(errors);
     }
 
     /// CMD38. Cards before 5.0 take no argument.

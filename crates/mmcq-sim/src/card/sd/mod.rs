@@ -11,6 +11,7 @@ mod spi;
 pub(crate) mod voltage;
 
 use super::cut;
+use super::erase_range::EraseRange;
 use super::flash::Flash;
 use super::interface::Interface;
 use super::link::{IDENTIFICATION_HZ, Mode};
@@ -51,13 +52,6 @@ enum Transfer {
     Protected {
         single: bool,
     },
-}
-
-/// The blocks chosen by CMD32 and CMD33.
-#[derive(Clone, Copy, Debug, Default)]
-struct EraseRange {
-    start: Option<u64>,
-    end: Option<u64>,
 }
 
 /// An SD memory card.
@@ -173,12 +167,9 @@ impl SdCard {
         }
         self.flash.journal.volatile = false;
         self.extensions = Extensions::default();
-        let was_up = std::mem::take(&mut self.was_up);
-        if was_up && std::mem::take(&mut self.config.quirks.changes_serial) {
-            self.config.identity.serial ^= 0x00ff_00ff;
-        }
-        if was_up && std::mem::take(&mut self.config.quirks.shrinks) {
-            self.config.capacity_bytes = self.config.capacity_bytes / 2 / (512 * 1024) * (512 * 1024);
+        if std::mem::take(&mut self.was_up) {
+            let SdConfig { quirks, identity, capacity_bytes, .. } = &mut self.config;
+            quirks.come_up_again(identity, capacity_bytes, 512 * 1024);
         }
         self.interface.reset();
         self.status = Status::default();

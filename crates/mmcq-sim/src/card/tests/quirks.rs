@@ -99,13 +99,7 @@ fn treated_well_they_keep_data() {
         "queue-late",
     ];
     for file in files {
-        let mut host = sd(file);
-        write(&mut host, 7, 3);
-        host.ok(25, 8);
-        host.transmit(&[4; 1024]);
-        host.ok(12, 0);
-        assert_eq!([read(&mut host, 7), read(&mut host, 8), read(&mut host, 9)], [3, 4, 4], "{file}");
-        assert!(host.card.violations().is_empty());
+        is_well(&mut sd(file), file);
     }
     let files = [
         "cmd23-slow",
@@ -119,14 +113,18 @@ fn treated_well_they_keep_data() {
         "inand-cmd38",
     ];
     for file in files {
-        let mut host = emmc(file);
-        write(&mut host, 7, 3);
-        host.ok(25, 8);
-        host.transmit(&[4; 1024]);
-        host.ok(12, 0);
-        assert_eq!([read(&mut host, 7), read(&mut host, 8), read(&mut host, 9)], [3, 4, 4], "{file}");
-        assert!(host.card.violations().is_empty());
+        is_well(&mut emmc(file), file);
     }
+}
+
+/// It writes and reads as a card without the quirk.
+fn is_well(host: &mut Host<impl Card>, file: &str) {
+    write(host, 7, 3);
+    host.ok(25, 8);
+    host.transmit(&[4; 1024]);
+    host.ok(12, 0);
+    assert_eq!([read(host, 7), read(host, 8), read(host, 9)], [3, 4, 4], "{file}");
+    assert!(host.card.violations().is_empty());
 }
 
 fn violated(card: &impl Card, what: &str) -> bool {

@@ -183,15 +183,21 @@ fn a_chip_that_lies_fails_to_continue() {
     rig.assert_clean();
 }
 
-#[test]
-fn a_stop_in_the_middle_leaves_the_chip_idle() {
-    let mut rig = Rig::warm(RtsxConfig::GENERIC);
+/// 64 blocks are asked for, and on their way.
+fn begin_long_read(rig: &mut Rig) -> Mapped {
     let buffer = rig.mapped(64 * 512);
     let mut list = token(18, 7, R1);
     list.extend(data_set_up(64 * 512, true));
     list.extend([wr(sd::TRANSFER, 0xff, READ_2 | sd::START), ended()]);
     rig.start_list(&list, 0);
     rig.trigger(&[(buffer.bus, 64 * 512, 0x23)], true);
+    buffer
+}
+
+#[test]
+fn a_stop_in_the_middle_leaves_the_chip_idle() {
+    let mut rig = Rig::warm(RtsxConfig::GENERIC);
+    let _buffer = begin_long_read(&mut rig);
     rig.run(100_000);
     rig.clear_error();
     assert_eq!((rig.host.next_event_ns(), rig.r(w::BIPR) & int::LATCHED), (None, 0));
@@ -306,12 +312,7 @@ fn a_table_that_never_begins_ends_by_the_check() {
 #[test]
 fn the_card_goes_in_the_middle_of_a_read() {
     let mut rig = Rig::warm(RtsxConfig { check_timeout_ns: 5_000_000, ..RtsxConfig::GENERIC });
-    let buffer = rig.mapped(64 * 512);
-    let mut list = token(18, 7, R1);
-    list.extend(data_set_up(64 * 512, true));
-    list.extend([wr(sd::TRANSFER, 0xff, READ_2 | sd::START), ended()]);
-    rig.start_list(&list, 0);
-    rig.trigger(&[(buffer.bus, 64 * 512, 0x23)], true);
+    let _buffer = begin_long_read(&mut rig);
     rig.run(60_000);
     rig.host.remove(rig.now).unwrap();
     let seen = rig.wait_for(DONE | DATA);

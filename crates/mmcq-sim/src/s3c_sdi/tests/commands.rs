@@ -5,7 +5,7 @@ use crate::world::Device;
 
 #[test]
 fn a_command_takes_its_clocks_and_latches_its_events() {
-    let mut rig = Rig::ready(card(), 64);
+    let mut rig = Rig::ready(loopback_card(), 64);
     let start = rig.now;
     rig.start(52, 0);
     assert_eq!(rig.r(CSTA) & 0x1f00, 1 << 8, "on");
@@ -28,7 +28,7 @@ fn a_command_takes_its_clocks_and_latches_its_events() {
 
 #[test]
 fn the_interrupt_line_is_the_enabled_events() {
-    let mut rig = Rig::ready(card(), 64);
+    let mut rig = Rig::ready(loopback_card(), 64);
     rig.w(CSTA, 0x1e00);
     rig.w(IMSK, 1 << 14);
     let start = rig.now;
@@ -47,7 +47,7 @@ fn the_interrupt_line_is_the_enabled_events() {
 
 #[test]
 fn responses_without_a_crc_show_one_that_is_wrong() {
-    let mut rig = Rig::new(Some(Box::new(card())));
+    let mut rig = Rig::new(Some(Box::new(loopback_card())));
     rig.start(5, 0);
     let status = rig.until(CSTA, 1 << 9 | 1 << 10);
     assert_eq!(status, 1 << 12 | 1 << 11 | 1 << 9 | 0x3f);
@@ -56,7 +56,7 @@ fn responses_without_a_crc_show_one_that_is_wrong() {
 
 #[test]
 fn silence_is_a_timeout_after_64_clocks() {
-    let mut rig = Rig::ready(card(), 64);
+    let mut rig = Rig::ready(loopback_card(), 64);
     rig.w(IMSK, 1 << 15);
     let start = rig.now;
     rig.start(17, 0);
@@ -98,7 +98,7 @@ fn a_long_response_fills_four_registers_without_the_crc() {
 
 #[test]
 fn what_the_controller_does_not_bear_is_counted() {
-    let mut rig = Rig::ready(card(), 64);
+    let mut rig = Rig::ready(loopback_card(), 64);
     let count = |rig: &Rig| rig.host.protocol_violations();
     // A command into a command.
     rig.start(52, 0);
@@ -124,7 +124,7 @@ fn what_the_controller_does_not_bear_is_counted() {
 
 #[test]
 fn faults_and_a_dead_clock() {
-    let mut rig = Rig::ready(card(), 64);
+    let mut rig = Rig::ready(loopback_card(), 64);
     rig.next(Point::Response, &[Strike::Crc]);
     rig.start(52, 0);
     assert_eq!(rig.until(CSTA, 1 << 9) >> 12 & 1, 1);
@@ -147,7 +147,7 @@ fn faults_and_a_dead_clock() {
 
 #[test]
 fn without_a_clock_a_command_waits() {
-    let mut rig = Rig::ready(card(), 64);
+    let mut rig = Rig::ready(loopback_card(), 64);
     rig.w(CON, 0);
     rig.start(52, 0);
     assert!(!rig.interrupt());

@@ -4,7 +4,7 @@ use crate::world::Device;
 
 #[test]
 fn two_kib_come_in_at_the_pace_of_the_bus() {
-    let mut rig = Rig::ready(card(), 512);
+    let mut rig = Rig::ready(loopback_card(), 512);
     let data = pattern(2048);
     write_blocks(&mut rig, &data, 512);
     rig.take_logs();
@@ -39,7 +39,7 @@ fn two_kib_come_in_at_the_pace_of_the_bus() {
 
 #[test]
 fn a_slow_cpu_makes_gaps_and_loses_nothing() {
-    let mut rig = Rig::ready(card(), 512);
+    let mut rig = Rig::ready(loopback_card(), 512);
     let data = pattern(2048);
     write_blocks(&mut rig, &data, 512);
     rig.take_logs();
@@ -74,7 +74,7 @@ fn a_slow_cpu_makes_gaps_and_loses_nothing() {
 
 #[test]
 fn a_full_fifo_stops_the_clock_until_someone_reads() {
-    let mut rig = Rig::ready(card(), 512);
+    let mut rig = Rig::ready(loopback_card(), 512);
     rig.prepare(READ, 2, 512);
     rig.start(53, blocks_at_100(false, 2));
     rig.until(FSTA, 1 << 8);
@@ -104,7 +104,7 @@ fn a_full_fifo_stops_the_clock_until_someone_reads() {
 
 #[test]
 fn a_write_is_prefilled_and_fed_at_half() {
-    let mut rig = Rig::ready(card(), 512);
+    let mut rig = Rig::ready(loopback_card(), 512);
     let data = pattern(2048);
     rig.prepare(WRITE, 4, 512);
     assert_eq!(rig.r(FSTA), 1 << 13 | 1 << 11 | 1 << 10);
@@ -139,7 +139,7 @@ fn a_write_is_prefilled_and_fed_at_half() {
 
 #[test]
 fn a_write_without_data_holds_the_clock() {
-    let mut rig = Rig::ready(card(), 64);
+    let mut rig = Rig::ready(loopback_card(), 64);
     rig.prepare(WRITE, 1, 64);
     rig.start(53, blocks_at_100(true, 1));
     rig.until(CSTA, 1 << 9);
@@ -163,7 +163,7 @@ fn a_write_without_data_holds_the_clock() {
 
 #[test]
 fn a_tail_of_one_to_three_bytes_needs_a_word() {
-    let mut rig = Rig::ready(card(), 64);
+    let mut rig = Rig::ready(loopback_card(), 64);
     for bytes in [1u32, 2, 3, 5, 35, 63] {
         let data = pattern(bytes as usize);
         rig.prepare(WRITE, 1, bytes);
@@ -196,7 +196,7 @@ fn a_tail_of_one_to_three_bytes_needs_a_word() {
 
 #[test]
 fn errors_of_data() {
-    let mut rig = Rig::ready(card(), 64);
+    let mut rig = Rig::ready(loopback_card(), 64);
     // CRC of a read.
     rig.next(Point::ReadBlock, &[Strike::Crc]);
     rig.prepare(READ, 1, 64);
@@ -232,7 +232,7 @@ fn errors_of_data() {
 
 #[test]
 fn a_reset_ends_what_is_under_way_and_keeps_what_is_configured() {
-    let mut rig = Rig::ready(card(), 512);
+    let mut rig = Rig::ready(loopback_card(), 512);
     rig.prepare(READ, 1, 512);
     rig.w(IMSK, 1);
     rig.start(53, blocks_at_100(false, 1));

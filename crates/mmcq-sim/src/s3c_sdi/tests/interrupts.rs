@@ -4,7 +4,7 @@ use crate::world::Device;
 
 /// Ready, with function 1's interrupt enabled on the card, and the detector on.
 fn listening() -> Rig {
-    let mut rig = Rig::ready(card(), 512);
+    let mut rig = Rig::ready(loopback_card(), 512);
     rig.put(0, 4, 3);
     rig.w(CON, 1 | 1 << 3);
     rig.w(DSTA, 0x3f8);

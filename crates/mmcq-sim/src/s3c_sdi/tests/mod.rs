@@ -8,8 +8,8 @@ mod random;
 mod window;
 
 use super::{BusEvent, S3cSdi, S3cSdiConfig};
-use crate::card::io::{Cis, Function, FunctionConfig, IoConfig, Loopback};
-use crate::card::{Card, IoCard};
+use crate::card::Card;
+use crate::card::io::tests::loopback_card;
 use crate::faults::{Faults, Plan, Point, Strike};
 use crate::memory::ShadowMemory;
 use crate::slot::Controller;
@@ -44,29 +44,6 @@ pub(super) struct Rig {
     pub now: u64,
     pub log: Rc<RefCell<Vec<BusEvent>>>,
     pub holds: Rc<RefCell<Vec<(u64, u64)>>>,
-}
-
-/// One loopback function, ready at once, 2 KiB blocks.
-pub(super) fn card() -> IoCard {
-    let function = FunctionConfig { class: 0, max_block_bytes: 2048, enable_ns: 0, enable_timeout_10ms: 1 };
-    let config = IoConfig {
-        revision: 0x32,
-        sd_revision: 2,
-        capabilities: 3,
-        ocr: 0x00ff_8000,
-        high_speed: true,
-        uhs: 0,
-        async_interrupt: false,
-        max_block_bytes: 2048,
-        power_up_ns: 1_000_000,
-        voltage_release_ns: 0,
-        rca: 1,
-        functions: vec![function],
-        cis: Cis::raw(vec![0xff], 0xff),
-        quirks: crate::card::io::IoQuirks::default(),
-    };
-    let function: Box<dyn Function> = Box::new(Loopback::new(0, 0));
-    IoCard::new(config, vec![function])
 }
 
 impl Rig {

@@ -32,7 +32,7 @@ impl Rig {
 
 #[test]
 fn two_kib_out_and_in_again_without_the_cpu() {
-    let mut rig = Rig::ready(card(), 512);
+    let mut rig = Rig::ready(loopback_card(), 512);
     rig.w(IMSK, 1 << 7);
     let mapped = rig.map(pattern(2048), Direction::Write);
     rig.prepare(WRITE | DMA, 4, 512);
@@ -60,7 +60,7 @@ fn two_kib_out_and_in_again_without_the_cpu() {
 
 #[test]
 fn an_engine_that_starts_late_is_waited_for() {
-    let mut rig = Rig::ready(card(), 512);
+    let mut rig = Rig::ready(loopback_card(), 512);
     let mapped = rig.map(vec![1; 512], Direction::Read);
     rig.prepare(READ | DMA, 1, 512);
     rig.start(53, blocks_at_100(false, 1));
@@ -74,7 +74,7 @@ fn an_engine_that_starts_late_is_waited_for() {
 
 #[test]
 fn the_end_on_the_lines_does_not_wait_for_dma() {
-    let mut rig = Rig::ready(card(), 64);
+    let mut rig = Rig::ready(loopback_card(), 64);
     let data = pattern(64);
     let written = rig.map(data.clone(), Direction::Write);
     rig.prepare(WRITE | DMA, 1, 64);
@@ -100,7 +100,7 @@ fn the_end_on_the_lines_does_not_wait_for_dma() {
 
 #[test]
 fn a_tail_goes_byte_by_byte() {
-    let mut rig = Rig::ready(card(), 64);
+    let mut rig = Rig::ready(loopback_card(), 64);
     let data = pattern(39);
     for (dcon, write, direction) in [(WRITE, true, Direction::Write), (READ, false, Direction::Read)] {
         let bytes = if write { data.clone() } else { vec![0; 39] };
@@ -116,7 +116,7 @@ fn a_tail_goes_byte_by_byte() {
 
 #[test]
 fn a_wrong_direction_or_address_moves_nothing() {
-    let mut rig = Rig::ready(card(), 64);
+    let mut rig = Rig::ready(loopback_card(), 64);
     let mapped = rig.map(vec![7; 64], Direction::Write);
     rig.prepare(READ | DMA, 1, 64);
     rig.w(0x118, 1);

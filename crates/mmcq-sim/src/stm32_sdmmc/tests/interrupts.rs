@@ -1,8 +1,7 @@
 //! The interrupt line, and the interrupt of I/O cards.
 
 use super::*;
-use crate::card::IoCard;
-use crate::card::io::{Cis, Function, FunctionConfig, IoConfig, Loopback};
+use crate::card::io::tests::loopback_card;
 
 #[test]
 fn the_line_is_the_enabled_flags() {
@@ -50,29 +49,6 @@ fn a_lost_interrupt_leaves_the_flag() {
     assert_eq!((rig.r(STA), rig.host.irq()), (CMDREND, false));
 }
 
-/// An I/O card with one loopback function, ready at once.
-fn io() -> IoCard {
-    let function = FunctionConfig { class: 0, max_block_bytes: 2048, enable_ns: 0, enable_timeout_10ms: 1 };
-    let config = IoConfig {
-        revision: 0x32,
-        sd_revision: 2,
-        capabilities: 3,
-        ocr: 0x00ff_8000,
-        high_speed: true,
-        uhs: 0,
-        async_interrupt: false,
-        max_block_bytes: 2048,
-        power_up_ns: 1_000_000,
-        voltage_release_ns: 0,
-        rca: 1,
-        functions: vec![function],
-        cis: Cis::raw(vec![0xff], 0xff),
-        quirks: crate::card::io::IoQuirks::default(),
-    };
-    let function: Box<dyn Function> = Box::new(Loopback::new(0, 0));
-    IoCard::new(config, vec![function])
-}
-
 fn put(rig: &mut Rig, number: u32, address: u32, value: u8) {
     let content = rig.command(52, 1 << 31 | number << 28 | address << 9 | u32::from(value));
     assert_eq!(content >> 8 & 0xcf, 0);
@@ -80,7 +56,7 @@ fn put(rig: &mut Rig, number: u32, address: u32, value: u8) {
 
 /// Selected, 4 lines, blocks of 64, the function's interrupt on at the card.
 fn listening() -> Rig {
-    let mut rig = Rig::of(Stm32SdmmcConfig::H7, Box::new(io()));
+    let mut rig = Rig::of(Stm32SdmmcConfig::H7, Box::new(loopback_card()));
     rig.power_up(250);
     rig.start(NO_CRC | 5, 0x00ff_8000);
     rig.until(CMDREND);

@@ -48,6 +48,29 @@ pub(super) fn card(config: IoConfig) -> IoCard {
     IoCard::new(config, functions)
 }
 
+/// One loopback function, ready at once, 2 KiB blocks.
+pub(crate) fn loopback_card() -> IoCard {
+    let function = FunctionConfig { class: 0, max_block_bytes: 2048, enable_ns: 0, enable_timeout_10ms: 1 };
+    let config = IoConfig {
+        revision: 0x32,
+        sd_revision: 2,
+        capabilities: 3,
+        ocr: 0x00ff_8000,
+        high_speed: true,
+        uhs: 0,
+        async_interrupt: false,
+        max_block_bytes: 2048,
+        power_up_ns: 1_000_000,
+        voltage_release_ns: 0,
+        rca: 1,
+        functions: vec![function],
+        cis: Cis::raw(vec![0xff], 0xff),
+        quirks: IoQuirks::default(),
+    };
+    let function: Box<dyn Function> = Box::new(Loopback::new(0, 0));
+    IoCard::new(config, vec![function])
+}
+
 pub(crate) fn type_a() -> IoProfile {
     let path = format!("{}/cards/bt-type-a.toml", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));

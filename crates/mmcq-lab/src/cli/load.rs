@@ -1,0 +1,36 @@
+//! The jobs of a run, and what they run on.
+
+use super::scene::{Loaded, Scene};
+use super::{Error, jobs, load_name};
+use clap::Args;
+use mmcq_lab::fio::JobFile;
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+pub struct Load {
+    /// fio job file (or fio's options after --)
+    #[arg(value_name = "JOB.fio", required_unless_present = "options")]
+    job: Option<PathBuf>,
+    /// Jobs as fio options, with one dash or two
+    #[arg(last = true, value_name = "FIO OPTIONS")]
+    options: Vec<String>,
+    #[command(flatten)]
+    pub scene: Scene,
+}
+
+impl Load {
+    /// Reads the jobs, and says what the laboratory does not model of them.
+    pub fn read(&self) -> Result<(JobFile, Loaded), Error> {
+        let file = jobs(self.job.as_deref(), &self.options)?;
+        let loaded = self.scene.load(&file, &self.scene.set)?;
+        for note in &loaded.file.notes {
+            eprintln!("mmcq: {note}");
+        }
+        Ok((file, loaded))
+    }
+
+    /// What the load is called in titles.
+    pub fn name(&self) -> String {
+        load_name(self.job.as_deref())
+    }
+}

@@ -1,0 +1,31 @@
+//! What is chosen to be erased: by CMD32 and CMD33 on an SD card, by CMD35 and CMD36 on an eMMC.
+
+use super::status;
+
+/// The first and the last of it, by their first bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct EraseRange {
+    pub start: Option<u64>,
+    pub end: Option<u64>,
+}
+
+impl EraseRange {
+    /// One of the two commands names this byte. Returns the errors that it raises; after one,
+    /// nothing is chosen.
+    pub fn edge(&mut self, is_start: bool, at: u64, capacity: u64) -> u32 {
+        let out_of_order = !is_start && (self.start.is_none() || self.end.is_some());
+        let errors = match (at >= capacity, out_of_order) {
+            (true, _) => status::OUT_OF_RANGE,
+            (false, true) => status::ERASE_SEQ_ERROR,
+            (false, false) => 0,
+        };
+        if errors != 0 {
+            *self = EraseRange::default();
+        } else if is_start {
+            *self = EraseRange { start: Some(at), end: None };
+        } else {
+            self.end = Some(at);
+        }
+        errors
+    }
+}
