@@ -5,7 +5,6 @@ use super::{Error, print};
 use clap::Args;
 use mmcq_lab::recorded::{export, snoop};
 use mmcq_lab::runner::{self, RunError, Setting};
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// List the requests of a run, a line each, or their latencies as a histogram

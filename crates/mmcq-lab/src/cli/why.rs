@@ -5,7 +5,6 @@ use super::{Error, print};
 use clap::Args;
 use mmcq_lab::runner::RunError;
 use mmcq_lab::why::{self, Why};
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Explain a run: transfers, commands, and where the time went

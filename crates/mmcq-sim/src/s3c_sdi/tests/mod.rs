@@ -8,8 +8,8 @@ mod random;
 mod window;
 
 use super::{BusEvent, S3cSdi, S3cSdiConfig};
-use crate::card::Card;
 use crate::card::io::tests::loopback_card;
+use crate::card::{Card, IoCard};
 use crate::faults::{Faults, Plan, Point, Strike};
 use crate::memory::ShadowMemory;
 use crate::slot::Controller;

@@ -65,7 +65,7 @@ pub(crate) fn loopback_card() -> IoCard {
         rca: 1,
         functions: vec![function],
         cis: Cis::raw(vec![0xff], 0xff),
-        quirks: IoQuirks::default(),
+        quirks: crate::card::io::IoQuirks::default(),
     };
     let function: Box<dyn Function> = Box::new(Loopback::new(0, 0));
     IoCard::new(config, vec![function])
