@@ -42,5 +42,8 @@ cp "$work/clone/Cargo.lock" .
 # The tests in C want every function of the header.
 features=()
 case " ${crates[*]} " in *" mmcq-c "*) features=(--features mmcq-c/rpmb) ;; esac
-CARGO_TARGET_DIR="$target/package-outside" cargo test --workspace --quiet "${features[@]}"
+export CARGO_TARGET_DIR=$target/package-outside
+# What an earlier run has built names the folder of that run (CARGO_MANIFEST_DIR), and Cargo takes it for fresh.
+cargo clean --quiet "${packed[@]}"
+cargo test --workspace --quiet "${features[@]}"
 say "${#crates[@]} crates packed, built and tested outside of the tree"
