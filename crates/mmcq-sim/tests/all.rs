@@ -43,5 +43,6 @@ mod sdio_sdhci;
 mod spi_pl022;
 mod spi_stack;
 mod stack;
+mod stm32_sdmmc;
 mod task_queue;
 mod upkeep;

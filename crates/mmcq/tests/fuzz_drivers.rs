@@ -317,6 +317,31 @@ fn fuzz_design_ware() {
     both("fuzz_design_ware", any_mshc::<mshc::DesignWareLayout>);
 }
 
+/// Registers that say anything, but for those of ST's DMA that hold what is written: a controller
+/// without them is refused.
+struct Holds(Anything, Cell<[u32; 3]>);
+
+mmcq::regs_by_width!([] Holds);
+
+/// IDMABSIZE, IDMABASE0, IDMABAR.
+const HELD: [u16; 3] = [0x54, 0x58, 0x68];
+
+impl Holds {
+    fn read(&self, offset: u16, bytes: usize) -> u32 {
+        assert_eq!(bytes, 4, "only 32 bits");
+        let said = self.0.read32(offset);
+        HELD.iter().position(|&held| held == offset).map_or(said, |at| self.1.get()[at])
+    }
+    fn write(&self, offset: u16, _: usize, value: u32) {
+        self.0.write32(offset, value);
+        if let Some(at) = HELD.iter().position(|&held| held == offset) {
+            let mut words = self.1.get();
+            words[at] = value;
+            self.1.set(words);
+        }
+    }
+}
+
 /// A board that can do anything, or nothing.
 struct AnyBoard {
     taps: u8,
@@ -340,7 +365,7 @@ fn any_stm32_sdmmc<const PIECES: usize>(
     regs: Anything,
     dma: AnyDma,
     u: &mut Unstructured<'_>,
-) -> Result<Option<stm32_sdmmc::Stm32Sdmmc<Anything, AnyDma, AnyBoard, PIECES>>> {
+) -> Result<Option<stm32_sdmmc::Stm32Sdmmc<Holds, AnyDma, AnyBoard, PIECES>>> {
     thread_local!(static LISTS: RefCell<Vec<(usize, NonNull<()>)>> = const { RefCell::new(Vec::new()) });
     let list = LISTS.with_borrow_mut(|lists| match lists.iter().find(|(pieces, _)| *pieces == PIECES) {
         Some((_, list)) => *list,
@@ -361,6 +386,7 @@ fn any_stm32_sdmmc<const PIECES: usize>(
     let board = AnyBoard { taps, resets: u.arbitrary()?, locks: u.arbitrary()? };
     // SAFETY: leaked, of this type, and the driver before has gone.
     let list = unsafe { list.cast::<stm32_sdmmc::Pieces<PIECES>>().as_mut() };
+    let regs = Holds(regs, Cell::default());
     Ok(stm32_sdmmc::Stm32Sdmmc::new(regs, dma, board, list, config).ok())
 }
 

@@ -6,9 +6,8 @@ use crate::timed::{
     self,
     one_thread::{NOW_NS, OneThread, TIMER},
 };
-use mmcq::block::BlockDevice;
 use mmcq::card::{self, Card};
-use mmcq::engine::{Config, Error, Kind, Request, SlotId};
+use mmcq::engine::{Config, Error};
 use mmcq::host::sdhci::{self, Table};
 use mmcq_sim::card::Card as CardModel;
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
@@ -110,57 +109,7 @@ impl Rig {
     }
 
     pub fn load(&self, sectors: u64, rounds: u64) -> Result<(), String> {
-        const WINDOW: u64 = 4096;
-        let base = sectors / 2;
-        let mut random = 0x9e37_79b9_7f4a_7c15u64;
-        let mut below = |limit: u64| {
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
-            random % limit
-        };
-        let mut model = Vec::new();
-        for at in (0..WINDOW).step_by(64) {
-            let (result, buf) = self.try_drive(BlockDevice::new(&self.stack).read(base + at, buffer(64)))?;
-            result.map_err(|error| format!("first read: {error}"))?;
-            model.extend_from_slice(&buf);
-        }
-        let mut pending: Vec<(SlotId, Option<Vec<u8>>)> = Vec::new();
-        for round in 0..rounds {
-            let blocks = [1, 8, 1 + below(256), 256][below(4) as usize];
-            let at = below(WINDOW - blocks + 1);
-            let range = at as usize * 512..(at + blocks) as usize * 512;
-            let mut buf = buffer(blocks as usize);
-            let (lba, blocks) = (base + at, blocks as u32);
-            let (kind, expected) = if below(2) == 0 {
-                buf.fill(round as u8);
-                buf[0] = !(round as u8);
-                model[range].copy_from_slice(&buf);
-                (Kind::Write { lba, blocks }, None)
-            } else {
-                (Kind::Read { lba, blocks }, Some(model[range].to_vec()))
-            };
-            let now = self.time.now();
-            let id = self.stack.with(|engine| engine.submit(Request::new(kind, buf), now)).unwrap();
-            pending.push((id, expected));
-            while pending.len() > 15 || (round + 1 == rounds && !pending.is_empty()) {
-                self.try_turn()?;
-                let mut wrong = Ok(());
-                pending.retain(|(id, expected)| {
-                    let Some(done) = self.stack.with(|engine| engine.take(*id)) else { return true };
-                    if wrong.is_err() {
-                        // The first tells.
-                    } else if let Err(error) = done.result {
-                        wrong = Err(format!("{kind:?} or another before it: {error}"));
-                    } else if expected.as_ref().is_some_and(|expected| done.buf[..] != expected[..]) {
-                        wrong = Err("a read brings something else than was written".into());
-                    }
-                    false
-                });
-                wrong?;
-            }
-        }
-        self.try_drive(BlockDevice::new(&self.stack).flush())?.map_err(|error| format!("flush: {error}"))?;
+        timed::load::mixed(&self.stack, &self.model, &self.time, sectors, rounds)?;
         // Only the descriptor table stays mapped.
         match self.memory.live_mappings() {
             0 | 1 => Ok(()),

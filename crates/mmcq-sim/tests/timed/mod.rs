@@ -5,6 +5,8 @@
 #[path = "../../../mmcq/tests/support/one_thread.rs"]
 pub mod one_thread;
 
+pub mod load;
+
 use mmcq::engine::DmaBuf;
 use mmcq::task::{Platform, Stack};
 use mmcq_sim::card::Card;

@@ -1,6 +1,6 @@
 //! Builds for an STM32H743 (WeAct MiniSTM32H743): an SD card on SDMMC1; clocks and pins by
 //! embassy-stm32.
-//! The driver has unit tests alone: it has met neither the register model nor hardware.
+//! The project's own register model has judged the driver; it has never met hardware.
 //!
 //! Pins: PC8 to PC11 data, PC12 clock, PD2 command. The LED at PE3 comes on when block 0 has been
 //! read. The data cache stays off, so that DMA sees memory as the core does.

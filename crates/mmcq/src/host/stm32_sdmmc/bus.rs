@@ -151,13 +151,17 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         match op {
             BusOp::PowerOff => {
                 self.begin_anew();
-                self.regs.write32(POWER, POWER_OFF);
+                self.regs.write32(POWER, if self.stays_on() { POWER_ON } else { POWER_OFF });
             }
             BusOp::PowerOn => {
                 self.begin_anew();
                 self.write_clock();
-                self.regs.write32(POWER, POWER_CYCLE);
-                self.enter(Stage::Cycle, now_ns, self.config.power_up_ns.max(CYCLE_NS));
+                if self.stays_on() {
+                    self.regs.write32(POWER, POWER_ON);
+                } else {
+                    self.regs.write32(POWER, POWER_CYCLE);
+                    self.enter(Stage::Cycle, now_ns, self.config.power_up_ns.max(CYCLE_NS));
+                }
             }
             // The controller has stopped it already.
             BusOp::Clock(0) if self.bus.switches => self.bus.clock_hz = 0,
@@ -245,6 +249,12 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         }
     }
 
+    /// Only a reset leads out of this state, and there was none.
+    fn stays_on(&self) -> bool {
+        let power = self.regs.read32(POWER);
+        power != u32::MAX && power & POWER_STATE == POWER_ON
+    }
+
     /// As after power-on; by the clock tree if the board can.
     fn begin_anew(&mut self) {
         self.board.reset();
@@ -263,6 +273,7 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         self.regs.write32(DATA_CONTROL, self.bus.data_control());
         self.regs.write32(CLEAR, STATIC);
         self.set_mask(0);
+        self.unmap_bounce();
     }
 
     fn reset_lines(&mut self, now_ns: u64) {

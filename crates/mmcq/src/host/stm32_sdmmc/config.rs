@@ -20,7 +20,8 @@ pub struct Stm32SdmmcConfig {
     pub width: Width,
     /// High speed timing: the board bears up to 50 MHz.
     pub high_speed: bool,
-    /// There is a level shifter, or a supply of the pads that switches: SDR12 to SDR50, and DDR50.
+    /// There is a level shifter, or a supply of the pads that switches: SDR12, SDR25, DDR50 and
+    /// DDR52; with a delay block ([`Stm32Board::taps`](super::Stm32Board::taps)) the rest.
     /// [`Surroundings::signalling`](crate::host::surroundings::Surroundings::signalling) moves it.
     pub signal18: bool,
     /// The lines are at 1.8 V and cannot leave it: a soldered eMMC.
@@ -29,7 +30,7 @@ pub struct Stm32SdmmcConfig {
     pub fixed: bool,
     /// How long the supply takes, in nanoseconds; at least 1 ms, in which the lines are low.
     pub power_up_ns: u64,
-    /// Bytes that a piece of a list may have, a multiple of 32: 4096 suits all; 65536 where the
+    /// Bytes that a piece of a list may have, a multiple of 64: 4096 suits all; 65536 where the
     /// size has 17 bits (IDMABSIZE 16:5).
     pub piece_bytes: u32,
     /// Addresses that the DMA reaches, the first and the last: on an H7, SDMMC1 reaches AXI SRAM
@@ -90,7 +91,14 @@ impl Stm32SdmmcConfig {
             timings |= bit(Timing::HighSpeed);
         }
         if self.signal18 {
-            timings |= bit(Timing::Sdr12) | bit(Timing::Sdr25) | bit(Timing::Sdr50) | bit(Timing::Ddr50);
+            timings |= bit(Timing::Sdr12) | bit(Timing::Sdr25) | bit(Timing::Ddr50);
+        }
+        if self.signal18 || self.signal18_fixed {
+            timings |= bit(Timing::Ddr52);
+        }
+        // Above 50 MHz the receive clock is the tuned one.
+        if tuned && self.signal18 {
+            timings |= bit(Timing::Sdr50) | Caps::SDR50_TUNED;
         }
         if tuned && (self.signal18 || self.signal18_fixed) {
             timings |= bit(Timing::Sdr104) | bit(Timing::Hs200);
@@ -133,9 +141,14 @@ pub enum Stm32SdmmcInitError {
         /// [`Stm32SdmmcConfig::max_clock_hz`].
         max_clock_hz: u32,
     },
-    /// [`Stm32SdmmcConfig::piece_bytes`] is no multiple of 32 from 512 to 65536.
+    /// There is no internal DMA at this place: its address does not stay.
+    NoDma,
+    /// More than one piece was asked for, and the internal DMA has no list (H7, L4+).
+    NoList,
+    /// [`Stm32SdmmcConfig::piece_bytes`] is no multiple of 64 from 512 to 65536, or more than the
+    /// controller's IDMABSIZE holds.
     Piece(u32),
-    /// The controller cannot reach its list.
+    /// The controller cannot reach its list and its bounce buffer.
     List(DmaError),
 }
 
@@ -150,9 +163,18 @@ impl fmt::Display for Stm32SdmmcInitError {
                 "stm32_sdmmc: kernel_hz {kernel_hz} with max_clock_hz {max_clock_hz}, expected at least kernel_hz / 2046"
             ),
             Stm32SdmmcInitError::Piece(bytes) => {
-                write!(f, "stm32_sdmmc: piece_bytes {bytes}, expected a multiple of 32 from 512 to 65536")
+                write!(
+                    f,
+                    "stm32_sdmmc: piece_bytes {bytes}, expected a multiple of 64 from 512 to 65536 that IDMABSIZE holds"
+                )
             }
-            Stm32SdmmcInitError::List(error) => write!(f, "stm32_sdmmc: list of pieces: {error}"),
+            Stm32SdmmcInitError::NoDma => {
+                f.write_str("stm32_sdmmc: IDMABASE does not hold what is written, expected an SDMMC of version 2 or 3")
+            }
+            Stm32SdmmcInitError::NoList => f.write_str(
+                "stm32_sdmmc: IDMABAR does not hold what is written, expected a controller with a list, or Pieces<1>",
+            ),
+            Stm32SdmmcInitError::List(error) => write!(f, "stm32_sdmmc: list of pieces and bounce buffer: {error}"),
         }
     }
 }

@@ -8,9 +8,6 @@ use crate::host::{Cause, Direction, Dma, Done, Events, Fault, Regs, Segment, Sta
 use crate::spec::command::Resp;
 use crate::spec::response::Response;
 
-/// Words that one call moves at most. What is left interrupts again.
-const WORDS_MAX: u32 = 256;
-
 impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PIECES> {
     pub(super) fn take_events(&mut self, segments: &[Segment]) -> Events {
         let mut events = Events::default();
@@ -28,17 +25,16 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
                 self.set_mask(active.wanted());
                 self.active = Some(active);
             }
-            Some(Ok(_)) if matches!(active.work, Work::Cpu(Direction::Write)) || active.busy => {
-                // The FIFO is empty now, and may say so for as long as it likes.
-                self.set_mask(0);
-            }
             Some(Ok(_)) => {}
-            Some(Err(Fault { cause: Cause::Gone, .. })) => self.mask = None,
-            Some(Err(_)) => {
+            Some(Err(fault)) => {
                 if active.work.moves() {
                     self.failed = Some(active.end);
                 }
-                self.set_mask(0);
+                if fault.cause == Cause::Gone {
+                    self.mask = None;
+                } else {
+                    self.set_mask(0);
+                }
             }
         }
         events
@@ -66,33 +62,23 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
     fn advance(
         &mut self,
         active: &mut Active,
-        mut status: u32,
+        status: u32,
         segments: &[Segment],
     ) -> Option<Result<Done, Fault>> {
-        let mut words_left = WORDS_MAX;
-        // Each turn but the last moves a word at least.
-        for _ in 0..=WORDS_MAX {
-            if status == u32::MAX {
-                let stage = if active.work.moves() { Stage::Data } else { Stage::Command };
-                return Some(Err(Fault { cause: Cause::Gone, stage, response: None }));
-            }
-            active.seen |= status & STATIC;
-            active.busy = active.may_be_busy() && status & BUSY != 0 && active.seen & BUSY_END == 0;
-            if active.work == Work::TuneEnds {
-                return self.tuning_has_ended(active, status);
-            }
-            if let Some(fault) = self.fault(active) {
-                let tunes = active.work == Work::Tune;
-                return if tunes { self.tuning_failed(active, status) } else { Some(Err(fault)) };
-            }
-            let words = self.move_words(active, status, segments, words_left);
-            words_left -= words;
-            if words == 0 || words_left == 0 {
-                break;
-            }
-            status = self.look_again();
+        if status == u32::MAX {
+            let stage = if active.work.moves() { Stage::Data } else { Stage::Command };
+            return Some(Err(Fault { cause: Cause::Gone, stage, response: None }));
         }
-        if active.needs() & !active.seen != 0 || active.left_bytes != 0 || active.busy {
+        active.seen |= status & STATIC;
+        active.busy = active.may_be_busy() && status & BUSY != 0 && active.seen & BUSY_END == 0;
+        if active.work == Work::TuneEnds {
+            return self.tuning_has_ended(active, status);
+        }
+        if let Some(fault) = self.fault(active) {
+            let tunes = active.work == Work::Tune;
+            return if tunes { self.tuning_failed(active, status) } else { Some(Err(fault)) };
+        }
+        if active.needs() & !active.seen != 0 || active.busy {
             return None;
         }
         if self.answers_another(active) {
@@ -101,16 +87,13 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         if active.work == Work::Tune {
             return self.tried(active, true);
         }
-        Some(Ok(Done { response: self.response(active.resp), ..Done::default() }))
-    }
-
-    /// The status once more, within one call.
-    fn look_again(&mut self) -> u32 {
-        let status = self.regs.read32(STATUS);
-        if status != u32::MAX && status & STATIC != 0 {
-            self.regs.write32(CLEAR, status & STATIC);
+        if let Work::Bounce(direction) = active.work {
+            self.unmap_bounce();
+            if direction == Direction::Read {
+                self.list.empty_bounce(segments, active.bytes);
+            }
         }
-        status
+        Some(Ok(Done { response: self.response(active.resp), ..Done::default() }))
     }
 
     /// What ends the phase badly.
@@ -139,40 +122,12 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         Some(Fault { cause, stage: Stage::Data, response })
     }
 
-    /// Moves words that the FIFO is known to hold, or to have room for; how many.
-    fn move_words(&self, active: &mut Active, status: u32, segments: &[Segment], most: u32) -> u32 {
-        let left = active.left_bytes.div_ceil(4);
-        let write = active.work == Work::Cpu(Direction::Write);
-        let ready = match active.work {
-            Work::Cpu(Direction::Write) if active.seen & active.command_good() == 0 => 0,
-            Work::Cpu(Direction::Write) if status & TX_HALF_EMPTY != 0 => HALF_WORDS,
-            Work::Cpu(Direction::Write) if status & TX_FULL == 0 && left < HALF_WORDS => 1,
-            Work::Cpu(Direction::Read) | Work::Tune if status & RX_HALF_FULL != 0 => HALF_WORDS,
-            Work::Cpu(Direction::Read) | Work::Tune if status & RX_EMPTY == 0 => 1,
-            _ => 0,
-        };
-        let words = ready.min(left).min(most);
-        let bytes = words.saturating_mul(4).min(active.left_bytes);
-        if words == 0 {
-        } else if write {
-            active.cursor.drain(segments, bytes, |word| self.regs.write32(FIFO, word));
-        } else if active.work == Work::Tune {
-            for _ in 0..words {
-                self.regs.read32(FIFO);
-            }
-        } else {
-            active.cursor.fill(segments, bytes, || self.regs.read32(FIFO));
-        }
-        active.left_bytes -= bytes;
-        words
-    }
-
     /// A tuning block was bad: the data path is brought back before the next one.
     fn tuning_failed(&mut self, active: &mut Active, status: u32) -> Option<Result<Done, Fault>> {
         if status & DATA_ACTIVE == 0 {
             return self.tried(active, false);
         }
-        *active = Active { work: Work::TuneEnds, seen: 0, left_bytes: 0, ..*active };
+        *active = Active { work: Work::TuneEnds, seen: 0, ..*active };
         self.regs.write32(CLEAR, STATIC);
         self.send(0, 12 | COMMAND_SHORT | COMMAND_STOP);
         None
@@ -192,6 +147,7 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
             self.regs.write32(DATA_CONTROL, self.bus.data_control() | DATA_FIFO_RESET);
         }
         self.set_mask(0);
+        self.unmap_bounce();
         let response = if good { self.response(active.resp) } else { Response::default() };
         let done = |tuned| Some(Ok(Done { response, stop: None, tuned }));
         match self.bus.tried(good) {

@@ -8,8 +8,10 @@
 //!
 //! # Data
 //! The internal DMA moves them: one piece, or a list of them ([`Pieces`]) where the controller has
-//! one (MP1, N6). What it cannot (a length that is not whole words, or not whole cache lines), the
-//! CPU moves through the FIFO. The clock stops where the FIFO would run over or empty.
+//! one (MP1, N6). What it cannot reach as it is (a length that is not whole words, or not whole
+//! cache lines) goes by a bounce buffer of 512 bytes, and longer than that it is refused. The FIFO is
+//! never the CPU's: the last words of a read raise no interrupt there. The clock stops where the
+//! FIFO would run over or empty.
 //!
 //! # Busy
 //! The end of busy interrupts, after a response and after data. Its timer is that of data. There is
@@ -42,22 +44,27 @@ pub use config::{Stm32SdmmcConfig, Stm32SdmmcInitError};
 use core::ptr::NonNull;
 use phase::Active;
 use regs::*;
+use table::BOUNCE_BYTES;
 pub use table::Pieces;
 pub use tune::Stm32Board;
 
-/// In [`Segment::bus`]: the CPU moves it. Bus addresses have 32 bits, so it is none of theirs.
-const BY_CPU: u64 = 1 << 63;
+/// In [`Segment::bus`]: it goes by the bounce buffer. Bus addresses have 32 bits, so it is none of
+/// theirs.
+const BOUNCED: u64 = 1 << 63;
 
 /// A controller behind registers `R`, memory seen through `D`, on a board `S`.
 ///
 /// With `PIECES` of 1 a transfer is one piece of memory. More need a controller with a list.
-/// Nothing is written by [`new`](Stm32Sdmmc::new); [`BusOp::PowerOn`] brings the controller up.
+/// [`new`](Stm32Sdmmc::new) writes registers of the DMA alone, to see that they are there;
+/// [`BusOp::PowerOn`] brings the controller up.
 pub struct Stm32Sdmmc<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> {
     regs: R,
     dma: D,
     board: S,
     list: &'static mut Pieces<PIECES>,
     list_bus: u32,
+    /// The bounce buffer is mapped: where, and which way.
+    bounce: Option<(u64, Direction)>,
     config: Stm32SdmmcConfig,
     caps: Caps,
     active: Option<Active>,
@@ -78,7 +85,8 @@ enum Failed {
 }
 
 impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PIECES> {
-    /// A driver for the controller at `regs`, which is read only; maps the list, once and for good.
+    /// A driver for the controller at `regs`, where nothing is in progress; maps the list, once and
+    /// for good.
     pub fn new(
         regs: R,
         dma: D,
@@ -90,19 +98,32 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         if regs.read32(STATUS) == u32::MAX {
             return Err(Stm32SdmmcInitError::Gone);
         }
-        let place = NonNull::from(&mut *list).cast();
-        let bytes = Pieces::<PIECES>::BYTES;
+        // Looked at once, so that no phase finds it out of reach.
+        let place = list.bounce();
+        if !at_a_line(place.addr().get(), Direction::Read, dma.line_bytes()) {
+            return Err(Stm32SdmmcInitError::List(DmaError::Alignment));
+        }
+        let bus = mapped(&dma, &config, place, BOUNCE_BYTES, Direction::Read);
+        let bus = bus.map_err(Stm32SdmmcInitError::List)?;
+        dma.unmap(bus.into(), place, BOUNCE_BYTES as usize, Direction::Read);
+        let holds = |register, value| {
+            regs.write32(register, value);
+            regs.read32(register) == value
+        };
+        if !holds(DMA_BASE, bus) {
+            return Err(Stm32SdmmcInitError::NoDma);
+        }
+        if PIECES > 1 && !holds(DMA_LIST, bus) {
+            return Err(Stm32SdmmcInitError::NoList);
+        }
+        if PIECES > 1 && !holds(DMA_SIZE, config.piece_bytes) {
+            return Err(Stm32SdmmcInitError::Piece(config.piece_bytes));
+        }
         let mut list_bus = 0;
         if PIECES > 1 {
-            let bus = dma.map(place, bytes, Direction::Write).map_err(Stm32SdmmcInitError::List)?;
-            match config.reach(bus, bytes as u64) {
-                Some(bus) if bus.is_multiple_of(4) => list_bus = bus,
-                reached => {
-                    dma.unmap(bus, place, bytes, Direction::Write);
-                    let error = if reached.is_some() { DmaError::Alignment } else { DmaError::Unreachable };
-                    return Err(Stm32SdmmcInitError::List(error));
-                }
-            }
+            let bytes = Pieces::<PIECES>::LIST_BYTES as u32;
+            let bus = mapped(&dma, &config, list.list(), bytes, Direction::Write);
+            list_bus = bus.map_err(Stm32SdmmcInitError::List)?;
         }
         Ok(Stm32Sdmmc {
             regs,
@@ -110,6 +131,7 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
             board,
             list,
             list_bus,
+            bounce: None,
             config,
             caps,
             active: None,
@@ -143,9 +165,44 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         self.regs.read32(STATUS) == u32::MAX && self.regs.read32(POWER) == u32::MAX
     }
 
-    /// Does the CPU move a buffer of this length?
-    fn by_cpu(&self, len: u32) -> bool {
+    /// Does a buffer of this length go by the bounce buffer?
+    fn bounces(&self, len: u32) -> bool {
         len & (self.dma.line_bytes().max(4) - 1) != 0
+    }
+
+    /// Maps the bounce buffer, with what is to be written; its address.
+    fn map_bounce(&mut self, segments: &[Segment], bytes: u32, direction: Direction) -> Option<u32> {
+        if direction == Direction::Write {
+            self.list.fill_bounce(segments, bytes);
+        }
+        let bus = mapped(&self.dma, &self.config, self.list.bounce(), BOUNCE_BYTES, direction).ok()?;
+        self.bounce = Some((bus.into(), direction));
+        Some(bus)
+    }
+
+    /// The DMA is off: the bounce buffer is the CPU's again.
+    fn unmap_bounce(&mut self) {
+        if let Some((bus, direction)) = self.bounce.take() {
+            self.dma.unmap(bus, self.list.bounce(), BOUNCE_BYTES as usize, direction);
+        }
+    }
+}
+
+/// Maps memory that the DMA reaches, at whole words.
+fn mapped<D: Dma>(
+    dma: &D,
+    config: &Stm32SdmmcConfig,
+    place: NonNull<u8>,
+    bytes: u32,
+    direction: Direction,
+) -> Result<u32, DmaError> {
+    let bus = dma.map(place, bytes as usize, direction)?;
+    match config.reach(bus, bytes.into()) {
+        Some(bus) if bus.is_multiple_of(4) => Ok(bus),
+        reached => {
+            dma.unmap(bus, place, bytes as usize, direction);
+            Err(if reached.is_some() { DmaError::Alignment } else { DmaError::Unreachable })
+        }
     }
 }
 
@@ -159,10 +216,11 @@ impl Stm32SdmmcConfig {
 }
 
 // SAFETY: the registers and the list get addresses of the mapped segments alone, for no more bytes
-// than they have, or the phase is refused; the CPU moves what `Cursor` finds inside segments that
-// are not mapped for DMA. `active` is taken when the end is reported: of a read, when the data path
-// has emptied its FIFO. A reset is `Done` when the data path is idle and the DMA is off, or the whole
-// controller was reset. The list is `'static`, and written only when no phase is active.
+// than they have, or the phase is refused; or that of the bounce buffer, from and to which the CPU
+// copies what `Cursor` finds inside segments that are not mapped for DMA. `active` is taken when the
+// end is reported: of a read, when the data path has emptied its FIFO. A reset is `Done` when the
+// data path is idle and the DMA is off, or the whole controller was reset. List and bounce buffer are
+// `'static`, and written only when no phase is active.
 #[allow(unsafe_code, reason = "docs/safety.md says why")]
 unsafe impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Host for Stm32Sdmmc<R, D, S, PIECES> {
     const CARD_IRQ: bool = true;
@@ -172,26 +230,19 @@ unsafe impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Host for Stm32S
     }
 
     fn map(&mut self, segment: &mut Segment, direction: Direction) -> Result<(), DmaError> {
-        segment.bus = BY_CPU;
-        if self.by_cpu(segment.len) {
+        segment.bus = BOUNCED;
+        if self.bounces(segment.len) {
             return Ok(());
         }
-        let len = segment.len as usize;
         if !at_a_line(segment.ptr.addr().get(), direction, self.dma.line_bytes()) {
             return Err(DmaError::Alignment);
         }
-        let bus = self.dma.map(segment.ptr, len, direction)?;
-        let reached = self.config.reach(bus, segment.len.into());
-        if reached.is_some() && bus.is_multiple_of(4) {
-            segment.bus = bus;
-            return Ok(());
-        }
-        self.dma.unmap(bus, segment.ptr, len, direction);
-        Err(if reached.is_some() { DmaError::Alignment } else { DmaError::Unreachable })
+        segment.bus = mapped(&self.dma, &self.config, segment.ptr, segment.len, direction)?.into();
+        Ok(())
     }
 
     fn unmap(&mut self, segment: &Segment, direction: Direction) {
-        if segment.bus & BY_CPU == 0 {
+        if segment.bus & BOUNCED == 0 {
             self.dma.unmap(segment.bus, segment.ptr, segment.len as usize, direction);
         }
     }

@@ -1,13 +1,11 @@
 //! How a phase starts.
 
 use super::regs::*;
-use super::table::Pieces;
+use super::table::{BOUNCE_BYTES, Pieces};
 use super::tune::Stm32Board;
-use super::{BY_CPU, Failed, Stm32Sdmmc};
-use crate::host::pio::Cursor;
+use super::{BOUNCED, Failed, Stm32Sdmmc};
 use crate::host::{Auto, Data, Direction, Dma, Phase, Regs, Segment, StartError};
 use crate::spec::command::{Command, Resp};
-use core::ptr::NonNull;
 
 /// Added to the data timeout, whose timer may start with the command: command, N_CR and response,
 /// in card clocks.
@@ -28,9 +26,8 @@ pub(super) struct Active {
     pub(super) seen: u32,
     /// The card was busy at the last look.
     pub(super) busy: bool,
-    /// Bytes that the CPU has to move, and where it is.
-    pub(super) left_bytes: u32,
-    pub(super) cursor: Cursor,
+    /// Bytes of its data.
+    pub(super) bytes: u32,
     /// What has to end the data path if it fails.
     pub(super) end: Failed,
 }
@@ -44,9 +41,9 @@ pub(super) enum Work {
     Switch,
     /// The DMA moves the data.
     Dma(Direction),
-    /// The CPU does.
-    Cpu(Direction),
-    /// A tuning block, which goes nowhere.
+    /// By the bounce buffer.
+    Bounce(Direction),
+    /// A tuning block, which stays in the bounce buffer.
     Tune,
     /// The block was bad: CMD12 brings the data path back.
     TuneEnds,
@@ -55,11 +52,11 @@ pub(super) enum Work {
 impl Work {
     /// Does the data path work?
     pub(super) const fn moves(self) -> bool {
-        matches!(self, Work::Dma(_) | Work::Cpu(_) | Work::Tune)
+        matches!(self, Work::Dma(_) | Work::Bounce(_) | Work::Tune)
     }
 
     const fn writes(self) -> bool {
-        matches!(self, Work::Dma(Direction::Write) | Work::Cpu(Direction::Write))
+        matches!(self, Work::Dma(Direction::Write) | Work::Bounce(Direction::Write))
     }
 }
 
@@ -79,7 +76,7 @@ impl Active {
         let more = match self.work {
             Work::Command | Work::TuneEnds => 0,
             Work::Switch => CLOCK_STOPPED,
-            Work::Dma(_) | Work::Cpu(_) | Work::Tune => DATA_END,
+            Work::Dma(_) | Work::Bounce(_) | Work::Tune => DATA_END,
         };
         self.command_good() | more
     }
@@ -90,20 +87,13 @@ impl Active {
             return DATA_ABORTED | RESPONSE_END | COMMAND_ERRORS;
         }
         let missing = self.needs() & !self.seen;
-        if missing == 0 && self.left_bytes == 0 {
+        if missing == 0 {
             return if self.busy { BUSY_END | DATA_TIMEOUT } else { 0 };
         }
         let errors = COMMAND_ERRORS | if self.work.moves() { DATA_ERRORS } else { 0 };
-        let level = match self.work {
-            Work::Cpu(Direction::Write) if self.left_bytes != 0 => TX_HALF_EMPTY,
-            // Fewer words raise no level: they are there with the end of a block.
-            Work::Cpu(Direction::Read) | Work::Tune if self.left_bytes >= 4 * HALF_WORDS => RX_HALF_FULL,
-            Work::Cpu(Direction::Read) | Work::Tune if self.left_bytes != 0 => DATA_BLOCK_END,
-            _ => 0,
-        };
         // The response is taken along with the data.
         let next = if missing & !self.command_good() != 0 { missing & !self.command_good() } else { missing };
-        errors | level | next
+        errors | next
     }
 }
 
@@ -136,8 +126,8 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
             None if phase.command.index == 11 && self.bus.begins_switch(&self.caps) => Work::Switch,
             None => Work::Command,
             Some(_) if phase.tuning => Work::Tune,
-            Some(data) if segments.iter().any(|segment| segment.bus & BY_CPU != 0) => {
-                Work::Cpu(data.direction)
+            Some(data) if segments.iter().any(|segment| segment.bus & BOUNCED != 0) => {
+                Work::Bounce(data.direction)
             }
             Some(data) => Work::Dma(data.direction),
         };
@@ -149,15 +139,13 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         if work == Work::Switch {
             self.regs.write32(POWER, POWER_ON | POWER_SWITCH_ENABLE);
         }
-        let by_cpu = matches!(work, Work::Cpu(_) | Work::Tune);
         let active = Active {
             index: phase.command.index,
             resp: phase.command.resp,
             work,
             seen: 0,
             busy: false,
-            left_bytes: if by_cpu { bytes } else { 0 },
-            cursor: Cursor::default(),
+            bytes,
             end: if phase.command.index == 53 {
                 Failed::Function((phase.command.arg >> 28 & 7) as u8)
             } else {
@@ -188,21 +176,22 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         segments: &[Segment],
         bytes: u32,
     ) -> Result<(), StartError> {
-        let mut control = 0;
-        if matches!(work, Work::Dma(_)) {
+        let mut control = DMA_ENABLE;
+        let base = if matches!(work, Work::Dma(_)) {
             let chunk = if PIECES > 1 { self.config.piece_bytes } else { u32::MAX };
             let first = self.list.build(segments, bytes, chunk).ok_or(StartError::Unsupported)?;
-            control = DMA_ENABLE;
             if PIECES > 1 {
-                let place: NonNull<Pieces<PIECES>> = NonNull::from(&mut *self.list);
-                self.dma.sync(self.list_bus.into(), place.cast(), Pieces::<PIECES>::BYTES);
+                self.dma.sync(self.list_bus.into(), self.list.list(), Pieces::<PIECES>::LIST_BYTES);
                 control |= DMA_BY_LIST;
                 self.regs.write32(DMA_LIST, self.list_bus);
                 self.regs.write32(DMA_NEXT, first.next);
                 self.regs.write32(DMA_SIZE, first.size);
             }
-            self.regs.write32(DMA_BASE, first.base);
-        }
+            first.base
+        } else {
+            self.map_bounce(segments, bytes, data.direction).ok_or(StartError::Unsupported)?
+        };
+        self.regs.write32(DMA_BASE, base);
         self.regs.write32(DMA_CONTROL, control);
         self.regs.write32(DATA_LENGTH, bytes);
         let read = if data.direction == Direction::Read { DATA_READ } else { 0 };
@@ -227,17 +216,18 @@ fn check(data: &Data, segments: &[Segment], tuning: bool) -> Result<u32, StartEr
     let block = u32::from(data.block_size);
     let bytes = block.checked_mul(data.blocks).ok_or(StartError::Unsupported)?;
     let held = segments.iter().fold(0u32, |sum, segment| sum.saturating_add(segment.len));
-    let by_cpu = segments.iter().filter(|segment| segment.bus & BY_CPU != 0).count();
+    let bounced = segments.iter().filter(|segment| segment.bus & BOUNCED != 0).count();
     // Memory that is mapped for DMA must not be touched by the CPU, so it is all or nothing.
-    let mixed = by_cpu != 0 && by_cpu != segments.len();
+    let mixed = bounced != 0 && bounced != segments.len();
     // The DMA moves words, and a word of the FIFO does not hold bytes of two blocks.
-    let torn = !block.is_multiple_of(4) && (data.blocks > 1 || by_cpu == 0);
+    let torn = !block.is_multiple_of(4) && (data.blocks > 1 || bounced == 0);
+    let long = (tuning || bounced != 0) && bytes > BOUNCE_BYTES;
     // A block that is no power of two is CMD53's in byte mode, and comes alone.
     let odd = !block.is_power_of_two() && data.blocks > 1;
     let short = !tuning && (bytes > held || mixed || torn);
     let write = tuning && data.direction == Direction::Write;
-    if bytes == 0 || bytes > DATA_BYTES_MAX || data.block_size > DATA_BLOCK_BYTES_MAX || odd || short || write
-    {
+    let wrong = odd || short || long || write;
+    if bytes == 0 || bytes > DATA_BYTES_MAX || data.block_size > DATA_BLOCK_BYTES_MAX || wrong {
         return Err(StartError::Unsupported);
     }
     Ok(bytes)

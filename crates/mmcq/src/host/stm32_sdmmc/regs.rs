@@ -35,8 +35,6 @@ pub const DMA_BASE: u16 = 0x58;
 pub const DMA_NEXT: u16 = 0x64;
 /// Address of the list.
 pub const DMA_LIST: u16 = 0x68;
-/// Any word from here up to BCh is the same FIFO.
-pub const FIFO: u16 = 0x80;
 
 /// The card's supply is off, and the lines are high. Only a reset leads from [`POWER_ON`] to here.
 pub const POWER_OFF: u32 = 0;
@@ -44,6 +42,8 @@ pub const POWER_OFF: u32 = 0;
 pub const POWER_CYCLE: u32 = 2;
 /// The clock runs.
 pub const POWER_ON: u32 = 3;
+/// The three above.
+pub const POWER_STATE: u32 = 3;
 /// Goes on with the voltage switch: 1.8 V is there.
 pub const POWER_SWITCH: u32 = 1 << 2;
 /// CMD11 comes: the clock stops behind it.
@@ -118,14 +118,6 @@ pub const DATA_ABORTED: u32 = 1 << 11;
 pub const DATA_ACTIVE: u32 = 1 << 12;
 /// The command path works.
 pub const COMMAND_ACTIVE: u32 = 1 << 13;
-/// Half of the FIFO, or more, can be written.
-pub const TX_HALF_EMPTY: u32 = 1 << 14;
-/// Half of the FIFO, or more, can be read.
-pub const RX_HALF_FULL: u32 = 1 << 15;
-/// Nothing can be written.
-pub const TX_FULL: u32 = 1 << 16;
-/// Nothing can be read.
-pub const RX_EMPTY: u32 = 1 << 19;
 /// The card holds DAT0 low: sampled at the end of a response, and two clocks later.
 pub const BUSY: u32 = 1 << 20;
 /// It has let go.
@@ -169,6 +161,3 @@ pub const NEXT_FOLLOWS: u32 = 1 << 31;
 pub const NEXT_HAS_SIZE: u32 = 1 << 30;
 /// [`DMA_NEXT`]: the list is ready.
 pub const NEXT_READY: u32 = 1 << 29;
-
-/// Words in half of the FIFO.
-pub const HALF_WORDS: u32 = 8;

@@ -1,20 +1,30 @@
-//! The list of pieces for the internal DMA.
+//! Memory that the internal DMA reads and writes beside the caller's: the list of pieces, and a
+//! bounce buffer for what is no whole words or cache lines.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
 use super::regs::{NEXT_FOLLOWS, NEXT_HAS_SIZE, NEXT_READY};
 use crate::host::Segment;
+use crate::host::pio::Cursor;
+use core::ptr::NonNull;
 
-/// The size of a piece counts in these.
-pub(super) const GRAIN_BYTES: u32 = 32;
+/// Bytes of the bounce buffer: the longest block of CMD53 in byte mode.
+pub(super) const BOUNCE_BYTES: u32 = 4 * BOUNCE_WORDS as u32;
+/// The size of a piece counts in these: bursts, of 32 bytes on version 2 and of 64 on version 3.
+pub(super) const GRAIN_BYTES: u32 = 64;
 /// Bytes of an item: what follows, address, size.
 const ITEM_BYTES: u32 = 12;
 
-/// Memory for so many pieces of a transfer; the controller reads it, so it lives as long as the
-/// program. With one piece the controller needs no list, and is given none.
+/// Words of the bounce buffer.
+const BOUNCE_WORDS: usize = 128;
+
+/// Memory for so many pieces of a transfer, and for 512 bytes of odd length or place. The controller
+/// reads and writes it, so it lives as long as the program. With one piece the controller needs no
+/// list, and is given none.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Pieces<const PIECES: usize> {
+    bounce: [u32; BOUNCE_WORDS],
     items: [[u32; 3]; PIECES],
 }
 
@@ -27,12 +37,47 @@ pub(super) struct First {
 }
 
 impl<const PIECES: usize> Pieces<PIECES> {
-    /// Its size in bytes.
-    pub const BYTES: usize = ITEM_BYTES as usize * PIECES;
+    /// Bytes of the list.
+    pub(super) const LIST_BYTES: usize = ITEM_BYTES as usize * PIECES;
 
     /// An empty list.
     pub const fn new() -> Self {
-        Pieces { items: [[0; 3]; PIECES] }
+        Pieces { bounce: [0; BOUNCE_WORDS], items: [[0; 3]; PIECES] }
+    }
+
+    /// Where the list is.
+    pub(super) fn list(&mut self) -> NonNull<u8> {
+        NonNull::from(&mut self.items).cast()
+    }
+
+    /// Where the bounce buffer is: [`BOUNCE_BYTES`].
+    pub(super) fn bounce(&mut self) -> NonNull<u8> {
+        NonNull::from(&mut self.bounce).cast()
+    }
+
+    /// Copies bytes of the segments to the bounce buffer, which no DMA uses now.
+    pub(super) fn fill_bounce(&mut self, segments: &[Segment], bytes: u32) {
+        let mut cursor = Cursor::default();
+        let mut words = self.bounce.iter_mut();
+        cursor.drain(segments, bytes, |word| {
+            if let Some(place) = words.next() {
+                // SAFETY: a valid, exclusive reference. Volatile, since the reader is the controller
+                // and not this program.
+                unsafe { core::ptr::from_mut(place).write_volatile(word.to_le()) };
+            }
+        });
+    }
+
+    /// Copies bytes of the bounce buffer, which no DMA uses now, to the segments.
+    pub(super) fn empty_bounce(&self, segments: &[Segment], bytes: u32) {
+        let mut cursor = Cursor::default();
+        let mut words = self.bounce.iter();
+        let mut next = || {
+            let Some(place) = words.next() else { return 0 };
+            // SAFETY: a valid reference. Volatile, since the writer was the controller.
+            u32::from_le(unsafe { core::ptr::from_ref(place).read_volatile() })
+        };
+        cursor.fill(segments, bytes, &mut next);
     }
 
     /// Lists the first `bytes` of the segments in pieces of `chunk` at most. `None`: there is too
@@ -98,16 +143,17 @@ mod tests {
         // The last may have any length; its size is rounded up, and the data path ends it.
         assert_eq!(list.items[2], [0x6000_0024, 0x2401_0000, 512]);
         let first = list.build(&[segment(0x2400_0000, 20)], 20, 4096);
-        assert_eq!(first, Some(First { next: 0x6000_000c, base: 0x2400_0000, size: 32 }));
+        assert_eq!(first, Some(First { next: 0x6000_000c, base: 0x2400_0000, size: 64 }));
     }
 
     #[test]
     fn what_cannot_be_told_is_refused() {
         let mut list = Pieces::<2>::new();
-        // Too little memory, too many pieces, no memory at all, a first piece of 20 bytes.
+        // Too little memory, too many pieces, no memory at all, a first piece of 20 bytes or of 96.
         assert_eq!(list.build(&[segment(0, 508)], 512, 4096), None);
         assert_eq!(list.build(&[segment(0, 12288)], 12288, 4096), None);
         assert_eq!(list.build(&[], 512, 4096), None);
         assert_eq!(list.build(&[segment(0, 20), segment(64, 512)], 532, 4096), None);
+        assert_eq!(list.build(&[segment(0, 96), segment(128, 512)], 608, 4096), None);
     }
 }

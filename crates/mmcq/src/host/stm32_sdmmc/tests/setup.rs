@@ -22,8 +22,21 @@ fn what_is_not_there_or_makes_no_sense_is_named() {
     assert_eq!(made(window), Err(Stm32SdmmcInitError::List(DmaError::Alignment)));
     assert_eq!(dma.open.get(), 0);
     assert!(fake.writes().is_empty());
+    dma.next.set(LIST_BUS);
+    for (register, error) in [
+        (DMA_BASE, Stm32SdmmcInitError::NoDma),
+        (DMA_LIST, Stm32SdmmcInitError::NoList),
+        (DMA_SIZE, Stm32SdmmcInitError::Piece(4096)),
+    ] {
+        fake.missing.set(Some(register));
+        assert_eq!(made(config()), Err(error));
+    }
+    assert_eq!(dma.open.get(), 0);
     let shown = std::format!("{}", Stm32SdmmcInitError::Piece(1000));
-    assert_eq!(shown, "stm32_sdmmc: piece_bytes 1000, expected a multiple of 32 from 512 to 65536");
+    assert_eq!(
+        shown,
+        "stm32_sdmmc: piece_bytes 1000, expected a multiple of 64 from 512 to 65536 that IDMABSIZE holds"
+    );
 }
 
 #[test]
@@ -40,7 +53,8 @@ fn caps_are_what_the_board_has() {
     assert_eq!((host.caps().max_segments, host.caps().max_bytes), (16, 65_536));
     assert_eq!(host.dma.open.get(), 1);
     let no_taps = driver::<32>(Board::default(), config().signal18(true));
-    assert!(!no_taps.caps().can(Timing::Sdr104) && no_taps.caps().can(Timing::Sdr50));
+    assert!(!no_taps.caps().can(Timing::Sdr104) && !no_taps.caps().can(Timing::Sdr50));
+    assert!(no_taps.caps().can(Timing::Ddr50) && no_taps.caps().can(Timing::Ddr52));
 }
 
 #[test]
@@ -61,6 +75,6 @@ fn memory_is_mapped_that_the_dma_can_use() {
     assert_eq!(map(0x2407_fe04, 512), Err(DmaError::Unreachable));
     assert_eq!(map(0x2000_0000, 512), Err(DmaError::Unreachable));
     assert_eq!(map(u64::MAX - 8, 512), Err(DmaError::Unreachable));
-    // Not whole words: the CPU moves it, and nothing is mapped.
-    assert_eq!(map(0x2400_0200, 510), Ok(BY_CPU));
+    // Not whole words: it goes by the bounce buffer.
+    assert_eq!(map(0x2400_0200, 510), Ok(BOUNCED));
 }

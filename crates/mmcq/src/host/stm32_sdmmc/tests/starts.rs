@@ -64,9 +64,10 @@ fn what_cannot_be_done_is_refused_before_a_write() {
     let auto = Phase { auto: Auto::Stop, ..read(512, 2) };
     let tuning = Phase { tuning: true, ..data(19, Direction::Read, 64, 1) };
     let two = [at(0x2400_0000, 512), at(0x2400_4000, 512)];
-    let mixed = [at(0x2400_0000, 512), at(BY_CPU, 512)];
+    let mixed = [at(0x2400_0000, 512), at(BOUNCED, 512)];
+    let long = [at(BOUNCED, 1028)];
     let one = [at(0x2400_0000, 512)];
-    let cases: [(Phase, &[Segment]); 9] = [
+    let cases: [(Phase, &[Segment]); 10] = [
         (auto, &two),
         (tuning, &[]),
         (read(512, 2), &two),
@@ -76,6 +77,7 @@ fn what_cannot_be_done_is_refused_before_a_write() {
         (read(510, 1), &one),
         (read(4096, 1), &[at(0x2400_0000, 4096)]),
         (read(0, 1), &one),
+        (read(4, 257), &long),
     ];
     for (n, (phase, segments)) in cases.into_iter().enumerate() {
         let mut host = ready::<1>();

@@ -1,0 +1,109 @@
+//! Every kind of card comes up, at the speed that chip and board allow.
+
+use super::{Chip, Rig};
+use crate::timed;
+use mmcq::card::{self, Family};
+use mmcq::host::{Timing, Width};
+use mmcq_sim::faults::{Faults, Plan, Point, Strike};
+use mmcq_sim::slot::Controller;
+use mmcq_sim::stm32_sdmmc::Stm32SdmmcConfig;
+
+const CARDS: [(&str, Timing, Width); 8] = [
+    ("sdsc-1g", Timing::HighSpeed, Width::W4),
+    ("sdhc-16g-hs", Timing::HighSpeed, Width::W4),
+    ("sdxc-128g-uhs", Timing::Sdr104, Width::W4),
+    ("pro-plus-128", Timing::Sdr104, Width::W4),
+    ("hbg4a2", Timing::Hs200, Width::W8),
+    ("emmc-51-full", Timing::Hs200, Width::W8),
+    ("emmc-hs200", Timing::Hs200, Width::W8),
+    ("emmc-4g-old", Timing::Ddr52, Width::W8),
+];
+
+fn every_card_comes_up<const PIECES: usize>(chip: Chip) {
+    for (name, timing, width) in CARDS {
+        let (rig, found) = Rig::<PIECES>::up(name, chip);
+        assert_eq!((found.timing, found.width), (timing, width), "{name}");
+        assert_eq!(matches!(found.family, Family::Sd(_)), width == Width::W4, "{name}");
+        rig.mixed_load(found.params.sectors, 60);
+        rig.checked();
+    }
+}
+
+#[test]
+fn every_card_comes_up_on_an_h7_with_one_buffer() {
+    every_card_comes_up::<1>(Chip::of(Stm32SdmmcConfig::H7));
+}
+
+#[test]
+fn every_card_comes_up_on_a_u5_with_a_list() {
+    every_card_comes_up::<64>(Chip::of(Stm32SdmmcConfig::U5));
+}
+
+#[test]
+fn every_card_comes_up_on_an_n6_with_a_list() {
+    every_card_comes_up::<64>(Chip::of(Stm32SdmmcConfig::N6));
+}
+
+/// Wherever the eye is, the tap in its middle is taken.
+#[test]
+fn tuning_finds_the_middle_of_the_eye() {
+    for best_phase in 0..12 {
+        let chip = Chip::of(Stm32SdmmcConfig { best_phase, ..Stm32SdmmcConfig::H7 });
+        let (rig, found) = Rig::<1>::up("sdxc-128g-uhs", chip);
+        assert_eq!(found.timing, Timing::Sdr104);
+        // A sixth of an eye is two taps.
+        let off = rig.model.borrow().bus().sample_error;
+        assert!(off <= 17, "best {best_phase}: off by {off}");
+        // Twelve taps, and the chosen one.
+        assert_eq!(rig.model.borrow().stats().commands[19], 13);
+        rig.checked();
+    }
+}
+
+#[test]
+fn a_speed_that_fails_ends_in_a_slower_card() {
+    // The card does not change its voltage.
+    let chip = Chip::of(Stm32SdmmcConfig::H7);
+    let mut card = timed::card(&timed::profile("sdxc-128g-uhs"));
+    card.set_faults(Faults::new(Plan::none().next(Point::Voltage, &[Strike::Fail; 60])));
+    let rig = Rig::<1>::new(Some(card), chip);
+    let found = rig.bring_up(card::Options::DEFAULT).unwrap();
+    assert_eq!(found.timing, Timing::HighSpeed);
+    rig.mixed_load(found.params.sectors, 20);
+    timed::checked(&rig.memory, &rig.model);
+    // No tap is good: the other side of the eye, for ever.
+    let (rig, found) = Rig::<1>::up("sdxc-128g-uhs", Chip { stuck_at: Some(11), ..chip });
+    assert_eq!(found.timing, Timing::Ddr50);
+    rig.mixed_load(found.params.sectors, 20);
+    rig.checked();
+}
+
+/// What a board says of itself bounds the speed.
+#[test]
+fn a_board_without_more_is_slower() {
+    let plain = Chip::of(Stm32SdmmcConfig::H7);
+    let cases = [
+        (Chip { taps: 0, ..plain }, Timing::Ddr50),
+        (Chip { driver: plain.driver.signal18(false), ..plain }, Timing::HighSpeed),
+        (Chip { driver: plain.driver.signal18(false).high_speed(false), ..plain }, Timing::Legacy),
+    ];
+    for (chip, timing) in cases {
+        let (rig, found) = Rig::<1>::up("sdxc-128g-uhs", chip);
+        assert_eq!(found.timing, timing);
+        rig.mixed_load(found.params.sectors, 20);
+        rig.checked();
+    }
+}
+
+/// Nothing but a reset switches the power off again: without one the card stays, and comes up
+/// again.
+#[test]
+fn a_card_comes_up_twice_with_and_without_a_reset() {
+    for resets in [true, false] {
+        let chip = Chip { resets, ..Chip::of(Stm32SdmmcConfig::H7) };
+        let (rig, _) = Rig::<1>::up("sdhc-16g-hs", chip);
+        let found = rig.bring_up(card::Options::DEFAULT).unwrap();
+        rig.mixed_load(found.params.sectors, 20);
+        rig.checked();
+    }
+}

@@ -1,0 +1,224 @@
+//! The whole stack on the model of ST's SDMMC, whose driver was written by another hand.
+
+mod bad;
+mod bring_up;
+mod data;
+mod faults;
+mod odd;
+
+use crate::timed::{
+    self,
+    one_thread::{NOW_NS, OneThread, TIMER},
+};
+use mmcq::card::{self, Card};
+use mmcq::engine::{Completion, Config, DmaBuf, Error, Kind, Request, SlotId, Stats};
+use mmcq::host::Step;
+use mmcq::host::stm32_sdmmc::{self as driver, Pieces, Stm32Board};
+use mmcq::host::surroundings::{Surrounded, Surroundings};
+use mmcq_sim::card::Card as CardModel;
+use mmcq_sim::faults::{Faults, Plan};
+use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
+use mmcq_sim::slot::Controller;
+use mmcq_sim::stm32_sdmmc::{Port, Stm32Sdmmc, Stm32SdmmcConfig};
+use mmcq_sim::time::Time;
+use std::cell::RefCell;
+use std::future::Future;
+use std::rc::Rc;
+use timed::blocks as buffer;
+
+/// Taps of the model's delay block.
+const TAPS: u8 = 12;
+
+/// What the clock tree, the delay block, the level shifter and the supply of a board do.
+#[derive(Clone)]
+struct Board {
+    model: Rc<RefCell<Stm32Sdmmc>>,
+    time: Time,
+    resets: bool,
+    taps: u8,
+    /// The delay block stays at this tap, whatever it is told.
+    stuck_at: Option<u8>,
+    signal18_fixed: bool,
+}
+
+impl Stm32Board for Board {
+    fn reset(&mut self) -> bool {
+        if self.resets {
+            self.model.borrow_mut().reset(self.time.now());
+        }
+        self.resets
+    }
+
+    fn taps(&self) -> u8 {
+        self.taps
+    }
+
+    fn lock(&mut self) -> bool {
+        self.taps != 0
+    }
+
+    fn select(&mut self, tap: u8) {
+        let tap = self.stuck_at.unwrap_or(tap);
+        self.model.borrow_mut().set_phase(tap, self.time.now());
+    }
+}
+
+impl Surroundings for Board {
+    fn supply(&mut self, on: bool, _: bool, now_ns: u64) -> Step {
+        self.model.borrow_mut().set_supply(on, now_ns);
+        Step::Done
+    }
+
+    fn signalling(&mut self, low: bool, _: bool, now_ns: u64) -> Step {
+        self.model.borrow_mut().set_signal18(low || self.signal18_fixed, now_ns);
+        Step::Done
+    }
+}
+
+/// A chip, and what the board around it says.
+#[derive(Clone, Copy)]
+struct Chip {
+    model: Stm32SdmmcConfig,
+    driver: driver::Stm32SdmmcConfig,
+    memory: MemoryConfig,
+    resets: bool,
+    taps: u8,
+    stuck_at: Option<u8>,
+    access_ns: u64,
+}
+
+impl Chip {
+    /// This controller with everything that a board can bring, for SD cards.
+    fn of(model: Stm32SdmmcConfig) -> Chip {
+        let driver = driver::Stm32SdmmcConfig::new(model.kernel_hz)
+            .max_clock_hz(200_000_000)
+            .high_speed(true)
+            .signal18(true);
+        Chip {
+            model,
+            driver,
+            memory: MemoryConfig::BITS32,
+            resets: true,
+            taps: TAPS,
+            stuck_at: None,
+            access_ns: 20,
+        }
+    }
+
+    /// The same, with an eMMC on eight lines at 1.8 V.
+    fn emmc(self) -> Chip {
+        let driver =
+            self.driver.signal18(false).signal18_fixed(true).fixed(true).width(mmcq::host::Width::W8);
+        Chip { driver, ..self }
+    }
+
+    /// For this card.
+    fn holds(self, card: &str) -> Chip {
+        if card.contains("emmc") || card == "hbg4a2" { self.emmc() } else { self }
+    }
+}
+
+type Driver<const PIECES: usize> = Surrounded<driver::Stm32Sdmmc<Port, ShadowMemory, Board, PIECES>, Board>;
+type Stack<const PIECES: usize> = mmcq::task::Stack<(OneThread, Driver<PIECES>), 16>;
+
+/// With one piece the DMA has a single buffer, with more a list.
+struct Rig<const PIECES: usize> {
+    time: Time,
+    model: Rc<RefCell<Stm32Sdmmc>>,
+    memory: ShadowMemory,
+    port: Port,
+    stack: Stack<PIECES>,
+}
+
+impl<const PIECES: usize> Rig<PIECES> {
+    fn new(card: Option<Box<dyn CardModel>>, chip: Chip) -> Rig<PIECES> {
+        Rig::built(card, chip).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    fn built(
+        card: Option<Box<dyn CardModel>>,
+        chip: Chip,
+    ) -> Result<Rig<PIECES>, driver::Stm32SdmmcInitError> {
+        chip.model.check().unwrap();
+        let time = Time::new();
+        let memory = ShadowMemory::new(chip.memory);
+        let model = Rc::new(RefCell::new(Stm32Sdmmc::new(chip.model, memory.clone(), card)));
+        let port = Port::new(model.clone(), time.clone(), chip.access_ns, chip.access_ns);
+        let signal18_fixed = chip.driver.signal18_fixed;
+        let board = Board {
+            model: model.clone(),
+            time: time.clone(),
+            resets: chip.resets,
+            taps: chip.taps,
+            stuck_at: chip.stuck_at,
+            signal18_fixed,
+        };
+        let list = Box::leak(Box::new(Pieces::new()));
+        let host = driver::Stm32Sdmmc::new(port.clone(), memory.clone(), board.clone(), list, chip.driver)?;
+        let host = Surrounded::new(host, board);
+        NOW_NS.set(0);
+        Ok(Rig { time, model, memory, port, stack: Stack::new(OneThread, TIMER, host, Config::DEFAULT) })
+    }
+
+    /// A card of this profile in the slot, and in `tran`.
+    fn up(card: &str, chip: Chip) -> (Rig<PIECES>, Card) {
+        let rig = Rig::new(Some(timed::card(&timed::profile(card))), chip.holds(card));
+        let found = rig.bring_up(card::Options::DEFAULT).unwrap_or_else(|error| panic!("{card}: {error}"));
+        (rig, found)
+    }
+
+    /// Goes to the next interrupt or deadline, and moves the stack by it.
+    fn turn(&self) {
+        timed::turn(&self.stack, &self.model, &self.time).unwrap();
+    }
+
+    fn drive<F: Future>(&self, future: F) -> F::Output {
+        timed::drive(&self.stack, &self.model, &self.time, future)
+    }
+
+    fn bring_up(&self, options: card::Options) -> Result<Card, Error> {
+        self.drive(card::bring_up(&self.stack, buffer(1), options)).0
+    }
+
+    fn try_submit(&self, kind: Kind, buf: DmaBuf) -> Result<SlotId, Error> {
+        let now = self.time.now();
+        self.stack.with(|engine| engine.submit(Request::new(kind, buf), now)).map_err(|(error, _)| error)
+    }
+
+    fn submit(&self, kind: Kind, buf: DmaBuf) -> SlotId {
+        self.try_submit(kind, buf).unwrap()
+    }
+
+    fn finish(&self, id: SlotId) -> Completion {
+        loop {
+            if let Some(done) = self.stack.with(|engine| engine.take(id)) {
+                return done;
+            }
+            self.turn();
+        }
+    }
+
+    fn mixed_load(&self, sectors: u64, rounds: u64) {
+        timed::load::mixed(&self.stack, &self.model, &self.time, sectors, rounds).unwrap();
+        assert_eq!(self.memory.live_mappings(), usize::from(PIECES > 1), "mappings are left");
+    }
+
+    fn stats(&self) -> Stats {
+        self.stack.with(|engine| *engine.stats())
+    }
+
+    /// What goes wrong with the controller and its bus from now on.
+    fn faults(&self, plan: Plan) -> Faults {
+        let faults = Faults::new(plan);
+        self.model.borrow_mut().set_faults(faults.clone());
+        faults
+    }
+
+    /// Nothing was done that a controller, a card or memory forbids, and no interrupt was missed.
+    fn checked(&self) {
+        timed::checked(&self.memory, &self.model);
+        assert_eq!(self.stats().lost_interrupts, 0);
+        let violations = self.model.borrow_mut().card_mut().map(|card| card.violations().to_vec());
+        assert_eq!(violations.unwrap_or_default(), []);
+    }
+}
