@@ -16,6 +16,7 @@ pub mod cpu;
 pub mod faults;
 mod lines;
 pub mod memory;
+pub mod mshc;
 pub mod pl022;
 pub mod plant;
 pub mod port;

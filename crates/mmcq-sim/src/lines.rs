@@ -127,6 +127,11 @@ pub(crate) trait Issued: Copy {
 
     /// The controller waits for a response.
     fn waits(&self) -> bool;
+
+    /// It gives up after so many clocks without one.
+    fn timeout_clk(&self) -> u64 {
+        RESPONSE_TIMEOUT_CLK
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -203,7 +208,7 @@ impl<I: Issued> CmdLine<I> {
     pub fn answered(&mut self, active: &mut Active<I>, answer: Option<Answer>) -> Option<u64> {
         let waits = active.issue.waits();
         let seen = answer.filter(|_| active.strike != Some(Strike::Lost) && waits);
-        let clocks = clocks(seen, waits);
+        let clocks = clocks(seen, &active.issue);
         active.answer_ns = active.beat.plus(N_CR_CLK).ns();
         active.beat = active.beat.plus(clocks);
         active.step = Step::Response(seen);
@@ -217,7 +222,7 @@ impl<I: Issued> CmdLine<I> {
     /// A command is over, with this response.
     pub fn over(&mut self, slot: &mut Slot, active: &Active<I>, answer: Option<Answer>) {
         self.free_ns = active.beat.plus(N_RC_CLK).ns();
-        let spent = clocks(answer, active.issue.waits()) + N_RC_CLK;
+        let spent = clocks(answer, &active.issue) + N_RC_CLK;
         slot.stats.command_ns += slot.beat(0).plus(spent).ns();
         slot.stats.silent += u64::from(answer.is_none() && active.issue.waits());
     }
@@ -229,11 +234,11 @@ impl<I: Issued> CmdLine<I> {
 }
 
 /// From the end of a token to that of its response, or of the wait for one.
-fn clocks(answer: Option<Answer>, waits: bool) -> u64 {
+fn clocks(answer: Option<Answer>, issue: &impl Issued) -> u64 {
     match answer {
         Some(Answer::Short { .. }) => N_CR_CLK + RESPONSE_CLK,
         Some(Answer::Long(_)) => N_CR_CLK + LONG_RESPONSE_CLK,
-        None if waits => RESPONSE_TIMEOUT_CLK,
+        None if issue.waits() => issue.timeout_clk(),
         None => 0,
     }
 }

@@ -37,6 +37,11 @@ pub trait DeviceMemory {
 
     /// Writes `data` at `bus`.
     fn device_write(&self, bus: u64, data: &[u8]) -> Result<(), BusError>;
+
+    /// Writes `data` at `bus`, in a descriptor that the device has read there and hands back.
+    fn device_hand_back(&self, bus: u64, data: &[u8]) -> Result<(), BusError> {
+        self.device_write(bus, data)
+    }
 }
 
 impl DeviceMemory for ShadowMemory {
@@ -46,6 +51,14 @@ impl DeviceMemory for ShadowMemory {
 
     fn device_write(&self, bus: u64, data: &[u8]) -> Result<(), BusError> {
         ShadowMemory::device_write(self, bus, data)
+    }
+
+    /// Where the mapping is one for `Write`, the CPU does not see it: no cache line of its own goes.
+    fn device_hand_back(&self, bus: u64, data: &[u8]) -> Result<(), BusError> {
+        let mut inner = self.0.borrow_mut();
+        let (window, at) = inner.span(bus, data.len(), Direction::Write).ok_or(BusError)?;
+        inner.windows[window].shadow[at..at + data.len()].copy_from_slice(data);
+        Ok(())
     }
 }
 

@@ -11,7 +11,7 @@ const LAYERS: &[&[&str]] = &[
     &["checker", "probe"],
     &["slot"],
     &["lines"],
-    &["rtsx", "s3c_sdi", "schedule", "sdhci", "spi", "stm32_sdmmc"],
+    &["mshc", "rtsx", "s3c_sdi", "schedule", "sdhci", "spi", "stm32_sdmmc"],
     &["bench", "pl022"],
 ];
 

@@ -1,0 +1,244 @@
+//! Blocks on the DAT lines, both ways: word by word for the CPU, as one piece for the internal DMA.
+
+use super::bits::int;
+use super::data::State;
+use super::{Mshc, NEVER, Timer};
+use crate::card::{Flow, ReadBlock};
+use crate::faults::{Point, Strike, flip};
+use crate::slot::Core;
+use crate::wire::{BLOCK_GAP_CLK, CRC_STATUS_CLK};
+
+/// CRC16 and end bit.
+const TAIL_CLK: u64 = 17;
+/// A CRC status that has not begun by then will not come.
+const NO_STATUS_CLK: u64 = 8;
+
+impl Mshc {
+    pub(super) fn data_event(&mut self, now: u64) {
+        match self.dat.state {
+            State::ReadGap => self.ask_for_block(now),
+            State::ReadWord => self.word_came(now),
+            State::ReadBlock | State::ReadTail => self.read_block_ended(now),
+            State::WriteGap => self.write_block_begins(now),
+            State::WriteWord => self.word_went(now),
+            State::WriteTail => self.written_block_ended(now),
+            State::Status => self.write_status_ended(now),
+            State::NoStatus => self.data_over(int::END_BIT, now),
+            State::Busy => self.wait_to_send(now),
+            _ => {}
+        }
+    }
+
+    /// CPU or internal DMA took something from the FIFO, or gave something.
+    pub(super) fn fifo_moved(&mut self, now: u64) {
+        match self.dat.state {
+            State::ReadHeld if self.fifo.room() >= 4 => {
+                if self.dat.dma {
+                    self.end_hold(now);
+                    self.next_read(now);
+                } else {
+                    self.words_go_on(now);
+                }
+            }
+            State::WriteHeld if self.dat.at == 0 => self.wait_to_send(now),
+            State::WriteHeld if self.fifo.len() >= self.dat.word() => {
+                self.end_hold(now);
+                self.send_word(0, now);
+            }
+            _ => {}
+        }
+        self.command_may_go(now);
+    }
+
+    /// The next block of a read.
+    pub(super) fn next_read(&mut self, now: u64) {
+        let since_ns = self.dat.waits_since;
+        self.watch(since_ns, NEVER);
+        self.dat.beat = Some(self.data_beat(now).not_before(now));
+        self.after_clocks(BLOCK_GAP_CLK, State::ReadGap, now);
+    }
+
+    fn silence(&mut self) {
+        self.dat.state = State::Silence;
+    }
+
+    fn ask_for_block(&mut self, now: u64) {
+        let Some(Flow::Read { block_size }) = self.dat.flow else { return self.silence() };
+        if self.dat.dma && !self.descriptor(now) && self.fifo.room() < self.dat.block {
+            return self.hold(State::ReadHeld, now);
+        }
+        let sent = usize::from(block_size);
+        let mut bytes = std::mem::take(&mut self.dat.bytes);
+        bytes.clear();
+        // Behind the end of a shorter block the lines are high.
+        bytes.resize(sent.max(self.dat.block), 0xff);
+        let reply = self.slot.with_card(now, |card, now| card.read_block(&mut bytes[..sent], now));
+        self.dat.bytes = bytes;
+        let Some(ReadBlock::At { mut start_ns, crc_ok }) = reply else { return self.silence() };
+        self.dat.strike = self.strike(Point::ReadBlock, now);
+        match self.dat.strike {
+            Some(Strike::Lost | Strike::Never) => return self.silence(),
+            Some(Strike::Late(ns)) => start_ns = start_ns.max(now).saturating_add(ns),
+            Some(Strike::Flip(bit)) => flip(&mut self.dat.bytes, bit),
+            _ => {}
+        }
+        let start = self.data_beat(now).not_before(start_ns);
+        let start_ns = start.ns();
+        self.slot.stats.access_ns += start_ns.saturating_sub(now);
+        self.dat.good = crc_ok && sent == self.dat.block;
+        self.dat.start_ns = start_ns;
+        self.dat.shown = false;
+        self.dat.beat = Some(start);
+        let since_ns = self.dat.waits_since;
+        self.watch(since_ns, start_ns);
+        if self.dat.dma {
+            let clocks = 1 + self.byte_clocks(self.dat.block) + TAIL_CLK;
+            return self.after_clocks(clocks, State::ReadBlock, now);
+        }
+        if self.fifo.room() < 4 {
+            return self.hold(State::ReadHeld, start_ns);
+        }
+        let clocks = 1 + self.byte_clocks(self.dat.word());
+        self.after_clocks(clocks, State::ReadWord, now);
+    }
+
+    /// The next word of a block, if there is room for it.
+    fn words_go_on(&mut self, now: u64) {
+        if self.fifo.room() < 4 {
+            return self.hold(State::ReadHeld, now);
+        }
+        self.end_hold(now);
+        let clocks = u64::from(self.dat.at == 0) + self.byte_clocks(self.dat.word());
+        self.after_clocks(clocks, State::ReadWord, now);
+    }
+
+    fn word_came(&mut self, now: u64) {
+        self.set_timer(Timer::DataTimeout, NEVER);
+        let (from, to) = (self.dat.at, self.dat.at + self.dat.word());
+        self.fifo.push(&self.dat.bytes[from..to]);
+        self.dat.at = to;
+        if to < self.dat.block {
+            self.words_go_on(now);
+        } else {
+            self.after_clocks(TAIL_CLK, State::ReadTail, now);
+        }
+    }
+
+    fn read_block_ended(&mut self, now: u64) {
+        let strike = self.dat.strike.take();
+        let here = self.slot.card().is_some();
+        let good = self.dat.good && !matches!(strike, Some(Strike::Crc | Strike::EndBit)) && here;
+        self.count_block(good, now);
+        self.show_block(good, false, now);
+        if self.dat.dma {
+            let n = self.dat.block.min(self.dat.bytes.len());
+            self.fifo.push(&self.dat.bytes[..n]);
+        }
+        self.dat.waits_since = now;
+        let last = self.dat.block_over();
+        if strike == Some(Strike::EndBit) {
+            return self.data_over(int::END_BIT, now);
+        }
+        if !good {
+            self.regs.raw |= int::DATA_CRC;
+            self.dat.failed = true;
+        }
+        if last {
+            return self.data_over(0, now);
+        }
+        if self.dat.dma {
+            self.dma_drains(now);
+        }
+        self.next_read(now);
+    }
+
+    /// The next block, if there are data for it.
+    pub(super) fn wait_to_send(&mut self, now: u64) {
+        let enough = if self.dat.dma {
+            let wanted = self.dat.block.max(4 * usize::from(self.config.fifo_words));
+            self.dma_fills(wanted, now);
+            self.dat.block
+        } else {
+            self.dat.word()
+        };
+        if self.fifo.len() < enough {
+            if !self.dat.held() {
+                self.hold(State::WriteHeld, now);
+            }
+            return;
+        }
+        self.end_hold(now);
+        self.dat.beat = Some(self.data_beat(now).not_before(now));
+        self.after_clocks(BLOCK_GAP_CLK, State::WriteGap, now);
+    }
+
+    fn write_block_begins(&mut self, now: u64) {
+        self.dat.start_ns = now;
+        self.dat.shown = false;
+        self.dat.bytes.clear();
+        if self.dat.dma {
+            let block = self.dat.block;
+            self.fifo.pop(block, &mut self.dat.bytes);
+            self.dma_fills(4 * usize::from(self.config.fifo_words), now);
+            let clocks = 1 + self.byte_clocks(block) + TAIL_CLK;
+            return self.after_clocks(clocks, State::WriteTail, now);
+        }
+        self.send_word(1, now);
+    }
+
+    /// The next word goes out, after so many clocks.
+    fn send_word(&mut self, before_clk: u64, now: u64) {
+        let wanted = self.dat.word();
+        if self.fifo.len() < wanted {
+            return self.hold(State::WriteHeld, now);
+        }
+        self.fifo.pop(wanted, &mut self.dat.bytes);
+        self.dat.at += wanted;
+        let clocks = before_clk + self.byte_clocks(wanted);
+        self.after_clocks(clocks, State::WriteWord, now);
+    }
+
+    fn word_went(&mut self, now: u64) {
+        if self.dat.at < self.dat.block {
+            self.send_word(0, now);
+        } else {
+            self.after_clocks(TAIL_CLK, State::WriteTail, now);
+        }
+    }
+
+    fn written_block_ended(&mut self, now: u64) {
+        let strike = self.strike(Point::WriteBlock, now);
+        let damaged = matches!(strike, Some(Strike::Crc | Strike::EndBit));
+        if let Some(Strike::Flip(bit)) = strike {
+            flip(&mut self.dat.bytes, bit);
+        }
+        let flow = self.dat.flow.filter(|_| strike != Some(Strike::Lost));
+        let reply = self.slot.give_block(flow, &self.dat.bytes, !damaged, now);
+        self.show_block(!damaged, false, now);
+        let Some((good, busy_until)) = self.slot.seen_status(reply, strike) else {
+            self.count_block(false, now);
+            return self.after_clocks(NO_STATUS_CLK, State::NoStatus, now);
+        };
+        self.count_block(good, now);
+        self.dat.good = good;
+        if busy_until > now {
+            self.slot.busy_until_ns = self.slot.busy_until_ns.max(busy_until);
+        }
+        self.slot.show_status(self.data_beat(now), good, busy_until);
+        self.slot.stats.data_ns += self.slot.beat(0).plus(CRC_STATUS_CLK).ns();
+        self.after_clocks(CRC_STATUS_CLK, State::Status, now);
+    }
+
+    fn write_status_ended(&mut self, now: u64) {
+        if !self.dat.good {
+            return self.data_over(int::DATA_CRC, now);
+        }
+        if self.dat.block_over() {
+            return self.data_over(0, now);
+        }
+        if self.slot.busy_until_ns > now {
+            return self.busy_begins(now);
+        }
+        self.wait_to_send(now);
+    }
+}

@@ -1,0 +1,172 @@
+//! The clock, how the bus is driven, and the voltage switch.
+
+use super::bits::{clock, cmd, ctrl, int};
+use super::{Mshc, MshcConfig, NEVER, Timer};
+use crate::card::BusState;
+use crate::faults::{Point, Strike};
+use crate::probe::Signal;
+use crate::slot::Core;
+
+/// Above this clock the sampling phase must be tuned, or data are lost.
+const UNTUNED_HZ: u32 = 52_000_000;
+/// After the answer to CMD11 the lines are looked at so many clocks later.
+const LOW_CLK: u64 = 8;
+/// When the clock runs again, the lines are looked at so often, and so long at most.
+const LOOK_NS: u64 = 100_000;
+const LOOKS: u8 = 20;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Switch {
+    #[default]
+    None,
+    /// CMD11 was answered: the lines are to go low.
+    Answered,
+    /// The clock runs again: they are to go high. So many looks are left.
+    Rising(u8),
+}
+
+/// The clock that is in use, and what the board does.
+#[derive(Debug)]
+pub(super) struct Clock {
+    pub supply: bool,
+    pub signal18: bool,
+    /// Degrees.
+    pub phase: u16,
+    /// As the last update found them: a divider of 8 bits, and whether the clock runs.
+    divider: u32,
+    on: bool,
+    /// An update that never ends.
+    pub hangs: bool,
+    switch: Switch,
+}
+
+impl Clock {
+    pub fn new() -> Self {
+        Clock {
+            supply: true,
+            signal18: false,
+            phase: 0,
+            divider: 0,
+            on: false,
+            hangs: false,
+            switch: Switch::None,
+        }
+    }
+
+    /// A reset of the controller.
+    pub fn reset(&mut self, config: &MshcConfig) {
+        self.on &= config.is_smhc();
+        (self.hangs, self.switch) = (false, Switch::None);
+    }
+}
+
+impl Mshc {
+    /// An update command was taken.
+    pub(super) fn update_clock(&mut self, command: u32, now: u64) {
+        let enable = self.regs.enable & clock::ENABLE != 0;
+        if enable && !self.clock.on && self.strike(Point::Clock, now) == Some(Strike::Never) {
+            self.clock.hangs = true;
+            return;
+        }
+        let source = if self.config.is_smhc() { 0 } else { self.regs.source & 3 };
+        let divider = self.regs.divider >> (8 * source) & clock::DIVIDER;
+        if self.clock.on && enable && divider != self.clock.divider {
+            // Glitches reach the card.
+            self.slot.violation();
+        }
+        (self.clock.divider, self.clock.on) = (divider, enable);
+        self.refresh_bus(now);
+        if command & cmd::VOLTAGE != 0 && enable {
+            self.clock.switch = Switch::Rising(LOOKS);
+            self.set_timer(Timer::Voltage, now + LOOK_NS);
+        }
+    }
+
+    fn clock_hz(&self) -> u32 {
+        match (self.clock.on, self.clock.divider) {
+            (false, _) => 0,
+            (true, 0) => self.config.source_hz,
+            (true, divider) => self.config.source_hz / (2 * divider),
+        }
+    }
+
+    fn sample_error(&self, hz: u32) -> u8 {
+        if hz <= UNTUNED_HZ {
+            return 0;
+        }
+        let apart = self.clock.phase.abs_diff(self.config.best_phase);
+        let apart = u32::from(apart.min(360 - apart));
+        (apart * 100 / 180) as u8
+    }
+
+    /// The bus as registers and board say it is.
+    pub(super) fn refresh_bus(&mut self, now: u64) {
+        let hz = self.clock_hz();
+        let r = &self.regs;
+        let (powered, width, ddr, signal18) = if self.config.is_smhc() {
+            let width = [1, 4, 8, 8][(r.width & 3) as usize];
+            (self.clock.supply, width, r.control & ctrl::DDR != 0, self.clock.signal18)
+        } else {
+            let width = match (r.width >> 16 & 1, r.width & 1) {
+                (1, _) => 8,
+                (0, 1) => 4,
+                _ => 1,
+            };
+            let supply = self.clock.supply && r.power & 1 != 0;
+            (supply, width, r.uhs >> 16 & 1 != 0, r.uhs & 1 != 0 || self.clock.signal18)
+        };
+        let bus = BusState {
+            powered,
+            clock_hz: hz,
+            width,
+            ddr: ddr && width > 1,
+            signal18,
+            reset: r.card_reset & 1 == 0,
+            sample_error: self.sample_error(hz),
+            ..self.slot.bus
+        };
+        if bus == self.slot.bus {
+            return;
+        }
+        self.slot.bus = bus;
+        let low = self.slot.card().is_some_and(|card| card.switching_voltage(self.slot.card_ns(now)));
+        self.slot.show(&Signal::Bus { at_ns: now, bus, low });
+        self.slot.with_card(now, |card, now| card.bus_changed(&bus, now));
+        self.command_may_go(now);
+    }
+
+    /// CMD11 has a good answer.
+    pub(super) fn voltage_command_answered(&mut self, now: u64) {
+        if self.regs.enable & clock::LOW_POWER != 0 {
+            // The clock would stop by itself, and that is a part of the sequence.
+            self.slot.violation();
+        }
+        self.clock.switch = Switch::Answered;
+        let at_ns = self.slot.beat(now).plus(LOW_CLK).ns();
+        self.set_timer(Timer::Voltage, at_ns);
+    }
+
+    pub(super) fn voltage_event(&mut self, now: u64) {
+        let at = self.slot.card_ns(now);
+        let low = self.slot.card().is_some_and(|card| card.lines_low(at) & 0xf != 0);
+        match self.clock.switch {
+            Switch::None => {}
+            Switch::Answered => {
+                self.clock.switch = Switch::None;
+                self.set_timer(Timer::Voltage, NEVER);
+                if low {
+                    self.regs.raw |= int::STARVED;
+                }
+            }
+            Switch::Rising(0) => self.clock.switch = Switch::None,
+            Switch::Rising(looks) if low => {
+                self.clock.switch = Switch::Rising(looks - 1);
+                self.set_timer(Timer::Voltage, now + LOOK_NS);
+            }
+            Switch::Rising(_) => {
+                self.clock.switch = Switch::None;
+                self.regs.raw |= int::STARVED;
+            }
+        }
+    }
+}

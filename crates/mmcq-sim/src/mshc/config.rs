@@ -1,0 +1,131 @@
+//! What a particular controller is.
+
+use serde::{Deserialize, Serialize};
+
+/// Where the registers are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Layout {
+    /// Allwinner's SMHC.
+    Smhc,
+    /// Synopsys' own.
+    DesignWare,
+}
+
+/// Parameters of a controller. Missing keys of a TOML table take the values of [`MshcConfig::H3`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct MshcConfig {
+    /// Registers.
+    pub layout: Layout,
+    /// The clock before the divider. 0: the clock tree does not bring it.
+    pub source_hz: u32,
+    /// Words of four bytes in the FIFO.
+    pub fifo_words: u16,
+    /// Where the FIFO begins.
+    pub fifo_offset: u16,
+    /// VERID. SMHC has none.
+    pub version: u32,
+    /// Bits of the length in a descriptor: 13, or 16 of most SMHC.
+    pub size_bits: u8,
+    /// Addresses of descriptors and buffers are shifted right by so many bits: 0 or 2.
+    pub address_shift: u8,
+    /// The internal DMA has 64-bit addresses and descriptors of eight words.
+    pub wide_dma: bool,
+    /// There is an internal DMA.
+    pub internal_dma: bool,
+    /// The answer to an automatic CMD12 comes into the first response register, and the data
+    /// command's own is lost; otherwise it comes into the second.
+    pub auto_answer_first: bool,
+    /// Data lines of the board.
+    pub lines: u8,
+    /// From the end of the last block of a read until it is in memory.
+    pub memory_ns: u32,
+    /// The sampling phase in the middle of the eye, in degrees. The board's clock unit sets it.
+    pub best_phase: u16,
+    /// The clock of the registers. Without it each reads as ones, and ignores writes.
+    pub bus_clock: bool,
+}
+
+impl MshcConfig {
+    /// Allwinner H3: 50 MHz, descriptors of up to 64 KiB.
+    pub const H3: MshcConfig = MshcConfig {
+        layout: Layout::Smhc,
+        source_hz: 50_000_000,
+        fifo_words: 16,
+        fifo_offset: 0x200,
+        version: 0,
+        size_bits: 16,
+        address_shift: 0,
+        wide_dma: false,
+        internal_dma: true,
+        auto_answer_first: true,
+        lines: 4,
+        memory_ns: 200,
+        best_phase: 90,
+        bus_clock: true,
+    };
+
+    /// Allwinner A10: its FIFO is elsewhere, its descriptors are shorter.
+    pub const A10: MshcConfig = MshcConfig { fifo_offset: 0x100, size_bits: 13, ..Self::H3 };
+
+    /// Allwinner D1: addresses are in words.
+    pub const D1: MshcConfig = MshcConfig { size_bits: 13, address_shift: 2, ..Self::H3 };
+
+    /// DesignWare as in StarFive's JH7110.
+    pub const JH7110: MshcConfig = MshcConfig {
+        layout: Layout::DesignWare,
+        source_hz: 100_000_000,
+        fifo_words: 32,
+        version: 0x5342_290a,
+        size_bits: 13,
+        auto_answer_first: false,
+        ..Self::H3
+    };
+
+    /// DesignWare as Linux's `dw_mmc-pci` has it: 33 MHz, eight lines.
+    pub const PCI: MshcConfig = MshcConfig { source_hz: 33_000_000, lines: 8, ..Self::JH7110 };
+
+    /// Refuses values that no controller has: one line with the key, the value and what was
+    /// expected.
+    pub fn check(&self) -> Result<(), String> {
+        let wrong = |key: &str, value: u64, expected: &str| {
+            Err(format!("mshc: {key} = {value}: expected {expected}"))
+        };
+        if self.source_hz != 0 && !(1_000_000..=400_000_000).contains(&self.source_hz) {
+            return wrong("source_hz", self.source_hz.into(), "0, or 1000000 to 400000000");
+        }
+        if !self.fifo_words.is_power_of_two() || !(8..=1024).contains(&self.fifo_words) {
+            return wrong("fifo_words", self.fifo_words.into(), "a power of two from 8 to 1024");
+        }
+        if !matches!(self.fifo_offset, 0x100 | 0x200) {
+            return wrong("fifo_offset", self.fifo_offset.into(), "256 or 512");
+        }
+        if !matches!(self.size_bits, 13 | 16) || self.layout == Layout::DesignWare && self.size_bits != 13 {
+            return wrong("size_bits", self.size_bits.into(), "13, or 16 with layout smhc");
+        }
+        if !matches!(self.address_shift, 0 | 2) {
+            return wrong("address_shift", self.address_shift.into(), "0 or 2");
+        }
+        if self.wide_dma && (self.layout == Layout::Smhc || self.address_shift != 0) {
+            return Err("mshc: wide_dma = true: expected layout design_ware, and address_shift 0".into());
+        }
+        if !matches!(self.lines, 1 | 4 | 8) {
+            return wrong("lines", self.lines.into(), "1, 4 or 8");
+        }
+        if self.best_phase >= 360 {
+            return wrong("best_phase", self.best_phase.into(), "0 to 359");
+        }
+        Ok(())
+    }
+
+    pub(super) fn is_smhc(&self) -> bool {
+        self.layout == Layout::Smhc
+    }
+}
+
+impl Default for MshcConfig {
+    fn default() -> Self {
+        Self::H3
+    }
+}

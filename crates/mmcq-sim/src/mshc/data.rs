@@ -1,0 +1,363 @@
+//! The data path: from its start to its end, aborts, timeouts and busy.
+
+use super::bits::{cmd, int};
+use super::{Mshc, NEVER, Timer};
+use crate::card::Flow;
+use crate::faults::Strike;
+use crate::probe::Signal;
+use crate::wire::{BLOCK_GAP_CLK, Beat};
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum State {
+    #[default]
+    Idle,
+    /// The answer to the command is still under way.
+    Answer,
+    /// The card is asked for a block when the gap is over.
+    ReadGap,
+    /// For the CPU: a word comes in.
+    ReadWord,
+    /// For the internal DMA: a block comes in.
+    ReadBlock,
+    /// No room; the clock stands.
+    ReadHeld,
+    /// CRC and end bit.
+    ReadTail,
+    /// Nothing will come.
+    Silence,
+    /// The gap before a block.
+    WriteGap,
+    /// A word goes out.
+    WriteWord,
+    /// No data; the clock stands.
+    WriteHeld,
+    /// CRC and end bit, or a whole block of the internal DMA.
+    WriteTail,
+    /// The CRC status.
+    Status,
+    /// No CRC status will come.
+    NoStatus,
+    /// The card holds DAT0 before a block.
+    Busy,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct DatLines {
+    pub(super) state: State,
+    pub read: bool,
+    /// The internal DMA moves them.
+    pub(super) dma: bool,
+    /// Bytes in a block.
+    pub(super) block: usize,
+    /// Bytes of blocks that are not over; `None`: until a stop command.
+    pub(super) left: Option<usize>,
+    /// Bytes of the present block that are over.
+    pub(super) at: usize,
+    /// Bytes that the FIFO has still to get from CPU or memory.
+    pub to_give: usize,
+    /// What the card does, from its reply.
+    pub flow: Option<Flow>,
+    /// The last thing on the lines ended, or ends, here.
+    pub(super) beat: Option<Beat>,
+    pub(super) bytes: Vec<u8>,
+    pub(super) good: bool,
+    /// What is wrong with the block on the lines.
+    pub(super) strike: Option<Strike>,
+    pub(super) start_ns: u64,
+    pub(super) held_since: u64,
+    /// From here on the timeout counts.
+    pub(super) waits_since: u64,
+    /// CMD12 follows the data.
+    stops: bool,
+    /// The probe has seen the block.
+    pub(super) shown: bool,
+    /// A block had a wrong CRC.
+    pub(super) failed: bool,
+}
+
+impl DatLines {
+    pub fn active(&self) -> bool {
+        self.state != State::Idle
+    }
+
+    /// The clock stands because the FIFO has no room or no data.
+    pub fn held(&self) -> bool {
+        matches!(self.state, State::ReadHeld | State::WriteHeld)
+    }
+
+    /// It goes on as soon as DAT0 is high.
+    pub fn waits_for_card(&self) -> bool {
+        self.state == State::Busy
+    }
+
+    /// Bits are on the lines.
+    fn moving(&self) -> bool {
+        use State::{ReadBlock, ReadHeld, ReadTail, ReadWord, WriteHeld, WriteTail, WriteWord};
+        matches!(self.state, ReadWord | ReadBlock | ReadTail | WriteWord | WriteTail)
+            || matches!(self.state, ReadHeld | WriteHeld) && self.at > 0
+    }
+
+    /// Bytes of the next word.
+    pub(super) fn word(&self) -> usize {
+        (self.block - self.at).min(4)
+    }
+
+    /// A block is over: true if it was the last.
+    pub(super) fn block_over(&mut self) -> bool {
+        self.at = 0;
+        let Some(left) = &mut self.left else { return false };
+        *left = left.saturating_sub(self.block);
+        // The last block may be a shorter one.
+        if *left > 0 && *left < self.block {
+            self.block = *left;
+        }
+        *left == 0
+    }
+}
+
+impl Mshc {
+    /// A data command is taken. False: it is refused.
+    pub(super) fn data_begin(&mut self, command: u32, now: u64) -> bool {
+        let (block, bytes) = (self.regs.block_size as usize, self.regs.byte_count as usize);
+        if self.dat.active() || block == 0 {
+            self.slot.violation();
+            return false;
+        }
+        if bytes > block && !bytes.is_multiple_of(block) {
+            self.slot.violation();
+        }
+        let read = command & cmd::WRITE == 0;
+        if !self.fifo.is_empty() {
+            self.slot.violation();
+        }
+        self.set_timer(Timer::Dma, NEVER);
+        let (open, by_dma) = (bytes == 0, self.by_dma());
+        let dat = &mut self.dat;
+        dat.state = State::Answer;
+        dat.read = read;
+        dat.dma = by_dma;
+        dat.block = if open { block } else { block.min(bytes) };
+        dat.left = (!open).then_some(bytes);
+        dat.at = 0;
+        dat.to_give = match (read, open) {
+            (true, _) => 0,
+            (false, true) => usize::MAX,
+            (false, false) => bytes,
+        };
+        dat.flow = None;
+        dat.beat = None;
+        dat.strike = None;
+        dat.good = true;
+        dat.failed = false;
+        dat.stops = command & cmd::AUTO_STOP != 0 && !open;
+        self.regs.line_bytes = 0;
+        self.regs.fifo_bytes = 0;
+        self.idmac.begin();
+        if !read && by_dma {
+            self.dma_fills(4 * usize::from(self.config.fifo_words), now);
+        }
+        true
+    }
+
+    /// The response of a data command is over, or will not come: blocks may come now.
+    pub(super) fn answer_is_over(&mut self, errors: u32, beat: Beat, now: u64) {
+        if self.dat.state != State::Answer {
+            return;
+        }
+        self.dat.beat = Some(beat);
+        self.dat.waits_since = now;
+        let none = errors & int::RESPONSE_TIMEOUT != 0;
+        if none || errors != 0 && !self.dat.read {
+            return self.path_ends(now);
+        }
+        if self.dat.read {
+            self.next_read(now);
+        } else if self.slot.busy_until_ns > now {
+            self.busy_begins(now);
+        } else {
+            self.wait_to_send(now);
+        }
+    }
+
+    /// The path is idle again.
+    fn path_ends(&mut self, now: u64) {
+        self.end_hold(now);
+        self.set_timer(Timer::Data, NEVER);
+        self.set_timer(Timer::DataTimeout, NEVER);
+        self.dat.state = State::Idle;
+        self.dat.to_give = 0;
+        self.command_may_go(now);
+    }
+
+    /// The data are over, with or without an error.
+    pub(super) fn data_over(&mut self, error: u32, now: u64) {
+        self.cut_block(now);
+        self.regs.raw |= error | int::DATA_OVER;
+        self.path_ends(now);
+        if !self.dat.read {
+            // The busy behind the last block.
+            let until_ns = self.slot.busy_until_ns;
+            self.set_timer(Timer::Busy, until_ns.max(now));
+            self.slot.busy_from(now, until_ns.max(now));
+            self.dma_ends();
+        } else if self.dat.dma {
+            let at_ns = now + u64::from(self.config.memory_ns);
+            self.set_timer(Timer::Dma, at_ns);
+        }
+        if error == 0 && !self.dat.failed && self.dat.stops {
+            self.stop_is_due(now);
+        }
+    }
+
+    /// The busy behind a write is over.
+    pub(super) fn busy_cleared(&mut self, now: u64) {
+        if self.slot.busy_until_ns > now {
+            // A stop command has made it longer.
+            let until_ns = self.slot.busy_until_ns;
+            return self.set_timer(Timer::Busy, until_ns);
+        }
+        self.regs.raw |= int::BUSY_CLEAR;
+    }
+
+    /// What is left of a read comes into memory.
+    pub(super) fn last_block_arrives(&mut self, now: u64) {
+        if !self.dat.active() && self.dat.read && self.dat.dma {
+            self.dma_drains(now);
+            self.dma_ends();
+        }
+    }
+
+    /// Mode, enable bits or the poll demand were written.
+    pub(super) fn dma_goes_on(&mut self, now: u64) {
+        if !self.dat.dma || !self.by_dma() {
+            return;
+        }
+        if !self.dat.active() {
+            if !self.fifo.is_empty() && self.timer_ns(Timer::Dma) == NEVER {
+                self.last_block_arrives(now);
+            }
+            return;
+        }
+        if self.dat.read {
+            self.dma_drains(now);
+        } else {
+            self.dma_fills(4 * usize::from(self.config.fifo_words), now);
+        }
+        self.fifo_moved(now);
+    }
+
+    /// A stop command aborts the data.
+    pub(super) fn abort_data(&mut self, now: u64) {
+        if !self.dat.active() {
+            return;
+        }
+        self.cut_block(now);
+        self.regs.raw |= int::DATA_OVER;
+        self.path_ends(now);
+    }
+
+    /// A reset of the controller.
+    pub(super) fn forget_data(&mut self, now: u64) {
+        self.cut_block(now);
+        self.end_hold(now);
+        self.set_timer(Timer::Data, NEVER);
+        self.set_timer(Timer::DataTimeout, NEVER);
+        self.set_timer(Timer::Dma, NEVER);
+        let (bytes, read) = (std::mem::take(&mut self.dat.bytes), self.dat.read);
+        self.dat = DatLines { bytes, read, ..DatLines::default() };
+    }
+
+    /// The card holds DAT0 before a block.
+    pub(super) fn busy_begins(&mut self, now: u64) {
+        let until_ns = self.slot.busy_until_ns;
+        self.slot.busy_from(now, until_ns);
+        self.dat.state = State::Busy;
+        // Nothing limits it.
+        self.set_timer(Timer::Data, until_ns.max(now));
+    }
+
+    /// The timeout ran out: no block came, or nothing served the FIFO.
+    pub(super) fn data_timeout(&mut self, now: u64) {
+        if self.dat.held() {
+            self.regs.raw |= int::STARVED;
+        } else if self.dat.active() {
+            self.data_over(int::DATA_TIMEOUT, now);
+        }
+    }
+
+    /// The edge at which the lines were last in use.
+    pub(super) fn data_beat(&self, now: u64) -> Beat {
+        self.dat.beat.unwrap_or_else(|| self.slot.beat(now))
+    }
+
+    /// So many clocks after the last thing, this happens.
+    pub(super) fn after_clocks(&mut self, clocks: u64, state: State, now: u64) {
+        let beat = self.data_beat(now).plus(clocks);
+        self.dat.beat = Some(beat);
+        self.dat.state = state;
+        self.set_timer(Timer::Data, beat.ns());
+    }
+
+    /// Clocks of so many bytes.
+    pub(super) fn byte_clocks(&self, bytes: usize) -> u64 {
+        let bits_a_clock = u64::from(self.slot.bus.width.max(1)) << u8::from(self.slot.bus.ddr);
+        (bytes as u64 * 8).div_ceil(bits_a_clock)
+    }
+
+    /// Gives up when the timeout has run out, if what is waited for comes later.
+    pub(super) fn watch(&mut self, from_ns: u64, until_ns: u64) {
+        let clocks = u64::from(self.regs.timeout >> 8).max(1);
+        let limit = from_ns.saturating_add(self.slot.beat(0).plus(clocks).ns());
+        self.set_timer(Timer::DataTimeout, if limit < until_ns { limit } else { NEVER });
+    }
+
+    /// The clock stands from now on.
+    pub(super) fn hold(&mut self, state: State, now: u64) {
+        if !self.dat.held() {
+            self.dat.held_since = now;
+        }
+        self.dat.state = state;
+        self.set_timer(Timer::Data, NEVER);
+        self.watch(now, NEVER);
+    }
+
+    /// The clock runs again.
+    pub(super) fn end_hold(&mut self, now: u64) {
+        if !self.dat.held() {
+            return;
+        }
+        self.set_timer(Timer::DataTimeout, NEVER);
+        let since_ns = self.dat.held_since;
+        self.slot.held(since_ns, now);
+        self.dat.beat = Some(self.data_beat(now).not_before(now));
+    }
+
+    /// The probe sees the block whose lines were in use until now.
+    pub(super) fn show_block(&mut self, crc_ok: bool, cut: bool, now: u64) {
+        self.dat.shown = true;
+        let Self { slot, dat, .. } = self;
+        slot.show(&Signal::Block {
+            read: dat.read,
+            data: &dat.bytes[..dat.block.min(dat.bytes.len())],
+            crc_ok,
+            start_ns: dat.start_ns,
+            end_ns: now,
+            cut,
+        });
+    }
+
+    /// What is on the lines ends here.
+    pub(super) fn cut_block(&mut self, now: u64) {
+        if self.dat.moving() && !self.dat.shown && now > self.dat.start_ns {
+            self.show_block(true, true, now);
+        }
+    }
+
+    pub(super) fn count_block(&mut self, good: bool, now: u64) {
+        self.slot.count_block(self.dat.read, self.dat.block, good, self.dat.start_ns, now);
+        self.regs.line_bytes = self.regs.line_bytes.wrapping_add(self.dat.block as u32);
+        // The lines' own time: gap, start bit, data, CRC16, end bit.
+        let clocks = BLOCK_GAP_CLK + 1 + self.byte_clocks(self.dat.block) + 17;
+        self.slot.stats.data_ns += self.slot.beat(0).plus(clocks).ns();
+    }
+}

@@ -1,0 +1,271 @@
+//! The internal DMA: descriptors in a chain or a ring, and what moves by them.
+
+use super::Mshc;
+use super::bits::{ctrl, des, dma, int, mode};
+use crate::faults::{Point, Strike};
+use crate::slot::Core;
+
+/// The descriptor in use.
+#[derive(Clone, Copy, Debug)]
+struct Descriptor {
+    place: u64,
+    control: u32,
+    /// Address and bytes that are left, of each buffer.
+    buffers: [(u64, u32); 2],
+    next: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Ready,
+    /// The next descriptor belonged to the CPU: waits for the poll demand.
+    Suspended,
+    /// The last descriptor is closed.
+    Finished,
+    /// A bus error: until a reset.
+    Dead,
+    /// An access that never ends.
+    Hangs,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Idmac {
+    /// Registers: mode, base of the list, status, enabled interrupts.
+    pub mode: u32,
+    pub base: u64,
+    pub status: u32,
+    pub enable: u32,
+    /// Where the next descriptor is.
+    at: u64,
+    state: State,
+    current: Option<Descriptor>,
+    /// None was used since the data began.
+    fresh: bool,
+}
+
+impl Idmac {
+    /// A reset: it begins again at the base.
+    pub fn rewind(&mut self) {
+        (self.at, self.state, self.current) = (self.base, State::Ready, None);
+    }
+
+    /// The base was written.
+    pub fn set_base(&mut self, base: u64) {
+        self.base = base;
+        self.at = base;
+    }
+
+    /// Data begin.
+    pub fn begin(&mut self) {
+        self.fresh = true;
+        if self.state == State::Finished {
+            self.state = State::Ready;
+        }
+    }
+
+    /// The poll demand. True: it goes on.
+    pub fn poll(&mut self) -> bool {
+        let waited = self.state == State::Suspended;
+        if waited {
+            self.state = State::Ready;
+        }
+        waited
+    }
+
+    /// Addresses of descriptor and buffer.
+    pub fn place(&self, which: u8) -> u32 {
+        match (which, &self.current) {
+            (0, Some(current)) => current.place as u32,
+            (0, None) => self.at as u32,
+            (_, Some(current)) => current.buffers[0].0 as u32,
+            (_, None) => 0,
+        }
+    }
+
+    /// Enabled causes of an interrupt.
+    pub fn pending(&self) -> u32 {
+        self.status & self.enable
+    }
+}
+
+impl Mshc {
+    /// Data go by the internal DMA.
+    pub(super) fn by_dma(&self) -> bool {
+        let on = self.regs.control & ctrl::DMA != 0;
+        let internal = self.config.is_smhc() || self.regs.control & ctrl::INTERNAL_DMA != 0;
+        on && internal && self.config.internal_dma
+    }
+
+    /// Memory gets what is in the FIFO, as far as descriptors go.
+    pub(super) fn dma_drains(&mut self, now: u64) {
+        let mut bytes = Vec::new();
+        while !self.fifo.is_empty() && self.descriptor(now) {
+            let Some(current) = &mut self.idmac.current else { return };
+            let (at, left) = current.buffers[0];
+            bytes.clear();
+            self.fifo.peek(left as usize, &mut bytes);
+            if self.memory.device_write(at, &bytes).is_err() {
+                return self.bus_error();
+            }
+            let n = bytes.len();
+            bytes.clear();
+            self.fifo.pop(n, &mut bytes);
+            self.dma_moved(bytes.len() as u32, false);
+        }
+    }
+
+    /// The FIFO gets bytes from memory until it has so many, as far as descriptors go.
+    pub(super) fn dma_fills(&mut self, wanted: usize, now: u64) {
+        while self.fifo.len() < wanted && self.dat.to_give > 0 && self.descriptor(now) {
+            let Some(current) = &mut self.idmac.current else { return };
+            let (at, left) = current.buffers[0];
+            let n = (left as usize).min(wanted - self.fifo.len()).min(self.dat.to_give);
+            let mut bytes = vec![0; n];
+            if self.memory.device_read(at, &mut bytes).is_err() {
+                return self.bus_error();
+            }
+            self.fifo.push(&bytes);
+            self.dat.to_give = self.dat.to_give.saturating_sub(n);
+            self.dma_moved(n as u32, true);
+            if self.dat.to_give == 0 {
+                self.close(true);
+            }
+        }
+    }
+
+    /// All of the data are over: a descriptor that has room left is closed too.
+    pub(super) fn dma_ends(&mut self) {
+        if self.idmac.current.is_some() && !self.idmac.fresh {
+            self.close(!self.dat.read);
+        }
+    }
+
+    fn dma_moved(&mut self, bytes: u32, from_memory: bool) {
+        self.regs.fifo_bytes = self.regs.fifo_bytes.wrapping_add(bytes);
+        self.idmac.fresh = false;
+        let Some(current) = &mut self.idmac.current else { return };
+        let (at, left) = &mut current.buffers[0];
+        *at += u64::from(bytes);
+        *left -= bytes;
+        if *left > 0 {
+            return;
+        }
+        current.buffers = [current.buffers[1], (0, 0)];
+        if current.buffers[0].1 == 0 {
+            self.close(from_memory);
+        }
+    }
+
+    /// There is a descriptor with room in it.
+    pub(super) fn descriptor(&mut self, now: u64) -> bool {
+        let on = self.idmac.mode & mode::ON != 0 && self.by_dma();
+        while on && self.idmac.state == State::Ready {
+            if self.idmac.current.is_some() {
+                return true;
+            }
+            self.fetch(now);
+            if self.idmac.current.is_some_and(|current| current.buffers[0].1 == 0) {
+                // Nothing to move by this one.
+                self.close(!self.dat.read);
+            }
+        }
+        false
+    }
+
+    fn fetch(&mut self, now: u64) {
+        match self.strike(Point::Dma, now) {
+            Some(Strike::Fail) => return self.bus_error(),
+            Some(Strike::Never) => {
+                self.idmac.state = State::Hangs;
+                return;
+            }
+            _ => {}
+        }
+        let place = self.idmac.at;
+        let mut raw = [0; 32];
+        let bytes = self.descriptor_bytes() as usize;
+        self.slot.stats.descriptors += 1;
+        if self.memory.device_read(place, &mut raw[..bytes]).is_err() {
+            return self.bus_error();
+        }
+        let word =
+            |i: usize| u32::from_le_bytes([raw[4 * i], raw[4 * i + 1], raw[4 * i + 2], raw[4 * i + 3]]);
+        let control = word(0);
+        if control & des::OWN == 0 {
+            self.idmac.state = State::Suspended;
+            self.idmac.status |= dma::UNAVAILABLE | dma::ABNORMAL;
+            return;
+        }
+        if self.idmac.fresh != (control & des::FIRST != 0) {
+            self.slot.violation();
+        }
+        let shift = u32::from(self.config.address_shift);
+        let (sizes, first, second) = if self.config.wide_dma {
+            let long = |i: usize| u64::from(word(i)) | u64::from(word(i + 1)) << 32;
+            (word(2), long(4), long(6))
+        } else {
+            (word(1), u64::from(word(2)) << shift, u64::from(word(3)) << shift)
+        };
+        let bits = u32::from(self.config.size_bits);
+        let mask = (1 << bits) - 1;
+        let chained = control & des::CHAINED != 0;
+        let full = if self.config.is_smhc() { 1 << bits } else { 0 };
+        let size = |size: u32| if size == 0 { full } else { size };
+        if first & 3 != 0 {
+            self.slot.violation();
+        }
+        let mut buffers = [(first & !3, size(sizes & mask)), (0, 0)];
+        // In a ring a descriptor has two buffers.
+        if !chained && bits == 13 && sizes >> 13 & mask != 0 {
+            buffers[1] = (second & !3, sizes >> 13 & mask);
+        }
+        let skip = u64::from(self.idmac.mode >> mode::SKIP_SHIFT & 0x1f) * 4;
+        let next = match (chained, control & des::END_OF_RING != 0) {
+            (true, _) => second & !3,
+            (false, true) => self.idmac.base,
+            (false, false) => place + self.descriptor_bytes() + skip,
+        };
+        if buffers[0].1 == 0 && buffers[1].1 > 0 {
+            buffers = [buffers[1], (0, 0)];
+        }
+        self.idmac.current = Some(Descriptor { place, control, buffers, next });
+    }
+
+    fn descriptor_bytes(&self) -> u64 {
+        if self.config.wide_dma { 32 } else { 16 }
+    }
+
+    /// The descriptor belongs to the CPU again.
+    fn close(&mut self, sent: bool) {
+        let Some(current) = self.idmac.current.take() else { return };
+        self.idmac.fresh = false;
+        let errors = self.regs.raw
+            & (int::RESPONSE_ERROR
+                | int::RESPONSE_CRC
+                | int::RESPONSE_TIMEOUT
+                | int::DATA_CRC
+                | int::DATA_TIMEOUT
+                | int::END_BIT);
+        let mut control = current.control & !des::OWN;
+        if errors != 0 {
+            control |= des::ERROR;
+            self.idmac.status |= dma::CARD_ERROR | dma::ABNORMAL;
+        }
+        if self.memory.device_hand_back(current.place, &control.to_le_bytes()).is_err() {
+            return self.bus_error();
+        }
+        if control & des::NO_INTERRUPT == 0 {
+            self.idmac.status |= dma::NORMAL | if sent { dma::SENT } else { dma::RECEIVED };
+        }
+        self.idmac.at = current.next;
+        if control & des::LAST != 0 {
+            self.idmac.state = State::Finished;
+        }
+    }
+
+    fn bus_error(&mut self) {
+        self.idmac.state = State::Dead;
+        self.idmac.status |= dma::BUS_ERROR | dma::ABNORMAL;
+    }
+}
