@@ -28,6 +28,7 @@ mod io_removed;
 mod layers;
 mod leave;
 mod mappings;
+mod mshc;
 mod packed;
 mod profiles;
 mod queue_engine;

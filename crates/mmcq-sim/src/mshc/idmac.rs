@@ -83,9 +83,17 @@ impl Idmac {
         }
     }
 
-    /// Enabled causes of an interrupt.
-    pub fn pending(&self) -> u32 {
-        self.status & self.enable
+    /// Enabled causes of an interrupt. A DesignWare interrupts by the two sums alone, to which a
+    /// cause counts that is enabled too.
+    pub fn pending(&self, sums: bool) -> u32 {
+        let causes = self.status & self.enable;
+        let sum = |of: u32, sum: u32| if causes & of != 0 { self.enable & sum } else { 0 };
+        if sums {
+            sum(dma::SENT | dma::RECEIVED, dma::NORMAL)
+                | sum(dma::BUS_ERROR | dma::UNAVAILABLE | dma::CARD_ERROR, dma::ABNORMAL)
+        } else {
+            causes
+        }
     }
 }
 

@@ -232,7 +232,8 @@ impl Mshc {
     /// The interrupt line follows what is enabled.
     fn update_irq(&mut self, now: u64) {
         let on = self.regs.control & ctrl::INTERRUPTS != 0;
-        let pending = if on { [self.regs.raw & self.regs.mask, self.idmac.pending()] } else { [0; 2] };
+        let dma = self.idmac.pending(!self.config.is_smhc());
+        let pending = if on { [self.regs.raw & self.regs.mask, dma] } else { [0; 2] };
         let new = (pending[0] & !self.pending[0]) | (pending[1] & !self.pending[1]);
         self.pending = pending;
         self.drive_line(pending != [0; 2], pending[0], new != 0, now);

@@ -1,0 +1,279 @@
+//! The whole stack on the model of the mobile storage host, in both layouts, whose driver was
+//! written by another hand: bring-up, mixed loads, data by the CPU, faults, a clock that is missing.
+
+use crate::timed;
+use mmcq::block::BlockDevice;
+use mmcq::card::{self, Card as Found, Options};
+use mmcq::engine::{Config, DmaBuf, Error, Kind, Request, SlotId, Stats};
+use mmcq::host::mshc::{
+    Descriptors, DesignWareLayout, Mshc as Driver, MshcConfig as Setup, MshcInitError, MshcLayout, SmhcLayout,
+};
+use mmcq::host::{Timing, Width};
+use mmcq_sim::faults::{Faults, Plan, Point, Strike};
+use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
+use mmcq_sim::mshc::{Layout, Mshc, MshcConfig, Port};
+use mmcq_sim::slot::Controller;
+use mmcq_sim::time::Time;
+use std::cell::RefCell;
+use std::future::Future;
+use std::rc::Rc;
+use timed::one_thread::{NOW_NS, OneThread, TIMER};
+use timed::{blocks as buffer, filled};
+
+type Stack<L> = mmcq::task::Stack<(OneThread, Driver<L, Port, ShadowMemory, 128>), 16>;
+
+struct Rig<L: MshcLayout> {
+    time: Time,
+    model: Rc<RefCell<Mshc>>,
+    memory: ShadowMemory,
+    stack: Stack<L>,
+}
+
+fn setup(model: &MshcConfig) -> Setup {
+    let width = if model.lines == 8 { Width::W8 } else { Width::W4 };
+    Setup::new(model.source_hz.max(1))
+        .max_clock_hz(52_000_000)
+        .width(width)
+        .high_speed(true)
+        .address_shift(model.address_shift)
+        .fifo_offset((model.layout == Layout::Smhc).then_some(model.fifo_offset))
+}
+
+impl<L: MshcLayout> Rig<L> {
+    fn try_new(card: &str, model: MshcConfig, memory: MemoryConfig) -> Result<Rig<L>, MshcInitError> {
+        let card = timed::card(&timed::profile(card));
+        let time = Time::new();
+        let memory = ShadowMemory::new(memory);
+        let driver = setup(&model);
+        let model = Rc::new(RefCell::new(Mshc::new(model, memory.clone(), Some(card))));
+        let port = Port::new(model.clone(), time.clone(), 100, 50);
+        let table = Box::leak(Box::new(Descriptors::new()));
+        let host = Driver::new(port, memory.clone(), table, driver)?;
+        NOW_NS.set(0);
+        Ok(Rig { time, model, memory, stack: Stack::new(OneThread, TIMER, host, Config::DEFAULT) })
+    }
+
+    fn new(card: &str, model: MshcConfig) -> Rig<L> {
+        Self::try_new(card, model, MemoryConfig::BITS32).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    fn drive<F: Future>(&self, future: F) -> F::Output {
+        timed::drive(&self.stack, &self.model, &self.time, future)
+    }
+
+    fn found(&self) -> Result<Found, Error> {
+        self.drive(card::bring_up(&self.stack, buffer(1), Options::DEFAULT)).0
+    }
+
+    fn up(card: &str, model: MshcConfig) -> (Rig<L>, Found) {
+        let rig = Rig::new(card, model);
+        let found = rig.found().unwrap_or_else(|error| panic!("{card}: {error}"));
+        (rig, found)
+    }
+
+    fn submit(&self, kind: Kind, buf: DmaBuf) -> SlotId {
+        let now = self.time.now();
+        self.stack.with(|engine| engine.submit(Request::new(kind, buf), now)).unwrap()
+    }
+
+    fn finish(&self, id: SlotId) -> (Result<u32, Error>, DmaBuf) {
+        loop {
+            if let Some(done) = self.stack.with(|engine| engine.take(id)) {
+                return (done.result.map(|output| output.bytes), done.buf);
+            }
+            timed::turn(&self.stack, &self.model, &self.time).unwrap();
+        }
+    }
+
+    fn checked(&self) {
+        timed::checked(&self.memory, &self.model);
+        assert_eq!(self.stack.with(|engine| engine.stats().lost_interrupts), 0);
+    }
+
+    /// Requests of many sizes, at many depths, against a copy of what is to be there.
+    fn mixed(&self, base: u64, rounds: u64) {
+        const WINDOW: u64 = 4_096;
+        let mut random = 0x9e37_79b9_7f4a_7c15u64;
+        let mut below = |limit: u64| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random % limit
+        };
+        let mut medium = vec![0u8; WINDOW as usize];
+        for at in (0..WINDOW).step_by(256) {
+            let id = self.submit(Kind::Write { lba: base + at, blocks: 256 }, filled(256, 0));
+            self.finish(id).0.unwrap();
+        }
+        let mut pending: Vec<(SlotId, Option<Vec<u8>>)> = Vec::new();
+        for round in 0..rounds {
+            let depth = 1 + below(6) as usize;
+            let blocks = [1, 2, 8, 64, 300][below(5) as usize];
+            let at = below(WINDOW - blocks);
+            let range = at as usize..(at + blocks) as usize;
+            let (lba, count) = (base + at, blocks as u32);
+            pending.push(if below(2) == 0 {
+                let byte = round as u8 | 1;
+                medium[range].fill(byte);
+                (self.submit(Kind::Write { lba, blocks: count }, filled(blocks as usize, byte)), None)
+            } else {
+                let expected = medium[range].to_vec();
+                (self.submit(Kind::Read { lba, blocks: count }, buffer(blocks as usize)), Some(expected))
+            });
+            while pending.len() >= depth {
+                let (id, expected) = pending.remove(0);
+                let (result, buf) = self.finish(id);
+                assert_eq!(result, Ok(buf.len() as u32));
+                let same = |expected: &Vec<u8>| {
+                    buf.chunks(512).zip(expected).all(|(got, &byte)| got.iter().all(|&b| b == byte))
+                };
+                assert!(expected.as_ref().is_none_or(same), "round {round}: other data than written");
+            }
+        }
+        for (id, _) in pending {
+            self.finish(id).0.unwrap();
+        }
+        self.drive(BlockDevice::new(&self.stack).flush()).unwrap();
+    }
+}
+
+/// Runs a test in both layouts, and with each shape of descriptors.
+macro_rules! everywhere {
+    ($test:ident) => {
+        $test::<SmhcLayout>(MshcConfig::H3);
+        $test::<SmhcLayout>(MshcConfig::A10);
+        $test::<SmhcLayout>(MshcConfig::D1);
+        $test::<DesignWareLayout>(MshcConfig::JH7110);
+        $test::<DesignWareLayout>(MshcConfig::PCI);
+    };
+}
+
+#[test]
+fn cards_come_up_at_the_speed_of_the_board() {
+    fn test<L: MshcLayout>(model: MshcConfig) {
+        for (name, emmc) in [
+            ("sdsc-1g", false),
+            ("sdhc-16g-hs", false),
+            ("sdxc-128g-uhs", false),
+            ("pro-plus-128", false),
+            ("emmc-4g-old", true),
+            ("emmc-hs200", true),
+            ("hbg4a2", true),
+        ] {
+            let (rig, found) = Rig::<L>::up(name, model);
+            let width = if emmc && model.lines == 8 { Width::W8 } else { Width::W4 };
+            assert_eq!(found.width, width, "{name}");
+            assert_eq!(found.timing, Timing::HighSpeed, "{name}");
+            rig.checked();
+        }
+    }
+    everywhere!(test);
+}
+
+#[test]
+fn mixed_loads_bring_what_was_written() {
+    fn test<L: MshcLayout>(model: MshcConfig) {
+        for card in ["sdhc-16g-hs", "emmc-hs200", "sdsc-1g"] {
+            let (rig, found) = Rig::<L>::up(card, model);
+            rig.mixed(found.params.sectors / 2, 300);
+            rig.checked();
+            let stats = rig.stack.with(|engine| *engine.stats());
+            assert_eq!(stats.faults, if card == "sdsc-1g" { 1 } else { stats.faults }, "{stats:?}");
+        }
+    }
+    everywhere!(test);
+}
+
+/// Where cache lines are longer than a register of the card, the CPU moves it.
+#[test]
+fn short_data_go_by_the_cpu() {
+    fn test<L: MshcLayout>(model: MshcConfig) {
+        let memory = MemoryConfig { line: 128, ..MemoryConfig::BITS32 };
+        let rig = Rig::<L>::try_new("sdhc-16g-hs", model, memory).unwrap();
+        let found = rig.found().unwrap();
+        assert_eq!(found.timing, Timing::HighSpeed);
+        rig.checked();
+    }
+    everywhere!(test);
+}
+
+/// One fault at a time, in the middle of a load: the engine recovers, and no byte is wrong.
+#[test]
+fn faults_are_recovered_from() {
+    fn test<L: MshcLayout>(model: MshcConfig) {
+        for (point, strike) in [
+            (Point::Command, Strike::Lost),
+            (Point::Response, Strike::Lost),
+            (Point::Response, Strike::Crc),
+            (Point::Response, Strike::Index),
+            (Point::Response, Strike::EndBit),
+            (Point::ReadBlock, Strike::Crc),
+            (Point::ReadBlock, Strike::EndBit),
+            (Point::ReadBlock, Strike::Lost),
+            (Point::ReadBlock, Strike::Late(300_000_000)),
+            (Point::WriteBlock, Strike::Crc),
+            (Point::WriteBlock, Strike::NoStatus),
+            (Point::WriteBlock, Strike::Lost),
+            (Point::AutoCommand, Strike::Lost),
+            (Point::AutoCommand, Strike::Crc),
+            (Point::Interrupt, Strike::Lost),
+            (Point::Dma, Strike::Fail),
+            (Point::Dma, Strike::Never),
+        ] {
+            for nth in [3, 20, 41] {
+                let (rig, found) = Rig::<L>::up("sdsc-1g", model);
+                let faults = Faults::new(Plan::none().shot(point, nth, strike));
+                rig.model.borrow_mut().set_faults(faults.clone());
+                let before = rig.stack.with(|engine| *engine.stats());
+                rig.mixed(found.params.sectors / 2, 60);
+                assert_eq!(faults.struck().len(), 1);
+                let after = rig.stack.with(|engine| *engine.stats());
+                let seen = |stats: &Stats| {
+                    stats.faults + stats.lost_interrupts + stats.recovery_steps.iter().sum::<u64>()
+                };
+                assert!(seen(&after) > seen(&before), "{point:?} {strike:?} {nth}: {after:?}");
+                assert_eq!(rig.memory.violations(), Vec::<String>::new(), "{point:?} {strike:?}");
+                assert_eq!(rig.model.borrow().protocol_violations(), 0, "{point:?} {strike:?} {nth}");
+            }
+        }
+    }
+    everywhere!(test);
+}
+
+#[test]
+fn a_card_that_is_taken_out_is_gone() {
+    fn test<L: MshcLayout>(model: MshcConfig) {
+        let (rig, found) = Rig::<L>::up("sdhc-16g-hs", model);
+        let id = rig.submit(Kind::Read { lba: found.params.sectors / 2, blocks: 64 }, buffer(64));
+        timed::step(&rig.stack, &rig.model, &rig.time).unwrap();
+        let now = rig.time.now();
+        rig.model.borrow_mut().remove(now);
+        assert!(rig.finish(id).0.is_err());
+        // An SMHC tells of no card, so the engine tries for longer.
+        let longest = if model.layout == Layout::Smhc { 30_000_000_000 } else { 2_000_000_000 };
+        assert!(rig.time.now() - now < longest, "{}", rig.time.now() - now);
+    }
+    everywhere!(test);
+}
+
+#[test]
+fn nothing_there_and_a_missing_clock_are_one_error_in_bounded_time() {
+    fn test<L: MshcLayout>(model: MshcConfig) {
+        let gone = MshcConfig { bus_clock: false, ..model };
+        let error = Rig::<L>::try_new("sdsc-1g", gone, MemoryConfig::BITS32).err();
+        assert_eq!(error, Some(MshcInitError::Gone));
+        let rig = Rig::<L>::new("sdsc-1g", MshcConfig { source_hz: 0, ..model });
+        let error = rig.found().unwrap_err().to_string();
+        assert!(!error.is_empty() && !error.contains('\n'), "{error}");
+        assert!(rig.time.now() < 3_000_000_000, "{error} after {} ns", rig.time.now());
+        // It goes away while it is used.
+        let (rig, found) = Rig::<L>::up("sdhc-16g-hs", model);
+        rig.model.borrow_mut().set_faults(Faults::new(Plan::none().next(Point::Command, &[Strike::Gone])));
+        let id = rig.submit(Kind::Read { lba: found.params.sectors / 2, blocks: 8 }, buffer(8));
+        let from = rig.time.now();
+        let error = rig.finish(id).0.unwrap_err();
+        assert!(error.to_string().contains("controller"), "{error}");
+        assert!(rig.time.now() - from < 3_000_000_000);
+    }
+    everywhere!(test);
+}
