@@ -57,8 +57,8 @@ gcc-12 -O2 -Wall -Wextra -Werror -shared -fPIC -Icrates/mmcq-guest/include -o "$
 put "$work/plugin.so" "$parts/plugin.so"
 mmc=$store/linux-source-6.1/drivers/mmc
 mkdir "$work/modules"
-cp $sources/{wakeup,slot}.c "$mmc"/host/{mmc_hsq.c,mmc_hsq.h,cqhci.h,sdhci.h} "$mmc"/core/{mmc_test.c,*.h} "$work/modules"
-echo 'obj-m := wakeup.o mmc_hsq.o slot.o mmc_test.o' >"$work/modules/Makefile"
+cp $sources/{wakeup,slot}.c "$mmc"/host/{mmc_hsq.c,mmc_hsq.h,cqhci.h,sdhci.h,dw_mmc.c,dw_mmc.h,dw_mmc-pci.c} "$mmc"/core/{mmc_test.c,*.h} "$work/modules"
+echo 'obj-m := wakeup.o mmc_hsq.o slot.o mmc_test.o dw_mmc.o dw_mmc-pci.o' >"$work/modules/Makefile"
 make -C "$store/unpacked/usr/src/linux-headers-$release" M="$work/modules" modules >"$work/make" 2>&1 || { tail -30 "$work/make" >&2; say "the modules do not build"; exit 1; }
 
 root=$work/root

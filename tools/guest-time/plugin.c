@@ -64,6 +64,9 @@ typedef struct Notifier {
 extern void main_loop_poll_add_notifier(Notifier *notifier);
 enum { POLL_FILL = 0 };
 extern __thread char *current_cpu;
+// Where a PCI device has the pointer to its configuration space, of Debian's 11.1.3.
+enum { PCI_CONFIG = 0xa8 };
+extern void pci_register_bar(void *device, int number, uint8_t type, void *region);
 // In a CPU's state, of Debian's 11.1.3: what icount_update() subtracts from the budget to know how many instructions have run.
 // The budget is 0 while a CPU does not run.
 enum { ICOUNT_BUDGET = 0xd8, ICOUNT_EXTRA = 0xe0, ICOUNT_LOW = 0x405c };
@@ -85,7 +88,7 @@ static struct {
 
 static const char *library = "", *platform = "generic", *card = "", *bus_log = "", *counters = "", *schedule = "";
 static const char *device_path = "/machine/peripheral/slot";
-static int64_t read_ns, write_ns, irq_ns, shift;
+static int64_t read_ns, write_ns, irq_ns, shift, designware;
 // A mark of BEGIN also begins the schedule.
 enum { MARK = 0xf0, BEGIN = 3, CPUS = 8, BAR_BYTES = 256, WINDOW_BYTES = 4096 };
 #define WINDOW UINT64_C(0xfed80000)
@@ -229,6 +232,19 @@ static void open_library(void) {
   }
 }
 
+// The device gets the numbers and the registers that Linux's dw_mmc-pci looks for. QEMU's own SDHCI stays behind BAR 0, and nothing drives it.
+static void become_designware(void) {
+  enum { QEMU_SDHCI = 0x00071b36, DW_MMC = 0x11070700 };
+  uint32_t id;
+  uint8_t *config = *(uint8_t **)((char *)device + PCI_CONFIG);
+  memcpy(&id, config, sizeof id);
+  if (id != QEMU_SDHCI) die("the device has another configuration: another QEMU than it is made for");
+  id = DW_MMC;
+  memcpy(config, &id, sizeof id);
+  memory_region_init_io(region, NULL, &ops, NULL, "mmcq", WINDOW_BYTES);
+  pci_register_bar(device, 2, 0, region);
+}
+
 // The machine is built, and stands still (-S).
 static void attach(void *opaque) {
   (void)opaque;
@@ -245,8 +261,12 @@ static void attach(void *opaque) {
   if (!sim || (*schedule && lab.schedule(sim, schedule, error, sizeof error))) die(error);
   timer_init_full(event, NULL, CLOCK_VIRTUAL_QEMU, NANOSECONDS, 0, on_event, NULL);
   timer_init_full(late, NULL, CLOCK_VIRTUAL_QEMU, NANOSECONDS, 0, raise, NULL);
-  memory_region_init_io(region, NULL, &ops, NULL, "mmcq", BAR_BYTES);
-  memory_region_add_subregion_overlap(registers, 0, region, 10);
+  if (designware) {
+    become_designware();
+  } else {
+    memory_region_init_io(region, NULL, &ops, NULL, "mmcq", BAR_BYTES);
+    memory_region_add_subregion_overlap(registers, 0, region, 10);
+  }
   memory_region_init_io(window, NULL, &ops, NULL, "mmcq-window", WINDOW_BYTES);
   memory_region_add_subregion_overlap(get_system_memory(), WINDOW, window, 10);
   vm_start();
@@ -276,6 +296,7 @@ EXPORT int qemu_plugin_install(uint64_t plugin, const void *info, int count, cha
     { "schedule", &schedule, NULL },
     { "device", &device_path, NULL },
     { "read", NULL, &read_ns }, { "write", NULL, &write_ns }, { "irq", NULL, &irq_ns }, { "shift", NULL, &shift },
+    { "designware", NULL, &designware },
   };
   for (int i = 0; i < count; i++) {
     size_t n = 0, length = strcspn(arguments[i], "=");

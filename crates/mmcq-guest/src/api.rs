@@ -2,12 +2,9 @@
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
-use crate::model::{self, LogFile};
+use crate::model::{self, LogFile, Model};
 use ::mmcq_sim::memory::{BusError, DeviceMemory};
 use ::mmcq_sim::schedule::Schedule;
-use ::mmcq_sim::sdhci::Sdhci;
-use ::mmcq_sim::slot::Controller;
-use ::mmcq_sim::world::Device;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::io::Write;
 use std::path::Path;
@@ -25,7 +22,7 @@ pub type mmcq_sim_dma = unsafe extern "C" fn(
 
 /// A controller with a card.
 pub struct mmcq_sim {
-    model: Sdhci,
+    model: Box<dyn Model>,
     schedule: Schedule,
     log: Option<LogFile>,
 }
@@ -88,7 +85,7 @@ pub unsafe extern "C" fn mmcq_sim_new(
         let [platform, card, log] =
             unsafe { [text(platform, "platform")?, text(card, "card")?, text(log, "log")?] };
         let mut model = model::build(platform, card, Memory { dma, opaque })?;
-        let log = (!log.is_empty()).then(|| model::log_to(&mut model, Path::new(log))).transpose()?;
+        let log = (!log.is_empty()).then(|| model::log_to(&mut *model, Path::new(log))).transpose()?;
         Ok(Box::new(mmcq_sim { model, schedule: Schedule::default(), log }))
     };
     match built() {
@@ -159,7 +156,7 @@ pub unsafe extern "C" fn mmcq_sim_begin(sim: *mut mmcq_sim, now_ns: u64) {
     // SAFETY: the caller's.
     let sim = unsafe { whole(sim) };
     sim.reach(now_ns);
-    sim.schedule.begin(&mut sim.model, now_ns);
+    sim.schedule.begin(&mut *sim.model, now_ns);
 }
 
 /// What a line of a schedule says happens now. Not 0 if that fails: then `error` has why, in one
@@ -184,7 +181,7 @@ pub unsafe extern "C" fn mmcq_sim_happen(
         }
         let list = Schedule::parse(&format!("0 {what}"))?;
         sim.schedule = list;
-        sim.schedule.begin(&mut sim.model, now_ns);
+        sim.schedule.begin(&mut *sim.model, now_ns);
         sim.reach(now_ns);
         Ok(())
     };
@@ -210,7 +207,7 @@ unsafe fn whole<'a>(sim: *mut mmcq_sim) -> &'a mut mmcq_sim {
 impl mmcq_sim {
     /// Everything up to this time happens.
     fn reach(&mut self, now_ns: u64) {
-        self.schedule.advance(&mut self.model, now_ns);
+        self.schedule.advance(&mut *self.model, now_ns);
     }
 }
 

@@ -7,6 +7,7 @@
 
 pub use crate::platform::ControllerConfig;
 use crate::platform::{Busy, Platform};
+use mmcq::host::mshc;
 use mmcq::host::rtsx;
 use mmcq::host::sdhci::{
     self, Adma3, ChainList, Cqhci, CqhciConfig, CqhciQuirks, SdhciQuirks, Table, TaskList,
@@ -14,6 +15,7 @@ use mmcq::host::sdhci::{
 use mmcq::host::{Caps, Host, Width};
 use mmcq_sim::card::Card;
 use mmcq_sim::memory::ShadowMemory;
+use mmcq_sim::mshc::{Layout, Mshc, MshcConfig, Port as MshcPort};
 use mmcq_sim::rtsx::{Port as RtsxPort, Rtsx, RtsxConfig};
 use mmcq_sim::sdhci::{BusEvent, BusStats, Port, PortCounters, Sdhci, SdhciConfig};
 use mmcq_sim::slot::Controller as _;
@@ -25,6 +27,12 @@ use std::rc::Rc;
 
 /// Descriptors: the largest merged transfer of the laboratory has one for each of its I/Os.
 const DESCRIPTORS: usize = 257;
+
+/// The same of a mobile storage host, whose driver counts on two for each piece.
+const MSHC_DESCRIPTORS: usize = 2 * DESCRIPTORS;
+
+/// The clock of high speed [eMMC 10.5.1]: more than a card bears is never asked.
+const HIGH_SPEED_HZ: u32 = 52_000_000;
 
 /// Pieces of memory in a task of the queue engine.
 const PIECES: usize = 64;
@@ -42,6 +50,8 @@ pub enum Controller {
     Sdhci(Rc<RefCell<Sdhci>>, Port),
     /// Realtek's reader.
     Rtsx(Rc<RefCell<Rtsx>>, RtsxPort),
+    /// Allwinner's, or DesignWare's.
+    Mshc(Rc<RefCell<Mshc>>, MshcPort),
 }
 
 /// Calls the same method of whichever model it is.
@@ -50,6 +60,7 @@ macro_rules! model {
         match $self {
             Controller::Sdhci($model, _) => $call,
             Controller::Rtsx($model, _) => $call,
+            Controller::Mshc($model, _) => $call,
         }
     };
 }
@@ -117,6 +128,21 @@ impl Controller {
                     .map_err(|e| e.to_string())?;
                 Ok((Controller::Rtsx(model, port), Driver::Rtsx(driver)))
             }
+            ControllerConfig::Mshc(config) => {
+                let model = Rc::new(RefCell::new(Mshc::new(config, memory.clone(), Some(card))));
+                crate::trace::attach(|probe| model.borrow_mut().set_probe(Some(probe)));
+                let port = MshcPort::new(model.clone(), time.clone(), access_ns.0, access_ns.1);
+                let table: &'static mut mshc::Descriptors<MSHC_DESCRIPTORS> =
+                    Box::leak(Box::new(mshc::Descriptors::new()));
+                let (regs, dma, setup) = (port.clone(), memory.clone(), mshc_setup(&config));
+                let driver = match config.layout {
+                    Layout::Smhc => mshc::Smhc::new(regs, dma, table, setup).map(Driver::Smhc),
+                    Layout::DesignWare => {
+                        mshc::DesignWare::new(regs, dma, table, setup).map(Driver::DesignWare)
+                    }
+                };
+                Ok((Controller::Mshc(model, port), driver.map_err(|e| e.to_string())?))
+            }
         }
     }
 
@@ -150,6 +176,7 @@ impl Controller {
         match self {
             Controller::Sdhci(_, port) => port.counters(),
             Controller::Rtsx(_, port) => port.counters(),
+            Controller::Mshc(_, port) => port.counters(),
         }
     }
 }
@@ -190,6 +217,23 @@ fn rtsx_setup(platform: &Platform, config: &RtsxConfig) -> rtsx::RtsxConfig {
         .fixed(config.fixed)
 }
 
+fn mshc_setup(config: &MshcConfig) -> mshc::MshcConfig {
+    let width = match config.lines {
+        8 => Width::W8,
+        4 => Width::W4,
+        _ => Width::W1,
+    };
+    // Where the FIFO is DesignWare's tells by its version.
+    let smhc = config.layout == Layout::Smhc;
+    mshc::MshcConfig::new(config.source_hz)
+        .max_clock_hz(HIGH_SPEED_HZ)
+        .width(width)
+        .high_speed(true)
+        .descriptor_bytes(if config.size_bits > 13 { 32768 } else { 4096 })
+        .address_shift(config.address_shift)
+        .fifo_offset(smhc.then_some(config.fifo_offset))
+}
+
 /// The driver, of whichever controller.
 // One of them exists for each board.
 #[allow(clippy::large_enum_variant)]
@@ -202,6 +246,10 @@ pub enum Driver {
     Chain(Box<Adma3<Port, ShadowMemory, DESCRIPTORS, CHAINED, PIECES>>),
     /// Realtek's reader.
     Rtsx(rtsx::Rtsx<RtsxPort, ShadowMemory>),
+    /// Allwinner's.
+    Smhc(mshc::Smhc<MshcPort, ShadowMemory, MSHC_DESCRIPTORS>),
+    /// DesignWare's.
+    DesignWare(mshc::DesignWare<MshcPort, ShadowMemory, MSHC_DESCRIPTORS>),
 }
 
 impl Driver {
@@ -219,6 +267,8 @@ macro_rules! driver {
             Driver::Queue($driver) => $call,
             Driver::Chain($driver) => $call,
             Driver::Rtsx($driver) => $call,
+            Driver::Smhc($driver) => $call,
+            Driver::DesignWare($driver) => $call,
         }
     };
 }

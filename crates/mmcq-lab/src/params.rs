@@ -141,9 +141,11 @@ fn quantity(key: &str, table: &Table) -> Option<Param> {
 
 /// All keys of the controller's model, also those that the board's file leaves out.
 fn controller(board: &Platform, given: &Value) -> Vec<Param> {
-    let (kind, whole) = match &board.controller {
-        ControllerConfig::Sdhci(config) => ("sdhci", Value::try_from(config)),
-        ControllerConfig::Rtsx(config) => ("rtsx", Value::try_from(config)),
+    let kind = board.controller.kind();
+    let whole = match &board.controller {
+        ControllerConfig::Sdhci(config) => Value::try_from(config),
+        ControllerConfig::Rtsx(config) => Value::try_from(config),
+        ControllerConfig::Mshc(config) => Value::try_from(config),
     };
     let mut params = vec![Param::of("controller.kind".to_owned(), &Value::String(kind.to_owned()), "")];
     for (key, value) in whole.ok().as_ref().and_then(Value::as_table).into_iter().flatten() {

@@ -32,7 +32,7 @@ use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
 /// The platforms that come with the program.
-const BUILT_IN: [(&str, &str); 16] = [
+const BUILT_IN: [(&str, &str); 17] = [
     ("generic", include_str!("../platforms/generic.toml")),
     ("hsq-sprd", include_str!("../platforms/hsq-sprd.toml")),
     ("hsq-sprd-busy", include_str!("../platforms/hsq-sprd-busy.toml")),
@@ -40,6 +40,7 @@ const BUILT_IN: [(&str, &str); 16] = [
     ("hsq-nobusy", include_str!("../platforms/hsq-nobusy.toml")),
     ("fifo-allwinner", include_str!("../platforms/fifo-allwinner.toml")),
     ("fifo-allwinner-busy", include_str!("../platforms/fifo-allwinner-busy.toml")),
+    ("mshc-pci", include_str!("../platforms/mshc-pci.toml")),
     ("stream-rtsx", include_str!("../platforms/stream-rtsx.toml")),
     ("intel-emmc", include_str!("../platforms/intel-emmc.toml")),
     ("intel-glk", include_str!("../platforms/intel-glk.toml")),
@@ -406,7 +407,8 @@ fn text(name: &str, beside: Option<&Path>) -> Result<(String, Option<PathBuf>), 
     )))
 }
 
-/// Lays `over` on `base`: tables key by key, but a quantity as a whole, also one in another unit.
+/// Lays `over` on `base`: tables key by key, but a quantity as a whole, also one in another unit,
+/// and a controller that names its kind.
 fn lay(base: &mut Table, over: Table) {
     let names: Vec<_> = over.keys().filter_map(|key| Some((unit(key)?.0.to_owned(), key.clone()))).collect();
     base.retain(|old, _| {
@@ -414,7 +416,9 @@ fn lay(base: &mut Table, over: Table) {
     });
     for (key, value) in over {
         match (base.get_mut(&key), value) {
-            (Some(Value::Table(below)), Value::Table(above)) if !above.contains_key("value") => {
+            (Some(Value::Table(below)), Value::Table(above))
+                if !above.contains_key("value") && !above.contains_key("kind") =>
+            {
                 lay(below, above)
             }
             (_, value) => {

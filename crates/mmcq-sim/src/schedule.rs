@@ -99,7 +99,7 @@ impl Schedule {
     }
 
     /// The list's time 0 is now. One that has begun goes on.
-    pub fn begin(&mut self, model: &mut impl Controller, now_ns: u64) {
+    pub fn begin(&mut self, model: &mut (impl Controller + ?Sized), now_ns: u64) {
         if self.begun_ns.is_some() || self.steps.is_empty() {
             return;
         }
@@ -118,7 +118,7 @@ impl Schedule {
     }
 
     /// Lets everything happen to the model that is due by `now_ns`, its own events included.
-    pub fn advance(&mut self, model: &mut impl Controller, now_ns: u64) {
+    pub fn advance(&mut self, model: &mut (impl Controller + ?Sized), now_ns: u64) {
         while let Some(at_ns) = self.next_ns().filter(|at_ns| *at_ns <= now_ns) {
             reach(model, at_ns);
             let (_, step) = self.steps[self.next];
@@ -128,7 +128,7 @@ impl Schedule {
         reach(model, now_ns);
     }
 
-    fn step(&mut self, model: &mut impl Controller, step: Step, now_ns: u64) {
+    fn step(&mut self, model: &mut (impl Controller + ?Sized), step: Step, now_ns: u64) {
         match step {
             Step::Aim(point, strike) => self.faults.aim(point, strike),
             Step::Begin(point, strike) => self.faults.replace(Plan::none().from(point, 1, strike)),
@@ -147,7 +147,7 @@ impl Schedule {
     }
 
     /// The card is taken out, or comes in again; true if it is in the slot now.
-    pub fn swap(&mut self, model: &mut impl Controller, now_ns: u64) -> bool {
+    pub fn swap(&mut self, model: &mut (impl Controller + ?Sized), now_ns: u64) -> bool {
         let out = self.away.is_some();
         self.step(model, if out { Step::In } else { Step::Out }, now_ns);
         out
@@ -155,7 +155,7 @@ impl Schedule {
 }
 
 /// The model goes on until then: it stops wherever its interrupt rises.
-fn reach(model: &mut impl Controller, now_ns: u64) {
+fn reach(model: &mut (impl Controller + ?Sized), now_ns: u64) {
     while model.advance(now_ns) < now_ns {}
 }
 

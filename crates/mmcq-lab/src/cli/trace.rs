@@ -3,7 +3,6 @@
 use super::scene::Scene;
 use super::{Error, print, writable};
 use clap::Args;
-use mmcq_lab::controller::ControllerConfig;
 use mmcq_lab::runner::{self, RunError};
 use mmcq_lab::sdio::packet::{self, PacketError};
 use mmcq_lab::sdio::platform::{Board, NAME};
@@ -138,10 +137,7 @@ impl Trace {
         })?;
         let capture = recording.capture().map_err(|error| match error {
             WindowError::NoProbe => {
-                let kind = match platform.controller {
-                    ControllerConfig::Sdhci(_) => "sdhci",
-                    ControllerConfig::Rtsx(_) => "rtsx",
-                };
+                let kind = platform.controller.kind();
                 let board = &self.scene.platform;
                 Error::Input(format!(
                     "board {board}: its controller {kind} cannot be traced; expected a board with sdhci, as generic"

@@ -19,6 +19,7 @@ pub use table::table;
 use crate::controller::ControllerConfig;
 use crate::platform::Platform;
 use mmcq::host::Timing;
+use mmcq_sim::mshc::Layout;
 use mmcq_sim::schedule::Schedule;
 use std::ffi::OsString;
 use std::fmt;
@@ -83,7 +84,7 @@ pub struct Machine {
     pub image: Option<PathBuf>,
     /// What happens to the slot, and when ([`mmcq_sim::schedule`]).
     pub schedule: Option<PathBuf>,
-    /// Board with an SDHCI controller.
+    /// Board with an SDHCI controller, or DesignWare's.
     pub platform: String,
     /// Its card; `None`: the board's own.
     pub card: Option<String>,
@@ -132,6 +133,8 @@ struct Settings {
     write_ns: u64,
     hs400: bool,
     fixed: bool,
+    /// Linux's dw_mmc-pci drives it, at BAR 2 of a device with its numbers.
+    designware: bool,
 }
 
 impl Machine {
@@ -209,19 +212,28 @@ impl Machine {
 
     fn settings(&self) -> Result<Settings, Failure> {
         let platform = Platform::load(&self.platform).map_err(|error| Failure::Input(error.to_string()))?;
-        let ControllerConfig::Sdhci(controller) = &platform.controller else {
-            let name = &platform.name;
-            return Err(Failure::Input(format!(
-                "platform {name}: expected one whose controller is an sdhci"
-            )));
+        let name = &platform.name;
+        let (engine, fixed, designware) = match &platform.controller {
+            ControllerConfig::Sdhci(controller) => {
+                (controller.command_queue.map(|queue| queue.offset), controller.fixed, false)
+            }
+            ControllerConfig::Mshc(controller) if controller.layout == Layout::DesignWare => {
+                (None, false, true)
+            }
+            _ => {
+                return Err(Failure::Input(format!(
+                    "platform {name}: expected one whose controller is an sdhci, or a DesignWare mshc"
+                )));
+            }
         };
         if self.image.is_none() && !matches!(self.setting.as_str(), "none" | "hsq-tag" | "cqe") {
             let setting = &self.setting;
             return Err(Failure::Input(format!("setting {setting}: expected none, hsq-tag or cqe")));
         }
-        let engine = controller.command_queue.is_some_and(|queue| queue.offset == ENGINE_AT);
-        if self.image.is_none() && self.setting == "cqe" && !engine {
-            let name = &platform.name;
+        if designware && (self.image.is_some() || self.setting != "none") {
+            return Err(Failure::Input(format!("platform {name}: expected setting none, and no image")));
+        }
+        if self.image.is_none() && self.setting == "cqe" && engine != Some(ENGINE_AT) {
             return Err(Failure::Input(format!(
                 "setting cqe: platform {name}: expected one with a queue engine at {ENGINE_AT:#x}"
             )));
@@ -231,7 +243,8 @@ impl Machine {
             read_ns: platform.own.ns("register_read_ns"),
             write_ns: platform.own.ns("register_write_ns"),
             hs400: platform.timings.iter().any(|t| matches!(t, Timing::Hs400 | Timing::Hs400Es)),
-            fixed: controller.fixed,
+            fixed,
+            designware,
         })
     }
 }
@@ -305,13 +318,14 @@ impl Checked {
             plugin.push(schedule);
         }
         let shift = machine.instruction_ns.trailing_zeros();
-        let Settings { read_ns, write_ns, .. } = *settings;
+        let Settings { read_ns, write_ns, designware, .. } = *settings;
         plugin.push(format!(
-            ",platform={},card={},read={read_ns},write={write_ns},irq={},shift={shift},counters={}",
+            ",platform={},card={},read={read_ns},write={write_ns},irq={},shift={shift},counters={},designware={}",
             machine.platform,
             machine.card.as_deref().unwrap_or_default(),
             machine.irq_ns,
             file("counters"),
+            u8::from(designware),
         ));
         if logged {
             plugin.push(format!(",log={}", file("bus")));
@@ -347,16 +361,17 @@ impl Checked {
     fn linux(&self, command: &mut Command, folder: &tempfile::TempDir) {
         let Checked { machine, settings, .. } = self;
         let file = |name: &str| folder.path().join(name).display().to_string();
-        let Settings { wake_ns, hs400, fixed, .. } = *settings;
+        let Settings { wake_ns, hs400, fixed, designware, .. } = *settings;
         command.args(["-serial", &format!("file:{}", file("console"))]);
         command.arg("-kernel").arg(machine.kernel.clone().unwrap_or_else(|| machine.parts.join("kernel")));
         command.args(["-initrd", &file("initrd")]);
         let mut arguments = format!(
             "console=ttyS0 quiet panic=-1 no_timer_check mitigations=off cryptomgr.notests nokaslr \
-             mmcq.setting={} mmcq.worker_ns={wake_ns} mmcq.job_ns={wake_ns} mmcq.hs400={} mmcq.fixed={}",
+             mmcq.setting={} mmcq.worker_ns={wake_ns} mmcq.job_ns={wake_ns} mmcq.hs400={} mmcq.fixed={} mmcq.designware={}",
             machine.setting,
             u8::from(hs400),
             u8::from(fixed),
+            u8::from(designware),
         );
         if let Some(scheduler) = &machine.scheduler {
             arguments += &format!(" mmcq.scheduler={scheduler}");

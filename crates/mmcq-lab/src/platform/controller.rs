@@ -1,12 +1,13 @@
 //! What a platform's file says of its controller.
 
 use super::PlatformError;
+use mmcq_sim::mshc::MshcConfig;
 use mmcq_sim::rtsx::RtsxConfig;
 use mmcq_sim::sdhci::SdhciConfig;
 use toml::{Table, Value};
 
 /// Names of the kinds, as `controller.kind` in a platform's file.
-const KINDS: [&str; 2] = ["sdhci", "rtsx"];
+const KINDS: [&str; 3] = ["sdhci", "rtsx", "mshc"];
 
 /// What a platform's file says of its controller.
 #[derive(Clone, Copy, Debug)]
@@ -15,9 +16,20 @@ pub enum ControllerConfig {
     Sdhci(SdhciConfig),
     /// `kind = "rtsx"`.
     Rtsx(RtsxConfig),
+    /// `kind = "mshc"`: Allwinner's or DesignWare's.
+    Mshc(MshcConfig),
 }
 
 impl ControllerConfig {
+    /// The kind as a file has it.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            ControllerConfig::Sdhci(_) => KINDS[0],
+            ControllerConfig::Rtsx(_) => KINDS[1],
+            ControllerConfig::Mshc(_) => KINDS[2],
+        }
+    }
+
     /// Reads the section `[controller]`; `place` names it in errors.
     pub fn read(place: &str, mut section: Table) -> Result<Self, PlatformError> {
         let kind = section.remove("kind").unwrap_or_else(|| Value::String(KINDS[0].to_owned()));
@@ -30,8 +42,13 @@ impl ControllerConfig {
                 config.check().map_err(|e| PlatformError::new(format!("{place}: {e}")))?;
                 Ok(ControllerConfig::Rtsx(config))
             }
+            Some("mshc") => {
+                let config: MshcConfig = config.try_into().map_err(message)?;
+                config.check().map_err(|e| PlatformError::new(format!("{place}: {e}")))?;
+                Ok(ControllerConfig::Mshc(config))
+            }
             _ => {
-                let known = KINDS.map(|kind| format!("\"{kind}\"")).join(" or ");
+                let known = KINDS.map(|kind| format!("\"{kind}\"")).join(", ");
                 Err(PlatformError::new(format!("{place}.kind: {kind}; expected {known}")))
             }
         }

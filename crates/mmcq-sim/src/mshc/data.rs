@@ -195,10 +195,13 @@ impl Mshc {
         self.regs.raw |= error | int::DATA_OVER;
         self.path_ends(now);
         if !self.dat.read {
-            // The busy behind the last block.
+            // The busy behind the last block. Where there is none, nothing ends: Linux's driver would
+            // take bit 13 beside data over for an error.
             let until_ns = self.slot.busy_until_ns;
-            self.set_timer(Timer::Busy, until_ns.max(now));
-            self.slot.busy_from(now, until_ns.max(now));
+            if until_ns > now {
+                self.set_timer(Timer::Busy, until_ns);
+                self.slot.busy_from(now, until_ns);
+            }
             self.dma_ends();
         } else if self.dat.dma {
             let at_ns = now + u64::from(self.config.memory_ns);

@@ -19,8 +19,8 @@
 //!   tells.
 //! - A command with an error is done all the same. A read goes on after a bad response, and not
 //!   after none; a write does not begin then.
-//! - Data over of a write comes before the card's busy, and bit 13 behind it. Nothing tells of the
-//!   end of an R1b's busy, and nothing limits a write's.
+//! - Data over of a write comes before the card's busy, and bit 13 behind that, if there is one.
+//!   Nothing tells of the end of an R1b's busy, and nothing limits a write's.
 //! - Data over of a read may come before the last block is in memory: the internal DMA's own
 //!   status tells.
 //! - A wrong CRC of a read does not end the data; a missing block, a wrong end bit and a refused
