@@ -1,10 +1,11 @@
 #!/bin/bash
-# guest-time.sh [--twice] [never | hsq | fifo | stacks | queues | recovery | mmc-test | tools | sdio]...: an unmodified Linux 6.1 of Debian's on the laboratory's controller and cards, in virtual time, without a queue and with
+# guest-time.sh [--twice] [never | hsq | fifo | stacks | queues | recovery | mmc-test | designware | tools | sdio]...: an unmodified Linux 6.1 of Debian's on the laboratory's controller and cards, in virtual time, without a queue and with
 # its software queue (mmc_hsq); queues: also with a card's own queue (cqhci). Its own mmc_core, mmc_block and sdhci drive the model. Prints the report of each machine, a line of JSON; `mmcq reproduce never
 # --original FILE`, and the same of hsq and fifo, compare them with the laboratory's stand-ins and with mmcq.
 #
 # stacks, queues and recovery also run boards/pc, mmcq on bare metal, in the same machine: `mmcq guest --table FILE` lays their reports side by side. mmc-test
 # runs Linux's own tests of host and card on four cards, without the two that last minutes for each transfer size (33 and 34), and fails where one fails. tools: mmc-utils with RPMB, boot areas, ext4, f2fs, discard on an eMMC with all of that (tools/guest-tools.sh).
+# designware: Linux's own dw_mmc-pci on the model of DesignWare's controller: files there and back, and mmc_test.
 # sdio: Linux's SDIO core and its driver of Bluetooth cards on the laboratory's card.
 #
 # `mmcq guest` runs each machine, tools/guest-parts.sh builds what it is put together from, and jobs/guest has the jobs. --twice: each machine also runs two
@@ -68,6 +69,16 @@ for table in "${tables[@]}"; do
         grep -qx 'mmc_test: 0 failed' "$job" || { say "$machine: mmc_test has failed"; exit 1; }
       done
       continue ;;
+    designware)
+      for card in sdhc-16g-hs emmc-hs200; do
+        say "$table.$card"
+        given=(--platform mshc-pci --card $card)
+        linux designware "${given[@]}" | tee "$job"
+        grep -q ', 0 violations$' "$job" || { say "$card: Linux breaks a rule of the model"; exit 1; }
+        linux mmc-test "${given[@]}" --wake-us 0 --append "mmcq.cases=$(seq -s, 1 32),$(seq -s, 35 51)" | tee "$job"
+        grep -qx 'mmc_test: 0 failed' "$job" || { say "$card: mmc_test has failed"; exit 1; }
+      done
+      continue ;;
     tools)
       tools/guest-tools.sh
       linux tools --card emmc-51-full --initrd target/judges/guest/tools.initrd --wake-us 0
@@ -80,7 +91,7 @@ for table in "${tables[@]}"; do
     never) machines=(generic:sdxc-128g-uhs generic:emmc-hs200) ;;
     hsq) machines=(hsq-sprd:) ;;
     fifo) machines=(fifo-allwinner: fifo-allwinner:fifo-emmc-b) ;;
-    *) say "$table: expected never, hsq, fifo, stacks, queues, recovery, mmc-test, tools or sdio"; exit 2 ;;
+    *) say "$table: expected never, hsq, fifo, stacks, queues, recovery, mmc-test, designware, tools or sdio"; exit 2 ;;
   esac
   for machine in "${machines[@]}"; do
     for setting in none hsq-tag; do

@@ -1,4 +1,4 @@
-/* The laboratory's SDHCI controller with a card in it, for a program that has a clock and a memory of its own.
+/* The laboratory's SDHCI controller, or DesignWare's, with a card in it, for a program that has a clock and a memory of its own.
  *
  * One call at a time for each model, and none from inside its DMA function. Times are nanoseconds of the caller's clock; one that goes
  * back counts as the latest that was told. */

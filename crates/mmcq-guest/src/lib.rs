@@ -1,5 +1,5 @@
-//! The laboratory's SDHCI controller with a card in it, for a C program that has a clock and a
-//! memory of its own.
+//! The laboratory's SDHCI controller, or DesignWare's, with a card in it, for a C program that has
+//! a clock and a memory of its own.
 //!
 //! `include/mmcq_sim.h` is what a C program sees, with its contract. `tools/guest-time/` is one: it
 //! puts the model into QEMU, and moves it by the time of the guest. So an unmodified Linux drives

@@ -10,7 +10,7 @@ use mmcq_lab::torture::shrink::shrink;
 use mmcq_lab::torture::swarm::Swarm;
 use mmcq_lab::torture::trace::{HEADING, InOrder};
 use mmcq_lab::torture::{
-    aimed, catalogue, describe, exhaustive, presence, queue_sweep, queues, streams, sweep, workloads,
+    aimed, catalogue, describe, exhaustive, hosts, presence, queue_sweep, queues, streams, sweep, workloads,
 };
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -129,6 +129,8 @@ enum Mode {
     Aimed,
     /// Random runs on a reader that leaves transfers open
     Streams,
+    /// Random runs on a mobile storage host, Allwinner's or DesignWare's
+    Hosts,
     /// Random runs through the command queue of a card
     Queues,
     /// Each kind of fault at every event of eleven workloads through a card's queue
@@ -161,7 +163,7 @@ impl Torture {
         // Alone, a campaign has all the requests that were asked for.
         let streamed = swarm.requests / if wanted == Mode::All { STREAMED } else { 1 };
         let queued = queue_sweep::WORKLOADS * queue_sweep::kinds().len() as u64;
-        let modes: [(Mode, &str, u64); 12] = [
+        let modes: [(Mode, &str, u64); 13] = [
             (Mode::Swarm, "random runs, requests", swarm.requests),
             (Mode::Exhaustive, "all small programs with all cuts", 3 * exhaustive::programs(length)),
             (Mode::Sweep, "single faults at every event", sweeps),
@@ -171,6 +173,7 @@ impl Torture {
             (Mode::Bounce, "a card that bounces at every event", workloads::NAMES.len() as u64),
             (Mode::Aimed, "what chance seldom hits", aimed::NAMES.len() as u64),
             (Mode::Streams, "random runs with open transfers, requests", streamed),
+            (Mode::Hosts, "random runs on a mobile storage host, requests", streamed),
             (Mode::Queues, "random runs through a card's queue, requests", streamed),
             (Mode::QueueSweep, "single faults at every event of a card's queue", queued),
             (Mode::QueueDouble, "a bad block, and a second fault at every event of a queue", queued),
@@ -191,6 +194,7 @@ impl Torture {
                 Mode::Bounce => presence::bounces(swarm.jobs, &progress),
                 Mode::Aimed => aimed::aimed(swarm.jobs, &progress),
                 Mode::Streams => streams::streams(swarm.seed, streamed, swarm.jobs, &progress),
+                Mode::Hosts => hosts::hosts(swarm.seed, streamed, swarm.jobs, &progress),
                 Mode::Queues => queues::queues(swarm.seed, streamed, swarm.jobs, &progress),
                 Mode::QueueSweep => queue_sweep::singles(&|_| true, swarm.jobs, &progress),
                 Mode::QueueDouble => queue_sweep::doubles(swarm.jobs, &progress),
@@ -251,16 +255,16 @@ impl Torture {
     fn go_together(&self) -> Result<(), Error> {
         let mode = self.mode.unwrap_or(Mode::All);
         let random = matches!(mode, Mode::Swarm | Mode::All);
-        let seeded = random || matches!(mode, Mode::Streams | Mode::Queues);
+        let seeded = random || matches!(mode, Mode::Streams | Mode::Hosts | Mode::Queues);
         let programs = matches!(mode, Mode::Exhaustive | Mode::All);
         let fits = [
-            ("--seed", self.seed.is_some(), seeded, "swarm, streams, queues"),
-            ("--ios", self.ios.is_some(), seeded, "swarm, streams, queues"),
+            ("--seed", self.seed.is_some(), seeded, "swarm, streams, hosts, queues"),
+            ("--ios", self.ios.is_some(), seeded, "swarm, streams, hosts, queues"),
             ("--faults", self.faults.is_some(), random, "swarm"),
             ("--cuts", self.cuts.is_some(), random, "swarm"),
             ("--card", self.card.is_some(), random, "swarm"),
             ("--length", self.length.is_some(), programs, "exhaustive"),
-            ("--long", self.long, seeded || programs, "swarm, exhaustive, streams, queues"),
+            ("--long", self.long, seeded || programs, "swarm, exhaustive, streams, hosts, queues"),
         ];
         let Some((option, .., whose)) = fits.iter().find(|(_, given, fits, _)| *given && !fits) else {
             return Ok(());
@@ -462,7 +466,7 @@ mod tests {
             ),
             ("--mode sweep --seed 3", "--seed: does nothing with --mode sweep"),
             ("--mode swarm --length 3", "expected --mode exhaustive or all"),
-            ("--mode double --long", "expected --mode swarm, exhaustive, streams, queues or all"),
+            ("--mode double --long", "expected --mode swarm, exhaustive, streams, hosts, queues or all"),
         ] {
             let error =
                 parse(&format!("mmcq torture {line}")).unwrap().go_together().unwrap_err().to_string();

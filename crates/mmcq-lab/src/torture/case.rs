@@ -84,6 +84,8 @@ pub struct Setup {
     /// Not an SDHCI but a reader that leaves transfers open. What is said here of an SDHCI alone is
     /// then without meaning.
     pub reader: bool,
+    /// Nor an SDHCI if not 0: 1 is Allwinner's mobile storage host, 2 DesignWare's.
+    pub mshc: u8,
     /// Writes are complete with their data
     /// ([`Acknowledge::Transferred`](mmcq::engine::Acknowledge::Transferred)).
     pub early: bool,
@@ -122,6 +124,7 @@ impl Setup {
         supervisor: true,
         stop_tells_ns: 0,
         reader: false,
+        mshc: 0,
         early: false,
         queue: false,
         engine: 0,
@@ -177,6 +180,7 @@ impl Setup {
             supervisor: true,
             stop_tells_ns: 0,
             reader: false,
+            mshc: 0,
             early: false,
             queue: false,
             engine: 0,

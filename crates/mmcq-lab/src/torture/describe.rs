@@ -152,10 +152,12 @@ fn machine(setup: &Setup) -> Vec<(&'static str, String)> {
         1 => "by deadline",
         _ => "fair",
     };
-    let controller = match (setup.reader, old_host) {
-        (true, _) => "a reader that leaves transfers open",
-        (false, true) => "version 3.00",
-        (false, false) => "version 4.20",
+    let controller = match (setup.reader, setup.mshc, old_host) {
+        (true, ..) => "a reader that leaves transfers open",
+        (_, 1, _) => "Allwinner's SMHC",
+        (_, 2, _) => "DesignWare's MSHC",
+        (.., true) => "version 3.00",
+        (.., false) => "version 4.20",
     };
     let place = match setup.place {
         Place::Start => "from its first sector on",

@@ -5,6 +5,8 @@
 use super::case::{BusyBy, SLOTS, Setup};
 use crate::alone::Alone;
 use mmcq::engine::{self, Acknowledge, FlushBy};
+use mmcq::host::Width;
+use mmcq::host::mshc::{self, Descriptors, DesignWareLayout, Mshc as MshcDriver, MshcLayout, SmhcLayout};
 use mmcq::host::rtsx::{self, Buffers};
 use mmcq::host::sdhci::{
     self, Adma3, ChainList, Cqhci, CqhciConfig, CqhciQuirks, Table, TaskList, TransferMode,
@@ -14,6 +16,7 @@ use mmcq::task::{Platform, RequestFuture, Timer};
 use mmcq_sim::card::{AtStake, Card, Kept, Stage};
 use mmcq_sim::faults::Faults;
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
+use mmcq_sim::mshc::{Mshc, MshcConfig, Port as MshcPort};
 use mmcq_sim::rtsx::{Port as ReaderPort, Rtsx, RtsxConfig};
 use mmcq_sim::sdhci::{Busy, CqhciConfig as QueueEngine, Mistakes, Port, Sdhci, SdhciConfig};
 use mmcq_sim::slot::Controller;
@@ -41,6 +44,8 @@ const CHAINED: usize = 8;
 pub type ChainDriver = Adma3<Port, ShadowMemory, DESCRIPTORS, CHAINED, PIECES>;
 /// That of a reader.
 pub type ReaderDriver = rtsx::Rtsx<ReaderPort, ShadowMemory>;
+/// That of a mobile storage host.
+pub type HostDriver<L> = MshcDriver<L, MshcPort, ShadowMemory, DESCRIPTORS>;
 /// The engine's handle.
 pub type Stack<B> = mmcq::task::Stack<B, SLOTS>;
 /// A request as a future.
@@ -65,6 +70,12 @@ impl Model for Rtsx {
     }
 }
 
+impl Model for Mshc {
+    fn wrongs(&self) -> (u64, String) {
+        (self.protocol_violations(), "what its model forbids".to_owned())
+    }
+}
+
 thread_local! {
     static NOW_NS: Cell<u64> = const { Cell::new(0) };
     /// Tables of machines that are gone: a driver wants one for ever, and a campaign has many
@@ -76,6 +87,8 @@ thread_local! {
     static CHAINS: Pool<ChainList<CHAINED, PIECES>> = const { RefCell::new(Vec::new()) };
     /// The same of readers.
     static BUFFERS: Pool<Buffers> = const { RefCell::new(Vec::new()) };
+    /// The same of mobile storage hosts.
+    static LINKS: Pool<Descriptors<DESCRIPTORS>> = const { RefCell::new(Vec::new()) };
 }
 
 type Pool<T> = RefCell<Vec<NonNull<T>>>;
@@ -291,6 +304,59 @@ impl Machine<(Alone, ReaderDriver)> {
         NOW_NS.set(now_ns);
         let stack = Stack::new(Alone, TIMER, host, engine_config(setup));
         Ok(Machine { stack, model, memory, time, mapped: 2, early: true, _table: Box::new(table) })
+    }
+}
+
+impl Machine<(Alone, HostDriver<SmhcLayout>)> {
+    /// Allwinner's mobile storage host; power-on at this time.
+    pub fn smhc(setup: &Setup, card: Box<dyn Card>, faults: &Faults, now_ns: u64) -> Result<Self, String> {
+        let config = MshcConfig { lines: 8, ..MshcConfig::H3 };
+        Self::mshc(config, setup, card, faults, now_ns)
+    }
+}
+
+impl Machine<(Alone, HostDriver<DesignWareLayout>)> {
+    /// DesignWare's mobile storage host; power-on at this time.
+    pub fn designware(
+        setup: &Setup,
+        card: Box<dyn Card>,
+        faults: &Faults,
+        now_ns: u64,
+    ) -> Result<Self, String> {
+        let config = MshcConfig { lines: 8, ..MshcConfig::JH7110 };
+        Self::mshc(config, setup, card, faults, now_ns)
+    }
+}
+
+impl<L: MshcLayout> Machine<(Alone, HostDriver<L>)> {
+    fn mshc(
+        config: MshcConfig,
+        setup: &Setup,
+        mut card: Box<dyn Card>,
+        faults: &Faults,
+        now_ns: u64,
+    ) -> Result<Self, String> {
+        let time = Time::new();
+        time.set(now_ns);
+        let memory = memory_of(setup);
+        card.set_faults(faults.clone());
+        let model = Rc::new(RefCell::new(Mshc::new(config, memory.clone(), Some(card))));
+        model.borrow_mut().set_faults(faults.clone());
+        model.borrow_mut().advance(now_ns);
+        let access_ns = u64::from(setup.access_ns);
+        let port = MshcPort::new(model.clone(), time.clone(), access_ns, access_ns);
+        let table = Lease::new(&LINKS, Descriptors::new);
+        // SAFETY: as above.
+        let words = unsafe { &mut *table.0.as_ptr() };
+        let driver = mshc::MshcConfig::new(config.source_hz)
+            .max_clock_hz(52_000_000)
+            .width(Width::W8)
+            .high_speed(true)
+            .fixed(!setup.is_removable());
+        let host = MshcDriver::new(port, memory.clone(), words, driver).map_err(|error| error.to_string())?;
+        NOW_NS.set(now_ns);
+        let stack = Stack::new(Alone, TIMER, host, engine_config(setup));
+        Ok(Machine { stack, model, memory, time, mapped: 1, early: setup.early, _table: Box::new(table) })
     }
 }
 

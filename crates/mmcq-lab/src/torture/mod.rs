@@ -5,7 +5,8 @@
 //! runs it and says which promise was broken, if any. The campaigns make cases: [`swarm`] at
 //! random, [`exhaustive`] all small programs with all cuts, [`sweep`] faults at every event of
 //! thirteen [`workloads`], [`aimed`] what chance seldom hits, [`streams`] on a reader that leaves
-//! transfers open, [`queues`] on cards with a command queue. `plants` plants bugs in the core and tells how soon the campaigns find them.
+//! transfers open, [`hosts`] on a mobile storage host, [`queues`] on cards with a command queue.
+//! `plants` plants bugs in the core and tells how soon the campaigns find them.
 
 pub mod aimed;
 mod bench;
@@ -14,6 +15,7 @@ pub mod catalogue;
 mod clients;
 pub mod describe;
 pub mod exhaustive;
+pub mod hosts;
 pub mod machine;
 pub mod outcome;
 mod places;

@@ -155,6 +155,14 @@ impl Run<'_> {
                     let machine = Machine::reader(&self.case.setup, card, self.faults, now_ns);
                     self.lives(machine, now_ns, trace)
                 }
+                _ if self.case.setup.mshc == 1 => {
+                    let machine = Machine::smhc(&self.case.setup, card, self.faults, now_ns);
+                    self.lives(machine, now_ns, trace)
+                }
+                _ if self.case.setup.mshc == 2 => {
+                    let machine = Machine::designware(&self.case.setup, card, self.faults, now_ns);
+                    self.lives(machine, now_ns, trace)
+                }
                 policy if self.case.setup.chains => {
                     let emmc = self.bench.profiles[self.case.setup.card].is_emmc();
                     let policy = Chained(Packed(Queued(policy.unwrap_or(Any::Fifo(Fifo)))));

@@ -127,7 +127,9 @@ impl Mshc {
     fn read_block_ended(&mut self, now: u64) {
         let strike = self.dat.strike.take();
         let here = self.slot.card().is_some();
-        let good = self.dat.good && !matches!(strike, Some(Strike::Crc | Strike::EndBit)) && here;
+        let good = self.dat.good
+            && !matches!(strike, Some(Strike::Crc | Strike::CrcAndEnd | Strike::EndBit))
+            && here;
         self.count_block(good, now);
         self.show_block(good, false, now);
         if self.dat.dma {
@@ -208,7 +210,7 @@ impl Mshc {
 
     fn written_block_ended(&mut self, now: u64) {
         let strike = self.strike(Point::WriteBlock, now);
-        let damaged = matches!(strike, Some(Strike::Crc | Strike::EndBit));
+        let damaged = matches!(strike, Some(Strike::Crc | Strike::CrcAndEnd | Strike::EndBit));
         if let Some(Strike::Flip(bit)) = strike {
             flip(&mut self.dat.bytes, bit);
         }
