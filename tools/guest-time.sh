@@ -5,7 +5,7 @@
 #
 # stacks, queues and recovery also run boards/pc, mmcq on bare metal, in the same machine: `mmcq guest --table FILE` lays their reports side by side. mmc-test
 # runs Linux's own tests of host and card on four cards, without the two that last minutes for each transfer size (33 and 34), and fails where one fails. tools: mmc-utils with RPMB, boot areas, ext4, f2fs, discard on an eMMC with all of that (tools/guest-tools.sh).
-# designware: Linux's own dw_mmc-pci on the model of DesignWare's controller: files there and back, and mmc_test.
+# designware: Linux's own dw_mmc-pci on the model of DesignWare's controller: files there and back, and those of mmc_test that measure nothing.
 # sdio: Linux's SDIO core and its driver of Bluetooth cards on the laboratory's card.
 #
 # `mmcq guest` runs each machine, tools/guest-parts.sh builds what it is put together from, and jobs/guest has the jobs. --twice: each machine also runs two
@@ -75,7 +75,7 @@ for table in "${tables[@]}"; do
         given=(--platform mshc-pci --card $card)
         linux designware "${given[@]}" | tee "$job"
         grep -q ', 0 violations$' "$job" || { say "$card: Linux breaks a rule of the model"; exit 1; }
-        linux mmc-test "${given[@]}" --wake-us 0 --append "mmcq.cases=$(seq -s, 1 32),$(seq -s, 35 51)" | tee "$job"
+        linux mmc-test "${given[@]}" --wake-us 0 --append "mmcq.cases=$(seq -s, 1 24),$(seq -s, 45 51)" | tee "$job"
         grep -qx 'mmc_test: 0 failed' "$job" || { say "$card: mmc_test has failed"; exit 1; }
       done
       continue ;;
