@@ -28,6 +28,8 @@ mod identity;
 #[cfg_attr(not(feature = "raspi3b"), path = "../../plan/gic.rs")]
 #[cfg_attr(feature = "raspi3b", path = "bcm2836.rs")]
 mod irq;
+#[path = "../../plan/lines.rs"]
+mod lines;
 #[path = "../../plan/mod.rs"]
 mod plan;
 #[cfg(target_arch = "arm")]

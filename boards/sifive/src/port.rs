@@ -1,0 +1,138 @@
+//! SiFive's SPI controller, by interrupts: a port for a card in SPI mode. Its FIFOs have eight
+//! bytes each.
+
+use crate::cpu::{read, write};
+use mmcq::host::spi::{Exchange, Port, Progress};
+
+const SPI: usize = 0x1005_0000;
+const DIVIDER: usize = SPI;
+const SELECT_MODE: usize = SPI + 0x18;
+/// The chip select rises where nothing moves. (QEMU takes "off", which silicon needs for the clocks
+/// of power-up, for selected.)
+const AUTO: u32 = 0;
+const HOLD: u32 = 2;
+/// Eight bits, the upper first, one line each way.
+const FORMAT: usize = SPI + 0x40;
+const EIGHT_BITS: u32 = 8 << 16;
+const TX: usize = SPI + 0x48;
+const RX: usize = SPI + 0x4c;
+const EMPTY: u32 = 1 << 31;
+const RX_MARK: usize = SPI + 0x54;
+const ENABLE: usize = SPI + 0x70;
+/// More bytes came in than the mark says.
+const RX_ABOVE: u32 = 1 << 1;
+const FIFO: u32 = 8;
+/// The bus clock of QEMU's machine.
+const CLOCK_HZ: u32 = 500_000_000;
+
+/// The port with what it exchanges now.
+pub struct SifiveSpi {
+    /// Where bytes are taken from, and go to; null: ones, and nowhere.
+    from: *const u8,
+    to: *mut u8,
+    bytes: u32,
+    sent: u32,
+    received: u32,
+}
+
+// SAFETY: the addresses are those of an exchange in progress, which is the driver's alone.
+unsafe impl Send for SifiveSpi {}
+
+impl SifiveSpi {
+    /// Takes the controller into use.
+    pub fn new() -> Self {
+        write(ENABLE, 0);
+        write(SELECT_MODE, AUTO);
+        write(FORMAT, EIGHT_BITS);
+        SifiveSpi { from: core::ptr::null(), to: core::ptr::null_mut(), bytes: 0, sent: 0, received: 0 }
+    }
+
+    /// Exchanges bytes at once, for what the driver does not do; what came in for the last.
+    pub fn at_once(&mut self, bytes: impl IntoIterator<Item = u8>) -> u8 {
+        bytes.into_iter().fold(0xff, |_, byte| {
+            write(TX, byte.into());
+            loop {
+                let came = read(RX);
+                if came & EMPTY == 0 {
+                    return came as u8;
+                }
+            }
+        })
+    }
+
+    /// Sends what the FIFO takes.
+    fn fill(&mut self) {
+        while self.sent < self.bytes && self.sent - self.received < FIFO {
+            // SAFETY: inside of the exchange's memory; null for ones.
+            let byte =
+                if self.from.is_null() { 0xff } else { unsafe { self.from.add(self.sent as usize).read() } };
+            write(TX, byte.into());
+            self.sent += 1;
+        }
+    }
+
+    /// Moves what the FIFOs take and have.
+    fn pump(&mut self) {
+        loop {
+            self.fill();
+            if self.received == self.bytes {
+                return;
+            }
+            let came = read(RX);
+            if came & EMPTY != 0 {
+                return;
+            }
+            if !self.to.is_null() {
+                // SAFETY: as above.
+                unsafe { self.to.add(self.received as usize).write(came as u8) };
+            }
+            self.received += 1;
+        }
+    }
+
+    /// Half of what is on its way interrupts, or the last byte.
+    fn listen(&self) {
+        write(RX_MARK, (self.sent - self.received).saturating_sub(1).min(FIFO / 2));
+        write(ENABLE, RX_ABOVE);
+    }
+}
+
+// SAFETY: memory is touched in `fill` and `pump` alone, which are called from `exchange` and `done` until all
+// bytes have come in; `Send` has no place for them, so it is only read.
+unsafe impl Port for SifiveSpi {
+    fn exchange(&mut self, exchange: Exchange) {
+        let none = core::ptr::null_mut::<u8>();
+        let (from, to, bytes) = match &exchange {
+            Exchange::Swap(s) => (s.ptr().as_ptr(), s.ptr().as_ptr(), s.len_bytes()),
+            Exchange::Receive(s) => (none, s.ptr().as_ptr(), s.len_bytes()),
+            Exchange::Send(s) => (s.ptr().as_ptr(), none, s.len_bytes()),
+            Exchange::Idle(count) => (none, none, *count),
+        };
+        (self.from, self.to) = (from.cast_const(), to);
+        (self.bytes, self.sent, self.received) = (bytes, 0, 0);
+        self.fill();
+        // The first bytes are on their way: their end interrupts.
+        self.listen();
+    }
+
+    fn done(&mut self) -> Progress {
+        self.pump();
+        if self.received == self.bytes {
+            write(ENABLE, 0);
+            return Progress::Done;
+        }
+        self.listen();
+        Progress::Going
+    }
+
+    fn select(&mut self, on: bool) {
+        write(SELECT_MODE, if on { HOLD } else { AUTO });
+    }
+
+    fn clock(&mut self, hz: u32) {
+        if hz != 0 {
+            // The clock is the bus clock over twice the divider and one.
+            write(DIVIDER, (CLOCK_HZ.div_ceil(2 * hz) - 1).min(0xfff));
+        }
+    }
+}
