@@ -9,20 +9,23 @@ use crate::registers::QtestRegs;
 use mmcq::block::BlockDevice;
 use mmcq::card::{self, Card, Family};
 use mmcq::engine::{Config, DmaBuf, Kind, Request, SlotId};
+use mmcq::host::Regs;
 use mmcq::host::sdhci::{Sdhci, TransferMode};
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-type Driver = Sdhci<QtestRegs, QtestDma, DESCRIPTORS>;
-type Stack = mmcq::task::Stack<(OneThread, Driver), 16>;
+/// The driver on registers that are those of an SDHCI, or show one.
+pub type Driver<R> = Sdhci<R, QtestDma, DESCRIPTORS>;
+/// The stack around it.
+pub type Stack<R = QtestRegs> = mmcq::task::Stack<(OneThread, Driver<R>), 16>;
 
 /// The longest time without any event.
 const PATIENCE_NS: u64 = 5_000_000_000;
 
 /// Sleeps until the interrupt or the engine's deadline, and moves the stack by whichever it was.
 /// Never asks the controller without an interrupt.
-fn turn(machine: &Machine, stack: &Stack) {
+fn turn<R: Regs>(machine: &Machine, stack: &Stack<R>) {
     let now = machine.now_ns();
     NOW_NS.set(now);
     let deadline = stack.with(|engine| engine.next_deadline_ns());
@@ -37,7 +40,8 @@ fn turn(machine: &Machine, stack: &Stack) {
     }
 }
 
-fn drive<F: Future>(machine: &Machine, stack: &Stack, future: F) -> F::Output {
+/// Runs a future to its end.
+pub fn drive<R: Regs, F: Future>(machine: &Machine, stack: &Stack<R>, future: F) -> F::Output {
     let mut future = pin!(future);
     let mut context = Context::from_waker(Waker::noop());
     loop {
@@ -49,7 +53,8 @@ fn drive<F: Future>(machine: &Machine, stack: &Stack, future: F) -> F::Output {
     }
 }
 
-fn buffer(blocks: usize) -> DmaBuf {
+/// Memory of so many blocks.
+pub fn buffer(blocks: usize) -> DmaBuf {
     DmaBuf::from_static(Box::leak(vec![0u32; blocks * BLOCK / 4].into_boxed_slice()).as_bytes())
 }
 
@@ -74,7 +79,7 @@ fn stack(machine: &Machine, mode: TransferMode) -> (Stack, Card) {
 
 /// Random reads and writes of 1 to 256 blocks, up to 16 at a time, against a model of the card's
 /// content; then the image itself.
-fn mixed_load(machine: &Machine, stack: &Stack, blocks_on_card: u64, rounds: usize) {
+pub fn mixed_load<R: Regs>(machine: &Machine, stack: &Stack<R>, blocks_on_card: u64, rounds: usize) {
     // A window across the middle; SDHC images are sparse, and this is where block and byte
     // addresses differ most.
     const WINDOW: u64 = 2048;

@@ -1,10 +1,12 @@
-//! One PC with one SDHCI controller and one card, ready to be driven.
+//! One machine with one SDHCI controller and one card, ready to be driven: a PC, or what `soc.rs`
+//! says.
 
 use crate::image::Image;
 use crate::memory::{QtestDma, RAM_BYTES};
 use crate::pci;
 use crate::qtest::{Qemu, Qtest};
 use crate::registers::QtestRegs;
+use crate::soc::Soc;
 use mmcq::host::sdhci::{Sdhci, SdhciConfig, SdhciQuirks, Table, TransferMode};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -60,12 +62,47 @@ pub struct Machine {
 }
 
 impl Machine {
+    /// Starts a machine whose controller is always at one place. Its registers are as a reset
+    /// leaves them.
+    pub fn start_soc(qemu: &Qemu, soc: &Soc, image_bytes: Option<u64>) -> Result<Machine, String> {
+        let folder = Folder::create()?;
+        let image = Image::create(&folder.path.join("card.img"), image_bytes.unwrap_or(SDSC_BYTES))?;
+        let ram = folder.path.join("ram");
+        let megabytes = soc.memory_mib;
+        let dma = QtestDma::create(&ram, megabytes << 20, soc.memory)?;
+        let program = folder.path.join("sleep");
+        std::fs::write(&program, soc.sleep).map_err(|error| format!("{}: {error}", program.display()))?;
+        let mut arguments: Vec<String> = ["-no-user-config", "-display", "none"].map(String::from).to_vec();
+        let mut add = |name: &str, value: String| arguments.extend([name.to_string(), value]);
+        add("-serial", "null".to_string());
+        add("-machine", format!("{},memory-backend=ram", soc.name));
+        add("-m", format!("{megabytes}M"));
+        add(
+            "-object",
+            format!("memory-backend-file,id=ram,size={megabytes}M,share=on,mem-path={}", ram.display()),
+        );
+        add(soc.begins, program.display().to_string());
+        if image_bytes.is_some() {
+            let path = image.path().display();
+            if soc.own_card {
+                add("-drive", format!("if=sd,format=raw,file={path}"));
+            } else {
+                add("-drive", format!("if=none,id=sd,format=raw,file={path}"));
+                add("-device", "sd-card,drive=sd".to_string());
+            }
+        }
+        let qtest = Arc::new(Qtest::start(qemu, &folder.path, &arguments)?);
+        qtest.intercept_interrupts(soc.interrupts);
+        let function = pci::Function { address: soc.registers, bytes: 0x100, line: soc.line };
+        Ok(Machine { qtest, image, dma, function, folder })
+    }
+
     /// Starts QEMU, finds the controller and turns it on. Its registers are as a reset leaves them.
     pub fn start(qemu: &Qemu, options: &Options) -> Result<Machine, String> {
         let folder = Folder::create()?;
         let image = Image::create(&folder.path.join("card.img"), options.image_bytes)?;
         let ram = folder.path.join("ram");
-        let dma = QtestDma::create(&ram)?;
+        let dma = QtestDma::create(&ram, RAM_BYTES, 0)?;
         let bios = folder.path.join("bios");
         std::fs::write(&bios, halting_bios()).map_err(|error| format!("{}: {error}", bios.display()))?;
         let mut arguments: Vec<String> =
@@ -88,7 +125,7 @@ impl Machine {
         add("-trace", "sdcard_app_command".to_string());
         arguments.extend(options.arguments.iter().cloned());
         let qtest = Arc::new(Qtest::start(qemu, &folder.path, &arguments)?);
-        qtest.intercept_interrupts();
+        qtest.intercept_interrupts("ioapic");
         let function = pci::enable(&qtest, SD_HOST)?;
         Ok(Machine { qtest, image, dma, function, folder })
     }

@@ -21,6 +21,7 @@ mod registers;
 mod runner;
 mod small;
 mod smoke;
+mod soc;
 mod window;
 
 use machine::{Machine, Options};

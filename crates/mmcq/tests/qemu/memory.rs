@@ -12,7 +12,7 @@ use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
 
-/// Bytes of guest memory.
+/// Bytes of a PC's memory, and the end of the window for DMA.
 pub const RAM_BYTES: u64 = 64 << 20;
 /// The window for DMA: above the first megabytes, where a PC has holes.
 const FIRST: u64 = 16 << 20;
@@ -30,6 +30,8 @@ pub struct QtestDma {
 #[derive(Debug)]
 struct State {
     ram: File,
+    /// The address of its first byte on the bus.
+    base: u64,
     live: BTreeMap<u64, Mapping>,
     next: u64,
 }
@@ -42,12 +44,12 @@ struct Mapping {
 }
 
 impl QtestDma {
-    /// Makes the file that is to be the guest's memory.
-    pub fn create(path: &Path) -> Result<QtestDma, String> {
+    /// Makes the file that is to be the guest's memory, from `base` on.
+    pub fn create(path: &Path, bytes: u64, base: u64) -> Result<QtestDma, String> {
         let say = |error: std::io::Error| format!("{}: {error}", path.display());
         let ram = OpenOptions::new().read(true).write(true).create_new(true).open(path).map_err(say)?;
-        ram.set_len(RAM_BYTES).map_err(say)?;
-        let state = State { ram, live: BTreeMap::new(), next: FIRST };
+        ram.set_len(bytes).map_err(say)?;
+        let state = State { ram, base, live: BTreeMap::new(), next: base + FIRST };
         Ok(QtestDma { state: Arc::new(Mutex::new(state)) })
     }
 
@@ -69,8 +71,8 @@ impl State {
         let mut at = self.next;
         for _ in 0..=2 * self.live.len() + 2 {
             let bus = at.next_multiple_of(PAGE) + ptr as u64 % PAGE;
-            if bus + len > RAM_BYTES {
-                at = FIRST;
+            if bus + len > self.base + RAM_BYTES {
+                at = self.base + FIRST;
                 continue;
             }
             let before = self.live.range(..bus + len).next_back();
@@ -86,7 +88,7 @@ impl State {
     }
 
     fn copy_in(&self, bus: u64, bytes: &[u8]) {
-        self.ram.write_all_at(bytes, bus).expect("guest memory can be written");
+        self.ram.write_all_at(bytes, bus - self.base).expect("guest memory can be written");
     }
 
     /// The mapping that holds these bytes at these addresses.
@@ -123,7 +125,7 @@ unsafe impl Dma for QtestDma {
                 // SAFETY: `map`'s caller vouched for these bytes until now, and a read may write
                 // them.
                 let buffer = unsafe { std::slice::from_raw_parts_mut(ptr.as_ptr(), len) };
-                state.ram.read_exact_at(buffer, bus).expect("guest memory can be read");
+                state.ram.read_exact_at(buffer, bus - state.base).expect("guest memory can be read");
             }
             state.copy_in(bus, &vec![POISON; len]);
         });

@@ -15,8 +15,8 @@ const REPLY: Duration = Duration::from_secs(10);
 const START: Duration = Duration::from_secs(20);
 /// Writes under way whose replies have not been read.
 const POSTED: u32 = 64;
-/// Interrupt lines that are watched (an I/O APIC has 24).
-const LINES: usize = 32;
+/// Interrupt lines that are watched (an I/O APIC has 24, a PLIC up to 187).
+const LINES: usize = 192;
 
 /// A QEMU binary that was found on this machine.
 #[derive(Clone, Debug)]
@@ -32,10 +32,18 @@ impl Qemu {
     /// `MMCQ_QEMU` if it is set, `qemu-system-x86_64` from the path otherwise. The error is one
     /// line.
     pub fn find() -> Result<Qemu, String> {
-        let (program, from) = match std::env::var_os("MMCQ_QEMU") {
-            Some(path) => (PathBuf::from(path), "MMCQ_QEMU"),
-            None => (PathBuf::from("qemu-system-x86_64"), "PATH"),
-        };
+        match std::env::var_os("MMCQ_QEMU") {
+            Some(path) => Qemu::at(PathBuf::from(path), "MMCQ_QEMU"),
+            None => Qemu::named("qemu-system-x86_64"),
+        }
+    }
+
+    /// That of another machine, from the path. The error is one line.
+    pub fn named(program: &str) -> Result<Qemu, String> {
+        Qemu::at(PathBuf::from(program), "PATH")
+    }
+
+    fn at(program: PathBuf, from: &str) -> Result<Qemu, String> {
         let say = |arguments: &[&str]| {
             let output = Command::new(&program)
                 .args(arguments)
@@ -179,9 +187,9 @@ impl Qtest {
         self.post(&format!("write{} {address:#x} {value:#x}", letter(width)));
     }
 
-    /// From now on the I/O APIC's inputs come here instead of to the guest's CPU.
-    pub fn intercept_interrupts(&self) {
-        self.run("irq_intercept_in ioapic");
+    /// From now on the inputs of this interrupt controller come here instead of to the guest's CPU.
+    pub fn intercept_interrupts(&self, controller: &str) {
+        self.run(&format!("irq_intercept_in {controller}"));
     }
 
     /// Is this line asserted? QEMU tells of a change before it answers the access that caused it.

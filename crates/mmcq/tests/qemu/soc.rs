@@ -1,0 +1,160 @@
+//! Machines that start no image of ours, or have their card behind a controller that no image
+//! reaches: the driver runs here, with the profile of the controller's name, and hears the
+//! interrupt at the machine's own interrupt controller. The CPU sleeps.
+//!
+//! A machine whose QEMU is not there is left out, with a line that says so. That of the Arm machines
+//! must be there if `CI` is set, as for the PC.
+
+use crate::engine::{self, Driver, Stack};
+use crate::machine::{Machine, SDHC_BYTES, SDSC_BYTES};
+use crate::one_thread::{OneThread, TIMER};
+use crate::qtest::Qemu;
+use crate::registers::QtestRegs;
+use mmcq::card;
+use mmcq::engine::{Config, Error};
+use mmcq::host::Regs;
+use mmcq::host::Width;
+use mmcq::host::sdhci::{Sdhci, SdhciConfig, Table, TransferMode, Usdhc, profiles};
+use std::io::Write;
+
+/// A machine of QEMU's, with what differs.
+#[derive(Debug)]
+pub struct Soc {
+    /// Its name.
+    pub name: &'static str,
+    program: &'static str,
+    /// The controller's registers.
+    pub registers: u64,
+    /// The device that has the interrupt as its input, in QEMU's tree.
+    pub interrupts: &'static str,
+    /// Which of its inputs.
+    pub line: u8,
+    /// Where memory begins, and how much the machine must have.
+    pub memory: u64,
+    /// See above.
+    pub memory_mib: u64,
+    /// QEMU's option that a program begins by, and one that sleeps for ever.
+    pub begins: &'static str,
+    /// See above.
+    pub sleep: &'static [u8],
+    /// The machine puts a card of its own into the slot.
+    pub own_card: bool,
+}
+
+/// `wfi`, and back to it.
+const ARM_SLEEPS: &[u8] = &[0x03, 0xf0, 0x20, 0xe3, 0xfd, 0xff, 0xff, 0xea];
+const RISCV_SLEEPS: &[u8] = &[0x73, 0x00, 0x50, 0x10, 0x6f, 0xf0, 0xdf, 0xff];
+
+const NPCM750: Soc = Soc {
+    name: "npcm750-evb",
+    program: "qemu-system-arm",
+    registers: 0xf084_2000,
+    interrupts: "/machine/soc/a9mpcore",
+    line: 26,
+    memory: 0,
+    memory_mib: 512,
+    begins: "-bios",
+    sleep: ARM_SLEEPS,
+    own_card: false,
+};
+
+/// Its fourth uSDHC, which has the slot of the microSD card.
+const SABRELITE: Soc = Soc {
+    name: "sabrelite",
+    program: "qemu-system-arm",
+    registers: 0x0219_c000,
+    interrupts: "/machine/soc/a9mpcore",
+    line: 25,
+    memory: 0x1000_0000,
+    memory_mib: 64,
+    begins: "-kernel",
+    sleep: ARM_SLEEPS,
+    own_card: false,
+};
+
+/// The SDHCI lies 0x200 behind the controller's own registers.
+const ICICLE: Soc = Soc {
+    name: "microchip-icicle-kit",
+    program: "qemu-system-riscv64",
+    registers: 0x2000_8200,
+    interrupts: "/machine/unattached/device[8]",
+    line: 88,
+    memory: 0x8000_0000,
+    memory_mib: 2048,
+    begins: "-bios",
+    sleep: RISCV_SLEEPS,
+    own_card: true,
+};
+
+/// Of everything [SDHC 2.2.16].
+const SOFTWARE_RESET: u16 = 0x2f;
+
+/// The machine with a card of so many bytes, or none; `None` if its QEMU is not there and that is
+/// no failure.
+fn machine(soc: &Soc, image_bytes: Option<u64>) -> Option<Machine> {
+    let qemu = match Qemu::named(soc.program) {
+        Ok(qemu) => qemu,
+        Err(error) => {
+            let ci = std::env::var_os("CI").is_some_and(|value| !value.is_empty());
+            assert!(!ci || soc.program != "qemu-system-arm", "{error}; CI is set");
+            let _ = writeln!(std::io::stderr(), "{} is left out: {error}", soc.name);
+            return None;
+        }
+    };
+    Some(Machine::start_soc(&qemu, soc, image_bytes).unwrap_or_else(|error| panic!("{}: {error}", soc.name)))
+}
+
+fn stack<R: Regs>(machine: &Machine, regs: R, config: SdhciConfig) -> Stack<R> {
+    let table = Box::leak(Box::new(Table::new()));
+    let host: Driver<R> = Sdhci::new(regs, machine.dma(), table, config).expect("the controller is taken");
+    assert_eq!(host.transfer_mode(), TransferMode::Adma2);
+    Stack::new(OneThread, TIMER, host, Config::DEFAULT)
+}
+
+/// Bring-up, and a load that is compared with the card's image, on cards of both sizes; then the
+/// same controller without a card.
+fn judge<R: Regs>(soc: &Soc, registers: impl Fn(QtestRegs) -> R, config: SdhciConfig) {
+    for image_bytes in [SDSC_BYTES, SDHC_BYTES] {
+        let Some(machine) = machine(soc, Some(image_bytes)) else { return };
+        let stack = stack(&machine, registers(machine.registers()), config);
+        let bring_up = card::bring_up_sd(&stack, engine::buffer(1), card::Options::DEFAULT);
+        let (found, _) = engine::drive(&machine, &stack, bring_up);
+        let found = found.unwrap_or_else(|error| panic!("{}: bring-up: {error}", soc.name));
+        assert_eq!(found.params.sectors, image_bytes / 512);
+        assert_eq!(found.width, Width::W4);
+        engine::mixed_load(&machine, &stack, found.params.sectors, 100);
+        let stats = stack.with(|engine| *engine.stats());
+        assert_eq!((stats.lost_interrupts, stats.faults), (0, 0), "{}", soc.name);
+        println!("{}: {} requests, {} interrupts", soc.name, stats.requests, stats.interrupts);
+    }
+    let Some(machine) = machine(soc, None) else { return };
+    let stack = stack(&machine, registers(machine.registers()), config);
+    let bring_up = card::bring_up_sd(&stack, engine::buffer(1), card::Options::DEFAULT);
+    let (found, _) = engine::drive(&machine, &stack, bring_up);
+    let error = found.expect_err("there is no card");
+    assert!(matches!(error, Error::NoCard | Error::Removed), "{}: {error}", soc.name);
+    let took_ns = machine.now_ns();
+    assert!(took_ns < 5_000_000_000, "{}: {error} after {took_ns} ns", soc.name);
+    println!("{}: without a card: {error}, after {} ms", soc.name, took_ns / 1_000_000);
+}
+
+#[test]
+fn npcm750_evb() {
+    let registers = |regs: QtestRegs| {
+        // QEMU's controller says that its slot is empty until its first software reset, which a
+        // boot ROM does.
+        regs.write8(SOFTWARE_RESET, 1);
+        regs
+    };
+    judge(&NPCM750, registers, profiles::NPCM7XX.width(Width::W4));
+}
+
+#[test]
+fn sabrelite() {
+    judge(&SABRELITE, Usdhc::new, profiles::USDHC_IMX6.clock(198_000_000).width(Width::W4));
+}
+
+#[test]
+fn microchip_icicle_kit() {
+    judge(&ICICLE, |regs| regs, profiles::CADENCE_SD4HC.width(Width::W4));
+}
