@@ -14,8 +14,12 @@
 #   where it cannot, these are left out;
 # - with a card that is reset behind its back, and a supervisor (`card::keep`) that brings it back.
 # As many machines run at a time as there are cores; what they say comes in order, at the end.
+# On each machine the image also runs without a card: it must say so, in a second.
 #
 # boards.sh --emmc: these with an eMMC alone, and the newer QEMU must be there.
+# boards.sh --riscv: the machines of RISC-V alone (Debian's qemu-system-misc), which `check long` runs: boards/virt, with its path lengths, and
+# boards/sifive on sifive_u (SiFive's SPI, QEMU's SD card in SPI mode), also with a card that a program before it left in the middle of a block.
+# boards.sh --path: path lengths on the machines of boards/soc, for docs/path-length.md.
 #
 # Needs qemu-system-x86_64, qemu-system-aarch64 and qemu-system-arm (tools/install-judges.sh). boards/pc is built by the ordinary
 # toolchain; for the others see bare-target.sh. BOARDS_TIMEOUT: seconds that a run may take, 120 without it.
@@ -25,11 +29,13 @@ tools=$PWD/../tools
 say() { echo "boards.sh: $*" >&2; }
 # shellcheck source=bare-target.sh
 . "$tools/bare-target.sh"
-case ${1:-} in '' | --emmc) ;; *) say "$1: expected nothing or --emmc"; exit 2 ;; esac
+case ${1:-} in '' | --emmc | --riscv | --path) ;; *) say "$1: expected nothing, --emmc, --riscv or --path"; exit 2 ;; esac
 limit_s=${BOARDS_TIMEOUT:-120}
 qemu_x86=qemu-system-x86_64
 if [ "${1:-}" = --emmc ]; then
   "$tools/install-qemu11.sh"
+elif [ "${1:-}" = --riscv ]; then
+  command -v qemu-system-riscv64 >/dev/null || { say "no qemu-system-riscv64; tools/install-judges.sh --riscv installs it"; exit 2; }
 else
   for qemu in qemu-system-x86_64 qemu-system-aarch64 qemu-system-arm; do
     command -v $qemu >/dev/null || { say "no $qemu; tools/install-judges.sh installs it"; exit 2; }
@@ -134,17 +140,58 @@ sdhci_with() { # card device options
   set -- -drive "$drive" -device "$controller" -device "$device,drive=card" "$@"
   "$machine" "$@"
 }
+on_sd() { sdhci_with "$1" sd-card "${@:2}"; }
 controller=sdhci-pci
 machine=q35
-# A run that ends badly, and must say so.
-run_without() { # name line options
-  local name=$1 line=$2
-  shift 2
+# A run that ends badly, soon, and must say so.
+run_without() { # name line function-that-starts-qemu options
+  local name=$1 line=$2 how=$3 status=0
+  shift 3
   : >"$work/report"
-  q35 -icount shift=0,sleep=off -display none -monitor none "$@" </dev/null || true
+  QEMU_AUDIO_DRV=none limit_s=10 "$how" -icount shift=0,sleep=off -display none -monitor none "$@" \
+    </dev/null >"$work/log" 2>&1 || status=$?
+  tr -d '\r' <"$work/report" >"$work/lines" && mv "$work/lines" "$work/report"
   sed "s/^/$name: /" "$work/report"
+  # 3: the machine of boards/pc ends with twice the image's status, and one.
+  case $status in 1 | 3) ;; *) say "$name: exit status $status, expected that of a failure"; bad=1 ;; esac
   must_say "$name" "$line"
 }
+no_card="result: no card has been brought up"
+# boards/virt and boards/sifive on machines of RISC-V.
+riscv() {
+  local virt sifive left
+  build_riscv() { bare_target riscv64imac-unknown-none-elf "-T$PWD/../plan/riscv64.x" && "${build[@]}" --release; }
+  cd virt && build_riscv && cd .. || exit 2
+  virt=$built_in/release/sdhci
+  cd sifive && build_riscv && cd .. || exit 2
+  sifive=$built_in/release/spi
+  on_riscv() { # machine image options
+    timeout $((limit_s + 10)) qemu-system-riscv64 -M "$1" -accel tcg -m 128 -bios none -no-reboot -serial null \
+      -chardev "file,id=report,path=$work/report" -semihosting-config enable=on,target=native,chardev=report -kernel "$2" "${@:3}"
+  }
+  on_virt() { on_riscv virt "$virt" -nodefaults "$@"; }
+  sifive_u() { on_riscv sifive_u "$sifive" "$@"; }
+  on_sifive() { sifive_u -drive "if=sd,format=raw,file=$1" -append "${left:-}" "${@:2}"; }
+  run_sifive() { # what-was-left name blocks how-it-is-addressed
+    left=$1
+    run "$2" 0 "$3" "$4" on_sifive
+    must_say "$2" "transfers: [0-9]+ of which [1-9][0-9]* went on in one that was open"
+    [ -z "$left" ] || must_say "$2" "left: in the middle of a ${left#left }, ready true, answered 0x00"
+  }
+  # A card that was stopped in the middle of a read sends its next block with a wrong CRC, as QEMU has it: one fault, told once.
+  machine=on_virt
+  begin run "virt (RISC-V), 64 MiB" 0 131072 bytes on_sd
+  begin run "virt (RISC-V), 4 GiB" 0 8388608 blocks on_sd
+  begin run_without "virt (RISC-V), no card" "$no_card" on_virt -device sdhci-pci
+  begin run_sifive "" "sifive_u, 4 GiB" 8388608 blocks
+  faults=1 begin run_sifive "left read" "sifive_u, left in a read, 64 MiB" 131072 bytes
+  begin run_sifive "left write" "sifive_u, left in a write, 64 MiB" 131072 bytes
+  begin run_without "sifive_u, no card" "$no_card" sifive_u
+}
+if [ "${1:-}" = --riscv ]; then
+  riscv
+  judged
+fi
 host=$(rustc -vV | sed -n 's/^host: //p')
 if [ "$host" = x86_64-unknown-linux-gnu ]; then
   flags="-Crelocation-model=static"
@@ -161,7 +208,6 @@ else
   pc=
 fi
 
-on_sd() { sdhci_with "$1" sd-card "${@:2}"; }
 on_emmc() { sdhci_with "$1" emmc "${@:2}"; }
 # An eMMC with two boot areas, which lie before the card's own blocks in its file: the image must leave copies of the first and of the last
 # window there, as they were before.
@@ -224,8 +270,8 @@ if [ -n "$pc" ]; then
   begin run "sdhci, 4 GiB" 33 8388608 blocks on_sd
   begin kept "sdhci, kept" on_sd
   # What is in a slot may be something else, or nothing.
-  begin run_without "no controller" "[0-9]+ PCI devices, none of class 08.05 \(SD host controller\)"
-  begin run_without "no card" "result: .*" -device sdhci-pci
+  begin run_without "no controller" "[0-9]+ PCI devices, none of class 08.05 \(SD host controller\)" q35
+  begin run_without "sdhci, no card" "$no_card" q35 -device sdhci-pci
   if "$tools/install-qemu11.sh"; then
     emmc
   else
@@ -246,6 +292,7 @@ on_virt() { # options
 machine=on_virt
 begin run "virt, 64 MiB" 0 131072 bytes on_sd
 begin run "virt, 4 GiB" 0 8388608 blocks on_sd
+begin run_without "virt, no card" "$no_card" on_virt -device sdhci-pci
 
 # boards/soc: one source, an image for each machine of its table.
 run_soc() { # machine controller transfer-mode size blocks how-it-is-addressed
@@ -253,13 +300,11 @@ run_soc() { # machine controller transfer-mode size blocks how-it-is-addressed
   run "$1, $4" 0 "$5" "$6" on_soc
   must_say "$1" "controller: $2, registers at 0x[0-9a-f]+, $3"
 }
-on_soc() { # card options
-  local card=$1
-  shift
+soc() { # options
   timeout $((limit_s + 10)) "${qemu_of[$soc]}" -M "$soc" -serial null -chardev "file,id=report,path=$work/report" \
-    -semihosting-config enable=on,target=native,chardev=report -drive "if=sd,format=raw,file=$card" \
-    -kernel "${image_of[$soc]}" "$@"
+    -semihosting-config enable=on,target=native,chardev=report -kernel "${image_of[$soc]}" "$@"
 }
+on_soc() { soc -drive "if=sd,format=raw,file=$1" "${@:2}"; }
 declare -A qemu_of image_of
 build_soc() { # target qemu machine...
   local target=$1 qemu=$2 machine
@@ -286,6 +331,9 @@ begin run_soc orangepi-pc Smhc Idmac "64 MiB" 131072 bytes
 begin run_soc orangepi-pc Smhc Idmac "4 GiB" 8388608 blocks
 begin run_soc ast2600-evb Aspeed Adma2 "64 MiB" 131072 bytes
 begin run_soc xlnx-zcu102 ZynqMp Adma2 "64 MiB" 131072 bytes
+for soc in "${!image_of[@]}"; do
+  begin run_without "$soc, no card" "$no_card" soc
+done
 
 # boards/arm.
 cd arm
@@ -293,12 +341,11 @@ bare_target armv7a-none-eabi "-T$PWD/link.x" || exit 2
 "${build[@]}" --release
 cd ..
 arm=$built_in/release/pl181
-on_vexpress() { # card options
-  local card=$1
-  shift
+vexpress() { # options
   timeout $((limit_s + 10)) qemu-system-arm -M vexpress-a9 -serial "file:$work/report" \
-    -semihosting-config enable=on,target=native -drive "if=sd,format=raw,file=$card" -kernel "$arm" "$@"
+    -semihosting-config enable=on,target=native -kernel "$arm" "$@"
 }
+on_vexpress() { vexpress -drive "if=sd,format=raw,file=$1" "${@:2}"; }
 run_arm() { # name blocks how-it-is-addressed
   run "$1" 0 "$2" "$3" on_vexpress
   must_say "$1" "provoked [01]: the controller stayed silent"
@@ -321,6 +368,7 @@ waits=$built_in/release/waits
 begin run_waits
 begin run_arm "pl181, 64 MiB" 131072 bytes
 begin run_arm "pl181, 4 GiB" 8388608 blocks
+begin run_without "pl181, no card" "$no_card" vexpress
 
 # boards/lm3s. The SD card that QEMU has behind SPI works up to 7.2: later ones answer every command but the first few as illegal.
 qemu_arm=$(qemu-system-arm --version | sed -nE '1s/.*version ([0-9]+)\..*/\1/p')
@@ -342,13 +390,7 @@ run_spi() { # name blocks how-it-is-addressed
   run "$1" 0 "$2" "$3" on_lm3s
   must_say "$1" "transfers: [0-9]+ of which [1-9][0-9]* went on in one that was open"
 }
-no_card_on_lm3s() {
-  local name="spi, no card"
-  lm3s -icount shift=0,sleep=off -display none -monitor none </dev/null >"$work/log" 2>&1 || true
-  sed "s/^/$name: /" "$work/report"
-  must_say "$name" "result: no card has been brought up"
-}
 begin run_spi "spi, 64 MiB" 131072 bytes
 begin run_spi "spi, 4 GiB" 8388608 blocks
-begin no_card_on_lm3s
+begin run_without "spi, no card" "$no_card" lm3s
 judged

@@ -1,10 +1,10 @@
 #!/bin/bash
-# install-judges.sh: installs what the tests are judged by and what is not there yet, from Debian's packages:
+# install-judges.sh [--riscv]: installs what the tests are judged by and what is not there yet, from Debian's packages:
 # qemu-system-x86 (its controller and card, driven by the test `qemu` of crate mmcq), qemu-system-arm (its machines, with PL181 and SDHCI, under
 # the images of boards/arm and boards/virt), fio (offsets, options and reports of crate mmcq-lab; a client of `mmcq serve`), blkparse and btt (which read what `--export blktrace` writes), more clients of that (nbdinfo, nbdcopy, nbdsh, qemu-io and qemu-img),
 # sigrok-cli (decodes the waveforms of `mmcq trace`), mke2fs (whose ext4 Linux and boards/pc hand to each other), and pkg-config and CMake (which find the C library that
 # tools/install-c.sh installs). And in a Python environment of its own, target/judges, PyPI's crccheck (checksums
-# of the waveforms).
+# of the waveforms). With --riscv also qemu-system-misc (46 MB), whose machines the long check runs.
 set -euo pipefail
 export PATH=$PATH:/usr/sbin:/sbin
 judges=$(dirname "$0")/../target/judges
@@ -16,9 +16,14 @@ runs() {
   case $program in mke2fs) set -- -V ;; nbdsh) set -- -c 'import nbd; print(nbd.NBD().get_version())' ;; esac
   said=$(PATH=/usr/bin:/bin:$PATH "$program" "$@" 2>&1) && echo "$program is there: ${said%%$'\n'*}"
 }
-missing=() lacking=()
+missing=() lacking=() more=()
+case ${1:-} in
+  '') ;;
+  --riscv) more=(qemu-system-riscv64:qemu-system-misc) ;;
+  *) echo "install-judges.sh: $1: expected nothing or --riscv" >&2; exit 2 ;;
+esac
 for pair in qemu-system-x86_64:qemu-system-x86 qemu-system-arm:qemu-system-arm fio:fio blkparse:blktrace sigrok-cli:sigrok-cli \
-  nbdcopy:libnbd-bin nbdsh:python3-libnbd qemu-io:qemu-utils mke2fs:e2fsprogs pkg-config:pkg-config cmake:cmake; do
+  nbdcopy:libnbd-bin nbdsh:python3-libnbd qemu-io:qemu-utils mke2fs:e2fsprogs pkg-config:pkg-config cmake:cmake "${more[@]}"; do
   runs "${pair%%:*}" || { missing+=("${pair#*:}"); lacking+=("${pair%%:*}"); }
 done
 # The environment must be able to come into being: Debian keeps that in a package of its own.

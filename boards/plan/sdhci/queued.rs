@@ -46,6 +46,12 @@ pub fn controller(host: &Host) -> &Controller {
     host.controller()
 }
 
+/// Reads and writes of its registers so far.
+pub fn accesses(host: &Host) -> u32 {
+    // SAFETY: no register is touched.
+    unsafe { controller(host).regs() }.accesses()
+}
+
 /// What is switched on once there is a card.
 pub async fn begin(stack: &Stack, card: &Card, scratch: DmaBuf) -> Result<DmaBuf, Error> {
     let (depth, scratch) = card::enable_task_queue(stack, card, scratch).await;

@@ -28,6 +28,12 @@ pub fn controller(host: &Host) -> &Controller {
     host
 }
 
+/// Reads and writes of its registers so far.
+pub fn accesses(host: &Host) -> u32 {
+    // SAFETY: no register is touched.
+    unsafe { controller(host).regs() }.accesses()
+}
+
 /// What is switched on once there is a card.
 pub async fn begin(_: &Stack, _: &Card, scratch: DmaBuf) -> Result<DmaBuf, Error> {
     Ok(scratch)
