@@ -192,6 +192,50 @@ if [ "${1:-}" = --riscv ]; then
   riscv
   judged
 fi
+# boards/soc: one source, an image for each machine of its table.
+run_soc() { # machine controller transfer-mode size blocks how-it-is-addressed
+  soc=$1
+  run "$1, $4" 0 "$5" "$6" on_soc
+  must_say "$1" "controller: $2, registers at 0x[0-9a-f]+, $3"
+}
+soc() { # options
+  timeout $((limit_s + 10)) "${qemu_of[$soc]}" -M "$soc" -serial null -chardev "file,id=report,path=$work/report" \
+    -semihosting-config enable=on,target=native,chardev=report -kernel "${image_of[$soc]}" "$@"
+}
+on_soc() { soc -drive "if=sd,format=raw,file=$1" "${@:2}"; }
+declare -A qemu_of image_of
+# By this profile, with these features beside the machine's.
+build_soc() { # profile feature, target qemu machine...
+  local profile=$1 features=$2 target=$3 qemu=$4 machine
+  shift 4
+  bare_target "$target" "-T$PWD/link.x" || exit 2
+  for machine in "$@"; do
+    "${build[@]}" --profile "$profile" --features "$features$machine"
+    qemu_of[$machine]=$qemu
+    image_of[$machine]=$images/$machine
+    cp "$built_in/$profile/sdhci" "$images/$machine"
+  done
+}
+all_soc() { # profile feature,
+  images=$work/images
+  mkdir "$images"
+  cd soc
+  build_soc "$1" "$2" armv7a-none-eabi qemu-system-arm xilinx-zynq-a9 mcimx6ul-evk ast2600-evb orangepi-pc
+  build_soc "$1" "$2" aarch64-unknown-none qemu-system-aarch64 xlnx-zcu102 raspi3b
+  cd ..
+}
+if [ "${1:-}" = --path ]; then
+  all_soc path path,
+  for soc in "${!image_of[@]}"; do
+    card=$work/card.img
+    : >"$card" && truncate -s 64M "$card"
+    QEMU_AUDIO_DRV=none on_soc "$card" -icount shift=0,sleep=off -display none -monitor none </dev/null >"$work/log" 2>&1 ||
+      { say "$soc: exit status $?, expected 0"; cat "$work/log" >&2; bad=1; }
+    sed -n "s/^path: /$soc: /p" "$work/report"
+    must_say "$soc" "result: all is well"
+  done
+  exit $bad
+fi
 host=$(rustc -vV | sed -n 's/^host: //p')
 if [ "$host" = x86_64-unknown-linux-gnu ]; then
   flags="-Crelocation-model=static"
@@ -294,35 +338,8 @@ begin run "virt, 64 MiB" 0 131072 bytes on_sd
 begin run "virt, 4 GiB" 0 8388608 blocks on_sd
 begin run_without "virt, no card" "$no_card" on_virt -device sdhci-pci
 
-# boards/soc: one source, an image for each machine of its table.
-run_soc() { # machine controller transfer-mode size blocks how-it-is-addressed
-  soc=$1
-  run "$1, $4" 0 "$5" "$6" on_soc
-  must_say "$1" "controller: $2, registers at 0x[0-9a-f]+, $3"
-}
-soc() { # options
-  timeout $((limit_s + 10)) "${qemu_of[$soc]}" -M "$soc" -serial null -chardev "file,id=report,path=$work/report" \
-    -semihosting-config enable=on,target=native,chardev=report -kernel "${image_of[$soc]}" "$@"
-}
-on_soc() { soc -drive "if=sd,format=raw,file=$1" "${@:2}"; }
-declare -A qemu_of image_of
-build_soc() { # target qemu machine...
-  local target=$1 qemu=$2 machine
-  shift 2
-  bare_target "$target" "-T$PWD/link.x" || exit 2
-  for machine in "$@"; do
-    "${build[@]}" --release --features "$machine"
-    qemu_of[$machine]=$qemu
-    image_of[$machine]=$images/$machine
-    cp "$built_in/release/sdhci" "$images/$machine"
-  done
-}
-images=$work/images
-mkdir "$images"
-cd soc
-build_soc armv7a-none-eabi qemu-system-arm xilinx-zynq-a9 mcimx6ul-evk ast2600-evb orangepi-pc
-build_soc aarch64-unknown-none qemu-system-aarch64 xlnx-zcu102 raspi3b
-cd ..
+# boards/soc, whose functions are above.
+all_soc release ""
 begin run_soc raspi3b Bcm2835 Pio "64 MiB" 131072 bytes
 begin run_soc xilinx-zynq-a9 Zynq Adma2 "64 MiB" 131072 bytes
 begin run_soc mcimx6ul-evk Usdhc Adma2 "64 MiB" 131072 bytes

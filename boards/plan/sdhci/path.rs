@@ -21,10 +21,10 @@ struct Count {
     transfers: u64,
 }
 
+#[allow(clippy::useless_conversion, reason = "the stack counts in 32 bits where the core has no more")]
 fn count(stack: &Stack) -> Count {
-    let (accesses, transfers) = stack.with(|engine| {
-        (engine.host().map_or(0, lane::accesses), engine.stats().transfers)
-    });
+    let (accesses, transfers) =
+        stack.with(|engine| (engine.host().map_or(0, lane::accesses), engine.stats().transfers.into()));
     let interrupts = INTERRUPTS[0].load(Ordering::Relaxed);
     // Last, so that the rest is not counted.
     Count { instructions: now_ns(), accesses, interrupts, transfers }

@@ -2,8 +2,8 @@
 //! reports go by semihosting.
 
 pub use crate::arm::sleep_until;
-pub use crate::cpu::{barrier, exit, interrupts_off, now_ns, set_alarm, silence_alarm};
 use crate::cpu::interrupts_on;
+pub use crate::cpu::{barrier, exit, interrupts_off, now_ns, set_alarm, silence_alarm};
 use crate::irq;
 pub use crate::lines::say;
 use crate::table::MACHINE;

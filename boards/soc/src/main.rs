@@ -20,6 +20,8 @@ mod board;
 #[cfg_attr(feature = "orangepi-pc", path = "smhc.rs")]
 #[cfg_attr(not(feature = "orangepi-pc"), path = "sdhci.rs")]
 mod controller;
+#[path = "../../plan/sdhci/counted.rs"]
+mod counted;
 #[cfg_attr(target_arch = "arm", path = "core32.rs")]
 #[cfg_attr(target_arch = "aarch64", path = "core64.rs")]
 mod cpu;
@@ -28,8 +30,14 @@ mod identity;
 #[cfg_attr(not(feature = "raspi3b"), path = "../../plan/gic.rs")]
 #[cfg_attr(feature = "raspi3b", path = "bcm2836.rs")]
 mod irq;
+#[cfg(feature = "path")]
+mod lane;
 #[path = "../../plan/lines.rs"]
 mod lines;
+#[cfg(feature = "path")]
+#[path = "../../plan/sdhci/path.rs"]
+mod path;
+#[cfg_attr(feature = "path", expect(dead_code, reason = "the plan is not done then"))]
 #[path = "../../plan/mod.rs"]
 mod plan;
 #[cfg(target_arch = "arm")]
@@ -42,15 +50,19 @@ mod table;
 
 use board::say;
 use controller::Controller;
-use mmcq::card::{self, Options};
+use mmcq::card::{self, Card, Options};
 use mmcq::engine::{Config, DmaBuf, Error};
 use plan::alone::InterruptsOff;
 use plan::firmware;
+#[cfg(not(feature = "path"))]
 use plan::judge::{BUFFER_BYTES, Judge};
 use table::MACHINE;
 
+/// Requests that fit in; a path is measured with up to 32.
+const SLOTS: usize = if cfg!(feature = "path") { 32 } else { 8 };
+
 /// The stack of this image.
-pub type Stack = mmcq::task::Stack<(InterruptsOff, Controller), 8>;
+pub type Stack = mmcq::task::Stack<(InterruptsOff, Controller), SLOTS>;
 
 fn stack() -> Result<&'static Stack, &'static str> {
     let (host, moves) = controller::controller()?;
@@ -59,17 +71,31 @@ fn stack() -> Result<&'static Stack, &'static str> {
     firmware::place(Stack::new(InterruptsOff, firmware::TIMER, host, Config::DEFAULT))
 }
 
+/// Brings the card up.
+async fn card(stack: &'static Stack, scratch: DmaBuf) -> Result<Card, Error> {
+    let card = card::bring_up_sd(stack, scratch, Options::DEFAULT).await.0?;
+    firmware::introduce(&card);
+    Ok(card)
+}
+
+#[cfg(not(feature = "path"))]
 async fn judge(stack: &'static Stack) -> Result<bool, Error> {
     let Some(memory) = firmware::MEMORY.take() else { return Ok(false) };
     let mut buffers = memory.buffers.each_mut().map(|buffer| DmaBuf::from_static(buffer));
-    let scratch = DmaBuf::from_static(&mut memory.scratch);
-    let card = card::bring_up_sd(stack, scratch, Options::DEFAULT).await.0?;
-    firmware::introduce(&card);
+    let card = card(stack, DmaBuf::from_static(&mut memory.scratch)).await?;
     let mut judge = Judge::new(card.params.sectors, &mut memory.writers);
     let bounce = &mut memory.bounce[..BUFFER_BYTES];
     judge.whole_plan(stack, &mut buffers, bounce, &mut memory.borrowed, async || Ok(())).await?;
     firmware::report(stack);
     Ok(judge.wrong == 0)
+}
+
+#[cfg(feature = "path")]
+async fn judge(stack: &'static Stack) -> Result<bool, Error> {
+    let Some(memory) = firmware::MEMORY.take() else { return Ok(false) };
+    card(stack, DmaBuf::from_static(&mut memory.scratch)).await?;
+    path::measure(stack, lane::buffers(), 0).await?;
+    Ok(true)
 }
 
 /// The program.

@@ -1,6 +1,7 @@
 //! The SDHCI that most machines have.
 
 use crate::board::say;
+use crate::counted::Counted;
 use crate::identity::Identity;
 use crate::plan::alone::Once;
 use crate::table::{MACHINE, Profile};
@@ -9,9 +10,10 @@ use mmcq::host::regs::Mmio;
 use mmcq::host::sdhci::{Sdhci, SdhciConfig, Table, TransferMode, profiles};
 
 #[cfg(feature = "mcimx6ul-evk")]
-type Registers = mmcq::host::sdhci::Usdhc<Mmio>;
+type Shown = mmcq::host::sdhci::Usdhc<Mmio>;
 #[cfg(not(feature = "mcimx6ul-evk"))]
-type Registers = Mmio;
+type Shown = Mmio;
+type Registers = Counted<Shown>;
 
 /// Its driver.
 pub type Controller = Sdhci<Registers, Identity, 64>;
@@ -20,12 +22,12 @@ static TABLE: Once<Table<64>> = Once::new(Table::new());
 
 #[cfg(feature = "mcimx6ul-evk")]
 fn registers(regs: Mmio) -> Registers {
-    Registers::new(regs)
+    Counted::new(Shown::new(regs))
 }
 
 #[cfg(not(feature = "mcimx6ul-evk"))]
 fn registers(regs: Mmio) -> Registers {
-    regs
+    Counted::new(regs)
 }
 
 fn config() -> Option<SdhciConfig> {

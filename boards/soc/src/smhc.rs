@@ -1,6 +1,7 @@
 //! Allwinner's SMHC.
 
 use crate::board::say;
+use crate::counted::Counted;
 use crate::identity::Identity;
 use crate::plan::alone::Once;
 use crate::table::MACHINE;
@@ -9,7 +10,7 @@ use mmcq::host::mshc::{Descriptors, MshcConfig, Smhc};
 use mmcq::host::regs::Mmio;
 
 /// Its driver.
-pub type Controller = Smhc<Mmio, Identity, 64>;
+pub type Controller = Smhc<Counted<Mmio>, Identity, 64>;
 
 /// What moves the data.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +25,7 @@ static TABLE: Once<Descriptors<64>> = Once::new(Descriptors::new());
 pub fn controller() -> Result<(Controller, Moves), &'static str> {
     let table = TABLE.take().ok_or("taken")?;
     // SAFETY: the controller's registers, which no other code uses: `TABLE` is taken once.
-    let regs = unsafe { Mmio::at_address(MACHINE.registers) };
+    let regs = Counted::new(unsafe { Mmio::at_address(MACHINE.registers) });
     let config = MshcConfig::new(MACHINE.clock_hz)
         .width(Width::W4)
         .max_clock_hz(50_000_000)
