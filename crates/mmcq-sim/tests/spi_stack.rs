@@ -455,14 +455,17 @@ fn a_line_or_a_card_that_is_gone() {
         let took_ns = rig.line.time.now() - from_ns;
         assert!(took_ns < 200_000_000_000, "{strike:?}: {took_ns} ns");
     }
-    // No card, and a line that is low from the beginning.
+    // A bus that answers nothing, and one that answers zeros: each is named.
     let rig = Rig::new("sdhc-16g-hs", Habits::USUAL);
     rig.line.slot.borrow_mut().remove(0);
-    assert!(rig.bring_up().is_err());
+    let error = rig.bring_up().unwrap_err();
+    assert_eq!(error, "bring-up: no card has been brought up");
+    assert!(rig.line.time.now() < 3_000_000_000, "{} ns", rig.line.time.now());
     let rig = Rig::new("sdhc-16g-hs", Habits::USUAL);
     rig.faults(Plan::none().shot(Point::Exchange, 1, Strike::Line(0)));
-    assert!(rig.bring_up().is_err());
-    assert!(rig.line.time.now() < 60_000_000_000);
+    let error = rig.bring_up().unwrap_err();
+    assert_eq!(error, "bring-up: LineLow error in the Command stage");
+    assert!(rig.line.time.now() < 3_000_000_000, "{} ns", rig.line.time.now());
 }
 
 /// What a bus with a past is good for: a new stack and a load.

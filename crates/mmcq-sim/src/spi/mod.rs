@@ -129,7 +129,9 @@ impl Core for SpiSlot {
         &mut self.slot
     }
 
-    fn alarm(&mut self, _: usize, _: u64) {}
+    fn alarm(&mut self, _: usize, now_ns: u64) {
+        self.drive_line(true, 0, true, now_ns);
+    }
 
     fn card_came(&mut self, now_ns: u64) {
         self.begin_again(now_ns);
@@ -256,6 +258,20 @@ impl SpiSlot {
             at = end;
         }
         self.reach(at.ns())
+    }
+
+    /// The same for a master by DMA: the bytes are there at once, and their end, which is returned,
+    /// interrupts.
+    pub fn transfer_and_tell(&mut self, bytes: &mut [u8], start_ns: u64) -> u64 {
+        let end_ns = self.transfer(bytes, start_ns);
+        self.slot.set_alarm(0, end_ns);
+        end_ns
+    }
+
+    /// The master has seen that interrupt.
+    pub fn seen(&mut self, now_ns: u64) {
+        let now_ns = self.reach(now_ns);
+        self.drive_line(false, 0, false, now_ns);
     }
 
     /// The same between these two moments, for a controller that has a time of its own.

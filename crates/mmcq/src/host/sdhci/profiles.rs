@@ -89,14 +89,13 @@ pub const ASPEED: NeedsClock = NeedsClock(SdhciConfig::new());
 
 /// Nuvoton NPCM7xx. PHY: none.
 ///
-/// Never met hardware, nor this driver on a machine; QEMU's npcm750-evb has the controller.
+/// Judged by QEMU's npcm750-evb, whose registers this driver reached by qtest.
 pub const NPCM7XX: SdhciConfig = SdhciConfig::new();
 
 /// Cadence SD4HC (Microchip PolarFire): the SDHCI begins 0x200 behind its own registers. PHY:
 /// delays through HRS04 for each timing (`pins`), the timing of an eMMC in HRS06.
 ///
-/// Never met hardware, nor this driver on a machine; QEMU's microchip-icicle-kit has the
-/// controller.
+/// Judged by QEMU's microchip-icicle-kit, whose registers this driver reached by qtest.
 pub const CADENCE_SD4HC: SdhciConfig = SdhciConfig::new();
 
 /// Synopsys DWCMSHC (RK3568, RK3588, TH1520, SG2042, K1). A transfer must not cross 128 MiB: the
@@ -125,7 +124,7 @@ pub const INTEL: SdhciConfig = SdhciConfig::emmc_18();
 
 /// A controller of PCI's class 08.05 that follows the standard. PHY: none.
 ///
-/// Judged by QEMU's sdhci-pci on q35 and virt (64-bit Arm), and by our model.
+/// Judged by QEMU's sdhci-pci on q35 and virt (64-bit Arm and RISC-V), and by our model.
 pub const PCI: SdhciConfig = SdhciConfig::new();
 
 /// NXP's uSDHC, behind [`Usdhc`](super::Usdhc): i.MX 6UL, 6ULL, 8, RT. The clock is that of the
@@ -137,7 +136,7 @@ pub const USDHC: NeedsClock = NeedsClock(quirks(USDHC_QUIRKS));
 /// [`USDHC`] of the i.MX 6Q, 6SX, 6SL and 7D, where an automatic CMD23 loses the upper half of its
 /// argument.
 ///
-/// Judged as that is; these parts were not.
+/// Judged by QEMU's sabrelite (i.MX 6Q), whose registers this driver reached by qtest.
 pub const USDHC_IMX6: NeedsClock = NeedsClock(quirks(USDHC_QUIRKS.with(Quirks::NO_AUTO_CMD23)));
 
 const USDHC_QUIRKS: Quirks = Quirks::ACCESS_32BIT

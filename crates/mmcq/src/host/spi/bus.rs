@@ -148,6 +148,9 @@ impl<P: Port> Spi<P> {
         }
         self.chore.goes_on(&mut self.line);
         if self.chore.begun && !self.chore.is_going() {
+            if P::SHARED {
+                self.line.select(false);
+            }
             Step::Done
         } else if now_ns >= self.chore.give_up_ns {
             self.chore.begin(What::Nothing, 0);

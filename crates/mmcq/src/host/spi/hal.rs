@@ -14,7 +14,8 @@ const ONES: [u8; 8] = [0xff; 8];
 /// 25 MHz), and never for the card.
 ///
 /// The bus is the card's alone (`SpiBus`, not `SpiDevice`: that lets the card go after each
-/// transaction, and cannot make the clocks of power-up). It is in mode 0. `clock` sets its clock in
+/// transaction, and cannot make the clocks of power-up); a bus with other devices on it is for
+/// [`SharedHalPort`](super::SharedHalPort). It is in mode 0. `clock` sets its clock in
 /// hertz, rounded down: the trait has no such thing.
 ///
 /// Nothing interrupts: the program calls [`Stack::turn`](crate::task::Stack::turn) in its loop, or
@@ -31,40 +32,45 @@ impl<B: SpiBus, C: OutputPin, F: FnMut(&mut B, u32)> HalPort<B, C, F> {
     pub fn new(bus: B, select: C, clock: F) -> Self {
         HalPort { bus, select, clock, failed: false }
     }
+}
 
-    fn carry_out(&mut self, exchange: Exchange) -> Result<(), B::Error> {
-        // SAFETY: the driver lends the memory until `done`, and nothing else uses it meanwhile.
-        let bytes = |segment: &Segment| unsafe {
-            core::slice::from_raw_parts_mut(segment.ptr().as_ptr(), segment.len_bytes() as usize)
-        };
-        match exchange {
-            Exchange::Swap(segment) => self.bus.transfer_in_place(bytes(&segment))?,
-            Exchange::Receive(segment) => {
-                let bytes = bytes(&segment);
-                bytes.fill(0xff);
-                self.bus.transfer_in_place(bytes)?;
-            }
-            // SAFETY: as above; it is only read.
-            Exchange::Send(segment) => self.bus.write(unsafe {
-                core::slice::from_raw_parts(segment.ptr().as_ptr(), segment.len_bytes() as usize)
-            })?,
-            Exchange::Idle(mut count) => {
-                while let Some(ones) =
-                    ONES.get(..(count as usize).min(ONES.len())).filter(|some| !some.is_empty())
-                {
-                    self.bus.write(ones)?;
-                    count -= ones.len() as u32;
-                }
+/// Carries an exchange out, and waits for the wire.
+///
+/// # Safety
+/// The memory of the exchange is lent to the caller, and nothing else uses it meanwhile.
+pub(super) unsafe fn carry_out<B: SpiBus>(bus: &mut B, exchange: Exchange) -> Result<(), B::Error> {
+    // SAFETY: see above.
+    let bytes = |segment: &Segment| unsafe {
+        core::slice::from_raw_parts_mut(segment.ptr().as_ptr(), segment.len_bytes() as usize)
+    };
+    match exchange {
+        Exchange::Swap(segment) => bus.transfer_in_place(bytes(&segment))?,
+        Exchange::Receive(segment) => {
+            let bytes = bytes(&segment);
+            bytes.fill(0xff);
+            bus.transfer_in_place(bytes)?;
+        }
+        // SAFETY: as above; it is only read.
+        Exchange::Send(segment) => bus.write(unsafe {
+            core::slice::from_raw_parts(segment.ptr().as_ptr(), segment.len_bytes() as usize)
+        })?,
+        Exchange::Idle(mut count) => {
+            while let Some(ones) =
+                ONES.get(..(count as usize).min(ONES.len())).filter(|some| !some.is_empty())
+            {
+                bus.write(ones)?;
+                count -= ones.len() as u32;
             }
         }
-        self.bus.flush()
     }
+    bus.flush()
 }
 
 // SAFETY: the memory is touched in `exchange` alone, and only read for `Send`.
 unsafe impl<B: SpiBus, C: OutputPin, F: FnMut(&mut B, u32)> Port for HalPort<B, C, F> {
     fn exchange(&mut self, exchange: Exchange) {
-        let result = self.carry_out(exchange);
+        // SAFETY: the driver lends the memory until `done`.
+        let result = unsafe { carry_out(&mut self.bus, exchange) };
         self.failed |= result.is_err();
     }
 

@@ -13,7 +13,7 @@
 //!
 //! On a bus of its own a card's transfers stay open over requests
 //! ([`Host::CONTINUES`]), which sequential access gains most from. On a
-//! [shared](Port::SHARED) one the card is let go after each phase.
+//! [shared](Port::SHARED) one the card is let go after each phase, and the bus with it.
 
 mod bus;
 mod card;
@@ -24,6 +24,8 @@ mod hal;
 mod line;
 mod port;
 mod program;
+#[cfg(feature = "embedded-hal")]
+mod shared;
 mod step;
 #[cfg(test)]
 mod tests;
@@ -39,6 +41,8 @@ pub use hal::HalPort;
 use line::Line;
 pub use port::{Exchange, Port, Progress};
 use program::Program;
+#[cfg(feature = "embedded-hal")]
+pub use shared::{BusLease, SharedHalPort};
 
 /// An SD card behind a [`Port`].
 pub struct Spi<P: Port> {

@@ -1,0 +1,151 @@
+//! A port of `embedded-hal` 1.0 on wires that the card shares with other devices.
+
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
+use super::hal::carry_out;
+use super::port::{Exchange, Port, Progress};
+use core::cell::{RefCell, RefMut};
+use core::ops::DerefMut;
+use embedded_hal::digital::OutputPin;
+use embedded_hal::spi::SpiBus;
+
+/// How the users of a bus share it: a lease is the bus, until it is dropped.
+///
+/// A `&RefCell` of a bus is one, for users of one thread: the same that `RefCellDevice` of the crate
+/// embedded-hal-bus takes. Users of several threads write one around a mutex that can be tried.
+pub trait BusLease {
+    /// The bus.
+    type Bus: SpiBus;
+    /// The right to use it.
+    type Lease: DerefMut<Target = Self::Bus>;
+
+    /// The bus, or `None` where another user has it now. Never waits.
+    fn lease(&self) -> Option<Self::Lease>;
+}
+
+impl<'a, B: SpiBus> BusLease for &'a RefCell<B> {
+    type Bus = B;
+    type Lease = RefMut<'a, B>;
+
+    fn lease(&self) -> Option<RefMut<'a, B>> {
+        self.try_borrow_mut().ok()
+    }
+}
+
+/// A card on a bus with other devices: the bus is its own from the beginning of a command until the
+/// card is let go, and free in between. The caller waits for the wire, and never for the card or
+/// for another user.
+///
+/// While another user has the bus the card's exchange waits; each [`Stack::turn`] tries again. A
+/// phase may take several turns, and the bus is the card's between them. Another user asks before
+/// it begins (`RefCell::try_borrow_mut`); where all use blocking calls, one after the other, the
+/// bus is always free. No transfer stays open, so a bus of the card's own is much faster for
+/// sequential access.
+///
+/// The card's clock is set with each lease, since another device may have had another: `clock` sets
+/// it in hertz, rounded down. All devices are in mode 0, or the closure sets that too.
+///
+/// [`Stack::turn`]: crate::task::Stack::turn
+pub struct SharedHalPort<L: BusLease, C, F> {
+    bus: L,
+    lease: Option<L::Lease>,
+    select: C,
+    clock: F,
+    hz: u32,
+    selected: bool,
+    /// It has not begun yet.
+    waiting: Option<Exchange>,
+    failed: bool,
+}
+
+impl<L: BusLease, C: OutputPin, F: FnMut(&mut L::Bus, u32)> SharedHalPort<L, C, F> {
+    /// The card at this bus, with its chip select (low: selected; high now).
+    pub fn new(bus: L, select: C, clock: F) -> Self {
+        SharedHalPort {
+            bus,
+            lease: None,
+            select,
+            clock,
+            hz: 0,
+            selected: false,
+            waiting: None,
+            failed: false,
+        }
+    }
+
+    /// The bus; `None`: another user has it. With a new lease the card is selected, if it should be.
+    fn leased(&mut self) -> Option<&mut L::Bus> {
+        if self.lease.is_none() {
+            let bus = self.lease.insert(self.bus.lease()?);
+            if self.hz != 0 {
+                (self.clock)(bus, self.hz);
+            }
+            if self.selected {
+                let result = self.select.set_low();
+                self.failed |= result.is_err();
+            }
+        }
+        self.lease.as_deref_mut()
+    }
+
+    fn goes_on(&mut self) {
+        if self.waiting.is_none() || self.leased().is_none() {
+            return;
+        }
+        if let (Some(bus), Some(exchange)) = (self.lease.as_deref_mut(), self.waiting.take()) {
+            // SAFETY: the driver lends the memory until `done` says that the exchange is over.
+            let result = unsafe { carry_out(bus, exchange) };
+            self.failed |= result.is_err();
+        }
+        if !self.selected {
+            self.lease = None;
+        }
+    }
+}
+
+// SAFETY: the memory is touched in `goes_on` alone, which `exchange` and `done` call until the
+// exchange is over, and only read for `Send`.
+unsafe impl<L: BusLease, C: OutputPin, F: FnMut(&mut L::Bus, u32)> Port for SharedHalPort<L, C, F> {
+    const SHARED: bool = true;
+
+    fn exchange(&mut self, exchange: Exchange) {
+        self.waiting = Some(exchange);
+        self.goes_on();
+    }
+
+    fn done(&mut self) -> Progress {
+        self.goes_on();
+        if self.waiting.is_some() {
+            return Progress::Going;
+        }
+        match core::mem::take(&mut self.failed) {
+            true => Progress::Failed,
+            false => Progress::Done,
+        }
+    }
+
+    fn select(&mut self, on: bool) {
+        self.selected = on;
+        if on {
+            // With the lease, which the first exchange takes if this cannot.
+            let _ = self.leased();
+            return;
+        }
+        let result = self.select.set_high();
+        self.failed |= result.is_err();
+        if let Some(mut bus) = self.lease.take() {
+            // The card lets go of its output with these clocks.
+            let result = bus.write(&[0xff]).and_then(|()| bus.flush());
+            self.failed |= result.is_err();
+        }
+    }
+
+    fn clock(&mut self, hz: u32) {
+        self.hz = hz;
+        if hz != 0
+            && let Some(bus) = &mut self.lease
+        {
+            (self.clock)(bus, hz);
+        }
+    }
+}
