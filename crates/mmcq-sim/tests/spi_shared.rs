@@ -102,7 +102,9 @@ const OTHER_HZ: u32 = 1_000_000;
 
 /// A wire that sets its own clock has no such thing in `SpiBus`; the test's closures do.
 type Bus = RefCell<Wires>;
-type Port = SharedHalPort<&'static Bus, Pin<Box<dyn FnMut(bool)>>, Box<dyn FnMut(&mut Wires, u32)>>;
+type Select = Pin<Box<dyn FnMut(bool)>>;
+type Clock = fn(&mut Wires, u32);
+type Port = SharedHalPort<&'static Bus, Select, Clock>;
 type Stack = mmcq::task::Stack<(OneThread, Spi<Port>), 8>;
 
 struct Rig {
@@ -122,7 +124,7 @@ impl Rig {
             Box::leak(Box::new(RefCell::new(Wires { line: line.clone(), other: other.clone() })));
         let wire = line.clone();
         let select: Box<dyn FnMut(bool)> = Box::new(move |low| wire.select(low));
-        let clock: Box<dyn FnMut(&mut Wires, u32)> = Box::new(|wires, hz| wires.line.set_clock(hz));
+        let clock: Clock = |wires, hz| wires.line.set_clock(hz);
         let port = SharedHalPort::new(bus, Pin(select), clock);
         NOW_NS.set(line.time.now());
         let memory = Box::leak(Box::new(SpiMemory::new()));

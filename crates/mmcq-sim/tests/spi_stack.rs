@@ -468,6 +468,22 @@ fn a_line_or_a_card_that_is_gone() {
     assert!(rig.line.time.now() < 3_000_000_000, "{} ns", rig.line.time.now());
 }
 
+/// A card that is stopped behind its last block has read beyond it, and says so with its next
+/// status: an error of no request.
+#[test]
+fn a_read_up_to_the_last_block() {
+    for card in EACH {
+        let rig = Rig::new(card, Habits::USUAL);
+        let found = rig.bring_up().unwrap();
+        let device = BlockDevice::new(&rig.stack);
+        let (read, _) = rig.drive(device.read(found.params.sectors - 6, buffer(6))).unwrap();
+        assert_eq!(read, Ok(6), "{card}");
+        let (written, _) = rig.drive(device.write(3, buffer(2))).unwrap();
+        assert_eq!(written, Ok(2), "{card}");
+        rig.drive(device.flush()).unwrap().unwrap();
+    }
+}
+
 /// What a bus with a past is good for: a new stack and a load.
 fn good(line: SpiLine) -> Result<(), String> {
     let rig = Rig::on(line);

@@ -10,7 +10,8 @@ use mmcq_lab::torture::shrink::shrink;
 use mmcq_lab::torture::swarm::Swarm;
 use mmcq_lab::torture::trace::{HEADING, InOrder};
 use mmcq_lab::torture::{
-    aimed, catalogue, describe, exhaustive, hosts, presence, queue_sweep, queues, streams, sweep, workloads,
+    aimed, catalogue, describe, exhaustive, hosts, presence, queue_sweep, queues, spi, streams, sweep,
+    workloads,
 };
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -23,6 +24,8 @@ const LONG: (u64, u64, u32) = (100_000_000, 400_000, 5);
 
 /// Of the random requests of all campaigns so many times fewer go to a reader, or through a queue.
 const STREAMED: u64 = 5;
+/// ... and so many times fewer to a card in SPI mode, of whose requests each byte is an event.
+const WIRED: u64 = 100;
 
 /// Torture the stack: faults, power cuts, and a checker that knows what every sector may hold
 ///
@@ -131,6 +134,8 @@ enum Mode {
     Streams,
     /// Random runs on a mobile storage host, Allwinner's or DesignWare's
     Hosts,
+    /// Random runs on a card in SPI mode
+    Spi,
     /// Random runs through the command queue of a card
     Queues,
     /// Each kind of fault at every event of eleven workloads through a card's queue
@@ -162,8 +167,9 @@ impl Torture {
         let sweeps = (sweep::kinds().len() * workloads::NAMES.len()) as u64;
         // Alone, a campaign has all the requests that were asked for.
         let streamed = swarm.requests / if wanted == Mode::All { STREAMED } else { 1 };
+        let by_wire = swarm.requests / if wanted == Mode::All { WIRED } else { 1 };
         let queued = queue_sweep::WORKLOADS * queue_sweep::kinds().len() as u64;
-        let modes: [(Mode, &str, u64); 13] = [
+        let modes: [(Mode, &str, u64); 14] = [
             (Mode::Swarm, "random runs, requests", swarm.requests),
             (Mode::Exhaustive, "all small programs with all cuts", 3 * exhaustive::programs(length)),
             (Mode::Sweep, "single faults at every event", sweeps),
@@ -174,6 +180,7 @@ impl Torture {
             (Mode::Aimed, "what chance seldom hits", aimed::NAMES.len() as u64),
             (Mode::Streams, "random runs with open transfers, requests", streamed),
             (Mode::Hosts, "random runs on a mobile storage host, requests", streamed),
+            (Mode::Spi, "random runs on a card in SPI mode, requests", by_wire),
             (Mode::Queues, "random runs through a card's queue, requests", streamed),
             (Mode::QueueSweep, "single faults at every event of a card's queue", queued),
             (Mode::QueueDouble, "a bad block, and a second fault at every event of a queue", queued),
@@ -195,6 +202,7 @@ impl Torture {
                 Mode::Aimed => aimed::aimed(swarm.jobs, &progress),
                 Mode::Streams => streams::streams(swarm.seed, streamed, swarm.jobs, &progress),
                 Mode::Hosts => hosts::hosts(swarm.seed, streamed, swarm.jobs, &progress),
+                Mode::Spi => spi::spi(swarm.seed, by_wire, swarm.jobs, &progress),
                 Mode::Queues => queues::queues(swarm.seed, streamed, swarm.jobs, &progress),
                 Mode::QueueSweep => queue_sweep::singles(&|_| true, swarm.jobs, &progress),
                 Mode::QueueDouble => queue_sweep::doubles(swarm.jobs, &progress),
@@ -255,16 +263,16 @@ impl Torture {
     fn go_together(&self) -> Result<(), Error> {
         let mode = self.mode.unwrap_or(Mode::All);
         let random = matches!(mode, Mode::Swarm | Mode::All);
-        let seeded = random || matches!(mode, Mode::Streams | Mode::Hosts | Mode::Queues);
+        let seeded = random || matches!(mode, Mode::Streams | Mode::Hosts | Mode::Spi | Mode::Queues);
         let programs = matches!(mode, Mode::Exhaustive | Mode::All);
         let fits = [
-            ("--seed", self.seed.is_some(), seeded, "swarm, streams, hosts, queues"),
-            ("--ios", self.ios.is_some(), seeded, "swarm, streams, hosts, queues"),
+            ("--seed", self.seed.is_some(), seeded, "swarm, streams, hosts, spi, queues"),
+            ("--ios", self.ios.is_some(), seeded, "swarm, streams, hosts, spi, queues"),
             ("--faults", self.faults.is_some(), random, "swarm"),
             ("--cuts", self.cuts.is_some(), random, "swarm"),
             ("--card", self.card.is_some(), random, "swarm"),
             ("--length", self.length.is_some(), programs, "exhaustive"),
-            ("--long", self.long, seeded || programs, "swarm, exhaustive, streams, hosts, queues"),
+            ("--long", self.long, seeded || programs, "swarm, exhaustive, streams, hosts, spi, queues"),
         ];
         let Some((option, .., whose)) = fits.iter().find(|(_, given, fits, _)| *given && !fits) else {
             return Ok(());
@@ -466,7 +474,7 @@ mod tests {
             ),
             ("--mode sweep --seed 3", "--seed: does nothing with --mode sweep"),
             ("--mode swarm --length 3", "expected --mode exhaustive or all"),
-            ("--mode double --long", "expected --mode swarm, exhaustive, streams, hosts, queues or all"),
+            ("--mode double --long", "expected --mode swarm, exhaustive, streams, hosts, spi, queues or all"),
         ] {
             let error =
                 parse(&format!("mmcq torture {line}")).unwrap().go_together().unwrap_err().to_string();

@@ -86,6 +86,8 @@ pub struct Setup {
     pub reader: bool,
     /// Nor an SDHCI if not 0: 1 is Allwinner's mobile storage host, 2 DesignWare's.
     pub mshc: u8,
+    /// ... and not a reader either, but a card in SPI mode on a bus of its own.
+    pub spi: bool,
     /// Writes are complete with their data
     /// ([`Acknowledge::Transferred`](mmcq::engine::Acknowledge::Transferred)).
     pub early: bool,
@@ -125,6 +127,7 @@ impl Setup {
         stop_tells_ns: 0,
         reader: false,
         mshc: 0,
+        spi: false,
         early: false,
         queue: false,
         engine: 0,
@@ -181,6 +184,7 @@ impl Setup {
             stop_tells_ns: 0,
             reader: false,
             mshc: 0,
+            spi: false,
             early: false,
             queue: false,
             engine: 0,

@@ -153,6 +153,7 @@ fn machine(setup: &Setup) -> Vec<(&'static str, String)> {
         _ => "fair",
     };
     let controller = match (setup.reader, setup.mshc, old_host) {
+        _ if setup.spi => "an SPI bus of the card's own",
         (true, ..) => "a reader that leaves transfers open",
         (_, 1, _) => "Allwinner's SMHC",
         (_, 2, _) => "DesignWare's MSHC",

@@ -3,6 +3,7 @@
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
 use super::case::{BusyBy, SLOTS, Setup};
+use super::wire::Wire;
 use crate::alone::Alone;
 use mmcq::engine::{self, Acknowledge, FlushBy};
 use mmcq::host::Width;
@@ -11,6 +12,7 @@ use mmcq::host::rtsx::{self, Buffers};
 use mmcq::host::sdhci::{
     self, Adma3, ChainList, Cqhci, CqhciConfig, CqhciQuirks, Table, TaskList, TransferMode,
 };
+use mmcq::host::spi::{Spi, SpiConfig, SpiMemory};
 use mmcq::sched::Profile;
 use mmcq::task::{Platform, RequestFuture, Timer};
 use mmcq_sim::card::{AtStake, Card, Kept, Stage};
@@ -20,6 +22,7 @@ use mmcq_sim::mshc::{Mshc, MshcConfig, Port as MshcPort};
 use mmcq_sim::rtsx::{Port as ReaderPort, Rtsx, RtsxConfig};
 use mmcq_sim::sdhci::{Busy, CqhciConfig as QueueEngine, Mistakes, Port, Sdhci, SdhciConfig};
 use mmcq_sim::slot::Controller;
+use mmcq_sim::spi::SpiSlot;
 use mmcq_sim::time::Time;
 use mmcq_sim::world::Device;
 use std::any::Any;
@@ -76,6 +79,12 @@ impl Model for Mshc {
     }
 }
 
+impl Model for SpiSlot {
+    fn wrongs(&self) -> (u64, String) {
+        (self.protocol_violations(), "what a card in SPI mode cannot bear".to_owned())
+    }
+}
+
 thread_local! {
     static NOW_NS: Cell<u64> = const { Cell::new(0) };
     /// Tables of machines that are gone: a driver wants one for ever, and a campaign has many
@@ -89,6 +98,8 @@ thread_local! {
     static BUFFERS: Pool<Buffers> = const { RefCell::new(Vec::new()) };
     /// The same of mobile storage hosts.
     static LINKS: Pool<Descriptors<DESCRIPTORS>> = const { RefCell::new(Vec::new()) };
+    /// The same of SPI buses.
+    static WIRES: Pool<SpiMemory> = const { RefCell::new(Vec::new()) };
 }
 
 type Pool<T> = RefCell<Vec<NonNull<T>>>;
@@ -115,6 +126,9 @@ const TIMER: Timer = Timer { now_ns: || NOW_NS.get(), set_alarm: |_| {} };
 /// Calls of the interrupt handler in a row, until the line counts as stuck: by PIO each block is
 /// one.
 const CALLS_MAX: u32 = 4096;
+
+/// The clock of an SPI bus.
+const SPI_HZ: u32 = 25_000_000;
 
 /// Where SDMA stops.
 const BOUNDARY: u64 = 512 * 1024;
@@ -357,6 +371,26 @@ impl<L: MshcLayout> Machine<(Alone, HostDriver<L>)> {
         NOW_NS.set(now_ns);
         let stack = Stack::new(Alone, TIMER, host, engine_config(setup));
         Ok(Machine { stack, model, memory, time, mapped: 1, early: setup.early, _table: Box::new(table) })
+    }
+}
+
+impl Machine<(Alone, Spi<Wire>)> {
+    /// A card in SPI mode on a bus of its own; power-on at this time.
+    pub fn spi(setup: &Setup, mut card: Box<dyn Card>, faults: &Faults, now_ns: u64) -> Result<Self, String> {
+        let time = Time::new();
+        time.set(now_ns);
+        card.set_faults(faults.clone());
+        let model = Rc::new(RefCell::new(SpiSlot::new(Some(card))));
+        model.borrow_mut().set_faults(faults.clone());
+        model.borrow_mut().advance(now_ns);
+        let bytes = Lease::new(&WIRES, SpiMemory::new);
+        // SAFETY: as above.
+        let words = unsafe { &mut *bytes.0.as_ptr() };
+        let host = Spi::new(Wire::new(model.clone(), time.clone()), words, SpiConfig::new(SPI_HZ));
+        NOW_NS.set(now_ns);
+        let stack = Stack::new(Alone, TIMER, host, engine_config(setup));
+        let memory = memory_of(setup);
+        Ok(Machine { stack, model, memory, time, mapped: 0, early: true, _table: Box::new(bytes) })
     }
 }
 

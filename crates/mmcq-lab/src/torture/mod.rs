@@ -5,8 +5,9 @@
 //! runs it and says which promise was broken, if any. The campaigns make cases: [`swarm`] at
 //! random, [`exhaustive`] all small programs with all cuts, [`sweep`] faults at every event of
 //! thirteen [`workloads`], [`aimed`] what chance seldom hits, [`streams`] on a reader that leaves
-//! transfers open, [`hosts`] on a mobile storage host, [`queues`] on cards with a command queue.
-//! `plants` plants bugs in the core and tells how soon the campaigns find them.
+//! transfers open, [`hosts`] on a mobile storage host, [`spi`] on a card in SPI mode, [`queues`] on
+//! cards with a command queue. `plants` plants bugs in the core and tells how soon the campaigns find
+//! them.
 
 pub mod aimed;
 mod bench;
@@ -28,6 +29,7 @@ mod remains;
 pub mod run;
 pub mod score;
 pub mod shrink;
+pub mod spi;
 mod spread;
 pub mod stopwatch;
 pub mod streams;
@@ -35,4 +37,5 @@ mod supervisor;
 pub mod swarm;
 pub mod sweep;
 pub mod trace;
+mod wire;
 pub mod workloads;

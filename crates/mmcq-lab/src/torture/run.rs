@@ -151,6 +151,10 @@ impl Run<'_> {
                 _ => None,
             };
             let off = match other {
+                _ if self.case.setup.spi => {
+                    let machine = Machine::spi(&self.case.setup, card, self.faults, now_ns);
+                    self.lives(machine, now_ns, trace)
+                }
                 _ if self.case.setup.reader => {
                     let machine = Machine::reader(&self.case.setup, card, self.faults, now_ns);
                     self.lives(machine, now_ns, trace)
@@ -259,7 +263,10 @@ impl Run<'_> {
         // rules: there is nothing else left to do. The same holds for an engine that does not halt.
         let stuck = |shot: &Shot| {
             let never = matches!(shot.point, Point::Reset | Point::Halt) && shot.strike == Strike::Never;
-            shot.strike == Strike::Stuck || never
+            // A card in SPI mode that has lost count of the clocks hears frames and tokens of its own,
+            // and one whose busy does not show is spoken to.
+            let deaf = shot.point == Point::Exchange || shot.strike == Strike::Hidden;
+            shot.strike == Strike::Stuck || never || self.case.setup.spi && deaf
         };
         let struck = self.faults.struck();
         // By PIO a transfer may fail while the CPU is in the middle of a block.

@@ -18,7 +18,8 @@ use mmcq_sim::world::Stream;
 /// The cards that such a reader takes.
 const CARDS_HERE: [&str; 2] = ["sdhc-16g-hs", "sdsc-1g"];
 /// Faults and cuts as [`Wishes`] have them.
-const OFTEN: (f64, f64) = (0.002, 1.0);
+pub(super) const FAULTS: f64 = 0.002;
+const CUTS: f64 = 1.0;
 /// The driver asks such a controller again and again whether it is done: time must go on meanwhile.
 const ACCESS_NS: u8 = 150;
 /// Sectors that requests go to: room for runs of requests.
@@ -37,9 +38,8 @@ pub fn draw(seed: u64) -> Case {
     let random = &mut Stream::new(seed, "streams");
     let name = CARDS_HERE[random.below(CARDS_HERE.len() as u64) as usize];
     let card = CARDS.iter().position(|card| *card == name);
-    let (faults, cuts) = OFTEN;
-    let mut case =
-        Case::draw(seed, &Wishes { faults, cuts, operations: OPERATIONS, cards: CARDS.len(), card });
+    let wishes = Wishes { faults: FAULTS, cuts: CUTS, operations: OPERATIONS, cards: CARDS.len(), card };
+    let mut case = Case::draw(seed, &wishes);
     (case.setup.reader, case.setup.scheduler, case.setup.window) = (true, 0, WINDOW);
     case.setup.access_ns = ACCESS_NS;
     case.visit = None;

@@ -61,7 +61,8 @@ impl Chore {
     /// Goes on as far as it can, but no further than one look at the card.
     pub fn goes_on<P: Port>(&mut self, line: &mut Line<P>) {
         for _ in 0..2 {
-            if !self.is_going() || line.progress() == Progress::Going {
+            // The end of an exchange is seen also where nothing follows: its interrupt would stay.
+            if line.progress() == Progress::Going || !self.is_going() {
                 return;
             }
             self.what = self.next(line);

@@ -42,6 +42,8 @@ pub(super) struct Card {
     pub torn: bool,
     /// Errors that the next R1 tells.
     pub late: u32,
+    /// CMD12 has ended a read, and no status came since.
+    read_stopped: bool,
     ocr: u32,
 }
 
@@ -95,8 +97,18 @@ impl Card {
         Ok(self.r1(state) | errors)
     }
 
-    /// The second byte of R2.
-    pub fn status(byte: u8) -> u32 {
+    /// CMD12 was answered: nothing is open any more.
+    pub fn closed(&mut self) {
+        self.read_stopped |= self.open == Some(Open::Read);
+        self.open = None;
+        self.quiet = false;
+    }
+
+    /// The second byte of R2. A card that was stopped behind its last block tells that it has read
+    /// beyond it, which is no error [SD 4.3.3]; on the SD bus the answer to CMD12 does.
+    pub fn status(&mut self, byte: u8) -> u32 {
+        const OUT_OF_RANGE: u8 = 1 << 7;
+        let byte = if core::mem::take(&mut self.read_stopped) { byte & !OUT_OF_RANGE } else { byte };
         const SAME: [u32; 8] = [
             R1::CARD_IS_LOCKED,
             R1::LOCK_UNLOCK_FAILED | R1::WP_ERASE_SKIP,

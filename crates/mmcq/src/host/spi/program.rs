@@ -191,8 +191,9 @@ impl Program {
                 Err(Cause::Timeout)
             }
             Step::Ready => {
-                // A stopped read need not be quiet, and a reset cares for nothing.
-                let at_once = self.index == 0 || line.card.open.is_some();
+                // A read that is stopped need not be quiet, and a reset cares for nothing. A write may
+                // have been stopped already, by a CMD12 whose answer was lost.
+                let at_once = self.index == 0 || line.card.open == Some(Open::Read);
                 if !at_once && !is_ready(line) {
                     // What is asked is how the card is: that is known.
                     if self.index == 13 && self.blocks.is_none() && self.again > 0 {
@@ -269,8 +270,7 @@ impl Program {
             Step::StopRead => {
                 let Some(r1) = self.answer(line)? else { return Ok(Turn::Go) };
                 self.stop = Some(line.card.judge(STOP_TRANSMISSION, r1)?);
-                line.card.open = None;
-                line.card.quiet = false;
+                line.card.closed();
                 Ok(Turn::End)
             }
             _ => self.move_block(line, segments),
@@ -363,8 +363,7 @@ impl Program {
             }
             9 | 10 if self.resp == Resp::R2 => self.step = Step::Token,
             STOP_TRANSMISSION => {
-                line.card.open = None;
-                line.card.quiet = false;
+                line.card.closed();
                 return Ok(Turn::End);
             }
             _ => return Ok(self.data_begin(line)),
@@ -395,7 +394,7 @@ impl Program {
         let word = (0..bytes).fold(0, |word, _| word << 8 | u32::from(line.next().unwrap_or(0xff)));
         match self.index {
             13 if self.blocks.is_some() => return Ok(self.data_begin(line)),
-            13 => self.response.words[0] |= Card::status(word as u8),
+            13 => self.response.words[0] |= line.card.status(word as u8),
             READ_OCR => self.response = line.card.ocr(word),
             _ => self.response = Response::short(word),
         }

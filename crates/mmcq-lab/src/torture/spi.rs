@@ -1,0 +1,41 @@
+//! Random runs on a card in SPI mode: bits of either line turn over, bytes and clocks are lost, and
+//! transfers stay open as on a reader's bus.
+//!
+//! What `streams` leaves out is left out here, for the same reasons. Cards that come and go are not
+//! seen on such a bus: it has no card-detect.
+
+use super::case::{Case, Luck};
+use super::score::Score;
+use super::spread::until;
+use super::streams;
+use mmcq_sim::faults::{Point, Strike};
+use mmcq_sim::world::Stream;
+
+/// What happens to a byte.
+const STRIKES: [Strike; 5] =
+    [Strike::Flip(3), Strike::Flip(11), Strike::Lost, Strike::Astray(1), Strike::Astray(-1)];
+/// A block has some 520 bytes, and each may be struck: so many times more seldom than other things.
+const SELDOM: f64 = 300.0;
+/// In so many cases something happens to bytes at all.
+const SHARE: f64 = 0.5;
+
+/// Runs until there were enough requests, or enough is broken. `progress` hears of requests.
+pub fn spi(seed: u64, requests: u64, jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
+    until(seed, requests, jobs, progress, &draw)
+}
+
+/// The run of this seed.
+#[must_use]
+pub fn draw(seed: u64) -> Case {
+    let mut case = streams::draw(seed);
+    let random = &mut Stream::new(seed, "spi");
+    case.setup.spi = true;
+    case.setup.access_ns = 0;
+    if let Luck::Chances(_, chances) = &mut case.luck
+        && random.chance(SHARE)
+    {
+        let strike = STRIKES[random.below(STRIKES.len() as u64) as usize];
+        chances.push((Point::Exchange, strike, streams::FAULTS / SELDOM));
+    }
+    case
+}
