@@ -27,7 +27,7 @@ fi
 # one that comes late, and writes that are complete with their data as well.
 limit_reader=${LIMIT_READER:-39296}
 limit_sd_reader=${LIMIT_SD_READER:-32768}
-limit_spi_reader=${LIMIT_SPI_READER:-35328}
+limit_spi_reader=${LIMIT_SPI_READER:-33792}
 limit_transfer=${LIMIT_TRANSFER:-24704}
 limit_kept=${LIMIT_KEPT:-79744}
 limit_ram=${LIMIT_RAM:-3200}

@@ -58,6 +58,7 @@ impl<H> Charged<H> {
 
 unsafe impl<H: Host> Host for Charged<H> {
     const CONTINUES: bool = H::CONTINUES;
+    const ONE_LINE: bool = H::ONE_LINE;
     const CONCURRENT: bool = H::CONCURRENT;
     const CARD_IRQ: bool = H::CARD_IRQ;
     const WAKES: bool = H::WAKES;

@@ -2,7 +2,7 @@
 
 use super::identify::power_cycle;
 use super::quirk::{self, Quirks};
-use super::session::{Failed, Line, Session};
+use super::session::{Failed, Line, OnMoreLines, Session};
 use super::speed::Bounds;
 use super::{Card, Family, Options, protect, uhs};
 use crate::engine::{Breach, CardParams, Error, FlushBy};
@@ -58,7 +58,7 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
         if !wants_18 || !ocr.s18a() {
             break (ocr, false);
         }
-        if voltage_switch(session).await.is_ok() {
+        if OnMoreLines::<B, _>::of(voltage_switch(session)).await.is_ok() {
             break (ocr, true);
         }
         // Only a power cycle takes a card out of a failed switch [SD 4.2.4.2]. Then without.
@@ -176,6 +176,7 @@ async fn power_up<B: Platform, const N: usize>(
 ) -> Result<Ocr, Failed> {
     let voltages = inquiry.voltages() & Ocr::V27_36;
     let xpc = match session.supply_ma() {
+        _ if B::Host::ONE_LINE => false,
         // A card with UHS-I has that much.
         0 => s18r,
         supply_ma => supply_ma >= uhs::XPC_MA,
@@ -259,8 +260,9 @@ async fn switch<B: Platform, const N: usize>(
     }
     let clock_hz = bounds.clock(limits::max_hz(timing));
     session.lines(&[Line::Set(BusOp::Timing(timing)), Line::Set(BusOp::Clock(clock_hz))]).await?;
-    if tuned(timing, bounds.timings) {
-        session.tune(cmd::send_tuning_block(), 64, limits::TUNING_BLOCKS).await?;
+    if !B::Host::ONE_LINE && tuned(timing, bounds.timings) {
+        let tuning = session.tune(cmd::send_tuning_block(), 64, limits::TUNING_BLOCKS);
+        OnMoreLines::<B, _>::of(tuning).await?;
     }
     session.status_of(command::send_status(session.rca)).await?;
     Ok(clock_hz)

@@ -12,6 +12,7 @@ use crate::spec::command::{self, Command};
 use crate::spec::response::{R1, Response, State};
 use crate::task::{Platform, RequestFuture, Stack};
 use core::future::Future;
+use core::marker::PhantomData;
 use core::pin::Pin;
 use core::task::{Context, Poll, ready};
 
@@ -33,6 +34,32 @@ pub(super) enum Line {
     Set(BusOp),
     /// Nanoseconds.
     Pause(u32),
+}
+
+/// What a host of one data line never waits for, and does not link. By hand: of what a future waits
+/// for, a compiler leaves out nothing.
+pub(super) struct OnMoreLines<B, F>(F, PhantomData<fn() -> B>);
+
+impl<B: Platform, F> OnMoreLines<B, F> {
+    #[inline(always)]
+    pub fn of(future: F) -> Self {
+        OnMoreLines(future, PhantomData)
+    }
+}
+
+#[allow(unsafe_code, reason = "docs/safety.md says why")]
+impl<B: Platform, F: Future<Output = Result<(), Failed>>> Future for OnMoreLines<B, F> {
+    type Output = Result<(), Failed>;
+
+    #[inline(always)]
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if B::Host::ONE_LINE {
+            return Poll::Ready(Err(Failed));
+        }
+        // SAFETY: the field is pinned where the whole is: nothing moves it, there is no `Drop` and no
+        // other way to it, and the whole is `Unpin` only if it is.
+        unsafe { self.map_unchecked_mut(|whole| &mut whole.0) }.poll(context)
+    }
 }
 
 /// A step went wrong; why is in [`Session::error`].

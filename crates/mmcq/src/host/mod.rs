@@ -459,6 +459,10 @@ pub unsafe trait Host {
     /// instead.
     const CARD_IRQ: bool = false;
 
+    /// There is one data line at 3.3 V, and nothing is tuned. Where it is true, bring-up's part for
+    /// more lines, 1.8 V and tuning is not even linked.
+    const ONE_LINE: bool = false;
+
     /// [`take_waker`](Self::take_waker) may answer. Where it is false, the stack does not ask.
     const WAKES: bool = false;
 

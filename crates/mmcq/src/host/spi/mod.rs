@@ -98,6 +98,7 @@ impl<P: Port> Spi<P> {
 #[allow(unsafe_code, reason = "docs/safety.md says why")]
 unsafe impl<P: Port> Host for Spi<P> {
     const CONTINUES: bool = !P::SHARED;
+    const ONE_LINE: bool = true;
     const WAKES: bool = P::WAKES;
 
     fn caps(&self) -> &Caps {
