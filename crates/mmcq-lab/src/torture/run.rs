@@ -263,9 +263,12 @@ impl Run<'_> {
         // rules: there is nothing else left to do. The same holds for an engine that does not halt.
         let stuck = |shot: &Shot| {
             let never = matches!(shot.point, Point::Reset | Point::Halt) && shot.strike == Strike::Never;
-            // A card in SPI mode that has lost count of the clocks hears frames and tokens of its own,
-            // and one whose busy does not show is spoken to.
-            let deaf = shot.point == Point::Exchange || shot.strike == Strike::Hidden;
+            // A card in SPI mode that has lost count of the clocks hears frames and tokens of its own.
+            // One whose busy does not show is spoken to, and so is one that missed the token at the end
+            // of a write: nothing answers that.
+            let deaf = shot.point == Point::Exchange
+                || shot.strike == Strike::Hidden
+                || (shot.point, shot.strike) == (Point::Command, Strike::Lost);
             shot.strike == Strike::Stuck || never || self.case.setup.spi && deaf
         };
         let struck = self.faults.struck();
