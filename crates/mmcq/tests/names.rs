@@ -80,7 +80,7 @@ const ONLY_READ: [&str; 17] = [
 /// What a card's registers say (`Csd`, `Card`), a command or an address is complete as it is.
 const FILLED_IN: [(&str, &str); 20] = [
     ("Abilities", "engine/config.rs"),
-    ("Caps", "host/mod.rs"),
+    ("Caps", "host/caps.rs"),
     ("CardParams", "engine/config.rs"),
     ("ChainCaps", "host/chain.rs"),
     ("Config", "engine/config.rs"),

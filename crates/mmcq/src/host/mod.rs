@@ -5,8 +5,10 @@
 //! [`Host`].
 
 pub mod bounce;
+mod caps;
 mod chain;
 pub mod dma;
+mod events;
 pub mod faulty;
 mod forward;
 pub mod mshc;
@@ -24,10 +26,11 @@ pub mod surroundings;
 
 pub use crate::spec::bus::{Timing, Width};
 use crate::spec::command::Command;
-use crate::spec::response::Response;
+pub use caps::{BlockSizes, BusyDetect, Caps};
 pub use chain::{ChainCaps, ChainError, ChainEvents, ChainFault, ChainHost};
 use core::task::Waker;
 pub use dma::{Dma, DmaError};
+pub use events::{Cause, Done, Events, FastEnd, Fault, Stage};
 pub use queue::{
     Coalescing, CommandQueueHost, QueueCaps, QueueError, QueueEvents, QueueFault, QueueSettings, QueueState,
     Task, TaskFlags,
@@ -114,105 +117,6 @@ impl core::fmt::Display for StartError {
 
 impl core::error::Error for StartError {}
 
-/// What went wrong in a phase.
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Cause {
-    /// No response, no data or no end of busy in time.
-    Timeout,
-    /// CRC error.
-    Crc,
-    /// The end bit was not 1.
-    EndBit,
-    /// The response carried another index.
-    Index,
-    /// DMA: bad descriptor or bus error.
-    Dma,
-    /// The card draws too much current.
-    Power,
-    /// The response had error bits that the controller checked itself [SDHC 4.x response error].
-    Response,
-    /// The controller reads as all ones: it is off the bus, and reaches no memory.
-    Gone,
-    /// The card's line is low all the time (SPI mode): no card answers so. It is not wired, or
-    /// shorted, or its port is not set up.
-    LineLow,
-    /// Anything else that the controller calls an error.
-    Other,
-}
-
-/// Where in a phase it went wrong.
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
-    /// The command or its response.
-    Command,
-    /// The data, or the busy after it.
-    Data,
-    /// An automatic CMD12.
-    Stop,
-    /// An automatic CMD23.
-    Count,
-    /// Busy after an R1b response.
-    Busy,
-}
-
-/// A failed phase.
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fault {
-    /// What.
-    pub cause: Cause,
-    /// Where.
-    pub stage: Stage,
-    /// The command's response, if it had come.
-    pub response: Option<Response>,
-}
-
-impl core::fmt::Display for Fault {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "{:?} error in the {:?} stage", self.cause, self.stage)
-    }
-}
-
-impl core::error::Error for Fault {}
-
-/// A phase that ended well. The engine judges an R1 itself: a driver hands over what the card sent,
-/// also error bits, and reports a fault only for what the controller found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Done {
-    /// The command's response.
-    pub response: Response,
-    /// The R1 of an automatic CMD12.
-    pub stop: Option<u32>,
-    /// Tuning: the controller has found its sampling point.
-    pub tuned: bool,
-}
-
-/// A phase with an R1 that ended well, in few words: see [`Host::ack_plain`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Plain {
-    /// The command's R1.
-    pub status: u32,
-    /// The R1 of an automatic CMD12; 0 without one.
-    pub stop: u32,
-}
-
-/// What [`Host::ack`] found.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Events {
-    /// The phase in progress ended.
-    pub phase: Option<Result<Done, Fault>>,
-    /// A function on the card asks for attention; masked until [`Host::card_irq`] turns it on
-    /// again.
-    pub card_irq: bool,
-    /// A card was inserted or removed.
-    pub presence: bool,
-    /// The controller asks for a new tuning [SDHC 2.2.18 re-tuning event].
-    pub retune: bool,
-}
-
 /// One change of the bus; a step that may need several calls (see [`Host::set_bus`]).
 ///
 /// Every driver answers [`Step::Done`] to those that lead back to a fresh bus, also where there is
@@ -257,164 +161,6 @@ pub enum Step {
     Failed,
 }
 
-/// How the controller learns that the card's busy is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BusyDetect {
-    /// The end of a phase includes the end of busy, by interrupt.
-    Interrupt,
-    /// The same for busy after a response (R1b); after data only the card's status (CMD13) tells.
-    Response,
-    /// [`Host::dat0_busy`] can be read, nothing interrupts.
-    Level,
-    /// Only the card's status (CMD13) tells.
-    Status,
-}
-
-/// Which lengths a block may have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BlockSizes {
-    /// Any.
-    Any,
-    /// Powers of two. Where several blocks move, they have 4 bytes at least.
-    PowersOfTwo,
-    /// The same, but for the one block of a CMD53 in byte mode, which may have any length.
-    PowersOfTwoOrBytes,
-}
-
-/// What a controller can do. Sizes in bytes, times in nanoseconds, clocks in hertz.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct Caps {
-    /// The host sends CMD12 by itself after the last block.
-    pub auto_stop: bool,
-    /// The host sends CMD23 by itself before a transfer.
-    pub auto_count: bool,
-    /// CMD23 must not be sent, neither by the host nor as a phase: some controllers cannot.
-    pub no_count: bool,
-    /// The data of an open transfer (CMD18 or CMD25 without an end) can be moved in several phases:
-    /// see [`Auto::Continue`].
-    pub continue_data: bool,
-    /// A command can go beside the data of a phase: see [`Host::start_concurrent`].
-    pub concurrent_command: bool,
-    /// End of busy.
-    pub busy: BusyDetect,
-    /// Longest busy its own timer can wait for.
-    pub max_busy_ns: u64,
-    /// Segments in a transfer.
-    pub max_segments: u16,
-    /// Bytes in a segment.
-    pub max_segment_bytes: u32,
-    /// Bytes in a block, at least 512.
-    pub max_block_bytes: u16,
-    /// Which lengths up to that a block may have.
-    pub block_sizes: BlockSizes,
-    /// Blocks in a transfer.
-    pub max_blocks: u32,
-    /// Bytes in a transfer.
-    pub max_bytes: u32,
-    /// Alignment a segment's address must have; a power of two.
-    pub align: u32,
-    /// Address bits its DMA reaches; 0 where the CPU moves the data.
-    pub dma_bits: u8,
-    /// Data requests must not be completed in the hard interrupt (unmapping sleeps, say): the
-    /// engine ends the transfer and starts the next one there, and completes in the next
-    /// [`poll`](crate::engine::Engine::poll).
-    pub defer_completion: bool,
-    /// Slowest and fastest SD clock.
-    pub clock_hz: (u32, u32),
-    /// Widest bus.
-    pub width: Width,
-    /// Timings, one bit each: see [`Caps::can`]; and [`Caps::SDR50_TUNED`].
-    pub timings: u16,
-    /// 1.8 V signalling.
-    pub signal18: bool,
-    /// The lines are at 1.8 V and cannot leave it (VCCQ of a soldered eMMC on a rail of its own):
-    /// bring-up never asks for 3.3 V.
-    pub signal18_fixed: bool,
-    /// The card is soldered: presence is never asked.
-    pub fixed: bool,
-}
-
-setters!(Caps {
-    auto_stop: bool,
-    auto_count: bool,
-    no_count: bool,
-    continue_data: bool,
-    concurrent_command: bool,
-    busy: BusyDetect,
-    max_busy_ns: u64,
-    max_segments: u16,
-    max_segment_bytes: u32,
-    max_block_bytes: u16,
-    block_sizes: BlockSizes,
-    max_blocks: u32,
-    max_bytes: u32,
-    align: u32,
-    dma_bits: u8,
-    defer_completion: bool,
-    clock_hz: (u32, u32),
-    width: Width,
-    timings: u16,
-    signal18: bool,
-    signal18_fixed: bool,
-    fixed: bool,
-});
-
-impl Caps {
-    /// Those of no controller; a driver names what it has and takes the rest from here. Mind
-    /// [`no_count`](Self::no_count): it is true here.
-    pub const NONE: Caps = Caps {
-        auto_stop: false,
-        auto_count: false,
-        no_count: true,
-        continue_data: false,
-        concurrent_command: false,
-        busy: BusyDetect::Status,
-        max_busy_ns: 0,
-        max_segments: 0,
-        max_segment_bytes: 0,
-        max_block_bytes: 512,
-        block_sizes: BlockSizes::Any,
-        max_blocks: 0,
-        max_bytes: 0,
-        align: 1,
-        dma_bits: 0,
-        defer_completion: false,
-        clock_hz: (0, 0),
-        width: Width::W1,
-        timings: 0,
-        signal18: false,
-        signal18_fixed: false,
-        fixed: false,
-    };
-
-    /// A bit of [`Caps::timings`]: the host needs a tuned sampling point in SDR50 [SDHC 2.2.25].
-    /// Without it bring-up sends no CMD19 there.
-    pub const SDR50_TUNED: u16 = 1 << 15;
-
-    /// The bit of a timing in [`Caps::timings`].
-    pub const fn timing_bit(timing: Timing) -> u16 {
-        1 << timing as u16
-    }
-
-    /// Can it move several blocks of this length?
-    pub const fn moves_blocks_of(&self, bytes: u16) -> bool {
-        let any = matches!(self.block_sizes, BlockSizes::Any);
-        bytes > 0 && bytes <= self.max_block_bytes && (any || bytes.is_power_of_two() && bytes >= 4)
-    }
-
-    /// Blocks of 512 bytes that a transfer from or to one piece of memory may have, 1 to 65535.
-    pub fn blocks_in_one_piece(&self) -> u16 {
-        let bytes = self.max_bytes.min(self.max_segment_bytes);
-        u16::try_from(self.max_blocks.min(bytes / 512).max(1)).unwrap_or(u16::MAX)
-    }
-
-    /// Does the host do this timing?
-    pub const fn can(&self, timing: Timing) -> bool {
-        self.timings & Self::timing_bit(timing) != 0
-    }
-}
-
 /// A controller's driver. No method blocks; none is called from two contexts at once.
 ///
 /// # Safety
@@ -424,7 +170,7 @@ impl Caps {
 ///    [`unmap`](Host::unmap) alone, and between these only while they *have* it.
 /// 2. They have it from the [`start`](Host::start) that returned `Ok` with it. They have let go
 ///    when
-///    - [`ack`](Host::ack) or [`ack_plain`](Host::ack_plain) reports the phase's end as `Ok`, or
+///    - [`ack`](Host::ack) or [`ack_fast`](Host::ack_fast) reports the phase's end as `Ok`, or
 ///    - after any other end, or none, [`set_bus`](Host::set_bus) with [`BusOp::ResetLines`] or
 ///      [`BusOp::ResetAll`] returns [`Step::Done`], or
 ///    - the end is a fault with [`Cause::Gone`]: what is gone reaches no memory, or
@@ -487,12 +233,7 @@ pub unsafe trait Host {
     /// fewer instructions does so here; firmware without
     /// [`Profile::FAST`](crate::sched::Profile::FAST) does not carry that.
     #[inline]
-    fn start_plain(
-        &mut self,
-        phase: &Phase,
-        segments: &[Segment],
-        timeout_ns: u64,
-    ) -> Result<(), StartError> {
+    fn start_fast(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError> {
         self.start(phase, segments, timeout_ns)
     }
 
@@ -528,10 +269,10 @@ pub unsafe trait Host {
     /// that can tell in a few instructions that it ended well, and that nothing else happened, says
     /// so in few words.
     #[inline]
-    fn ack_plain(&mut self, segments: &[Segment]) -> Result<Plain, Events> {
+    fn ack_fast(&mut self, segments: &[Segment]) -> Result<FastEnd, Events> {
         match self.ack(segments) {
             Events { phase: Some(Ok(done)), card_irq: false, presence: false, retune: false } => {
-                Ok(Plain { status: done.response.words[0], stop: done.stop.unwrap_or(0) })
+                Ok(FastEnd { status: done.response.words[0], stop: done.stop.unwrap_or(0) })
             }
             events => Err(events),
         }

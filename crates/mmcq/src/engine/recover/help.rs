@@ -178,7 +178,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 (Some(ServiceRequest::Dismissed), false);
             // The time of what was asked for before is none of this.
             self.timers.help_until(NEVER);
-            self.close_straight();
+            self.close_fast();
             self.card.functions_mut().card_goes();
         }
         free
@@ -217,7 +217,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             // for.
             self.timers.wake_now();
         }
-        self.close_straight();
+        self.close_fast();
         // Without a supervisor no slot is kept for one.
         let kept = u8::from(waker.is_some());
         self.gate.limit(self.config.admitted.min((N as u8).saturating_sub(kept).max(1)));

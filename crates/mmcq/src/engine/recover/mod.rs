@@ -6,7 +6,8 @@
 //! asks for the state, CMD12 ends what is still open, and if that does not help the whole
 //! controller is reset. Then `ladder.rs` chooses the next measure, each stronger than the last;
 //! what needs a conversation it asks for (`help.rs`). `classify.rs` tells failures apart,
-//! `salvage.rs` keeps what was done and finds owners for what was lost.
+//! `salvage.rs` keeps what was done and finds owners for what was lost. `lost.rs` ends what a lost
+//! card had.
 //!
 //! No buffer is given back before the controller has let go of it. All steps are bounded in number,
 //! and an incident in time.
@@ -17,6 +18,7 @@ mod handshake;
 mod help;
 mod kept;
 mod ladder;
+mod lost;
 mod questions;
 mod salvage;
 
@@ -25,13 +27,12 @@ pub use handshake::Handshake;
 pub use help::ServiceRequest;
 
 use super::phases::{COMMAND_TIMEOUT_NS, Recovery, SLACK_NS, Stage};
-use super::slot::{NONE, State, bits};
+use super::slot::NONE;
 use super::timers::later;
 use super::{BLOCK_BYTES, Count, Engine, Error, FlushBy, Kind};
 use crate::host::{Auto, BusOp, Cause, Host, Step};
 use crate::sched::Profile;
 use crate::sched::slot_set::SlotSet;
-use crate::sched::tasks::Why;
 use crate::spec::command::{self, Resp};
 use crate::spec::response::{R1, State as CardState};
 pub(super) use classify::Trace;
@@ -226,7 +227,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.incident.again = self.continue_failed(error);
         self.incident.failed.with(error);
         self.lane.unblock();
-        self.forget_straight();
+        self.forget_fast();
         if H::CONTINUES || P::RECOVERS {
             self.lane.streams_mut().take_busy_of_the_end();
         }
@@ -282,7 +283,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let generation = if owner == NONE { 0 } else { self.slots.at(owner).generation() };
         let card_ns = self.card.target().map_or(0, |t| t.read_timeout_ns.saturating_add(t.write_timeout_ns));
         let card_ns = card_ns.saturating_add(self.flush_ns());
-        self.close_straight();
+        self.close_fast();
         let incident = &mut self.incident;
         if !incident.open || (incident.owner, incident.generation) != (owner, generation) {
             (incident.open, incident.owner, incident.generation) = (true, owner, generation);
@@ -521,81 +522,5 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return self.reset(Recovery::All, now_ns);
         }
         self.card_lost_itself(now_ns);
-    }
-
-    /// The card must be initialised again: what it had not yet put on its medium is lost.
-    pub(super) fn card_lost_itself(&mut self, now_ns: u64) {
-        if !P::RECOVERS {
-            self.settle_pass();
-            return self.answer(now_ns);
-        }
-        self.supply_lost();
-        self.initialise_again(now_ns);
-    }
-
-    /// As [`card_lost_itself`](Self::card_lost_itself), of a card that still has what is in its
-    /// cache: it loses that when it is initialised, and not before.
-    fn initialise_again(&mut self, now_ns: u64) {
-        self.tasks_are_gone(now_ns);
-        self.settle_unknown();
-        if self.incident.spend(RecoveryStep::Reinit) {
-            self.ask_help(ServiceRequest::Reinit, now_ns);
-        } else if self.incident.spend(RecoveryStep::PowerCycle) {
-            self.ask_help(ServiceRequest::PowerCycle, now_ns);
-        } else {
-            self.dead(now_ns);
-        }
-    }
-
-    /// The card is gone: everything that needs it fails now, what the controller has as soon as it
-    /// has let go.
-    pub(super) fn removed(&mut self, now_ns: u64) {
-        self.set_card_params(None);
-        if P::RECOVERS {
-            self.card.functions_mut().card_goes();
-        }
-        self.fail_queued(Error::Removed);
-        self.end_settling(Error::Removed);
-        match self.lane.stage() {
-            Stage::Idle if self.engine_has_memory() => self.take_tasks_away(Why::Removed, now_ns),
-            Stage::Idle | Stage::Bus(_) | Stage::Pause => {}
-            Stage::Recover(_) => self.incident.failed.with(Error::Removed),
-            _ => self.fail(Error::Removed, now_ns),
-        }
-    }
-
-    /// Of these writes no status will come.
-    #[cold]
-    #[inline(never)]
-    fn end_settling(&mut self, error: Error) {
-        let redo = core::mem::take(&mut self.incident.redo);
-        for index in bits(self.slots.take_settling() | redo) {
-            self.end_slot(index, Err(error));
-        }
-    }
-
-    /// Ends everything that waits and needs the card.
-    pub(super) fn fail_queued(&mut self, error: Error) {
-        for index in bits(core::mem::take(&mut self.incident.redo)) {
-            self.end_slot(index, Err(error));
-        }
-        for index in 0..N as u8 {
-            let slot = self.slots.at(index);
-            let needs_card = !matches!(slot.kind(), Kind::Bus(_) | Kind::Pause { .. });
-            if slot.state() == State::Queued && needs_card && !slot.urgent() {
-                self.turn_down(index, error);
-            }
-        }
-    }
-
-    /// Used where a transfer's own buffers must be free before the caller returns: stops DMA.
-    /// Others' transfers are tried again.
-    pub fn abort(&mut self, now_ns: u64) {
-        if self.lane.is_idle() && self.engine_has_memory() {
-            self.take_tasks_away(Why::Silent, now_ns);
-        } else if !matches!(self.lane.stage(), Stage::Idle | Stage::Bus(_) | Stage::Pause | Stage::Recover(_))
-        {
-            self.fail(Error::Silent, now_ns);
-        }
     }
 }

@@ -1,0 +1,88 @@
+//! The card is lost: it was removed, or has forgotten what it was told. What waits for it is
+//! answered, or the card is initialised again.
+
+use super::super::phases::Stage;
+use super::super::slot::{State, bits};
+use super::super::{Engine, Error, Kind};
+use super::{RecoveryStep, ServiceRequest};
+use crate::host::Host;
+use crate::sched::Profile;
+use crate::sched::tasks::Why;
+
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
+    /// The card must be initialised again: what it had not yet put on its medium is lost.
+    pub(in super::super) fn card_lost_itself(&mut self, now_ns: u64) {
+        if !P::RECOVERS {
+            self.settle_pass();
+            return self.answer(now_ns);
+        }
+        self.supply_lost();
+        self.initialise_again(now_ns);
+    }
+
+    /// As [`card_lost_itself`](Self::card_lost_itself), of a card that still has what is in its
+    /// cache: it loses that when it is initialised, and not before.
+    pub(super) fn initialise_again(&mut self, now_ns: u64) {
+        self.tasks_are_gone(now_ns);
+        self.settle_unknown();
+        if self.incident.spend(RecoveryStep::Reinit) {
+            self.ask_help(ServiceRequest::Reinit, now_ns);
+        } else if self.incident.spend(RecoveryStep::PowerCycle) {
+            self.ask_help(ServiceRequest::PowerCycle, now_ns);
+        } else {
+            self.dead(now_ns);
+        }
+    }
+
+    /// The card is gone: everything that needs it fails now, what the controller has as soon as it
+    /// has let go.
+    pub(in super::super) fn removed(&mut self, now_ns: u64) {
+        self.set_card_params(None);
+        if P::RECOVERS {
+            self.card.functions_mut().card_goes();
+        }
+        self.fail_queued(Error::Removed);
+        self.end_settling(Error::Removed);
+        match self.lane.stage() {
+            Stage::Idle if self.engine_has_memory() => self.take_tasks_away(Why::Removed, now_ns),
+            Stage::Idle | Stage::Bus(_) | Stage::Pause => {}
+            Stage::Recover(_) => self.incident.failed.with(Error::Removed),
+            _ => self.fail(Error::Removed, now_ns),
+        }
+    }
+
+    /// Of these writes no status will come.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn end_settling(&mut self, error: Error) {
+        let redo = core::mem::take(&mut self.incident.redo);
+        for index in bits(self.slots.take_settling() | redo) {
+            self.end_slot(index, Err(error));
+        }
+    }
+
+    /// Ends everything that waits and needs the card.
+    pub(in super::super) fn fail_queued(&mut self, error: Error) {
+        for index in bits(core::mem::take(&mut self.incident.redo)) {
+            self.end_slot(index, Err(error));
+        }
+        for index in 0..N as u8 {
+            let slot = self.slots.at(index);
+            let needs_card = !matches!(slot.kind(), Kind::Bus(_) | Kind::Pause { .. });
+            if slot.state() == State::Queued && needs_card && !slot.urgent() {
+                self.turn_down(index, error);
+            }
+        }
+    }
+
+    /// Used where a transfer's own buffers must be free before the caller returns: stops DMA.
+    /// Others' transfers are tried again.
+    pub fn abort(&mut self, now_ns: u64) {
+        if self.lane.is_idle() && self.engine_has_memory() {
+            self.take_tasks_away(Why::Silent, now_ns);
+        } else if !matches!(self.lane.stage(), Stage::Idle | Stage::Bus(_) | Stage::Pause | Stage::Recover(_))
+        {
+            self.fail(Error::Silent, now_ns);
+        }
+    }
+}

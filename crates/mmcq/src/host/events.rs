@@ -1,0 +1,111 @@
+//! What a driver reports: how a phase ended, and what else the controller had to say.
+
+use crate::spec::response::Response;
+
+/// What went wrong in a phase.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Cause {
+    /// No response, no data or no end of busy in time.
+    Timeout,
+    /// CRC error.
+    Crc,
+    /// The end bit was not 1.
+    EndBit,
+    /// The response carried another index.
+    Index,
+    /// DMA: bad descriptor or bus error.
+    Dma,
+    /// The card draws too much current.
+    Power,
+    /// The response had error bits that the controller checked itself [SDHC 4.x response error].
+    Response,
+    /// The controller reads as all ones: it is off the bus, and reaches no memory.
+    Gone,
+    /// The card's line is low all the time (SPI mode): no card answers so. It is not wired, or
+    /// shorted, or its port is not set up.
+    LineLow,
+    /// Anything else that the controller calls an error.
+    Other,
+}
+
+/// Where in a phase it went wrong.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// The command or its response.
+    Command,
+    /// The data, or the busy after it.
+    Data,
+    /// An automatic CMD12.
+    Stop,
+    /// An automatic CMD23.
+    Count,
+    /// Busy after an R1b response.
+    Busy,
+}
+
+/// A failed phase.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// What.
+    pub cause: Cause,
+    /// Where.
+    pub stage: Stage,
+    /// The command's response, if it had come.
+    pub response: Option<Response>,
+}
+
+impl core::fmt::Display for Fault {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{:?} error in the {:?} stage", self.cause, self.stage)
+    }
+}
+
+impl core::error::Error for Fault {}
+
+/// A phase that ended well. The engine judges an R1 itself: a driver hands over what the card sent,
+/// also error bits, and reports a fault only for what the controller found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Done {
+    /// The command's response.
+    pub response: Response,
+    /// The R1 of an automatic CMD12.
+    pub stop: Option<u32>,
+    /// Tuning: the controller has found its sampling point.
+    pub tuned: bool,
+}
+
+/// A phase with an R1 that ended well, in few words: see [`Host::ack_fast`](super::Host::ack_fast).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FastEnd {
+    /// The command's R1.
+    pub status: u32,
+    /// The R1 of an automatic CMD12; 0 without one.
+    pub stop: u32,
+}
+
+impl FastEnd {
+    /// The same in full. `stopped`: the phase had an automatic CMD12.
+    pub fn events(self, stopped: bool) -> Events {
+        let stop = stopped.then_some(self.stop);
+        let done = Done { response: Response::short(self.status), stop, tuned: false };
+        Events { phase: Some(Ok(done)), ..Events::default() }
+    }
+}
+
+/// What [`Host::ack`](super::Host::ack) found.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Events {
+    /// The phase in progress ended.
+    pub phase: Option<Result<Done, Fault>>,
+    /// A function on the card asks for attention; masked until [`Host::card_irq`](super::Host::card_irq) turns it on
+    /// again.
+    pub card_irq: bool,
+    /// A card was inserted or removed.
+    pub presence: bool,
+    /// The controller asks for a new tuning [SDHC 2.2.18 re-tuning event].
+    pub retune: bool,
+}
