@@ -285,7 +285,7 @@ fn random_load<P: Profile>(policy: P, card: &'static str, seed: u64) -> (Vec<Str
 }
 
 #[test]
-fn the_straight_path_to_the_engine_does_what_the_general_path_does() {
+fn the_fast_path_to_the_engine_does_what_the_general_path_does() {
     for (card, seed) in [
         ("emmc-queue", 1),
         ("emmc-queue", 2),
@@ -293,12 +293,12 @@ fn the_straight_path_to_the_engine_does_what_the_general_path_does() {
         ("emmc-queue-one", 4),
         ("emmc-queue-fast", 5),
     ] {
-        let (straight, tasks) = random_load(HostQueued(Fifo), card, seed);
+        let (fast, tasks) = random_load(HostQueued(Fifo), card, seed);
         let (general, others) = random_load(Roundabout(Fifo), card, seed);
-        let differs = straight.iter().zip(&general).position(|(one, other)| one != other);
+        let differs = fast.iter().zip(&general).position(|(one, other)| one != other);
         if let Some(at) = differs {
-            panic!("{card}: {:#?}\n{:#?}", &straight[at.saturating_sub(3)..=at], &general[at]);
+            panic!("{card}: {:#?}\n{:#?}", &fast[at.saturating_sub(3)..=at], &general[at]);
         }
-        assert_eq!((straight.len(), tasks), (general.len(), others), "{card}");
+        assert_eq!((fast.len(), tasks), (general.len(), others), "{card}");
     }
 }

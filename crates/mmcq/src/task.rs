@@ -130,7 +130,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
     /// the engine's next deadline. Nearly always one that was set before does.
     #[inline(always)]
     fn keep_next(&self, engine: &mut EngineOf<B, N>) {
-        if Engine::<B::Host, N, B::Profile>::STRAIGHT {
+        if Engine::<B::Host, N, B::Profile>::FAST {
             self.keep_alarm(engine, engine.next_deadline_ns());
         } else {
             self.tell_alarm(engine, false);
@@ -170,7 +170,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         // What answers a nested call owns nothing, so nothing is dropped.
         let mut alone =
             |engine: &mut EngineOf<B, N>| core::mem::forget(core::mem::replace(&mut result, f(engine)));
-        if Engine::<B::Host, N, B::Profile>::STRAIGHT {
+        if Engine::<B::Host, N, B::Profile>::FAST {
             self.inside(|engine| engine.map_or((), alone));
         } else {
             // Less code: one copy of what keeps the others out.
@@ -242,7 +242,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
     /// The interrupt handler calls this. Wakers run after the lock is released: a task woken and
     /// polled here may submit at once.
     pub fn on_irq(&self) {
-        if Engine::<B::Host, N, B::Profile>::STRAIGHT {
+        if Engine::<B::Host, N, B::Profile>::FAST {
             self.move_on(|engine| {
                 let work = engine.on_irq(self.now_ns());
                 self.keep_alarm(engine, work.next_deadline_ns);
@@ -256,7 +256,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
     /// The alarm calls this, and the thread that completes for hosts that must not do so in the
     /// interrupt.
     pub fn poll(&self) {
-        if Engine::<B::Host, N, B::Profile>::STRAIGHT {
+        if Engine::<B::Host, N, B::Profile>::FAST {
             self.move_on(|engine| {
                 let work = engine.poll(self.now_ns());
                 self.set_alarm(engine, work.next_deadline_ns);
@@ -309,8 +309,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
             first = engine.take_waker_of_ended(work.completed.trailing_zeros() as u8);
             work.completed &= work.completed - 1;
         }
-        let more = work.completed != 0
-            || !engine.is_straight() && (work.card_irq || B::Profile::RECOVERS && work.help);
+        let more =
+            work.completed != 0 || !engine.is_fast() && (work.card_irq || B::Profile::RECOVERS && work.help);
         (more || first.is_some()).then_some((work, first))
     }
 

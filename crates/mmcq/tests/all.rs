@@ -35,6 +35,7 @@ mod durable_order;
 mod early;
 mod engine;
 mod erase;
+mod fast_path;
 mod faulty;
 mod flush_order;
 #[path = "fuzz.rs"]
@@ -63,7 +64,6 @@ mod sdio;
 mod sdio_bluetooth;
 mod sdio_dropped;
 mod sdio_looks;
-mod straight;
 mod stream;
 mod supervisors;
 mod surroundings;

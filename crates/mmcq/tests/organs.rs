@@ -33,7 +33,7 @@ const ORGANS: [(&str, &str); 27] = [
     ("Services", "extras.rs"),
     ("Slot", "slot.rs"),
     ("Slots", "slot.rs"),
-    ("Straight", "straight.rs"),
+    ("Door", "door.rs"),
     ("Streams", "runs.rs"),
     ("Timers", "timers.rs"),
     ("Upkeep", "upkeep.rs"),

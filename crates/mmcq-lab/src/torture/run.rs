@@ -182,7 +182,7 @@ impl Run<'_> {
                             let machine = Machine::queue_engine(setup, policy, emmc, card, faults, now_ns);
                             self.lives(machine, now_ns, trace)
                         }
-                        // By its own name it comes with the straight path to the queue engine.
+                        // By its own name it comes with the fast path to the queue engine.
                         None => {
                             let policy = HostQueued(Fifo);
                             let machine = Machine::queue_engine(setup, policy, emmc, card, faults, now_ns);
@@ -195,7 +195,7 @@ impl Run<'_> {
                 }
                 None if self.case.setup.queue => self.powered(Packed(Queued(Fifo)), card, now_ns, trace),
                 Some(policy) => self.powered(policy, card, now_ns, trace),
-                // By its own name it comes with the engine's straight path.
+                // By its own name it comes with the engine's fast path.
                 None => self.powered(Fifo, card, now_ns, trace),
             }?;
             let end = off.end;

@@ -136,7 +136,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     fn switch_to(&mut self, place: Place, config: u8, now_ns: u64) {
         self.services.memory_mut().area_mut().leave(config & ACCESS);
-        self.close_straight();
+        self.close_fast();
         let switch = emmc::switch(emmc::SwitchMode::WriteByte, index::PARTITION_CONFIG, config, 0);
         self.order(place, switch, self.services.memory().area().switch_ns.into(), now_ns);
     }

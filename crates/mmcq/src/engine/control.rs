@@ -18,7 +18,7 @@ const FLUSH_CACHE: u8 = 32;
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Starts a request that is no read or write.
     pub(super) fn begin_control(&mut self, index: u8, now_ns: u64) {
-        self.close_straight();
+        self.close_fast();
         if P::RECOVERS
             && self.slots.at(index).segment().len != 0
             && matches!(self.map_in_turn(index, now_ns), Ok(false))

@@ -44,7 +44,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let waiting = !self.lane.is_blocked() && !matches!(self.lane.stage(), Stage::BusyPause);
         if waiting && self.acknowledge(now_ns) && !self.timers.is_over(now_ns) {
             self.record.interrupt_lost();
-            if Self::STRAIGHT {
+            if Self::FAST {
                 self.host.interrupt_lost();
             }
             return;

@@ -192,7 +192,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn end_early(&mut self, index: u8) {
         self.slots.end(index);
         self.durability.completes_early(true);
-        self.close_straight();
+        self.close_fast();
     }
 
     /// An error that no write waits for: the next flush is to tell it.

@@ -50,14 +50,26 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         } else if P::RECOVERS && self.owes_status() {
             self.note_written();
         }
+        self.settled(if bad != 0 { Err(not_written(status)) } else { Ok(()) });
+    }
+
+    /// The same for a status that shows no error, and nothing else.
+    #[inline(always)]
+    pub(super) fn settle_well(&mut self) {
+        self.note_written();
+        self.settled(Ok(()));
+    }
+
+    /// What was written has this result.
+    #[inline(always)]
+    fn settled(&mut self, result: Result<(), Error>) {
         self.durability.take_unsettled();
         self.incident.believe(self.slots.settling());
         for index in bits(self.slots.take_settling()) {
-            let slot = self.slots.at_mut(index);
-            if bad != 0 {
-                slot.answer(Err(not_written(status)));
-            } else if P::RECOVERS && slot.rules().has(Rules::FLUSH_AFTER) {
-                self.slots.push_front(index);
+            if let Err(error) = result {
+                self.slots.at_mut(index).answer(Err(error));
+            } else if P::RECOVERS && self.slots.at(index).rules().has(Rules::FLUSH_AFTER) {
+                self.slots.goes_on(index);
                 continue;
             }
             self.slots.end(index);

@@ -136,7 +136,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn restop(&mut self) {
         self.gate
             .set(HELP, P::RECOVERS && (self.supervisor.helping().asks() || self.timers.presence_is_open()));
-        self.close_straight();
+        self.close_fast();
     }
 
     /// The gate is told what the card says. The caller may have told it something too.
@@ -145,7 +145,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             let alone = self.card.target().as_ref().is_some_and(|t| t.quirks.has(Quirks::LAST_BLOCK_ALONE));
             self.gate.set(LAST_BLOCK, alone);
         }
-        self.close_straight();
+        self.close_fast();
     }
 
     /// Why a request is not accepted, if so. Reads of the end of a card whose last block must be

@@ -4,11 +4,12 @@
 use super::awaited::Span;
 use super::busy::Busy;
 use super::concurrent::Concurrent;
+use super::door::Door;
 use super::early::Early;
+use super::fast::Way;
 use super::phases::{LINE_TIMEOUT_NS, NO_PHASE, START_TIMEOUT_NS, Stage};
 use super::runs::Streams;
 use super::slot::NONE;
-use super::straight::Straight;
 use crate::host::{Auto, Phase, StartError};
 use crate::sched::Lanes;
 use crate::sched::chains::Chains;
@@ -37,8 +38,10 @@ pub(super) struct Lane<E, T> {
     busy: Busy,
     /// The transfer that is left open, and the runs.
     streams: Streams,
-    /// The fast path.
-    straight: Straight,
+    /// What may go by the fast path.
+    door: Door,
+    /// What the controller has that may end by it.
+    way: Way,
     /// The command on the CMD line while data move.
     concurrent: Concurrent<E>,
     /// What was taken from the running transfer's R1 before its end.
@@ -59,7 +62,8 @@ impl<E, T: Lanes> Lane<E, T> {
             last: None,
             busy: Busy::none(),
             streams: Streams::none(),
-            straight: Straight::NONE,
+            door: Door::NONE,
+            way: Way::Nothing,
             concurrent: Concurrent::NONE,
             early: Early::NONE,
             tasks: T::NEW,
@@ -251,13 +255,25 @@ impl<E, T: Lanes> Lane<E, T> {
     }
 
     #[inline(always)]
-    pub fn straight(&self) -> &Straight {
-        &self.straight
+    pub fn door(&self) -> &Door {
+        &self.door
     }
 
     #[inline(always)]
-    pub fn straight_mut(&mut self) -> &mut Straight {
-        &mut self.straight
+    pub fn door_mut(&mut self) -> &mut Door {
+        &mut self.door
+    }
+
+    /// The controller is about to get what ends this way.
+    #[inline(always)]
+    pub fn goes(&mut self, way: Way) {
+        self.way = way;
+    }
+
+    /// How what the controller has may end.
+    #[inline(always)]
+    pub fn way(&self) -> Way {
+        self.way
     }
 
     #[inline(always)]

@@ -90,7 +90,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let cramped = (0..N as u8).any(gives);
         self.slots.set_cramped(cramped);
         if cramped {
-            self.close_straight();
+            self.close_fast();
             self.timers.wake_now();
         } else if self.slots.is_settling() && self.lane.is_idle() && self.has_free_lines() {
             self.ask_status(Stage::Status, now_ns);
@@ -105,7 +105,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn give_back_ahead(&mut self) {
         self.slots.set_cramped(false);
         self.slots.leave_unmapped(true);
-        self.slots.none_is_plain();
+        self.slots.none_is_lone();
         for index in 0..N as u8 {
             if self.slots.at(index).state() == State::Queued {
                 self.unmap(index);

@@ -25,11 +25,13 @@ mod concurrent;
 mod config;
 mod control;
 mod deadline;
+mod door;
 mod durability;
 mod early;
 mod ends;
 mod erase;
 mod extras;
+mod fast;
 mod functions;
 mod gate;
 mod lane;
@@ -49,7 +51,6 @@ mod request;
 mod runs;
 mod slot;
 mod special;
-mod straight;
 mod stream;
 mod supervisor;
 mod switches;
@@ -156,12 +157,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// it was.
     #[inline(always)]
     pub(crate) fn accept(&mut self, request: &mut Request, now_ns: u64) -> Result<SlotId, Error> {
-        if Self::STRAIGHT
-            && let Some(id) = self.submit_straight(request, now_ns)
+        if Self::FAST
+            && let Some(id) = self.submit_fast(request, now_ns)
         {
             return Ok(id);
         }
-        if Self::STRAIGHT
+        if Self::FAST
             && self.is_held()
             && let Some(id) = self.submit_to_held(request, now_ns)
         {
@@ -191,10 +192,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let generation = slot.generation();
         if P::RECOVERS && slot.urgent() {
-            self.close_straight();
+            self.close_fast();
             self.slots.push_urgent(index);
         } else if matches!(slot.kind(), Kind::Io { .. }) {
-            self.close_straight();
+            self.close_fast();
             self.slots.push_io(index);
         } else {
             self.slots.push_back(index);
@@ -219,10 +220,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Called from the interrupt (or from a loop that polls the controller).
     pub fn on_irq(&mut self, now_ns: u64) -> PollOutcome {
-        let straight = Self::STRAIGHT && self.lane.straight().is_under_way();
-        let moved = if straight {
-            self.acknowledge_straight(now_ns)
-        } else if Self::STRAIGHT && self.is_driven_open() && self.rings_tasks() {
+        let fast = Self::FAST && self.lane.way() != fast::Way::Nothing;
+        let moved = if fast {
+            self.acknowledge_fast(now_ns)
+        } else if Self::FAST && self.is_driven_open() && self.rings_tasks() {
             self.acknowledge_driven(now_ns)
         } else {
             self.acknowledge(now_ns)
@@ -234,7 +235,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let mut deferred = self.slots.have_ended();
         if deferred && !self.host.caps().defer_completion {
-            self.finish();
+            if Self::FAST {
+                self.complete_ended();
+            } else {
+                self.finish();
+            }
             deferred = false;
         }
         self.work(deferred)
@@ -288,7 +293,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline]
     fn work(&mut self, deferred: bool) -> PollOutcome {
         let completed = self.slots.take_unreported();
-        if !deferred && self.is_straight() {
+        if !deferred && self.is_fast() {
             // Nothing goes beside data either.
             let next_deadline_ns = self.timers.next_of_stage_ns();
             return PollOutcome { completed, deferred, card_irq: false, help: false, next_deadline_ns };
@@ -305,6 +310,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Unmaps what has ended and makes it takeable, then maps the next ones ahead.
     fn finish(&mut self) {
+        self.complete_ended();
+    }
+
+    /// The same in place, for the interrupt.
+    #[inline(always)]
+    fn complete_ended(&mut self) {
         if !self.slots.have_ended() {
             return;
         }

@@ -26,24 +26,33 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return self.chain_interrupts(now_ns);
         }
         let ended = self.is_concurrent() && self.concurrent_turn(Turn::Ack, now_ns);
-        let events: Events = if Self::STRAIGHT && self.has_plain_task() {
-            match self.take_plain_events(now_ns) {
-                Some(events) => events,
-                None => return true,
+        let segments = self.gathered.segments(self.lane.phase().data.is_some());
+        if !Self::FAST || !self.has_fast_task() {
+            let events = self.host.ack(segments);
+            return self.acknowledged(events, ended, now_ns);
+        }
+        // A command of the card's queue, or the data of a task.
+        let events = match self.host.ack_fast(segments) {
+            Ok(end) if self.has_task_step() && !self.lane.is_blocked() && !self.is_concurrent() => {
+                message!(trace, "answered {:#010x}", end.status);
+                self.lane.note_end(now_ns);
+                self.timers.give_up_never();
+                self.task_event(Event::Done(end.status), now_ns);
+                return true;
             }
-        } else {
-            self.host.ack(self.gathered.segments(self.lane.phase().data.is_some()))
+            Ok(end) => end.events(self.lane.phase().auto == Auto::Stop),
+            Err(events) => events,
         };
         self.acknowledged(events, ended, now_ns)
     }
 
     pub(super) fn acknowledged(&mut self, events: Events, ended: bool, now_ns: u64) -> bool {
         if events.phase.is_some() {
-            self.forget_straight();
+            self.forget_fast();
         }
         if events.card_irq {
             self.card.functions_mut().ask();
-            self.close_straight();
+            self.close_fast();
         }
         if events.retune {
             self.retune_wanted(now_ns);

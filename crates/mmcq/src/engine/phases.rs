@@ -5,6 +5,7 @@
 //! of a write) is not a phase of ours.
 
 use super::extras::Event;
+use super::fast::Way;
 use super::runs::End;
 use super::slot::{NONE, Rules};
 use super::stream::Close;
@@ -89,13 +90,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Starts the next thing if nothing is in progress. Bounded: every turn starts a phase or ends
     /// a request.
     pub(super) fn dispatch(&mut self, now_ns: u64) {
-        if Self::STRAIGHT && self.next_straight(now_ns) {
-            return;
-        }
-        self.dispatch_any(now_ns);
-    }
-
-    pub(super) fn dispatch_any(&mut self, now_ns: u64) {
         for _ in 0..=2 * N {
             self.note_results(now_ns);
             if !self.lane.is_idle() {
@@ -177,7 +171,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                         Tail::Batch => self.begin_transfer(first, true, now_ns),
                         Tail::Unknown => {
                             let first = self.gives_way(first);
-                            self.begin_transfer(first, false, now_ns)
+                            self.begin_transfer(first, false, now_ns);
+                            self.may_end_fast();
                         }
                     },
                     None => return self.kept_idle(now_ns),
@@ -361,13 +356,27 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.lane.streams_mut().set_end(End::Stopped);
         }
         // A reliable write goes past the cache.
-        self.durability
-            .writes(direction == Direction::Write && !(P::RECOVERS && self.end() == End::Reliable));
+        let cached = !(P::RECOVERS && self.end() == End::Reliable);
+        let (timeout_ns, look_ns) = self.prepare_main((direction, lba, blocks), single, auto, cached);
+        self.start_phase(Stage::Main, timeout_ns, look_ns, now_ns);
+    }
+
+    /// Prepares the phase with the data of a transfer. How long the controller waits for the card,
+    /// and when the engine looks for its end.
+    #[inline(always)]
+    pub(super) fn prepare_main(
+        &mut self,
+        run: (Direction, u64, u32),
+        single: bool,
+        auto: Auto,
+        cached: bool,
+    ) -> (u64, u64) {
+        let (direction, _, blocks) = run;
+        self.durability.writes(direction == Direction::Write && cached);
         let wire_ns = self.card.wire().data_ns(blocks);
-        let transfer = self.card.plan().transfer((direction, lba, blocks), single, auto, wire_ns);
+        let transfer = self.card.plan().transfer(run, single, auto, wire_ns);
         self.lane.prepare(transfer.phase);
-        let look_ns = Self::first_look_ns(wire_ns, transfer.patience_ns);
-        self.start_phase(Stage::Main, transfer.timeout_ns, look_ns, now_ns);
+        (transfer.timeout_ns, Self::first_look_ns(wire_ns, transfer.patience_ns))
     }
 
     /// Starts a phase without data.
@@ -379,14 +388,22 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Hands the prepared phase to the controller. `limit_ns`: when the engine itself gives up, not
     /// counting slack.
     pub(super) fn start_phase(&mut self, stage: Stage, timeout_ns: u64, limit_ns: u64, now_ns: u64) {
+        self.enter_phase(Way::Nothing, stage, limit_ns, now_ns);
+        self.timers.wake_never();
+        self.try_start(timeout_ns, now_ns);
+    }
+
+    /// The prepared phase is next.
+    #[inline(always)]
+    pub(super) fn enter_phase(&mut self, way: Way, stage: Stage, limit_ns: u64, now_ns: u64) {
         self.lane.enter(stage);
-        self.forget_straight();
+        if Self::FAST {
+            self.lane.goes(way);
+        }
         if Self::EARLY {
             self.lane.early_mut().begin();
         }
         self.timers.give_up_at(later(later(now_ns, limit_ns), SLACK_NS));
-        self.timers.wake_never();
-        self.try_start(timeout_ns, now_ns);
     }
 
     pub(super) fn try_start(&mut self, timeout_ns: u64, now_ns: u64) {
@@ -412,7 +429,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     #[cold]
     fn not_started(&mut self, error: StartError, now_ns: u64) {
-        self.forget_straight();
+        self.forget_fast();
         if error == StartError::Unsupported {
             return self.fail(Error::Unsupported, now_ns);
         }

@@ -4,7 +4,7 @@ use super::breach::Breach;
 use super::buffer::DmaBuf;
 use super::erase::Erase;
 use super::partition_access::PartitionAccess;
-use crate::host::{BusOp, DmaError, Fault, Phase};
+use crate::host::{BusOp, Direction, DmaError, Fault, Phase};
 use crate::sched::Origin;
 use crate::spec::ParseError;
 use crate::spec::command::Command;
@@ -108,6 +108,16 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// The blocks of a read or write.
+    #[inline(always)]
+    pub(super) const fn span(&self) -> Option<(Direction, u64, u32)> {
+        match *self {
+            Kind::Read { lba, blocks } => Some((Direction::Read, lba, blocks)),
+            Kind::Write { lba, blocks } => Some((Direction::Write, lba, blocks)),
+            _ => None,
+        }
+    }
+
     /// Is it a step of a conversation, which owes nothing to what waits in the queue?
     pub(super) const fn may_be_urgent(&self) -> bool {
         matches!(self, Kind::Raw { .. } | Kind::Bus(_) | Kind::Pause { .. })

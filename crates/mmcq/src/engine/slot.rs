@@ -89,11 +89,7 @@ impl Slot {
 
     /// Direction, first block and blocks still to move, of a read or write.
     pub fn span(&self) -> Option<(Direction, u64, u32)> {
-        let (direction, lba, blocks) = match self.kind {
-            Kind::Read { lba, blocks } => (Direction::Read, lba, blocks),
-            Kind::Write { lba, blocks } => (Direction::Write, lba, blocks),
-            _ => return None,
-        };
+        let (direction, lba, blocks) = self.kind.span()?;
         Some((
             direction,
             lba.wrapping_add(u64::from(self.moved_blocks)),
@@ -153,9 +149,9 @@ pub(super) struct Slots<const N: usize> {
     reads: SlotSet,
     writes: SlotSet,
     barriers: SlotSet,
-    /// Those that came by the straight path and have no neighbour in the queue: nothing is special
+    /// Those that came by the fast path and have no neighbour in the queue: nothing is special
     /// with them.
-    plain: SlotSet,
+    lone: SlotSet,
     /// One bit an I/O function's phase; these are not in the list.
     ios: SlotSet,
     /// Those of `ios` that pass a stopped engine.
@@ -190,7 +186,7 @@ impl<const N: usize> Slots<N> {
             stale: 0,
             reads: 0,
             writes: 0,
-            plain: 0,
+            lone: 0,
             barriers: 0,
             ios: 0,
             urgents: 0,
@@ -345,7 +341,7 @@ impl<const N: usize> Slots<N> {
                 let end = start.saturating_add(u64::from(blocks));
                 // Seldom, and its neighbours are not looked for: no slot counts as without
                 // neighbours any more.
-                self.plain = 0;
+                self.lone = 0;
                 self.enter_span(index, Span { direction, start, end, age });
             }
             None => self.barriers |= 1 << (index as usize % N),
@@ -405,14 +401,14 @@ impl<const N: usize> Slots<N> {
         self.next_age
     }
 
-    /// The same for a read or write of these blocks that came by the straight path.
+    /// The same for a read or write of these blocks that came by the fast path.
     #[inline(always)]
     pub fn push_span(&mut self, index: u8, direction: Direction, start: u64, end: u64) {
         let age = self.push_last(index);
         let neighbours = self.neighbours(start, end);
-        self.plain &= !neighbours;
+        self.lone &= !neighbours;
         if neighbours == 0 {
-            self.plain |= 1 << (index as usize % N);
+            self.lone |= 1 << (index as usize % N);
         }
         self.enter_span(index, Span { direction, start, end, age });
     }

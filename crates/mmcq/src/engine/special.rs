@@ -211,7 +211,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         // its data.
         slot.set_moved(0);
         self.lane.set_control(index);
-        self.close_straight();
+        self.close_fast();
         self.gathered.forget();
         self.record.durable_flushed();
         self.begin_flush(now_ns);

@@ -107,7 +107,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(crate) fn look_for_card_irq(&mut self, at_ns: u64) {
         self.card.functions_mut().take_note();
         self.timers.look_at(at_ns);
-        self.close_straight();
+        self.close_fast();
     }
 
     /// The shortest and the longest time between two looks, in nanoseconds.

@@ -44,7 +44,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let Some(hold) = self.order.tails_mut() else { return false };
         hold.awake();
-        self.close_straight();
+        self.close_fast();
         true
     }
 
@@ -264,7 +264,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.square(self.gathered.members().len() as u8);
         self.begin_transfer(first, true, now_ns);
         if self.lane.is_idle() {
-            self.dispatch_any(now_ns);
+            self.dispatch(now_ns);
         }
     }
 

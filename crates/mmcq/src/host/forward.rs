@@ -65,7 +65,7 @@ macro_rules! forward_host {
         }
     };
     (@start $to:tt) => { $crate::forward_host!(@starts start $to); };
-    (@start_plain $to:tt) => { $crate::forward_host!(@starts start_plain $to); };
+    (@start_fast $to:tt) => { $crate::forward_host!(@starts start_fast $to); };
     (@starts $start:ident $to:tt) => {
         #[inline(always)]
         fn $start(
@@ -98,13 +98,13 @@ macro_rules! forward_host {
             $crate::forward_host!(@to $to self.ack(segments))
         }
     };
-    (@ack_plain $to:tt) => {
+    (@ack_fast $to:tt) => {
         #[inline(always)]
-        fn ack_plain(
+        fn ack_fast(
             &mut self,
             segments: &[$crate::host::Segment],
-        ) -> Result<$crate::host::Plain, $crate::host::Events> {
-            $crate::forward_host!(@to $to self.ack_plain(segments))
+        ) -> Result<$crate::host::FastEnd, $crate::host::Events> {
+            $crate::forward_host!(@to $to self.ack_fast(segments))
         }
     };
     (@set_bus $to:tt) => {

@@ -8,7 +8,7 @@
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
 use super::{
-    BusOp, CommandQueueHost, Events, Host, Plain, QueueCaps, QueueError, QueueEvents, QueueSettings,
+    BusOp, CommandQueueHost, Events, FastEnd, Host, QueueCaps, QueueError, QueueEvents, QueueSettings,
     QueueState, Segment, Step, Task, Timing,
 };
 use crate::spec::command::Command;
@@ -242,7 +242,7 @@ unsafe impl<H: Host, S: Surroundings> Host for Surrounded<H, S> {
     const WAKES: bool = H::WAKES;
     const EARLY_R1: bool = H::EARLY_R1;
 
-    crate::forward_host!(self.host => caps map unmap start start_plain start_concurrent
+    crate::forward_host!(self.host => caps map unmap start start_fast start_concurrent
         ack_concurrent abort_concurrent early_r1 interrupt_lost command_hangs isolate dat0_busy
         dat_levels retune_ns supply_ma take_waker card_irq queue chain);
 
@@ -254,9 +254,9 @@ unsafe impl<H: Host, S: Surroundings> Host for Surrounded<H, S> {
     }
 
     #[inline]
-    fn ack_plain(&mut self, segments: &[Segment]) -> Result<Plain, Events> {
+    fn ack_fast(&mut self, segments: &[Segment]) -> Result<FastEnd, Events> {
         // No step of a tuning ends here.
-        self.host.ack_plain(segments)
+        self.host.ack_fast(segments)
     }
 
     fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {

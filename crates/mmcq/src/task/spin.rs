@@ -1,4 +1,4 @@
-//! Straight-line code in a thread that spins for short phases before it sleeps.
+//! FastPath-line code in a thread that spins for short phases before it sleeps.
 
 use super::request::{At, Look, Seen};
 use super::{Platform, RequestFuture, Stack};

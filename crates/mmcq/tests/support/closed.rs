@@ -3,7 +3,7 @@
 use crate::support::TestHost;
 use mmcq::host::{BusOp, Caps, Direction, DmaError, Events, Host, Phase, Segment, StartError, Step};
 
-/// The test's host, which never continues a transfer, so that the straight path is there too.
+/// The test's host, which never continues a transfer, so that the fast path is there too.
 pub struct Closed(pub TestHost);
 
 // SAFETY: memory is touched in `ack` alone, inside the segments of the phase that it ends.

@@ -38,7 +38,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.lane.chains().is_none() {
             return false;
         }
-        self.close_straight();
+        self.close_fast();
         let caps = match self.host.chain().map(|chain| chain.chain_caps()) {
             Some(Ok(caps)) => caps,
             Some(Err(why)) => {
@@ -249,7 +249,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             chains.waits();
         }
         self.lane.enter(Stage::Extra);
-        self.forget_straight();
+        self.forget_fast();
         let look_ns = Self::first_look_ns(wire_ns, patience_ns);
         self.timers.give_up_at(later(later(now_ns, look_ns), SLACK_NS));
         self.try_chain(timeout_ns, now_ns);

@@ -48,7 +48,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let writes = if self.counts(Direction::Write) && !self.tells_transferred() { writes } else { 0 };
         // Nothing else tells when the busy after a read's header is over.
         let reads = if self.host.caps().busy == BusyDetect::Interrupt { reads } else { 0 };
-        self.close_straight();
+        self.close_fast();
         let Some(packs) = self.lane.packs_mut().filter(|_| can) else { return false };
         packs.are_taken(writes, reads);
         packs.is_armed()

@@ -34,6 +34,13 @@ impl<const N: usize> Slots<N> {
         self.settling &= !(1 << index);
     }
 
+    /// It was written, and its flush is next. Few writes have one: out of the way of the others.
+    #[cold]
+    #[inline(never)]
+    pub fn goes_on(&mut self, index: u8) {
+        self.push_front(index);
+    }
+
     /// Its result is known, and the controller has let go of it.
     #[inline(always)]
     pub fn end(&mut self, index: u8) {

@@ -46,13 +46,13 @@ impl<const N: usize> Slots<N> {
     /// Is nothing special with this queued read or write, and has it no neighbour? Some of which
     /// that is true are not known as such.
     #[inline(always)]
-    pub fn is_plain(&self, index: u8) -> bool {
-        self.plain >> (index as usize % N) & 1 != 0
+    pub fn is_lone(&self, index: u8) -> bool {
+        self.lone >> (index as usize % N) & 1 != 0
     }
 
     /// What waits was meant for another card.
-    pub fn none_is_plain(&mut self) {
-        self.plain = 0;
+    pub fn none_is_lone(&mut self) {
+        self.lone = 0;
     }
 
     #[inline(always)]
@@ -60,14 +60,14 @@ impl<const N: usize> Slots<N> {
         let others = !((1 as SlotSet) << (index as usize % N));
         self.starts[bucket::<N>(start)] &= others;
         self.ends[bucket::<N>(end)] &= others;
-        self.plain &= others;
+        self.lone &= others;
     }
 
-    /// At the end of the queue, as `push_span`: it continues what waits, so it is not plain, and
+    /// At the end of the queue, as `push_span`: it continues what waits, so it is not alone, and
     /// nothing else is any more.
     #[inline(always)]
     pub fn push_next(&mut self, index: u8, direction: Direction, start: u64, end: u64) {
-        self.plain = 0;
+        self.lone = 0;
         let age = self.push_last(index);
         self.enter_span(index, Span { direction, start, end, age });
     }
@@ -79,7 +79,7 @@ impl<const N: usize> Slots<N> {
             return false;
         }
         (self.head, self.tail) = (NONE, NONE);
-        (self.reads, self.writes, self.plain) = (0, 0, 0);
+        (self.reads, self.writes, self.lone) = (0, 0, 0);
         (self.starts, self.ends) = ([0; N], [0; N]);
         true
     }

@@ -163,12 +163,6 @@ impl Slot {
         self.rules.set(Rules::FLUSH_AFTER, false);
     }
 
-    /// Its result is known, and the caller completes it.
-    #[inline(always)]
-    pub fn ends(&mut self) {
-        self.state = State::Ended;
-    }
-
     /// It goes alone from now on, if it does.
     pub fn goes_alone(&mut self, alone: bool) {
         self.solo |= alone;

@@ -32,7 +32,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Cards are known whose queue damages data without a word:
     /// [`card::enable_sd_task_queue`](crate::card::enable_sd_task_queue) asks who the card is.
     pub fn set_sd_task_queue(&mut self, queue: SdTaskQueue) -> bool {
-        self.close_straight();
+        self.close_fast();
         let known = self.queue_register().is_some();
         self.lane.tasks_mut().is_some_and(|tasks| known && tasks.has_sd_queue(queue))
     }

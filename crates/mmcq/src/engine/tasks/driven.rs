@@ -2,17 +2,16 @@
 //! on: from `submit` to its doorbell without the queue, from its end to its result, and from there
 //! to the next in the queue.
 //!
-//! The same as the [straight path](super::super::straight) for a transfer: it skips the questions
+//! The same as the [fast path](super::super::fast) for a transfer: it skips the questions
 //! of [`hosted`](super::hosted), and leaves behind what the answers would have. Its door opens and
-//! closes with that of the straight path.
+//! closes with that of the fast path.
 
-use super::super::slot::{NONE, Rules};
+use super::super::slot::NONE;
 use super::super::timers::later;
 use super::super::{Request, SlotId};
-use super::{BLOCK_BYTES, Engine, IDLE_NS, Kind};
+use super::{Engine, IDLE_NS};
 use crate::host::{Direction, Host, QueueEvents, TaskFlags};
 use crate::sched::Profile;
-use crate::sched::slot_set::SlotSet;
 use crate::sched::tasks::Why;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
@@ -26,50 +25,31 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Accepts a request, and rings it if there is room. The door is open.
     #[inline(always)]
     pub(in super::super) fn submit_driven(&mut self, request: &mut Request, now_ns: u64) -> Option<SlotId> {
-        let (direction, lba, blocks) = match request.kind {
-            Kind::Read { lba, blocks } => (Direction::Read, lba, blocks),
-            Kind::Write { lba, blocks } => (Direction::Write, lba, blocks),
-            _ => return None,
-        };
+        let (direction, lba, blocks) = request.kind.span()?;
         let end = lba.checked_add(u64::from(blocks))?;
         if request.durable | request.urgent
-            || !self.fits_straight(direction, blocks, end)
+            || !self.lane.door().fits(direction, blocks, end)
             || !self.has_room()
             || !self.may_ring(now_ns)
         {
             return None;
         }
-        let len = blocks * BLOCK_BYTES;
         let head = self.slots.head();
         let room = self.lane.tasks()?.next_rung(now_ns);
-        if room.is_some() && (head != NONE || self.meets_rung(direction, lba, end))
-            || request.buf.len_bytes() < len
-        {
+        if room.is_some() && (head != NONE || self.meets_rung(direction, lba, end)) {
             return None;
         }
-        let index = self.slots.next_free()?;
-        let mut segment = request.buf.segment(len);
-        self.host.map(&mut segment, direction).ok()?;
-        self.slots.take_free();
-        let slot = self.slots.at_mut(index);
-        let kind = match direction {
-            Direction::Read => Kind::Read { lba, blocks },
-            Direction::Write => Kind::Write { lba, blocks },
-        };
-        slot.take_in(kind, segment, (Rules::NONE, false), request, now_ns);
-        let generation = slot.generation();
-        self.slots.note_mapped(index);
-        self.record.request_accepted();
+        let (id, _) = self.take_in_mapped((direction, lba, blocks), request, now_ns)?;
         match room {
-            None => self.slots.push_span(index, direction, lba, end),
-            Some(id) => {
-                self.slots.pass_span(index, direction, lba, end);
-                if !self.ring_driven(id, index, direction, lba, blocks, now_ns) {
-                    self.dispatch_any(now_ns);
+            None => self.slots.push_span(id.index, direction, lba, end),
+            Some(task) => {
+                self.slots.pass_span(id.index, direction, lba, end);
+                if !self.ring_driven(task, id.index, direction, lba, blocks, now_ns) {
+                    self.dispatch(now_ns);
                 }
             }
         }
-        Some(SlotId { index, generation })
+        Some(id)
     }
 
     /// Are tasks rung, is nothing to be done before, and is it time for nothing?
@@ -166,7 +146,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.slots.is_settling() {
             self.settle(0);
         }
-        let (mut left, mut ended): (u32, SlotSet) = (done, 0);
+        let mut left = done;
         while left != 0 {
             let id = left.trailing_zeros() as u8;
             left &= left - 1;
@@ -183,8 +163,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.durability.writes(true);
                 self.slots.awaits_status(index);
             } else {
-                self.slots.at_mut(index).ends();
-                ended |= 1 << index;
+                self.slots.end(index);
             }
         }
         if let Some(hosted) = self.lane.hosted_mut() {
@@ -192,11 +171,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         // The next is rung before anything is completed.
         self.go_on_driven(now_ns);
-        while ended != 0 {
-            let index = ended.trailing_zeros() as u8;
-            ended &= ended - 1;
-            self.end_straight(index, Direction::Read);
-        }
         true
     }
 
@@ -217,13 +191,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             let Some(id) = tasks.next_rung(now_ns) else { return };
             let slot = self.slots.at(head);
-            let (direction, lba, blocks) = match slot.kind() {
-                Kind::Read { lba, blocks } => (Direction::Read, lba, blocks),
-                Kind::Write { lba, blocks } => (Direction::Write, lba, blocks),
-                _ => break,
-            };
+            let Some((direction, lba, blocks)) = slot.kind().span() else { break };
             let end = lba.wrapping_add(u64::from(blocks));
-            if !self.slots.is_plain(head) || !self.may_ring(now_ns) || self.meets_rung(direction, lba, end) {
+            if !self.slots.is_lone(head) || !self.may_ring(now_ns) || self.meets_rung(direction, lba, end) {
                 break;
             }
             self.slots.pop(head, direction, lba, end);
@@ -231,6 +201,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 break;
             }
         }
-        self.dispatch_any(now_ns);
+        self.dispatch(now_ns);
     }
 }

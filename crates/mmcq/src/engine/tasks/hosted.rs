@@ -376,7 +376,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         if events.card_irq {
             self.card.functions_mut().ask();
-            self.close_straight();
+            self.close_fast();
         }
         if events.retune {
             self.retune_wanted(now_ns);

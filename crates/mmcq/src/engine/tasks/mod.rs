@@ -24,6 +24,7 @@ mod hosted;
 mod steps;
 
 use super::batch::Limits;
+use super::fast::Way;
 use super::phases::{NO_PHASE, SLACK_NS, Stage};
 use super::runs::End;
 use super::slot::{NONE, Rules, bits};
@@ -67,7 +68,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// too small to be of use.
     pub fn set_task_queue(&mut self, depth: u8) -> bool {
         let emmc = self.card.target().is_some_and(|target| target.emmc && !target.extended_address);
-        self.close_straight();
+        self.close_fast();
         let has = emmc && self.lane.tasks_mut().is_some_and(|tasks| tasks.has_queue(depth));
         if has {
             self.equip();
@@ -96,7 +97,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Is a command of the queue under way, or the data of a task?
     #[inline(always)]
-    pub(super) fn has_plain_task(&self) -> bool {
+    pub(super) fn has_fast_task(&self) -> bool {
         let stage = matches!(self.lane.stage(), Stage::Extra | Stage::Main);
         self.is_queued() && stage && !self.lane.has_control()
     }
@@ -362,7 +363,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let (timeout_ns, patience_ns) = self.card.plan().times_ns(direction, self.gathered.blocks(), wire_ns);
         self.lane.prepare(phase);
         let look_ns = Self::first_look_ns(wire_ns, patience_ns);
-        self.start_plain_phase(Stage::Main, timeout_ns, look_ns, now_ns);
+        self.start_fast_phase(Way::Nothing, Stage::Main, (timeout_ns, look_ns), now_ns);
     }
 
     /// Asks the card what is ready, or waits until it is time for that.

@@ -3,6 +3,7 @@
 //! for bit: what an eMMC's tasks have besides is never set for it.
 
 use super::super::extras::Event;
+use super::super::fast::Way;
 use super::super::phases::{COMMAND_TIMEOUT_NS, SLACK_NS, Stage};
 use super::super::timers::later;
 use super::{Engine, Error, Turn};
@@ -46,7 +47,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         self.gathered.forget();
         self.lane.prepare(Phase::of(command));
-        self.start_plain_phase(Stage::Extra, COMMAND_TIMEOUT_NS, COMMAND_TIMEOUT_NS, now_ns);
+        let times_ns = (COMMAND_TIMEOUT_NS, COMMAND_TIMEOUT_NS);
+        self.start_fast_phase(Way::Nothing, Stage::Extra, times_ns, now_ns);
     }
 
     /// The same, with busy.
@@ -114,7 +116,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if let Some(tasks) = self.lane.tasks_mut() {
             tasks.leaves();
         }
-        self.close_straight();
+        self.close_fast();
     }
 
     /// CMD48, or CMD43: the card forgets all tasks.

@@ -225,7 +225,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
 
     /// No phase is in progress any more, and nothing is known of the lines.
     fn forget(&mut self) {
-        (self.active, self.quick) = (None, NEVER);
+        (self.active, self.fast_end) = (None, NEVER);
         self.forget_concurrent();
         self.idle = false;
     }

@@ -85,7 +85,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         // Its response is not in the registers, and the next start looks twice.
         let seen = active.seen | INT_COMMAND;
         self.active = Some(Active { resp: Resp::None, alone: false, seen, ..active });
-        self.quick = NEVER;
+        self.fast_end = NEVER;
     }
 
     /// The response of a phase whose own was put aside; all others have one in the registers, or

@@ -35,7 +35,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
         if active.alone && active.work == Work::Adma {
             // What is left to come of it ends it in few instructions.
-            self.quick = INT_TRANSFER;
+            self.fast_end = INT_TRANSFER;
         }
         let counted = match self.auto {
             Automatic::TellingCount => self.port.read32(RESPONSE_3) & R1::DEFERRED,

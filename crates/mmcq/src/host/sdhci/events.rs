@@ -6,7 +6,7 @@ use super::Sdhci;
 use super::config::SdhciQuirks;
 use super::phase::{Active, Automatic, BOUNDARY_BYTES, Work};
 use super::regs::*;
-use crate::host::{Cause, Direction, Dma, Done, Events, Fault, Plain, Regs, Segment, Stage};
+use crate::host::{Cause, Direction, Dma, Done, Events, FastEnd, Fault, Regs, Segment, Stage};
 use crate::spec::command::Resp;
 use crate::spec::response::{R1, Response};
 
@@ -39,24 +39,24 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     /// The end of a command with an R1, or of its transfer by ADMA, that went well; if that is all
     /// there is.
     #[inline(always)]
-    pub(super) fn take_end(&mut self, segments: &[Segment]) -> Result<Plain, Events> {
+    pub(super) fn take_end(&mut self, segments: &[Segment]) -> Result<FastEnd, Events> {
         let status = self.port.read32(INT_STATUS) & self.own_bits;
         // Bits that are missing, or beyond those that are expected.
-        if status != self.quick {
+        if status != self.fast_end {
             return Err(self.take_others(status, segments));
         }
         self.port.write32(INT_STATUS, status);
-        self.quick = NEVER;
+        self.fast_end = NEVER;
         (self.active, self.idle) = (None, true);
-        let mut plain = Plain { status: self.port.read32(RESPONSE_0), stop: 0 };
+        let mut end = FastEnd { status: self.port.read32(RESPONSE_0), stop: 0 };
         if self.auto >= Automatic::Stop {
             let told = self.port.read32(RESPONSE_3);
             match self.auto {
-                Automatic::Stop => plain.stop = told,
-                _ => plain.status |= told & R1::DEFERRED,
+                Automatic::Stop => end.stop = told,
+                _ => end.status |= told & R1::DEFERRED,
             }
         }
-        Ok(plain)
+        Ok(end)
     }
 
     /// Any other end.
@@ -70,7 +70,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         if status == self.own_bits && self.present_state().is_none() {
             // Gone, and not by one read alone, which the bus may have lost: what is gone reaches no
             // memory. Nothing that could be written would help.
-            self.quick = NEVER;
+            self.fast_end = NEVER;
             events.phase = self.active.take().map(|active| Err(gone(&active)));
             self.idle = false;
             return events;
@@ -83,7 +83,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             self.take_rare(status, &mut events);
         }
         if let Some(mut active) = self.active.take() {
-            self.quick = NEVER;
+            self.fast_end = NEVER;
             events.phase = self.advance(&mut active, status, segments);
             if events.phase.is_none() {
                 self.active = Some(active);

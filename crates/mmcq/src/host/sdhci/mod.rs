@@ -30,7 +30,7 @@ mod usdhc;
 
 use crate::host::dma::at_a_line;
 use crate::host::{
-    BusOp, BusyDetect, Caps, Cause, Direction, Dma, DmaError, Events, Host, Phase, Plain, Regs, Segment,
+    BusOp, BusyDetect, Caps, Cause, Direction, Dma, DmaError, Events, FastEnd, Host, Phase, Regs, Segment,
     StartError, Step,
 };
 use crate::spec::command::Command;
@@ -69,7 +69,7 @@ pub struct Sdhci<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     active: Option<Active>,
     /// The status that ends it well, if it has an R1 and the CPU has nothing to do: all of it, come
     /// at once. [`NEVER`]: another phase, or none.
-    quick: u32,
+    fast_end: u32,
     /// [`SdhciQuirks::R1_WITH_TC`], and not yet disproved.
     r1_with_tc: bool,
     /// What it has the controller send by itself.
@@ -104,8 +104,8 @@ struct Shadow {
     timeout_ns: u64,
     adma_high: Option<u32>,
     /// A transfer of no more blocks than this, in one piece, needs but what differs from one to the
-    /// next ([`Sdhci::start_quickly`]); 0: not known yet.
-    quick_blocks: u32,
+    /// next ([`Sdhci::start_fast_data`]); 0: not known yet.
+    fast_blocks: u32,
 }
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
@@ -151,7 +151,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             model,
             caps,
             active: None,
-            quick: NEVER,
+            fast_end: NEVER,
             r1_with_tc: config.quirks.has(SdhciQuirks::R1_WITH_TC) && model.busy == BusyDetect::Interrupt,
             auto: Automatic::Nothing,
             concurrent: None,
@@ -275,17 +275,12 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Sdhci<R, D, DESC
     }
 
     #[inline(always)]
-    fn start_plain(
-        &mut self,
-        phase: &Phase,
-        segments: &[Segment],
-        timeout_ns: u64,
-    ) -> Result<(), StartError> {
-        let quickly = match &phase.data {
-            Some(data) => self.start_quickly(phase, data, segments, timeout_ns),
+    fn start_fast(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError> {
+        let fast = match &phase.data {
+            Some(data) => self.start_fast_data(phase, data, segments, timeout_ns),
             None => self.start_short(phase),
         };
-        if quickly { Ok(()) } else { self.start_phase(phase, segments, timeout_ns) }
+        if fast { Ok(()) } else { self.start_phase(phase, segments, timeout_ns) }
     }
 
     fn start_concurrent(&mut self, command: &Command) -> Result<(), StartError> {
@@ -305,7 +300,7 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Sdhci<R, D, DESC
     }
 
     #[inline(always)]
-    fn ack_plain(&mut self, segments: &[Segment]) -> Result<Plain, Events> {
+    fn ack_fast(&mut self, segments: &[Segment]) -> Result<FastEnd, Events> {
         self.take_end(segments)
     }
 

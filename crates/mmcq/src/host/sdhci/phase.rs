@@ -122,7 +122,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     /// Starts a transfer that differs from an earlier one only in its blocks and its memory. False,
     /// and nothing done: it is another.
     #[inline(always)]
-    pub(super) fn start_quickly(
+    pub(super) fn start_fast_data(
         &mut self,
         phase: &Phase,
         data: &Data,
@@ -135,7 +135,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         let bytes = blocks.wrapping_mul(BLOCK_BYTES);
         let whole = u32::from(block_size) == BLOCK_BYTES && resp == Resp::R1 && !phase.tuning;
         // None at all is too many; and so few are far from an overflow.
-        let fits = blocks.wrapping_sub(1) < self.shadow.quick_blocks
+        let fits = blocks.wrapping_sub(1) < self.shadow.fast_blocks
             && bytes <= segment.len
             && segment.bus & BY_CPU == 0;
         if !whole || !fits || !self.idle || self.shadow.timeout_ns != timeout_ns {
@@ -180,7 +180,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         if other || index == STOP_TRANSMISSION {
             return false;
         }
-        if !self.idle || self.shadow.quick_blocks == 0 {
+        if !self.idle || self.shadow.fast_blocks == 0 {
             return false;
         }
         self.programs = false;
@@ -201,7 +201,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     #[inline(always)]
     fn send(&mut self, active: Active, ends: u32, arg: u32, index: u8, kind: u16, mode: u16) {
         self.idle = false;
-        self.quick = ends;
+        self.fast_end = ends;
         self.active = Some(active);
         self.port.write32(ARGUMENT, arg);
         let command = u32::from(index & 0x3f) << COMMAND_INDEX_SHIFT;
@@ -250,11 +250,11 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         };
         self.programs = writes || phase.command.resp == Resp::R1b;
         let resp = phase.command.resp;
-        let plain = resp == Resp::R1 && alone && matches!(work, Work::Adma | Work::Command);
-        self.quick = if plain { work.needs() } else { NEVER };
+        let fast = resp == Resp::R1 && alone && matches!(work, Work::Adma | Work::Command);
+        self.fast_end = if fast { work.needs() } else { NEVER };
         if matches!(work, Work::Adma) && self.port.joins() && !self.model.form.nop_end {
             // From now on all that lasts from one such transfer to the next is in the registers.
-            self.shadow.quick_blocks =
+            self.shadow.fast_blocks =
                 (self.model.form.chunk / BLOCK_BYTES).min(self.caps.max_blocks).min(0xffff);
         }
         self.active = Some(Active { resp, work, alone, seen: 0 });

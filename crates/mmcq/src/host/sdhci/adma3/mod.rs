@@ -19,8 +19,8 @@ use super::events::{ACKNOWLEDGED, RARE};
 use super::phase::Automatic;
 use super::regs::*;
 use crate::host::{
-    BusOp, BusyDetect, ChainCaps, ChainError, ChainEvents, ChainHost, Direction, Dma, DmaError, Events, Host,
-    Phase, Plain, Regs, Segment, StartError, Step,
+    BusOp, BusyDetect, ChainCaps, ChainError, ChainEvents, ChainHost, Direction, Dma, DmaError, Events,
+    FastEnd, Host, Phase, Regs, Segment, StartError, Step,
 };
 use crate::spec::command::Command;
 use core::ptr::NonNull;
@@ -138,16 +138,11 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, con
     }
 
     #[inline(always)]
-    fn start_plain(
-        &mut self,
-        phase: &Phase,
-        segments: &[Segment],
-        timeout_ns: u64,
-    ) -> Result<(), StartError> {
+    fn start_fast(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError> {
         if self.at != At::Rest {
             return Err(StartError::CommandLine);
         }
-        self.host.start_plain(phase, segments, timeout_ns)
+        self.host.start_fast(phase, segments, timeout_ns)
     }
 
     fn start_concurrent(&mut self, command: &Command) -> Result<(), StartError> {
@@ -165,11 +160,11 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, con
     }
 
     #[inline(always)]
-    fn ack_plain(&mut self, segments: &[Segment]) -> Result<Plain, Events> {
+    fn ack_fast(&mut self, segments: &[Segment]) -> Result<FastEnd, Events> {
         if self.at == At::Runs {
             return Err(self.take_rare_alone());
         }
-        self.host.ack_plain(segments)
+        self.host.ack_fast(segments)
     }
 
     fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {

@@ -27,7 +27,7 @@ use super::capabilities::ByCpu;
 use super::config::TransferMode;
 use super::{Sdhci, SdhciQuirks};
 use crate::host::{
-    BusOp, CommandQueueHost, Direction, Dma, DmaError, Events, Host, Phase, Plain, QueueCaps, QueueError,
+    BusOp, CommandQueueHost, Direction, Dma, DmaError, Events, FastEnd, Host, Phase, QueueCaps, QueueError,
     QueueEvents, QueueSettings, QueueState, Regs, Segment, StartError, Step, Task,
 };
 use crate::spec::command::Command;
@@ -197,16 +197,11 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Host
     }
 
     #[inline(always)]
-    fn start_plain(
-        &mut self,
-        phase: &Phase,
-        segments: &[Segment],
-        timeout_ns: u64,
-    ) -> Result<(), StartError> {
+    fn start_fast(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError> {
         if self.has_lines() {
             return Err(StartError::CommandLine);
         }
-        self.host.start_plain(phase, segments, timeout_ns)
+        self.host.start_fast(phase, segments, timeout_ns)
     }
 
     fn ack(&mut self, segments: &[Segment]) -> Events {
@@ -217,11 +212,11 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Host
     }
 
     #[inline(always)]
-    fn ack_plain(&mut self, segments: &[Segment]) -> Result<Plain, Events> {
+    fn ack_fast(&mut self, segments: &[Segment]) -> Result<FastEnd, Events> {
         if self.has_lines() {
             return Err(self.take_rare_alone());
         }
-        self.host.ack_plain(segments)
+        self.host.ack_fast(segments)
     }
 
     fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {

@@ -226,7 +226,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         host.idle = false;
         host.port.write_pair(BLOCK_SIZE, BLOCK_BYTES | BOUNDARY_512K, 0);
         // Some forget it when the lines change hands.
-        host.shadow = Shadow { timeout: None, timeout_ns: UNKNOWN_NS, quick_blocks: 0, ..host.shadow };
+        host.shadow = Shadow { timeout: None, timeout_ns: UNKNOWN_NS, fast_blocks: 0, ..host.shadow };
         host.set_timeout(self.timeout_ns);
         let mode = self.config.quirks.has(CqhciQuirks::TRANSFER_MODE);
         if mode && !self.only_32() {

@@ -167,7 +167,7 @@ fn memory_that_is_not_mapped_is_never_the_controllers() {
     assert_eq!(host.dma.open.get(), 1, "the table's mapping alone");
     for part in [segment, segment.part(0, 512)] {
         host.dma.synced.take();
-        host.start_plain(&read(1), &[part], 100_000_000).unwrap();
+        host.start_fast(&read(1), &[part], 100_000_000).unwrap();
         assert!(host.dma.synced.take().is_empty(), "descriptors for memory without an address");
         assert_eq!(host.port.regs.get(TRANSFER_MODE, 2) & u32::from(MODE_DMA), 0);
         assert_eq!(host.set_bus(BusOp::ResetLines, true, 0), Step::Done);

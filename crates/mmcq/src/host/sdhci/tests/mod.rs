@@ -5,9 +5,9 @@ extern crate std;
 mod bus;
 mod concurrent;
 mod events;
+mod fast;
 mod memory;
 mod phases;
-mod plain;
 mod profiles;
 mod usdhc;
 

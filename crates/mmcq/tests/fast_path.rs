@@ -1,6 +1,6 @@
-//! The straight path through the engine and the general one are the same in all that can be seen:
+//! The fast path through the engine and the general one are the same in all that can be seen:
 //! what the controller is given and when, results, data, counters, deadlines. One engine takes the
-//! straight path wherever it can, another never; the same happens to both.
+//! fast path wherever it can, another never; the same happens to both.
 
 use crate::{fuzz, support};
 use arbtest::arbitrary::{Result, Unstructured};
@@ -281,7 +281,7 @@ fn same(u: &mut Unstructured<'_>) -> Result<()> {
 
 #[test]
 fn both_paths_are_the_same() {
-    // Of five slots in use the last that waits was sent, and the straight path did not look at the
+    // Of five slots in use the last that waits was sent, and the fast path did not look at the
     // early R1.
     arbtest::arbtest(same).seed(0x2848_2a2f_0001_0000).run();
     // New parameters of the card, with CMD23, in the middle of a transfer that went without one.

@@ -15,10 +15,10 @@ fn warm(config: SdhciConfig) -> Driver {
     host
 }
 
-/// What `ack_plain` makes of a status.
-fn plain(host: &mut Driver, status: u32) -> Result<u32, Option<Result<Done, Fault>>> {
+/// What `ack_fast` makes of a status.
+fn fast_end(host: &mut Driver, status: u32) -> Result<u32, Option<Result<Done, Fault>>> {
     host.port.regs.set(INT_STATUS, 4, status);
-    host.ack_plain(&[]).map(|plain| plain.status).map_err(|events| events.phase)
+    host.ack_fast(&[]).map(|end| end.status).map_err(|events| events.phase)
 }
 
 /// Values that went to the signal enables since the log was taken.
@@ -33,18 +33,18 @@ fn signals(host: &Driver) -> Vec<u32> {
 fn ask(host: &mut Driver, status: u32) -> (Vec<u32>, u32) {
     host.port.regs.set(RESPONSE_0, 4, 0x900);
     host.port.regs.take_log();
-    host.start_plain(&question(), &[], 1).unwrap();
+    host.start_fast(&question(), &[], 1).unwrap();
     let signals = signals(host);
     let sent = host.port.regs.get(TRANSFER_MODE, 4) >> 16;
-    assert_eq!(plain(host, status), Ok(0x900));
+    assert_eq!(fast_end(host, status), Ok(0x900));
     (signals, sent)
 }
 
 /// A transfer between two questions, for which Command Complete must not be signalled.
 fn transfer(host: &mut Driver) {
-    host.start_plain(&read(8), &[far(0, 4096)], 100_000_000).unwrap();
+    host.start_fast(&read(8), &[far(0, 4096)], 100_000_000).unwrap();
     assert_eq!(host.port.regs.get(INT_SIGNAL, 4) & (INT_COMMAND | INT_TRANSFER), INT_TRANSFER);
-    assert_eq!(plain(host, INT_COMMAND | INT_TRANSFER), Ok(0x900));
+    assert_eq!(fast_end(host, INT_COMMAND | INT_TRANSFER), Ok(0x900));
 }
 
 /// A driver for a controller on which it was seen that questions end with a Transfer Complete.
@@ -71,9 +71,9 @@ fn nothing_is_learned_from_how_questions_end() {
         transfer(&mut host);
     }
     for _ in 0..20 {
-        host.start_plain(&question(), &[], 1).unwrap();
+        host.start_fast(&question(), &[], 1).unwrap();
         assert_eq!(host.port.regs.get(TRANSFER_MODE, 4) >> 16, 0x0d1a);
-        let events = plain(&mut host, INT_COMMAND | INT_TRANSFER).unwrap_err();
+        let events = fast_end(&mut host, INT_COMMAND | INT_TRANSFER).unwrap_err();
         assert_eq!(events.unwrap().unwrap().response, Response::short(0x900));
     }
 }
@@ -81,14 +81,14 @@ fn nothing_is_learned_from_how_questions_end() {
 #[test]
 fn an_end_that_was_relied_on_in_vain_is_not_again() {
     let mut host = relies();
-    host.start_plain(&question(), &[], 1).unwrap();
+    host.start_fast(&question(), &[], 1).unwrap();
     assert_eq!(host.port.regs.get(INT_SIGNAL, 4) & INT_COMMAND, 0);
     // The response is there, and its deadline has passed.
     host.port.regs.set(RESPONSE_0, 4, 0x900);
     assert_eq!(report(&mut host, INT_COMMAND, &[]).phase.unwrap().unwrap().response, Response::short(0x900));
     host.interrupt_lost();
-    host.start_plain(&read(8), &[far(0, 4096)], 100_000_000).unwrap();
-    assert_eq!(plain(&mut host, INT_COMMAND | INT_TRANSFER), Ok(0x900));
+    host.start_fast(&read(8), &[far(0, 4096)], 100_000_000).unwrap();
+    assert_eq!(fast_end(&mut host, INT_COMMAND | INT_TRANSFER), Ok(0x900));
     let (signals, sent) = ask(&mut host, INT_COMMAND);
     assert_eq!((signals.len(), sent), (1, 0x0d1a));
 }
@@ -102,15 +102,15 @@ fn without_an_interrupt_at_the_end_of_busy_nothing_is_sent_so() {
 #[test]
 fn a_controller_that_is_gone_has_not_ended_a_phase_well() {
     let mut host = warm(SdhciConfig::new());
-    host.start_plain(&read(8), &[far(0, 4096)], 100_000_000).unwrap();
+    host.start_fast(&read(8), &[far(0, 4096)], 100_000_000).unwrap();
     host.port.regs.set(PRESENT, 4, u32::MAX);
-    let fault = plain(&mut host, u32::MAX).unwrap_err().unwrap().unwrap_err();
+    let fault = fast_end(&mut host, u32::MAX).unwrap_err().unwrap().unwrap_err();
     assert_eq!(fault.cause, Cause::Gone);
     // Neither where the driver has to move the data itself.
     let mut host = ready(by(TransferMode::Sdma));
-    host.start_plain(&read(8), &[far(0x1000, 4096)], 100_000_000).unwrap();
+    host.start_fast(&read(8), &[far(0x1000, 4096)], 100_000_000).unwrap();
     host.port.regs.set(PRESENT, 4, u32::MAX);
-    let fault = plain(&mut host, u32::MAX).unwrap_err().unwrap().unwrap_err();
+    let fault = fast_end(&mut host, u32::MAX).unwrap_err().unwrap().unwrap_err();
     assert_eq!(fault.cause, Cause::Gone);
-    assert_eq!(plain(&mut host, 0), Err(None));
+    assert_eq!(fast_end(&mut host, 0), Err(None));
 }

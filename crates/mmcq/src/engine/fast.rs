@@ -1,0 +1,269 @@
+//! The fast path: an ordinary read or write while nothing else is going on.
+//!
+//! The [`door`](super::door) says when. Slots, batch, plan and timers are those of the general path
+//! ([`phases`](super::phases)), and what is left behind is the same; the questions between them
+//! are skipped. A request that has anything special to tell makes a test here fail, and goes the
+//! general way. `tests/fast_path.rs` compares the two.
+//!
+//! Three shortcuts: from `submit` to the controller without the queue, from the end of a transfer
+//! to its result, and from there to the next in the queue.
+
+use super::phases::{COMMAND_TIMEOUT_NS, Stage};
+use super::runs::End;
+use super::slot::{NONE, Rules};
+use super::{BLOCK_BYTES, Engine, Kind, Request, SlotId};
+use crate::host::{Auto, Direction, FastEnd, Host, Phase, Segment};
+use crate::sched::Profile;
+use crate::spec::response::R1;
+
+/// What the controller has that may end by the fast path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    Nothing,
+    Read,
+    Write,
+    /// CMD13 after writes.
+    Status,
+}
+
+/// Bits of an R1 that say more than that all is well.
+const WRONG: u32 = R1::OWN | R1::DEFERRED | R1::EXCEPTION_EVENT;
+/// Set in one more than CURRENT_STATE from 7 (programming) on; beyond that no transfer leaves a
+/// card.
+const FROM_PRG_ON: u32 = 8 << 9;
+
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
+    /// Accepts and starts a request if nothing is in its way.
+    #[inline(always)]
+    pub(super) fn submit_fast(&mut self, request: &mut Request, now_ns: u64) -> Option<SlotId> {
+        if self.is_driven_open() {
+            return self.submit_driven(request, now_ns);
+        }
+        self.submit_blocks::<false>(request.kind.span()?, request, now_ns)
+    }
+
+    /// A start is held. Accepts a request if nothing is in its way, and it may join what is held.
+    #[inline(never)]
+    pub(super) fn submit_to_held(&mut self, request: &mut Request, now_ns: u64) -> Option<SlotId> {
+        self.submit_blocks::<true>(request.kind.span()?, request, now_ns)
+    }
+
+    #[inline(always)]
+    fn submit_blocks<const HELD: bool>(
+        &mut self,
+        (direction, lba, blocks): (Direction, u64, u32),
+        request: &mut Request,
+        now_ns: u64,
+    ) -> Option<SlotId> {
+        let end = lba.checked_add(u64::from(blocks))?;
+        let idle = self.lane.is_idle();
+        let ordinary = self.lane.door().fits(direction, blocks, end) && !(request.durable | request.urgent);
+        if !ordinary || !self.lets_in(HELD || !idle) || !self.has_room() || HELD && !idle {
+            return None;
+        }
+        if !HELD
+            && idle
+            && (self.slots.head() != NONE || self.slots.is_settling() || self.timers.chore_is_due(now_ns))
+        {
+            return None;
+        }
+        let (id, segment) = self.take_in_mapped((direction, lba, blocks), request, now_ns)?;
+        if HELD {
+            self.slots.push_next(id.index, direction, lba, end);
+            if !self.joins(id.index, now_ns) {
+                self.dispatch(now_ns);
+            }
+        } else if idle {
+            self.slots.pass(id.index);
+            self.start_alone(id.index, (direction, lba, blocks), segment, now_ns);
+        } else {
+            self.slots.push_span(id.index, direction, lba, end);
+            self.try_early(now_ns);
+        }
+        Some(id)
+    }
+
+    /// Takes an ordinary request in, with its memory mapped. `None`: nothing is done.
+    #[inline(always)]
+    pub(super) fn take_in_mapped(
+        &mut self,
+        (direction, lba, blocks): (Direction, u64, u32),
+        request: &mut Request,
+        now_ns: u64,
+    ) -> Option<(SlotId, Segment)> {
+        let len = blocks * BLOCK_BYTES;
+        if request.buf.len_bytes() < len {
+            return None;
+        }
+        let index = self.slots.next_free()?;
+        let mut segment = request.buf.segment(len);
+        self.host.map(&mut segment, direction).ok()?;
+        self.slots.take_free();
+        let slot = self.slots.at_mut(index);
+        let kind = match direction {
+            Direction::Read => Kind::Read { lba, blocks },
+            Direction::Write => Kind::Write { lba, blocks },
+        };
+        slot.take_in(kind, segment.same(), (Rules::NONE, false), request, now_ns);
+        let generation = slot.generation();
+        self.slots.note_mapped(index);
+        self.record.request_accepted();
+        Some((SlotId { index, generation }, segment))
+    }
+
+    /// The general path has begun a transfer. If it is one of these, its end comes here.
+    #[inline(always)]
+    pub(super) fn may_end_fast(&mut self) {
+        if !Self::FAST || self.lane.stage() != Stage::Main || self.lane.is_blocked() {
+            return;
+        }
+        let (direction, blocks, end) =
+            (self.gathered.direction(), self.gathered.blocks(), self.gathered.end());
+        let alone = self.gathered.count() == 1 && self.slots.at(self.gathered.first()).is_whole(blocks);
+        if alone && self.lane.door().fits(direction, blocks, end) && self.is_open() {
+            self.lane.goes(self.lane.door().way(direction));
+        }
+    }
+
+    /// Starts what is next, while the door is open. The stage may still be that of what has ended.
+    /// False: what is next is for the general path.
+    #[inline(always)]
+    fn next_fast(&mut self, now_ns: u64) -> bool {
+        let head = self.slots.head();
+        if head != NONE {
+            return self.send_head(head, now_ns);
+        }
+        self.forget_fast();
+        self.lane.enter(Stage::Idle);
+        self.timers.clear();
+        if self.slots.is_settling() {
+            self.ask_fast(now_ns);
+            return true;
+        }
+        !self.timers.chore_is_planned()
+    }
+
+    /// Starts the head of the queue. False: that is for the general path.
+    #[inline(always)]
+    fn send_head(&mut self, head: u8, now_ns: u64) -> bool {
+        let Some(run) = self.slots.at(head).kind().span() else { return false };
+        self.send_blocks(head, run, now_ns)
+    }
+
+    #[inline(always)]
+    fn send_blocks(&mut self, head: u8, run: (Direction, u64, u32), now_ns: u64) -> bool {
+        let (direction, lba, blocks) = run;
+        if self.starts_stream(head, lba, now_ns)
+            || !self.slots.is_lone(head)
+            || self.timers.chore_is_due(now_ns)
+        {
+            return false;
+        }
+        let slot = self.slots.at(head);
+        if self.slots.is_settling() {
+            // The general path looks at the R1 of this one before its end.
+            let early = Self::EARLY && (slot.next() == NONE || self.are_few(1));
+            if early || blocks > self.config.settle_blocks || self.incident.doubts(self.slots.settling()) {
+                return false;
+            }
+        }
+        let segment = slot.segment().same();
+        self.slots.pop(head, direction, lba, lba.wrapping_add(u64::from(blocks)));
+        self.start_alone(head, run, segment, now_ns);
+        true
+    }
+
+    /// Starts the transfer of one request. Each direction by itself: much of what follows is then
+    /// known when this is compiled.
+    #[inline(always)]
+    fn start_alone(&mut self, index: u8, run: (Direction, u64, u32), segment: Segment, now_ns: u64) {
+        let (direction, lba, blocks) = run;
+        match direction {
+            Direction::Read => self.start_run(index, (Direction::Read, lba, blocks), segment, now_ns),
+            Direction::Write => self.start_run(index, (Direction::Write, lba, blocks), segment, now_ns),
+        }
+    }
+
+    #[inline(always)]
+    fn start_run(&mut self, index: u8, run: (Direction, u64, u32), segment: Segment, now_ns: u64) {
+        let (direction, lba, blocks) = run;
+        self.gathered.one(index, direction, lba, blocks);
+        self.gathered.one_segment(segment);
+        self.transfer_begins(End::Here);
+        let single = blocks == 1;
+        let auto = if single { Auto::None } else { self.card.plan().auto(blocks) };
+        let times_ns = self.prepare_main(run, single, auto, true);
+        self.start_fast_phase(self.lane.door().way(direction), Stage::Main, times_ns, now_ns);
+    }
+
+    /// Asks the card how its writes went.
+    #[inline(always)]
+    fn ask_fast(&mut self, now_ns: u64) {
+        self.record.status_asked();
+        self.lane.busy_mut().not_asked();
+        self.lane.prepare(Phase::of(self.card.plan().status()));
+        let times_ns = (COMMAND_TIMEOUT_NS, COMMAND_TIMEOUT_NS);
+        self.start_fast_phase(Way::Status, Stage::Status, times_ns, now_ns);
+    }
+
+    /// As [`start_phase`](Self::start_phase), for a phase that drivers start in fewer instructions.
+    #[inline(always)]
+    pub(super) fn start_fast_phase(
+        &mut self,
+        way: Way,
+        stage: Stage,
+        (timeout_ns, limit_ns): (u64, u64),
+        now_ns: u64,
+    ) {
+        if !Self::FAST {
+            return self.start_phase(stage, timeout_ns, limit_ns, now_ns);
+        }
+        self.enter_phase(way, stage, limit_ns, now_ns);
+        let segments = self.gathered.segments(self.lane.phase().data.is_some());
+        let result = self.host.start_fast(self.lane.phase(), segments, timeout_ns);
+        self.note_start(result, now_ns);
+    }
+
+    /// Takes the events of a controller that has a phase whose end may come here.
+    #[inline(always)]
+    pub(super) fn acknowledge_fast(&mut self, now_ns: u64) -> bool {
+        let events = match self.host.ack_fast(self.gathered.segment()) {
+            Ok(end) if self.ended_fast(end, now_ns) => return true,
+            Ok(end) => end.events(self.lane.phase().auto == Auto::Stop),
+            Err(events) => events,
+        };
+        self.acknowledged(events, false, now_ns)
+    }
+
+    /// The phase is over on the wire. False, and nothing done: there is more to it than that.
+    #[inline(always)]
+    fn ended_fast(&mut self, FastEnd { status, stop }: FastEnd, now_ns: u64) -> bool {
+        // Only CMD13 may find the card programming, and that is not its end.
+        if (status | stop) & WRONG | status.wrapping_add(1 << 9) & FROM_PRG_ON != 0 {
+            return false;
+        }
+        message!(trace, "answered {:#010x}", status);
+        self.lane.note_end(now_ns);
+        let way = self.lane.way();
+        if self.slots.is_settling() {
+            self.settle_well();
+        }
+        if way != Way::Status {
+            let index = self.gathered.first();
+            self.slots.at_mut(index).moved_all(self.gathered.blocks());
+            match way {
+                Way::Write => self.slots.awaits_status(index),
+                _ => self.slots.end(index),
+            }
+        }
+        // The next is started before anything is completed.
+        debug_assert!(self.lane.door().is_open(), "nothing here closes it");
+        if !self.next_fast(now_ns) {
+            self.forget_fast();
+            self.lane.enter(Stage::Idle);
+            self.timers.clear();
+            self.dispatch(now_ns);
+        }
+        true
+    }
+}
