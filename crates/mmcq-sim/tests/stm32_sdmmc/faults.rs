@@ -3,7 +3,8 @@
 use super::{Chip, Rig, buffer};
 use crate::timed::{self, filled};
 use mmcq::card;
-use mmcq::engine::Kind;
+use mmcq::engine::{DmaBuf, Kind};
+use mmcq::host::{BusOp, Timing, Width};
 use mmcq_sim::faults::{Plan, Point, Strike};
 use mmcq_sim::slot::Controller;
 use mmcq_sim::stm32_sdmmc::Stm32SdmmcConfig;
@@ -109,23 +110,58 @@ fn a_card_that_is_busy_for_ever_ends_the_request() {
 /// The card leaves in the middle of a transfer; each request is told, and another card comes up.
 #[test]
 fn a_card_that_leaves_ends_its_requests() {
+    a_card_leaves(Chip::of(Stm32SdmmcConfig::H7));
+}
+
+/// Where the clock tree resets nothing, what the controller has ends before it is set up anew.
+#[test]
+fn a_card_leaves_a_board_without_a_reset() {
+    a_card_leaves(Chip { resets: false, ..Chip::of(Stm32SdmmcConfig::H7) });
+}
+
+fn a_card_leaves(chip: Chip) {
     for after_ns in [0, 20_000, 150_000, 400_000, 900_000, 3_000_000] {
-        for write in [false, true] {
-            let (rig, _) = Rig::<1>::up("sdhc-16g-hs", Chip::of(Stm32SdmmcConfig::H7));
+        for (write, at_once) in [(false, false), (true, false), (false, true), (true, true)] {
+            let (rig, _) = Rig::<1>::up("sdhc-16g-hs", chip);
             let kind =
                 |lba| if write { Kind::Write { lba, blocks: 64 } } else { Kind::Read { lba, blocks: 64 } };
             let ids: Vec<_> = (0..4).map(|i| rig.submit(kind(6000 + i * 500), buffer(64))).collect();
             timed::run_to(&rig.stack, &rig.model, &rig.time, rig.time.now() + after_ns).unwrap();
             let now_ns = rig.time.now();
             let card = rig.model.borrow_mut().remove(now_ns).unwrap();
-            let results: Vec<_> = ids.into_iter().map(|id| rig.finish(id).result.is_ok()).collect();
-            assert!(!results[3], "{after_ns} ns, write {write}: {results:?}");
-            assert!(rig.time.now() - now_ns < 4 * LIMIT_NS, "{} ns", rig.time.now() - now_ns);
-            let now_ns = rig.time.now();
-            rig.model.borrow_mut().insert(card, now_ns);
+            if at_once {
+                // Another is there before anything was heard of the first.
+                drop(card);
+                let other = timed::card(&timed::profile("sdhc-16g-hs"));
+                rig.model.borrow_mut().insert(other, now_ns);
+                rig.stack.with(|engine| engine.presence_changed(now_ns));
+                for id in ids {
+                    rig.finish(id);
+                }
+            } else {
+                let results: Vec<_> = ids.into_iter().map(|id| rig.finish(id).result.is_ok()).collect();
+                assert!(!results[3], "{after_ns} ns, write {write}: {results:?}");
+                assert!(rig.time.now() - now_ns < 4 * LIMIT_NS, "{} ns", rig.time.now() - now_ns);
+                let now_ns = rig.time.now();
+                rig.model.borrow_mut().insert(card, now_ns);
+            }
             let found = rig.bring_up(card::Options::DEFAULT).unwrap_or_else(|error| panic!("{error}"));
             rig.mixed_load(found.params.sectors, 10);
             timed::checked(&rig.memory, &rig.model);
         }
     }
+}
+
+/// A card that is brought up anew leaves the double rate before it has one line.
+#[test]
+fn a_card_at_double_rate_is_brought_up_again() {
+    let chip = Chip { resets: false, ..Chip::of(Stm32SdmmcConfig::H7) };
+    let (rig, found) = Rig::<1>::up("emmc-4g-old", chip);
+    assert_eq!(found.timing, Timing::Ddr52);
+    let steps = [BusOp::Width(Width::W1), BusOp::Timing(Timing::Legacy), BusOp::Clock(400_000)];
+    for op in steps {
+        let done = rig.finish(rig.submit(Kind::Bus(op), DmaBuf::EMPTY));
+        assert!(done.result.is_ok(), "{op:?}: {:?}", done.result);
+    }
+    timed::checked(&rig.memory, &rig.model);
 }

@@ -186,7 +186,9 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
                     Width::W4 => 1,
                     Width::W8 => 2,
                 };
-                self.bus.lines = self.bus.lines & !(3 << CLOCK_WIDTH_SHIFT) | lines << CLOCK_WIDTH_SHIFT;
+                // One line has no double rate: the timing that follows says so too.
+                let changed = if lines == 0 { CLOCK_DDR } else { 0 } | 3 << CLOCK_WIDTH_SHIFT;
+                self.bus.lines = self.bus.lines & !changed | lines << CLOCK_WIDTH_SHIFT;
                 self.write_clock();
             }
             BusOp::Timing(timing) => return self.set_timing(timing),
