@@ -2,8 +2,8 @@
 //! ([`phases`](super::phases))?
 //!
 //! Nearly every request may: nothing is open, stopped or failing, no command goes beside data,
-//! nothing of the card's is special. What makes something special true closes the door. It opens
-//! when a request comes and all has been looked at again.
+//! nothing of the card's is special. What makes something special true closes the door. When a
+//! request comes, or the general path begins a transfer, all is looked at again, and it may open.
 
 use super::fast::Way;
 use super::{BLOCK_BYTES, CardParams, Engine};
@@ -27,7 +27,8 @@ pub(super) struct Door {
 enum Opening {
     /// Whatever is ordinary.
     Open,
-    /// What has to wait in the queue: streams are watched, so what is next goes the general way.
+    /// What has to wait in the queue: sequential clients are watched for the tail of a batch
+    /// (`tail.rs`), so what is next goes the general way.
     Watched,
     /// Whatever is ordinary, to the controller's queue engine (`tasks/driven.rs`).
     Driven,
@@ -146,13 +147,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Surely neither card nor recovery asks for attention.
+    /// The door is not closed: surely neither card nor recovery asks for attention.
     #[inline(always)]
     pub(crate) fn is_fast(&self) -> bool {
         Self::FAST && self.lane.door().opening != Opening::Closed
     }
 
-    /// May what is next start?
+    /// May what is next start? Looks, and opens the door, if it was closed.
     #[inline(always)]
     pub(super) fn is_open(&mut self) -> bool {
         if !self.lane.door().is_open() {

@@ -365,7 +365,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.reset_all(now_ns);
     }
 
-    /// R7.
+    /// The whole controller is reset.
     fn reset_all(&mut self, now_ns: u64) {
         self.incident.spend(RecoveryStep::Reset);
         self.climb(RecoveryStep::Reset, now_ns);

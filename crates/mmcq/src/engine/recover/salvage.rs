@@ -1,4 +1,4 @@
-//! R1: what is kept of a failed transfer, and which request is told what was lost.
+//! What is kept of a failed transfer, and which request is told what was lost.
 //!
 //! *Kept* is what ended well before: the pieces of a request (`moved_blocks`). Of the failed
 //! transfer itself nothing is, neither read (no host tells how many of its blocks were good) nor
@@ -138,7 +138,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// R1 counts where something is kept.
+    /// This step counts where something is kept.
     pub(super) fn salvage(&mut self, now_ns: u64) {
         if !self.lane.has_control()
             && self.gathered.members().iter().any(|&index| self.slots.at(index).moved_blocks() != 0)
