@@ -152,7 +152,10 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
                 Failed::Card
             },
         };
-        self.regs.write32(DATA_TIMER, self.timeout_clocks(timeout_ns));
+        // A card may still be busy where the controller looks at it: its timer runs then.
+        if status & DATA_ACTIVE == 0 {
+            self.regs.write32(DATA_TIMER, self.timeout_clocks(timeout_ns));
+        }
         // Late flags belong to no phase.
         self.regs.write32(CLEAR, STATIC);
         self.set_mask(active.wanted());
