@@ -10,6 +10,7 @@ pub mod compare;
 pub mod controller;
 #[cfg(target_os = "linux")]
 pub mod device;
+pub mod finished;
 pub mod fio;
 pub mod guest;
 pub mod image;
@@ -23,6 +24,7 @@ pub mod recorded;
 pub mod registers;
 pub mod reproduce;
 pub mod runner;
+pub mod scene;
 pub mod sdio;
 pub mod series;
 pub mod serve;

@@ -20,7 +20,7 @@ pub struct Card {
     #[arg(long, value_name = "CARD")]
     card: Option<String>,
     /// Board: a name from `mmcq platforms`, or a TOML file
-    #[arg(long, value_name = "PLATFORM", default_value = super::scene::PLATFORM)]
+    #[arg(long, value_name = "PLATFORM", default_value = mmcq_lab::scene::PLATFORM)]
     platform: String,
     /// Changes one value of the board or the card, as in `mmcq run`; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]

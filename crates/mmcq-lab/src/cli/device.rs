@@ -33,7 +33,7 @@ pub struct Device {
     #[arg(long, value_name = "CARD")]
     card: Option<String>,
     /// Board with an SDHCI controller: a name from `mmcq platforms`, or a TOML file
-    #[arg(long, value_name = "PLATFORM", default_value = super::scene::PLATFORM)]
+    #[arg(long, value_name = "PLATFORM", default_value = mmcq_lab::scene::PLATFORM)]
     platform: String,
     /// Vendor and device, four hexadecimal digits each: drivers know the quirks of some
     #[arg(long, value_name = "VENDOR:DEVICE", default_value_t = pci::DEFAULT_ID)]

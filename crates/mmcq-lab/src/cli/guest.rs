@@ -52,7 +52,7 @@ pub struct Guest {
     #[arg(long, value_name = "TEXT", default_value = "")]
     append: String,
     /// Board with an SDHCI controller: a name from `mmcq platforms`, or a TOML file
-    #[arg(long, value_name = "PLATFORM", default_value = super::scene::PLATFORM)]
+    #[arg(long, value_name = "PLATFORM", default_value = mmcq_lab::scene::PLATFORM)]
     platform: String,
     /// Card: a name from `mmcq platforms`, or a TOML file [default: the board's]
     #[arg(long, value_name = "CARD")]

@@ -1,9 +1,9 @@
 //! The jobs of a run, and what they run on.
 
-use super::scene::{Loaded, Scene};
 use super::{Error, jobs, load_name};
 use clap::Args;
 use mmcq_lab::fio::JobFile;
+use mmcq_lab::scene::{Loaded, Scene};
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -22,7 +22,7 @@ impl Load {
     /// Reads the jobs, and says what the laboratory does not model of them.
     pub fn read(&self) -> Result<(JobFile, Loaded), Error> {
         let file = jobs(self.job.as_deref(), &self.options)?;
-        let loaded = self.scene.load(&file, &self.scene.set)?;
+        let loaded = self.scene.load(&file, &self.scene.set).map_err(Error::input)?;
         for note in &loaded.file.notes {
             eprintln!("mmcq: {note}");
         }

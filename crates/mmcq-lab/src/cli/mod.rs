@@ -6,6 +6,7 @@ mod compare;
 #[cfg(target_os = "linux")]
 mod device;
 mod diff_bus;
+mod effects;
 #[cfg(target_os = "linux")]
 mod guest;
 mod load;
@@ -18,7 +19,6 @@ mod report;
 mod reporting;
 mod reproduce;
 mod run;
-mod scene;
 mod serve;
 mod shell;
 mod snoop;
@@ -33,6 +33,7 @@ use clap::error::{ContextKind, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use mmcq_lab::fio;
 use mmcq_lab::image::Lock;
+use mmcq_lab::scene::whole;
 use mmcq_sim::card::Medium;
 use std::fmt;
 use std::path::Path;
@@ -207,6 +208,13 @@ impl Error {
     }
 }
 
+impl From<String> for Error {
+    /// Of the library: what was given is wrong.
+    fn from(line: String) -> Self {
+        Error::Input(line)
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (Error::Input(text) | Error::Run(text)) = self;
@@ -238,11 +246,6 @@ fn load_name(file: Option<&Path>) -> String {
         Some(path) => path.display().to_string(),
         None => "jobs by options".to_owned(),
     }
-}
-
-/// A whole number, by its option's value.
-fn whole(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| format!("expected a whole number from 0 to {}, in digits", u64::MAX))
 }
 
 /// More threads than any machine has use for.

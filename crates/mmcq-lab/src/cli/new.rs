@@ -1,9 +1,9 @@
 //! `mmcq new`: a file to begin with.
 
-use super::scene::PLATFORM;
 use super::{Error, print};
 use clap::{Args, Subcommand};
 use mmcq_lab::platform::Platform;
+use mmcq_lab::scene::PLATFORM;
 use mmcq_lab::{board, params};
 use std::fmt::Write as _;
 use std::io::Write as _;

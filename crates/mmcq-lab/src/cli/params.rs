@@ -1,9 +1,9 @@
 //! `mmcq params`: what `--set` can change.
 
-use super::scene::PLATFORM;
 use super::{Error, print};
 use clap::Args;
 use mmcq_lab::params::{self, Param};
+use mmcq_lab::scene::PLATFORM;
 use std::process::ExitCode;
 
 /// Columns of a terminal.

@@ -2,11 +2,11 @@
 
 use super::Error;
 use super::reporting::Reporting;
-use super::scene::Scene;
 use clap::Args;
 use mmcq_lab::fio::script::Remap;
 use mmcq_lab::recorded::plan::{self, Mode, Plan, Wishes};
 use mmcq_lab::recorded::{self, Format, Moment, Reading};
+use mmcq_lab::scene::Scene;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -112,7 +112,7 @@ impl Replay {
             eprintln!("mmcq: {}: {note}", self.name());
         }
         let again = |changes: &[String]| self.scene.load_workers(&plan.workers, changes);
-        let loaded = again(&self.scene.set)?;
+        let loaded = again(&self.scene.set).map_err(Error::input)?;
         self.reporting.run(&self.scene, loaded, None, again, self.facts(&plan, format), &self.name())
     }
 

@@ -1,20 +1,20 @@
 //! What commands that run a load have in common: the run itself, and its report.
 
+use super::effects::with_effects;
 use super::page::{self, Place};
 use super::progress::{Progress, Unit};
-use super::scene::{Loaded, Scene};
 use super::{Error, print};
 use clap::Args;
 use mmcq_lab::buslog;
+use mmcq_lab::finished;
 use mmcq_lab::fio::OutputFormat;
-use mmcq_lab::fio::report::{self, Context, Origin, Report};
-use mmcq_lab::fio::stats::{Cpu, DirStats, DiskUtil};
+use mmcq_lab::fio::report::{self, Origin, Report};
 use mmcq_lab::page::{Compared, html};
-use mmcq_lab::platform::{JOB, Platform};
+use mmcq_lab::platform::JOB;
 use mmcq_lab::recorded::export;
 use mmcq_lab::runner::{self, Outcome, RunError, Setting};
+use mmcq_lab::scene::{Loaded, Scene, SceneError};
 use mmcq_lab::series::{self, Series};
-use mmcq_lab::why::Phases;
 use mmcq_sim::card::Medium;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -70,7 +70,7 @@ impl Reporting {
         scene: &Scene,
         loaded: Loaded,
         medium: Option<Medium>,
-        again: impl Fn(&[String]) -> Result<Loaded, Error> + Sync,
+        again: impl Fn(&[String]) -> Result<Loaded, SceneError> + Sync,
         replay: Vec<(String, String)>,
         title: &str,
     ) -> Result<ExitCode, Error> {
@@ -101,7 +101,7 @@ impl Reporting {
         // An image is one file: no second run may touch it.
         let (outcome, series) = match image {
             true => kept(),
-            false => scene.with_effects(again, kept, |(done, _)| done.as_ref().ok()?.as_ref().ok()),
+            false => with_effects(scene, again, kept, |(done, _)| done.as_ref().ok()?.as_ref().ok()),
         };
         progress.end();
         let outcome = outcome?.map_err(failed)?;
@@ -117,9 +117,9 @@ impl Reporting {
         outcome.logs.iter().try_for_each(|(name, text)| write_file(Path::new(name), text))?;
         let counters = self.counters.then(|| counters_line(&outcome));
         let failed = !outcome.verify_errors.is_empty() || outcome.counters.failed > 0;
-        let origin = Origin { replay, ..origin(scene, &loaded.platform, &outcome) };
+        let origin = Origin { replay, ..finished::origin(scene, &loaded.platform, &outcome) };
         let compared = place.is_some().then(|| compared(scene, &loaded, &outcome, series)).transpose()?;
-        let report = report(loaded, outcome, origin);
+        let report = finished::report(loaded, outcome, origin);
         if let (Some(place), Some(compared)) = (place, compared) {
             let title = format!("{title} on board {}", scene.platform);
             let text = html(&compared, &report, &title, &page::command_line()).map_err(Error::Run)?;
@@ -211,98 +211,6 @@ fn compared(scene: &Scene, loaded: &Loaded, outcome: &Outcome, series: Series) -
 
 fn write_file(path: &Path, text: &str) -> Result<(), Error> {
     std::fs::write(path, text).map_err(|error| Error::Run(format!("{}: {error}", path.display())))
-}
-
-/// fio's report of a run. Its clock is the virtual one, which begins in 1970.
-fn report(loaded: Loaded, outcome: Outcome, origin: Origin) -> Report {
-    let Loaded { file, workers, .. } = loaded;
-    let counters = &outcome.counters;
-    let context = Context {
-        version: report::FORMAT_VERSION.to_owned(),
-        timestamp_ms: counters.elapsed_ns / 1_000_000,
-        elapsed_ns: counters.elapsed_ns,
-        global_options: file.global_options,
-        origin: Some(origin),
-    };
-    let jobs = workers.len().max(1) as u64;
-    let commands = |a: usize, b: usize| counters.bus.commands[a] + counters.bus.commands[b];
-    let transfers = [commands(17, 18), commands(24, 25)];
-    let of = |direction: usize, f: fn(&DirStats) -> u64| -> u64 {
-        outcome.stats.iter().map(|stats| f(&stats.dirs[direction])).sum()
-    };
-    let ticks_ms = [0, 1].map(|d| of(d, |dir| (dir.lat.ns.mean * dir.lat.ns.samples as f64 / 1e6) as u64));
-    let disk = DiskUtil {
-        name: "mmcblk0".to_owned(),
-        ios: transfers,
-        merges: [0, 1].map(|d| of(d, |dir| dir.total_ios).saturating_sub(transfers[d])),
-        ticks_ms,
-        in_queue_ms: ticks_ms[0] + ticks_ms[1],
-        util_percent: (100.0 * counters.bus_share()).min(100.0),
-    };
-    let mut results = Vec::new();
-    for (worker, mut stats) in workers.into_iter().zip(outcome.stats) {
-        stats.cpu = Cpu {
-            system_ns: counters.cpu.busy_ns / jobs,
-            context_switches: counters.cpu.switches / jobs,
-            ..Cpu::default()
-        };
-        results.push((worker, stats));
-    }
-    Report::new(context, results, vec![disk])
-}
-
-/// What a saved report needs to be run again, and what was counted.
-fn origin(scene: &Scene, platform: &Platform, outcome: &Outcome) -> Origin {
-    let c = &outcome.counters;
-    let share = |ns: u64| ns as f64 / c.elapsed_ns.max(1) as f64;
-    let counters = [
-        ("ios", c.ios as f64),
-        ("bytes", c.bytes as f64),
-        ("elapsed_ns", c.elapsed_ns as f64),
-        ("transfers", c.transfers as f64),
-        ("units_4k_per_transfer", c.merge()),
-        ("commands", c.bus.commands.iter().sum::<u64>() as f64),
-        ("interrupts", c.cpu.interrupts as f64),
-        ("context_switches", c.cpu.switches as f64),
-        ("register_reads", c.accesses.0 as f64),
-        ("register_writes", c.accesses.1 as f64),
-        ("failed", c.failed as f64),
-        ("held_for_the_tail", c.stack.holds.count as f64),
-        ("wire_share", share(c.bus.wire_ns())),
-        ("card_share", share(c.bus.physical_ns() - c.bus.wire_ns())),
-        ("cpu_idle_share", c.idle_share()),
-    ];
-    Origin {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        platform: platform.name.clone(),
-        card: scene.card_of(platform).to_owned(),
-        setting: scene.setting.name().to_owned(),
-        seed: scene.seed,
-        changes: scene.set.clone(),
-        counters: counters
-            .into_iter()
-            .chain(lateness(outcome))
-            .map(|(name, value)| (name.to_owned(), value))
-            .collect(),
-        phases: Phases::of(c).named().map(|(name, ns)| (name.to_owned(), ns)).to_vec(),
-        replay: Vec::new(),
-    }
-}
-
-/// How late requests went, against the times of a trace.
-fn lateness(outcome: &Outcome) -> Vec<(&'static str, f64)> {
-    let late = outcome.group().late;
-    if late.ns.samples == 0 {
-        return Vec::new();
-    }
-    let percentiles = late.histogram.percentiles(&[50.0, 99.0]);
-    let percentile = |at: usize| percentiles.get(at).map_or(0.0, |ns| *ns as f64 / 1e3);
-    vec![
-        ("late_mean_us", late.ns.mean / 1e3),
-        ("late_p50_us", percentile(0)),
-        ("late_p99_us", percentile(1)),
-        ("late_max_us", late.ns.max as f64 / 1e3),
-    ]
 }
 
 fn counters_line(outcome: &Outcome) -> String {

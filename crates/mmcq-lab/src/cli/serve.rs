@@ -36,7 +36,7 @@ pub struct Serve {
     #[command(flatten)]
     listen: Listen,
     /// Board: a name from `mmcq platforms`, or a TOML file
-    #[arg(long, value_name = "PLATFORM", default_value = super::scene::PLATFORM)]
+    #[arg(long, value_name = "PLATFORM", default_value = mmcq_lab::scene::PLATFORM)]
     platform: String,
     /// Card: a name from `mmcq platforms`, or a TOML file [default: the board's]
     #[arg(long, value_name = "CARD")]

@@ -1,9 +1,9 @@
 //! `mmcq trace`: a window of a run as an oscilloscope shows it.
 
-use super::scene::Scene;
 use super::{Error, print, writable};
 use clap::Args;
 use mmcq_lab::runner::{self, RunError};
+use mmcq_lab::scene::Scene;
 use mmcq_lab::sdio::packet::{self, PacketError};
 use mmcq_lab::sdio::platform::{Board, NAME};
 use mmcq_lab::sdio::stacked;
@@ -123,7 +123,8 @@ impl Trace {
 
     fn jobs(&self) -> Result<ExitCode, Error> {
         let window = self.window()?;
-        let loaded = self.scene.load(&super::jobs(self.job.as_deref(), &self.options)?, &self.scene.set)?;
+        let jobs = super::jobs(self.job.as_deref(), &self.options)?;
+        let loaded = self.scene.load(&jobs, &self.scene.set).map_err(Error::input)?;
         for note in &loaded.file.notes {
             eprintln!("mmcq: {note}");
         }

@@ -3,9 +3,11 @@
 
 pub mod grid;
 pub mod kept;
+pub mod plan;
 pub mod row;
 
 pub use grid::{Axis, Grid, Shard};
+pub use plan::{Done, Sweep};
 pub use row::{Format, Row};
 
 use crate::board::{self, BoardError};

@@ -1,0 +1,134 @@
+//! What a run takes place on: board, card, stack, seed, and single values changed.
+
+use crate::fio::{self, JobFile, ParseError, Worker};
+use crate::platform::{JOB, Platform, PlatformError};
+use crate::runner::{self, Setting};
+use clap::Args;
+
+/// The board of all commands.
+pub const PLATFORM: &str = "generic";
+
+/// Board, card, stack and seed, and what was changed of them. Also the options of a command line.
+#[derive(Clone, Debug, Args)]
+pub struct Scene {
+    /// Board: a name from `mmcq platforms`, or a TOML file
+    #[arg(long, value_name = "PLATFORM", default_value = PLATFORM)]
+    pub platform: String,
+    /// Card: a name from `mmcq platforms`, or a TOML file [default: the board's]
+    #[arg(long, value_name = "CARD")]
+    pub card: Option<String>,
+    /// Whose stack, at whose price: none, hsq-tag, hsq-fifo (Linux), close, patch (Linux on a host
+    /// that can continue data), mmcq (ours at Linux's prices), mmcq-own (at its own), mmcq-early,
+    /// mmcq-early-own (these with writes complete with their data), tasks, tasks-own (mmcq and
+    /// mmcq-own with the command queue of the card), cqe, cqe-own (the same by the controller's
+    /// engine, for all that it can be used for), auto, auto-own (where it pays), packed, packed-own
+    /// (with packed commands), adma3, adma3-own (in chains that the controller executes), limit
+    /// (wire and card alone; sequential jobs that meet run as one, in batches as long as their depth)
+    #[arg(long, value_name = "SETTING", default_value = "mmcq")]
+    pub setting: Setting,
+    /// Changes one value of the board (`cost.wake_us=30`), of the card
+    /// (`card.read_first_us=90`) or an option of all jobs (`job.iodepth=8`); may be repeated.
+    /// `mmcq params` lists what there is
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Seed of everything random that is not fio's own
+    #[arg(long, default_value_t = 1, value_parser = whole)]
+    pub seed: u64,
+}
+
+impl Default for Scene {
+    /// As a command line without options.
+    fn default() -> Self {
+        let (platform, set) = (PLATFORM.to_owned(), Vec::new());
+        Scene { platform, card: None, setting: Setting::Mmcq, set, seed: 1 }
+    }
+}
+
+/// Why a scene cannot be set, in one line.
+#[derive(Debug, thiserror::Error)]
+pub enum SceneError {
+    /// The board.
+    #[error(transparent)]
+    Board(#[from] PlatformError),
+    /// The jobs.
+    #[error(transparent)]
+    Job(#[from] ParseError),
+    /// A change of an option that has no value.
+    #[error("--set {0}: expected job.OPTION=VALUE")]
+    NoValue(String),
+    /// A change of a job where there are none.
+    #[error("--set {0}: a trace has no jobs; expected a key of board or card")]
+    NoJobs(String),
+}
+
+/// What stands in a run.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The board.
+    pub platform: Platform,
+    /// The jobs, expanded.
+    pub workers: Vec<Worker>,
+    /// The jobs, with what was changed of them.
+    pub file: JobFile,
+}
+
+impl Scene {
+    /// The board and the jobs with these changes.
+    ///
+    /// # Errors
+    /// The board cannot be read, or a change or a job is wrong.
+    pub fn load(&self, file: &JobFile, changes: &[String]) -> Result<Loaded, SceneError> {
+        let mut file = file.clone();
+        let (of_jobs, of_board): (Vec<&String>, Vec<&String>) =
+            changes.iter().partition(|change| change.starts_with(JOB));
+        for change in of_jobs {
+            let option = change.strip_prefix(JOB).unwrap_or(change);
+            if !option.contains('=') {
+                return Err(SceneError::NoValue(change.clone()));
+            }
+            file.set(option, &format!("--set {change}"))?;
+        }
+        let of_board: Vec<String> = of_board.into_iter().cloned().collect();
+        let platform = Platform::load_with(&self.platform, &of_board)?;
+        let workers = fio::expand(&file.jobs)?;
+        Ok(Loaded { platform, workers, file })
+    }
+
+    /// The board with these changes, and workers that no job file has.
+    ///
+    /// # Errors
+    /// The board cannot be read, or a change is wrong.
+    pub fn load_workers(&self, workers: &[Worker], changes: &[String]) -> Result<Loaded, SceneError> {
+        if let Some(change) = changes.iter().find(|change| change.starts_with(JOB)) {
+            return Err(SceneError::NoJobs(change.clone()));
+        }
+        let platform = Platform::load_with(&self.platform, changes)?;
+        let (jobs, global_options, formats, notes) = Default::default();
+        let file = JobFile { jobs, global_options, formats, output: None, notes };
+        Ok(Loaded { platform, workers: workers.to_vec(), file })
+    }
+
+    /// What the runner takes.
+    pub fn run_of<'a>(&'a self, loaded: &'a Loaded) -> runner::Run<'a> {
+        runner::Run {
+            workers: &loaded.workers,
+            platform: &loaded.platform,
+            card: self.card.as_deref(),
+            setting: self.setting,
+            seed: self.seed,
+        }
+    }
+
+    /// The name of the card in the slot.
+    pub fn card_of<'a>(&'a self, platform: &'a Platform) -> &'a str {
+        self.card.as_deref().unwrap_or(&platform.card)
+    }
+}
+
+/// A whole number, by its option's value.
+///
+/// # Errors
+/// It is none, or does not fit.
+pub fn whole(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("expected a whole number from 0 to {}, in digits", u64::MAX))
+}
