@@ -4,7 +4,8 @@
 #   than docs/path-length.md allows;
 # - boards/virt on QEMU's virt (64-bit Arm, the same controller and card), which counts them too;
 # - boards/soc on machines that have an SDHCI of their own, each with the profile of its name: xilinx-zynq-a9, mcimx6ul-evk (NXP's uSDHC),
-#   ast2600-evb, xlnx-zcu102, raspi3b (by the CPU); and on orangepi-pc, which has Allwinner's SMHC; with a card addressed in bytes, and NXP's with one in blocks;
+#   ast2600-evb, xlnx-zcu102, raspi3b (by the CPU); and on orangepi-pc, which has Allwinner's SMHC, and bpim2u, which has a later one and needs the newer
+#   QEMU (tools/install-qemu11.sh arm; where it cannot be fetched, it is left out); with a card addressed in bytes, and NXP's and Allwinner's with one in blocks;
 # - boards/arm on QEMU's vexpress-a9 (Cortex-A9, ARM's PL181, QEMU's SD card), which also waits in blocking calls by `wfi` (src/waits.rs);
 # - boards/lm3s on QEMU's lm3s6965evb (Cortex-M3, ARM's PL022, QEMU's SD card in SPI mode), by interrupts; also with no card behind the port;
 # each once with a card addressed in bytes and once in blocks. The image says by its exit status and in its
@@ -19,6 +20,7 @@
 # boards.sh --emmc: these with an eMMC alone, and the newer QEMU must be there.
 # boards.sh --riscv: the machines of RISC-V alone (Debian's qemu-system-misc), which `check long` runs: boards/virt, with its path lengths, and
 # boards/sifive on sifive_u (SiFive's SPI, QEMU's SD card in SPI mode), also with a card that a program before it left in the middle of a block.
+# boards.sh --soc MACHINE...: these machines of boards/soc alone; bpim2u must have its QEMU then.
 # boards.sh --path: path lengths on the machines of boards/soc, for docs/path-length.md.
 #
 # Needs qemu-system-x86_64, qemu-system-aarch64 and qemu-system-arm (tools/install-judges.sh). boards/pc is built by the ordinary
@@ -29,7 +31,10 @@ tools=$PWD/../tools
 say() { echo "boards.sh: $*" >&2; }
 # shellcheck source=bare-target.sh
 . "$tools/bare-target.sh"
-case ${1:-} in '' | --emmc | --riscv | --path) ;; *) say "$1: expected nothing, --emmc, --riscv or --path"; exit 2 ;; esac
+case ${1:-} in
+  '' | --emmc | --riscv | --path | --soc) ;;
+  *) say "$1: expected nothing, --emmc, --riscv, --soc or --path"; exit 2 ;;
+esac
 limit_s=${BOARDS_TIMEOUT:-120}
 qemu_x86=qemu-system-x86_64
 if [ "${1:-}" = --emmc ]; then
@@ -216,16 +221,60 @@ build_soc() { # profile feature, target qemu machine...
     cp "$built_in/$profile/sdhci" "$images/$machine"
   done
 }
-all_soc() { # profile feature,
+# The machines of boards/soc; those of 64 bits, and the one that needs the newer QEMU, by name.
+machines_of_soc=(raspi3b xilinx-zynq-a9 mcimx6ul-evk orangepi-pc ast2600-evb xlnx-zcu102)
+newer_of_soc=bpim2u
+all_soc() { # profile feature, machine...
+  local profile=$1 features=$2 arm=() arm64=() machine
+  shift 2
+  for machine in "$@"; do
+    case $machine in raspi3b | xlnx-zcu102) arm64+=("$machine") ;; *) arm+=("$machine") ;; esac
+  done
   images=$work/images
   mkdir "$images"
   cd soc
-  build_soc "$1" "$2" armv7a-none-eabi qemu-system-arm xilinx-zynq-a9 mcimx6ul-evk ast2600-evb orangepi-pc
-  build_soc "$1" "$2" aarch64-unknown-none qemu-system-aarch64 xlnx-zcu102 raspi3b
+  [ ${#arm[@]} -eq 0 ] || build_soc "$profile" "$features" armv7a-none-eabi qemu-system-arm "${arm[@]}"
+  [ ${#arm64[@]} -eq 0 ] || build_soc "$profile" "$features" aarch64-unknown-none qemu-system-aarch64 "${arm64[@]}"
   cd ..
+  qemu_of[$newer_of_soc]=$PWD/../target/judges/qemu11-arm/qemu-system-arm
 }
+# Machines of boards/soc, each with its cards and without one.
+soc_machines() { # machine...
+  local soc
+  all_soc release "" "$@"
+  for soc in "$@"; do
+    case $soc in
+      raspi3b) begin run_soc raspi3b Bcm2835 Pio "64 MiB" 131072 bytes ;;
+      xilinx-zynq-a9) begin run_soc xilinx-zynq-a9 Zynq Adma2 "64 MiB" 131072 bytes ;;
+      mcimx6ul-evk)
+        begin run_soc mcimx6ul-evk Usdhc Adma2 "64 MiB" 131072 bytes
+        begin run_soc mcimx6ul-evk Usdhc Adma2 "4 GiB" 8388608 blocks ;;
+      orangepi-pc | bpim2u)
+        begin run_soc "$soc" Smhc Idmac "64 MiB" 131072 bytes
+        begin run_soc "$soc" Smhc Idmac "4 GiB" 8388608 blocks ;;
+      ast2600-evb) begin run_soc ast2600-evb Aspeed Adma2 "64 MiB" 131072 bytes ;;
+      xlnx-zcu102) begin run_soc xlnx-zcu102 ZynqMp Adma2 "64 MiB" 131072 bytes ;;
+    esac
+  done
+  for soc in "$@"; do
+    begin run_without "$soc, no card" "$no_card" soc
+  done
+}
+if [ "${1:-}" = --soc ]; then
+  shift
+  for soc in "$@"; do
+    case " ${machines_of_soc[*]} $newer_of_soc " in
+      *" $soc "*) ;;
+      *) say "--soc $soc: expected ${machines_of_soc[*]} or $newer_of_soc"; exit 2 ;;
+    esac
+    [ "$soc" != $newer_of_soc ] || "$tools/install-qemu11.sh" arm
+  done
+  [ $# -gt 0 ] || { say "--soc: expected machines of boards/soc"; exit 2; }
+  soc_machines "$@"
+  judged
+fi
 if [ "${1:-}" = --path ]; then
-  all_soc path path,
+  all_soc path path, "${machines_of_soc[@]}"
   for soc in "${!image_of[@]}"; do
     card=$work/card.img
     : >"$card" && truncate -s 64M "$card"
@@ -339,18 +388,12 @@ begin run "virt, 4 GiB" 0 8388608 blocks on_sd
 begin run_without "virt, no card" "$no_card" on_virt -device sdhci-pci
 
 # boards/soc, whose functions are above.
-all_soc release ""
-begin run_soc raspi3b Bcm2835 Pio "64 MiB" 131072 bytes
-begin run_soc xilinx-zynq-a9 Zynq Adma2 "64 MiB" 131072 bytes
-begin run_soc mcimx6ul-evk Usdhc Adma2 "64 MiB" 131072 bytes
-begin run_soc mcimx6ul-evk Usdhc Adma2 "4 GiB" 8388608 blocks
-begin run_soc orangepi-pc Smhc Idmac "64 MiB" 131072 bytes
-begin run_soc orangepi-pc Smhc Idmac "4 GiB" 8388608 blocks
-begin run_soc ast2600-evb Aspeed Adma2 "64 MiB" 131072 bytes
-begin run_soc xlnx-zcu102 ZynqMp Adma2 "64 MiB" 131072 bytes
-for soc in "${!image_of[@]}"; do
-  begin run_without "$soc, no card" "$no_card" soc
-done
+if "$tools/install-qemu11.sh" arm; then
+  machines_of_soc+=($newer_of_soc)
+else
+  say "$newer_of_soc is left out: it needs QEMU 11, which could not be fetched (see above)"
+fi
+soc_machines "${machines_of_soc[@]}"
 
 # boards/arm.
 cd arm

@@ -1,12 +1,18 @@
 #!/bin/bash
-# install-qemu11.sh: QEMU 11 of Debian's backports, unpacked into target/judges/qemu11; nothing of the system changes.
+# install-qemu11.sh [arm]: QEMU 11 of Debian's backports, unpacked into target/judges/qemu11; nothing of the system changes. arm: that of 32-bit Arm,
+# into target/judges/qemu11-arm.
 # Debian 12's own QEMU has no client of vfio-user, which tools/linux-on-model.sh needs, no virtual clock for qtest, and no eMMC, which tools/boards.sh --emmc needs.
-# About 60 MB to download and 250 MB of disk, once. Afterwards: target/judges/qemu11/qemu-system-x86_64
+# It also has machines of Arm that the other lacks (bpim2u).
+# About 60 MB to download and 250 MB of disk, once. Afterwards: target/judges/qemu11/qemu-system-x86_64, target/judges/qemu11-arm/qemu-system-arm
 set -euo pipefail
 cd "$(dirname "$0")/.."
 say() { echo "install-qemu11.sh: $*" >&2; }
-store=$PWD/target/judges/qemu11
-program=$store/qemu-system-x86_64
+case ${1:-} in
+  '') store=$PWD/target/judges/qemu11 package=qemu-system-x86 name=qemu-system-x86_64 ;;
+  arm) store=$PWD/target/judges/qemu11-arm package=qemu-system-arm name=qemu-system-arm ;;
+  *) say "$1: expected nothing or arm"; exit 2 ;;
+esac
+program=$store/$name
 if [ -x "$program" ] && "$program" --version >/dev/null 2>&1; then
   say "is there: $("$program" --version | head -1)"
   exit 0
@@ -34,7 +40,7 @@ own_apt() {
 }
 say "fetching QEMU of trixie-backports"
 own_apt update >/dev/null
-own_apt -t trixie-backports --download-only install qemu-system-x86 >/dev/null
+own_apt -t trixie-backports --download-only install $package >/dev/null
 for package in "$apt"/cache/archives/*.deb; do dpkg-deb -x "$package" "$store/root"; done
 rm -rf "$apt"
 
@@ -44,7 +50,7 @@ cat >"$program" <<PROGRAM
 root=$store/root
 libraries=\$root/usr/lib/x86_64-linux-gnu
 export QEMU_MODULE_DIR=\$libraries/qemu
-exec "\$libraries/ld-linux-x86-64.so.2" --library-path "\$libraries:\$QEMU_MODULE_DIR" "\$root/usr/bin/qemu-system-x86_64" \\
+exec "\$libraries/ld-linux-x86-64.so.2" --library-path "\$libraries:\$QEMU_MODULE_DIR" "\$root/usr/bin/$name" \\
   -L "\$root/usr/share/qemu" -L "\$root/usr/share/seabios" -L "\$root/usr/lib/ipxe/qemu" "\$@"
 PROGRAM
 chmod +x "$program"

@@ -17,8 +17,8 @@ mod armv7;
 #[path = "../../plan/armv8.rs"]
 mod armv8;
 mod board;
-#[cfg_attr(feature = "orangepi-pc", path = "smhc.rs")]
-#[cfg_attr(not(feature = "orangepi-pc"), path = "sdhci.rs")]
+#[cfg_attr(any(feature = "orangepi-pc", feature = "bpim2u"), path = "smhc.rs")]
+#[cfg_attr(not(any(feature = "orangepi-pc", feature = "bpim2u")), path = "sdhci.rs")]
 mod controller;
 #[path = "../../plan/sdhci/counted.rs"]
 mod counted;

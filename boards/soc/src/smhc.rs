@@ -10,7 +10,7 @@ use mmcq::host::mshc::{Descriptors, MshcConfig, Smhc};
 use mmcq::host::regs::Mmio;
 
 /// Its driver.
-pub type Controller = Smhc<Counted<Mmio>, Identity, 64>;
+pub type Controller = Smhc<Counted<Mmio>, Identity, (), 64>;
 
 /// What moves the data.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +31,7 @@ pub fn controller() -> Result<(Controller, Moves), &'static str> {
         .max_clock_hz(50_000_000)
         .high_speed(true)
         .descriptor_bytes(32_768);
-    let host = Smhc::new(regs, Identity, table, config).map_err(|error| {
+    let host = Smhc::new(regs, Identity, (), table, config).map_err(|error| {
         say(format_args!("{error}"));
         "no controller"
     })?;

@@ -33,7 +33,7 @@ pub enum Profile {
     Smhc,
 }
 
-const MACHINES: [Machine; 6] = [
+const MACHINES: [Machine; 7] = [
     Machine {
         name: "xilinx-zynq-a9",
         image: 0x1_0000,
@@ -94,6 +94,16 @@ const MACHINES: [Machine; 6] = [
         gic: [0x01c8_1000, 0x01c8_2000],
         global_timer: 0,
     },
+    Machine {
+        name: "bpim2u",
+        image: 0x4001_0000,
+        registers: 0x01c0_f000,
+        clock_hz: 50_000_000,
+        irq: 32 + 32,
+        profile: Profile::Smhc,
+        gic: [0x01c8_1000, 0x01c8_2000],
+        global_timer: 0,
+    },
 ];
 
 /// The machine of this image: that of the feature, which has its name.
@@ -109,6 +119,8 @@ pub const MACHINE: Machine = MACHINES[if cfg!(feature = "xilinx-zynq-a9") {
     4
 } else if cfg!(feature = "orangepi-pc") {
     5
+} else if cfg!(feature = "bpim2u") {
+    6
 } else {
     panic!("expected a feature with the name of a machine")
 }];

@@ -495,7 +495,7 @@ mod tests {
             ("hsq-defer", Timing::Hs400Es),
             ("fifo-allwinner", Timing::Hs400),
             ("fifo-allwinner-busy", Timing::Hs400),
-            ("fifo-smhc", Timing::HighSpeed),
+            ("fifo-smhc", Timing::Hs200),
             ("hsq-nobusy", Timing::Hs200),
             ("stream-rtsx", Timing::Sdr104),
         ] {

@@ -12,10 +12,11 @@ use mmcq::host::rtsx;
 use mmcq::host::sdhci::{
     self, Adma3, ChainList, Cqhci, CqhciConfig, CqhciQuirks, SdhciQuirks, Table, TaskList,
 };
+use mmcq::host::surroundings::Surrounded;
 use mmcq::host::{Caps, Host, Width};
 use mmcq_sim::card::Card;
 use mmcq_sim::memory::ShadowMemory;
-use mmcq_sim::mshc::{Layout, Mshc, MshcConfig, Port as MshcPort};
+use mmcq_sim::mshc::{Board as MshcBoard, Layout, Mshc, MshcConfig, Port as MshcPort};
 use mmcq_sim::rtsx::{Port as RtsxPort, Rtsx, RtsxConfig};
 use mmcq_sim::sdhci::{BusEvent, BusStats, Port, PortCounters, Sdhci, SdhciConfig};
 use mmcq_sim::slot::Controller as _;
@@ -31,8 +32,8 @@ const DESCRIPTORS: usize = 257;
 /// The same of a mobile storage host, whose driver counts on two for each piece.
 const MSHC_DESCRIPTORS: usize = 2 * DESCRIPTORS;
 
-/// The clock of high speed [eMMC 10.5.1]: more than a card bears is never asked.
-const HIGH_SPEED_HZ: u32 = 52_000_000;
+/// The fastest clock of a card [SD 4.2.4.5]: no board here has slower wires.
+const FASTEST_HZ: u32 = 208_000_000;
 
 /// Pieces of memory in a task of the queue engine.
 const PIECES: usize = 64;
@@ -135,11 +136,13 @@ impl Controller {
                 let table: &'static mut mshc::Descriptors<MSHC_DESCRIPTORS> =
                     Box::leak(Box::new(mshc::Descriptors::new()));
                 let (regs, dma, setup) = (port.clone(), memory.clone(), mshc_setup(&config));
+                let around = MshcBoard::new(model.clone(), time.clone());
+                let board = around.clone();
                 let driver = match config.layout {
-                    Layout::Smhc => mshc::Smhc::new(regs, dma, table, setup).map(Driver::Smhc),
-                    Layout::DesignWare => {
-                        mshc::DesignWare::new(regs, dma, table, setup).map(Driver::DesignWare)
-                    }
+                    Layout::Smhc => mshc::Smhc::new(regs, dma, board, table, setup)
+                        .map(|host| Driver::Smhc(Surrounded::new(host, around))),
+                    Layout::DesignWare => mshc::DesignWare::new(regs, dma, board, table, setup)
+                        .map(|host| Driver::DesignWare(Surrounded::new(host, around))),
                 };
                 Ok((Controller::Mshc(model, port), driver.map_err(|e| e.to_string())?))
             }
@@ -226,12 +229,18 @@ fn mshc_setup(config: &MshcConfig) -> mshc::MshcConfig {
     // Where the FIFO is DesignWare's tells by its version.
     let smhc = config.layout == Layout::Smhc;
     mshc::MshcConfig::new(config.source_hz)
-        .max_clock_hz(HIGH_SPEED_HZ)
+        .max_clock_hz(FASTEST_HZ)
         .width(width)
         .high_speed(true)
+        .ddr(true)
+        .signal18(config.signal18)
+        .signal18_fixed(config.signal18_fixed)
+        .sample_delay(config.delay_step_ps != 0)
+        .new_timing(config.delay_step_ps != 0)
         .descriptor_bytes(if config.size_bits > 13 { 32768 } else { 4096 })
         .address_shift(config.address_shift)
         .fifo_offset(smhc.then_some(config.fifo_offset))
+        .fifo_words(smhc.then_some(config.fifo_words))
 }
 
 /// The driver, of whichever controller.
@@ -247,9 +256,9 @@ pub enum Driver {
     /// Realtek's reader.
     Rtsx(rtsx::Rtsx<RtsxPort, ShadowMemory>),
     /// Allwinner's.
-    Smhc(mshc::Smhc<MshcPort, ShadowMemory, MSHC_DESCRIPTORS>),
+    Smhc(Surrounded<mshc::Smhc<MshcPort, ShadowMemory, MshcBoard, MSHC_DESCRIPTORS>, MshcBoard>),
     /// DesignWare's.
-    DesignWare(mshc::DesignWare<MshcPort, ShadowMemory, MSHC_DESCRIPTORS>),
+    DesignWare(Surrounded<mshc::DesignWare<MshcPort, ShadowMemory, MshcBoard, MSHC_DESCRIPTORS>, MshcBoard>),
 }
 
 impl Driver {

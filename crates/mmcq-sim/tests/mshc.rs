@@ -8,10 +8,12 @@ use mmcq::engine::{Config, DmaBuf, Error, Kind, Request, SlotId, Stats};
 use mmcq::host::mshc::{
     Descriptors, DesignWareLayout, Mshc as Driver, MshcConfig as Setup, MshcInitError, MshcLayout, SmhcLayout,
 };
-use mmcq::host::{Timing, Width};
+use mmcq::host::surroundings::Surrounded;
+use mmcq::host::{Caps, Timing, Width};
+use mmcq_sim::card::Card;
 use mmcq_sim::faults::{Faults, Plan, Point, Strike};
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
-use mmcq_sim::mshc::{Layout, Mshc, MshcConfig, Port};
+use mmcq_sim::mshc::{Board, Layout, Mshc, MshcConfig, Port};
 use mmcq_sim::slot::Controller;
 use mmcq_sim::time::Time;
 use std::cell::RefCell;
@@ -20,7 +22,8 @@ use std::rc::Rc;
 use timed::one_thread::{NOW_NS, OneThread, TIMER};
 use timed::{blocks as buffer, filled};
 
-type Stack<L> = mmcq::task::Stack<(OneThread, Driver<L, Port, ShadowMemory, 128>), 16>;
+type Host<L> = Surrounded<Driver<L, Port, ShadowMemory, Board, 128>, Board>;
+type Stack<L> = mmcq::task::Stack<(OneThread, Host<L>), 16>;
 
 struct Rig<L: MshcLayout> {
     time: Time,
@@ -32,23 +35,40 @@ struct Rig<L: MshcLayout> {
 fn setup(model: &MshcConfig) -> Setup {
     let width = if model.lines == 8 { Width::W8 } else { Width::W4 };
     Setup::new(model.source_hz.max(1))
-        .max_clock_hz(52_000_000)
+        .max_clock_hz(208_000_000)
         .width(width)
         .high_speed(true)
+        .ddr(true)
+        .signal18(model.signal18)
+        .signal18_fixed(model.signal18_fixed)
+        .sample_delay(model.delay_step_ps != 0)
+        .new_timing(model.delay_step_ps != 0)
+        .fifo_words((model.layout == Layout::Smhc).then_some(model.fifo_words))
         .address_shift(model.address_shift)
         .fifo_offset((model.layout == Layout::Smhc).then_some(model.fifo_offset))
 }
 
 impl<L: MshcLayout> Rig<L> {
     fn try_new(card: &str, model: MshcConfig, memory: MemoryConfig) -> Result<Rig<L>, MshcInitError> {
-        let card = timed::card(&timed::profile(card));
+        Self::with(timed::card(&timed::profile(card)), model, memory, None)
+    }
+
+    /// With a clock unit that may be stuck at a phase.
+    fn with(
+        card: Box<dyn Card>,
+        model: MshcConfig,
+        memory: MemoryConfig,
+        stuck_at: Option<u8>,
+    ) -> Result<Rig<L>, MshcInitError> {
         let time = Time::new();
         let memory = ShadowMemory::new(memory);
         let driver = setup(&model);
         let model = Rc::new(RefCell::new(Mshc::new(model, memory.clone(), Some(card))));
         let port = Port::new(model.clone(), time.clone(), 100, 50);
         let table = Box::leak(Box::new(Descriptors::new()));
-        let host = Driver::new(port, memory.clone(), table, driver)?;
+        let board = Board { stuck_at, ..Board::new(model.clone(), time.clone()) };
+        let host = Driver::new(port, memory.clone(), board.clone(), table, driver)?;
+        let host = Surrounded::new(host, board);
         NOW_NS.set(0);
         Ok(Rig { time, model, memory, stack: Stack::new(OneThread, TIMER, host, Config::DEFAULT) })
     }
@@ -148,32 +168,168 @@ macro_rules! everywhere {
     };
 }
 
+/// The controllers that go beyond high speed.
+macro_rules! on_the_fast_ones {
+    ($test:ident) => {
+        $test::<SmhcLayout>(MshcConfig::A64);
+        $test::<SmhcLayout>(SD_SMHC);
+        $test::<DesignWareLayout>(MshcConfig::RK3399);
+    };
+}
+
+/// A port for SD cards with a delay line.
+const SD_SMHC: MshcConfig = MshcConfig { lines: 4, signal18: true, signal18_fixed: false, ..MshcConfig::A64 };
+
+/// A card that is tuned on this board, and by which command.
+fn tuned_card(model: &MshcConfig) -> (&'static str, usize) {
+    if model.signal18_fixed { ("emmc-hs200", 21) } else { ("sdxc-128g-uhs", 19) }
+}
+
+const EVERY_CARD: [&str; 8] = [
+    "sdsc-1g",
+    "sdhc-16g-hs",
+    "sdxc-128g-uhs",
+    "pro-plus-128",
+    "emmc-4g-old",
+    "emmc-hs200",
+    "emmc-51-full",
+    "hbg4a2",
+];
+
+fn is_emmc(card: &str) -> bool {
+    card.contains("emmc") || card == "hbg4a2"
+}
+
+/// What this card reaches on this board.
+fn fastest(card: &str, model: &MshcConfig) -> Timing {
+    let tuned = model.phases != 0 || model.delay_step_ps != 0;
+    let low = model.signal18 || model.signal18_fixed;
+    let both_edges = model.source_hz > 52_000_000;
+    match card {
+        "sdsc-1g" | "sdhc-16g-hs" => Timing::HighSpeed,
+        "sdxc-128g-uhs" | "pro-plus-128" if !low => Timing::HighSpeed,
+        "sdxc-128g-uhs" | "pro-plus-128" if tuned => Timing::Sdr104,
+        "sdxc-128g-uhs" | "pro-plus-128" if both_edges => Timing::Ddr50,
+        "sdxc-128g-uhs" | "pro-plus-128" => Timing::Sdr25,
+        "emmc-4g-old" if both_edges => Timing::Ddr52,
+        "emmc-4g-old" => Timing::HighSpeed,
+        _ if tuned && low => Timing::Hs200,
+        _ if both_edges => Timing::Ddr52,
+        _ => Timing::HighSpeed,
+    }
+}
+
 #[test]
 fn cards_come_up_at_the_speed_of_the_board() {
     fn test<L: MshcLayout>(model: MshcConfig) {
-        for (name, emmc) in [
-            ("sdsc-1g", false),
-            ("sdhc-16g-hs", false),
-            ("sdxc-128g-uhs", false),
-            ("pro-plus-128", false),
-            ("emmc-4g-old", true),
-            ("emmc-hs200", true),
-            ("hbg4a2", true),
-        ] {
+        // A port that is wired for an eMMC takes no SD card.
+        for name in EVERY_CARD.into_iter().filter(|name| is_emmc(name) || !model.signal18_fixed) {
             let (rig, found) = Rig::<L>::up(name, model);
-            let width = if emmc && model.lines == 8 { Width::W8 } else { Width::W4 };
-            assert_eq!(found.width, width, "{name}");
-            assert_eq!(found.timing, Timing::HighSpeed, "{name}");
+            let width = if is_emmc(name) && model.lines == 8 { Width::W8 } else { Width::W4 };
+            assert_eq!((found.timing, found.width), (fastest(name, &model), width), "{name} {model:?}");
+            rig.mixed(found.params.sectors / 2, 30);
             rig.checked();
         }
     }
     everywhere!(test);
+    on_the_fast_ones!(test);
+}
+
+/// Wherever the eye is, a point near its middle is taken.
+#[test]
+fn tuning_finds_the_middle_of_the_eye() {
+    fn test<L: MshcLayout>(model: MshcConfig) {
+        for best_phase in (0..360).step_by(30) {
+            let model = MshcConfig { best_phase, ..model };
+            let (card, command) = tuned_card(&model);
+            let (rig, found) = Rig::<L>::up(card, model);
+            assert_eq!(found.timing, fastest(card, &model), "{best_phase}");
+            // Phases are 22.5 degrees apart, and less than that is 12 of 100. A row of good taps may
+            // end with the delay line: then its middle is aside.
+            let off = rig.model.borrow().bus().sample_error;
+            let most = if model.layout == Layout::Smhc { 30 } else { 11 };
+            assert!(off <= most, "{best_phase}: off by {off}");
+            let taps = if model.layout == Layout::Smhc { 32 } else { 16 };
+            assert_eq!(rig.model.borrow().stats().commands[command], taps + 1);
+            rig.mixed(found.params.sectors / 2, 20);
+            rig.checked();
+        }
+    }
+    on_the_fast_ones!(test);
+}
+
+#[test]
+fn a_speed_that_fails_ends_in_a_slower_card() {
+    let rig = |card: &str, faults: Plan, stuck_at: Option<u8>| {
+        let mut card = timed::card(&timed::profile(card));
+        card.set_faults(Faults::new(faults));
+        let memory = MemoryConfig::BITS32;
+        Rig::<DesignWareLayout>::with(card, MshcConfig::RK3399, memory, stuck_at).unwrap()
+    };
+    // The card refuses CMD11, or holds its lines low behind it.
+    for (point, strike) in [(Point::Voltage, Strike::Fail), (Point::Voltage, Strike::Never)] {
+        let rig = rig("sdxc-128g-uhs", Plan::none().next(point, &[strike; 60]), None);
+        let found = rig.found().unwrap_or_else(|error| panic!("{strike:?}: {error}"));
+        assert_eq!(found.timing, Timing::HighSpeed, "{strike:?}");
+        assert!(!rig.model.borrow().bus().signal18);
+        rig.mixed(found.params.sectors / 2, 20);
+        timed::checked(&rig.memory, &rig.model);
+    }
+    // No phase is good: the other side of the eye, for ever.
+    for (card, timing) in [("sdxc-128g-uhs", Timing::Ddr50), ("emmc-hs200", Timing::Ddr52)] {
+        let rig = rig(card, Plan::none(), Some(12));
+        let found = rig.found().unwrap();
+        assert_eq!(found.timing, timing, "{card}");
+        rig.mixed(found.params.sectors / 2, 20);
+        rig.checked();
+    }
+}
+
+/// 100 MHz have to be tuned as well.
+#[test]
+fn sdr50_is_tuned() {
+    fn test<L: MshcLayout>(model: MshcConfig) {
+        let rig = Rig::<L>::new("sdxc-128g-uhs", model);
+        let options = Options::DEFAULT.without(Caps::timing_bit(Timing::Sdr104));
+        let found = rig.drive(card::bring_up(&rig.stack, buffer(1), options)).0.unwrap();
+        assert_eq!(found.timing, Timing::Sdr50);
+        let model = rig.model.borrow();
+        assert_eq!(model.bus().clock_hz, 100_000_000);
+        assert!(model.stats().commands[19] > 16, "{}", model.stats().commands[19]);
+        drop(model);
+        rig.mixed(found.params.sectors / 2, 20);
+        rig.checked();
+    }
+    test::<SmhcLayout>(SD_SMHC);
+    test::<DesignWareLayout>(MshcConfig::RK3399);
+}
+
+/// Tuning blocks that are lost or struck are taps that are not good.
+#[test]
+fn tuning_goes_round_what_is_lost() {
+    fn test<L: MshcLayout>(model: MshcConfig) {
+        let (card, _) = tuned_card(&model);
+        for strike in [Strike::Crc, Strike::Lost, Strike::EndBit, Strike::Fail] {
+            let rig = Rig::<L>::new(card, model);
+            let faults = Faults::new(Plan::none().next(Point::Tuning, &[strike; 3]));
+            rig.model.borrow_mut().set_faults(faults.clone());
+            let found = rig.found().unwrap_or_else(|error| panic!("{strike:?}: {error}"));
+            assert_eq!(faults.struck().len(), 3);
+            assert_eq!(found.timing, fastest(card, &model), "{strike:?}");
+            rig.mixed(found.params.sectors / 2, 20);
+            timed::checked(&rig.memory, &rig.model);
+        }
+    }
+    on_the_fast_ones!(test);
 }
 
 #[test]
 fn mixed_loads_bring_what_was_written() {
     fn test<L: MshcLayout>(model: MshcConfig) {
         for card in ["sdhc-16g-hs", "emmc-hs200", "sdsc-1g"] {
+            if model.signal18_fixed && !is_emmc(card) {
+                continue;
+            }
             let (rig, found) = Rig::<L>::up(card, model);
             rig.mixed(found.params.sectors / 2, 300);
             rig.checked();
@@ -182,6 +338,7 @@ fn mixed_loads_bring_what_was_written() {
         }
     }
     everywhere!(test);
+    on_the_fast_ones!(test);
 }
 
 /// Where cache lines are longer than a register of the card, the CPU moves it.

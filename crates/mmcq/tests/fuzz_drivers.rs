@@ -283,12 +283,21 @@ impl Built {
     }
 }
 
+/// A clock unit with so many phases.
+struct Phases(u8);
+
+impl mshc::MshcBoard for Phases {
+    fn taps(&self) -> u8 {
+        self.0
+    }
+}
+
 /// For the driver of either layout: what it is built with.
 fn any_mshc<L: mshc::MshcLayout>(
     regs: Anything,
     dma: AnyDma,
     u: &mut Unstructured<'_>,
-) -> Result<Option<mshc::Mshc<L, Built, AnyDma, 9>>> {
+) -> Result<Option<mshc::Mshc<L, Built, AnyDma, Phases, 9>>> {
     thread_local!(static TABLES: RefCell<Vec<NonNull<mshc::Descriptors<9>>>> = const { RefCell::new(Vec::new()) });
     let table = TABLES.with_borrow_mut(|tables| {
         if tables.is_empty() {
@@ -297,14 +306,21 @@ fn any_mshc<L: mshc::MshcLayout>(
         tables[0]
     });
     let config = mshc::MshcConfig::new(u.int_in_range(0..=200_000_000)?)
+        .max_clock_hz(u.int_in_range(0..=250_000_000)?)
         .high_speed(u.arbitrary()?)
+        .ddr(u.arbitrary()?)
+        .signal18(u.arbitrary()?)
+        .signal18_fixed(u.arbitrary()?)
+        .sample_delay(u.arbitrary()?)
+        .new_timing(u.arbitrary()?)
         .fixed(u.arbitrary()?)
         .descriptor_bytes(*u.choose(&[4096, 512, 32_768])?)
         .address_shift(*u.choose(&[0, 2])?)
-        .fifo_words(*u.choose(&[Some(16), Some(32), None])?);
+        .fifo_words(*u.choose(&[Some(16), Some(32), Some(256), None])?);
+    let board = Phases(*u.choose(&[0, 1, 16, 32, 255])?);
     // SAFETY: leaked, and the driver before has gone.
     let table = unsafe { &mut *table.as_ptr() };
-    Ok(mshc::Mshc::new(Built(regs), dma, table, config).ok())
+    Ok(mshc::Mshc::new(Built(regs), dma, board, table, config).ok())
 }
 
 #[test]

@@ -48,7 +48,7 @@ pub type ChainDriver = Adma3<Port, ShadowMemory, DESCRIPTORS, CHAINED, PIECES>;
 /// That of a reader.
 pub type ReaderDriver = rtsx::Rtsx<ReaderPort, ShadowMemory>;
 /// That of a mobile storage host.
-pub type HostDriver<L> = MshcDriver<L, MshcPort, ShadowMemory, DESCRIPTORS>;
+pub type HostDriver<L> = MshcDriver<L, MshcPort, ShadowMemory, (), DESCRIPTORS>;
 /// The engine's handle.
 pub type Stack<B> = mmcq::task::Stack<B, SLOTS>;
 /// A request as a future.
@@ -367,7 +367,8 @@ impl<L: MshcLayout> Machine<(Alone, HostDriver<L>)> {
             .width(Width::W8)
             .high_speed(true)
             .fixed(!setup.is_removable());
-        let host = MshcDriver::new(port, memory.clone(), words, driver).map_err(|error| error.to_string())?;
+        let host =
+            MshcDriver::new(port, memory.clone(), (), words, driver).map_err(|error| error.to_string())?;
         NOW_NS.set(now_ns);
         let stack = Stack::new(Alone, TIMER, host, engine_config(setup));
         Ok(Machine { stack, model, memory, time, mapped: 1, early: setup.early, _table: Box::new(table) })

@@ -17,6 +17,21 @@ pub(super) mod ctrl {
     pub const RESERVED_30: u32 = 1 << 30;
 }
 
+/// Of SMHC's NTSR.
+pub(super) const NEW_TIMING: u32 = 1 << 31;
+
+/// Of SMHC's SAMP_DL: this many steps late, if software says how many.
+pub(super) mod delay {
+    pub const STEPS: u32 = 0x3f;
+    pub const BY_SOFTWARE: u32 = 1 << 7;
+}
+
+/// Of CDTHRCTL and SMHC's THLDC: a read begins when so many bytes have room.
+pub(super) mod read_room {
+    pub const ON: u32 = 1 << 0;
+    pub const BYTES_SHIFT: u32 = 16;
+}
+
 /// Of SMHC's CKCR; DesignWare's CLKENA has the same shifted down by 16.
 pub(super) mod clock {
     pub const DIVIDER: u32 = 0xff;

@@ -1,6 +1,6 @@
 //! Blocks on the DAT lines, both ways: word by word for the CPU, as one piece for the internal DMA.
 
-use super::bits::int;
+use super::bits::{int, read_room};
 use super::data::State;
 use super::{Mshc, NEVER, Timer};
 use crate::card::{Flow, ReadBlock};
@@ -40,6 +40,10 @@ impl Mshc {
                     self.words_go_on(now);
                 }
             }
+            State::ReadWaits if self.has_read_room() => {
+                self.end_hold(now);
+                self.next_read(now);
+            }
             State::WriteHeld if self.dat.at == 0 => self.wait_to_send(now),
             State::WriteHeld if self.fifo.len() >= self.dat.word() => {
                 self.end_hold(now);
@@ -58,6 +62,21 @@ impl Mshc {
         self.after_clocks(BLOCK_GAP_CLK, State::ReadGap, now);
     }
 
+    /// Is there the room that a read is to have before it begins? All of the FIFO is enough.
+    fn has_read_room(&self) -> bool {
+        let set = self.regs.read_room;
+        let bytes = (set >> read_room::BYTES_SHIFT & 0xfff) as usize;
+        let all = 4 * usize::from(self.config.fifo_words);
+        set & read_room::ON == 0 || self.fifo.room() >= bytes.min(all)
+    }
+
+    /// The clock stands in the middle of a block, until there is room for more of it.
+    fn hold_block(&mut self, at_ns: u64) {
+        // What comes and goes with the clock is not sampled where the eye is.
+        self.dat.good &= !self.is_fast();
+        self.hold(State::ReadHeld, at_ns);
+    }
+
     fn silence(&mut self) {
         self.dat.state = State::Silence;
     }
@@ -67,6 +86,9 @@ impl Mshc {
         if self.dat.dma && !self.descriptor(now) && self.fifo.room() < self.dat.block {
             return self.hold(State::ReadHeld, now);
         }
+        if !self.has_read_room() {
+            return self.hold(State::ReadWaits, now);
+        }
         let sent = usize::from(block_size);
         let mut bytes = std::mem::take(&mut self.dat.bytes);
         bytes.clear();
@@ -75,7 +97,8 @@ impl Mshc {
         let reply = self.slot.with_card(now, |card, now| card.read_block(&mut bytes[..sent], now));
         self.dat.bytes = bytes;
         let Some(ReadBlock::At { mut start_ns, crc_ok }) = reply else { return self.silence() };
-        self.dat.strike = self.strike(Point::ReadBlock, now);
+        let point = if self.dat.tunes { Point::Tuning } else { Point::ReadBlock };
+        self.dat.strike = self.strike(point, now);
         match self.dat.strike {
             Some(Strike::Lost | Strike::Never) => return self.silence(),
             Some(Strike::Late(ns)) => start_ns = start_ns.max(now).saturating_add(ns),
@@ -96,7 +119,7 @@ impl Mshc {
             return self.after_clocks(clocks, State::ReadBlock, now);
         }
         if self.fifo.room() < 4 {
-            return self.hold(State::ReadHeld, start_ns);
+            return self.hold_block(start_ns);
         }
         let clocks = 1 + self.byte_clocks(self.dat.word());
         self.after_clocks(clocks, State::ReadWord, now);
@@ -105,7 +128,7 @@ impl Mshc {
     /// The next word of a block, if there is room for it.
     fn words_go_on(&mut self, now: u64) {
         if self.fifo.room() < 4 {
-            return self.hold(State::ReadHeld, now);
+            return self.hold_block(now);
         }
         self.end_hold(now);
         let clocks = u64::from(self.dat.at == 0) + self.byte_clocks(self.dat.word());
@@ -128,7 +151,7 @@ impl Mshc {
         let strike = self.dat.strike.take();
         let here = self.slot.card().is_some();
         let good = self.dat.good
-            && !matches!(strike, Some(Strike::Crc | Strike::CrcAndEnd | Strike::EndBit))
+            && !matches!(strike, Some(Strike::Crc | Strike::CrcAndEnd | Strike::EndBit | Strike::Fail))
             && here;
         self.count_block(good, now);
         self.show_block(good, false, now);

@@ -1,6 +1,6 @@
 //! The clock, how the bus is driven, and the voltage switch.
 
-use super::bits::{clock, cmd, ctrl, int};
+use super::bits::{NEW_TIMING, clock, cmd, ctrl, delay, int};
 use super::{Mshc, MshcConfig, NEVER, Timer};
 use crate::card::BusState;
 use crate::faults::{Point, Strike};
@@ -21,6 +21,8 @@ enum Switch {
     None,
     /// CMD11 was answered: the lines are to go low.
     Answered,
+    /// They are low; the clock is to stop, and then to run again.
+    Low,
     /// The clock runs again: they are to go high. So many looks are left.
     Rising(u8),
 }
@@ -68,6 +70,11 @@ impl Mshc {
             self.clock.hangs = true;
             return;
         }
+        let switching = !matches!(self.clock.switch, Switch::None | Switch::Rising(_));
+        if switching != (command & cmd::VOLTAGE != 0) {
+            // Each update from CMD11 on, and no other, is a part of the voltage switch.
+            self.slot.violation();
+        }
         let source = if self.config.is_smhc() { 0 } else { self.regs.source & 3 };
         let divider = self.regs.divider >> (8 * source) & clock::DIVIDER;
         if self.clock.on && enable && divider != self.clock.divider {
@@ -94,9 +101,24 @@ impl Mshc {
         if hz <= UNTUNED_HZ {
             return 0;
         }
-        let apart = self.clock.phase.abs_diff(self.config.best_phase);
-        let apart = u32::from(apart.min(360 - apart));
-        (apart * 100 / 180) as u8
+        let set = self.regs.sample_delay;
+        let steps = if set & delay::BY_SOFTWARE != 0 { set & delay::STEPS } else { 0 };
+        let delay_ps = u64::from(steps) * u64::from(self.config.delay_step_ps);
+        let degrees = u64::from(self.clock.phase) + delay_ps * u64::from(hz) * 360 / 1_000_000_000_000;
+        let apart = (degrees % 360).abs_diff(u64::from(self.config.best_phase));
+        (apart.min(360 - apart) * 100 / 180) as u8
+    }
+
+    /// Data on both edges that the clock, as it is divided, cannot make: eight lines, and each number
+    /// of them in SMHC's new timing mode, take twice the card's clock.
+    pub(super) fn half_clock_is_missing(&self) -> bool {
+        let all = self.config.is_smhc() && self.regs.timing & NEW_TIMING != 0;
+        self.slot.bus.ddr && self.clock.divider == 0 && (all || self.slot.bus.width == 8)
+    }
+
+    /// A clock at which a block does not survive that it stands in its middle.
+    pub(super) fn is_fast(&self) -> bool {
+        self.slot.bus.clock_hz > UNTUNED_HZ
     }
 
     /// The bus as registers and board say it is.
@@ -115,6 +137,7 @@ impl Mshc {
             let supply = self.clock.supply && r.power & 1 != 0;
             (supply, width, r.uhs >> 16 & 1 != 0, r.uhs & 1 != 0 || self.clock.signal18)
         };
+        let signal18 = self.config.signal18_fixed || signal18 && self.config.signal18;
         let bus = BusState {
             powered,
             clock_hz: hz,
@@ -150,9 +173,9 @@ impl Mshc {
         let at = self.slot.card_ns(now);
         let low = self.slot.card().is_some_and(|card| card.lines_low(at) & 0xf != 0);
         match self.clock.switch {
-            Switch::None => {}
+            Switch::None | Switch::Low => {}
             Switch::Answered => {
-                self.clock.switch = Switch::None;
+                self.clock.switch = if low { Switch::Low } else { Switch::None };
                 self.set_timer(Timer::Voltage, NEVER);
                 if low {
                     self.regs.raw |= int::STARVED;

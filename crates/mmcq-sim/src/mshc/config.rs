@@ -41,8 +41,17 @@ pub struct MshcConfig {
     pub lines: u8,
     /// From the end of the last block of a read until it is in memory.
     pub memory_ns: u32,
-    /// The sampling phase in the middle of the eye, in degrees. The board's clock unit sets it.
+    /// Where the middle of the eye is, in degrees of the card's clock behind the edge that the
+    /// controller samples by if nothing moves it.
     pub best_phase: u16,
+    /// Phases that the board's clock unit has, all at the same distance; 0: it cannot move the edge.
+    pub phases: u8,
+    /// One step of the delay line of SMHC's own (SAMP_DL), in picoseconds; 0: there is none.
+    pub delay_step_ps: u16,
+    /// A level shifter: the lines can go to 1.8 V.
+    pub signal18: bool,
+    /// The lines are at 1.8 V and cannot leave it.
+    pub signal18_fixed: bool,
     /// The clock of the registers. Without it each reads as ones, and ignores writes.
     pub bus_clock: bool,
 }
@@ -63,6 +72,10 @@ impl MshcConfig {
         lines: 4,
         memory_ns: 200,
         best_phase: 90,
+        phases: 0,
+        delay_step_ps: 0,
+        signal18: true,
+        signal18_fixed: false,
         bus_clock: true,
     };
 
@@ -71,6 +84,19 @@ impl MshcConfig {
 
     /// Allwinner D1: addresses are in words.
     pub const D1: MshcConfig = MshcConfig { size_bits: 13, address_shift: 2, ..Self::H3 };
+
+    /// Allwinner A64's port for eMMC: 200 MHz, eight lines at 1.8 V, a FIFO of 1 KiB, and a delay line
+    /// of its own.
+    pub const A64: MshcConfig = MshcConfig {
+        source_hz: 200_000_000,
+        fifo_words: 256,
+        size_bits: 13,
+        lines: 8,
+        delay_step_ps: 80,
+        signal18: false,
+        signal18_fixed: true,
+        ..Self::H3
+    };
 
     /// DesignWare as in StarFive's JH7110.
     pub const JH7110: MshcConfig = MshcConfig {
@@ -83,8 +109,19 @@ impl MshcConfig {
         ..Self::H3
     };
 
-    /// DesignWare as Linux's `dw_mmc-pci` has it: 33 MHz, eight lines.
-    pub const PCI: MshcConfig = MshcConfig { source_hz: 33_000_000, lines: 8, ..Self::JH7110 };
+    /// DesignWare as in Rockchip's RK3399, for SD cards: 200 MHz (the divider makes 400 kHz of
+    /// no more than 204), a FIFO of 1 KiB, and a clock unit that samples at sixteen phases.
+    pub const RK3399: MshcConfig = MshcConfig {
+        source_hz: 200_000_000,
+        fifo_words: 256,
+        version: 0x5342_270a,
+        phases: 16,
+        ..Self::JH7110
+    };
+
+    /// DesignWare as Linux's `dw_mmc-pci` has it: 33 MHz, eight lines, 3.3 V.
+    pub const PCI: MshcConfig =
+        MshcConfig { source_hz: 33_000_000, lines: 8, signal18: false, ..Self::JH7110 };
 
     /// Refuses values that no controller has: one line with the key, the value and what was
     /// expected.
@@ -115,6 +152,15 @@ impl MshcConfig {
         }
         if self.best_phase >= 360 {
             return wrong("best_phase", self.best_phase.into(), "0 to 359");
+        }
+        if self.phases > 32 {
+            return wrong("phases", self.phases.into(), "0 to 32");
+        }
+        if self.delay_step_ps > 1000 || self.layout == Layout::DesignWare && self.delay_step_ps != 0 {
+            return wrong("delay_step_ps", self.delay_step_ps.into(), "0, or up to 1000 with layout smhc");
+        }
+        if self.signal18 && self.signal18_fixed {
+            return Err("mshc: signal18 = true with signal18_fixed = true: expected one of them".into());
         }
         Ok(())
     }

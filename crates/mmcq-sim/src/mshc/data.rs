@@ -21,6 +21,8 @@ pub(super) enum State {
     ReadBlock,
     /// No room; the clock stands.
     ReadHeld,
+    /// Not as much room as a read is to have before it begins; the clock stands between two blocks.
+    ReadWaits,
     /// CRC and end bit.
     ReadTail,
     /// Nothing will come.
@@ -67,6 +69,8 @@ pub(super) struct DatLines {
     pub(super) held_since: u64,
     /// From here on the timeout counts.
     pub(super) waits_since: u64,
+    /// A tuning block.
+    pub(super) tunes: bool,
     /// CMD12 follows the data.
     stops: bool,
     /// The probe has seen the block.
@@ -82,7 +86,7 @@ impl DatLines {
 
     /// The clock stands because the FIFO has no room or no data.
     pub fn held(&self) -> bool {
-        matches!(self.state, State::ReadHeld | State::WriteHeld)
+        matches!(self.state, State::ReadHeld | State::ReadWaits | State::WriteHeld)
     }
 
     /// It goes on as soon as DAT0 is high.
@@ -126,6 +130,9 @@ impl Mshc {
         if bytes > block && !bytes.is_multiple_of(block) {
             self.slot.violation();
         }
+        if self.half_clock_is_missing() {
+            self.slot.violation();
+        }
         let read = command & cmd::WRITE == 0;
         if !self.fifo.is_empty() {
             self.slot.violation();
@@ -149,6 +156,7 @@ impl Mshc {
         dat.strike = None;
         dat.good = true;
         dat.failed = false;
+        dat.tunes = matches!(command & cmd::INDEX, 19 | 21);
         dat.stops = command & cmd::AUTO_STOP != 0 && !open;
         self.regs.line_bytes = 0;
         self.regs.fifo_bytes = 0;

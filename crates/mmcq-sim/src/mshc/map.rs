@@ -34,6 +34,12 @@ pub(super) enum Reg {
     Version,
     Features,
     Uhs,
+    /// SMHC: NTSR.
+    Timing,
+    /// SMHC: SAMP_DL.
+    SampleDelay,
+    /// CDTHRCTL, THLDC.
+    ReadRoom,
     /// RST_n of an eMMC.
     CardReset,
     AutoArgument,
@@ -47,12 +53,12 @@ pub(super) enum Reg {
     /// Where the internal DMA is: descriptor, buffer.
     DmaAt(u8),
     Fifo,
-    /// Kept, and without a meaning here: delays, debouncing, thresholds of reads.
+    /// Kept, and without a meaning here: debouncing, other delays.
     Kept(u8),
 }
 
 /// Registers without a meaning here.
-pub(super) const KEPT: usize = 8;
+pub(super) const KEPT: usize = 7;
 
 impl MshcConfig {
     /// The register at this place.
@@ -92,16 +98,16 @@ fn smhc(offset: u16) -> Option<Reg> {
         0x50 => Reg::Kept(1),
         0x54 => Reg::Kept(2),
         0x58 => Reg::AutoArgument,
-        0x5c => Reg::Kept(3),
+        0x5c => Reg::Timing,
         0x78 => Reg::CardReset,
         0x80 => Reg::DmaMode,
         0x84 => Reg::ListLow,
         0x88 => Reg::DmaStatus,
         0x8c => Reg::DmaEnable,
-        0x100 => Reg::Kept(4),
-        0x10c => Reg::Kept(5),
-        0x140 => Reg::Kept(6),
-        0x144 => Reg::Kept(7),
+        0x100 => Reg::ReadRoom,
+        0x10c => Reg::Kept(3),
+        0x140 => Reg::Kept(4),
+        0x144 => Reg::SampleDelay,
         _ => return None,
     })
 }
@@ -146,11 +152,11 @@ fn designware(offset: u16, wide: bool) -> Option<Reg> {
         0x94 => dma(Reg::DmaAt(0), Reg::DmaEnable),
         0x98 => dma(Reg::DmaAt(1), Reg::DmaAt(0)),
         0xa0 if wide => Reg::DmaAt(1),
-        0x100 => Reg::Kept(3),
-        0x104 => Reg::Kept(4),
-        0x108 => Reg::Kept(5),
-        0x10c => Reg::Kept(6),
-        0x110 => Reg::Kept(7),
+        0x100 => Reg::ReadRoom,
+        0x104 => Reg::Kept(3),
+        0x108 => Reg::Kept(4),
+        0x10c => Reg::Kept(5),
+        0x110 => Reg::Kept(6),
         _ => return None,
     })
 }

@@ -10,7 +10,8 @@
 //!
 //! What belongs to the board is a method: the card's supply of an SMHC
 //! ([`set_supply`](Mshc::set_supply)), its level shifter ([`set_signal18`](Mshc::set_signal18)) and
-//! the phase at which the clock unit samples ([`set_phase`](Mshc::set_phase)).
+//! the phase at which the clock unit samples ([`set_phase`](Mshc::set_phase)). [`Board`] calls them
+//! for a driver.
 //!
 //! # What surprises
 //! - Divider and enable of the clock act with an update command alone. A command that waits for the
@@ -28,6 +29,12 @@
 //! - What an ended transfer leaves in the FIFO is the beginning of the next one, if nothing resets
 //!   the FIFO.
 //! - After CMD11 with bit 28 there is no command done: bit 10 tells that the lines are low.
+//! - Each update of the clock between CMD11 and the next running clock has bit 28 too, and no other
+//!   update has it.
+//! - Data on both edges of eight lines need a clock that is divided; in SMHC's new timing mode on any
+//!   number of lines.
+//! - Above 52 MHz the edge must be moved to where the eye is, by the board's clock unit or by SMHC's
+//!   delay line, and a block does not survive that the clock stands in its middle.
 //! - A reset of a DesignWare stops the card's clock until the next update.
 //!
 //! # Where nothing is written down
@@ -40,6 +47,7 @@
 
 mod bits;
 mod blocks;
+mod board;
 mod clock;
 mod command;
 mod config;
@@ -52,6 +60,7 @@ mod registers;
 mod tests;
 
 pub use crate::stats::{BusEvent, BusStats};
+pub use board::Board;
 pub use config::{Layout, MshcConfig};
 
 use crate::alarms::NEVER;

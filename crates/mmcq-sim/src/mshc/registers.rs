@@ -33,6 +33,9 @@ pub(super) struct Registers {
     pub line_bytes: u32,
     pub fifo_bytes: u32,
     pub uhs: u32,
+    pub timing: u32,
+    pub sample_delay: u32,
+    pub read_room: u32,
     pub card_reset: u32,
     pub auto_argument: u32,
     kept: [u32; KEPT],
@@ -119,6 +122,9 @@ impl Mshc {
             Reg::Version => self.config.version,
             Reg::Features => self.features(),
             Reg::Uhs => r.uhs,
+            Reg::Timing => r.timing,
+            Reg::SampleDelay => r.sample_delay,
+            Reg::ReadRoom => r.read_room,
             Reg::CardReset => r.card_reset,
             Reg::AutoArgument => r.auto_argument,
             Reg::DmaMode => dma.mode,
@@ -165,6 +171,16 @@ impl Mshc {
             Reg::Uhs => {
                 r.uhs = value;
                 self.refresh_bus(now);
+            }
+            Reg::Timing => r.timing = value,
+            Reg::SampleDelay if self.config.delay_step_ps == 0 && value != 0 => self.slot.violation(),
+            Reg::SampleDelay => {
+                r.sample_delay = value;
+                self.refresh_bus(now);
+            }
+            Reg::ReadRoom => {
+                r.read_room = value;
+                self.fifo_moved(now);
             }
             Reg::CardReset => {
                 r.card_reset = value;

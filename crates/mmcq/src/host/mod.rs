@@ -19,6 +19,7 @@ pub mod regs;
 pub mod rtsx;
 pub mod s3c_sdi;
 pub mod sdhci;
+pub(crate) mod search;
 mod segment;
 pub mod spi;
 pub mod stm32_sdmmc;

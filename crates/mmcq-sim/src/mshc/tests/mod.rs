@@ -4,6 +4,7 @@ mod commands;
 mod dma;
 mod errors;
 mod random;
+mod sampling;
 mod transfers;
 mod voltage;
 

@@ -9,8 +9,9 @@ use std::rc::Rc;
 fn run(seed: u64) -> (u64, u64, Vec<BusEvent>) {
     let mut random = Stream::new(seed, "mshc");
     let wide = MshcConfig { wide_dma: true, ..MshcConfig::PCI };
-    let configs = [MshcConfig::H3, MshcConfig::D1, MshcConfig::PCI, wide];
-    let mut rig = Rig::warm(configs[random.below(4) as usize]);
+    let configs =
+        [MshcConfig::H3, MshcConfig::D1, MshcConfig::A64, MshcConfig::RK3399, MshcConfig::PCI, wide];
+    let mut rig = Rig::warm(configs[random.below(configs.len() as u64) as usize]);
     let log = Rc::new(RefCell::new(Vec::new()));
     let to = Rc::clone(&log);
     rig.host.set_log(Some(Box::new(move |event| to.borrow_mut().push(event))));
@@ -24,7 +25,7 @@ fn run(seed: u64) -> (u64, u64, Vec<BusEvent>) {
     let (reads, writes) = (rig.to_read(4096), rig.to_write(pattern(4096)));
     let lists = [chain(&rig, &[(reads.bus, 1000), (reads.bus, 3096)]), chain(&rig, &[(writes.bus, 4096)])];
     for _ in 0..400 {
-        let place = 4 * random.below(0x40) as u16;
+        let place = 4 * random.below(0x58) as u16;
         match random.below(12) {
             0 => drop(rig.r(place)),
             1 => rig.w(place, random.bits() as u32),

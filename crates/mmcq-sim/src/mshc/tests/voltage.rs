@@ -5,7 +5,7 @@ use crate::card::tests::{medium, profile};
 
 #[test]
 fn the_lines_go_low_and_come_up_again() {
-    let mut rig = Rig::warm(MshcConfig::PCI);
+    let mut rig = Rig::warm(MshcConfig::JH7110);
     rig.card.0.borrow_mut().voltage_switch = true;
     rig.start(SHORT | VOLTAGE | 11, 0);
     assert_eq!(rig.until(HTO), HTO, "no command done");
@@ -33,7 +33,7 @@ fn the_lines_go_low_and_come_up_again() {
 
 #[test]
 fn a_card_that_does_not_answer_is_told_as_any() {
-    let mut rig = Rig::warm(MshcConfig::PCI);
+    let mut rig = Rig::warm(MshcConfig::JH7110);
     rig.card.0.borrow_mut().deaf_to = vec![11];
     rig.start(SHORT | VOLTAGE | 11, 0);
     assert_eq!(rig.until(DONE), DONE | RTO);
@@ -47,7 +47,7 @@ fn a_card_that_does_not_answer_is_told_as_any() {
 
 #[test]
 fn low_power_confuses_it() {
-    let mut rig = Rig::warm(MshcConfig::PCI);
+    let mut rig = Rig::warm(MshcConfig::JH7110);
     rig.card.0.borrow_mut().voltage_switch = true;
     rig.w(0x10, 1 | 1 << 16);
     rig.w(rig.at.cmd, START | 1 << 21);
@@ -55,6 +55,37 @@ fn low_power_confuses_it() {
     rig.start(SHORT | VOLTAGE | 11, 0);
     rig.until(HTO);
     assert_eq!(rig.violations(), 1);
+}
+
+/// What has no bit 28 is no part of the switch, and what is no part has none.
+#[test]
+fn each_update_of_the_switch_says_so() {
+    let mut rig = Rig::warm(MshcConfig::JH7110);
+    rig.card.0.borrow_mut().voltage_switch = true;
+    rig.start(SHORT | VOLTAGE | 11, 0);
+    rig.until(HTO);
+    rig.w(0x10, 0);
+    rig.w(rig.at.cmd, START | 1 << 21);
+    rig.now += 1_000;
+    assert_eq!(rig.r(rig.at.cmd) & START, 0);
+    assert_eq!(rig.violations(), 1);
+    let mut rig = Rig::warm(MshcConfig::JH7110);
+    rig.w(rig.at.cmd, START | 1 << 21 | VOLTAGE);
+    rig.now += 1_000;
+    rig.r(rig.at.cmd);
+    assert_eq!(rig.violations(), 1);
+}
+
+/// A board without a level shifter keeps its level, whatever the register says.
+#[test]
+fn lines_that_cannot_move_stay() {
+    let mut rig = Rig::warm(MshcConfig::PCI);
+    rig.w(0x74, 1);
+    assert!(!rig.host.bus().signal18);
+    let mut rig = Rig::warm(MshcConfig::A64);
+    assert!(rig.host.bus().signal18);
+    rig.host.set_signal18(false, rig.now);
+    assert!(rig.host.bus().signal18);
 }
 
 /// A card of this laboratory, by hand.

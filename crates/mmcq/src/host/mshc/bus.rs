@@ -1,9 +1,11 @@
-//! Power, clock, lines, reset: steps that never block.
+//! Power, clock, lines, voltage, reset: steps that never block.
 
 use super::Mshc;
 use super::layout::*;
 use super::regs::*;
-use crate::host::{BusOp, Dma, Regs, Step, Width};
+use super::tune::MshcBoard;
+use crate::host::search::Search;
+use crate::host::{BusOp, Dma, Regs, Step, Timing, Width};
 
 /// Longest time that a reset or a change of the clock takes.
 const LIMIT_NS: u64 = 100_000_000;
@@ -31,8 +33,20 @@ enum Stage {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bus {
     width: Width,
+    /// What the card's clock was to be, in hertz.
+    asked_hz: u32,
     divider: u32,
     running: bool,
+    /// Data on both edges.
+    ddr: bool,
+    signal18: bool,
+    /// The timing needs a sampling point that was searched for.
+    fast: bool,
+    pub(super) search: Option<Search>,
+    /// The tap of now; `None`: the point that needs no search.
+    pub(super) tap: Option<u8>,
+    /// CMD11 was answered, and the clock has not run since the lines went low.
+    switches: bool,
     powered: bool,
     stage: Option<Stage>,
     until_ns: u64,
@@ -44,17 +58,34 @@ impl Bus {
     pub(super) const fn new() -> Self {
         Bus {
             width: Width::W1,
+            asked_hz: 0,
             divider: DIVIDER_MAX,
             running: false,
+            ddr: false,
+            signal18: false,
+            fast: false,
+            search: None,
+            tap: None,
+            switches: false,
             powered: false,
             stage: None,
             until_ns: 0,
             waits: false,
         }
     }
+
+    /// The lines are low behind CMD11: the clock is to stop, and to run again.
+    pub(super) fn switch_begins(&mut self) {
+        self.switches = true;
+    }
+
+    /// Above 52 MHz, by a sampling point that was searched for.
+    pub(super) const fn is_fast(&self) -> bool {
+        self.fast
+    }
 }
 
-impl<L: MshcLayout, R: Regs, D: Dma, const DESCRIPTORS: usize> Mshc<L, R, D, DESCRIPTORS> {
+impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Mshc<L, R, D, S, DESCRIPTORS> {
     pub(super) fn step_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
         if first {
             self.bus.stage = None;
@@ -89,6 +120,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, const DESCRIPTORS: usize> Mshc<L, R, D, DES
                 Stage::ClockOff if self.bus.running => self.change_clock(Stage::ClockDivider, now_ns),
                 Stage::ClockDivider => self.change_clock(Stage::ClockOn, now_ns),
                 Stage::ClockOff | Stage::ClockOn => {
+                    self.bus.switches &= stage == Stage::ClockOff;
                     // A change of the clock looks like the end of a command.
                     self.regs.write32(L::AT.raw, u32::MAX);
                 }
@@ -102,11 +134,13 @@ impl<L: MshcLayout, R: Regs, D: Dma, const DESCRIPTORS: usize> Mshc<L, R, D, DES
         match op {
             BusOp::PowerOff => {
                 self.bus = Bus::new();
+                self.select(None);
                 self.switch_power(false);
                 self.reset(now_ns);
             }
             BusOp::PowerOn => {
                 self.bus = Bus::new();
+                self.select(None);
                 self.switch_power(true);
                 self.bus.stage = Some(Stage::Ramp);
                 self.bus.until_ns = now_ns.saturating_add(self.config.power_up_ns);
@@ -117,12 +151,10 @@ impl<L: MshcLayout, R: Regs, D: Dma, const DESCRIPTORS: usize> Mshc<L, R, D, DES
                 self.change_clock(Stage::ClockOff, now_ns);
             }
             BusOp::Clock(hz) => {
-                let Some(divider) = divide(self.config.source_hz, hz.min(self.caps.clock_hz.1)) else {
-                    return false;
-                };
+                let Some(divider) = self.divider(hz) else { return false };
                 self.bus.waits = true;
                 self.bus.running = true;
-                self.bus.divider = divider;
+                (self.bus.asked_hz, self.bus.divider) = (hz, divider);
                 self.change_clock(Stage::ClockOff, now_ns);
             }
             BusOp::Width(width) if width > self.caps.width => return false,
@@ -130,13 +162,55 @@ impl<L: MshcLayout, R: Regs, D: Dma, const DESCRIPTORS: usize> Mshc<L, R, D, DES
                 self.bus.width = width;
                 self.write_width();
             }
-            BusOp::Timing(timing) => return self.caps.can(timing),
-            BusOp::Signal18(on) => return !on,
-            BusOp::TuneStart => return false,
-            BusOp::TuneAbort => {}
-            BusOp::ResetLines | BusOp::ResetAll => self.reset(now_ns),
+            BusOp::Timing(timing) if !self.caps.can(timing) => return false,
+            BusOp::Timing(timing) => self.set_timing(timing, now_ns),
+            BusOp::Signal18(on) if on && !self.caps.signal18 => return false,
+            BusOp::Signal18(on) => {
+                self.bus.signal18 = on;
+                self.write_uhs();
+            }
+            BusOp::TuneStart => return self.start_search(),
+            BusOp::TuneAbort => {
+                self.bus.search = None;
+                self.select(None);
+            }
+            BusOp::ResetLines => self.reset(now_ns),
+            BusOp::ResetAll => {
+                self.bus.search = None;
+                self.reset(now_ns);
+            }
         }
         true
+    }
+
+    fn set_timing(&mut self, timing: Timing, now_ns: u64) {
+        self.bus.ddr = matches!(timing, Timing::Ddr50 | Timing::Ddr52);
+        self.bus.fast = matches!(timing, Timing::Sdr50 | Timing::Sdr104 | Timing::Hs200);
+        if !self.bus.fast && self.bus.tap.is_some() {
+            self.select(None);
+        }
+        self.write_uhs();
+        let divider = self.divider(self.bus.asked_hz);
+        if let Some(divider) = divider.filter(|divider| self.bus.running && *divider != self.bus.divider) {
+            self.bus.waits = true;
+            self.bus.divider = divider;
+            self.change_clock(Stage::ClockOff, now_ns);
+        }
+    }
+
+    fn divider(&self, hz: u32) -> Option<u32> {
+        divide(self.config.source_hz, hz.min(self.caps.clock_hz.1), self.bus.ddr)
+    }
+
+    /// The card's clock while it runs, in hertz.
+    pub(super) fn card_hz(&self) -> u32 {
+        let half = self.bus.divider.saturating_mul(2).max(1);
+        self.config.source_hz / half
+    }
+
+    /// The control register without what a phase adds to it.
+    pub(super) fn control(&self) -> u32 {
+        CONTROL_INTERRUPTS | if self.bus.ddr && !L::DESIGN_WARE { CONTROL_DDR } else { 0 }
     }
 
     fn enter(&mut self, stage: Stage, now_ns: u64) {
@@ -160,7 +234,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, const DESCRIPTORS: usize> Mshc<L, R, D, DES
     /// The whole controller: lines, FIFO, DMA.
     fn reset(&mut self, now_ns: u64) {
         self.active = None;
-        self.bus.waits = false;
+        (self.bus.waits, self.bus.switches) = (false, false);
         self.regs.write32(L::AT.mask, 0);
         self.regs.write32(L::AT.control, CONTROL_RESETS);
         self.regs.write32(L::AT.dma_mode, DMA_RESET);
@@ -175,18 +249,31 @@ impl<L: MshcLayout, R: Regs, D: Dma, const DESCRIPTORS: usize> Mshc<L, R, D, DES
         self.regs.write32(L::AT.dma_enable, 0);
         self.regs.write32(L::AT.dma_status, DMA_LATCHED);
         self.regs.write32(L::AT.timeout, u32::MAX);
-        self.regs.write32(L::AT.threshold, self.threshold);
+        self.regs.write32(L::AT.threshold, self.fifo.threshold);
         if L::DESIGN_WARE {
             self.regs.write32(DW_POWER, u32::from(self.bus.powered));
             self.regs.write32(DW_SOURCE, 0);
         } else {
             self.regs.write32(SMHC_DEBUG, SMHC_DEBUG_VALUE);
             self.regs.write32(SMHC_FUNCTION, SMHC_FUNCTION_VALUE);
+            if self.config.new_timing {
+                self.regs.write32(SMHC_TIMING, self.regs.read32(SMHC_TIMING) | TIMING_NEW);
+            }
+            self.write_delay();
         }
         self.write_width();
         self.set_mask(0);
         self.regs.write32(L::AT.raw, u32::MAX);
-        self.regs.write32(L::AT.control, CONTROL_INTERRUPTS);
+        self.write_uhs();
+    }
+
+    /// Voltage and edges; SMHC's edges are in its control register, and the voltage is the board's.
+    fn write_uhs(&self) {
+        if L::DESIGN_WARE {
+            let low = if self.bus.signal18 { UHS_18 } else { 0 };
+            self.regs.write32(DW_UHS, low | if self.bus.ddr { UHS_DDR } else { 0 });
+        }
+        self.regs.write32(L::AT.control, self.control());
     }
 
     fn switch_power(&mut self, on: bool) {
@@ -219,18 +306,25 @@ impl<L: MshcLayout, R: Regs, D: Dma, const DESCRIPTORS: usize> Mshc<L, R, D, DES
             self.regs.write32(SMHC_CLOCK, quiet | self.bus.divider | if on { CLOCK_ON } else { 0 });
         }
         // After a reset a card that still programs must not hold the clock up.
-        let waits = if self.bus.waits { COMMAND_WAITS } else { 0 };
-        self.regs.write32(L::AT.command, COMMAND_START | COMMAND_UPDATE_CLOCK | waits);
+        // Behind CMD11 the card holds DAT0 low until the clock runs.
+        let how = match (self.bus.switches, self.bus.waits) {
+            (true, _) => COMMAND_VOLTAGE,
+            (false, true) => COMMAND_WAITS,
+            (false, false) => 0,
+        };
+        self.regs.write32(L::AT.command, COMMAND_START | COMMAND_UPDATE_CLOCK | how);
         self.enter(stage, now_ns);
     }
 }
 
-/// The divider for the fastest clock not above `hz`; `None` if it cannot be that slow.
-fn divide(source_hz: u32, hz: u32) -> Option<u32> {
-    if source_hz <= hz {
-        return Some(0);
+/// The divider for the fastest clock not above `hz`; `None` if it cannot be that slow. For data on
+/// both edges it is 1 at least.
+fn divide(source_hz: u32, hz: u32, ddr: bool) -> Option<u32> {
+    let least = u32::from(ddr);
+    if hz != 0 && source_hz <= hz {
+        return Some(least);
     }
-    let divider = source_hz.div_ceil(hz.max(1)).div_ceil(2);
+    let divider = source_hz.div_ceil(hz.max(1)).div_ceil(2).max(least);
     (hz != 0 && divider <= DIVIDER_MAX).then_some(divider)
 }
 
@@ -240,11 +334,16 @@ mod tests {
 
     #[test]
     fn the_card_is_never_clocked_faster_than_asked() {
-        assert_eq!(divide(24_000_000, 400_000), Some(30));
-        assert_eq!(divide(50_000_000, 50_000_000), Some(0));
-        assert_eq!(divide(50_000_000, 25_000_000), Some(1));
-        assert_eq!(divide(50_000_000, 24_999_999), Some(2));
-        assert_eq!(divide(u32::MAX, 400_000), None);
-        assert_eq!(divide(24_000_000, 0), None);
+        let plain = |source_hz, hz| divide(source_hz, hz, false);
+        assert_eq!(plain(24_000_000, 400_000), Some(30));
+        assert_eq!(plain(50_000_000, 50_000_000), Some(0));
+        assert_eq!(plain(50_000_000, 25_000_000), Some(1));
+        assert_eq!(plain(50_000_000, 24_999_999), Some(2));
+        assert_eq!(plain(u32::MAX, 400_000), None);
+        assert_eq!(plain(24_000_000, 0), None);
+        assert_eq!(divide(100_000_000, 52_000_000, true), Some(1));
+        assert_eq!(divide(50_000_000, 52_000_000, true), Some(1));
+        assert_eq!(divide(200_000_000, 52_000_000, true), Some(2));
+        assert_eq!(divide(0, 0, true), None);
     }
 }

@@ -6,6 +6,8 @@ use core::fmt;
 
 /// Default speed: what a card bears before any switch, in hertz [SD 6.6.6].
 const DEFAULT_SPEED_HZ: u32 = 25_000_000;
+/// Data on both edges need a faster source.
+const DDR_SOURCE_ABOVE_HZ: u32 = 52_000_000;
 /// Bytes in a block that a phase may ask for.
 pub(super) const BLOCK_BYTES_MAX: u16 = 2048;
 /// Card clocks of the data timer.
@@ -23,6 +25,21 @@ pub struct MshcConfig {
     pub width: Width,
     /// High speed timing: controller and board bear up to 50 MHz.
     pub high_speed: bool,
+    /// Data on both edges: DDR52, and DDR50 with 1.8 V. The clock is divided at least by 2 then, so
+    /// it needs a source above 52 MHz.
+    pub ddr: bool,
+    /// There is a level shifter, or a supply of the pads that switches: SDR12 and SDR25; with
+    /// sampling points to choose from ([`sample_delay`](Self::sample_delay),
+    /// [`MshcBoard::taps`](super::MshcBoard::taps)) SDR50, SDR104 and HS200.
+    /// [`Surroundings::signalling`](crate::host::surroundings::Surroundings::signalling) moves it.
+    pub signal18: bool,
+    /// The lines are at 1.8 V and cannot leave it: a soldered eMMC.
+    pub signal18_fixed: bool,
+    /// SMHC: the delay line at 144h is there (A64 and later), and tuning moves it. The board's taps
+    /// are not asked for then.
+    pub sample_delay: bool,
+    /// SMHC: the new timing mode is switched on (A83T and later, where the clock tree says so).
+    pub new_timing: bool,
     /// The card is soldered, or nothing tells whether there is one. SMHC: always.
     pub fixed: bool,
     /// How long the supply takes, in nanoseconds.
@@ -34,7 +51,7 @@ pub struct MshcConfig {
     /// A100, 0 elsewhere.
     pub address_shift: u8,
     /// Words in the FIFO, instead of what DesignWare's reset value says (which a boot loader may
-    /// have changed).
+    /// have changed), or of 16 in an SMHC.
     pub fifo_words: Option<u16>,
     /// Where the FIFO is, if not at 200h (DesignWare before version 240A: 100h).
     pub fifo_offset: Option<u16>,
@@ -49,6 +66,11 @@ setters!(MshcConfig {
     max_clock_hz: u32,
     width: Width,
     high_speed: bool,
+    ddr: bool,
+    signal18: bool,
+    signal18_fixed: bool,
+    sample_delay: bool,
+    new_timing: bool,
     fixed: bool,
     power_up_ns: u64,
     descriptor_bytes: u32,
@@ -67,6 +89,11 @@ impl MshcConfig {
             max_clock_hz: DEFAULT_SPEED_HZ,
             width: Width::W4,
             high_speed: false,
+            ddr: false,
+            signal18: false,
+            signal18_fixed: false,
+            sample_delay: false,
+            new_timing: false,
             fixed: false,
             power_up_ns: 1_000_000,
             descriptor_bytes: 4096,
@@ -78,8 +105,9 @@ impl MshcConfig {
         }
     }
 
-    /// Capabilities of a controller with so many descriptors on this board.
-    pub(super) fn caps(&self, descriptors: usize, fixed: bool) -> Result<Caps, MshcInitError> {
+    /// Capabilities of a controller with so many descriptors on this board, and sampling points to
+    /// choose from or not.
+    pub(super) fn caps(&self, descriptors: usize, fixed: bool, tuned: bool) -> Result<Caps, MshcInitError> {
         let slowest = self.source_hz.div_ceil(2 * DIVIDER_MAX);
         let fastest = self.source_hz.min(self.max_clock_hz);
         if slowest == 0 || fastest < slowest {
@@ -93,7 +121,6 @@ impl MshcConfig {
         // A piece takes a descriptor more than its length needs, at most.
         let half = u16::try_from(descriptors / 2).unwrap_or(u16::MAX).clamp(1, 1024);
         let max_bytes = u32::from(half) * bytes;
-        let high = if self.high_speed { Caps::timing_bit(Timing::HighSpeed) } else { 0 };
         Ok(Caps {
             auto_stop: true,
             no_count: false,
@@ -109,10 +136,35 @@ impl MshcConfig {
             dma_bits: 32,
             clock_hz: (slowest, fastest),
             width: self.width,
-            timings: Caps::timing_bit(Timing::Legacy) | high,
+            timings: self.timings(tuned),
+            signal18: self.signal18 || self.signal18_fixed,
+            signal18_fixed: self.signal18_fixed,
             fixed: self.fixed || fixed,
             ..Caps::NONE
         })
+    }
+
+    fn timings(&self, tuned: bool) -> u16 {
+        let bit = Caps::timing_bit;
+        // At half of a slower source both edges bring no more than one did.
+        let ddr = self.ddr && self.source_hz > DDR_SOURCE_ABOVE_HZ;
+        let mut timings = bit(Timing::Legacy);
+        if self.high_speed {
+            timings |= bit(Timing::HighSpeed);
+        }
+        if ddr {
+            timings |= bit(Timing::Ddr52);
+        }
+        if self.signal18 {
+            timings |= bit(Timing::Sdr12) | bit(Timing::Sdr25) | if ddr { bit(Timing::Ddr50) } else { 0 };
+        }
+        if self.signal18 && tuned {
+            timings |= bit(Timing::Sdr50) | Caps::SDR50_TUNED | bit(Timing::Sdr104);
+        }
+        if (self.signal18 || self.signal18_fixed) && tuned {
+            timings |= bit(Timing::Hs200);
+        }
+        timings
     }
 }
 

@@ -4,9 +4,11 @@ use super::Mshc;
 use super::layout::*;
 use super::phase::{Active, COMMAND_ERRORS, Work};
 use super::regs::*;
+use super::tune::MshcBoard;
 use crate::host::{Cause, Direction, Dma, Done, Events, Fault, Regs, Segment, Stage};
 use crate::spec::command::Resp;
 use crate::spec::response::{R1, Response, State};
+use crate::spec::timing::{TUNING_64, TUNING_128};
 
 /// Words that one call moves at most. What is left interrupts again.
 const WORDS_MAX: u32 = 256;
@@ -18,7 +20,7 @@ fn in_tran(r1: u32) -> bool {
     R1(r1).current_state() == State::Tran
 }
 
-impl<L: MshcLayout, R: Regs, D: Dma, const DESCRIPTORS: usize> Mshc<L, R, D, DESCRIPTORS> {
+impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Mshc<L, R, D, S, DESCRIPTORS> {
     pub(super) fn take_events(&mut self, segments: &[Segment]) -> Events {
         let mut events = Events::default();
         let Some(mut active) = self.active.take() else {
@@ -31,11 +33,11 @@ impl<L: MshcLayout, R: Regs, D: Dma, const DESCRIPTORS: usize> Mshc<L, R, D, DES
                 self.set_mask(active.wanted());
                 self.active = Some(active);
             }
-            Some(Ok(_)) => {
-                if matches!(active.work, Work::Dma(_)) {
-                    self.regs.write32(L::AT.dma_mode, 0);
-                }
-            }
+            Some(Ok(_)) => match active.work {
+                Work::Dma(_) => self.regs.write32(L::AT.dma_mode, 0),
+                Work::Voltage => self.bus.switch_begins(),
+                _ => {}
+            },
             Some(Err(Fault { cause: Cause::Gone, .. })) => self.mask = None,
             // What the circuits still do is of no interest; they are reset before the next phase.
             Some(Err(_)) => {
@@ -58,6 +60,9 @@ impl<L: MshcLayout, R: Regs, D: Dma, const DESCRIPTORS: usize> Mshc<L, R, D, DES
 
     fn advance(&mut self, active: &mut Active, segments: &[Segment]) -> Option<Result<Done, Fault>> {
         self.look(active);
+        if let Work::Tune(bytes) = active.work {
+            return self.advance_tuning(active, bytes);
+        }
         if let Some(fault) = self.fault(active) {
             return Some(Err(fault));
         }
@@ -88,6 +93,53 @@ impl<L: MshcLayout, R: Regs, D: Dma, const DESCRIPTORS: usize> Mshc<L, R, D, DES
             self.keeps_r1 = in_tran(self.regs.read32(L::AT.response));
         }
         Some(Ok(Done { response, stop, tuned: false }))
+    }
+
+    /// A tuning block comes in, or what there is of it.
+    fn advance_tuning(&mut self, active: &mut Active, bytes: u32) -> Option<Result<Done, Fault>> {
+        let has = |active: &Active, bits: u32| active.seen & bits != 0;
+        if active.seen == u32::MAX {
+            return self.fault(active).map(Err);
+        }
+        self.compare_words(active, bytes);
+        // A read goes on after a bad response, and not after none.
+        let none = has(active, INT_NO_RESPONSE | INT_LOCKED)
+            || has(active, INT_RESPONSE) && !has(active, INT_COMMAND | INT_DATA);
+        if !none && !has(active, INT_DATA) {
+            return None;
+        }
+        self.regs.write32(L::AT.timeout, u32::MAX);
+        let good = active.seen & (COMMAND_ERRORS | active.data_errors()) == 0
+            && active.seen & active.needs() == active.needs()
+            && active.left_bytes == 0
+            && active.right;
+        let tuned = self.tried(good);
+        if none {
+            return self.fault(active).map(Err);
+        }
+        if !good {
+            // What is left in the FIFO would be the beginning of the next block.
+            self.regs.write32(L::AT.control, self.control() | CONTROL_FIFO_RESET);
+        }
+        let response = if good { self.response(active.resp) } else { Response::default() };
+        Some(match tuned {
+            Some(tuned) => Ok(Done { response, stop: None, tuned }),
+            None => Err(Fault { cause: Cause::Crc, stage: Stage::Data, response: None }),
+        })
+    }
+
+    /// Takes the words that are there, and looks whether they are those of the tuning block.
+    fn compare_words(&self, active: &mut Active, bytes: u32) {
+        let pattern: &[u8] = if bytes == 64 { &TUNING_64 } else { &TUNING_128 };
+        for _ in 0..WORDS_MAX {
+            if active.left_bytes == 0 || self.is_stuck(Direction::Read) {
+                return;
+            }
+            let at = bytes.saturating_sub(active.left_bytes) as usize;
+            let word = self.regs.read32(self.fifo.offset).to_le_bytes();
+            active.right &= pattern.get(at..).is_some_and(|rest| rest.starts_with(&word));
+            active.left_bytes = active.left_bytes.saturating_sub(4);
+        }
     }
 
     /// Takes and clears what has come. What is gone shows as all that can be seen.
@@ -177,12 +229,12 @@ impl<L: MshcLayout, R: Regs, D: Dma, const DESCRIPTORS: usize> Mshc<L, R, D, DES
             let count = active.left_bytes.min(4);
             match direction {
                 Direction::Read => {
-                    let word = self.regs.read32(self.fifo);
+                    let word = self.regs.read32(self.fifo.offset);
                     active.cursor.store(segments, word, count);
                 }
                 Direction::Write => {
                     let word = active.cursor.load(segments, count);
-                    self.regs.write32(self.fifo, word);
+                    self.regs.write32(self.fifo.offset, word);
                 }
             }
             active.left_bytes -= count;

@@ -36,6 +36,8 @@ pub struct Offsets {
     pub dma_status: u16,
     /// What of that interrupts.
     pub dma_enable: u16,
+    /// The room that a read waits for.
+    pub read_room: u16,
 }
 
 mod sealed {
@@ -76,6 +78,7 @@ impl MshcLayout for SmhcLayout {
         list: 0x84,
         dma_status: 0x88,
         dma_enable: 0x8c,
+        read_room: 0x100,
     };
     const DESIGN_WARE: bool = false;
 }
@@ -90,10 +93,16 @@ pub const SMHC_FUNCTION_VALUE: u32 = 0xceaa_0000;
 pub const SMHC_DEBUG: u16 = 0x50;
 /// See above.
 pub const SMHC_DEBUG_VALUE: u32 = 0xdeb;
+/// SMHC's timing mode.
+pub const SMHC_TIMING: u16 = 0x5c;
+/// SMHC's sample delay (A64 and later).
+pub const SMHC_SAMPLE_DELAY: u16 = 0x144;
 /// SMHC's marks: bursts of 8, 8 words to the card, 7 from it.
 pub const SMHC_THRESHOLD: u32 = 0x2007_0008;
 /// SMHC's FIFO; the A10's is at 100h.
 pub const SMHC_FIFO: u16 = 0x200;
+/// Words in it, at least.
+pub const SMHC_FIFO_WORDS: u32 = 16;
 
 /// Synopsys DesignWare's MSHC (`dw_mshc`).
 #[derive(Clone, Copy, Debug)]
@@ -119,6 +128,7 @@ impl MshcLayout for DesignWareLayout {
         list: 0x88,
         dma_status: 0x8c,
         dma_enable: 0x90,
+        read_room: 0x100,
     };
     const DESIGN_WARE: bool = true;
 }
@@ -137,9 +147,11 @@ pub const DW_NO_CARD: u16 = 0x50;
 pub const DW_PROTECTED: u16 = 0x54;
 /// Its version in 15:0.
 pub const DW_VERSION: u16 = 0x6c;
-/// From this one on the FIFO is at 200h.
-pub const DW_VERSION_FIFO_200: u32 = 0x240a;
+/// From this one on the FIFO is at 200h, and there is a register of reads' room.
+pub const DW_VERSION_240A: u32 = 0x240a;
 /// How it was built.
 pub const DW_HARDWARE: u16 = 0x70;
+/// DesignWare's voltage and edges, a bit of each for a slot.
+pub const DW_UHS: u16 = 0x74;
 /// A write has the internal DMA look for a descriptor.
 pub const DW_DMA_KICK: u16 = 0x84;

@@ -3,7 +3,8 @@
 //! maps of the registers.
 //!
 // Read first: `layout.rs` and `regs.rs` (the register maps), then `phase.rs` (how a phase starts),
-// `events.rs` (how it ends), `bus.rs` (power, clock, reset) and `table.rs` (descriptors).
+// `events.rs` (how it ends), `bus.rs` (power, clock, voltage, reset), `tune.rs` (the sampling point)
+// and `table.rs` (descriptors).
 //!
 //! # Data
 //! The internal DMA moves them by a list of descriptors. What it cannot (a length that is not whole
@@ -14,10 +15,23 @@
 //! A change of the clock takes effect by a command that sends nothing. It is three such steps: off,
 //! divider, on. Each has 100 ms; one that never ends is [`Step::Failed`].
 //!
+//! # 1.8 V
+//! CMD11 ends when the card holds its lines low. From there on the changes of the clock are marked as
+//! parts of the voltage switch, until it runs again. DesignWare's drives a pin for the level shifter
+//! (UHS register); an SMHC has none, and
+//! [`Surroundings::signalling`](crate::host::surroundings::Surroundings::signalling) moves it.
+//!
+//! # Tuning
+//! Above 52 MHz the sampling point is searched for. Its taps are phases of the board's clock unit
+//! ([`MshcBoard`]), or the delay line of an SMHC ([`MshcConfig::sample_delay`]). Each is tried by a
+//! block that the CPU compares with what it should be; the middle of the longest good row is tried
+//! once more, and kept.
+//!
 //! # What it cannot do
-//! The end of busy does not interrupt: [`BusyDetect::Level`]. There is no 1.8 V, no automatic
-//! CMD23, and no card interrupt: the model that judges it (QEMU's) raises that with each transfer.
-//! Clock tree, reset lines and pins of the SoC are the platform's.
+//! The end of busy does not interrupt: [`BusyDetect::Level`]. There is no HS400, no automatic CMD23,
+//! and no card interrupt: the model that judges it (QEMU's) raises that with each transfer. Clock
+//! tree, reset lines and pins of the SoC are the platform's. The data timer has 24 bits: at 200 MHz
+//! it ends after 84 ms.
 //!
 //! # The two R1 of a transfer that CMD12 ends
 //! DesignWare's keeps both. In an SMHC that of CMD12 may replace the command's (QEMU's does so), and
@@ -37,6 +51,7 @@ mod regs;
 mod table;
 #[cfg(test)]
 mod tests;
+mod tune;
 
 use crate::host::dma::at_a_line;
 use crate::host::{
@@ -52,29 +67,42 @@ use phase::Active;
 use regs::*;
 pub use table::Descriptors;
 use table::Form;
+pub use tune::MshcBoard;
 
 /// In [`Segment::bus`]: the CPU moves it. Bus addresses have 32 bits, so it is none of theirs.
 const BY_CPU: u64 = 1 << 63;
 
-/// Allwinner's controller.
-pub type Smhc<R, D, const DESCRIPTORS: usize> = Mshc<SmhcLayout, R, D, DESCRIPTORS>;
-/// DesignWare's controller, its first slot.
-pub type DesignWare<R, D, const DESCRIPTORS: usize> = Mshc<DesignWareLayout, R, D, DESCRIPTORS>;
+/// The controller's FIFO.
+#[derive(Clone, Copy, Debug)]
+struct Fifo {
+    offset: u16,
+    bytes: u32,
+    /// What the threshold register is to be.
+    threshold: u32,
+    /// There is a register of the room that a read waits for.
+    read_room: bool,
+}
 
-/// A controller: layout `L`, registers `R`, memory seen through `D`.
+/// Allwinner's controller.
+pub type Smhc<R, D, S, const DESCRIPTORS: usize> = Mshc<SmhcLayout, R, D, S, DESCRIPTORS>;
+/// DesignWare's controller, its first slot.
+pub type DesignWare<R, D, S, const DESCRIPTORS: usize> = Mshc<DesignWareLayout, R, D, S, DESCRIPTORS>;
+
+/// A controller: layout `L`, registers `R`, memory seen through `D`, on a board `S`.
 ///
 /// Nothing is written by [`new`](Mshc::new); [`BusOp::PowerOn`] brings the controller up.
-pub struct Mshc<L: MshcLayout, R: Regs, D: Dma, const DESCRIPTORS: usize> {
+pub struct Mshc<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> {
     regs: R,
     dma: D,
+    board: S,
     table: &'static mut Descriptors<DESCRIPTORS>,
     table_bus: u64,
     form: Form,
     config: MshcConfig,
     caps: Caps,
-    /// The threshold register, and the FIFO's offset.
-    threshold: u32,
-    fifo: u16,
+    fifo: Fifo,
+    /// The register of reads' room as it was written last.
+    read_room: u32,
     active: Option<Active>,
     bus: Bus,
     /// Data have failed, and no reset has followed: the DMA may still be at them.
@@ -86,27 +114,28 @@ pub struct Mshc<L: MshcLayout, R: Regs, D: Dma, const DESCRIPTORS: usize> {
     layout: PhantomData<L>,
 }
 
-impl<L: MshcLayout, R: Regs, D: Dma, const DESCRIPTORS: usize> Mshc<L, R, D, DESCRIPTORS> {
+impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Mshc<L, R, D, S, DESCRIPTORS> {
     /// A driver for the controller at `regs`, which is read only; maps the descriptors, once and
     /// for good.
     pub fn new(
         regs: R,
         dma: D,
+        board: S,
         table: &'static mut Descriptors<DESCRIPTORS>,
         config: MshcConfig,
     ) -> Result<Self, MshcInitError> {
         if config.address_shift != 0 && config.address_shift != 2 {
             return Err(MshcInitError::Shift(config.address_shift));
         }
-        let caps = config.caps(DESCRIPTORS, !L::DESIGN_WARE)?;
+        let caps = config.caps(
+            DESCRIPTORS,
+            !L::DESIGN_WARE,
+            if !L::DESIGN_WARE && config.sample_delay { true } else { board.taps() != 0 },
+        )?;
         if regs.read32(L::AT.status) == u32::MAX && regs.read32(L::AT.control) == u32::MAX {
             return Err(MshcInitError::Gone);
         }
-        let (threshold, fifo) = if L::DESIGN_WARE {
-            designed(&regs, &config)?
-        } else {
-            (SMHC_THRESHOLD, config.fifo_offset.unwrap_or(SMHC_FIFO))
-        };
+        let fifo = if L::DESIGN_WARE { designed(&regs, &config)? } else { allwinners(&config)? };
         let place = NonNull::from(&mut *table).cast();
         let bytes = Descriptors::<DESCRIPTORS>::BYTES;
         let table_bus = dma.map(place, bytes, Direction::Write).map_err(MshcInitError::Table)?;
@@ -125,13 +154,14 @@ impl<L: MshcLayout, R: Regs, D: Dma, const DESCRIPTORS: usize> Mshc<L, R, D, DES
         Ok(Mshc {
             regs,
             dma,
+            board,
             table,
             table_bus,
             form,
             config,
             caps,
-            threshold,
             fifo,
+            read_room: 0,
             active: None,
             bus: Bus::new(),
             dirty: false,
@@ -174,22 +204,36 @@ impl<L: MshcLayout, R: Regs, D: Dma, const DESCRIPTORS: usize> Mshc<L, R, D, DES
     }
 }
 
-/// DesignWare's threshold register, and its FIFO's offset.
-fn designed<R: Regs>(regs: &R, config: &MshcConfig) -> Result<(u32, u16), MshcInitError> {
+/// DesignWare's FIFO.
+fn designed<R: Regs>(regs: &R, config: &MshcConfig) -> Result<Fifo, MshcInitError> {
     let hardware = regs.read32(DW_HARDWARE);
     if hardware & (HARDWARE_DMA | HARDWARE_WIDE) != 0 || hardware >> HARDWARE_FIFO_SHIFT & 7 != 1 {
         return Err(MshcInitError::Hardware(hardware));
     }
     let reset_mark = regs.read32(DesignWareLayout::AT.threshold) >> 16 & 0xfff;
-    let words = config.fifo_words.map_or(reset_mark + 1, u32::from);
-    if !(4..=4096).contains(&words) {
-        return Err(MshcInitError::Fifo(words));
-    }
+    let words = fifo_words(config, reset_mark + 1)?;
     // Bursts of 8 words where both marks are multiples of that, else of 1.
     let burst = if words.is_multiple_of(16) { 2 << 28 } else { 0 };
-    let old = regs.read32(DW_VERSION) & 0xffff < DW_VERSION_FIFO_200;
-    let fifo = config.fifo_offset.unwrap_or(if old { 0x100 } else { 0x200 });
-    Ok((burst | (words / 2 - 1) << 16 | (words / 2), fifo))
+    let old = regs.read32(DW_VERSION) & 0xffff < DW_VERSION_240A;
+    Ok(Fifo {
+        offset: config.fifo_offset.unwrap_or(if old { 0x100 } else { 0x200 }),
+        bytes: 4 * words,
+        threshold: burst | (words / 2 - 1) << 16 | (words / 2),
+        read_room: !old,
+    })
+}
+
+/// SMHC's FIFO. In an A10 it is where others have the register of reads' room.
+fn allwinners(config: &MshcConfig) -> Result<Fifo, MshcInitError> {
+    let words = fifo_words(config, SMHC_FIFO_WORDS)?;
+    let offset = config.fifo_offset.unwrap_or(SMHC_FIFO);
+    let read_room = offset != SmhcLayout::AT.read_room;
+    Ok(Fifo { offset, bytes: 4 * words, threshold: SMHC_THRESHOLD, read_room })
+}
+
+fn fifo_words(config: &MshcConfig, own: u32) -> Result<u32, MshcInitError> {
+    let words = config.fifo_words.map_or(own, u32::from);
+    if (4..=4096).contains(&words) { Ok(words) } else { Err(MshcInitError::Fifo(words)) }
 }
 
 // SAFETY: descriptors are made in `table.rs` from the mapped segments alone, for no more bytes than
@@ -198,7 +242,9 @@ fn designed<R: Regs>(regs: &R, config: &MshcConfig) -> Result<(u32, u16), MshcIn
 // A reset is `Done` when the controller has cleared its bits, and its DMA with them. The table is
 // `'static`, and written only when no phase is active.
 #[allow(unsafe_code, reason = "docs/safety.md says why")]
-unsafe impl<L: MshcLayout, R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Mshc<L, R, D, DESCRIPTORS> {
+unsafe impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Host
+    for Mshc<L, R, D, S, DESCRIPTORS>
+{
     fn caps(&self) -> &Caps {
         &self.caps
     }

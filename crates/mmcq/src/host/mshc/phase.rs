@@ -3,6 +3,7 @@
 use super::config::BLOCK_BYTES_MAX;
 use super::layout::*;
 use super::regs::*;
+use super::tune::MshcBoard;
 use super::{BY_CPU, Descriptors, Mshc};
 use crate::host::pio::Cursor;
 use crate::host::{Auto, Data, Direction, Dma, Phase, Regs, Segment, StartError};
@@ -11,6 +12,8 @@ use core::ptr::NonNull;
 
 /// Errors of a command.
 pub(super) const COMMAND_ERRORS: u32 = INT_RESPONSE | INT_RESPONSE_CRC | INT_NO_RESPONSE | INT_LOCKED;
+/// Tuning blocks that could come one behind the other in a second: 5 ms for each.
+const TUNING_BLOCKS_A_SECOND: u32 = 200;
 /// Errors of data from the card; of data to it, a missing start bit is none.
 const READ_ERRORS: u32 = INT_DATA_CRC | INT_DATA_TIMEOUT | INT_FIFO | INT_START_BIT | INT_END_BIT;
 
@@ -31,6 +34,8 @@ pub(super) struct Active {
     /// Bytes that the CPU has to move, and where it is.
     pub(super) left_bytes: u32,
     pub(super) cursor: Cursor,
+    /// Of a tuning block: all words were as they should be.
+    pub(super) right: bool,
 }
 
 /// What a phase does beside its command.
@@ -42,23 +47,32 @@ pub(super) enum Work {
     Dma(Direction),
     /// The CPU does.
     Cpu(Direction),
+    /// The CPU compares a tuning block of so many bytes.
+    Tune(u32),
+    /// It is CMD11: the lines go low.
+    Voltage,
 }
 
 impl Active {
     /// Raw bits that must have come before it is over.
     pub(super) fn needs(&self) -> u32 {
-        let data = if self.work == Work::Command { 0 } else { INT_DATA };
+        let data = match self.work {
+            // No end of the command is told.
+            Work::Voltage => return INT_VOLTAGE,
+            Work::Command => 0,
+            _ => INT_DATA,
+        };
         INT_COMMAND | data | if self.stops { INT_AUTO_STOP } else { 0 }
     }
 
     /// Errors of its data.
     pub(super) fn data_errors(&self) -> u32 {
         match self.work {
-            Work::Command => 0,
+            Work::Command | Work::Voltage => 0,
             Work::Dma(Direction::Read) => READ_ERRORS | INT_STARVED,
             Work::Dma(Direction::Write) => READ_ERRORS & !INT_START_BIT | INT_STARVED,
             // The clock waits for the CPU.
-            Work::Cpu(Direction::Read) => READ_ERRORS,
+            Work::Cpu(Direction::Read) | Work::Tune(_) => READ_ERRORS,
             Work::Cpu(Direction::Write) => READ_ERRORS & !INT_START_BIT,
         }
     }
@@ -67,7 +81,7 @@ impl Active {
     pub(super) fn wanted(&self) -> u32 {
         let missing = self.needs() & !self.seen;
         let next = match self.work {
-            Work::Cpu(Direction::Read) => missing | INT_RX,
+            Work::Cpu(Direction::Read) | Work::Tune(_) => missing | INT_RX,
             Work::Cpu(Direction::Write) if self.left_bytes != 0 => missing | INT_TX,
             Work::Dma(_) if missing & INT_AUTO_STOP != 0 => {
                 INT_AUTO_STOP | if self.hears { missing & INT_COMMAND } else { 0 }
@@ -79,13 +93,15 @@ impl Active {
     }
 }
 
-impl<L: MshcLayout, R: Regs, D: Dma, const DESCRIPTORS: usize> Mshc<L, R, D, DESCRIPTORS> {
+impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Mshc<L, R, D, S, DESCRIPTORS> {
     pub(super) fn start_phase(&mut self, phase: &Phase, segments: &[Segment]) -> Result<(), StartError> {
         let stops = phase.auto == Auto::Stop;
-        if !matches!(phase.auto, Auto::None | Auto::Stop) || phase.tuning || stops && phase.data.is_none() {
+        let no_data = (stops || phase.tuning) && phase.data.is_none();
+        if !matches!(phase.auto, Auto::None | Auto::Stop) || no_data {
             return Err(StartError::Unsupported);
         }
         let bytes = match &phase.data {
+            Some(data) if phase.tuning => self.check_tuning(data, stops)?,
             Some(data) => check(data, segments)?,
             None => 0,
         };
@@ -101,7 +117,11 @@ impl<L: MshcLayout, R: Regs, D: Dma, const DESCRIPTORS: usize> Mshc<L, R, D, DES
             return Err(StartError::DataLine);
         }
         let work = match &phase.data {
+            None if phase.command.index == 11 && self.caps.signal18 && !self.caps.signal18_fixed => {
+                Work::Voltage
+            }
             None => Work::Command,
+            Some(_) if phase.tuning => Work::Tune(bytes),
             Some(data) if segments.iter().any(|segment| segment.bus & BY_CPU != 0) => {
                 Work::Cpu(data.direction)
             }
@@ -115,10 +135,14 @@ impl<L: MshcLayout, R: Regs, D: Dma, const DESCRIPTORS: usize> Mshc<L, R, D, DES
             heard: None,
             seen: 0,
             dma_seen: 0,
-            left_bytes: if matches!(work, Work::Cpu(_)) { bytes } else { 0 },
+            left_bytes: if matches!(work, Work::Cpu(_) | Work::Tune(_)) { bytes } else { 0 },
             cursor: Cursor::default(),
+            right: true,
         };
         let mut command = command_bits(&phase.command);
+        if work == Work::Voltage {
+            command |= COMMAND_VOLTAGE;
+        }
         if let Some(data) = &phase.data {
             self.program_data(data, work, segments, bytes)?;
             command |= COMMAND_DATA | COMMAND_WAITS;
@@ -145,7 +169,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, const DESCRIPTORS: usize> Mshc<L, R, D, DES
         segments: &[Segment],
         bytes: u32,
     ) -> Result<(), StartError> {
-        let mut control = CONTROL_INTERRUPTS;
+        let mut control = self.control();
         if let Work::Dma(direction) = work {
             let used = self.table.build(self.form, segments, bytes).ok_or(StartError::Unsupported)?;
             let place: NonNull<Descriptors<DESCRIPTORS>> = NonNull::from(&mut *self.table);
@@ -168,9 +192,37 @@ impl<L: MshcLayout, R: Regs, D: Dma, const DESCRIPTORS: usize> Mshc<L, R, D, DES
             control |= if L::DESIGN_WARE { 0 } else { CONTROL_BY_CPU };
             self.regs.write32(L::AT.control, control);
         }
+        if matches!(work, Work::Tune(_)) {
+            // A block that does not come is not to take the time of a whole tuning [SD 4.2.4.5].
+            let clocks = (self.card_hz() / TUNING_BLOCKS_A_SECOND).clamp(1, TIMEOUT_DATA_MAX);
+            self.regs.write32(L::AT.timeout, clocks << TIMEOUT_DATA_SHIFT | TIMEOUT_RESPONSE);
+        }
+        let room = self.read_room(data);
+        if room != self.read_room {
+            self.regs.write32(L::AT.read_room, room);
+            self.read_room = room;
+        }
         self.regs.write32(L::AT.block_size, data.block_size.into());
         self.regs.write32(L::AT.byte_count, bytes);
         Ok(())
+    }
+}
+
+impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Mshc<L, R, D, S, DESCRIPTORS> {
+    /// What a read waits for: at a fast clock a block cannot stop in its middle, so the FIFO has room
+    /// for all of it.
+    fn read_room(&self, data: &Data) -> u32 {
+        let block = u32::from(data.block_size);
+        let waits = data.direction == Direction::Read && self.bus.is_fast() && block <= self.fifo.bytes;
+        if waits && self.fifo.read_room { block << READ_ROOM_SHIFT | READ_ROOM_ON } else { 0 }
+    }
+
+    /// The bytes of a tuning block.
+    fn check_tuning(&self, data: &Data, stops: bool) -> Result<u32, StartError> {
+        let bytes = u32::from(data.block_size);
+        let one = data.direction == Direction::Read && data.blocks == 1 && matches!(bytes, 64 | 128);
+        let good = one && !stops && self.bus.search.is_some();
+        if good { Ok(bytes) } else { Err(StartError::Unsupported) }
     }
 }
 

@@ -17,6 +17,8 @@ pub const CONTROL_INTERRUPTS: u32 = 1 << 4;
 pub const CONTROL_DMA: u32 = 1 << 5;
 /// SMHC: the CPU serves the FIFO.
 pub const CONTROL_BY_CPU: u32 = 1 << 31;
+/// SMHC: data on both edges.
+pub const CONTROL_DDR: u32 = 1 << 10;
 /// DesignWare: the DMA is the internal one.
 pub const CONTROL_INTERNAL_DMA: u32 = 1 << 25;
 
@@ -47,6 +49,8 @@ pub const COMMAND_ABORTS: u32 = 1 << 14;
 pub const COMMAND_INIT: u32 = 1 << 15;
 /// Nothing is sent: the clock registers take effect.
 pub const COMMAND_UPDATE_CLOCK: u32 = 1 << 21;
+/// It is CMD11, or a change of the clock that belongs to the voltage switch.
+pub const COMMAND_VOLTAGE: u32 = 1 << 28;
 /// DesignWare: CMD and DAT pass the hold register.
 pub const COMMAND_HOLD: u32 = 1 << 29;
 /// Starts it; clears itself when it was taken.
@@ -72,6 +76,8 @@ pub const INT_NO_RESPONSE: u32 = 1 << 8;
 pub const INT_DATA_TIMEOUT: u32 = 1 << 9;
 /// Memory was slower than the card for too long.
 pub const INT_STARVED: u32 = 1 << 10;
+/// Of CMD11 and what follows: the lines are low, or high again.
+pub const INT_VOLTAGE: u32 = INT_STARVED;
 /// The FIFO overran or ran dry.
 pub const INT_FIFO: u32 = 1 << 11;
 /// A register was written while a command had it.
@@ -91,6 +97,32 @@ pub const STATUS_FULL: u32 = 1 << 3;
 pub const STATUS_BUSY: u32 = 1 << 9;
 /// DMA is asked for.
 pub const STATUS_DMA_REQUEST: u32 = 1 << 31;
+
+/// In the register of the longest times: for the response, in 7:0; for data in 31:8.
+pub const TIMEOUT_RESPONSE: u32 = 0xff;
+/// See above.
+pub const TIMEOUT_DATA_SHIFT: u32 = 8;
+/// See above.
+pub const TIMEOUT_DATA_MAX: u32 = 0xff_ffff;
+
+/// In the register of reads' room: a read begins when so many bytes have room in the FIFO.
+pub const READ_ROOM_ON: u32 = 1 << 0;
+/// How many.
+pub const READ_ROOM_SHIFT: u32 = 16;
+
+/// In SMHC's timing register: the new mode.
+pub const TIMING_NEW: u32 = 1 << 31;
+/// In SMHC's sample delay: the steps in 5:0 count.
+pub const DELAY_ON: u32 = 1 << 7;
+/// Steps of one tap.
+pub const DELAY_TAP_STEPS: u32 = 2;
+/// Taps of the delay.
+pub const DELAY_TAPS: u8 = 32;
+
+/// In DesignWare's UHS register: 1.8 V.
+pub const UHS_18: u32 = 1 << 0;
+/// Data on both edges.
+pub const UHS_DDR: u32 = 1 << 16;
 
 /// In the DMA's mode register: resets it.
 pub const DMA_RESET: u32 = 1 << 0;

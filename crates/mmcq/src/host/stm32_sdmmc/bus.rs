@@ -1,8 +1,9 @@
 //! Power, clock, lines, voltage, reset: steps that never block.
 
 use super::regs::*;
-use super::tune::{Found, Search, Stm32Board};
+use super::tune::Stm32Board;
 use super::{Failed, Stm32Sdmmc};
+use crate::host::search::{Found, Search};
 use crate::host::{BusOp, Caps, Dma, Regs, Step, Timing, Width};
 
 /// Longest time that an end of data, or the voltage switch, takes.
@@ -203,7 +204,7 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
                 if taps == 0 || !self.board.lock() {
                     return false;
                 }
-                self.bus.search = Some(Search::new(taps));
+                self.bus.search = Some(Search::new(taps, true));
                 self.board.select(0);
                 self.bus.lines |= CLOCK_FEEDBACK;
                 self.write_clock();

@@ -3,7 +3,8 @@
 use super::Stm32Sdmmc;
 use super::phase::{Active, COMMAND_ERRORS, DATA_ERRORS, Work};
 use super::regs::*;
-use super::tune::{Found, Stm32Board};
+use super::tune::Stm32Board;
+use crate::host::search::Found;
 use crate::host::{Cause, Direction, Dma, Done, Events, Fault, Regs, Segment, Stage};
 use crate::spec::command::Resp;
 use crate::spec::response::Response;

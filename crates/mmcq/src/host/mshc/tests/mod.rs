@@ -6,6 +6,8 @@ mod bus;
 mod ends;
 mod setup;
 mod stops;
+mod tuning;
+mod voltage;
 
 use super::*;
 use crate::host::{Auto, Cause, Data, Done, Fault, Stage, Timing, Width};
@@ -160,12 +162,40 @@ unsafe impl Dma for &FakeDma {
     }
 }
 
-type Driver<L> = Mshc<L, &'static Fake, &'static FakeDma, 8>;
+/// A clock unit that notes what it was told.
+struct FakeBoard {
+    taps: u8,
+    told: Vec<Option<u8>>,
+}
+
+impl MshcBoard for FakeBoard {
+    fn taps(&self) -> u8 {
+        self.taps
+    }
+    fn select(&mut self, tap: u8) {
+        self.told.push(Some(tap));
+    }
+    fn unselect(&mut self) {
+        self.told.push(None);
+    }
+}
+
+type Driver<L> = Mshc<L, &'static Fake, &'static FakeDma, FakeBoard, 8>;
 
 fn build_with<L: MshcLayout>(fake: Fake, config: MshcConfig, line: u32) -> Result<Driver<L>, MshcInitError> {
+    build_on(fake, config, line, 0)
+}
+
+fn build_on<L: MshcLayout>(
+    fake: Fake,
+    config: MshcConfig,
+    line: u32,
+    taps: u8,
+) -> Result<Driver<L>, MshcInitError> {
+    let board = FakeBoard { taps, told: Vec::new() };
     let dma = FakeDma { open: Cell::new(0), next: Cell::new(TABLE_BUS), line };
     let table = Box::leak(Box::new(Descriptors::new()));
-    Mshc::new(Box::leak(Box::new(fake)), Box::leak(Box::new(dma)), table, config)
+    Mshc::new(Box::leak(Box::new(fake)), Box::leak(Box::new(dma)), board, table, config)
 }
 
 fn build<L: MshcLayout>(fake: Fake, config: MshcConfig) -> Result<Driver<L>, MshcInitError> {

@@ -28,9 +28,36 @@ fn what_a_board_must_not_say_is_refused<L: MshcLayout>() {
     assert_eq!(with(config.descriptor_bytes(65_536)), Some(MshcInitError::Descriptor(65_536)));
     assert_eq!(with(config.address_shift(1)), Some(MshcInitError::Shift(1)));
     assert_eq!(with(config.address_shift(2)), None);
+    assert_eq!(with(config.fifo_words(Some(3))), Some(MshcInitError::Fifo(3)));
 }
 
-in_both_layouts!(looks_and_writes_nothing, all_ones_are_no_controller, what_a_board_must_not_say_is_refused);
+/// Each timing asks for what the board must have for it.
+fn a_board_says_how_fast_it_is<L: MshcLayout>() {
+    let timings = |config: MshcConfig, taps| {
+        let config = config.high_speed(true).max_clock_hz(208_000_000);
+        let host = build_on::<L>(Fake::new::<L>(), config, 1, taps).unwrap();
+        let all = [Timing::Sdr12, Timing::Ddr50, Timing::Ddr52, Timing::Sdr50, Timing::Sdr104, Timing::Hs200];
+        all.map(|timing| u8::from(host.caps().can(timing)))
+    };
+    let config = MshcConfig::new(208_000_000);
+    assert_eq!(timings(config, 8), [0, 0, 0, 0, 0, 0]);
+    assert_eq!(timings(config.ddr(true), 8), [0, 0, 1, 0, 0, 0]);
+    assert_eq!(timings(config.ddr(true).signal18(true), 0), [1, 1, 1, 0, 0, 0]);
+    assert_eq!(timings(config.signal18(true), 8), [1, 0, 0, 1, 1, 1]);
+    assert_eq!(timings(config.signal18_fixed(true), 8), [0, 0, 0, 0, 0, 1]);
+    // The delay line is an SMHC's own.
+    let hs200 = u8::from(!L::DESIGN_WARE);
+    assert_eq!(timings(config.signal18_fixed(true).sample_delay(true), 0), [0, 0, 0, 0, 0, hs200]);
+    // Half of such a source is no faster on both edges.
+    assert_eq!(timings(MshcConfig::new(52_000_000).ddr(true).signal18(true), 0), [1, 0, 0, 0, 0, 0]);
+}
+
+in_both_layouts!(
+    looks_and_writes_nothing,
+    all_ones_are_no_controller,
+    what_a_board_must_not_say_is_refused,
+    a_board_says_how_fast_it_is,
+);
 
 #[test]
 fn design_ware_says_how_it_was_built() {
@@ -46,8 +73,8 @@ fn design_ware_says_how_it_was_built() {
     let threshold = DesignWareLayout::AT.threshold;
     assert_eq!(with(threshold, 0, config).err(), Some(MshcInitError::Fifo(1)));
     let host = with(threshold, 0, config.fifo_words(Some(64))).unwrap();
-    assert_eq!((host.threshold, host.fifo), (0x201f_0020, 0x200));
-    assert_eq!(with(DW_VERSION, 0x5342_230a, config).unwrap().fifo, 0x100);
+    assert_eq!((host.fifo.threshold, host.fifo.offset), (0x201f_0020, 0x200));
+    assert_eq!(with(DW_VERSION, 0x5342_230a, config).unwrap().fifo.offset, 0x100);
     let host = with(DW_NO_CARD, 1, config).unwrap();
     assert!(!host.present() && !host.write_protected());
     assert!(with(DW_NO_CARD, 1, config.fixed(true)).unwrap().present());

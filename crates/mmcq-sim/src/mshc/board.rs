@@ -1,0 +1,62 @@
+//! What the board around the controller does.
+
+use super::{Mshc, MshcConfig};
+use crate::time::Time;
+use mmcq::host::Step;
+use mmcq::host::mshc::MshcBoard;
+use mmcq::host::surroundings::Surroundings;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// The clock unit, the level shifter and the card's supply. Clones are the same board.
+#[derive(Clone)]
+pub struct Board {
+    /// The controller.
+    pub model: Rc<RefCell<Mshc>>,
+    /// The time of the code that calls the board.
+    pub time: Time,
+    /// Phases of the clock unit; 0: there are none.
+    pub phases: u8,
+    /// The clock unit stays at this phase, whatever it is told.
+    pub stuck_at: Option<u8>,
+}
+
+impl Board {
+    /// The board of this controller, at 3.3 V at first.
+    pub fn new(model: Rc<RefCell<Mshc>>, time: Time) -> Self {
+        let MshcConfig { phases, .. } = *model.borrow().config();
+        Board { model, time, phases, stuck_at: None }
+    }
+
+    fn sample(&mut self, phase: u8) {
+        let phase = self.stuck_at.unwrap_or(phase);
+        let degrees = 360 * u16::from(phase) / u16::from(self.phases.max(1));
+        self.model.borrow_mut().set_phase(degrees, self.time.now());
+    }
+}
+
+impl MshcBoard for Board {
+    fn taps(&self) -> u8 {
+        self.phases
+    }
+
+    fn select(&mut self, tap: u8) {
+        self.sample(tap);
+    }
+
+    fn unselect(&mut self) {
+        self.sample(0);
+    }
+}
+
+impl Surroundings for Board {
+    fn supply(&mut self, on: bool, _: bool, now_ns: u64) -> Step {
+        self.model.borrow_mut().set_supply(on, now_ns);
+        Step::Done
+    }
+
+    fn signalling(&mut self, low: bool, _: bool, now_ns: u64) -> Step {
+        self.model.borrow_mut().set_signal18(low, now_ns);
+        Step::Done
+    }
+}
