@@ -107,13 +107,15 @@ fn factor(text: &str) -> Result<f64, String> {
 
 impl Replay {
     pub fn run(self) -> Result<ExitCode, Error> {
-        let (plan, format) = self.plan()?;
+        let wishes = self.wishes();
+        let (plan, format) = self.plan(&wishes)?;
         for note in &plan.notes {
             eprintln!("mmcq: {}: {note}", self.name());
         }
         let again = |changes: &[String]| self.scene.load_workers(&plan.workers, changes);
         let loaded = again(&self.scene.set).map_err(Error::input)?;
-        self.reporting.run(&self.scene, loaded, None, again, self.facts(&plan, format), &self.name())
+        let facts = plan.facts(&self.name(), format, &wishes);
+        self.reporting.run(&self.scene, loaded, None, again, facts, &self.name())
     }
 
     /// The trace's name in reports.
@@ -125,16 +127,9 @@ impl Replay {
         }
     }
 
-    fn plan(&self) -> Result<(Plan, Format), Error> {
-        let reading = Reading {
-            format: self.format,
-            columns: self.columns.clone(),
-            unit_ns: self.time_unit,
-            moment: self.event,
-            device: self.device.clone(),
-        };
+    fn wishes(&self) -> Wishes {
         let without = |what: &str| self.without.iter().any(|given| given == what);
-        let wishes = Wishes {
+        Wishes {
             mode: self.mode,
             depth: self.depth,
             scale: self.scale,
@@ -145,34 +140,20 @@ impl Replay {
             without_flush: without("flush"),
             without_fua: without("fua"),
             without_discard: without("discard"),
+        }
+    }
+
+    fn plan(&self, wishes: &Wishes) -> Result<(Plan, Format), Error> {
+        let reading = Reading {
+            format: self.format,
+            columns: self.columns.clone(),
+            unit_ns: self.time_unit,
+            moment: self.event,
+            device: self.device.clone(),
         };
         let files: Vec<PathBuf> = self.traces.iter().flat_map(|path| recorded::files(path)).collect();
         let (events, format) = recorded::read(&files, &reading).map_err(Error::input)?;
-        let plan = plan::plan(&self.name(), events, &wishes).map_err(Error::input)?;
+        let plan = plan::plan(&self.name(), events, wishes).map_err(Error::input)?;
         Ok((plan, format))
-    }
-
-    /// What the report says of the trace.
-    fn facts(&self, plan: &Plan, format: Format) -> Vec<(String, String)> {
-        let mut facts = vec![
-            ("trace", self.name()),
-            ("format", format.name().to_owned()),
-            ("requests", plan.requests.to_string()),
-            ("processes", plan.processes.to_string()),
-            ("devices", plan.devices.to_string()),
-            ("seconds", format!("{:.6}", plan.span_ns as f64 / 1e9)),
-            ("bytes", plan.extent.to_string()),
-            ("mode", self.mode.name().to_owned()),
-            ("depth", self.depth.to_string()),
-            ("scale", self.scale.to_string()),
-            ("remap", self.remap.name().to_owned()),
-        ];
-        if let Some(gap_ns) = self.gap_max {
-            facts.push(("gap-max", format!("{} us", gap_ns as f64 / 1e3)));
-        }
-        if !self.without.is_empty() {
-            facts.push(("without", self.without.join("+")));
-        }
-        facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
 }

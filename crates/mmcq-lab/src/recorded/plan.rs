@@ -1,6 +1,6 @@
 //! Recorded requests as workers: which thread issues which, and when each may go.
 
-use super::{Event, Op, Record, What};
+use super::{Event, Format, Op, Record, What};
 use crate::fio::job::{Continue, IoEngine, Rw};
 use crate::fio::script::{self, Entry, Remap, Script, When};
 use crate::fio::{Job, ParseError, Place, Worker};
@@ -92,6 +92,38 @@ pub struct Plan {
     pub extent: u64,
     /// What is not as it was recorded, a line each.
     pub notes: Vec<String>,
+}
+
+impl Plan {
+    /// What a report says of the trace of this name, read in this format.
+    pub fn facts(&self, name: &str, format: Format, wishes: &Wishes) -> Vec<(String, String)> {
+        let mut facts = vec![
+            ("trace", name.to_owned()),
+            ("format", format.name().to_owned()),
+            ("requests", self.requests.to_string()),
+            ("processes", self.processes.to_string()),
+            ("devices", self.devices.to_string()),
+            ("seconds", format!("{:.6}", self.span_ns as f64 / 1e9)),
+            ("bytes", self.extent.to_string()),
+            ("mode", wishes.mode.name().to_owned()),
+            ("depth", wishes.depth.to_string()),
+            ("scale", wishes.scale.to_string()),
+            ("remap", wishes.remap.name().to_owned()),
+        ];
+        if let Some(gap_ns) = wishes.gap_max_ns {
+            facts.push(("gap-max", format!("{} us", gap_ns as f64 / 1e3)));
+        }
+        let without = [
+            ("flush", wishes.without_flush),
+            ("discard", wishes.without_discard),
+            ("fua", wishes.without_fua),
+        ];
+        let without: Vec<&str> = without.into_iter().filter(|(_, left)| *left).map(|(what, _)| what).collect();
+        if !without.is_empty() {
+            facts.push(("without", without.join("+")));
+        }
+        facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    }
 }
 
 /// Requests as they come in.

@@ -1,0 +1,104 @@
+"""Boards and cards as objects: a name or a TOML file, and what was changed of it."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, Mapping
+
+from . import _mmcq
+
+#: The board of all commands.
+DEFAULT = "generic"
+
+
+def _word(value: Any) -> str:
+    """A value as `--set` takes it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (list, tuple)):
+        return "[" + ",".join(json.dumps(item) if isinstance(item, str) else _word(item) for item in value) + "]"
+    return str(value)
+
+
+class _Thing:
+    """What boards and cards have in common."""
+
+    _prefix = ""
+
+    def __init__(self, name: str | os.PathLike[str], changes: Mapping[str, Any] | None = None):
+        self.name = os.fspath(name)
+        self.changes = dict(changes or {})
+        self.params()  # A wrong name or key is said here.
+
+    def with_(self, **changes: Any) -> "_Thing":
+        """The same with more changes; `__` stands for a dot: `with_(cost__wake_us=40)`."""
+        dotted = {key.replace("__", "."): value for key, value in changes.items()}
+        return type(self)(self.name, {**self.changes, **dotted})
+
+    def _set(self) -> list[str]:
+        return [f"{self._prefix}{key}={_word(value)}" for key, value in self.changes.items()]
+
+    def _listed(self) -> list[dict[str, Any]]:
+        raise NotImplementedError
+
+    def params(self):
+        """All values, as a frame: key, value, unit, kind, range, source."""
+        import pandas
+
+        return pandas.DataFrame(self._listed()).set_index("key")
+
+    def __eq__(self, other: object) -> bool:
+        same = isinstance(other, type(self))
+        return same and (self.name, self.changes) == (other.name, other.changes)
+
+    def __hash__(self) -> int:
+        return hash((self.name, tuple(self._set())))
+
+    def __repr__(self) -> str:
+        changes = f", {self.changes}" if self.changes else ""
+        return f"{type(self).__name__}({self.name!r}{changes})"
+
+
+class Platform(_Thing):
+    """A board: a name of `mmcq.platforms()`, or a TOML file.
+
+    >>> Platform("hsq-sprd", {"cost.wake_us": 40})
+    Platform('hsq-sprd', {'cost.wake_us': 40})
+    """
+
+    def _listed(self) -> list[dict[str, Any]]:
+        listed = json.loads(_mmcq.params(self.name, None, self._set()))
+        return [param for param in listed if not param["key"].startswith("card.")]
+
+
+class Card(_Thing):
+    """A card: a name of `mmcq.cards()`, or a TOML file. Its keys have no `card.` before them.
+
+    >>> Card("pro-plus-128", {"read_first_us": 90})
+    Card('pro-plus-128', {'read_first_us': 90})
+    """
+
+    _prefix = "card."
+
+    def _listed(self) -> list[dict[str, Any]]:
+        listed = json.loads(_mmcq.params(DEFAULT, self.name, self._set()))
+        own = [param for param in listed if param["key"].startswith(self._prefix)]
+        return [{**param, "key": param["key"][len(self._prefix) :]} for param in own]
+
+
+def scene(
+    platform: str | os.PathLike[str] | Platform,
+    card: str | os.PathLike[str] | Card | None,
+    changes: Mapping[str, Any] | None,
+) -> tuple[str, str | None, list[str]]:
+    """Names of board and card, and all changes, as the module below takes them."""
+    words: list[str] = []
+    if isinstance(platform, Platform):
+        words += platform._set()
+        platform = platform.name
+    if isinstance(card, Card):
+        words += card._set()
+        card = card.name
+    words += [f"{key}={_word(value)}" for key, value in (changes or {}).items()]
+    return os.fspath(platform), None if card is None else os.fspath(card), words

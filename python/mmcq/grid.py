@@ -1,0 +1,105 @@
+"""Grids of runs."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, Callable, Iterable, Mapping, Sequence
+
+from . import _mmcq
+from .boards import DEFAULT, Card, Platform, _word, scene
+from .jobs import Job, given
+
+
+class Grid:
+    """A job at every point of a grid. It can be sent to other processes.
+
+    `over` gives each key its values: what `set` takes, or platform, card, setting, seed. Axes are
+    crossed, and the last is the fastest; `zip` names groups of keys that go together.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        over: Mapping[str, Iterable[Any]],
+        *,
+        zip: Sequence[Sequence[str]] = (),
+        platform: str | os.PathLike[str] | Platform = DEFAULT,
+        card: str | os.PathLike[str] | Card | None = None,
+        setting: str = "mmcq",
+        seed: int = 1,
+        set: Mapping[str, Any] | None = None,
+    ):
+        axes = [f"{key}={','.join(_axis(value) for value in values)}" for key, values in over.items()]
+        zips = [",".join(keys) for keys in zip]
+        self._given = (given(job), axes, zips, *_scene(platform, card, setting, seed, set))
+        self._grid = _mmcq.Grid(*self._given)
+
+    def __len__(self) -> int:
+        return self._grid.points()
+
+    def __getstate__(self):
+        return self._given
+
+    def __setstate__(self, state):
+        self._given = state
+        self._grid = _mmcq.Grid(*state)
+
+    def lines(self, point: int) -> str:
+        """The rows of a point, as `mmcq sweep --out x.jsonl` writes them, byte for byte."""
+        return self._grid.lines(point)
+
+    def rows(self, point: int) -> list[dict[str, Any]]:
+        """The rows of a point, one for each direction."""
+        return [json.loads(line) for line in self.lines(point).splitlines()]
+
+    def points(self, shard: str = "1/1") -> list[int]:
+        """Those of a shard: "3/16" has the points whose number modulo 16 is 2."""
+        return self._grid.part(shard)
+
+    def run(
+        self,
+        *,
+        shard: str = "1/1",
+        jobs: int | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ):
+        """Runs the points on `jobs` threads (all cores without), and gives a frame of rows.
+
+        `progress` is told how many points of how many are done.
+        """
+        points = self.points(shard)
+        rows: list[dict[str, Any]] = []
+        done = 0
+
+        def take(lines: str) -> None:
+            nonlocal done
+            rows.extend(json.loads(line) for line in lines.splitlines())
+            done += 1
+            if progress is not None:
+                progress(done, len(points))
+
+        self._grid.run(points, jobs, take)
+        return frame(rows)
+
+
+def frame(rows: Iterable[Mapping[str, Any]]):
+    """Rows as a pandas frame."""
+    import pandas
+
+    return pandas.DataFrame(list(rows))
+
+
+def sweep(job: Job, over: Mapping[str, Iterable[Any]], *, shard="1/1", jobs=None, progress=None, **scene: Any):
+    """A grid of runs as a frame, a row each; see `Grid` and `Grid.run`."""
+    return Grid(job, over, **scene).run(shard=shard, jobs=jobs, progress=progress)
+
+
+def _axis(value: Any) -> str:
+    word = os.fspath(value) if isinstance(value, os.PathLike) else _word(value)
+    return f'"{word}"' if "," in word and not word.startswith("[") else word
+
+
+def _scene(platform, card, setting, seed, changes):
+    platform, card, words = scene(platform, card, changes)
+    return platform, card, setting, seed, words

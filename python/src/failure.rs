@@ -1,0 +1,47 @@
+//! What goes wrong, as Python's exceptions: bad input is a `ValueError`, a run that does not come
+//! to its end a `RuntimeError`. Each has one line.
+
+use mmcq_lab::runner::RunError;
+use pyo3::PyErr;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use std::fmt::Display;
+
+/// Why a call failed.
+pub enum Failure {
+    /// Something given is wrong.
+    Input(String),
+    /// The run itself.
+    Run(String),
+    /// What a function of Python's raised.
+    Raised(PyErr),
+}
+
+/// Of what was given.
+pub fn input(error: impl Display) -> Failure {
+    Failure::Input(error.to_string())
+}
+
+impl From<RunError> for Failure {
+    fn from(error: RunError) -> Self {
+        match error {
+            RunError::Stuck(_) | RunError::Memory(_) => Failure::Run(error.to_string()),
+            other => input(other),
+        }
+    }
+}
+
+impl From<String> for Failure {
+    fn from(line: String) -> Self {
+        Failure::Input(line)
+    }
+}
+
+impl From<Failure> for PyErr {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Input(line) => PyValueError::new_err(line),
+            Failure::Run(line) => PyRuntimeError::new_err(line),
+            Failure::Raised(error) => error,
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Grids of runs.
+
+use crate::failure::{Failure, input};
+use crate::load::{Load, scene};
+use mmcq_lab::sweep::{Axis, Format, Shard, Sweep};
+use pyo3::prelude::*;
+use std::num::NonZeroUsize;
+
+/// A job at every point of a grid. Threads share it.
+#[pyclass(frozen)]
+pub struct Grid(Sweep);
+
+#[pymethods]
+impl Grid {
+    /// `over` are the axes as `--over` takes them, `zips` the keys that go together.
+    #[new]
+    #[pyo3(signature = (job, over, zips, platform, card, setting, seed, set))]
+    #[allow(clippy::too_many_arguments, reason = "the keywords of a function in Python")]
+    fn new(
+        job: Load,
+        over: Vec<String>,
+        zips: Vec<String>,
+        platform: String,
+        card: Option<String>,
+        setting: &str,
+        seed: u64,
+        set: Vec<String>,
+    ) -> PyResult<Self> {
+        let scene = scene(platform, card, setting, seed, set)?;
+        let axes: Vec<Axis> = over.iter().map(|text| text.parse()).collect::<Result<_, String>>().map_err(input)?;
+        Ok(Grid(Sweep::new(scene, job.file()?, axes, &zips).map_err(input)?))
+    }
+
+    /// How many points there are.
+    fn points(&self) -> usize {
+        self.0.grid().points()
+    }
+
+    /// Those of a shard `I/N`.
+    fn part(&self, shard: &str) -> PyResult<Vec<usize>> {
+        let shard: Shard = shard.parse().map_err(|why: String| input(format!("shard {shard}: {why}")))?;
+        Ok(shard.part(self.points()).collect())
+    }
+
+    /// The rows of a point, an object a line: the bytes that `mmcq sweep` writes for it.
+    fn lines(&self, py: Python<'_>, point: usize) -> PyResult<String> {
+        if point >= self.points() {
+            let why = format!("point {point}: the grid has {} points", self.points());
+            return Err(input(why).into());
+        }
+        let done = py.detach(|| self.0.done(point)).map_err(input)?;
+        Ok(text(&done.rows))
+    }
+
+    /// Runs these points on so many threads (all cores without a number); `take` is called with the
+    /// lines of each, in the order of the points.
+    #[pyo3(signature = (points, jobs, take))]
+    fn run(&self, py: Python<'_>, points: Vec<usize>, jobs: Option<NonZeroUsize>, take: Py<PyAny>) -> PyResult<()> {
+        let cores = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+        let threads = jobs.unwrap_or_else(cores);
+        py.detach(|| {
+            self.0.run(&points, threads, |done| {
+                Python::attach(|py| {
+                    py.check_signals()?;
+                    take.call1(py, (text(&done.rows),)).map(|_| ())
+                })
+                .map_err(Failure::Raised)
+            })
+        })
+        .map_err(PyErr::from)
+    }
+}
+
+fn text(rows: &[mmcq_lab::sweep::Row]) -> String {
+    rows.iter().map(|row| Format::Json.line(row)).collect()
+}

@@ -1,0 +1,105 @@
+//! The laboratory as a Python module. Everything goes in as text and comes out as JSON; the classes
+//! that users see are written in Python (`mmcq/`). No call holds the interpreter while it computes.
+
+mod failure;
+mod grid;
+mod load;
+mod trace;
+
+use failure::{Failure, input};
+use load::{Load, scene};
+use mmcq_lab::finished;
+use mmcq_lab::fio::report::{Origin, json};
+use mmcq_lab::runner;
+use mmcq_lab::scene::{Loaded, Scene};
+use mmcq_lab::why::{self, Why};
+use mmcq_lab::{board, params as parameters, platform};
+use pyo3::prelude::*;
+
+/// Runs what is loaded; the report is that of `mmcq run --output-format json`.
+fn reported(scene: &Scene, loaded: Loaded, replay: Vec<(String, String)>) -> Result<String, Failure> {
+    let outcome = runner::run(&scene.run_of(&loaded), None, &mut |_, _| ())?;
+    let origin = Origin { replay, ..finished::origin(scene, &loaded.platform, &outcome) };
+    Ok(json::json(&finished::report(loaded, outcome, origin), false))
+}
+
+/// Runs jobs.
+#[pyfunction]
+#[pyo3(signature = (job, platform, card, setting, seed, set))]
+fn run(
+    py: Python<'_>,
+    job: Load,
+    platform: String,
+    card: Option<String>,
+    setting: &str,
+    seed: u64,
+    set: Vec<String>,
+) -> PyResult<String> {
+    let scene = scene(platform, card, setting, seed, set)?;
+    py.detach(|| {
+        let loaded = scene.load(&job.file()?, &scene.set).map_err(input)?;
+        reported(&scene, loaded, Vec::new())
+    })
+    .map_err(PyErr::from)
+}
+
+/// Explains a run: an object a line, and the conclusion.
+#[pyfunction]
+#[pyo3(signature = (job, platform, card, setting, seed, set))]
+fn explain(
+    py: Python<'_>,
+    job: Load,
+    platform: String,
+    card: Option<String>,
+    setting: &str,
+    seed: u64,
+    set: Vec<String>,
+) -> PyResult<(String, String)> {
+    let scene = scene(platform, card, setting, seed, set)?;
+    py.detach(|| {
+        let loaded = scene.load(&job.file()?, &scene.set).map_err(input)?;
+        let why = Why::new(&scene.run_of(&loaded))?;
+        Ok((why::json_lines(&why), why.conclusion()))
+    })
+    .map_err(|failure: Failure| failure.into())
+}
+
+/// What can be set, as `mmcq params --json` lists it.
+#[pyfunction]
+#[pyo3(signature = (platform, card, set))]
+fn params(platform: &str, card: Option<&str>, set: Vec<String>) -> PyResult<String> {
+    let all = parameters::all(platform, card, &set).map_err(input)?;
+    serde_json::to_string(&all).map_err(|error| input(error).into())
+}
+
+/// The names of the boards that come with the package.
+#[pyfunction]
+fn platforms() -> Vec<&'static str> {
+    platform::Platform::names().collect()
+}
+
+/// The names of the cards that come with the package.
+#[pyfunction]
+fn cards() -> Vec<&'static str> {
+    board::card_names().collect()
+}
+
+/// The names of the settings.
+#[pyfunction]
+fn settings() -> Vec<&'static str> {
+    runner::Setting::ALL.map(runner::Setting::name).to_vec()
+}
+
+#[pymodule]
+fn _mmcq(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<grid::Grid>()?;
+    module.add_function(wrap_pyfunction!(run, module)?)?;
+    module.add_function(wrap_pyfunction!(explain, module)?)?;
+    module.add_function(wrap_pyfunction!(trace::replay, module)?)?;
+    module.add_function(wrap_pyfunction!(params, module)?)?;
+    module.add_function(wrap_pyfunction!(platforms, module)?)?;
+    module.add_function(wrap_pyfunction!(cards, module)?)?;
+    module.add_function(wrap_pyfunction!(settings, module)?)?;
+    Ok(())
+}

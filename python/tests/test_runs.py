@@ -1,0 +1,94 @@
+"""Runs: the numbers are those of the program."""
+
+import json
+import os
+import subprocess
+
+import mmcq
+import pytest
+
+JOB = "[one]\nfilename=/dev/mmcblk0\ndirect=1\nbs=4k\nsize=256k\nrw=randrw\nioengine=libaio\niodepth=4\n"
+OPTIONS = {"rw": "randread", "bs": "4k", "size": "256k", "ioengine": "libaio", "direct": 1}
+
+
+def program(*arguments, text=None):
+    """What the program prints."""
+    command = [os.environ["MMCQ"], *arguments]
+    return subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
+
+
+def test_a_run_equals_that_of_the_program():
+    report = mmcq.run(JOB, platform="hsq-sprd", setting="none", set={"cost.wake_us": 40}, seed=3)
+    theirs = program(
+        "run", "-", "--platform", "hsq-sprd", "--setting", "none", "--set", "cost.wake_us=40",
+        "--seed", "3", "--output-format", "json", text=JOB,
+    )
+    assert dict(report) == json.loads(theirs)
+
+
+def test_jobs_are_text_options_or_a_file(tmp_path):
+    path = tmp_path / "j.fio"
+    path.write_text(JOB)
+    assert mmcq.run(path) == mmcq.run(JOB) == mmcq.run(str(path))
+    rows = mmcq.run(OPTIONS).rows()
+    assert list(rows.direction) == ["read"] and rows.ios[0] == 64
+
+
+def test_a_knob_of_the_card_and_of_the_board():
+    card = mmcq.Card("pro-plus-128", {"read_first_us": 400})
+    slow, fast = mmcq.run(OPTIONS, card=card), mmcq.run(OPTIONS, card="pro-plus-128")
+    assert slow.mib_per_s() < 0.7 * fast.mib_per_s()
+    assert slow["mmcq"]["card"] == "pro-plus-128"
+    board = mmcq.Platform("generic").with_(cost__wake_us=200)
+    assert mmcq.run(OPTIONS, platform=board, setting="none").mib_per_s() < mmcq.run(OPTIONS, setting="none").mib_per_s()
+
+
+def test_boards_and_cards_list_what_can_be_set():
+    params = mmcq.Platform("hsq-sprd").params()
+    assert params.loc["cost.wake_us", "unit"] == "us"
+    assert not any(key.startswith("card.") for key in params.index)
+    assert "read_first_us" in mmcq.Card("pro-plus-128").params().index
+    assert "generic" in mmcq.platforms() and "pro-plus-128" in mmcq.cards() and "mmcq" in mmcq.settings()
+
+
+def test_why_adds_up():
+    why = mmcq.why(JOB, setting="none")
+    facts = why.frame()
+    time = facts[facts.group == "time"].set_index("name").value
+    assert time.drop("in all").sum() == pytest.approx(time["in all"], rel=1e-6)
+    theirs = program("why", "-", "--setting", "none", "--json", text=JOB)
+    assert why.facts == [json.loads(line) for line in theirs.splitlines()]
+    assert str(why).strip()
+
+
+def test_a_trace_is_replayed(tmp_path):
+    trace = tmp_path / "t.csv"
+    lines = ["ts,op,lba,len"] + [f"{n * 500},{'RW'[n % 2]},{n * 8},4096" for n in range(100)]
+    trace.write_text("\n".join(lines) + "\n")
+    columns = "time=ts,op=op,sector=lba,bytes=len,unit=us"
+    report = mmcq.replay(trace, format="csv", columns=columns, mode="open", platform="hsq-sprd")
+    theirs = program(
+        "replay", str(trace), "--format", "csv", "--columns", columns, "--platform", "hsq-sprd", "--output-format", "json"
+    )
+    assert dict(report) == json.loads(theirs)
+
+
+@pytest.mark.parametrize(
+    "call, said",
+    [
+        (lambda: mmcq.run("[a]\nrw=reed\n"), "reed"),
+        (lambda: mmcq.run("no-such.fio"), "no-such.fio"),
+        (lambda: mmcq.run(OPTIONS, platform="no-such-board"), "no-such-board"),
+        (lambda: mmcq.run(OPTIONS, set={"cost.wake_usd": 3}), "cost.wake_usd"),
+        (lambda: mmcq.run(OPTIONS, setting="fast"), "fast"),
+        (lambda: mmcq.Card("no-such-card"), "no-such-card"),
+        (lambda: mmcq.Platform("generic", {"cost.wake_usd": 3}), "cost.wake_usd"),
+        (lambda: mmcq.replay("no-such.trace"), "no-such.trace"),
+        (lambda: mmcq.replay("x", mode="fast"), "mode fast"),
+        (lambda: mmcq.replay([]), "no trace"),
+    ],
+)
+def test_bad_input_is_one_line(call, said):
+    with pytest.raises(ValueError) as caught:
+        call()
+    assert said in str(caught.value) and "\n" not in str(caught.value)
