@@ -42,6 +42,7 @@ def spread(client, grid, kill=False):
     for task in as_completed(tasks):
         point, text = task.result()
         lines[point] = text
+        task.release()  # What is here already need not be done again.
         if kill and len(lines) == len(grid) // 3:
             victim = next(iter(client.run(os.getpid).values()))
             os.kill(victim, signal.SIGKILL)

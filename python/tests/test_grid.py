@@ -69,7 +69,7 @@ def test_what_a_callback_raises_ends_the_sweep():
 @pytest.mark.parametrize(
     "call, said",
     [
-        (lambda: mmcq.Grid(JOB, {"no.such.key": [1]}), "no.such.key"),
+        (lambda: mmcq.Grid(JOB, {"cost.no_such_us": [1]}), "no_such_us"),
         (lambda: mmcq.Grid(JOB, {"seed": [1, 1]}), "twice"),
         (lambda: mmcq.Grid(JOB, {"seed": []}), "seed"),
         (lambda: mmcq.Grid(JOB, OVER, zip=[("seed", "setting")]), "zip"),
