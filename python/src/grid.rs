@@ -27,7 +27,8 @@ impl Grid {
         set: Vec<String>,
     ) -> PyResult<Self> {
         let scene = scene(platform, card, setting, seed, set)?;
-        let axes: Vec<Axis> = over.iter().map(|text| text.parse()).collect::<Result<_, String>>().map_err(input)?;
+        let axes: Vec<Axis> =
+            over.iter().map(|text| text.parse()).collect::<Result<_, String>>().map_err(input)?;
         Ok(Grid(Sweep::new(scene, job.file()?, axes, &zips).map_err(input)?))
     }
 
@@ -55,7 +56,13 @@ impl Grid {
     /// Runs these points on so many threads (all cores without a number); `take` is called with the
     /// lines of each, in the order of the points.
     #[pyo3(signature = (points, jobs, take))]
-    fn run(&self, py: Python<'_>, points: Vec<usize>, jobs: Option<NonZeroUsize>, take: Py<PyAny>) -> PyResult<()> {
+    fn run(
+        &self,
+        py: Python<'_>,
+        points: Vec<usize>,
+        jobs: Option<NonZeroUsize>,
+        take: Py<PyAny>,
+    ) -> PyResult<()> {
         let cores = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
         let threads = jobs.unwrap_or_else(cores);
         py.detach(|| {

@@ -34,9 +34,10 @@ fn read(options: &Bound<'_, PyDict>) -> PyResult<Options> {
     let unit: Option<String> = given(options, "time_unit")?;
     let unit_ns = match unit {
         None => None,
-        Some(unit) => Some(recorded::unit_ns(&unit).ok_or_else(|| {
-            input(format!("time_unit {unit}: expected s, ms, us, 100ns or ns"))
-        })?),
+        Some(unit) => Some(
+            recorded::unit_ns(&unit)
+                .ok_or_else(|| input(format!("time_unit {unit}: expected s, ms, us, 100ns or ns")))?,
+        ),
     };
     let without: Vec<String> = given(options, "without")?.unwrap_or_default();
     if let Some(unknown) = without.iter().find(|what| !["flush", "discard", "fua"].contains(&what.as_str())) {

@@ -118,7 +118,8 @@ impl Plan {
             ("discard", wishes.without_discard),
             ("fua", wishes.without_fua),
         ];
-        let without: Vec<&str> = without.into_iter().filter(|(_, left)| *left).map(|(what, _)| what).collect();
+        let without: Vec<&str> =
+            without.into_iter().filter(|(_, left)| *left).map(|(what, _)| what).collect();
         if !without.is_empty() {
             facts.push(("without", without.join("+")));
         }
