@@ -30,6 +30,18 @@ def test_rows_are_those_of_the_program(tmp_path):
     assert "".join(grid().lines(point) for point in range(len(grid()))) == bytes_of_the_program(tmp_path)
 
 
+def test_columns_of_the_program_are_the_frame(tmp_path):
+    (tmp_path / "j.fio").write_text(JOB)
+    command = [os.environ["MMCQ"], "sweep", "j.fio", "--over", "seed=1,2", "--out", "rows.parquet"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    import pandas
+
+    theirs, ours = pandas.read_parquet(tmp_path / "rows.parquet"), mmcq.sweep(JOB, {"seed": [1, 2]})
+    assert list(theirs.columns) == list(ours.columns)
+    for name in ours.columns:
+        assert list(theirs[name].fillna("-")) == list(ours[name].fillna("-")), name
+
+
 def test_a_sweep_is_a_frame_in_the_order_of_the_grid():
     seen = []
     rows = mmcq.sweep(JOB, OVER, zip=ZIP, progress=lambda done, of: seen.append((done, of)))

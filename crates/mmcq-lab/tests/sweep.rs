@@ -157,7 +157,7 @@ fn bad_input_is_one_line_and_writes_nothing() {
         assert!(text.contains(said), "{text:?} does not name {said:?}");
         assert!(!place.path("new.jsonl").exists(), "{line}");
     }
-    for name in ["no/such/folder.csv", "rows.parquet", "."] {
+    for name in ["no/such/folder.csv", "no/such/folder.parquet", "rows.xls", "."] {
         assert!(place.refused(&format!("j.fio --over seed=1 --out {name}")).contains(name));
     }
 }
@@ -180,4 +180,32 @@ fn rows_of_another_grid_are_not_lost() {
             assert_eq!(fs::read_to_string(Path::new(&place.path(name))).unwrap(), before, "{other}");
         }
     }
+}
+
+#[test]
+fn columns_are_made_of_whole_rows_and_a_picture_of_all() {
+    let place = Place::new();
+    let ended = |line: &str| {
+        let output = place.sweep(line);
+        assert_eq!(output.status.code(), Some(0), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    };
+    let heat = "--heat h.svg cost.wake_us,setting,run_mib_s";
+    ended(&format!("j.fio {GRID} --out a.parquet {heat}"));
+    let (columns, picture) =
+        (fs::read(place.path("a.parquet")).unwrap(), fs::read(place.path("h.svg")).unwrap());
+    assert!(columns.starts_with(b"PAR1") && columns.ends_with(b"PAR1") && picture.starts_with(b"<svg"));
+    assert!(!place.path("a.parquet.jsonl").exists());
+    // A sweep that was killed leaves its rows, and ends as it would have.
+    let rows = place.rows(GRID, "whole.jsonl");
+    for end in [0, 1, rows.len() / 2, rows.len()] {
+        fs::write(place.path("b.parquet.jsonl"), &rows[..end]).unwrap();
+        ended(&format!("j.fio {GRID} --out b.parquet --resume {heat}"));
+        assert_eq!(fs::read(place.path("b.parquet")).unwrap(), columns, "cut at {end}");
+        assert_eq!(fs::read(place.path("h.svg")).unwrap(), picture, "cut at {end}");
+        fs::remove_file(place.path("b.parquet")).unwrap();
+    }
+    assert!(place.refused(&format!("j.fio {GRID} --out a.parquet")).contains("has rows already"));
+    ended(&format!("j.fio {GRID} --out a.parquet --resume"));
+    assert!(place.refused(&format!("j.fio {GRID} --heat h.svg a,b")).contains("expected three columns"));
+    assert!(place.refused(&format!("j.fio {GRID} --heat h.svg seed,no,mib_s")).contains("no is no column"));
 }

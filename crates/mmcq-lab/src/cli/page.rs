@@ -1,6 +1,8 @@
 //! A file that is either whole or not there.
 
 use super::Error;
+use std::fmt::Display;
+use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
@@ -18,7 +20,7 @@ impl Place {
         let refused = |error: std::io::Error| Error::Input(format!("{option} {}: {error}", path.display()));
         if path.exists() {
             // Also says what a folder is, or a file that is not to be written.
-            std::fs::File::options().append(true).open(path).map_err(refused)?;
+            File::options().append(true).open(path).map_err(refused)?;
         }
         let beside = match path.exists() && !path.is_file() {
             true => None,
@@ -27,14 +29,23 @@ impl Place {
         Ok(Place { path: path.to_owned(), beside })
     }
 
-    /// Fills it.
+    /// Fills it with text.
     pub fn write(self, text: &str) -> Result<(), Error> {
-        let failed = |error: std::io::Error| Error::Run(format!("{}: {error}", self.path.display()));
+        self.fill(|file| file.write_all(text.as_bytes()))
+    }
+
+    /// Fills it by what `write` writes.
+    pub fn fill<E: Display>(self, write: impl FnOnce(&mut File) -> Result<(), E>) -> Result<(), Error> {
+        let failed = |error: &dyn Display| Error::Run(format!("{}: {error}", self.path.display()));
         match self.beside {
-            None => std::fs::write(&self.path, text).map_err(failed),
+            None => {
+                let mut file = File::options().write(true).open(&self.path).map_err(|e| failed(&e))?;
+                write(&mut file).map_err(|error| failed(&error))
+            }
             Some(mut file) => {
-                file.write_all(text.as_bytes()).and_then(|()| file.as_file().sync_all()).map_err(failed)?;
-                file.persist(&self.path).map(|_| ()).map_err(|error| failed(error.error))
+                write(file.as_file_mut()).map_err(|error| failed(&error))?;
+                file.as_file().sync_all().map_err(|error| failed(&error))?;
+                file.persist(&self.path).map(|_| ()).map_err(|error| failed(&error.error))
             }
         }
     }

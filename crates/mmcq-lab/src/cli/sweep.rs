@@ -1,14 +1,19 @@
 //! `mmcq sweep`: a grid of runs, a row each.
 
+use super::page::Place;
 use super::progress::{Progress, Unit};
 use super::{Error, print};
 use clap::Args;
 use mmcq_lab::image::Lock;
 use mmcq_lab::scene::Scene;
+use mmcq_lab::sweep::columns;
+use mmcq_lab::sweep::heat::Cells;
 use mmcq_lab::sweep::kept::{Kept, kept};
 use mmcq_lab::sweep::{self, Axis, Format, Shard};
+use serde_json::{Map, Value};
+use std::fmt::Display;
 use std::fs::File;
-use std::io::{BufReader, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -44,12 +49,16 @@ pub struct Sweep {
     /// Axes of the same length that go together instead of being crossed
     #[arg(long, value_name = "KEY,KEY,...")]
     zip: Vec<String>,
-    /// Rows to this file: .jsonl (an object a line) or .csv [default: objects to standard output]
+    /// Rows to this file: .jsonl (an object a line), .csv or .parquet (whose rows stand in a .jsonl
+    /// beside it until the last is there) [default: objects to standard output]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Go on with a file that was broken off: it becomes what it would have been
     #[arg(long, requires = "out")]
     resume: bool,
+    /// Also draws an SVG picture: columns X and Y as its axes, the mean of column Z as the colour
+    #[arg(long, value_names = ["FILE.svg", "X,Y,Z"], num_args = 2)]
+    heat: Vec<String>,
     /// Only this part of the points: 3/16
     #[arg(long, value_name = "I/N", default_value = "1/1")]
     shard: Shard,
@@ -71,8 +80,17 @@ impl Sweep {
         for note in &notes {
             eprintln!("mmcq: {note}");
         }
+        let mut heat = self.heat(&plan)?;
         let points: Vec<usize> = self.shard.part(plan.grid().points()).collect();
-        let (mut out, kept, _lock) = self.open(&plan, format, &points)?;
+        let Some(rows) = self.rows()? else { return Ok(ExitCode::SUCCESS) };
+        let (mut out, kept, _lock) = self.open(&plan, rows.as_deref(), format, &points)?;
+        if let (Some((cells, _)), Some(path)) = (&mut heat, rows.as_deref()) {
+            let fault = |error: &dyn Display| Error::Input(format!("--out {}: {error}", path.display()));
+            for line in BufReader::new(File::open(path).map_err(|error| fault(&error))?).lines() {
+                let row = serde_json::from_str::<Map<String, Value>>(&line.map_err(|error| fault(&error))?);
+                cells.add(&row.map_err(|error| fault(&error))?.into_iter().collect());
+            }
+        }
         let points = &points[kept.points..];
         let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
         let threads = self.jobs.and_then(NonZeroUsize::new).unwrap_or(cores);
@@ -82,19 +100,69 @@ impl Sweep {
             well &= done.well;
             let lines: String = done.rows.iter().map(|row| format.line(row)).collect();
             out.write(&lines)?;
+            if let Some((cells, _)) = &mut heat {
+                done.rows.iter().for_each(|row| cells.add(row));
+            }
             progress.inc(1);
             Ok::<_, Error>(())
         })?;
         progress.end();
+        if let (Some(rows), Some(path)) = (&rows, &self.out)
+            && rows != path
+        {
+            let lines = || Ok(BufReader::new(File::open(rows)?));
+            Place::new("--out", path)?.fill(|file| columns::parquet(lines, file).map(|_| ()))?;
+            let removed = std::fs::remove_file(rows);
+            removed.map_err(|error| Error::Run(format!("{}: {error}", rows.display())))?;
+        }
+        if let Some((cells, place)) = heat {
+            place.write(&cells.svg().map_err(Error::Run)?)?;
+        }
         Ok(if well { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    }
+
+    /// The picture, and where it goes.
+    fn heat(&self, plan: &sweep::Sweep) -> Result<Option<(Cells, Place)>, Error> {
+        let [file, columns] = &self.heat[..] else { return Ok(None) };
+        let heat = columns.parse().map_err(|why| Error::Input(format!("--heat {columns}: {why}")))?;
+        let cells = Cells::new(heat, &plan.names()).map_err(Error::Input)?;
+        if self.resume && self.format()? == Format::Csv {
+            return Err(Error::input("--heat: with --resume, expected rows in .jsonl or .parquet"));
+        }
+        Ok(Some((cells, Place::new("--heat", Path::new(file))?)))
+    }
+
+    /// Where the rows go while they come. `None`: the file is whole.
+    fn rows(&self) -> Result<Option<Option<PathBuf>>, Error> {
+        let Some(path) = &self.out else { return Ok(Some(None)) };
+        if path.extension().is_none_or(|end| end != PARQUET) {
+            return Ok(Some(Some(path.clone())));
+        }
+        let mut rows = path.clone().into_os_string();
+        rows.push(".jsonl");
+        let rows = PathBuf::from(rows);
+        match (path.exists(), self.resume) {
+            (true, false) => {
+                let why = "it has rows already; expected another name";
+                Err(Error::Input(format!("--out {}: {why}", path.display())))
+            }
+            (true, true) if !rows.exists() => {
+                eprintln!("mmcq: --out {}: it is whole already", path.display());
+                Ok(None)
+            }
+            _ => Ok(Some(Some(rows))),
+        }
     }
 
     fn format(&self) -> Result<Format, Error> {
         let Some(path) = &self.out else { return Ok(Format::Json) };
         match path.extension().and_then(|end| end.to_str()) {
-            Some("jsonl") => Ok(Format::Json),
+            Some("jsonl" | PARQUET) => Ok(Format::Json),
             Some("csv") => Ok(Format::Csv),
-            _ => Err(Error::Input(format!("--out {}: expected a name in .jsonl or .csv", path.display()))),
+            _ => Err(Error::Input(format!(
+                "--out {}: expected a name in .jsonl, .csv or .parquet",
+                path.display()
+            ))),
         }
     }
 
@@ -103,10 +171,11 @@ impl Sweep {
     fn open(
         &self,
         plan: &sweep::Sweep,
+        path: Option<&Path>,
         format: Format,
         points: &[usize],
     ) -> Result<(Out, Kept, Option<Lock>), Error> {
-        let Some(path) = &self.out else { return Ok((Out::Standard, Kept::default(), None)) };
+        let Some(path) = path else { return Ok((Out::Standard, Kept::default(), None)) };
         let fault = |what: &dyn std::fmt::Display| Error::Input(format!("--out {}: {what}", path.display()));
         super::writable("--out", path)?;
         let lock = Lock::take(path, true).map_err(|_| fault(&"another program writes to this file"))?;
@@ -125,13 +194,16 @@ impl Sweep {
         })?;
         file.set_len(kept.bytes).map_err(|e| fault(&e))?;
         std::io::Seek::seek(&mut file, std::io::SeekFrom::End(0)).map_err(|e| fault(&e))?;
-        let mut out = Out::File(file, path.clone());
+        let mut out = Out::File(file, path.to_owned());
         if kept.bytes == 0 {
             out.write(&head)?;
         }
         Ok((out, kept, Some(lock)))
     }
 }
+
+/// The ending of files that hold columns.
+const PARQUET: &str = "parquet";
 
 /// Where rows go.
 enum Out {

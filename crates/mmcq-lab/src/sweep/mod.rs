@@ -1,7 +1,9 @@
 //! Grids of runs: which points there are, what a row says of one, and how a file of rows that was
 //! broken off is gone on with.
 
+pub mod columns;
 pub mod grid;
+pub mod heat;
 pub mod kept;
 pub mod plan;
 pub mod row;

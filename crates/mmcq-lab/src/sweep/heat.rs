@@ -1,0 +1,186 @@
+//! A grid as a picture: two axes, and a figure as the colour of each cell.
+
+use super::Row;
+use crate::page::chart::short;
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Which columns a picture shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Heat {
+    /// From left to right.
+    pub x: String,
+    /// From top to bottom.
+    pub y: String,
+    /// The colour: the mean of all rows of a cell.
+    pub z: String,
+}
+
+impl std::str::FromStr for Heat {
+    type Err = String;
+
+    /// `X,Y,Z`: names of columns.
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split(',').collect::<Vec<_>>()[..] {
+            [x, y, z] if ![x, y, z].contains(&"") => {
+                Ok(Heat { x: x.to_owned(), y: y.to_owned(), z: z.to_owned() })
+            }
+            _ => Err("expected three columns X,Y,Z: cost.wake_us,job.bs,mib_s".to_owned()),
+        }
+    }
+}
+
+/// Most values of an axis that a picture shows.
+const VALUES_MAX: usize = 200;
+
+/// What a picture is drawn of.
+#[derive(Clone, Debug)]
+pub struct Cells {
+    heat: Heat,
+    /// The values of both axes as they came.
+    axes: [Vec<String>; 2],
+    /// Sum and count of each cell.
+    sums: BTreeMap<(usize, usize), (f64, u32)>,
+}
+
+impl Cells {
+    /// An empty picture of these columns.
+    ///
+    /// # Errors
+    /// One line: a column that is not among `names`.
+    pub fn new(heat: Heat, names: &[String]) -> Result<Self, String> {
+        if let Some(unknown) = [&heat.x, &heat.y, &heat.z].into_iter().find(|name| !names.contains(name)) {
+            return Err(format!("--heat: {unknown} is no column; expected one of: {}", names.join(", ")));
+        }
+        Ok(Cells { heat, axes: Default::default(), sums: BTreeMap::new() })
+    }
+
+    /// Takes a row in. One without a figure is left out.
+    pub fn add(&mut self, row: &Row) {
+        let value = |name: &str| row.iter().find(|(known, _)| known == name).map(|(_, value)| value);
+        let Some(z) = value(&self.heat.z).and_then(Value::as_f64) else { return };
+        let names = [&self.heat.x, &self.heat.y];
+        let [x, y] = [0, 1].map(|axis: usize| {
+            let text = match value(names[axis]) {
+                Some(Value::String(text)) => text.clone(),
+                Some(value) => value.to_string(),
+                None => String::new(),
+            };
+            let known = self.axes[axis].iter().position(|known| *known == text);
+            known.unwrap_or_else(|| {
+                self.axes[axis].push(text);
+                self.axes[axis].len() - 1
+            })
+        });
+        let (sum, count) = self.sums.entry((x, y)).or_default();
+        *sum += z;
+        *count += 1;
+    }
+
+    /// The picture.
+    ///
+    /// # Errors
+    /// One line: there is nothing to draw, or too much.
+    pub fn svg(&self) -> Result<String, String> {
+        let [columns, rows] = [0, 1].map(|axis: usize| self.axes[axis].len());
+        if self.sums.is_empty() {
+            return Err(format!("--heat: no row has a figure in column {}", self.heat.z));
+        }
+        if columns.max(rows) > VALUES_MAX {
+            return Err(format!(
+                "--heat: an axis of {} values; expected at most {VALUES_MAX}",
+                columns.max(rows)
+            ));
+        }
+        let mut svg = String::new();
+        self.draw(&mut svg).map_err(|error| format!("--heat: the picture cannot be drawn: {error}"))?;
+        Ok(svg)
+    }
+
+    fn draw(&self, svg: &mut String) -> Result<(), Box<dyn std::error::Error>> {
+        let [columns, rows] = [0, 1].map(|axis: usize| self.axes[axis].len() as i32);
+        let longest = self.axes[1].iter().map(|text| text.chars().count() as i32).max().unwrap_or(0);
+        let (left, top, cell) = (24 + 8 * longest.max(self.heat.y.len() as i32), 66, (64, 30));
+        let size = (left + columns.max(4) * cell.0 + 20, top + rows * cell.1 + 20);
+        let area = SVGBackend::with_string(svg, (size.0.try_into()?, size.1.try_into()?)).into_drawing_area();
+        area.fill(&WHITE)?;
+        let font = |size: i32| TextStyle::from(("sans-serif", size).into_font());
+        let at = |pos: Pos, size: i32| font(size).pos(pos);
+        let (centre, right) = (Pos::new(HPos::Center, VPos::Center), Pos::new(HPos::Right, VPos::Center));
+        let title = format!("{} by {} (across) and {}", self.heat.z, self.heat.x, self.heat.y);
+        area.draw(&Text::new(title, (12, 12), font(16)))?;
+        let means = self.sums.iter().map(|(at, (sum, count))| (*at, sum / f64::from(*count)));
+        let means: Vec<((usize, usize), f64)> = means.collect();
+        let least = means.iter().map(|(_, z)| *z).fold(f64::INFINITY, f64::min);
+        let most = means.iter().map(|(_, z)| *z).fold(f64::NEG_INFINITY, f64::max);
+        for (x, text) in (0..).zip(&self.axes[0]) {
+            let place = (left + x * cell.0 + cell.0 / 2, top - 14);
+            area.draw(&Text::new(text.clone(), place, at(centre, 12)))?;
+        }
+        for (y, text) in (0..).zip(&self.axes[1]) {
+            let place = (left - 8, top + y * cell.1 + cell.1 / 2);
+            area.draw(&Text::new(text.clone(), place, at(right, 12)))?;
+        }
+        for ((x, y), z) in means {
+            let share = if most > least { (z - least) / (most - least) } else { 0.5 };
+            let (x, y) = (left + x as i32 * cell.0, top + y as i32 * cell.1);
+            let corners = [(x, y), (x + cell.0 - 2, y + cell.1 - 2)];
+            area.draw(&Rectangle::new(corners, colour(share).filled()))?;
+            let ink = if share > 0.5 { BLACK } else { WHITE };
+            let middle = (x + cell.0 / 2 - 1, y + cell.1 / 2 - 1);
+            let said = Text::new(short(z), middle, at(centre, 12).color(&ink));
+            area.draw(&said)?;
+        }
+        area.present()?;
+        Ok(())
+    }
+}
+
+/// From dark to light, as its lightness says; seen alike without red or green.
+fn colour(share: f64) -> RGBColor {
+    const STEPS: [(f64, f64, f64); 5] = [
+        (68.0, 1.0, 84.0),
+        (59.0, 82.0, 139.0),
+        (33.0, 145.0, 140.0),
+        (94.0, 201.0, 98.0),
+        (253.0, 231.0, 37.0),
+    ];
+    let place = share.clamp(0.0, 1.0) * (STEPS.len() - 1) as f64;
+    let at = (place as usize).min(STEPS.len() - 2);
+    let (a, b, part) = (STEPS[at], STEPS[at + 1], place - at as f64);
+    let mix = |a: f64, b: f64| (a + (b - a) * part) as u8;
+    RGBColor(mix(a.0, b.0), mix(a.1, b.1), mix(a.2, b.2))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_is_the_mean_of_its_rows() {
+        let names = ["a", "b", "z"].map(str::to_owned);
+        let mut cells = Cells::new("a,b,z".parse().unwrap(), &names).unwrap();
+        for (a, b, z) in [(1, "x", 10.0), (1, "x", 20.0), (2, "x", 99.0), (2, "y", 41.0)] {
+            let row: Row = vec![("a".into(), a.into()), ("b".into(), b.into()), ("z".into(), z.into())];
+            cells.add(&row);
+        }
+        let svg = cells.svg().unwrap();
+        assert_eq!(svg.matches("<rect").count(), 1 + 3, "the ground and three cells");
+        for text in ["15", "99", "41", "z by a (across) and b"] {
+            assert!(svg.contains(text), "{text}");
+        }
+        assert!(svg.contains("#FDE725") && svg.contains("#440154"), "the ends of the scale");
+    }
+
+    #[test]
+    fn what_cannot_be_shown_is_said() {
+        let names = ["a".to_owned(), "z".to_owned()];
+        let error = Cells::new("a,b,z".parse().unwrap(), &names).unwrap_err();
+        assert!(error.contains("b is no column; expected one of: a, z"), "{error}");
+        assert!("a,b".parse::<Heat>().is_err() && "a,,b".parse::<Heat>().is_err());
+        let cells = Cells::new("a,a,z".parse().unwrap(), &names).unwrap();
+        assert!(cells.svg().unwrap_err().contains("no row has a figure"));
+    }
+}
