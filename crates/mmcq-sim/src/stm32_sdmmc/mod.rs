@@ -9,7 +9,7 @@
 //! path), `data.rs` (the data path from its start to its end), `blocks.rs` (its blocks),
 //! `fifo.rs`, `idma.rs`, `config.rs`.
 //!
-//! What belongs to the board is a method: the reset line in the RCC
+//! What belongs to the board is a method, and [`Board`] is a board: the reset line in the RCC
 //! ([`reset`](Stm32Sdmmc::reset)), the card's supply ([`set_supply`](Stm32Sdmmc::set_supply)), the
 //! level shifter ([`set_signal18`](Stm32Sdmmc::set_signal18)) and the delay block
 //! ([`set_phase`](Stm32Sdmmc::set_phase)).
@@ -38,6 +38,7 @@
 
 mod bits;
 mod blocks;
+mod board;
 mod clock;
 mod command;
 mod config;
@@ -49,6 +50,8 @@ mod registers;
 mod tests;
 
 pub use crate::stats::{BusEvent, BusStats};
+pub use board::Board;
+use config::PHASES;
 pub use config::{Buffers, Stm32SdmmcConfig, Version};
 
 use crate::alarms::NEVER;
@@ -200,7 +203,7 @@ impl Stm32Sdmmc {
     /// The board's delay block gives the tuned receive clock this phase of twelve.
     pub fn set_phase(&mut self, phase: u8, now_ns: u64) {
         let now = self.reach(now_ns);
-        self.clock.phase = phase % config::PHASES;
+        self.clock.phase = phase % PHASES;
         self.refresh_bus(now);
     }
 

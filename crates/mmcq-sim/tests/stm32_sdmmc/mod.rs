@@ -3,6 +3,7 @@
 mod bad;
 mod bring_up;
 mod data;
+mod embassy;
 mod faults;
 mod odd;
 
@@ -12,68 +13,18 @@ use crate::timed::{
 };
 use mmcq::card::{self, Card};
 use mmcq::engine::{Completion, Config, DmaBuf, Error, Kind, Request, SlotId, Stats};
-use mmcq::host::Step;
-use mmcq::host::stm32_sdmmc::{self as driver, Pieces, Stm32Board};
-use mmcq::host::surroundings::{Surrounded, Surroundings};
+use mmcq::host::stm32_sdmmc::{self as driver, Pieces};
+use mmcq::host::surroundings::Surrounded;
 use mmcq_sim::card::Card as CardModel;
 use mmcq_sim::faults::{Faults, Plan};
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
 use mmcq_sim::slot::Controller;
-use mmcq_sim::stm32_sdmmc::{Port, Stm32Sdmmc, Stm32SdmmcConfig};
+use mmcq_sim::stm32_sdmmc::{Board, Port, Stm32Sdmmc, Stm32SdmmcConfig};
 use mmcq_sim::time::Time;
 use std::cell::RefCell;
 use std::future::Future;
 use std::rc::Rc;
 use timed::blocks as buffer;
-
-/// Taps of the model's delay block.
-const TAPS: u8 = 12;
-
-/// What the clock tree, the delay block, the level shifter and the supply of a board do.
-#[derive(Clone)]
-struct Board {
-    model: Rc<RefCell<Stm32Sdmmc>>,
-    time: Time,
-    resets: bool,
-    taps: u8,
-    /// The delay block stays at this tap, whatever it is told.
-    stuck_at: Option<u8>,
-    signal18_fixed: bool,
-}
-
-impl Stm32Board for Board {
-    fn reset(&mut self) -> bool {
-        if self.resets {
-            self.model.borrow_mut().reset(self.time.now());
-        }
-        self.resets
-    }
-
-    fn taps(&self) -> u8 {
-        self.taps
-    }
-
-    fn lock(&mut self) -> bool {
-        self.taps != 0
-    }
-
-    fn select(&mut self, tap: u8) {
-        let tap = self.stuck_at.unwrap_or(tap);
-        self.model.borrow_mut().set_phase(tap, self.time.now());
-    }
-}
-
-impl Surroundings for Board {
-    fn supply(&mut self, on: bool, _: bool, now_ns: u64) -> Step {
-        self.model.borrow_mut().set_supply(on, now_ns);
-        Step::Done
-    }
-
-    fn signalling(&mut self, low: bool, _: bool, now_ns: u64) -> Step {
-        self.model.borrow_mut().set_signal18(low || self.signal18_fixed, now_ns);
-        Step::Done
-    }
-}
 
 /// A chip, and what the board around it says.
 #[derive(Clone, Copy)]
@@ -93,13 +44,14 @@ impl Chip {
         let driver = driver::Stm32SdmmcConfig::new(model.kernel_hz)
             .max_clock_hz(200_000_000)
             .high_speed(true)
+            .busy_after_data(model.data_end_after_busy)
             .signal18(true);
         Chip {
             model,
             driver,
             memory: MemoryConfig::BITS32,
             resets: true,
-            taps: TAPS,
+            taps: 12,
             stuck_at: None,
             access_ns: 20,
         }
@@ -146,12 +98,11 @@ impl<const PIECES: usize> Rig<PIECES> {
         let port = Port::new(model.clone(), time.clone(), chip.access_ns, chip.access_ns);
         let signal18_fixed = chip.driver.signal18_fixed;
         let board = Board {
-            model: model.clone(),
-            time: time.clone(),
             resets: chip.resets,
             taps: chip.taps,
             stuck_at: chip.stuck_at,
             signal18_fixed,
+            ..Board::new(model.clone(), time.clone())
         };
         let list = Box::leak(Box::new(Pieces::new()));
         let host = driver::Stm32Sdmmc::new(port.clone(), memory.clone(), board.clone(), list, chip.driver)?;

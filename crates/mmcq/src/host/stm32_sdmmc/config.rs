@@ -36,6 +36,11 @@ pub struct Stm32SdmmcConfig {
     /// Addresses that the DMA reaches, the first and the last: on an H7, SDMMC1 reaches AXI SRAM
     /// and the external memories, not DTCM.
     pub dma_window: (u32, u32),
+    /// The end of a write's data tells the end of its busy, as the manual has it [RM0399 58.5.4].
+    /// False: the card is asked after each write (CMD13), before the next command. Users of other
+    /// drivers saw cards that were still busy behind a single block (embassy #3540,
+    /// stm32h7xx-hal #360), and a busy card refuses the next write.
+    pub busy_after_data: bool,
 }
 
 setters!(Stm32SdmmcConfig {
@@ -49,6 +54,7 @@ setters!(Stm32SdmmcConfig {
     power_up_ns: u64,
     piece_bytes: u32,
     dma_window: (u32, u32),
+    busy_after_data: bool,
 });
 
 impl Stm32SdmmcConfig {
@@ -65,6 +71,7 @@ impl Stm32SdmmcConfig {
             power_up_ns: 1_000_000,
             piece_bytes: 4096,
             dma_window: (0, u32::MAX),
+            busy_after_data: false,
         }
     }
 
@@ -105,7 +112,7 @@ impl Stm32SdmmcConfig {
         }
         Ok(Caps {
             no_count: false,
-            busy: BusyDetect::Interrupt,
+            busy: if self.busy_after_data { BusyDetect::Interrupt } else { BusyDetect::Response },
             max_busy_ns: u64::from(u32::MAX / 2) * 1_000_000_000 / u64::from(fastest),
             max_segments,
             max_segment_bytes: max_bytes,

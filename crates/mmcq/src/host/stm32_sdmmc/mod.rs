@@ -14,8 +14,9 @@
 //! FIFO would run over or empty.
 //!
 //! # Busy
-//! The end of busy interrupts, after a response and after data. Its timer is that of data. There is
-//! no automatic CMD12 or CMD23.
+//! The end of busy interrupts after a response. After data it does where a board says so
+//! ([`Stm32SdmmcConfig::busy_after_data`]); else the card is asked. Its timer is that of data.
+//! There is no automatic CMD12 or CMD23.
 //!
 //! # After an error
 //! Only a command that is marked as an end brings a data path back that has failed. So
