@@ -498,10 +498,12 @@ mod tests {
             ("fifo-smhc", Timing::Hs200),
             ("hsq-nobusy", Timing::Hs200),
             ("stream-rtsx", Timing::Sdr104),
+            ("stm32h7-sdmmc", Timing::HighSpeed),
         ] {
             let platform = Platform::load(name).unwrap();
             let board = Board::<64>::new(&platform, None, None, Price::Linux).unwrap();
-            let width = if timing == Timing::Sdr104 { Width::W4 } else { Width::W8 };
+            let four = matches!(name, "stream-rtsx" | "stm32h7-sdmmc");
+            let width = if four { Width::W4 } else { Width::W8 };
             assert_eq!((board.card.timing, board.card.width), (timing, width), "{name}");
             assert_eq!(board.memory.violation_count(), 0, "{name}: {:?}", board.memory.violations());
         }

@@ -12,6 +12,7 @@ use mmcq::host::rtsx;
 use mmcq::host::sdhci::{
     self, Adma3, ChainList, Cqhci, CqhciConfig, CqhciQuirks, SdhciQuirks, Table, TaskList,
 };
+use mmcq::host::stm32_sdmmc as sdmmc;
 use mmcq::host::surroundings::Surrounded;
 use mmcq::host::{Caps, Host, Width};
 use mmcq_sim::card::Card;
@@ -20,6 +21,9 @@ use mmcq_sim::mshc::{Board as MshcBoard, Layout, Mshc, MshcConfig, Port as MshcP
 use mmcq_sim::rtsx::{Port as RtsxPort, Rtsx, RtsxConfig};
 use mmcq_sim::sdhci::{BusEvent, BusStats, Port, PortCounters, Sdhci, SdhciConfig};
 use mmcq_sim::slot::Controller as _;
+use mmcq_sim::stm32_sdmmc::{
+    Board as SdmmcBoard, Buffers as SdmmcBuffers, Port as SdmmcPort, Stm32Sdmmc, Stm32SdmmcConfig,
+};
 use mmcq_sim::time::Time;
 use mmcq_sim::world::Device;
 use std::cell::RefCell;
@@ -29,7 +33,7 @@ use std::rc::Rc;
 /// Descriptors: the largest merged transfer of the laboratory has one for each of its I/Os.
 const DESCRIPTORS: usize = 257;
 
-/// The same of a mobile storage host, whose driver counts on two for each piece.
+/// The same of a mobile storage host and of ST's SDMMC, whose drivers count on two for each piece.
 const MSHC_DESCRIPTORS: usize = 2 * DESCRIPTORS;
 
 /// The fastest clock of a card [SD 4.2.4.5]: no board here has slower wires.
@@ -53,6 +57,8 @@ pub enum Controller {
     Rtsx(Rc<RefCell<Rtsx>>, RtsxPort),
     /// Allwinner's, or DesignWare's.
     Mshc(Rc<RefCell<Mshc>>, MshcPort),
+    /// ST's SDMMC.
+    Stm32Sdmmc(Rc<RefCell<Stm32Sdmmc>>, SdmmcPort),
 }
 
 /// Calls the same method of whichever model it is.
@@ -62,6 +68,7 @@ macro_rules! model {
             Controller::Sdhci($model, _) => $call,
             Controller::Rtsx($model, _) => $call,
             Controller::Mshc($model, _) => $call,
+            Controller::Stm32Sdmmc($model, _) => $call,
         }
     };
 }
@@ -146,6 +153,24 @@ impl Controller {
                 };
                 Ok((Controller::Mshc(model, port), driver.map_err(|e| e.to_string())?))
             }
+            ControllerConfig::Stm32Sdmmc(config) => {
+                let model = Rc::new(RefCell::new(Stm32Sdmmc::new(config, memory.clone(), Some(card))));
+                crate::trace::attach(|probe| model.borrow_mut().set_probe(Some(probe)));
+                let port = SdmmcPort::new(model.clone(), time.clone(), access_ns.0, access_ns.1);
+                let board = SdmmcBoard { taps: 0, ..SdmmcBoard::new(model.clone(), time.clone()) };
+                let (regs, dma, setup) = (port.clone(), memory.clone(), stm32_setup(&config));
+                let driver = match config.buffers {
+                    SdmmcBuffers::Double => {
+                        let list = Box::leak(Box::new(sdmmc::Pieces::new()));
+                        sdmmc::Stm32Sdmmc::new(regs, dma, board, list, setup).map(Driver::Stm32Sdmmc)
+                    }
+                    SdmmcBuffers::List => {
+                        let list = Box::leak(Box::new(sdmmc::Pieces::new()));
+                        sdmmc::Stm32Sdmmc::new(regs, dma, board, list, setup).map(Driver::Stm32SdmmcList)
+                    }
+                };
+                Ok((Controller::Stm32Sdmmc(model, port), driver.map_err(|e| e.to_string())?))
+            }
         }
     }
 
@@ -180,6 +205,7 @@ impl Controller {
             Controller::Sdhci(_, port) => port.counters(),
             Controller::Rtsx(_, port) => port.counters(),
             Controller::Mshc(_, port) => port.counters(),
+            Controller::Stm32Sdmmc(_, port) => port.counters(),
         }
     }
 }
@@ -243,6 +269,14 @@ fn mshc_setup(config: &MshcConfig) -> mshc::MshcConfig {
         .fifo_words(smhc.then_some(config.fifo_words))
 }
 
+/// Four lines at 3.3 V: high speed, and no tuning.
+fn stm32_setup(config: &Stm32SdmmcConfig) -> sdmmc::Stm32SdmmcConfig {
+    sdmmc::Stm32SdmmcConfig::new(config.kernel_hz)
+        .max_clock_hz(FASTEST_HZ)
+        .high_speed(true)
+        .busy_after_data(config.data_end_after_busy)
+}
+
 /// The driver, of whichever controller.
 // One of them exists for each board.
 #[allow(clippy::large_enum_variant)]
@@ -259,6 +293,10 @@ pub enum Driver {
     Smhc(Surrounded<mshc::Smhc<MshcPort, ShadowMemory, MshcBoard, MSHC_DESCRIPTORS>, MshcBoard>),
     /// DesignWare's.
     DesignWare(Surrounded<mshc::DesignWare<MshcPort, ShadowMemory, MshcBoard, MSHC_DESCRIPTORS>, MshcBoard>),
+    /// ST's, with one buffer.
+    Stm32Sdmmc(sdmmc::Stm32Sdmmc<SdmmcPort, ShadowMemory, SdmmcBoard, 1>),
+    /// ST's, with a list of them.
+    Stm32SdmmcList(sdmmc::Stm32Sdmmc<SdmmcPort, ShadowMemory, SdmmcBoard, MSHC_DESCRIPTORS>),
 }
 
 impl Driver {
@@ -278,6 +316,8 @@ macro_rules! driver {
             Driver::Rtsx($driver) => $call,
             Driver::Smhc($driver) => $call,
             Driver::DesignWare($driver) => $call,
+            Driver::Stm32Sdmmc($driver) => $call,
+            Driver::Stm32SdmmcList($driver) => $call,
         }
     };
 }

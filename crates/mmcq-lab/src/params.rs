@@ -146,6 +146,7 @@ fn controller(board: &Platform, given: &Value) -> Vec<Param> {
         ControllerConfig::Sdhci(config) => Value::try_from(config),
         ControllerConfig::Rtsx(config) => Value::try_from(config),
         ControllerConfig::Mshc(config) => Value::try_from(config),
+        ControllerConfig::Stm32Sdmmc(config) => Value::try_from(config),
     };
     let mut params = vec![Param::of("controller.kind".to_owned(), &Value::String(kind.to_owned()), "")];
     for (key, value) in whole.ok().as_ref().and_then(Value::as_table).into_iter().flatten() {

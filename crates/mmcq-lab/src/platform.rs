@@ -32,7 +32,7 @@ use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
 /// The platforms that come with the program.
-const BUILT_IN: [(&str, &str); 18] = [
+const BUILT_IN: [(&str, &str); 19] = [
     ("generic", include_str!("../platforms/generic.toml")),
     ("hsq-sprd", include_str!("../platforms/hsq-sprd.toml")),
     ("hsq-sprd-busy", include_str!("../platforms/hsq-sprd-busy.toml")),
@@ -42,6 +42,7 @@ const BUILT_IN: [(&str, &str); 18] = [
     ("fifo-allwinner-busy", include_str!("../platforms/fifo-allwinner-busy.toml")),
     ("fifo-smhc", include_str!("../platforms/fifo-smhc.toml")),
     ("mshc-pci", include_str!("../platforms/mshc-pci.toml")),
+    ("stm32h7-sdmmc", include_str!("../platforms/stm32h7-sdmmc.toml")),
     ("stream-rtsx", include_str!("../platforms/stream-rtsx.toml")),
     ("intel-emmc", include_str!("../platforms/intel-emmc.toml")),
     ("intel-glk", include_str!("../platforms/intel-glk.toml")),

@@ -150,6 +150,25 @@ fn the_same_job_and_seed_give_the_same_bytes() {
     assert_ne!(seeds[0], seeds[1], "the seed moves what is random");
 }
 
+/// One core, no kernel, a controller without CMD12 of its own: what stands for Linux is refused.
+#[test]
+fn a_microcontroller_runs_by_our_stack_alone() {
+    let folder = Folder::new();
+    folder.file("job.fio", JOB);
+    let board = "job.fio --platform stm32h7-sdmmc";
+    let report = folder.accepted(&format!("run {board} --setting mmcq-own"));
+    assert!(report.contains("one: (groupid=0"), "{report}");
+    assert!(folder.accepted(&format!("why {board} --setting mmcq-own")).contains("stm32h7-sdmmc"));
+    assert!(folder.accepted(&format!("trace {board} --setting mmcq-own")).contains("CMD18"));
+    folder.accepted(&format!("report {board} --setting mmcq-own -o page.html"));
+    assert!(folder.0.path().join("page.html").exists());
+    folder.refused(&format!("run {board} --setting none"), &["stm32h7-sdmmc", "sends no CMD12 by itself"]);
+    folder.refused(
+        &format!("run {board} --setting mmcq-own --set controller.kernel_hz=5"),
+        &["stm32h7-sdmmc", "kernel_hz = 5", "expected 0, or 1000000 to 400000000"],
+    );
+}
+
 #[test]
 fn an_image_keeps_what_a_job_wrote_and_a_later_run_verifies_it() {
     let folder = Folder::new();

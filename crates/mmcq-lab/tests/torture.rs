@@ -1,12 +1,12 @@
 //! The torture campaigns in short, and the page that they make.
 
-use mmcq_lab::torture::case::{Case, Luck, Operation, Setup, Visit, Wishes};
+use mmcq_lab::torture::case::{BusyBy, Case, Luck, Operation, Setup, Visit, Wishes};
 use mmcq_lab::torture::catalogue::{self, Proof, Tried, proof};
 use mmcq_lab::torture::run::{Bench, CARDS, EVERY_CARD, POINTS, run};
 use mmcq_lab::torture::shrink::shrink;
 use mmcq_lab::torture::sweep::kinds;
 use mmcq_lab::torture::workloads::{NAMES, VISITS, workload};
-use mmcq_lab::torture::{aimed, exhaustive, presence, queue_sweep, queues};
+use mmcq_lab::torture::{aimed, exhaustive, hosts, presence, queue_sweep, queues};
 use mmcq_sim::checker::Asked;
 use mmcq_sim::faults::catalogue::entries;
 use mmcq_sim::faults::{Point, Shot, Strike};
@@ -59,6 +59,41 @@ fn random_runs_through_a_queue_keep_every_promise() {
         struck += outcome.struck.len();
     }
     assert!(requests > 25_000 && struck > 200, "{requests} requests, {struck} faults");
+}
+
+/// On a mobile storage host and on ST's SDMMC, all chips of each, with a card at 1.8 V among them.
+#[test]
+fn random_runs_on_other_controllers_keep_every_promise() {
+    let mut bench = Bench::new();
+    let draws: [fn(u64) -> Case; 2] = [hosts::draw, hosts::draw_sdmmc];
+    for draw in draws {
+        let (mut requests, mut struck, mut hosts) = (0, 0, Vec::new());
+        for seed in 1..=120 {
+            let case = draw(seed);
+            let outcome = run(&case, &mut bench, None);
+            assert_eq!(outcome.violation, None, "seed {seed}");
+            requests += outcome.requests;
+            struck += outcome.struck.len();
+            if !hosts.contains(&case.setup.host) {
+                hosts.push(case.setup.host);
+            }
+        }
+        assert!(requests > 20_000 && struck > 100, "{requests} requests, {struck} faults");
+        assert!(hosts.len() > 1, "{hosts:?}");
+    }
+}
+
+/// Where the end of data does not tell the end of busy, a write was once sent into the busy of the
+/// one before: the driver is told of such a chip.
+#[test]
+fn a_chip_that_ends_data_before_busy_keeps_every_promise() {
+    let mut bench = Bench::new();
+    for seed in [4, 70, 84] {
+        let mut case = hosts::draw_sdmmc(seed);
+        case.setup.busy = BusyBy::Status;
+        let outcome = run(&case, &mut bench, None);
+        assert_eq!(outcome.violation, None, "seed {seed}");
+    }
 }
 
 /// Seeds that broke a promise once.

@@ -27,6 +27,7 @@ fn every_nanosecond_is_in_one_phase_with_every_server() {
         ("hsq-sprd", &[Setting::None, Setting::HsqTag, Setting::Mmcq, Setting::Limit][..]),
         ("hsq-nobusy", &[Setting::None, Setting::Mmcq]),
         ("stream-rtsx", &[Setting::Close, Setting::Patch, Setting::Mmcq, Setting::MmcqOwn]),
+        ("stm32h7-sdmmc", &[Setting::Mmcq, Setting::MmcqOwn, Setting::Limit]),
     ] {
         for &setting in settings {
             for options in

@@ -134,6 +134,8 @@ enum Mode {
     Streams,
     /// Random runs on a mobile storage host, Allwinner's or DesignWare's
     Hosts,
+    /// Random runs on ST's SDMMC
+    Sdmmc,
     /// Random runs on a card in SPI mode
     Spi,
     /// Random runs through the command queue of a card
@@ -169,7 +171,7 @@ impl Torture {
         let streamed = swarm.requests / if wanted == Mode::All { STREAMED } else { 1 };
         let by_wire = swarm.requests / if wanted == Mode::All { WIRED } else { 1 };
         let queued = queue_sweep::WORKLOADS * queue_sweep::kinds().len() as u64;
-        let modes: [(Mode, &str, u64); 14] = [
+        let modes: [(Mode, &str, u64); 15] = [
             (Mode::Swarm, "random runs, requests", swarm.requests),
             (Mode::Exhaustive, "all small programs with all cuts", 3 * exhaustive::programs(length)),
             (Mode::Sweep, "single faults at every event", sweeps),
@@ -180,6 +182,7 @@ impl Torture {
             (Mode::Aimed, "what chance seldom hits", aimed::NAMES.len() as u64),
             (Mode::Streams, "random runs with open transfers, requests", streamed),
             (Mode::Hosts, "random runs on a mobile storage host, requests", streamed),
+            (Mode::Sdmmc, "random runs on ST's SDMMC, requests", streamed),
             (Mode::Spi, "random runs on a card in SPI mode, requests", by_wire),
             (Mode::Queues, "random runs through a card's queue, requests", streamed),
             (Mode::QueueSweep, "single faults at every event of a card's queue", queued),
@@ -202,6 +205,7 @@ impl Torture {
                 Mode::Aimed => aimed::aimed(swarm.jobs, &progress),
                 Mode::Streams => streams::streams(swarm.seed, streamed, swarm.jobs, &progress),
                 Mode::Hosts => hosts::hosts(swarm.seed, streamed, swarm.jobs, &progress),
+                Mode::Sdmmc => hosts::sdmmc(swarm.seed, streamed, swarm.jobs, &progress),
                 Mode::Spi => spi::spi(swarm.seed, by_wire, swarm.jobs, &progress),
                 Mode::Queues => queues::queues(swarm.seed, streamed, swarm.jobs, &progress),
                 Mode::QueueSweep => queue_sweep::singles(&|_| true, swarm.jobs, &progress),
@@ -263,16 +267,22 @@ impl Torture {
     fn go_together(&self) -> Result<(), Error> {
         let mode = self.mode.unwrap_or(Mode::All);
         let random = matches!(mode, Mode::Swarm | Mode::All);
-        let seeded = random || matches!(mode, Mode::Streams | Mode::Hosts | Mode::Spi | Mode::Queues);
+        let seeded =
+            random || matches!(mode, Mode::Streams | Mode::Hosts | Mode::Sdmmc | Mode::Spi | Mode::Queues);
         let programs = matches!(mode, Mode::Exhaustive | Mode::All);
         let fits = [
-            ("--seed", self.seed.is_some(), seeded, "swarm, streams, hosts, spi, queues"),
-            ("--ios", self.ios.is_some(), seeded, "swarm, streams, hosts, spi, queues"),
+            ("--seed", self.seed.is_some(), seeded, "swarm, streams, hosts, sdmmc, spi, queues"),
+            ("--ios", self.ios.is_some(), seeded, "swarm, streams, hosts, sdmmc, spi, queues"),
             ("--faults", self.faults.is_some(), random, "swarm"),
             ("--cuts", self.cuts.is_some(), random, "swarm"),
             ("--card", self.card.is_some(), random, "swarm"),
             ("--length", self.length.is_some(), programs, "exhaustive"),
-            ("--long", self.long, seeded || programs, "swarm, exhaustive, streams, hosts, spi, queues"),
+            (
+                "--long",
+                self.long,
+                seeded || programs,
+                "swarm, exhaustive, streams, hosts, sdmmc, spi, queues",
+            ),
         ];
         let Some((option, .., whose)) = fits.iter().find(|(_, given, fits, _)| *given && !fits) else {
             return Ok(());
@@ -474,7 +484,10 @@ mod tests {
             ),
             ("--mode sweep --seed 3", "--seed: does nothing with --mode sweep"),
             ("--mode swarm --length 3", "expected --mode exhaustive or all"),
-            ("--mode double --long", "expected --mode swarm, exhaustive, streams, hosts, spi, queues or all"),
+            (
+                "--mode double --long",
+                "expected --mode swarm, exhaustive, streams, hosts, sdmmc, spi, queues or all",
+            ),
         ] {
             let error =
                 parse(&format!("mmcq torture {line}")).unwrap().go_together().unwrap_err().to_string();

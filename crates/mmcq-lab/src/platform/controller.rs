@@ -4,10 +4,11 @@ use super::PlatformError;
 use mmcq_sim::mshc::MshcConfig;
 use mmcq_sim::rtsx::RtsxConfig;
 use mmcq_sim::sdhci::SdhciConfig;
+use mmcq_sim::stm32_sdmmc::Stm32SdmmcConfig;
 use toml::{Table, Value};
 
 /// Names of the kinds, as `controller.kind` in a platform's file.
-const KINDS: [&str; 3] = ["sdhci", "rtsx", "mshc"];
+const KINDS: [&str; 4] = ["sdhci", "rtsx", "mshc", "stm32-sdmmc"];
 
 /// What a platform's file says of its controller.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +19,8 @@ pub enum ControllerConfig {
     Rtsx(RtsxConfig),
     /// `kind = "mshc"`: Allwinner's or DesignWare's.
     Mshc(MshcConfig),
+    /// `kind = "stm32-sdmmc"`: ST's SDMMC.
+    Stm32Sdmmc(Stm32SdmmcConfig),
 }
 
 impl ControllerConfig {
@@ -27,6 +30,7 @@ impl ControllerConfig {
             ControllerConfig::Sdhci(_) => KINDS[0],
             ControllerConfig::Rtsx(_) => KINDS[1],
             ControllerConfig::Mshc(_) => KINDS[2],
+            ControllerConfig::Stm32Sdmmc(_) => KINDS[3],
         }
     }
 
@@ -35,17 +39,25 @@ impl ControllerConfig {
         let kind = section.remove("kind").unwrap_or_else(|| Value::String(KINDS[0].to_owned()));
         let config = Value::Table(section);
         let message = |e: toml::de::Error| PlatformError::new(format!("{place}: {}", e.message()));
+        let checked = |result: Result<(), String>| {
+            result.map_err(|error| PlatformError::new(format!("{place}: {error}")))
+        };
         match kind.as_str() {
             Some("sdhci") => config.try_into().map(ControllerConfig::Sdhci).map_err(message),
             Some("rtsx") => {
                 let config: RtsxConfig = config.try_into().map_err(message)?;
-                config.check().map_err(|e| PlatformError::new(format!("{place}: {e}")))?;
+                checked(config.check())?;
                 Ok(ControllerConfig::Rtsx(config))
             }
             Some("mshc") => {
                 let config: MshcConfig = config.try_into().map_err(message)?;
-                config.check().map_err(|e| PlatformError::new(format!("{place}: {e}")))?;
+                checked(config.check())?;
                 Ok(ControllerConfig::Mshc(config))
+            }
+            Some("stm32-sdmmc") => {
+                let config: Stm32SdmmcConfig = config.try_into().map_err(message)?;
+                checked(config.check())?;
+                Ok(ControllerConfig::Stm32Sdmmc(config))
             }
             _ => {
                 let known = KINDS.map(|kind| format!("\"{kind}\"")).join(", ");

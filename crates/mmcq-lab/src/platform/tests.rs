@@ -30,7 +30,10 @@ fn mistakes_are_named_with_what_was_expected() {
     assert!(broken("done_us = { value = 0.5, ", "done_us = { ").contains("missing field `value`"));
     assert!(broken("fixed = true", "fixt = true").contains("fixt"));
     let kind = broken("fixed = true", "kind = \"sdhc\"");
-    assert!(kind.contains("controller.kind: \"sdhc\"; expected \"sdhci\", \"rtsx\", \"mshc\""), "{kind}");
+    assert!(
+        kind.contains("controller.kind: \"sdhc\"; expected \"sdhci\", \"rtsx\", \"mshc\", \"stm32-sdmmc\""),
+        "{kind}"
+    );
     assert!(broken("\"hs200\"", "\"hs300\"").contains("hs300"));
     assert!(broken("card = ", "card = = ").contains("line 2"));
     assert!(Platform::load("hsq-spard").unwrap_err().to_string().contains("hsq-sprd"));

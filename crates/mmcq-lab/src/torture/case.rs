@@ -37,6 +37,34 @@ pub enum Place {
     End,
 }
 
+/// Which controller has the card.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Host {
+    /// An SDHCI.
+    Sdhci,
+    /// Realtek's reader, which leaves transfers open.
+    Reader,
+    /// Allwinner's mobile storage host.
+    Smhc,
+    /// DesignWare's mobile storage host.
+    DesignWare,
+    /// ST's SDMMC, as this chip has it.
+    Sdmmc(Chip),
+    /// None: a card in SPI mode on a bus of its own, where transfers stay open as well.
+    Spi,
+}
+
+/// A chip with ST's SDMMC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chip {
+    /// Version 2, with one buffer.
+    H7,
+    /// Version 2, with a list.
+    U5,
+    /// Version 3, with a list.
+    N6,
+}
+
 /// The machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setup {
@@ -81,13 +109,8 @@ pub struct Setup {
     /// A CMD12 without busy brings a Transfer Complete of its own, so much after its answer; 0: it
     /// does not.
     pub stop_tells_ns: u16,
-    /// Not an SDHCI but a reader that leaves transfers open. What is said here of an SDHCI alone is
-    /// then without meaning.
-    pub reader: bool,
-    /// Nor an SDHCI if not 0: 1 is Allwinner's mobile storage host, 2 DesignWare's.
-    pub mshc: u8,
-    /// ... and not a reader either, but a card in SPI mode on a bus of its own.
-    pub spi: bool,
+    /// The controller. What is said here of an SDHCI alone is without meaning for another.
+    pub host: Host,
     /// Writes are complete with their data
     /// ([`Acknowledge::Transferred`](mmcq::engine::Acknowledge::Transferred)).
     pub early: bool,
@@ -125,9 +148,7 @@ impl Setup {
         armed_early: false,
         supervisor: true,
         stop_tells_ns: 0,
-        reader: false,
-        mshc: 0,
-        spi: false,
+        host: Host::Sdhci,
         early: false,
         queue: false,
         engine: 0,
@@ -139,6 +160,12 @@ impl Setup {
     #[must_use]
     pub fn is_removable(&self) -> bool {
         super::run::EVERY_CARD[self.card].starts_with("sd")
+    }
+
+    /// Transfers stay open, and a write is complete before the card was told of their end.
+    #[must_use]
+    pub fn leaves_open(&self) -> bool {
+        matches!(self.host, Host::Reader | Host::Spi)
     }
 
     /// The driver's quirks that this machine needs.
@@ -182,9 +209,7 @@ impl Setup {
             armed_early: random.chance(0.1),
             supervisor: true,
             stop_tells_ns: 0,
-            reader: false,
-            mshc: 0,
-            spi: false,
+            host: Host::Sdhci,
             early: false,
             queue: false,
             engine: 0,

@@ -1,6 +1,6 @@
 //! A run in words: the machine, the requests, and what goes wrong.
 
-use super::case::{BusyBy, Case, Cut, Luck, Place, Setup, Visit};
+use super::case::{BusyBy, Case, Chip, Cut, Host, Luck, Place, Setup, Visit};
 use super::machine::Keeps;
 use super::run::EVERY_CARD;
 use super::workloads::{NAMES, workload};
@@ -152,13 +152,16 @@ fn machine(setup: &Setup) -> Vec<(&'static str, String)> {
         1 => "by deadline",
         _ => "fair",
     };
-    let controller = match (setup.reader, setup.mshc, old_host) {
-        _ if setup.spi => "an SPI bus of the card's own",
-        (true, ..) => "a reader that leaves transfers open",
-        (_, 1, _) => "Allwinner's SMHC",
-        (_, 2, _) => "DesignWare's MSHC",
-        (.., true) => "version 3.00",
-        (.., false) => "version 4.20",
+    let controller = match setup.host {
+        Host::Sdhci if old_host => "SDHCI, version 3.00",
+        Host::Sdhci => "SDHCI, version 4.20",
+        Host::Reader => "a reader that leaves transfers open",
+        Host::Smhc => "Allwinner's SMHC",
+        Host::DesignWare => "DesignWare's MSHC",
+        Host::Sdmmc(Chip::H7) => "ST's SDMMC, version 2, one buffer",
+        Host::Sdmmc(Chip::U5) => "ST's SDMMC, version 2, a list of buffers",
+        Host::Sdmmc(Chip::N6) => "ST's SDMMC, version 3, a list of buffers",
+        Host::Spi => "an SPI bus of the card's own",
     };
     let place = match setup.place {
         Place::Start => "from its first sector on",

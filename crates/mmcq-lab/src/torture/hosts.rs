@@ -1,31 +1,64 @@
-//! Random runs on a mobile storage host, Allwinner's or DesignWare's.
+//! Random runs on a controller that is neither an SDHCI nor leaves transfers open: a mobile storage
+//! host, Allwinner's or DesignWare's, and ST's SDMMC.
 //!
-//! Cards do not come and go: Allwinner's tells nothing of that.
+//! Cards do not come and go: Allwinner's and ST's tell nothing of that.
 
-use super::case::{Case, Wishes};
-use super::run::CARDS;
+use super::case::{BusyBy, Case, Chip, Host, Luck, Wishes};
+use super::run::{CARDS, EVERY_CARD};
 use super::score::Score;
 use super::spread::until;
 use super::swarm::OPERATIONS;
+use mmcq_sim::faults::{Point, Strike};
 use mmcq_sim::world::Stream;
 
 /// Faults and cuts as [`Wishes`] have them.
 const OFTEN: (f64, f64) = (0.002, 1.0);
+/// A card that goes to 1.8 V is among those of ST's SDMMC in so many cases.
+const FAST_CARD: (&str, f64) = ("sdxc-64g-a2", 0.2);
+/// The end of a write's data tells the end of its busy in so many cases there.
+const TELLS_BUSY: f64 = 0.75;
+/// What else goes wrong there: a voltage switch, a block of a tuning.
+const STRIKES: [(Point, Strike); 3] =
+    [(Point::Voltage, Strike::Fail), (Point::Tuning, Strike::Crc), (Point::Reset, Strike::Never)];
 
 /// Runs until there were enough requests, or enough is broken. `progress` hears of requests.
 pub fn hosts(seed: u64, requests: u64, jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     until(seed, requests, jobs, progress, &draw)
 }
 
-/// The run of this seed.
+/// The same on ST's SDMMC.
+pub fn sdmmc(seed: u64, requests: u64, jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
+    until(seed, requests, jobs, progress, &draw_sdmmc)
+}
+
+/// The run of this seed on a mobile storage host.
 #[must_use]
 pub fn draw(seed: u64) -> Case {
-    let random = &mut Stream::new(seed, "hosts");
+    let host = [Host::Smhc, Host::DesignWare][Stream::new(seed, "hosts").below(2) as usize];
+    on(host, seed, None)
+}
+
+/// The run of this seed on ST's SDMMC.
+#[must_use]
+pub fn draw_sdmmc(seed: u64) -> Case {
+    let random = &mut Stream::new(seed, "sdmmc");
+    let chip = [Chip::H7, Chip::U5, Chip::N6][random.below(3) as usize];
+    let fast = random.chance(FAST_CARD.1);
+    let card = EVERY_CARD.iter().position(|card| fast && *card == FAST_CARD.0);
+    let mut case = on(Host::Sdmmc(chip), seed, card);
+    case.setup.busy = if random.chance(TELLS_BUSY) { BusyBy::Interrupt } else { BusyBy::Status };
+    if let Luck::Chances(_, chances) = &mut case.luck {
+        chances.extend(STRIKES.map(|(point, strike)| (point, strike, OFTEN.0)));
+    }
+    case
+}
+
+/// With this card, or one of the campaigns'.
+fn on(host: Host, seed: u64, card: Option<usize>) -> Case {
     let (faults, cuts) = OFTEN;
-    let wishes = Wishes { faults, cuts, operations: OPERATIONS, cards: CARDS.len(), card: None };
+    let wishes = Wishes { faults, cuts, operations: OPERATIONS, cards: CARDS.len(), card };
     let mut case = Case::draw(seed, &wishes);
-    case.setup.mshc = 1 + random.below(2) as u8;
-    case.setup.scheduler = 0;
+    (case.setup.host, case.setup.scheduler) = (host, 0);
     case.visit = None;
     case
 }

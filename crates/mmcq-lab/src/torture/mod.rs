@@ -5,9 +5,9 @@
 //! runs it and says which promise was broken, if any. The campaigns make cases: [`swarm`] at
 //! random, [`exhaustive`] all small programs with all cuts, [`sweep`] faults at every event of
 //! thirteen [`workloads`], [`aimed`] what chance seldom hits, [`streams`] on a reader that leaves
-//! transfers open, [`hosts`] on a mobile storage host, [`spi`] on a card in SPI mode, [`queues`] on
-//! cards with a command queue. `plants` plants bugs in the core and tells how soon the campaigns find
-//! them.
+//! transfers open, [`hosts`] on a mobile storage host or ST's SDMMC, [`spi`] on a card in SPI mode,
+//! [`queues`] on cards with a command queue. `plants` plants bugs in the core and tells how soon the
+//! campaigns find them.
 
 pub mod aimed;
 mod bench;
@@ -18,6 +18,7 @@ pub mod describe;
 pub mod exhaustive;
 pub mod hosts;
 pub mod machine;
+mod machines;
 pub mod outcome;
 mod places;
 #[cfg(planted)]

@@ -4,7 +4,7 @@
 
 pub use super::bench::Bench;
 use super::bench::lend;
-use super::case::{Case, Cut, Luck, Place, SLOTS, Visit};
+use super::case::{Case, Chip, Cut, Host, Luck, Place, SLOTS, Visit};
 use super::clients::{Began, Client};
 use super::machine::{Keeps, Machine, Step};
 pub use super::outcome::{Outcome, Steps};
@@ -14,7 +14,7 @@ use super::stopwatch::Stopwatch;
 use super::supervisor::{News, Supervisor, equip};
 use mmcq::card::{Card as Found, Options, bring_up};
 use mmcq::engine::{Error, RecoveryStep};
-use mmcq::sched::{Any, Chained, Deadline, Fair, Fifo, HostQueued, Packed, Profile, Queued, deadline, fair};
+use mmcq::sched::{Any, Chained, Deadline, Fair, Fifo, HostQueued, Packed, Queued, deadline, fair};
 use mmcq::task::Platform;
 use mmcq_sim::card::{AtStake, Card, Fill, Medium};
 use mmcq_sim::checker::{Checker, Content, Fault, Promise, Violation};
@@ -145,58 +145,22 @@ impl Run<'_> {
         loop {
             self.bench.free = (0..self.bench.memory.len()).collect();
             self.bench.stale.clear();
-            let other: Option<Any> = match self.case.setup.scheduler {
-                1 => Some(Any::Deadline(Deadline::new(deadline::DeadlineConfig::DEFAULT))),
-                2 => Some(Any::Fair(Fair::new(fair::FairConfig::DEFAULT))),
-                _ => None,
-            };
-            let off = match other {
-                _ if self.case.setup.spi => {
-                    let machine = Machine::spi(&self.case.setup, card, self.faults, now_ns);
-                    self.lives(machine, now_ns, trace)
+            let (case, faults) = (self.case, self.faults);
+            let setup = &case.setup;
+            let off = match setup.host {
+                Host::Sdhci => self.sdhci(card, now_ns, trace),
+                Host::Reader => self.lives(Machine::reader(setup, card, faults, now_ns), now_ns, trace),
+                Host::Smhc => self.lives(Machine::smhc(setup, card, faults, now_ns), now_ns, trace),
+                Host::DesignWare => {
+                    self.lives(Machine::designware(setup, card, faults, now_ns), now_ns, trace)
                 }
-                _ if self.case.setup.reader => {
-                    let machine = Machine::reader(&self.case.setup, card, self.faults, now_ns);
-                    self.lives(machine, now_ns, trace)
+                Host::Sdmmc(Chip::H7) => {
+                    self.lives(Machine::sdmmc(setup, card, faults, now_ns), now_ns, trace)
                 }
-                _ if self.case.setup.mshc == 1 => {
-                    let machine = Machine::smhc(&self.case.setup, card, self.faults, now_ns);
-                    self.lives(machine, now_ns, trace)
+                Host::Sdmmc(chip) => {
+                    self.lives(Machine::sdmmc_with_list(chip, setup, card, faults, now_ns), now_ns, trace)
                 }
-                _ if self.case.setup.mshc == 2 => {
-                    let machine = Machine::designware(&self.case.setup, card, self.faults, now_ns);
-                    self.lives(machine, now_ns, trace)
-                }
-                policy if self.case.setup.chains => {
-                    let emmc = self.bench.profiles[self.case.setup.card].is_emmc();
-                    let policy = Chained(Packed(Queued(policy.unwrap_or(Any::Fifo(Fifo)))));
-                    let machine = Machine::chains(&self.case.setup, policy, emmc, card, self.faults, now_ns);
-                    self.lives(machine, now_ns, trace)
-                }
-                policy if self.case.setup.queue && self.case.setup.engine > 0 => {
-                    let setup = &self.case.setup;
-                    let (emmc, faults) = (self.bench.profiles[setup.card].is_emmc(), self.faults);
-                    match policy {
-                        Some(policy) => {
-                            let policy = HostQueued(policy);
-                            let machine = Machine::queue_engine(setup, policy, emmc, card, faults, now_ns);
-                            self.lives(machine, now_ns, trace)
-                        }
-                        // By its own name it comes with the fast path to the queue engine.
-                        None => {
-                            let policy = HostQueued(Fifo);
-                            let machine = Machine::queue_engine(setup, policy, emmc, card, faults, now_ns);
-                            self.lives(machine, now_ns, trace)
-                        }
-                    }
-                }
-                Some(policy) if self.case.setup.queue => {
-                    self.powered(Packed(Queued(policy)), card, now_ns, trace)
-                }
-                None if self.case.setup.queue => self.powered(Packed(Queued(Fifo)), card, now_ns, trace),
-                Some(policy) => self.powered(policy, card, now_ns, trace),
-                // By its own name it comes with the engine's fast path.
-                None => self.powered(Fifo, card, now_ns, trace),
+                Host::Spi => self.lives(Machine::spi(setup, card, faults, now_ns), now_ns, trace),
             }?;
             let end = off.end;
             now_ns = off.at_ns;
@@ -231,17 +195,43 @@ impl Run<'_> {
     }
 
     /// From power-on to the next power cut, on an SDHCI.
-    fn powered<P: Profile>(
-        &mut self,
-        profile: P,
-        card: Box<dyn Card>,
-        on_ns: u64,
-        trace: &mut Trace<'_>,
-    ) -> Result<Off, Violation> {
-        let setup = &self.case.setup;
+    fn sdhci(&mut self, card: Box<dyn Card>, on_ns: u64, trace: &mut Trace<'_>) -> Result<Off, Violation> {
+        let (case, faults) = (self.case, self.faults);
+        let setup = &case.setup;
         let emmc = self.bench.profiles[setup.card].is_emmc();
-        let machine = Machine::sdhci(setup, profile, emmc, card, self.faults, on_ns);
-        self.lives(machine, on_ns, trace)
+        let policy: Option<Any> = match setup.scheduler {
+            1 => Some(Any::Deadline(Deadline::new(deadline::DeadlineConfig::DEFAULT))),
+            2 => Some(Any::Fair(Fair::new(fair::FairConfig::DEFAULT))),
+            _ => None,
+        };
+        // By its own name, first in first out comes with the fast path: to the card, and to the
+        // queue engine.
+        match policy {
+            policy if setup.chains => {
+                let policy = Chained(Packed(Queued(policy.unwrap_or(Any::Fifo(Fifo)))));
+                self.lives(Machine::chains(setup, policy, emmc, card, faults, on_ns), on_ns, trace)
+            }
+            Some(policy) if setup.queue && setup.engine > 0 => {
+                let machine = Machine::queue_engine(setup, HostQueued(policy), emmc, card, faults, on_ns);
+                self.lives(machine, on_ns, trace)
+            }
+            None if setup.queue && setup.engine > 0 => {
+                let machine = Machine::queue_engine(setup, HostQueued(Fifo), emmc, card, faults, on_ns);
+                self.lives(machine, on_ns, trace)
+            }
+            Some(policy) if setup.queue => {
+                let policy = Packed(Queued(policy));
+                self.lives(Machine::sdhci(setup, policy, emmc, card, faults, on_ns), on_ns, trace)
+            }
+            None if setup.queue => {
+                let policy = Packed(Queued(Fifo));
+                self.lives(Machine::sdhci(setup, policy, emmc, card, faults, on_ns), on_ns, trace)
+            }
+            Some(policy) => {
+                self.lives(Machine::sdhci(setup, policy, emmc, card, faults, on_ns), on_ns, trace)
+            }
+            None => self.lives(Machine::sdhci(setup, Fifo, emmc, card, faults, on_ns), on_ns, trace),
+        }
     }
 
     fn lives<B: Platform>(
@@ -269,7 +259,7 @@ impl Run<'_> {
             let deaf = shot.point == Point::Exchange
                 || shot.strike == Strike::Hidden
                 || (shot.point, shot.strike) == (Point::Command, Strike::Lost);
-            shot.strike == Strike::Stuck || never || self.case.setup.spi && deaf
+            shot.strike == Strike::Stuck || never || self.case.setup.host == Host::Spi && deaf
         };
         let struck = self.faults.struck();
         // By PIO a transfer may fail while the CPU is in the middle of a block.

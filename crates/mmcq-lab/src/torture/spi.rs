@@ -4,7 +4,7 @@
 //! What `streams` leaves out is left out here, for the same reasons. Cards that come and go are not
 //! seen on such a bus: it has no card-detect.
 
-use super::case::{Case, Luck};
+use super::case::{Case, Host, Luck};
 use super::score::Score;
 use super::spread::until;
 use super::streams;
@@ -29,7 +29,7 @@ pub fn spi(seed: u64, requests: u64, jobs: usize, progress: &(dyn Fn(u64) + Sync
 pub fn draw(seed: u64) -> Case {
     let mut case = streams::draw(seed);
     let random = &mut Stream::new(seed, "spi");
-    case.setup.spi = true;
+    case.setup.host = Host::Spi;
     case.setup.access_ns = 0;
     if let Luck::Chances(_, chances) = &mut case.luck
         && random.chance(SHARE)

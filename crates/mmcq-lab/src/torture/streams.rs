@@ -5,7 +5,7 @@
 //! write in an open transfer after its answer, and the next flush tells: the judge knows no write
 //! that fails after its answer. Cards that come and go are that loss as well.
 
-use super::case::{Case, Luck, Operation, Wishes};
+use super::case::{Case, Host, Luck, Operation, Wishes};
 use super::machine::Keeps;
 use super::run::CARDS;
 use super::score::Score;
@@ -40,7 +40,7 @@ pub fn draw(seed: u64) -> Case {
     let card = CARDS.iter().position(|card| *card == name);
     let wishes = Wishes { faults: FAULTS, cuts: CUTS, operations: OPERATIONS, cards: CARDS.len(), card };
     let mut case = Case::draw(seed, &wishes);
-    (case.setup.reader, case.setup.scheduler, case.setup.window) = (true, 0, WINDOW);
+    (case.setup.host, case.setup.scheduler, case.setup.window) = (Host::Reader, 0, WINDOW);
     case.setup.access_ns = ACCESS_NS;
     case.visit = None;
     if let Luck::Chances(_, chances) = &mut case.luck {

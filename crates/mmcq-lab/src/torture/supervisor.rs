@@ -163,7 +163,7 @@ impl Run<'_> {
         let before = std::mem::replace(&mut self.losses, losses);
         match losses {
             same if same == before => {}
-            _ if self.case.setup.reader => self.bench.checker.supply_lost_open(),
+            _ if self.case.setup.leaves_open() => self.bench.checker.supply_lost_open(),
             (_, cached) if cached == before.1 => self.bench.checker.was_reset(),
             _ => self.bench.checker.supply_lost(),
         }

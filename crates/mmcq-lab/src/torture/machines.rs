@@ -1,0 +1,356 @@
+//! The machines of the campaigns: each controller with its driver.
+
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
+use super::case::{BusyBy, Chip, Setup};
+use super::machine::{Machine, Model, Powered, Stack, TIMER};
+use super::wire::Wire;
+use crate::alone::Alone;
+use mmcq::engine::{self, Acknowledge};
+use mmcq::host::Width;
+use mmcq::host::mshc::{self, Descriptors, DesignWareLayout, Mshc as MshcDriver, MshcLayout, SmhcLayout};
+use mmcq::host::rtsx::{self, Buffers};
+use mmcq::host::sdhci::{self, Adma3, ChainList, Cqhci, CqhciConfig, CqhciQuirks, Table, TaskList};
+use mmcq::host::spi::{Spi, SpiConfig, SpiMemory};
+use mmcq::host::stm32_sdmmc::{self as sdmmc, Pieces};
+use mmcq::host::surroundings::Surrounded;
+use mmcq::sched::Profile;
+use mmcq_sim::card::Card;
+use mmcq_sim::faults::Faults;
+use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
+use mmcq_sim::mshc::{Mshc, MshcConfig, Port as MshcPort};
+use mmcq_sim::rtsx::{Port as ReaderPort, Rtsx, RtsxConfig};
+use mmcq_sim::sdhci::{Busy, CqhciConfig as QueueEngine, Mistakes, Port, Sdhci, SdhciConfig};
+use mmcq_sim::slot::Controller as _;
+use mmcq_sim::spi::SpiSlot;
+use mmcq_sim::stm32_sdmmc::{Board, Port as SdmmcPort, Stm32Sdmmc, Stm32SdmmcConfig};
+use std::cell::RefCell;
+use std::ptr::NonNull;
+use std::thread::LocalKey;
+
+/// Descriptors in the driver's table.
+const DESCRIPTORS: usize = 129;
+/// Pieces of memory in a task of the queue engine.
+const PIECES: usize = 16;
+/// Transfers in a chain.
+const CHAINED: usize = 8;
+/// Pieces of memory in the list of ST's SDMMC, where it has one.
+const LISTED: usize = 64;
+
+/// The driver.
+pub type Driver = sdhci::Sdhci<Port, ShadowMemory, DESCRIPTORS>;
+/// That of a controller with a queue engine.
+pub type QueueDriver = Cqhci<Port, ShadowMemory, DESCRIPTORS, PIECES>;
+/// That of a controller that executes chains.
+pub type ChainDriver = Adma3<Port, ShadowMemory, DESCRIPTORS, CHAINED, PIECES>;
+/// That of a reader.
+pub type ReaderDriver = rtsx::Rtsx<ReaderPort, ShadowMemory>;
+/// That of a mobile storage host.
+pub type HostDriver<L> = MshcDriver<L, MshcPort, ShadowMemory, (), DESCRIPTORS>;
+/// That of ST's SDMMC, with what its board has.
+pub type SdmmcDriver<const PIECES: usize> =
+    Surrounded<sdmmc::Stm32Sdmmc<SdmmcPort, ShadowMemory, Board, PIECES>, Board>;
+
+impl Model for Sdhci {
+    fn wrongs(&self) -> (u64, String) {
+        let first = self.first_violation().map(|(at_ns, what)| format!("at {at_ns} ns: {what}"));
+        (self.protocol_violations(), first.unwrap_or_default())
+    }
+}
+
+impl Model for Rtsx {}
+impl Model for Mshc {}
+impl Model for Stm32Sdmmc {}
+
+impl Model for SpiSlot {
+    fn wrongs(&self) -> (u64, String) {
+        (self.protocol_violations(), "what a card in SPI mode cannot bear".to_owned())
+    }
+}
+
+// Memory of machines that are gone: a driver wants it for ever, and a campaign has many drivers.
+thread_local! {
+    static TABLES: Pool<Table<DESCRIPTORS>> = const { RefCell::new(Vec::new()) };
+    /// Of queue engines.
+    static LISTS: Pool<TaskList<PIECES>> = const { RefCell::new(Vec::new()) };
+    static CHAINS: Pool<ChainList<CHAINED, PIECES>> = const { RefCell::new(Vec::new()) };
+    /// Of readers.
+    static BUFFERS: Pool<Buffers> = const { RefCell::new(Vec::new()) };
+    /// Of mobile storage hosts.
+    static LINKS: Pool<Descriptors<DESCRIPTORS>> = const { RefCell::new(Vec::new()) };
+    /// Of ST's SDMMC.
+    static SINGLES: Pool<Pieces<1>> = const { RefCell::new(Vec::new()) };
+    static LISTED_PIECES: Pool<Pieces<LISTED>> = const { RefCell::new(Vec::new()) };
+    /// Of SPI buses.
+    static WIRES: Pool<SpiMemory> = const { RefCell::new(Vec::new()) };
+}
+
+type Pool<T> = RefCell<Vec<NonNull<T>>>;
+
+/// Memory of a driver that goes back to its pool.
+struct Lease<T: 'static>(NonNull<T>, &'static LocalKey<Pool<T>>);
+
+/// Memory for a driver, from this pool. The lease is dropped after the driver.
+#[expect(clippy::mut_from_ref, reason = "what is leased is not in the pool")]
+fn lease<T>(pool: &'static LocalKey<Pool<T>>, new: fn() -> T) -> (&'static mut T, Lease<T>) {
+    let free = pool.with_borrow_mut(Vec::pop);
+    let mut place = free.unwrap_or_else(|| NonNull::from(Box::leak(Box::new(new()))));
+    // SAFETY: leaked memory, and the lease has no other owner until the driver is gone.
+    (unsafe { place.as_mut() }, Lease(place, pool))
+}
+
+impl<T> Drop for Lease<T> {
+    fn drop(&mut self) {
+        self.1.with_borrow_mut(|pool| pool.push(self.0));
+    }
+}
+
+/// The clock of an SPI bus.
+const SPI_HZ: u32 = 25_000_000;
+/// The fastest card clock of a mobile storage host here, and of ST's SDMMC.
+const HOST_HZ: u32 = 52_000_000;
+const SDMMC_HZ: u32 = 200_000_000;
+
+/// Where SDMA stops.
+const BOUNDARY: u64 = 512 * 1024;
+
+fn memory_of(setup: &Setup) -> ShadowMemory {
+    let first = if setup.near_boundary { BOUNDARY - 4096 } else { 0 };
+    let base = MemoryConfig::BITS32.base + first;
+    ShadowMemory::new(MemoryConfig { base, ..MemoryConfig::BITS32 })
+}
+
+fn engine_config(setup: &Setup) -> engine::Config {
+    engine::Config::DEFAULT
+        .merge_blocks(if setup.merge { engine::Config::DEFAULT.merge_blocks } else { 1 })
+        .acknowledge(if setup.early { Acknowledge::Transferred } else { Acknowledge::Programmed })
+}
+
+/// An error of a driver that does not begin, in words.
+fn told<H, E: std::fmt::Display>(driver: Result<H, E>) -> Result<H, String> {
+    driver.map_err(|error| error.to_string())
+}
+
+/// An SDHCI with its driver, not yet the engine's.
+type WithDriver = (Powered<Sdhci>, Driver, Lease<Table<DESCRIPTORS>>);
+
+fn with_driver(
+    (model, driver): (SdhciConfig, sdhci::SdhciConfig),
+    setup: &Setup,
+    card: Box<dyn Card>,
+    faults: &Faults,
+    now_ns: u64,
+) -> Result<WithDriver, String> {
+    let build = |memory, card| Sdhci::new(model, memory, card);
+    let powered = Powered::new(memory_of(setup), card, faults, now_ns, build);
+    let (table, leased) = lease(&TABLES, Table::new);
+    let memory = powered.memory.clone();
+    let driver = told(sdhci::Sdhci::new(powered.port(setup.access_ns), memory, table, driver))?;
+    Ok((powered, driver, leased))
+}
+
+impl<P: Profile> Machine<(Alone, Driver, P)> {
+    /// An SDHCI; power-on at this time.
+    pub fn sdhci(
+        setup: &Setup,
+        profile: P,
+        emmc: bool,
+        card: Box<dyn Card>,
+        faults: &Faults,
+        now_ns: u64,
+    ) -> Result<Self, String> {
+        let (powered, driver, leased) = with_driver(configs(setup, emmc), setup, card, faults, now_ns)?;
+        let stack = Stack::with_policy(Alone, TIMER, driver, engine_config(setup), profile);
+        Ok(powered.machine(stack, setup.early, leased))
+    }
+}
+
+impl<P: Profile> Machine<(Alone, QueueDriver, P)> {
+    /// An SDHCI with a queue engine; power-on at this time.
+    pub fn queue_engine(
+        setup: &Setup,
+        profile: P,
+        emmc: bool,
+        card: Box<dyn Card>,
+        faults: &Faults,
+        now_ns: u64,
+    ) -> Result<Self, String> {
+        let (mut model, driver) = configs(setup, emmc);
+        // Tasks of 64 bits; of 128; of 128 with descriptors of 96, as Intel's, which keep ends of
+        // tasks that were cleared.
+        let (bits, spec) = match setup.engine {
+            1 => (0, model.spec),
+            2 => (3 << 27, SdhciConfig::GENERIC_4_20.spec),
+            _ => (1 << 28, 2),
+        };
+        let short_descriptors = setup.engine > 2;
+        let at =
+            QueueEngine { short_descriptors, stale_completions: short_descriptors, ..QueueEngine::INTEL };
+        let capabilities = model.capabilities & !(3 << 27) | bits;
+        model = SdhciConfig { spec, capabilities, command_queue: Some(at), ..model };
+        let (powered, driver, leased) = with_driver((model, driver), setup, card, faults, now_ns)?;
+        let (list, listed) = lease(&LISTS, TaskList::new);
+        let quirks = if short_descriptors { CqhciQuirks::SHORT_DESCRIPTORS } else { CqhciQuirks::NONE };
+        // SAFETY: the model has its engine there.
+        let config = unsafe { CqhciConfig::at(at.offset) }.quirks(quirks);
+        let host = Cqhci::new(driver, list, config);
+        let stack = Stack::with_policy(Alone, TIMER, host, engine_config(setup), profile);
+        Ok(powered.machine(stack, setup.early, (leased, listed)))
+    }
+}
+
+impl<P: Profile> Machine<(Alone, ChainDriver, P)> {
+    /// An SDHCI that executes chains; power-on at this time.
+    pub fn chains(
+        setup: &Setup,
+        profile: P,
+        emmc: bool,
+        card: Box<dyn Card>,
+        faults: &Faults,
+        now_ns: u64,
+    ) -> Result<Self, String> {
+        let (model, driver) = configs(setup, emmc);
+        let model = SdhciConfig { capabilities1: model.capabilities1 | 1 << 27, ..model };
+        let (powered, driver, leased) = with_driver((model, driver), setup, card, faults, now_ns)?;
+        let (list, listed) = lease(&CHAINS, ChainList::new);
+        let host = Adma3::new(driver, list);
+        let stack = Stack::with_policy(Alone, TIMER, host, engine_config(setup), profile);
+        Ok(powered.machine(stack, setup.early, (leased, listed)))
+    }
+}
+
+impl Machine<(Alone, ReaderDriver)> {
+    /// A reader that leaves transfers open; power-on at this time.
+    pub fn reader(setup: &Setup, card: Box<dyn Card>, faults: &Faults, now_ns: u64) -> Result<Self, String> {
+        let build = |memory, card| Rtsx::new(RtsxConfig::GENERIC, memory, card);
+        let powered = Powered::new(memory_of(setup), card, faults, now_ns, build);
+        let (buffers, leased) = lease(&BUFFERS, Buffers::new);
+        let config =
+            rtsx::RtsxConfig::new(rtsx::Chip::Rts5249).busy_after_data(setup.busy == BusyBy::Interrupt);
+        let (port, memory) = (powered.port(setup.access_ns), powered.memory.clone());
+        let host = told(rtsx::Rtsx::new(port, memory, buffers, config))?;
+        let stack = Stack::new(Alone, TIMER, host, engine_config(setup));
+        Ok(powered.machine(stack, true, leased))
+    }
+}
+
+impl Machine<(Alone, HostDriver<SmhcLayout>)> {
+    /// Allwinner's mobile storage host; power-on at this time.
+    pub fn smhc(setup: &Setup, card: Box<dyn Card>, faults: &Faults, now_ns: u64) -> Result<Self, String> {
+        Self::mshc(MshcConfig { lines: 8, ..MshcConfig::H3 }, setup, card, faults, now_ns)
+    }
+}
+
+impl Machine<(Alone, HostDriver<DesignWareLayout>)> {
+    /// DesignWare's mobile storage host; power-on at this time.
+    pub fn designware(
+        setup: &Setup,
+        card: Box<dyn Card>,
+        faults: &Faults,
+        now_ns: u64,
+    ) -> Result<Self, String> {
+        Self::mshc(MshcConfig { lines: 8, ..MshcConfig::JH7110 }, setup, card, faults, now_ns)
+    }
+}
+
+impl<L: MshcLayout> Machine<(Alone, HostDriver<L>)> {
+    fn mshc(
+        config: MshcConfig,
+        setup: &Setup,
+        card: Box<dyn Card>,
+        faults: &Faults,
+        now_ns: u64,
+    ) -> Result<Self, String> {
+        let build = |memory, card| Mshc::new(config, memory, card);
+        let powered = Powered::new(memory_of(setup), card, faults, now_ns, build);
+        let (table, leased) = lease(&LINKS, Descriptors::new);
+        let driver = mshc::MshcConfig::new(config.source_hz)
+            .max_clock_hz(HOST_HZ)
+            .width(Width::W8)
+            .high_speed(true)
+            .fixed(!setup.is_removable());
+        let (port, memory) = (powered.port(setup.access_ns), powered.memory.clone());
+        let host = told(MshcDriver::new(port, memory, (), table, driver))?;
+        let stack = Stack::new(Alone, TIMER, host, engine_config(setup));
+        Ok(powered.machine(stack, setup.early, leased))
+    }
+}
+
+impl Machine<(Alone, SdmmcDriver<1>)> {
+    /// ST's SDMMC with one buffer; power-on at this time.
+    pub fn sdmmc(setup: &Setup, card: Box<dyn Card>, faults: &Faults, now_ns: u64) -> Result<Self, String> {
+        Self::stm32(Chip::H7, lease(&SINGLES, Pieces::new), setup, card, faults, now_ns)
+    }
+}
+
+impl Machine<(Alone, SdmmcDriver<LISTED>)> {
+    /// The same of a chip with a list of buffers.
+    pub fn sdmmc_with_list(
+        chip: Chip,
+        setup: &Setup,
+        card: Box<dyn Card>,
+        faults: &Faults,
+        now_ns: u64,
+    ) -> Result<Self, String> {
+        Self::stm32(chip, lease(&LISTED_PIECES, Pieces::new), setup, card, faults, now_ns)
+    }
+}
+
+impl<const PIECES: usize> Machine<(Alone, SdmmcDriver<PIECES>)> {
+    fn stm32(
+        chip: Chip,
+        (list, leased): (&'static mut Pieces<PIECES>, Lease<Pieces<PIECES>>),
+        setup: &Setup,
+        card: Box<dyn Card>,
+        faults: &Faults,
+        now_ns: u64,
+    ) -> Result<Self, String> {
+        let base = match chip {
+            Chip::H7 => Stm32SdmmcConfig::H7,
+            Chip::U5 => Stm32SdmmcConfig::U5,
+            Chip::N6 => Stm32SdmmcConfig::N6,
+        };
+        let config = Stm32SdmmcConfig { data_end_after_busy: setup.busy == BusyBy::Interrupt, ..base };
+        let build = |memory, card| Stm32Sdmmc::new(config, memory, card);
+        let powered = Powered::new(memory_of(setup), card, faults, now_ns, build);
+        let soldered = !setup.is_removable();
+        let board =
+            Board { signal18_fixed: soldered, ..Board::new(powered.model.clone(), powered.time.clone()) };
+        let driver = sdmmc::Stm32SdmmcConfig::new(config.kernel_hz)
+            .max_clock_hz(SDMMC_HZ)
+            .high_speed(true)
+            .busy_after_data(config.data_end_after_busy)
+            .signal18(!soldered)
+            .signal18_fixed(soldered)
+            .fixed(soldered)
+            .width(if soldered { Width::W8 } else { Width::W4 });
+        let (port, memory) = (powered.port(setup.access_ns), powered.memory.clone());
+        let host = told(sdmmc::Stm32Sdmmc::new(port, memory, board.clone(), list, driver))?;
+        let stack = Stack::new(Alone, TIMER, Surrounded::new(host, board), engine_config(setup));
+        Ok(powered.machine(stack, setup.early, leased))
+    }
+}
+
+impl Machine<(Alone, Spi<Wire>)> {
+    /// A card in SPI mode on a bus of its own; power-on at this time.
+    pub fn spi(setup: &Setup, card: Box<dyn Card>, faults: &Faults, now_ns: u64) -> Result<Self, String> {
+        let powered = Powered::new(memory_of(setup), card, faults, now_ns, |_, card| SpiSlot::new(card));
+        let (bytes, leased) = lease(&WIRES, SpiMemory::new);
+        let wire = Wire::new(powered.model.clone(), powered.time.clone());
+        let stack =
+            Stack::new(Alone, TIMER, Spi::new(wire, bytes, SpiConfig::new(SPI_HZ)), engine_config(setup));
+        Ok(powered.machine(stack, true, leased))
+    }
+}
+
+fn configs(setup: &Setup, emmc: bool) -> (SdhciConfig, sdhci::SdhciConfig) {
+    let base = if setup.old_host { SdhciConfig::GENERIC_3_00 } else { SdhciConfig::GENERIC_4_20 };
+    let busy = if setup.busy == BusyBy::Interrupt { Busy::Interrupt } else { Busy::Ignored };
+    let mistakes = Mistakes { stop_completes_after_ns: u64::from(setup.stop_tells_ns), ..Mistakes::NONE };
+    let model = SdhciConfig { busy, uhs_at_33v: emmc, fixed: emmc, mistakes, ..base };
+    let driver =
+        if emmc && !setup.old_host { sdhci::SdhciConfig::emmc_18() } else { sdhci::SdhciConfig::new() };
+    let transfer = setup.transfer;
+    let driver = driver.quirks(setup.quirks()).transfer(transfer).fixed(emmc);
+    (model, driver)
+}
