@@ -21,7 +21,7 @@
 # boards.sh --riscv: the machines of RISC-V alone (Debian's qemu-system-misc), which `check long` runs: boards/virt, with its path lengths, and
 # boards/sifive on sifive_u (SiFive's SPI, QEMU's SD card in SPI mode), also with a card that a program before it left in the middle of a block.
 # boards.sh --soc MACHINE...: these machines of boards/soc alone; bpim2u must have its QEMU then.
-# boards.sh --path: path lengths on the machines of boards/soc, for docs/path-length.md.
+# boards.sh --path: path lengths on the machines of boards/soc and, over SPI, of boards/lm3s, for docs/path-length.md.
 #
 # Needs qemu-system-x86_64, qemu-system-aarch64 and qemu-system-arm (tools/install-judges.sh). boards/pc is built by the ordinary
 # toolchain; for the others see bare-target.sh. BOARDS_TIMEOUT: seconds that a run may take, 120 without it.
@@ -273,16 +273,43 @@ if [ "${1:-}" = --soc ]; then
   soc_machines "$@"
   judged
 fi
+# boards/lm3s. The SD card that QEMU has behind SPI works up to 7.2: later ones answer every command but the first few as illegal.
+has_lm3s() {
+  local version
+  version=$(qemu-system-arm --version | sed -nE '1s/.*version ([0-9]+)\..*/\1/p')
+  [ "$version" -le 7 ] || { say "boards/lm3s is left out: the card in SPI mode of QEMU $version is broken, 7.2 is needed"; return 1; }
+}
+build_lm3s() { # profile option...
+  cd lm3s
+  bare_target thumbv7m-none-eabi "-T$PWD/link.x" || exit 2
+  "${build[@]}" --profile "$@"
+  cd ..
+  lm3s=$built_in/$1/spi
+}
+lm3s() { # options
+  timeout $((limit_s + 10)) qemu-system-arm -M lm3s6965evb -serial "file:$work/report" \
+    -semihosting-config enable=on,target=native -kernel "$lm3s" "$@"
+}
+on_lm3s() { lm3s -drive "if=sd,format=raw,file=$1" "${@:2}"; }
+# The counts of a machine's image.
+path_of() { # name function-that-starts-qemu
+  local card=$work/card.img
+  : >"$card" && truncate -s 64M "$card"
+  QEMU_AUDIO_DRV=none "$2" "$card" -icount shift=0,sleep=off -display none -monitor none </dev/null >"$work/log" 2>&1 ||
+    { say "$1: exit status $?, expected 0"; cat "$work/log" >&2; bad=1; }
+  tr -d '\r' <"$work/report" >"$work/lines" && mv "$work/lines" "$work/report"
+  sed -n "s/^path: /$1: /p" "$work/report"
+  must_say "$1" "result: all is well"
+}
 if [ "${1:-}" = --path ]; then
   all_soc path path, "${machines_of_soc[@]}"
   for soc in "${!image_of[@]}"; do
-    card=$work/card.img
-    : >"$card" && truncate -s 64M "$card"
-    QEMU_AUDIO_DRV=none on_soc "$card" -icount shift=0,sleep=off -display none -monitor none </dev/null >"$work/log" 2>&1 ||
-      { say "$soc: exit status $?, expected 0"; cat "$work/log" >&2; bad=1; }
-    sed -n "s/^path: /$soc: /p" "$work/report"
-    must_say "$soc" "result: all is well"
+    path_of "$soc" on_soc
   done
+  if has_lm3s; then
+    build_lm3s path --features path
+    path_of lm3s6965evb on_lm3s
+  fi
   exit $bad
 fi
 host=$(rustc -vV | sed -n 's/^host: //p')
@@ -430,22 +457,8 @@ begin run_arm "pl181, 64 MiB" 131072 bytes
 begin run_arm "pl181, 4 GiB" 8388608 blocks
 begin run_without "pl181, no card" "$no_card" vexpress
 
-# boards/lm3s. The SD card that QEMU has behind SPI works up to 7.2: later ones answer every command but the first few as illegal.
-qemu_arm=$(qemu-system-arm --version | sed -nE '1s/.*version ([0-9]+)\..*/\1/p')
-if [ "$qemu_arm" -gt 7 ]; then
-  say "boards/lm3s is left out: the card in SPI mode of QEMU $qemu_arm is broken, 7.2 is needed"
-  judged
-fi
-cd lm3s
-bare_target thumbv7m-none-eabi "-T$PWD/link.x" || exit 2
-"${build[@]}" --release
-cd ..
-lm3s=$built_in/release/spi
-lm3s() { # options
-  timeout $((limit_s + 10)) qemu-system-arm -M lm3s6965evb -serial "file:$work/report" \
-    -semihosting-config enable=on,target=native -kernel "$lm3s" "$@"
-}
-on_lm3s() { lm3s -drive "if=sd,format=raw,file=$1" "${@:2}"; }
+has_lm3s || judged
+build_lm3s release
 run_spi() { # name blocks how-it-is-addressed
   run "$1" 0 "$2" "$3" on_lm3s
   must_say "$1" "transfers: [0-9]+ of which [1-9][0-9]* went on in one that was open"

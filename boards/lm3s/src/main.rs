@@ -10,7 +10,10 @@
 #[path = "../../plan/arm.rs"]
 mod arm;
 mod board;
+#[cfg_attr(feature = "path", expect(dead_code, reason = "the plan is not done then"))]
 mod judge;
+#[cfg(feature = "path")]
+mod path;
 #[path = "../../plan/pl011.rs"]
 mod pl011;
 mod pl022;
@@ -19,10 +22,12 @@ mod pl022;
 mod plan;
 mod start;
 
+#[cfg(not(feature = "path"))]
 use board::say;
-use judge::Judge;
 use mmcq::card::{self, Options};
-use mmcq::engine::{Config, DmaBuf, Error};
+#[cfg(not(feature = "path"))]
+use mmcq::engine::Error;
+use mmcq::engine::{Config, DmaBuf};
 use mmcq::host::spi::{Spi, SpiConfig, SpiMemory};
 use pl022::Pl022;
 use plan::alone::{InterruptsOff, Once};
@@ -56,15 +61,31 @@ extern "C" fn main() -> ! {
         let mut buffers = buffers.each_mut().map(|buffer| DmaBuf::from_static(buffer));
         let card = card::bring_up_sd(stack, DmaBuf::from_static(scratch), Options::DEFAULT).await.0?;
         firmware::introduce(&card);
-        let mut judge = Judge { card_blocks: card.params.sectors, wrong: 0 };
-        judge.whole_plan(stack, &mut buffers).await?;
-        let stats = stack.with(|engine| *engine.stats());
-        say(format_args!(
-            "transfers: {} of which {} went on in one that was open",
-            stats.transfers, stats.continued
-        ));
-        firmware::report(stack);
-        Ok::<_, Error>(judge.wrong == 0)
+        #[cfg(feature = "path")]
+        {
+            path::measure(stack, &mut buffers)?;
+            Ok(true)
+        }
+        #[cfg(not(feature = "path"))]
+        judged(stack, card.params.sectors, &mut buffers).await
     };
     firmware::main(stack(wire), judge)
+}
+
+/// The plan; whether all went well.
+#[cfg(not(feature = "path"))]
+async fn judged(
+    stack: &'static Stack,
+    card_blocks: u64,
+    buffers: &mut [DmaBuf; judge::DEPTH],
+) -> Result<bool, Error> {
+    let mut judge = judge::Judge { card_blocks, wrong: 0 };
+    judge.whole_plan(stack, buffers).await?;
+    let stats = stack.with(|engine| *engine.stats());
+    say(format_args!(
+        "transfers: {} of which {} went on in one that was open",
+        stats.transfers, stats.continued
+    ));
+    firmware::report(stack);
+    Ok(judge.wrong == 0)
 }

@@ -30,6 +30,10 @@ const PINS: u32 = 0b11_0100;
 /// The system clock after reset.
 const CLOCK_HZ: u32 = 12_500_000;
 
+/// Bytes of all exchanges so far.
+#[cfg(feature = "path")]
+pub static BYTES: core::sync::atomic::AtomicU32 = core::sync::atomic::AtomicU32::new(0);
+
 /// The port with what it exchanges now.
 pub struct Pl022 {
     /// Where bytes are taken from, and go to.
@@ -100,6 +104,11 @@ unsafe impl Port for Pl022 {
             Exchange::Idle(_) => (core::ptr::null(), core::ptr::null_mut()),
         };
         (self.bytes, self.sent, self.received) = (len, 0, 0);
+        #[cfg(feature = "path")]
+        BYTES.store(
+            BYTES.load(core::sync::atomic::Ordering::Relaxed).wrapping_add(len),
+            core::sync::atomic::Ordering::Relaxed,
+        );
         self.pump();
         // The transmitter is half empty soon, or at once: so the end interrupts too.
         write(MASK, RX | TX);
