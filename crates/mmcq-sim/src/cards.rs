@@ -21,6 +21,8 @@ pub const CARDS: &[(&str, &str)] = cards!(
     "emmc-queue-slow",
     "fifo-emmc",
     "fifo-emmc-b",
+    "fifo-emmc-b-hs200",
+    "fifo-emmc-hs200",
     "hbg4a2",
     "pro-plus-128",
     "pro-plus-128-ahead",

@@ -33,6 +33,9 @@ const IOPS: [(&str, f64, f64); 3] =
 /// A second card, fitted to the mean of the column without the queue.
 const CARD_B: &str = "fifo-emmc-b";
 
+/// The experiment's board with Allwinner's own controller, and the second card fitted to that.
+const SMHC: (&str, &str) = ("fifo-smhc", "fifo-emmc-b-hs200");
+
 /// The published job for `rw=`; `io_mib` for each of its eight threads.
 pub fn job(rw: &str, io_mib: u64) -> String {
     format!(
@@ -46,7 +49,8 @@ pub const BOARDS: [&str; 2] = ["fifo-allwinner", "fifo-allwinner-busy"];
 /// Runs the experiment on one board.
 pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let platform = Platform::load(name).map_err(crate::board::BoardError::from)?;
-    let own_board = name == BOARDS[0];
+    let own_board = name == BOARDS[0] || name == SMHC.0;
+    let card_b = if name == SMHC.0 { SMHC.1 } else { CARD_B };
     let at = |cell: &str| if own_board { cell.to_owned() } else { format!("{cell} @{name}") };
     let settings = [Setting::HsqTag, Setting::None, Setting::HsqFifo, Setting::Mmcq, Setting::MmcqOwn];
     let runs: Vec<(Setting, u64)> =
@@ -56,7 +60,7 @@ pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Resu
     let mut rows = Vec::new();
     // The published columns cannot come from one card (see docs/laboratory.md): each is compared
     // with the card that was fitted to it.
-    let cards = if own_board { vec![(None, ""), (Some(CARD_B), ", card B")] } else { vec![(None, "")] };
+    let cards = if own_board { vec![(None, ""), (Some(card_b), ", card B")] } else { vec![(None, "")] };
     for (card, suffix) in cards {
         progress(&at(&format!("rand read{suffix}")));
         let outcomes = each(&platform, card, &reads, &runs)?;
