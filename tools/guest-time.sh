@@ -1,11 +1,12 @@
 #!/bin/bash
-# guest-time.sh [--twice] [never | hsq | fifo | stacks | queues | recovery | mmc-test | designware | tools | sdio]...: an unmodified Linux 6.1 of Debian's on the laboratory's controller and cards, in virtual time, without a queue and with
+# guest-time.sh [--twice] [never | hsq | fifo | stacks | queues | recovery | mmc-test | designware | tools | blktrace | sdio]...: an unmodified Linux 6.1 of Debian's on the laboratory's controller and cards, in virtual time, without a queue and with
 # its software queue (mmc_hsq); queues: also with a card's own queue (cqhci). Its own mmc_core, mmc_block and sdhci drive the model. Prints the report of each machine, a line of JSON; `mmcq reproduce never
 # --original FILE`, and the same of hsq and fifo, compare them with the laboratory's stand-ins and with mmcq.
 #
 # stacks, queues and recovery also run boards/pc, mmcq on bare metal, in the same machine: `mmcq guest --table FILE` lays their reports side by side. mmc-test
 # runs Linux's own tests of host and card on four cards, without the two that last minutes for each transfer size (33 and 34), and fails where one fails. tools: mmc-utils with RPMB, boot areas, ext4, f2fs, discard on an eMMC with all of that (tools/guest-tools.sh).
 # designware: Linux's own dw_mmc-pci on the model of DesignWare's controller: files there and back, and those of mmc_test that measure nothing.
+# blktrace: what Linux's block layer asks of an eMMC under ext4, recorded by blktrace, as target/linux-ext4.blktrace (jobs/traces has one).
 # sdio: Linux's SDIO core and its driver of Bluetooth cards on the laboratory's card.
 #
 # `mmcq guest` runs each machine, tools/guest-parts.sh builds what it is put together from, and jobs/guest has the jobs. --twice: each machine also runs two
@@ -83,6 +84,12 @@ for table in "${tables[@]}"; do
       tools/guest-tools.sh
       linux tools --card emmc-51-full --initrd target/judges/guest/tools.initrd --wake-us 0
       continue ;;
+    blktrace)
+      tools/guest-tools.sh
+      linux blktrace --card emmc-51-full --initrd target/judges/guest/tools.initrd >"$job"
+      sed '/^trace: begin/,/^trace: end/!d;/^trace:/d' "$job" | base64 -d | gzip -d >target/linux-ext4.blktrace
+      say "target/linux-ext4.blktrace: $(stat -c %s target/linux-ext4.blktrace) bytes"
+      continue ;;
     sdio)
       tools/guest-tools.sh
       linux sdio --card bt-type-a --initrd target/judges/guest/tools.initrd --wake-us 0 --append mmcq.quirks=96
@@ -91,7 +98,7 @@ for table in "${tables[@]}"; do
     never) machines=(generic:sdxc-128g-uhs generic:emmc-hs200) ;;
     hsq) machines=(hsq-sprd:) ;;
     fifo) machines=(fifo-allwinner: fifo-allwinner:fifo-emmc-b) ;;
-    *) say "$table: expected never, hsq, fifo, stacks, queues, recovery, mmc-test, designware, tools or sdio"; exit 2 ;;
+    *) say "$table: expected never, hsq, fifo, stacks, queues, recovery, mmc-test, designware, tools, blktrace or sdio"; exit 2 ;;
   esac
   for machine in "${machines[@]}"; do
     for setting in none hsq-tag; do

@@ -6,8 +6,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 say() { echo "guest-tools.sh: $*" >&2; }
 linux=$PWD/target/judges/linux parts=$PWD/target/judges/guest store=$PWD/target/judges/guest-tools
-packages=(mmc-utils e2fsprogs f2fs-tools libblkid1 libc6 libcom-err2 libext2fs2 libpcre2-8-0 libselinux1 libuuid1)
-programs=(usr/bin/mmc sbin/mke2fs sbin/e2fsck sbin/mkfs.f2fs sbin/fsck.f2fs)
+packages=(mmc-utils e2fsprogs f2fs-tools blktrace libaio1 libblkid1 libc6 libcom-err2 libext2fs2 libpcre2-8-0 libselinux1 libuuid1)
+programs=(usr/bin/mmc usr/sbin/blktrace sbin/mke2fs sbin/e2fsck sbin/mkfs.f2fs sbin/fsck.f2fs)
 if [ "$(cat "$store/ready" 2>/dev/null)" != "${packages[*]}" ]; then
   rm -rf "$store"
   mkdir -p "$store/debs"
