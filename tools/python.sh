@@ -28,6 +28,7 @@ cd "$place"
 # Outside of the tree: what is tested is what was installed.
 python -m pytest -q -p no:cacheprovider "$root/python/tests"
 python "$root/python/examples/dask_sweep.py" --kill --check
+python "$root/python/examples/dask_torture.py" --check
 jupyter nbconvert --to notebook --execute --ExecutePreprocessor.timeout=600 --log-level WARN \
   --output-dir "$place" "$root/python/examples/wake_ups.ipynb"
 say "tests, notebook and cluster: well"

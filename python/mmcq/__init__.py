@@ -14,6 +14,7 @@ from ._mmcq import __version__, cards, platforms, settings
 from .boards import Card, Platform
 from .grid import Grid, sweep
 from .runs import Report, Why, replay, run, why
+from .torture import merge, torture
 
 __all__ = [
     "Card",
@@ -23,10 +24,12 @@ __all__ = [
     "Why",
     "__version__",
     "cards",
+    "merge",
     "platforms",
     "replay",
     "run",
     "settings",
     "sweep",
+    "torture",
     "why",
 ]

@@ -4,6 +4,7 @@
 mod failure;
 mod grid;
 mod load;
+mod torture;
 mod trace;
 
 use failure::{Failure, input};
@@ -97,6 +98,8 @@ fn _mmcq(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(run, module)?)?;
     module.add_function(wrap_pyfunction!(explain, module)?)?;
     module.add_function(wrap_pyfunction!(trace::replay, module)?)?;
+    module.add_function(wrap_pyfunction!(torture::torture, module)?)?;
+    module.add_function(wrap_pyfunction!(torture::merge, module)?)?;
     module.add_function(wrap_pyfunction!(params, module)?)?;
     module.add_function(wrap_pyfunction!(platforms, module)?)?;
     module.add_function(wrap_pyfunction!(cards, module)?)?;

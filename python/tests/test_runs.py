@@ -94,3 +94,15 @@ def test_bad_input_is_one_line(call, said):
     with pytest.raises(ValueError) as caught:
         call()
     assert said in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_shards_of_a_campaign_are_the_whole():
+    parts = [mmcq.torture("queues", ios=2000, shard=f"{n}/3", jobs=1) for n in (3, 1, 2)]
+    (whole,) = mmcq.merge(parts)
+    alone = mmcq.torture("queues", ios=2000)
+    assert {**whole, "of": 1, "shares": [1]} == alone
+    assert json.loads(program("torture", "--mode", "queues", "--ios", "2000", "--shard", "1/1", "--json")) == alone
+    with pytest.raises(ValueError, match="share 3/3 is there twice"):
+        mmcq.merge(parts + parts)
+    with pytest.raises(ValueError, match="mode fast"):
+        mmcq.torture("fast")

@@ -3,10 +3,13 @@
 use super::progress::{Progress, Unit};
 use super::{Error, print, threads, whole};
 use clap::{Args, ValueEnum};
+use mmcq_lab::sweep::Shard;
 use mmcq_lab::torture::case::Case;
 use mmcq_lab::torture::run::{Bench, CARDS, run};
 use mmcq_lab::torture::score::{Score, counted};
 use mmcq_lab::torture::shrink::shrink;
+use mmcq_lab::torture::spread::Share;
+use mmcq_lab::torture::summary::{self, Summary};
 use mmcq_lab::torture::swarm::Swarm;
 use mmcq_lab::torture::trace::{HEADING, InOrder};
 use mmcq_lab::torture::{
@@ -70,6 +73,16 @@ pub struct Torture {
     /// cores), programs of five operations
     #[arg(long, conflicts_with_all = ["ios", "cuts", "length"])]
     long: bool,
+    /// Only this part of a campaign of random runs, with --mode: 3/16 has the seeds whose number
+    /// modulo 16 is 2. The parts of the same campaign are the whole (--shard 1/1), wherever they run
+    #[arg(long, value_name = "I/N")]
+    shard: Option<Shard>,
+    /// Prints a line of JSON for each campaign: what --merge adds up
+    #[arg(long)]
+    json: bool,
+    /// Adds up what --json printed for the shards of campaigns, and says which are missing
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["seed", "ios", "faults", "cuts", "card", "mode", "length", "long", "jobs", "shard", "json", "catalogue", "replay"])]
+    merge: Vec<PathBuf>,
     /// Threads, 1 to 1024 [default: one for each core]
     #[arg(long, value_name = "N", value_parser = threads)]
     jobs: Option<usize>,
@@ -80,11 +93,11 @@ pub struct Torture {
     /// --cuts, --faults and --card as the campaign had them. (The mean number of cuts within a run
     /// follows from cuts and requests: a run has 250 requests in the mean and ends with one cut, so
     /// it is 250 x cuts / ios - 1.) A campaign prints the whole command beside a seed that fails.
-    #[arg(long, value_name = "SEED", value_parser = whole, conflicts_with_all = ["seed", "mode", "length", "jobs", "catalogue"])]
+    #[arg(long, value_name = "SEED", value_parser = whole, conflicts_with_all = ["seed", "mode", "length", "jobs", "shard", "json", "catalogue"])]
     replay: Option<u64>,
     /// Prints the table of known failures: what proves each, how often it was tried, what the worst
     /// recovery cost
-    #[arg(long, conflicts_with_all = ["seed", "ios", "faults", "cuts", "card", "mode", "length", "long"])]
+    #[arg(long, conflicts_with_all = ["seed", "ios", "faults", "cuts", "card", "mode", "length", "long", "shard", "json"])]
     catalogue: bool,
     /// Writes that table to a file
     #[arg(long, value_name = "FILE", requires = "catalogue")]
@@ -148,19 +161,34 @@ enum Mode {
     All,
 }
 
+impl Mode {
+    fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    /// Its runs are drawn by seeds, until there were enough requests.
+    fn is_random(self) -> bool {
+        use Mode::{Hosts, Queues, Sdmmc, Spi, Streams, Swarm};
+        matches!(self, Swarm | Streams | Hosts | Sdmmc | Spi | Queues)
+    }
+}
+
 impl Torture {
     pub fn run(self) -> Result<ExitCode, Error> {
+        if !self.merge.is_empty() {
+            return merge(&self.merge);
+        }
         self.go_together()?;
         let swarm = self.swarm()?;
         if let Some(seed) = self.replay {
             return replay(&Case::draw(seed, &swarm.wishes()));
         }
         if self.catalogue {
-            return self.catalogue(swarm.jobs);
+            return self.catalogue(swarm.share.jobs);
         }
         #[cfg(planted)]
         if self.plants {
-            return plants(swarm.card, swarm.jobs);
+            return plants(swarm.card, swarm.share.jobs);
         }
         let wanted = self.mode.unwrap_or(Mode::All);
         let length = self.length.unwrap_or(if self.long { LONG.2 } else { FAST.3 });
@@ -168,11 +196,11 @@ impl Torture {
         let (mut broken, mut over) = (0, 0);
         let sweeps = (sweep::kinds().len() * workloads::NAMES.len()) as u64;
         // Alone, a campaign has all the requests that were asked for.
-        let streamed = swarm.requests / if wanted == Mode::All { STREAMED } else { 1 };
-        let by_wire = swarm.requests / if wanted == Mode::All { WIRED } else { 1 };
+        let streamed = swarm.share.requests / if wanted == Mode::All { STREAMED } else { 1 };
+        let by_wire = swarm.share.requests / if wanted == Mode::All { WIRED } else { 1 };
         let queued = queue_sweep::WORKLOADS * queue_sweep::kinds().len() as u64;
         let modes: [(Mode, &str, u64); 15] = [
-            (Mode::Swarm, "random runs, requests", swarm.requests),
+            (Mode::Swarm, "random runs, requests", swarm.share.requests),
             (Mode::Exhaustive, "all small programs with all cuts", 3 * exhaustive::programs(length)),
             (Mode::Sweep, "single faults at every event", sweeps),
             (Mode::Double, "second faults during recovery", sweep::PLACES * sweeps),
@@ -195,35 +223,46 @@ impl Torture {
             let shown = Progress::new(title, size, Unit::Count);
             let progress = |done| shown.inc(done);
             let mode_began = Instant::now();
+            // Of random runs the size is that of their requests.
+            let requests = if mode.is_random() { size } else { 0 };
+            let share = Share { requests, ..swarm.share };
             let score = match mode {
-                Mode::Exhaustive => exhaustive::exhaustive(length, swarm.jobs, &progress),
-                Mode::Sweep => sweep::sweep(swarm.jobs, &progress),
-                Mode::Double => sweep::double(swarm.jobs, &progress),
-                Mode::Permanent => sweep::permanent(swarm.jobs, &progress),
-                Mode::Swap => presence::swaps(swarm.jobs, &progress),
-                Mode::Bounce => presence::bounces(swarm.jobs, &progress),
-                Mode::Aimed => aimed::aimed(swarm.jobs, &progress),
-                Mode::Streams => streams::streams(swarm.seed, streamed, swarm.jobs, &progress),
-                Mode::Hosts => hosts::hosts(swarm.seed, streamed, swarm.jobs, &progress),
-                Mode::Sdmmc => hosts::sdmmc(swarm.seed, streamed, swarm.jobs, &progress),
-                Mode::Spi => spi::spi(swarm.seed, by_wire, swarm.jobs, &progress),
-                Mode::Queues => queues::queues(swarm.seed, streamed, swarm.jobs, &progress),
-                Mode::QueueSweep => queue_sweep::singles(&|_| true, swarm.jobs, &progress),
-                Mode::QueueDouble => queue_sweep::doubles(swarm.jobs, &progress),
+                Mode::Exhaustive => exhaustive::exhaustive(length, share.jobs, &progress),
+                Mode::Sweep => sweep::sweep(share.jobs, &progress),
+                Mode::Double => sweep::double(share.jobs, &progress),
+                Mode::Permanent => sweep::permanent(share.jobs, &progress),
+                Mode::Swap => presence::swaps(share.jobs, &progress),
+                Mode::Bounce => presence::bounces(share.jobs, &progress),
+                Mode::Aimed => aimed::aimed(share.jobs, &progress),
+                Mode::Streams => streams::streams(&share, &progress),
+                Mode::Hosts => hosts::hosts(&share, &progress),
+                Mode::Sdmmc => hosts::sdmmc(&share, &progress),
+                Mode::Spi => spi::spi(&share, &progress),
+                Mode::Queues => queues::queues(&share, &progress),
+                Mode::QueueSweep => queue_sweep::singles(&|_| true, share.jobs, &progress),
+                Mode::QueueDouble => queue_sweep::doubles(share.jobs, &progress),
                 Mode::Swarm | Mode::All => swarm.run(&progress),
             };
             shown.end();
             let took = mode_began.elapsed();
+            broken += score.violations();
+            over += score.over_budget();
+            if self.json {
+                print(&Summary::of(self.campaign(mode, &swarm), &share, &score).line())?;
+                continue;
+            }
             print(&score.text(title, took))?;
             if mode == Mode::Swarm
+                && self.shard.is_none()
                 && !self.long
                 && let Some(line) = extrapolated(score.requests, took)
             {
                 print(&line)?;
             }
-            broken += score.violations();
-            over += score.over_budget();
             explain(&score, &|seed| (mode == Mode::Swarm).then(|| self.replaying(seed)))?;
+        }
+        if self.json {
+            return Ok(if broken + over > 0 { ExitCode::from(1) } else { ExitCode::SUCCESS });
         }
         let seconds = began.elapsed().as_secs_f64();
         let (promises, recoveries) =
@@ -260,15 +299,14 @@ impl Torture {
         let (requests, cuts) = if self.long { (LONG.0, LONG.1) } else { (FAST.0, FAST.1) };
         let (requests, cuts) = (self.ios.unwrap_or(requests), self.cuts.unwrap_or(cuts));
         let (seed, faults) = (self.seed.unwrap_or(1), self.faults.unwrap_or(FAST.2));
-        Ok(Swarm { seed, requests, faults, cuts, card, jobs })
+        Ok(Swarm { share: Share { seed, requests, shard: self.shard, jobs }, faults, cuts, card })
     }
 
     /// Options that the wanted campaigns do not know are mistakes.
     fn go_together(&self) -> Result<(), Error> {
         let mode = self.mode.unwrap_or(Mode::All);
         let random = matches!(mode, Mode::Swarm | Mode::All);
-        let seeded =
-            random || matches!(mode, Mode::Streams | Mode::Hosts | Mode::Sdmmc | Mode::Spi | Mode::Queues);
+        let seeded = mode == Mode::All || mode.is_random();
         let programs = matches!(mode, Mode::Exhaustive | Mode::All);
         let fits = [
             ("--seed", self.seed.is_some(), seeded, "swarm, streams, hosts, sdmmc, spi, queues"),
@@ -284,13 +322,27 @@ impl Torture {
                 "swarm, exhaustive, streams, hosts, sdmmc, spi, queues",
             ),
         ];
+        if self.shard.is_some() && !mode.is_random() {
+            let what = "expected --mode swarm, streams, hosts, sdmmc, spi or queues with it";
+            return Err(Error::Input(format!("--shard: random runs have shards; {what}")));
+        }
         let Some((option, .., whose)) = fits.iter().find(|(_, given, fits, _)| *given && !fits) else {
             return Ok(());
         };
-        let mode = mode.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
         Err(Error::Input(format!(
-            "{option}: does nothing with --mode {mode}; expected --mode {whose} or all"
+            "{option}: does nothing with --mode {}; expected --mode {whose} or all",
+            mode.name()
         )))
+    }
+
+    /// A campaign and all that its runs are drawn by, but for seed and requests.
+    fn campaign(&self, mode: Mode, swarm: &Swarm) -> String {
+        let name = mode.name();
+        if mode != Mode::Swarm {
+            return name;
+        }
+        let card = self.card.as_ref().map_or_else(String::new, |card| format!(" --card {card}"));
+        format!("{name} --faults {} --cuts {}{card}", swarm.faults, swarm.cuts)
     }
 
     /// The command that replays the random run of this seed.
@@ -313,6 +365,28 @@ impl Torture {
         }
         text + &format!(" --replay {seed}")
     }
+}
+
+/// Adds up the lines of these files, campaign by campaign.
+fn merge(files: &[PathBuf]) -> Result<ExitCode, Error> {
+    let read = |path: &PathBuf| match std::fs::read_to_string(path) {
+        Ok(text) => Ok((format!("--merge {}", path.display()), text)),
+        Err(error) => Err(Error::Input(format!("--merge {}: {error}", path.display()))),
+    };
+    let texts: Vec<(String, String)> = files.iter().map(read).collect::<Result<_, _>>()?;
+    let campaigns = summary::merged(&texts).map_err(Error::Input)?;
+    for campaign in &campaigns {
+        print(&campaign.line())?;
+        let missing = campaign.missing();
+        if let [first, ..] = missing[..] {
+            let (name, of) = (&campaign.campaign, campaign.of);
+            eprintln!(
+                "mmcq: {name}: {} of {of} shards are missing, the first is {first}/{of}",
+                missing.len()
+            );
+        }
+    }
+    Ok(if campaigns.iter().all(Summary::is_well) { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
 /// Failing runs that are made short.

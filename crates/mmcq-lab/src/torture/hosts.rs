@@ -6,7 +6,7 @@
 use super::case::{BusyBy, Case, Chip, Host, Luck, Wishes};
 use super::run::{CARDS, EVERY_CARD};
 use super::score::Score;
-use super::spread::until;
+use super::spread::{Share, until};
 use super::swarm::OPERATIONS;
 use mmcq_sim::faults::{Point, Strike};
 use mmcq_sim::world::Stream;
@@ -22,13 +22,13 @@ const STRIKES: [(Point, Strike); 3] =
     [(Point::Voltage, Strike::Fail), (Point::Tuning, Strike::Crc), (Point::Reset, Strike::Never)];
 
 /// Runs until there were enough requests, or enough is broken. `progress` hears of requests.
-pub fn hosts(seed: u64, requests: u64, jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
-    until(seed, requests, jobs, progress, &draw)
+pub fn hosts(share: &Share, progress: &(dyn Fn(u64) + Sync)) -> Score {
+    until(share, progress, &draw)
 }
 
 /// The same on ST's SDMMC.
-pub fn sdmmc(seed: u64, requests: u64, jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
-    until(seed, requests, jobs, progress, &draw_sdmmc)
+pub fn sdmmc(share: &Share, progress: &(dyn Fn(u64) + Sync)) -> Score {
+    until(share, progress, &draw_sdmmc)
 }
 
 /// The run of this seed on a mobile storage host.

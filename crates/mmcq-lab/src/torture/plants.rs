@@ -5,6 +5,7 @@ use super::case::Case;
 use super::exhaustive::exhaustive;
 use super::queues::queues;
 use super::score::Score;
+use super::spread::Share;
 use super::spread::stop_at_first;
 use super::streams::streams;
 use super::swarm::Swarm;
@@ -116,12 +117,11 @@ impl Campaign {
 
     fn run(self, seed: u64, requests: u64, card: Option<usize>, jobs: usize) -> Score {
         let silent = &|_| {};
+        let share = Share { seed, requests, shard: None, jobs };
         match self {
-            Campaign::Random => {
-                Swarm { seed, requests, faults: 0.003, cuts: requests / 60, card, jobs }.run(silent)
-            }
-            Campaign::Streams => streams(seed, requests, jobs, silent),
-            Campaign::Queues => queues(seed, requests, jobs, silent),
+            Campaign::Random => Swarm { share, faults: 0.003, cuts: requests / 60, card }.run(silent),
+            Campaign::Streams => streams(&share, silent),
+            Campaign::Queues => queues(&share, silent),
             Campaign::QueueSweep => queue_sweep::singles(&|_| true, jobs, silent),
             Campaign::QueueDouble => queue_sweep::doubles(jobs, silent),
             Campaign::Programs => exhaustive(LENGTH, jobs, silent),

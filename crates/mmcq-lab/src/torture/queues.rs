@@ -5,7 +5,7 @@
 use super::case::{BusyBy, Case, Luck, Wishes};
 use super::run::{CARDS, EVERY_CARD};
 use super::score::Score;
-use super::spread::until;
+use super::spread::{Share, until};
 use super::swarm::OPERATIONS;
 use mmcq::host::sdhci::TransferMode;
 use mmcq_sim::card::TaskOrder;
@@ -50,8 +50,8 @@ const ORDERS: [Option<TaskOrder>; 5] =
     [None, None, Some(TaskOrder::ReadsFirst), Some(TaskOrder::NewestFirst), Some(TaskOrder::StarvesOne)];
 
 /// Runs until there were enough requests, or enough is broken. `progress` hears of requests.
-pub fn queues(seed: u64, requests: u64, jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
-    until(seed, requests, jobs, progress, &draw)
+pub fn queues(share: &Share, progress: &(dyn Fn(u64) + Sync)) -> Score {
+    until(share, progress, &draw)
 }
 
 /// The run of this seed.

@@ -147,8 +147,12 @@ impl Score {
         self.dropped += outcome.dropped;
         self.events += outcome.events;
         self.virtual_ns += outcome.elapsed_ns;
-        if outcome.longest_ns > self.longest_ns {
-            (self.longest_ns, self.longest_in) = (outcome.longest_ns, describe::line(case));
+        // Of equal ones the same is named in whatever order runs end; most runs need no words.
+        if outcome.longest_ns >= self.longest_ns {
+            let longest = (outcome.longest_ns, describe::line(case));
+            if (longest.0, &longest.1) > (self.longest_ns, &self.longest_in) {
+                (self.longest_ns, self.longest_in) = longest;
+            }
         }
         self.steps.add(outcome.steps.0);
         for shot in &outcome.struck {
@@ -173,7 +177,7 @@ impl Score {
         self.dropped += other.dropped;
         self.events += other.events;
         self.virtual_ns += other.virtual_ns;
-        if other.longest_ns > self.longest_ns {
+        if (other.longest_ns, &other.longest_in) > (self.longest_ns, &self.longest_in) {
             (self.longest_ns, self.longest_in) = (other.longest_ns, other.longest_in);
         }
         self.steps.add(other.steps.0);
@@ -195,6 +199,7 @@ impl Score {
             self.classes.entry(class).or_default().merge(times);
         }
         self.late.extend(other.late);
+        self.late.sort_unstable();
         self.late.truncate(FAILURES_MAX);
         for (what, count) in other.left_out {
             self.left_out(what, count);

@@ -6,7 +6,7 @@
 
 use super::case::{Case, Host, Luck};
 use super::score::Score;
-use super::spread::until;
+use super::spread::{Share, until};
 use super::streams;
 use mmcq_sim::faults::{Point, Strike};
 use mmcq_sim::world::Stream;
@@ -20,8 +20,8 @@ const SELDOM: f64 = 300.0;
 const SHARE: f64 = 0.5;
 
 /// Runs until there were enough requests, or enough is broken. `progress` hears of requests.
-pub fn spi(seed: u64, requests: u64, jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
-    until(seed, requests, jobs, progress, &draw)
+pub fn spi(share: &Share, progress: &(dyn Fn(u64) + Sync)) -> Score {
+    until(share, progress, &draw)
 }
 
 /// The run of this seed.

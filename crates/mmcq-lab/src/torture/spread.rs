@@ -1,8 +1,10 @@
-//! PollOutcome spread over threads; each has a bench of its own.
+//! Cases spread over threads, and over shards of a campaign; each thread has a bench of its own.
 
 use super::case::Case;
 use super::run::{Bench, run};
 use super::score::Score;
+use super::swarm::OPERATIONS;
+use crate::sweep::Shard;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -47,21 +49,51 @@ pub fn spread(jobs: usize, work: &(dyn Fn(u64, &mut Bench, &mut Score) -> bool +
     total.into_inner().unwrap_or_else(|poison| poison.into_inner())
 }
 
-/// Runs the cases that `draw` makes of `seed` and the numbers after it, until there were enough
-/// requests, or enough is broken. `progress` hears of requests.
-pub fn until(
-    seed: u64,
-    requests: u64,
-    jobs: usize,
-    progress: &(dyn Fn(u64) + Sync),
-    draw: &(dyn Fn(u64) -> Case + Sync),
-) -> Score {
+/// Which runs of a random campaign go, and by how many threads.
+#[derive(Clone, Copy, Debug)]
+pub struct Share {
+    /// Seed of the campaign's first run; the next have the next numbers.
+    pub seed: u64,
+    /// Requests of the whole campaign.
+    pub requests: u64,
+    /// `None`: runs go until there were as many requests. A shard has the runs whose number modulo
+    /// its count is its index, of as many as have these requests in the mean: so what it does
+    /// depends on nothing else.
+    pub shard: Option<Shard>,
+    /// Threads.
+    pub jobs: usize,
+}
+
+impl Share {
+    /// Runs of the whole campaign, if they have as many requests as in the mean.
+    pub fn runs(&self) -> u64 {
+        self.requests.div_ceil(u64::from(OPERATIONS)).max(1)
+    }
+
+    /// The seed of its run of this number; `None` after its last.
+    fn seed_of(&self, index: u64) -> Option<u64> {
+        let number = match self.shard {
+            None => index,
+            Some(Shard { index: first, count }) => {
+                let number = index.checked_mul(count as u64)?.checked_add(first as u64)?;
+                (number < self.runs()).then_some(number)?
+            }
+        };
+        Some(self.seed.wrapping_add(number))
+    }
+}
+
+/// Runs the cases that `draw` makes of the share's seeds, to its end, or until enough is broken.
+/// `progress` hears of requests.
+pub fn until(share: &Share, progress: &(dyn Fn(u64) + Sync), draw: &(dyn Fn(u64) -> Case + Sync)) -> Score {
     let done = AtomicU64::new(0);
-    spread(jobs, &|index, bench, score| {
-        let case = draw(seed.wrapping_add(index));
+    spread(share.jobs, &|index, bench, score| {
+        let Some(seed) = share.seed_of(index) else { return false };
+        let case = draw(seed);
         let outcome = run(&case, bench, None);
         score.add(&case, &outcome);
         progress(outcome.requests);
-        done.fetch_add(outcome.requests, Ordering::Relaxed) + outcome.requests < requests
+        let requests = done.fetch_add(outcome.requests, Ordering::Relaxed) + outcome.requests;
+        share.shard.is_some() || requests < share.requests
     })
 }

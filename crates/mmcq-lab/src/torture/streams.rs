@@ -9,7 +9,7 @@ use super::case::{Case, Host, Luck, Operation, Wishes};
 use super::machine::Keeps;
 use super::run::CARDS;
 use super::score::Score;
-use super::spread::until;
+use super::spread::{Share, until};
 use super::swarm::OPERATIONS;
 use mmcq_sim::checker::Asked;
 use mmcq_sim::faults::{Point, Strike};
@@ -28,8 +28,8 @@ const WINDOW: u32 = 256;
 const GOES_ON: [f64; 3] = [0.3, 0.8, 0.97];
 
 /// Runs until there were enough requests, or enough is broken. `progress` hears of requests.
-pub fn streams(seed: u64, requests: u64, jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
-    until(seed, requests, jobs, progress, &draw)
+pub fn streams(share: &Share, progress: &(dyn Fn(u64) + Sync)) -> Score {
+    until(share, progress, &draw)
 }
 
 /// The run of this seed.

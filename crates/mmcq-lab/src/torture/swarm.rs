@@ -2,10 +2,9 @@
 //! threads share the work.
 
 use super::case::{Case, Wishes};
-use super::run::{CARDS, run};
+use super::run::CARDS;
 use super::score::Score;
-use super::spread::spread;
-use std::sync::atomic::{AtomicU64, Ordering};
+use super::spread::{Share, until};
 
 /// Mean requests of one run: small runs find more, and are easier to read.
 pub const OPERATIONS: u32 = 250;
@@ -13,10 +12,8 @@ pub const OPERATIONS: u32 = 250;
 /// How much of what.
 #[derive(Clone, Copy, Debug)]
 pub struct Swarm {
-    /// Seed of the first run; the next have the next numbers.
-    pub seed: u64,
-    /// Requests, at least.
-    pub requests: u64,
+    /// Its seeds, requests and threads.
+    pub share: Share,
     /// See [`Wishes::faults`].
     pub faults: f64,
     /// Power cuts, roughly: each run ends with one, and those that are drawn beyond its end do not
@@ -24,8 +21,6 @@ pub struct Swarm {
     pub cuts: u64,
     /// Only this card.
     pub card: Option<usize>,
-    /// Threads.
-    pub jobs: usize,
 }
 
 impl Swarm {
@@ -33,21 +28,14 @@ impl Swarm {
     #[must_use]
     pub fn wishes(&self) -> Wishes {
         // Each run ends with a cut; more of them come in between.
-        let runs = (self.requests / u64::from(OPERATIONS)).max(1);
+        let runs = (self.share.requests / u64::from(OPERATIONS)).max(1);
         let cuts = (self.cuts as f64 / runs as f64 - 1.0).clamp(0.0, 20.0);
         Wishes { faults: self.faults, cuts, operations: OPERATIONS, cards: CARDS.len(), card: self.card }
     }
 
-    /// Runs until there were enough requests, or enough is broken. `progress` hears of requests.
+    /// Runs its share. `progress` hears of requests.
     pub fn run(&self, progress: &(dyn Fn(u64) + Sync)) -> Score {
         let wishes = self.wishes();
-        let done = AtomicU64::new(0);
-        spread(self.jobs, &|index, bench, score| {
-            let case = Case::draw(self.seed.wrapping_add(index), &wishes);
-            let outcome = run(&case, bench, None);
-            score.add(&case, &outcome);
-            progress(outcome.requests);
-            done.fetch_add(outcome.requests, Ordering::Relaxed) + outcome.requests < self.requests
-        })
+        until(&self.share, progress, &|seed| Case::draw(seed, &wishes))
     }
 }

@@ -1,0 +1,240 @@
+//! What a share of a random campaign counted: a line of JSON that can be added to others.
+
+use super::score::Score;
+use super::spread::Share;
+use crate::sweep::Shard;
+use mmcq::engine::RecoveryStep;
+use mmcq_sim::checker::Fault;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The counts of one or more shares of a campaign. The same shares give the same summary, in
+/// whatever order they are merged.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Summary {
+    /// Version of the program.
+    pub version: String,
+    /// Which campaign, with its options.
+    pub campaign: String,
+    /// Seed of the campaign's first run.
+    pub seed: u64,
+    /// Requests that the whole campaign was asked for.
+    pub asked: u64,
+    /// Into how many shares it was cut.
+    pub of: usize,
+    /// Which of them are in here, from 1.
+    pub shares: Vec<usize>,
+    /// See [`Score`].
+    pub counts: Counts,
+    /// The longest time from submission to answer, and the run that it was in.
+    pub longest: (u64, String),
+    /// Steps of recovery.
+    pub steps: BTreeMap<String, u64>,
+    /// Faults by point and kind.
+    pub faults: BTreeMap<String, u64>,
+    /// Broken promises by kind.
+    pub broken: BTreeMap<String, u64>,
+    /// The first of them: seed and what was seen.
+    pub failures: Vec<(u64, String)>,
+    /// Recoveries that took longer than they may.
+    pub over_budget: u64,
+}
+
+/// Adds up the lines of these texts, campaign by campaign; each text has a name for its errors.
+///
+/// # Errors
+/// One line with name and line: what is no summary, or does not fit the others.
+pub fn merged(texts: &[(String, String)]) -> Result<Vec<Summary>, String> {
+    let mut campaigns: Vec<Summary> = Vec::new();
+    for (name, text) in texts {
+        for (number, line) in (1..).zip(text.lines()) {
+            let fault = |what: String| format!("{name}: line {number}: {what}");
+            let summary = Summary::read(line).map_err(fault)?;
+            match campaigns.iter_mut().find(|known| known.campaign == summary.campaign) {
+                Some(known) => known.merge(summary).map_err(fault)?,
+                None => campaigns.push(summary),
+            }
+        }
+    }
+    Ok(campaigns)
+}
+
+/// What is added up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Counts {
+    /// Runs.
+    pub runs: u64,
+    /// Requests.
+    pub requests: u64,
+    /// Requests that got an error.
+    pub errors: u64,
+    /// Futures dropped.
+    pub dropped: u64,
+    /// Power cuts.
+    pub cuts: u64,
+    /// Events of controllers.
+    pub events: u64,
+    /// Virtual time.
+    pub virtual_ns: u64,
+}
+
+/// Failures that a summary keeps.
+const FAILURES_MAX: usize = 64;
+
+impl Summary {
+    /// Of a share that is done. Without a shard it is the whole.
+    pub fn of(campaign: String, share: &Share, score: &Score) -> Self {
+        let shard = share.shard.unwrap_or(Shard { index: 0, count: 1 });
+        let named = |names: &mut dyn Iterator<Item = (String, u64)>| names.filter(|(_, n)| *n > 0).collect();
+        let steps = RecoveryStep::ALL.iter().map(|step| format!("{step:?}")).zip(score.steps.0);
+        let faults = score.struck.iter().map(|((point, name), n)| (format!("{point:?} {name}"), *n));
+        let broken = Fault::NAMES.iter().map(|name| (*name).to_owned()).zip(score.broken);
+        let failures = score.failures.iter().map(|(case, violation)| (case.seed, violation.to_string()));
+        Summary {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            campaign,
+            seed: share.seed,
+            asked: share.requests,
+            of: shard.count,
+            shares: vec![shard.index + 1],
+            counts: Counts {
+                runs: score.runs,
+                requests: score.requests,
+                errors: score.errors,
+                dropped: score.dropped,
+                cuts: score.cuts,
+                events: score.events,
+                virtual_ns: score.virtual_ns,
+            },
+            longest: (score.longest_ns, score.longest_in.clone()),
+            steps: named(&mut { steps }),
+            faults: named(&mut { faults }),
+            broken: named(&mut { broken }),
+            failures: failures.collect(),
+            over_budget: score.over_budget(),
+        }
+    }
+
+    /// Reads a line.
+    ///
+    /// # Errors
+    /// One line: it is no summary, or of another version.
+    pub fn read(line: &str) -> Result<Self, String> {
+        let summary: Summary =
+            serde_json::from_str(line).map_err(|error| format!("not a summary of torture: {error}"))?;
+        let ours = env!("CARGO_PKG_VERSION");
+        if summary.version != ours {
+            return Err(format!("of version {}; this is {ours}", summary.version));
+        }
+        let fits = |share: &usize| (1..=summary.of).contains(share);
+        if summary.shares.is_empty() || !summary.shares.iter().all(fits) || !summary.shares.is_sorted() {
+            return Err(format!("shares {:?} of {} cannot be", summary.shares, summary.of));
+        }
+        Ok(summary)
+    }
+
+    /// Adds other shares of the same campaign.
+    ///
+    /// # Errors
+    /// One line: they are of another campaign, or one share is in both.
+    pub fn merge(&mut self, other: Summary) -> Result<(), String> {
+        let of = |s: &Summary| (s.campaign.clone(), s.seed, s.asked, s.of);
+        if of(self) != of(&other) {
+            let text = |s: &Summary| {
+                format!("{} from seed {}, {} requests in {} shares", s.campaign, s.seed, s.asked, s.of)
+            };
+            return Err(format!("{} cannot be added to {}", text(&other), text(self)));
+        }
+        if let Some(twice) = other.shares.iter().find(|share| self.shares.contains(share)) {
+            return Err(format!("{}: share {twice}/{} is there twice", self.campaign, self.of));
+        }
+        self.shares.extend(other.shares);
+        self.shares.sort_unstable();
+        let (mine, more) = (&mut self.counts, other.counts);
+        mine.runs += more.runs;
+        mine.requests += more.requests;
+        mine.errors += more.errors;
+        mine.dropped += more.dropped;
+        mine.cuts += more.cuts;
+        mine.events += more.events;
+        mine.virtual_ns += more.virtual_ns;
+        if other.longest > self.longest {
+            self.longest = other.longest;
+        }
+        let maps = [
+            (&mut self.steps, other.steps),
+            (&mut self.faults, other.faults),
+            (&mut self.broken, other.broken),
+        ];
+        for (mine, others) in maps {
+            for (name, count) in others {
+                *mine.entry(name).or_default() += count;
+            }
+        }
+        self.failures.extend(other.failures);
+        self.failures.sort_unstable();
+        self.failures.truncate(FAILURES_MAX);
+        self.over_budget += other.over_budget;
+        Ok(())
+    }
+
+    /// Shares that are not in here.
+    pub fn missing(&self) -> Vec<usize> {
+        (1..=self.of).filter(|share| !self.shares.contains(share)).collect()
+    }
+
+    /// Nothing was broken, and no recovery took too long.
+    pub fn is_well(&self) -> bool {
+        self.broken.values().all(|count| *count == 0) && self.over_budget == 0
+    }
+
+    /// As a line of JSON.
+    pub fn line(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default() + "\n"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn share(index: usize, count: usize) -> Share {
+        Share { seed: 7, requests: 3000, shard: Some(Shard { index, count }), jobs: 1 }
+    }
+
+    fn done(index: usize, count: usize) -> Summary {
+        let share = share(index, count);
+        let score = super::super::queues::queues(&share, &|_| ());
+        Summary::of("queues".to_owned(), &share, &score)
+    }
+
+    #[test]
+    fn shares_in_any_order_are_the_whole() {
+        let whole = done(0, 1);
+        assert!(whole.counts.runs == 12 && whole.is_well(), "{whole:?}");
+        let parts = [2, 0, 1].map(|index| done(index, 3));
+        let mut sum = Summary::read(&parts[0].line()).unwrap();
+        assert_eq!(sum.missing(), [1, 2]);
+        parts[1..].iter().for_each(|part| sum.merge(part.clone()).unwrap());
+        assert!(sum.missing().is_empty());
+        let same = Summary { of: 1, shares: vec![1], ..sum.clone() };
+        assert_eq!(same, whole);
+        assert!(sum.merge(parts[0].clone()).unwrap_err().contains("share 3/3 is there twice"));
+        assert!(sum.merge(whole).unwrap_err().contains("cannot be added"));
+    }
+
+    #[test]
+    fn what_is_no_summary_is_refused() {
+        let good = done(0, 4).line();
+        for (bad, said) in [
+            ("{}", "not a summary"),
+            (&good.replace("0.2.0", "0.0.1"), "of version 0.0.1"),
+            (&good.replace("\"shares\":[1]", "\"shares\":[5]"), "shares [5] of 4"),
+        ] {
+            let error = Summary::read(bad).unwrap_err();
+            assert!(error.contains(said), "{error}");
+        }
+    }
+}

@@ -1,0 +1,32 @@
+"""Torture in parts: random campaigns of faults and power cuts, for many machines."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Iterable
+
+from . import _mmcq
+
+
+def torture(
+    mode: str = "swarm",
+    *,
+    ios: int = 5_000_000,
+    seed: int = 1,
+    shard: str = "1/1",
+    jobs: int | None = None,
+    faults: float = 0.002,
+    cuts: int = 30_000,
+) -> dict[str, Any]:
+    """Runs a shard of a campaign, as `mmcq torture --mode MODE --shard I/N --json` does.
+
+    The shards of a campaign of `ios` requests are the whole, wherever they run; `merge` adds them up.
+    `faults` and `cuts` are of the mode "swarm".
+    """
+    return json.loads(_mmcq.torture(mode, ios, seed, shard, jobs, faults, cuts))
+
+
+def merge(summaries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Adds up shards, a summary for each campaign. A shard that is there twice is an error."""
+    lines = "".join(json.dumps(summary) + "\n" for summary in summaries)
+    return [json.loads(line) for line in _mmcq.merge(lines).splitlines()]
