@@ -4,7 +4,7 @@
 
 mod card;
 
-pub use card::{card_names, card_profile, card_table, card_text, slot_card};
+pub use card::{card_names, card_profile, card_table, card_text, card_text_with, slot_card};
 
 use crate::alone::Alone;
 use crate::buffers::Pieces;

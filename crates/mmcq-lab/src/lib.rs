@@ -12,6 +12,7 @@ pub mod controller;
 pub mod device;
 pub mod finished;
 pub mod fio;
+pub mod fit;
 pub mod guest;
 pub mod image;
 pub mod linux;

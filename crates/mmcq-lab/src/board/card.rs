@@ -47,6 +47,12 @@ pub fn slot_card(
     Ok(profile.build(medium)?)
 }
 
+/// A card's file with these changes: `key=value`, without `card.`. Comments stay.
+pub fn card_text_with(name: &str, changes: &[String]) -> Result<String, BoardError> {
+    changed(name, changes)?;
+    with(&card_text(name)?, changes)
+}
+
 fn has_functions(text: &str) -> bool {
     text.parse::<toml::Table>().is_ok_and(|table| table.contains_key("io"))
 }

@@ -7,6 +7,7 @@ mod compare;
 mod device;
 mod diff_bus;
 mod effects;
+mod fit;
 #[cfg(target_os = "linux")]
 mod guest;
 mod load;
@@ -56,6 +57,7 @@ enum Command {
     Run(run::Run),
     Replay(replay::Replay),
     Sweep(sweep::Sweep),
+    Fit(fit::Fit),
     Trace(trace::Trace),
     Snoop(snoop::Snoop),
     Why(why::Explain),
@@ -80,13 +82,14 @@ enum Command {
 }
 
 /// What exit code 1 means, by command.
-const FOUND: [(&str, &str); 21] = [
+const FOUND: [(&str, &str); 22] = [
     ("run", "an I/O failed, data were not what was written, or the run did not come to its end"),
     ("replay", "an I/O failed, or the run did not come to its end"),
     (
         "sweep",
         "an I/O of a point failed, a point cannot be run (its row says why), or a row could not be written",
     ),
+    ("fit", "the held-out figures are further off than --require allows, or a file could not be written"),
     ("trace", "the run did not come to its end, or a file could not be written"),
     ("snoop", "an I/O failed, or the run did not come to its end"),
     ("why", "an I/O failed, or the run did not come to its end"),
@@ -160,6 +163,7 @@ impl Cli {
             Command::Run(command) => command.run(),
             Command::Replay(command) => command.run(),
             Command::Sweep(command) => command.run(),
+            Command::Fit(command) => command.run(),
             Command::Trace(command) => command.run(),
             Command::Snoop(command) => command.run(),
             Command::Why(command) => command.run(),

@@ -1,0 +1,226 @@
+//! Which jobs say something of which value: the jobs to run on the board, and those that would say
+//! what others do not.
+
+use super::free::Free;
+use super::measured::{Figure, Load, What, in_words, size};
+use super::model::Bench;
+use super::solve::{self, DETERMINED};
+use crate::fio::job::{Job, Rw};
+use crate::fio::{Dir, Place, options};
+use nalgebra::DMatrix;
+
+/// The jobs that are chosen from: direction and order, block in KiB, depth.
+const JOBS: [(&str, u64, u32); 20] = [
+    ("randread", 4, 1),
+    ("randread", 16, 1),
+    ("randread", 64, 1),
+    ("randread", 512, 1),
+    ("randread", 4, 8),
+    ("randread", 4, 32),
+    ("read", 4, 1),
+    ("read", 64, 1),
+    ("read", 1024, 1),
+    ("read", 128, 8),
+    ("randwrite", 4, 1),
+    ("randwrite", 16, 1),
+    ("randwrite", 64, 1),
+    ("randwrite", 512, 1),
+    ("randwrite", 4, 8),
+    ("randwrite", 4, 32),
+    ("write", 4, 1),
+    ("write", 64, 1),
+    ("write", 1024, 1),
+    ("write", 128, 8),
+];
+/// More jobs than these are not asked for.
+const JOBS_MOST: usize = 12;
+/// Jobs are added until every value is known so well, as a factor.
+const KNOWN: f64 = 1.06;
+/// The same pull as the solver's, without which nothing has a size before the first job.
+const PULL: f64 = 1.386;
+const DIFFERENCE: f64 = 0.05;
+
+/// A value that is not determined, and all that is known.
+pub struct Open<'a> {
+    /// Where the model runs.
+    pub bench: &'a Bench,
+    /// All free values.
+    pub free: &'a [Free],
+    /// Which of them the solver's are.
+    pub smooth: &'a [usize],
+    /// The values found.
+    pub changes: &'a [String],
+    /// The same for the solver.
+    pub at: &'a [f64],
+    /// What the figures say.
+    pub information: &'a DMatrix<f64>,
+    /// Of a figure.
+    pub noise: f64,
+}
+
+/// A job, with the figure that it would give.
+fn load((rw, kib, depth): (&str, u64, u32)) -> Result<Load, String> {
+    let at = Place::Whole("mmcq fit".to_owned());
+    let mut job = Job::new(&name((rw, kib, depth)), at.clone());
+    let (bs, depth) = (format!("{kib}k"), depth.to_string());
+    let given = [
+        ("rw", rw),
+        ("bs", bs.as_str()),
+        ("iodepth", depth.as_str()),
+        ("filename", "mmcq-fit.bin"),
+        ("size", FILE_SIZE),
+        ("direct", "1"),
+        ("ioengine", "libaio"),
+    ];
+    for (option, value) in given {
+        options::apply(&mut job, option, Some(value), &at).map_err(|error| error.to_string())?;
+    }
+    let Rw { write, .. } = job.rw;
+    let dir = if write { Dir::Write } else { Dir::Read };
+    let figure = Figure {
+        place: "a job of mmcq fit --jobs".to_owned(),
+        name: in_words(&job, dir),
+        what: What::Rate,
+        dir,
+        sections: (0, 1),
+        block_bytes: kib * 1024,
+        measured: 1.0,
+    };
+    Ok(Load { jobs: vec![job], changes: Vec::new(), setting: None, seed: None, figures: vec![figure] })
+}
+
+const FILE_SIZE: &str = "256M";
+
+fn name((rw, kib, depth): (&str, u64, u32)) -> String {
+    format!("{rw}-{}-depth{depth}", size(kib * 1024))
+}
+
+/// What each of the jobs that can be chosen says: a row of the Jacobian each.
+fn rows(
+    bench: &Bench,
+    free: &[Free],
+    smooth: &[usize],
+    changes: &[String],
+    at: &[f64],
+    told: &mut dyn FnMut(usize),
+) -> Result<DMatrix<f64>, String> {
+    let loads = JOBS.into_iter().map(load).collect::<Result<Vec<_>, _>>()?;
+    let mut points = vec![changes.to_vec()];
+    let mut steps = Vec::new();
+    for (place, value) in smooth.iter().enumerate() {
+        let step =
+            if at[place] + DIFFERENCE > free[*value].bounds[1].ln() { -DIFFERENCE } else { DIFFERENCE };
+        let mut point = changes.to_vec();
+        point[*value] = free[*value].change((at[place] + step).exp());
+        points.push(point);
+        steps.push(step);
+    }
+    told(points.len() * loads.len());
+    let all = bench.figures(&loads, &points)?;
+    Ok(DMatrix::from_fn(JOBS.len(), smooth.len(), |job, value| {
+        (all[value + 1][job].ln() - all[0][job].ln()) / steps[value]
+    }))
+}
+
+fn with(information: &DMatrix<f64>, rows: &DMatrix<f64>, job: usize, noise: f64) -> DMatrix<f64> {
+    let row = rows.row(job);
+    information + row.transpose() * row / (noise * noise)
+}
+
+/// For each of the values that are open: the job that would say most of it, if one does.
+///
+/// # Errors
+/// One line: the model cannot run the jobs.
+pub fn more(
+    open: &Open<'_>,
+    values: &[usize],
+    told: &mut dyn FnMut(usize),
+) -> Result<Vec<Option<String>>, String> {
+    let rows = rows(open.bench, open.free, open.smooth, open.changes, open.at, told)?;
+    let count = open.smooth.len();
+    let pulled = open.information + DMatrix::<f64>::identity(count, count) / (PULL * PULL);
+    let mut jobs = Vec::new();
+    for value in values {
+        let half = |information: &DMatrix<f64>| 2.0 * solve::variances(information).0[*value].sqrt();
+        let before = half(&pulled);
+        let best = (0..JOBS.len())
+            .map(|job| (half(&with(&pulled, &rows, job, open.noise)), job))
+            .min_by(|a, b| a.0.total_cmp(&b.0));
+        // A job that halves what is not known is worth its time.
+        jobs.push(best.filter(|(after, _)| *after < before / 2.0).map(|(after, job)| {
+            let (rw, kib, depth) = JOBS[job];
+            let whole = if after <= DETERMINED.ln() { "" } else { ", with other jobs" };
+            format!("{rw} {}, depth {depth}{whole}", size(kib * 1024))
+        }));
+    }
+    Ok(jobs)
+}
+
+/// The jobs to run on the board, as a fio job file that says what each is for.
+///
+/// # Errors
+/// One line: the model cannot run the jobs.
+pub fn jobs(bench: &Bench, free: &[Free], noise: f64, told: &mut dyn FnMut(usize)) -> Result<String, String> {
+    let smooth: Vec<usize> = (0..free.len()).filter(|at| free[*at].steps.is_empty()).collect();
+    let at: Vec<f64> = smooth.iter().map(|value| free[*value].before.ln()).collect();
+    let changes: Vec<String> = free.iter().map(|free| free.change(free.before)).collect();
+    let rows = rows(bench, free, &smooth, &changes, &at, told)?;
+    let count = smooth.len();
+    let mut information = DMatrix::<f64>::identity(count, count) / (PULL * PULL);
+    let mut chosen: Vec<(usize, Vec<usize>)> = Vec::new();
+    let halves = |information: &DMatrix<f64>| -> Vec<f64> {
+        solve::variances(information).0.iter().map(|variance| 2.0 * variance.sqrt()).collect()
+    };
+    while chosen.len() < JOBS_MOST {
+        let before = halves(&information);
+        if before.iter().all(|half| *half <= KNOWN.ln()) && chosen.len() > count {
+            break;
+        }
+        let gain = |job: usize| {
+            let after = halves(&with(&information, &rows, job, noise));
+            before.iter().zip(after).map(|(before, after)| (before / after.max(1e-12)).ln()).sum::<f64>()
+        };
+        let left = (0..JOBS.len()).filter(|job| !chosen.iter().any(|(other, _)| other == job));
+        let Some((gained, job)) = left.map(|job| (gain(job), job)).max_by(|a, b| a.0.total_cmp(&b.0)) else {
+            break;
+        };
+        if gained < 0.02 {
+            break;
+        }
+        information = with(&information, &rows, job, noise);
+        let after = halves(&information);
+        let better = (0..count).filter(|value| after[*value] < before[*value] * 0.8).collect();
+        chosen.push((job, better));
+    }
+    // Reads first: a card that has just been written to is another one for a while.
+    chosen.sort_by_key(|(job, _)| *job);
+    let known = halves(&information);
+    let mut text = "\
+# What to run on the board, for `mmcq fit`. In a folder of a file system that is on the card:
+#   fio --output-format=json --output=measured.json THIS-FILE
+# It writes the file mmcq-fit.bin there, and nothing else.
+"
+    .to_owned();
+    for (place, value) in smooth.iter().enumerate() {
+        let free = &free[*value];
+        let known = match known[place] {
+            half if half <= DETERMINED.ln() => format!("within {:.0} %", 100.0 * half.exp_m1()),
+            _ => "not by any of these jobs".to_owned(),
+        };
+        text += &format!("# {}: {known}\n", free.key);
+    }
+    text += &format!(
+        "\n[global]\nfilename=mmcq-fit.bin\nsize={FILE_SIZE}\ndirect=1\nioengine=libaio\ntime_based\nruntime=20\n"
+    );
+    for (job, better) in &chosen {
+        let (rw, kib, depth) = JOBS[*job];
+        let names: Vec<&str> = better.iter().map(|value| free[smooth[*value]].key.as_str()).collect();
+        let what = if names.is_empty() { "a second figure".to_owned() } else { names.join(", ") };
+        text += &format!(
+            "\n# For {what}\n[{}]\nstonewall\nrw={rw}\nbs={}\niodepth={depth}\n",
+            name(JOBS[*job]),
+            size(kib * 1024)
+        );
+    }
+    Ok(text)
+}

@@ -1,0 +1,203 @@
+//! Which values are free, and within which bounds.
+
+use crate::params::{self, Param};
+use crate::platform::CARD;
+use toml::Value;
+
+/// Without `--free`: those of these that the card's file has. Sizes are not among them, and not
+/// garbage collection, which few jobs are long enough for.
+const USUAL: [&str; 9] = [
+    "flash.read.read_first_us",
+    "flash.read.read_next_4k_us",
+    "flash.read.read_second_page_us",
+    "flash.read.read_gap_ns",
+    "flash.write.write_first_us",
+    "flash.write.write_next_4k_us",
+    "flash.write.drain_mib_s",
+    "flash.write.close_us",
+    "flash.write.reopen_us",
+];
+/// What has no range is looked for within this factor.
+const FACTOR: f64 = 16.0;
+/// A range that begins at 0 begins at this share of the value: the solver works on logarithms.
+const LEAST_SHARE: f64 = 1e-3;
+/// Sizes that are powers of two, and the least and the most of them.
+const POWERS: [(&str, u64, u64); 2] = [("program_kib", 4, 4096), ("page_kib", 1, 1024)];
+/// These are whole numbers.
+const WHOLE: [&str; 4] = ["_kib", "_hz", "capacity_mib", "_blocks"];
+
+/// A free value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Free {
+    /// As `--set` takes it.
+    pub key: String,
+    /// By its name.
+    pub unit: &'static str,
+    /// What it begins with.
+    pub before: f64,
+    /// The least and the most.
+    pub bounds: [f64; 2],
+    /// The only values that it can have; empty: all.
+    pub steps: Vec<f64>,
+    /// What kind of number it was.
+    pub kind: String,
+    whole: bool,
+}
+
+impl Free {
+    /// It is one of the card's.
+    pub fn of_card(&self) -> bool {
+        self.key.starts_with(CARD)
+    }
+
+    /// The change that makes it this value.
+    pub fn change(&self, value: f64) -> String {
+        format!("{}={}", self.key, self.shown(value))
+    }
+
+    /// The value as a file has it.
+    pub fn shown(&self, value: f64) -> String {
+        if self.whole {
+            return format!("{}", value.round());
+        }
+        // Six digits are more than any figure has; a file stays readable.
+        let digits = 5 - value.abs().max(1e-12).log10().floor() as i32;
+        let text = format!("{value:.*}", digits.clamp(0, 12) as usize);
+        match text.contains('.') {
+            true => {
+                let short = text.trim_end_matches('0');
+                format!("{short}{}", if short.ends_with('.') { "0" } else { "" })
+            }
+            false => text + ".0",
+        }
+    }
+}
+
+/// The values that `wanted` names: keys of `mmcq params`, with `*` at the end for all that begin so,
+/// and with `=LEAST..MOST` for other bounds. None: the usual ones of the card.
+///
+/// # Errors
+/// One line: a key that is not there, is no number, or has no room.
+pub fn free(
+    platform: &str,
+    card: Option<&str>,
+    changes: &[String],
+    wanted: &[String],
+) -> Result<Vec<Free>, String> {
+    let all = params::all(platform, card, changes).map_err(|error| error.to_string())?;
+    let mut found: Vec<Free> = Vec::new();
+    if wanted.is_empty() {
+        let usual = |param: &&Param| {
+            let key = param.key.strip_prefix(CARD).unwrap_or_default();
+            USUAL.contains(&key) && number(param).is_some_and(|value| value > 0.0)
+        };
+        for param in all.iter().filter(usual) {
+            found.push(of(param, None, &param.key)?);
+        }
+        if found.is_empty() {
+            return Err(
+                "--free: the card has none of the usual keys; expected keys of `mmcq params`".to_owned()
+            );
+        }
+        return Ok(found);
+    }
+    for text in wanted {
+        let (key, bounds) = match text.split_once('=') {
+            Some((key, bounds)) => (key, Some(self::bounds(text, bounds)?)),
+            None => (text.as_str(), None),
+        };
+        let matching: Vec<&Param> = all.iter().filter(|param| matches(key, &param.key)).collect();
+        let several = key.ends_with('*');
+        match &matching[..] {
+            [] => {
+                let nearest =
+                    all.iter().max_by(|a, b| strsim::jaro(&a.key, key).total_cmp(&strsim::jaro(&b.key, key)));
+                let nearest = nearest.map_or("", |param| param.key.as_str());
+                return Err(format!(
+                    "--free {text}: no such key; the nearest is {nearest}; `mmcq params` lists all"
+                ));
+            }
+            [one, other, ..] if !several => {
+                return Err(format!("--free {text}: {} or {}; expected one of them", one.key, other.key));
+            }
+            _ => {}
+        }
+        for param in matching {
+            // Of many keys those are meant that can be fitted.
+            if several && !number(param).is_some_and(|value| value > 0.0) {
+                continue;
+            }
+            if found.iter().any(|free| free.key == param.key) {
+                return Err(format!("--free {text}: {} is given twice", param.key));
+            }
+            found.push(of(param, bounds, text)?);
+        }
+    }
+    Ok(found)
+}
+
+fn matches(wanted: &str, key: &str) -> bool {
+    if let Some(begin) = wanted.strip_suffix('*') {
+        return key.starts_with(begin);
+    }
+    // As with `--set`, the name alone will do for one of the card's.
+    let short = wanted.strip_prefix(CARD).filter(|name| !name.contains('.'));
+    let last = key.strip_prefix(CARD).and_then(|path| path.rsplit('.').next());
+    wanted == key || short.is_some() && short == last
+}
+
+fn number(param: &Param) -> Option<f64> {
+    match param.value.as_ref()? {
+        Value::Integer(value) => Some(*value as f64),
+        Value::Float(value) => Some(*value),
+        _ => None,
+    }
+}
+
+fn bounds(text: &str, bounds: &str) -> Result<[f64; 2], String> {
+    let pair =
+        bounds.split_once("..").and_then(|(least, most)| Some([least.parse().ok()?, most.parse().ok()?]));
+    let pair = pair.filter(|[least, most]: &[f64; 2]| *least > 0.0 && least < most && most.is_finite());
+    pair.ok_or_else(|| format!("--free {text}: expected KEY=LEAST..MOST, both above 0"))
+}
+
+fn of(param: &Param, given: Option<[f64; 2]>, text: &str) -> Result<Free, String> {
+    let fault = |what: String| format!("--free {text}: {}: {what}", param.key);
+    let Some(before) = number(param) else {
+        return Err(fault(match &param.value {
+            None => format!("it has no value; expected --set {}=VALUE to begin with", param.key),
+            Some(value) => format!("{value} is no number; expected a key with one"),
+        }));
+    };
+    if before <= 0.0 {
+        return Err(fault(format!(
+            "{before}; expected a value above 0 to begin with (--set {}=VALUE)",
+            param.key
+        )));
+    }
+    let bounds = given.or(param.range).unwrap_or([before / FACTOR, before * FACTOR]);
+    let bounds = [bounds[0].max(before.min(bounds[1]) * LEAST_SHARE), bounds[1]];
+    if !(bounds[0]..=bounds[1]).contains(&before) || bounds[0] >= bounds[1] {
+        let [least, most] = bounds;
+        return Err(fault(format!(
+            "{before} is not within {least} to {most}; expected --set {}=VALUE to begin with, or other bounds \
+             (--free {}=LEAST..MOST)",
+            param.key, param.key
+        )));
+    }
+    let powers = POWERS.iter().find(|(name, ..)| param.key.ends_with(name));
+    let steps = powers.map_or(Vec::new(), |(_, least, most)| {
+        let powers =
+            std::iter::successors(Some(*least), |size| Some(size * 2)).take_while(|size| size <= most);
+        powers.map(|size| size as f64).filter(|size| (bounds[0]..=bounds[1]).contains(size)).collect()
+    });
+    Ok(Free {
+        key: param.key.clone(),
+        unit: param.unit,
+        before,
+        bounds,
+        steps,
+        kind: param.kind.clone(),
+        whole: WHOLE.iter().any(|end| param.key.ends_with(end)),
+    })
+}

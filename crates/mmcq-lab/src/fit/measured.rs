@@ -1,0 +1,164 @@
+//! What was measured: figures with the jobs that they are of.
+//!
+//! Three kinds of files are read, by what they hold: fio's JSON (`--output-format=json` or `json+`,
+//! whose `job options` say what to run again), the tables of `iozone -a`, and rows as `mmcq sweep`
+//! writes them (JSON lines or CSV).
+
+mod fio;
+mod iozone;
+mod rows;
+
+use crate::fio::options;
+use crate::fio::{Dir, Job, JobFile, Place};
+use std::path::Path;
+
+/// Longest file of figures, in bytes: json+ has every bucket of a histogram.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+
+/// What a figure says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum What {
+    /// Mean rate of a direction, MiB/s.
+    Rate,
+    /// Time from submission to completion, us: mean.
+    Mean,
+    /// Likewise, below which so many percent of the I/Os stay.
+    Percentile(f64),
+}
+
+impl What {
+    /// Its unit.
+    pub fn unit(self) -> &'static str {
+        match self {
+            What::Rate => "MiB/s",
+            What::Mean | What::Percentile(_) => "us",
+        }
+    }
+}
+
+impl std::fmt::Display for What {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            What::Rate => f.write_str("rate"),
+            What::Mean => f.write_str("mean time"),
+            What::Percentile(percent) => write!(f, "p{percent}"),
+        }
+    }
+}
+
+/// One figure.
+#[derive(Clone, Debug)]
+pub struct Figure {
+    /// In which file, and where in it.
+    pub place: String,
+    /// In words: `randread 4k, depth 1`.
+    pub name: String,
+    /// What it says.
+    pub what: What,
+    /// Of which direction.
+    pub dir: Dir,
+    /// Of which sections of the load, from the first up to the one before the last.
+    pub sections: (usize, usize),
+    /// Block size of the direction, the largest.
+    pub block_bytes: u64,
+    /// As measured, in the unit of [`Figure::what`].
+    pub measured: f64,
+}
+
+/// Jobs that ran together, and what was measured of them.
+#[derive(Clone, Debug)]
+pub struct Load {
+    /// The jobs.
+    pub jobs: Vec<Job>,
+    /// What of board, card and jobs differs from the others: `key=value`; a row's axes.
+    pub changes: Vec<String>,
+    /// The row's own setting and seed.
+    pub setting: Option<String>,
+    /// Likewise.
+    pub seed: Option<u64>,
+    /// At least one.
+    pub figures: Vec<Figure>,
+}
+
+/// Which of the figures of a file are wanted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wanted<'a> {
+    /// Also these percentiles of fio's times.
+    pub percentiles: &'a [f64],
+    /// The jobs of rows that have none.
+    pub job: Option<&'a JobFile>,
+}
+
+/// Reads the figures of a file.
+///
+/// # Errors
+/// One line: the file, the place in it, and what was expected.
+pub fn read(path: &Path, wanted: Wanted<'_>) -> Result<Vec<Load>, String> {
+    let name = path.display().to_string();
+    let size = std::fs::metadata(path).map_err(|error| format!("{name}: {error}"))?.len();
+    if size > FILE_BYTES_MAX {
+        return Err(format!("{name}: {size} bytes; expected at most {FILE_BYTES_MAX}"));
+    }
+    let bytes = std::fs::read(path).map_err(|error| format!("{name}: {error}"))?;
+    let text = String::from_utf8(bytes).map_err(|_| format!("{name}: not text"))?;
+    read_text(&name, &text, wanted)
+}
+
+/// Likewise, of a text; `name` stands for its file in errors.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_text(name: &str, text: &str, wanted: Wanted<'_>) -> Result<Vec<Load>, String> {
+    let loads = if let Some(header) = iozone::header(text) {
+        iozone::read(name, text, header)?
+    } else if fio::is_report(text) {
+        fio::read(name, text, wanted)?
+    } else if rows::are(text) {
+        rows::read(name, text, wanted)?
+    } else {
+        return Err(format!(
+            "{name}: no figures; expected fio's JSON (fio --output-format=json), a table of iozone -a, or rows of \
+             mmcq sweep (JSON lines or CSV)"
+        ));
+    };
+    match loads.iter().any(|load| !load.figures.is_empty()) {
+        true => Ok(loads),
+        false => Err(format!("{name}: no figure in it; expected at least one")),
+    }
+}
+
+/// A job by its options; `place` names it in errors.
+fn job<'a>(
+    name: &str,
+    place: &str,
+    given: impl Iterator<Item = (&'a str, Option<&'a str>)>,
+) -> Result<Job, String> {
+    let at = Place::Whole(place.to_owned());
+    let mut job = Job::new(name, at.clone());
+    for (option, value) in given {
+        options::apply(&mut job, option, value, &at).map_err(|error| error.to_string())?;
+        job.given.extend(value.map(|value| (option.to_owned(), value.to_owned())));
+    }
+    job.check().map_err(|error| format!("{place}: {}", error.message))?;
+    Ok(job)
+}
+
+/// A job in words.
+pub(super) fn in_words(job: &Job, dir: Dir) -> String {
+    let word = match (job.rw.mixed(), dir) {
+        (true, Dir::Read) => format!("{} (read)", job.rw.word()),
+        (true, Dir::Write) => format!("{} (write)", job.rw.word()),
+        (false, _) => job.rw.word().to_owned(),
+    };
+    let many = if job.numjobs > 1 { format!(", {} jobs", job.numjobs) } else { String::new() };
+    format!("{word} {}, depth {}{many}", size(job.bs[dir.index()].max), job.depth())
+}
+
+/// Bytes, as fio writes them.
+pub fn size(bytes: u64) -> String {
+    match bytes {
+        b if b >= 1 << 20 && b.is_multiple_of(1 << 20) => format!("{}M", b >> 20),
+        b if b >= 1 << 10 && b.is_multiple_of(1 << 10) => format!("{}k", b >> 10),
+        b => b.to_string(),
+    }
+}

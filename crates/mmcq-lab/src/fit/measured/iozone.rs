@@ -1,0 +1,106 @@
+//! Tables of `iozone -a`: a line for each record size, a column for each test, KiB/s.
+
+use super::{Figure, Load, What, in_words, job};
+use crate::fio::Dir;
+
+/// Columns that say something of the card, as they stand in iozone's two lines of names, and what
+/// fio calls the same.
+const TESTS: [(&str, &str, Dir); 6] = [
+    ("write", "write", Dir::Write),
+    ("rewrite", "write", Dir::Write),
+    ("read", "read", Dir::Read),
+    ("reread", "read", Dir::Read),
+    ("random read", "randread", Dir::Read),
+    ("random write", "randwrite", Dir::Write),
+];
+
+/// The line of names, from 0.
+pub(super) fn header(text: &str) -> Option<usize> {
+    text.lines().position(|line| {
+        let mut words = line.split_whitespace();
+        words.next().is_some_and(|word| ["kb", "kB", "KB"].contains(&word)) && words.next() == Some("reclen")
+    })
+}
+
+/// A test of a column.
+fn tests(names: &[&str], above: &[&str]) -> Result<Vec<Option<(&'static str, Dir, String)>>, String> {
+    // iozone writes `random` twice above the last `read` and `write` that have a plain one already.
+    let mut random = above.iter().filter(|word| **word == "random").count();
+    let mut tests = Vec::new();
+    for (at, name) in names.iter().enumerate() {
+        let again = names[..at].contains(name) && random > 0;
+        random -= usize::from(again);
+        let full = if again { format!("random {name}") } else { (*name).to_owned() };
+        let known = TESTS.iter().find(|(test, ..)| *test == full);
+        if known.is_none()
+            && !["bkwd", "record", "stride", "fwrite", "frewrite", "fread", "freread"].contains(name)
+        {
+            return Err(format!(
+                "column {full}: unknown; expected write, rewrite, read, reread, random read or random write"
+            ));
+        }
+        tests.push(known.map(|(_, word, dir)| (*word, *dir, full)));
+    }
+    Ok(tests)
+}
+
+pub(super) fn read(name: &str, text: &str, header: usize) -> Result<Vec<Load>, String> {
+    let lines: Vec<&str> = text.lines().collect();
+    let words = |at: usize| -> Vec<&str> {
+        lines.get(at).map_or(Vec::new(), |line| line.split_whitespace().collect())
+    };
+    let names = words(header);
+    let above = header.checked_sub(1).map_or(Vec::new(), words);
+    let tests = tests(&names[2..], &above).map_err(|what| format!("{name}:{}: {what}", header + 1))?;
+    let mut loads: Vec<Load> = Vec::new();
+    for at in header + 1..lines.len() {
+        let cells = words(at);
+        if cells.is_empty() {
+            continue;
+        }
+        let place = format!("{name}:{}", at + 1);
+        let numbers: Option<Vec<u64>> = cells.iter().map(|cell| cell.parse().ok()).collect();
+        // What follows the table is no row of it.
+        let Some(numbers) = numbers else { break };
+        let [kib, record_kib, rates @ ..] = &numbers[..] else { break };
+        if rates.len() > tests.len() || *record_kib == 0 || kib < record_kib {
+            return Err(format!(
+                "{place}: {} figures for {} tests; expected size and record size in KiB, then a rate for each test",
+                rates.len(),
+                tests.len()
+            ));
+        }
+        for (rate, test) in rates.iter().zip(&tests) {
+            let Some((word, dir, full)) = test else { continue };
+            if *rate == 0 {
+                return Err(format!("{place}: {full} of 0; expected KiB/s"));
+            }
+            let (size, record) = (format!("{kib}k"), format!("{record_kib}k"));
+            let options =
+                [("rw", *word), ("bs", &record), ("size", &size), ("direct", "1"), ("ioengine", "psync")];
+            let job =
+                job("iozone", &place, options.into_iter().map(|(option, value)| (option, Some(value))))?;
+            let figure = Figure {
+                place: place.clone(),
+                name: in_words(&job, *dir),
+                what: What::Rate,
+                dir: *dir,
+                sections: (0, 1),
+                block_bytes: record_kib * 1024,
+                measured: *rate as f64 / 1024.0,
+            };
+            // Write and rewrite, read and reread are one load for the model.
+            match loads.iter_mut().find(|load| load.jobs[0].given == job.given) {
+                Some(load) => load.figures.push(figure),
+                None => loads.push(Load {
+                    jobs: vec![job],
+                    changes: Vec::new(),
+                    setting: None,
+                    seed: None,
+                    figures: vec![figure],
+                }),
+            }
+        }
+    }
+    Ok(loads)
+}

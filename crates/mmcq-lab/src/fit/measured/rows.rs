@@ -1,0 +1,178 @@
+//! Rows as `mmcq sweep` writes them, and tables of one's own in the same form.
+//!
+//! The columns `direction` and `mib_s` must be there. What else is measured may be; axes are
+//! `job.OPTION`, keys of the board or the card, `setting` and `seed`.
+
+use super::{Figure, Load, Wanted, What, in_words, job};
+use crate::fio::{Dir, Job, options};
+use crate::platform::JOB;
+use crate::sweep::row;
+use serde_json::{Map, Value};
+
+/// Columns of a row that say neither what was run nor what is fitted.
+const BESIDE: [&str; 8] = ["point", "platform", "card", "set", "version", "job_hash", "config_hash", "name"];
+
+/// Are these rows?
+pub(super) fn are(text: &str) -> bool {
+    let first = text.lines().next().unwrap_or_default();
+    match first.starts_with('{') {
+        true => {
+            serde_json::from_str::<Map<String, Value>>(first).is_ok_and(|row| row.contains_key("direction"))
+        }
+        false => first.split(',').any(|name| name.trim_matches('"') == "direction"),
+    }
+}
+
+/// The rows with the number of their line.
+fn rows(name: &str, text: &str) -> Result<Vec<(usize, Map<String, Value>)>, String> {
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    if text.starts_with('{') {
+        let row = |(at, line): (usize, &str)| {
+            let row =
+                serde_json::from_str(line).map_err(|error| format!("{name}:{}: not JSON: {error}", at + 1));
+            row.map(|row| (at + 1, row))
+        };
+        return lines.map(row).collect();
+    }
+    let mut lines = lines.map(|(at, line)| (at + 1, cells(line)));
+    let names = lines.next().map_or(Vec::new(), |(_, names)| names);
+    let row = |(at, cells): (usize, Vec<String>)| {
+        if cells.len() != names.len() {
+            return Err(format!(
+                "{name}:{at}: {} cells; expected {}, as line 1 has",
+                cells.len(),
+                names.len()
+            ));
+        }
+        let value = |text: &str| if text.is_empty() { Value::Null } else { row::value(text) };
+        Ok((at, names.iter().cloned().zip(cells.iter().map(|cell| value(cell))).collect()))
+    };
+    lines.map(row).collect()
+}
+
+/// The cells of a line of CSV.
+fn cells(line: &str) -> Vec<String> {
+    let (mut cells, mut cell, mut quoted) = (Vec::new(), String::new(), false);
+    let mut chars = line.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '"' if quoted && chars.peek() == Some(&'"') => cell.extend(chars.next()),
+            '"' => quoted = !quoted,
+            ',' if !quoted => cells.push(std::mem::take(&mut cell)),
+            c => cell.push(c),
+        }
+    }
+    cells.push(cell);
+    cells
+}
+
+pub(super) fn read(name: &str, text: &str, wanted: Wanted<'_>) -> Result<Vec<Load>, String> {
+    let measures = row::measures();
+    let mut loads: Vec<Load> = Vec::new();
+    for (line, row) in rows(name, text)? {
+        let place = format!("{name}:{line}");
+        let text = |key: &str| row.get(key).map(plain).unwrap_or_default();
+        if !text("error").is_empty() {
+            return Err(format!("{place}: a point that was not run: {}", text("error")));
+        }
+        let (mut of_job, mut changes) = (Vec::new(), Vec::new());
+        let (mut setting, mut seed) = (None, None);
+        for (key, value) in &row {
+            let plain = plain(value);
+            if measures.iter().any(|known| known == key) || BESIDE.contains(&key.as_str()) || plain.is_empty()
+            {
+                continue;
+            }
+            match key.as_str() {
+                "setting" => setting = Some(plain),
+                "seed" => {
+                    let number =
+                        plain.parse().map_err(|_| format!("{place}: seed {plain}: expected a number"))?;
+                    seed = Some(number);
+                }
+                key if key.starts_with(JOB) => of_job.push((key[JOB.len()..].to_owned(), plain)),
+                key if key.contains('.') => changes.push(format!("{key}={plain}")),
+                _ => {
+                    return Err(format!(
+                        "{place}: column {key}: unknown; expected job.OPTION, a key of `mmcq params`, setting, seed, \
+                         direction or what `mmcq sweep` measures"
+                    ));
+                }
+            }
+        }
+        let jobs = jobs(&place, &of_job, wanted)?;
+        let dir = match text("direction").as_str() {
+            "read" => Dir::Read,
+            "write" => Dir::Write,
+            other => return Err(format!("{place}: direction {other}: expected read or write")),
+        };
+        let figures = figures(&place, &row, &jobs, dir, wanted)?;
+        let same = |load: &&mut Load| {
+            (&load.changes, &load.setting, load.seed) == (&changes, &setting, seed)
+                && load.jobs.len() == jobs.len()
+                && load.jobs.iter().zip(&jobs).all(|(a, b)| (&a.name, &a.given) == (&b.name, &b.given))
+        };
+        match loads.iter_mut().find(same) {
+            Some(load) => load.figures.extend(figures),
+            None => loads.push(Load { jobs, changes, setting, seed, figures }),
+        }
+    }
+    Ok(loads)
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// The row's jobs: those given, with the row's options last; without any, one that has only these.
+fn jobs(place: &str, of_job: &[(String, String)], wanted: Wanted<'_>) -> Result<Vec<Job>, String> {
+    let given = of_job.iter().map(|(option, value)| (option.as_str(), Some(value.as_str())));
+    let Some(file) = wanted.job else {
+        if !of_job.iter().any(|(option, _)| ["rw", "readwrite"].contains(&option.as_str())) {
+            return Err(format!("{place}: no job; expected --job JOB.fio, or a column job.rw"));
+        }
+        return Ok(vec![job("row", place, given)?]);
+    };
+    let mut jobs = file.jobs.clone();
+    for job in &mut jobs {
+        let at = crate::fio::Place::Whole(place.to_owned());
+        for (option, value) in given.clone() {
+            options::apply(job, option, value, &at).map_err(|error| error.to_string())?;
+            job.given.extend(value.map(|value| (option.to_owned(), value.to_owned())));
+        }
+        job.check().map_err(|error| format!("{place}: {}", error.message))?;
+    }
+    Ok(jobs)
+}
+
+fn figures(
+    place: &str,
+    row: &Map<String, Value>,
+    jobs: &[Job],
+    dir: Dir,
+    wanted: Wanted<'_>,
+) -> Result<Vec<Figure>, String> {
+    let first = jobs.first().ok_or_else(|| format!("{place}: no job"))?;
+    let number = |key: &str| -> Result<f64, String> {
+        let value = row.get(key).and_then(Value::as_f64).filter(|value| *value > 0.0);
+        value.ok_or_else(|| format!("{place}: no {key}; expected a number above 0"))
+    };
+    let figure = |what, measured| Figure {
+        place: place.to_owned(),
+        name: in_words(first, dir),
+        what,
+        dir,
+        sections: (0, jobs.len()),
+        block_bytes: first.bs[dir.index()].max,
+        measured,
+    };
+    let mut figures = vec![figure(What::Rate, number("mib_s")?)];
+    for percent in wanted.percentiles {
+        figures.push(figure(What::Percentile(*percent), number(&format!("lat_p{percent}_us"))?));
+    }
+    Ok(figures)
+}

@@ -1,0 +1,224 @@
+//! Values of board and card from measured figures.
+//!
+//! [`measured`] reads the figures, [`free`] says which values may change and within which bounds,
+//! [`model`] runs the same jobs on the board as it would be, [`solve`] finds the values that agree,
+//! and [`design`] knows which other jobs would say what these do not. [`save`] writes the board or
+//! the card with them.
+
+pub mod design;
+pub mod free;
+pub mod measured;
+pub mod model;
+pub mod report;
+pub mod save;
+pub mod solve;
+
+pub use free::Free;
+pub use measured::{Figure, Load};
+pub use model::Bench;
+pub use report::{Fit, Held, Value};
+
+use solve::{Problem, Solution};
+
+/// A fit whose residuals are larger than so many times the noise is tried from other places, too.
+const DOUBTFUL: f64 = 4.0;
+/// These places: every value times this.
+const ELSEWHERE: [f64; 4] = [0.33, 0.6, 1.7, 3.0];
+
+/// What is fitted to what.
+#[derive(Clone, Debug)]
+pub struct Task {
+    /// On this board, with this card and stack.
+    pub bench: Bench,
+    /// These may change.
+    pub free: Vec<Free>,
+    /// To these.
+    pub fitted: Vec<Load>,
+    /// These are held out: nothing is fitted to them.
+    pub held: Vec<Load>,
+    /// Standard deviation of a figure that is expected at least, as a share.
+    pub noise: f64,
+}
+
+/// Values as they are in the model's files: those between are told apart, those with steps are
+/// given.
+struct Space<'a> {
+    free: &'a [Free],
+    /// Values with steps, by their place in `free`.
+    steps: Vec<Option<f64>>,
+}
+
+impl Space<'_> {
+    fn smooth(&self) -> impl Iterator<Item = (usize, &Free)> {
+        self.free.iter().enumerate().filter(|(at, _)| self.steps[*at].is_none())
+    }
+
+    /// All values at a point of the solver.
+    fn values(&self, at: &[f64]) -> Vec<f64> {
+        let mut at = at.iter();
+        self.steps.iter().map(|step| step.unwrap_or_else(|| at.next().map_or(1.0, |x| x.exp()))).collect()
+    }
+
+    fn changes(&self, at: &[f64]) -> Vec<String> {
+        self.free.iter().zip(self.values(at)).map(|(free, value)| free.change(value)).collect()
+    }
+}
+
+impl Task {
+    /// Fits; `told` hears of every run of the model.
+    ///
+    /// # Errors
+    /// One line: too few figures, or a load that the model cannot run.
+    pub fn fit(&self, told: &mut dyn FnMut(usize)) -> Result<Fit, String> {
+        let figures: usize = self.fitted.iter().map(|load| load.figures.len()).sum();
+        let values = self.free.len();
+        if figures < values {
+            return Err(format!(
+                "--measured: {figures} figures for {values} free values; expected at least as many (more jobs, or \
+                 fewer keys by --free)"
+            ));
+        }
+        let begin: Vec<Option<f64>> =
+            self.free.iter().map(|free| (!free.steps.is_empty()).then_some(free.before)).collect();
+        let mut best = self.at(&begin, None, told)?;
+        if best.1.scale > DOUBTFUL * self.noise {
+            for factor in ELSEWHERE {
+                let from: Vec<f64> = Space { free: &self.free, steps: begin.clone() }
+                    .smooth()
+                    .map(|(_, free)| (free.before * factor).ln())
+                    .collect();
+                let other = self.at(&begin, Some(&from), told)?;
+                if other.1.cost < best.1.cost {
+                    best = other;
+                }
+            }
+        }
+        // Values with steps, one after the other: each other step with all else fitted anew.
+        let mut ranges = vec![None; values];
+        for (at, free) in self.free.iter().enumerate() {
+            let mut tried = vec![(best.0[at].unwrap_or(free.before), best.1.squares())];
+            for step in &free.steps {
+                if best.0[at] == Some(*step) {
+                    continue;
+                }
+                let mut steps = best.0.clone();
+                steps[at] = Some(*step);
+                let from = best.1.at.clone();
+                let other = self.at(&steps, Some(&from), told)?;
+                tried.push((*step, other.1.squares()));
+                if other.1.squares() < best.1.squares() {
+                    best = other;
+                }
+            }
+            if !free.steps.is_empty() {
+                // 95 % of one value.
+                let most = best.1.squares() + 3.84 * best.1.scale.powi(2);
+                let likely = tried.iter().filter(|(_, squares)| *squares <= most).map(|(step, _)| *step);
+                ranges[at] = Some(likely.fold((f64::MAX, 0.0), |(a, b): (f64, f64), x| (a.min(x), b.max(x))));
+            }
+        }
+        self.report(best, &ranges, told)
+    }
+
+    /// The problem of the solver with these steps, and its answer.
+    fn at(
+        &self,
+        steps: &[Option<f64>],
+        from: Option<&[f64]>,
+        told: &mut dyn FnMut(usize),
+    ) -> Result<(Vec<Option<f64>>, Solution), String> {
+        let space = Space { free: &self.free, steps: steps.to_vec() };
+        let before: Vec<f64> = space.smooth().map(|(_, free)| free.before.ln()).collect();
+        let bounds: Vec<(f64, f64)> =
+            space.smooth().map(|(_, free)| (free.bounds[0].ln(), free.bounds[1].ln())).collect();
+        let measured: Vec<f64> =
+            self.fitted.iter().flat_map(|load| &load.figures).map(|figure| figure.measured.ln()).collect();
+        let problem = Problem { measured: &measured, before: &before, bounds: &bounds, noise: self.noise };
+        let mut model = |points: &[Vec<f64>]| {
+            let changes: Vec<Vec<String>> = points.iter().map(|at| space.changes(at)).collect();
+            told(points.len() * self.fitted.len());
+            logarithms(self.bench.figures(&self.fitted, &changes)?)
+        };
+        let solution = solve::solve(&problem, from.unwrap_or(&before), &mut model)?;
+        Ok((steps.to_vec(), solution))
+    }
+
+    fn report(
+        &self,
+        best: (Vec<Option<f64>>, Solution),
+        ranges: &[Option<(f64, f64)>],
+        told: &mut dyn FnMut(usize),
+    ) -> Result<Fit, String> {
+        let (steps, solution) = best;
+        let space = Space { free: &self.free, steps };
+        let after = space.values(&solution.at);
+        let smooth: Vec<usize> = space.smooth().map(|(at, _)| at).collect();
+        let mut values: Vec<Value> = self
+            .free
+            .iter()
+            .zip(&after)
+            .zip(ranges)
+            .map(|((free, after), range)| Value::new(free, *after, *range))
+            .collect();
+        for (place, at) in smooth.iter().enumerate() {
+            let traded = solution.traded[place].map(|other| self.free[smooth[other]].key.clone());
+            values[*at].said(solution.half[place], traded);
+        }
+        let open: Vec<usize> =
+            (0..smooth.len()).filter(|place| !values[smooth[*place]].determined()).collect();
+        if !open.is_empty() {
+            let changes = space.changes(&solution.at);
+            let bench = &self.bench;
+            let information = solve::information(&solution.jacobian, &solution.weights, solution.scale);
+            let keys: Vec<usize> = smooth.clone();
+            let jobs = design::more(
+                &design::Open {
+                    bench,
+                    free: &self.free,
+                    smooth: &keys,
+                    changes: &changes,
+                    at: &solution.at,
+                    information: &information,
+                    noise: self.noise,
+                },
+                &open,
+                told,
+            )?;
+            for (place, job) in open.iter().zip(jobs) {
+                values[smooth[*place]].would = job;
+            }
+        }
+        let point = [space.changes(&solution.at)];
+        told(self.held.len());
+        let held = match self.held.is_empty() {
+            true => Vec::new(),
+            false => self.bench.figures(&self.held, &point)?.remove(0),
+        };
+        let cells = |loads: &[Load], model: &[f64], weights: Option<&[f64]>| -> Vec<Held> {
+            let figures = loads.iter().flat_map(|load| &load.figures);
+            figures
+                .zip(model)
+                .enumerate()
+                .map(|(at, (figure, model))| Held::new(figure, *model, weights.map_or(1.0, |w| w[at])))
+                .collect()
+        };
+        let model: Vec<f64> = solution.model.iter().map(|figure| figure.exp()).collect();
+        Ok(Fit {
+            values,
+            fitted: cells(&self.fitted, &model, Some(&solution.weights)),
+            held: cells(&self.held, &held, None),
+            scale: solution.scale,
+        })
+    }
+}
+
+impl Solution {
+    /// Weighted squares of the residuals: what tells steps apart.
+    fn squares(&self) -> f64 {
+        self.cost * self.scale * self.scale
+    }
+}
+
+fn logarithms(figures: Vec<Vec<f64>>) -> Result<Vec<Vec<f64>>, String> {
+    Ok(figures.into_iter().map(|all| all.into_iter().map(f64::ln).collect()).collect())
+}

@@ -1,0 +1,182 @@
+//! What the model says to the same jobs.
+
+use super::measured::{Figure, Load, What};
+use crate::fio::job::{Job, Size};
+use crate::fio::options;
+use crate::fio::stats::Stats;
+use crate::fio::{self, Place};
+use crate::platform::{JOB, Platform};
+use crate::runner::{self, Outcome, Run, Setting};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// No run of the model moves more than this, or [`LEAST_IOS`].
+const MOST_BYTES: u64 = 64 << 20;
+/// A steady rate needs some completions.
+const LEAST_IOS: u64 = 12;
+/// Loads of several jobs run so long at most: where each would be cut by its own bytes, the faster
+/// one would leave the other alone.
+const TOGETHER_NS: u64 = 1_000_000_000;
+
+/// What the jobs run on.
+#[derive(Clone, Debug)]
+pub struct Bench {
+    /// The board.
+    pub platform: String,
+    /// Another card than the board's.
+    pub card: Option<String>,
+    /// The stack that was measured.
+    pub setting: Setting,
+    /// Of everything random.
+    pub seed: u64,
+    /// As `--set` takes them: of the board, the card, and of all jobs.
+    pub changes: Vec<String>,
+    /// I/Os of a job in the model, at most.
+    pub ios: u64,
+    /// Threads.
+    pub threads: usize,
+}
+
+impl Bench {
+    /// Changes of the board and the card, without those of the jobs.
+    pub fn of_board(&self) -> Vec<String> {
+        self.changes.iter().filter(|change| !change.starts_with(JOB)).cloned().collect()
+    }
+
+    /// The figures of all loads, one after the other, at each of these points: what is changed
+    /// there.
+    ///
+    /// # Errors
+    /// One line: a load cannot be run.
+    pub fn figures(&self, loads: &[Load], points: &[Vec<String>]) -> Result<Vec<Vec<f64>>, String> {
+        let (next, runs) = (AtomicUsize::new(0), points.len() * loads.len());
+        let done: Mutex<Vec<Option<Vec<f64>>>> = Mutex::new(vec![None; runs]);
+        let failed: Mutex<Option<(usize, String)>> = Mutex::new(None);
+        std::thread::scope(|scope| {
+            for _ in 0..self.threads.clamp(1, runs.max(1)) {
+                scope.spawn(|| {
+                    while let at = next.fetch_add(1, Ordering::Relaxed)
+                        && at < runs
+                    {
+                        match self.load(&loads[at % loads.len()], &points[at / loads.len()]) {
+                            Ok(figures) => {
+                                done.lock().unwrap_or_else(PoisonError::into_inner)[at] = Some(figures);
+                            }
+                            Err(error) => {
+                                next.store(runs, Ordering::Relaxed);
+                                let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
+                                if failed.as_ref().is_none_or(|(other, _)| *other > at) {
+                                    *failed = Some((at, error));
+                                }
+                            }
+                        }
+                    }
+                });
+            }
+        });
+        if let Some((_, error)) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            return Err(error);
+        }
+        let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().flatten();
+        Ok(points.iter().map(|_| done.by_ref().take(loads.len()).flatten().collect()).collect())
+    }
+
+    /// The figures of a load at one point.
+    fn load(&self, load: &Load, point: &[String]) -> Result<Vec<f64>, String> {
+        let place = load.figures.first().map_or("", |figure| figure.place.as_str());
+        let fault = |what: &dyn std::fmt::Display| format!("{place}: {what}");
+        let mut changes = self.of_board();
+        changes.extend(load.changes.iter().chain(point).cloned());
+        let platform = Platform::load_with(&self.platform, &changes).map_err(|error| fault(&error))?;
+        let mut jobs = load.jobs.clone();
+        for change in self.changes.iter().filter_map(|change| change.strip_prefix(JOB)) {
+            let at = Place::Whole(format!("--set job.{change}"));
+            let (option, value) = change.split_once('=').unwrap_or((change, ""));
+            for job in &mut jobs {
+                options::apply(job, option, Some(value), &at).map_err(|error| error.to_string())?;
+                job.check().map_err(|error| fault(&error))?;
+            }
+        }
+        let cut = cut(&mut jobs, self.ios);
+        let workers = fio::expand(&jobs).map_err(|error| fault(&error))?;
+        let setting = match &load.setting {
+            Some(name) => name.parse().map_err(|error: String| fault(&error))?,
+            None => self.setting,
+        };
+        let run = Run {
+            workers: &workers,
+            platform: &platform,
+            card: self.card.as_deref(),
+            setting,
+            seed: load.seed.unwrap_or(self.seed),
+        };
+        let outcome = runner::run(&run, None, &mut |_, _| ()).map_err(|error| fault(&error))?;
+        if outcome.counters.failed > 0 {
+            return Err(fault(&format_args!("{} I/Os failed in the model", outcome.counters.failed)));
+        }
+        let of = |figure: &Figure| {
+            let value = value(figure, &jobs, &outcome, cut);
+            value
+                .filter(|value| value.is_finite() && *value > 0.0)
+                .ok_or_else(|| format!("{}: {}: nothing of it moved in the model", figure.place, figure.name))
+        };
+        load.figures.iter().map(of).collect()
+    }
+}
+
+/// Makes jobs as short as the model needs them. True: they were longer, and the steady rate stands
+/// for the whole.
+fn cut(jobs: &mut [Job], ios: u64) -> bool {
+    for job in &mut *jobs {
+        // What would be thrown away of the beginning, the steady rate leaves out.
+        job.ramp_time_ns = 0;
+        (job.write_bw_log, job.write_lat_log, job.write_iops_log, job.write_iolog) = Default::default();
+    }
+    let [job] = jobs else {
+        for job in jobs.iter_mut().filter(|job| job.time_based) {
+            job.runtime_ns = job.runtime_ns.map(|ns| ns.min(TOGETHER_NS));
+        }
+        return false;
+    };
+    let block = job.max_block().max(512);
+    let copies = u64::from(job.numjobs.max(1));
+    let most = (ios.max(LEAST_IOS) * block).min(MOST_BYTES.max(LEAST_IOS * block * copies)) / copies;
+    let most = most.next_multiple_of(block).max(block);
+    let own = match (job.io_size, job.size, job.number_ios) {
+        _ if job.time_based => None,
+        (_, _, Some(ios)) => Some(ios.saturating_mul(block)),
+        (Some(Size::Bytes(bytes)), ..) | (None, Some(Size::Bytes(bytes)), _) => {
+            Some(bytes.saturating_mul(job.loops.into()))
+        }
+        _ => None,
+    };
+    if own.is_some_and(|own| own <= most) {
+        return false;
+    }
+    job.time_based = false;
+    job.runtime_ns = None;
+    job.loops = 1;
+    job.number_ios = None;
+    job.io_size = Some(Size::Bytes(most));
+    true
+}
+
+fn value(figure: &Figure, jobs: &[Job], outcome: &Outcome, cut: bool) -> Option<f64> {
+    let workers = |sections: usize| jobs.iter().take(sections).map(|job| job.numjobs as usize).sum::<usize>();
+    let mut stats = Stats::default();
+    for of_worker in outcome.stats.get(workers(figure.sections.0)..workers(figure.sections.1))? {
+        stats.sum(of_worker);
+    }
+    let dir = &stats.dirs[figure.dir.index()];
+    match figure.what {
+        What::Rate => {
+            let all: u64 = stats.dirs.iter().map(|dir| dir.io_bytes).sum();
+            let share = dir.io_bytes as f64 / all.max(1) as f64;
+            let whole = dir.io_bytes as f64 / f64::from(1 << 20) / (dir.runtime_ns.max(1) as f64 / 1e9);
+            let steady = outcome.counters.steady.mib_per_s().filter(|_| cut);
+            Some(steady.map_or(whole, |rate| rate * share))
+        }
+        What::Mean => Some(dir.lat.ns.mean / 1e3),
+        What::Percentile(percent) => Some(*dir.lat.histogram.percentiles(&[percent]).first()? as f64 / 1e3),
+    }
+}

@@ -1,0 +1,280 @@
+//! What a fit found, as a table and as JSON.
+
+use super::free::Free;
+use super::measured::{Figure, What};
+use super::solve::DETERMINED;
+use serde_json::{Value as Json, json};
+use std::fmt::Write;
+
+/// One free value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Value {
+    /// As `--set` takes it.
+    pub key: String,
+    /// By its name.
+    pub unit: &'static str,
+    /// What it began with.
+    pub before: f64,
+    /// What agrees best.
+    pub after: f64,
+    /// The least and the most of 95 %; `None`: these jobs say nothing.
+    pub interval: Option<[f64; 2]>,
+    /// It stands at a bound.
+    pub at_bound: bool,
+    /// It is known only together with this one.
+    pub traded: Option<String>,
+    /// The job that would say more.
+    pub would: Option<String>,
+    steps: bool,
+}
+
+impl Value {
+    pub(super) fn new(free: &Free, after: f64, range: Option<(f64, f64)>) -> Self {
+        let near = |bound: f64| (after / bound).ln().abs() < 1e-3;
+        Value {
+            key: free.key.clone(),
+            unit: free.unit,
+            before: free.before,
+            // As a file will have it.
+            after: free.shown(after).parse().unwrap_or(after),
+            interval: range.map(|(least, most)| [least, most]),
+            at_bound: free.bounds.iter().any(|bound| near(*bound)),
+            traded: None,
+            would: None,
+            steps: range.is_some(),
+        }
+    }
+
+    /// Half of the interval, in logarithms.
+    pub(super) fn said(&mut self, half: f64, traded: Option<String>) {
+        self.interval = half.is_finite().then(|| [self.after * (-half).exp(), self.after * half.exp()]);
+        self.traded = traded.filter(|_| !self.determined());
+    }
+
+    /// The jobs determine it.
+    pub fn determined(&self) -> bool {
+        let Some([least, most]) = self.interval else { return false };
+        match self.steps {
+            true => most / least <= 2.0,
+            false => (most / least).sqrt() <= DETERMINED,
+        }
+    }
+
+    /// Its uncertainty: percent, or the range of steps.
+    fn uncertainty(&self) -> String {
+        match self.interval {
+            None => "?".to_owned(),
+            Some([least, most]) if self.steps => format!("{least} to {most}"),
+            Some([_, most]) => match 100.0 * (most / self.after - 1.0) {
+                percent if percent > 1000.0 => "?".to_owned(),
+                percent if percent >= 10.0 => format!("+-{percent:.0} %"),
+                percent => format!("+-{percent:.1} %"),
+            },
+        }
+    }
+
+    fn note(&self) -> String {
+        let bound = if self.at_bound { "at its bound" } else { "" };
+        if self.determined() {
+            return bound.to_owned();
+        }
+        let mut note = "not determined by these jobs".to_owned();
+        if let Some(other) = &self.traded {
+            let _ = write!(note, " (only together with {})", short(other));
+        }
+        note += &match &self.would {
+            Some(job) => format!(": add {job}"),
+            None => ": no single job is known that would".to_owned(),
+        };
+        if self.at_bound { format!("{bound}; {note}") } else { note }
+    }
+}
+
+fn short(key: &str) -> &str {
+    key.rsplit('.').next().unwrap_or(key)
+}
+
+/// A figure beside the model's.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Held {
+    /// Where it was read.
+    pub place: String,
+    /// The job in words.
+    pub name: String,
+    /// What it says.
+    pub what: What,
+    /// As measured.
+    pub measured: f64,
+    /// As the model has it.
+    pub model: f64,
+    /// How much it counted, 0 to 1.
+    pub weight: f64,
+}
+
+impl Held {
+    pub(super) fn new(figure: &Figure, model: f64, weight: f64) -> Self {
+        Held {
+            place: figure.place.clone(),
+            name: figure.name.clone(),
+            what: figure.what,
+            measured: figure.measured,
+            model,
+            weight,
+        }
+    }
+
+    /// How far the model is off, as a share of what was measured.
+    pub fn error(&self) -> f64 {
+        self.model / self.measured - 1.0
+    }
+}
+
+/// What a fit found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fit {
+    /// The free values.
+    pub values: Vec<Value>,
+    /// What they were fitted to.
+    pub fitted: Vec<Held>,
+    /// What was held out.
+    pub held: Vec<Held>,
+    /// Standard deviation of a figure, as a share.
+    pub scale: f64,
+}
+
+/// Mean of the errors' sizes.
+pub fn mean_error(figures: &[Held]) -> f64 {
+    figures.iter().map(|held| held.error().abs()).sum::<f64>() / figures.len().max(1) as f64
+}
+
+fn worst(figures: &[Held]) -> Option<&Held> {
+    figures.iter().max_by(|a, b| a.error().abs().total_cmp(&b.error().abs()))
+}
+
+/// Below this weight a figure is marked: it does not go with the others.
+const ODD: f64 = 0.5;
+
+impl Fit {
+    /// The mean error of what was held out.
+    pub fn held_error(&self) -> Option<f64> {
+        (!self.held.is_empty()).then(|| mean_error(&self.held))
+    }
+
+    /// One line that says how good it is.
+    pub fn verdict(&self) -> String {
+        let said = |figures: &[Held]| {
+            let worst = worst(figures).map_or(String::new(), |held| {
+                format!("; worst {:+.0} %: {}", 100.0 * held.error(), held.name)
+            });
+            (100.0 * mean_error(figures), figures.len(), worst)
+        };
+        match self.held.is_empty() {
+            false => {
+                let (percent, count, worst) = said(&self.held);
+                format!(
+                    "Your board is predicted within {percent:.1} % on average (holdout, {count} figures{worst})."
+                )
+            }
+            true => {
+                let (percent, count, worst) = said(&self.fitted);
+                format!(
+                    "The model agrees within {percent:.1} % on average ({count} fitted figures{worst}); nothing was held \
+                     out, so nothing says how well it predicts (--holdout)."
+                )
+            }
+        }
+    }
+
+    /// For people.
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        let wide = self.values.iter().map(|value| value.key.len()).max().unwrap_or(0).max(5);
+        let _ = writeln!(out, "{:<wide$}  {:<6} {:>10} {:>10}  95 %", "value", "unit", "before", "after");
+        for value in &self.values {
+            let line = format!(
+                "{:<wide$}  {:<6} {:>10} {:>10}  {:<10} {}",
+                value.key,
+                value.unit,
+                number(value.before),
+                number(value.after),
+                value.uncertainty(),
+                value.note()
+            );
+            let _ = writeln!(out, "{}", line.trim_end());
+        }
+        for (title, figures) in [("fitted to", &self.fitted), ("held out", &self.held)] {
+            if figures.is_empty() {
+                continue;
+            }
+            let wide = figures.iter().map(|held| held.name.len()).max().unwrap_or(0).max(title.len());
+            let _ = writeln!(
+                out,
+                "\n{title:<wide$}  {:<9} {:<6} {:>10} {:>10} {:>8}",
+                "figure", "unit", "measured", "model", "error"
+            );
+            for held in figures {
+                let line = format!(
+                    "{:<wide$}  {:<9} {:<6} {:>10} {:>10} {:>+6.1} %{}",
+                    held.name,
+                    held.what.to_string(),
+                    held.what.unit(),
+                    number(held.measured),
+                    number(held.model),
+                    100.0 * held.error(),
+                    if held.weight < ODD { "  does not go with the others" } else { "" }
+                );
+                let _ = writeln!(out, "{line}");
+            }
+        }
+        let _ = writeln!(out, "\n{}", self.verdict());
+        out
+    }
+
+    /// For programs.
+    pub fn json(&self) -> Json {
+        let value = |value: &Value| {
+            json!({
+                "key": value.key,
+                "unit": value.unit,
+                "before": value.before,
+                "after": value.after,
+                "interval_95": value.interval,
+                "determined": value.determined(),
+                "at_bound": value.at_bound,
+                "only_together_with": value.traded,
+                "add_job": value.would,
+            })
+        };
+        let held = |held: &Held| {
+            json!({
+                "place": held.place,
+                "job": held.name,
+                "figure": held.what.to_string(),
+                "unit": held.what.unit(),
+                "measured": held.measured,
+                "model": held.model,
+                "error": held.error(),
+                "weight": held.weight,
+            })
+        };
+        json!({
+            "values": self.values.iter().map(value).collect::<Vec<_>>(),
+            "fitted": self.fitted.iter().map(held).collect::<Vec<_>>(),
+            "held": self.held.iter().map(held).collect::<Vec<_>>(),
+            "figure_deviation": self.scale,
+            "fitted_mean_error": mean_error(&self.fitted),
+            "held_mean_error": self.held_error(),
+            "verdict": self.verdict(),
+        })
+    }
+}
+
+/// Four digits.
+fn number(value: f64) -> String {
+    match value.abs() {
+        v if v >= 1000.0 => format!("{value:.0}"),
+        v if v >= 100.0 => format!("{value:.1}"),
+        v if v >= 10.0 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}

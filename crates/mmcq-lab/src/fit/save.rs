@@ -1,0 +1,95 @@
+//! Fitted values as files that `--card` and `--platform` take.
+
+use super::report::{Fit, Value};
+use crate::board;
+use crate::platform::{self, CARD};
+use toml::{Table, Value as Toml};
+use toml_edit::DocumentMut;
+
+/// The uncertainty of some values, in words.
+fn said(values: &[&Value]) -> String {
+    let one = |value: &&Value| {
+        let name = value.key.rsplit('.').next().unwrap_or(&value.key);
+        match value.interval {
+            Some([least, most]) if value.determined() => {
+                format!("{name} +-{:.1} %", 100.0 * ((most / least).sqrt() - 1.0))
+            }
+            _ => format!("{name} not determined"),
+        }
+    };
+    values.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// The card's file with the values that are its own. Kinds become `fit`; the sources say of what.
+///
+/// # Errors
+/// One line: the card cannot be read.
+pub fn card(name: &str, changes: &[String], fit: &Fit, figures: &str) -> Result<String, String> {
+    let own: Vec<&Value> = fit.values.iter().filter(|value| value.key.starts_with(CARD)).collect();
+    let mut all: Vec<String> = changes.to_vec();
+    let change =
+        |value: &&Value| format!("{}={:?}", value.key.strip_prefix(CARD).unwrap_or(&value.key), value.after);
+    let whole = |value: &&Value| value.key.ends_with("_kib") || value.key.ends_with("_hz");
+    all.extend(own.iter().map(|value| match whole(value) {
+        true => change(value).trim_end_matches(".0").to_owned(),
+        false => change(value),
+    }));
+    let text = board::card_text_with(name, &all).map_err(|error| error.to_string())?;
+    let mut document: DocumentMut = text.parse().map_err(|error| format!("card {name}: {error}"))?;
+    let mut tables: Vec<Vec<&str>> = Vec::new();
+    for value in &own {
+        let mut steps: Vec<&str> = value.key.split('.').skip(1).collect();
+        steps.pop();
+        if !tables.contains(&steps) {
+            tables.push(steps);
+        }
+    }
+    for steps in tables {
+        let of_table: Vec<&Value> = own.iter().copied().filter(|value| inside(value, &steps)).collect();
+        let mut place = document.as_item_mut();
+        for step in &steps {
+            place = &mut place[*step];
+        }
+        let before = place.get("source").and_then(|source| source.as_str()).unwrap_or("?").to_owned();
+        let source = format!("fit: {} by mmcq fit, to {figures}; the rest: {before}", said(&of_table));
+        place["source"] = toml_edit::value(source);
+    }
+    Ok(document.to_string())
+}
+
+fn inside(value: &Value, steps: &[&str]) -> bool {
+    let path: Vec<&str> = value.key.split('.').skip(1).collect();
+    path.split_last().is_some_and(|(_, table)| table == steps)
+}
+
+/// The board's file, with all that it stands on, and with the values that are its own.
+///
+/// # Errors
+/// One line: the board cannot be read, or does not take a value.
+pub fn platform(name: &str, changes: &[String], fit: &Fit, figures: &str) -> Result<String, String> {
+    let own: Vec<&Value> = fit.values.iter().filter(|value| !value.key.starts_with(CARD)).collect();
+    let mut all: Vec<String> = changes.to_vec();
+    let whole = |value: &Value| value.after.fract() == 0.0 && value.key.ends_with("_hz");
+    all.extend(own.iter().map(|value| match whole(value) {
+        true => format!("{}={:.0}", value.key, value.after),
+        false => format!("{}={:?}", value.key, value.after),
+    }));
+    let mut table = platform::table_with(name, &all).map_err(|error| error.to_string())?;
+    for value in own {
+        let Some(quantity) = find(&mut table, &value.key) else { continue };
+        if quantity.contains_key("kind") {
+            quantity.insert("kind".to_owned(), Toml::String("fit".to_owned()));
+            let source = format!("{} by mmcq fit, to {figures}", said(&[value]));
+            quantity.insert("source".to_owned(), Toml::String(source));
+        }
+    }
+    toml::to_string(&table).map_err(|error| format!("platform {name}: {error}"))
+}
+
+fn find<'a>(table: &'a mut Table, key: &str) -> Option<&'a mut Table> {
+    let mut place = table;
+    for step in key.split('.') {
+        place = place.get_mut(step)?.as_table_mut()?;
+    }
+    Some(place)
+}

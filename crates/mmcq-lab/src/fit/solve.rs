@@ -1,0 +1,366 @@
+//! Least squares in logarithms: Levenberg and Marquardt's steps by finite differences, within
+//! bounds, robust against single figures, and what the figures say of each value.
+//!
+//! A value `v` is `ln v` here, a figure likewise: a time that is a third too long counts as much
+//! for 4 us as for 4 ms. Figures that are far off count less (Huber). What the figures do not say
+//! stays near where it began: a weak pull, [`PULL`], holds it there, which is nothing beside a
+//! figure that says something.
+
+use nalgebra::{DMatrix, DVector, SymmetricEigen};
+
+/// A value whose interval is wider than this, as a factor, is not determined.
+pub const DETERMINED: f64 = 1.25;
+/// Standard deviation of the pull to where a value began: a factor of four.
+const PULL: f64 = 1.386;
+/// Where Huber's residuals begin to count less, in standard deviations.
+const HUBER: f64 = 1.5;
+/// Step of the finite differences: the model has small steps of its own.
+const DIFFERENCE: f64 = 0.02;
+/// Likewise of those that the uncertainty is taken from.
+const DIFFERENCE_LAST: f64 = 0.03;
+/// No step is longer.
+const STEP_MOST: f64 = 1.1;
+/// So many steps; each makes the sum of squares smaller.
+const STEPS_MOST: usize = 25;
+/// A step that is shorter ends the search.
+const STEP_LEAST: f64 = 5e-4;
+/// How often a step is shortened before it is given up.
+const SHORTENED_MOST: usize = 6;
+/// Below this a direction says nothing.
+const NOTHING: f64 = 1e-9;
+
+/// The model: points to logarithms of figures.
+pub type Model<'a> = dyn FnMut(&[Vec<f64>]) -> Result<Vec<Vec<f64>>, String> + 'a;
+
+/// What is looked for.
+#[derive(Clone, Debug)]
+pub struct Problem<'a> {
+    /// Logarithms of the figures.
+    pub measured: &'a [f64],
+    /// Where the values began, and are pulled to.
+    pub before: &'a [f64],
+    /// The least and the most of each.
+    pub bounds: &'a [(f64, f64)],
+    /// Standard deviation of a figure's logarithm that is expected at least.
+    pub noise: f64,
+}
+
+/// What was found.
+#[derive(Clone, Debug)]
+pub struct Solution {
+    /// The values.
+    pub at: Vec<f64>,
+    /// The model's figures there.
+    pub model: Vec<f64>,
+    /// How much each figure counted, 0 to 1.
+    pub weights: Vec<f64>,
+    /// Change of each figure by each value.
+    pub jacobian: DMatrix<f64>,
+    /// Standard deviation of a figure, by the residuals, and the noise at least.
+    pub scale: f64,
+    /// Robust sum of squares.
+    pub cost: f64,
+    /// Half of the interval of 95 %; infinite: these figures say nothing.
+    pub half: Vec<f64>,
+    /// With which other value each can be traded: the one that changes most where the figures say
+    /// least.
+    pub traded: Vec<Option<usize>>,
+}
+
+/// Finds the values, beginning at `from`.
+///
+/// # Errors
+/// As the model's.
+pub fn solve(problem: &Problem<'_>, from: &[f64], model: &mut Model<'_>) -> Result<Solution, String> {
+    let clamp = |at: &[f64]| -> Vec<f64> {
+        at.iter().zip(problem.bounds).map(|(x, (least, most))| x.clamp(*least, *most)).collect()
+    };
+    let mut at = clamp(from);
+    let mut figures = one(model, &at)?;
+    let mut damping = 1e-2;
+    for _ in 0..STEPS_MOST {
+        let scale = problem.scale(&figures);
+        let cost = problem.cost(&at, &figures, scale);
+        let jacobian = problem.jacobian(&at, &figures, DIFFERENCE, model)?;
+        let mut step_taken = None;
+        for _ in 0..SHORTENED_MOST {
+            // Two at once: as many as a small machine has cores.
+            let tries: Vec<Vec<f64>> = [damping, damping * 10.0]
+                .iter()
+                .map(|damping| clamp(&problem.step(&at, &figures, scale, &jacobian, *damping)))
+                .collect();
+            let all = model(&tries)?;
+            let best = tries
+                .into_iter()
+                .zip(all)
+                .map(|(at, figures)| (problem.cost(&at, &figures, scale), at, figures))
+                .min_by(|a, b| a.0.total_cmp(&b.0));
+            match best {
+                Some((less, next, of_next)) if less < cost => {
+                    step_taken = Some((less, next, of_next));
+                    damping = (damping / 5.0).max(1e-6);
+                    break;
+                }
+                _ => damping *= 30.0,
+            }
+        }
+        let Some((less, next, of_next)) = step_taken else { break };
+        let moved = at.iter().zip(&next).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        (at, figures) = (next, of_next);
+        if moved < STEP_LEAST || cost - less < 1e-4 * cost.max(1e-3) {
+            break;
+        }
+    }
+    problem.solution(at, figures, model)
+}
+
+fn one(model: &mut Model<'_>, at: &[f64]) -> Result<Vec<f64>, String> {
+    Ok(model(&[at.to_vec()])?.pop().unwrap_or_default())
+}
+
+impl Problem<'_> {
+    fn residuals<'a>(&'a self, figures: &'a [f64]) -> impl Iterator<Item = f64> + 'a {
+        figures.iter().zip(self.measured).map(|(model, measured)| model - measured)
+    }
+
+    /// Standard deviation by the middle one of the residuals, which a few bad ones do not move.
+    fn scale(&self, figures: &[f64]) -> f64 {
+        let mut sizes: Vec<f64> = self.residuals(figures).map(f64::abs).collect();
+        sizes.sort_by(f64::total_cmp);
+        let middle = sizes.get(sizes.len() / 2).copied().unwrap_or(0.0);
+        (1.4826 * middle).max(self.noise)
+    }
+
+    fn cost(&self, at: &[f64], figures: &[f64], scale: f64) -> f64 {
+        let huber = |residual: f64| {
+            let size = (residual / scale).abs();
+            if size <= HUBER { size * size } else { HUBER * (2.0 * size - HUBER) }
+        };
+        let of_figures: f64 = self.residuals(figures).map(huber).sum();
+        let of_pull: f64 = at.iter().zip(self.before).map(|(x, from)| ((x - from) / PULL).powi(2)).sum();
+        of_figures + of_pull
+    }
+
+    fn weights(&self, figures: &[f64], scale: f64) -> Vec<f64> {
+        self.residuals(figures).map(|residual| (HUBER * scale / residual.abs().max(1e-12)).min(1.0)).collect()
+    }
+
+    /// Forward differences, or backward ones at the upper bound.
+    fn jacobian(
+        &self,
+        at: &[f64],
+        figures: &[f64],
+        by: f64,
+        model: &mut Model<'_>,
+    ) -> Result<DMatrix<f64>, String> {
+        let steps: Vec<f64> =
+            at.iter().zip(self.bounds).map(|(x, (_, most))| if x + by > *most { -by } else { by }).collect();
+        let points: Vec<Vec<f64>> = (0..at.len())
+            .map(|value| {
+                let mut point = at.to_vec();
+                point[value] += steps[value];
+                point
+            })
+            .collect();
+        let all = model(&points)?;
+        Ok(DMatrix::from_fn(figures.len(), at.len(), |row, column| {
+            (all[column][row] - figures[row]) / steps[column]
+        }))
+    }
+
+    fn step(
+        &self,
+        at: &[f64],
+        figures: &[f64],
+        scale: f64,
+        jacobian: &DMatrix<f64>,
+        damping: f64,
+    ) -> Vec<f64> {
+        let weights = self.weights(figures, scale);
+        let count = at.len();
+        let (mut square, mut slope) = (DMatrix::<f64>::zeros(count, count), DVector::<f64>::zeros(count));
+        for (row, residual) in self.residuals(figures).enumerate() {
+            let weight = weights[row] / (scale * scale);
+            for a in 0..count {
+                slope[a] += weight * jacobian[(row, a)] * residual;
+                for b in 0..count {
+                    square[(a, b)] += weight * jacobian[(row, a)] * jacobian[(row, b)];
+                }
+            }
+        }
+        for value in 0..count {
+            square[(value, value)] += 1.0 / (PULL * PULL);
+            slope[value] += (at[value] - self.before[value]) / (PULL * PULL);
+        }
+        // What stands at its bound and is pushed outwards stays there.
+        for value in 0..count {
+            let (least, most) = self.bounds[value];
+            let pushed = at[value] <= least && slope[value] > 0.0 || at[value] >= most && slope[value] < 0.0;
+            if pushed {
+                square.row_mut(value).fill(0.0);
+                square.column_mut(value).fill(0.0);
+                square[(value, value)] = 1.0;
+                slope[value] = 0.0;
+            }
+        }
+        for value in 0..count {
+            square[(value, value)] *= 1.0 + damping;
+        }
+        let step = square.cholesky().map_or(DVector::zeros(count), |square| square.solve(&slope));
+        let longest = step.amax().max(STEP_MOST) / STEP_MOST;
+        at.iter().zip(step.iter()).map(|(x, step)| x - step / longest).collect()
+    }
+
+    fn solution(&self, at: Vec<f64>, figures: Vec<f64>, model: &mut Model<'_>) -> Result<Solution, String> {
+        // Central differences, within the bounds.
+        let ends = |value: usize| {
+            let (least, most) = self.bounds[value];
+            ((at[value] - DIFFERENCE_LAST).max(least), (at[value] + DIFFERENCE_LAST).min(most))
+        };
+        let mut points = Vec::new();
+        for value in 0..at.len() {
+            for end in [ends(value).0, ends(value).1] {
+                let mut point = at.clone();
+                point[value] = end;
+                points.push(point);
+            }
+        }
+        let all = model(&points)?;
+        let jacobian = DMatrix::from_fn(figures.len(), at.len(), |row, column| {
+            let (low, high) = ends(column);
+            (all[2 * column + 1][row] - all[2 * column][row]) / (high - low)
+        });
+        let robust = self.scale(&figures);
+        let weights = self.weights(&figures, robust);
+        let left = figures.len().saturating_sub(at.len());
+        let squares: f64 = self.residuals(&figures).zip(&weights).map(|(r, w)| w * r * r).sum();
+        // Few residuals say little of the noise: what is expected counts as much as some of them.
+        let spread = (EXPECTED * self.noise * self.noise + squares) / (EXPECTED + left as f64);
+        let scale = spread.sqrt().max(self.noise);
+        let cost = self.cost(&at, &figures, robust);
+        let information = information(&jacobian, &weights, scale);
+        let (variances, traded) = variances(&information);
+        let quantile = quantile(EXPECTED as usize + left);
+        let half = variances.iter().map(|variance| quantile * variance.sqrt()).collect();
+        Ok(Solution { at, model: figures, weights, jacobian, scale, cost, half, traded })
+    }
+}
+
+/// What is expected of the noise counts as much as so many residuals.
+const EXPECTED: f64 = 4.0;
+
+/// How much rows of a Jacobian say, as the inverse of a covariance.
+pub fn information(jacobian: &DMatrix<f64>, weights: &[f64], scale: f64) -> DMatrix<f64> {
+    let count = jacobian.ncols();
+    DMatrix::from_fn(count, count, |a, b| {
+        let rows = (0..jacobian.nrows()).map(|row| weights[row] * jacobian[(row, a)] * jacobian[(row, b)]);
+        rows.sum::<f64>() / (scale * scale)
+    })
+}
+
+/// The variance of each value, infinite where nothing is said; and with which other one it is traded
+/// most.
+pub fn variances(information: &DMatrix<f64>) -> (Vec<f64>, Vec<Option<usize>>) {
+    let count = information.ncols();
+    let eigen = SymmetricEigen::new(information.clone());
+    let mut variances = vec![0.0; count];
+    let mut traded = vec![None; count];
+    for value in 0..count {
+        let mut most = 0.0;
+        for (at, said) in eigen.eigenvalues.iter().enumerate() {
+            let direction = eigen.eigenvectors.column(at);
+            let share = direction[value] * direction[value];
+            if share < 1e-9 {
+                continue;
+            }
+            let part = if *said < NOTHING { f64::INFINITY } else { share / said };
+            variances[value] += part;
+            if part > most {
+                most = part;
+                let others = (0..count).filter(|other| *other != value);
+                let other = others.max_by(|a, b| direction[*a].abs().total_cmp(&direction[*b].abs()));
+                traded[value] = other.filter(|other| direction[*other].abs() > 0.3);
+            }
+        }
+    }
+    (variances, traded)
+}
+
+/// Student's t for 95 %, by degrees of freedom.
+pub fn quantile(freedom: usize) -> f64 {
+    const FIRST: [f64; 12] =
+        [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179];
+    match freedom {
+        0 => f64::INFINITY,
+        n => FIRST.get(n - 1).copied().unwrap_or(1.96 + 2.6 / n as f64),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Times of two parts: a fixed one and one by size.
+    fn affine(points: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, String> {
+        let sizes = [1.0, 4.0, 32.0, 256.0];
+        Ok(points
+            .iter()
+            .map(|at| sizes.iter().map(|size| (at[0].exp() + at[1].exp() * size).ln()).collect())
+            .collect())
+    }
+
+    fn problem<'a>(measured: &'a [f64], before: &'a [f64], bounds: &'a [(f64, f64)]) -> Problem<'a> {
+        Problem { measured, before, bounds, noise: 0.01 }
+    }
+
+    #[test]
+    fn two_parts_are_told_apart() {
+        let truth = [100_f64.ln(), 7_f64.ln()];
+        let measured = affine(&[truth.to_vec()]).unwrap().remove(0);
+        let before = [300_f64.ln(), 2_f64.ln()];
+        let bounds = [(0.0, 10.0); 2];
+        let found = solve(&problem(&measured, &before, &bounds), &before, &mut affine).unwrap();
+        for (found, truth) in found.at.iter().zip(truth) {
+            assert!((found - truth).abs() < 0.002, "{found} {truth}");
+        }
+        assert!(found.half.iter().all(|half| *half < 0.06), "{:?}", found.half);
+    }
+
+    #[test]
+    fn one_wrong_figure_moves_little() {
+        let truth = [100_f64.ln(), 7_f64.ln()];
+        let mut measured = affine(&[truth.to_vec()]).unwrap().remove(0);
+        measured[3] += 0.0;
+        measured[1] += 1.0;
+        let before = [150_f64.ln(), 5_f64.ln()];
+        let bounds = [(0.0, 10.0); 2];
+        let found = solve(&problem(&measured, &before, &bounds), &before, &mut affine).unwrap();
+        assert!((found.at[0] - truth[0]).abs() < 0.05, "{:?}", found.at);
+        assert!(found.weights[1] < 0.2, "{:?}", found.weights);
+    }
+
+    #[test]
+    fn what_no_figure_says_stays_where_it_began_and_is_known_as_such() {
+        let mut model = |points: &[Vec<f64>]| {
+            Ok(points.iter().map(|at| vec![at[0] + at[1], 2.0 * (at[0] + at[1])]).collect())
+        };
+        let before = [1.0, 2.0, 3.0];
+        let bounds = [(-9.0, 9.0); 3];
+        let found = solve(&problem(&[5.0, 10.0], &before, &bounds), &before, &mut model).unwrap();
+        assert!((found.at[0] + found.at[1] - 5.0).abs() < 0.01);
+        assert!((found.at[0] - 2.0).abs() < 0.01, "both give way alike: {:?}", found.at);
+        assert_eq!(found.at[2], 3.0);
+        assert!(found.half.iter().all(|half| *half > 10.0), "{:?}", found.half);
+        assert_eq!((found.traded[0], found.traded[1]), (Some(1), Some(0)));
+    }
+
+    #[test]
+    fn a_bound_holds() {
+        let truth = [100_f64.ln(), 7_f64.ln()];
+        let measured = affine(&[truth.to_vec()]).unwrap().remove(0);
+        let bounds = [(0.0, 4.0), (0.0, 10.0)];
+        let before = [3.0, 1.0];
+        let found = solve(&problem(&measured, &before, &bounds), &before, &mut affine).unwrap();
+        assert_eq!(found.at[0], 4.0);
+    }
+}
