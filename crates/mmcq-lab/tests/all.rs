@@ -16,6 +16,7 @@ mod fio_live;
 mod fio_offsets;
 mod fio_reports;
 mod fio_run;
+mod fit;
 mod fuzz_platform;
 mod guest;
 mod guide;

@@ -6,7 +6,7 @@ use toml::Value;
 
 /// Without `--free`: those of these that the card's file has. Sizes are not among them, and not
 /// garbage collection, which few jobs are long enough for.
-const USUAL: [&str; 9] = [
+const USUAL: [&str; 10] = [
     "flash.read.read_first_us",
     "flash.read.read_next_4k_us",
     "flash.read.read_second_page_us",
@@ -16,6 +16,7 @@ const USUAL: [&str; 9] = [
     "flash.write.drain_mib_s",
     "flash.write.close_us",
     "flash.write.reopen_us",
+    "flash.write.scatter_us",
 ];
 /// What has no range is looked for within this factor.
 const FACTOR: f64 = 16.0;

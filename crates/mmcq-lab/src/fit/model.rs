@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// No run of the model moves more than this, or [`LEAST_IOS`].
-const MOST_BYTES: u64 = 64 << 20;
+const MOST_BYTES: u64 = 32 << 20;
 /// A steady rate needs some completions.
-const LEAST_IOS: u64 = 12;
+const LEAST_IOS: u64 = 6;
 /// Loads of several jobs run so long at most: where each would be cut by its own bytes, the faster
 /// one would leave the other alone.
 const TOGETHER_NS: u64 = 1_000_000_000;

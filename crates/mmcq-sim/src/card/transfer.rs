@@ -247,15 +247,14 @@ impl Write {
         if self.taken == 0 {
             return (now_ns, errors);
         }
+        let bytes = u64::from(self.taken) * u64::from(self.block);
         let busy_ns = match flash.timing().close {
             None => {
                 self.drain(flash, now_ns, self.entry_ns.is_none()).saturating_add(self.entry_ns.unwrap_or(0))
             }
-            Some(close) => {
-                let bytes = u64::from(self.taken) * u64::from(self.block);
-                flash.close(&close, self.at.saturating_sub(bytes), bytes, now_ns)
-            }
+            Some(close) => flash.close(&close, self.at.saturating_sub(bytes), bytes, now_ns),
         };
+        let busy_ns = busy_ns.saturating_add(flash.scatter_ns(self.at.saturating_sub(bytes), bytes));
         let busy_ns = if self.past_cache { busy_ns.max(flash.drained_ns(now_ns)) } else { busy_ns };
         if flash.journal.follows() {
             let past_cache = self.past_cache || matches!(flash.partition, 1 | 2);

@@ -1,4 +1,7 @@
 //! fio's JSON: each job with its options and its figures.
+//!
+//! fio leaves flags such as `stonewall` out of the `job options`. Jobs with one `groupid` ran
+//! together; another one stands for a wall between them.
 
 use super::{Figure, Load, Wanted, What, in_words, job};
 use crate::fio::{Dir, Job};
@@ -37,6 +40,7 @@ pub(super) fn read(name: &str, text: &str, wanted: Wanted<'_>) -> Result<Vec<Loa
     let jobs = value.get("jobs").and_then(Value::as_array);
     let jobs = jobs.ok_or_else(|| fault("no `jobs`; expected fio's JSON".to_owned()))?;
     let (mut loads, mut before): (Vec<Load>, Option<(String, Map<String, Value>)>) = (Vec::new(), None);
+    let mut group = None;
     for entry in jobs {
         let called = entry.get("jobname").and_then(Value::as_str).unwrap_or("job");
         let place = format!("{name}: job {called}");
@@ -62,7 +66,7 @@ pub(super) fn read(name: &str, text: &str, wanted: Wanted<'_>) -> Result<Vec<Loa
                 }
                 continue;
             }
-            Some(load) if !job.stonewall => load.jobs.push(job.clone()),
+            Some(load) if group == entry.get("groupid") => load.jobs.push(job.clone()),
             _ => loads.push(Load {
                 jobs: vec![job.clone()],
                 changes: Vec::new(),
@@ -71,6 +75,7 @@ pub(super) fn read(name: &str, text: &str, wanted: Wanted<'_>) -> Result<Vec<Loa
                 figures: Vec::new(),
             }),
         }
+        group = entry.get("groupid");
         let Some(load) = loads.last_mut() else { continue };
         let at = load.jobs.len() - 1;
         load.figures.extend(figures(entry, &job, &place, (at, at + 1), wanted)?);

@@ -6,7 +6,8 @@
 //! [`Timing::write_next_4k_ns`] for each 4 KiB touched, and for as long as the write cache has no
 //! room. The cache drains into the flash at a steady rate, a token bucket that is exact to the
 //! nanosecond. It programs whole pages ([`Timing::program_bytes`]): a write of 4 KiB may cost the
-//! cache as much as one of 16.
+//! cache as much as one of 16. A write command that goes on nowhere and is longer than what the card
+//! gathers may cost [`Scatter::busy_ns`] more: the card closes the stripe that it had open.
 //!
 //! A card may tell more about itself; what its profile does not ask for does not exist:
 //! - [`Pages`]: reads go by page through a pipeline, and on beyond what was asked for ([`Ahead`]).
@@ -51,6 +52,8 @@ pub struct Timing {
     /// The flash programs pages of this size: each page that a write touches, and the one before it
     /// did not, drains as a whole. 0: as many bytes as were written. Not with [`Timing::close`].
     pub program_bytes: u64,
+    /// Writes that go on nowhere cost more.
+    pub scatter: Option<Scatter>,
     /// A longer transfer than this moves into the cache in pieces of this size, with busy between
     /// blocks; 0: never.
     pub buffer_bytes: u64,
@@ -60,6 +63,15 @@ pub struct Timing {
     pub erase_first_ns: u64,
     /// More busy for each erase group.
     pub erase_next_group_ns: u64,
+}
+
+/// The price of a write command that does not begin where the one before ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scatter {
+    /// More busy at the end.
+    pub busy_ns: u64,
+    /// For commands that are longer than this; shorter ones the card gathers.
+    pub from_bytes: u64,
 }
 
 impl Timing {
@@ -82,6 +94,8 @@ pub struct Flash {
     fetching_until_ns: u64,
     /// The page that was programmed last.
     page: Option<u64>,
+    /// Where the last write command ended.
+    written_to: Option<u64>,
     runs: Runs,
     unprogrammed: Unprogrammed,
     /// What is not safe yet.
@@ -106,6 +120,7 @@ impl Flash {
             level_ns: 0,
             fetching_until_ns: 0,
             page: None,
+            written_to: None,
             runs: Runs::default(),
             unprogrammed: Unprogrammed::default(),
             journal: Journal::default(),
@@ -138,6 +153,13 @@ impl Flash {
         let room_ns = self.make_room(now_ns, programmed);
         let first_ns = if last { self.timing.write_first_ns } else { 0 };
         room_ns.saturating_add(first_ns).saturating_add(units.saturating_mul(self.timing.write_next_4k_ns))
+    }
+
+    /// A write command of these bytes ends; how much longer it is busy because of its place.
+    pub(crate) fn scatter_ns(&mut self, at: u64, bytes: u64) -> u64 {
+        let Some(scatter) = self.timing.scatter else { return 0 };
+        let goes_on = self.written_to.replace(at.saturating_add(bytes)) == Some(at);
+        if goes_on || bytes <= scatter.from_bytes { 0 } else { scatter.busy_ns }
     }
 
     /// What is programmed for a write of these bytes.
@@ -176,6 +198,7 @@ impl Flash {
         self.unprogrammed.undo(medium, bytes);
         self.level = 0;
         self.fetching_until_ns = 0;
+        self.written_to = None;
         self.runs.forget_place();
     }
 
@@ -253,6 +276,7 @@ mod tests {
             cache_bytes: 8192,
             drain_bytes_per_s: 4_096_000,
             program_bytes: 0,
+            scatter: None,
             buffer_bytes: 0,
             close: None,
             erase_first_ns: 0,
@@ -285,6 +309,24 @@ mod tests {
         assert_eq!(flash.write(4_000_000, 6 * 16384, 512, 1, true), 8_000_000 + 34_200);
         // Back in page 5: it is programmed once more.
         assert_eq!(flash.write(8_000_000, 5 * 16384, 512, 1, true), 12_000_000 + 34_200);
+    }
+
+    #[test]
+    fn a_long_write_that_goes_on_nowhere_costs_more() {
+        let scatter = Some(Scatter { busy_ns: 700, from_bytes: 32768 });
+        let mut flash = Flash::new(Timing { scatter, ..timing() });
+        let costs: Vec<u64> = [
+            (0, 65536),       // the first
+            (65536, 65536),   // goes on
+            (1 << 20, 32768), // short
+            (0, 36864),
+            (36864, 512),
+            (37376, 65536), // goes on
+        ]
+        .map(|(at, bytes)| flash.scatter_ns(at, bytes))
+        .to_vec();
+        assert_eq!(costs, [700, 0, 0, 700, 0, 0]);
+        assert_eq!(Flash::new(timing()).scatter_ns(0, 1 << 20), 0);
     }
 
     #[test]

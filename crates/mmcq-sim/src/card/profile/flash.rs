@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::super::flash::{Ahead, Close, Gc, Pages, Reopen, Timing};
+use super::super::flash::{Ahead, Close, Gc, Pages, Reopen, Scatter, Timing};
 use super::ProfileError;
 use super::parse::Place;
 
@@ -44,6 +44,8 @@ pub(super) struct WriteKeys {
     drain_mib_s: Option<Spanned<f64>>,
     buffer_kib: Option<Spanned<u32>>,
     program_kib: Option<Spanned<u32>>,
+    scatter_us: Option<Spanned<f64>>,
+    scatter_from_kib: Option<Spanned<u32>>,
     close_us: Option<Spanned<f64>>,
     reopen_us: Option<Spanned<f64>>,
     reopen_from_kib: Option<Spanned<u32>>,
@@ -112,6 +114,7 @@ pub(super) fn timing(place: &Place<'_>, keys: &FlashKeys) -> Result<Timing, Prof
         cache_bytes,
         drain_bytes_per_s,
         program_bytes: program(place, write, cache_bytes > 0 && drain_bytes_per_s > 0)?,
+        scatter: scatter(place, write)?,
         buffer_bytes: write.buffer_kib.as_ref().map_or(0, |size| u64::from(*size.get_ref()) * KIB),
         close,
         erase_first_ns: place.us("erase_first_us", &keys.erase.erase_first_us)?,
@@ -173,6 +176,21 @@ fn program(place: &Place<'_>, keys: &WriteKeys, drains: bool) -> Result<u64, Pro
         return Err(place.value("program_kib", size, "`cache_kib` above 0 and `drain_mib_s` beside it"));
     }
     Ok(u64::from(kib) * KIB)
+}
+
+/// What a write costs more that goes on nowhere, if it does.
+fn scatter(place: &Place<'_>, keys: &WriteKeys) -> Result<Option<Scatter>, ProfileError> {
+    match (&keys.scatter_us, &keys.scatter_from_kib) {
+        (Some(time), Some(from)) => Ok(Some(Scatter {
+            busy_ns: place.us("scatter_us", time)?,
+            from_bytes: u64::from(*from.get_ref()) * KIB,
+        })),
+        (time, from) => {
+            place.only("scatter_us", time.as_ref(), "`scatter_from_kib` beside it")?;
+            place.only("scatter_from_kib", from.as_ref(), "`scatter_us` beside it")?;
+            Ok(None)
+        }
+    }
 }
 
 /// Writes that end in the flash, if closing takes its time; `drains`: there is a cache with a rate.
