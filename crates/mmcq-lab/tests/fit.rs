@@ -149,7 +149,7 @@ fn of_article(name: &str, scatters: bool) -> Fit {
     }
     let bench = bench("generic", Some(card), &changes, 200);
     let free = free::free("generic", Some(card), &bench.of_board(), &keys).unwrap();
-    let (fitted, held) = table(name, &[4 << 10, 16 << 20]);
+    let (fitted, held) = table(name, &[16 << 10, 1 << 20]);
     Task { bench, free, fitted, held, noise: 0.02 }.fit(&mut |_| ()).unwrap()
 }
 
@@ -169,10 +169,8 @@ fn errors(fits: &[Fit]) -> [f64; 4] {
 #[test]
 fn a_real_card_is_predicted_from_two_block_sizes() {
     let [read, random, write, random_write] = errors(&[of_article("Extreme Pro A2", true)]);
-    assert!(
-        read < 5.0 && random < 9.0 && write < 12.0 && random_write < 12.0,
-        "{read} {random} {write} {random_write}"
-    );
+    let figures = format!("{read} {random} {write} {random_write}");
+    assert!(read < 6.0 && random < 6.0 && write < 12.0 && random_write < 20.0, "{figures}");
 }
 
 /// `cargo test -p mmcq-lab --test all fit::real -- --ignored --nocapture`: some minutes.
@@ -190,7 +188,7 @@ fn real_cards_are_predicted_from_two_block_sizes() {
         let [read, random, write, random_write] = errors(&fits[..6]);
         println!("scatter {scatters}: {read:.1} {random:.1} {write:.1} {random_write:.1}");
         if scatters {
-            assert!(read < 5.0 && random < 5.0 && (write + random_write) / 2.0 < 13.0);
+            assert!(read < 5.0 && random < 6.0 && write < 12.0 && random_write < 20.0);
         }
     }
 }
