@@ -3,7 +3,7 @@
 //!
 //! A value `v` is `ln v` here, a figure likewise: a time that is a third too long counts as much
 //! for 4 us as for 4 ms. Figures that are far off count less (Huber). What the figures do not say
-//! stays near where it began: a weak pull, [`PULL`], holds it there, which is nothing beside a
+//! stays near where it began: a weak pull (a factor of four) holds it there, which is nothing beside a
 //! figure that says something.
 
 use nalgebra::{DMatrix, DVector, SymmetricEigen};
