@@ -39,7 +39,8 @@ pub(super) fn read(name: &str, text: &str, wanted: Wanted<'_>) -> Result<Vec<Loa
     let global = value.get("global options").and_then(Value::as_object).unwrap_or(&none);
     let jobs = value.get("jobs").and_then(Value::as_array);
     let jobs = jobs.ok_or_else(|| fault("no `jobs`; expected fio's JSON".to_owned()))?;
-    let (mut loads, mut before): (Vec<Load>, Option<(String, Map<String, Value>)>) = (Vec::new(), None);
+    let mut loads: Vec<Load> = Vec::new();
+    let mut before: Option<(String, Map<String, Value>)> = None;
     let mut group = None;
     for entry in jobs {
         let called = entry.get("jobname").and_then(Value::as_str).unwrap_or("job");

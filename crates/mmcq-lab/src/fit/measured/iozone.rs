@@ -22,8 +22,12 @@ pub(super) fn header(text: &str) -> Option<usize> {
     })
 }
 
-/// A test of a column.
-fn tests(names: &[&str], above: &[&str]) -> Result<Vec<Option<(&'static str, Dir, String)>>, String> {
+/// What fio calls a column's test, its direction, and iozone's own name. A column without one says
+/// nothing of the card.
+type Test = (&'static str, Dir, String);
+
+/// The tests of the columns.
+fn tests(names: &[&str], above: &[&str]) -> Result<Vec<Option<Test>>, String> {
     // iozone writes `random` twice above the last `read` and `write` that have a plain one already.
     let mut random = above.iter().filter(|word| **word == "random").count();
     let mut tests = Vec::new();

@@ -23,8 +23,11 @@ pub(super) fn are(text: &str) -> bool {
     }
 }
 
-/// The rows with the number of their line.
-fn rows(name: &str, text: &str) -> Result<Vec<(usize, Map<String, Value>)>, String> {
+/// The number of a line, and its row.
+type Row = (usize, Map<String, Value>);
+
+/// The rows of a text.
+fn rows(name: &str, text: &str) -> Result<Vec<Row>, String> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     if text.starts_with('{') {
         let row = |(at, line): (usize, &str)| {
