@@ -111,8 +111,9 @@ pub fn free(
         let several = key.ends_with('*');
         match &matching[..] {
             [] => {
-                let nearest =
-                    all.iter().max_by(|a, b| strsim::jaro(&a.key, key).total_cmp(&strsim::jaro(&b.key, key)));
+                let last = |key: &str| key.rsplit('.').next().unwrap_or_default().to_owned();
+                let near = |param: &Param| strsim::jaro(&last(&param.key), &last(key));
+                let nearest = all.iter().max_by(|a, b| near(a).total_cmp(&near(b)));
                 let nearest = nearest.map_or("", |param| param.key.as_str());
                 return Err(format!(
                     "--free {text}: no such key; the nearest is {nearest}; `mmcq params` lists all"
