@@ -35,7 +35,7 @@ pub(crate) fn build(
     match platform.controller {
         ControllerConfig::Sdhci(config) => Ok(Box::new(Sdhci::new(config, memory, Some(slot()?)))),
         ControllerConfig::Mshc(config) => Ok(Box::new(Mshc::new(config, memory, Some(slot()?)))),
-        ControllerConfig::Rtsx(_) => {
+        ControllerConfig::Rtsx(_) | ControllerConfig::Stm32Sdmmc(_) => {
             Err(format!("platform {}: expected one whose controller is an sdhci or an mshc", platform.name))
         }
     }
