@@ -96,6 +96,14 @@ fn a_chip_that_ends_data_before_busy_keeps_every_promise() {
     }
 }
 
+/// A controller that no reset stops keeps a read's memory: nothing of it counts as read.
+#[test]
+fn a_read_whose_memory_is_leaked_brought_nothing() {
+    let outcome = run(&hosts::draw(960), &mut Bench::new(), None);
+    assert_eq!(outcome.violation, None);
+    assert!(outcome.struck.iter().any(|shot| shot.strike == Strike::Never), "{:?}", outcome.struck);
+}
+
 /// Seeds that broke a promise once.
 #[test]
 fn runs_that_failed_once_stay_good() {

@@ -13,11 +13,11 @@ use mmcq_sim::world::Stream;
 
 /// Faults and cuts as [`Wishes`] have them.
 const OFTEN: (f64, f64) = (0.002, 1.0);
-/// A card that goes to 1.8 V is among those of ST's SDMMC in so many cases.
+/// A card that goes to 1.8 V is among the others in so many cases.
 const FAST_CARD: (&str, f64) = ("sdxc-64g-a2", 0.2);
-/// The end of a write's data tells the end of its busy in so many cases there.
+/// The end of a write's data tells the end of its busy in so many cases of ST's SDMMC.
 const TELLS_BUSY: f64 = 0.75;
-/// What else goes wrong there: a voltage switch, a block of a tuning.
+/// What else goes wrong: a voltage switch, a block of a tuning.
 const STRIKES: [(Point, Strike); 3] =
     [(Point::Voltage, Strike::Fail), (Point::Tuning, Strike::Crc), (Point::Reset, Strike::Never)];
 
@@ -34,8 +34,9 @@ pub fn sdmmc(share: &Share, progress: &(dyn Fn(u64) + Sync)) -> Score {
 /// The run of this seed on a mobile storage host.
 #[must_use]
 pub fn draw(seed: u64) -> Case {
-    let host = [Host::Smhc, Host::DesignWare][Stream::new(seed, "hosts").below(2) as usize];
-    on(host, seed, None)
+    let random = &mut Stream::new(seed, "hosts");
+    let host = [Host::Smhc, Host::DesignWare][random.below(2) as usize];
+    on(host, seed, random)
 }
 
 /// The run of this seed on ST's SDMMC.
@@ -43,22 +44,21 @@ pub fn draw(seed: u64) -> Case {
 pub fn draw_sdmmc(seed: u64) -> Case {
     let random = &mut Stream::new(seed, "sdmmc");
     let chip = [Chip::H7, Chip::U5, Chip::N6][random.below(3) as usize];
-    let fast = random.chance(FAST_CARD.1);
-    let card = EVERY_CARD.iter().position(|card| fast && *card == FAST_CARD.0);
-    let mut case = on(Host::Sdmmc(chip), seed, card);
+    let mut case = on(Host::Sdmmc(chip), seed, random);
     case.setup.busy = if random.chance(TELLS_BUSY) { BusyBy::Interrupt } else { BusyBy::Status };
-    if let Luck::Chances(_, chances) = &mut case.luck {
-        chances.extend(STRIKES.map(|(point, strike)| (point, strike, OFTEN.0)));
-    }
     case
 }
 
-/// With this card, or one of the campaigns'.
-fn on(host: Host, seed: u64, card: Option<usize>) -> Case {
+fn on(host: Host, seed: u64, random: &mut Stream) -> Case {
     let (faults, cuts) = OFTEN;
+    let fast = random.chance(FAST_CARD.1);
+    let card = EVERY_CARD.iter().position(|card| fast && *card == FAST_CARD.0);
     let wishes = Wishes { faults, cuts, operations: OPERATIONS, cards: CARDS.len(), card };
     let mut case = Case::draw(seed, &wishes);
     (case.setup.host, case.setup.scheduler) = (host, 0);
     case.visit = None;
+    if let Luck::Chances(_, chances) = &mut case.luck {
+        chances.extend(STRIKES.map(|(point, strike)| (point, strike, OFTEN.0)));
+    }
     case
 }

@@ -18,7 +18,7 @@ use mmcq::sched::Profile;
 use mmcq_sim::card::Card;
 use mmcq_sim::faults::Faults;
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
-use mmcq_sim::mshc::{Mshc, MshcConfig, Port as MshcPort};
+use mmcq_sim::mshc::{Board as MshcBoard, Mshc, MshcConfig, Port as MshcPort};
 use mmcq_sim::rtsx::{Port as ReaderPort, Rtsx, RtsxConfig};
 use mmcq_sim::sdhci::{Busy, CqhciConfig as QueueEngine, Mistakes, Port, Sdhci, SdhciConfig};
 use mmcq_sim::slot::Controller as _;
@@ -45,8 +45,8 @@ pub type QueueDriver = Cqhci<Port, ShadowMemory, DESCRIPTORS, PIECES>;
 pub type ChainDriver = Adma3<Port, ShadowMemory, DESCRIPTORS, CHAINED, PIECES>;
 /// That of a reader.
 pub type ReaderDriver = rtsx::Rtsx<ReaderPort, ShadowMemory>;
-/// That of a mobile storage host.
-pub type HostDriver<L> = MshcDriver<L, MshcPort, ShadowMemory, (), DESCRIPTORS>;
+/// That of a mobile storage host, with what its board has.
+pub type HostDriver<L> = Surrounded<MshcDriver<L, MshcPort, ShadowMemory, MshcBoard, DESCRIPTORS>, MshcBoard>;
 /// That of ST's SDMMC, with what its board has.
 pub type SdmmcDriver<const PIECES: usize> =
     Surrounded<sdmmc::Stm32Sdmmc<SdmmcPort, ShadowMemory, Board, PIECES>, Board>;
@@ -237,7 +237,7 @@ impl Machine<(Alone, ReaderDriver)> {
 impl Machine<(Alone, HostDriver<SmhcLayout>)> {
     /// Allwinner's mobile storage host; power-on at this time.
     pub fn smhc(setup: &Setup, card: Box<dyn Card>, faults: &Faults, now_ns: u64) -> Result<Self, String> {
-        Self::mshc(MshcConfig { lines: 8, ..MshcConfig::H3 }, setup, card, faults, now_ns)
+        Self::mshc([MshcConfig::H3, MshcConfig::A64], setup, card, faults, now_ns)
     }
 }
 
@@ -249,29 +249,39 @@ impl Machine<(Alone, HostDriver<DesignWareLayout>)> {
         faults: &Faults,
         now_ns: u64,
     ) -> Result<Self, String> {
-        Self::mshc(MshcConfig { lines: 8, ..MshcConfig::JH7110 }, setup, card, faults, now_ns)
+        Self::mshc([MshcConfig::JH7110, MshcConfig::RK3399], setup, card, faults, now_ns)
     }
 }
 
 impl<L: MshcLayout> Machine<(Alone, HostDriver<L>)> {
+    /// An old host goes to high speed, a newer one as fast as it can.
     fn mshc(
-        config: MshcConfig,
+        [old, new]: [MshcConfig; 2],
         setup: &Setup,
         card: Box<dyn Card>,
         faults: &Faults,
         now_ns: u64,
     ) -> Result<Self, String> {
+        let soldered = !setup.is_removable();
+        let (fast, base) = if setup.old_host { (false, old) } else { (true, new) };
+        let config =
+            MshcConfig { lines: 8, signal18: fast && !soldered, signal18_fixed: fast && soldered, ..base };
         let build = |memory, card| Mshc::new(config, memory, card);
         let powered = Powered::new(memory_of(setup), card, faults, now_ns, build);
         let (table, leased) = lease(&LINKS, Descriptors::new);
         let driver = mshc::MshcConfig::new(config.source_hz)
-            .max_clock_hz(HOST_HZ)
+            .max_clock_hz(if fast { config.source_hz } else { HOST_HZ })
             .width(Width::W8)
             .high_speed(true)
-            .fixed(!setup.is_removable());
+            .ddr(fast)
+            .signal18(config.signal18)
+            .signal18_fixed(config.signal18_fixed)
+            .sample_delay(config.delay_step_ps != 0)
+            .fixed(soldered);
         let (port, memory) = (powered.port(setup.access_ns), powered.memory.clone());
-        let host = told(MshcDriver::new(port, memory, (), table, driver))?;
-        let stack = Stack::new(Alone, TIMER, host, engine_config(setup));
+        let board = MshcBoard::new(powered.model.clone(), powered.time.clone());
+        let host = told(MshcDriver::new(port, memory, board.clone(), table, driver))?;
+        let stack = Stack::new(Alone, TIMER, Surrounded::new(host, board), engine_config(setup));
         Ok(powered.machine(stack, setup.early, leased))
     }
 }

@@ -37,7 +37,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 continue;
             }
             if slot.buf().owned() {
-                slot.take_buf();
+                slot.is_leaked();
                 self.record.memory_leaked();
                 self.slots.take_mapped(index);
             } else {

@@ -152,6 +152,13 @@ impl Slot {
         self.state = State::Queued;
     }
 
+    /// A controller that nothing stops has its own memory for ever. What a read brought is in there:
+    /// nothing of it counts.
+    pub fn is_leaked(&mut self) {
+        self.buf = DmaBuf::EMPTY;
+        self.moved_blocks = 0;
+    }
+
     /// A controller that nothing stops has its lent memory.
     pub fn is_kept(&mut self) {
         self.state = State::Kept;
