@@ -54,3 +54,14 @@ else
   python3 -m venv "$judges"
   "$judges/bin/pip" install -q --disable-pip-version-check "crccheck==1.3.1" "perfetto==0.59.1" "protobuf==7.36.2"
 fi
+# fio's own examples, which the test `corpus` runs. Debian's package has them alone; it is unpacked, not installed.
+examples=$judges/fio-examples
+if [ -d "$examples/usr/share/doc/fio/examples" ] || [ -d /usr/share/doc/fio/examples ]; then
+  echo "fio-examples is there"
+else
+  echo "fetching fio-examples (5 MB) into $examples"
+  mkdir -p "$examples"
+  (cd "$examples" && apt-get download -q -o APT::Sandbox::User="$(id -un)" fio-examples)
+  dpkg-deb -x "$examples"/fio-examples_*.deb "$examples"
+  rm "$examples"/fio-examples_*.deb
+fi

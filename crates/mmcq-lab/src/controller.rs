@@ -6,7 +6,7 @@
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
 pub use crate::platform::ControllerConfig;
-use crate::platform::{Busy, Platform};
+use crate::platform::{Busy, Platform, Wires};
 use mmcq::host::mshc;
 use mmcq::host::rtsx;
 use mmcq::host::sdhci::{
@@ -14,7 +14,7 @@ use mmcq::host::sdhci::{
 };
 use mmcq::host::stm32_sdmmc as sdmmc;
 use mmcq::host::surroundings::Surrounded;
-use mmcq::host::{Caps, Host, Width};
+use mmcq::host::{Host, Timing, Width};
 use mmcq_sim::card::Card;
 use mmcq_sim::memory::ShadowMemory;
 use mmcq_sim::mshc::{Board as MshcBoard, Layout, Mshc, MshcConfig, Port as MshcPort};
@@ -142,7 +142,7 @@ impl Controller {
                 let port = MshcPort::new(model.clone(), time.clone(), access_ns.0, access_ns.1);
                 let table: &'static mut mshc::Descriptors<MSHC_DESCRIPTORS> =
                     Box::leak(Box::new(mshc::Descriptors::new()));
-                let (regs, dma, setup) = (port.clone(), memory.clone(), mshc_setup(&config));
+                let (regs, dma, setup) = (port.clone(), memory.clone(), mshc_setup(&config, &platform.wires));
                 let around = MshcBoard::new(model.clone(), time.clone());
                 let board = around.clone();
                 let driver = match config.layout {
@@ -228,14 +228,17 @@ fn sdhci_setup(platform: &Platform, config: &SdhciConfig, engine: bool) -> sdhci
     }
     // What the register cannot say, the board's description does.
     let untold = config.base_clock_hz != 0 && config.shown_capabilities() & 0xff00 == 0;
+    let wires = &platform.wires;
     sdhci::SdhciConfig::new()
         .quirks(quirks)
         .base_clock_hz(untold.then_some(config.base_clock_hz))
         .fixed(config.fixed)
         .hs400_mode(config.hs400_mode)
         .hs400es_mode(config.hs400es_mode)
-        .width(Width::W8)
-        .extra_timings(platform.timings.iter().fold(0, |bits, t| bits | Caps::timing_bit(*t)))
+        .width(wires.width.unwrap_or(Width::W8))
+        .max_clock_hz(wires.max_clock_hz.unwrap_or(u32::MAX))
+        .capabilities(wires.capabilities(config.shown_capabilities(), config.capabilities1))
+        .extra_timings(wires.timings(&platform.timings))
 }
 
 fn rtsx_setup(platform: &Platform, config: &RtsxConfig) -> rtsx::RtsxConfig {
@@ -246,7 +249,7 @@ fn rtsx_setup(platform: &Platform, config: &RtsxConfig) -> rtsx::RtsxConfig {
         .fixed(config.fixed)
 }
 
-fn mshc_setup(config: &MshcConfig) -> mshc::MshcConfig {
+fn mshc_setup(config: &MshcConfig, wires: &Wires) -> mshc::MshcConfig {
     let width = match config.lines {
         8 => Width::W8,
         4 => Width::W4,
@@ -255,11 +258,11 @@ fn mshc_setup(config: &MshcConfig) -> mshc::MshcConfig {
     // Where the FIFO is DesignWare's tells by its version.
     let smhc = config.layout == Layout::Smhc;
     mshc::MshcConfig::new(config.source_hz)
-        .max_clock_hz(FASTEST_HZ)
-        .width(width)
-        .high_speed(true)
-        .ddr(true)
-        .signal18(config.signal18)
+        .max_clock_hz(wires.max_clock_hz.unwrap_or(FASTEST_HZ))
+        .width(wires.width.unwrap_or(width))
+        .high_speed(wires.carry(Timing::HighSpeed))
+        .ddr(wires.carry(Timing::Ddr52))
+        .signal18(config.signal18 && wires.carry(Timing::Sdr50))
         .signal18_fixed(config.signal18_fixed)
         .sample_delay(config.delay_step_ps != 0)
         .new_timing(config.delay_step_ps != 0)

@@ -90,7 +90,7 @@ fn lateness(outcome: &Outcome) -> Vec<(&'static str, f64)> {
         return Vec::new();
     }
     let percentiles = late.histogram.percentiles(&[50.0, 99.0]);
-    let percentile = |at: usize| percentiles.get(at).map_or(0.0, |ns| *ns as f64 / 1e3);
+    let percentile = |at: usize| percentiles.get(at).map_or(0.0, |us| *us as f64);
     vec![
         ("late_mean_us", late.ns.mean / 1e3),
         ("late_p50_us", percentile(0)),

@@ -31,6 +31,7 @@ pub mod series;
 pub mod serve;
 pub mod sweep;
 pub mod system;
+pub mod table;
 pub mod torture;
 pub mod trace;
 pub mod unix_socket;

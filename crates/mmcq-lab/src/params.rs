@@ -41,12 +41,15 @@ const UNITS: [(&str, &str); 12] = [
 /// Kinds, as a card's sources begin with.
 const KINDS: [&str; 5] = ["spec", "prior", "fit", "val", "measured"];
 /// Switches of a board that its file may leave out.
-const SWITCHES: [&str; 11] = [
+const SWITCHES: [&str; 14] = [
     "busy",
     "defer_completion",
     "cpu.cores",
     "driver.timings",
     "driver.continue_data",
+    "driver.width",
+    "driver.max_clock_hz",
+    "driver.max_timing",
     "stack.advance",
     "stack.streams",
     "stack.merging",

@@ -20,11 +20,13 @@ mod controller;
 mod stack;
 #[cfg(test)]
 mod tests;
+mod wires;
 
 pub(crate) use change::set;
 pub use change::{CARD, JOB};
 pub use controller::ControllerConfig;
 pub use stack::{Profile, Stack, profile};
+pub use wires::Wires;
 
 use mmcq_sim::card::profile::message_of;
 use serde::Deserialize;
@@ -178,6 +180,8 @@ pub struct Platform {
     pub timings: Vec<mmcq::host::Timing>,
     /// The driver is told that the controller can continue data, or cannot, whatever the truth.
     pub continue_data: Option<bool>,
+    /// What the board's wires carry.
+    pub wires: Wires,
     /// Cores.
     pub cores: u8,
     /// Costs of the software around the stack.
@@ -279,6 +283,7 @@ impl Platform {
             Some(other) => return Err(error(&place("driver.continue_data"), &other, "true or false")),
             None => None,
         };
+        let wires = Wires::read(&place, &mut driver, &controller)?;
         let cores = match cpu.remove("cores") {
             Some(Value::Integer(n @ 1..=64)) => n as u8,
             Some(other) => return Err(error(&place("cpu.cores"), &other, "1 to 64")),
@@ -305,7 +310,9 @@ impl Platform {
         for (section, left) in [("", &table), ("driver.", &driver), ("cpu.", &cpu)] {
             if let Some(key) = left.keys().next() {
                 let known: &[&str] = match section {
-                    "driver." => &["timings", "continue_data"],
+                    "driver." => {
+                        &["timings", "continue_data", wires::KEYS[0], wires::KEYS[1], wires::KEYS[2]]
+                    }
                     "cpu." => &["cores"],
                     _ => &KEYS,
                 };
@@ -330,6 +337,7 @@ impl Platform {
             controller,
             timings,
             continue_data,
+            wires,
             cores,
             costs,
             shares: quantities(&place("share"), shares, &SHARES, &[], false)?,
@@ -382,7 +390,7 @@ fn tree(name: &str, beside: Option<&Path>, depth: usize) -> Result<Table, Platfo
 /// driver, or as the tree ships it.
 fn is_quirk(table: &Table, text: &str) -> bool {
     let driver = table.get("driver").and_then(Value::as_table);
-    let told = ["quirks", "width", "transfer", "capabilities"];
+    let told = ["quirks", "transfer", "capabilities"];
     driver.is_some_and(|driver| told.iter().any(|key| driver.contains_key(*key)))
         || mmcq_sim::sdhci::PROFILES.iter().any(|(_, shipped)| *shipped == text)
 }

@@ -32,7 +32,7 @@ pub struct Scene {
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
     /// Seed of everything random that is not fio's own
-    #[arg(long, default_value_t = 1, value_parser = whole)]
+    #[arg(long, default_value_t = 1, allow_negative_numbers = true, value_parser = whole)]
     pub seed: u64,
 }
 

@@ -11,6 +11,7 @@ mod job_folder;
 mod judges;
 
 mod cli;
+mod corpus;
 mod fio_fuzz;
 mod fio_live;
 mod fio_offsets;

@@ -138,6 +138,30 @@ fn orders_of_the_installed_fio() {
         let words: Vec<&str> = choices.iter().zip([1, 3, 3, 2, 1]).map(|(list, by)| pick(list, by)).collect();
         cases.push((if case % 3 == 0 { vec![262_144; 2] } else { vec![524_288] }, words.join(" ")));
     }
+    // What draws, and what reads back in between.
+    for line in [
+        "--rw=randread --bs=4k --random_generator=lfsr",
+        "--rw=randwrite --bs=4k --random_generator=lfsr --loops=2",
+        "--rw=randrw --bs=4k --size=100000 --random_generator=lfsr",
+        "--rw=randread --bs=4k --random_generator=tausworthe64",
+        "--rw=randrw --bs=2k --norandommap --random_generator=tausworthe64 --randrepeat=0 --randseed=9",
+        "--rw=randread --bs=4k --random_distribution=zoned:50/5:30/15:20/ --norandommap",
+        "--rw=randread --bs=4k --random_distribution=zoned:60/10:40/90 --number_ios=60",
+        "--rw=randread --bs=4k --random_distribution=zoned_abs:60/64k:40/256k --norandommap",
+        "--rw=randread --bs=4k --random_distribution=zipf:0.5 --randrepeat=0 --randseed=5",
+        "--rw=randwrite --bs=4k --random_distribution=zipf:1.2:0.3 --randrepeat=0 --randseed=6",
+        "--rw=randread --bs=4k --random_distribution=pareto:0.3 --randrepeat=0 --randseed=5",
+        "--rw=randread --bs=4k --random_distribution=normal:0 --randrepeat=0 --randseed=5",
+        "--rw=randread --bs=4k --random_distribution=normal:20 --randrepeat=0 --randseed=5",
+        "--rw=randread --bs=4k --random_distribution=normal:20:0.3 --randrepeat=0 --randseed=5",
+        "--rw=write --bs=4k --verify=crc32c --verify_backlog=5",
+        "--rw=randwrite --bs=4k --verify=crc32c --verify_backlog=8 --verify_backlog_batch=3",
+        "--rw=randwrite --bs=8k --verify=meta --verify_interval=512 --verify_backlog=1",
+        "--rw=randread --bs=4k --filesize=128k",
+        "--rw=write --bs=4k --filesize=64k-256k",
+    ] {
+        cases.push((vec![524_288], line.to_string()));
+    }
     let mut wrong = Vec::new();
     for (sizes, line) in &cases {
         let options: Vec<&str> = line.split(' ').collect();

@@ -141,3 +141,57 @@ fn skeletons_pages_and_completions_are_written() {
     assert!(page.contains(".TH"), "{page}");
     assert!(well("completions bash").0.contains("params"));
 }
+
+#[test]
+fn the_wires_of_a_board_can_be_set() {
+    let rate = |set: &str| {
+        let job = "--set job.rw=read --set job.bs=64k --set job.io_size=4M --output-format=json";
+        let report = well(&format!("run jobs/quickstart.fio {job} {set}")).0;
+        let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+        report["jobs"][0]["read"]["bw_bytes"].as_f64().unwrap()
+    };
+    let (all, slow) = (rate(""), rate("--set driver.max_timing=high-speed"));
+    let narrow = rate("--set driver.max_timing=high-speed --set driver.width=1");
+    assert!(all > 1.5 * slow && slow > 2.0 * narrow, "{all} {slow} {narrow}");
+    assert!(rate("--set driver.max_clock_hz=25000000") < slow);
+    let (rows, _) = well("params driver.");
+    for key in ["driver.width", "driver.max_timing", "driver.max_clock_hz", "driver.timings"] {
+        assert!(rows.contains(key), "{rows}");
+    }
+    let run = "run jobs/quickstart.fio";
+    assert!(refused(&format!("{run} --set driver.width=3")).contains("expected 1, 4 or 8"));
+    assert!(refused(&format!("{run} --set driver.max_timing=warp")).contains("\"high-speed\""));
+    let reader = refused(&format!("{run} --platform stream-rtsx --set driver.width=4"));
+    assert!(reader.contains("driver.width: a reader's driver knows its wires"));
+}
+
+#[test]
+fn what_is_printed_is_also_for_programs() {
+    let objects = |line: &str| {
+        let (out, _) = well(line);
+        let lines: Vec<serde_json::Value> = out.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+        assert!(!lines.is_empty(), "{line}");
+        lines
+    };
+    assert!(objects("trace jobs/quickstart.fio --for 400us --json")[0]["what"].is_string());
+    assert_eq!(well("trace jobs/quickstart.fio --for 400us --quiet").0, "");
+    let requests = objects("snoop jobs/quickstart.fio --json --set job.number_ios=20");
+    assert!(requests.iter().all(|row| row["ok"] == true && row["served_ns"].as_u64() > Some(0)));
+    let all = objects("torture --mode swap --json").pop().unwrap();
+    assert_eq!((&all["broken"], &all["over_budget"]), (&0.into(), &0.into()));
+    assert!(objects("platforms hsq-sprd --json").iter().all(|row| row.to_string().contains("hsq-sprd")));
+    assert!(refused("platforms nothing-like-it").contains("lists all"));
+    assert!(refused("rn").contains("did you mean run?"));
+    assert!(refused("run jobs/quickstart.fio --seed -1").contains("a whole number from 0"));
+}
+
+#[test]
+fn a_table_folds_at_the_page_and_has_other_forms() {
+    let (text, _) = well("reproduce fair");
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    assert!(!text.contains("* the model"), "nothing was fitted there: {text}");
+    let (markdown, _) = well("reproduce fair --markdown");
+    assert!(markdown.starts_with("| cell | unit |"), "{markdown}");
+    let (csv, _) = well("reproduce fair --csv");
+    assert!(csv.starts_with("cell,unit,") && csv.lines().count() > 3, "{csv}");
+}

@@ -461,3 +461,39 @@ fn blkparse_btt_and_fio_read_what_we_write() {
         assert_eq!(all[0] + all[1], requests as u64, "{job}");
     }
 }
+
+/// What blktrace recorded in a Linux guest (jobs/traces/README.md).
+#[test]
+fn a_trace_of_linux_itself_is_replayed_in_every_mode() {
+    let folder = Folder::new();
+    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../jobs/traces/linux-ext4.blktrace");
+    for mode in ["open", "closed", "think"] {
+        let report = folder.json(&format!("replay {} --card emmc-51-full --mode {mode}", trace.display()));
+        let told = &report["mmcq"];
+        assert_eq!(told["replay"]["requests"], "917", "{mode}");
+        assert_eq!(
+            (&told["counters"]["ios"], &told["counters"]["failed"]),
+            (&911.into(), &0.into()),
+            "{mode}"
+        );
+        let jobs = report["jobs"].as_array().unwrap();
+        assert!(jobs.iter().all(|job| job["error"] == 0), "{mode}");
+    }
+    assert!(std::fs::metadata(trace).unwrap().len() < 200_000);
+}
+
+/// Hours late: counted as such, not as the most that fio's histogram has room for.
+#[test]
+fn lateness_has_no_end_at_seventeen_seconds() {
+    let folder = Folder::new();
+    // 40 writes of 32 MiB at once take minutes on this card.
+    let lines: String = (0..40).map(|n| format!("0.{n:06},w,{},33553920\n", n * 33_553_920)).collect();
+    folder.file("late.csv", format!("time,op,offset,bytes\n{lines}"));
+    let cols = "time=time,op=op,offset=offset,bytes=bytes,unit=s";
+    let report = folder.json(&format!(
+        "replay late.csv --format csv --columns {cols} --card sdsc-1g --depth 1 --mode open --remap modulo"
+    ));
+    let counters = &report["mmcq"]["counters"];
+    let (p99, most) = (counters["late_p99_us"].as_f64().unwrap(), counters["late_max_us"].as_f64().unwrap());
+    assert!(most > 60e6 && p99 > 0.9 * most && p99 < 1.1 * most, "{counters}");
+}

@@ -68,6 +68,10 @@ pub(super) fn as_table(fields: &[Field]) -> String {
 /// List the boards and cards that come with the program
 #[derive(Debug, Args)]
 pub struct Platforms {
+    /// Only names and descriptions that contain this; `mmcq params --platform NAME` lists a board's
+    /// values
+    #[arg(value_name = "TEXT")]
+    only: Option<String>,
     /// One JSON object a line: kind, name, description
     #[arg(long)]
     json: bool,
@@ -90,6 +94,14 @@ impl Platforms {
         }
         let card = sdio::card().map_err(Error::input)?;
         rows.push(("card", card.name().to_owned(), format!("{} (reproduce sdio)", card.description())));
+        if let Some(only) = &self.only {
+            rows.retain(|(_, name, description)| name.contains(only.as_str()) || description.contains(only));
+            if rows.is_empty() {
+                return Err(Error::Input(format!(
+                    "{only}: no board or card has it in its name; `mmcq platforms` lists all"
+                )));
+            }
+        }
         let width = rows.iter().map(|(_, name, _)| name.len()).max().unwrap_or(0);
         for (kind, name, description) in rows {
             print(&if self.json {
@@ -99,7 +111,7 @@ impl Platforms {
                 format!("{kind:8}  {name:width$}  {description}\n")
             })?;
         }
-        if !self.json {
+        if !self.json && self.only.is_none() {
             print(
                 "In the source tree besides, in crates/mmcq-sim: cards/quirks, cards that misbehave (--card takes the files of those with blocks), and controllers, those with a quirk for the simulator's tests\n",
             )?;

@@ -148,7 +148,11 @@ impl Cli {
         let command = error.get(ContextKind::InvalidSubcommand);
         if let (ErrorKind::InvalidSubcommand, Some(command)) = (error.kind(), command) {
             let known = Cli::command().get_subcommands().map(|c| c.get_name().to_owned()).collect::<Vec<_>>();
-            return Error::Input(format!("{command}: no command; expected {}", known.join(", ")));
+            let text = command.to_string();
+            let close = |name: &&String| strsim::osa_distance(name, &text) <= 2;
+            let nearest = known.iter().filter(close).min_by_key(|name| strsim::osa_distance(name, &text));
+            let hint = nearest.map_or(String::new(), |name| format!("; did you mean {name}?"));
+            return Error::Input(format!("{command}: no command{hint}; expected {}", known.join(", ")));
         }
         let text = error.to_string();
         let said = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));

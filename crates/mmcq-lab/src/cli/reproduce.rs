@@ -75,6 +75,12 @@ pub struct Reproduce {
     /// One JSON object a line: cell, setting, unit, published, fitted, model, limit
     #[arg(long)]
     json: bool,
+    /// Tables of Markdown
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
+    /// Tables as lines with commas, without notes
+    #[arg(long, conflicts_with_all = ["json", "markdown"])]
+    csv: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -224,6 +230,9 @@ impl Reproduce {
             rows.extend(merged.into_iter().chain(swept));
             let lines = reproduce::json_lines(&rows).map_err(|error| Error::Run(error.to_string()))?;
             print(&lines)?;
+        } else if self.csv {
+            let all: Vec<Row> = rows.into_iter().chain(originals).chain(merged).chain(swept).collect();
+            print(&reproduce::table(&all).csv())?;
         } else {
             let beside = original::table(&rows, &originals, &as_long);
             let parts = match self.experiment {
@@ -232,11 +241,12 @@ impl Reproduce {
                 _ => vec![rows],
             };
             for part in &parts {
-                print(&reproduce::table(part))?;
+                print(&self.shown(part))?;
             }
-            print(
-                "* the model's parameters were fitted to this value; everything else is predicted. limit: wire and card alone, no host;\n  under a setting, the share of it.\n",
-            )?;
+            let limit = "limit: wire and card alone, no host; under a setting, the share of it.\n";
+            let fitted = parts.iter().flatten().any(|row| row.fitted);
+            let star = "* the model's parameters were fitted to this value; everything else is predicted.\n";
+            print(&format!("{}{limit}", if fitted { star } else { "" }))?;
             if !originals.is_empty() {
                 print(&format!("\n{beside}"))?;
             }
@@ -244,10 +254,16 @@ impl Reproduce {
                 print(&hsq::note(&parts.concat()))?;
             }
             if !swept.is_empty() {
-                print(&format!("\n{}\n{}", reproduce::table(&merged), stream_sweep::table(&swept)))?;
+                print(&format!("\n{}\n{}", self.shown(&merged), stream_sweep::table(&swept)))?;
             }
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// A table as it is wanted.
+    fn shown(&self, rows: &[Row]) -> String {
+        let table = reproduce::table(rows);
+        if self.markdown { table.markdown() } else { table.text() }
     }
 
     /// The cells' figures, in their order; those that were kept are not run again.
@@ -307,6 +323,11 @@ impl Reproduce {
             return Err(Error::Input(
                 "never: its amounts and costs are its own; expected --thin, --platform, --only, --seed, --keep, --original and --json alone"
                     .to_owned(),
+            ));
+        }
+        if self.markdown || self.csv {
+            return Err(Error::Input(
+                "never --markdown, --csv: its table is of one form; expected --json".to_owned(),
             ));
         }
         if let Some(path) = &self.original {

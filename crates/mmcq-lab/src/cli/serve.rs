@@ -58,6 +58,9 @@ pub struct Listen {
     /// Name of the export, 4096 bytes at most
     #[arg(long, value_name = "NAME", default_value = "card", value_parser = export_name)]
     pub export: String,
+    /// What is said at the start as a JSON object: bytes, uri
+    #[arg(long)]
+    json: bool,
 }
 
 /// An open door: clients may come.
@@ -66,6 +69,7 @@ pub struct Door {
     uri: String,
     /// The socket's, if it has one.
     name: Option<Name>,
+    json: bool,
 }
 
 impl Listen {
@@ -76,24 +80,27 @@ impl Listen {
             let listener = TcpListener::bind(at).map_err(|e| Error::Input(format!("--tcp {text}: {e}")))?;
             let at = listener.local_addr().map_err(Error::input)?;
             let uri = format!("nbd://{at}/{}", self.export);
-            return Ok(Door { listener: Listener::Tcp(listener), uri, name: None });
+            return Ok(Door { listener: Listener::Tcp(listener), uri, name: None, json: self.json });
         }
         let path = self.socket.clone().unwrap_or(default);
         let (listener, name) =
             Listener::unix(&path).map_err(|e| Error::Input(format!("{}: {e}", path.display())))?;
         let uri = format!("nbd+unix:///{}?socket={}", self.export, path.display());
-        Ok(Door { listener, uri, name: Some(name) })
+        Ok(Door { listener, uri, name: Some(name), json: self.json })
     }
 }
 
 impl Door {
     /// Tells people what happens.
     pub fn watch(&self) -> impl Fn(Event) + Send + Sync + use<> + 'static {
-        let uri = self.uri.clone();
+        let (uri, json) = (self.uri.clone(), self.json);
         move |event| match event {
             Event::Ready(bytes) => {
                 // The reader of this output may have gone: then the server serves all the same.
-                let _ = print(&format!("{bytes} bytes at {uri}\n"));
+                let _ = print(&match json {
+                    true => format!("{}\n", serde_json::json!({ "bytes": bytes, "uri": uri })),
+                    false => format!("{bytes} bytes at {uri}\n"),
+                });
             }
             Event::Client(client, what) => eprintln!("client {client}: {what}"),
             Event::PowerCut(Damage { failed, waiting, lost_sectors }) => eprintln!(
@@ -142,6 +149,9 @@ impl Serve {
             _ => control.stop(),
         })?;
         let door = self.listen.open(beside(&self.image))?;
+        if !self.pace {
+            eprintln!("mmcq: times that clients see are not the card's; --pace makes them so");
+        }
         let (watch, name) = (door.watch(), self.listen.export);
         let setup =
             Setup { platform, card: self.card, image: self.image, writable: self.write, paced: self.pace };

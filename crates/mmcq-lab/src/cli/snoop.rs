@@ -23,6 +23,9 @@ pub struct Snoop {
     /// Latencies from submission to completion in powers of two, by kind of request
     #[arg(long)]
     histogram: bool,
+    /// One JSON object a line, times in nanoseconds
+    #[arg(long, conflicts_with = "histogram")]
+    json: bool,
 }
 
 impl Snoop {
@@ -42,7 +45,8 @@ impl Snoop {
             print(&snoop::histogram(&completed))?;
         } else {
             let names: Vec<String> = loaded.workers.iter().map(|worker| worker.job.name.clone()).collect();
-            print(&snoop::lines(&completed, &names))?;
+            let shown = if self.json { snoop::json_lines } else { snoop::lines };
+            print(&shown(&completed, &names))?;
         }
         Ok(if outcome.counters.failed > 0 { ExitCode::from(1) } else { ExitCode::SUCCESS })
     }

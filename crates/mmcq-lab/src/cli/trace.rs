@@ -57,6 +57,12 @@ pub struct Trace {
     /// Shown before a trigger
     #[arg(long, value_name = "TIME", default_value = "5us")]
     before: String,
+    /// The list as one JSON object a line: from_ns, to_ns, what
+    #[arg(long)]
+    json: bool,
+    /// No list
+    #[arg(long, short, conflicts_with = "json")]
+    quiet: bool,
 }
 
 /// What says which jobs, and where to look at them.
@@ -96,7 +102,7 @@ impl Trace {
             save(path, &perfetto::write(&one.capture))?;
         }
         created.keep();
-        print(&steps::list(&one.capture))?;
+        self.list(&one.capture)?;
         Ok(ExitCode::SUCCESS)
     }
 
@@ -148,8 +154,16 @@ impl Trace {
         })?;
         self.write(&capture)?;
         created.keep();
-        print(&steps::list(&capture))?;
+        self.list(&capture)?;
         Ok(ExitCode::SUCCESS)
+    }
+
+    fn list(&self, capture: &Capture) -> Result<(), Error> {
+        match (self.quiet, self.json) {
+            (true, _) => Ok(()),
+            (_, true) => print(&steps::json_lines(capture)),
+            _ => print(&steps::list(capture)),
+        }
     }
 
     fn window(&self) -> Result<Window, Error> {

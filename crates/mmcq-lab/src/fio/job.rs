@@ -1,7 +1,10 @@
 //! What a job asks for, after all options are read, and the workers it becomes.
 
+mod draws;
+
 use super::error::{ParseError, Place};
 use super::script::Script;
+pub use draws::{Distribution, RandomGenerator, Zone};
 use std::sync::Arc;
 
 /// Direction of one transfer.
@@ -116,6 +119,8 @@ pub enum IoEngine {
     IoUring,
     /// POSIX asynchronous calls.
     PosixAio,
+    /// No I/O: what the job itself costs.
+    Null,
 }
 
 impl IoEngine {
@@ -127,6 +132,7 @@ impl IoEngine {
             IoEngine::Libaio => "libaio",
             IoEngine::IoUring => "io_uring",
             IoEngine::PosixAio => "posixaio",
+            IoEngine::Null => "null",
         }
     }
 
@@ -154,6 +160,17 @@ pub enum Verify {
     Crc32c,
     /// The bytes of `verify_pattern=`, no header.
     Pattern,
+}
+
+/// `exit_what=`: which workers end with a job that has `exitall`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExitWhat {
+    /// Those of its report group.
+    Group,
+    /// Those that run.
+    Stonewall,
+    /// All, those too that have not begun.
+    All,
 }
 
 /// `continue_on_error=`: which errors do not end the job.
@@ -213,6 +230,8 @@ pub struct Job {
     pub directory: Option<String>,
     /// `None`: the whole file.
     pub size: Option<Size>,
+    /// The least and the most bytes of one file; `None`: `size` says.
+    pub filesize: Option<(u64, u64)>,
     pub io_size: Option<Size>,
     pub number_ios: Option<u64>,
     pub nrfiles: u32,
@@ -253,18 +272,36 @@ pub struct Job {
     /// Bytes a second, `[read, write]`.
     pub rate_bytes: [Option<u64>; 2],
     pub rate_iops: [Option<u32>; 2],
+    /// Requests come by chance at that rate.
+    pub poisson: bool,
+    /// Weight among jobs of a flow; 0: in none.
+    pub flow: u32,
+    pub flow_id: u32,
+    pub flow_sleep_ns: u64,
+    pub wait_for: Option<String>,
+    /// Its end ends others too.
+    pub exitall: bool,
+    pub exit_what: ExitWhat,
     /// A flush after so many writes; 0: none.
     pub fsync: u32,
     pub fdatasync: u32,
     pub end_fsync: bool,
     pub verify: Verify,
     pub verify_pattern: Vec<u8>,
+    /// Bytes from one header to the next; 0: by the blocks.
+    pub verify_interval: u64,
+    /// Writes after which they are read back; 0: at the end of the pass.
+    pub verify_backlog: u32,
+    /// How many are read back then; 0: all.
+    pub verify_backlog_batch: u32,
     pub do_verify: bool,
     pub verify_fatal: bool,
     pub randrepeat: bool,
     pub allrandrepeat: bool,
     pub randseed: Option<u64>,
     pub norandommap: bool,
+    pub random_generator: RandomGenerator,
+    pub random_distribution: Distribution,
     pub offset: Size,
     pub offset_increment: Size,
     pub buffers: Buffers,
@@ -299,6 +336,7 @@ impl Job {
             filename_format: None,
             directory: None,
             size: None,
+            filesize: None,
             io_size: None,
             number_ios: None,
             nrfiles: 1,
@@ -331,17 +369,29 @@ impl Job {
             thinktime_blocks: 1,
             rate_bytes: [None; 2],
             rate_iops: [None; 2],
+            poisson: false,
+            flow: 0,
+            flow_id: 0,
+            flow_sleep_ns: 0,
+            wait_for: None,
+            exitall: false,
+            exit_what: ExitWhat::Group,
             fsync: 0,
             fdatasync: 0,
             end_fsync: false,
             verify: Verify::Off,
             verify_pattern: Vec::new(),
+            verify_interval: 0,
+            verify_backlog: 0,
+            verify_backlog_batch: 0,
             do_verify: true,
             verify_fatal: false,
             randrepeat: true,
             allrandrepeat: false,
             randseed: None,
             norandommap: false,
+            random_generator: RandomGenerator::Tausworthe,
+            random_distribution: Distribution::Uniform,
             offset: Size::Bytes(0),
             offset_increment: Size::Bytes(0),
             buffers: Buffers::Random,
@@ -499,6 +549,11 @@ pub fn expand(jobs: &[Job]) -> Result<Vec<Worker>, ParseError> {
         }
         if (job.stonewall || job.new_group) && !workers.is_empty() {
             group += 1;
+        }
+        if let Some(name) = job.wait_for.as_ref().filter(|name| !workers.iter().any(|w| w.job.name == **name))
+        {
+            let message = format!("wait_for={name}: no job before this one has that name");
+            return Err(ParseError::new(&job.place, message));
         }
         let shared = Arc::new(job.clone());
         for subjob in 0..job.numjobs {

@@ -82,6 +82,12 @@ impl Latency {
         self.histogram.add(ns);
     }
 
+    /// Adds one that may last hours: the histogram counts it in microseconds, up to 4.7 hours.
+    pub fn add_long(&mut self, ns: u64) {
+        self.ns.add(ns);
+        self.histogram.add(ns / 1000);
+    }
+
     /// Adds another's.
     pub fn pool(&mut self, other: &Latency) {
         self.ns.pool(&other.ns);
@@ -178,7 +184,7 @@ pub struct Stats {
     pub dirs: [DirStats; 2],
     /// Discards.
     pub discards: DirStats,
-    /// How late requests went, against the times of a script.
+    /// How late requests went, against the times of a script; its histogram is in microseconds.
     pub late: Latency,
     /// Flushes: how many, and their latency.
     pub sync: Latency,

@@ -61,8 +61,11 @@ fn checksum_kind(verify: Verify) -> Option<(u16, usize)> {
     }
 }
 
-/// Distance between headers: the block, or what divides all blocks when they vary.
+/// Distance between headers: `verify_interval=`, else the block, or what divides all blocks when they vary.
 pub fn interval(job: &Job) -> u64 {
+    if job.verify_interval > 0 {
+        return job.verify_interval;
+    }
     let bs = &job.bs[Dir::Write.index()];
     if bs.max.is_multiple_of(bs.min) && bs.split.iter().all(|(size, _)| size.is_multiple_of(bs.min)) {
         return bs.min;

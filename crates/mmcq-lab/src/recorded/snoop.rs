@@ -35,6 +35,26 @@ pub fn lines(completed: &[Completed], names: &[String]) -> String {
     out
 }
 
+/// The same, one JSON object a line, times in nanoseconds.
+pub fn json_lines(completed: &[Completed], names: &[String]) -> String {
+    let line = |one: &Completed| {
+        let Io { job, lba, blocks, .. } = one.io;
+        let row = serde_json::json!({
+            "at_ns": one.done_ns,
+            "job": names.get(job as usize),
+            "pid": job + 1,
+            "kind": kind(&one.io).to_string(),
+            "sector": lba,
+            "bytes": u64::from(blocks) * 512,
+            "queued_ns": one.went_ns.saturating_sub(one.came_ns),
+            "served_ns": one.done_ns.saturating_sub(one.went_ns),
+            "ok": one.ok,
+        });
+        format!("{row}\n")
+    };
+    completed.iter().map(line).collect()
+}
+
 /// As biosnoop names it: read, write, discard, flush.
 fn kind(io: &Io) -> char {
     match (io.direction, io.how, io.blocks) {

@@ -14,8 +14,8 @@ pub mod stream_sweep;
 use crate::fio::{self, Worker as FioWorker};
 use crate::platform::Platform;
 use crate::runner::{Outcome, Run, RunError, Setting, run};
+use crate::table::Table;
 use serde::{Deserialize, Serialize};
-use std::fmt::Write;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -75,17 +75,9 @@ pub fn json_lines(rows: &[Row]) -> Result<String, serde_json::Error> {
     Ok(text)
 }
 
-/// One column of [`table`]: of a setting, or of the whole line.
-struct Column {
-    /// Setting; empty for columns of the line.
-    group: String,
-    head: &'static str,
-    cells: Vec<String>,
-}
-
-/// The rows as an aligned table: a line for each cell, a group of columns for each setting. A
+/// The rows as a table: a line for each cell, a group of columns for each setting. A
 /// published value that was fitted to carries a star.
-pub fn table(rows: &[Row]) -> String {
+pub fn table(rows: &[Row]) -> Table {
     fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
         all.fold(Vec::new(), |mut known, next| {
             if !known.contains(&next) {
@@ -96,12 +88,9 @@ pub fn table(rows: &[Row]) -> String {
     }
     let lines: Vec<(&str, &str)> = distinct(rows.iter().map(|r| (r.cell.as_str(), r.unit.as_str())));
     let settings: Vec<&str> = distinct(rows.iter().map(|r| r.setting.as_str()));
-    let mut columns = Vec::new();
-    let mut column = |group: &str, head: &'static str, cell: &dyn Fn(&(&str, &str)) -> String| {
-        let cells: Vec<String> = lines.iter().map(cell).collect();
-        if cells.iter().any(|text| !text.is_empty()) {
-            columns.push(Column { group: group.to_owned(), head, cells });
-        }
+    let mut table = Table::default();
+    let mut column = |group: &str, head: &str, cell: &dyn Fn(&(&str, &str)) -> String| {
+        table.add(group, head, lines.iter().map(cell).collect());
     };
     column("", "cell", &|line| line.0.to_owned());
     column("", "unit", &|line| line.1.to_owned());
@@ -127,53 +116,12 @@ pub fn table(rows: &[Row]) -> String {
             of(line, &|row| row.share_percent().map_or(String::new(), |s| format!("{s:.1}%")))
         });
     }
-    print_columns(&columns, lines.len())
+    table
 }
 
 fn number(value: f64) -> String {
     let digits = if value.abs() < 1_000.0 && value.fract() != 0.0 { 2 } else { 0 };
     format!("{value:.digits$}")
-}
-
-fn print_columns(columns: &[Column], lines: usize) -> String {
-    let width = |c: &Column| c.cells.iter().map(String::len).chain([c.head.len()]).max().unwrap_or(0);
-    let (mut text, mut groups, mut heads) = (String::new(), String::new(), String::new());
-    for (i, column) in columns.iter().enumerate() {
-        let new_group = i > 0 && columns[i - 1].group != column.group;
-        let bar = if new_group { " | " } else { "  " };
-        if new_group {
-            // The name stands over the group's first columns; it may be wider than one of them.
-            let room = heads.chars().count();
-            let _ = write!(
-                groups,
-                "{:room$} | {}",
-                "",
-                column.group,
-                room = room - groups.chars().count().min(room)
-            );
-        }
-        let w = width(column);
-        let _ = if i < 2 {
-            write!(heads, "{:w$}  ", column.head)
-        } else {
-            write!(heads, "{bar}{:>w$}", column.head)
-        };
-    }
-    for line in [groups, heads] {
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
-    for line in 0..lines {
-        let mut out = String::new();
-        for (i, column) in columns.iter().enumerate() {
-            let (w, cell) = (width(column), &column.cells[line]);
-            let bar = if i > 0 && columns[i - 1].group != column.group { " | " } else { "  " };
-            let _ = if i < 2 { write!(out, "{cell:w$}  ") } else { write!(out, "{bar}{cell:>w$}") };
-        }
-        text.push_str(out.trim_end());
-        text.push('\n');
-    }
-    text
 }
 
 /// Workers of a job that is part of the program.
@@ -251,7 +199,7 @@ mod tests {
     fn the_table_is_aligned() {
         let ours = |model| Row { setting: "mmcq".to_owned(), published: None, fitted: false, model, ..row() };
         let other = |row: Row| Row { cell: "a longer cell".to_owned(), ..row };
-        let text = table(&[row(), ours(31.4), other(row()), other(ours(123.4))]);
+        let text = table(&[row(), ours(31.4), other(row()), other(ours(123.4))]).text();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 4, "{text}");
         let bars = |line: &str| line.match_indices('|').map(|(at, _)| at).collect::<Vec<_>>();

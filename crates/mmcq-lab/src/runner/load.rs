@@ -1,6 +1,7 @@
 //! fio's workers as the machine's jobs.
 
 use super::{Run, RunError, Steady, Waiting};
+use crate::fio::job::{ExitWhat, IoEngine};
 use crate::fio::state::{How, Io as FioIo, JobState, Next as FioNext, Sync as FioSync, Times};
 use crate::fio::stats::WorkerError;
 use crate::fio::{Dir, Worker as FioWorker};
@@ -34,6 +35,10 @@ pub(super) struct Load<'a> {
     under_way: Vec<Vec<(Key, UnderWay)>>,
     finished: Vec<bool>,
     behind_wall: Vec<bool>,
+    /// Transfers of each job that takes part in a flow.
+    flowed: Vec<u64>,
+    /// What an I/O costs a job that does none.
+    null_ns: u64,
     max_bytes: usize,
     depth: usize,
     pub(super) ios: u64,
@@ -47,6 +52,13 @@ pub(super) struct Load<'a> {
     pub(super) steady: Steady,
     progress: &'a mut dyn FnMut(u64, u64),
 }
+
+/// I/Os of the engine `null` before its job gives way to others.
+const NULL_BATCH: u32 = 64;
+/// An I/O takes no less.
+const NULL_LEAST_NS: u64 = 100;
+/// A job that its flow holds looks again after this, if it does not say.
+const FLOW_LOOK_NS: u64 = 1_000;
 
 /// Files are placed at multiples of this, as a file system would.
 const FILE_ALIGN: u64 = 1 << 20;
@@ -70,8 +82,9 @@ impl<'a> Load<'a> {
                     // A device is the whole card.
                     None if name.starts_with("/dev/") => (0, capacity),
                     None => {
-                        let each = worker.job.size.map_or(capacity, |size| size.of(capacity))
+                        let share = worker.job.size.map_or(capacity, |size| size.of(capacity))
                             / u64::from(worker.job.nrfiles.max(1));
+                        let each = worker.job.filesize.map_or(share, |(_, most)| most);
                         if each > capacity - place {
                             return Err(RunError::Space {
                                 name: name.clone(),
@@ -98,6 +111,8 @@ impl<'a> Load<'a> {
             under_way: states.iter().map(|_| Vec::new()).collect(),
             finished: vec![false; states.len()],
             behind_wall: vec![false; states.len()],
+            flowed: vec![0; states.len()],
+            null_ns: (run.platform.costs.ns("user") + run.platform.costs.ns("syscall")).max(NULL_LEAST_NS),
             states,
             workers: run.workers,
             files,
@@ -118,7 +133,71 @@ impl<'a> Load<'a> {
     /// A worker behind a stone wall starts when all before it have finished.
     fn may_run(&self, job: usize) -> bool {
         let wall = (0..=job).rev().find(|&j| self.workers[j].waits_for_earlier);
-        wall.is_none_or(|wall| self.finished[..wall].iter().all(|f| *f))
+        let before = wall.is_none_or(|wall| self.finished[..wall].iter().all(|f| *f));
+        let named = self.workers[job].job.wait_for.as_ref();
+        let mut all = self.workers.iter().zip(&self.finished);
+        before && named.is_none_or(|name| all.all(|(worker, done)| *done || worker.job.name != *name))
+    }
+
+    /// A job of a flow that has had more than its share: until when it is held.
+    fn held_by_flow(&self, job: usize, now_ns: u64) -> Option<Next> {
+        let own = &self.workers[job].job;
+        if own.flow == 0 || !self.states[job].is_passing() {
+            return None;
+        }
+        let (mut weights, mut moved) = (0, 1);
+        for (j, worker) in self.workers.iter().enumerate() {
+            let runs = !self.finished[j] && self.may_run(j);
+            if worker.job.flow > 0 && worker.job.flow_id == own.flow_id && runs {
+                weights += u64::from(worker.job.flow);
+                moved += self.flowed[j];
+            }
+        }
+        if u128::from(self.flowed[job]) * u128::from(weights) <= u128::from(own.flow) * u128::from(moved) {
+            return None;
+        }
+        if own.flow_sleep_ns > 0 && self.states[job].outstanding() > 0 {
+            return Some(Next::Wait);
+        }
+        let pause_ns = if own.flow_sleep_ns > 0 { own.flow_sleep_ns } else { FLOW_LOOK_NS };
+        Some(Next::Until(now_ns.saturating_add(pause_ns)))
+    }
+
+    /// `exitall`: who ends with this job.
+    fn exit_all(&mut self, job: usize) {
+        let (own, what) = (&self.workers[job], self.workers[job].job.exit_what);
+        if !own.job.exitall {
+            return;
+        }
+        let group = own.group;
+        let ends = |j: usize| match what {
+            ExitWhat::Group => self.workers[j].group == group,
+            ExitWhat::Stonewall => self.may_run(j),
+            ExitWhat::All => true,
+        };
+        let ends: Vec<usize> = (0..self.states.len()).filter(|&j| j != job && ends(j)).collect();
+        ends.into_iter().for_each(|j| self.states[j].stop());
+    }
+
+    /// The engine `null`: an I/O is over when the job has done its own part.
+    fn next_of_null(&mut self, j: usize, now_ns: u64) -> Next {
+        let mut at_ns = now_ns;
+        for _ in 0..NULL_BATCH {
+            let times = Times { start_ns: at_ns, issue_ns: at_ns, complete_ns: at_ns + self.null_ns };
+            match self.states[j].next(at_ns) {
+                FioNext::Io(fio) => self.states[j].complete(&fio, times, Ok(fio.bytes), None),
+                FioNext::Sync(sync) => self.states[j].complete_sync(&sync, times, Ok(())),
+                FioNext::Wait(until_ns) => return Next::Until(until_ns),
+                FioNext::AfterCompletion => {}
+                FioNext::Done => {
+                    self.finished[j] = true;
+                    self.exit_all(j);
+                    return Next::Finished;
+                }
+            }
+            at_ns = times.complete_ns;
+        }
+        Next::Until(at_ns)
     }
 }
 
@@ -139,6 +218,12 @@ impl Workload for Load<'_> {
         }
         let origin_ns = *self.origin_ns.get_or_insert(now_ns);
         self.states[j].begins_at(origin_ns);
+        if self.workers[j].job.ioengine == IoEngine::Null {
+            return self.next_of_null(j, now_ns);
+        }
+        if let Some(held) = self.held_by_flow(j, now_ns) {
+            return held;
+        }
         loop {
             match self.states[j].next(now_ns) {
                 FioNext::Io(fio) => {
@@ -160,6 +245,7 @@ impl Workload for Load<'_> {
                         Dir::Write => Direction::Write,
                     };
                     self.ios += 1;
+                    self.flowed[j] += 1;
                     let io = Io {
                         job,
                         core: 0,
@@ -192,6 +278,7 @@ impl Workload for Load<'_> {
                 FioNext::AfterCompletion => return Next::Wait,
                 FioNext::Done => {
                     self.finished[j] = true;
+                    self.exit_all(j);
                     return Next::Finished;
                 }
             }

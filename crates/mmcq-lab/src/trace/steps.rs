@@ -209,6 +209,24 @@ pub fn contexts(capture: &Capture, core: u8) -> Vec<(u64, u64, Context)> {
 
 /// The window as a list: nanoseconds from its begin, how long, what.
 pub fn list(capture: &Capture) -> String {
+    let mut out = format!("{:>14} {:>11}  what\n", "at ns", "for ns");
+    for (from_ns, to_ns, what) in rows(capture) {
+        let length = if to_ns > from_ns { (to_ns - from_ns).to_string() } else { String::new() };
+        let _ = writeln!(out, "{from_ns:>14} {length:>11}  {what}");
+    }
+    out
+}
+
+/// The same, one JSON object a line: from_ns, to_ns, what.
+pub fn json_lines(capture: &Capture) -> String {
+    let line = |(from_ns, to_ns, what): (u64, u64, String)| {
+        format!("{}\n", serde_json::json!({ "from_ns": from_ns, "to_ns": to_ns, "what": what }))
+    };
+    rows(capture).into_iter().map(line).collect()
+}
+
+/// Begin, end and name of everything, by its begin.
+fn rows(capture: &Capture) -> Vec<(u64, u64, String)> {
     let mut rows: Vec<(u64, u64, String)> = steps(capture)
         .into_iter()
         .map(|step| (step.from_ns.max(capture.from_ns), step.to_ns, step.detail))
@@ -246,10 +264,9 @@ pub fn list(capture: &Capture) -> String {
     }
     rows.retain(|row| row.0 >= capture.from_ns);
     rows.sort_by_key(|row| row.0);
-    let mut out = format!("{:>14} {:>11}  what\n", "at ns", "for ns");
-    for (from_ns, to_ns, what) in rows {
-        let length = if to_ns > from_ns { (to_ns - from_ns).to_string() } else { String::new() };
-        let _ = writeln!(out, "{:>14} {length:>11}  {what}", from_ns - capture.from_ns);
-    }
-    out
+    let begin_ns = capture.from_ns;
+    let moved = |(from_ns, to_ns, what): (u64, u64, String)| {
+        (from_ns - begin_ns, to_ns.saturating_sub(begin_ns), what)
+    };
+    rows.into_iter().map(moved).collect()
 }

@@ -1,18 +1,23 @@
 //! Where a worker's next transfer goes: direction, file, offset and length, in the order fio 3.33
 //! has.
 //!
-//! Random offsets come from `taus88` and a map of the blocks already done: a taken block is
+//! Random offsets come from a generator and a map of the blocks already done: a taken block is
 //! replaced by the next free one. Reads and writes of a mixed job share offsets and map; sequential
 //! positions are kept apart.
 
+mod lfsr;
 mod map;
 mod random;
 mod region;
+mod spread;
 
-use super::job::{Dir, Job, Sequencer};
+use super::job::{Dir, Distribution, Job, RandomGenerator, Sequencer};
+use lfsr::Lfsr;
 pub use map::RandomMap;
+use random::Draws;
 pub use random::{Seeds, Taus88};
 pub use region::{Extent, Region, extent};
+use spread::Ranks;
 use std::sync::Arc;
 
 /// One transfer.
@@ -48,6 +53,8 @@ pub enum Step {
 struct File {
     region: Region,
     map: Option<RandomMap>,
+    lfsr: Option<Lfsr>,
+    ranks: Option<Ranks>,
     last_start: [Option<u64>; 2],
     last_end: [u64; 2],
     done: bool,
@@ -59,6 +66,9 @@ impl File {
         self.last_end = [self.region.start; 2];
         if let Some(map) = &mut self.map {
             map.reset();
+        }
+        if let Some(lfsr) = &mut self.lfsr {
+            lfsr.reset();
         }
     }
 
@@ -74,7 +84,8 @@ pub struct Offsets {
     seeds: Seeds,
     files: Vec<File>,
     next_file: usize,
-    offset: Taus88,
+    offset: Draws,
+    zone: Taus88,
     mix: Taus88,
     block_size: [Taus88; 2],
     issued: [u64; 2],
@@ -94,10 +105,19 @@ impl Offsets {
         let files = regions
             .iter()
             .map(|region| {
-                let mapped = job.rw.random && !job.norandommap;
+                let bytes = region.len.min(region.file_bytes);
+                // What is not drawn equally is drawn again and again: fio keeps no map then.
+                let seed = (seeds.offset & 0xffff_ffff) as u32;
+                let ranks = Ranks::new(&job.random_distribution, bytes.div_ceil(unit), seed);
+                let ranks = ranks.filter(|_| job.rw.random);
+                let register = job.rw.random && job.random_generator == RandomGenerator::Lfsr;
+                let register = register && ranks.is_none();
+                let lfsr = register.then(|| Lfsr::new(bytes / job.min_block(), seeds.offset));
+                let uniform = job.random_distribution == Distribution::Uniform;
+                let mapped = job.rw.random && !job.norandommap && uniform && lfsr.is_none();
                 let map = mapped.then(|| RandomMap::new(region.len / unit));
-                let mut file =
-                    File { region: *region, map, last_start: [None; 2], last_end: [0; 2], done: false };
+                let (last_start, last_end) = ([None; 2], [0; 2]);
+                let mut file = File { region: *region, map, lfsr, ranks, last_start, last_end, done: false };
                 file.reset();
                 file
             })
@@ -106,7 +126,8 @@ impl Offsets {
             seeds,
             files,
             next_file: 0,
-            offset: Taus88::new(seeds.offset),
+            offset: Draws::new(job, &seeds),
+            zone: Taus88::new(seeds.zone),
             mix: Taus88::new(seeds.mix),
             block_size: seeds.block_size.map(Taus88::new),
             issued: [0; 2],
@@ -128,7 +149,8 @@ impl Offsets {
         self.mix_until = 0;
         self.last_was_sync = false;
         if self.job.randrepeat {
-            self.offset = Taus88::new(self.seeds.offset);
+            self.offset = Draws::new(&self.job, &self.seeds);
+            self.zone = Taus88::new(self.seeds.zone);
             self.mix = Taus88::new(self.seeds.mix);
             self.block_size = self.seeds.block_size.map(Taus88::new);
         }
@@ -301,11 +323,24 @@ impl Offsets {
         if blocks == 0 {
             return None;
         }
-        let block = (blocks as f64 * self.offset.share()) as u64;
-        match &file.map {
-            Some(map) if !map.is_free(block) => map.next_free(block),
-            _ => Some(block),
+        let file = &mut self.files[index];
+        if let Some(ranks) = &mut file.ranks {
+            return Some(ranks.next());
         }
+        let zoned =
+            matches!(self.job.random_distribution, Distribution::Zoned(_) | Distribution::ZonedBytes(_));
+        let draw = if zoned { 1 + (self.zone.share() * 100.0) as u64 } else { 0 };
+        let zone = spread::zone(&self.job.random_distribution, draw, blocks, align);
+        let (first, blocks) = zone.unwrap_or((0, blocks));
+        let block = match &mut file.lfsr {
+            Some(lfsr) => lfsr.next()?,
+            None => (blocks as f64 * self.offset.share()) as u64,
+        };
+        let block = match &file.map {
+            Some(map) if !map.is_free(block) => map.next_free(block)?,
+            _ => block,
+        };
+        Some(first + block)
     }
 
     /// The length at `offset`, or nothing when not even the smallest block fits.

@@ -1,7 +1,7 @@
 //! The random numbers of fio: L'Ecuyer's combined Tausworthe generator `taus88`, and how its
 //! streams are seeded.
 
-use crate::fio::job::{Job, Verify};
+use crate::fio::job::{Job, RandomGenerator, Verify};
 
 /// `taus88` (L'Ecuyer, "Maximally equidistributed combined Tausworthe generators", 1996), with
 /// fio's seeding.
@@ -41,6 +41,75 @@ impl Taus88 {
     }
 }
 
+/// L'Ecuyer's `lfsr258` ("Tables of maximally equidistributed combined LFSR generators", 1999),
+/// which fio calls `tausworthe64`, with fio's seeding.
+#[derive(Clone, Debug)]
+pub struct Taus258 {
+    s: [u64; 5],
+}
+
+/// Shift in, shift right, bits kept and shift left of each of its parts.
+const PARTS: [(u32, u32, u64, u32); 5] =
+    [(1, 53, 1, 10), (24, 50, 511, 5), (3, 23, 4095, 29), (5, 24, 131_071, 23), (3, 33, 8_388_607, 8)];
+
+impl Taus258 {
+    /// A stream from its seed.
+    pub fn new(seed: u64) -> Self {
+        let mut word: u64 = 53;
+        let s = [1, 7, 15, 33, 49].map(|least| {
+            let next = word.wrapping_mul(6_906_969_069) ^ seed;
+            word = if next < least { next + least } else { next };
+            word
+        });
+        let mut stream = Taus258 { s };
+        for _ in 0..6 {
+            stream.next_u64();
+        }
+        stream
+    }
+
+    /// The next 64 bits.
+    pub fn next_u64(&mut self) -> u64 {
+        for (s, (into, right, lost, left)) in self.s.iter_mut().zip(PARTS) {
+            let x = ((*s << into) ^ *s) >> right;
+            *s = (*s & !lost) << left ^ x;
+        }
+        self.s.iter().fold(0, |all, s| all ^ s)
+    }
+
+    /// The next number as a share: 0 <= x <= 1.
+    fn share(&mut self) -> f64 {
+        self.next_u64() as f64 / 18_446_744_073_709_551_616.0
+    }
+}
+
+/// The stream of offsets.
+#[derive(Clone, Debug)]
+pub(super) enum Draws {
+    /// `random_generator=tausworthe`
+    Short(Taus88),
+    /// `random_generator=tausworthe64`
+    Long(Taus258),
+}
+
+impl Draws {
+    /// As the job says.
+    pub(super) fn new(job: &Job, seeds: &Seeds) -> Self {
+        match job.random_generator {
+            RandomGenerator::Tausworthe64 => Draws::Long(Taus258::new(seeds.offset)),
+            _ => Draws::Short(Taus88::new((seeds.offset & 0xffff_ffff) as u32)),
+        }
+    }
+
+    /// The next number as a share of what there is.
+    pub(super) fn share(&mut self) -> f64 {
+        match self {
+            Draws::Short(stream) => stream.share(),
+            Draws::Long(stream) => stream.share(),
+        }
+    }
+}
+
 /// The seeds of one worker's streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seeds {
@@ -51,7 +120,13 @@ pub struct Seeds {
     /// Reads or writes.
     pub mix: u32,
     /// Offsets.
-    pub offset: u32,
+    pub offset: u64,
+    /// Sizes of files that `filesize=` gives a range for.
+    pub file_size: u32,
+    /// Times between requests of `rate_process=poisson`, `[read, write]`.
+    pub poisson: [u32; 2],
+    /// Zones of `random_distribution=zoned`.
+    pub zone: u32,
 }
 
 const GOLDEN: u64 = 0x9e37_0001;
@@ -73,26 +148,30 @@ impl Seeds {
         for _ in 0..4 {
             seed = seed.wrapping_mul(GOLDEN);
         }
-        let mut table = [0u32; 8];
+        let mut table = [0u64; 18];
         for (entry, i) in table.iter_mut().zip(0u64..) {
-            // fio keeps 64 bits and seeds with the lower 32.
-            *entry = (seed.wrapping_mul(thread).wrapping_add(i) & 0xffff_ffff) as u32;
+            *entry = seed.wrapping_mul(thread).wrapping_add(i);
             seed = seed.wrapping_mul(GOLDEN);
         }
         if job.allrandrepeat {
             for (entry, i) in table.iter_mut().zip(0u64..) {
-                *entry = (FIO_SEED.wrapping_mul(thread).wrapping_add(i) & 0xffff_ffff) as u32;
+                *entry = FIO_SEED.wrapping_mul(thread).wrapping_add(i);
             }
         }
-        let [read_size, mut write_size, _, verify, mix, _, mut offset, _] = table;
-        if job.verify != Verify::Off {
-            // A job that only reads draws the sizes that the writing one drew.
-            write_size = read_size;
+        // fio keeps 64 bits and seeds most streams with the lower 32.
+        let low = |i: usize| (table[i] & 0xffff_ffff) as u32;
+        // A job that only reads draws the sizes that the writing one drew.
+        let write_size = if job.verify != Verify::Off { low(0) } else { low(1) };
+        let offset = if job.randrepeat { FIO_SEED.wrapping_mul(thread) } else { table[6] };
+        Seeds {
+            block_size: [low(0), write_size],
+            verify: low(3),
+            mix: low(4),
+            offset,
+            file_size: low(7),
+            poisson: [low(15), low(17)],
+            zone: low(16),
         }
-        if job.randrepeat {
-            offset = (FIO_SEED.wrapping_mul(thread) & 0xffff_ffff) as u32;
-        }
-        Seeds { block_size: [read_size, write_size], verify, mix, offset }
     }
 }
 

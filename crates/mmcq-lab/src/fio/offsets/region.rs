@@ -1,5 +1,6 @@
 //! Which part of each file a worker works on.
 
+use super::Taus88;
 use crate::fio::error::{ParseError, Place};
 use crate::fio::job::{Job, Size};
 
@@ -25,14 +26,16 @@ pub struct Extent {
     pub limit_bytes: u64,
 }
 
-/// Computes the extent of copy `subjob` of `job` over files of these sizes.
-pub fn extent(job: &Job, subjob: u32, file_bytes: &[u64]) -> Result<Extent, ParseError> {
+/// Computes the extent of copy `subjob` of `job` over files of these sizes. The seed is for a
+/// `filesize=` that is a range.
+pub fn extent(job: &Job, subjob: u32, file_bytes: &[u64], file_size_seed: u32) -> Result<Extent, ParseError> {
     let fail = |message: String| Err(ParseError::new(&Place::Job(job.name.clone()), message));
     let files = file_bytes.len() as u64;
     if files == 0 {
         return fail("no file: expected filename= or nrfiles= to give one".to_string());
     }
     let mut regions = Vec::new();
+    let mut sizes = Taus88::new(file_size_seed);
     for &whole in file_bytes {
         let mut start = job.offset.of(whole);
         if matches!(job.offset, Size::Percent(_)) {
@@ -45,6 +48,14 @@ pub fn extent(job: &Job, subjob: u32, file_bytes: &[u64]) -> Result<Extent, Pars
             return fail(format!("offset={start}: expected at most {whole}, the bytes of the file"));
         };
         let len = match job.size {
+            // A file of its own size, on a device that is longer.
+            _ if job.filesize.is_some_and(|size| !(size.0..=size.1).contains(&whole)) => {
+                let Some(len) = own_bytes(job, &mut sizes).checked_sub(start) else {
+                    return fail(format!("offset={start}: expected one inside of filesize="));
+                };
+                len
+            }
+            _ if job.filesize.is_some() => left,
             None => left,
             Some(Size::Percent(_)) => {
                 let share = job.size.map_or(left, |size| size.of(whole)).min(left);
@@ -70,9 +81,22 @@ pub fn extent(job: &Job, subjob: u32, file_bytes: &[u64]) -> Result<Extent, Pars
     }
     let sum = regions.iter().fold(0u64, |sum, r| sum.saturating_add(r.len));
     let pass_bytes = match job.size {
+        // More than the files have is no more than they have.
+        Some(Size::Bytes(total)) if job.filesize.is_some() => total.min(sum),
         Some(Size::Bytes(total)) => total,
         _ => sum,
     };
     let limit_bytes = job.io_size.map_or(pass_bytes, |size| size.of(pass_bytes));
     Ok(Extent { regions, pass_bytes, limit_bytes })
+}
+
+/// The size of one more file.
+fn own_bytes(job: &Job, sizes: &mut Taus88) -> u64 {
+    let (least, most) = job.filesize.unwrap_or_default();
+    if least == most {
+        return least;
+    }
+    let drawn = least + ((most - least) as f64 * sizes.share()) as u64;
+    // Whole blocks, as fio has it.
+    drawn - drawn % job.min_block()
 }

@@ -1,10 +1,11 @@
 //! The options: which exist, what each does to a [`Job`], and the errors for those that do not.
 
+mod distribution;
 mod others;
 mod used;
 
 use super::error::{Note, ParseError, Place};
-use super::job::Job;
+use super::job::{Distribution, Job};
 use super::value::Expected;
 pub use others::{IGNORED, UNSUPPORTED};
 pub use used::USED;
@@ -31,6 +32,11 @@ pub const ALIASES: &[(&str, &str)] = &[
     ("wait_for_previous", "stonewall"),
     ("io_limit", "io_size"),
     ("timeout", "runtime"),
+    ("threads", "thread"),
+    ("ratemin", "rate_min"),
+    ("ss", "steadystate"),
+    ("ss_dur", "steadystate_duration"),
+    ("ss_ramp", "steadystate_ramp_time"),
 ];
 
 /// Applies `name=value` to `job`. `value` is `None` when no `=` was written. A note says that
@@ -69,6 +75,19 @@ pub fn apply(
 
 /// Of an option that was read: what of it makes no difference.
 fn not_modelled(job: &Job, option: &str, place: &Place) -> Option<Note> {
+    let ranked = matches!(
+        job.random_distribution,
+        Distribution::Zipf { .. } | Distribution::Pareto { .. } | Distribution::Normal { .. }
+    );
+    if option == "random_distribution" && ranked {
+        return Some(Note {
+            place: place.clone(),
+            option: option.to_owned(),
+            reason: "no effect on where the frequent blocks are unless randrepeat=0: fio scatters them by the file's name, \
+                     this program by the job's seed"
+                .to_owned(),
+        });
+    }
     let buffered = matches!(option, "direct" | "buffered") && !job.direct;
     buffered.then(|| Note {
         place: place.clone(),

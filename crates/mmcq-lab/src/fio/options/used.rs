@@ -1,7 +1,9 @@
 //! The options that change a job.
 
-use super::Opt;
-use crate::fio::job::{BlockSize, Buffers, Continue, IoEngine, Job, Rw, Sequencer, Verify};
+use super::{Opt, distribution};
+use crate::fio::job::{
+    BlockSize, Buffers, Continue, ExitWhat, IoEngine, Job, RandomGenerator, Rw, Sequencer, Verify,
+};
 use crate::fio::value::{self, Expected};
 
 const MS: u64 = 1_000_000;
@@ -87,6 +89,21 @@ pub static USED: &[Opt] = &[
         j.io_size = Some(value::size_or_percent(v, j.kb_base)?);
         Ok(())
     }),
+    opt("filesize", |j, v| {
+        let expected = || "a size such as 1g, or a range such as 1m-4m".to_string();
+        let (least, most) = v.split_once('-').unwrap_or((v, v));
+        let size = |text| value::size(text, j.kb_base).ok().filter(|bytes| *bytes > 0).ok_or_else(expected);
+        let (least, most) = (size(least)?, size(most)?);
+        j.filesize = Some((least.min(most), most.max(least)));
+        Ok(())
+    }),
+    flag("fill_device", |j, v| {
+        // A device is full when its last block is written.
+        if value::boolean(v)? {
+            j.size = None;
+        }
+        Ok(())
+    }),
     opt("number_ios", |j, v| {
         j.number_ios = Some(value::number(v, j.kb_base, 1, u64::MAX)?);
         Ok(())
@@ -154,7 +171,19 @@ pub static USED: &[Opt] = &[
         Ok(())
     }),
     boolean!(flag, "norandommap", norandommap),
-    opt("random_generator", |_, v| value::word(v, &[("tausworthe", ())])),
+    opt("random_generator", |j, v| {
+        let words = [
+            ("tausworthe", RandomGenerator::Tausworthe),
+            ("tausworthe64", RandomGenerator::Tausworthe64),
+            ("lfsr", RandomGenerator::Lfsr),
+        ];
+        j.random_generator = value::word(v, &words)?;
+        Ok(())
+    }),
+    opt("random_distribution", |j, v| {
+        j.random_distribution = distribution::read(v, j.kb_base)?;
+        Ok(())
+    }),
     // Depth and engine.
     number!("numjobs", numjobs, 1, 4096),
     number!("iodepth", iodepth, 1, 65536),
@@ -171,6 +200,7 @@ pub static USED: &[Opt] = &[
                 ("libaio", IoEngine::Libaio),
                 ("io_uring", IoEngine::IoUring),
                 ("posixaio", IoEngine::PosixAio),
+                ("null", IoEngine::Null),
             ],
         )?;
         Ok(())
@@ -207,6 +237,20 @@ pub static USED: &[Opt] = &[
             Ok(())
         })
     }),
+    opt("rate_process", |j, v| {
+        j.poisson = value::word(v, &[("linear", false), ("poisson", true)])?;
+        Ok(())
+    }),
+    number!("flow", flow, 0, 1000),
+    number!("flow_id", flow_id, 0, U32_MAX),
+    time!("flow_sleep", flow_sleep_ns, US),
+    text!(opt, "wait_for", wait_for),
+    boolean!(flag, "exitall", exitall),
+    opt("exit_what", |j, v| {
+        let words = [("group", ExitWhat::Group), ("stonewall", ExitWhat::Stonewall), ("all", ExitWhat::All)];
+        j.exit_what = value::word(v, &words)?;
+        Ok(())
+    }),
     // Flushes.
     number!("fsync", fsync, 0, U32_MAX),
     number!("fdatasync", fdatasync, 0, U32_MAX),
@@ -232,6 +276,12 @@ pub static USED: &[Opt] = &[
         j.verify_pattern = value::pattern(v)?;
         Ok(())
     }),
+    opt("verify_interval", |j, v| {
+        j.verify_interval = block(v, j.kb_base)?;
+        Ok(())
+    }),
+    number!("verify_backlog", verify_backlog, 0, U32_MAX),
+    number!("verify_backlog_batch", verify_backlog_batch, 0, U32_MAX),
     boolean!(opt, "do_verify", do_verify),
     boolean!(opt, "verify_fatal", verify_fatal),
     flag("zero_buffers", |j, v| {

@@ -15,6 +15,7 @@ impl JobState {
     pub fn complete(&mut self, io: &Io, times: Times, result: Result<u64, WorkerError>, data: Option<&[u8]>) {
         self.tick(times.complete_ns);
         self.outstanding = self.outstanding.saturating_sub(1);
+        self.outstanding_writes = self.outstanding_writes.saturating_sub(u32::from(io.dir == Dir::Write));
         self.stats.mark_complete(1);
         self.last_ns = self.last_ns.max(times.complete_ns);
         self.ended(io.entry, times.complete_ns);

@@ -30,6 +30,7 @@ use super::offsets::{Extent, Offsets, Place, Seeds, Step, Taus88, extent};
 use super::stats::{Cpu, Stats, Windows};
 use super::verify::{self, Stamp, VerifyError};
 pub use crate::fio::script::How;
+use pace::Poisson;
 use played::Player;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -118,8 +119,13 @@ pub struct JobState {
     extent: Extent,
     offsets: Offsets,
     seeds: Taus88,
+    poisson: Poisson,
+    /// Reads of `verify_backlog=` that are still to do.
+    backlog: u32,
+    last_read: bool,
     phase: Phase,
     outstanding: u32,
+    outstanding_writes: u32,
     filling: bool,
     started_ns: u64,
     begin_ns: Option<u64>,
@@ -158,8 +164,8 @@ impl JobState {
     /// would ask for it.
     pub fn new(worker: &Worker, file_bytes: &[u64], run_seed: u64) -> Result<Self, ParseError> {
         let job = Arc::clone(&worker.job);
-        let extent = extent(&job, worker.subjob, file_bytes)?;
         let seeds = Seeds::of(&job, worker.thread_number, run_seed);
+        let extent = extent(&job, worker.subjob, file_bytes, seeds.file_size)?;
         let ordered = job.rw.random && !job.norandommap;
         let capacity = file_bytes.first().copied().unwrap_or(0);
         let player = worker
@@ -170,10 +176,14 @@ impl JobState {
         Ok(JobState {
             offsets: Offsets::new(&job, &extent.regions, seeds),
             seeds: Taus88::new(seeds.verify),
+            poisson: Poisson::new(seeds.poisson),
+            backlog: 0,
+            last_read: false,
             thread: worker.thread_number,
             extent,
             phase: Phase::Waiting,
             outstanding: 0,
+            outstanding_writes: 0,
             filling: true,
             started_ns: 0,
             begin_ns: None,
@@ -217,6 +227,16 @@ impl JobState {
         }
         let passes = u64::from(self.job.loops).saturating_mul(self.extent.pass_bytes);
         passes.max(self.extent.limit_bytes).min(self.extent.limit_bytes.saturating_mul(self.job.loops.into()))
+    }
+
+    /// It is in the midst of a pass, and may want another transfer.
+    pub fn is_passing(&self) -> bool {
+        self.phase == Phase::Pass && !self.stop
+    }
+
+    /// Transfers and flushes under way.
+    pub fn outstanding(&self) -> u32 {
+        self.outstanding
     }
 
     /// Bytes moved so far.
@@ -422,6 +442,9 @@ impl JobState {
         if let Some(next) = self.think(now_ns) {
             return Some(next);
         }
+        if let Some(next) = self.next_of_backlog() {
+            return Some(next);
+        }
         let place = match self.held.take() {
             Some(place) => place,
             None => match self.offsets.step() {
@@ -472,7 +495,30 @@ impl JobState {
         self.blocks_since_think = self.blocks_since_think.saturating_add(1);
         self.paced[dir.index()].0 += bytes;
         self.paced[dir.index()].1 += 1;
+        self.poisson.gone(dir);
         self.issue(Io { dir, how: How::Plain, file, offset, bytes, stamp, check, entry: 0 })
+    }
+
+    /// `verify_backlog=`: after so many writes they are read back, when all are on the card.
+    fn next_of_backlog(&mut self) -> Option<Next> {
+        let every = self.job.verify_backlog;
+        if every == 0 || self.written.is_empty() {
+            self.backlog = 0;
+            return None;
+        }
+        if self.backlog == 0 {
+            if self.last_read || !self.written.len().is_multiple_of(every as usize) {
+                return None;
+            }
+            self.backlog =
+                if self.job.verify_backlog_batch == 0 { every } else { self.job.verify_backlog_batch };
+        }
+        if self.outstanding_writes > 0 {
+            return Some(Next::AfterCompletion);
+        }
+        let io = self.written.pop()?;
+        self.backlog -= 1;
+        Some(self.issue(io))
     }
 
     fn stamp(&mut self) -> Stamp {
@@ -483,6 +529,8 @@ impl JobState {
     }
 
     fn issue(&mut self, io: Io) -> Next {
+        self.last_read = io.dir == Dir::Read;
+        self.outstanding_writes += u32::from(io.dir == Dir::Write);
         self.submitted();
         Next::Io(io)
     }

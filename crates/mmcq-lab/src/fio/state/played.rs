@@ -85,7 +85,7 @@ impl JobState {
         player.at += 1;
         player.went_ns = now_ns;
         if let Some(due_ns) = entry.due {
-            self.stats.late.add(now_ns.saturating_sub(began_ns.saturating_add(due_ns)));
+            self.stats.late.add_long(now_ns.saturating_sub(began_ns.saturating_add(due_ns)));
         }
         let (offset, bytes) = player.script.place(&entry, player.capacity);
         let (dir, how) = match entry.op {

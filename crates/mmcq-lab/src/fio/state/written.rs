@@ -70,6 +70,13 @@ impl Written {
         })
     }
 
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Written::Ordered(list) => list.len(),
+            Written::Sorted(map) => map.len(),
+        }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         match self {
             Written::Ordered(list) => list.is_empty(),

@@ -1,0 +1,53 @@
+//! What random offsets are drawn by.
+
+/// `random_generator=`: where random offsets come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RandomGenerator {
+    /// 32 bits, the default.
+    Tausworthe,
+    /// 64 bits.
+    Tausworthe64,
+    /// A shift register that comes to every block once, without a map.
+    Lfsr,
+}
+
+/// A zone of a file: its share of the draws, and its size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Zone {
+    /// Percent of the draws.
+    pub percent: u8,
+    /// Percent of the file, or bytes.
+    pub size: u64,
+}
+
+/// `random_distribution=`: how often which block is drawn.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Distribution {
+    /// Each equally.
+    Uniform,
+    /// Zipf's law.
+    Zipf {
+        /// Its exponent.
+        theta: f64,
+        /// Where the most frequent block is, 0 to 1 of the file.
+        center: Option<f64>,
+    },
+    /// Pareto's law.
+    Pareto {
+        /// Its parameter, between 0 and 1.
+        h: f64,
+        /// As above.
+        center: Option<f64>,
+    },
+    /// The normal one.
+    Normal {
+        /// Its deviation in percent of the file.
+        percent: f64,
+        /// As above.
+        center: Option<f64>,
+    },
+    /// Zones in percent of the file.
+    Zoned(Vec<Zone>),
+    /// Zones in bytes.
+    ZonedBytes(Vec<Zone>),
+}

@@ -1,0 +1,97 @@
+//! What a board's description tells the driver of its wires: `[driver] width`, `max_clock_hz` and
+//! `max_timing`, as a device tree does.
+
+use super::{ControllerConfig, PlatformError, error};
+use mmcq::host::{Caps, Timing, Width};
+use toml::{Table, Value};
+
+/// Timings by their speed, as `driver.max_timing` names them.
+const LADDER: [(&str, &[Timing]); 7] = [
+    ("legacy", &[]),
+    ("high-speed", &[Timing::HighSpeed]),
+    ("ddr", &[Timing::Ddr50, Timing::Ddr52]),
+    ("sdr50", &[Timing::Sdr50]),
+    ("hs200", &[Timing::Sdr104, Timing::Hs200]),
+    ("hs400", &[Timing::Hs400]),
+    ("hs400es", &[Timing::Hs400Es]),
+];
+
+/// Keys of the section.
+pub(super) const KEYS: [&str; 3] = ["width", "max_clock_hz", "max_timing"];
+
+/// What the wires carry, where the file says.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wires {
+    /// Data lines.
+    pub width: Option<Width>,
+    /// Fastest clock, in hertz.
+    pub max_clock_hz: Option<u32>,
+    /// Place of the fastest timing in the ladder.
+    max_timing: Option<usize>,
+}
+
+impl Wires {
+    /// Takes them out of `[driver]`.
+    pub(super) fn read(
+        place: &dyn Fn(&str) -> String,
+        section: &mut Table,
+        controller: &ControllerConfig,
+    ) -> Result<Self, PlatformError> {
+        let reader = matches!(controller, ControllerConfig::Rtsx(_));
+        if let Some(key) = KEYS.into_iter().find(|key| reader && section.contains_key(*key)) {
+            let why = "a reader's driver knows its wires; expected a controller of kind sdhci or mshc";
+            return Err(PlatformError::new(format!("{}: {why}", place(&format!("driver.{key}")))));
+        }
+        let width = match section.remove("width") {
+            Some(Value::Integer(1)) => Some(Width::W1),
+            Some(Value::Integer(4)) => Some(Width::W4),
+            Some(Value::Integer(8)) => Some(Width::W8),
+            Some(other) => return Err(error(&place("driver.width"), &other, "1, 4 or 8")),
+            None => None,
+        };
+        let max_clock_hz = match section.remove("max_clock_hz") {
+            Some(Value::Integer(hz)) if (400_000..=1_000_000_000).contains(&hz) => Some(hz as u32),
+            Some(other) => {
+                return Err(error(&place("driver.max_clock_hz"), &other, "400000 to 1000000000"));
+            }
+            None => None,
+        };
+        let max_timing = match section.remove("max_timing") {
+            Some(value) => {
+                let found = LADDER.iter().position(|(name, _)| Some(*name) == value.as_str());
+                let known = LADDER.map(|(name, _)| format!("\"{name}\"")).join(", ");
+                Some(found.ok_or_else(|| error(&place("driver.max_timing"), &value, &known))?)
+            }
+            None => None,
+        };
+        Ok(Wires { width, max_clock_hz, max_timing })
+    }
+
+    /// Do they carry a timing?
+    pub fn carry(&self, timing: Timing) -> bool {
+        let at = LADDER.iter().position(|(_, timings)| timings.contains(&timing));
+        self.max_timing.is_none_or(|most| at.is_none_or(|at| at <= most))
+    }
+
+    /// The capabilities of a controller by the standard without what they do not carry. `None`:
+    /// they carry everything.
+    pub fn capabilities(&self, low: u32, high: u32) -> Option<u64> {
+        self.max_timing?;
+        let mut all = u64::from(high) << 32 | u64::from(low);
+        // High speed, and of the upper word SDR50, SDR104 and DDR50 [SDHC 2.2.25].
+        for (bit, timing) in
+            [(21, Timing::HighSpeed), (32, Timing::Sdr50), (33, Timing::Sdr104), (34, Timing::Ddr50)]
+        {
+            if !self.carry(timing) {
+                all &= !(1 << bit);
+            }
+        }
+        Some(all)
+    }
+
+    /// Those of these timings that they carry, as [`Caps::timing_bit`]s.
+    pub fn timings(&self, timings: &[Timing]) -> u16 {
+        let carried = timings.iter().filter(|timing| self.carry(**timing));
+        carried.fold(0, |bits, timing| bits | Caps::timing_bit(*timing))
+    }
+}

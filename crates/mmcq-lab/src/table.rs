@@ -1,0 +1,175 @@
+//! Tables of results: aligned text that folds at the width of a page, Markdown, and CSV.
+
+use std::fmt::Write;
+
+/// Columns of a page.
+pub const PAGE: usize = 100;
+
+/// One column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// What it belongs to, a setting say; empty: to the whole line.
+    pub group: String,
+    /// Its head.
+    pub head: String,
+    /// A text for each line.
+    pub cells: Vec<String>,
+}
+
+impl Column {
+    fn width(&self) -> usize {
+        let texts = self.cells.iter().chain([&self.head]);
+        texts.map(|text| text.chars().count()).max().unwrap_or(0)
+    }
+}
+
+/// Columns of the same length. The first two of a line stand left, all others right.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Table {
+    columns: Vec<Column>,
+}
+
+impl Table {
+    /// Adds a column, unless all of it is empty.
+    pub fn add(&mut self, group: &str, head: &str, cells: Vec<String>) {
+        if cells.iter().any(|text| !text.is_empty()) {
+            self.columns.push(Column { group: group.to_owned(), head: head.to_owned(), cells });
+        }
+    }
+
+    fn lines(&self) -> usize {
+        self.columns.first().map_or(0, |column| column.cells.len())
+    }
+
+    /// The columns of each part that fits the page: those of the line in every part, and whole
+    /// groups beside them as long as there is room.
+    fn parts(&self) -> Vec<Vec<&Column>> {
+        let (own, grouped): (Vec<&Column>, Vec<&Column>) =
+            self.columns.iter().partition(|column| column.group.is_empty());
+        let room = |columns: &[&Column]| columns.iter().map(|c| c.width() + 2).sum::<usize>();
+        let mut parts: Vec<Vec<&Column>> = vec![own.clone()];
+        for group in grouped.chunk_by(|a, b| a.group == b.group) {
+            let named = group[0].group.chars().count() + 3;
+            let needed = (room(group) + 1).max(named);
+            let full = parts.last().is_some_and(|p| p.len() > own.len() && room(p) + p.len() + needed > PAGE);
+            if full {
+                parts.push(own.clone());
+            }
+            if let Some(part) = parts.last_mut() {
+                part.extend(group);
+            }
+        }
+        parts
+    }
+
+    /// Aligned; parts that do not fit beside each other stand below each other.
+    pub fn text(&self) -> String {
+        let parts: Vec<String> = self.parts().iter().map(|part| aligned(part, self.lines())).collect();
+        parts.join("\n")
+    }
+
+    fn heads(&self) -> impl Iterator<Item = String> {
+        self.columns.iter().map(|c| match c.group.is_empty() {
+            true => c.head.clone(),
+            false => format!("{} {}", c.group, c.head),
+        })
+    }
+
+    /// As a table of Markdown.
+    pub fn markdown(&self) -> String {
+        let row = |cells: &mut dyn Iterator<Item = String>| {
+            cells.fold("|".to_owned(), |line, cell| line + " " + &cell.replace('|', "\\|") + " |") + "\n"
+        };
+        let mut text = row(&mut self.heads());
+        text += &row(&mut (0..self.columns.len()).map(|i| if i < 2 { "---" } else { "---:" }.to_owned()));
+        for line in 0..self.lines() {
+            text += &row(&mut self.columns.iter().map(|c| c.cells[line].clone()));
+        }
+        text
+    }
+
+    /// As lines with commas [RFC 4180].
+    pub fn csv(&self) -> String {
+        let quoted = |cell: String| match cell.contains([',', '"', '\n', '\r']) {
+            true => format!("\"{}\"", cell.replace('"', "\"\"")),
+            false => cell,
+        };
+        let mut text = self.heads().map(quoted).collect::<Vec<_>>().join(",") + "\r\n";
+        for line in 0..self.lines() {
+            let cells = self.columns.iter().map(|c| quoted(c.cells[line].clone()));
+            text += &(cells.collect::<Vec<_>>().join(",") + "\r\n");
+        }
+        text
+    }
+}
+
+fn aligned(columns: &[&Column], lines: usize) -> String {
+    let bar = |i: usize| if i > 0 && columns[i - 1].group != columns[i].group { " | " } else { "  " };
+    let (mut text, mut groups, mut heads) = (String::new(), String::new(), String::new());
+    for (i, column) in columns.iter().enumerate() {
+        if bar(i) == " | " {
+            // The name stands over the group's first columns; it may be wider than one of them.
+            let room = heads.chars().count();
+            let left = room - groups.chars().count().min(room);
+            let _ = write!(groups, "{:left$} | {}", "", column.group);
+        }
+        let w = column.width();
+        let _ = if i < 2 {
+            write!(heads, "{:w$}  ", column.head)
+        } else {
+            write!(heads, "{}{:>w$}", bar(i), column.head)
+        };
+    }
+    for line in [groups, heads] {
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    for line in 0..lines {
+        let mut out = String::new();
+        for (i, column) in columns.iter().enumerate() {
+            let (w, cell) = (column.width(), &column.cells[line]);
+            let _ = if i < 2 { write!(out, "{cell:w$}  ") } else { write!(out, "{}{cell:>w$}", bar(i)) };
+        }
+        text.push_str(out.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wide() -> Table {
+        let mut table = Table::default();
+        let cells = |text: &str| vec![text.to_owned(), format!("{text}, \"b\"|")];
+        table.add("", "cell", cells("4 KiB"));
+        table.add("", "unit", cells("MiB/s"));
+        table.add("", "nothing", vec![String::new(); 2]);
+        for setting in ["none", "hsq-tag", "mmcq", "mmcq-own"] {
+            table.add(setting, "paper", cells("12.34*"));
+            table.add(setting, "model", cells("12.3"));
+        }
+        table
+    }
+
+    #[test]
+    fn what_does_not_fit_the_page_folds_and_nothing_is_lost() {
+        let text = wide().text();
+        assert!(text.lines().all(|line| line.chars().count() <= PAGE), "{text}");
+        assert_eq!(text.matches("paper").count(), 4, "{text}");
+        assert!(text.matches("cell").count() > 1, "each part says which line it is: {text}");
+        assert!(!text.contains("nothing"));
+    }
+
+    #[test]
+    fn other_programs_read_every_cell() {
+        let markdown = wide().markdown();
+        let bars = |line: &str| line.replace("\\|", "").matches('|').count();
+        assert!(markdown.lines().all(|line| bars(line) == 11), "{markdown}");
+        let csv = wide().csv();
+        assert_eq!(csv.lines().count(), 3);
+        assert!(csv.starts_with("cell,unit,none paper,none model,hsq-tag paper"), "{csv}");
+        assert!(csv.contains("\"4 KiB, \"\"b\"\"|\""), "{csv}");
+    }
+}
