@@ -78,7 +78,7 @@ impl Ranks {
             Law::Normal { deviation } => {
                 let mut draw = || u64::from(self.stream.next_u32());
                 let sum: u64 = (0..DRAWS).map(|_| draw() % (blocks + 1)).sum();
-                let middle = (sum + DRAWS - 1) / DRAWS;
+                let middle = sum.div_ceil(DRAWS);
                 if deviation == 0 {
                     middle
                 } else {
