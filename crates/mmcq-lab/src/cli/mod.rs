@@ -149,7 +149,8 @@ impl Cli {
         if let (ErrorKind::InvalidSubcommand, Some(command)) = (error.kind(), command) {
             let known = Cli::command().get_subcommands().map(|c| c.get_name().to_owned()).collect::<Vec<_>>();
             let text = command.to_string();
-            let close = |name: &&String| strsim::osa_distance(name, &text) <= 2;
+            // Of short words most are near: one letter may be wrong, of longer ones two.
+            let close = |name: &&String| strsim::osa_distance(name, &text) <= (text.len() / 2).min(2);
             let nearest = known.iter().filter(close).min_by_key(|name| strsim::osa_distance(name, &text));
             let hint = nearest.map_or(String::new(), |name| format!("; did you mean {name}?"));
             return Error::Input(format!("{command}: no command{hint}; expected {}", known.join(", ")));

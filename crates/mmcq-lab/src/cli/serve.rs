@@ -149,12 +149,14 @@ impl Serve {
             _ => control.stop(),
         })?;
         let door = self.listen.open(beside(&self.image))?;
-        if !self.pace {
-            eprintln!("mmcq: times that clients see are not the card's; --pace makes them so");
-        }
-        let (watch, name) = (door.watch(), self.listen.export);
-        let setup =
-            Setup { platform, card: self.card, image: self.image, writable: self.write, paced: self.pace };
+        let (told, name, paced) = (door.watch(), self.listen.export, self.pace);
+        let watch = move |event| {
+            if matches!(event, Event::Ready(_)) && !paced {
+                eprintln!("mmcq: times that clients see are not the card's; --pace makes them so");
+            }
+            told(event);
+        };
+        let setup = Setup { platform, card: self.card, image: self.image, writable: self.write, paced };
         door.closed(|listener| serve::serve(setup, &name, listener, begun, watch).map_err(failed))
     }
 }

@@ -304,7 +304,7 @@ mod tests {
 
     /// Times of two parts: a fixed one and one by size.
     fn affine(points: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, String> {
-        let sizes = [1.0, 4.0, 32.0, 256.0];
+        let sizes = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 256.0];
         Ok(points
             .iter()
             .map(|at| sizes.iter().map(|size| (at[0].exp() + at[1].exp() * size).ln()).collect())
