@@ -87,7 +87,6 @@ fn within(tries: u64) -> ([u64; 4], u64) {
 }
 
 #[test]
-#[ignore = "fits: until its time and its bounds are known, with the long ones"]
 fn hidden_values_are_found_within_what_is_said_of_them() {
     let (hits, _) = within(5);
     assert!(hits.iter().sum::<u64>() >= 18, "{hits:?} of 5 each");
@@ -103,7 +102,6 @@ fn hidden_values_are_within_their_intervals_in_95_of_100_tries() {
 }
 
 #[test]
-#[ignore = "fits: until its time and its bounds are known, with the long ones"]
 fn what_jobs_do_not_determine_is_named_with_the_job_that_would() {
     let bench = bench("hsq-sprd", None, &[], 400);
     let keys = ["card.read_first_us", "card.drain_mib_s"].map(str::to_owned);
@@ -169,7 +167,6 @@ fn errors(fits: &[Fit]) -> [f64; 4] {
 }
 
 #[test]
-#[ignore = "fits: until its time and its bounds are known, with the long ones"]
 fn a_real_card_is_predicted_from_two_block_sizes() {
     let [read, random, write, random_write] = errors(&[of_article("Extreme Pro A2", true)]);
     let figures = format!("{read} {random} {write} {random_write}");
@@ -299,7 +296,7 @@ fn the_example_of_the_guide_finds_the_card_that_was_measured() {
 }
 
 #[test]
-#[ignore = "fits: until its time and its bounds are known, with the long ones"]
+#[ignore = "fails: two figures do not move a value that is ten times off; see `Problem::scale`"]
 fn a_fitted_board_is_one_and_says_of_what() {
     let folder = Folder::new();
     let bench = bench("hsq-sprd", None, &["cost.irq_us=25"], 400);
