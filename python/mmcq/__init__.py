@@ -12,18 +12,21 @@ Bad input raises ValueError with one line that names the place and the fault.
 
 from ._mmcq import __version__, cards, platforms, settings
 from .boards import Card, Platform
+from .fitting import Fit, fit
 from .grid import Grid, sweep
 from .runs import Report, Why, replay, run, why
 from .torture import merge, torture
 
 __all__ = [
     "Card",
+    "Fit",
     "Grid",
     "Platform",
     "Report",
     "Why",
     "__version__",
     "cards",
+    "fit",
     "merge",
     "platforms",
     "replay",

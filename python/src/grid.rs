@@ -2,6 +2,7 @@
 
 use crate::failure::{Failure, input};
 use crate::load::{Load, scene};
+use mmcq_lab::parallel;
 use mmcq_lab::sweep::{Axis, Format, Shard, Sweep};
 use pyo3::prelude::*;
 use std::num::NonZeroUsize;
@@ -63,8 +64,7 @@ impl Grid {
         jobs: Option<NonZeroUsize>,
         take: Py<PyAny>,
     ) -> PyResult<()> {
-        let cores = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-        let threads = jobs.unwrap_or_else(cores);
+        let threads = jobs.map_or_else(parallel::cores, usize::from);
         py.detach(|| {
             self.0.run(&points, threads, |done| {
                 Python::attach(|py| {

@@ -2,6 +2,7 @@
 //! that users see are written in Python (`mmcq/`). No call holds the interpreter while it computes.
 
 mod failure;
+mod fit;
 mod grid;
 mod load;
 mod torture;
@@ -98,6 +99,7 @@ fn _mmcq(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(run, module)?)?;
     module.add_function(wrap_pyfunction!(explain, module)?)?;
     module.add_function(wrap_pyfunction!(trace::replay, module)?)?;
+    module.add_function(wrap_pyfunction!(fit::fit, module)?)?;
     module.add_function(wrap_pyfunction!(torture::torture, module)?)?;
     module.add_function(wrap_pyfunction!(torture::merge, module)?)?;
     module.add_function(wrap_pyfunction!(params, module)?)?;

@@ -1,6 +1,7 @@
 //! Shares of campaigns of torture.
 
 use crate::failure::input;
+use mmcq_lab::parallel;
 use mmcq_lab::torture::spread::Share;
 use mmcq_lab::torture::summary::{self, Summary};
 use mmcq_lab::torture::swarm::Swarm;
@@ -25,8 +26,7 @@ pub fn torture(
     if !(0.0..=1.0).contains(&faults) {
         return Err(input(format!("faults {faults}: expected a number from 0 to 1")).into());
     }
-    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-    let share = Share { seed, requests: ios, shard, jobs: jobs.map_or_else(cores, usize::from) };
+    let share = Share { seed, requests: ios, shard, jobs: jobs.map_or_else(parallel::cores, usize::from) };
     let silent = |_| ();
     let (campaign, score) = py.detach(|| match mode {
         "swarm" => {

@@ -106,3 +106,23 @@ def test_shards_of_a_campaign_are_the_whole():
         mmcq.merge(parts + parts)
     with pytest.raises(ValueError, match="mode fast"):
         mmcq.torture("fast")
+
+
+def test_a_hidden_value_is_found_in_rows_of_a_sweep(tmp_path):
+    job = {"size": "64m", "ioengine": "libaio", "direct": 1}
+    over = {"job.rw": ["randread", "read"], "job.bs": ["4k", "64k"], "job.iodepth": [1, 8]}
+    hidden = mmcq.Card("pro-plus-128", {"flash.read.read_first_us": 140})
+    rows = mmcq.sweep({**job, "io_size": "2m"}, over=over, card=hidden, setting="none")
+    rows = rows[["job.rw", "job.bs", "job.iodepth", "direction", "mib_s"]]
+    rows.assign(**{"job.size": "64m", "job.ioengine": "libaio", "job.direct": 1}).to_csv(tmp_path / "rows.csv", index=False)
+    given = dict(card="pro-plus-128", free=["card.read_first_us"], fit_blocks=["4k"], ios=400)
+    fitted = mmcq.fit(tmp_path / "rows.csv", **given)
+    found = fitted.values().loc["card.flash.read.read_first_us"]
+    assert found.determined and found.least_95 <= 140 <= found.most_95
+    assert found.after == pytest.approx(140, rel=0.03)
+    assert fitted.residuals().held.sum() == 4 and "predicted within" in str(fitted)
+    assert fitted.changes() == {"card.flash.read.read_first_us": found.after}
+    words = f"fit --measured {tmp_path}/rows.csv --card pro-plus-128 --free card.read_first_us --fit-blocks 4k --ios 400 --json"
+    assert dict(fitted) == json.loads(program(*words.split()))
+    with pytest.raises(ValueError, match="no figure of --measured has this block size"):
+        mmcq.fit(tmp_path / "rows.csv", **{**given, "fit_blocks": ["8k"]})

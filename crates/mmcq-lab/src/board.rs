@@ -115,6 +115,12 @@ pub enum BoardError {
         /// Bytes of the image.
         bytes: u64,
     },
+    /// A range of nothing.
+    #[error("{key}: the card's file has a range for it, and no value; expected both")]
+    Range {
+        /// Of the value.
+        key: String,
+    },
     /// `--set card.KEY=VALUE`.
     #[error("--set card.{change}: {what}")]
     Change {

@@ -4,7 +4,7 @@
 mod diff;
 mod gaps;
 
-pub use diff::{Difference, text};
+pub use diff::{Difference, json_lines, text};
 pub use gaps::{Direction, Gaps};
 
 use mmcq_sim::stats::BusEvent;

@@ -61,6 +61,7 @@ pub fn origin(scene: &Scene, platform: &Platform, outcome: &Outcome) -> Origin {
         ("register_reads", c.accesses.0 as f64),
         ("register_writes", c.accesses.1 as f64),
         ("failed", c.failed as f64),
+        ("cores", f64::from(platform.cores)),
         ("held_for_the_tail", c.stack.holds.count as f64),
         ("wire_share", share(c.bus.wire_ns())),
         ("card_share", share(c.bus.physical_ns() - c.bus.wire_ns())),

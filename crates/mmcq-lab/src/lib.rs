@@ -18,6 +18,7 @@ pub mod image;
 pub mod linux;
 pub mod ours;
 pub mod page;
+pub mod parallel;
 pub mod params;
 pub mod platform;
 pub mod plot;

@@ -10,7 +10,7 @@ fn main() -> ExitCode {
     match cli::Cli::given().and_then(cli::Cli::run) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("mmcq: {error}");
+            cli::fault(&error);
             error.code()
         }
     }

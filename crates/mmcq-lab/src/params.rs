@@ -38,6 +38,8 @@ const UNITS: [(&str, &str); 12] = [
     ("_blocks", "block"),
     ("_instructions", "instruction"),
 ];
+/// The part of a card's table that says what its values can be.
+const RANGE: &str = "range";
 /// Kinds, as a card's sources begin with.
 const KINDS: [&str; 5] = ["spec", "prior", "fit", "val", "measured"];
 /// Switches of a board that its file may leave out.
@@ -85,6 +87,7 @@ pub fn all(platform: &str, card: Option<&str>, changes: &[String]) -> Result<Vec
     for (key, value) in &board::card_table(card.unwrap_or(&board.card), &board.card_changes)? {
         if key != "description" {
             walk(format!("{}{key}", platform::CARD), value, "", &mut of_card);
+            ranges(&format!("{}{key}", platform::CARD), value, &mut of_card)?;
         }
     }
     params.extend(of_card);
@@ -124,9 +127,24 @@ fn walk(key: String, value: &Value, source: &str, params: &mut Vec<Param>) {
         return params.push(param);
     }
     let source = table.get("source").and_then(Value::as_str).unwrap_or(source);
-    for (name, value) in table.iter().filter(|(name, _)| *name != "source") {
+    for (name, value) in table.iter().filter(|(name, _)| !["source", RANGE].contains(&name.as_str())) {
         walk(format!("{key}.{name}"), value, source, params);
     }
+}
+
+/// What a card's tables say of the least and the most of their values.
+fn ranges(key: &str, value: &Value, params: &mut [Param]) -> Result<(), BoardError> {
+    let Value::Table(table) = value else { return Ok(()) };
+    for (name, value) in table.iter().filter(|(name, _)| *name != RANGE) {
+        ranges(&format!("{key}.{name}"), value, params)?;
+    }
+    for (name, range) in table.get(RANGE).and_then(Value::as_table).into_iter().flatten() {
+        let key = format!("{key}.{name}");
+        let param = params.iter_mut().find(|param| param.key == key);
+        let param = param.ok_or_else(|| BoardError::Range { key: key.clone() })?;
+        param.range = range.clone().try_into().ok();
+    }
+    Ok(())
 }
 
 /// `{ value, kind, source, range }`.

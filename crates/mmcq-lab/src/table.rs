@@ -1,5 +1,6 @@
 //! Tables of results: aligned text that folds at the width of a page, Markdown, and CSV.
 
+use serde_json::{Map, Value};
 use std::fmt::Write;
 
 /// Columns of a page.
@@ -35,6 +36,27 @@ impl Table {
         if cells.iter().any(|text| !text.is_empty()) {
             self.columns.push(Column { group: group.to_owned(), head: head.to_owned(), cells });
         }
+    }
+
+    /// Of JSON objects, one a line: a column for each name, in the order of their first use. What an
+    /// object does not have is empty.
+    pub fn of_lines(text: &str) -> Self {
+        let rows: Vec<Map<String, Value>> =
+            text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        let mut table = Table::default();
+        for name in rows.iter().flat_map(Map::keys) {
+            if table.columns.iter().any(|column| column.head == *name) {
+                continue;
+            }
+            let cell = |row: &Map<String, Value>| match row.get(name) {
+                None | Some(Value::Null) => String::new(),
+                Some(Value::String(text)) => text.clone(),
+                Some(other) => other.to_string(),
+            };
+            let (group, head) = (String::new(), name.clone());
+            table.columns.push(Column { group, head, cells: rows.iter().map(cell).collect() });
+        }
+        table
     }
 
     fn lines(&self) -> usize {
@@ -151,6 +173,14 @@ mod tests {
             table.add(setting, "model", cells("12.3"));
         }
         table
+    }
+
+    #[test]
+    fn objects_become_lines_with_a_column_for_each_name() {
+        let table = Table::of_lines("{\"a\":1,\"b\":null}\n{\"a\":\"x, y\",\"c\":[1,2]}\n");
+        assert_eq!(table.csv(), "a,b,c\r\n1,,\r\n\"x, y\",,\"[1,2]\"\r\n");
+        assert_eq!(table.markdown().lines().next(), Some("| a | b | c |"));
+        assert_eq!(Table::of_lines("").csv(), "\r\n");
     }
 
     #[test]

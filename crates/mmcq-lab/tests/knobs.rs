@@ -174,7 +174,7 @@ fn what_is_printed_is_also_for_programs() {
         lines
     };
     assert!(objects("trace jobs/quickstart.fio --for 400us --json")[0]["what"].is_string());
-    assert_eq!(well("trace jobs/quickstart.fio --for 400us --quiet").0, "");
+    assert_eq!(well("trace jobs/quickstart.fio --for 400us --no-list").0, "");
     let requests = objects("snoop jobs/quickstart.fio --json --set job.number_ios=20");
     assert!(requests.iter().all(|row| row["ok"] == true && row["served_ns"].as_u64() > Some(0)));
     let all = objects("torture --mode swap --json").pop().unwrap();

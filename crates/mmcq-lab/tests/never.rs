@@ -1,6 +1,7 @@
 //! `mmcq reproduce never`: what the laboratory promises of the sweep itself. Whether ours is slower
 //! anywhere is for the sweep to say.
 
+use mmcq_lab::reproduce::Amount;
 use mmcq_lab::reproduce::never::{self, Cell, Grid, Kept, KeptError, Load};
 use std::process::Command;
 
@@ -26,7 +27,7 @@ fn no_setting_passes_the_limit() {
     };
     let cells: Vec<Cell> = cells.iter().filter(chosen).copied().collect();
     assert_eq!(cells.len(), 100);
-    let measured = never::sweep(&cells, 1, &|_| ()).unwrap();
+    let measured = never::sweep(&cells, Amount::default(), &|_| ()).unwrap();
     let beyond: Vec<String> =
         measured.iter().filter_map(|m| m.passes().map(|by| format!("{}: {by:?}", m.cell))).collect();
     assert!(beyond.is_empty(), "{beyond:#?}");
@@ -61,7 +62,7 @@ fn what_was_measured_is_kept_and_not_run_again() {
     let (first, second) = cells.split_at(1);
     let part = |cells: &[Cell]| {
         let kept = Kept::open(&path, 1).unwrap();
-        never::sweep(cells, 1, &|one| kept.add(one).unwrap()).unwrap()
+        never::sweep(cells, Amount::default(), &|one| kept.add(one).unwrap()).unwrap()
     };
     let mut all = part(first);
     all.extend(part(&second[..1]));

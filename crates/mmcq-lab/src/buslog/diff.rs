@@ -2,6 +2,7 @@
 
 use super::gaps::{Direction, Gaps};
 use mmcq_sim::stats::BusEvent;
+use serde_json::json;
 use std::fmt::{self, Write};
 
 /// A command that moves data or says how much.
@@ -30,12 +31,15 @@ impl Difference {
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = |command: Option<(u8, u32, u64)>| match command {
-            Some((index, arg, ns)) => format!("CMD{index} {arg:#010x} at {ns} ns"),
-            None => "no more".to_owned(),
-        };
         let [one, other] = self.commands;
         write!(f, "data command {}: {} | {}", self.number, shown(one), shown(other))
+    }
+}
+
+fn shown(command: Option<(u8, u32, u64)>) -> String {
+    match command {
+        Some((index, arg, ns)) => format!("CMD{index} {arg:#010x} at {ns} ns"),
+        None => "no more".to_owned(),
     }
 }
 
@@ -50,21 +54,23 @@ fn commands(events: &[BusEvent]) -> Vec<(Data, u64)> {
     events.iter().filter_map(data).collect()
 }
 
-/// For a reader: the first difference, and by direction the gaps between transfers. `wake_ns`: a
-/// command that comes sooner after an interrupt needed no thread.
-pub fn text(one: &[BusEvent], other: &[BusEvent], wake_ns: u64) -> String {
-    let mut out = match Difference::first(one, other) {
-        Some(difference) => format!("first difference: {difference}\n"),
-        None => "the data commands are the same\n".to_owned(),
-    };
+/// A figure of both logs.
+struct Line {
+    direction: &'static str,
+    what: String,
+    both: [f64; 2],
+}
+
+/// By direction the gaps between transfers.
+fn figures(one: &[BusEvent], other: &[BusEvent], wake_ns: u64) -> Vec<Line> {
+    let mut lines = Vec::new();
     for (direction, name) in [(Direction::Read, "reads"), (Direction::Write, "writes")] {
         let both = [Gaps::of(one, direction), Gaps::of(other, direction)];
         if both.iter().all(|gaps| gaps.transfers == 0) {
             continue;
         }
         let mut line = |what: &str, of: &dyn Fn(&Gaps) -> f64| {
-            let [a, b] = [of(&both[0]), of(&both[1])];
-            let _ = writeln!(out, "{name:7}{what:44}{a:12.2} |{b:12.2}  {:+12.2}", b - a);
+            lines.push(Line { direction: name, what: what.to_owned(), both: [of(&both[0]), of(&both[1])] });
         };
         line("transfers", &|gaps| gaps.transfers as f64);
         line("4 KiB in each", &|gaps| gaps.each(gaps.bytes) / 4096.0);
@@ -78,7 +84,35 @@ pub fn text(one: &[BusEvent], other: &[BusEvent], wake_ns: u64) -> String {
         line("interrupt to next command, mean, us", &|gaps| Gaps::mean_us(&gaps.reply_ns));
         line("sent with no thread woken for it, %", &|gaps| gaps.filled_percent(wake_ns));
     }
+    lines
+}
+
+/// For a reader: the first difference, and by direction the gaps between transfers. `wake_ns`: a
+/// command that comes sooner after an interrupt needed no thread.
+pub fn text(one: &[BusEvent], other: &[BusEvent], wake_ns: u64) -> String {
+    let mut out = match Difference::first(one, other) {
+        Some(difference) => format!("first difference: {difference}\n"),
+        None => "the data commands are the same\n".to_owned(),
+    };
+    for Line { direction, what, both: [a, b] } in figures(one, other, wake_ns) {
+        let _ = writeln!(out, "{direction:7}{what:44}{a:12.2} |{b:12.2}  {:+12.2}", b - a);
+    }
     out
+}
+
+/// The same, one JSON object a line: direction, name, a, b, difference. Of the first difference in
+/// commands a and b are the commands, in words.
+pub fn json_lines(one: &[BusEvent], other: &[BusEvent], wake_ns: u64) -> String {
+    let first = Difference::first(one, other).map(|difference| {
+        let [a, b] = difference.commands.map(shown);
+        json!({"direction": "", "name": format!("data command {}", difference.number), "a": a, "b": b,
+               "difference": null})
+    });
+    let figures = figures(one, other, wake_ns).into_iter().map(|line| {
+        let [a, b] = line.both;
+        json!({"direction": line.direction, "name": line.what, "a": a, "b": b, "difference": b - a})
+    });
+    first.into_iter().chain(figures).map(|line| format!("{line}\n")).collect()
 }
 
 #[cfg(test)]
@@ -126,6 +160,14 @@ mod tests {
         assert_eq!(Gaps::of(&log(5_000, 16), Direction::Write), Gaps::default());
         // A pause is no gap.
         assert_eq!(Gaps::of(&log(6_000_000, 16), Direction::Read).transfers, 0);
+        let rows = json_lines(&log(5_000, 16), &log(25_000, 24), 20_000);
+        let rows: Vec<serde_json::Value> =
+            rows.lines().map(|row| serde_json::from_str(row).unwrap()).collect();
+        assert_eq!(
+            (&rows[0]["name"], &rows[0]["b"]),
+            (&json!("data command 2"), &json!("CMD18 0x00000018 at 26000 ns"))
+        );
+        assert_eq!(rows.last().unwrap()["difference"], -100.0);
         let text = text(&log(5_000, 16), &log(25_000, 16), 20_000);
         let line = text.lines().find(|line| line.contains("no thread woken")).unwrap();
         assert_eq!(

@@ -1,7 +1,8 @@
 //! `mmcq card`: bring a card up and show what it told. `mmcq platforms`: what there is to choose
 //! from.
 
-use super::{Error, print};
+use super::Error;
+use super::form::Form;
 use clap::Args;
 use mmcq_lab::board::{self, Board, Price};
 use mmcq_lab::platform::Platform;
@@ -25,9 +26,8 @@ pub struct Card {
     /// Changes one value of the board or the card, as in `mmcq run`; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// One JSON object a line: register, field, value
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
 }
 
 impl Card {
@@ -39,7 +39,7 @@ impl Card {
             Board::<8>::new(&platform, self.card.as_deref(), medium, Price::Nothing).map_err(Error::input)?;
         let fields = registers::decode(&board.card, board.ext_csd.as_deref())
             .map_err(|e| Error::Run(e.to_string()))?;
-        print(&if self.json { as_json(&fields) } else { as_table(&fields) })?;
+        self.form.print(|| as_table(&fields), || as_json(&fields))?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -65,6 +65,10 @@ pub(super) fn as_table(fields: &[Field]) -> String {
     out
 }
 
+/// What else there is, for those that build.
+const BESIDES: &str = "In the source tree besides, in crates/mmcq-sim: cards/quirks, cards that misbehave (--card takes \
+     the files of those with blocks), and controllers, those with a quirk for the simulator's tests\n";
+
 /// List the boards and cards that come with the program
 #[derive(Debug, Args)]
 pub struct Platforms {
@@ -72,9 +76,8 @@ pub struct Platforms {
     /// values
     #[arg(value_name = "TEXT")]
     only: Option<String>,
-    /// One JSON object a line: kind, name, description
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
 }
 
 impl Platforms {
@@ -103,19 +106,20 @@ impl Platforms {
             }
         }
         let width = rows.iter().map(|(_, name, _)| name.len()).max().unwrap_or(0);
-        for (kind, name, description) in rows {
-            print(&if self.json {
+        let text = || {
+            let rows = rows.iter();
+            let rows =
+                rows.map(|(kind, name, description)| format!("{kind:8}  {name:width$}  {description}\n"));
+            rows.chain(self.only.is_none().then(|| BESIDES.to_owned())).collect()
+        };
+        let lines = || {
+            let rows = rows.iter().map(|(kind, name, description)| {
                 let row = serde_json::json!({ "kind": kind, "name": name, "description": description });
                 format!("{row}\n")
-            } else {
-                format!("{kind:8}  {name:width$}  {description}\n")
-            })?;
-        }
-        if !self.json && self.only.is_none() {
-            print(
-                "In the source tree besides, in crates/mmcq-sim: cards/quirks, cards that misbehave (--card takes the files of those with blocks), and controllers, those with a quirk for the simulator's tests\n",
-            )?;
-        }
+            });
+            rows.collect()
+        };
+        self.form.print(text, lines)?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -1,7 +1,8 @@
 //! `mmcq compare`: two saved reports.
 
+use super::Error;
+use super::form::Form;
 use super::page::{Place, command_line};
-use super::{Error, print};
 use clap::Args;
 use mmcq_lab::compare::{self, Comparison};
 use serde_json::Value;
@@ -28,9 +29,8 @@ pub struct Compare {
     /// The second report
     #[arg(value_name = "B")]
     b: PathBuf,
-    /// One JSON object a line: group, name, unit, a, b, difference, percent
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
     /// Also writes the comparison as one HTML file
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
@@ -44,7 +44,7 @@ impl Compare {
         if let Some(place) = place {
             place.write(&self.page(&found)?)?;
         }
-        print(&if self.json { found.json_lines() } else { found.text() })?;
+        self.form.print(|| found.text(), || found.json_lines())?;
         Ok(ExitCode::SUCCESS)
     }
 

@@ -1,7 +1,7 @@
 //! `mmcq device`: a simulated controller with its card in a virtual machine.
 
 use super::serve::ENDING;
-use super::{Error, print};
+use super::{Error, print, voice};
 use clap::Args;
 use mmcq_lab::device::{self, Setup, pci};
 use mmcq_sim::schedule::Schedule;
@@ -95,7 +95,7 @@ impl Device {
             summary.refused.0,
         ))?;
         if let Some(first) = summary.refused.1 {
-            eprintln!("mmcq: DMA {first}");
+            voice::fault(format_args!("DMA {first}"));
         }
         match summary.error {
             Some(error) => Err(Error::Run(error)),

@@ -1,6 +1,7 @@
 //! `mmcq diff-bus`: two logs of the bus side by side.
 
-use super::{Error, print};
+use super::Error;
+use super::form::Form;
 use clap::Args;
 use mmcq_lab::buslog;
 use std::path::PathBuf;
@@ -30,6 +31,8 @@ pub struct DiffBus {
     /// A command that comes sooner after an interrupt needed no thread, microseconds
     #[arg(long, value_name = "US", default_value_t = 20, value_parser = super::whole)]
     wake_us: u64,
+    #[command(flatten)]
+    form: Form,
 }
 
 impl DiffBus {
@@ -38,7 +41,9 @@ impl DiffBus {
         let one = buslog::read(&self.one, self.from_one, until(self.from_one)).map_err(Error::Input)?;
         let other =
             buslog::read(&self.other, self.from_other, until(self.from_other)).map_err(Error::Input)?;
-        print(&buslog::text(&one, &other, self.wake_us.saturating_mul(1000)))?;
+        let wake_ns = self.wake_us.saturating_mul(1000);
+        self.form
+            .print(|| buslog::text(&one, &other, wake_ns), || buslog::json_lines(&one, &other, wake_ns))?;
         Ok(ExitCode::SUCCESS)
     }
 }

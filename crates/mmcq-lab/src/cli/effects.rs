@@ -1,5 +1,6 @@
 //! Which changes of a run made a difference.
 
+use super::voice;
 use mmcq_lab::runner::{self, Outcome, Setting};
 use mmcq_lab::scene::{Loaded, Scene};
 
@@ -18,7 +19,7 @@ pub fn with_effects<T, E>(
         let outcome = runner::run(&scene.run_of(&loaded), None, &mut |_, _| ()).ok()?;
         Some(print_of(&outcome))
     };
-    let mut cores = std::thread::available_parallelism().map_or(1, |n| n.get()).min(scene.set.len());
+    let mut cores = mmcq_lab::parallel::cores().min(scene.set.len());
     let next = std::sync::atomic::AtomicUsize::new(0);
     let (done, others) = std::thread::scope(|scope| {
         let mut hands = Vec::new();
@@ -45,11 +46,11 @@ pub fn with_effects<T, E>(
             others.into_iter().filter(|(_, other)| *other == Some(with)).map(|(index, _)| index).collect();
         idle.sort_unstable();
         for index in idle {
-            eprintln!(
-                "mmcq: --set {}: made no difference in this run{}",
+            voice::note(format_args!(
+                "--set {}: made no difference in this run{}",
                 scene.set[index],
                 hint(scene, index)
-            );
+            ));
         }
     }
     done

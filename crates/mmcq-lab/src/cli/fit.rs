@@ -4,9 +4,9 @@ use super::page::Place;
 use super::progress::{Progress, Unit};
 use super::{Error, jobs, print};
 use clap::Args;
-use mmcq_lab::fio::value::size;
 use mmcq_lab::fit::measured::{self, Load, Wanted};
 use mmcq_lab::fit::{self, Bench, Free, Task, design, free, save};
+use mmcq_lab::parallel;
 use mmcq_lab::platform::{JOB, Platform};
 use mmcq_lab::runner::Setting;
 use mmcq_lab::scene::PLATFORM;
@@ -146,7 +146,6 @@ impl Fit {
         {
             return Err(Error::Input(format!("--set {change}: expected job.OPTION=VALUE")));
         }
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Bench {
             platform: self.platform.clone(),
             card: self.card.clone(),
@@ -154,7 +153,7 @@ impl Fit {
             seed: self.seed,
             changes: self.set.clone(),
             ios: self.ios,
-            threads: self.threads.unwrap_or(cores),
+            threads: self.threads.unwrap_or_else(parallel::cores),
         })
     }
 
@@ -167,27 +166,10 @@ impl Fit {
             Ok(files.map_err(Error::Input)?.into_iter().flatten().collect())
         };
         let (all, mut held) = (read(&self.measured)?, read(&self.holdout)?);
-        if self.fit_blocks.is_empty() {
-            return Ok((all, held));
-        }
-        let mut sizes = Vec::new();
-        for text in &self.fit_blocks {
-            let bytes = size(text, 1024)
-                .map_err(|what| Error::Input(format!("--fit-blocks {text}: expected {what}")))?;
-            if !all.iter().flat_map(|load| &load.figures).any(|figure| figure.block_bytes == bytes) {
-                return Err(Error::Input(format!(
-                    "--fit-blocks {text}: no figure of --measured has this block size"
-                )));
-            }
-            sizes.push(bytes);
-        }
-        let part = |load: &Load, wanted: bool| {
-            let mut part = load.clone();
-            part.figures.retain(|figure| sizes.contains(&figure.block_bytes) == wanted);
-            (!part.figures.is_empty()).then_some(part)
-        };
-        held.extend(all.iter().filter_map(|load| part(load, false)));
-        Ok((all.iter().filter_map(|load| part(load, true)).collect(), held))
+        let (fitted, rest) = measured::parts(all, &self.fit_blocks)
+            .map_err(|why| Error::Input(format!("--fit-blocks {why}")))?;
+        held.extend(rest);
+        Ok((fitted, held))
     }
 
     /// Where the card and the board go, known to be writable before the work.

@@ -1,6 +1,6 @@
 //! The jobs of a run, and what they run on.
 
-use super::{Error, jobs, load_name};
+use super::{Error, jobs, load_name, voice};
 use clap::Args;
 use mmcq_lab::fio::JobFile;
 use mmcq_lab::scene::{Loaded, Scene};
@@ -24,7 +24,7 @@ impl Load {
         let file = jobs(self.job.as_deref(), &self.options)?;
         let loaded = self.scene.load(&file, &self.scene.set).map_err(Error::input)?;
         for note in &loaded.file.notes {
-            eprintln!("mmcq: {note}");
+            voice::note(note);
         }
         Ok((file, loaded))
     }

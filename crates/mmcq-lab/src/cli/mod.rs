@@ -8,6 +8,7 @@ mod device;
 mod diff_bus;
 mod effects;
 mod fit;
+mod form;
 #[cfg(target_os = "linux")]
 mod guest;
 mod load;
@@ -28,7 +29,10 @@ mod torture;
 mod trace;
 #[cfg(target_os = "linux")]
 mod vfio;
+mod voice;
 mod why;
+
+pub use voice::fault;
 
 use clap::error::{ContextKind, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -50,6 +54,8 @@ use std::process::ExitCode;
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
+    #[command(flatten)]
+    voice: voice::Voice,
 }
 
 #[derive(Debug, Subcommand)]
@@ -128,7 +134,7 @@ impl Cli {
             };
             command.after_help(text)
         };
-        with_codes(Cli::command().mut_subcommands(with_codes))
+        with_codes(Cli::command().mut_subcommands(with_codes)).color(voice::colours())
     }
 
     /// What was given to the program. A user that wants help gets it here, and the program ends.
@@ -164,6 +170,7 @@ impl Cli {
 
     /// Does what was asked.
     pub fn run(self) -> Result<ExitCode, Error> {
+        self.voice.take();
         match self.command {
             Command::Run(command) => command.run(),
             Command::Replay(command) => command.run(),

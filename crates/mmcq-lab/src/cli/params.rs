@@ -1,6 +1,7 @@
 //! `mmcq params`: what `--set` can change.
 
-use super::{Error, print};
+use super::Error;
+use super::form::Form;
 use clap::Args;
 use mmcq_lab::params::{self, Param};
 use mmcq_lab::scene::PLATFORM;
@@ -28,9 +29,8 @@ pub struct Params {
     /// Changes one value, as in `mmcq run`; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// One JSON object a line: key, value, unit, kind, range, source
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
 }
 
 impl Params {
@@ -42,11 +42,8 @@ impl Params {
                 return Err(Error::Input(format!("{only}: no key contains it; `mmcq params` lists all")));
             }
         }
-        let text: String = match self.json {
-            true => all.iter().map(|p| format!("{}\n", serde_json::json!(p))).collect(),
-            false => as_table(&all),
-        };
-        print(&text)?;
+        let lines = || all.iter().map(|p| format!("{}\n", serde_json::json!(p))).collect();
+        self.form.print(|| as_table(&all), lines)?;
         Ok(ExitCode::SUCCESS)
     }
 }

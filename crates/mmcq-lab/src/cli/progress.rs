@@ -1,5 +1,6 @@
 //! How far a long command has come: a bar on a terminal; elsewhere a line now and then.
 
+use super::voice;
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::sync::{Mutex, PoisonError};
@@ -25,15 +26,15 @@ pub enum Unit {
 pub struct Progress {
     bar: ProgressBar,
     unit: Unit,
-    /// Without a terminal: when the next line is due.
+    /// Without a terminal, and unless all is quiet: when the next line is due.
     line: Option<Mutex<Instant>>,
 }
 
 impl Progress {
     /// So much is to be done; 0: it is not known yet.
     pub fn new(title: &str, size: u64, unit: Unit) -> Self {
-        let terminal = std::io::stderr().is_terminal();
-        let bar = match terminal {
+        let (speaks, terminal) = (voice::speaks(), std::io::stderr().is_terminal());
+        let bar = match terminal && speaks {
             true => ProgressBar::new(size),
             false => ProgressBar::with_draw_target(Some(size), ProgressDrawTarget::hidden()),
         };
@@ -46,10 +47,10 @@ impl Progress {
             bar.set_style(style);
         }
         bar.set_message(title.to_owned());
-        if terminal {
+        if terminal && speaks {
             bar.enable_steady_tick(TICK);
         }
-        Progress { bar, unit, line: (!terminal).then(|| Mutex::new(Instant::now() + LINE)) }
+        Progress { bar, unit, line: (!terminal && speaks).then(|| Mutex::new(Instant::now() + LINE)) }
     }
 
     /// So much more is done.
@@ -89,7 +90,7 @@ impl Progress {
             (Unit::Step, _) | (_, 0) => String::new(),
             _ => format!(", {} s left", seconds.saturating_mul(size.saturating_sub(done)) / done),
         };
-        eprintln!("mmcq: {}, {seconds} s{left}", self.text());
+        voice::note(format_args!("{}, {seconds} s{left}", self.text()));
     }
 
     fn text(&self) -> String {

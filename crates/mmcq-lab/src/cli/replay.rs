@@ -1,7 +1,7 @@
 //! `mmcq replay`: a recorded load on a board.
 
-use super::Error;
 use super::reporting::Reporting;
+use super::{Error, voice};
 use clap::Args;
 use mmcq_lab::fio::script::Remap;
 use mmcq_lab::recorded::plan::{self, Mode, Plan, Wishes};
@@ -110,7 +110,7 @@ impl Replay {
         let wishes = self.wishes();
         let (plan, format) = self.plan(&wishes)?;
         for note in &plan.notes {
-            eprintln!("mmcq: {}: {note}", self.name());
+            voice::note(format_args!("{}: {note}", self.name()));
         }
         let again = |changes: &[String]| self.scene.load_workers(&plan.workers, changes);
         let loaded = again(&self.scene.set).map_err(Error::input)?;

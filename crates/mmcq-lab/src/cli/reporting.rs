@@ -3,7 +3,7 @@
 use super::effects::with_effects;
 use super::page::{self, Place};
 use super::progress::{Progress, Unit};
-use super::{Error, print};
+use super::{Error, print, voice};
 use clap::Args;
 use mmcq_lab::buslog;
 use mmcq_lab::finished;
@@ -106,7 +106,7 @@ impl Reporting {
         progress.end();
         let outcome = outcome?.map_err(failed)?;
         for error in &outcome.verify_errors {
-            eprintln!("mmcq: {error}");
+            voice::fault(error);
         }
         if outcome.counters.stack.continue_lost {
             eprintln!(

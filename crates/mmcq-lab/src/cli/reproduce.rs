@@ -3,6 +3,7 @@
 use super::progress::{Progress, Unit};
 use super::{Error, print};
 use clap::{Args, ValueEnum};
+use mmcq_lab::parallel;
 use mmcq_lab::plot;
 use mmcq_lab::reproduce::never::{Cell, Grid, Kept, Measured};
 use mmcq_lab::reproduce::{
@@ -72,6 +73,9 @@ pub struct Reproduce {
     /// Seed
     #[arg(long, default_value_t = 1, value_parser = super::whole)]
     seed: u64,
+    /// Threads [default: this machine's cores]
+    #[arg(long, value_name = "N", value_parser = super::threads)]
+    jobs: Option<usize>,
     /// One JSON object a line: cell, setting, unit, published, fitted, model, limit
     #[arg(long)]
     json: bool,
@@ -141,8 +145,13 @@ fn packets(
 }
 
 impl Reproduce {
+    fn amount(&self) -> Amount {
+        let threads = self.jobs.unwrap_or_else(parallel::cores);
+        Amount { full: self.full, seed: self.seed, threads }
+    }
+
     pub fn run(self) -> Result<ExitCode, Error> {
-        let amount = Amount { full: self.full, seed: self.seed };
+        let amount = self.amount();
         if self.thin && !matches!(self.experiment, Experiment::Never) {
             return Err(Error::Input(
                 "--thin: expected never; the others run a steady-state share unless --full is given"
@@ -222,7 +231,7 @@ impl Reproduce {
             return Err(Error::Input(format!("--original {}: no load of this experiment", path.display())));
         }
         let as_long = match self.experiment {
-            Experiment::Hsq => hsq::as_long(&reports, self.seed).map_err(failed)?,
+            Experiment::Hsq => hsq::as_long(&reports, amount).map_err(failed)?,
             _ => Vec::new(),
         };
         if self.json {
@@ -279,7 +288,7 @@ impl Reproduce {
         let missing: Vec<Cell> = missing.map(|(cell, _)| *cell).collect();
         let shown = Progress::new("cells", missing.len() as u64, Unit::Count);
         let refused: OnceLock<std::io::Error> = OnceLock::new();
-        let run = never::sweep(&missing, self.seed, &|measured| {
+        let run = never::sweep(&missing, self.amount(), &|measured| {
             shown.inc(1);
             if let Some(Err(error)) = kept.as_ref().map(|kept| kept.add(measured)) {
                 let _ = refused.set(error);
@@ -297,7 +306,7 @@ impl Reproduce {
     fn original(&self, path: &Path) -> Result<ExitCode, Error> {
         let wrong = |error: String| Error::Input(format!("--original {}: {error}", path.display()));
         let cells = never::original::parse(&read(path)?).map_err(wrong)?;
-        let judged = never::original::judge(&cells, self.seed).map_err(failed)?;
+        let judged = never::original::judge(&cells, self.amount()).map_err(failed)?;
         if self.json {
             let measured: Vec<Measured> = judged.iter().map(|one| one.measured.clone()).collect();
             let mut rows = never::rows(&measured);

@@ -1,6 +1,6 @@
 //! `mmcq serve`: an image, behind a simulated card, as a network block device.
 
-use super::{Error, print};
+use super::{Error, print, voice};
 use clap::Args;
 use mmcq_lab::image::Lock;
 use mmcq_lab::platform::Platform;
@@ -152,7 +152,7 @@ impl Serve {
         let (told, name, paced) = (door.watch(), self.listen.export, self.pace);
         let watch = move |event| {
             if matches!(event, Event::Ready(_)) && !paced {
-                eprintln!("mmcq: times that clients see are not the card's; --pace makes them so");
+                voice::note("times that clients see are not the card's; --pace makes them so");
             }
             told(event);
         };

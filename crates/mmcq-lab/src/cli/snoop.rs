@@ -1,5 +1,6 @@
 //! `mmcq snoop`: the requests of a run.
 
+use super::form::Form;
 use super::load::Load;
 use super::{Error, print};
 use clap::Args;
@@ -11,7 +12,8 @@ use std::process::ExitCode;
 ///
 /// Runs the jobs as `mmcq run` does. The columns are those of bcc's `biosnoop -Q`: when the request
 /// was complete, whose it was, where it went, how long it waited for the driver (QUE) and how long
-/// the driver had it (LAT). T is R, W, D (discard) or F (flush).
+/// the driver had it (LAT). T is R, W, D (discard) or F (flush). Rows of --json have their
+/// times in nanoseconds.
 ///
 ///   mmcq snoop jobs/quickstart.fio | sort -k9 -n | tail       the slowest
 ///   mmcq snoop jobs/fair.fio --histogram --setting hsq-tag    as bcc's biolatency draws it
@@ -21,11 +23,10 @@ pub struct Snoop {
     #[command(flatten)]
     load: Load,
     /// Latencies from submission to completion in powers of two, by kind of request
-    #[arg(long)]
+    #[arg(long, conflicts_with = "Form")]
     histogram: bool,
-    /// One JSON object a line, times in nanoseconds
-    #[arg(long, conflicts_with = "histogram")]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
 }
 
 impl Snoop {
@@ -45,8 +46,7 @@ impl Snoop {
             print(&snoop::histogram(&completed))?;
         } else {
             let names: Vec<String> = loaded.workers.iter().map(|worker| worker.job.name.clone()).collect();
-            let shown = if self.json { snoop::json_lines } else { snoop::lines };
-            print(&shown(&completed, &names))?;
+            self.form.print(|| snoop::lines(&completed, &names), || snoop::json_lines(&completed, &names))?;
         }
         Ok(if outcome.counters.failed > 0 { ExitCode::from(1) } else { ExitCode::SUCCESS })
     }

@@ -1,10 +1,12 @@
 //! `mmcq sweep`: a grid of runs, a row each.
 
+use super::form::Form;
 use super::page::Place;
 use super::progress::{Progress, Unit};
-use super::{Error, print};
+use super::{Error, print, voice};
 use clap::Args;
 use mmcq_lab::image::Lock;
+use mmcq_lab::parallel;
 use mmcq_lab::scene::Scene;
 use mmcq_lab::sweep::columns;
 use mmcq_lab::sweep::heat::Cells;
@@ -14,7 +16,6 @@ use serde_json::{Map, Value};
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
-use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -51,8 +52,10 @@ pub struct Sweep {
     zip: Vec<String>,
     /// Rows to this file: .jsonl (an object a line), .csv or .parquet (whose rows stand in a .jsonl
     /// beside it until the last is there) [default: objects to standard output]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "Form")]
     out: Option<PathBuf>,
+    #[command(flatten)]
+    form: Form,
     /// Go on with a file that was broken off: it becomes what it would have been
     #[arg(long, requires = "out")]
     resume: bool,
@@ -78,7 +81,7 @@ impl Sweep {
         let notes = file.notes.clone();
         let plan = sweep::Sweep::new(self.scene.clone(), file, axes, &self.zip).map_err(Error::Input)?;
         for note in &notes {
-            eprintln!("mmcq: {note}");
+            voice::note(note);
         }
         let mut heat = self.heat(&plan)?;
         let points: Vec<usize> = self.shard.part(plan.grid().points()).collect();
@@ -92,8 +95,7 @@ impl Sweep {
             }
         }
         let points = &points[kept.points..];
-        let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-        let threads = self.jobs.and_then(NonZeroUsize::new).unwrap_or(cores);
+        let threads = self.jobs.unwrap_or_else(parallel::cores);
         let progress = Progress::new("points", points.len() as u64, Unit::Count);
         let mut well = true;
         plan.run(points, threads, |done| {
@@ -147,7 +149,7 @@ impl Sweep {
                 Err(Error::Input(format!("--out {}: {why}", path.display())))
             }
             (true, true) if !rows.exists() => {
-                eprintln!("mmcq: --out {}: it is whole already", path.display());
+                voice::note(format_args!("--out {}: it is whole already", path.display()));
                 Ok(None)
             }
             _ => Ok(Some(Some(rows))),
@@ -155,7 +157,7 @@ impl Sweep {
     }
 
     fn format(&self) -> Result<Format, Error> {
-        let Some(path) = &self.out else { return Ok(Format::Json) };
+        let Some(path) = &self.out else { return Ok(self.form.of_rows()) };
         match path.extension().and_then(|end| end.to_str()) {
             Some("jsonl" | PARQUET) => Ok(Format::Json),
             Some("csv") => Ok(Format::Csv),
@@ -175,7 +177,10 @@ impl Sweep {
         format: Format,
         points: &[usize],
     ) -> Result<(Out, Kept, Option<Lock>), Error> {
-        let Some(path) = path else { return Ok((Out::Standard, Kept::default(), None)) };
+        let Some(path) = path else {
+            Out::Standard.write(&format.head(&plan.names()))?;
+            return Ok((Out::Standard, Kept::default(), None));
+        };
         let fault = |what: &dyn std::fmt::Display| Error::Input(format!("--out {}: {what}", path.display()));
         super::writable("--out", path)?;
         let lock = Lock::take(path, true).map_err(|_| fault(&"another program writes to this file"))?;

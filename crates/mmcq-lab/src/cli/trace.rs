@@ -1,6 +1,7 @@
 //! `mmcq trace`: a window of a run as an oscilloscope shows it.
 
-use super::{Error, print, writable};
+use super::form::Form;
+use super::{Error, voice, writable};
 use clap::Args;
 use mmcq_lab::runner::{self, RunError};
 use mmcq_lab::scene::Scene;
@@ -57,12 +58,11 @@ pub struct Trace {
     /// Shown before a trigger
     #[arg(long, value_name = "TIME", default_value = "5us")]
     before: String,
-    /// The list as one JSON object a line: from_ns, to_ns, what
-    #[arg(long)]
-    json: bool,
-    /// No list
-    #[arg(long, short, conflicts_with = "json")]
-    quiet: bool,
+    /// No list: files alone
+    #[arg(long, conflicts_with = "Form")]
+    no_list: bool,
+    #[command(flatten)]
+    form: Form,
 }
 
 /// What says which jobs, and where to look at them.
@@ -132,7 +132,7 @@ impl Trace {
         let jobs = super::jobs(self.job.as_deref(), &self.options)?;
         let loaded = self.scene.load(&jobs, &self.scene.set).map_err(Error::input)?;
         for note in &loaded.file.notes {
-            eprintln!("mmcq: {note}");
+            voice::note(note);
         }
         let platform = &loaded.platform;
         let mut created = self.ready()?;
@@ -159,11 +159,10 @@ impl Trace {
     }
 
     fn list(&self, capture: &Capture) -> Result<(), Error> {
-        match (self.quiet, self.json) {
-            (true, _) => Ok(()),
-            (_, true) => print(&steps::json_lines(capture)),
-            _ => print(&steps::list(capture)),
+        if self.no_list {
+            return Ok(());
         }
+        self.form.print(|| steps::list(capture), || steps::json_lines(capture))
     }
 
     fn window(&self) -> Result<Window, Error> {

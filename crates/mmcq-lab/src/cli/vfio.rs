@@ -1,5 +1,6 @@
 //! `mmcq vfio`: the same driver and engine on a real card reader.
 
+use super::form::Form;
 use super::serve::{ENDING, Listen};
 use super::{Error, card, print};
 use clap::{Args, Subcommand};
@@ -61,9 +62,8 @@ pub struct Vfio {
 enum Action {
     /// Bring the card up; print the reader, and the card's registers decoded
     Info {
-        /// One JSON object a line: register, field, value
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        form: Form,
     },
     /// Copy blocks of 512 bytes from the card to a file
     Read {
@@ -126,10 +126,10 @@ impl Vfio {
             Ok((reader, card))
         };
         match self.action {
-            Action::Info { json } => {
+            Action::Info { form } => {
                 let (reader, card) = begin()?;
                 let fields = info(&reader, &card)?;
-                print(&if json { card::as_json(&fields) } else { card::as_table(&fields) })?;
+                form.print(|| card::as_table(&fields), || card::as_json(&fields))?;
                 reader.close().map_err(run)?;
             }
             Action::Read { lba, blocks, out } => {

@@ -1,7 +1,8 @@
 //! `mmcq why`: where the time of a run went.
 
+use super::Error;
+use super::form::Form;
 use super::load::Load;
-use super::{Error, print};
 use clap::Args;
 use mmcq_lab::runner::RunError;
 use mmcq_lab::why::{self, Why};
@@ -14,15 +15,14 @@ use std::process::ExitCode;
 /// wire (commands, data), card (access, busy), controller held, waiting (no request is with the
 /// stack and the wires are quiet: the jobs think, sleep or wake up) and CPU (the wires are quiet
 /// although a request is with the stack; where the host does not see the card's busy, that is in
-/// here).
+/// here). Rows of --json have group, name, value, unit, and what that is for each request, MiB or
+/// in percent.
 #[derive(Debug, Args)]
 pub struct Explain {
     #[command(flatten)]
     load: Load,
-    /// One JSON object a line: group, name, value, unit, and what that is for each request, MiB or
-    /// in percent
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
 }
 
 impl Explain {
@@ -33,7 +33,7 @@ impl Explain {
             RunError::Stuck(_) | RunError::Memory(_) => Error::Run(error.to_string()),
             other => Error::input(other),
         })?;
-        print(&if self.json { why::json_lines(&why) } else { why::text(&why) })?;
+        self.form.print(|| why::text(&why), || why::json_lines(&why))?;
         Ok(if why.counters.failed > 0 { ExitCode::from(1) } else { ExitCode::SUCCESS })
     }
 }

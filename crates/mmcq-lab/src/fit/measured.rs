@@ -8,8 +8,8 @@ mod fio;
 mod iozone;
 mod rows;
 
-use crate::fio::options;
 use crate::fio::{Dir, Job, JobFile, Place};
+use crate::fio::{options, value};
 use std::path::Path;
 
 /// Longest file of figures, in bytes: json+ has every bucket of a histogram.
@@ -125,6 +125,31 @@ pub fn read_text(name: &str, text: &str, wanted: Wanted<'_>) -> Result<Vec<Load>
         true => Ok(loads),
         false => Err(format!("{name}: no figure in it; expected at least one")),
     }
+}
+
+/// The figures of these block sizes, and all others. Without sizes: all of them, and none.
+///
+/// # Errors
+/// One line: a size that is none, or that no figure has.
+pub fn parts(all: Vec<Load>, blocks: &[String]) -> Result<(Vec<Load>, Vec<Load>), String> {
+    if blocks.is_empty() {
+        return Ok((all, Vec::new()));
+    }
+    let mut sizes = Vec::new();
+    for text in blocks {
+        let bytes = value::size(text, 1024).map_err(|what| format!("{text}: expected {what}"))?;
+        if !all.iter().flat_map(|load| &load.figures).any(|figure| figure.block_bytes == bytes) {
+            return Err(format!("{text}: no figure of --measured has this block size"));
+        }
+        sizes.push(bytes);
+    }
+    let part = |load: &Load, wanted: bool| {
+        let mut part = load.clone();
+        part.figures.retain(|figure| sizes.contains(&figure.block_bytes) == wanted);
+        (!part.figures.is_empty()).then_some(part)
+    };
+    let of = |wanted| all.iter().filter_map(|load| part(load, wanted)).collect();
+    Ok((of(true), of(false)))
 }
 
 /// A job by its options; `place` names it in errors.

@@ -73,9 +73,10 @@ impl Task {
         let figures: usize = self.fitted.iter().map(|load| load.figures.len()).sum();
         let values = self.free.len();
         if figures < values {
+            let of = if figures == 1 { "figure" } else { "figures" };
             return Err(format!(
-                "--measured: {figures} figures for {values} free values; expected at least as many (more jobs, or \
-                 fewer keys by --free)"
+                "--measured: {figures} {of} for {values} free values; expected at least as many (more jobs, or fewer \
+                 keys by --free)"
             ));
         }
         let begin: Vec<Option<f64>> =

@@ -5,10 +5,9 @@ use crate::fio::job::{Job, Size};
 use crate::fio::options;
 use crate::fio::stats::Stats;
 use crate::fio::{self, Place};
+use crate::parallel;
 use crate::platform::{JOB, Platform};
 use crate::runner::{self, Outcome, Run, Setting};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 /// No run of the model moves more than this, or [`LEAST_IOS`].
 const MOST_BYTES: u64 = 32 << 20;
@@ -49,36 +48,19 @@ impl Bench {
     /// # Errors
     /// One line: a load cannot be run.
     pub fn figures(&self, loads: &[Load], points: &[Vec<String>]) -> Result<Vec<Vec<f64>>, String> {
-        let (next, runs) = (AtomicUsize::new(0), points.len() * loads.len());
-        let done: Mutex<Vec<Option<Vec<f64>>>> = Mutex::new(vec![None; runs]);
-        let failed: Mutex<Option<(usize, String)>> = Mutex::new(None);
-        std::thread::scope(|scope| {
-            for _ in 0..self.threads.clamp(1, runs.max(1)) {
-                scope.spawn(|| {
-                    while let at = next.fetch_add(1, Ordering::Relaxed)
-                        && at < runs
-                    {
-                        match self.load(&loads[at % loads.len()], &points[at / loads.len()]) {
-                            Ok(figures) => {
-                                done.lock().unwrap_or_else(PoisonError::into_inner)[at] = Some(figures);
-                            }
-                            Err(error) => {
-                                next.store(runs, Ordering::Relaxed);
-                                let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
-                                if failed.as_ref().is_none_or(|(other, _)| *other > at) {
-                                    *failed = Some((at, error));
-                                }
-                            }
-                        }
-                    }
-                });
-            }
-        });
-        if let Some((_, error)) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            return Err(error);
-        }
-        let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().flatten();
-        Ok(points.iter().map(|_| done.by_ref().take(loads.len()).flatten().collect()).collect())
+        let mut all: Vec<Vec<f64>> = vec![Vec::new(); points.len()];
+        let mut at = 0;
+        parallel::in_order(
+            points.len() * loads.len(),
+            self.threads,
+            |at| self.load(&loads[at % loads.len()], &points[at / loads.len()]),
+            |figures| {
+                all[at / loads.len()].extend(figures?);
+                at += 1;
+                Ok::<_, String>(())
+            },
+        )?;
+        Ok(all)
     }
 
     /// The figures of a load at one point.

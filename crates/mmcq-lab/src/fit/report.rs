@@ -60,6 +60,11 @@ impl Value {
         }
     }
 
+    /// The jobs say at least of what size it is: within a factor of two.
+    pub fn is_of_the_jobs(&self) -> bool {
+        self.interval.is_some_and(|[least, most]| (most / least).sqrt() <= 2.0)
+    }
+
     /// Its uncertainty: percent, or the range of steps.
     fn uncertainty(&self) -> String {
         match self.interval {
@@ -172,14 +177,16 @@ impl Fit {
             false => {
                 let (percent, count, worst) = said(&self.held);
                 format!(
-                    "Your board is predicted within {percent:.1} % on average (holdout, {count} figures{worst})."
+                    "Your board is predicted within {percent:.1} % on average (holdout, {}{worst}).",
+                    counted(count)
                 )
             }
             true => {
                 let (percent, count, worst) = said(&self.fitted);
                 format!(
-                    "The model agrees within {percent:.1} % on average ({count} fitted figures{worst}); nothing was held \
-                     out, so nothing says how well it predicts (--holdout)."
+                    "The model agrees within {percent:.1} % on average (fitted to {}{worst}); nothing was held out, so \
+                     nothing says how well it predicts (--holdout).",
+                    counted(count)
                 )
             }
         }
@@ -267,6 +274,10 @@ impl Fit {
             "verdict": self.verdict(),
         })
     }
+}
+
+fn counted(figures: usize) -> String {
+    format!("{figures} figure{}", if figures == 1 { "" } else { "s" })
 }
 
 /// Four digits.

@@ -11,7 +11,7 @@ fn said(values: &[&Value]) -> String {
     let one = |value: &&Value| {
         let name = value.key.rsplit('.').next().unwrap_or(&value.key);
         match value.interval {
-            Some([least, most]) if value.determined() => {
+            Some([least, most]) if value.is_of_the_jobs() => {
                 format!("{name} +-{:.1} %", 100.0 * ((most / least).sqrt() - 1.0))
             }
             _ => format!("{name} not determined"),
@@ -51,7 +51,11 @@ pub fn card(name: &str, changes: &[String], fit: &Fit, figures: &str) -> Result<
             place = &mut place[*step];
         }
         let before = place.get("source").and_then(|source| source.as_str()).unwrap_or("?").to_owned();
-        let source = format!("fit: {} by mmcq fit, to {figures}; the rest: {before}", said(&of_table));
+        let fitted = format!("{} by mmcq fit, to {figures}", said(&of_table));
+        let source = match of_table.iter().any(|value| value.is_of_the_jobs()) {
+            true => format!("fit: {fitted}; the rest: {before}"),
+            false => format!("{before}; {fitted}"),
+        };
         place["source"] = toml_edit::value(source);
     }
     Ok(document.to_string())
@@ -78,6 +82,13 @@ pub fn platform(name: &str, changes: &[String], fit: &Fit, figures: &str) -> Res
     for value in own {
         let Some(quantity) = find(&mut table, &value.key) else { continue };
         if quantity.contains_key("kind") {
+            let before = quantity.get("source").and_then(Toml::as_str).unwrap_or("?").to_owned();
+            if !value.is_of_the_jobs() {
+                // It is still where its own source has it from.
+                let source = format!("{before}; {} by mmcq fit, to {figures}", said(&[value]));
+                quantity.insert("source".to_owned(), Toml::String(source));
+                continue;
+            }
             quantity.insert("kind".to_owned(), Toml::String("fit".to_owned()));
             let source = format!("{} by mmcq fit, to {figures}", said(&[value]));
             quantity.insert("source".to_owned(), Toml::String(source));

@@ -79,9 +79,27 @@ pub fn solve(problem: &Problem<'_>, from: &[f64], model: &mut Model<'_>) -> Resu
     };
     let mut at = clamp(from);
     let mut figures = one(model, &at)?;
+    // Far from the figures, a misfit is no noise: first the expected noise stands, and only where
+    // the values then stand do the residuals say how large it is.
+    for known in [true, false] {
+        let scale = |figures: &[f64]| if known { problem.noise } else { problem.scale(figures) };
+        (at, figures) = descend(problem, at, figures, &scale, &clamp, model)?;
+    }
+    problem.solution(at, figures, model)
+}
+
+/// Steps downwards until they are short or gain little.
+fn descend(
+    problem: &Problem<'_>,
+    mut at: Vec<f64>,
+    mut figures: Vec<f64>,
+    scale: &dyn Fn(&[f64]) -> f64,
+    clamp: &dyn Fn(&[f64]) -> Vec<f64>,
+    model: &mut Model<'_>,
+) -> Result<(Vec<f64>, Vec<f64>), String> {
     let mut damping = 1e-2;
     for _ in 0..STEPS_MOST {
-        let scale = problem.scale(&figures);
+        let scale = scale(&figures);
         let cost = problem.cost(&at, &figures, scale);
         let jacobian = problem.jacobian(&at, &figures, DIFFERENCE, model)?;
         let mut step_taken = None;
@@ -113,7 +131,7 @@ pub fn solve(problem: &Problem<'_>, from: &[f64], model: &mut Model<'_>) -> Resu
             break;
         }
     }
-    problem.solution(at, figures, model)
+    Ok((at, figures))
 }
 
 fn one(model: &mut Model<'_>, at: &[f64]) -> Result<Vec<f64>, String> {
@@ -353,6 +371,22 @@ mod tests {
         assert_eq!(found.at[2], 3.0);
         assert!(found.half.iter().all(|half| *half > 10.0), "{:?}", found.half);
         assert_eq!((found.traded[0], found.traded[1]), (Some(1), Some(0)));
+    }
+
+    #[test]
+    fn two_figures_move_a_value_that_is_ten_times_off() {
+        let truth = [60_f64.ln(), 7_f64.ln()];
+        let mut two = |points: &[Vec<f64>]| {
+            let at = |x: f64| [(x.exp() + 90.0).ln(), (x.exp() + 400.0).ln()].to_vec();
+            Ok(points.iter().map(|point| at(point[0])).collect::<Vec<_>>())
+        };
+        let measured = two(&[truth[..1].to_vec()]).unwrap().remove(0);
+        for from in [6_f64, 600.0] {
+            let before = [from.ln()];
+            let found = solve(&problem(&measured, &before, &[(0.0, 9.0)]), &before, &mut two).unwrap();
+            assert!((found.at[0] - truth[0]).abs() < 0.01, "from {from}: {}", found.at[0].exp());
+            assert!(found.half[0] < DETERMINED.ln(), "from {from}: {:?}", found.half);
+        }
     }
 
     #[test]

@@ -63,7 +63,7 @@ pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Resu
     let cards = if own_board { vec![(None, ""), (Some(card_b), ", card B")] } else { vec![(None, "")] };
     for (card, suffix) in cards {
         progress(&at(&format!("rand read{suffix}")));
-        let outcomes = each(&platform, card, &reads, &runs)?;
+        let outcomes = each(&platform, card, &reads, &runs, amount.threads)?;
         let limit = outcomes.last().map(|outcome| iops(outcome)[1]);
         let fitted_to = if card.is_some() { Setting::None } else { Setting::HsqTag };
         let mut add = |cell: String,
@@ -98,7 +98,7 @@ pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Resu
     for (cell, rw) in [("seq read", "read"), ("seq write", "write"), ("rand write", "randwrite")] {
         progress(&at(cell));
         let workers = workers(&job(rw, if amount.full { 64 } else { 8 }))?;
-        let outcomes = each(&platform, None, &workers, &runs)?;
+        let outcomes = each(&platform, None, &workers, &runs, amount.threads)?;
         for (setting, outcome) in settings.into_iter().zip(&outcomes) {
             rows.push(Row {
                 cell: at(cell),

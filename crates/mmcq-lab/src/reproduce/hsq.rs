@@ -112,7 +112,7 @@ pub fn job(rw: &str, io_bytes: Option<u64>) -> String {
 
 /// The stand-ins with as many requests as Linux itself had: how many meet settles slowly, so only
 /// runs of one length can be compared.
-pub fn as_long(reports: &[Report], seed: u64) -> Result<Vec<Row>, RunError> {
+pub fn as_long(reports: &[Report], amount: Amount) -> Result<Vec<Row>, RunError> {
     let platform = Platform::load(BOARDS[0]).map_err(crate::board::BoardError::from)?;
     let mut rows = Vec::new();
     for report in reports.iter().filter(|report| report.platform == BOARDS[0]) {
@@ -123,8 +123,8 @@ pub fn as_long(reports: &[Report], seed: u64) -> Result<Vec<Row>, RunError> {
         for load in report.loads.iter().filter(|load| load.jobs == 20) {
             let Some((cell, rw, ..)) = CELLS.iter().find(|(_, rw, ..)| *rw == load.load) else { continue };
             let workers = workers(&job(rw, Some(load.requests / u64::from(load.jobs) * load.bytes)))?;
-            let seeds: Vec<_> = (0..RUNS).map(|k| (setting, seed + k)).collect();
-            let outcomes = each(&platform, None, &workers, &seeds)?;
+            let seeds: Vec<_> = (0..RUNS).map(|k| (setting, amount.seed + k)).collect();
+            let outcomes = each(&platform, None, &workers, &seeds, amount.threads)?;
             let mean = |f: fn(&Outcome) -> f64| outcomes.iter().map(f).sum::<f64>() / RUNS as f64;
             let row = |cell: String, unit: &str, model| Row {
                 cell,
@@ -169,7 +169,7 @@ pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Resu
         ];
         let seeds: Vec<(Setting, u64)> =
             settings.iter().flat_map(|&s| (0..runs).map(move |k| (s, amount.seed + k))).collect();
-        let outcomes = each(&platform, None, &workers, &seeds)?;
+        let outcomes = each(&platform, None, &workers, &seeds, amount.threads)?;
         let mean = |at: usize, f: fn(&Outcome) -> f64| {
             let runs = runs as usize;
             outcomes.iter().skip(at * runs).take(runs).map(f).sum::<f64>() / runs as f64

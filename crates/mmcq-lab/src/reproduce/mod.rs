@@ -12,12 +12,11 @@ pub mod stream;
 pub mod stream_sweep;
 
 use crate::fio::{self, Worker as FioWorker};
+use crate::parallel;
 use crate::platform::Platform;
 use crate::runner::{Outcome, Run, RunError, Setting, run};
 use crate::table::Table;
 use serde::{Deserialize, Serialize};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// One number of a reproduction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -57,11 +56,13 @@ pub struct Amount {
     pub full: bool,
     /// Seed of the first run.
     pub seed: u64,
+    /// Threads.
+    pub threads: usize,
 }
 
 impl Default for Amount {
     fn default() -> Self {
-        Amount { full: false, seed: 1 }
+        Amount { full: false, seed: 1, threads: parallel::cores() }
     }
 }
 
@@ -142,30 +143,13 @@ fn each(
     card: Option<&str>,
     workers: &[FioWorker],
     runs: &[(Setting, u64)],
+    threads: usize,
 ) -> Result<Vec<Outcome>, RunError> {
-    let results = each_of(runs.len(), |n| {
+    let results = parallel::each(runs.len(), threads, |n| {
         let (setting, seed) = runs[n];
         run(&Run { workers, platform, card, setting, seed }, None, &mut |_, _| ())
     });
     results.into_iter().collect()
-}
-
-/// Does each of so many works, on as many threads as there are cores; results in order.
-fn each_of<T: Send + Sync>(count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
-    let next = AtomicUsize::new(0);
-    let results: Vec<OnceLock<T>> = (0..count).map(|_| OnceLock::new()).collect();
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(count);
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                while let Some(at) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|&at| at < count) {
-                    let _ = results[at].set(work(at));
-                }
-            });
-        }
-    });
-    // Every place was set by the thread that took its number.
-    results.into_iter().filter_map(OnceLock::into_inner).collect()
 }
 
 #[cfg(test)]

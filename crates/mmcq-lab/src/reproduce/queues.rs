@@ -112,7 +112,7 @@ fn phone(platform: &Platform, amount: Amount, progress: &mut dyn FnMut(&str)) ->
         progress(&cell);
         let mib = if jobs == 1 { 128 } else { 16 } * if amount.full { 8 } else { 1 };
         let runs: Vec<(Setting, u64)> = settings.iter().map(|&(_, setting)| (setting, amount.seed)).collect();
-        let outcomes = each(platform, None, &workers(&threads(rw, bs, jobs, mib))?, &runs)?;
+        let outcomes = each(platform, None, &workers(&threads(rw, bs, jobs, mib))?, &runs, amount.threads)?;
         for (&(name, setting), outcome) in settings.iter().zip(&outcomes) {
             let published = match setting {
                 Setting::None => Some(without),
@@ -138,7 +138,7 @@ fn promise(
         progress(&cell);
         let lanes = lanes_of(&platform.name);
         let runs: Vec<(Setting, u64)> = lanes.iter().map(|&(_, setting)| (setting, amount.seed)).collect();
-        let outcomes = each(platform, None, &workers(&deep(rw, "4k", 32, 32))?, &runs)?;
+        let outcomes = each(platform, None, &workers(&deep(rw, "4k", 32, 32))?, &runs, amount.threads)?;
         for ((name, setting), outcome) in lanes.iter().copied().zip(&outcomes) {
             let published = (setting == Setting::Tasks).then_some(promised);
             rows.push(Row { published, ..row(cell.clone(), name, "IOPS", iops(outcome)) });
@@ -162,7 +162,7 @@ fn lanes(platform: &Platform, amount: Amount, progress: &mut dyn FnMut(&str)) ->
             .chain([("none", Setting::None), ("limit", Setting::Limit)])
             .collect();
         let runs: Vec<(Setting, u64)> = settings.iter().map(|&(_, setting)| (setting, amount.seed)).collect();
-        let outcomes = each(platform, card, &workers(&deep(rw, bs, depth, mib))?, &runs)?;
+        let outcomes = each(platform, card, &workers(&deep(rw, bs, depth, mib))?, &runs, amount.threads)?;
         let limit = outcomes.last().map(mib_per_s);
         for (&(name, setting), outcome) in settings.iter().zip(&outcomes) {
             if setting == Setting::Limit {

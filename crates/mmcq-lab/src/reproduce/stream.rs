@@ -99,7 +99,7 @@ pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Resu
             None => &[Setting::Limit, Setting::Close, Setting::Patch, Setting::Mmcq, Setting::MmcqOwn],
         };
         let runs: Vec<(Setting, u64)> = settings.iter().map(|&setting| (setting, amount.seed)).collect();
-        let outcomes = each(&platform, card, &workers(&cell.job(amount.full))?, &runs)?;
+        let outcomes = each(&platform, card, &workers(&cell.job(amount.full))?, &runs, amount.threads)?;
         let limit = outcomes.first().map(|outcome| cell.rate(outcome));
         for (&setting, outcome) in settings.iter().zip(&outcomes).skip(1) {
             let published = cell.published.filter(|_| own_board).and_then(|(before, after)| match setting {

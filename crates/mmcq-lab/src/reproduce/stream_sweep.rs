@@ -1,7 +1,8 @@
 //! Streams against closing each time, over block sizes, depths and mixes: does a cell pay for the
 //! others? And commands for each MiB with and without merging.
 
-use super::{Amount, Row, each_of, mib_per_s, workers};
+use super::{Amount, Row, mib_per_s, workers};
+use crate::parallel;
 use crate::platform::Platform;
 use crate::runner::{Outcome, Run, RunError, Setting, run};
 use std::fmt::Write;
@@ -96,7 +97,7 @@ pub fn sweep(grid: &Grid<'_>, amount: Amount, progress: &mut dyn FnMut(&str)) ->
                 cells.push((label, workers(&job(pattern, size, depth, amount_mib(pattern, bytes)))?));
             }
         }
-        let outcomes = each_of(cells.len() * settings.len(), |n| {
+        let outcomes = parallel::each(cells.len() * settings.len(), amount.threads, |n| {
             let (_, platform, setting) = settings[n % settings.len()];
             let workers = &cells[n / settings.len()].1;
             run(&Run { workers, platform, card: None, setting, seed: amount.seed }, None, &mut |_, _| ())
@@ -131,8 +132,8 @@ pub fn merging(amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row
             progress(&cell);
             let workers = workers(&job(pattern, "4k", depth, 64))?;
             let runs = settings.map(|setting| (setting, amount.seed));
-            let outcomes = super::each(&platform, None, &workers, &runs)?;
-            let alone = super::each(&apart, None, &workers, &[(Setting::Mmcq, amount.seed)])?;
+            let outcomes = super::each(&platform, None, &workers, &runs, amount.threads)?;
+            let alone = super::each(&apart, None, &workers, &[(Setting::Mmcq, amount.seed)], amount.threads)?;
             let limit = outcomes.first().map(mib_per_s);
             let named = settings.iter().map(|setting| setting.name()).zip(&outcomes).skip(1);
             for (setting, outcome) in named.chain(alone.iter().map(|outcome| ("not merged", outcome))) {

@@ -4,14 +4,13 @@ use super::grid::{Axis, Grid};
 use super::row::{self, Row};
 use crate::board;
 use crate::fio::JobFile;
+use crate::parallel;
 use crate::runner::{self, RunError, Setting};
 use crate::scene::{Scene, whole};
 use crate::why;
 use serde_json::Value;
-use std::collections::{BTreeMap, HashMap};
-use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// A grid over one job file. Threads share it.
 #[derive(Debug)]
@@ -171,35 +170,14 @@ impl Sweep {
     pub fn run<E: From<String>>(
         &self,
         points: &[usize],
-        threads: NonZeroUsize,
+        threads: usize,
         mut take: impl FnMut(Done) -> Result<(), E>,
     ) -> Result<(), E> {
-        let next = AtomicUsize::new(0);
-        let (sender, receiver) = mpsc::channel();
-        std::thread::scope(|scope| {
-            for _ in 0..threads.get().min(points.len()) {
-                let (sender, next) = (sender.clone(), &next);
-                scope.spawn(move || {
-                    while let at = next.fetch_add(1, Ordering::Relaxed)
-                        && let Some(point) = points.get(at)
-                        && sender.send((at, self.done(*point))).is_ok()
-                    {}
-                });
-            }
-            drop(sender);
-            let (mut early, mut due) = (BTreeMap::new(), 0);
-            while let Ok((at, done)) = receiver.recv() {
-                early.insert(at, done);
-                while let Some(done) = early.remove(&due) {
-                    let taken = done.map_err(E::from).and_then(&mut take);
-                    if taken.is_err() {
-                        next.store(points.len(), Ordering::Relaxed);
-                        return taken;
-                    }
-                    due += 1;
-                }
-            }
-            Ok(())
-        })
+        parallel::in_order(
+            points.len(),
+            threads,
+            |at| self.done(points[at]),
+            |done| done.map_err(E::from).and_then(&mut take),
+        )
     }
 }

@@ -15,6 +15,8 @@ pub enum Format {
     Json,
     /// RFC 4180, with a line of names.
     Csv,
+    /// A table of Markdown.
+    Markdown,
 }
 
 impl Format {
@@ -23,6 +25,7 @@ impl Format {
         match self {
             Format::Json => String::new(),
             Format::Csv => names.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(",") + "\n",
+            Format::Markdown => format!("| {} |\n|{}\n", names.join(" | "), "---|".repeat(names.len())),
         }
     }
 
@@ -31,6 +34,10 @@ impl Format {
         match self {
             Format::Json => Value::Object(row.iter().cloned().collect::<Map<_, _>>()).to_string() + "\n",
             Format::Csv => csv(row) + "\n",
+            Format::Markdown => {
+                let cells = row.iter().map(|(_, value)| field(value).replace('|', "\\|"));
+                format!("| {} |\n", cells.collect::<Vec<_>>().join(" | "))
+            }
         }
     }
 
@@ -43,17 +50,21 @@ impl Format {
                 text + ","
             }
             Format::Csv => csv(row) + ",",
+            Format::Markdown => self.line(row).trim_end_matches("|\n").to_owned(),
         }
     }
 }
 
 fn csv(row: &Row) -> String {
-    let field = |value: &Value| match value {
+    row.iter().map(|(_, value)| quoted(&field(value))).collect::<Vec<_>>().join(",")
+}
+
+fn field(value: &Value) -> String {
+    match value {
         Value::Null => String::new(),
-        Value::String(text) => quoted(text),
+        Value::String(text) => text.clone(),
         other => other.to_string(),
-    };
-    row.iter().map(|(_, value)| field(value)).collect::<Vec<_>>().join(",")
+    }
 }
 
 fn quoted(text: &str) -> String {

@@ -10,11 +10,10 @@ use super::spread::stop_at_first;
 use super::streams::streams;
 use super::swarm::Swarm;
 use super::{aimed, presence, queue_sweep};
+use crate::parallel;
 use mmcq::plant::{self, Bug};
 use mmcq_sim::checker::Violation;
 use mmcq_sim::plant::{self as lies, Lie};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Requests of one try at random, for a bug; and to see that without one nothing is broken.
@@ -201,21 +200,10 @@ fn look_for(planted: Planted, card: Option<usize>) -> Option<Found> {
 /// [`Planted::all`]. `progress` hears of each that is done.
 pub fn look_for_all(card: Option<usize>, jobs: usize, progress: &(dyn Fn() + Sync)) -> Vec<Option<Found>> {
     stop_at_first();
-    let (next, all) = (AtomicUsize::new(0), Planted::all());
-    let results = Mutex::new(vec![None; all.len()]);
-    std::thread::scope(|scope| {
-        for _ in 0..jobs.max(1) {
-            scope.spawn(|| {
-                loop {
-                    let at = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(&planted) = all.get(at) else { break };
-                    let found = look_for(planted, card);
-                    let mut results = results.lock().unwrap_or_else(|poison| poison.into_inner());
-                    results[at] = found;
-                    progress();
-                }
-            });
-        }
-    });
-    results.into_inner().unwrap_or_else(|poison| poison.into_inner())
+    let all = Planted::all();
+    parallel::each(all.len(), jobs, |at| {
+        let found = look_for(all[at], card);
+        progress();
+        found
+    })
 }

@@ -231,7 +231,8 @@ fn remarks(why: &Why) -> Vec<String> {
 
 /// The facts and the remarks, one JSON object a line.
 pub fn json_lines(why: &Why) -> String {
-    let mut lines = vec![json!({ "group": "run", "name": why.title })];
+    let said = |group: &str, name: &str, text: &str| json!({ "group": group, "name": name, "value": text, "unit": "" });
+    let mut lines = vec![said("run", "title", &why.title)];
     for fact in facts(why) {
         let mut object = Map::new();
         object.insert("group".to_owned(), fact.group.into());
@@ -244,6 +245,6 @@ pub fn json_lines(why: &Why) -> String {
         }
         lines.push(Value::Object(object));
     }
-    lines.extend(remarks(why).into_iter().map(|text| json!({ "group": "remark", "name": text })));
+    lines.extend(remarks(why).iter().map(|text| said("remark", "remark", text)));
     lines.iter().map(|line| format!("{line}\n")).collect()
 }

@@ -71,21 +71,28 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// In one line; of a replay in three.
+    /// In three lines; of a replay in five.
     fn line(&self) -> String {
         let Origin { version, platform, card, setting, seed, changes, .. } = self;
         let set: String = changes.iter().map(|change| format!(", {change}")).collect();
+        let counted = |name: &str| self.counters.iter().find(|(known, _)| known == name).map_or(0.0, |c| c.1);
+        let counts = ["transfers", "commands", "interrupts", "context_switches"];
+        let counts = counts.map(|name| format!("{} {}", counted(name), name.replace('_', " "))).join(", ");
+        let idle = 100.0 * counted("cpu_idle_share");
         let first = format!(
-            "mmcq {version}: platform {platform}, card {card}, setting {setting}, seed {seed}{set}\n"
+            "mmcq {version}: platform {platform}, card {card}, setting {setting}, seed {seed}{set}\n\
+             counted: {} I/Os, {counts}; CPU {idle:.1} % idle of {} cores; {} failed\n\
+             times are virtual, from 1970 on; what a submission costs is in clat, so slat is 0\n",
+            counted("ios"),
+            counted("cores"),
+            counted("failed"),
         );
         if self.replay.is_empty() {
             return first;
         }
-        let late =
-            |name: &str| self.counters.iter().find(|(known, _)| known == name).map_or(0.0, |(_, us)| *us);
         let facts: Vec<String> = self.replay.iter().map(|(name, value)| format!("{name} {value}")).collect();
         let [mean, median, most, max] =
-            ["mean", "p50", "p99", "max"].map(|part| late(&format!("late_{part}_us")));
+            ["mean", "p50", "p99", "max"].map(|part| counted(&format!("late_{part}_us")));
         format!(
             "{first}replay: {}\nlate against the trace (usec): \
              mean {mean:.1}, median {median:.1}, 99.00th {most:.1}, max {max:.1}\n",

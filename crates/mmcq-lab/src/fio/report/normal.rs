@@ -12,7 +12,13 @@ const LATENCY_MS: [&str; 12] =
 
 /// Writes the report as fio prints it. `out` collects text, so nothing can fail.
 pub fn normal(report: &Report) -> String {
-    let mut out = report.context.origin.as_ref().map_or_else(String::new, |origin| origin.line());
+    let mut out = String::new();
+    if let Some(origin) = &report.context.origin {
+        out += &origin.line();
+        let jobs: u32 = report.entries.iter().map(|entry| entry.jobs).sum();
+        let processes = if jobs == 1 { "process" } else { "processes" };
+        let _ = writeln!(out, "{}\nStarting {jobs} {processes}\n", report.context.version);
+    }
     for entry in &report.entries {
         job_block(&mut out, report, entry);
     }

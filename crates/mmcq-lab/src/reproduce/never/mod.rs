@@ -28,8 +28,9 @@ pub use kept::{Kept, KeptError};
 pub use known::{KNOWN, Known};
 pub use table::{Summary, text};
 
-use super::{Row, each_of, workers};
+use super::{Amount, Row, workers};
 use crate::board::BoardError;
+use crate::parallel;
 use crate::platform::Platform;
 use crate::runner::{Outcome, Run, RunError, Setting, run};
 
@@ -215,14 +216,14 @@ fn figure(cell: &Cell, outcome: &Outcome) -> Figures {
     Figures { mib_per_s: rate, p99_us: p99_ns as f64 / 1e3, mean_us, starved_us }
 }
 
-/// Runs a grid on all cores; `progress` is told of each cell when it is done.
+/// Runs a grid; `progress` is told of each cell when it is done.
 pub fn sweep(
     cells: &[Cell],
-    seed: u64,
+    amount: Amount,
     progress: &(dyn Fn(&Measured) + Sync),
 ) -> Result<Vec<Measured>, RunError> {
-    let measured = each_of(cells.len(), |at| {
-        let measured = measure(&cells[at], seed)?;
+    let measured = parallel::each(cells.len(), amount.threads, |at| {
+        let measured = measure(&cells[at], amount.seed)?;
         progress(&measured);
         Ok(measured)
     });

@@ -4,7 +4,8 @@
 use super::{Cell, Grid, Load, Measured, OURS, measure_on};
 use crate::board::BoardError;
 use crate::guest::Report;
-use crate::reproduce::{each_of, original::reports};
+use crate::parallel;
+use crate::reproduce::{Amount, original::reports};
 use crate::runner::{RunError, Setting};
 use std::fmt::Write;
 
@@ -91,12 +92,12 @@ pub fn parse(text: &str) -> Result<Vec<Seen>, String> {
     Ok(cells)
 }
 
-/// Runs them in the laboratory, on all cores.
-pub fn judge(cells: &[Seen], seed: u64) -> Result<Vec<Judged>, RunError> {
-    let judged = each_of(cells.len(), |at| {
+/// Runs them in the laboratory.
+pub fn judge(cells: &[Seen], amount: Amount) -> Result<Vec<Judged>, RunError> {
+    let judged = parallel::each(cells.len(), amount.threads, |at| {
         let Seen { cell, rates } = &cells[at];
         let platform = cell.priced().map_err(BoardError::from)?;
-        Ok(Judged { measured: measure_on(&platform, cell, seed)?, original: rates.clone() })
+        Ok(Judged { measured: measure_on(&platform, cell, amount.seed)?, original: rates.clone() })
     });
     judged.into_iter().collect()
 }

@@ -1,6 +1,7 @@
 //! The tables `[flash.read]`, `[flash.write]` and `[flash.erase]`.
 
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use toml::Spanned;
 
 use super::super::flash::{Ahead, Close, Gc, Pages, Reopen, Scatter, Timing};
@@ -24,6 +25,8 @@ pub(super) struct FlashKeys {
 #[serde(deny_unknown_fields)]
 pub(super) struct ReadKeys {
     pub(super) source: String,
+    #[serde(default, rename = "range")]
+    _range: Ranges,
     read_first_us: Spanned<f64>,
     read_next_4k_us: Option<Spanned<f64>>,
     page_kib: Option<Spanned<u64>>,
@@ -38,6 +41,8 @@ pub(super) struct ReadKeys {
 #[serde(deny_unknown_fields)]
 pub(super) struct WriteKeys {
     pub(super) source: String,
+    #[serde(default, rename = "range")]
+    _range: Ranges,
     write_first_us: Option<Spanned<f64>>,
     write_next_4k_us: Option<Spanned<f64>>,
     cache_kib: Option<u32>,
@@ -59,8 +64,28 @@ pub(super) struct WriteKeys {
 #[serde(deny_unknown_fields)]
 pub(super) struct EraseKeys {
     pub(super) source: String,
+    #[serde(default, rename = "range")]
+    _range: Ranges,
     erase_first_us: Spanned<f64>,
     erase_next_group_us: Spanned<f64>,
+}
+
+/// What the source allows of this table's values, the least and the most: for those that change
+/// them. The card does not look at it.
+#[derive(Default, Deserialize)]
+#[serde(try_from = "BTreeMap<String, [f64; 2]>")]
+struct Ranges;
+
+impl TryFrom<BTreeMap<String, [f64; 2]>> for Ranges {
+    type Error = String;
+
+    fn try_from(ranges: BTreeMap<String, [f64; 2]>) -> Result<Self, String> {
+        let wrong = ranges.iter().find(|(_, [least, most])| !(0.0 <= *least && least < most));
+        match wrong {
+            Some((key, range)) => Err(format!("range.{key} = {range:?}: expected the least and the most")),
+            None => Ok(Ranges),
+        }
+    }
 }
 
 impl Place<'_> {

@@ -1,0 +1,42 @@
+//! The forms of a list: for people, for programs, for a page, for a spreadsheet.
+
+use super::{Error, print};
+use clap::Args;
+use mmcq_lab::sweep::Format;
+use mmcq_lab::table::Table;
+
+#[derive(Debug, Args)]
+#[group(multiple = false)]
+pub struct Form {
+    /// One JSON object a line
+    #[arg(long)]
+    json: bool,
+    /// A table of Markdown
+    #[arg(long)]
+    markdown: bool,
+    /// Lines with commas, the names first
+    #[arg(long)]
+    csv: bool,
+}
+
+impl Form {
+    /// For rows that are printed as they come.
+    pub fn of_rows(&self) -> Format {
+        match self {
+            Form { markdown: true, .. } => Format::Markdown,
+            Form { csv: true, .. } => Format::Csv,
+            _ => Format::Json,
+        }
+    }
+
+    /// Prints the list as it is wanted: `text` for people, or `lines` of JSON and what is made of
+    /// them.
+    pub fn print(&self, text: impl FnOnce() -> String, lines: impl FnOnce() -> String) -> Result<(), Error> {
+        print(&match self {
+            Form { json: true, .. } => lines(),
+            Form { markdown: true, .. } => Table::of_lines(&lines()).markdown(),
+            Form { csv: true, .. } => Table::of_lines(&lines()).csv(),
+            _ => text(),
+        })
+    }
+}

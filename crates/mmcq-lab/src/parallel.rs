@@ -1,0 +1,87 @@
+//! Work spread over threads, with results in the order of the work.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+
+/// As many threads as this machine has cores.
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Does each of so many works on so many threads. `take` is given the results in order; its first
+/// error ends the run.
+///
+/// # Errors
+/// That error.
+pub fn in_order<T: Send, E>(
+    count: usize,
+    threads: usize,
+    work: impl Fn(usize) -> T + Sync,
+    mut take: impl FnMut(T) -> Result<(), E>,
+) -> Result<(), E> {
+    let (next, work) = (AtomicUsize::new(0), &work);
+    let (sender, receiver) = mpsc::channel();
+    std::thread::scope(|scope| {
+        for _ in 0..threads.clamp(1, count.max(1)) {
+            let (sender, next) = (sender.clone(), &next);
+            scope.spawn(move || {
+                while let at = next.fetch_add(1, Ordering::Relaxed)
+                    && at < count
+                    && sender.send((at, work(at))).is_ok()
+                {}
+            });
+        }
+        drop(sender);
+        let (mut early, mut due) = (BTreeMap::new(), 0);
+        while let Ok((at, done)) = receiver.recv() {
+            early.insert(at, done);
+            while let Some(done) = early.remove(&due) {
+                if let Err(error) = take(done) {
+                    next.store(count, Ordering::Relaxed);
+                    return Err(error);
+                }
+                due += 1;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Does each of so many works on so many threads; the results, in order.
+pub fn each<T: Send>(count: usize, threads: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    let mut all = Vec::with_capacity(count);
+    let Ok(()) = in_order(count, threads, work, |done| {
+        all.push(done);
+        Ok::<_, std::convert::Infallible>(())
+    });
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_stand_in_the_order_of_the_work() {
+        for threads in [0, 1, 3, 200] {
+            assert_eq!(each(100, threads, |at| at * at), (0..100).map(|at| at * at).collect::<Vec<_>>());
+        }
+        assert!(each(0, 4, |at| at).is_empty());
+    }
+
+    #[test]
+    fn the_first_error_in_order_ends_the_run() {
+        let mut taken = Vec::new();
+        let result = in_order(
+            1000,
+            3,
+            |at| if at % 7 == 6 { Err(at) } else { Ok(at) },
+            |done| {
+                taken.push(done?);
+                Ok::<_, usize>(())
+            },
+        );
+        assert_eq!((result, taken), (Err(6), (0..6).collect()));
+    }
+}

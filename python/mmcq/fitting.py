@@ -1,0 +1,81 @@
+"""Values of board and card from measured figures."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, Mapping, Sequence
+
+from . import _mmcq
+from .boards import DEFAULT, Card, Platform, scene
+
+Files = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
+
+
+class Fit(dict):
+    """What a fit found: the object of `mmcq fit --json`."""
+
+    @property
+    def verdict(self) -> str:
+        """How good it is, in one line."""
+        return self["verdict"]
+
+    def values(self):
+        """The free values, as a frame: before, after, the interval of 95 %, determined or not."""
+        import pandas
+
+        frame = pandas.DataFrame(self["values"]).set_index("key")
+        ends = [pair or (float("nan"), float("nan")) for pair in frame.pop("interval_95")]
+        return frame.assign(least_95=[least for least, _ in ends], most_95=[most for _, most in ends])
+
+    def residuals(self):
+        """All figures, as a frame: measured, model, error; held out or fitted."""
+        import pandas
+
+        rows = [{"held": held, **row} for held, part in ((False, "fitted"), (True, "held")) for row in self[part]]
+        return pandas.DataFrame(rows)
+
+    def changes(self) -> dict[str, float]:
+        """What these jobs determine, as `set` of the other calls takes it."""
+        return {value["key"]: value["after"] for value in self["values"] if value["determined"]}
+
+    def __str__(self) -> str:
+        return self.verdict
+
+
+def fit(
+    measured: Files,
+    *,
+    holdout: Files = (),
+    fit_blocks: Sequence[str] = (),
+    free: Sequence[str] = (),
+    percentiles: Sequence[float] = (),
+    noise: float = 0.02,
+    ios: int = 3000,
+    jobs: int | None = None,
+    platform: str | os.PathLike[str] | Platform = DEFAULT,
+    card: str | os.PathLike[str] | Card | None = None,
+    setting: str = "none",
+    seed: int = 1,
+    set: Mapping[str, Any] | None = None,
+) -> Fit:
+    """Fits values of board and card to figures: fio's JSON, tables of iozone, rows of `sweep`.
+
+    `free` are keys of `params()`, with `*` at the end for all that begin so, and `=LEAST..MOST` for
+    other bounds; without any, the times and rates of the card. `noise` is the standard deviation of a
+    figure, as a share.
+    """
+    platform, card, changes = scene(platform, card, set)
+    figures = {
+        "measured": _several(measured),
+        "holdout": _several(holdout),
+        "fit_blocks": list(fit_blocks),
+        "percentiles": list(percentiles),
+    }
+    how = {"free": list(free), "noise": noise, "ios": ios, "jobs": jobs}
+    return Fit(json.loads(_mmcq.fit(figures, how, platform, card, setting, seed, changes)))
+
+
+def _several(files: Files) -> list[str]:
+    one = isinstance(files, (str, os.PathLike))
+    return [os.fspath(file) for file in ([files] if one else files)]
