@@ -180,6 +180,9 @@ fn what_is_printed_is_also_for_programs() {
     let all = objects("torture --mode swap --json").pop().unwrap();
     assert_eq!((&all["broken"], &all["over_budget"]), (&serde_json::json!({}), &0.into()));
     assert!(objects("platforms hsq-sprd --json").iter().all(|row| row.to_string().contains("hsq-sprd")));
+    let why = objects("why jobs/quickstart.fio --json --set job.number_ios=20");
+    let keys = ["group", "name", "value", "unit"];
+    assert!(why.iter().all(|row| keys.iter().all(|key| row.get(key).is_some())), "{why:?}");
     assert!(refused("platforms nothing-like-it").contains("lists all"));
     assert!(refused("rn").contains("did you mean run?"));
     assert!(refused("run jobs/quickstart.fio --seed -1").contains("a whole number from 0"));
@@ -194,4 +197,58 @@ fn a_table_folds_at_the_page_and_has_other_forms() {
     assert!(markdown.starts_with("| cell | unit |"), "{markdown}");
     let (csv, _) = well("reproduce fair --csv");
     assert!(csv.starts_with("cell,unit,") && csv.lines().count() > 3, "{csv}");
+}
+
+#[test]
+fn lists_have_three_forms_for_programs() {
+    for line in [
+        "params cost",
+        "platforms hsq",
+        "card",
+        "why jobs/quickstart.fio --set job.number_ios=20",
+        "snoop jobs/quickstart.fio --set job.number_ios=20",
+        "trace jobs/quickstart.fio --for 400us",
+        "sweep jobs/quickstart.fio --set job.number_ios=20 --over seed=1..2",
+    ] {
+        let forms = ["json", "csv", "markdown"].map(|form| well(&format!("{line} --{form}")).0);
+        let [json, csv, markdown] = &forms;
+        let first: serde_json::Map<String, serde_json::Value> =
+            serde_json::from_str(json.lines().next().unwrap()).unwrap();
+        let head = first.keys().cloned().collect::<Vec<_>>();
+        assert!(csv.starts_with(&head.join(",")), "{line}: {csv}");
+        assert!(markdown.starts_with(&format!("| {}", head.join(" | "))), "{line}: {markdown}");
+        let rows = [json.lines().count(), csv.lines().count() - 1, markdown.lines().count() - 2];
+        assert_eq!(rows, [rows[0]; 3], "{line}");
+        assert!(refused(&format!("{line} --csv --json")).contains("cannot be used with"), "{line}");
+    }
+}
+
+#[test]
+fn notes_are_left_out_when_they_are_not_wanted() {
+    let line = "run jobs/quickstart.fio --set cost.wake_us=40 --set job.number_ios=20";
+    assert!(well(line).1.contains("made no difference"));
+    assert_eq!(well(&format!("{line} -q")).1, "");
+    let (report, _) = well(line);
+    assert!(report.contains("\ncounted: ") && report.contains(" idle of 8 cores"), "{report}");
+    assert!(report.contains("\nfio-3.33\nStarting 1 process\n\nquickstart: "), "{report}");
+    assert!(refused("rn --color always").starts_with("\u{1b}[1;31mmmcq:\u{1b}[0m rn: no command"));
+}
+
+#[test]
+fn a_card_says_what_its_values_can_be() {
+    let folder = tempfile::tempdir().unwrap();
+    let card = |range: &str| {
+        let text = include_str!("../../mmcq-sim/cards/hbg4a2.toml");
+        let text = text.replace("read_first_us = 100.5\n", &format!("read_first_us = 100.5\n{range}\n"));
+        let path = folder.path().join("card.toml");
+        std::fs::write(&path, text).unwrap();
+        format!("params --card {} --json read_first", path.display())
+    };
+    let (out, _) = well(&card("range = { read_first_us = [60, 400] }"));
+    let param: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(param["range"], serde_json::json!([60.0, 400.0]));
+    let error = refused(&card("range = { read_first_us = [400, 60] }"));
+    assert!(error.contains("card.toml:28: ") && error.contains("range.read_first_us"), "{error}");
+    let error = refused(&card("range = { read_frist_us = [60, 400] }"));
+    assert!(error.contains("card.flash.read.read_frist_us: the card's file has a range for it"), "{error}");
 }
