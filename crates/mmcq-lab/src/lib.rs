@@ -4,6 +4,7 @@
 
 pub mod alone;
 pub mod board;
+pub mod budgets;
 pub mod buffers;
 pub mod buslog;
 pub mod compare;

@@ -59,7 +59,8 @@ impl Table {
         table
     }
 
-    fn lines(&self) -> usize {
+    /// How many lines it has.
+    pub fn lines(&self) -> usize {
         self.columns.first().map_or(0, |column| column.cells.len())
     }
 
@@ -90,11 +91,17 @@ impl Table {
         parts.join("\n")
     }
 
-    fn heads(&self) -> impl Iterator<Item = String> {
+    /// The names of its columns.
+    pub fn heads(&self) -> impl Iterator<Item = String> {
         self.columns.iter().map(|c| match c.group.is_empty() {
             true => c.head.clone(),
             false => format!("{} {}", c.group, c.head),
         })
+    }
+
+    /// Its lines, a text for each column.
+    pub fn rows(&self) -> impl Iterator<Item = Vec<String>> {
+        (0..self.lines()).map(|line| self.columns.iter().map(|column| column.cells[line].clone()).collect())
     }
 
     /// As a table of Markdown.

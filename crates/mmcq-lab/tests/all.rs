@@ -10,6 +10,7 @@ mod imports;
 mod job_folder;
 mod judges;
 
+mod budgets;
 mod cli;
 mod corpus;
 mod fio_fuzz;

@@ -238,3 +238,32 @@ fn what_is_no_report_is_refused_in_one_line() {
     }
     folder.refused("compare a.json a.json --report no/c.html", &["--report no/c.html"]);
 }
+
+#[test]
+fn lists_leave_a_page_too() {
+    let folder = Folder::new();
+    for (line, said, rows) in [
+        (
+            "sweep job.fio --over seed=1..3 --over setting=none,mmcq --heat heat.svg seed,setting,mib_s",
+            "Fastest: ",
+            6,
+        ),
+        ("reproduce fair", "Nothing was published", 1),
+        ("torture --mode swap", "No promise was broken", 1),
+        ("torture --mode queues --ios 500", "No promise was broken", 1),
+    ] {
+        folder.well(&format!("{line} --report page.html"));
+        let page = folder.read("page.html");
+        well_formed(&page);
+        assert!(page.len() < 500_000 && page.contains("default-src 'none'") && page.contains(said), "{line}");
+        assert!(page.contains(&line[..12]), "the command: {line}");
+        let objects: Vec<serde_json::Value> =
+            data(&page).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert!(objects.len() >= rows, "{line}: {}", objects.len());
+        folder.well(&format!("{line} --report again.html").replace("heat.svg", "more.svg"));
+        let command = |page: &str| page.replace("again.html", "page.html").replace("more.svg", "heat.svg");
+        assert_eq!(command(&folder.read("again.html")), page, "{line}");
+    }
+    folder.refused("sweep job.fio --over seed=1..3 --report no/page.html", &["--report no/page.html"]);
+    folder.refused("reproduce never --thin --report page2.html", &["never: "]);
+}

@@ -2,6 +2,7 @@
 //! which), 2 bad input.
 
 mod card;
+mod check;
 mod compare;
 #[cfg(target_os = "linux")]
 mod device;
@@ -22,6 +23,7 @@ mod reporting;
 mod reproduce;
 mod run;
 mod serve;
+mod shards;
 mod shell;
 mod snoop;
 mod sweep;
@@ -69,6 +71,7 @@ enum Command {
     Why(why::Explain),
     Report(report::Report),
     Compare(compare::Compare),
+    Check(check::Check),
     Reproduce(reproduce::Reproduce),
     Torture(torture::Torture),
     Card(card::Card),
@@ -88,7 +91,7 @@ enum Command {
 }
 
 /// What exit code 1 means, by command.
-const FOUND: [(&str, &str); 22] = [
+const FOUND: [(&str, &str); 23] = [
     ("run", "an I/O failed, data were not what was written, or the run did not come to its end"),
     ("replay", "an I/O failed, or the run did not come to its end"),
     (
@@ -101,6 +104,7 @@ const FOUND: [(&str, &str); 22] = [
     ("why", "an I/O failed, or the run did not come to its end"),
     ("report", "an I/O failed, the run did not come to its end, or the file could not be written"),
     ("compare", "the comparison could not be written"),
+    ("check", "a budget is broken, or a run did not come to its end"),
     ("reproduce", "a run did not come to its end, or a file could not be written"),
     ("torture", "a promise was broken, a recovery took longer than it may, or a planted bug was not found"),
     ("card", "the card's registers cannot be decoded"),
@@ -181,6 +185,7 @@ impl Cli {
             Command::Why(command) => command.run(),
             Command::Report(command) => command.run(),
             Command::Compare(command) => command.run(),
+            Command::Check(command) => command.run(),
             Command::Reproduce(command) => command.run(),
             Command::Torture(command) => command.run(),
             Command::Card(command) => command.run(),

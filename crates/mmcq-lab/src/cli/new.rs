@@ -4,13 +4,13 @@ use super::{Error, print};
 use clap::{Args, Subcommand};
 use mmcq_lab::platform::Platform;
 use mmcq_lab::scene::PLATFORM;
-use mmcq_lab::{board, params};
+use mmcq_lab::{board, budgets, params};
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Write a file to begin with: a board, a card or a job
+/// Write a file to begin with: a board, a card, a job or budgets
 ///
 /// The file has a comment for each value, and works as it is.
 #[derive(Debug, Args)]
@@ -42,6 +42,14 @@ enum What {
         /// File to write
         file: PathBuf,
     },
+    /// Budgets, for `mmcq check`: of the job, what it has now
+    Budgets {
+        /// File to write; it ends in .toml
+        file: PathBuf,
+        /// The job, a file beside it
+        #[arg(long, value_name = "JOB.fio")]
+        job: PathBuf,
+    },
 }
 
 impl New {
@@ -53,6 +61,7 @@ impl New {
                 (file, text, "mmcq card --card")
             }
             What::Job { file } => (file, JOB.to_owned(), "mmcq run"),
+            What::Budgets { file, job } => (file, budgets::skeleton(file, job)?, "mmcq check"),
         };
         if !matches!(self.what, What::Job { .. }) && file.extension().is_none_or(|end| end != "toml") {
             return Err(Error::Input(format!("{}: expected a name that ends in .toml", file.display())));

@@ -1,5 +1,6 @@
 //! `mmcq reproduce`: published tables, run again.
 
+use super::page::{Place, command_line};
 use super::progress::{Progress, Unit};
 use super::{Error, print};
 use clap::{Args, ValueEnum};
@@ -7,7 +8,7 @@ use mmcq_lab::parallel;
 use mmcq_lab::plot;
 use mmcq_lab::reproduce::never::{Cell, Grid, Kept, Measured};
 use mmcq_lab::reproduce::{
-    self, Amount, Row, fair, fifo, hsq, never, original, queues, sdio, stream, stream_sweep,
+    self, Amount, Row, fair, fifo, hsq, listed, never, original, queues, sdio, stream, stream_sweep,
 };
 use mmcq_lab::runner::RunError;
 use mmcq_lab::sdio::Failure;
@@ -70,6 +71,9 @@ pub struct Reproduce {
     /// Draws the rates as an SVG picture into this file as well
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
+    /// Also writes one HTML file: the tables, and the rates as a picture. Not of never
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
     /// Seed
     #[arg(long, default_value_t = 1, value_parser = super::whole)]
     seed: u64,
@@ -200,6 +204,7 @@ impl Reproduce {
         if let Some(path) = &self.plot {
             super::writable("--plot", path)?;
         }
+        let place = self.report.as_deref().map(|path| Place::new("--report", path)).transpose()?;
         let reports = match &self.original {
             Some(path) => original::reports(&read(path)?)
                 .map_err(|error| Error::Input(format!("--original {}: {error}", path.display())))?,
@@ -217,14 +222,28 @@ impl Reproduce {
             swept = stream_sweep::sweep(&stream_sweep::Grid::FULL, amount, &mut progress).map_err(failed)?;
         }
         shown.end();
-        if let Some(path) = &self.plot {
-            let title = match self.experiment {
-                Experiment::Fair => "Rates of a writer and a reader that share a card",
-                Experiment::Stream => "One thread's rates; the line is what wire and card allow",
-                _ => "MiB/s of 4 KiB loads; the line is what wire and card allow",
-            };
-            let svg = plot::rates(&rows, title).map_err(Error::Run)?;
+        let title = match self.experiment {
+            Experiment::Fair => "Rates of a writer and a reader that share a card",
+            Experiment::Stream => "One thread's rates; the line is what wire and card allow",
+            _ => "MiB/s of 4 KiB loads; the line is what wire and card allow",
+        };
+        let drawn = (self.plot.is_some() || place.is_some()) && !sdio;
+        let svg = drawn.then(|| plot::rates(&rows, title)).transpose().map_err(Error::Run)?;
+        if let (Some(path), Some(svg)) = (&self.plot, &svg) {
             std::fs::write(path, svg).map_err(|error| Error::Run(format!("{}: {error}", path.display())))?;
+        }
+        if let Some(place) = place {
+            let name = self
+                .experiment
+                .to_possible_value()
+                .map_or_else(String::new, |value| value.get_name().to_owned());
+            let text = listed::page(
+                &format!("Reproduced: {name}"),
+                &self.parts(&rows),
+                svg.as_deref(),
+                &command_line(),
+            );
+            place.write(&text.map_err(|error| Error::Run(error.to_string()))?)?;
         }
         let originals = original::rows(&rows, &reports, boards[0]);
         if let Some(path) = self.original.as_ref().filter(|_| originals.is_empty()) {
@@ -244,11 +263,7 @@ impl Reproduce {
             print(&reproduce::table(&all).csv())?;
         } else {
             let beside = original::table(&rows, &originals, &as_long);
-            let parts = match self.experiment {
-                Experiment::Sdio => sdio::parts(&rows),
-                Experiment::Queues => queues::parts(&rows),
-                _ => vec![rows],
-            };
+            let parts = self.parts(&rows);
             for part in &parts {
                 print(&self.shown(part))?;
             }
@@ -267,6 +282,15 @@ impl Reproduce {
             }
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// The rows, by the tables that show them.
+    fn parts(&self, rows: &[Row]) -> Vec<Vec<Row>> {
+        match self.experiment {
+            Experiment::Sdio => sdio::parts(rows),
+            Experiment::Queues => queues::parts(rows),
+            _ => vec![rows.to_vec()],
+        }
     }
 
     /// A table as it is wanted.
@@ -328,7 +352,7 @@ impl Reproduce {
 
     /// The sweep: exit code 1 if a cell is below.
     fn never(&self) -> Result<ExitCode, Error> {
-        if self.full || self.all || !self.set.is_empty() || self.plot.is_some() {
+        if self.full || self.all || !self.set.is_empty() || self.plot.is_some() || self.report.is_some() {
             return Err(Error::Input(
                 "never: its amounts and costs are its own; expected --thin, --platform, --only, --seed, --keep, --original and --json alone"
                     .to_owned(),

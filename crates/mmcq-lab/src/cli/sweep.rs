@@ -1,7 +1,7 @@
 //! `mmcq sweep`: a grid of runs, a row each.
 
 use super::form::Form;
-use super::page::Place;
+use super::page::{Place, command_line};
 use super::progress::{Progress, Unit};
 use super::{Error, print, voice};
 use clap::Args;
@@ -11,6 +11,7 @@ use mmcq_lab::scene::Scene;
 use mmcq_lab::sweep::columns;
 use mmcq_lab::sweep::heat::Cells;
 use mmcq_lab::sweep::kept::{Kept, kept};
+use mmcq_lab::sweep::listed;
 use mmcq_lab::sweep::{self, Axis, Format, Shard};
 use serde_json::{Map, Value};
 use std::fmt::Display;
@@ -62,6 +63,9 @@ pub struct Sweep {
     /// Also draws an SVG picture: columns X and Y as its axes, the mean of column Z as the colour
     #[arg(long, value_names = ["FILE.svg", "X,Y,Z"], num_args = 2)]
     heat: Vec<String>,
+    /// Also writes one HTML file: the fastest and slowest point, all points, and the picture of --heat
+    #[arg(long, value_name = "FILE.html", conflicts_with = "resume")]
+    report: Option<PathBuf>,
     /// Only this part of the points: 3/16
     #[arg(long, value_name = "I/N", default_value = "1/1")]
     shard: Shard,
@@ -84,6 +88,8 @@ impl Sweep {
             voice::note(note);
         }
         let mut heat = self.heat(&plan)?;
+        let place = self.report.as_deref().map(|path| Place::new("--report", path)).transpose()?;
+        let mut reported = Vec::new();
         let points: Vec<usize> = self.shard.part(plan.grid().points()).collect();
         let Some(rows) = self.rows()? else { return Ok(ExitCode::SUCCESS) };
         let (mut out, kept, _lock) = self.open(&plan, rows.as_deref(), format, &points)?;
@@ -105,6 +111,9 @@ impl Sweep {
             if let Some((cells, _)) = &mut heat {
                 done.rows.iter().for_each(|row| cells.add(row));
             }
+            if place.is_some() {
+                reported.extend(done.rows);
+            }
             progress.inc(1);
             Ok::<_, Error>(())
         })?;
@@ -117,8 +126,14 @@ impl Sweep {
             let removed = std::fs::remove_file(rows);
             removed.map_err(|error| Error::Run(format!("{}: {error}", rows.display())))?;
         }
-        if let Some((cells, place)) = heat {
-            place.write(&cells.svg().map_err(Error::Run)?)?;
+        let svg = heat.as_ref().map(|(cells, _)| cells.svg()).transpose().map_err(Error::Run)?;
+        if let Some(place) = place {
+            let axes: Vec<String> = plan.grid().axes().iter().map(|axis| axis.key.clone()).collect();
+            let title = format!("{}: {} points", super::load_name(self.job.as_deref()), points.len());
+            place.write(&listed::page(&title, &axes, &reported, svg.as_deref(), &command_line()))?;
+        }
+        if let (Some((_, place)), Some(svg)) = (heat, svg) {
+            place.write(&svg)?;
         }
         Ok(if well { ExitCode::SUCCESS } else { ExitCode::from(1) })
     }

@@ -1,15 +1,17 @@
 //! `mmcq torture`: the stack under faults and power cuts.
 
+use super::page::{Place, command_line};
 use super::progress::{Progress, Unit};
-use super::{Error, print, threads, whole};
+use super::{Error, print, shards, threads, whole};
 use clap::{Args, ValueEnum};
 use mmcq_lab::sweep::Shard;
 use mmcq_lab::torture::case::Case;
+use mmcq_lab::torture::listed::{self, Campaign};
 use mmcq_lab::torture::run::{Bench, CARDS, run};
 use mmcq_lab::torture::score::{Score, counted};
 use mmcq_lab::torture::shrink::shrink;
 use mmcq_lab::torture::spread::Share;
-use mmcq_lab::torture::summary::{self, Summary};
+use mmcq_lab::torture::summary::Summary;
 use mmcq_lab::torture::swarm::Swarm;
 use mmcq_lab::torture::trace::{HEADING, InOrder};
 use mmcq_lab::torture::{
@@ -80,6 +82,9 @@ pub struct Torture {
     /// Prints a line of JSON for each campaign: what --merge adds up
     #[arg(long)]
     json: bool,
+    /// Also writes one HTML file of the campaigns
+    #[arg(long, value_name = "FILE.html", conflicts_with_all = ["merge", "replay", "catalogue"])]
+    report: Option<PathBuf>,
     /// Adds up what --json printed for the shards of campaigns, and says which are missing
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["seed", "ios", "faults", "cuts", "card", "mode", "length", "long", "jobs", "shard", "json", "catalogue", "replay"])]
     merge: Vec<PathBuf>,
@@ -176,7 +181,7 @@ impl Mode {
 impl Torture {
     pub fn run(self) -> Result<ExitCode, Error> {
         if !self.merge.is_empty() {
-            return merge(&self.merge);
+            return shards::merge(&self.merge);
         }
         self.go_together()?;
         let swarm = self.swarm()?;
@@ -216,6 +221,8 @@ impl Torture {
             (Mode::QueueSweep, "single faults at every event of a card's queue", queued),
             (Mode::QueueDouble, "a bad block, and a second fault at every event of a queue", queued),
         ];
+        let page = self.report.as_deref().map(|path| Place::new("--report", path)).transpose()?;
+        let mut campaigns = Vec::new();
         for (mode, title, size) in modes {
             if wanted != Mode::All && wanted != mode {
                 continue;
@@ -247,11 +254,16 @@ impl Torture {
             let took = mode_began.elapsed();
             broken += score.violations();
             over += score.over_budget();
+            let summary = Summary::of(self.campaign(mode, &swarm), &share, &score).line();
+            if page.is_some() {
+                let text = score.text(title, None);
+                campaigns.push(Campaign { title: title.to_owned(), text, summary: summary.clone() });
+            }
             if self.json {
-                print(&Summary::of(self.campaign(mode, &swarm), &share, &score).line())?;
+                print(&summary)?;
                 continue;
             }
-            print(&score.text(title, took))?;
+            print(&score.text(title, Some(took)))?;
             if mode == Mode::Swarm
                 && self.shard.is_none()
                 && !self.long
@@ -260,6 +272,9 @@ impl Torture {
                 print(&line)?;
             }
             explain(&score, &|seed| (mode == Mode::Swarm).then(|| self.replaying(seed)))?;
+        }
+        if let Some(page) = page {
+            page.write(&listed::page(&campaigns, broken, over, &command_line()))?;
         }
         if self.json {
             return Ok(if broken + over > 0 { ExitCode::from(1) } else { ExitCode::SUCCESS });
@@ -365,28 +380,6 @@ impl Torture {
         }
         text + &format!(" --replay {seed}")
     }
-}
-
-/// Adds up the lines of these files, campaign by campaign.
-fn merge(files: &[PathBuf]) -> Result<ExitCode, Error> {
-    let read = |path: &PathBuf| match std::fs::read_to_string(path) {
-        Ok(text) => Ok((format!("--merge {}", path.display()), text)),
-        Err(error) => Err(Error::Input(format!("--merge {}: {error}", path.display()))),
-    };
-    let texts: Vec<(String, String)> = files.iter().map(read).collect::<Result<_, _>>()?;
-    let campaigns = summary::merged(&texts).map_err(Error::Input)?;
-    for campaign in &campaigns {
-        print(&campaign.line())?;
-        let missing = campaign.missing();
-        if let [first, ..] = missing[..] {
-            let (name, of) = (&campaign.campaign, campaign.of);
-            eprintln!(
-                "mmcq: {name}: {} of {of} shards are missing, the first is {first}/{of}",
-                missing.len()
-            );
-        }
-    }
-    Ok(if campaigns.iter().all(Summary::is_well) { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
 /// Failing runs that are made short.

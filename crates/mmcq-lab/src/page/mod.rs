@@ -6,6 +6,7 @@
 
 pub mod chart;
 pub mod frame;
+pub mod listed;
 mod sections;
 
 pub use sections::html;

@@ -4,6 +4,7 @@
 pub mod fair;
 pub mod fifo;
 pub mod hsq;
+pub mod listed;
 pub mod never;
 pub mod original;
 pub mod queues;

@@ -5,6 +5,7 @@ pub mod columns;
 pub mod grid;
 pub mod heat;
 pub mod kept;
+pub mod listed;
 pub mod plan;
 pub mod row;
 

@@ -119,6 +119,14 @@ pub fn measures() -> Vec<String> {
     own.chain(phases.map(|name| name.to_lowercase())).chain(["error".to_owned()]).collect()
 }
 
+/// The names of the figures: of a direction, and of the whole run.
+pub fn figures() -> (Vec<String>, Vec<String>) {
+    let all = measures();
+    let (of_direction, of_run) = all.split_at(OF_DIRECTION.len());
+    let of_run = of_run.iter().filter(|name| *name != "error").cloned().collect();
+    (of_direction.iter().skip(1).cloned().collect(), of_run)
+}
+
 /// What was measured at a point, a row for each direction that moved. `limit_mib_s` is the physical
 /// limit of the same job.
 pub fn measured(outcome: &Outcome, limit_mib_s: Option<f64>) -> Vec<Row> {

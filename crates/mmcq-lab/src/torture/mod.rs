@@ -17,6 +17,7 @@ mod clients;
 pub mod describe;
 pub mod exhaustive;
 pub mod hosts;
+pub mod listed;
 pub mod machine;
 mod machines;
 pub mod outcome;

@@ -269,15 +269,18 @@ impl Score {
         self.struck.values().sum()
     }
 
-    /// The scoreboard of one campaign.
+    /// The scoreboard of one campaign; without the time that it took, it is the same on every
+    /// machine.
     #[must_use]
-    pub fn text(&self, title: &str, took: Duration) -> String {
-        let seconds = took.as_secs_f64();
+    pub fn text(&self, title: &str, took: Option<Duration>) -> String {
         let mut text = format!("{title}\n");
-        let rate = self.requests as f64 / seconds.max(1e-9);
+        let pace = took.map_or_else(String::new, |took| {
+            let seconds = took.as_secs_f64();
+            format!("; {seconds:.1} s, {:.0} requests/s", self.requests as f64 / seconds.max(1e-9))
+        });
         let _ = writeln!(
             text,
-            "  {}, {} ({}, {} dropped), {}, {}; {seconds:.1} s, {rate:.0} requests/s",
+            "  {}, {} ({}, {} dropped), {}, {}{pace}",
             counted(self.runs, "run"),
             counted(self.requests, "request"),
             counted(self.errors, "error"),

@@ -1,0 +1,341 @@
+//! Budgets: loads on boards, and what their figures must keep. A run is deterministic, so a figure
+//! that moves was moved by a change.
+
+use crate::fio;
+use crate::parallel;
+use crate::runner::{self, RunError, Setting};
+use crate::scene::{Loaded, PLATFORM, Scene};
+use crate::sweep::row;
+use crate::table::Table;
+use crate::why;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::Path;
+use toml::Spanned;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    run: Vec<Entry>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    name: Option<String>,
+    job: Spanned<String>,
+    platform: Option<String>,
+    card: Option<String>,
+    setting: Option<Spanned<String>>,
+    #[serde(default)]
+    set: Vec<String>,
+    seed: Option<u64>,
+    #[serde(default)]
+    least: BTreeMap<String, Spanned<f64>>,
+    #[serde(default)]
+    most: BTreeMap<String, Spanned<f64>>,
+}
+
+/// Which side of a figure is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Side {
+    /// It is not below.
+    Least,
+    /// It is not above.
+    Most,
+}
+
+/// What one figure must keep.
+#[derive(Clone, Debug, PartialEq)]
+struct Budget {
+    /// `run_mib_s`, or with a direction: `read_lat_p99_us`.
+    figure: String,
+    side: Side,
+    bound: f64,
+    /// Line of the file.
+    line: usize,
+}
+
+/// A load on a board, and its budgets.
+#[derive(Debug)]
+pub struct Load {
+    name: String,
+    /// Line of its job in the file.
+    line: usize,
+    scene: Scene,
+    loaded: Loaded,
+    budgets: Vec<Budget>,
+}
+
+/// A budget, and what the run has of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Kept {
+    /// Which load.
+    pub run: String,
+    /// Which figure.
+    pub figure: String,
+    /// Which side of it is kept.
+    pub side: Side,
+    /// The budget.
+    pub budget: f64,
+    /// What the run has.
+    pub measured: f64,
+    /// How far the run is on the good side, in percent of the budget.
+    pub room_percent: Option<f64>,
+    /// It is kept.
+    pub kept: bool,
+}
+
+/// Why a load could not be compared, in one line.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckError {
+    /// It did not run.
+    #[error("{place}: {error}")]
+    Run {
+        /// File, line and load.
+        place: String,
+        /// Why.
+        error: RunError,
+    },
+    /// It moved nothing in a figure's direction.
+    #[error("{place}: {figure}: the run has nothing of it")]
+    Nothing {
+        /// File, line and load.
+        place: String,
+        /// Which figure.
+        figure: String,
+    },
+}
+
+/// Reads a file of budgets. Jobs, boards and cards are files beside it, or names.
+///
+/// # Errors
+/// One line: the file, its line, and what was expected.
+pub fn read(path: &Path) -> Result<Vec<Load>, String> {
+    let name = path.display();
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{name}: {error}"))?;
+    let line_of = |at: usize| 1 + text.get(..at).unwrap_or_default().matches('\n').count();
+    let file: File = toml::from_str(&text).map_err(|error| {
+        let line = error.span().map_or(1, |span| line_of(span.start));
+        format!("{name}:{line}: {}", error.message().replace('\n', " "))
+    })?;
+    let beside = path.parent().unwrap_or(Path::new(""));
+    let file_beside = |given: &str| match given.ends_with(".toml") {
+        true => beside.join(given).display().to_string(),
+        false => given.to_owned(),
+    };
+    if file.run.is_empty() {
+        return Err(format!("{name}: no [[run]]; expected at least one"));
+    }
+    let mut loads = Vec::new();
+    for entry in file.run {
+        let line = line_of(entry.job.span().start);
+        let setting: Setting = match &entry.setting {
+            None => Setting::Mmcq,
+            Some(text) => text
+                .get_ref()
+                .parse()
+                .map_err(|why| format!("{name}:{}: setting: {why}", line_of(text.span().start)))?,
+        };
+        let scene = Scene {
+            platform: file_beside(entry.platform.as_deref().unwrap_or(PLATFORM)),
+            card: entry.card.as_deref().map(file_beside),
+            setting,
+            set: entry.set,
+            seed: entry.seed.unwrap_or(1),
+        };
+        let job = entry.job.into_inner();
+        let parsed = fio::parse_file(&beside.join(&job), &fio::System);
+        let parsed = parsed.map_err(|error| format!("{name}:{line}: job: {error}"))?;
+        let loaded = scene.load(&parsed, &scene.set).map_err(|error| format!("{name}:{line}: {error}"))?;
+        let mut budgets = Vec::new();
+        for (side, bounds) in [(Side::Least, &entry.least), (Side::Most, &entry.most)] {
+            for (figure, bound) in bounds {
+                let line = line_of(bound.span().start);
+                known(figure).map_err(|what| format!("{name}:{line}: {what}"))?;
+                budgets.push(Budget { figure: figure.clone(), side, bound: *bound.get_ref(), line });
+            }
+        }
+        if budgets.is_empty() {
+            return Err(format!("{name}:{line}: no budget; expected [run.least] or [run.most] with figures"));
+        }
+        let name = entry.name.unwrap_or(job);
+        loads.push(Load { name, line, scene, loaded, budgets });
+    }
+    Ok(loads)
+}
+
+const DIRECTIONS: [&str; 3] = ["read", "write", "trim"];
+
+/// The figures that a budget can name.
+pub fn figures() -> Vec<String> {
+    let (of_direction, of_run) = row::figures();
+    let of_direction = of_direction.iter().flat_map(|name| DIRECTIONS.map(|of| format!("{of}_{name}")));
+    of_run.into_iter().chain(of_direction).collect()
+}
+
+fn known(figure: &str) -> Result<(), String> {
+    let all = figures();
+    if all.iter().any(|name| name == figure) {
+        return Ok(());
+    }
+    let nearest = all.iter().max_by(|a, b| strsim::jaro(a, figure).total_cmp(&strsim::jaro(b, figure)));
+    let nearest = nearest.map_or("", |name| name.as_str());
+    Err(format!("{figure}: no such figure; the nearest is {nearest}; `mmcq check --figures` lists all"))
+}
+
+/// Runs all loads on so many threads; each budget, and what is there of it. `done` hears of each
+/// load.
+///
+/// # Errors
+/// The load that did not run, and why.
+pub fn check(
+    path: &Path,
+    loads: &[Load],
+    threads: usize,
+    done: &(dyn Fn() + Sync),
+) -> Result<Vec<Kept>, CheckError> {
+    let mut all = Vec::new();
+    parallel::in_order(
+        loads.len(),
+        threads,
+        |at| {
+            let kept = loads[at].check(path);
+            done();
+            kept
+        },
+        |kept| {
+            all.extend(kept?);
+            Ok(())
+        },
+    )?;
+    Ok(all)
+}
+
+impl Load {
+    fn check(&self, path: &Path) -> Result<Vec<Kept>, CheckError> {
+        let place = |line: usize| format!("{}:{line}: {}", path.display(), self.name);
+        let run = self.scene.run_of(&self.loaded);
+        let go = |run: &runner::Run<'_>| {
+            let outcome = runner::run(run, None, &mut |_, _| ());
+            outcome.map_err(|error| CheckError::Run { place: place(self.line), error })
+        };
+        let outcome = go(&run)?;
+        let limit = match self.budgets.iter().any(|budget| budget.figure.starts_with("limit")) {
+            true => Some(why::mib_per_s(&go(&runner::Run { setting: Setting::Limit, ..run })?.counters)),
+            false => None,
+        };
+        let rows = row::measured(&outcome, limit);
+        let of = |direction: Option<&str>, name: &str| {
+            let is_it = |row: &&row::Row| {
+                direction.is_none_or(|wanted| {
+                    row.iter().any(|(name, value)| name == "direction" && *value == wanted)
+                })
+            };
+            let row = rows.iter().find(is_it)?;
+            row.iter().find(|(known, _)| known == name).and_then(|(_, value)| value.as_f64())
+        };
+        let kept = self.budgets.iter().map(|budget| {
+            let measured = match budget.figure.split_once('_').filter(|(of, _)| DIRECTIONS.contains(of)) {
+                Some((direction, name)) => of(Some(direction), name),
+                None => of(None, &budget.figure),
+            };
+            let missing = || CheckError::Nothing { place: place(budget.line), figure: budget.figure.clone() };
+            Ok(self.kept(budget, measured.ok_or_else(missing)?))
+        });
+        kept.collect()
+    }
+
+    fn kept(&self, budget: &Budget, measured: f64) -> Kept {
+        let Budget { side, bound, .. } = *budget;
+        let more = match side {
+            Side::Least => measured - bound,
+            Side::Most => bound - measured,
+        };
+        Kept {
+            run: self.name.clone(),
+            figure: budget.figure.clone(),
+            side,
+            budget: bound,
+            measured,
+            room_percent: (bound != 0.0).then(|| 100.0 * more / bound.abs()),
+            kept: more >= 0.0,
+        }
+    }
+}
+
+/// A file for this job, which stands beside it: what the job has now, with a tenth of room.
+///
+/// # Errors
+/// One line: the job does not run.
+pub fn skeleton(file: &Path, job: &Path) -> Result<String, String> {
+    let name = job.display();
+    let parsed = fio::parse_file(job, &fio::System).map_err(|error| error.to_string())?;
+    let scene = Scene::default();
+    let loaded = scene.load(&parsed, &[]).map_err(|error| error.to_string())?;
+    let outcome = runner::run(&scene.run_of(&loaded), None, &mut |_, _| ());
+    let rows = row::measured(&outcome.map_err(|error| format!("{name}: {error}"))?, None);
+    let beside = file.parent().unwrap_or(Path::new(""));
+    let shown = job.strip_prefix(beside).unwrap_or(job).display().to_string();
+    let mut text = format!(
+        "# Budgets, for `mmcq check`: what the load has now, with a tenth of room. `mmcq check --figures` lists\n\
+         # what a budget can name.\n[[run]]\njob = {}\nplatform = \"{PLATFORM}\"\n# card = \"\"\n# setting = \"mmcq\"\n\
+         # seed = 1\n# set = [\"cost.wake_us=40\"]\n",
+        toml::Value::String(shown)
+    );
+    let value = |row: &row::Row, name: &str| {
+        let found = row.iter().find(|(known, _)| known == name);
+        found.and_then(|(_, value)| value.as_f64()).unwrap_or_default()
+    };
+    let first = rows.first().cloned().unwrap_or_default();
+    text +=
+        &format!("\n[run.least]\nrun_mib_s = {}\n\n[run.most]\n", number(0.9 * value(&first, "run_mib_s")));
+    for name in ["interrupts_per_io", "context_switches_per_io"] {
+        text += &format!("{name} = {}\n", number(1.1 * value(&first, name)));
+    }
+    for row in &rows {
+        let direction = row.iter().find(|(name, _)| name == "direction").and_then(|(_, of)| of.as_str());
+        for name in ["lat_mean_us", "lat_p99_us"] {
+            let direction = direction.unwrap_or_default();
+            text += &format!("{direction}_{name} = {}\n", number(1.1 * value(row, name)));
+        }
+    }
+    Ok(text)
+}
+
+/// For people.
+pub fn text(all: &[Kept]) -> String {
+    let mut table = Table::default();
+    let column = |of: &dyn Fn(&Kept) -> String| all.iter().map(of).collect::<Vec<_>>();
+    table.add("", "run", column(&|kept| kept.run.clone()));
+    table.add("", "figure", column(&|kept| kept.figure.clone()));
+    let side = |kept: &Kept| if kept.side == Side::Least { "at least" } else { "at most" };
+    table.add("", "", column(&|kept| side(kept).to_owned()));
+    table.add("", "budget", column(&|kept| number(kept.budget)));
+    table.add("", "measured", column(&|kept| number(kept.measured)));
+    let room = |kept: &Kept| kept.room_percent.map_or(String::new(), |room| format!("{room:+.1} %"));
+    table.add("", "room", column(&room));
+    table.add("", "", column(&|kept| if kept.kept { "kept" } else { "BROKEN" }.to_owned()));
+    let broken = all.iter().filter(|kept| !kept.kept).count();
+    let said = match broken {
+        0 => format!("all {} budgets are kept", all.len()),
+        _ => format!("{broken} of {} budgets are broken", all.len()),
+    };
+    format!("{}{said}\n", table.text())
+}
+
+/// One JSON object a line.
+pub fn json_lines(all: &[Kept]) -> String {
+    let line = |kept: &Kept| serde_json::to_value(kept).unwrap_or(Value::Null).to_string() + "\n";
+    all.iter().map(line).collect()
+}
+
+fn number(value: f64) -> String {
+    match value.abs() {
+        v if v >= 100.0 => format!("{value:.1}"),
+        v if v >= 1.0 => format!("{value:.3}"),
+        _ => format!("{value:.4}"),
+    }
+}

@@ -1,0 +1,28 @@
+//! `mmcq torture --merge`: the shards of campaigns.
+
+use super::{Error, print, voice};
+use mmcq_lab::torture::summary::{self, Summary};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Adds up the lines of these files, campaign by campaign.
+pub fn merge(files: &[PathBuf]) -> Result<ExitCode, Error> {
+    let read = |path: &PathBuf| match std::fs::read_to_string(path) {
+        Ok(text) => Ok((format!("--merge {}", path.display()), text)),
+        Err(error) => Err(Error::Input(format!("--merge {}: {error}", path.display()))),
+    };
+    let texts: Vec<(String, String)> = files.iter().map(read).collect::<Result<_, _>>()?;
+    let campaigns = summary::merged(&texts).map_err(Error::Input)?;
+    for campaign in &campaigns {
+        print(&campaign.line())?;
+        let missing = campaign.missing();
+        if let [first, ..] = missing[..] {
+            let (name, of) = (&campaign.campaign, campaign.of);
+            let count = missing.len();
+            voice::fault(format_args!(
+                "{name}: {count} of {of} shards are missing, the first is {first}/{of}"
+            ));
+        }
+    }
+    Ok(if campaigns.iter().all(Summary::is_well) { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}

@@ -1,0 +1,112 @@
+//! Loads and their budgets.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+const JOB: &str = "[one]\nrw=randrw\nbs=4k\nsize=8M\nnumber_ios=200\nioengine=libaio\niodepth=4\n";
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        let folder = Folder(tempfile::tempdir().unwrap());
+        folder.file("job.fio", JOB);
+        folder
+    }
+
+    fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    fn mmcq(&self, line: &str) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mmcq"));
+        command.current_dir(self.0.path()).args(line.split_whitespace()).output().unwrap()
+    }
+
+    fn check(&self, text: &str) -> (Option<i32>, String, String) {
+        self.file("budgets.toml", text);
+        let output = self.mmcq("check budgets.toml");
+        let [out, err] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+        (output.status.code(), out, err)
+    }
+}
+
+#[test]
+fn a_new_file_is_kept_and_a_slower_board_breaks_it() {
+    let folder = Folder::new();
+    assert!(folder.mmcq("new budgets b.toml --job job.fio").status.success());
+    let kept = folder.mmcq("check b.toml");
+    let text = String::from_utf8(kept.stdout).unwrap();
+    assert!(kept.status.success() && text.ends_with("all 7 budgets are kept\n"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    let slower = std::fs::read_to_string(folder.0.path().join("b.toml")).unwrap();
+    let slower = slower.replace("# set = [\"cost.wake_us=40\"]", "set = [\"card.read_first_us=2000\"]");
+    let (code, out, _) = folder.check(&slower);
+    assert_eq!(code, Some(1), "{out}");
+    let broken: Vec<&str> = out.lines().filter(|line| line.ends_with("BROKEN")).collect();
+    assert!(broken.iter().any(|line| line.contains("run_mib_s")), "{out}");
+    assert!(broken.iter().any(|line| line.contains("read_lat_p99_us")), "{out}");
+    assert!(!broken.iter().any(|line| line.contains("interrupts_per_io")), "{out}");
+}
+
+#[test]
+fn a_budget_is_compared_with_what_the_sweep_says_of_the_same_run() {
+    let folder = Folder::new();
+    let row = folder.mmcq("sweep job.fio --over seed=3 --platform hsq-sprd --setting none");
+    let row: serde_json::Value =
+        serde_json::from_slice(row.stdout.split(|b| *b == b'\n').next().unwrap()).unwrap();
+    folder.file(
+        "budgets.toml",
+        "[[run]]\njob = \"job.fio\"\nplatform = \"hsq-sprd\"\nsetting = \"none\"\nseed = 3\n[run.least]\nread_mib_s = 1\n\
+         limit_share = 0.01\nrun_mib_s = 0\n",
+    );
+    let output = folder.mmcq("check budgets.toml --json");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<serde_json::Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |name: &str| lines.iter().find(|line| line["figure"] == name).unwrap();
+    for (figure, column) in
+        [("read_mib_s", "mib_s"), ("run_mib_s", "run_mib_s"), ("limit_share", "limit_share")]
+    {
+        assert_eq!(of(figure)["measured"], row[column], "{figure}");
+    }
+    assert_eq!(of("run_mib_s")["room_percent"], serde_json::Value::Null);
+    assert_eq!(lines.len(), 3);
+}
+
+#[test]
+fn bad_budgets_are_refused_with_their_line() {
+    let folder = Folder::new();
+    folder.file("bad.fio", "[a]\nrw=reed\n");
+    let of = |rest: &str| format!("[[run]]\njob = \"job.fio\"\n{rest}");
+    for (text, expected) in [
+        ("run = []\n".to_owned(), "budgets.toml: no [[run]]"),
+        ("[[run]]\njob = 3\n".to_owned(), "budgets.toml:2: "),
+        ("[[run]]\njob = \"none.fio\"\n".to_owned(), "budgets.toml:2: job: "),
+        ("[[run]]\njob = \"bad.fio\"\n".to_owned(), "budgets.toml:2: job: "),
+        (of(""), "budgets.toml:2: no budget"),
+        (of("colour = \"red\"\n"), "budgets.toml:3: unknown field `colour`"),
+        (of("setting = \"fast\"\n[run.least]\nrun_mib_s = 1\n"), "budgets.toml:3: setting: "),
+        (of("platform = \"moon\"\n[run.least]\nrun_mib_s = 1\n"), "budgets.toml:2: platform moon: "),
+        (of("set = [\"cost.wake=1\"]\n[run.least]\nrun_mib_s = 1\n"), "budgets.toml:2: --set cost.wake=1: "),
+        (
+            of("[run.least]\nread_lat_p98_us = 1\n"),
+            "budgets.toml:4: read_lat_p98_us: no such figure; the nearest is",
+        ),
+        (of("[run.most]\nrun_mib_s = \"fast\"\n"), "budgets.toml:4: "),
+        (
+            of("[run.most]\ntrim_mib_s = 1\n"),
+            "budgets.toml:4: job.fio: trim_mib_s: the run has nothing of it",
+        ),
+        (of("card = \"moon\"\n[run.least]\nrun_mib_s = 1\n"), "budgets.toml:2: job.fio: card moon: "),
+    ] {
+        let (code, out, error) = folder.check(&text);
+        assert_eq!((code, out.as_str(), error.lines().count()), (Some(2), "", 1), "{text}: {error}");
+        assert!(error.contains(expected), "{text}: {error}");
+    }
+    assert!(
+        String::from_utf8(folder.mmcq("check --figures").stdout).unwrap().contains("\nwrite_lat_p99.9_us\n")
+    );
+}
