@@ -97,7 +97,7 @@ pub enum CheckError {
         /// File, line and load.
         place: String,
         /// Why.
-        error: RunError,
+        error: Box<RunError>,
     },
     /// It moved nothing in a figure's direction.
     #[error("{place}: {figure}: the run has nothing of it")]
@@ -220,7 +220,7 @@ impl Load {
         let run = self.scene.run_of(&self.loaded);
         let go = |run: &runner::Run<'_>| {
             let outcome = runner::run(run, None, &mut |_, _| ());
-            outcome.map_err(|error| CheckError::Run { place: place(self.line), error })
+            outcome.map_err(|error| CheckError::Run { place: place(self.line), error: Box::new(error) })
         };
         let outcome = go(&run)?;
         let limit = match self.budgets.iter().any(|budget| budget.figure.starts_with("limit")) {

@@ -55,7 +55,9 @@ impl Check {
         let all = budgets::check(&path, &loads, threads, &|| progress.inc(1));
         progress.end();
         let all = all.map_err(|error| match &error {
-            CheckError::Run { error: RunError::Stuck(_) | RunError::Memory(_), .. } => {
+            CheckError::Run { error: why, .. }
+                if matches!(**why, RunError::Stuck(_) | RunError::Memory(_)) =>
+            {
                 Error::Run(error.to_string())
             }
             _ => Error::input(error),
