@@ -42,6 +42,8 @@ impl Pieces {
 #[derive(Default)]
 pub struct Buffers {
     pieces: Vec<Option<DmaBuf>>,
+    /// Bytes of each. The pieces behind `pieces` have not been made yet.
+    bytes: usize,
     free: Vec<u32>,
     owner: Pieces,
 }
@@ -50,13 +52,18 @@ impl Buffers {
     /// So many pieces of so many bytes; only before any is in use.
     pub fn resize(&mut self, count: usize, bytes: usize) {
         self.clear();
-        self.pieces.resize_with(count, || Some(self.owner.piece(bytes)));
+        self.bytes = bytes;
         self.free = (0..count as u32).rev().collect();
     }
 
     /// A free piece; there are as many as the workload said.
     pub fn acquire(&mut self) -> u32 {
-        self.free.pop().expect("a workload has no more I/Os under way than it said")
+        let piece = self.free.pop().expect("a workload has no more I/Os under way than it said");
+        // They are made in their order, each when it is first used.
+        if piece as usize == self.pieces.len() {
+            self.pieces.push(Some(self.owner.piece(self.bytes)));
+        }
+        piece
     }
 
     /// Gives it back.

@@ -15,7 +15,8 @@ use mmcq::host::sdhci::{
 use mmcq::host::stm32_sdmmc as sdmmc;
 use mmcq::host::surroundings::Surrounded;
 use mmcq::host::{Host, Timing, Width};
-use mmcq_sim::card::Card;
+use mmcq_sim::card::{AtStake, Card, Kept};
+use mmcq_sim::faults::Faults;
 use mmcq_sim::memory::ShadowMemory;
 use mmcq_sim::mshc::{Board as MshcBoard, Layout, Mshc, MshcConfig, Port as MshcPort};
 use mmcq_sim::rtsx::{Port as RtsxPort, Rtsx, RtsxConfig};
@@ -182,6 +183,16 @@ impl Controller {
             let sectors: BTreeSet<_> = stake.iter().map(|s| (s.partition, s.sector)).collect();
             sectors.len() as u64
         }))
+    }
+
+    /// The card's supply fails; of each sector that is not safe that is left which `keep` says.
+    pub fn cut(&self, now_ns: u64, keep: &mut dyn FnMut(&AtStake) -> Kept) {
+        model!(self, m => m.borrow_mut().card_mut().map_or((), |card| card.cut(now_ns, keep)));
+    }
+
+    /// What goes wrong in the card from now on; it follows its writes, for [`Controller::cut`].
+    pub fn set_card_faults(&self, faults: &Faults) {
+        model!(self, m => m.borrow_mut().card_mut().map_or((), |card| card.set_faults(faults.clone())));
     }
 
     /// What went over the bus so far.

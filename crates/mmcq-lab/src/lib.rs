@@ -11,6 +11,8 @@ pub mod compare;
 pub mod controller;
 #[cfg(target_os = "linux")]
 pub mod device;
+#[cfg(target_os = "linux")]
+pub mod exec;
 pub mod finished;
 pub mod fio;
 pub mod fit;

@@ -4,16 +4,9 @@ use crate::board::{Board, BoardError, Price};
 use crate::fio::script::Op;
 use crate::fio::stats::{Cpu as FioCpu, Stats};
 use crate::fio::{ParseError, Worker as FioWorker};
-use crate::linux::elevator::{Elevator, Tunables};
-use crate::linux::hsq::{Hsq, Order, Settings};
-use crate::linux::port::EnginePort;
-use crate::linux::reader::{Close, Reader};
-use crate::linux::worker::Worker;
-use crate::ours::Ours;
 use crate::platform::Platform;
-use crate::system::{Stuck, System, Workload};
-use mmcq::card::Family;
-use mmcq::engine::{Acknowledge, FlushBy};
+use crate::system::Stuck;
+use mmcq::engine::FlushBy;
 use mmcq::host::Caps;
 use mmcq_sim::card::Medium;
 use mmcq_sim::cpu::Counts;
@@ -21,19 +14,19 @@ use mmcq_sim::sdhci::BusStats;
 
 mod limit;
 mod load;
+pub mod place;
 pub(crate) mod served;
 mod steady;
 pub mod waiting;
 
 use load::Load;
+use place::{Serve, Visit};
 pub use served::Served;
 pub use steady::Steady;
 pub use waiting::Waiting;
 
 /// Slots of our engine.
 const SLOTS: usize = mmcq::engine::SLOTS_MAX;
-/// Linux's largest request, in blocks.
-const LINUX_BLOCKS: u32 = 1024;
 
 /// Which stack serves the jobs, and at what price.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -363,148 +356,46 @@ pub fn run(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Outcome, RunError> {
     match run.setting {
-        Setting::None | Setting::HsqTag | Setting::HsqFifo | Setting::Close | Setting::Patch => {
-            linux(run, medium, progress)
-        }
         Setting::Limit => limit::run(run, medium, progress),
-        Setting::Mmcq | Setting::MmcqOwn => {
-            let board = Board::<SLOTS>::new(run.platform, run.card, medium, run.setting.price())?;
-            on_board(run, board, progress)
-        }
-        Setting::MmcqEarly | Setting::MmcqEarlyOwn => {
-            let mut platform = run.platform.clone();
-            platform.stack.acknowledge = Acknowledge::Transferred;
-            let board = Board::<SLOTS>::new(&platform, run.card, medium, run.setting.price())?;
-            on_board(run, board, progress)
-        }
-        Setting::Tasks
-        | Setting::TasksOwn
-        | Setting::Cqe
-        | Setting::CqeOwn
-        | Setting::Auto
-        | Setting::AutoOwn => {
-            let mut platform = run.platform.clone();
-            platform.stack.queue_engine = !matches!(run.setting, Setting::Tasks | Setting::TasksOwn);
-            let always = matches!(run.setting, Setting::Cqe | Setting::CqeOwn);
-            let board = Board::<SLOTS>::new(&platform, run.card, medium, run.setting.price())?;
-            let no_queue = |found: String| RunError::Queue {
-                card: run.card.unwrap_or(&run.platform.card).to_owned(),
-                setting: run.setting.name(),
-                found,
-            };
-            match board.enable_task_queue() {
-                Ok(0) => Err(no_queue("there is none".to_owned())),
-                Ok(_) if always && !board.has_queue_engine() => {
-                    Err(no_queue("the controller has no engine for it".to_owned()))
-                }
-                Ok(_) => {
-                    board.stack.with(|engine| engine.always_use_task_queue(always));
-                    on_board(run, board, progress)
-                }
-                Err(error) => Err(no_queue(error)),
-            }
-        }
-        Setting::Adma3 | Setting::Adma3Own => {
-            let mut platform = run.platform.clone();
-            platform.stack.chains = true;
-            let board = Board::<SLOTS>::new(&platform, run.card, medium, run.setting.price())?;
-            if !board.enable_chains() {
-                let platform = run.platform.name.clone();
-                return Err(RunError::Chains { platform, setting: run.setting.name() });
-            }
-            on_board(run, board, progress)
-        }
-        Setting::Packed | Setting::PackedOwn => {
-            let board = Board::<SLOTS>::new(run.platform, run.card, medium, run.setting.price())?;
-            let none = |found: String| RunError::Packed {
-                card: run.card.unwrap_or(&run.platform.card).to_owned(),
-                setting: run.setting.name(),
-                found,
-            };
-            match board.enable_packed() {
-                Ok(true) => on_board(run, board, progress),
-                Ok(false) => Err(none("card or controller cannot".to_owned())),
-                Err(error) => Err(none(error)),
-            }
-        }
+        _ => place::on(run, medium, Jobs { progress }),
     }
 }
 
-fn linux(
-    run: &Run<'_>,
-    medium: Option<Medium>,
-    progress: &mut dyn FnMut(u64, u64),
-) -> Result<Outcome, RunError> {
-    let board = Board::<1>::new(run.platform, run.card, medium, run.setting.price())?;
-    if let Some(misses) = board.stack.with(|e| run.setting.misses(e.caps())) {
-        let platform = run.platform.name.clone();
-        return Err(RunError::Host { platform, setting: run.setting.name(), misses });
+/// fio's jobs, for any board.
+struct Jobs<'p> {
+    progress: &'p mut dyn FnMut(u64, u64),
+}
+
+impl Jobs<'_> {
+    /// The settings that stand for Linux discard nothing, and flush no cache.
+    fn refused(run: &Run<'_>, flush: FlushBy) -> Option<RunError> {
+        // Without a cache Linux's block layer ends a flush at once.
+        let has = |w: &FioWorker, op| w.script.as_ref().is_some_and(|script| script.has(op));
+        if let Some(worker) = run.workers.iter().find(|w| has(w, Op::Discard)) {
+            return Some(RunError::Discard { job: worker.job.name.clone(), setting: run.setting.name() });
+        }
+        let flushes = |w: &&FioWorker| {
+            let of_job = w.job.fsync > 0 || w.job.fdatasync > 0 || w.job.end_fsync;
+            of_job || has(w, Op::Flush) || has(w, Op::WriteDurable)
+        };
+        let worker = run.workers.iter().find(flushes).filter(|_| flush != FlushBy::Status)?;
+        Some(RunError::Flush { job: worker.job.name.clone(), setting: run.setting.name() })
     }
-    // Without a cache Linux's block layer ends a flush at once.
-    let has = |w: &FioWorker, op| w.script.as_ref().is_some_and(|script| script.has(op));
-    if let Some(worker) = run.workers.iter().find(|w| has(w, Op::Discard)) {
-        return Err(RunError::Discard { job: worker.job.name.clone(), setting: run.setting.name() });
-    }
-    let flushes = |w: &&FioWorker| {
-        let of_job = w.job.fsync > 0 || w.job.fdatasync > 0 || w.job.end_fsync;
-        of_job || has(w, Op::Flush) || has(w, Op::WriteDurable)
-    };
-    if let Some(worker) = run.workers.iter().find(flushes)
-        && board.card.params.flush != FlushBy::Status
+}
+
+impl Visit for Jobs<'_> {
+    type Out = Outcome;
+
+    fn visit<const N: usize>(self, run: &Run<'_>, board: Board<N>) -> Result<Outcome, RunError>
+    where
+        Board<N>: Serve<N>,
     {
-        return Err(RunError::Flush { job: worker.job.name.clone(), setting: run.setting.name() });
-    }
-    on_board(run, board, progress)
-}
-
-/// What differs between boards for Linux (one slot, one thing at a time) and ours.
-trait Serve<const N: usize> {
-    fn serve(self, run: &Run<'_>, sys: &mut System, load: &mut Load<'_>) -> Result<(u64, Served), Stuck>;
-}
-
-impl Serve<1> for Board<1> {
-    fn serve(self, run: &Run<'_>, sys: &mut System, load: &mut Load<'_>) -> Result<(u64, Served), Stuck> {
-        let mut controller = self.controller.clone();
-        let bytes = load.memory().1.max(LINUX_BLOCKS as usize * 512);
-        let elevator = Elevator::new(Tunables { max_blocks: LINUX_BLOCKS, ..Tunables::default() });
-        let close = match run.setting {
-            Setting::Close => Some(Close::AtOnce),
-            Setting::Patch => Some(Close::Late),
-            _ => None,
-        };
-        if let Some(close) = close {
-            let port = Reader::new(self.stack, self.card.params, bytes, close, sys);
-            let mut front = Worker::new(port, elevator, sys, run.seed);
-            let end_ns = sys.run(&mut front, &mut controller, load)?;
-            return Ok((end_ns, Served { continued: front.port.continued, ..Served::default() }));
+        if N == 1
+            && let Some(error) = Jobs::refused(run, board.card.params.flush)
+        {
+            return Err(error);
         }
-        let port = EnginePort::new(self.stack, self.card.params, bytes);
-        let order = match run.setting {
-            Setting::HsqTag => Order::Tag,
-            Setting::HsqFifo => Order::Fifo,
-            _ => {
-                let mut front = Worker::new(port, elevator, sys, run.seed);
-                return sys.run(&mut front, &mut controller, load).map(|end_ns| (end_ns, Served::default()));
-            }
-        };
-        let settings = Settings { order, defer: self.defer };
-        let mut front = Hsq::new(port, settings, elevator, sys, run.seed);
-        sys.run(&mut front, &mut controller, load).map(|end_ns| (end_ns, Served::default()))
-    }
-}
-
-impl Serve<SLOTS> for Board<SLOTS> {
-    fn serve(self, _: &Run<'_>, sys: &mut System, load: &mut Load<'_>) -> Result<(u64, Served), Stuck> {
-        let mut controller = self.controller.clone();
-        let before = self.stack.with(|e| *e.stats());
-        let mut front = Ours::new(self.stack, sys, load.jobs()).moved_by(self.context, sys);
-        let end_ns = sys.run(&mut front, &mut controller, load)?;
-        let served =
-            front.stack.with(|e| Served::by_engine(&before, *e.stats(), e.holds(), e.take_continue_lost()));
-        let tasks = front.stack.with(|e| e.task_stats().copied()).filter(|tasks| tasks.entered > 0);
-        let packs = front.stack.with(|e| e.pack_stats().copied()).filter(|packs| packs.entries > 0);
-        let chains = front.stack.with(|e| e.chain_stats().copied()).filter(|chains| chains.chains > 0);
-        Ok((end_ns, Served { tasks, packs, chains, ..served }))
+        on_board(run, board, self.progress)
     }
 }
 
@@ -516,7 +407,6 @@ fn on_board<const N: usize>(
 where
     Board<N>: Serve<N>,
 {
-    let jobs = run.workers.len() as u32;
     let wants = |op| run.workers.iter().any(|w| w.script.as_ref().is_some_and(|script| script.has(op)));
     if N > 1 && (wants(Op::Discard) || wants(Op::WriteDurable)) {
         board.enable_extended_ops().map_err(|found| {
@@ -524,45 +414,10 @@ where
             RunError::Extended { card, found }
         })?;
     }
-    let mut sys = System::new(board.time.clone(), board.cores, board.migration, board.costs, jobs, run.seed);
-    crate::trace::watch(&mut sys, jobs);
-    crate::recorded::export::watch(&mut sys, jobs, board.card.params.block_addressed);
-    crate::series::watch(&mut sys);
-    let start_ns = board.time.now();
-    let waiting = Waiting::new(start_ns);
-    let mut load = Load::new(run, board.card.params.sectors, waiting.clone(), progress)?;
-    let emmc = matches!(board.card.family, Family::Emmc(_));
-    let (controller, memory, cores) = (board.controller.clone(), board.memory.clone(), board.cores);
-    let before = controller.accesses();
-    let heard = waiting.clone();
-    controller.set_log(Box::new(move |event| {
-        heard.bus(event);
-        crate::buslog::note(event);
-        crate::recorded::export::note(event);
-    }));
-    let (end_ns, stack) = board.serve(run, &mut sys, &mut load)?;
-    if memory.violation_count() > 0 {
-        return Err(RunError::Memory(memory.violations().first().cloned().unwrap_or_default()));
-    }
-    let bus = controller.stats();
-    let transfers = [17, 18, 24, 25, 46, 47].iter().map(|&c: &usize| bus.commands[c]).sum();
-    let after = controller.accesses();
-    let accesses = (after.reads - before.reads, after.writes - before.writes);
-    let counters = Counters {
-        ios: load.ios,
-        transfers,
-        bytes: bus.bytes,
-        bus,
-        cpu: sys.cpu.counts(),
-        accesses,
-        elapsed_ns: end_ns - start_ns,
-        cores,
-        failed: load.failed,
-        waiting_ns: waiting.end(end_ns),
-        emmc,
-        stack,
-        steady: load.steady,
-    };
+    let sectors = board.card.params.sectors;
+    let waiting = Waiting::new(board.time.now());
+    let mut load = Load::new(run, sectors, waiting.clone(), progress)?;
+    let (counters, end_ns) = place::machine(run, board, &mut load, waiting, run.workers.len() as u32)?;
     let (mut verify_errors, mut logs) = (Vec::new(), Vec::new());
     let mut stats = Vec::new();
     for (state, worker) in load.states.iter_mut().zip(run.workers) {

@@ -68,6 +68,23 @@ pub trait Workload {
     /// How many jobs, each a thread.
     fn jobs(&self) -> u32;
 
+    /// How many there may be in the end.
+    fn jobs_max(&self) -> u32 {
+        self.jobs()
+    }
+
+    /// Jobs that have come since the last call, each only once while it runs. `wait`: all that there
+    /// were have finished, so the next are waited for; none, and the run is over.
+    fn arrived(&mut self, wait: bool) -> Vec<u32> {
+        let _ = wait;
+        Vec::new()
+    }
+
+    /// The run ends here, whatever is under way.
+    fn is_over(&self) -> bool {
+        false
+    }
+
     /// Most I/Os that all jobs together have under way, and the largest of them in bytes.
     fn memory(&self) -> (usize, usize);
 
@@ -371,18 +388,19 @@ impl System {
         let mut running = workload.jobs();
         let (count, bytes) = workload.memory();
         self.buffers.resize(count, bytes);
-        for job in 0..running {
-            let thread = &mut self.jobs[job as usize];
-            thread.asleep = false;
-            // fio releases its threads one after the other.
-            let latency = u64::from(job) * RELEASE_NS + self.costs.job_wake.draw(&mut self.job_wakes);
-            let first = (0, Action::Next(job));
-            self.cpu.wake(thread.thread, self.time.now(), latency, first, &mut self.queue);
-        }
+        self.release(0..running);
         let mut irq_pending = false;
         let masked = u64::MAX;
         let mut end_ns = self.time.now();
-        while running > 0 {
+        while !workload.is_over() {
+            if running == 0 {
+                let came = workload.arrived(true);
+                if came.is_empty() {
+                    break;
+                }
+                running += came.len() as u32;
+                self.release(came);
+            }
             let limit = self.queue.next_ns().unwrap_or(u64::MAX);
             let line = Line { up: device.irq(), next_ns: device.next_event_ns() };
             if !irq_pending {
@@ -443,6 +461,9 @@ impl System {
                                 running -= 1;
                                 self.wake_sleepers(workload);
                             }
+                            let came = workload.arrived(false);
+                            running += came.len() as u32;
+                            self.release(came);
                         }
                     }
                     self.cpu.resume(core, now, self.time.now(), &mut self.queue);
@@ -451,6 +472,22 @@ impl System {
             self.wake_jobs(workload);
         }
         Ok(end_ns)
+    }
+
+    /// These jobs begin, one after the other, as fio releases its threads.
+    fn release(&mut self, jobs: impl IntoIterator<Item = u32>) {
+        for (nth, job) in (0..).zip(jobs) {
+            while self.jobs.len() <= job as usize {
+                let thread = self.cpu.spawn(Priority::Normal);
+                let (asleep, done) = (true, Vec::new());
+                self.jobs.push(JobThread { thread, asleep, asleep_since_ns: 0, pinned: None, done });
+            }
+            let thread = &mut self.jobs[job as usize];
+            thread.asleep = false;
+            let latency = nth * RELEASE_NS + self.costs.job_wake.draw(&mut self.job_wakes);
+            let first = (0, Action::Next(job));
+            self.cpu.wake(thread.thread, self.time.now(), latency, first, &mut self.queue);
+        }
     }
 
     /// The job's completions are its own now; then it thinks.

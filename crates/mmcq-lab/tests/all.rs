@@ -13,6 +13,8 @@ mod judges;
 mod budgets;
 mod cli;
 mod corpus;
+#[cfg(target_os = "linux")]
+mod exec;
 mod fio_fuzz;
 mod fio_live;
 mod fio_offsets;

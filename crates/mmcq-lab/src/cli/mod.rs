@@ -8,6 +8,8 @@ mod compare;
 mod device;
 mod diff_bus;
 mod effects;
+#[cfg(target_os = "linux")]
+mod exec;
 mod fit;
 mod form;
 #[cfg(target_os = "linux")]
@@ -83,6 +85,10 @@ enum Command {
     Completions(shell::Completions),
     Man(shell::Man),
     #[cfg(target_os = "linux")]
+    Fio(exec::Fio),
+    #[cfg(target_os = "linux")]
+    Exec(exec::Exec),
+    #[cfg(target_os = "linux")]
     Device(device::Device),
     #[cfg(target_os = "linux")]
     Guest(guest::Guest),
@@ -91,7 +97,7 @@ enum Command {
 }
 
 /// What exit code 1 means, by command.
-const FOUND: [(&str, &str); 23] = [
+const FOUND: [(&str, &str); 25] = [
     ("run", "an I/O failed, data were not what was written, or the run did not come to its end"),
     ("replay", "an I/O failed, or the run did not come to its end"),
     (
@@ -114,6 +120,8 @@ const FOUND: [(&str, &str); 23] = [
     ("completions", "the script could not be written"),
     ("man", "a page could not be written"),
     ("serve", "the server failed, or its last flush, or a client does not know of lost writes"),
+    ("fio", "and others: fio's own"),
+    ("exec", "and others: the program's own"),
     ("device", "the virtual machine broke the protocol"),
     ("diff-bus", "the comparison could not be written"),
     ("guest", "the machine, or its job, did not come to its end, or two runs of one CPU were not the same"),
@@ -196,6 +204,10 @@ impl Cli {
             Command::DiffBus(command) => command.run(),
             Command::Completions(command) => command.run(),
             Command::Man(command) => command.run(),
+            #[cfg(target_os = "linux")]
+            Command::Fio(command) => command.run(),
+            #[cfg(target_os = "linux")]
+            Command::Exec(command) => command.run(),
             #[cfg(target_os = "linux")]
             Command::Device(command) => command.run(),
             #[cfg(target_os = "linux")]

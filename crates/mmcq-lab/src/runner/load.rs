@@ -1,5 +1,6 @@
 //! fio's workers as the machine's jobs.
 
+use super::place::Carried;
 use super::{Run, RunError, Steady, Waiting};
 use crate::fio::job::{ExitWhat, IoEngine};
 use crate::fio::state::{How, Io as FioIo, JobState, Next as FioNext, Sync as FioSync, Times};
@@ -198,6 +199,12 @@ impl<'a> Load<'a> {
             at_ns = times.complete_ns;
         }
         Next::Until(at_ns)
+    }
+}
+
+impl Carried for Load<'_> {
+    fn counted(&self) -> (u64, u64, Steady) {
+        (self.ios, self.failed, self.steady)
     }
 }
 

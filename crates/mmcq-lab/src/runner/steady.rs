@@ -19,7 +19,7 @@ pub struct Steady {
 
 impl Steady {
     /// For a run that plans so many bytes.
-    pub(super) fn new(planned: u64) -> Self {
+    pub(crate) fn new(planned: u64) -> Self {
         Steady { from: planned / 4, to: planned / 8 * 7, ..Steady::default() }
     }
 

@@ -1,0 +1,202 @@
+//! `mmcq exec` and `mmcq fio`: unmodified programs on a card that does not exist.
+
+use super::Error;
+use clap::Args;
+use mmcq_lab::exec::{self, Ended, Program};
+use mmcq_lab::fio::Worker;
+use mmcq_lab::image::Lock;
+use mmcq_lab::scene::{Loaded, Scene};
+use mmcq_sim::card::Medium;
+use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf, absolute};
+use std::process::ExitCode;
+
+/// Where the card is, if nothing else is said.
+const DEVICE: &str = "/dev/mmcblk0";
+
+/// How the card appears.
+#[derive(Debug, Args)]
+struct Slot {
+    #[command(flatten)]
+    scene: Scene,
+    /// The card's bytes: an image file, which is changed [default: zeros, gone with the run]
+    #[arg(long, value_name = "IMAGE")]
+    image: Option<PathBuf>,
+    /// A path that is a part of the card, as a file of this length (64M, say); may be repeated.
+    /// Parts lie one behind the other from the card's beginning, at whole MiB
+    #[arg(long = "file", value_name = "PATH=SIZE", value_parser = part)]
+    files: Vec<(PathBuf, u64)>,
+    /// Print no line about the card at the end
+    #[arg(long)]
+    quiet: bool,
+}
+
+/// A part of the card by its option's value.
+fn part(text: &str) -> Result<(PathBuf, u64), String> {
+    let wrong = || format!("{text}: expected PATH=SIZE, with a size as 64M of whole 512 bytes");
+    let (path, size) = text.split_once('=').ok_or_else(wrong)?;
+    let digits = size.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let scale = match size[digits.len()..].to_ascii_lowercase().as_str() {
+        "" => 1,
+        "k" | "kib" => 1 << 10,
+        "m" | "mib" => 1 << 20,
+        "g" | "gib" => 1 << 30,
+        _ => return Err(wrong()),
+    };
+    let bytes =
+        digits.parse::<u64>().ok().and_then(|n| n.checked_mul(scale)).filter(|n| *n > 0 && n % 512 == 0);
+    let path = absolute(path).map_err(|_| wrong())?;
+    Ok((path, bytes.ok_or_else(wrong)?))
+}
+
+impl Slot {
+    fn run(self, program: &Program) -> Result<(ExitCode, Ended), Error> {
+        if program.devices.len() + program.files.len() > exec::FILES_MAX {
+            return Err(Error::Input(format!("more than {} paths of the card", exec::FILES_MAX)));
+        }
+        let workers: &[Worker] = &[];
+        let loaded: Loaded = self.scene.load_workers(workers, &self.scene.set).map_err(Error::input)?;
+        let image = self.image.as_deref().map(|path| super::image(path, true)).transpose()?;
+        let (medium, _lock): (Option<Medium>, Option<Lock>) = image.unzip();
+        let ended = exec::exec(&self.scene.run_of(&loaded), medium, program).map_err(Error::input)?;
+        let tally = &ended.tally;
+        let seconds = tally.now_ns as f64 / 1e9;
+        if let Some((at_stake, lost)) = ended.cut {
+            eprintln!(
+                "mmcq: the supply failed after {seconds:.6} s: {at_stake} sectors were not safe, {lost} of them are what they were before"
+            );
+        } else if ended.absent && !self.quiet {
+            eprintln!(
+                "mmcq: the program did nothing with the card; it must open {} and be linked dynamically",
+                program
+                    .devices
+                    .first()
+                    .or(program.files.first().map(|f| &f.0))
+                    .map_or("a path".into(), |p| p.display().to_string())
+            );
+        } else if !self.quiet {
+            let [reads, writes, flushes] = tally.ios;
+            let [read, written] = tally.bytes.map(|bytes| bytes as f64 / 1_048_576.0);
+            eprintln!(
+                "mmcq: {seconds:.6} s in virtual time: {reads} reads ({read:.2} MiB), {writes} writes ({written:.2} MiB), {flushes} flushes, {} failed",
+                tally.failed
+            );
+        }
+        let code = match (ended.cut, ended.status.code(), ended.status.signal()) {
+            (Some(_), ..) => 0,
+            (_, Some(code), _) => u8::try_from(code).unwrap_or(1),
+            (_, None, signal) => 128_u8.saturating_add(u8::try_from(signal.unwrap_or(0)).unwrap_or(0)),
+        };
+        Ok((ExitCode::from(code), ended))
+    }
+}
+
+/// Run an unmodified program on a simulated card, in virtual time
+///
+/// The card is at /dev/mmcblk0 (or --at PATH), for this program alone. What the program reads,
+/// writes and flushes there goes to the simulated card; its clocks and sleeps are the card's
+/// virtual time. Its own computing takes no time. A small C library is loaded into it, which is
+/// compiled at the first run.
+///
+///   mmcq exec -- dd if=/dev/zero of=/dev/mmcblk0 bs=64k count=256 conv=fsync
+///   mmcq exec --file t.db=4M --file t.db-journal=4M --image card.img -- python3 job.py
+///   mmcq exec --card emmc-queue --image card.img --file t.db=4M --cut-after-flush 7 -- ./store
+///
+/// A --file has its length for ever: truncating does nothing, removing is refused. Programs must be
+/// linked dynamically. io_uring, mmap of the card and streams (fopen) are not followed: mmap and
+/// fopen are refused, io_uring finds no such path. Several threads may use the card. Of these one
+/// runs at a time, and in which order they begin is the system's choice.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct Exec {
+    #[command(flatten)]
+    slot: Slot,
+    /// Path of the whole card; it need not exist
+    #[arg(long, value_name = "PATH", default_value = DEVICE)]
+    at: PathBuf,
+    /// The supply fails so many microseconds after the program's beginning. The program is killed.
+    /// Each sector that is not safe then is old or new, by the seed
+    #[arg(long, value_name = "US")]
+    cut_at: Option<u64>,
+    /// The same, when the card has done so many flushes and before the program hears of the last
+    #[arg(long, value_name = "N", conflicts_with = "cut_at")]
+    cut_after_flush: Option<u64>,
+    /// The card's cache forgets what it took, and tells of flushes that it has not done: does your
+    /// check find that?
+    #[arg(long)]
+    lying_cache: bool,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+impl Exec {
+    pub fn run(self) -> Result<ExitCode, Error> {
+        let at = absolute(&self.at).map_err(|e| Error::Input(format!("--at {}: {e}", self.at.display())))?;
+        let program = Program {
+            words: self.program,
+            devices: vec![at],
+            files: self.slot.files.clone(),
+            fio_jobs: None,
+            cut_at_ns: self.cut_at.map(|us| us.saturating_mul(1000)),
+            cut_after_flush: self.cut_after_flush,
+            lying: self.lying_cache,
+        };
+        self.slot.run(&program).map(|(code, _)| code)
+    }
+}
+
+/// Run your own fio, unmodified, on a card that does not exist, in virtual time
+///
+/// Everything after -- is fio's. Its jobs work on /dev/mmcblk0 unless they name another device of
+/// /dev, which is the same card. Its clock is the card's: a job of an hour is over in minutes, and
+/// each run gives the same figures, to the nanosecond. `mmcq run` has fio's jobs without fio.
+///
+///   mmcq fio -- --name=a --rw=randread --bs=4k --iodepth=32 --ioengine=libaio --runtime=60s --time_based
+///   mmcq fio --platform hsq-sprd --setting none -- my.fio --output-format=json
+///   mmcq fio --file data=1G -- --filename=data --name=a --rw=write --bs=1M --end_fsync=1
+///
+/// Engines: libaio, psync, sync, vsync, pvsync, pvsync2. What cannot be honoured (other engines,
+/// discards, startdelay, threads of a job's own) is refused. CPU times in fio's report are 0. A job's own
+/// work costs what the board says (`mmcq params`), not what it costs on this machine.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct Fio {
+    #[command(flatten)]
+    slot: Slot,
+    /// Which fio: a name in PATH, or a path
+    #[arg(long, value_name = "PROGRAM", default_value = "fio")]
+    fio: PathBuf,
+    /// fio's own arguments
+    #[arg(last = true, required = true, value_name = "FIO ARGUMENTS")]
+    arguments: Vec<OsString>,
+}
+
+impl Fio {
+    pub fn run(self) -> Result<ExitCode, Error> {
+        let fio = exec::fio::program(&self.fio).map_err(Error::Input)?;
+        let asked = exec::fio::asked(&fio, &self.arguments).map_err(Error::Input)?;
+        for file in &asked.files {
+            let known =
+                absolute(file).is_ok_and(|path| self.slot.files.iter().any(|(known, _)| *known == path));
+            if !known {
+                return Err(Error::Input(format!(
+                    "fio's filename {0}: not on the card; expected filename={DEVICE}, or --file {0}=SIZE before --",
+                    file.display()
+                )));
+            }
+        }
+        let mut devices = vec![PathBuf::from(DEVICE)];
+        devices.extend(asked.devices.into_iter().filter(|path| path != Path::new(DEVICE)));
+        let mut words = vec![fio.into_os_string(), "--eta=never".into()];
+        if asked.names_none {
+            words.push(format!("--filename={DEVICE}").into());
+        }
+        words.extend(self.arguments);
+        let (files, fio_jobs) = (self.slot.files.clone(), Some(asked.jobs));
+        let program =
+            Program { words, devices, files, fio_jobs, cut_at_ns: None, cut_after_flush: None, lying: false };
+        self.slot.run(&program).map(|(code, _)| code)
+    }
+}

@@ -1,0 +1,240 @@
+//! What `mmcq fio` must know of the user's fio and of its jobs before it runs them.
+//!
+//! Fio itself says what is in its job files (`--showcmd`), so that its rules hold.
+
+use super::programs::JOBS_MAX;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Older ones have another helper thread, whose sleeps the laboratory would not know.
+const MINOR_LEAST: u32 = 20;
+
+/// Engines whose calls the laboratory follows.
+const ENGINES: [&str; 7] = ["libaio", "psync", "sync", "vsync", "pvsync", "pvsync2", "null"];
+
+/// Options that cannot be honoured, why, and what to do instead.
+const REFUSED: [(&str, &str); 12] = [
+    ("startdelay", "no time passes before the first job; expected jobs without it"),
+    ("gtod_cpu", "fio's clock is the laboratory's; expected jobs without it"),
+    ("verify_async", "its threads would not be jobs; expected jobs without it"),
+    ("idle-prof", "the CPUs are not this machine's; expected fio without it"),
+    ("directory", "files are places on the card; expected filename=/dev/mmcblk0"),
+    ("opendir", "files are places on the card; expected filename=/dev/mmcblk0"),
+    ("filename_format", "files are places on the card; expected filename=/dev/mmcblk0"),
+    ("filesize", "files are places on the card; expected size"),
+    ("client", "fio runs here; expected fio without it"),
+    ("server", "fio runs here; expected fio without it"),
+    ("exec_prerun", "its time is not the card's; expected jobs without it"),
+    ("exec_postrun", "its time is not the card's; expected jobs without it"),
+];
+
+/// One option of one job, or of all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Given {
+    name: String,
+    value: String,
+}
+
+/// What was asked of fio.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// Jobs in all.
+    pub jobs: u32,
+    /// Devices that they name.
+    pub devices: Vec<PathBuf>,
+    /// Other files that they name.
+    pub files: Vec<PathBuf>,
+    /// No job names a file.
+    pub names_none: bool,
+}
+
+/// The program in the user's path, or at the path that was given.
+fn find(fio: &Path) -> Result<PathBuf, String> {
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let found = match fio.components().count() {
+        1 => std::env::split_paths(&folders).map(|folder| folder.join(fio)).find(|path| path.is_file()),
+        _ => Some(fio.to_owned()).filter(|path| path.is_file()),
+    };
+    found.ok_or_else(|| {
+        format!("{}: not found; expected fio 3, in PATH or by --fio (apt-get install fio)", fio.display())
+    })
+}
+
+/// A fio whose clock can be the laboratory's.
+///
+/// # Errors
+/// There is none, or it is another.
+pub fn program(fio: &Path) -> Result<PathBuf, String> {
+    let path = find(fio)?;
+    let shown = path.display();
+    let output = Command::new(&path).arg("--version").stdin(Stdio::null()).output();
+    let said = output.map_err(|error| format!("{shown}: {error}"))?.stdout;
+    let said = String::from_utf8_lossy(&said);
+    let version = said.trim();
+    let minor = version.strip_prefix("fio-3.").map(|rest| rest.split(|c: char| !c.is_ascii_digit()).next());
+    if minor.flatten().and_then(|minor| minor.parse::<u32>().ok()).is_none_or(|minor| minor < MINOR_LEAST) {
+        let version: String = version.chars().filter(|c| !c.is_control()).take(40).collect();
+        return Err(format!(
+            "{shown}: says it is {version:?}; expected fio-3.{MINOR_LEAST} or newer of fio 3"
+        ));
+    }
+    let bytes = std::fs::read(&path).map_err(|error| format!("{shown}: {error}"))?;
+    let exported = b"\0fio_ts\0";
+    if !bytes.windows(exported.len()).any(|part| part == exported) {
+        return Err(format!(
+            "{shown}: {version} does not export its clock (fio_ts); expected a fio that is linked dynamically, as Debian's"
+        ));
+    }
+    Ok(path)
+}
+
+/// Words of fio's command line as options.
+fn options<'a>(words: impl Iterator<Item = &'a str>) -> Vec<Given> {
+    let mut all: Vec<Given> = Vec::new();
+    let mut open = false;
+    for word in words {
+        match word.strip_prefix("--").or_else(|| word.strip_prefix('-')) {
+            Some(option) if !option.is_empty() => {
+                let (name, value) = option.split_once('=').unwrap_or((option, ""));
+                open = !option.contains('=');
+                all.push(Given { name: name.to_owned(), value: value.to_owned() });
+            }
+            _ => {
+                if let Some(last) = all.last_mut().filter(|_| std::mem::take(&mut open)) {
+                    word.clone_into(&mut last.value);
+                }
+            }
+        }
+    }
+    all
+}
+
+/// What these arguments ask of fio.
+///
+/// # Errors
+/// Something cannot be honoured, or fio does not take it.
+pub fn asked(fio: &Path, arguments: &[OsString]) -> Result<Asked, String> {
+    let output = Command::new(fio).arg("--showcmd").args(arguments).stdin(Stdio::null()).output();
+    let output = output.map_err(|error| format!("{}: {error}", fio.display()))?;
+    let (shown, given): (Vec<u8>, Vec<u8>) =
+        (output.stdout, arguments.iter().flat_map(|word| [word.as_bytes(), b"\n"].concat()).collect());
+    let (shown, given) = (String::from_utf8_lossy(&shown), String::from_utf8_lossy(&given));
+    let mut all = options(given.lines());
+    all.extend(options(shown.split_whitespace()));
+    let asked = read(&all)?;
+    if asked.jobs == 0 {
+        let said = String::from_utf8_lossy(&output.stderr);
+        let first = said.lines().find(|line| !line.trim().is_empty());
+        return Err(first.map_or_else(
+            || "no job; expected fio's arguments after --".to_owned(),
+            |line| line.trim().to_owned(),
+        ));
+    }
+    Ok(asked)
+}
+
+/// A job as it is read, or what all jobs have.
+#[derive(Clone, Default)]
+struct Section {
+    name: String,
+    count: u32,
+    has_file: bool,
+}
+
+/// The jobs one by one: their number goes into `asked`.
+fn close(asked: &mut Asked, job: Option<Section>, without: &mut Vec<String>) {
+    if let Some(job) = job {
+        asked.jobs = asked.jobs.saturating_add(job.count);
+        if !job.has_file {
+            without.push(job.name);
+        }
+    }
+}
+
+fn read(all: &[Given]) -> Result<Asked, String> {
+    let mut asked = Asked::default();
+    let mut of_all = Section { count: 1, ..Section::default() };
+    let (mut job, mut without): (Option<Section>, Vec<String>) = (None, Vec::new());
+    for Given { name, value } in all {
+        if let Some((_, why)) = REFUSED.iter().find(|(refused, _)| refused == name) {
+            return Err(format!("fio's {name}: {why}"));
+        }
+        match name.as_str() {
+            "name" => {
+                close(&mut asked, job.take(), &mut without);
+                let next = Section { name: value.clone(), ..of_all.clone() };
+                job = Some(next).filter(|_| value != "global");
+            }
+            "numjobs" => job.as_mut().unwrap_or(&mut of_all).count = value.parse().unwrap_or(1),
+            "ioengine" if !ENGINES.contains(&value.as_str()) => {
+                return Err(format!("fio's ioengine {value}: expected one of {}", ENGINES.join(", ")));
+            }
+            "io_submit_mode" if value == "offload" => {
+                let why = "its threads would not be jobs; expected inline";
+                return Err(format!("fio's io_submit_mode=offload: {why}"));
+            }
+            "rw" | "readwrite" if value.contains("trim") => {
+                return Err(format!(
+                    "fio's {name}={value}: discards are not followed; expected reads and writes"
+                ));
+            }
+            "filename" => {
+                job.as_mut().unwrap_or(&mut of_all).has_file = true;
+                for file in value.split(':').filter(|file| !file.is_empty()) {
+                    let path = PathBuf::from(file);
+                    let list = if file.starts_with("/dev/") { &mut asked.devices } else { &mut asked.files };
+                    if !list.contains(&path) {
+                        list.push(path);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    close(&mut asked, job, &mut without);
+    if asked.jobs > JOBS_MAX {
+        return Err(format!("{} jobs; expected {JOBS_MAX} at most", asked.jobs));
+    }
+    asked.names_none = asked.devices.is_empty() && asked.files.is_empty();
+    match without.first().filter(|_| !asked.names_none) {
+        Some(job) => {
+            Err(format!("job {job}: no filename, and others have one; expected filename=/dev/mmcblk0"))
+        }
+        None => Ok(asked),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(line: &str) -> Result<Asked, String> {
+        read(&options(line.split_whitespace()))
+    }
+
+    #[test]
+    fn jobs_and_files_are_counted() {
+        let asked = of("--filename=/dev/mmcblk0 --numjobs=2 --name=a --rw read --name b -numjobs=5 -filename=x:/dev/sda --name=c").unwrap();
+        assert_eq!(asked.jobs, 9);
+        assert_eq!(asked.devices, ["/dev/mmcblk0", "/dev/sda"].map(PathBuf::from));
+        assert_eq!(asked.files, ["x"].map(PathBuf::from));
+        assert_eq!(of("--output=x").unwrap().jobs, 0);
+        assert!(of("--name=a --rw=read").unwrap().names_none);
+    }
+
+    #[test]
+    fn what_cannot_be_honoured_is_named() {
+        for (line, part) in [
+            ("--name=a --ioengine=io_uring", "ioengine io_uring: expected one of libaio"),
+            ("--name=a --startdelay=1", "fio's startdelay: no time"),
+            ("--name=a --rw=randtrim", "discards"),
+            ("--name=a --numjobs=65", "65 jobs; expected 64"),
+            ("--name=a --filename=x --name=b", "job b: no filename"),
+            ("--name=a --io_submit_mode=offload", "expected inline"),
+        ] {
+            assert!(of(line).unwrap_err().contains(part), "{line}");
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Unmodified programs on a simulated card, in virtual time: `mmcq exec` and `mmcq fio`.
+//!
+//! `preload/` is C, and is loaded into the program (`library.rs` makes it). It gives the program's
+//! clocks, its sleeps, and its reads and writes of the card's paths to the laboratory, by memory
+//! that both share (`shared.rs`). There its threads are jobs of the machine (`programs.rs`), as
+//! fio's are in `mmcq run`. Of all threads one runs at a time, and while it runs no time passes.
+
+mod cut;
+pub mod fio;
+mod library;
+mod programs;
+mod shared;
+
+pub use library::library;
+pub use programs::{JOBS_MAX, Tally};
+pub use shared::FILES_MAX;
+
+use crate::board::Board;
+use crate::runner::place::{self, Serve, Visit};
+use crate::runner::{Counters, Run, RunError, Waiting};
+use cut::Supply;
+use mmcq::engine::FlushBy;
+use mmcq_sim::card::Medium;
+use mmcq_sim::faults::{Faults, Plan, Point, Strike};
+use programs::Programs;
+use shared::{Part, Shared};
+use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::Arc;
+
+/// Files of the card start at multiples of this, as in `mmcq run`.
+const FILE_ALIGN: u64 = 1 << 20;
+
+/// What to run, and how the card appears to it.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// The program and its arguments.
+    pub words: Vec<OsString>,
+    /// Paths of the whole card.
+    pub devices: Vec<PathBuf>,
+    /// Paths of parts of it, with their lengths, one behind the other.
+    pub files: Vec<(PathBuf, u64)>,
+    /// It is fio, with so many jobs.
+    pub fio_jobs: Option<u32>,
+    /// The supply fails this long after the program's beginning.
+    pub cut_at_ns: Option<u64>,
+    /// The supply fails when the card has done so many flushes.
+    pub cut_after_flush: Option<u64>,
+    /// The card's cache forgets, and the card tells of flushes that it has not done.
+    pub lying: bool,
+}
+
+/// How a program ended.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    /// Its own status.
+    pub status: ExitStatus,
+    /// What it did to the card.
+    pub tally: Tally,
+    /// Of the machine.
+    pub counters: Counters,
+    /// The supply failed: sectors that were not safe, and how many of them are lost.
+    pub cut: Option<(u64, u64)>,
+    /// It never came to the laboratory.
+    pub absent: bool,
+}
+
+/// Why a program did not run.
+#[derive(Debug, thiserror::Error)]
+pub enum ExecError {
+    /// The board, or the run.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// The program cannot have what it wants, or cannot be started.
+    #[error("{0}")]
+    Program(String),
+}
+
+/// Runs a program. `medium` instead of generated memory.
+///
+/// # Errors
+/// The program cannot be started, or wants what there is not; the board cannot be had.
+pub fn exec(run: &Run<'_>, medium: Option<Medium>, program: &Program) -> Result<Ended, ExecError> {
+    let library = library::library().map_err(ExecError::Program)?;
+    place::on(run, medium, Start { program, library })?
+}
+
+struct Start<'p> {
+    program: &'p Program,
+    library: PathBuf,
+}
+
+impl Start<'_> {
+    /// Where on a card of so many bytes the paths are.
+    fn parts(&self, capacity: u64) -> Result<Vec<Part>, RunError> {
+        let text = |path: &PathBuf| path.to_string_lossy().into_owned();
+        let devices = self.program.devices.iter();
+        let mut parts: Vec<Part> =
+            devices.map(|path| Part { path: text(path), start: 0, bytes: capacity, device: true }).collect();
+        let mut start = 0;
+        for (path, bytes) in &self.program.files {
+            let left = capacity - start;
+            if *bytes > left {
+                return Err(RunError::Space { name: text(path), bytes: *bytes, left });
+            }
+            parts.push(Part { path: text(path), start, bytes: *bytes, device: false });
+            start = (start + bytes).next_multiple_of(FILE_ALIGN).min(capacity);
+        }
+        Ok(parts)
+    }
+
+    fn spawn(&self, shared: &Shared, parts: &[Part]) -> Result<Child, String> {
+        let Some((program, arguments)) = self.program.words.split_first() else {
+            return Err("no program; expected one after --".to_owned());
+        };
+        let mut preload = self.library.clone().into_os_string();
+        if let Some(more) = std::env::var_os("LD_PRELOAD") {
+            preload.push(":");
+            preload.push(more);
+        }
+        let mut command = Command::new(program);
+        command.args(arguments).env("LD_PRELOAD", preload).env("MMCQ_SHARED", shared.path());
+        if let Some(part) = parts.first() {
+            command.env("MMCQ_CARD", &part.path);
+        }
+        command.spawn().map_err(|error| format!("{}: {error}", program.display()))
+    }
+}
+
+impl Visit for Start<'_> {
+    type Out = Result<Ended, ExecError>;
+
+    fn visit<const N: usize>(self, run: &Run<'_>, board: Board<N>) -> Result<Self::Out, RunError>
+    where
+        Board<N>: Serve<N>,
+    {
+        let program = self.program;
+        let params = board.card.params;
+        let cached = params.flush != FlushBy::Status;
+        let card = run.card.unwrap_or(&run.platform.card);
+        if program.lying && !cached {
+            let what =
+                format!("card {card}: no cache that could lie; expected an eMMC with one (emmc-queue, say)");
+            return Ok(Err(ExecError::Program(what)));
+        }
+        let parts = self.parts(params.sectors * 512)?;
+        let jobs = program.fio_jobs.unwrap_or(JOBS_MAX);
+        let shared = match Shared::new(jobs, program.fio_jobs.is_some(), &parts) {
+            Ok(shared) => Arc::new(shared),
+            Err(error) => return Ok(Err(ExecError::Program(format!("shared memory: {error}")))),
+        };
+        let waiting = Waiting::new(board.time.now());
+        let mut load = Programs::new(shared.clone(), params.sectors, board.time.now(), waiting.clone());
+        load.no_flush = N == 1 && cached;
+        if program.lying || program.cut_at_ns.is_some() || program.cut_after_flush.is_some() {
+            let plan = Plan::seeded(run.seed);
+            let plan = if program.lying { plan.from(Point::Cache, 1, Strike::Lost) } else { plan };
+            board.controller.set_card_faults(&Faults::new(plan));
+            let controller = board.controller.clone();
+            let (at_ns, flush) = (program.cut_at_ns, program.cut_after_flush);
+            load.supply = Some(Supply::new(controller, at_ns, flush, run.seed));
+        }
+        let mut child = match self.spawn(&shared, &parts) {
+            Ok(child) => child,
+            Err(why) => return Ok(Err(ExecError::Program(why))),
+        };
+        let pid = child.id().cast_signed();
+        let told = shared.clone();
+        let waiter = std::thread::spawn(move || {
+            let status = child.wait();
+            told.ended();
+            status
+        });
+        let result = place::machine(run, board, &mut load, waiting, program.fio_jobs.unwrap_or(1));
+        let refusal = shared.refusal();
+        if result.is_err() || load.is_stopped() || refusal.is_some() {
+            kill(pid, &waiter);
+        }
+        let status = waiter.join().unwrap_or_else(|_| Ok(ExitStatus::from_raw(libc::SIGKILL)));
+        if let Some(what) = refusal {
+            return Ok(Err(ExecError::Program(what)));
+        }
+        if load.flush_refused {
+            let job = program.words.first().map_or_else(String::new, |word| word.display().to_string());
+            return Err(RunError::Flush { job, setting: run.setting.name() });
+        }
+        let (counters, _) = result?;
+        let status = match status {
+            Ok(status) => status,
+            Err(error) => return Ok(Err(ExecError::Program(format!("the program's end: {error}")))),
+        };
+        let cut = load.supply.as_ref().and_then(|supply| supply.failed);
+        Ok(Ok(Ended { status, tally: load.tally, counters, cut, absent: load.nobody_came() }))
+    }
+}
+
+/// Ends the program, if it has not ended.
+fn kill(pid: i32, waiter: &std::thread::JoinHandle<std::io::Result<ExitStatus>>) {
+    if !waiter.is_finished()
+        && let Some(pid) = rustix::process::Pid::from_raw(pid)
+    {
+        // It may end in this moment.
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+    }
+}

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* ------------------------------------------------------------------ clocks and sleeps */
+
+static int is_virtual(clockid_t clock) {
+  return clock == CLOCK_REALTIME || clock == CLOCK_MONOTONIC || clock == CLOCK_MONOTONIC_RAW ||
+         clock == CLOCK_REALTIME_COARSE || clock == CLOCK_MONOTONIC_COARSE || clock == CLOCK_BOOTTIME ||
+         clock == CLOCK_TAI;
+}
+
+static int is_wall(clockid_t clock) {
+  return clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE || clock == CLOCK_TAI;
+}
+
+static void virtual_now(clockid_t clock, struct timespec *t) {
+  uint64_t now = now_ns();
+  t->tv_sec = (time_t)(now / 1000000000) + (is_wall(clock) ? EPOCH_S : BOOT_S);
+  t->tv_nsec = (long)(now % 1000000000);
+}
+
+/* Fio looks at the real clock to learn how fast its own is, before there are jobs. */
+static int clock_is_on(void) { return head && (!on_fio || helper_made); }
+
+int clock_gettime(clockid_t clock, struct timespec *t) {
+  if (!clock_is_on() || !is_virtual(clock)) {
+    REAL(clock_gettime);
+    return real(clock, t);
+  }
+  if (own && ++clock_reads > SPIN_READS) {
+    int reads = clock_reads;
+    sleep_until(now_ns() + 1000);
+    clock_reads = reads;
+  }
+  virtual_now(clock, t);
+  return 0;
+}
+
+int gettimeofday(struct timeval *restrict tv, void *restrict zone) {
+  if (!clock_is_on()) {
+    REAL(gettimeofday);
+    return real(tv, zone);
+  }
+  struct timespec t;
+  clock_gettime(CLOCK_REALTIME, &t);
+  if (tv) *tv = (struct timeval){t.tv_sec, t.tv_nsec / 1000};
+  return 0;
+}
+
+time_t time(time_t *out) {
+  struct timespec t;
+  clock_gettime(CLOCK_REALTIME, &t);
+  if (out) *out = t.tv_sec;
+  return t.tv_sec;
+}
+
+/* CPU times are this machine's, and would differ from run to run. */
+int getrusage(__rusage_who_t who, struct rusage *usage) {
+  if (!head) {
+    REAL(getrusage);
+    return real(who, usage);
+  }
+  memset(usage, 0, sizeof *usage);
+  return 0;
+}
+
+static void real_pause(uint64_t ns) {
+  struct timespec t = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
+  call(SYS_nanosleep, (long)&t, 0, 0, 0, 0, 0);
+}
+
+/* True: the pause has been taken in virtual time. */
+static int virtual_pause(uint64_t ns) {
+  if (!head) return 0;
+  if (on_fio && !own) {
+    if (!helper_made) return 1; /* fio measures how long a short sleep takes */
+    /* All jobs that it has made are under way: they may begin. */
+    uint32_t made = atomic_load(&head->claimed);
+    if (atomic_load(&head->ready) != made) {
+      atomic_store(&head->ready, made);
+      futex_wake(&head->ready);
+    }
+    real_pause(ns > 2000000 ? 2000000 : ns);
+    return 1;
+  }
+  sleep_until(now_ns() + ns);
+  return 1;
+}
+
+int nanosleep(const struct timespec *ask, struct timespec *left) {
+  if (virtual_pause((uint64_t)ask->tv_sec * 1000000000 + (uint64_t)ask->tv_nsec)) {
+    if (left) *left = (struct timespec){0, 0};
+    return 0;
+  }
+  REAL(nanosleep);
+  return real(ask, left);
+}
+
+int clock_nanosleep(clockid_t clock, int flags, const struct timespec *ask, struct timespec *left) {
+  if (head && is_virtual(clock)) {
+    uint64_t ns = (uint64_t)ask->tv_sec * 1000000000 + (uint64_t)ask->tv_nsec;
+    if (flags & TIMER_ABSTIME) {
+      struct timespec t;
+      virtual_now(clock, &t);
+      uint64_t now = (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+      ns = ns > now ? ns - now : 0;
+    }
+    if (virtual_pause(ns)) return 0;
+  }
+  REAL(clock_nanosleep);
+  return real(clock, flags, ask, left);
+}
+
+int usleep(useconds_t us) {
+  struct timespec t = {us / 1000000, us % 1000000 * 1000};
+  return nanosleep(&t, NULL);
+}
+
+unsigned sleep(unsigned s) {
+  struct timespec t = {s, 0};
+  nanosleep(&t, NULL);
+  return 0;
+}
+
+/* Waits of threads for each other are real, as long as they were to be. */
+static void to_real(const struct timespec *at, struct timespec *out) {
+  clockid_t clock = at->tv_sec > 1000000000 ? CLOCK_REALTIME : CLOCK_MONOTONIC;
+  struct timespec now, there;
+  virtual_now(clock, &now);
+  real_now(clock, &there);
+  long long ns = (at->tv_sec - now.tv_sec) * 1000000000LL + at->tv_nsec - now.tv_nsec + there.tv_nsec;
+  if (ns < 0) ns = 0;
+  *out = (struct timespec){there.tv_sec + ns / 1000000000, ns % 1000000000};
+}
+
+#define TIMED(name, proto, pass, version) \
+  int name proto { \
+    static int(*real) proto; \
+    if (!real) real = dlvsym(RTLD_NEXT, #name, version); \
+    if (!real) real = dlsym(RTLD_NEXT, #name); \
+    struct timespec t; \
+    if (clock_is_on() && at) { \
+      to_real(at, &t); \
+      at = &t; \
+    } \
+    return real pass; \
+  }
+TIMED(pthread_cond_timedwait, (pthread_cond_t *restrict c, pthread_mutex_t *restrict m, const struct timespec *restrict at),
+      (c, m, at), "GLIBC_2.3.2")
+TIMED(pthread_cond_clockwait,
+      (pthread_cond_t *restrict c, pthread_mutex_t *restrict m, clockid_t k, const struct timespec *restrict at),
+      (c, m, k, at), "GLIBC_2.34")
+TIMED(sem_timedwait, (sem_t *restrict s, const struct timespec *restrict at), (s, at), "GLIBC_2.34")
+TIMED(sem_clockwait, (sem_t *restrict s, clockid_t k, const struct timespec *restrict at), (s, k, at), "GLIBC_2.34")
+
+int timerfd_settime(int fd, int flags, const struct itimerspec *new, struct itimerspec *old) {
+  if (head && is_background) {
+    timer_ns = now_ns() + (uint64_t)new->it_value.tv_sec * 1000000000 + (uint64_t)new->it_value.tv_nsec;
+    return 0;
+  }
+  REAL(timerfd_settime);
+  return real(fd, flags, new, old);
+}
+
+static int readable(fd_set *set, int n) {
+  fd_set copy = *set;
+  struct timeval none = {0, 0};
+  return (int)call(SYS_select, n, (long)&copy, 0, 0, (long)&none, 0);
+}
+
+int select(int n, fd_set *restrict r, fd_set *restrict w, fd_set *restrict e, struct timeval *restrict timeout) {
+  REAL(select);
+  if (!clock_is_on()) return real(n, r, w, e, timeout);
+  if (is_background && r) {
+    /* Fio's helper: it waits for its next sample, or for a word from the main thread. */
+    struct slot *slot = own;
+    uint64_t at = timeout ? now_ns() + (uint64_t)timeout->tv_sec * 1000000000 + (uint64_t)timeout->tv_usec * 1000
+                          : timer_ns;
+    uint32_t before = atomic_load(&slot->released);
+    post(slot, SLEEP, at);
+    for (;;) {
+      if (readable(r, n) > 0) {
+        struct timeval none = {0, 0};
+        return real(n, r, w, e, &none);
+      }
+      if (atomic_load_explicit(&slot->released, memory_order_acquire) != before) break;
+      futex_wait(&slot->released, before, 1);
+      check_server();
+    }
+    FD_ZERO(r);
+    if (e) FD_ZERO(e);
+    return 0;
+  }
+  if (timeout && !r && !w && !e) {
+    virtual_pause((uint64_t)timeout->tv_sec * 1000000000 + (uint64_t)timeout->tv_usec * 1000);
+    return 0;
+  }
+  return real(n, r, w, e, timeout);
+}
+
+int poll(struct pollfd *fds, nfds_t n, int ms) {
+  REAL(poll);
+  if (!clock_is_on() || n || ms < 0) return real(fds, n, ms);
+  virtual_pause((uint64_t)ms * 1000000);
+  return 0;
+}
+

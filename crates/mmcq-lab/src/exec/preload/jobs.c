@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0
+ *
+ * What `mmcq exec` and `mmcq fio` load into a program. The program's clocks, sleeps, and reads and
+ * writes of the card's paths then go to the laboratory, by memory that both share. All else goes
+ * to the C library. `shared.rs` has the same layout.
+ *
+ * A thread that comes here is a *job*. It puts its I/Os into its ring, posts one command, and
+ * sleeps until the laboratory lets it go on. Between two of its commands no time passes.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/fs.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/select.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <sys/time.h>
+#include <sys/timerfd.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MAGIC 0x71636d6du
+#define FILES 16
+#define RING 256
+#define FIO 1u
+#define EPOCH_S 1735689600LL /* 2025-01-01 */
+#define BOOT_S 1000LL
+#define PIECE (16u << 20)
+#define SPIN_READS 2000 /* of the clock without a pause: the program spins */
+
+enum { READ = 0, WRITE = 1, FLUSH = 2 };
+enum { WAIT = 1, SLEEP = 2, END = 3, REFUSE = 4 };
+
+struct file {
+  char path[160];
+  uint64_t start, bytes;
+  uint32_t device, unused[3];
+};
+
+struct head {
+  uint32_t magic, slots, flags, background;
+  _Atomic uint32_t claimed, ready, over;
+  int32_t server;
+  uint32_t gap[8];
+  /* As fio has it: a sequence lock and a time. */
+  struct {
+    volatile int sequence;
+    struct timespec time;
+  } page;
+  _Atomic uint64_t now_ns;
+  char refusal[256];
+  uint64_t gap2[84];
+  struct file files[FILES];
+};
+_Static_assert(offsetof(struct head, page) == 64 && offsetof(struct head, now_ns) == 88, "layout");
+_Static_assert(offsetof(struct head, refusal) == 96 && offsetof(struct head, files) == 1024, "layout");
+
+struct io {
+  uint64_t offset, address, tag;
+  uint32_t bytes, op;
+};
+
+struct done {
+  uint64_t tag;
+  int64_t result;
+};
+
+struct slot {
+  _Atomic uint32_t posted, released;
+  uint32_t kind, gap;
+  uint64_t argument;
+  _Atomic int32_t pid, tid;
+  _Atomic uint32_t head, tail, done_head, done_tail;
+  uint64_t gap2[2];
+  struct io ios[RING];
+  struct done done[RING];
+};
+
+#define SLOTS_AT 8192
+#define SLOT_BYTES 16384
+_Static_assert(sizeof(struct slot) <= SLOT_BYTES && sizeof(struct head) <= SLOTS_AT, "layout");
+
+static struct head *head;
+static char *shared;
+static __thread struct slot *own;
+static __thread int clock_reads;
+static __thread int is_background;
+static __thread uint64_t timer_ns;
+static __thread uint32_t spare_tag;
+static int on_fio, forked, helper_next, helper_made;
+static pthread_t main_thread;
+static pthread_key_t at_end;
+
+#define DESCRIPTORS 65536
+static signed char file_of[DESCRIPTORS]; /* 1 + index; 0: not ours */
+
+#define REAL(name) \
+  static __typeof__(name) *real; \
+  if (!real) real = (__typeof__(real))dlsym(RTLD_NEXT, #name)
+
+static long call(long n, long a, long b, long c, long d, long e, long f) {
+  static long (*real)(long, ...);
+  if (!real) real = (long (*)(long, ...))dlsym(RTLD_NEXT, "syscall");
+  return real(n, a, b, c, d, e, f);
+}
+
+static void real_now(clockid_t clock, struct timespec *t) {
+  REAL(clock_gettime);
+  real(clock, t);
+}
+
+__attribute__((noreturn)) static void leave(int code) {
+  call(SYS_exit_group, code, 0, 0, 0, 0, 0);
+  __builtin_unreachable();
+}
+
+static int futex_wait(_Atomic uint32_t *word, uint32_t value, long ms) {
+  struct timespec t = {ms / 1000, ms % 1000 * 1000000};
+  return (int)call(SYS_futex, (long)word, FUTEX_WAIT, value, (long)&t, 0, 0);
+}
+
+static void futex_wake(_Atomic uint32_t *word) {
+  call(SYS_futex, (long)word, FUTEX_WAKE, INT_MAX, 0, 0, 0);
+}
+
+static struct slot *slot_at(uint32_t index) {
+  return (struct slot *)(shared + SLOTS_AT + (size_t)index * SLOT_BYTES);
+}
+
+/* The laboratory has gone: so does the program. */
+static void check_server(void) {
+  if (kill(head->server, 0) && errno == ESRCH) leave(1);
+}
+
+static void post(struct slot *slot, uint32_t kind, uint64_t argument) {
+  slot->kind = kind;
+  slot->argument = argument;
+  atomic_fetch_add_explicit(&slot->posted, 1, memory_order_release);
+  futex_wake(&slot->posted);
+}
+
+/* What the program cannot have: one line, and the end. */
+__attribute__((noreturn)) static void refuse(const char *what) {
+  static _Atomic int said;
+  if (!atomic_exchange(&said, 1)) {
+    snprintf(head->refusal, sizeof head->refusal, "%s", what);
+    atomic_store(&head->over, 2);
+    futex_wake(&head->over);
+  }
+  /* The laboratory ends the program. */
+  for (;;) {
+    check_server();
+    futex_wait(&head->over, 2, 200);
+  }
+}
+
+static struct slot *claim(void) {
+  uint32_t index = atomic_fetch_add(&head->claimed, 1);
+  if (index >= head->background) refuse("more threads use the card than the laboratory has room for");
+  return slot_at(index);
+}
+
+static void take(struct slot *slot) {
+  own = slot;
+  atomic_store(&slot->tid, (int)call(SYS_gettid, 0, 0, 0, 0, 0, 0));
+  atomic_store(&slot->pid, getpid());
+  pthread_setspecific(at_end, slot);
+}
+
+/* The calling thread's own place. Fio's main thread has none: its pauses are real. */
+static struct slot *job(void) {
+  if (own) return own;
+  if (on_fio) return NULL;
+  take(claim());
+  atomic_fetch_add(&head->ready, 1);
+  futex_wake(&head->ready);
+  return own;
+}
+
+static void ended(void *value) {
+  struct slot *slot = value;
+  if (slot && own == slot) {
+    own = NULL;
+    post(slot, END, 0);
+  }
+}
+
+/* Posts a command and waits until the laboratory lets this thread go on. */
+static void enter(struct slot *slot, uint32_t kind, uint64_t argument) {
+  uint32_t before = atomic_load(&slot->released);
+  clock_reads = 0;
+  post(slot, kind, argument);
+  for (int i = 0; i < 4000; i++) {
+    if (atomic_load_explicit(&slot->released, memory_order_acquire) != before) return;
+#if defined __x86_64__
+    __builtin_ia32_pause();
+#endif
+  }
+  while (atomic_load_explicit(&slot->released, memory_order_acquire) == before) {
+    futex_wait(&slot->released, before, 200);
+    check_server();
+    if (atomic_load(&head->over)) leave(1);
+  }
+}
+
+static uint64_t now_ns(void) { return atomic_load_explicit(&head->now_ns, memory_order_acquire); }
+
+static void sleep_until(uint64_t at_ns) {
+  struct slot *slot = job();
+  if (!slot) return;
+  if (at_ns < now_ns() + 1000) at_ns = now_ns() + 1000;
+  enter(slot, SLEEP, at_ns);
+}
+
+/* ------------------------------------------------------------------ the beginning and the end */
+
+__attribute__((constructor)) static void begin(void) {
+  const char *path = getenv("MMCQ_SHARED");
+  if (!path) return;
+  int fd = (int)call(SYS_openat, AT_FDCWD, (long)path, O_RDWR | O_CLOEXEC, 0, 0, 0);
+  struct stat64 st;
+  REAL(fstat64);
+  if (fd < 0 || !real || real(fd, &st)) return;
+  void *at = mmap64(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  call(SYS_close, fd, 0, 0, 0, 0, 0);
+  if (at == MAP_FAILED || ((struct head *)at)->magic != MAGIC) return;
+  shared = at;
+  pthread_key_create(&at_end, ended);
+  main_thread = pthread_self();
+  struct head *found = at;
+  void **page = dlsym(RTLD_DEFAULT, "fio_ts");
+  if (found->flags & FIO) {
+    on_fio = page != NULL;
+    if (page) *page = (void *)&found->page;
+  }
+  head = found;
+  if (getppid() == head->server) prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
+
+__attribute__((destructor)) static void finish(void) {
+  if (head && own) ended(own);
+}
+
+void _exit(int code) {
+  if (head && own) ended(own);
+  leave(code);
+}
+
+pid_t fork(void) {
+  REAL(fork);
+  if (!head || !on_fio) {
+    pid_t pid = real();
+    if (pid == 0) own = NULL;
+    return pid;
+  }
+  struct slot *slot = pthread_equal(pthread_self(), main_thread) ? claim() : NULL;
+  pid_t pid = real();
+  if (pid == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    forked = 1;
+    own = NULL;
+    if (slot) take(slot);
+  } else if (pid < 0 && slot) {
+    post(slot, END, 0);
+  }
+  return pid;
+}
+
+/* Fio makes it for its helper, just before that. */
+int pipe(int ends[2]) {
+  REAL(pipe);
+  helper_next = head && on_fio && !forked;
+  return real(ends);
+}
+
+int pipe2(int ends[2], int flags) {
+  REAL(pipe2);
+  helper_next = head && on_fio && !forked;
+  return real(ends, flags);
+}
+
+struct start {
+  void *(*routine)(void *);
+  void *argument;
+  struct slot *slot;
+};
+
+static void *started(void *value) {
+  struct start start = *(struct start *)value;
+  free(value);
+  if (start.slot == slot_at(head->background)) is_background = 1;
+  take(start.slot);
+  return start.routine(start.argument);
+}
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*routine)(void *), void *argument) {
+  REAL(pthread_create);
+  if (!head || !on_fio) return real(thread, attr, routine, argument);
+  /* Before its helper, fio tries its clocks on all CPUs. */
+  if (!helper_next && !helper_made) return real(thread, attr, routine, argument);
+  if (forked || !pthread_equal(pthread_self(), main_thread))
+    refuse("a job of fio makes threads of its own (verify_async, io_submit_mode=offload, posixaio); expected "
+           "jobs without them");
+  struct start *start = malloc(sizeof *start);
+  if (!start) return EAGAIN;
+  *start = (struct start){routine, argument, NULL};
+  if (!helper_made) {
+    helper_made = 1;
+    start->slot = slot_at(head->background);
+  } else {
+    start->slot = claim();
+  }
+  return real(thread, attr, started, start);
+}
+

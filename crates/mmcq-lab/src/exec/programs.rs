@@ -1,0 +1,419 @@
+//! A program's threads as the machine's jobs.
+
+use super::cut::Supply;
+use super::shared::{self, Asked, Command, IO_BYTES_MAX, Op, RING, Shared, Word};
+use crate::fio::script::How;
+use crate::runner::place::Carried;
+use crate::runner::{Steady, Waiting};
+use crate::system::{Io, Next, Workload};
+use mmcq::host::Direction;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// A job that says nothing for so long is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+/// Looks before a job that waits for others outside of the laboratory gives way to them, and for
+/// how long.
+const LOOKS: u32 = 3;
+const ASIDE_NS: u64 = 1_000_000;
+/// How often the laboratory looks for a command before it sleeps.
+const SPINS: u32 = 3000;
+/// Errors as the program sees them.
+const EIO: i64 = 5;
+const EFAULT: i64 = 14;
+const EINVAL: i64 = 22;
+
+/// What tells an I/O of a job from its others. Equal ones are equal.
+type Key = (u64, u32, Direction);
+
+fn key(io: &Io) -> Key {
+    (io.lba, io.blocks, io.direction)
+}
+
+#[derive(Default)]
+struct Job {
+    /// Commands that were seen.
+    seen: u32,
+    /// The last of them has not been answered.
+    asks: bool,
+    /// It waited for something else when it was last looked at.
+    aside: bool,
+    under_way: Vec<(Key, Asked)>,
+    /// Done since the job was let go on.
+    ready: u64,
+    finished: bool,
+}
+
+/// How many threads of a program there are at most.
+pub const JOBS_MAX: u32 = 64;
+
+/// What a program did.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tally {
+    /// Reads, writes and flushes.
+    pub ios: [u64; 3],
+    /// Bytes read and written.
+    pub bytes: [u64; 2],
+    /// Flushes that are done.
+    pub flushed: u64,
+    /// Failed.
+    pub failed: u64,
+    /// Virtual time of the last moment that it saw.
+    pub now_ns: u64,
+}
+
+/// A program's threads.
+pub struct Programs {
+    shared: Arc<Shared>,
+    jobs: BTreeMap<u32, Job>,
+    known: u32,
+    helper: bool,
+    start_ns: u64,
+    sectors: u64,
+    /// Flushes are refused: this setting has none for a card with a cache.
+    pub(super) no_flush: bool,
+    /// ... and one was asked for.
+    pub(super) flush_refused: bool,
+    pub(super) supply: Option<Supply>,
+    pub(super) tally: Tally,
+    waiting: Waiting,
+    steady: Steady,
+}
+
+/// What a job that was waited for has done.
+enum Heard {
+    Command,
+    /// It waits for something else.
+    Nothing,
+    Dead,
+}
+
+impl Programs {
+    /// On a card of so many sectors, from this time on.
+    pub fn new(shared: Arc<Shared>, sectors: u64, start_ns: u64, waiting: Waiting) -> Self {
+        Programs {
+            shared,
+            jobs: BTreeMap::new(),
+            known: 0,
+            helper: false,
+            start_ns,
+            sectors,
+            no_flush: false,
+            flush_refused: false,
+            supply: None,
+            tally: Tally::default(),
+            waiting,
+            steady: Steady::new(0),
+        }
+    }
+
+    /// The run ended before the program.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.is_over()
+    }
+
+    /// The program never used the laboratory.
+    pub(super) fn nobody_came(&self) -> bool {
+        self.known == 0
+    }
+
+    fn program_is_over(&self) -> bool {
+        self.shared.word(Word::Over).load(Ordering::Acquire) != 0
+    }
+
+    /// The job of the supply, which only sleeps.
+    fn supply_job(&self) -> u32 {
+        self.shared.background() + 1
+    }
+
+    /// Jobs of the program that have not finished.
+    fn in_front(&self) -> usize {
+        let background = self.shared.background();
+        self.jobs.iter().filter(|(id, job)| **id < background && !job.finished).count()
+    }
+
+    /// Waits until the job has posted a command: until then it runs, and no time passes.
+    fn hear(&self, id: u32, seen: u32, was_aside: bool) -> Heard {
+        let others =
+            || self.in_front() > 1 || self.shared.word(Word::Ready).load(Ordering::Acquire) > self.known;
+        if was_aside && self.shared.posted(id) == seen {
+            let sleeps = matches!(state(self.shared.thread(id)), State::Sleeps);
+            if sleeps && self.shared.posted(id) == seen && others() {
+                return Heard::Nothing;
+            }
+        }
+        for _ in 0..SPINS {
+            if self.shared.posted(id) != seen {
+                return Heard::Command;
+            }
+            std::hint::spin_loop();
+        }
+        let mut looks = 0;
+        loop {
+            if self.shared.wait_posted(id, seen, LOOK) && self.shared.posted(id) != seen {
+                return Heard::Command;
+            }
+            if self.program_is_over() {
+                return Heard::Dead;
+            }
+            match state(self.shared.thread(id)) {
+                State::Runs => looks = 0,
+                State::Gone if self.shared.posted(id) == seen => return Heard::Dead,
+                State::Gone => {}
+                State::Sleeps => looks += 1,
+            }
+            if looks >= LOOKS && others() {
+                return Heard::Nothing;
+            }
+        }
+    }
+
+    fn checked(&self, asked: &Asked) -> bool {
+        let (start, bytes) = (asked.offset, u64::from(asked.bytes));
+        let inside = start.checked_add(bytes).is_some_and(|end| end <= self.sectors * 512);
+        match asked.op {
+            Op::Flush => true,
+            _ => inside && start % 512 == 0 && bytes % 512 == 0 && bytes > 0 && asked.bytes <= IO_BYTES_MAX,
+        }
+    }
+
+    /// The next I/O of a job whose command has come.
+    fn next_io(&mut self, id: u32) -> Option<Io> {
+        while let Some(taken) = self.shared.take(id) {
+            let refused = match taken {
+                Err(tag) => tag,
+                Ok(asked) if !self.checked(&asked) => asked.tag,
+                Ok(asked) if asked.op == Op::Flush && self.no_flush => {
+                    self.flush_refused = true;
+                    asked.tag
+                }
+                Ok(asked) => {
+                    let direction = if asked.op == Op::Read { Direction::Read } else { Direction::Write };
+                    let (lba, blocks) = match asked.op {
+                        Op::Flush => (u64::MAX, 0),
+                        _ => (asked.offset / 512, asked.bytes / 512),
+                    };
+                    let (how, sync) = (How::Plain, true);
+                    let io = Io { job: id, core: 0, direction, how, lba, sync, blocks, buffer: 0, skip: 0 };
+                    self.tally.ios[asked.op as usize] += 1;
+                    self.job(id).under_way.push((key(&io), asked));
+                    return Some(io);
+                }
+            };
+            self.shared.done(id, refused, -EINVAL);
+            self.job(id).ready += 1;
+        }
+        None
+    }
+
+    fn job(&mut self, id: u32) -> &mut Job {
+        self.jobs.entry(id).or_default()
+    }
+
+    fn let_go(&mut self, id: u32, now_ns: u64) {
+        let now_ns = now_ns - self.start_ns;
+        self.tally.now_ns = self.tally.now_ns.max(now_ns);
+        self.shared.set_now(now_ns);
+        let job = self.job(id);
+        (job.asks, job.ready) = (false, 0);
+        self.shared.release(id);
+    }
+
+    fn cut_now(&mut self, now_ns: u64) {
+        if let Some(supply) = &mut self.supply {
+            supply.fails(now_ns);
+            self.tally.now_ns = now_ns - self.start_ns;
+            self.shared.ended();
+        }
+    }
+
+    fn end(&mut self, id: u32) -> Next {
+        let job = self.job(id);
+        if !job.under_way.is_empty() {
+            return Next::Wait;
+        }
+        job.finished = true;
+        Next::Finished
+    }
+}
+
+enum State {
+    Runs,
+    Sleeps,
+    Gone,
+}
+
+/// What the kernel says of a thread; one that has not begun yet runs.
+fn state((pid, tid): (i32, i32)) -> State {
+    if pid == 0 {
+        return State::Runs;
+    }
+    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).unwrap_or_default();
+    match text.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next()) {
+        Some('R' | 'D') => State::Runs,
+        None | Some('Z' | 'X') => State::Gone,
+        _ => State::Sleeps,
+    }
+}
+
+impl Carried for Programs {
+    fn counted(&self) -> (u64, u64, Steady) {
+        (self.tally.ios.iter().sum(), self.tally.failed, self.steady)
+    }
+}
+
+impl Workload for Programs {
+    fn jobs(&self) -> u32 {
+        0
+    }
+
+    fn jobs_max(&self) -> u32 {
+        self.shared.background() + 2
+    }
+
+    fn waits_for_others(&self, id: u32) -> bool {
+        let supply = || self.supply.as_ref().is_some_and(Supply::runs);
+        let here = if id == self.supply_job() { supply() } else { self.helper };
+        id >= self.shared.background() && here && self.in_front() == 0
+    }
+
+    fn memory(&self) -> (usize, usize) {
+        ((self.jobs_max() * RING) as usize, IO_BYTES_MAX as usize)
+    }
+
+    fn arrived(&mut self, wait: bool) -> Vec<u32> {
+        let background = self.shared.background();
+        let ready = self.shared.word(Word::Ready);
+        let mut now = ready.load(Ordering::Acquire).min(background);
+        while wait && now == self.known && !self.program_is_over() {
+            self.shared.wait(ready, now, LOOK);
+            now = ready.load(Ordering::Acquire).min(background);
+        }
+        if now == self.known {
+            return Vec::new();
+        }
+        let mut came: Vec<u32> = (self.known..now).collect();
+        self.known = now;
+        for &id in &came {
+            self.jobs.insert(id, Job::default());
+        }
+        if !self.helper && self.shared.thread(background).0 != 0 {
+            self.helper = true;
+            self.job(background).finished = false;
+            came.push(background);
+        }
+        if self.supply.as_mut().is_some_and(|supply| supply.begins()) {
+            came.push(self.supply_job());
+        }
+        came
+    }
+
+    fn is_over(&self) -> bool {
+        self.supply.as_ref().is_some_and(|supply| supply.failed.is_some()) || self.flush_refused
+    }
+
+    fn next(&mut self, id: u32, now_ns: u64) -> Next {
+        if id == self.supply_job() {
+            let at_ns = self.supply.as_ref().and_then(|supply| supply.at_ns).map(|at| at + self.start_ns);
+            return match at_ns {
+                Some(at_ns) if now_ns < at_ns && self.in_front() > 0 => Next::Until(at_ns),
+                Some(at_ns) if now_ns >= at_ns => {
+                    self.cut_now(now_ns);
+                    Next::Finished
+                }
+                _ => {
+                    self.supply.iter_mut().for_each(Supply::rests);
+                    Next::Finished
+                }
+            };
+        }
+        let background = self.shared.background();
+        loop {
+            if id == background && self.in_front() == 0 {
+                // Fio's helper alone moves no time.
+                self.helper = false;
+                return self.end(id);
+            }
+            let job = self.job(id);
+            if job.finished {
+                return Next::Finished;
+            }
+            if !job.asks {
+                let (seen, was_aside) = (job.seen, job.aside);
+                match self.hear(id, seen, was_aside) {
+                    Heard::Command => {
+                        let job = self.job(id);
+                        (job.seen, job.asks, job.aside) = (seen.wrapping_add(1), true, false);
+                    }
+                    Heard::Nothing => {
+                        self.job(id).aside = true;
+                        return Next::Until(now_ns + ASIDE_NS);
+                    }
+                    Heard::Dead => return self.end(id),
+                }
+            }
+            if let Some(io) = self.next_io(id) {
+                return Next::Io(io);
+            }
+            if self.flush_refused {
+                return Next::Wait;
+            }
+            let command = self.shared.command(id);
+            let job = self.job(id);
+            match command {
+                Command::Wait(least) if job.ready < least && !job.under_way.is_empty() => return Next::Wait,
+                Command::Sleep(at_ns) if now_ns - self.start_ns < at_ns => {
+                    return Next::Until(self.start_ns.saturating_add(at_ns));
+                }
+                Command::End => return self.end(id),
+                Command::Wait(_) | Command::Sleep(_) => self.let_go(id, now_ns),
+            }
+        }
+    }
+
+    fn fill(&mut self, io: &Io, data: &mut [u8]) {
+        let (pid, _) = self.shared.thread(io.job);
+        if let Some((_, asked)) = self.job(io.job).under_way.last()
+            && asked.op == Op::Write
+            && !shared::read_memory(pid, asked.address, data)
+        {
+            // Memory that the program does not have: told when it is done.
+            data.fill(0);
+        }
+    }
+
+    fn passes(&mut self, into_stack: bool, now_ns: u64) {
+        if into_stack { self.waiting.enters(now_ns) } else { self.waiting.leaves(now_ns) }
+    }
+
+    fn done(&mut self, io: &Io, ok: bool, data: &[u8], now_ns: u64) {
+        let (pid, _) = self.shared.thread(io.job);
+        let job = self.job(io.job);
+        let Some(at) = job.under_way.iter().position(|(kept, _)| *kept == key(io)) else { return };
+        let (_, asked) = job.under_way.remove(at);
+        job.ready += 1;
+        let mut result = i64::from(asked.bytes);
+        if !ok {
+            result = -EIO;
+            self.tally.failed += 1;
+        } else if asked.op == Op::Read && !shared::write_memory(pid, asked.address, &data[..io.bytes()]) {
+            result = -EFAULT;
+        }
+        match asked.op {
+            Op::Flush => {
+                if self
+                    .supply
+                    .as_ref()
+                    .is_some_and(|supply| supply.after_flush == Some(self.tally.flushed + 1))
+                {
+                    self.cut_now(now_ns);
+                }
+                self.tally.flushed += 1;
+            }
+            op => self.tally.bytes[op as usize] += u64::from(asked.bytes),
+        }
+        self.shared.done(io.job, asked.tag, result);
+    }
+}

@@ -1,0 +1,364 @@
+//! The memory that the laboratory and a program share. `preload/` has the same layout, in C.
+//!
+//! A head, then a slot for each job: its ring of I/Os, the one command that it has posted, and the
+//! ring of what is done. All is read and written as atomic words, since a program may write
+//! anything there; what is read is checked where it is used.
+
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::io::Errno;
+use rustix::thread::futex;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Paths of the card that a program may have.
+pub const FILES_MAX: usize = 16;
+/// I/Os of a job under way.
+pub const RING: u32 = 256;
+/// The longest I/O.
+pub const IO_BYTES_MAX: u32 = 16 << 20;
+
+const MAGIC: u32 = 0x7163_6d6d;
+const FIO: u32 = 1;
+const SLOTS_AT: usize = 8192;
+const SLOT_BYTES: usize = 16384;
+const FILES_AT: usize = 1024;
+const FILE_BYTES: usize = 192;
+const PAGE_AT: usize = 64;
+const NOW_AT: usize = 88;
+const REFUSAL_AT: usize = 96;
+const REFUSAL_BYTES: usize = 256;
+const IOS_AT: usize = 64;
+const DONE_AT: usize = IOS_AT + RING as usize * 32;
+/// The machine of a program was switched on so many seconds before it.
+const BOOT_S: u64 = 1000;
+
+/// A word of the head.
+#[derive(Clone, Copy)]
+pub enum Word {
+    /// Of those, how many may begin.
+    Ready = 5,
+    /// Not 0: the program ended, or was refused something.
+    Over = 6,
+}
+
+/// A word of a slot.
+#[derive(Clone, Copy)]
+enum Of {
+    Posted = 0,
+    Released = 1,
+    Kind = 2,
+    Pid = 6,
+    Tid = 7,
+    Head = 8,
+    Tail = 9,
+    DoneHead = 10,
+}
+
+/// What a job posts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// It waits until so many of its I/Os are done.
+    Wait(u64),
+    /// It sleeps until then.
+    Sleep(u64),
+    /// It has ended.
+    End,
+}
+
+/// What an I/O does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Data from the card.
+    Read,
+    /// Data to it.
+    Write,
+    /// What was written is to be on the medium.
+    Flush,
+}
+
+/// An I/O as a program asked for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// What.
+    pub op: Op,
+    /// Byte on the card.
+    pub offset: u64,
+    /// Length.
+    pub bytes: u32,
+    /// Where in the program's memory.
+    pub address: u64,
+    /// The program's name for it.
+    pub tag: u64,
+}
+
+/// A path of the program that is a range of the card.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Absolute.
+    pub path: String,
+    /// First byte on the card.
+    pub start: u64,
+    /// Length.
+    pub bytes: u64,
+    /// It looks like a block device, not like a file.
+    pub device: bool,
+}
+
+/// The memory; it goes with this.
+pub struct Shared {
+    words: &'static [AtomicU32],
+    longs: &'static [AtomicU64],
+    file: File,
+    jobs: u32,
+}
+
+impl Shared {
+    /// For so many jobs, and one more for fio's helper.
+    ///
+    /// # Errors
+    /// The system has no room for it.
+    pub fn new(jobs: u32, of_fio: bool, parts: &[Part]) -> io::Result<Self> {
+        let bytes = SLOTS_AT + (jobs as usize + 1) * SLOT_BYTES;
+        let file = File::from(memfd_create("mmcq", MemfdFlags::CLOEXEC)?);
+        ftruncate(&file, bytes as u64)?;
+        // SAFETY: a fresh mapping at an address that the kernel chooses.
+        let at = unsafe {
+            let access = libc::PROT_READ | libc::PROT_WRITE;
+            libc::mmap(std::ptr::null_mut(), bytes, access, libc::MAP_SHARED, file.as_raw_fd(), 0)
+        };
+        if at == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the mapping has so many bytes, is aligned to a page, and stays until `drop`; all
+        // who see it use atomic accesses.
+        let (words, longs) = unsafe {
+            (
+                std::slice::from_raw_parts(at.cast::<AtomicU32>(), bytes / 4),
+                std::slice::from_raw_parts(at.cast::<AtomicU64>(), bytes / 8),
+            )
+        };
+        let shared = Shared { words, longs, file, jobs };
+        for (part, at) in parts.iter().take(FILES_MAX).zip((FILES_AT..).step_by(FILE_BYTES)) {
+            for (chunk, word) in part.path.as_bytes().chunks(4).zip(at / 4..) {
+                let mut bytes = [0; 4];
+                bytes[..chunk.len()].copy_from_slice(chunk);
+                words[word].store(u32::from_ne_bytes(bytes), Ordering::Relaxed);
+            }
+            longs[(at + 160) / 8].store(part.start, Ordering::Relaxed);
+            longs[(at + 168) / 8].store(part.bytes, Ordering::Relaxed);
+            words[(at + 176) / 4].store(part.device.into(), Ordering::Relaxed);
+        }
+        words[1].store(jobs + 1, Ordering::Relaxed);
+        words[2].store(if of_fio { FIO } else { 0 }, Ordering::Relaxed);
+        words[3].store(jobs, Ordering::Relaxed);
+        words[7].store(std::process::id(), Ordering::Relaxed);
+        shared.set_now(0);
+        words[0].store(MAGIC, Ordering::Release);
+        Ok(shared)
+    }
+
+    /// Where programs find it.
+    pub fn path(&self) -> String {
+        format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
+    }
+
+    /// The slot of fio's helper; jobs have those before it.
+    pub fn background(&self) -> u32 {
+        self.jobs
+    }
+
+    /// A word of the head.
+    pub fn word(&self, word: Word) -> &AtomicU32 {
+        &self.words[word as usize]
+    }
+
+    /// The time that the program sees.
+    pub fn set_now(&self, now_ns: u64) {
+        let sequence = &self.words[PAGE_AT / 4];
+        sequence.fetch_add(1, Ordering::AcqRel);
+        self.longs[PAGE_AT / 8 + 1].store(BOOT_S + now_ns / 1_000_000_000, Ordering::Relaxed);
+        self.longs[PAGE_AT / 8 + 2].store(now_ns % 1_000_000_000, Ordering::Relaxed);
+        sequence.fetch_add(1, Ordering::AcqRel);
+        self.longs[NOW_AT / 8].store(now_ns, Ordering::Release);
+    }
+
+    /// Why the program cannot go on, if it said so.
+    pub fn refusal(&self) -> Option<String> {
+        (self.word(Word::Over).load(Ordering::Acquire) == 2).then(|| {
+            let words = &self.words[REFUSAL_AT / 4..(REFUSAL_AT + REFUSAL_BYTES) / 4];
+            let bytes: Vec<u8> = words.iter().flat_map(|w| w.load(Ordering::Relaxed).to_ne_bytes()).collect();
+            let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+            String::from_utf8_lossy(&bytes[..end]).into_owned()
+        })
+    }
+
+    /// Says that the program has ended.
+    pub fn ended(&self) {
+        let over = self.word(Word::Over);
+        // A refusal stays.
+        let _ = over.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire);
+        self.wake(over);
+        self.wake(self.word(Word::Ready));
+        (0..=self.jobs).for_each(|job| self.wake(self.of(job, Of::Posted)));
+    }
+
+    fn of(&self, job: u32, word: Of) -> &AtomicU32 {
+        &self.words[(SLOTS_AT + job as usize * SLOT_BYTES) / 4 + word as usize]
+    }
+
+    fn long(&self, job: u32, byte: usize) -> &AtomicU64 {
+        &self.longs[(SLOTS_AT + job as usize * SLOT_BYTES + byte) / 8]
+    }
+
+    /// The process and the thread of a job; 0 before it has begun.
+    pub fn thread(&self, job: u32) -> (i32, i32) {
+        let of = |word| self.of(job, word).load(Ordering::Acquire).cast_signed();
+        (of(Of::Pid), of(Of::Tid))
+    }
+
+    /// How many commands a job has posted.
+    pub fn posted(&self, job: u32) -> u32 {
+        self.of(job, Of::Posted).load(Ordering::Acquire)
+    }
+
+    /// Waits until a job has posted more than this. False: it has not, for so long.
+    pub fn wait_posted(&self, job: u32, seen: u32, at_most: Duration) -> bool {
+        self.wait(self.of(job, Of::Posted), seen, at_most)
+    }
+
+    /// Waits until a word is not this any more. False: it still is, after so long.
+    pub fn wait(&self, word: &AtomicU32, seen: u32, at_most: Duration) -> bool {
+        if word.load(Ordering::Acquire) != seen {
+            return true;
+        }
+        let at_most = futex::Timespec::try_from(at_most).ok();
+        match futex::wait(word, futex::Flags::empty(), seen, at_most.as_ref()) {
+            Err(Errno::TIMEDOUT) => word.load(Ordering::Acquire) != seen,
+            _ => true,
+        }
+    }
+
+    fn wake(&self, word: &AtomicU32) {
+        // No thread may wait.
+        let _ = futex::wake(word, futex::Flags::empty(), i32::MAX.cast_unsigned());
+    }
+
+    /// The command that a job has posted last.
+    pub fn command(&self, job: u32) -> Command {
+        let argument = self.long(job, 16).load(Ordering::Acquire);
+        match self.of(job, Of::Kind).load(Ordering::Acquire) {
+            1 => Command::Wait(argument),
+            2 => Command::Sleep(argument),
+            _ => Command::End,
+        }
+    }
+
+    /// Takes the next I/O out of a job's ring. `Err`: it is none.
+    pub fn take(&self, job: u32) -> Option<Result<Asked, u64>> {
+        let (head, tail) = (self.of(job, Of::Head), self.of(job, Of::Tail));
+        let at = tail.load(Ordering::Relaxed);
+        if at == head.load(Ordering::Acquire) {
+            return None;
+        }
+        let place = IOS_AT + (at % RING) as usize * 32;
+        let long = |nth: usize| self.long(job, place + nth * 8).load(Ordering::Relaxed);
+        let (offset, address, tag, last) = (long(0), long(1), long(2), long(3));
+        tail.store(at.wrapping_add(1), Ordering::Release);
+        let (bytes, op) = (last as u32, (last >> 32) as u32);
+        let op = match op {
+            0 => Op::Read,
+            1 => Op::Write,
+            2 => Op::Flush,
+            _ => return Some(Err(tag)),
+        };
+        Some(Ok(Asked { op, offset, bytes, address, tag }))
+    }
+
+    /// An I/O of a job is done: so many bytes, or an error number, negative.
+    pub fn done(&self, job: u32, tag: u64, result: i64) {
+        let head = self.of(job, Of::DoneHead);
+        let at = head.load(Ordering::Relaxed);
+        let place = DONE_AT + (at % RING) as usize * 16;
+        self.long(job, place).store(tag, Ordering::Relaxed);
+        self.long(job, place + 8).store(result.cast_unsigned(), Ordering::Relaxed);
+        head.store(at.wrapping_add(1), Ordering::Release);
+    }
+
+    /// Lets a job go on.
+    pub fn release(&self, job: u32) {
+        let released = self.of(job, Of::Released);
+        released.fetch_add(1, Ordering::AcqRel);
+        self.wake(released);
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let bytes = self.words.len() * 4;
+        // SAFETY: `new` mapped so many bytes there, and the slices go with this.
+        unsafe {
+            libc::munmap(self.words.as_ptr().cast_mut().cast(), bytes);
+        }
+    }
+}
+
+/// Reads a program's memory. False: it has none there, or has ended.
+pub fn read_memory(pid: i32, address: u64, into: &mut [u8]) -> bool {
+    let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
+    let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: into.len() };
+    // SAFETY: the kernel writes to `into` at most; the other address is in the other process.
+    let moved = unsafe { libc::process_vm_readv(pid, &local, 1, &remote, 1, 0) };
+    moved.cast_unsigned() == into.len()
+}
+
+/// Writes to a program's memory. False: it has none there, or has ended.
+pub fn write_memory(pid: i32, address: u64, from: &[u8]) -> bool {
+    let local = libc::iovec { iov_base: from.as_ptr().cast_mut().cast(), iov_len: from.len() };
+    let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: from.len() };
+    // SAFETY: the kernel reads `from`; the other address is in the other process.
+    let moved = unsafe { libc::process_vm_writev(pid, &local, 1, &remote, 1, 0) };
+    moved.cast_unsigned() == from.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rings_go_around_and_a_command_is_seen() {
+        let shared = Shared::new(2, false, &[]).unwrap();
+        for nth in 0..RING + 3 {
+            let at = IOS_AT + (nth % RING) as usize * 32;
+            shared.long(1, at).store(512 * u64::from(nth), Ordering::Relaxed);
+            shared.long(1, at + 16).store(7, Ordering::Relaxed);
+            shared.long(1, at + 24).store(1 << 32 | 4096, Ordering::Relaxed);
+            shared.of(1, Of::Head).fetch_add(1, Ordering::Release);
+            let asked = shared.take(1).unwrap().unwrap();
+            assert_eq!(
+                (asked.op, asked.offset, asked.bytes, asked.tag),
+                (Op::Write, 512 * u64::from(nth), 4096, 7)
+            );
+            assert!(shared.take(1).is_none() && shared.take(0).is_none());
+        }
+        shared.long(0, 16).store(99, Ordering::Relaxed);
+        shared.of(0, Of::Kind).store(2, Ordering::Relaxed);
+        assert!(!shared.wait_posted(0, 0, Duration::from_millis(1)));
+        shared.of(0, Of::Posted).store(1, Ordering::Release);
+        assert!(shared.wait_posted(0, 0, Duration::from_secs(9)));
+        assert_eq!(shared.command(0), Command::Sleep(99));
+    }
+
+    #[test]
+    fn memory_that_is_not_there_is_an_error() {
+        let own = std::process::id().cast_signed();
+        let (from, mut into) = ([1, 2, 3], [0; 3]);
+        assert!(read_memory(own, from.as_ptr().addr() as u64, &mut into));
+        assert_eq!(into, from);
+        assert!(!read_memory(own, 8, &mut into) && !write_memory(own, 8, &from));
+    }
+}

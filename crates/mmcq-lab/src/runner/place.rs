@@ -1,0 +1,225 @@
+//! What a run takes place on: the board of a setting, its stack, and what is counted there.
+
+use super::served::Served;
+use super::waiting::Waiting;
+use super::{Counters, Run, RunError, SLOTS, Setting, Steady};
+use crate::board::Board;
+use crate::linux::elevator::{Elevator, Tunables};
+use crate::linux::hsq::{Hsq, Order, Settings};
+use crate::linux::port::EnginePort;
+use crate::linux::reader::{Close, Reader};
+use crate::linux::worker::Worker;
+use crate::ours::Ours;
+use crate::system::{Stuck, System, Workload};
+use mmcq::card::Family;
+use mmcq::engine::Acknowledge;
+use mmcq_sim::card::Medium;
+
+/// Linux's largest request, in blocks.
+const LINUX_BLOCKS: u32 = 1024;
+
+/// Something to do on a board, whose stack depends on the setting.
+pub trait Visit {
+    /// What comes of it.
+    type Out;
+
+    /// Does it.
+    ///
+    /// # Errors
+    /// The run does not come to its end.
+    fn visit<const N: usize>(self, run: &Run<'_>, board: Board<N>) -> Result<Self::Out, RunError>
+    where
+        Board<N>: Serve<N>;
+}
+
+/// Brings the board of a run up as its setting wants it, and hands it over. The setting `limit` is
+/// the board without costs.
+///
+/// # Errors
+/// The board cannot be had, or what is done there fails.
+pub fn on<V: Visit>(run: &Run<'_>, medium: Option<Medium>, visit: V) -> Result<V::Out, RunError> {
+    match run.setting {
+        Setting::None | Setting::HsqTag | Setting::HsqFifo | Setting::Close | Setting::Patch => {
+            let board = Board::<1>::new(run.platform, run.card, medium, run.setting.price())?;
+            if let Some(misses) = board.stack.with(|e| run.setting.misses(e.caps())) {
+                let platform = run.platform.name.clone();
+                return Err(RunError::Host { platform, setting: run.setting.name(), misses });
+            }
+            visit.visit(run, board)
+        }
+        Setting::Mmcq | Setting::MmcqOwn | Setting::Limit => {
+            let board = Board::<SLOTS>::new(run.platform, run.card, medium, run.setting.price())?;
+            visit.visit(run, board)
+        }
+        Setting::MmcqEarly | Setting::MmcqEarlyOwn => {
+            let mut platform = run.platform.clone();
+            platform.stack.acknowledge = Acknowledge::Transferred;
+            let board = Board::<SLOTS>::new(&platform, run.card, medium, run.setting.price())?;
+            visit.visit(run, board)
+        }
+        Setting::Tasks
+        | Setting::TasksOwn
+        | Setting::Cqe
+        | Setting::CqeOwn
+        | Setting::Auto
+        | Setting::AutoOwn => {
+            let mut platform = run.platform.clone();
+            platform.stack.queue_engine = !matches!(run.setting, Setting::Tasks | Setting::TasksOwn);
+            let always = matches!(run.setting, Setting::Cqe | Setting::CqeOwn);
+            let board = Board::<SLOTS>::new(&platform, run.card, medium, run.setting.price())?;
+            let no_queue = |found: String| RunError::Queue {
+                card: run.card.unwrap_or(&run.platform.card).to_owned(),
+                setting: run.setting.name(),
+                found,
+            };
+            match board.enable_task_queue() {
+                Ok(0) => Err(no_queue("there is none".to_owned())),
+                Ok(_) if always && !board.has_queue_engine() => {
+                    Err(no_queue("the controller has no engine for it".to_owned()))
+                }
+                Ok(_) => {
+                    board.stack.with(|engine| engine.always_use_task_queue(always));
+                    visit.visit(run, board)
+                }
+                Err(error) => Err(no_queue(error)),
+            }
+        }
+        Setting::Adma3 | Setting::Adma3Own => {
+            let mut platform = run.platform.clone();
+            platform.stack.chains = true;
+            let board = Board::<SLOTS>::new(&platform, run.card, medium, run.setting.price())?;
+            if !board.enable_chains() {
+                let platform = run.platform.name.clone();
+                return Err(RunError::Chains { platform, setting: run.setting.name() });
+            }
+            visit.visit(run, board)
+        }
+        Setting::Packed | Setting::PackedOwn => {
+            let board = Board::<SLOTS>::new(run.platform, run.card, medium, run.setting.price())?;
+            let none = |found: String| RunError::Packed {
+                card: run.card.unwrap_or(&run.platform.card).to_owned(),
+                setting: run.setting.name(),
+                found,
+            };
+            match board.enable_packed() {
+                Ok(true) => visit.visit(run, board),
+                Ok(false) => Err(none("card or controller cannot".to_owned())),
+                Err(error) => Err(none(error)),
+            }
+        }
+    }
+}
+
+/// What differs between boards for Linux (one slot, one thing at a time) and ours.
+pub trait Serve<const N: usize> {
+    /// Runs what is loaded; when it ended, and what the stack counted.
+    fn serve(self, run: &Run<'_>, sys: &mut System, load: &mut dyn Workload) -> Result<(u64, Served), Stuck>;
+}
+
+impl Serve<1> for Board<1> {
+    fn serve(self, run: &Run<'_>, sys: &mut System, load: &mut dyn Workload) -> Result<(u64, Served), Stuck> {
+        let mut controller = self.controller.clone();
+        let bytes = load.memory().1.max(LINUX_BLOCKS as usize * 512);
+        let elevator = Elevator::new(Tunables { max_blocks: LINUX_BLOCKS, ..Tunables::default() });
+        let close = match run.setting {
+            Setting::Close => Some(Close::AtOnce),
+            Setting::Patch => Some(Close::Late),
+            _ => None,
+        };
+        if let Some(close) = close {
+            let port = Reader::new(self.stack, self.card.params, bytes, close, sys);
+            let mut front = Worker::new(port, elevator, sys, run.seed);
+            let end_ns = sys.run(&mut front, &mut controller, load)?;
+            return Ok((end_ns, Served { continued: front.port.continued, ..Served::default() }));
+        }
+        let port = EnginePort::new(self.stack, self.card.params, bytes);
+        let order = match run.setting {
+            Setting::HsqTag => Order::Tag,
+            Setting::HsqFifo => Order::Fifo,
+            _ => {
+                let mut front = Worker::new(port, elevator, sys, run.seed);
+                return sys.run(&mut front, &mut controller, load).map(|end_ns| (end_ns, Served::default()));
+            }
+        };
+        let settings = Settings { order, defer: self.defer };
+        let mut front = Hsq::new(port, settings, elevator, sys, run.seed);
+        sys.run(&mut front, &mut controller, load).map(|end_ns| (end_ns, Served::default()))
+    }
+}
+
+impl Serve<SLOTS> for Board<SLOTS> {
+    fn serve(self, _: &Run<'_>, sys: &mut System, load: &mut dyn Workload) -> Result<(u64, Served), Stuck> {
+        let mut controller = self.controller.clone();
+        let before = self.stack.with(|e| *e.stats());
+        let mut front = Ours::new(self.stack, sys, load.jobs_max()).moved_by(self.context, sys);
+        let end_ns = sys.run(&mut front, &mut controller, load)?;
+        let served =
+            front.stack.with(|e| Served::by_engine(&before, *e.stats(), e.holds(), e.take_continue_lost()));
+        let tasks = front.stack.with(|e| e.task_stats().copied()).filter(|tasks| tasks.entered > 0);
+        let packs = front.stack.with(|e| e.pack_stats().copied()).filter(|packs| packs.entries > 0);
+        let chains = front.stack.with(|e| e.chain_stats().copied()).filter(|chains| chains.chains > 0);
+        Ok((end_ns, Served { tasks, packs, chains, ..served }))
+    }
+}
+
+/// What is loaded and counts itself.
+pub trait Carried: Workload {
+    /// I/Os, those that failed, and the rate without beginning and end.
+    fn counted(&self) -> (u64, u64, Steady);
+}
+
+/// Runs what is loaded on a machine that begins with so many jobs. Returns what was counted, and
+/// the time of the end.
+///
+/// # Errors
+/// A completion is lost, or the stack touches memory that it must not touch.
+pub fn machine<const N: usize, W: Carried>(
+    run: &Run<'_>,
+    board: Board<N>,
+    load: &mut W,
+    waiting: Waiting,
+    jobs: u32,
+) -> Result<(Counters, u64), RunError>
+where
+    Board<N>: Serve<N>,
+{
+    let mut sys = System::new(board.time.clone(), board.cores, board.migration, board.costs, jobs, run.seed);
+    crate::trace::watch(&mut sys, jobs);
+    crate::recorded::export::watch(&mut sys, jobs, board.card.params.block_addressed);
+    crate::series::watch(&mut sys);
+    let start_ns = board.time.now();
+    let emmc = matches!(board.card.family, Family::Emmc(_));
+    let (controller, memory, cores) = (board.controller.clone(), board.memory.clone(), board.cores);
+    let before = controller.accesses();
+    let heard = waiting.clone();
+    controller.set_log(Box::new(move |event| {
+        heard.bus(event);
+        crate::buslog::note(event);
+        crate::recorded::export::note(event);
+    }));
+    let (end_ns, stack) = board.serve(run, &mut sys, load)?;
+    if memory.violation_count() > 0 {
+        return Err(RunError::Memory(memory.violations().first().cloned().unwrap_or_default()));
+    }
+    let bus = controller.stats();
+    let transfers = [17, 18, 24, 25, 46, 47].iter().map(|&c: &usize| bus.commands[c]).sum();
+    let after = controller.accesses();
+    let accesses = (after.reads - before.reads, after.writes - before.writes);
+    let (ios, failed, steady) = load.counted();
+    let counters = Counters {
+        ios,
+        transfers,
+        bytes: bus.bytes,
+        bus,
+        cpu: sys.cpu.counts(),
+        accesses,
+        elapsed_ns: end_ns - start_ns,
+        cores,
+        failed,
+        waiting_ns: waiting.end(end_ns),
+        emmc,
+        stack,
+        steady,
+    };
+    Ok((counters, end_ns))
+}
