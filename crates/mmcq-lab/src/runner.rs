@@ -47,7 +47,7 @@ pub enum Setting {
     /// Ours, at the price of its own path.
     MmcqOwn,
     /// Ours at Linux's prices, told to complete writes with their data
-    /// ([`Acknowledge::Transferred`]).
+    /// ([`mmcq::engine::Acknowledge::Transferred`]).
     MmcqEarly,
     /// The same at the price of its own path.
     MmcqEarlyOwn,

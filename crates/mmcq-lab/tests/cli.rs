@@ -207,7 +207,7 @@ fn an_io_that_the_device_refuses_ends_with_1() {
 #[test]
 fn what_is_no_command_or_the_wrong_file_is_named_in_one_line() {
     let folder = Folder::new();
-    let line = folder.refused("foo", &["foo: no command; expected run, ", "torture"]);
+    let line = folder.refused("qux", &["qux: no command; expected run, ", "torture"]);
     assert!(!line.contains("similar"), "{line}");
     folder.refused("run", &["JOB.fio", "--help"]);
     folder.refused("run --nonsense", &["--nonsense"]);

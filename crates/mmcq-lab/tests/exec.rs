@@ -41,7 +41,7 @@ fn refused(folder: &Path, arguments: &[&str], part: &str) {
 fn dd_writes_and_reads_the_card_and_its_clock_is_the_cards() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let bytes: Vec<u8> = (0..300_000_u32).map(|n| (n * 7 >> 3) as u8).collect();
+    let bytes: Vec<u8> = (0..300_000_u32).map(|n| ((n * 7) >> 3) as u8).collect();
     std::fs::write(folder.join("in"), &bytes).unwrap();
     let image = folder.join("card.img");
     std::fs::File::create(&image).unwrap().set_len(1 << 30).unwrap();
