@@ -184,6 +184,25 @@ fn fio_itself_measures_what_our_jobs_measure_and_twice_the_same() {
     }
 }
 
+/// At the end of its ramp a job writes to fio's helper, whose samples must not depend on when that
+/// wakes.
+#[test]
+fn a_ramp_and_averaged_logs_are_the_same_each_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let fio = ["fio", "--", "--output-format=json", "--name=a", "--rw=randread", "--bs=4k", "--size=16M"];
+    let more = ["--ioengine=libaio", "--iodepth=8", "--time_based", "--runtime=1", "--ramp_time=1"];
+    let log = ["--write_bw_log=log", "--log_avg_msec=100"];
+    let run = || {
+        let said = well(folder, &[&fio[..], &more, &log].concat());
+        (said, std::fs::read_to_string(folder.join("log_bw.1.log")).unwrap())
+    };
+    let first = run();
+    assert!(first.1.lines().count() >= 9, "{}", first.1);
+    assert_eq!(first, run());
+    assert_eq!(first, run());
+}
+
 #[test]
 fn fio_verifies_what_it_wrote_and_its_log_has_our_offsets() {
     let folder = tempfile::tempdir().unwrap();

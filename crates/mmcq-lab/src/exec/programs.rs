@@ -134,6 +134,10 @@ impl Programs {
         self.jobs.iter().filter(|(id, job)| **id < background && !job.finished).count()
     }
 
+    fn tell_front(&self) {
+        self.shared.word(Word::Front).store(self.in_front() as u32, Ordering::Release);
+    }
+
     /// Waits until the job has posted a command: until then it runs, and no time passes.
     fn hear(&self, id: u32, seen: u32, was_aside: bool) -> Heard {
         let others =
@@ -235,6 +239,7 @@ impl Programs {
             return Next::Wait;
         }
         job.finished = true;
+        self.tell_front();
         Next::Finished
     }
 }
@@ -299,6 +304,7 @@ impl Workload for Programs {
         for &id in &came {
             self.jobs.insert(id, Job::default());
         }
+        self.tell_front();
         if !self.helper && self.shared.thread(background).0 != 0 {
             self.helper = true;
             self.job(background).finished = false;

@@ -44,6 +44,8 @@ pub enum Word {
     Ready = 5,
     /// Not 0: the program ended, or was refused something.
     Over = 6,
+    /// Jobs that have not ended, without fio's helper.
+    Front = 8,
 }
 
 /// A word of a slot.

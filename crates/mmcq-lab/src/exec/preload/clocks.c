@@ -176,18 +176,15 @@ int select(int n, fd_set *restrict r, fd_set *restrict w, fd_set *restrict e, st
                           : timer_ns;
     uint32_t before = atomic_load(&slot->released);
     post(slot, SLEEP, at);
-    for (;;) {
-      if (readable(r, n) > 0) {
-        struct timeval none = {0, 0};
-        return real(n, r, w, e, &none);
-      }
-      if (atomic_load_explicit(&slot->released, memory_order_acquire) != before) break;
+    /* Jobs write to it too (at the end of ramp_time): it sees that with its next sample, or when would
+       depend on this machine. */
+    while (atomic_load_explicit(&slot->released, memory_order_acquire) == before) {
+      if (!atomic_load(&head->front) && readable(r, n) > 0) break;
       futex_wait(&slot->released, before, 1);
       check_server();
     }
-    FD_ZERO(r);
-    if (e) FD_ZERO(e);
-    return 0;
+    struct timeval none = {0, 0};
+    return real(n, r, w, e, &none);
   }
   if (timeout && !r && !w && !e) {
     virtual_pause((uint64_t)timeout->tv_sec * 1000000000 + (uint64_t)timeout->tv_usec * 1000);

@@ -61,7 +61,8 @@ struct head {
   uint32_t magic, slots, flags, background;
   _Atomic uint32_t claimed, ready, over;
   int32_t server;
-  uint32_t gap[8];
+  _Atomic uint32_t front; /* jobs that have not ended, without fio's helper */
+  uint32_t gap[7];
   /* As fio has it: a sequence lock and a time. */
   struct {
     volatile int sequence;
