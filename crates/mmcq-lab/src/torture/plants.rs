@@ -3,6 +3,7 @@
 
 use super::case::Case;
 use super::exhaustive::exhaustive;
+use super::hosts::sdmmc;
 use super::queues::queues;
 use super::score::Score;
 use super::spread::Share;
@@ -71,6 +72,8 @@ pub enum Campaign {
     AnotherCard,
     /// Random runs on a reader that leaves transfers open.
     Streams,
+    /// Random runs on ST's SDMMC.
+    Sdmmc,
     /// Random runs through the queue of a card, or in packed commands.
     Queues,
     /// Faults of a queue at each of their events.
@@ -83,9 +86,10 @@ pub enum Campaign {
 
 impl Campaign {
     /// All of them, as they are tried.
-    pub const ALL: [Campaign; 13] = [
+    pub const ALL: [Campaign; 14] = [
         Campaign::Random,
         Campaign::Streams,
+        Campaign::Sdmmc,
         Campaign::Queues,
         Campaign::QueueSweep,
         Campaign::Aimed(0),
@@ -106,6 +110,7 @@ impl Campaign {
             Campaign::Random => "random",
             Campaign::Programs => "programs",
             Campaign::Streams => "streams",
+            Campaign::Sdmmc => "sdmmc",
             Campaign::Queues => "queues",
             Campaign::QueueSweep => "queue sweep",
             Campaign::QueueDouble => "queue double",
@@ -120,6 +125,7 @@ impl Campaign {
         match self {
             Campaign::Random => Swarm { share, faults: 0.003, cuts: requests / 60, card }.run(silent),
             Campaign::Streams => streams(&share, silent),
+            Campaign::Sdmmc => sdmmc(&share, silent),
             Campaign::Queues => queues(&share, silent),
             Campaign::QueueSweep => queue_sweep::singles(&|_| true, jobs, silent),
             Campaign::QueueDouble => queue_sweep::doubles(jobs, silent),
@@ -187,7 +193,7 @@ fn look_for(planted: Planted, card: Option<usize>) -> Option<Found> {
         let (case, violation) = score.failures.into_iter().next()?;
         let took = began.elapsed();
         let mut requests = vec![score.requests];
-        if matches!(campaign, Campaign::Random | Campaign::Streams | Campaign::Queues) {
+        if matches!(campaign, Campaign::Random | Campaign::Streams | Campaign::Sdmmc | Campaign::Queues) {
             requests.extend(BEGINNINGS[1..].iter().map(|&seed| look(seed).requests));
         }
         Some(Found { campaign, violation, took, requests, case })
@@ -196,11 +202,15 @@ fn look_for(planted: Planted, card: Option<usize>) -> Option<Found> {
     found
 }
 
-/// Plants all, one after the other in each of the threads; what came of each, in the order of
-/// [`Planted::all`]. `progress` hears of each that is done.
-pub fn look_for_all(card: Option<usize>, jobs: usize, progress: &(dyn Fn() + Sync)) -> Vec<Option<Found>> {
+/// Plants all of these, one after the other in each of the threads; what came of each, in their order.
+/// `progress` hears of each that is done.
+pub fn look_for_all(
+    all: &[Planted],
+    card: Option<usize>,
+    jobs: usize,
+    progress: &(dyn Fn() + Sync),
+) -> Vec<Option<Found>> {
     stop_at_first();
-    let all = Planted::all();
     parallel::each(all.len(), jobs, |at| {
         let found = look_for(all[at], card);
         progress();
