@@ -97,7 +97,7 @@ for table in "${tables[@]}"; do
     # Platform and card; empty: its own.
     never) machines=(generic:sdxc-128g-uhs generic:emmc-hs200) ;;
     hsq) machines=(hsq-sprd:) ;;
-    fifo) machines=(fifo-allwinner: fifo-allwinner:fifo-emmc-b) ;;
+    fifo) machines=(fifo-sdhci: fifo-sdhci:fifo-emmc-b) ;;
     *) say "$table: expected never, hsq, fifo, stacks, queues, recovery, mmc-test, designware, tools, blktrace or sdio"; exit 2 ;;
   esac
   for machine in "${machines[@]}"; do

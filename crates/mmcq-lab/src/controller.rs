@@ -6,7 +6,7 @@
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
 pub use crate::platform::ControllerConfig;
-use crate::platform::{Busy, Platform, Wires};
+use crate::platform::{Busy, Platform};
 use mmcq::host::mshc;
 use mmcq::host::rtsx;
 use mmcq::host::sdhci::{
@@ -143,7 +143,8 @@ impl Controller {
                 let port = MshcPort::new(model.clone(), time.clone(), access_ns.0, access_ns.1);
                 let table: &'static mut mshc::Descriptors<MSHC_DESCRIPTORS> =
                     Box::leak(Box::new(mshc::Descriptors::new()));
-                let (regs, dma, setup) = (port.clone(), memory.clone(), mshc_setup(&config, &platform.wires));
+                let (regs, dma, setup) =
+                    (port.clone(), memory.clone(), mshc_setup(&config, platform, engine));
                 let around = MshcBoard::new(model.clone(), time.clone());
                 let board = around.clone();
                 let driver = match config.layout {
@@ -260,7 +261,8 @@ fn rtsx_setup(platform: &Platform, config: &RtsxConfig) -> rtsx::RtsxConfig {
         .fixed(config.fixed)
 }
 
-fn mshc_setup(config: &MshcConfig, wires: &Wires) -> mshc::MshcConfig {
+fn mshc_setup(config: &MshcConfig, platform: &Platform, engine: bool) -> mshc::MshcConfig {
+    let wires = &platform.wires;
     let width = match config.lines {
         8 => Width::W8,
         4 => Width::W4,
@@ -277,6 +279,8 @@ fn mshc_setup(config: &MshcConfig, wires: &Wires) -> mshc::MshcConfig {
         .signal18_fixed(config.signal18_fixed)
         .sample_delay(config.delay_step_ps != 0)
         .new_timing(config.delay_step_ps != 0)
+        // Linux's driver does not do that.
+        .busy_by_update(smhc && engine && platform.busy == Busy::Interrupt)
         .descriptor_bytes(if config.size_bits > 13 { 32768 } else { 4096 })
         .address_shift(config.address_shift)
         .fifo_offset(smhc.then_some(config.fifo_offset))

@@ -42,7 +42,7 @@ const BUILT_IN: [(&str, &str); 19] = [
     ("hsq-nobusy", include_str!("../platforms/hsq-nobusy.toml")),
     ("fifo-allwinner", include_str!("../platforms/fifo-allwinner.toml")),
     ("fifo-allwinner-busy", include_str!("../platforms/fifo-allwinner-busy.toml")),
-    ("fifo-smhc", include_str!("../platforms/fifo-smhc.toml")),
+    ("fifo-sdhci", include_str!("../platforms/fifo-sdhci.toml")),
     ("mshc-pci", include_str!("../platforms/mshc-pci.toml")),
     ("stm32h7-sdmmc", include_str!("../platforms/stm32h7-sdmmc.toml")),
     ("stream-rtsx", include_str!("../platforms/stream-rtsx.toml")),

@@ -314,6 +314,8 @@ fn any_mshc<L: mshc::MshcLayout>(
         .sample_delay(u.arbitrary()?)
         .new_timing(u.arbitrary()?)
         .fixed(u.arbitrary()?)
+        .mask_dat0(u.arbitrary()?)
+        .busy_by_update(u.arbitrary()?)
         .descriptor_bytes(*u.choose(&[4096, 512, 32_768])?)
         .address_shift(*u.choose(&[0, 2])?)
         .fifo_words(*u.choose(&[Some(16), Some(32), Some(256), None])?);

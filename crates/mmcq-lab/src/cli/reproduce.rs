@@ -186,6 +186,9 @@ impl Reproduce {
         let named = self.platform.as_deref().map(|name| [name]);
         let wanted: &[&str] = match &named {
             Some(name) => name,
+            None if self.original.is_some() && matches!(self.experiment, Experiment::Fifo) => {
+                &[fifo::SDHCI.0]
+            }
             None if self.all => boards,
             None if queues || sdio && self.set.is_empty() => boards,
             None => &boards[..1],
@@ -245,7 +248,7 @@ impl Reproduce {
             );
             place.write(&text.map_err(|error| Error::Run(error.to_string()))?)?;
         }
-        let originals = original::rows(&rows, &reports, boards[0]);
+        let originals = original::rows(&rows, &reports, wanted[0]);
         if let Some(path) = self.original.as_ref().filter(|_| originals.is_empty()) {
             return Err(Error::Input(format!("--original {}: no load of this experiment", path.display())));
         }

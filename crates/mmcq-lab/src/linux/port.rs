@@ -24,6 +24,9 @@ pub struct EnginePort<H: Host> {
     memory: Memory,
     /// The request under way, if it is not a status poll.
     under_way: Option<Request>,
+    /// Linux's driver looks at DAT0 before a transfer, and refuses it from the interrupt while that is
+    /// low (SDHCI's). Others give it to the controller, which waits.
+    looks: bool,
     /// Requests that failed.
     pub errors: u64,
 }
@@ -105,7 +108,13 @@ impl<H: Host> EnginePort<H> {
     /// Takes an engine whose card is in the transfer state. `max_bytes`: the largest request.
     pub fn new(stack: Stack<(Alone, H, Profile), 1>, target: CardParams, max_bytes: usize) -> Self {
         let memory = Memory::new(max_bytes);
-        EnginePort { raw: Raw::new(stack), target, memory, under_way: None, errors: 0 }
+        EnginePort { raw: Raw::new(stack), target, memory, under_way: None, looks: true, errors: 0 }
+    }
+
+    /// Does Linux's driver look at DAT0 before a transfer? It does, if nothing is said.
+    #[must_use]
+    pub fn looking(self, looks: bool) -> Self {
+        EnginePort { looks, ..self }
     }
 
     fn start(&mut self, sys: &mut System, phase: Phase, timeout_ns: u64, buf: DmaBuf) {
@@ -155,7 +164,7 @@ impl<H: Host> Port for EnginePort<H> {
     }
 
     fn busy(&self) -> bool {
-        self.raw.stack.with(|e| e.dat0_busy())
+        self.looks && self.raw.stack.with(|e| e.dat0_busy())
     }
 
     fn timer(&mut self, sys: &mut System, number: u64) -> Option<Ended> {

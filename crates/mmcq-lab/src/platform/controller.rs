@@ -1,7 +1,7 @@
 //! What a platform's file says of its controller.
 
 use super::PlatformError;
-use mmcq_sim::mshc::MshcConfig;
+use mmcq_sim::mshc::{Layout, MshcConfig};
 use mmcq_sim::rtsx::RtsxConfig;
 use mmcq_sim::sdhci::SdhciConfig;
 use mmcq_sim::stm32_sdmmc::Stm32SdmmcConfig;
@@ -32,6 +32,12 @@ impl ControllerConfig {
             ControllerConfig::Mshc(_) => KINDS[2],
             ControllerConfig::Stm32Sdmmc(_) => KINDS[3],
         }
+    }
+
+    /// Linux's driver for it looks at DAT0 before a transfer, and does not begin one while the card is
+    /// busy. That of an SMHC does not look: the controller waits.
+    pub fn linux_looks(&self) -> bool {
+        !matches!(self, ControllerConfig::Mshc(config) if config.layout == Layout::Smhc)
     }
 
     /// Reads the section `[controller]`; `place` names it in errors.

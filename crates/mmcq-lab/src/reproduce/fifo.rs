@@ -31,10 +31,11 @@ const IOPS: [(&str, f64, f64); 3] =
     [("iops min", 3175.0, 7300.0), ("iops avg", 5981.67, 7544.62), ("iops max", 8554.0, 7736.0)];
 
 /// A second card, fitted to the mean of the column without the queue.
-const CARD_B: &str = "fifo-emmc-b";
+const CARD_B: &str = "fifo-emmc-b-hs200";
 
-/// The experiment's board with Allwinner's own controller, and the second card fitted to that.
-const SMHC: (&str, &str) = ("fifo-smhc", "fifo-emmc-b-hs200");
+/// The experiment's board with an SDHCI, on which Linux itself runs, and the second card fitted to
+/// that.
+pub const SDHCI: (&str, &str) = ("fifo-sdhci", "fifo-emmc-b");
 
 /// The published job for `rw=`; `io_mib` for each of its eight threads.
 pub fn job(rw: &str, io_mib: u64) -> String {
@@ -49,8 +50,8 @@ pub const BOARDS: [&str; 2] = ["fifo-allwinner", "fifo-allwinner-busy"];
 /// Runs the experiment on one board.
 pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let platform = Platform::load(name).map_err(crate::board::BoardError::from)?;
-    let own_board = name == BOARDS[0] || name == SMHC.0;
-    let card_b = if name == SMHC.0 { SMHC.1 } else { CARD_B };
+    let own_board = name == BOARDS[0] || name == SDHCI.0;
+    let card_b = if name == SDHCI.0 { SDHCI.1 } else { CARD_B };
     let at = |cell: &str| if own_board { cell.to_owned() } else { format!("{cell} @{name}") };
     let settings = [Setting::HsqTag, Setting::None, Setting::HsqFifo, Setting::Mmcq, Setting::MmcqOwn];
     let runs: Vec<(Setting, u64)> =
@@ -114,9 +115,9 @@ pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Resu
     Ok(rows)
 }
 
-/// The card of a cell; empty: the board's own.
+/// The card of a cell where Linux itself ran; empty: the board's own.
 pub(super) fn card_of(cell: &str) -> &'static str {
-    if cell.ends_with(", card B") { CARD_B } else { "" }
+    if cell.ends_with(", card B") { SDHCI.1 } else { "" }
 }
 
 fn published(setting: Setting, tag: f64, none: f64) -> Option<f64> {

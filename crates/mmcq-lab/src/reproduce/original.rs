@@ -174,8 +174,8 @@ mod tests {
             row("rand read p99, card B", "us", "none", None, 1.0),
             row("rand read iops avg", "IOPS", "none", None, 1.0),
         ];
-        let reports = [report("fifo-allwinner", "none", vec![load("randread", 8)])];
-        let values: Vec<f64> = rows(&model, &reports, "fifo-allwinner").iter().map(|row| row.model).collect();
+        let reports = [report("fifo-sdhci", "none", vec![load("randread", 8)])];
+        let values: Vec<f64> = rows(&model, &reports, "fifo-sdhci").iter().map(|row| row.model).collect();
         assert_eq!(values, [2500.0, 3000.0, 8192.0]);
     }
 }

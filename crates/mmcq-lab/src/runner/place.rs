@@ -132,7 +132,8 @@ impl Serve<1> for Board<1> {
             let end_ns = sys.run(&mut front, &mut controller, load)?;
             return Ok((end_ns, Served { continued: front.port.continued, ..Served::default() }));
         }
-        let port = EnginePort::new(self.stack, self.card.params, bytes);
+        let looks = run.platform.controller.linux_looks();
+        let port = EnginePort::new(self.stack, self.card.params, bytes).looking(looks);
         let order = match run.setting {
             Setting::HsqTag => Order::Tag,
             Setting::HsqFifo => Order::Fifo,

@@ -277,6 +277,7 @@ impl<L: MshcLayout> Machine<(Alone, HostDriver<L>)> {
             .signal18(config.signal18)
             .signal18_fixed(config.signal18_fixed)
             .sample_delay(config.delay_step_ps != 0)
+            .busy_by_update(setup.busy == BusyBy::Interrupt)
             .fixed(soldered);
         let (port, memory) = (powered.port(setup.access_ns), powered.memory.clone());
         let board = MshcBoard::new(powered.model.clone(), powered.time.clone());

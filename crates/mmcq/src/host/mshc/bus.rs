@@ -121,6 +121,10 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
                 Stage::ClockDivider => self.change_clock(Stage::ClockOn, now_ns),
                 Stage::ClockOff | Stage::ClockOn => {
                     self.bus.switches &= stage == Stage::ClockOff;
+                    if self.config.mask_dat0 && !L::DESIGN_WARE {
+                        // Other commands look at it.
+                        self.regs.write32(SMHC_CLOCK, self.clock_register(stage == Stage::ClockOn));
+                    }
                     // A change of the clock looks like the end of a command.
                     self.regs.write32(L::AT.raw, u32::MAX);
                 }
@@ -293,6 +297,11 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         self.regs.write32(L::AT.width, value);
     }
 
+    /// SMHC's clock.
+    const fn clock_register(&self, on: bool) -> u32 {
+        self.bus.divider | if on { CLOCK_ON } else { 0 }
+    }
+
     /// One change of the clock registers, and the command by which it takes effect.
     fn change_clock(&mut self, stage: Stage, now_ns: u64) {
         let on = stage == Stage::ClockOn;
@@ -303,7 +312,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
             }
         } else {
             let quiet = if self.config.mask_dat0 { CLOCK_MASKS_DAT0 } else { 0 };
-            self.regs.write32(SMHC_CLOCK, quiet | self.bus.divider | if on { CLOCK_ON } else { 0 });
+            self.regs.write32(SMHC_CLOCK, quiet | self.clock_register(on));
         }
         // After a reset a card that still programs must not hold the clock up.
         // Behind CMD11 the card holds DAT0 low until the clock runs.

@@ -57,6 +57,11 @@ pub struct MshcConfig {
     pub fifo_offset: Option<u16>,
     /// SMHC: DAT0 is not looked at while the clock changes (A64 and later).
     pub mask_dat0: bool,
+    /// SMHC: a change of the clock that changes nothing is held back while the card is busy, and its
+    /// end interrupts. So the end of busy does. Linux's driver has both halves: A64 and later need
+    /// [`mask_dat0`](Self::mask_dat0) since a change waits for DAT0, and a change leaves status bits.
+    /// None is known to use them so.
+    pub busy_by_update: bool,
     /// DesignWare: CMD and DAT pass the hold register.
     pub hold: bool,
 }
@@ -78,6 +83,7 @@ setters!(MshcConfig {
     fifo_words: Option<u16>,
     fifo_offset: Option<u16>,
     mask_dat0: bool,
+    busy_by_update: bool,
     hold: bool,
 });
 
@@ -101,6 +107,7 @@ impl MshcConfig {
             fifo_words: None,
             fifo_offset: None,
             mask_dat0: false,
+            busy_by_update: false,
             hold: true,
         }
     }

@@ -5,7 +5,7 @@ use super::layout::*;
 use super::phase::{Active, COMMAND_ERRORS, Work};
 use super::regs::*;
 use super::tune::MshcBoard;
-use crate::host::{Cause, Direction, Dma, Done, Events, Fault, Regs, Segment, Stage};
+use crate::host::{BusyDetect, Cause, Direction, Dma, Done, Events, Fault, Regs, Segment, Stage};
 use crate::spec::command::Resp;
 use crate::spec::response::{R1, Response, State};
 use crate::spec::timing::{TUNING_64, TUNING_128};
@@ -86,6 +86,9 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
             self.regs.write32(L::AT.dma_enable, DMA_RECEIVED | DMA_BUS_ERROR | DMA_NORMAL | DMA_ABNORMAL);
             return None;
         }
+        if self.waits_for_busy(active) {
+            return None;
+        }
         let (response, stop) = self.answers(active);
         // A card that has sent its data, or taken them, has taken the command.
         let response = response.unwrap_or(Response::short(TAKEN));
@@ -93,6 +96,19 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
             self.keeps_r1 = in_tran(self.regs.read32(L::AT.response));
         }
         Some(Ok(Done { response, stop, tuned: false }))
+    }
+
+    /// The card is busy behind it. A change of the clock that changes nothing is taken when DAT0 is
+    /// high, and interrupts. Once: what still shows busy then does not wait for it.
+    fn waits_for_busy(&mut self, active: &mut Active) -> bool {
+        let waits = self.caps.busy == BusyDetect::Interrupt && !active.waited;
+        if !waits || !active.may_be_busy() || !self.dat0_low() {
+            return false;
+        }
+        active.waited = true;
+        active.seen &= !INT_COMMAND;
+        self.regs.write32(L::AT.command, COMMAND_START | COMMAND_UPDATE_CLOCK | COMMAND_WAITS);
+        true
     }
 
     /// A tuning block comes in, or what there is of it.

@@ -28,7 +28,11 @@
 //! once more, and kept.
 //!
 //! # What it cannot do
-//! The end of busy does not interrupt: [`BusyDetect::Level`]. There is no HS400, no automatic CMD23,
+//! The end of busy does not interrupt by itself: [`BusyDetect::Level`]. An SMHC holds data back that are
+//! started while the card is busy: bit 13 of their command waits for DAT0, as Linux's driver has it.
+//! There all commands with that bit do, even those that only change the clock: A64 and later have a
+//! bit to mask DAT0 meanwhile. A board may build on that ([`MshcConfig::busy_by_update`]): then a
+//! change of the clock that changes nothing tells of the end of busy. There is no HS400, no automatic CMD23,
 //! and no card interrupt: the model that judges it (QEMU's) raises that with each transfer. Clock
 //! tree, reset lines and pins of the SoC are the platform's. The data timer has 24 bits: at 200 MHz
 //! it ends after 84 ms.
@@ -55,7 +59,7 @@ mod tune;
 
 use crate::host::dma::at_a_line;
 use crate::host::{
-    BusOp, Caps, Direction, Dma, DmaError, Events, Host, Phase, Regs, Segment, StartError, Step,
+    BusOp, BusyDetect, Caps, Direction, Dma, DmaError, Events, Host, Phase, Regs, Segment, StartError, Step,
 };
 use bus::Bus;
 pub use config::{MshcConfig, MshcInitError};
@@ -127,11 +131,14 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         if config.address_shift != 0 && config.address_shift != 2 {
             return Err(MshcInitError::Shift(config.address_shift));
         }
-        let caps = config.caps(
-            DESCRIPTORS,
-            !L::DESIGN_WARE,
-            if !L::DESIGN_WARE && config.sample_delay { true } else { board.taps() != 0 },
-        )?;
+        let told = !L::DESIGN_WARE && config.busy_by_update;
+        let caps = config
+            .caps(
+                DESCRIPTORS,
+                !L::DESIGN_WARE,
+                if !L::DESIGN_WARE && config.sample_delay { true } else { board.taps() != 0 },
+            )?
+            .busy(if told { BusyDetect::Interrupt } else { BusyDetect::Level });
         if regs.read32(L::AT.status) == u32::MAX && regs.read32(L::AT.control) == u32::MAX {
             return Err(MshcInitError::Gone);
         }

@@ -34,6 +34,8 @@ pub(super) struct Active {
     /// Bytes that the CPU has to move, and where it is.
     pub(super) left_bytes: u32,
     pub(super) cursor: Cursor,
+    /// The end of busy was waited for.
+    pub(super) waited: bool,
     /// Of a tuning block: all words were as they should be.
     pub(super) right: bool,
 }
@@ -63,6 +65,12 @@ impl Active {
             _ => INT_DATA,
         };
         INT_COMMAND | data | if self.stops { INT_AUTO_STOP } else { 0 }
+    }
+
+    /// May the card be busy behind it?
+    pub(super) fn may_be_busy(&self) -> bool {
+        let write = matches!(self.work, Work::Dma(Direction::Write) | Work::Cpu(Direction::Write));
+        write || self.resp == Resp::R1b
     }
 
     /// Errors of its data.
@@ -113,7 +121,8 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
             // It was not even taken.
             return Err(StartError::CommandLine);
         }
-        if phase.data.is_some() && (self.dirty || self.dat0_low()) {
+        // An SMHC lets the card go first; DesignWare's databook wants that looked at.
+        if phase.data.is_some() && (self.dirty || L::DESIGN_WARE && self.dat0_low()) {
             return Err(StartError::DataLine);
         }
         let work = match &phase.data {
@@ -137,6 +146,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
             dma_seen: 0,
             left_bytes: if matches!(work, Work::Cpu(_) | Work::Tune(_)) { bytes } else { 0 },
             cursor: Cursor::default(),
+            waited: false,
             right: true,
         };
         let mut command = command_bits(&phase.command);

@@ -95,7 +95,57 @@ fn a_write_needs_no_word_of_the_dma<L: MshcLayout>() {
     assert!(!host.regs.line());
     host.regs.set(L::AT.status, STATUS_BUSY);
     assert!(host.dat0_busy() && host.caps().busy == BusyDetect::Level);
-    assert_eq!(host.start(&phase, &[segment], 0), Err(StartError::DataLine));
+    // An SMHC holds the command back until the card lets go.
+    let refused = if L::DESIGN_WARE { Err(StartError::DataLine) } else { Ok(()) };
+    assert_eq!(host.start(&phase, &[segment], 0), refused);
+    assert_ne!(host.regs.get(L::AT.command) & COMMAND_WAITS, 0);
+    host.regs.set(L::AT.status, 0);
+    assert_eq!(settle(&mut host, BusOp::ResetAll), Step::Done);
+    host.unmap(&segment, Direction::Write);
+}
+
+/// Where a board says so, an SMHC is given a change of the clock that waits for DAT0.
+fn a_change_of_nothing_tells_of_the_end_of_busy<L: MshcLayout>() {
+    let config = MshcConfig::new(SOURCE_HZ).busy_by_update(true).mask_dat0(true);
+    let mut host = ready_with::<L>(config, 1);
+    let told = !L::DESIGN_WARE;
+    let busy = if told { BusyDetect::Interrupt } else { BusyDetect::Level };
+    assert_eq!(host.caps().busy, busy);
+    // What masks DAT0 is gone since the clock has changed.
+    assert!(L::DESIGN_WARE || host.regs.get(SMHC_CLOCK) & CLOCK_MASKS_DAT0 == 0);
+    let mut memory = [0u8; 512];
+    let segment = mapped(&mut host, &mut memory, Direction::Write);
+    let write = Phase { auto: Auto::None, ..transfer(Direction::Write, 1) };
+    let switch = Phase::of(Command::new(6, 0, Resp::R1b));
+    for (phase, segments, ends) in
+        [(write, &[segment][..], INT_COMMAND | INT_DATA), (switch, &[], INT_COMMAND)]
+    {
+        host.start(&phase, segments, 0).unwrap();
+        host.regs.take_log();
+        host.regs.set(L::AT.response, 0x900);
+        host.regs.set(L::AT.status, STATUS_BUSY);
+        host.regs.stuck_clock.set(true);
+        raise(&host, ends);
+        let waits = COMMAND_START | COMMAND_UPDATE_CLOCK | COMMAND_WAITS;
+        assert_eq!(host.ack(segments).phase.is_none(), told);
+        assert_eq!(host.regs.take_log().contains(&(L::AT.command, waits)), told);
+        assert!(!host.regs.line());
+        if told {
+            // A look in between changes nothing.
+            assert!(host.ack(segments).phase.is_none() && !host.regs.line());
+            host.regs.set(L::AT.command, 0);
+            raise(&host, INT_COMMAND);
+            assert!(host.regs.line());
+            // A controller that did not wait is not asked again.
+            assert_eq!(host.ack(segments).phase.unwrap().unwrap().response.words[0], 0x900);
+        }
+        host.regs.stuck_clock.set(false);
+        host.regs.set(L::AT.status, 0);
+    }
+    // A card that is not busy costs nothing but the look.
+    host.start(&write, &[segment], 0).unwrap();
+    raise(&host, INT_COMMAND | INT_DATA);
+    assert!(host.ack(&[segment]).phase.unwrap().is_ok());
     host.unmap(&segment, Direction::Write);
 }
 
@@ -244,6 +294,7 @@ in_both_layouts!(
     commands_and_their_responses,
     a_read_ends_when_it_is_in_memory,
     a_write_needs_no_word_of_the_dma,
+    a_change_of_nothing_tells_of_the_end_of_busy,
     the_cpu_moves_odd_lengths,
     faults_say_what_and_where,
     all_ones_end_a_phase_as_gone,

@@ -123,7 +123,7 @@ impl Regs for &Fake {
                 let update = value & COMMAND_UPDATE_CLOCK != 0;
                 let stays = update && self.stuck_clock.get();
                 self.set(offset, if stays { value } else { value & !COMMAND_START });
-                if update {
+                if update && !stays {
                     self.raw.set(self.raw.get() | INT_COMMAND);
                 }
             }
