@@ -77,7 +77,7 @@ fn a_window_is_limited_before_it_fills_the_disk() {
     // The jobs sleep for a second between two reads; the clock runs on at 200 MHz.
     let lazy = "[one]\nfilename=/dev/mmcblk0\ndirect=1\nbs=4k\nsize=8k\nrw=read\nthinktime=1s\n";
     std::fs::write(folder.0.path("job.fio"), lazy).unwrap();
-    folder.refused("--platform hsq-sprd --for 1s --vcd w.vcd", &["clock cycles", "a shorter --for"]);
+    folder.refused("--platform hsq-sprd --for 1s --vcd w.vcd", &["clock cycles", "a shorter --for, or --clk gated"]);
     assert!(!folder.0.path("w.vcd").exists());
     // Without a waveform any length will do.
     folder.accepted("--platform hsq-sprd --for 1s");
@@ -219,4 +219,59 @@ fn snoop_lists_each_request_and_its_histogram_counts_them() {
     let (code, _, error) = said(&["--setting", "limit"]);
     assert_eq!(code, Some(2));
     assert_eq!(error.lines().count(), 1, "{error}");
+}
+
+/// Changes of a line of a waveform: time and value.
+fn changes(vcd: &str, name: &str) -> Vec<(u64, bool)> {
+    let wire = vcd.lines().find_map(|line| line.strip_suffix(&format!(" {name} $end"))).unwrap();
+    let id = wire.split(' ').next_back().unwrap();
+    let (mut at, mut found) = (0, Vec::new());
+    for line in vcd.lines() {
+        if let Some(time) = line.strip_prefix('#') {
+            let next: u64 = time.parse().unwrap();
+            assert!(next >= at, "time {next} after {at}");
+            at = next;
+        } else if line.strip_prefix(['0', '1']) == Some(id) {
+            found.push((at, line.starts_with('1')));
+        }
+    }
+    found
+}
+
+/// A long waveform is drawn in parts. What one part draws is what a window of its own shows there.
+#[test]
+fn a_long_waveform_with_a_gated_clock_has_the_same_bits() {
+    let folder = Folder::new();
+    let options = "--platform generic --clk gated --no-list";
+    folder.accepted(&format!("{options} --for 30ms --vcd long.vcd"));
+    folder.accepted(&format!("{options} --from 1500us --for 1ms --vcd short.vcd"));
+    let [long, short] =
+        ["long.vcd", "short.vcd"].map(|name| std::fs::read_to_string(folder.0.path(name)).unwrap());
+    assert!(long.contains("CLK is high while the clock runs"));
+    assert!(changes(&long, "CLK").len() < 100, "{}", changes(&long, "CLK").len());
+    let unit = |vcd: &str| if vcd.contains("$timescale 1 ps") { 1_000 } else { 1 };
+    let ns = |vcd: &str, line| -> Vec<(u64, bool)> {
+        changes(vcd, line).into_iter().map(|(at, value)| (at / unit(vcd), value)).collect()
+    };
+    let begin = ns(&short, "CMD").into_iter().find(|(_, value)| !value).unwrap().0;
+    let starts =
+        ns(&long, "CMD").into_iter().filter(|(at, value)| !value && (1_200_000..2_600_000).contains(at));
+    let fits = |start: u64| {
+        ["CMD", "DAT0", "DAT3", "IRQ", "CPU0_hard"].iter().all(|line| {
+            let (all, mut at) = (ns(&long, line), 0);
+            // The last ones may be cut off by the end.
+            let own: Vec<_> =
+                ns(&short, line).into_iter().filter(|(t, _)| (begin..900_000).contains(t)).collect();
+            own.iter().all(|(t, value)| {
+                let wanted = t - begin + start;
+                while all.get(at).is_some_and(|(t, _)| t + 2 < wanted) {
+                    at += 1;
+                }
+                all[at..].iter().take(4).any(|(t, other)| t.abs_diff(wanted) <= 2 && other == value)
+            })
+        })
+    };
+    let found = starts.map(|(at, _)| at).filter(|start| fits(*start)).count();
+    assert_eq!(found, 1, "the window is in the long one, once");
+    assert!(ns(&short, "CMD").len() > 20 && ns(&short, "DAT0").len() > 1000);
 }

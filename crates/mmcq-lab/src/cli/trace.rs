@@ -2,13 +2,15 @@
 
 use super::form::Form;
 use super::{Error, voice, writable};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use mmcq_lab::runner::{self, RunError};
 use mmcq_lab::scene::Scene;
 use mmcq_lab::sdio::packet::{self, PacketError};
 use mmcq_lab::sdio::platform::{Board, NAME};
 use mmcq_lab::sdio::stacked;
-use mmcq_lab::trace::{self, Capture, Start, Window, WindowError, perfetto, picture, steps, vcd};
+use mmcq_lab::trace::{self, Capture, Clk, Start, Window, WindowError, perfetto, picture, steps, vcd};
+use std::fs::File;
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -38,6 +40,10 @@ pub struct Trace {
     /// Waveform (value change dump): CLK, CMD, DAT, interrupt line, contexts of the cores
     #[arg(long, value_name = "FILE")]
     vcd: Option<PathBuf>,
+    /// The waveform's clock: each edge, as a decoder needs it, or gated: high while it runs, which is
+    /// a hundred times shorter
+    #[arg(long, value_enum, default_value = "full", requires = "vcd")]
+    clk: Clock,
     /// Picture: lanes with named boxes
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
@@ -65,6 +71,12 @@ pub struct Trace {
     form: Form,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Clock {
+    Full,
+    Gated,
+}
+
 /// What says which jobs, and where to look at them.
 const OF_JOBS: [&str; 10] =
     ["job", "options", "platform", "card", "setting", "set", "from", "trigger", "length", "before"];
@@ -90,7 +102,7 @@ impl Trace {
         let mut created = self.ready()?;
         let one = packet::record(&board, setting, self.scene.seed).map_err(failed)?;
         if let Some(path) = &self.vcd {
-            save(path, &vcd::write(&one.capture).map_err(Error::input)?)?;
+            self.waveform(path, &one.capture)?;
         }
         if let Some(path) = &self.svg {
             let all = packet::SETTINGS.iter().map(|(name, _)| packet::record(&board, name, self.scene.seed));
@@ -187,9 +199,19 @@ impl Trace {
         Ok(Window { start, before_ns, for_ns })
     }
 
+    fn waveform(&self, path: &Path, capture: &Capture) -> Result<(), Error> {
+        let clk = if self.clk == Clock::Gated { Clk::Gated } else { Clk::Full };
+        vcd::fits(capture, clk).map_err(Error::input)?;
+        let written = File::create(path).map(BufWriter::new).and_then(|mut file| {
+            vcd::write(capture, clk, &mut file)?;
+            file.flush()
+        });
+        written.map_err(|error| Error::Run(format!("{}: {error}", path.display())))
+    }
+
     fn write(&self, capture: &Capture) -> Result<(), Error> {
         if let Some(path) = &self.vcd {
-            save(path, &vcd::write(capture).map_err(Error::input)?)?;
+            self.waveform(path, capture)?;
         }
         if let Some(path) = &self.svg {
             let job = self.job.as_ref().map_or("jobs by options".to_owned(), |job| job.display().to_string());

@@ -13,12 +13,9 @@
 //! them.
 
 use super::recorder::{Capture, Event, What};
-use super::window::WindowError;
 
 /// The model's times are rounded down to nanoseconds: so near to an edge is on it.
 const NEAR_PS: u64 = 1_500;
-/// Most cycles of a window: some hundred megabytes of waveform.
-pub(super) const CYCLES_MAX: u64 = 3_000_000;
 
 /// The clock keeps frequency and phase from here until the next anchor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +92,7 @@ fn stops<'a>(held: &'a [(u64, u64)], event: &Event) -> &'a [(u64, u64)] {
 }
 
 impl Grid {
-    pub fn new(capture: &Capture) -> Result<Grid, WindowError> {
+    pub fn new(capture: &Capture) -> Grid {
         let mut grid = Grid { anchors: Vec::new(), places: Vec::new() };
         let mut bus = capture.bus.iter().peekable();
         let mut free_ps = 0;
@@ -115,8 +112,8 @@ impl Grid {
         for (at_ns, state, _) in bus {
             grid.clock_is(*at_ns.max(&capture.from_ns) * 1_000, state.clock_hz);
         }
-        grid.count(capture)?;
-        Ok(grid)
+        grid.count(capture);
+        grid
     }
 
     fn clock_is(&mut self, at_ps: u64, hz: u32) {
@@ -155,22 +152,15 @@ impl Grid {
     }
 
     /// How long each phase lasts.
-    fn count(&mut self, capture: &Capture) -> Result<(), WindowError> {
-        let mut sum = 0;
+    fn count(&mut self, capture: &Capture) {
         for i in 0..self.anchors.len() {
             let end_ps = self.anchors.get(i + 1).map_or(capture.until_ns * 1_000, |next| next.at_ps);
             let anchor = &mut self.anchors[i];
             if anchor.hz > 0 {
                 let length_ps = u128::from(end_ps.saturating_sub(anchor.at_ps) + NEAR_PS);
                 anchor.cycles = (length_ps * u128::from(anchor.hz) / 1_000_000_000_000) as u64;
-                sum += anchor.cycles;
             }
         }
-        if sum > CYCLES_MAX {
-            let length_ns = capture.until_ns - capture.from_ns;
-            return Err(WindowError::TooLong { length_ns, cycles: sum, most: CYCLES_MAX });
-        }
-        Ok(())
     }
 }
 

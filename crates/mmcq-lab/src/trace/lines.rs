@@ -8,7 +8,6 @@
 use super::crc::{Crc16, crc7};
 use super::grid::{Anchor, Grid, Place};
 use super::recorder::{Capture, Event, What};
-use super::window::WindowError;
 use mmcq_sim::card::Answer;
 use mmcq_sim::cpu::{Context, Span};
 
@@ -31,7 +30,7 @@ pub(super) enum Line {
 
 impl Line {
     /// High while a core is in this context.
-    fn of(core: u8, context: Context) -> Line {
+    pub(super) fn of(core: u8, context: Context) -> Line {
         match context {
             Context::Hard => Line::Hard(core),
             Context::Deferred => Line::Deferred(core),
@@ -56,9 +55,19 @@ pub(super) fn dat_lines(capture: &Capture) -> u8 {
     if capture.emmc || capture.bus.iter().any(|b| b.1.width == 8) { 8 } else { 4 }
 }
 
+/// How the clock is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Clk {
+    /// Each edge: what a decoder needs.
+    #[default]
+    Full,
+    /// High while it runs: a hundred times fewer lines.
+    Gated,
+}
+
 /// All changes in the window, by time; those at its begin give the first values.
-pub(super) fn changes(capture: &Capture) -> Result<(Grid, Vec<Change>), WindowError> {
-    let grid = Grid::new(capture)?;
+pub(super) fn changes(capture: &Capture, clk: Clk) -> Vec<Change> {
+    let grid = Grid::new(capture);
     let mut out = Vec::new();
     let lines = dat_lines(capture);
     levels(capture, lines, &mut out);
@@ -94,9 +103,12 @@ pub(super) fn changes(capture: &Capture) -> Result<(Grid, Vec<Change>), WindowEr
     for core in 0..capture.cores as u8 {
         contexts(capture, core, &mut out);
     }
-    clock(capture, &grid, &mut out);
+    match clk {
+        Clk::Full => edges(capture, &grid, &mut out),
+        Clk::Gated => running(capture, &grid, &mut out),
+    }
     out.sort_by_key(|change| change.at_ps);
-    Ok((grid, out))
+    out
 }
 
 /// Where a token ends: at its end, at an abort, or where the clock changes under it.
@@ -323,7 +335,7 @@ fn asking(capture: &Capture, grid: &Grid, out: &mut Vec<Change>) {
 }
 
 /// The clock's edges. Where the controller holds it, and no token needs it, it stays low.
-fn clock(capture: &Capture, grid: &Grid, out: &mut Vec<Change>) {
+fn edges(capture: &Capture, grid: &Grid, out: &mut Vec<Change>) {
     let held: Vec<(u64, u64)> = capture
         .events
         .iter()
@@ -357,6 +369,19 @@ fn clock(capture: &Capture, grid: &Grid, out: &mut Vec<Change>) {
             out.push(Change { at_ps: anchor.quarter_ps(cycle * 4 + 2), line: Line::Clk, value: true });
             out.push(Change { at_ps: to, line: Line::Clk, value: false });
         }
+    }
+}
+
+/// When the clock runs.
+fn running(capture: &Capture, grid: &Grid, out: &mut Vec<Change>) {
+    let mut put = |at_ps, value| out.push(Change { at_ps, line: Line::Clk, value });
+    put(capture.from_ns * 1_000, false);
+    for anchor in &grid.anchors {
+        put(anchor.at_ps, anchor.hz > 0);
+    }
+    for event in capture.events.iter().filter(|event| event.what == What::ClockStopped) {
+        put(event.start_ns.max(capture.from_ns) * 1_000, false);
+        put(event.end_ns * 1_000, true);
     }
 }
 

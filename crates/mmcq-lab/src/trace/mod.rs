@@ -16,6 +16,7 @@ pub mod steps;
 pub mod vcd;
 mod window;
 
+pub use lines::Clk;
 pub use recorder::{Capture, Event, Request, What};
 pub(crate) use window::time;
 pub use window::{Start, Window, WindowError, parse_time};

@@ -373,6 +373,40 @@ impl Capture {
         self.drop_the_rest();
     }
 
+    /// Parts of about this length, one after the other: no token or block lies across their ends.
+    pub(super) fn parts(&self, length_ns: u64) -> Vec<(u64, u64)> {
+        let (mut parts, mut from_ns, mut free_ns) = (Vec::new(), self.from_ns, self.from_ns);
+        for event in self.events.iter().filter(|event| event.has_bits()) {
+            if event.start_ns >= free_ns && event.start_ns - from_ns >= length_ns {
+                parts.push((from_ns, event.start_ns));
+                from_ns = event.start_ns;
+            }
+            free_ns = free_ns.max(event.end_ns);
+        }
+        parts.push((from_ns, self.until_ns));
+        parts
+    }
+
+    /// What is on the lines and in the cores in a part; without the requests.
+    pub(super) fn part(&self, (from_ns, until_ns): (u64, u64)) -> Capture {
+        let events = self.events.iter().filter(|e| e.end_ns > from_ns && e.start_ns < until_ns);
+        let spans = self.spans.iter().filter(|s| s.to_ns > from_ns && s.from_ns < until_ns);
+        let holds = self.holds.iter().filter(|held| held.to_ns > from_ns && held.from_ns < until_ns);
+        Capture {
+            from_ns,
+            until_ns,
+            threads: self.threads.clone(),
+            bus: within(&self.bus, from_ns, until_ns, |b| b.0),
+            interrupts: within(&self.interrupts, from_ns, until_ns, |i| i.0),
+            card_irqs: within(&self.card_irqs, from_ns, until_ns, |i| i.0),
+            events: events.cloned().collect(),
+            spans: spans.copied().collect(),
+            holds: holds.copied().collect(),
+            requests: Vec::new(),
+            ..*self
+        }
+    }
+
     /// Forgets what lies outside.
     fn drop_the_rest(&mut self) {
         let (from_ns, until_ns) = (self.from_ns, self.until_ns);
@@ -410,6 +444,13 @@ fn whole(events: &[Event], mut from_ns: u64, mut until_ns: u64) -> (u64, u64) {
 fn forget<T>(changes: &mut Vec<T>, by_ns: u64, at_ns: fn(&T) -> u64) {
     let past = changes.iter().take_while(|change| at_ns(change) <= by_ns).count();
     changes.drain(..past.saturating_sub(1));
+}
+
+/// The changes of a part, the first in force at its begin.
+fn within<T: Copy>(changes: &[T], from_ns: u64, until_ns: u64, at_ns: fn(&T) -> u64) -> Vec<T> {
+    let first = changes.partition_point(|change| at_ns(change) <= from_ns).saturating_sub(1);
+    let end = changes.partition_point(|change| at_ns(change) < until_ns).max(first);
+    changes[first..end].to_vec()
 }
 
 #[cfg(test)]

@@ -141,7 +141,7 @@ pub enum WindowError {
     },
     /// More than can sensibly be written.
     #[error(
-        "window of {}: {cycles} clock cycles; expected at most {most}, so a shorter --for",
+        "window of {}: {cycles} clock cycles; expected at most {most}, so a shorter --for, or --clk gated",
         time(*length_ns)
     )]
     TooLong {
