@@ -77,7 +77,10 @@ fn a_window_is_limited_before_it_fills_the_disk() {
     // The jobs sleep for a second between two reads; the clock runs on at 200 MHz.
     let lazy = "[one]\nfilename=/dev/mmcblk0\ndirect=1\nbs=4k\nsize=8k\nrw=read\nthinktime=1s\n";
     std::fs::write(folder.0.path("job.fio"), lazy).unwrap();
-    folder.refused("--platform hsq-sprd --for 1s --vcd w.vcd", &["clock cycles", "a shorter --for, or --clk gated"]);
+    folder.refused(
+        "--platform hsq-sprd --for 1s --vcd w.vcd",
+        &["clock cycles", "a shorter --for, or --clk gated"],
+    );
     assert!(!folder.0.path("w.vcd").exists());
     // Without a waveform any length will do.
     folder.accepted("--platform hsq-sprd --for 1s");
