@@ -1,43 +1,58 @@
 //! The laboratory: fio jobs on simulated boards, reproductions of published tables, reports.
+//!
+//! Without the feature `host` what remains needs no operating system: boards and cards, fio's jobs,
+//! the runner, its reports, why, the oscilloscope and the list of parameters.
 
 #![cfg_attr(not(test), deny(unsafe_code))]
 
 pub mod alone;
 pub mod board;
+#[cfg(feature = "host")]
 pub mod budgets;
 pub mod buffers;
 pub mod buslog;
+#[cfg(feature = "host")]
 pub mod compare;
 pub mod controller;
-#[cfg(target_os = "linux")]
+#[cfg(all(feature = "host", target_os = "linux"))]
 pub mod device;
 #[cfg(target_os = "linux")]
 pub mod exec;
 pub mod finished;
 pub mod fio;
+#[cfg(feature = "host")]
 pub mod fit;
+#[cfg(feature = "host")]
 pub mod guest;
+#[cfg(feature = "host")]
 pub mod image;
 pub mod linux;
 pub mod ours;
 pub mod page;
+#[cfg(feature = "host")]
 pub mod parallel;
 pub mod params;
 pub mod platform;
+#[cfg(feature = "host")]
 pub mod plot;
 pub mod recorded;
 pub mod registers;
+#[cfg(feature = "host")]
 pub mod reproduce;
 pub mod runner;
 pub mod scene;
 pub mod sdio;
 pub mod series;
+#[cfg(feature = "host")]
 pub mod serve;
+#[cfg(feature = "host")]
 pub mod sweep;
 pub mod system;
 pub mod table;
+#[cfg(feature = "host")]
 pub mod torture;
 pub mod trace;
+#[cfg(feature = "host")]
 pub mod unix_socket;
 pub mod why;
 

@@ -16,7 +16,7 @@
 use crate::alone::Alone;
 use crate::platform::{Advance, Profile};
 use crate::system::{Event, Front, HeldWatch, How, Io, Step, System};
-use mmcq::engine::{Erase, Error, Kind, PollOutcome, Request, SlotId};
+use mmcq::engine::{Count, Erase, Error, Kind, PollOutcome, Request, SlotId};
 use mmcq::host::{Direction, Host};
 use mmcq::sched::Origin;
 use mmcq::task::{Entry, Stack};
@@ -46,7 +46,7 @@ struct Newest {
     direction: Direction,
     end: u64,
     /// Transfers that had begun when it was in; it began none.
-    transfers: u64,
+    transfers: Count,
 }
 
 /// The front end: an engine with its table of which job waits for which slot.

@@ -4,11 +4,16 @@
 //! The file loads nothing and runs nothing. [`Compared::of`] runs the load again where a page needs
 //! it: in other settings, and with the oscilloscope attached.
 
+#[cfg(feature = "host")]
 pub mod chart;
+#[cfg(feature = "host")]
 pub mod frame;
+#[cfg(feature = "host")]
 pub mod listed;
+#[cfg(feature = "host")]
 mod sections;
 
+#[cfg(feature = "host")]
 pub use sections::html;
 
 use crate::fio::stats::Stats;
@@ -113,8 +118,11 @@ impl Measured {
     }
 }
 
-/// The bus in the middle of the run.
-fn scope(run: &Run<'_>, series: &Series) -> Result<String, String> {
+/// The bus in the middle of a run whose series is known: a picture as SVG, or why there is none.
+///
+/// # Errors
+/// No request came, the run fails, the controller cannot be traced, or the picture is too large.
+pub fn scope(run: &Run<'_>, series: &Series) -> Result<String, String> {
     let from_ns = series.middle_ns().ok_or("no request came")?;
     let few_ns = (SCOPE_REQUESTS * series.turn_ns()).clamp(*SCOPE_NS.start(), *SCOPE_NS.end());
     for length_ns in [few_ns, few_ns / 4, few_ns / 16] {

@@ -39,7 +39,8 @@ impl Served {
         stats.status_asked -= before.status_asked;
         stats.faults -= before.faults;
         stats.start_retries -= before.start_retries;
-        let continued = stats.continued;
+        #[allow(clippy::useless_conversion, reason = "counters have 32 bits where the core's words do")]
+        let continued = stats.continued.into();
         Served { continued, engine: Some(stats), holds, continue_lost, ..Served::default() }
     }
 }

@@ -3,7 +3,7 @@
 use super::{Phases, Why, mib_per_s};
 use crate::runner::Counters;
 use crate::runner::served::reason;
-use mmcq::engine::Close;
+use mmcq::engine::{Close, Count};
 use mmcq::spec::command;
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
@@ -54,11 +54,12 @@ impl Facts<'_> {
         (value / self.c.ios.max(1) as f64, EACH_REQUEST)
     }
 
-    fn share(&self, count: u64) -> (f64, &'static str) {
-        (100.0 * count as f64 / self.c.ios.max(1) as f64, OF_REQUESTS)
+    fn share(&self, count: impl Into<u64>) -> (f64, &'static str) {
+        (100.0 * count.into() as f64 / self.c.ios.max(1) as f64, OF_REQUESTS)
     }
 
-    fn count(&mut self, group: &'static str, name: &str, count: u64) {
+    fn count(&mut self, group: &'static str, name: &str, count: impl Into<u64>) {
+        let count = count.into();
         let rate = self.each_request(count as f64);
         self.add(group, name, count as f64, "", &[rate]);
     }
@@ -108,7 +109,7 @@ fn queue(all: &mut Facts<'_>) {
         let share = all.share(count);
         all.add("queue", name, count as f64, "", &[share]);
     }
-    let closed: u64 = engine.closed.iter().sum();
+    let closed: Count = engine.closed.iter().sum();
     all.count("queue", "open transfers closed", closed);
     for (close, count) in Close::ALL.into_iter().zip(engine.closed).filter(|(_, count)| *count > 0) {
         all.count(OF_CLOSES, reason(close), count);

@@ -2,7 +2,6 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 const LARGEST: usize = 64 * 1024;
@@ -41,7 +40,7 @@ impl Image {
         if self.run.is_empty() {
             return Ok(());
         }
-        let written = self.file.write_all_at(&self.run, self.run_at);
+        let written = write_all_at(&self.file, &self.run, self.run_at);
         self.run.clear();
         written
     }
@@ -54,7 +53,7 @@ impl Image {
         let window_end = self.window_at + self.window.len() as u64;
         if at < self.window_at || at + buffer.len() as u64 > window_end {
             if buffer.len() > LARGEST {
-                return self.file.read_exact_at(buffer, at);
+                return read_exact_at(&self.file, buffer, at);
             }
             self.refill(at, buffer.len(), window_end, end)?;
         }
@@ -72,7 +71,7 @@ impl Image {
         let len = (len.max(need) as u64).min(end - at) as usize;
         self.window.resize(len, 0);
         self.window_at = at;
-        let read = self.file.read_exact_at(&mut self.window, at);
+        let read = read_exact_at(&self.file, &mut self.window, at);
         if read.is_err() {
             self.window.clear();
         }
@@ -87,7 +86,7 @@ impl Image {
             self.commit()?;
         }
         if data.len() > LARGEST {
-            return self.file.write_all_at(data, at);
+            return write_all_at(&self.file, data, at);
         }
         if self.run.is_empty() {
             self.run_at = at;
@@ -103,7 +102,7 @@ impl Image {
         let mut done = 0;
         while done < bytes {
             let len = (bytes - done).min(SMALLEST as u64);
-            self.file.write_all_at(&zone[..len as usize], at + done)?;
+            write_all_at(&self.file, &zone[..len as usize], at + done)?;
             done += len;
         }
         Ok(())
@@ -116,4 +115,28 @@ impl Drop for Image {
         // reported.
         let _ = self.commit();
     }
+}
+
+#[cfg(unix)]
+fn read_exact_at(file: &File, buffer: &mut [u8], at: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, buffer, at)
+}
+
+#[cfg(unix)]
+fn write_all_at(file: &File, data: &[u8], at: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::write_all_at(file, data, at)
+}
+
+#[cfg(not(unix))]
+fn read_exact_at(mut file: &File, buffer: &mut [u8], at: u64) -> io::Result<()> {
+    use std::io::{Read, Seek};
+    file.seek(io::SeekFrom::Start(at))?;
+    file.read_exact(buffer)
+}
+
+#[cfg(not(unix))]
+fn write_all_at(mut file: &File, data: &[u8], at: u64) -> io::Result<()> {
+    use std::io::{Seek, Write};
+    file.seek(io::SeekFrom::Start(at))?;
+    file.write_all(data)
 }
