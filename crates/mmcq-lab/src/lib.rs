@@ -16,7 +16,7 @@ pub mod compare;
 pub mod controller;
 #[cfg(all(feature = "host", target_os = "linux"))]
 pub mod device;
-#[cfg(target_os = "linux")]
+#[cfg(all(feature = "host", target_os = "linux"))]
 pub mod exec;
 pub mod finished;
 pub mod fio;

@@ -1,0 +1,36 @@
+#!/bin/bash
+# playground.sh: builds the laboratory for browsers, and puts the page into target/playground/.
+#   playground.sh --serve [PORT]   also serves it on this machine, on port 8000 without a number
+#   playground.sh --check          also compares its numbers with those of `mmcq`, in Node
+set -euo pipefail
+cd "$(dirname "$0")/.."
+say() { echo "playground.sh: $*" >&2; }
+case "${1:-}" in "" | --serve | --check) ;; *) say "$1: expected --serve or --check"; exit 2 ;; esac
+target=$(cargo metadata --format-version 1 --no-deps --locked | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
+place=$target/playground
+largest=1000000
+if command -v rustup >/dev/null && ! rustup target list --installed | grep -qx wasm32-unknown-unknown; then
+  say "installs Rust's target wasm32-unknown-unknown"
+  rustup target add wasm32-unknown-unknown
+fi
+CARGO_TARGET_DIR=$target cargo build --quiet --release --locked --target wasm32-unknown-unknown --manifest-path playground/Cargo.toml
+wasm=$target/wasm32-unknown-unknown/release/mmcq_playground.wasm
+mkdir -p "$place"
+cp playground/page/* "$wasm" "$place"
+bytes=$(stat -c %s "$wasm")
+packed=$(gzip -9c "$wasm" | wc -c)
+say "$place: $bytes bytes of WebAssembly, $packed with gzip -9"
+[ "$packed" -lt "$largest" ] || { say "expected fewer than $largest bytes with gzip -9"; exit 1; }
+case "${1:-}" in
+--serve)
+  exec python3 -m http.server --bind 127.0.0.1 --directory "$place" "${2:-8000}"
+  ;;
+--check)
+  command -v node >/dev/null || { say "left out: no node (Debian: nodejs)"; exit; }
+  if [ -z "${MMCQ:-}" ]; then
+    cargo build --quiet --release --locked -p mmcq-lab
+    MMCQ=$target/release/mmcq
+  fi
+  node playground/check.mjs "$MMCQ" "$wasm"
+  ;;
+esac
