@@ -276,5 +276,5 @@ fn a_long_waveform_with_a_gated_clock_has_the_same_bits() {
     };
     let found = starts.map(|(at, _)| at).filter(|start| fits(*start)).count();
     assert_eq!(found, 1, "the window is in the long one, once");
-    assert!(ns(&short, "CMD").len() > 20 && ns(&short, "DAT0").len() > 1000);
+    assert!(ns(&short, "CMD").len() > 20 && ns(&short, "DAT0").len() > 50);
 }
