@@ -21,7 +21,7 @@
 # boards.sh --riscv: the machines of RISC-V alone (Debian's qemu-system-misc), which `check long` runs: boards/virt, with its path lengths, and
 # boards/sifive on sifive_u (SiFive's SPI, QEMU's SD card in SPI mode), also with a card that a program before it left in the middle of a block.
 # boards.sh --soc MACHINE...: these machines of boards/soc alone; bpim2u must have its QEMU then.
-# boards.sh --path: path lengths on the machines of boards/soc and, over SPI, of boards/lm3s, for docs/path-length.md.
+# boards.sh --path: path lengths on the machines of boards/soc and, over SPI, of boards/lm3s and boards/sifive, for docs/path-length.md.
 #
 # Needs qemu-system-x86_64, qemu-system-aarch64 and qemu-system-arm (tools/install-judges.sh). boards/pc is built by the ordinary
 # toolchain; for the others see bare-target.sh. BOARDS_TIMEOUT: seconds that a run may take, 120 without it.
@@ -163,20 +163,28 @@ run_without() { # name line function-that-starts-qemu options
 }
 no_card="result: no card has been brought up"
 # boards/virt and boards/sifive on machines of RISC-V.
+build_riscv() { # board profile option...
+  cd "$1"
+  bare_target riscv64imac-unknown-none-elf "-T$PWD/../plan/riscv64.x"
+  "${build[@]}" --profile "$2" "${@:3}" || exit 2
+  cd ..
+}
+build_sifive() { # profile option...
+  build_riscv sifive "$@"
+  sifive=$built_in/$1/spi
+}
+on_riscv() { # machine image options
+  timeout $((limit_s + 10)) qemu-system-riscv64 -M "$1" -accel tcg -m 128 -bios none -no-reboot -serial null \
+    -chardev "file,id=report,path=$work/report" -semihosting-config enable=on,target=native,chardev=report -kernel "$2" "${@:3}"
+}
+sifive_u() { on_riscv sifive_u "$sifive" "$@"; }
+on_sifive() { sifive_u -drive "if=sd,format=raw,file=$1" -append "${left:-}" "${@:2}"; }
 riscv() {
   local virt sifive left
-  build_riscv() { bare_target riscv64imac-unknown-none-elf "-T$PWD/../plan/riscv64.x" && "${build[@]}" --release; }
-  cd virt && build_riscv && cd .. || exit 2
+  build_riscv virt release
   virt=$built_in/release/sdhci
-  cd sifive && build_riscv && cd .. || exit 2
-  sifive=$built_in/release/spi
-  on_riscv() { # machine image options
-    timeout $((limit_s + 10)) qemu-system-riscv64 -M "$1" -accel tcg -m 128 -bios none -no-reboot -serial null \
-      -chardev "file,id=report,path=$work/report" -semihosting-config enable=on,target=native,chardev=report -kernel "$2" "${@:3}"
-  }
+  build_sifive release
   on_virt() { on_riscv virt "$virt" -nodefaults "$@"; }
-  sifive_u() { on_riscv sifive_u "$sifive" "$@"; }
-  on_sifive() { sifive_u -drive "if=sd,format=raw,file=$1" -append "${left:-}" "${@:2}"; }
   run_sifive() { # what-was-left name blocks how-it-is-addressed
     left=$1
     run "$2" 0 "$3" "$4" on_sifive
@@ -309,6 +317,12 @@ if [ "${1:-}" = --path ]; then
   if has_lm3s; then
     build_lm3s path --features path
     path_of lm3s6965evb on_lm3s
+  fi
+  if command -v qemu-system-riscv64 >/dev/null; then
+    build_sifive path --features path
+    path_of sifive_u on_sifive
+  else
+    say "boards/sifive is left out: no qemu-system-riscv64 (Debian package qemu-system-misc)"
   fi
   exit $bad
 fi

@@ -13,6 +13,7 @@ mod board;
 #[cfg_attr(feature = "path", expect(dead_code, reason = "the plan is not done then"))]
 mod judge;
 #[cfg(feature = "path")]
+#[path = "../../plan/spi/path.rs"]
 mod path;
 #[path = "../../plan/pl011.rs"]
 mod pl011;
@@ -33,8 +34,10 @@ use pl022::Pl022;
 use plan::alone::{InterruptsOff, Once};
 use plan::firmware;
 
+/// The port of this image.
+pub type BoardPort = Pl022;
 /// The stack of this image.
-pub type Stack = mmcq::task::Stack<(InterruptsOff, Spi<Pl022>), 4>;
+pub type Stack = mmcq::task::Stack<(InterruptsOff, Spi<BoardPort>), 4>;
 
 /// What the plan works in.
 struct Memory {

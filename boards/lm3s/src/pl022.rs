@@ -30,10 +30,6 @@ const PINS: u32 = 0b11_0100;
 /// The system clock after reset.
 const CLOCK_HZ: u32 = 12_500_000;
 
-/// Bytes of all exchanges so far.
-#[cfg(feature = "path")]
-pub static BYTES: core::sync::atomic::AtomicU32 = core::sync::atomic::AtomicU32::new(0);
-
 /// The port with what it exchanges now.
 pub struct Pl022 {
     /// Where bytes are taken from, and go to.
@@ -105,10 +101,7 @@ unsafe impl Port for Pl022 {
         };
         (self.bytes, self.sent, self.received) = (len, 0, 0);
         #[cfg(feature = "path")]
-        BYTES.store(
-            BYTES.load(core::sync::atomic::Ordering::Relaxed).wrapping_add(len),
-            core::sync::atomic::Ordering::Relaxed,
-        );
+        crate::path::exchanges(len);
         self.pump();
         // The transmitter is half empty soon, or at once: so the end interrupts too.
         write(MASK, RX | TX);

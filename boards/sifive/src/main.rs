@@ -15,6 +15,9 @@ mod cpu;
 mod left;
 #[path = "../../plan/lines.rs"]
 mod lines;
+#[cfg(feature = "path")]
+#[path = "../../plan/spi/path.rs"]
+mod path;
 #[path = "../../plan/mod.rs"]
 mod plan;
 #[path = "../../plan/plic.rs"]
@@ -32,8 +35,10 @@ use plan::judge::{BUFFER_BYTES, Judge};
 use plan::pattern;
 use port::SifiveSpi;
 
+/// The port of this image.
+pub type BoardPort = SifiveSpi;
 /// The stack of this image.
-pub type Stack = mmcq::task::Stack<(InterruptsOff, Spi<SifiveSpi>), 8>;
+pub type Stack = mmcq::task::Stack<(InterruptsOff, Spi<BoardPort>), 8>;
 
 static WIRE: Once<SpiMemory> = Once::new(SpiMemory::new());
 
@@ -59,6 +64,11 @@ async fn judge(stack: &'static Stack, repair: bool) -> Result<bool, Error> {
     }
     let card = card?;
     firmware::introduce(&card);
+    #[cfg(feature = "path")]
+    if !repair {
+        path::measure(stack, &mut buffers)?;
+        return Ok(true);
+    }
     if repair {
         // A card may program the blocks of a transfer that was broken off. QEMU's card does not
         // look at their CRC.

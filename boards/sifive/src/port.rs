@@ -110,6 +110,8 @@ unsafe impl Port for SifiveSpi {
         };
         (self.from, self.to) = (from.cast_const(), to);
         (self.bytes, self.sent, self.received) = (bytes, 0, 0);
+        #[cfg(feature = "path")]
+        crate::path::exchanges(bytes);
         self.fill();
         // The first bytes are on their way: their end interrupts.
         self.listen();
