@@ -61,10 +61,11 @@ impl Pl022 {
         // A slow bus ends this by its empty FIFO, a fast one by the end of the exchange.
         loop {
             while self.sent < self.bytes && self.sent - self.received < FIFO {
-                // SAFETY: inside of the exchange's memory; null for ones.
+                // Null for ones.
                 let byte = if self.from.is_null() {
                     0xff
                 } else {
+                    // SAFETY: inside of the exchange's memory.
                     unsafe { self.from.add(self.sent as usize).read() }
                 };
                 write(DATA, byte.into());

@@ -63,9 +63,13 @@ impl SifiveSpi {
     /// Sends what the FIFO takes.
     fn fill(&mut self) {
         while self.sent < self.bytes && self.sent - self.received < FIFO {
-            // SAFETY: inside of the exchange's memory; null for ones.
-            let byte =
-                if self.from.is_null() { 0xff } else { unsafe { self.from.add(self.sent as usize).read() } };
+            // Null for ones.
+            let byte = if self.from.is_null() {
+                0xff
+            } else {
+                // SAFETY: inside of the exchange's memory.
+                unsafe { self.from.add(self.sent as usize).read() }
+            };
             write(TX, byte.into());
             self.sent += 1;
         }
