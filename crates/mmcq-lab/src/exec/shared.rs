@@ -54,11 +54,13 @@ enum Of {
     Posted = 0,
     Released = 1,
     Kind = 2,
+    Sleeps = 3,
     Pid = 6,
     Tid = 7,
     Head = 8,
     Tail = 9,
     DoneHead = 10,
+    Heard = 12,
 }
 
 /// What a job posts.
@@ -230,12 +232,16 @@ impl Shared {
 
     /// Waits until a job has posted more than this. False: it has not, for so long.
     pub fn wait_posted(&self, job: u32, seen: u32, at_most: Duration) -> bool {
-        self.wait(self.of(job, Of::Posted), seen, at_most)
+        let heard = self.of(job, Of::Heard);
+        heard.store(1, Ordering::SeqCst);
+        let came = self.wait(self.of(job, Of::Posted), seen, at_most);
+        heard.store(0, Ordering::SeqCst);
+        came
     }
 
     /// Waits until a word is not this any more. False: it still is, after so long.
     pub fn wait(&self, word: &AtomicU32, seen: u32, at_most: Duration) -> bool {
-        if word.load(Ordering::Acquire) != seen {
+        if word.load(Ordering::SeqCst) != seen {
             return true;
         }
         let at_most = futex::Timespec::try_from(at_most).ok();
@@ -294,8 +300,10 @@ impl Shared {
     /// Lets a job go on.
     pub fn release(&self, job: u32) {
         let released = self.of(job, Of::Released);
-        released.fetch_add(1, Ordering::AcqRel);
-        self.wake(released);
+        released.fetch_add(1, Ordering::SeqCst);
+        if self.of(job, Of::Sleeps).load(Ordering::SeqCst) != 0 {
+            self.wake(released);
+        }
     }
 }
 

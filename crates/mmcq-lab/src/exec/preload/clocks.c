@@ -178,11 +178,13 @@ int select(int n, fd_set *restrict r, fd_set *restrict w, fd_set *restrict e, st
     post(slot, SLEEP, at);
     /* Jobs write to it too (at the end of ramp_time): it sees that with its next sample, or when would
        depend on this machine. */
-    while (atomic_load_explicit(&slot->released, memory_order_acquire) == before) {
+    atomic_store(&slot->sleeps, 1);
+    while (atomic_load(&slot->released) == before) {
       if (!atomic_load(&head->front) && readable(r, n) > 0) break;
       futex_wait(&slot->released, before, 1);
       check_server();
     }
+    atomic_store(&slot->sleeps, 0);
     struct timeval none = {0, 0};
     return real(n, r, w, e, &none);
   }

@@ -88,11 +88,13 @@ struct done {
 
 struct slot {
   _Atomic uint32_t posted, released;
-  uint32_t kind, gap;
+  uint32_t kind;
+  _Atomic uint32_t sleeps; /* the job does: it must be woken */
   uint64_t argument;
   _Atomic int32_t pid, tid;
   _Atomic uint32_t head, tail, done_head, done_tail;
-  uint64_t gap2[2];
+  _Atomic uint32_t heard; /* the laboratory sleeps, and must be woken */
+  uint32_t gap[3];
   struct io ios[RING];
   struct done done[RING];
 };
@@ -156,8 +158,8 @@ static void check_server(void) {
 static void post(struct slot *slot, uint32_t kind, uint64_t argument) {
   slot->kind = kind;
   slot->argument = argument;
-  atomic_fetch_add_explicit(&slot->posted, 1, memory_order_release);
-  futex_wake(&slot->posted);
+  atomic_fetch_add(&slot->posted, 1);
+  if (atomic_load(&slot->heard)) futex_wake(&slot->posted);
 }
 
 /* What the program cannot have: one line, and the end. */
@@ -217,11 +219,13 @@ static void enter(struct slot *slot, uint32_t kind, uint64_t argument) {
     __builtin_ia32_pause();
 #endif
   }
-  while (atomic_load_explicit(&slot->released, memory_order_acquire) == before) {
+  atomic_store(&slot->sleeps, 1);
+  while (atomic_load(&slot->released) == before) {
     futex_wait(&slot->released, before, 200);
     check_server();
     if (atomic_load(&head->over)) leave(1);
   }
+  atomic_store(&slot->sleeps, 0);
 }
 
 static uint64_t now_ns(void) { return atomic_load_explicit(&head->now_ns, memory_order_acquire); }
