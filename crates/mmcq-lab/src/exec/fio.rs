@@ -116,7 +116,11 @@ fn options<'a>(words: impl Iterator<Item = &'a str>) -> Vec<Given> {
 /// # Errors
 /// Something cannot be honoured, or fio does not take it.
 pub fn asked(fio: &Path, arguments: &[OsString]) -> Result<Asked, String> {
-    let output = Command::new(fio).arg("--showcmd").args(arguments).stdin(Stdio::null()).output();
+    // With the library, fio does not measure a clock first.
+    let library = super::library::library()?;
+    let mut command = Command::new(fio);
+    command.env("LD_PRELOAD", library).env("MMCQ_FIO_READS_JOBS", "1").env_remove("MMCQ_SHARED");
+    let output = command.arg("--showcmd").args(arguments).stdin(Stdio::null()).output();
     let output = output.map_err(|error| format!("{}: {error}", fio.display()))?;
     let (shown, given): (Vec<u8>, Vec<u8>) =
         (output.stdout, arguments.iter().flat_map(|word| [word.as_bytes(), b"\n"].concat()).collect());

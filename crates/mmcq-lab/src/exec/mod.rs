@@ -8,6 +8,7 @@
 mod cut;
 pub mod fio;
 mod library;
+mod luck;
 mod programs;
 mod shared;
 

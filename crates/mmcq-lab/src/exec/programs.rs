@@ -1,7 +1,8 @@
 //! A program's threads as the machine's jobs.
 
 use super::cut::Supply;
-use super::shared::{self, Asked, Command, IO_BYTES_MAX, Op, RING, Shared, Word};
+use super::luck::Luck;
+use super::shared::{Asked, Command, IO_BYTES_MAX, Op, RING, Shared, Word};
 use crate::fio::script::How;
 use crate::runner::place::Carried;
 use crate::runner::{Steady, Waiting};
@@ -18,8 +19,6 @@ const LOOK: Duration = Duration::from_millis(20);
 /// how long.
 const LOOKS: u32 = 3;
 const ASIDE_NS: u64 = 1_000_000;
-/// How often the laboratory looks for a command before it sleeps.
-const SPINS: u32 = 3000;
 /// Errors as the program sees them.
 const EIO: i64 = 5;
 const EFAULT: i64 = 14;
@@ -41,6 +40,9 @@ struct Job {
     /// It waited for something else when it was last looked at.
     aside: bool,
     under_way: Vec<(Key, Asked)>,
+    /// I/Os taken out of its ring, and those done.
+    taken: u32,
+    done: u32,
     /// Done since the job was let go on.
     ready: u64,
     finished: bool,
@@ -80,6 +82,7 @@ pub struct Programs {
     pub(super) tally: Tally,
     waiting: Waiting,
     steady: Steady,
+    luck: Luck,
 }
 
 /// What a job that was waited for has done.
@@ -106,6 +109,7 @@ impl Programs {
             tally: Tally::default(),
             waiting,
             steady: Steady::new(0),
+            luck: Luck::default(),
         }
     }
 
@@ -135,7 +139,11 @@ impl Programs {
     }
 
     fn tell_front(&self) {
-        self.shared.word(Word::Front).store(self.in_front() as u32, Ordering::Release);
+        let front = self.in_front() as u32;
+        self.shared.word(Word::Front).store(front, Ordering::Release);
+        if front == 0 {
+            self.shared.look();
+        }
     }
 
     /// Waits until the job has posted a command: until then it runs, and no time passes.
@@ -148,11 +156,8 @@ impl Programs {
                 return Heard::Nothing;
             }
         }
-        for _ in 0..SPINS {
-            if self.shared.posted(id) != seen {
-                return Heard::Command;
-            }
-            std::hint::spin_loop();
+        if self.luck.spins(|| self.shared.posted(id) != seen) {
+            return Heard::Command;
         }
         let mut looks = 0;
         loop {
@@ -185,13 +190,15 @@ impl Programs {
 
     /// The next I/O of a job whose command has come.
     fn next_io(&mut self, id: u32) -> Option<Io> {
-        while let Some(taken) = self.shared.take(id) {
+        while let Some(taken) = self.shared.take(id, self.jobs.get(&id).map_or(0, |job| job.taken)) {
+            let job = self.job(id);
+            job.taken = job.taken.wrapping_add(1);
             let refused = match taken {
-                Err(tag) => tag,
-                Ok(asked) if !self.checked(&asked) => asked.tag,
+                Err(place) => place,
+                Ok(asked) if !self.checked(&asked) => asked.place,
                 Ok(asked) if asked.op == Op::Flush && self.no_flush => {
                     self.flush_refused = true;
-                    asked.tag
+                    asked.place
                 }
                 Ok(asked) => {
                     let direction = if asked.op == Op::Read { Direction::Read } else { Direction::Write };
@@ -206,10 +213,17 @@ impl Programs {
                     return Some(io);
                 }
             };
-            self.shared.done(id, refused, -EINVAL);
-            self.job(id).ready += 1;
+            self.tell_done(id, refused, -EINVAL);
         }
         None
+    }
+
+    /// The job sees that when it is let go on.
+    fn tell_done(&mut self, id: u32, place: u32, result: i64) {
+        let job = self.jobs.entry(id).or_default();
+        self.shared.done(id, job.done, place, result);
+        job.done = job.done.wrapping_add(1);
+        job.ready += 1;
     }
 
     fn job(&mut self, id: u32) -> &mut Job {
@@ -222,7 +236,8 @@ impl Programs {
         self.shared.set_now(now_ns);
         let job = self.job(id);
         (job.asks, job.ready) = (false, 0);
-        self.shared.release(id);
+        let done = job.done;
+        self.shared.release(id, done);
     }
 
     fn cut_now(&mut self, now_ns: u64) {
@@ -380,10 +395,9 @@ impl Workload for Programs {
     }
 
     fn fill(&mut self, io: &Io, data: &mut [u8]) {
-        let (pid, _) = self.shared.thread(io.job);
-        if let Some((_, asked)) = self.job(io.job).under_way.last()
+        if let Some((_, asked)) = self.jobs.get(&io.job).and_then(|job| job.under_way.last())
             && asked.op == Op::Write
-            && !shared::read_memory(pid, asked.address, data)
+            && !self.shared.fetch(io.job, asked, data)
         {
             // Memory that the program does not have: told when it is done.
             data.fill(0);
@@ -395,16 +409,14 @@ impl Workload for Programs {
     }
 
     fn done(&mut self, io: &Io, ok: bool, data: &[u8], now_ns: u64) {
-        let (pid, _) = self.shared.thread(io.job);
         let job = self.job(io.job);
         let Some(at) = job.under_way.iter().position(|(kept, _)| *kept == key(io)) else { return };
         let (_, asked) = job.under_way.remove(at);
-        job.ready += 1;
         let mut result = i64::from(asked.bytes);
         if !ok {
             result = -EIO;
             self.tally.failed += 1;
-        } else if asked.op == Op::Read && !shared::write_memory(pid, asked.address, &data[..io.bytes()]) {
+        } else if asked.op == Op::Read && !self.shared.bring(io.job, &asked, &data[..io.bytes()]) {
             result = -EFAULT;
         }
         match asked.op {
@@ -420,6 +432,6 @@ impl Workload for Programs {
             }
             op => self.tally.bytes[op as usize] += u64::from(asked.bytes),
         }
-        self.shared.done(io.job, asked.tag, result);
+        self.tell_done(io.job, asked.place, result);
     }
 }

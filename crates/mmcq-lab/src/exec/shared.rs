@@ -12,27 +12,30 @@ use rustix::thread::futex;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::time::Duration;
 
 /// Paths of the card that a program may have.
 pub const FILES_MAX: usize = 16;
-/// I/Os of a job under way.
+/// I/Os of a job under way: each has a place, and a cell for its data.
 pub const RING: u32 = 256;
+/// Longer data are not in a cell.
+const CELL_BYTES: u32 = 32 << 10;
 /// The longest I/O.
 pub const IO_BYTES_MAX: u32 = 16 << 20;
 
 const MAGIC: u32 = 0x7163_6d6d;
 const FIO: u32 = 1;
 const SLOTS_AT: usize = 8192;
-const SLOT_BYTES: usize = 16384;
+const SLOT_BYTES: usize = 24576;
 const FILES_AT: usize = 1024;
 const FILE_BYTES: usize = 192;
 const PAGE_AT: usize = 64;
 const NOW_AT: usize = 88;
 const REFUSAL_AT: usize = 96;
 const REFUSAL_BYTES: usize = 256;
-const IOS_AT: usize = 64;
+const IOS_AT: usize = 128;
+const ARGUMENT_AT: usize = 8;
 const DONE_AT: usize = IOS_AT + RING as usize * 32;
 /// The machine of a program was switched on so many seconds before it.
 const BOOT_S: u64 = 1000;
@@ -52,15 +55,15 @@ pub enum Word {
 #[derive(Clone, Copy)]
 enum Of {
     Posted = 0,
-    Released = 1,
-    Kind = 2,
-    Sleeps = 3,
+    Kind = 1,
+    Head = 4,
+    Sleeps = 5,
     Pid = 6,
     Tid = 7,
-    Head = 8,
-    Tail = 9,
-    DoneHead = 10,
-    Heard = 12,
+    // The laboratory's line of the cache.
+    Released = 16,
+    DoneHead = 17,
+    Heard = 18,
 }
 
 /// What a job posts.
@@ -96,8 +99,10 @@ pub struct Asked {
     pub bytes: u32,
     /// Where in the program's memory.
     pub address: u64,
-    /// The program's name for it.
-    pub tag: u64,
+    /// Its place among those of its job.
+    pub place: u32,
+    /// Its data are in the cell of that place.
+    pub in_cell: bool,
 }
 
 /// A path of the program that is a range of the card.
@@ -127,7 +132,7 @@ impl Shared {
     /// # Errors
     /// The system has no room for it.
     pub fn new(jobs: u32, of_fio: bool, parts: &[Part]) -> io::Result<Self> {
-        let bytes = SLOTS_AT + (jobs as usize + 1) * SLOT_BYTES;
+        let bytes = SLOTS_AT + (jobs as usize + 1) * (SLOT_BYTES + RING as usize * CELL_BYTES as usize);
         let file = File::from(memfd_create("mmcq", MemfdFlags::CLOEXEC)?);
         ftruncate(&file, bytes as u64)?;
         // SAFETY: a fresh mapping at an address that the kernel chooses.
@@ -184,10 +189,13 @@ impl Shared {
     /// The time that the program sees.
     pub fn set_now(&self, now_ns: u64) {
         let sequence = &self.words[PAGE_AT / 4];
-        sequence.fetch_add(1, Ordering::AcqRel);
+        // Nothing else writes there.
+        let before = sequence.load(Ordering::Relaxed);
+        sequence.store(before.wrapping_add(1), Ordering::Relaxed);
+        fence(Ordering::Release);
         self.longs[PAGE_AT / 8 + 1].store(BOOT_S + now_ns / 1_000_000_000, Ordering::Relaxed);
         self.longs[PAGE_AT / 8 + 2].store(now_ns % 1_000_000_000, Ordering::Relaxed);
-        sequence.fetch_add(1, Ordering::AcqRel);
+        sequence.store(before.wrapping_add(2), Ordering::Release);
         self.longs[NOW_AT / 8].store(now_ns, Ordering::Release);
     }
 
@@ -258,7 +266,7 @@ impl Shared {
 
     /// The command that a job has posted last.
     pub fn command(&self, job: u32) -> Command {
-        let argument = self.long(job, 16).load(Ordering::Acquire);
+        let argument = self.long(job, ARGUMENT_AT).load(Ordering::Acquire);
         match self.of(job, Of::Kind).load(Ordering::Acquire) {
             1 => Command::Wait(argument),
             2 => Command::Sleep(argument),
@@ -266,45 +274,93 @@ impl Shared {
         }
     }
 
-    /// Takes the next I/O out of a job's ring. `Err`: it is none.
-    pub fn take(&self, job: u32) -> Option<Result<Asked, u64>> {
-        let (head, tail) = (self.of(job, Of::Head), self.of(job, Of::Tail));
-        let at = tail.load(Ordering::Relaxed);
-        if at == head.load(Ordering::Acquire) {
+    /// Takes the I/O at `at` out of a job's ring. `Err`: it is none, at that place.
+    pub fn take(&self, job: u32, at: u32) -> Option<Result<Asked, u32>> {
+        if at == self.of(job, Of::Head).load(Ordering::Acquire) {
             return None;
         }
-        let place = IOS_AT + (at % RING) as usize * 32;
-        let long = |nth: usize| self.long(job, place + nth * 8).load(Ordering::Relaxed);
-        let (offset, address, tag, last) = (long(0), long(1), long(2), long(3));
-        tail.store(at.wrapping_add(1), Ordering::Release);
-        let (bytes, op) = (last as u32, (last >> 32) as u32);
+        let from = IOS_AT + (at % RING) as usize * 32;
+        let long = |nth: usize| self.long(job, from + nth * 8).load(Ordering::Relaxed);
+        let (offset, address, [place, in_cell], [bytes, op]) = (long(0), long(1), two(long(2)), two(long(3)));
+        let in_cell = in_cell != 0;
         let op = match op {
             0 => Op::Read,
             1 => Op::Write,
             2 => Op::Flush,
-            _ => return Some(Err(tag)),
+            _ => return Some(Err(place)),
         };
-        Some(Ok(Asked { op, offset, bytes, address, tag }))
+        if place >= RING || in_cell && bytes > CELL_BYTES {
+            return Some(Err(place));
+        }
+        Some(Ok(Asked { op, offset, bytes, address, place, in_cell }))
     }
 
-    /// An I/O of a job is done: so many bytes, or an error number, negative.
-    pub fn done(&self, job: u32, tag: u64, result: i64) {
-        let head = self.of(job, Of::DoneHead);
-        let at = head.load(Ordering::Relaxed);
-        let place = DONE_AT + (at % RING) as usize * 16;
-        self.long(job, place).store(tag, Ordering::Relaxed);
-        self.long(job, place + 8).store(result.cast_unsigned(), Ordering::Relaxed);
-        head.store(at.wrapping_add(1), Ordering::Release);
+    /// An I/O of a job is done, the one with this number: so many bytes, or an error number, negative.
+    pub fn done(&self, job: u32, at: u32, place: u32, result: i64) {
+        let to = DONE_AT + (at % RING) as usize * 16;
+        self.long(job, to).store(place.into(), Ordering::Relaxed);
+        self.long(job, to + 8).store(result.cast_unsigned(), Ordering::Relaxed);
     }
 
-    /// Lets a job go on.
-    pub fn release(&self, job: u32) {
+    fn cell(&self, job: u32, place: u32) -> &[AtomicU64] {
+        let slots = SLOTS_AT + (self.jobs as usize + 1) * SLOT_BYTES;
+        let index = job as usize * RING as usize + (place % RING) as usize;
+        &self.longs[(slots + index * CELL_BYTES as usize) / 8..][..CELL_BYTES as usize / 8]
+    }
+
+    /// Reads whole words of a cell.
+    fn read_cell(&self, job: u32, place: u32, into: &mut [u8]) {
+        for (word, bytes) in self.cell(job, place).iter().zip(into.chunks_exact_mut(8)) {
+            bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
+        }
+    }
+
+    /// Writes whole words of a cell.
+    fn write_cell(&self, job: u32, place: u32, from: &[u8]) {
+        for (word, bytes) in self.cell(job, place).iter().zip(from.as_chunks().0) {
+            word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
+        }
+    }
+
+    /// The data that a job wants to be written. False: it has no such memory.
+    pub fn fetch(&self, job: u32, asked: &Asked, into: &mut [u8]) -> bool {
+        if asked.in_cell {
+            self.read_cell(job, asked.place, into);
+            return true;
+        }
+        read_memory(self.thread(job).0, asked.address, into)
+    }
+
+    /// The data that a job has read. False: it has no such memory.
+    pub fn bring(&self, job: u32, asked: &Asked, from: &[u8]) -> bool {
+        if asked.in_cell {
+            self.write_cell(job, asked.place, from);
+            return true;
+        }
+        write_memory(self.thread(job).0, asked.address, from)
+    }
+
+    /// Lets a job go on, which sees so many of its I/Os done.
+    pub fn release(&self, job: u32, done: u32) {
+        self.of(job, Of::DoneHead).store(done, Ordering::Release);
         let released = self.of(job, Of::Released);
         released.fetch_add(1, Ordering::SeqCst);
         if self.of(job, Of::Sleeps).load(Ordering::SeqCst) != 0 {
             self.wake(released);
         }
     }
+
+    /// Lets fio's helper look whether its main thread has told it to end.
+    pub fn look(&self) {
+        self.wake(self.of(self.jobs, Of::Released));
+    }
+}
+
+/// The two halves of a word.
+fn two(word: u64) -> [u32; 2] {
+    let bytes = word.to_ne_bytes();
+    let [a, b, c, d, e, f, g, h] = bytes;
+    [u32::from_ne_bytes([a, b, c, d]), u32::from_ne_bytes([e, f, g, h])]
 }
 
 impl Drop for Shared {
@@ -318,7 +374,7 @@ impl Drop for Shared {
 }
 
 /// Reads a program's memory. False: it has none there, or has ended.
-pub fn read_memory(pid: i32, address: u64, into: &mut [u8]) -> bool {
+fn read_memory(pid: i32, address: u64, into: &mut [u8]) -> bool {
     let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
     let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: into.len() };
     // SAFETY: the kernel writes to `into` at most; the other address is in the other process.
@@ -327,7 +383,7 @@ pub fn read_memory(pid: i32, address: u64, into: &mut [u8]) -> bool {
 }
 
 /// Writes to a program's memory. False: it has none there, or has ended.
-pub fn write_memory(pid: i32, address: u64, from: &[u8]) -> bool {
+fn write_memory(pid: i32, address: u64, from: &[u8]) -> bool {
     let local = libc::iovec { iov_base: from.as_ptr().cast_mut().cast(), iov_len: from.len() };
     let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: from.len() };
     // SAFETY: the kernel reads `from`; the other address is in the other process.
@@ -345,22 +401,50 @@ mod tests {
         for nth in 0..RING + 3 {
             let at = IOS_AT + (nth % RING) as usize * 32;
             shared.long(1, at).store(512 * u64::from(nth), Ordering::Relaxed);
-            shared.long(1, at + 16).store(7, Ordering::Relaxed);
+            shared.long(1, at + 16).store(1 << 32 | 7, Ordering::Relaxed);
             shared.long(1, at + 24).store(1 << 32 | 4096, Ordering::Relaxed);
             shared.of(1, Of::Head).fetch_add(1, Ordering::Release);
-            let asked = shared.take(1).unwrap().unwrap();
+            let asked = shared.take(1, nth).unwrap().unwrap();
             assert_eq!(
-                (asked.op, asked.offset, asked.bytes, asked.tag),
-                (Op::Write, 512 * u64::from(nth), 4096, 7)
+                (asked.op, asked.offset, asked.bytes, asked.place, asked.in_cell),
+                (Op::Write, 512 * u64::from(nth), 4096, 7, true)
             );
-            assert!(shared.take(1).is_none() && shared.take(0).is_none());
+            assert!(shared.take(1, nth + 1).is_none() && shared.take(0, 0).is_none());
         }
-        shared.long(0, 16).store(99, Ordering::Relaxed);
+        shared.long(0, ARGUMENT_AT).store(99, Ordering::Relaxed);
         shared.of(0, Of::Kind).store(2, Ordering::Relaxed);
         assert!(!shared.wait_posted(0, 0, Duration::from_millis(1)));
         shared.of(0, Of::Posted).store(1, Ordering::Release);
         assert!(shared.wait_posted(0, 0, Duration::from_secs(9)));
         assert_eq!(shared.command(0), Command::Sleep(99));
+    }
+
+    #[test]
+    fn cells_keep_what_is_put_there_each_its_own() {
+        let shared = Shared::new(2, false, &[]).unwrap();
+        let data = |job: u32, place: u32| -> Vec<u8> {
+            (0..CELL_BYTES).map(|n| (n * 7 + job * 31 + place * 3) as u8).collect()
+        };
+        let all = [(0, 0), (0, 1), (0, RING - 1), (1, 0), (2, RING - 1)];
+        for (job, place) in all {
+            shared.write_cell(job, place, &data(job, place));
+        }
+        for (job, place) in all {
+            let mut read = vec![0; CELL_BYTES as usize];
+            shared.read_cell(job, place, &mut read);
+            assert_eq!(read, data(job, place), "{job} {place}");
+        }
+    }
+
+    #[test]
+    fn a_place_or_a_length_that_there_is_not_is_refused() {
+        let shared = Shared::new(1, false, &[]).unwrap();
+        shared.of(0, Of::Head).store(1, Ordering::Release);
+        for (place, in_cell, bytes) in [(RING, 0, 512), (0, 1, CELL_BYTES + 512)] {
+            shared.long(0, IOS_AT + 16).store(in_cell << 32 | u64::from(place), Ordering::Relaxed);
+            shared.long(0, IOS_AT + 24).store(u64::from(bytes), Ordering::Relaxed);
+            assert_eq!(shared.take(0, 0), Some(Err(place)));
+        }
     }
 
     #[test]

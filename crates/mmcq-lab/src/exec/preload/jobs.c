@@ -41,11 +41,15 @@
 
 #define MAGIC 0x71636d6du
 #define FILES 16
-#define RING 256
+#define RING 256 /* I/Os of a job under way: each has a place, and a cell for its data */
+#define CELL (32u << 10) /* longer data are copied by the laboratory, with the kernel's help */
 #define FIO 1u
 #define EPOCH_S 1735689600LL /* 2025-01-01 */
 #define BOOT_S 1000LL
 #define PIECE (16u << 20)
+#define SPINS 4000 /* looks at a word before the job sleeps */
+#define LUCK 8     /* without luck, it sleeps at once */
+#define RETRY 64   /* handovers until it looks again */
 #define SPIN_READS 2000 /* of the clock without a pause: the program spins */
 
 enum { READ = 0, WRITE = 1, FLUSH = 2 };
@@ -77,40 +81,67 @@ _Static_assert(offsetof(struct head, page) == 64 && offsetof(struct head, now_ns
 _Static_assert(offsetof(struct head, refusal) == 96 && offsetof(struct head, files) == 1024, "layout");
 
 struct io {
-  uint64_t offset, address, tag;
-  uint32_t bytes, op;
+  uint64_t offset, address;
+  uint32_t place, in_cell, bytes, op;
 };
 
 struct done {
+  uint64_t place;
+  int64_t result;
+};
+
+struct finished {
   uint64_t tag;
   int64_t result;
 };
 
+/* An I/O as the job knows it. */
+struct asked {
+  uint64_t tag;
+  void *data;
+  uint32_t bytes, op;
+};
+
+/* Each side looks at a line of the cache that the other writes once in a handover. */
 struct slot {
-  _Atomic uint32_t posted, released;
+  /* The job writes. */
+  _Atomic uint32_t posted;
   uint32_t kind;
-  _Atomic uint32_t sleeps; /* the job does: it must be woken */
   uint64_t argument;
+  _Atomic uint32_t head;
+  _Atomic uint32_t sleeps; /* the job does: it must be woken */
   _Atomic int32_t pid, tid;
-  _Atomic uint32_t head, tail, done_head, done_tail;
-  _Atomic uint32_t heard; /* the laboratory sleeps, and must be woken */
-  uint32_t gap[3];
+  uint32_t gap[8];
+  /* The laboratory writes. */
+  _Atomic uint32_t released, done_head;
+  _Atomic uint32_t heard; /* it sleeps, and must be woken */
+  uint32_t gap2[13];
   struct io ios[RING];
   struct done done[RING];
+  /* The job's alone. */
+  uint32_t put, got, free_places;
+  uint16_t free_place[RING];
+  struct asked asked[RING];
 };
 
 #define SLOTS_AT 8192
-#define SLOT_BYTES 16384
+#define SLOT_BYTES 24576
 _Static_assert(sizeof(struct slot) <= SLOT_BYTES && sizeof(struct head) <= SLOTS_AT, "layout");
+_Static_assert(offsetof(struct slot, released) == 64 && offsetof(struct slot, ios) == 128, "layout");
 
 static struct head *head;
 static char *shared;
-static __thread struct slot *own;
-static __thread int clock_reads;
-static __thread int is_background;
-static __thread uint64_t timer_ns;
-static __thread uint32_t spare_tag;
-static int on_fio, forked, helper_next, helper_made;
+#define OF_THREAD static __thread __attribute__((tls_model("initial-exec")))
+OF_THREAD struct slot *own;
+OF_THREAD int inside; /* the thread waits for the laboratory, and a signal came */
+OF_THREAD int luck = LUCK;
+OF_THREAD unsigned handovers;
+OF_THREAD int clock_reads;
+OF_THREAD int is_background;
+OF_THREAD uint64_t timer_ns;
+OF_THREAD uint32_t spare_tag;
+static int on_fio, forked, helper_next, helper_made, fio_begins;
+static time_t hours;
 static pthread_t main_thread;
 static pthread_key_t at_end;
 
@@ -150,6 +181,11 @@ static struct slot *slot_at(uint32_t index) {
   return (struct slot *)(shared + SLOTS_AT + (size_t)index * SLOT_BYTES);
 }
 
+static char *cell_at(struct slot *slot, uint32_t place) {
+  size_t index = (size_t)((char *)slot - shared - SLOTS_AT) / SLOT_BYTES;
+  return shared + SLOTS_AT + (size_t)head->slots * SLOT_BYTES + (index * RING + place) * CELL;
+}
+
 /* The laboratory has gone: so does the program. */
 static void check_server(void) {
   if (kill(head->server, 0) && errno == ESRCH) leave(1);
@@ -158,6 +194,7 @@ static void check_server(void) {
 static void post(struct slot *slot, uint32_t kind, uint64_t argument) {
   slot->kind = kind;
   slot->argument = argument;
+  atomic_store_explicit(&slot->head, slot->put, memory_order_relaxed);
   atomic_fetch_add(&slot->posted, 1);
   if (atomic_load(&slot->heard)) futex_wake(&slot->posted);
 }
@@ -185,6 +222,8 @@ static struct slot *claim(void) {
 
 static void take(struct slot *slot) {
   own = slot;
+  for (slot->free_places = 0; slot->free_places < RING; slot->free_places++)
+    slot->free_place[slot->free_places] = RING - 1 - slot->free_places;
   atomic_store(&slot->tid, (int)call(SYS_gettid, 0, 0, 0, 0, 0, 0));
   atomic_store(&slot->pid, getpid());
   pthread_setspecific(at_end, slot);
@@ -202,7 +241,8 @@ static struct slot *job(void) {
 
 static void ended(void *value) {
   struct slot *slot = value;
-  if (slot && own == slot) {
+  /* A child of vfork has its parent's memory, but not its place. */
+  if (slot && own == slot && atomic_load(&slot->pid) == getpid()) {
     own = NULL;
     post(slot, END, 0);
   }
@@ -210,15 +250,24 @@ static void ended(void *value) {
 
 /* Posts a command and waits until the laboratory lets this thread go on. */
 static void enter(struct slot *slot, uint32_t kind, uint64_t argument) {
+  if (inside) refuse("a signal's handler uses the card while its thread does; expected handlers that do not");
+  inside = 1;
   uint32_t before = atomic_load(&slot->released);
   clock_reads = 0;
   post(slot, kind, argument);
-  for (int i = 0; i < 4000; i++) {
-    if (atomic_load_explicit(&slot->released, memory_order_acquire) != before) return;
+  /* A look costs less than a sleep, where the laboratory has a CPU of its own. */
+  int spins = luck || !(++handovers % RETRY) ? SPINS : 0;
+  for (int i = 0; i < spins; i++) {
+    if (atomic_load_explicit(&slot->released, memory_order_acquire) != before) {
+      if (luck < LUCK) luck++;
+      inside = 0;
+      return;
+    }
 #if defined __x86_64__
     __builtin_ia32_pause();
 #endif
   }
+  luck = luck > 2 ? luck - 2 : 0;
   atomic_store(&slot->sleeps, 1);
   while (atomic_load(&slot->released) == before) {
     futex_wait(&slot->released, before, 200);
@@ -226,12 +275,13 @@ static void enter(struct slot *slot, uint32_t kind, uint64_t argument) {
     if (atomic_load(&head->over)) leave(1);
   }
   atomic_store(&slot->sleeps, 0);
+  inside = 0;
 }
 
 static uint64_t now_ns(void) { return atomic_load_explicit(&head->now_ns, memory_order_acquire); }
 
 static void sleep_until(uint64_t at_ns) {
-  struct slot *slot = job();
+  struct slot *slot = inside ? NULL : job(); /* a signal's handler sleeps for nothing */
   if (!slot) return;
   if (at_ns < now_ns() + 1000) at_ns = now_ns() + 1000;
   enter(slot, SLEEP, at_ns);
@@ -240,6 +290,7 @@ static void sleep_until(uint64_t at_ns) {
 /* ------------------------------------------------------------------ the beginning and the end */
 
 __attribute__((constructor)) static void begin(void) {
+  fio_begins = getenv("MMCQ_FIO_READS_JOBS") != NULL;
   const char *path = getenv("MMCQ_SHARED");
   if (!path) return;
   int fd = (int)call(SYS_openat, AT_FDCWD, (long)path, O_RDWR | O_CLOEXEC, 0, 0, 0);
@@ -255,10 +306,15 @@ __attribute__((constructor)) static void begin(void) {
   struct head *found = at;
   void **page = dlsym(RTLD_DEFAULT, "fio_ts");
   if (found->flags & FIO) {
-    on_fio = page != NULL;
+    on_fio = fio_begins = page != NULL;
     if (page) *page = (void *)&found->page;
   }
   head = found;
+  /* The program that this process was before has made way for this one. */
+  for (uint32_t i = 0, n = atomic_load(&head->claimed); i < n && i < head->background; i++) {
+    struct slot *slot = slot_at(i);
+    if (atomic_load(&slot->pid) == getpid() && slot->kind != END) post(slot, END, 0);
+  }
   if (getppid() == head->server) prctl(PR_SET_PDEATHSIG, SIGKILL);
 }
 
@@ -271,11 +327,20 @@ void _exit(int code) {
   leave(code);
 }
 
+/* I/Os under way are the parent's. */
+OF_THREAD struct finished *set_aside;
+OF_THREAD int aside, aside_room;
+
+static void forget(void) {
+  own = NULL;
+  aside = 0;
+}
+
 pid_t fork(void) {
   REAL(fork);
   if (!head || !on_fio) {
     pid_t pid = real();
-    if (pid == 0) own = NULL;
+    if (pid == 0) forget();
     return pid;
   }
   struct slot *slot = pthread_equal(pthread_self(), main_thread) ? claim() : NULL;
@@ -283,7 +348,7 @@ pid_t fork(void) {
   if (pid == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     forked = 1;
-    own = NULL;
+    forget();
     if (slot) take(slot);
   } else if (pid < 0 && slot) {
     post(slot, END, 0);

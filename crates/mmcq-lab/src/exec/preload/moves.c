@@ -1,28 +1,34 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* ------------------------------------------------------------------ reads and writes */
 
-static uint64_t put(struct slot *slot, uint32_t op, uint64_t offset, const void *data, size_t bytes, uint64_t tag) {
-  uint32_t at = atomic_load(&slot->head);
-  slot->ios[at % RING] = (struct io){offset, (uint64_t)(uintptr_t)data, tag, (uint32_t)bytes, op};
-  atomic_store_explicit(&slot->head, at + 1, memory_order_release);
-  return tag;
+/* Puts an I/O into the job's ring; 0: it has as many under way as there may be. */
+static int put(struct slot *slot, uint32_t op, uint64_t offset, void *data, size_t bytes, uint64_t tag) {
+  if (!slot->free_places) return 0;
+  uint32_t place = slot->free_place[--slot->free_places];
+  uint32_t in_cell = bytes <= CELL;
+  slot->asked[place] = (struct asked){tag, data, (uint32_t)bytes, op};
+  if (op == WRITE && in_cell) memcpy(cell_at(slot, place), data, bytes);
+  slot->ios[slot->put++ % RING] =
+      (struct io){offset, (uint64_t)(uintptr_t)data, place, in_cell, (uint32_t)bytes, op};
+  return 1;
 }
 
 #define OF_AIO 1ull /* an address is even */
 
-static int next_done(struct slot *slot, struct done *out) {
-  uint32_t at = atomic_load(&slot->done_tail);
-  if (at == atomic_load_explicit(&slot->done_head, memory_order_acquire)) return 0;
-  *out = slot->done[at % RING];
-  atomic_store_explicit(&slot->done_tail, at + 1, memory_order_release);
+static int next_done(struct slot *slot, struct finished *out) {
+  if (slot->got == atomic_load_explicit(&slot->done_head, memory_order_acquire)) return 0;
+  struct done done = slot->done[slot->got++ % RING];
+  uint32_t place = (uint32_t)done.place;
+  struct asked *asked = &slot->asked[place];
+  if (asked->op == READ && asked->bytes <= CELL && done.result > 0)
+    memcpy(asked->data, cell_at(slot, place), asked->bytes);
+  *out = (struct finished){asked->tag, done.result};
+  slot->free_place[slot->free_places++] = (uint16_t)place;
   return 1;
 }
 
-static __thread struct done *set_aside;
-static __thread int aside, aside_room;
-
 /* Does one I/O and waits for it; what else is done meanwhile is set aside for io_getevents. */
-static int64_t one(uint32_t op, uint64_t offset, const void *data, size_t bytes) {
+static int64_t one(uint32_t op, uint64_t offset, void *data, size_t bytes) {
   struct slot *slot = job();
   if (!slot) {
     take(claim()); /* fio's main thread lays a file out */
@@ -30,11 +36,11 @@ static int64_t one(uint32_t op, uint64_t offset, const void *data, size_t bytes)
     atomic_store(&head->ready, atomic_load(&head->claimed));
     futex_wake(&head->ready);
   }
-  uint64_t tag = put(slot, op, offset, data, bytes, ((uint64_t)++spare_tag << 1) | OF_AIO);
-  uint64_t wanted = 1;
+  uint64_t tag = ((uint64_t)++spare_tag << 1) | OF_AIO;
+  if (!put(slot, op, offset, data, bytes, tag)) return -EAGAIN;
   for (;;) {
-    enter(slot, WAIT, wanted);
-    struct done done;
+    enter(slot, WAIT, 1);
+    struct finished done;
     while (next_done(slot, &done)) {
       if (done.tag == tag) return done.result;
       if (aside == aside_room) {
@@ -47,7 +53,7 @@ static int64_t one(uint32_t op, uint64_t offset, const void *data, size_t bytes)
   }
 }
 
-static __thread char *bounce;
+OF_THREAD char *bounce;
 
 /* Bytes that are no whole sectors go by the sectors they are in. */
 static ssize_t transfer(int fd, uint32_t op, char *data, size_t bytes, off64_t at) {
@@ -239,8 +245,8 @@ struct io_event {
   int64_t result, result2;
 };
 struct context {
-  _Atomic int under_way;
-  int room;
+  int under_way, room;
+  struct slot *owner; /* of what is under way */
 };
 
 static int make_context(int depth, void **out) {
@@ -249,6 +255,12 @@ static int make_context(int depth, void **out) {
   context->room = depth < RING / 2 ? depth : RING / 2;
   *out = context;
   return 0;
+}
+
+static void of_thread(struct context *context, struct slot *slot) {
+  if (!context->under_way) context->owner = slot;
+  if (context->owner != slot)
+    refuse("two threads have I/Os of one libaio context under way; expected a context for each thread");
 }
 
 #define AIO(name, proto, pass) \
@@ -279,6 +291,7 @@ AIO(io_submit, (void *value, long count, struct iocb **ios), (value, count, ios)
   struct context *context = value;
   struct slot *slot = job();
   if (!slot) return -EINVAL;
+  of_thread(context, slot);
   long taken = 0;
   for (; taken < count && context->under_way < context->room; taken++) {
     struct iocb *io = ios[taken];
@@ -289,17 +302,18 @@ AIO(io_submit, (void *value, long count, struct iocb **ios), (value, count, ios)
     if (op != FLUSH && (at % 512 || io->bytes % 512 || !io->bytes || io->bytes > PIECE ||
                         at > file->bytes || io->bytes > file->bytes - at))
       break;
-    put(slot, op, op == FLUSH ? 0 : file->start + at, (void *)(uintptr_t)io->buffer, op == FLUSH ? 0 : io->bytes,
-        (uint64_t)(uintptr_t)io);
+    if (!put(slot, op, op == FLUSH ? 0 : file->start + at, (void *)(uintptr_t)io->buffer, op == FLUSH ? 0 : io->bytes,
+             (uint64_t)(uintptr_t)io))
+      break;
     context->under_way++;
   }
   if (taken || !count) return (int)taken;
-  return context->under_way >= context->room ? -EAGAIN : -EINVAL;
+  return context->under_way >= context->room || !slot->free_places ? -EAGAIN : -EINVAL;
 }
 
 static int deliver(struct context *context, struct slot *slot, long most, struct io_event *events) {
   int got = 0;
-  struct done done;
+  struct finished done;
   while (got < most) {
     if (aside) {
       done = set_aside[0];
@@ -319,6 +333,7 @@ AIO(io_getevents, (void *value, long least, long most, struct io_event *events, 
   struct context *context = value;
   struct slot *slot = job();
   if (!slot) return -EINVAL;
+  of_thread(context, slot);
   if (least > context->under_way) least = context->under_way;
   int got = 0;
   if (least <= 0) {

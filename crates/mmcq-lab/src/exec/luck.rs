@@ -1,0 +1,70 @@
+//! Whether to look again and again for what another process does soon, or to sleep until it has.
+
+use std::cell::Cell;
+
+/// Looks before a sleep.
+const SPINS: u32 = 3000;
+/// Looks are given up after half as many in vain, in a row.
+const LUCK: u32 = 8;
+/// Then every so many times they are tried again.
+const RETRY: u32 = 64;
+
+/// A look costs less than a sleep, where the other process has a CPU of its own. Where it has none,
+/// looks keep it from its work.
+pub struct Luck {
+    left: Cell<u32>,
+    times: Cell<u32>,
+}
+
+impl Default for Luck {
+    fn default() -> Self {
+        Luck { left: Cell::new(LUCK), times: Cell::new(0) }
+    }
+}
+
+impl Luck {
+    /// Looks until something has come. False: it has not, and the caller sleeps.
+    pub fn spins(&self, came: impl Fn() -> bool) -> bool {
+        let (left, times) = (self.left.get(), self.times.get().wrapping_add(1));
+        self.times.set(times);
+        let spins = if left > 0 || times.is_multiple_of(RETRY) { SPINS } else { 1 };
+        for _ in 0..spins {
+            if came() {
+                self.left.set((left + u32::from(spins > 1)).min(LUCK));
+                return true;
+            }
+            std::hint::spin_loop();
+        }
+        self.left.set(left.saturating_sub(2));
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_in_vain_are_given_up_and_tried_again() {
+        let looked = Cell::new(0);
+        let never = || {
+            looked.set(looked.get() + 1);
+            false
+        };
+        let luck = Luck::default();
+        let count = |luck: &Luck| {
+            looked.set(0);
+            assert!(!luck.spins(never));
+            looked.get()
+        };
+        assert!((0..LUCK / 2).all(|_| count(&luck) == SPINS));
+        assert!((LUCK / 2 + 1..RETRY).all(|_| count(&luck) == 1));
+        assert_eq!(count(&luck), SPINS);
+        assert_eq!(count(&luck), 1);
+        while luck.times.get() % RETRY != RETRY - 1 {
+            luck.spins(|| true);
+        }
+        assert!(luck.spins(|| true), "tried again, with luck");
+        assert_eq!(count(&luck), SPINS);
+    }
+}
