@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 """sqlite-cuts.py [--mmcq PROGRAM] [--transactions N] [--random N] [--card CARD] [--lying]
+               [--journal persist|wal|wal-exclusive]
 
 SQLite on a simulated card whose supply fails: at every flush of the card, and at random moments.
 After each cut the database is opened from what the card kept. It must be whole, and must have each
 transaction that SQLite had acknowledged. With --lying the card's cache forgets what it took, and
 tells of flushes that it has not done: then at least one cut must be found to have done damage.
+With --journal wal, the index of the log (-shm) is memory in a file of this machine, since nothing of
+it must survive; with wal-exclusive there is none.
 Exit codes: 0 as it must be, 1 not, 2 bad input.
 """
 
@@ -22,11 +25,18 @@ PART = 1 << 20  # of the card, for the database and for its journal
 CARD_BYTES = 8 << 30
 
 
-def write(path, transactions):
+def write(path, transactions, journal):
     """What runs on the card: transactions, each told when it is committed."""
     base = sqlite3.connect(path, isolation_level=None)
-    # Files on the card keep their length: the journal is ended by its header, not by its removal.
-    base.execute("pragma journal_mode=persist")
+    if journal == "wal-exclusive":
+        base.execute("pragma locking_mode=exclusive")
+    # Files on the card keep their length: a journal is ended by its header, not by its removal.
+    mode = "persist" if journal == "persist" else "wal"
+    said = base.execute(f"pragma journal_mode={mode}").fetchone()[0]
+    if said != mode:
+        sys.exit(f"journal_mode={mode}: SQLite has {said}")
+    # Often, so that the log begins anew within a few transactions.
+    base.execute("pragma wal_autocheckpoint=12")
     base.execute("pragma synchronous=full")
     base.execute("pragma cache_size=10")
     for nth in range(transactions):
@@ -38,11 +48,13 @@ def write(path, transactions):
         os.write(1, b"%d\n" % (nth + 1))
 
 
-def whole(folder, image, committed):
+def whole(folder, image, committed, suffix):
     """What is wrong with what the card kept, or None."""
     path = os.path.join(folder, "kept.db")
+    if os.path.exists(path + "-shm"):
+        os.remove(path + "-shm")
     with open(image, "rb") as card:
-        for name, start in ((path, 0), (path + "-journal", PART)):
+        for name, start in ((path, 0), (path + suffix, PART)):
             card.seek(start)
             with open(name, "wb") as part:
                 part.write(card.read(PART))
@@ -69,10 +81,14 @@ def main():
     parser.add_argument("--random", type=int, default=24)
     parser.add_argument("--card", default="emmc-51-full")
     parser.add_argument("--lying", action="store_true")
+    parser.add_argument("--journal", choices=("persist", "wal", "wal-exclusive"), default="persist")
     given = parser.parse_args()
+    suffix = "-journal" if given.journal == "persist" else "-wal"
     with tempfile.TemporaryDirectory() as folder:
         start = os.path.join(folder, "base.db")
         base = sqlite3.connect(start)
+        # The switch itself would need a file beside those on the card.
+        base.execute("pragma journal_mode=" + ("delete" if given.journal == "persist" else "wal"))
         base.execute("create table t (id integer primary key, v blob)")
         base.commit()
         base.close()
@@ -85,8 +101,9 @@ def main():
                 card.write(start)
                 card.truncate(CARD_BYTES)
             command = [given.mmcq, "exec", "--card", given.card, "--image", image]
-            command += [f"--file=t.db={PART}", f"--file=t.db-journal={PART}", *more]
-            command += ["--", sys.executable, os.path.abspath(__file__), "--write", str(given.transactions)]
+            command += [f"--file=t.db={PART}", f"--file=t.db{suffix}={PART}", *more]
+            command += ["--", sys.executable, os.path.abspath(__file__), "--write"]
+            command += [str(given.transactions), given.journal]
             done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
             if done.returncode:
                 sys.exit(f"sqlite-cuts.py: {done.stderr.strip()}")
@@ -97,7 +114,7 @@ def main():
         counted = re.search(r"([0-9.]+) s in virtual time.* ([0-9]+) flushes", said)
         if not counted or committed != given.transactions:
             sys.exit(f"sqlite-cuts.py: the run without a cut said {said.strip()!r}")
-        wrong = whole(folder, image, committed)
+        wrong = whole(folder, image, committed, suffix)
         if wrong:
             print(f"without a cut: {wrong}")
             sys.exit(1)
@@ -110,7 +127,7 @@ def main():
             committed, said = run(option, str(value), "--seed", str(seed), *lying)
             at_stake = re.search(r"([0-9]+) sectors were not safe", said)
             unsafe += int(at_stake[1]) > 0 if at_stake else 0
-            wrong = whole(folder, image, committed)
+            wrong = whole(folder, image, committed, suffix)
             if wrong:
                 found += 1
                 print(f"{option} {value} --seed {seed}: {wrong}")
@@ -122,7 +139,7 @@ def main():
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 3 and sys.argv[1] == "--write":
-        write("t.db", int(sys.argv[2]))
+    if len(sys.argv) == 4 and sys.argv[1] == "--write":
+        write("t.db", int(sys.argv[2]), sys.argv[3])
     else:
         main()
