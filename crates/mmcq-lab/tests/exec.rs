@@ -1,7 +1,8 @@
 //! Unmodified programs on a simulated card: dd, Python, fio itself, and SQLite with power cuts.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 fn mmcq(folder: &Path, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_mmcq"))
@@ -99,6 +100,145 @@ print(os.path.exists('/dev/mmcblk0'))
     let told = text(&no_compiler.stderr);
     assert_eq!(no_compiler.status.code(), Some(2), "{told}");
     assert!(told.contains("expected a C compiler") && told.lines().count() == 1, "{told}");
+    for (compiler, cache, part) in [
+        ("false", folder.join("third"), "false cannot compile the C library"),
+        ("cc", PathBuf::from("/dev/full"), "/dev/full/mmcq: "),
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_mmcq"))
+            .args(["exec", "--", "true"])
+            .env("XDG_CACHE_HOME", &cache)
+            .env("CC", compiler)
+            .output()
+            .unwrap();
+        let told = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{told}");
+        assert!(told.contains(part) && told.lines().count() == 1, "{told}");
+        let left = std::fs::read_dir(cache.join("mmcq")).map_or(0, Iterator::count);
+        assert_eq!(left, 0, "nothing half written");
+    }
+}
+
+/// A shell starts more programs than there are places, one after the other; a program becomes
+/// another; a child that never becomes one does not end its parent's place.
+#[test]
+fn programs_come_and_go() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let many = "i=0; while [ $i -lt 70 ]; do dd if=/dev/mmcblk0 of=/dev/null bs=512 count=1 2>&1 || exit 1; i=$((i+1)); done";
+    let (_, told) = well(folder, &["exec", "--", "sh", "-c", many]);
+    assert!(told.contains(" 70 reads"), "{told}");
+    let becomes = "
+import os, subprocess
+fd = os.open('/dev/mmcblk0', os.O_RDONLY)
+os.pread(fd, 512, 0)
+try: subprocess.run(['./absent'])
+except FileNotFoundError: pass
+os.pread(fd, 512, 512)
+os.execvp('dd', ['dd', 'if=/dev/mmcblk0', 'of=/dev/null', 'bs=512', 'count=5', 'status=none'])
+";
+    let (_, told) = well(folder, &["exec", "--", "python3", "-c", becomes]);
+    assert!(told.contains("mmcq: 0.00") && told.contains(" 7 reads"), "{told}");
+    let orphan = "sleep 1000 & echo $! > orphan; dd if=/dev/mmcblk0 of=/dev/null bs=512 count=1 status=none";
+    well(folder, &["exec", "--", "sh", "-c", orphan]);
+    let pid = std::fs::read_to_string(folder.join("orphan")).unwrap();
+    assert!(gone(&Path::new("/proc").join(pid.trim())), "what the program left is ended");
+}
+
+/// A process has ended; its parent may not have heard yet.
+fn gone(path: &Path) -> bool {
+    let stat = std::fs::read_to_string(path.join("stat")).unwrap_or_default();
+    stat.is_empty() || stat.contains(") Z ")
+}
+
+/// Descendants of a process.
+fn descendants(of: u32) -> Vec<u32> {
+    let children =
+        std::fs::read_dir(format!("/proc/{of}/task")).into_iter().flatten().flatten().flat_map(|task| {
+            let text = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
+            text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<u32>>()
+        });
+    children.flat_map(|pid| [vec![pid], descendants(pid)].concat()).collect()
+}
+
+#[test]
+fn an_interrupted_program_ends_and_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let forks =
+        "import os\nos.fork()\nfd = os.open('/dev/mmcblk0', os.O_RDONLY)\nwhile True: os.pread(fd, 512, 0)";
+    let deaf = format!("import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n{forks}");
+    let job = ["fio", "--", "--name=a", "--rw=randread", "--bs=4k", "--time_based", "--runtime=1000000"];
+    let runs: [(&[&str], &str, i32, &str); 4] = [
+        (&["exec", "--", "python3", "-c", forks], "INT", 130, ""),
+        (&["exec", "--", "python3", "-c", &deaf], "INT", 130, ""),
+        (&["exec", "--", "sh", "-c", "dd if=/dev/mmcblk0 of=/dev/null & sleep 100000000"], "TERM", 143, ""),
+        (&[&job[..], &["--numjobs=2"]].concat(), "INT", 130, "fio: terminating on signal 2"),
+    ];
+    for (arguments, signal, code, part) in runs {
+        let lab = Command::new(env!("CARGO_BIN_EXE_mmcq"))
+            .args(arguments)
+            .current_dir(folder.path())
+            .env("XDG_CACHE_HOME", cache())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let found = (0..6000).find_map(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            let found = descendants(lab.id());
+            (found.len() >= 2).then_some(found)
+        });
+        let found = found.expect("all have begun");
+        // The first is the program; once it is interrupted a second time, it is killed.
+        for _ in 0..if arguments.contains(&deaf.as_str()) { 2 } else { 1 } {
+            Command::new("kill").args([&format!("-{signal}"), &lab.id().to_string()]).status().unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+        let output = lab.wait_with_output().unwrap();
+        let (said, told) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}{told}");
+        assert!(said.contains(part), "{arguments:?}: {said}{told}");
+        let left: Vec<&u32> = found.iter().filter(|pid| !gone(Path::new(&format!("/proc/{pid}")))).collect();
+        assert!(left.is_empty(), "{arguments:?}: {left:?}");
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+/// A sector that is being programmed may be old, new, or half of each; others are old or new.
+#[test]
+fn a_cut_in_the_middle_of_a_write_tears_what_is_programmed() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let image = folder.join("card.img");
+    let (mut torn_all, mut cuts) = (0, 0);
+    for seed in 1..=8 {
+        let card = std::fs::File::create(&image).unwrap();
+        card.set_len(1 << 30).unwrap();
+        let program = "
+import os
+fd = os.open('/dev/mmcblk0', os.O_RDWR)
+for n in range(64): os.pwrite(fd, b'N' * (1 << 18), n << 18)
+";
+        let seed = seed.to_string();
+        let cut = ["exec", "--image", "card.img", "--seed", &seed, "--cut-at", "9000", "--", "python3", "-c"];
+        let (_, told) = well(folder, &[&cut[..], &[program]].concat());
+        let number = |before: &str| -> usize {
+            let words = told.split(before).next().unwrap();
+            words.rsplit(' ').next().unwrap().parse().unwrap_or_else(|_| panic!("{told}"))
+        };
+        let mut bytes = vec![0; 64 << 18];
+        std::fs::File::open(&image).unwrap().read_exact(&mut bytes).unwrap();
+        let mut torn = 0;
+        for sector in bytes.chunks(512) {
+            let (first, second) = sector.split_at(256);
+            assert!(first.iter().all(|b| *b == first[0]) && second.iter().all(|b| *b == second[0]));
+            assert!(first[0] == second[0] || (first[0], second[0]) == (b'N', 0));
+            torn += usize::from(first[0] != second[0]);
+        }
+        assert_eq!(torn, number(" are half new"), "{told}");
+        torn_all += torn;
+        cuts += usize::from(number(" sectors were") > 0);
+    }
+    assert!(torn_all > 0 && cuts > 0, "{torn_all} {cuts}");
 }
 
 /// The report of fio, or of ours, by job and direction: I/Os, milliseconds.
@@ -284,19 +424,19 @@ fn no_process_outlives_the_laboratory() {
     assert!(wait(&|| running().len() == 2), "both have begun");
     lab.kill().unwrap();
     lab.wait().unwrap();
-    let gone = |path: &PathBuf| {
-        let stat = std::fs::read_to_string(path.join("stat")).unwrap_or_default();
-        stat.is_empty() || stat.contains(") Z ")
-    };
-    assert!(wait(&|| running().iter().all(gone)), "both have ended");
+    assert!(wait(&|| running().iter().all(|path| gone(path))), "both have ended");
 }
 
 #[test]
 fn sqlite_survives_power_cuts_and_a_cache_that_lies_is_found() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tools/sqlite-cuts.py");
-    for (more, ending) in
-        [(&["--random", "6"][..], ", 0 with damage\n"), (&["--random", "0", "--lying"], " with damage\n")]
-    {
+    for (more, ending, flushes) in [
+        (&["--random", "6"][..], ", 0 with damage\n", 8),
+        (&["--random", "0", "--lying"], " with damage\n", 8),
+        (&["--random", "4", "--journal", "wal"], ", 0 with damage\n", 5),
+        (&["--random", "4", "--journal", "wal-exclusive"], ", 0 with damage\n", 5),
+        (&["--random", "0", "--journal", "wal", "--lying"], " with damage\n", 5),
+    ] {
         let output = Command::new("python3")
             .arg(&script)
             .args(["--mmcq", env!("CARGO_BIN_EXE_mmcq"), "--transactions", "2"])
@@ -306,7 +446,7 @@ fn sqlite_survives_power_cuts_and_a_cache_that_lies_is_found() {
             .unwrap();
         let said = text(&output.stdout);
         assert!(output.status.success() && said.ends_with(ending), "{said}{}", text(&output.stderr));
-        assert!(said.contains("2 transactions, 8 flushes, "), "{said}");
+        assert!(said.contains(&format!("2 transactions, {flushes} flushes, ")), "{said}");
         assert!(!said.contains(" 0 with sectors at stake"), "{said}");
     }
 }

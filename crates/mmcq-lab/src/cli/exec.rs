@@ -62,9 +62,9 @@ impl Slot {
         let ended = exec::exec(&self.scene.run_of(&loaded), medium, program).map_err(Error::input)?;
         let tally = &ended.tally;
         let seconds = tally.now_ns as f64 / 1e9;
-        if let Some((at_stake, lost)) = ended.cut {
+        if let Some(exec::Lost { at_stake, old, torn }) = ended.cut {
             eprintln!(
-                "mmcq: the supply failed after {seconds:.6} s: {at_stake} sectors were not safe, {lost} of them are what they were before"
+                "mmcq: the supply failed after {seconds:.6} s: {at_stake} sectors were not safe, {old} of them are what they were before, {torn} are half new"
             );
         } else if ended.absent && !self.quiet {
             eprintln!(
@@ -85,11 +85,17 @@ impl Slot {
         }
         let code = match (ended.cut, ended.status.code(), ended.status.signal()) {
             (Some(_), ..) => 0,
+            _ if ended.interrupted.is_some() => signalled(ended.interrupted),
             (_, Some(code), _) => u8::try_from(code).unwrap_or(1),
-            (_, None, signal) => 128_u8.saturating_add(u8::try_from(signal.unwrap_or(0)).unwrap_or(0)),
+            (_, None, signal) => signalled(signal),
         };
         Ok((ExitCode::from(code), ended))
     }
+}
+
+/// As a shell says it: 130 for Ctrl-C.
+fn signalled(signal: Option<i32>) -> u8 {
+    128_u8.saturating_add(u8::try_from(signal.unwrap_or(0)).unwrap_or(0))
 }
 
 /// Run an unmodified program on a simulated card, in virtual time
@@ -116,7 +122,8 @@ pub struct Exec {
     #[arg(long, value_name = "PATH", default_value = DEVICE)]
     at: PathBuf,
     /// The supply fails so many microseconds after the program's beginning. The program is killed.
-    /// Each sector that is not safe then is old or new, by the seed
+    /// Each sector that is not safe then is old or new, by the seed, or half new where it was being
+    /// programmed
     #[arg(long, value_name = "US")]
     cut_at: Option<u64>,
     /// The same, when the card has done so many flushes and before the program hears of the last

@@ -1,8 +1,19 @@
 //! The supply of the card, where it is to fail.
 
 use crate::controller::Controller;
-use mmcq_sim::card::Kept;
+use mmcq_sim::card::{Kept, Stage};
 use mmcq_sim::world::Stream;
+
+/// What a failure of the supply did to sectors that were not safe.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// All of them.
+    pub at_stake: u64,
+    /// Of these, those that are what they were before.
+    pub old: u64,
+    /// ... and those whose first half is new and whose second is old: they were being programmed.
+    pub torn: u64,
+}
 
 /// When the supply fails, and what that did.
 pub struct Supply {
@@ -13,8 +24,8 @@ pub struct Supply {
     controller: Controller,
     luck: Stream,
     runs: bool,
-    /// Sectors that were not safe, and how many of them are what they were before.
-    pub failed: Option<(u64, u64)>,
+    /// It has failed.
+    pub failed: Option<Lost>,
 }
 
 impl Supply {
@@ -42,15 +53,22 @@ impl Supply {
     /// It fails now.
     pub fn fails(&mut self, now_ns: u64) {
         if self.failed.is_none() {
-            let (mut at_stake, mut lost) = (0, 0);
+            let mut lost = Lost::default();
             let luck = &mut self.luck;
-            self.controller.cut(now_ns, &mut |_| {
-                at_stake += 1;
-                let old = luck.bits() & 1 == 0;
-                lost += u64::from(old);
-                if old { Kept::Old } else { Kept::New }
+            self.controller.cut(now_ns, &mut |what| {
+                lost.at_stake += 1;
+                // An image cannot hold a sector that cannot be read: a torn one is two halves.
+                let kept = match luck.bits() % if what.stage == Stage::InFlight { 3 } else { 2 } {
+                    0 => Kept::Old,
+                    1 => Kept::New,
+                    _ if what.reliable => Kept::Old,
+                    _ => Kept::Mixed,
+                };
+                lost.old += u64::from(kept == Kept::Old);
+                lost.torn += u64::from(kept == Kept::Mixed);
+                kept
             });
-            self.failed = Some((at_stake, lost));
+            self.failed = Some(lost);
         }
     }
 }

@@ -6,12 +6,14 @@
 //! fio's are in `mmcq run`. Of all threads one runs at a time, and while it runs no time passes.
 
 mod cut;
+mod ending;
 pub mod fio;
 mod library;
 mod luck;
 mod programs;
 mod shared;
 
+pub use cut::Lost;
 pub use library::library;
 pub use programs::{JOBS_MAX, Tally};
 pub use shared::FILES_MAX;
@@ -24,6 +26,7 @@ use mmcq::engine::FlushBy;
 use mmcq_sim::card::Medium;
 use mmcq_sim::faults::{Faults, Plan, Point, Strike};
 use programs::Programs;
+use rustix::process::Signal;
 use shared::{Part, Shared};
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
@@ -62,10 +65,12 @@ pub struct Ended {
     pub tally: Tally,
     /// Of the machine.
     pub counters: Counters,
-    /// The supply failed: sectors that were not safe, and how many of them are lost.
-    pub cut: Option<(u64, u64)>,
+    /// The supply failed.
+    pub cut: Option<Lost>,
     /// It never came to the laboratory.
     pub absent: bool,
+    /// A signal to this process has ended it.
+    pub interrupted: Option<i32>,
 }
 
 /// Why a program did not run.
@@ -79,12 +84,14 @@ pub enum ExecError {
     Program(String),
 }
 
-/// Runs a program. `medium` instead of generated memory.
+/// Runs a program. `medium` instead of generated memory. Signals that end this process end the
+/// program first. What the program has started ends with it.
 ///
 /// # Errors
 /// The program cannot be started, or wants what there is not; the board cannot be had.
 pub fn exec(run: &Run<'_>, medium: Option<Medium>, program: &Program) -> Result<Ended, ExecError> {
     let library = library::library().map_err(ExecError::Program)?;
+    ending::adopt();
     place::on(run, medium, Start { program, library })?
 }
 
@@ -168,6 +175,7 @@ impl Visit for Start<'_> {
             Err(why) => return Ok(Err(ExecError::Program(why))),
         };
         let pid = child.id().cast_signed();
+        let watch = ending::Watch::new(pid, shared.clone());
         let told = shared.clone();
         let waiter = std::thread::spawn(move || {
             let status = child.wait();
@@ -176,10 +184,12 @@ impl Visit for Start<'_> {
         });
         let result = place::machine(run, board, &mut load, waiting, program.fio_jobs.unwrap_or(1));
         let refusal = shared.refusal();
-        if result.is_err() || load.is_stopped() || refusal.is_some() {
-            kill(pid, &waiter);
+        if (result.is_err() || load.is_stopped() || refusal.is_some()) && !waiter.is_finished() {
+            ending::kill(pid, Signal::KILL);
         }
         let status = waiter.join().unwrap_or_else(|_| Ok(ExitStatus::from_raw(libc::SIGKILL)));
+        ending::sweep(&shared.path());
+        let interrupted = watch.ok().and_then(ending::Watch::ends);
         if let Some(what) = refusal {
             return Ok(Err(ExecError::Program(what)));
         }
@@ -193,16 +203,6 @@ impl Visit for Start<'_> {
             Err(error) => return Ok(Err(ExecError::Program(format!("the program's end: {error}")))),
         };
         let cut = load.supply.as_ref().and_then(|supply| supply.failed);
-        Ok(Ok(Ended { status, tally: load.tally, counters, cut, absent: load.nobody_came() }))
-    }
-}
-
-/// Ends the program, if it has not ended.
-fn kill(pid: i32, waiter: &std::thread::JoinHandle<std::io::Result<ExitStatus>>) {
-    if !waiter.is_finished()
-        && let Some(pid) = rustix::process::Pid::from_raw(pid)
-    {
-        // It may end in this moment.
-        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        Ok(Ok(Ended { status, tally: load.tally, counters, cut, absent: load.nobody_came(), interrupted }))
     }
 }

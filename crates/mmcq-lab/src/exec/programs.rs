@@ -70,6 +70,7 @@ pub struct Tally {
 pub struct Programs {
     shared: Arc<Shared>,
     jobs: BTreeMap<u32, Job>,
+    /// How often jobs have begun, as the program says.
     known: u32,
     helper: bool,
     start_ns: u64,
@@ -149,7 +150,7 @@ impl Programs {
     /// Waits until the job has posted a command: until then it runs, and no time passes.
     fn hear(&self, id: u32, seen: u32, was_aside: bool) -> Heard {
         let others =
-            || self.in_front() > 1 || self.shared.word(Word::Ready).load(Ordering::Acquire) > self.known;
+            || self.in_front() > 1 || self.shared.word(Word::Ready).load(Ordering::Acquire) != self.known;
         if was_aside && self.shared.posted(id) == seen {
             let sleeps = matches!(state(self.shared.thread(id)), State::Sleeps);
             if sleeps && self.shared.posted(id) == seen && others() {
@@ -254,6 +255,7 @@ impl Programs {
             return Next::Wait;
         }
         job.finished = true;
+        self.shared.free(id);
         self.tell_front();
         Next::Finished
     }
@@ -306,16 +308,20 @@ impl Workload for Programs {
     fn arrived(&mut self, wait: bool) -> Vec<u32> {
         let background = self.shared.background();
         let ready = self.shared.word(Word::Ready);
-        let mut now = ready.load(Ordering::Acquire).min(background);
-        while wait && now == self.known && !self.program_is_over() {
+        let mut came = Vec::new();
+        let mut now = ready.load(Ordering::Acquire);
+        while now != self.known || wait {
+            self.known = now;
+            came = self.shared.begin();
+            if !came.is_empty() || !wait || self.program_is_over() {
+                break;
+            }
             self.shared.wait(ready, now, LOOK);
-            now = ready.load(Ordering::Acquire).min(background);
+            now = ready.load(Ordering::Acquire);
         }
-        if now == self.known {
-            return Vec::new();
+        if came.is_empty() {
+            return came;
         }
-        let mut came: Vec<u32> = (self.known..now).collect();
-        self.known = now;
         for &id in &came {
             self.jobs.insert(id, Job::default());
         }

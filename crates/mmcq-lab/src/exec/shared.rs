@@ -9,6 +9,7 @@
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::io::Errno;
 use rustix::thread::futex;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -37,13 +38,16 @@ const REFUSAL_BYTES: usize = 256;
 const IOS_AT: usize = 128;
 const ARGUMENT_AT: usize = 8;
 const DONE_AT: usize = IOS_AT + RING as usize * 32;
+const STATE_FREE: u32 = 0;
+const STATE_READY: u32 = 2;
+const STATE_KNOWN: u32 = 3;
 /// The machine of a program was switched on so many seconds before it.
 const BOOT_S: u64 = 1000;
 
 /// A word of the head.
 #[derive(Clone, Copy)]
 pub enum Word {
-    /// Of those, how many may begin.
+    /// Counts up when jobs may begin.
     Ready = 5,
     /// Not 0: the program ended, or was refused something.
     Over = 6,
@@ -60,6 +64,7 @@ enum Of {
     Sleeps = 5,
     Pid = 6,
     Tid = 7,
+    State = 8,
     // The laboratory's line of the cache.
     Released = 16,
     DoneHead = 17,
@@ -231,6 +236,26 @@ impl Shared {
     pub fn thread(&self, job: u32) -> (i32, i32) {
         let of = |word| self.of(job, word).load(Ordering::Acquire).cast_signed();
         (of(Of::Pid), of(Of::Tid))
+    }
+
+    /// Jobs that may begin and were not told of before, by number.
+    pub fn begin(&self) -> Vec<u32> {
+        let may = |job: &u32| {
+            self.of(*job, Of::State)
+                .compare_exchange(STATE_READY, STATE_KNOWN, Ordering::AcqRel, Ordering::Acquire)
+                .is_ok()
+        };
+        (0..self.jobs).filter(may).collect()
+    }
+
+    /// Another job may have the slot of this one, which has ended.
+    pub fn free(&self, job: u32) {
+        self.of(job, Of::State).store(STATE_FREE, Ordering::Release);
+    }
+
+    /// Processes that have come here.
+    pub fn processes(&self) -> BTreeSet<i32> {
+        (0..self.jobs).map(|job| self.thread(job).0).filter(|pid| *pid != 0).collect()
     }
 
     /// How many commands a job has posted.

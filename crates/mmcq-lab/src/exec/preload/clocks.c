@@ -76,11 +76,7 @@ static int virtual_pause(uint64_t ns) {
   if (on_fio && !own) {
     if (!helper_made) return 1; /* fio measures how long a short sleep takes */
     /* All jobs that it has made are under way: they may begin. */
-    uint32_t made = atomic_load(&head->claimed);
-    if (atomic_load(&head->ready) != made) {
-      atomic_store(&head->ready, made);
-      futex_wake(&head->ready);
-    }
+    begin_jobs();
     real_pause(ns > 2000000 ? 2000000 : ns);
     return 1;
   }

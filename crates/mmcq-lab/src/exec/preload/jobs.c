@@ -53,6 +53,7 @@
 #define SPIN_READS 2000 /* of the clock without a pause: the program spins */
 
 enum { READ = 0, WRITE = 1, FLUSH = 2 };
+enum { FREE = 0, CLAIMED = 1, READY = 2 }; /* a job's slot; the laboratory knows it by 3 */
 enum { WAIT = 1, SLEEP = 2, END = 3, REFUSE = 4 };
 
 struct file {
@@ -111,7 +112,8 @@ struct slot {
   _Atomic uint32_t head;
   _Atomic uint32_t sleeps; /* the job does: it must be woken */
   _Atomic int32_t pid, tid;
-  uint32_t gap[8];
+  _Atomic uint32_t state; /* both write it */
+  uint32_t gap[7];
   /* The laboratory writes. */
   _Atomic uint32_t released, done_head;
   _Atomic uint32_t heard; /* it sleeps, and must be woken */
@@ -214,10 +216,48 @@ __attribute__((noreturn)) static void refuse(const char *what) {
   }
 }
 
+static int claimed(struct slot *slot) {
+  uint32_t was = FREE;
+  return atomic_compare_exchange_strong(&slot->state, &was, CLAIMED);
+}
+
+/* A slot of its own for a job, as long as there are any; then one whose job has ended. */
 static struct slot *claim(void) {
-  uint32_t index = atomic_fetch_add(&head->claimed, 1);
-  if (index >= head->background) refuse("more threads use the card than the laboratory has room for");
-  return slot_at(index);
+  if (atomic_load(&head->claimed) < head->background) {
+    uint32_t index = atomic_fetch_add(&head->claimed, 1);
+    if (index < head->background && claimed(slot_at(index))) return slot_at(index);
+  }
+  for (int tries = 0; tries < 2000; tries++) {
+    for (uint32_t i = 0; i < head->background; i++) {
+      struct slot *slot = slot_at(i);
+      if (!claimed(slot)) continue;
+      slot->put = slot->got = 0;
+      atomic_store(&slot->head, 0);
+      atomic_store(&slot->done_head, 0);
+      atomic_store(&slot->posted, 0);
+      atomic_store(&slot->sleeps, 0);
+      atomic_store(&slot->heard, 0);
+      atomic_store(&slot->pid, 0);
+      slot->kind = 0;
+      return slot;
+    }
+    /* The laboratory may not have heard yet of one that has ended. */
+    struct timespec t = {0, 1000000};
+    call(SYS_nanosleep, (long)&t, 0, 0, 0, 0, 0);
+  }
+  refuse("more threads use the card at a time than the laboratory has room for");
+}
+
+/* All that are claimed may begin. */
+static void begin_jobs(void) {
+  int any = 0;
+  for (uint32_t i = 0; i < head->background; i++) {
+    uint32_t was = CLAIMED;
+    any |= atomic_compare_exchange_strong(&slot_at(i)->state, &was, READY);
+  }
+  if (!any) return;
+  atomic_fetch_add(&head->ready, 1);
+  futex_wake(&head->ready);
 }
 
 static void take(struct slot *slot) {
@@ -234,6 +274,7 @@ static struct slot *job(void) {
   if (own) return own;
   if (on_fio) return NULL;
   take(claim());
+  atomic_store(&own->state, READY);
   atomic_fetch_add(&head->ready, 1);
   futex_wake(&head->ready);
   return own;
@@ -311,9 +352,10 @@ __attribute__((constructor)) static void begin(void) {
   }
   head = found;
   /* The program that this process was before has made way for this one. */
-  for (uint32_t i = 0, n = atomic_load(&head->claimed); i < n && i < head->background; i++) {
+  for (uint32_t i = 0; i < head->background; i++) {
     struct slot *slot = slot_at(i);
-    if (atomic_load(&slot->pid) == getpid() && slot->kind != END) post(slot, END, 0);
+    if (atomic_load(&slot->state) != FREE && atomic_load(&slot->pid) == getpid() && slot->kind != END)
+      post(slot, END, 0);
   }
   if (getppid() == head->server) prctl(PR_SET_PDEATHSIG, SIGKILL);
 }

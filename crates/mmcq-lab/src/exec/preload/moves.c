@@ -33,8 +33,7 @@ static int64_t one(uint32_t op, uint64_t offset, void *data, size_t bytes) {
   if (!slot) {
     take(claim()); /* fio's main thread lays a file out */
     slot = own;
-    atomic_store(&head->ready, atomic_load(&head->claimed));
-    futex_wake(&head->ready);
+    begin_jobs();
   }
   uint64_t tag = ((uint64_t)++spare_tag << 1) | OF_AIO;
   if (!put(slot, op, offset, data, bytes, tag)) return -EAGAIN;
