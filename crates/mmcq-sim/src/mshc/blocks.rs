@@ -3,13 +3,12 @@
 use super::bits::{int, read_room};
 use super::data::State;
 use super::{Mshc, NEVER, Timer};
-use crate::card::{Flow, ReadBlock};
-use crate::faults::{Point, Strike, flip};
+use crate::card::Flow;
+use crate::faults::{Point, Strike};
+use crate::lines::TAIL_CLK;
 use crate::slot::Core;
 use crate::wire::{BLOCK_GAP_CLK, CRC_STATUS_CLK};
 
-/// CRC16 and end bit.
-const TAIL_CLK: u64 = 17;
 /// A CRC status that has not begun by then will not come.
 const NO_STATUS_CLK: u64 = 8;
 
@@ -44,8 +43,8 @@ impl Mshc {
                 self.end_hold(now);
                 self.next_read(now);
             }
-            State::WriteHeld if self.dat.at == 0 => self.wait_to_send(now),
-            State::WriteHeld if self.fifo.len() >= self.dat.word() => {
+            State::WriteHeld if self.dat.block.at == 0 => self.wait_to_send(now),
+            State::WriteHeld if self.fifo.len() >= self.dat.block.word() => {
                 self.end_hold(now);
                 self.send_word(0, now);
             }
@@ -58,7 +57,7 @@ impl Mshc {
     pub(super) fn next_read(&mut self, now: u64) {
         let since_ns = self.dat.waits_since;
         self.watch(since_ns, NEVER);
-        self.dat.beat = Some(self.data_beat(now).not_before(now));
+        self.dat.block.not_before(&self.slot, now);
         self.after_clocks(BLOCK_GAP_CLK, State::ReadGap, now);
     }
 
@@ -73,8 +72,13 @@ impl Mshc {
     /// The clock stands in the middle of a block, until there is room for more of it.
     fn hold_block(&mut self, at_ns: u64) {
         // What comes and goes with the clock is not sampled where the eye is.
-        self.dat.good &= !self.is_fast();
+        self.dat.block.good &= !self.is_fast();
         self.hold(State::ReadHeld, at_ns);
+    }
+
+    /// A block was on the lines.
+    fn count_line_bytes(&mut self) {
+        self.regs.line_bytes = self.regs.line_bytes.wrapping_add(self.dat.block.size as u32);
     }
 
     fn silence(&mut self) {
@@ -82,46 +86,30 @@ impl Mshc {
     }
 
     fn ask_for_block(&mut self, now: u64) {
-        let Some(Flow::Read { block_size }) = self.dat.flow else { return self.silence() };
-        if self.dat.dma && !self.descriptor(now) && self.fifo.room() < self.dat.block {
+        if !matches!(self.dat.block.flow, Some(Flow::Read { .. })) {
+            return self.silence();
+        }
+        if self.dat.dma && !self.descriptor(now) && self.fifo.room() < self.dat.block.size {
             return self.hold(State::ReadHeld, now);
         }
         if !self.has_read_room() {
             return self.hold(State::ReadWaits, now);
         }
-        let sent = usize::from(block_size);
-        let mut bytes = std::mem::take(&mut self.dat.bytes);
-        bytes.clear();
-        // Behind the end of a shorter block the lines are high.
-        bytes.resize(sent.max(self.dat.block), 0xff);
-        let reply = self.slot.with_card(now, |card, now| card.read_block(&mut bytes[..sent], now));
-        self.dat.bytes = bytes;
-        let Some(ReadBlock::At { mut start_ns, crc_ok }) = reply else { return self.silence() };
-        let point = if self.dat.tunes { Point::Tuning } else { Point::ReadBlock };
-        self.dat.strike = self.strike(point, now);
-        match self.dat.strike {
-            Some(Strike::Lost | Strike::Never) => return self.silence(),
-            Some(Strike::Late(ns)) => start_ns = start_ns.max(now).saturating_add(ns),
-            Some(Strike::Flip(bit)) => flip(&mut self.dat.bytes, bit),
-            _ => {}
-        }
-        let start = self.data_beat(now).not_before(start_ns);
-        let start_ns = start.ns();
-        self.slot.stats.access_ns += start_ns.saturating_sub(now);
-        self.dat.good = crc_ok && sent == self.dat.block;
-        self.dat.start_ns = start_ns;
-        self.dat.shown = false;
-        self.dat.beat = Some(start);
+        let Some(told) = self.dat.block.ask(&mut self.slot, now) else { return self.silence() };
+        let strike = self.strike(if self.dat.tunes { Point::Tuning } else { Point::ReadBlock }, now);
+        let Some(start_ns) = self.dat.block.comes(&mut self.slot, told, strike, now) else {
+            return self.silence();
+        };
         let since_ns = self.dat.waits_since;
         self.watch(since_ns, start_ns);
         if self.dat.dma {
-            let clocks = 1 + self.byte_clocks(self.dat.block) + TAIL_CLK;
+            let clocks = 1 + self.slot.byte_clocks(self.dat.block.size) + TAIL_CLK;
             return self.after_clocks(clocks, State::ReadBlock, now);
         }
         if self.fifo.room() < 4 {
             return self.hold_block(start_ns);
         }
-        let clocks = 1 + self.byte_clocks(self.dat.word());
+        let clocks = 1 + self.slot.byte_clocks(self.dat.block.word());
         self.after_clocks(clocks, State::ReadWord, now);
     }
 
@@ -131,16 +119,16 @@ impl Mshc {
             return self.hold_block(now);
         }
         self.end_hold(now);
-        let clocks = u64::from(self.dat.at == 0) + self.byte_clocks(self.dat.word());
+        let clocks = u64::from(self.dat.block.at == 0) + self.slot.byte_clocks(self.dat.block.word());
         self.after_clocks(clocks, State::ReadWord, now);
     }
 
     fn word_came(&mut self, now: u64) {
         self.set_timer(Timer::DataTimeout, NEVER);
-        let (from, to) = (self.dat.at, self.dat.at + self.dat.word());
-        self.fifo.push(&self.dat.bytes[from..to]);
-        self.dat.at = to;
-        if to < self.dat.block {
+        let (from, to) = (self.dat.block.at, self.dat.block.at + self.dat.block.word());
+        self.fifo.push(&self.dat.block.bytes[from..to]);
+        self.dat.block.at = to;
+        if to < self.dat.block.size {
             self.words_go_on(now);
         } else {
             self.after_clocks(TAIL_CLK, State::ReadTail, now);
@@ -148,16 +136,16 @@ impl Mshc {
     }
 
     fn read_block_ended(&mut self, now: u64) {
-        let strike = self.dat.strike.take();
+        let strike = self.dat.block.strike.take();
         let here = self.slot.card().is_some();
-        let good = self.dat.good
+        let good = self.dat.block.good
             && !matches!(strike, Some(Strike::Crc | Strike::CrcAndEnd | Strike::EndBit | Strike::Fail))
             && here;
-        self.count_block(good, now);
-        self.show_block(good, false, now);
+        self.dat.block.came(&mut self.slot, good, now);
+        self.count_line_bytes();
         if self.dat.dma {
-            let n = self.dat.block.min(self.dat.bytes.len());
-            self.fifo.push(&self.dat.bytes[..n]);
+            let n = self.dat.block.size.min(self.dat.block.bytes.len());
+            self.fifo.push(&self.dat.block.bytes[..n]);
         }
         self.dat.waits_since = now;
         let last = self.dat.block_over();
@@ -180,11 +168,11 @@ impl Mshc {
     /// The next block, if there are data for it.
     pub(super) fn wait_to_send(&mut self, now: u64) {
         let enough = if self.dat.dma {
-            let wanted = self.dat.block.max(4 * usize::from(self.config.fifo_words));
+            let wanted = self.dat.block.size.max(4 * usize::from(self.config.fifo_words));
             self.dma_fills(wanted, now);
-            self.dat.block
+            self.dat.block.size
         } else {
-            self.dat.word()
+            self.dat.block.word()
         };
         if self.fifo.len() < enough {
             if !self.dat.held() {
@@ -193,19 +181,18 @@ impl Mshc {
             return;
         }
         self.end_hold(now);
-        self.dat.beat = Some(self.data_beat(now).not_before(now));
+        self.dat.block.not_before(&self.slot, now);
         self.after_clocks(BLOCK_GAP_CLK, State::WriteGap, now);
     }
 
     fn write_block_begins(&mut self, now: u64) {
-        self.dat.start_ns = now;
-        self.dat.shown = false;
-        self.dat.bytes.clear();
+        self.dat.block.begins(now);
+        self.dat.block.bytes.clear();
         if self.dat.dma {
-            let block = self.dat.block;
-            self.fifo.pop(block, &mut self.dat.bytes);
+            let block = self.dat.block.size;
+            self.fifo.pop(block, &mut self.dat.block.bytes);
             self.dma_fills(4 * usize::from(self.config.fifo_words), now);
-            let clocks = 1 + self.byte_clocks(block) + TAIL_CLK;
+            let clocks = 1 + self.slot.byte_clocks(block) + TAIL_CLK;
             return self.after_clocks(clocks, State::WriteTail, now);
         }
         self.send_word(1, now);
@@ -213,18 +200,18 @@ impl Mshc {
 
     /// The next word goes out, after so many clocks.
     fn send_word(&mut self, before_clk: u64, now: u64) {
-        let wanted = self.dat.word();
+        let wanted = self.dat.block.word();
         if self.fifo.len() < wanted {
             return self.hold(State::WriteHeld, now);
         }
-        self.fifo.pop(wanted, &mut self.dat.bytes);
-        self.dat.at += wanted;
-        let clocks = before_clk + self.byte_clocks(wanted);
+        self.fifo.pop(wanted, &mut self.dat.block.bytes);
+        self.dat.block.at += wanted;
+        let clocks = before_clk + self.slot.byte_clocks(wanted);
         self.after_clocks(clocks, State::WriteWord, now);
     }
 
     fn word_went(&mut self, now: u64) {
-        if self.dat.at < self.dat.block {
+        if self.dat.block.at < self.dat.block.size {
             self.send_word(0, now);
         } else {
             self.after_clocks(TAIL_CLK, State::WriteTail, now);
@@ -234,28 +221,17 @@ impl Mshc {
     fn written_block_ended(&mut self, now: u64) {
         let strike = self.strike(Point::WriteBlock, now);
         let damaged = matches!(strike, Some(Strike::Crc | Strike::CrcAndEnd | Strike::EndBit));
-        if let Some(Strike::Flip(bit)) = strike {
-            flip(&mut self.dat.bytes, bit);
-        }
-        let flow = self.dat.flow.filter(|_| strike != Some(Strike::Lost));
-        let reply = self.slot.give_block(flow, &self.dat.bytes, !damaged, now);
-        self.show_block(!damaged, false, now);
-        let Some((good, busy_until)) = self.slot.seen_status(reply, strike) else {
-            self.count_block(false, now);
+        let status = self.dat.block.went(&mut self.slot, strike, damaged, now);
+        self.count_line_bytes();
+        if status.is_none() {
             return self.after_clocks(NO_STATUS_CLK, State::NoStatus, now);
-        };
-        self.count_block(good, now);
-        self.dat.good = good;
-        if busy_until > now {
-            self.slot.busy_until_ns = self.slot.busy_until_ns.max(busy_until);
         }
-        self.slot.show_status(self.data_beat(now), good, busy_until);
         self.slot.stats.data_ns += self.slot.beat(0).plus(CRC_STATUS_CLK).ns();
         self.after_clocks(CRC_STATUS_CLK, State::Status, now);
     }
 
     fn write_status_ended(&mut self, now: u64) {
-        if !self.dat.good {
+        if !self.dat.block.good {
             return self.data_over(int::DATA_CRC, now);
         }
         if self.dat.block_over() {

@@ -1,7 +1,7 @@
 //! The command path: a command is taken from its register, goes out, and has its answer.
 
 use super::bits::{cmd, ctrl, int};
-use super::{BusEvent, Mshc, NEVER, Timer};
+use super::{Mshc, NEVER, Timer};
 use crate::card::{Answer, Reply};
 use crate::faults::{Point, Strike};
 use crate::lines::{self, Active, Issued, Step};
@@ -186,7 +186,7 @@ impl Mshc {
             self.abort_data(now);
         }
         if flags & cmd::DATA != 0 {
-            self.dat.flow = Some(reply.flow);
+            self.dat.block.flow = Some(reply.flow);
         }
         active.strike = match reply.answer {
             Some(_) if !auto => self.strike(Point::Response, now),
@@ -199,11 +199,11 @@ impl Mshc {
     }
 
     fn response_ended(&mut self, active: Active<Issue>, answer: Option<Answer>, now: u64) {
-        let Active { issue, beat, answer_ns, busy_until_ns, strike, .. } = active;
+        let Active { issue, beat, busy_until_ns, .. } = active;
         self.cmd.over(&mut self.slot, &active, answer);
         let mut errors = 0;
         if let Some(answer) = answer {
-            errors = self.take_response(&issue, answer, strike, answer_ns, now);
+            errors = self.take_response(&active, answer, now);
         } else if issue.waits() {
             errors = int::RESPONSE_TIMEOUT;
         }
@@ -218,7 +218,7 @@ impl Mshc {
                 (false, true) => 0,
                 (false, false) => int::COMMAND_DONE,
             };
-        if answer.is_some() && busy_until_ns <= now && !self.dat.active() && !self.card_busy(now) {
+        if answer.is_some() && busy_until_ns <= now && !self.dat.active() && !self.slot.card_is_busy(now) {
             // Deselected, or reset: what was busy lets DAT0 go.
             self.slot.busy_until_ns = 0;
         }
@@ -231,20 +231,9 @@ impl Mshc {
         self.command_may_go(now);
     }
 
-    fn card_busy(&self, now: u64) -> bool {
-        let at = self.slot.card_ns(now);
-        self.slot.card().is_some_and(|card| card.busy(at))
-    }
-
     /// Content, index and CRC of a response; what is wrong with it.
-    fn take_response(
-        &mut self,
-        issue: &Issue,
-        answer: Answer,
-        strike: Option<Strike>,
-        start_ns: u64,
-        now: u64,
-    ) -> u32 {
+    fn take_response(&mut self, active: &Active<Issue>, answer: Answer, now: u64) -> u32 {
+        let Active { issue, strike, .. } = *active;
         let (mut index, mut crc_ok, mut content) = lines::content(answer);
         let long = issue.flags & cmd::LONG != 0;
         let checks = issue.flags & cmd::CHECK_CRC != 0;
@@ -272,15 +261,7 @@ impl Mshc {
         if other || strike == Some(Strike::EndBit) {
             errors |= int::RESPONSE_ERROR;
         }
-        self.slot.note(BusEvent::Response { index: issue.index, content: content[0], errors, end_ns: now });
-        self.slot.show(&Signal::Response {
-            command: issue.index,
-            answer,
-            crc_ok: strike != Some(Strike::Crc),
-            end_ok: strike != Some(Strike::EndBit),
-            start_ns,
-            end_ns: now,
-        });
+        active.show_response(&mut self.slot, answer, content[0], errors, now);
         errors
     }
 }

@@ -2,10 +2,8 @@
 
 use super::bits::{cmd, int};
 use super::{Mshc, NEVER, Timer};
-use crate::card::Flow;
-use crate::faults::Strike;
-use crate::probe::Signal;
-use crate::wire::{BLOCK_GAP_CLK, Beat};
+use crate::lines::Block;
+use crate::wire::Beat;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum State {
@@ -46,35 +44,20 @@ pub(super) enum State {
 #[derive(Debug, Default)]
 pub(super) struct DatLines {
     pub(super) state: State,
-    pub read: bool,
+    /// What is on the lines.
+    pub block: Block,
     /// The internal DMA moves them.
     pub(super) dma: bool,
-    /// Bytes in a block.
-    pub(super) block: usize,
     /// Bytes of blocks that are not over; `None`: until a stop command.
     pub(super) left: Option<usize>,
-    /// Bytes of the present block that are over.
-    pub(super) at: usize,
     /// Bytes that the FIFO has still to get from CPU or memory.
     pub to_give: usize,
-    /// What the card does, from its reply.
-    pub flow: Option<Flow>,
-    /// The last thing on the lines ended, or ends, here.
-    pub(super) beat: Option<Beat>,
-    pub(super) bytes: Vec<u8>,
-    pub(super) good: bool,
-    /// What is wrong with the block on the lines.
-    pub(super) strike: Option<Strike>,
-    pub(super) start_ns: u64,
-    pub(super) held_since: u64,
     /// From here on the timeout counts.
     pub(super) waits_since: u64,
     /// A tuning block.
     pub(super) tunes: bool,
     /// CMD12 follows the data.
     stops: bool,
-    /// The probe has seen the block.
-    pub(super) shown: bool,
     /// A block had a wrong CRC.
     pub(super) failed: bool,
 }
@@ -98,22 +81,18 @@ impl DatLines {
     fn moving(&self) -> bool {
         use State::{ReadBlock, ReadHeld, ReadTail, ReadWord, WriteHeld, WriteTail, WriteWord};
         matches!(self.state, ReadWord | ReadBlock | ReadTail | WriteWord | WriteTail)
-            || matches!(self.state, ReadHeld | WriteHeld) && self.at > 0
-    }
-
-    /// Bytes of the next word.
-    pub(super) fn word(&self) -> usize {
-        (self.block - self.at).min(4)
+            || matches!(self.state, ReadHeld | WriteHeld) && self.block.at > 0
     }
 
     /// A block is over: true if it was the last.
     pub(super) fn block_over(&mut self) -> bool {
-        self.at = 0;
+        let Block { size, at, .. } = &mut self.block;
+        *at = 0;
         let Some(left) = &mut self.left else { return false };
-        *left = left.saturating_sub(self.block);
+        *left = left.saturating_sub(*size);
         // The last block may be a shorter one.
-        if *left > 0 && *left < self.block {
-            self.block = *left;
+        if *left > 0 && *left < *size {
+            *size = *left;
         }
         *left == 0
     }
@@ -141,20 +120,20 @@ impl Mshc {
         let (open, by_dma) = (bytes == 0, self.by_dma());
         let dat = &mut self.dat;
         dat.state = State::Answer;
-        dat.read = read;
+        dat.block.read = read;
         dat.dma = by_dma;
-        dat.block = if open { block } else { block.min(bytes) };
+        dat.block.size = if open { block } else { block.min(bytes) };
         dat.left = (!open).then_some(bytes);
-        dat.at = 0;
+        dat.block.at = 0;
         dat.to_give = match (read, open) {
             (true, _) => 0,
             (false, true) => usize::MAX,
             (false, false) => bytes,
         };
-        dat.flow = None;
-        dat.beat = None;
-        dat.strike = None;
-        dat.good = true;
+        dat.block.flow = None;
+        dat.block.beat = None;
+        dat.block.strike = None;
+        dat.block.good = true;
         dat.failed = false;
         dat.tunes = matches!(command & cmd::INDEX, 19 | 21);
         dat.stops = command & cmd::AUTO_STOP != 0 && !open;
@@ -172,13 +151,13 @@ impl Mshc {
         if self.dat.state != State::Answer {
             return;
         }
-        self.dat.beat = Some(beat);
+        self.dat.block.beat = Some(beat);
         self.dat.waits_since = now;
         let none = errors & int::RESPONSE_TIMEOUT != 0;
-        if none || errors != 0 && !self.dat.read {
+        if none || errors != 0 && !self.dat.block.read {
             return self.path_ends(now);
         }
-        if self.dat.read {
+        if self.dat.block.read {
             self.next_read(now);
         } else if self.slot.busy_until_ns > now {
             self.busy_begins(now);
@@ -202,7 +181,7 @@ impl Mshc {
         self.cut_block(now);
         self.regs.raw |= error | int::DATA_OVER;
         self.path_ends(now);
-        if !self.dat.read {
+        if !self.dat.block.read {
             // The busy behind the last block. Where there is none, nothing ends: Linux's driver would
             // take bit 13 beside data over for an error.
             let until_ns = self.slot.busy_until_ns;
@@ -232,7 +211,7 @@ impl Mshc {
 
     /// What is left of a read comes into memory.
     pub(super) fn last_block_arrives(&mut self, now: u64) {
-        if !self.dat.active() && self.dat.read && self.dat.dma {
+        if !self.dat.active() && self.dat.block.read && self.dat.dma {
             self.dma_drains(now);
             self.dma_ends();
         }
@@ -249,7 +228,7 @@ impl Mshc {
             }
             return;
         }
-        if self.dat.read {
+        if self.dat.block.read {
             self.dma_drains(now);
         } else {
             self.dma_fills(4 * usize::from(self.config.fifo_words), now);
@@ -274,8 +253,10 @@ impl Mshc {
         self.set_timer(Timer::Data, NEVER);
         self.set_timer(Timer::DataTimeout, NEVER);
         self.set_timer(Timer::Dma, NEVER);
-        let (bytes, read) = (std::mem::take(&mut self.dat.bytes), self.dat.read);
-        self.dat = DatLines { bytes, read, ..DatLines::default() };
+        let (mut block, read) = (std::mem::take(&mut self.dat.block), self.dat.block.read);
+        block.forget();
+        block.read = read;
+        self.dat = DatLines { block, ..DatLines::default() };
     }
 
     /// The card holds DAT0 before a block.
@@ -296,36 +277,24 @@ impl Mshc {
         }
     }
 
-    /// The edge at which the lines were last in use.
-    pub(super) fn data_beat(&self, now: u64) -> Beat {
-        self.dat.beat.unwrap_or_else(|| self.slot.beat(now))
-    }
-
     /// So many clocks after the last thing, this happens.
     pub(super) fn after_clocks(&mut self, clocks: u64, state: State, now: u64) {
-        let beat = self.data_beat(now).plus(clocks);
-        self.dat.beat = Some(beat);
+        let end_ns = self.dat.block.pass(&self.slot, clocks, now);
         self.dat.state = state;
-        self.set_timer(Timer::Data, beat.ns());
-    }
-
-    /// Clocks of so many bytes.
-    pub(super) fn byte_clocks(&self, bytes: usize) -> u64 {
-        let bits_a_clock = u64::from(self.slot.bus.width.max(1)) << u8::from(self.slot.bus.ddr);
-        (bytes as u64 * 8).div_ceil(bits_a_clock)
+        self.set_timer(Timer::Data, end_ns);
     }
 
     /// Gives up when the timeout has run out, if what is waited for comes later.
     pub(super) fn watch(&mut self, from_ns: u64, until_ns: u64) {
         let clocks = u64::from(self.regs.timeout >> 8).max(1);
-        let limit = from_ns.saturating_add(self.slot.beat(0).plus(clocks).ns());
-        self.set_timer(Timer::DataTimeout, if limit < until_ns { limit } else { NEVER });
+        let limit_ns = self.slot.limit_ns(clocks, from_ns, until_ns);
+        self.set_timer(Timer::DataTimeout, limit_ns);
     }
 
     /// The clock stands from now on.
     pub(super) fn hold(&mut self, state: State, now: u64) {
         if !self.dat.held() {
-            self.dat.held_since = now;
+            self.dat.block.stands(now);
         }
         self.dat.state = state;
         self.set_timer(Timer::Data, NEVER);
@@ -338,37 +307,13 @@ impl Mshc {
             return;
         }
         self.set_timer(Timer::DataTimeout, NEVER);
-        let since_ns = self.dat.held_since;
-        self.slot.held(since_ns, now);
-        self.dat.beat = Some(self.data_beat(now).not_before(now));
-    }
-
-    /// The probe sees the block whose lines were in use until now.
-    pub(super) fn show_block(&mut self, crc_ok: bool, cut: bool, now: u64) {
-        self.dat.shown = true;
-        let Self { slot, dat, .. } = self;
-        slot.show(&Signal::Block {
-            read: dat.read,
-            data: &dat.bytes[..dat.block.min(dat.bytes.len())],
-            crc_ok,
-            start_ns: dat.start_ns,
-            end_ns: now,
-            cut,
-        });
+        self.dat.block.runs(&mut self.slot, now);
     }
 
     /// What is on the lines ends here.
     pub(super) fn cut_block(&mut self, now: u64) {
-        if self.dat.moving() && !self.dat.shown && now > self.dat.start_ns {
-            self.show_block(true, true, now);
+        if self.dat.moving() {
+            self.dat.block.cut(&mut self.slot, now);
         }
-    }
-
-    pub(super) fn count_block(&mut self, good: bool, now: u64) {
-        self.slot.count_block(self.dat.read, self.dat.block, good, self.dat.start_ns, now);
-        self.regs.line_bytes = self.regs.line_bytes.wrapping_add(self.dat.block as u32);
-        // The lines' own time: gap, start bit, data, CRC16, end bit.
-        let clocks = BLOCK_GAP_CLK + 1 + self.byte_clocks(self.dat.block) + 17;
-        self.slot.stats.data_ns += self.slot.beat(0).plus(clocks).ns();
     }
 }

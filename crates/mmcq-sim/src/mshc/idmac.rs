@@ -145,7 +145,7 @@ impl Mshc {
     /// All of the data are over: a descriptor that has room left is closed too.
     pub(super) fn dma_ends(&mut self) {
         if self.idmac.current.is_some() && !self.idmac.fresh {
-            self.close(!self.dat.read);
+            self.close(!self.dat.block.read);
         }
     }
 
@@ -175,7 +175,7 @@ impl Mshc {
             self.fetch(now);
             if self.idmac.current.is_some_and(|current| current.buffers[0].1 == 0) {
                 // Nothing to move by this one.
-                self.close(!self.dat.read);
+                self.close(!self.dat.block.read);
             }
         }
         false

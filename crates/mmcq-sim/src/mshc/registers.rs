@@ -322,7 +322,7 @@ impl Mshc {
 
     /// FIFO is read.
     fn take_word(&mut self, now: u64) -> u32 {
-        if !self.by_cpu() || !self.dat.read || self.fifo.is_empty() {
+        if !self.by_cpu() || !self.dat.block.read || self.fifo.is_empty() {
             self.slot.violation();
             return 0;
         }
@@ -338,7 +338,7 @@ impl Mshc {
     /// FIFO is written.
     fn give_word(&mut self, value: u32, now: u64) {
         let bytes = self.dat.to_give.min(4);
-        let theirs = self.by_cpu() && self.dat.active() && !self.dat.read;
+        let theirs = self.by_cpu() && self.dat.active() && !self.dat.block.read;
         if !theirs || bytes == 0 || self.fifo.room() < 4 {
             return self.slot.violation();
         }
@@ -354,10 +354,10 @@ impl Mshc {
             return;
         }
         let count = self.fifo.count() as u32;
-        if self.dat.read && count > self.regs.threshold >> 16 & 0xfff {
+        if self.dat.block.read && count > self.regs.threshold >> 16 & 0xfff {
             self.regs.raw |= int::RX_REQUEST;
         }
-        let wants = self.dat.active() && !self.dat.read && self.dat.to_give > 0;
+        let wants = self.dat.active() && !self.dat.block.read && self.dat.to_give > 0;
         if wants && count <= self.regs.threshold & 0xfff {
             self.regs.raw |= int::TX_REQUEST;
         }

@@ -1,7 +1,7 @@
 //! The CMD line.
 
 use super::bits::{cmd_con, cmd_sta};
-use super::{BusEvent, NEVER, S3cSdi, Timer};
+use super::{NEVER, S3cSdi, Timer};
 use crate::card::{Answer, Reply};
 use crate::faults::{Point, Strike};
 use crate::lines::{self, Active, Issued, Step};
@@ -80,11 +80,11 @@ impl S3cSdi {
     }
 
     fn response_ended(&mut self, active: Active<Issue>, answer: Option<Answer>, now: u64) {
-        let Active { issue, beat, flow, answer_ns, busy_until_ns, strike, .. } = active;
+        let Active { issue, beat, flow, busy_until_ns, .. } = active;
         self.regs.cmd_status &= !cmd_sta::ON;
         self.cmd.over(&mut self.slot, &active, answer);
         if let Some(answer) = answer {
-            self.take_response(&issue, answer, strike, answer_ns, now);
+            self.take_response(&active, answer, now);
         } else if issue.waits {
             self.regs.cmd_status |= cmd_sta::TIMEOUT;
         }
@@ -95,14 +95,8 @@ impl S3cSdi {
     }
 
     /// Content, index and CRC of a response.
-    fn take_response(
-        &mut self,
-        issue: &Issue,
-        answer: Answer,
-        strike: Option<Strike>,
-        start_ns: u64,
-        now: u64,
-    ) {
+    fn take_response(&mut self, active: &Active<Issue>, answer: Answer, now: u64) {
+        let Active { issue, strike, .. } = *active;
         let (index, mut crc_ok, mut content) = lines::content(answer);
         if matches!(answer, Answer::Long(_)) {
             // The CRC is not content.
@@ -119,16 +113,7 @@ impl S3cSdi {
         self.regs.response = content;
         let errors = if crc_ok { 0 } else { cmd_sta::CRC };
         self.regs.cmd_status |= u32::from(index) | cmd_sta::RESPONSE | errors;
-        self.slot.note(BusEvent::Response { index: issue.index, content: content[0], errors, end_ns: now });
-        let command = issue.index;
-        self.slot.show(&Signal::Response {
-            command,
-            answer,
-            crc_ok: !damaged,
-            end_ok: true,
-            start_ns,
-            end_ns: now,
-        });
+        active.show_response(&mut self.slot, answer, content[0], errors, now);
     }
 
     /// Reset: whatever was on the line is forgotten.

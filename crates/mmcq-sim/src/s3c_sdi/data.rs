@@ -3,9 +3,8 @@
 use super::bits::{dcon, dsta};
 use super::{NEVER, S3cSdi, Timer};
 use crate::card::Flow;
-use crate::faults::Strike;
-use crate::probe::Signal;
-use crate::wire::{BLOCK_GAP_CLK, Beat};
+use crate::lines::Block;
+use crate::wire::Beat;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum State {
@@ -39,26 +38,12 @@ pub(super) enum State {
 #[derive(Debug, Default)]
 pub(super) struct DatLines {
     pub state: State,
-    pub read: bool,
-    /// Bytes in a block, as the host sees it.
-    pub(super) block: usize,
+    /// What is on the lines.
+    pub block: Block,
     /// Blocks still to go.
     pub(super) left: u32,
-    /// Bytes of the present block that are over.
-    pub(super) at: usize,
     /// All bytes of the last block are in the FIFO.
     pub last: bool,
-    pub(super) flow: Option<Flow>,
-    /// The last thing on the lines ended, or ends, here.
-    pub(super) beat: Option<Beat>,
-    pub(super) bytes: Vec<u8>,
-    pub(super) good: bool,
-    /// What is wrong with the block on the lines.
-    pub(super) strike: Option<Strike>,
-    pub(super) start_ns: u64,
-    pub(super) held_since: u64,
-    /// The probe has seen the block.
-    pub(super) shown: bool,
 }
 
 impl DatLines {
@@ -82,23 +67,18 @@ impl DatLines {
         use State::{ReadHeld, ReadTail, ReadWord, WriteHeld, WriteTail, WriteWord};
         match self.state {
             ReadWord | ReadTail | WriteWord | WriteTail => true,
-            ReadHeld | WriteHeld => self.at > 0 && self.at < self.block,
+            ReadHeld | WriteHeld => self.block.at > 0 && self.block.at < self.block.size,
             _ => false,
         }
     }
 
     /// Bits 1:0 of DSTA.
     pub fn on_bits(&self) -> u32 {
-        match (self.state, self.read) {
+        match (self.state, self.block.read) {
             (State::Idle | State::Armed, _) => 0,
             (_, true) => dsta::RX_ON,
             (_, false) => dsta::TX_ON,
         }
-    }
-
-    /// Bytes of the next word.
-    pub(super) fn word(&self) -> usize {
-        (self.block - self.at).min(4)
     }
 }
 
@@ -122,10 +102,10 @@ impl S3cSdi {
             return self.slot.violation();
         }
         self.dat.state = State::Armed;
-        self.dat.read = read;
+        self.dat.block.read = read;
         self.dat.left = value & dcon::BLOCKS;
         self.dat.last = false;
-        self.dat.at = 0;
+        self.dat.block.at = 0;
         self.refresh_bus(now);
         self.dma_moves(now);
     }
@@ -134,8 +114,8 @@ impl S3cSdi {
     pub(super) fn stop_data(&mut self, now: u64) {
         let moving = self.dat.moving();
         self.end_hold(now);
-        if moving && !self.dat.shown {
-            self.show_block(true, true, now);
+        if moving {
+            self.dat.block.cut(&mut self.slot, now);
         }
         self.set_timer(Timer::Data, NEVER);
         self.set_timer(Timer::DataTimeout, NEVER);
@@ -155,44 +135,33 @@ impl S3cSdi {
         if self.dat.state != State::Reserved {
             return;
         }
-        self.dat.block = (self.regs.block_bytes & 0xfff) as usize;
-        self.dat.at = 0;
-        self.dat.flow = Some(flow);
-        self.dat.beat = Some(beat);
+        self.dat.block.size = (self.regs.block_bytes & 0xfff) as usize;
+        self.dat.block.at = 0;
+        self.dat.block.flow = Some(flow);
+        self.dat.block.beat = Some(beat);
         // Words of one block must not run over into the next.
-        if self.dat.block == 0 || self.dat.left > 1 && !self.dat.block.is_multiple_of(4) {
+        if self.dat.block.size == 0 || self.dat.left > 1 && !self.dat.block.size.is_multiple_of(4) {
             self.slot.violation();
             return self.stop_data(now);
         }
-        if self.dat.read {
+        if self.dat.block.read {
             self.read_goes_on(now);
         } else {
             self.write_goes_on(now);
         }
     }
 
-    /// The edge at which the lines were last in use.
-    pub(super) fn data_beat(&self, now: u64) -> Beat {
-        self.dat.beat.unwrap_or_else(|| self.slot.beat(now))
-    }
-
     /// So many clocks after the last thing, this happens.
     pub(super) fn after_clocks(&mut self, clocks: u64, state: State, now: u64) {
-        let beat = self.data_beat(now).plus(clocks);
-        self.dat.beat = Some(beat);
+        let end_ns = self.dat.block.pass(&self.slot, clocks, now);
         self.dat.state = state;
-        self.set_timer(Timer::Data, beat.ns());
-    }
-
-    /// Clocks of so many bytes.
-    pub(super) fn byte_clocks(&self, bytes: usize) -> u64 {
-        (bytes as u64 * 8).div_ceil(self.slot.bus.width.max(1).into())
+        self.set_timer(Timer::Data, end_ns);
     }
 
     /// Gives up when the timer has run out, if what is waited for comes later.
     pub(super) fn watch(&mut self, from_ns: u64, until_ns: u64) {
-        let limit = from_ns.saturating_add(self.slot.beat(0).plus(self.regs.timer.into()).ns());
-        self.set_timer(Timer::DataTimeout, if limit < until_ns { limit } else { NEVER });
+        let limit_ns = self.slot.limit_ns(self.regs.timer.into(), from_ns, until_ns);
+        self.set_timer(Timer::DataTimeout, limit_ns);
     }
 
     pub(super) fn silence(&mut self, from_ns: u64) {
@@ -203,7 +172,7 @@ impl S3cSdi {
     /// The clock stands from now on.
     pub(super) fn hold(&mut self, state: State, now: u64) {
         if !self.dat.held() {
-            self.dat.held_since = now;
+            self.dat.block.stands(now);
         }
         self.dat.state = state;
     }
@@ -213,9 +182,7 @@ impl S3cSdi {
         if !self.dat.held() {
             return;
         }
-        let since_ns = self.dat.held_since;
-        self.slot.held(since_ns, now);
-        self.dat.beat = Some(self.data_beat(now).not_before(now));
+        let since_ns = self.dat.block.runs(&mut self.slot, now);
         if now > since_ns
             && let Some(log) = &mut self.hold_log
         {
@@ -261,26 +228,5 @@ impl S3cSdi {
     pub(super) fn blocks_are_over(&mut self, now: u64) {
         self.regs.data_status |= dsta::FINISH;
         self.stop_data(now);
-    }
-
-    /// The probe sees the block whose lines were in use until now.
-    pub(super) fn show_block(&mut self, crc_ok: bool, cut: bool, now: u64) {
-        self.dat.shown = true;
-        let Self { slot, dat, .. } = self;
-        slot.show(&Signal::Block {
-            read: dat.read,
-            data: &dat.bytes[..dat.block.min(dat.bytes.len())],
-            crc_ok,
-            start_ns: dat.start_ns,
-            end_ns: now,
-            cut,
-        });
-    }
-
-    pub(super) fn count_block(&mut self, good: bool, now: u64) {
-        self.slot.count_block(self.dat.read, self.dat.block, good, self.dat.start_ns, now);
-        // The lines' own time: gap, start bit, data, CRC16, end bit.
-        let clocks = BLOCK_GAP_CLK + 1 + self.byte_clocks(self.dat.block) + 17;
-        self.slot.stats.data_ns += self.slot.beat(0).plus(clocks).ns();
     }
 }

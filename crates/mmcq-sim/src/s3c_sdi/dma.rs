@@ -44,11 +44,11 @@ impl S3cSdi {
     }
 
     fn dma_can_move(&mut self) -> bool {
-        let asked = self.regs.dcon & dcon::DMA != 0 && (self.dat.read || self.dat.active());
+        let asked = self.regs.dcon & dcon::DMA != 0 && (self.dat.block.read || self.dat.active());
         if !self.dma.running || !asked {
             return false;
         }
-        if (self.dma.length & TO_CARD != 0) == self.dat.read {
+        if (self.dma.length & TO_CARD != 0) == self.dat.block.read {
             self.slot.violation();
             self.dma.running = false;
             return false;
@@ -56,7 +56,7 @@ impl S3cSdi {
         if self.dma.left == 0 {
             self.dma.running = false;
         }
-        self.dma.running && if self.dat.read { !self.fifo.is_empty() } else { !self.fifo.is_full() }
+        self.dma.running && if self.dat.block.read { !self.fifo.is_empty() } else { !self.fifo.is_full() }
     }
 
     /// A word is over.
@@ -66,7 +66,7 @@ impl S3cSdi {
         }
         let mut word = [0; 4];
         let mut bytes = (self.dma.left as usize).min(4);
-        let moved = if self.dat.read {
+        let moved = if self.dat.block.read {
             let Some((from, count)) = self.fifo.pop() else { return };
             bytes = bytes.min(count);
             self.memory.device_write(self.dma.at, &from[..bytes])

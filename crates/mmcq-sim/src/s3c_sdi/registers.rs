@@ -149,7 +149,7 @@ impl S3cSdi {
             return 0;
         }
         let block = self.regs.block_bytes & 0xfff;
-        let rest = block.saturating_sub(self.dat.at as u32);
+        let rest = block.saturating_sub(self.dat.block.at as u32);
         self.dat.left << 12 | rest
     }
 
@@ -169,7 +169,7 @@ impl S3cSdi {
 
     /// A write is armed or under way.
     fn writing(&self) -> bool {
-        self.dat.active() && !self.dat.read
+        self.dat.active() && !self.dat.block.read
     }
 
     fn rx_half(&self) -> bool {

@@ -4,13 +4,11 @@ use super::bits::{cmd, dctrl, sta};
 use super::data::State;
 use super::idma::Moved;
 use super::{NEVER, Stm32Sdmmc, Timer};
-use crate::card::{Flow, ReadBlock};
-use crate::faults::{Point, Strike, flip};
+use crate::faults::{Point, Strike};
+use crate::lines::TAIL_CLK;
 use crate::slot::Core;
 use crate::wire::{BLOCK_GAP_CLK, CRC_STATUS_CLK};
 
-/// CRC16 and end bit.
-const TAIL_CLK: u64 = 17;
 /// A CRC status that has not begun by then will not come [58.5.4].
 const NO_STATUS_CLK: u64 = 8;
 
@@ -57,7 +55,7 @@ impl Stm32Sdmmc {
             self.dat.state = State::ReadHold;
             return self.hold_goes_on(now);
         }
-        self.dat.beat = Some(self.data_beat(now).not_before(now));
+        self.dat.block.not_before(&self.slot, now);
         self.after_clocks(BLOCK_GAP_CLK, State::ReadGap, now);
     }
 
@@ -67,38 +65,20 @@ impl Stm32Sdmmc {
     }
 
     fn ask_for_block(&mut self, now: u64) {
-        let Some(Flow::Read { block_size }) = self.dat.flow else { return self.silence() };
-        let sent = usize::from(block_size);
-        let mut bytes = std::mem::take(&mut self.dat.bytes);
-        bytes.clear();
-        // Behind the end of a shorter block the lines are high.
-        bytes.resize(sent.max(self.dat.block), 0xff);
-        let reply = self.slot.with_card(now, |card, now| card.read_block(&mut bytes[..sent], now));
-        self.dat.bytes = bytes;
-        let Some(ReadBlock::At { mut start_ns, crc_ok }) = reply else { return self.silence() };
-        self.dat.strike = self.strike(Point::ReadBlock, now);
-        match self.dat.strike {
-            Some(Strike::Lost | Strike::Never) => return self.silence(),
-            Some(Strike::Late(ns)) => start_ns = start_ns.max(now).saturating_add(ns),
-            Some(Strike::Flip(bit)) => flip(&mut self.dat.bytes, bit),
-            _ => {}
-        }
-        let start = self.data_beat(now).not_before(start_ns);
-        let start_ns = start.ns();
-        self.slot.stats.access_ns += start_ns.saturating_sub(now);
-        self.dat.good = crc_ok && sent == self.dat.block;
-        self.dat.start_ns = start_ns;
-        self.dat.shown = false;
-        self.dat.beat = Some(start);
+        let Some(told) = self.dat.block.ask(&mut self.slot, now) else { return self.silence() };
+        let strike = self.strike(Point::ReadBlock, now);
+        let Some(start_ns) = self.dat.block.comes(&mut self.slot, told, strike, now) else {
+            return self.silence();
+        };
         self.watch(self.dat.waits_since, start_ns);
         if self.by_idma() {
-            let clocks = 1 + self.byte_clocks(self.dat.block) + TAIL_CLK;
+            let clocks = 1 + self.slot.byte_clocks(self.dat.block.size) + TAIL_CLK;
             return self.after_clocks(clocks, State::ReadBlock, now);
         }
         if self.fifo.is_full() && self.flow_control() {
             return self.hold(State::ReadHeld, start_ns);
         }
-        let clocks = 1 + self.byte_clocks(self.dat.word());
+        let clocks = 1 + self.slot.byte_clocks(self.dat.block.word());
         self.after_clocks(clocks, State::ReadWord, now);
     }
 
@@ -108,19 +88,19 @@ impl Stm32Sdmmc {
             return self.hold(State::ReadHeld, now);
         }
         self.end_hold(now);
-        let clocks = u64::from(self.dat.at == 0) + self.byte_clocks(self.dat.word());
+        let clocks = u64::from(self.dat.block.at == 0) + self.slot.byte_clocks(self.dat.block.word());
         self.after_clocks(clocks, State::ReadWord, now);
     }
 
     fn word_came(&mut self, now: u64) {
         self.set_timer(Timer::DataTimeout, NEVER);
-        let (from, to) = (self.dat.at, self.dat.at + self.dat.word());
-        if !self.fifo.push(&self.dat.bytes[from..to]) {
+        let (from, to) = (self.dat.block.at, self.dat.block.at + self.dat.block.word());
+        if !self.fifo.push(&self.dat.block.bytes[from..to]) {
             return self.fail(sta::OVERRUN, now);
         }
-        self.dat.at = to;
+        self.dat.block.at = to;
         self.count_data();
-        if to < self.dat.block {
+        if to < self.dat.block.size {
             self.words_go_on(now);
         } else {
             self.after_clocks(TAIL_CLK, State::ReadTail, now);
@@ -128,12 +108,11 @@ impl Stm32Sdmmc {
     }
 
     fn read_block_ended(&mut self, now: u64) {
-        let damaged = matches!(self.dat.strike.take(), Some(Strike::Crc | Strike::EndBit));
-        let good = self.dat.good && !damaged && self.slot.card().is_some();
-        self.count_block(good, now);
-        self.show_block(good, false, now);
-        self.dat.left -= self.dat.block;
-        self.dat.at = 0;
+        let damaged = matches!(self.dat.block.strike.take(), Some(Strike::Crc | Strike::EndBit));
+        let good = self.dat.block.good && !damaged && self.slot.card().is_some();
+        self.dat.block.came(&mut self.slot, good, now);
+        self.dat.left -= self.dat.block.size;
+        self.dat.block.at = 0;
         self.dat.waits_since = now;
         self.count_data();
         if self.by_idma() && !self.block_to_memory(now) {
@@ -154,7 +133,7 @@ impl Stm32Sdmmc {
         if self.regs.dctrl & dctrl::WAIT_START != 0 {
             self.regs.status |= sta::BLOCK_END;
             self.set_timer(Timer::DataTimeout, NEVER);
-            self.dat.held_since = now;
+            self.dat.block.stands(now);
             self.dat.state = State::ReadWait;
             return;
         }
@@ -163,10 +142,10 @@ impl Stm32Sdmmc {
 
     /// The block goes to memory; false if that went wrong, and the path stands.
     fn block_to_memory(&mut self, now: u64) -> bool {
-        let mut bytes = std::mem::take(&mut self.dat.bytes);
-        let n = self.dat.block;
+        let mut bytes = std::mem::take(&mut self.dat.block.bytes);
+        let n = self.dat.block.size;
         let moved = self.idma_moves(&mut bytes[..n], true, now);
-        self.dat.bytes = bytes;
+        self.dat.block.bytes = bytes;
         match moved {
             Moved::All => true,
             // What is left fits into the FIFO: the transfer ends, and the flag comes with its end.
@@ -212,11 +191,11 @@ impl Stm32Sdmmc {
         }
         self.dat.state = State::WaitS;
         if self.by_idma() {
-            let mut bytes = std::mem::take(&mut self.dat.bytes);
+            let mut bytes = std::mem::take(&mut self.dat.block.bytes);
             bytes.clear();
-            bytes.resize(self.dat.block, 0);
+            bytes.resize(self.dat.block.size, 0);
             let moved = self.idma_moves(&mut bytes, false, now);
-            self.dat.bytes = bytes;
+            self.dat.block.bytes = bytes;
             match moved {
                 Moved::All => {}
                 Moved::Failed(_) => return self.fail_by_idma(sta::UNDERRUN, now),
@@ -225,39 +204,38 @@ impl Stm32Sdmmc {
         } else if !self.may_send() {
             return;
         }
-        self.dat.beat = Some(self.data_beat(now).not_before(now));
+        self.dat.block.not_before(&self.slot, now);
         self.after_clocks(BLOCK_GAP_CLK, State::WriteGap, now);
     }
 
     fn write_block_begins(&mut self, now: u64) {
-        self.dat.start_ns = now;
-        self.dat.shown = false;
+        self.dat.block.begins(now);
         if self.by_idma() {
-            let clocks = 1 + self.byte_clocks(self.dat.block) + TAIL_CLK;
+            let clocks = 1 + self.slot.byte_clocks(self.dat.block.size) + TAIL_CLK;
             return self.after_clocks(clocks, State::WriteTail, now);
         }
-        self.dat.bytes.clear();
+        self.dat.block.bytes.clear();
         self.send_word(1, now);
     }
 
     /// The next word goes out, after so many clocks.
     fn send_word(&mut self, before_clk: u64, now: u64) {
-        let wanted = self.dat.word();
+        let wanted = self.dat.block.word();
         let Some(word) = self.fifo.pop() else {
             if self.flow_control() {
                 return self.hold(State::WriteHeld, now);
             }
             return self.fail(sta::UNDERRUN, now);
         };
-        self.dat.bytes.extend_from_slice(&word[..wanted]);
-        self.dat.at += wanted;
+        self.dat.block.bytes.extend_from_slice(&word[..wanted]);
+        self.dat.block.at += wanted;
         self.count_data();
-        let clocks = before_clk + self.byte_clocks(wanted);
+        let clocks = before_clk + self.slot.byte_clocks(wanted);
         self.after_clocks(clocks, State::WriteWord, now);
     }
 
     fn word_went(&mut self, now: u64) {
-        if self.dat.at < self.dat.block {
+        if self.dat.block.at < self.dat.block.size {
             self.send_word(0, now);
         } else {
             self.after_clocks(TAIL_CLK, State::WriteTail, now);
@@ -267,31 +245,19 @@ impl Stm32Sdmmc {
     fn written_block_ended(&mut self, now: u64) {
         let strike = self.strike(Point::WriteBlock, now);
         let damaged = matches!(strike, Some(Strike::Crc | Strike::EndBit));
-        if let Some(Strike::Flip(bit)) = strike {
-            flip(&mut self.dat.bytes, bit);
-        }
-        let flow = self.dat.flow.filter(|_| strike != Some(Strike::Lost));
-        let reply = self.slot.give_block(flow, &self.dat.bytes, !damaged, now);
-        self.show_block(!damaged, false, now);
-        self.dat.left -= self.dat.block;
-        self.dat.at = 0;
+        let status = self.dat.block.went(&mut self.slot, strike, damaged, now);
+        self.dat.left -= self.dat.block.size;
+        self.dat.block.at = 0;
         self.count_data();
-        let Some((good, busy_until)) = self.slot.seen_status(reply, strike) else {
-            self.count_block(false, now);
+        if status.is_none() {
             return self.after_clocks(NO_STATUS_CLK, State::NoStatus, now);
-        };
-        self.count_block(good, now);
-        self.dat.good = good;
-        if busy_until > now {
-            self.slot.busy_until_ns = self.slot.busy_until_ns.max(busy_until);
         }
-        self.slot.show_status(self.data_beat(now), good, busy_until);
         self.slot.stats.data_ns += self.slot.beat(0).plus(CRC_STATUS_CLK).ns();
         self.after_clocks(CRC_STATUS_CLK, State::Status, now);
     }
 
     fn write_status_ended(&mut self, now: u64) {
-        if self.dat.good && self.dat.left == 0 && !self.config.data_end_after_busy {
+        if self.dat.block.good && self.dat.left == 0 && !self.config.data_end_after_busy {
             return self.finish(sta::DATA_END, now);
         }
         if self.dat.left > 0 {
@@ -306,7 +272,7 @@ impl Stm32Sdmmc {
     /// DAT0 is high: before the first block, or behind one.
     fn data_busy_ended(&mut self, now: u64) {
         self.set_timer(Timer::DataTimeout, NEVER);
-        match (self.dat.good, self.dat.left) {
+        match (self.dat.block.good, self.dat.left) {
             (false, 0) => self.finish(sta::DATA_CRC, now),
             (false, _) => self.fail(sta::DATA_CRC, now),
             _ => self.wait_to_send(now),

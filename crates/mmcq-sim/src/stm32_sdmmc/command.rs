@@ -1,7 +1,7 @@
 //! The command path [58.5.4].
 
 use super::bits::{cmd, dctrl, sta};
-use super::{BusEvent, Stm32Sdmmc, Timer};
+use super::{Stm32Sdmmc, Timer};
 use crate::card::{Answer, Reply};
 use crate::faults::{Point, Strike};
 use crate::lines::{self, Active, Issued, Step};
@@ -129,12 +129,12 @@ impl Stm32Sdmmc {
     }
 
     fn response_ended(&mut self, active: Active<Issue>, answer: Option<Answer>, now: u64) {
-        let Active { issue, beat, flow, answer_ns, busy_until_ns, strike, .. } = active;
+        let Active { issue, beat, flow, busy_until_ns, .. } = active;
         self.regs.command &= !cmd::ENABLE;
         self.cmd.over(&mut self.slot, &active, answer);
         let mut good = false;
         if let Some(answer) = answer {
-            good = self.take_response(&issue, answer, strike, answer_ns, now);
+            good = self.take_response(&active, answer, now);
         } else if issue.waits() {
             self.regs.status |= sta::COMMAND_TIMEOUT;
         } else {
@@ -156,7 +156,7 @@ impl Stm32Sdmmc {
             self.voltage_command_answered(now);
         }
         if answer.is_some() {
-            if busy_until_ns <= now && !self.dat.moves_data() && !self.card_busy(now) {
+            if busy_until_ns <= now && !self.dat.moves_data() && !self.slot.card_is_busy(now) {
                 // Deselected, or reset: what was busy lets DAT0 go.
                 self.slot.busy_until_ns = 0;
             }
@@ -166,20 +166,9 @@ impl Stm32Sdmmc {
         }
     }
 
-    fn card_busy(&self, now: u64) -> bool {
-        let at = self.slot.card_ns(now);
-        self.slot.card().is_some_and(|card| card.busy(at))
-    }
-
     /// Content, index and CRC of a response; true if it is good.
-    fn take_response(
-        &mut self,
-        issue: &Issue,
-        answer: Answer,
-        strike: Option<Strike>,
-        start_ns: u64,
-        now: u64,
-    ) -> bool {
+    fn take_response(&mut self, active: &Active<Issue>, answer: Answer, now: u64) -> bool {
+        let Active { issue, strike, .. } = *active;
         let (mut index, mut crc_ok, mut content) = lines::content(answer);
         if matches!(answer, Answer::Long(_)) {
             // The end bit reads as zero [58.10.6].
@@ -204,17 +193,7 @@ impl Stm32Sdmmc {
         let flag = if good { sta::RESPONSE } else { sta::COMMAND_CRC };
         self.regs.status |= flag;
         let errors = flag & sta::COMMAND_CRC;
-        self.slot.note(BusEvent::Response { index: issue.index, content: content[0], errors, end_ns: now });
-        let command = issue.index;
-        let end_ok = strike != Some(Strike::EndBit);
-        self.slot.show(&Signal::Response {
-            command,
-            answer,
-            crc_ok: strike != Some(Strike::Crc),
-            end_ok,
-            start_ns,
-            end_ns: now,
-        });
+        active.show_response(&mut self.slot, answer, content[0], errors, now);
         good
     }
 }

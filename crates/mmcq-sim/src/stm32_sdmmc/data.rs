@@ -3,9 +3,8 @@
 use super::bits::{clkcr, cmd, dctrl, sta};
 use super::{NEVER, Stm32Sdmmc, Timer, Version};
 use crate::card::Flow;
-use crate::faults::Strike;
-use crate::probe::Signal;
-use crate::wire::{BLOCK_GAP_CLK, Beat};
+use crate::lines::Block;
+use crate::wire::Beat;
 
 /// DTIMER begins so long after the end of what came before.
 const TIMER_CLK: u64 = 2;
@@ -67,25 +66,12 @@ pub(super) enum State {
 #[derive(Debug, Default)]
 pub(super) struct DatLines {
     pub(super) state: State,
-    pub read: bool,
-    /// Bytes in a block.
-    pub(super) block: usize,
+    /// What is on the lines.
+    pub block: Block,
     /// Bytes of blocks that are not over.
     pub(super) left: usize,
-    /// Bytes of the present block that are over.
-    pub(super) at: usize,
     /// Bytes that the CPU has still to write to the FIFO.
     pub to_give: usize,
-    /// What the card does, from its reply.
-    pub(super) flow: Option<Flow>,
-    /// The last thing on the lines ended, or ends, here.
-    pub(super) beat: Option<Beat>,
-    pub(super) bytes: Vec<u8>,
-    pub(super) good: bool,
-    /// What is wrong with the block on the lines.
-    pub(super) strike: Option<Strike>,
-    pub(super) start_ns: u64,
-    pub(super) held_since: u64,
     /// From here on DTIMER counts.
     pub(super) waits_since: u64,
     /// DTIMER ran out in the busy after a response.
@@ -94,8 +80,6 @@ pub(super) struct DatLines {
     aborted: bool,
     /// Open-ended data: DAT1 tells nothing before the end of the stop command.
     pub stop_owed: bool,
-    /// The probe has seen the block.
-    pub(super) shown: bool,
 }
 
 impl DatLines {
@@ -133,18 +117,14 @@ impl DatLines {
     fn moving(&self) -> bool {
         use State::{ReadBlock, ReadHeld, ReadTail, ReadWord, WriteHeld, WriteTail, WriteWord};
         matches!(self.state, ReadWord | ReadBlock | ReadTail | WriteWord | WriteTail)
-            || matches!(self.state, ReadHeld | WriteHeld) && self.at > 0
-    }
-
-    /// Bytes of the next word.
-    pub(super) fn word(&self) -> usize {
-        (self.block - self.at).min(4)
+            || matches!(self.state, ReadHeld | WriteHeld) && self.block.at > 0
     }
 
     /// A reset of the controller.
     pub fn forget(&mut self) {
-        let bytes = std::mem::take(&mut self.bytes);
-        *self = DatLines { bytes, ..DatLines::default() };
+        let mut block = std::mem::take(&mut self.block);
+        block.forget();
+        *self = DatLines { block, ..DatLines::default() };
     }
 }
 
@@ -167,16 +147,16 @@ impl Stm32Sdmmc {
         }
         self.fifo.clear();
         let dat = &mut self.dat;
-        dat.read = control & dctrl::READ != 0;
-        dat.block = block as usize;
+        dat.block.read = control & dctrl::READ != 0;
+        dat.block.size = block as usize;
         dat.left = if odd { 0 } else { whole as usize };
-        dat.at = 0;
+        dat.block.at = 0;
         dat.to_give = dat.left;
-        dat.flow = Some(flow);
-        dat.beat = Some(beat);
+        dat.block.flow = Some(flow);
+        dat.block.beat = Some(beat);
         dat.waits_since = now;
-        dat.strike = None;
-        dat.good = true;
+        dat.block.strike = None;
+        dat.block.good = true;
         self.count_data();
         if self.by_idma() {
             self.idma_begins(now);
@@ -184,7 +164,7 @@ impl Stm32Sdmmc {
         if self.dat.left == 0 {
             return self.finish(sta::DATA_END, now);
         }
-        if self.dat.read {
+        if self.dat.block.read {
             self.dat.state = State::Answer;
             self.watch(now, NEVER);
         } else if self.slot.busy_until_ns > now {
@@ -197,14 +177,14 @@ impl Stm32Sdmmc {
     /// The response of a data command is over, or will not come: blocks may come now.
     pub(super) fn answer_is_over(&mut self, beat: Beat, now: u64) {
         if self.dat.state == State::Answer {
-            self.dat.beat = Some(beat);
+            self.dat.block.beat = Some(beat);
             self.next_read(now);
         }
     }
 
     /// DCOUNT.
     pub(super) fn count_data(&mut self) {
-        self.regs.count = self.dat.left.saturating_sub(self.dat.at) as u32;
+        self.regs.count = self.dat.left.saturating_sub(self.dat.block.at) as u32;
     }
 
     /// The path is idle again.
@@ -277,7 +257,7 @@ impl Stm32Sdmmc {
             return;
         }
         let until = self.slot.busy_until_ns;
-        if !self.dat.read && until > now {
+        if !self.dat.block.read && until > now {
             self.set_timer(Timer::Data, until);
             return self.watch(now, until);
         }
@@ -405,36 +385,24 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// The edge at which the lines were last in use.
-    pub(super) fn data_beat(&self, now: u64) -> Beat {
-        self.dat.beat.unwrap_or_else(|| self.slot.beat(now))
-    }
-
     /// So many clocks after the last thing, this happens.
     pub(super) fn after_clocks(&mut self, clocks: u64, state: State, now: u64) {
-        let beat = self.data_beat(now).plus(clocks);
-        self.dat.beat = Some(beat);
+        let end_ns = self.dat.block.pass(&self.slot, clocks, now);
         self.dat.state = state;
-        self.set_timer(Timer::Data, beat.ns());
-    }
-
-    /// Clocks of so many bytes.
-    pub(super) fn byte_clocks(&self, bytes: usize) -> u64 {
-        let bits_a_clock = u64::from(self.slot.bus.width.max(1)) << u8::from(self.slot.bus.ddr);
-        (bytes as u64 * 8).div_ceil(bits_a_clock)
+        self.set_timer(Timer::Data, end_ns);
     }
 
     /// Gives up when DTIMER has run out, if what is waited for comes later.
     pub(super) fn watch(&mut self, from_ns: u64, until_ns: u64) {
         let clocks = TIMER_CLK + u64::from(self.regs.timer);
-        let limit = from_ns.saturating_add(self.slot.beat(0).plus(clocks).ns());
-        self.set_timer(Timer::DataTimeout, if limit < until_ns { limit } else { NEVER });
+        let limit_ns = self.slot.limit_ns(clocks, from_ns, until_ns);
+        self.set_timer(Timer::DataTimeout, limit_ns);
     }
 
     /// The clock stands from now on.
     pub(super) fn hold(&mut self, state: State, now: u64) {
         if !self.dat.held() {
-            self.dat.held_since = now;
+            self.dat.block.stands(now);
         }
         self.dat.state = state;
         self.set_timer(Timer::Data, NEVER);
@@ -447,37 +415,14 @@ impl Stm32Sdmmc {
         if !stands {
             return;
         }
-        let since_ns = self.dat.held_since;
-        self.slot.held(since_ns, now);
-        self.dat.beat = Some(self.data_beat(now).not_before(now));
-    }
-
-    /// The probe sees the block whose lines were in use until now.
-    pub(super) fn show_block(&mut self, crc_ok: bool, cut: bool, now: u64) {
-        self.dat.shown = true;
-        let Self { slot, dat, .. } = self;
-        slot.show(&Signal::Block {
-            read: dat.read,
-            data: &dat.bytes[..dat.block.min(dat.bytes.len())],
-            crc_ok,
-            start_ns: dat.start_ns,
-            end_ns: now,
-            cut,
-        });
+        self.dat.block.runs(&mut self.slot, now);
     }
 
     /// What is on the lines ends here.
     pub(super) fn cut_block(&mut self, now: u64) {
-        if self.dat.moving() && !self.dat.shown && now > self.dat.start_ns {
-            self.show_block(true, true, now);
+        if self.dat.moving() {
+            self.dat.block.cut(&mut self.slot, now);
         }
-    }
-
-    pub(super) fn count_block(&mut self, good: bool, now: u64) {
-        self.slot.count_block(self.dat.read, self.dat.block, good, self.dat.start_ns, now);
-        // The lines' own time: gap, start bit, data, CRC16, end bit.
-        let clocks = BLOCK_GAP_CLK + 1 + self.byte_clocks(self.dat.block) + 17;
-        self.slot.stats.data_ns += self.slot.beat(0).plus(clocks).ns();
     }
 
     pub(super) fn busy_from(&mut self, from_ns: u64, until_ns: u64) {

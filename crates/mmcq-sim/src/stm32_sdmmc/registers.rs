@@ -199,8 +199,8 @@ impl Stm32Sdmmc {
     /// STA.
     pub(super) fn status(&self) -> u32 {
         let bit = |on: bool, bit: u32| if on { bit } else { 0 };
-        let sends = self.dat.moves_data() && !self.dat.read;
-        let receives = self.dat.moves_data() && self.dat.read;
+        let sends = self.dat.moves_data() && !self.dat.block.read;
+        let receives = self.dat.moves_data() && self.dat.block.read;
         let fifo = &self.fifo;
         self.regs.status
             | bit(self.dat.active(), sta::DATA_ACTIVE)
@@ -221,7 +221,7 @@ impl Stm32Sdmmc {
 
     /// FIFO is read.
     fn take_word(&mut self, now: u64) -> u32 {
-        let theirs = self.dat.moves_data() && self.dat.read && !self.by_idma();
+        let theirs = self.dat.moves_data() && self.dat.block.read && !self.by_idma();
         let Some(word) = (if theirs { self.fifo.pop() } else { None }) else {
             self.slot.violation();
             return 0;
@@ -233,7 +233,7 @@ impl Stm32Sdmmc {
 
     /// FIFO is written.
     fn give_word(&mut self, value: u32, now: u64) {
-        let theirs = self.dat.moves_data() && !self.dat.read && !self.by_idma();
+        let theirs = self.dat.moves_data() && !self.dat.block.read && !self.by_idma();
         let bytes = self.dat.to_give.min(4);
         if !theirs || bytes == 0 || !self.fifo.push(&value.to_le_bytes()[..bytes]) {
             return self.slot.violation();

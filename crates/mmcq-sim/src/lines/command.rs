@@ -1,109 +1,11 @@
-//! What the CMD and DAT lines of a slot do for every controller: tokens, responses, blocks and their
-//! status, and what is counted and shown of them.
+//! A command on the CMD line, from its token to the end of its response.
 
-use crate::alarms::NEVER;
-use crate::card::{Answer, Flow, Reply, WriteBlock};
+use crate::card::{Answer, Flow};
 use crate::faults::Strike;
 use crate::probe::Signal;
 use crate::slot::Slot;
 use crate::stats::BusEvent;
-use crate::wire::{
-    Beat, COMMAND_CLK, CRC_TOKEN_CLK, CRC_TURN_CLK, LONG_RESPONSE_CLK, N_CR_CLK, N_RC_CLK, RESPONSE_CLK,
-    RESPONSE_TIMEOUT_CLK, crc7,
-};
-
-impl Slot {
-    /// Shows the probe, if there is one, a signal.
-    pub fn show(&mut self, signal: &Signal<'_>) {
-        if let Some(probe) = &mut self.probe {
-            probe(signal);
-        }
-    }
-
-    /// A token is on the CMD line from `start` on. Returns its end.
-    pub fn send(&mut self, (index, arg): (u8, u32), auto: bool, start: Beat) -> Beat {
-        let end = start.plus(COMMAND_CLK);
-        let (start_ns, end_ns) = (start.ns(), end.ns());
-        self.stats.commands[usize::from(index & 63)] += 1;
-        self.stats.command_ns += end_ns - start_ns;
-        self.note(BusEvent::Command { index, arg, auto, start_ns, end_ns });
-        self.show(&Signal::Command { index, arg, auto, start_ns, end_ns });
-        end
-    }
-
-    /// What the card does with a command, if it is there.
-    pub fn ask(&mut self, (index, arg): (u8, u32), now_ns: u64) -> Reply {
-        let reply = self.with_card(now_ns, |card, now_ns| card.command(index, arg, now_ns));
-        let reply = reply.unwrap_or(Reply::SILENT);
-        if let Some(until_ns) = reply.busy_until_ns {
-            self.busy_until_ns = self.busy_until_ns.max(until_ns);
-        }
-        reply
-    }
-
-    /// The card has a block of data, if it takes blocks of this length.
-    pub fn give_block(
-        &mut self,
-        flow: Option<Flow>,
-        data: &[u8],
-        crc_ok: bool,
-        now_ns: u64,
-    ) -> Option<WriteBlock> {
-        let Some(Flow::Write { block_size }) = flow else { return None };
-        let crc_ok = crc_ok && usize::from(block_size) == data.len();
-        self.with_card(now_ns, |card, now_ns| card.write_block(data, crc_ok, now_ns))
-    }
-
-    /// The CRC status that the controller sees, and until when the card is busy. Where it sees none
-    /// the card may have taken the block all the same, and be busy with it.
-    pub fn seen_status(&mut self, reply: Option<WriteBlock>, strike: Option<Strike>) -> Option<(bool, u64)> {
-        let seen = reply.filter(|_| strike != Some(Strike::NoStatus));
-        let seen = seen.and_then(|reply| Some((reply.status?, reply.busy_until_ns)));
-        if seen.is_none() {
-            self.busy_until_ns = self.busy_until_ns.max(reply.map_or(0, |reply| reply.busy_until_ns));
-        }
-        seen
-    }
-
-    /// The status behind a block that ended at `end`, and the busy behind that.
-    pub fn show_status(&mut self, end: Beat, good: bool, busy_until_ns: u64) {
-        let status = end.plus(CRC_TURN_CLK);
-        let (start_ns, end_ns) = (status.ns(), status.plus(CRC_TOKEN_CLK).ns());
-        self.show(&Signal::CrcStatus { good, start_ns, end_ns });
-        if busy_until_ns > end_ns {
-            self.show(&Signal::Busy { from_ns: end_ns, until_ns: busy_until_ns });
-        }
-    }
-
-    /// A block was on the lines.
-    pub fn count_block(&mut self, read: bool, bytes: usize, good: bool, start_ns: u64, end_ns: u64) {
-        match (good, read) {
-            (false, _) => self.stats.blocks_bad += 1,
-            (true, true) => self.stats.blocks_read += 1,
-            (true, false) => self.stats.blocks_written += 1,
-        }
-        if good {
-            self.stats.bytes += bytes as u64;
-        }
-        self.note(BusEvent::Block { read, bytes: bytes as u32, good, start_ns, end_ns });
-    }
-
-    /// The bus waits for the card, unless that has no end.
-    pub fn busy_from(&mut self, from_ns: u64, until_ns: u64) {
-        if until_ns > from_ns && until_ns != NEVER {
-            self.stats.busy_ns = self.stats.busy_ns.saturating_add(until_ns - from_ns);
-            self.note(BusEvent::Busy { from_ns, until_ns });
-        }
-    }
-
-    /// The clock stood because the controller had no room or no data.
-    pub fn held(&mut self, from_ns: u64, until_ns: u64) {
-        self.stats.held_ns += until_ns.saturating_sub(from_ns);
-        if until_ns > from_ns {
-            self.show(&Signal::ClockStopped { from_ns, until_ns });
-        }
-    }
-}
+use crate::wire::{Beat, LONG_RESPONSE_CLK, N_CR_CLK, N_RC_CLK, RESPONSE_CLK, RESPONSE_TIMEOUT_CLK, crc7};
 
 /// Index of a response, whether its CRC is right, and its content. That of a long one has its CRC in
 /// the last byte.
@@ -156,6 +58,23 @@ pub(crate) struct Active<I> {
     pub busy_until_ns: u64,
     /// What is wrong with the response.
     pub strike: Option<Strike>,
+}
+
+impl<I: Issued> Active<I> {
+    /// A response is over. The log has its content and what the controller says is wrong with it, the
+    /// probe what was on the line.
+    pub fn show_response(&self, slot: &mut Slot, answer: Answer, content: u32, errors: u32, now_ns: u64) {
+        let (index, _) = self.issue.token();
+        slot.note(BusEvent::Response { index, content, errors, end_ns: now_ns });
+        slot.show(&Signal::Response {
+            command: index,
+            answer,
+            crc_ok: self.strike != Some(Strike::Crc),
+            end_ok: self.strike != Some(Strike::EndBit),
+            start_ns: self.answer_ns,
+            end_ns: now_ns,
+        });
+    }
 }
 
 /// The CMD line of a controller whose commands wait for the clock.

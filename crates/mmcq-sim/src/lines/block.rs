@@ -1,0 +1,180 @@
+//! A block on the DAT lines of a controller that has a FIFO, from its start bit to its CRC status.
+
+use crate::card::{Flow, ReadBlock};
+use crate::faults::{Strike, flip};
+use crate::probe::Signal;
+use crate::slot::Slot;
+use crate::wire::{BLOCK_GAP_CLK, Beat};
+
+/// CRC16 and end bit.
+pub(crate) const TAIL_CLK: u64 = 17;
+
+/// The block that is on the lines, or was last.
+#[derive(Debug, Default)]
+pub(crate) struct Block {
+    /// It comes from the card.
+    pub read: bool,
+    /// What the card does, from its reply to the command.
+    pub flow: Option<Flow>,
+    /// Its bytes, as the controller counts them.
+    pub size: usize,
+    /// Those that are over.
+    pub at: usize,
+    /// What is on the lines.
+    pub bytes: Vec<u8>,
+    pub good: bool,
+    /// What is wrong with it.
+    pub strike: Option<Strike>,
+    /// The last thing on the lines ended, or ends, here.
+    pub beat: Option<Beat>,
+    start_ns: u64,
+    /// The probe has seen it.
+    shown: bool,
+    /// The clock stands since then, if it does.
+    held_since_ns: u64,
+}
+
+impl Block {
+    /// A reset of the controller. The memory is used again.
+    pub fn forget(&mut self) {
+        let bytes = std::mem::take(&mut self.bytes);
+        *self = Block { bytes, ..Block::default() };
+    }
+
+    /// Bytes of the next word.
+    pub fn word(&self) -> usize {
+        (self.size - self.at).min(4)
+    }
+
+    /// The edge at which the lines were last in use.
+    pub fn beat(&self, slot: &Slot, now_ns: u64) -> Beat {
+        self.beat.unwrap_or_else(|| slot.beat(now_ns))
+    }
+
+    /// The lines are in use for so many clocks more. Returns their end.
+    pub fn pass(&mut self, slot: &Slot, clocks: u64, now_ns: u64) -> u64 {
+        let beat = self.beat(slot, now_ns).plus(clocks);
+        self.beat = Some(beat);
+        beat.ns()
+    }
+
+    /// What comes next comes now at the soonest.
+    pub fn not_before(&mut self, slot: &Slot, now_ns: u64) {
+        self.beat = Some(self.beat(slot, now_ns).not_before(now_ns));
+    }
+
+    /// The clock stands from now on.
+    pub fn stands(&mut self, now_ns: u64) {
+        self.held_since_ns = now_ns;
+    }
+
+    /// The clock runs again. Returns since when it stood.
+    pub fn runs(&mut self, slot: &mut Slot, now_ns: u64) -> u64 {
+        slot.held(self.held_since_ns, now_ns);
+        self.not_before(slot, now_ns);
+        self.held_since_ns
+    }
+
+    /// Asks the card for a block. Returns when it begins at the soonest, and whether its CRC is
+    /// right; `None`: nothing comes.
+    pub fn ask(&mut self, slot: &mut Slot, now_ns: u64) -> Option<(u64, bool)> {
+        let Some(Flow::Read { block_size }) = self.flow else { return None };
+        let sent = usize::from(block_size);
+        self.bytes.clear();
+        // Behind the end of a shorter block the lines are high.
+        self.bytes.resize(sent.max(self.size), 0xff);
+        let bytes = &mut self.bytes[..sent];
+        match slot.with_card(now_ns, |card, now_ns| card.read_block(bytes, now_ns))? {
+            ReadBlock::At { start_ns, crc_ok } => Some((start_ns, crc_ok && sent == self.size)),
+            ReadBlock::Never => None,
+        }
+    }
+
+    /// The block that [`ask`](Self::ask) told of comes, with what is wrong with it. Returns its start
+    /// bit; `None`: it does not come.
+    pub fn comes(
+        &mut self,
+        slot: &mut Slot,
+        (mut start_ns, good): (u64, bool),
+        strike: Option<Strike>,
+        now_ns: u64,
+    ) -> Option<u64> {
+        self.strike = strike;
+        match strike {
+            Some(Strike::Lost | Strike::Never) => return None,
+            Some(Strike::Late(ns)) => start_ns = start_ns.max(now_ns).saturating_add(ns),
+            Some(Strike::Flip(bit)) => flip(&mut self.bytes, bit),
+            _ => {}
+        }
+        let start = self.beat(slot, now_ns).not_before(start_ns);
+        slot.stats.access_ns += start.ns().saturating_sub(now_ns);
+        self.good = good;
+        self.beat = Some(start);
+        self.begins(start.ns());
+        Some(start.ns())
+    }
+
+    /// Its start bit.
+    pub fn begins(&mut self, start_ns: u64) {
+        (self.start_ns, self.shown) = (start_ns, false);
+    }
+
+    /// A read block is over on the lines.
+    pub fn came(&mut self, slot: &mut Slot, good: bool, now_ns: u64) {
+        self.count(slot, good, now_ns);
+        self.show(slot, good, false, now_ns);
+    }
+
+    /// A written block is over on the lines, and the card has it. Returns what its status says;
+    /// `None`: no status comes.
+    pub fn went(
+        &mut self,
+        slot: &mut Slot,
+        strike: Option<Strike>,
+        damaged: bool,
+        now_ns: u64,
+    ) -> Option<bool> {
+        if let Some(Strike::Flip(bit)) = strike {
+            flip(&mut self.bytes, bit);
+        }
+        let flow = self.flow.filter(|_| strike != Some(Strike::Lost));
+        let reply = slot.give_block(flow, &self.bytes, !damaged, now_ns);
+        self.show(slot, !damaged, false, now_ns);
+        let seen = slot.seen_status(reply, strike);
+        self.count(slot, seen.is_some_and(|(good, _)| good), now_ns);
+        let (good, busy_until_ns) = seen?;
+        self.good = good;
+        if busy_until_ns > now_ns {
+            slot.busy_until_ns = slot.busy_until_ns.max(busy_until_ns);
+        }
+        slot.show_status(self.beat(slot, now_ns), good, busy_until_ns);
+        Some(good)
+    }
+
+    /// What is on the lines ends here.
+    pub fn cut(&mut self, slot: &mut Slot, now_ns: u64) {
+        if !self.shown && now_ns > self.start_ns {
+            self.show(slot, true, true, now_ns);
+        }
+    }
+
+    /// The probe sees the block, whose lines were in use until now.
+    fn show(&mut self, slot: &mut Slot, crc_ok: bool, cut: bool, now_ns: u64) {
+        self.shown = true;
+        slot.show(&Signal::Block {
+            read: self.read,
+            data: &self.bytes[..self.size.min(self.bytes.len())],
+            crc_ok,
+            start_ns: self.start_ns,
+            end_ns: now_ns,
+            cut,
+        });
+    }
+
+    fn count(&self, slot: &mut Slot, good: bool, now_ns: u64) {
+        slot.count_block(self.read, self.size, good, self.start_ns, now_ns);
+        // The lines' own time: gap, start bit, data, CRC16, end bit.
+        let clocks = BLOCK_GAP_CLK + 1 + slot.byte_clocks(self.size) + TAIL_CLK;
+        slot.stats.data_ns += slot.beat(0).plus(clocks).ns();
+    }
+}
