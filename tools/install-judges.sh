@@ -4,7 +4,7 @@
 # the images of boards/arm and boards/virt), fio (offsets, options and reports of crate mmcq-lab; a client of `mmcq serve`), blkparse and btt (which read what `--export blktrace` writes), more clients of that (nbdinfo, nbdcopy, nbdsh, qemu-io and qemu-img),
 # sigrok-cli (decodes the waveforms of `mmcq trace`), mke2fs (whose ext4 Linux and boards/pc hand to each other), and pkg-config and CMake (which find the C library that
 # tools/install-c.sh installs). And in a Python environment of its own, target/judges, PyPI's crccheck (checksums
-# of the waveforms). With --riscv also qemu-system-misc (46 MB), whose machines the long check runs.
+# of the waveforms), pylibfst (GTKWave's reader of FST) and perfetto. With --riscv also qemu-system-misc (46 MB), whose machines the long check runs.
 set -euo pipefail
 export PATH=$PATH:/usr/sbin:/sbin
 judges=$(dirname "$0")/../target/judges
@@ -47,12 +47,13 @@ install_packages() {
 for program in "${lacking[@]}"; do
   runs "$program" || { echo "install-judges.sh: $program does not run though its package is installed" >&2; exit 1; }
 done
-if "$judges/bin/python" -c "import crccheck, perfetto" 2>/dev/null; then
-  echo "crccheck and perfetto are there: $judges"
+if "$judges/bin/python" -c "import crccheck, perfetto, pylibfst" 2>/dev/null; then
+  echo "crccheck, perfetto and pylibfst are there: $judges"
 else
-  echo "installing crccheck and perfetto into $judges"
+  echo "installing crccheck, perfetto and pylibfst into $judges"
   python3 -m venv "$judges"
-  "$judges/bin/pip" install -q --disable-pip-version-check "crccheck==1.3.1" "perfetto==0.59.1" "protobuf==7.36.2"
+  "$judges/bin/pip" install -q --disable-pip-version-check "crccheck==1.3.1" "perfetto==0.59.1" "protobuf==7.36.2" \
+    "pylibfst==0.2.1"
 fi
 # fio's own examples, which the test `corpus` runs. Debian's package has them alone; it is unpacked, not installed.
 examples=$judges/fio-examples

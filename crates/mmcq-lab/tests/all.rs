@@ -34,6 +34,7 @@ mod sdio;
 mod sweep;
 mod torture;
 mod trace;
+mod trace_fst;
 mod trace_judges;
 mod trace_sdio;
 mod why;

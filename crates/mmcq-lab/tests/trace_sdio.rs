@@ -7,7 +7,7 @@ use mmcq_lab::sdio::packet::{self, Packet};
 use mmcq_lab::sdio::platform::{Board, NAME};
 use mmcq_lab::sdio::trace::Step;
 use mmcq_lab::sdio::{Run, run};
-use mmcq_lab::trace::{Clk, Event, Start, What, Window, record, vcd};
+use mmcq_lab::trace::{Clk, Dump, Event, Start, What, Window, record};
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -98,7 +98,7 @@ fn bring_up_from_cmd5_and_the_first_packet_before_both_judges() {
         record(window, || run(&Run { board: &board, way, thief: None, for_ns: 8_000_000, seed: 1 }));
     outcome.unwrap();
     let capture = recording.capture().unwrap();
-    vcd::write(&capture, Clk::Full, &mut std::fs::File::create(&path).unwrap()).unwrap();
+    Dump::Vcd.write(&capture, Clk::Full, std::fs::File::create(&path).unwrap()).unwrap();
     let sent = capture.events.iter().filter_map(|event| match event.what {
         What::Command { index, .. } => Some(format!("CMD{index}")),
         _ => None,

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
-/// A place for a page, known to be writable before the work and filled after it.
+/// A place for a file, known to be writable before the work and filled after it.
 pub struct Place {
     path: PathBuf,
     /// A new or ordinary file is written beside its place and moved there. A device has none.

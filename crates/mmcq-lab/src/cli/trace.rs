@@ -1,14 +1,15 @@
 //! `mmcq trace`: a window of a run as an oscilloscope shows it.
 
 use super::form::Form;
-use super::{Error, voice, writable};
-use clap::{Args, ValueEnum};
+use super::page::Place;
+use super::{Error, voice};
+use clap::{ArgGroup, Args, ValueEnum};
 use mmcq_lab::runner::{self, RunError};
 use mmcq_lab::scene::Scene;
 use mmcq_lab::sdio::packet::{self, PacketError};
 use mmcq_lab::sdio::platform::{Board, NAME};
 use mmcq_lab::sdio::stacked;
-use mmcq_lab::trace::{self, Capture, Clk, Start, Window, WindowError, perfetto, picture, steps, vcd};
+use mmcq_lab::trace::{self, Capture, Clk, Dump, Head, Start, Window, WindowError, perfetto, picture, steps};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -23,7 +24,12 @@ use std::process::ExitCode;
 /// With --sdio, instead of jobs: one packet of the experiment `mmcq reproduce sdio`, from the
 /// card's interrupt (the fall of DAT1) to the acknowledge. Waveform, slices and list show one
 /// setting; the picture shows all four on one time axis.
+///
+/// List, picture and slices keep the window in memory: at most a million records. With --no-list,
+/// --vcd and --fst alone need the same memory for a window of any length: the jobs run once for the
+/// names of the lines, and once for each waveform.
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("waveform").args(["vcd", "fst"]).multiple(true))]
 pub struct Trace {
     /// fio job file (or fio's options after --)
     #[arg(value_name = "JOB.fio", required_unless_present_any = ["sdio", "options"])]
@@ -40,9 +46,12 @@ pub struct Trace {
     /// Waveform (value change dump): CLK, CMD, DAT, interrupt line, contexts of the cores
     #[arg(long, value_name = "FILE")]
     vcd: Option<PathBuf>,
+    /// The same waveform as a Fast Signal Trace, a hundredth of the size: GTKWave and Surfer read it
+    #[arg(long, value_name = "FILE")]
+    fst: Option<PathBuf>,
     /// The waveform's clock: each edge, as a decoder needs it, or gated: high while it runs, which is
     /// a hundred times shorter
-    #[arg(long, value_enum, default_value = "full", requires = "vcd")]
+    #[arg(long, value_enum, default_value = "full", requires = "waveform")]
     clk: Clock,
     /// Picture: lanes with named boxes
     #[arg(long, value_name = "FILE")]
@@ -99,44 +108,38 @@ impl Trace {
         if !packet::SETTINGS.iter().any(|(name, _)| *name == setting) {
             return Err(failed(PacketError::Setting(setting.to_owned())));
         }
-        let mut created = self.ready()?;
+        let places = self.ready()?;
         let one = packet::record(&board, setting, self.scene.seed).map_err(failed)?;
-        if let Some(path) = &self.vcd {
-            self.waveform(path, &one.capture)?;
-        }
-        if let Some(path) = &self.svg {
+        let picture = || {
             let all = packet::SETTINGS.iter().map(|(name, _)| packet::record(&board, name, self.scene.seed));
             let all = all.collect::<Result<Vec<_>, _>>().map_err(failed)?;
             let title = format!("One packet of the SDIO experiment on {NAME}, by what advances its steps");
-            save(path, &stacked::write(&all, &title))?;
-        }
-        if let Some(path) = &self.perfetto {
-            save(path, &perfetto::write(&one.capture))?;
-        }
-        created.keep();
-        self.list(&one.capture)?;
-        Ok(ExitCode::SUCCESS)
+            Ok(stacked::write(&all, &title))
+        };
+        self.write(places, &one.capture, picture)
     }
 
     /// The files that are wanted can be written, and are different ones.
-    fn ready(&self) -> Result<Created, Error> {
-        let files = [("--vcd", &self.vcd), ("--svg", &self.svg), ("--perfetto", &self.perfetto)];
-        let mut created = Created::default();
-        let mut before: Vec<(&str, PathBuf)> = Vec::new();
-        for (option, path) in files {
-            let Some(path) = path else { continue };
-            created.ready(option, path)?;
+    fn ready(&self) -> Result<Places, Error> {
+        let mut known: Vec<(&str, PathBuf)> = Vec::new();
+        let mut ready = |option: &'static str, path: &Option<PathBuf>| {
+            let Some(path) = path else { return Ok(None) };
+            let place = Place::new(option, path)?;
             // Devices, as /dev/null, may be given twice.
-            let Some(place) = path.canonicalize().ok().filter(|place| place.is_file()) else { continue };
-            if let Some((other, _)) = before.iter().find(|(_, known)| *known == place) {
+            let Some(file) = file(path) else { return Ok(Some(place)) };
+            if let Some((other, _)) = known.iter().find(|(_, known)| *known == file) {
                 let path = path.display();
                 return Err(Error::Input(format!(
                     "{option} {path}: {other} writes the same file; expected another"
                 )));
             }
-            before.push((option, place));
-        }
-        Ok(created)
+            known.push((option, file));
+            Ok(Some(place))
+        };
+        let waves = [(Dump::Vcd, ready("--vcd", &self.vcd)?), (Dump::Fst, ready("--fst", &self.fst)?)];
+        let waves = waves.into_iter().filter_map(|(dump, place)| Some((dump, place?))).collect();
+        let (svg, perfetto) = (ready("--svg", &self.svg)?, ready("--perfetto", &self.perfetto)?);
+        Ok(Places { waves, svg, perfetto })
     }
 
     fn jobs(&self) -> Result<ExitCode, Error> {
@@ -146,35 +149,68 @@ impl Trace {
         for note in &loaded.file.notes {
             voice::note(note);
         }
-        let platform = &loaded.platform;
-        let mut created = self.ready()?;
+        let places = self.ready()?;
         let run = self.scene.run_of(&loaded);
-        let (outcome, recording) = trace::record(window, || runner::run(&run, None, &mut |_, _| ()));
-        outcome.map_err(|error| match error {
-            RunError::Stuck(_) | RunError::Memory(_) => Error::Run(error.to_string()),
-            other => Error::input(other),
-        })?;
-        let capture = recording.capture().map_err(|error| match error {
+        let run = || runner::run(&run, None, &mut |_, _| ());
+        let outside = |error: WindowError| match error {
             WindowError::NoProbe => {
-                let kind = platform.controller.kind();
+                let kind = loaded.platform.controller.kind();
                 let board = &self.scene.platform;
                 Error::Input(format!(
                     "board {board}: its controller {kind} cannot be traced; expected a board with sdhci, as generic"
                 ))
             }
             other => Error::input(other),
-        })?;
-        self.write(&capture)?;
-        created.keep();
-        self.list(&capture)?;
+        };
+        if self.no_list && places.svg.is_none() && places.perfetto.is_none() {
+            let (outcome, survey) = trace::survey(window, run);
+            outcome.map_err(failed)?;
+            let survey = survey.map_err(outside)?;
+            let draw = |dump: Dump, out: BufWriter<File>| {
+                dump.draw((window, &survey), self.clk(), out, run).map(|_| ())
+            };
+            places.fit(&survey.head, self.clk())?;
+            places.waveforms(draw)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let (outcome, recording) = trace::record(window, run);
+        outcome.map_err(failed)?;
+        let capture = recording.capture().map_err(outside)?;
+        let picture = || {
+            let job = self.job.as_ref().map_or("jobs by options".to_owned(), |job| job.display().to_string());
+            let scene = &self.scene;
+            let title = format!("{job}, {}, setting {}", scene.platform, scene.setting.name());
+            Ok(picture::write(&capture, &title))
+        };
+        self.write(places, &capture, picture)
+    }
+
+    /// The files of a window that is kept, and its list.
+    fn write(
+        &self,
+        mut places: Places,
+        capture: &Capture,
+        picture: impl FnOnce() -> Result<String, Error>,
+    ) -> Result<ExitCode, Error> {
+        if !places.waves.is_empty() {
+            places.fit(&Head::of(capture), self.clk())?;
+        }
+        if let Some(place) = places.svg.take() {
+            place.write(&picture()?)?;
+        }
+        if let Some(place) = places.perfetto.take() {
+            place.fill(|file| file.write_all(&perfetto::write(capture)))?;
+        }
+        let write = |dump: Dump, out: BufWriter<File>| dump.write(capture, self.clk(), out);
+        places.waveforms(write)?;
+        if !self.no_list {
+            self.form.print(|| steps::list(capture), || steps::json_lines(capture))?;
+        }
         Ok(ExitCode::SUCCESS)
     }
 
-    fn list(&self, capture: &Capture) -> Result<(), Error> {
-        if self.no_list {
-            return Ok(());
-        }
-        self.form.print(|| steps::list(capture), || steps::json_lines(capture))
+    fn clk(&self) -> Clk {
+        if self.clk == Clock::Gated { Clk::Gated } else { Clk::Full }
     }
 
     fn window(&self) -> Result<Window, Error> {
@@ -198,61 +234,42 @@ impl Trace {
         }
         Ok(Window { start, before_ns, for_ns })
     }
+}
 
-    fn waveform(&self, path: &Path, capture: &Capture) -> Result<(), Error> {
-        let clk = if self.clk == Clock::Gated { Clk::Gated } else { Clk::Full };
-        vcd::fits(capture, clk).map_err(Error::input)?;
-        let written = File::create(path).map(BufWriter::new).and_then(|mut file| {
-            vcd::write(capture, clk, &mut file)?;
-            file.flush()
-        });
-        written.map_err(|error| Error::Run(format!("{}: {error}", path.display())))
+fn failed(error: RunError) -> Error {
+    match error {
+        RunError::Stuck(_) | RunError::Memory(_) => Error::Run(error.to_string()),
+        other => Error::input(other),
+    }
+}
+
+/// Which file a path means, where it is one or none is there yet.
+fn file(path: &Path) -> Option<PathBuf> {
+    if path.exists() {
+        return path.canonicalize().ok().filter(|file| file.is_file());
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    Some(folder.unwrap_or(Path::new(".")).canonicalize().ok()?.join(path.file_name()?))
+}
+
+/// Where the files go that are wanted.
+struct Places {
+    waves: Vec<(Dump, Place)>,
+    svg: Option<Place>,
+    perfetto: Option<Place>,
+}
+
+impl Places {
+    /// The waveforms are not too long.
+    fn fit(&self, head: &Head, clk: Clk) -> Result<(), Error> {
+        self.waves.iter().try_for_each(|(dump, _)| head.fits(clk, dump.cycles_max())).map_err(Error::input)
     }
 
-    fn write(&self, capture: &Capture) -> Result<(), Error> {
-        if let Some(path) = &self.vcd {
-            self.waveform(path, capture)?;
-        }
-        if let Some(path) = &self.svg {
-            let job = self.job.as_ref().map_or("jobs by options".to_owned(), |job| job.display().to_string());
-            let scene = &self.scene;
-            let title = format!("{job}, {}, setting {}", scene.platform, scene.setting.name());
-            save(path, &picture::write(capture, &title))?;
-        }
-        if let Some(path) = &self.perfetto {
-            save(path, &perfetto::write(capture))?;
+    /// Fills those of the waveforms.
+    fn waveforms(self, write: impl Fn(Dump, BufWriter<File>) -> std::io::Result<()>) -> Result<(), Error> {
+        for (dump, place) in self.waves {
+            place.fill(|file| write(dump, BufWriter::new(file.try_clone()?)))?;
         }
         Ok(())
-    }
-}
-
-fn save(path: &Path, text: &(impl AsRef<[u8]> + ?Sized)) -> Result<(), Error> {
-    std::fs::write(path, text).map_err(|error| Error::Run(format!("{}: {error}", path.display())))
-}
-
-/// Files that were not there before: they go away again if nothing comes of the run.
-#[derive(Default)]
-struct Created(Vec<PathBuf>);
-
-impl Created {
-    fn ready(&mut self, option: &str, path: &Path) -> Result<(), Error> {
-        let there = path.exists();
-        writable(option, path)?;
-        if !there {
-            self.0.push(path.to_owned());
-        }
-        Ok(())
-    }
-
-    fn keep(&mut self) {
-        self.0.clear();
-    }
-}
-
-impl Drop for Created {
-    fn drop(&mut self) {
-        for path in &self.0 {
-            let _ = std::fs::remove_file(path);
-        }
     }
 }

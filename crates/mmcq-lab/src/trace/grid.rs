@@ -12,7 +12,7 @@
 //! A cycle is low first: lines change at its beginning, and the rising edge in its middle samples
 //! them.
 
-use super::recorder::{Capture, Event, What};
+use super::capture::{Capture, Event, What};
 
 /// The model's times are rounded down to nanoseconds: so near to an edge is on it.
 const NEAR_PS: u64 = 1_500;

@@ -5,9 +5,9 @@
 //! line carries two streams, one sampled by the rising and one by the falling edges, each with a
 //! CRC16 of its own; odd bytes (the first, third ...) go with rising edges [eMMC 6.15.4].
 
+use super::capture::{Capture, Event, What};
 use super::crc::{Crc16, crc7};
 use super::grid::{Anchor, Grid, Place};
-use super::recorder::{Capture, Event, What};
 use mmcq_sim::card::Answer;
 use mmcq_sim::cpu::{Context, Span};
 
@@ -50,11 +50,6 @@ pub(super) struct Change {
 /// Between busy and a start bit DAT0 is high for at least so many clocks.
 const RELEASE_CLK: u64 = 2;
 
-/// Which data lines are drawn.
-pub(super) fn dat_lines(capture: &Capture) -> u8 {
-    if capture.emmc || capture.bus.iter().any(|b| b.1.width == 8) { 8 } else { 4 }
-}
-
 /// How the clock is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Clk {
@@ -65,11 +60,11 @@ pub enum Clk {
     Gated,
 }
 
-/// All changes in the window, by time; those at its begin give the first values.
-pub(super) fn changes(capture: &Capture, clk: Clk) -> Vec<Change> {
+/// All changes in the window, by time; those at its begin give the first values. `lines`: data lines
+/// that are drawn.
+pub(super) fn changes(capture: &Capture, lines: u8, clk: Clk) -> Vec<Change> {
     let grid = Grid::new(capture);
     let mut out = Vec::new();
-    let lines = dat_lines(capture);
     levels(capture, lines, &mut out);
     for place in &grid.places {
         let event = &capture.events[place.event];

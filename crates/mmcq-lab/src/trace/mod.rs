@@ -3,21 +3,29 @@
 //!
 //! [`record`] runs something with probes at whatever board it builds; the boards, stacks and costs
 //! know nothing of it, and the run is the same with and without. The [`Capture`] is written as a
-//! waveform ([`vcd`]), a picture ([`picture`]), slices for a trace viewer ([`perfetto`]) or a list
+//! waveform ([`Dump`]), a picture ([`picture`]), slices for a trace viewer ([`perfetto`]) or a list
 //! ([`steps::list`]).
+//!
+//! A capture holds its window in memory. A waveform needs none: [`survey`] runs once for the names
+//! of its lines, and [`Dump::draw`] runs again and writes as the run goes on.
 
+mod capture;
 mod crc;
+#[cfg(feature = "host")]
+mod fst;
 mod grid;
 mod lines;
 pub mod perfetto;
 pub mod picture;
 mod recorder;
 pub mod steps;
-pub mod vcd;
+mod vcd;
+mod wave;
 mod window;
 
+pub use capture::{Capture, Event, Request, What};
 pub use lines::Clk;
-pub use recorder::{Capture, Event, Request, What};
+pub use wave::Head;
 pub(crate) use window::time;
 pub use window::{Start, Window, WindowError, parse_time};
 
@@ -25,9 +33,11 @@ use crate::system::System;
 use mmcq_sim::cpu::Cpu;
 use mmcq_sim::probe::Probe;
 use mmcq_sim::s3c_sdi::S3cSdi;
-use recorder::Recorder;
+use recorder::{HandOn, Recorder, SLACK_NS, Told};
 use std::cell::RefCell;
+use std::io;
 use std::rc::Rc;
+use wave::Wave;
 
 type Shared = Rc<RefCell<Recorder>>;
 
@@ -39,9 +49,13 @@ thread_local! {
 /// What was recorded of a run.
 pub struct Recording(Shared);
 
-/// Runs something, and records this window of it.
+/// Runs something, and records this window of it: at most a million records.
 pub fn record<R>(window: Window, run: impl FnOnce() -> R) -> (R, Recording) {
-    let recorder = Rc::new(RefCell::new(Recorder::new(window)));
+    watched(Recorder::new(window, None), run)
+}
+
+fn watched<R>(recorder: Recorder, run: impl FnOnce() -> R) -> (R, Recording) {
+    let recorder = Rc::new(RefCell::new(recorder));
     RECORDER.with(|r| *r.borrow_mut() = Some(recorder.clone()));
     let result = run();
     RECORDER.with(|r| *r.borrow_mut() = None);
@@ -53,7 +67,121 @@ impl Recording {
     pub fn capture(self) -> Result<Capture, WindowError> {
         std::mem::take(&mut *self.0.borrow_mut()).capture()
     }
+
+    fn rest(self) -> Result<Told, WindowError> {
+        std::mem::take(&mut *self.0.borrow_mut()).rest()
+    }
 }
+
+/// What has to be known of a window before it is drawn.
+#[derive(Clone, Debug)]
+pub struct Survey {
+    /// The head of its waveforms.
+    pub head: Head,
+    told: Told,
+}
+
+impl Survey {
+    /// Most records that were held at a time: no more in a long window than in a short one.
+    pub fn most_held(&self) -> usize {
+        self.told.most_held
+    }
+}
+
+/// Runs something for the head of its waveforms, and keeps nothing of it. Where anything is told
+/// later than usual, the parts are known in a second run alone.
+pub fn survey<R>(window: Window, mut run: impl FnMut() -> R) -> (R, Result<Survey, WindowError>) {
+    let (result, survey) = survey_once(window, SLACK_NS, &mut run);
+    match survey {
+        Ok(survey) if survey.told.late_ns > SLACK_NS => survey_once(window, survey.told.late_ns, run),
+        survey => (result, survey),
+    }
+}
+
+fn survey_once<R>(
+    window: Window,
+    slack_ns: u64,
+    run: impl FnOnce() -> R,
+) -> (R, Result<Survey, WindowError>) {
+    let head = Rc::new(RefCell::new(Head::new()));
+    let sink = head.clone();
+    let take = Box::new(move |part: &Capture| sink.borrow_mut().add(part));
+    let (result, recording) = watched(Recorder::new(window, Some(HandOn { slack_ns, take })), run);
+    let survey = recording.rest().map(|told| Survey { head: head.borrow().clone(), told });
+    (result, survey)
+}
+
+/// A format of waveforms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dump {
+    /// Value change dump: text that all viewers and decoders read.
+    Vcd,
+    /// Fast Signal Trace: compressed.
+    #[cfg(feature = "host")]
+    Fst,
+}
+
+impl Dump {
+    /// Most cycles of the clock whose edges are written one by one.
+    pub const fn cycles_max(self) -> u64 {
+        match self {
+            Dump::Vcd => vcd::CYCLES_MAX,
+            #[cfg(feature = "host")]
+            Dump::Fst => fst::CYCLES_MAX,
+        }
+    }
+
+    fn begin(self, head: &Head, clk: Clk, out: impl Out) -> io::Result<Wave> {
+        let format: Box<dyn wave::Format> = match self {
+            Dump::Vcd => Box::new(vcd::Vcd::new(head, clk, out)?),
+            #[cfg(feature = "host")]
+            Dump::Fst => Box::new(fst::Fst::new(head, clk, out)?),
+        };
+        Ok(Wave::new(head, clk, format))
+    }
+
+    /// Writes the waveform of a window that is kept. Time 0 is its begin; the unit is 1 ns where all
+    /// edges lie on nanoseconds, else 1 ps.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write(self, capture: &Capture, clk: Clk, out: impl Out) -> io::Result<()> {
+        self.begin(&Head::of(capture), clk, out)?.whole(capture)
+    }
+
+    /// Runs once more what was surveyed, and writes the same waveform meanwhile.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn draw<R>(
+        self,
+        (window, survey): (Window, &Survey),
+        clk: Clk,
+        out: impl Out,
+        run: impl FnOnce() -> R,
+    ) -> io::Result<R> {
+        let wave = Rc::new(RefCell::new((self.begin(&survey.head, clk, out)?, Ok(()))));
+        let sink = wave.clone();
+        let take = Box::new(move |part: &Capture| {
+            let (wave, written) = &mut *sink.borrow_mut();
+            if written.is_ok() {
+                *written = wave.part(part);
+            }
+        });
+        let slack_ns = survey.told.late_ns.max(SLACK_NS);
+        let (result, recording) = watched(Recorder::new(window, Some(HandOn { slack_ns, take })), run);
+        recording.rest().map_err(io::Error::other)?;
+        let (wave, written) = &mut *wave.borrow_mut();
+        std::mem::replace(written, Ok(()))?;
+        wave.end()?;
+        Ok(result)
+    }
+}
+
+/// Where a waveform is written to.
+pub trait Out: io::Write + io::Seek + 'static {}
+
+impl<T: io::Write + io::Seek + 'static> Out for T {}
 
 /// A board offers its slot: the probe, if anything records, goes to its controller.
 pub fn attach(set: impl FnOnce(Probe)) {

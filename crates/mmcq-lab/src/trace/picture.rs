@@ -1,7 +1,7 @@
 //! A capture as a picture: lanes with named boxes over a time axis, like a photograph of an
 //! oscilloscope with notes. Stretches in which nothing happens are folded.
 
-use super::recorder::Capture;
+use super::capture::Capture;
 use super::steps::{self, Lane};
 use super::window::time;
 use crate::system::Held;

@@ -1,149 +1,50 @@
-//! Keeps what lies in the window, and forgets the rest while the run goes on.
+//! Keeps what lies in the window, and forgets the rest while the run goes on. Or hands the window on
+//! in parts, as soon as nothing more can come of them, and keeps none.
 
+use super::capture::{Capture, Event, PART_NS, Request, What, forget, whole};
 use super::window::{Start, Window, WindowError};
 use crate::system::{Held, Io};
-use mmcq::host::Direction;
-use mmcq_sim::card::{Answer, BusState};
+use mmcq_sim::card::BusState;
 use mmcq_sim::cpu::Span;
 use mmcq_sim::probe::Signal;
 
 /// Recorded beyond the end of the window, so that what lies across it is complete: longer than a
 /// block on one line at 400 kHz.
-const SLACK_NS: u64 = 20_000_000;
+pub(super) const SLACK_NS: u64 = 20_000_000;
 /// How many records come between two clean-ups.
 const CLEAN_EVERY: u32 = 4096;
+/// Most records of a window that is kept: some hundred megabytes.
+const KEPT_MAX: usize = 1_000_000;
 
-/// What was on a line.
-#[derive(Clone, Debug, PartialEq)]
-pub enum What {
-    /// A command token.
-    Command {
-        /// Its index.
-        index: u8,
-        /// Its argument.
-        arg: u32,
-        /// The controller sent it by itself.
-        auto: bool,
-        /// It follows CMD55.
-        app: bool,
-    },
-    /// A response token.
-    Response {
-        /// Index of the command.
-        command: u8,
-        /// Its content.
-        answer: Answer,
-        /// Its CRC7 is right.
-        crc_ok: bool,
-        /// Its end bit is right.
-        end_ok: bool,
-    },
-    /// A data block.
-    Block {
-        /// From the card.
-        read: bool,
-        /// Its content.
-        data: Vec<u8>,
-        /// Its CRC16 are right.
-        crc_ok: bool,
-        /// An abort command cut it off.
-        cut: bool,
-        /// Lines in use.
-        width: u8,
-        /// Data on both edges.
-        ddr: bool,
-    },
-    /// A CRC status token.
-    CrcStatus {
-        /// 010.
-        good: bool,
-    },
-    /// DAT0 held low.
-    Busy,
-    /// The clock stood.
-    ClockStopped,
+/// Takes the parts of a window, one after the other.
+pub(super) type Taker = Box<dyn FnMut(&Capture)>;
+
+/// A window that is handed on in parts.
+pub(super) struct HandOn {
+    /// A part is complete when the run is so much further.
+    pub slack_ns: u64,
+    pub take: Taker,
 }
 
-/// Something on the lines from here to there.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Event {
-    /// Start bit, or beginning.
-    pub start_ns: u64,
-    /// End bit, or end.
-    pub end_ns: u64,
-    /// What.
-    pub what: What,
-}
-
-impl Event {
-    /// A token or block: it has bits.
-    pub fn has_bits(&self) -> bool {
-        !matches!(self.what, What::Busy | What::ClockStopped)
-    }
-}
-
-/// An I/O of a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
-    /// What was asked.
-    pub io: Io,
-    /// When.
-    pub submitted_ns: u64,
-    /// When it was complete, and whether well; `None`: not in the run recorded.
-    pub done: Option<(u64, bool)>,
-}
-
-impl Request {
-    /// For people: `read 8 at 4096`.
-    pub fn label(&self) -> String {
-        match self.io {
-            Io { blocks: 0, .. } => "flush".to_owned(),
-            Io { direction: Direction::Read, lba, blocks, .. } => format!("read {blocks} at {lba}"),
-            Io { direction: Direction::Write, lba, blocks, .. } => format!("write {blocks} at {lba}"),
-        }
-    }
-}
-
-/// A recorded window. All times are absolute; what lies across its ends is whole.
-#[derive(Clone, Debug)]
-pub struct Capture {
-    /// Its begin.
-    pub from_ns: u64,
-    /// Its end.
-    pub until_ns: u64,
-    /// When the jobs began.
-    pub work_ns: Option<u64>,
-    /// The trigger.
-    pub start: Start,
-    /// When it came.
-    pub start_ns: u64,
-    /// The card is an eMMC.
-    pub emmc: bool,
-    /// Cores of the machine.
-    pub cores: usize,
-    /// Jobs: threads of the first numbers.
-    pub jobs: u32,
-    /// Names of the first threads, on a machine without jobs.
-    pub threads: Vec<&'static str>,
-    /// How the bus was driven from when on, and whether the card held the lines low; the first is
-    /// in force at the begin.
-    pub bus: Vec<(u64, BusState, bool)>,
-    /// The interrupt line, the first in force at the begin.
-    pub interrupts: Vec<(u64, bool)>,
-    /// The card asks for attention by DAT1, the first in force at the begin.
-    pub card_irqs: Vec<(u64, bool)>,
-    /// What was on the lines, by its start.
-    pub events: Vec<Event>,
-    /// What the cores did.
-    pub spans: Vec<Span>,
-    /// Starts that our engine held for the tail of a batch.
-    pub holds: Vec<Held>,
-    /// I/Os.
-    pub requests: Vec<Request>,
+/// How a window came.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Told {
+    /// So much later than the newest beginning anything was told.
+    pub late_ns: u64,
+    /// Most records that were held at a time.
+    pub most_held: usize,
 }
 
 pub(super) struct Recorder {
     window: Window,
+    hand_on: Option<HandOn>,
+    /// The begin of the next part, once the first one's is known.
+    part_ns: Option<u64>,
+    /// The latest beginning of anything, and how much later than that anything was told.
+    newest_ns: u64,
+    told: Told,
+    /// More came than is kept.
+    full: bool,
     pub(super) attached: bool,
     /// The beginning of the window, once it is known.
     start_ns: Option<u64>,
@@ -158,14 +59,19 @@ pub(super) struct Recorder {
 
 impl Default for Recorder {
     fn default() -> Self {
-        Recorder::new(Window { start: Start::BringUp, before_ns: 0, for_ns: None })
+        Recorder::new(Window { start: Start::BringUp, before_ns: 0, for_ns: None }, None)
     }
 }
 
 impl Recorder {
-    pub(super) fn new(window: Window) -> Self {
+    pub(super) fn new(window: Window, hand_on: Option<HandOn>) -> Self {
         Recorder {
             window,
+            hand_on,
+            part_ns: None,
+            newest_ns: 0,
+            told: Told::default(),
+            full: false,
             attached: false,
             start_ns: (window.start == Start::BringUp).then_some(0),
             work_ns: None,
@@ -195,7 +101,7 @@ impl Recorder {
     }
 
     pub(super) fn work_begins(&mut self, now_ns: u64, cores: usize, jobs: u32) {
-        self.work_ns.get_or_insert(now_ns);
+        self.got.work_ns = Some(*self.work_ns.get_or_insert(now_ns));
         (self.got.cores, self.got.jobs) = (cores, jobs);
         if let Start::At(ns) = self.window.start {
             self.start_ns = Some(now_ns.saturating_add(ns));
@@ -229,12 +135,38 @@ impl Recorder {
         if to_ns != u64::MAX {
             self.last_ns = self.last_ns.max(to_ns);
         }
+        self.newest_ns = self.newest_ns.max(from_ns);
+        self.told.late_ns = self.told.late_ns.max(self.newest_ns - from_ns);
         self.since_clean += 1;
         if self.since_clean >= CLEAN_EVERY {
             self.since_clean = 0;
             self.clean();
+            self.hand_on();
         }
-        from_ns <= self.end_ns().saturating_add(SLACK_NS)
+        !self.full && from_ns <= self.end_ns().saturating_add(SLACK_NS)
+    }
+
+    /// Hands on the parts to which nothing more can come.
+    fn hand_on(&mut self) {
+        let (Some(start_ns), end_ns) = (self.start_ns, self.end_ns()) else { return };
+        let Some(HandOn { slack_ns, take }) = &mut self.hand_on else { return };
+        let settled_ns = self.newest_ns.saturating_sub(*slack_ns).min(end_ns);
+        let from_ns = self.part_ns.unwrap_or(start_ns.saturating_sub(self.window.before_ns));
+        if settled_ns <= from_ns {
+            return;
+        }
+        let got = &mut self.got;
+        got.events.sort_by_key(|e| e.start_ns);
+        (got.from_ns, got.until_ns) = (from_ns, settled_ns);
+        if self.part_ns.is_none() {
+            got.from_ns = whole(&got.events, from_ns, settled_ns).0;
+        }
+        for part in got.parts(PART_NS).into_iter().take_while(|part| part.1 < settled_ns) {
+            take(&got.part(part));
+            got.from_ns = part.1;
+        }
+        self.part_ns = Some(got.from_ns);
+        got.drop_before();
     }
 
     /// Nothing that ended before this will be in the window.
@@ -252,6 +184,13 @@ impl Recorder {
         forget(&mut got.bus, horizon_ns, |b| b.0);
         forget(&mut got.interrupts, horizon_ns, |i| i.0);
         forget(&mut got.card_irqs, horizon_ns, |i| i.0);
+        let kept = got.events.len() + got.spans.len() + got.holds.len() + got.requests.len();
+        let kept = kept + got.interrupts.len();
+        self.told.most_held = self.told.most_held.max(kept);
+        if self.hand_on.is_none() && kept > KEPT_MAX {
+            self.full = true;
+            (got.events, got.spans, got.holds, got.requests) = Default::default();
+        }
     }
 
     pub(super) fn signal(&mut self, signal: &Signal<'_>) {
@@ -326,7 +265,7 @@ impl Recorder {
 
     pub(super) fn io(&mut self, io: &Io, result: Option<bool>, now_ns: u64) {
         let Some(ok) = result else {
-            if self.wants(now_ns, now_ns) {
+            if self.wants(now_ns, now_ns) && self.hand_on.is_none() {
                 self.got.requests.push(Request { io: *io, submitted_ns: now_ns, done: None });
             }
             return;
@@ -338,12 +277,22 @@ impl Recorder {
         }
     }
 
+    /// Hands on the rest of the window.
+    pub(super) fn rest(mut self) -> Result<Told, WindowError> {
+        let (told, hand_on) = (self.told, self.hand_on.take());
+        let got = self.capture()?;
+        if let Some(HandOn { mut take, .. }) = hand_on {
+            got.parts(PART_NS).into_iter().for_each(|part| take(&got.part(part)));
+        }
+        Ok(told)
+    }
+
     pub(super) fn capture(self) -> Result<Capture, WindowError> {
         if !self.attached {
             return Err(WindowError::NoProbe);
         }
         let end_ns = self.end_ns();
-        let Recorder { window, start_ns, work_ns, came, last_ns, mut got, .. } = self;
+        let Recorder { window, start_ns, work_ns, came, last_ns, part_ns, full, mut got, .. } = self;
         let Some(start_ns) = start_ns else {
             let (Start::Command { n, .. } | Start::Interrupt { n } | Start::CardInterrupt { n }) =
                 window.start
@@ -357,100 +306,17 @@ impl Recorder {
             let (from_ns, end_ns) = (start_ns.saturating_sub(begin_ns), last_ns.saturating_sub(begin_ns));
             return Err(WindowError::Outside { from_ns, end_ns });
         }
+        if full {
+            return Err(WindowError::TooMany { most: KEPT_MAX });
+        }
         got.events.sort_by_key(|e| e.start_ns);
         let from_ns = start_ns.saturating_sub(window.before_ns);
         (got.from_ns, got.until_ns) = whole(&got.events, from_ns, end_ns.min(last_ns));
+        got.from_ns = part_ns.unwrap_or(got.from_ns);
         got.drop_the_rest();
-        (got.work_ns, got.start_ns) = (work_ns, start_ns);
+        got.start_ns = start_ns;
         Ok(got)
     }
-}
-
-impl Capture {
-    /// The window ends earlier, but not within a token or block.
-    pub fn shorten(&mut self, until_ns: u64) {
-        self.until_ns = whole(&self.events, self.from_ns, until_ns.clamp(self.from_ns, self.until_ns)).1;
-        self.drop_the_rest();
-    }
-
-    /// Parts of about this length, one after the other: no token or block lies across their ends.
-    pub(super) fn parts(&self, length_ns: u64) -> Vec<(u64, u64)> {
-        let (mut parts, mut from_ns, mut free_ns) = (Vec::new(), self.from_ns, self.from_ns);
-        for event in self.events.iter().filter(|event| event.has_bits()) {
-            if event.start_ns >= free_ns && event.start_ns - from_ns >= length_ns {
-                parts.push((from_ns, event.start_ns));
-                from_ns = event.start_ns;
-            }
-            free_ns = free_ns.max(event.end_ns);
-        }
-        parts.push((from_ns, self.until_ns));
-        parts
-    }
-
-    /// What is on the lines and in the cores in a part; without the requests.
-    pub(super) fn part(&self, (from_ns, until_ns): (u64, u64)) -> Capture {
-        let events = self.events.iter().filter(|e| e.end_ns > from_ns && e.start_ns < until_ns);
-        let spans = self.spans.iter().filter(|s| s.to_ns > from_ns && s.from_ns < until_ns);
-        let holds = self.holds.iter().filter(|held| held.to_ns > from_ns && held.from_ns < until_ns);
-        Capture {
-            from_ns,
-            until_ns,
-            threads: self.threads.clone(),
-            bus: within(&self.bus, from_ns, until_ns, |b| b.0),
-            interrupts: within(&self.interrupts, from_ns, until_ns, |i| i.0),
-            card_irqs: within(&self.card_irqs, from_ns, until_ns, |i| i.0),
-            events: events.cloned().collect(),
-            spans: spans.copied().collect(),
-            holds: holds.copied().collect(),
-            requests: Vec::new(),
-            ..*self
-        }
-    }
-
-    /// Forgets what lies outside.
-    fn drop_the_rest(&mut self) {
-        let (from_ns, until_ns) = (self.from_ns, self.until_ns);
-        self.events.retain(|e| e.end_ns > from_ns && e.start_ns < until_ns);
-        self.spans.retain(|s| s.to_ns > from_ns && s.from_ns < until_ns);
-        self.holds.retain(|held| held.to_ns > from_ns && held.from_ns < until_ns);
-        let in_window =
-            |r: &Request| r.done.is_none_or(|(at_ns, _)| at_ns > from_ns) && r.submitted_ns < until_ns;
-        self.requests.retain(in_window);
-        forget(&mut self.bus, from_ns, |b| b.0);
-        forget(&mut self.interrupts, from_ns, |i| i.0);
-        forget(&mut self.card_irqs, from_ns, |i| i.0);
-        self.bus.retain(|b| b.0 < until_ns);
-        self.interrupts.retain(|i| i.0 < until_ns);
-        self.card_irqs.retain(|i| i.0 < until_ns);
-    }
-}
-
-/// Moves the ends of a window outwards until no token or block lies across them.
-fn whole(events: &[Event], mut from_ns: u64, mut until_ns: u64) -> (u64, u64) {
-    for event in events.iter().rev().filter(|e| e.has_bits()) {
-        if event.start_ns < from_ns && event.end_ns > from_ns {
-            from_ns = event.start_ns;
-        }
-    }
-    for event in events.iter().filter(|e| e.has_bits()) {
-        if event.start_ns < until_ns && event.end_ns > until_ns {
-            until_ns = event.end_ns;
-        }
-    }
-    (from_ns, until_ns)
-}
-
-/// Drops what was superseded by then.
-fn forget<T>(changes: &mut Vec<T>, by_ns: u64, at_ns: fn(&T) -> u64) {
-    let past = changes.iter().take_while(|change| at_ns(change) <= by_ns).count();
-    changes.drain(..past.saturating_sub(1));
-}
-
-/// The changes of a part, the first in force at its begin.
-fn within<T: Copy>(changes: &[T], from_ns: u64, until_ns: u64, at_ns: fn(&T) -> u64) -> Vec<T> {
-    let first = changes.partition_point(|change| at_ns(change) <= from_ns).saturating_sub(1);
-    let end = changes.partition_point(|change| at_ns(change) < until_ns).max(first);
-    changes[first..end].to_vec()
 }
 
 #[cfg(test)]
@@ -462,7 +328,7 @@ mod tests {
     }
 
     fn recorder(start: Start) -> Recorder {
-        let mut recorder = Recorder::new(Window { start, before_ns: 100, for_ns: Some(5_000) });
+        let mut recorder = Recorder::new(Window { start, before_ns: 100, for_ns: Some(5_000) }, None);
         recorder.attached = true;
         recorder
     }

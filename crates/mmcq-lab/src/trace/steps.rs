@@ -1,8 +1,8 @@
 //! The window in words: what was on the lines with its name, and the phases that the controller was
 //! given.
 
+use super::capture::{Capture, Event, What};
 use super::lines;
-use super::recorder::{Capture, Event, What};
 use super::window::time;
 use crate::system::Held;
 use mmcq::host::Direction;
@@ -183,10 +183,10 @@ pub fn held_name(held: &Held) -> String {
 }
 
 /// A thread's name: jobs come first.
-pub fn thread_name(capture: &Capture, thread: u32) -> String {
-    match capture.threads.get(thread as usize) {
+pub fn thread_name(names: &[&'static str], jobs: u32, thread: u32) -> String {
+    match names.get(thread as usize) {
         Some(name) => (*name).to_owned(),
-        None if thread < capture.jobs => format!("job {}", thread + 1),
+        None if thread < jobs => format!("job {}", thread + 1),
         None => format!("thread {thread}"),
     }
 }
@@ -196,7 +196,7 @@ pub fn context_name(capture: &Capture, context: Context) -> String {
     match context {
         Context::Hard => "irq".to_owned(),
         Context::Deferred => "softirq".to_owned(),
-        Context::Thread(thread) => thread_name(capture, thread.0),
+        Context::Thread(thread) => thread_name(&capture.threads, capture.jobs, thread.0),
     }
 }
 

@@ -139,6 +139,15 @@ pub enum WindowError {
         /// Where the run ends.
         end_ns: u64,
     },
+    /// More than is kept in memory.
+    #[error(
+        "window: more than {most} records, which a list, a picture or Perfetto's trace would keep in memory; \
+         expected a shorter --for, or --no-list with --vcd or --fst alone"
+    )]
+    TooMany {
+        /// Most of them.
+        most: usize,
+    },
     /// More than can sensibly be written.
     #[error(
         "window of {}: {cycles} clock cycles; expected at most {most}, so a shorter --for, or --clk gated",

@@ -1,6 +1,7 @@
 //! Judges of traces that know nothing of this program: sigrok's decoder of the SD bus, a reader of
-//! value change dumps with PyPI's checksums (`tools/judge-vcd.py`), and Perfetto's own package
-//! (`tools/judge-perfetto.py`). `tools/install-judges.sh` installs them; where one is missing its part is skipped, but not where
+//! value change dumps with PyPI's checksums (`tools/judge-vcd.py`), GTKWave's reader of Fast Signal
+//! Traces (`tools/judge-fst.py`), and Perfetto's own package (`tools/judge-perfetto.py`).
+//! `tools/install-judges.sh` installs them; where one is missing its part is skipped, but not where
 //! `CI` is set.
 
 use std::path::{Path, PathBuf};
@@ -71,6 +72,14 @@ fn judged(script: &str, package: &str, file: &Path, options: &[&str]) -> Option<
 /// What `judge-vcd.py` does with a waveform; `None` where it cannot run.
 pub fn checksums(vcd: &Path, options: &[&str]) -> Option<Output> {
     judged("judge-vcd.py", "crccheck", vcd, options)
+}
+
+/// What GTKWave's library reads in a Fast Signal Trace, and writes to `vcd`.
+#[track_caller]
+pub fn gtkwave(fst: &Path, vcd: &Path) -> Option<serde_json::Value> {
+    let output = judged("judge-fst.py", "pylibfst", fst, &[vcd.to_str().unwrap()])?;
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    Some(serde_json::from_slice(&output.stdout).unwrap())
 }
 
 /// What Perfetto's own package finds in a trace.

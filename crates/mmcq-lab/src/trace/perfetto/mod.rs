@@ -3,7 +3,7 @@
 
 mod packets;
 
-use super::recorder::{Capture, What};
+use super::capture::{Capture, What};
 use super::steps::{self, Lane, Phase};
 use packets::{
     CLEARED, CounterDescriptor, DebugAnnotation, Kind, Trace, TracePacket, TrackDescriptor, TrackEvent,

@@ -1,0 +1,234 @@
+//! A recorded window: what was on the lines, what the cores did, and the requests.
+
+use super::window::Start;
+use crate::system::{Held, Io};
+use mmcq::host::Direction;
+use mmcq_sim::card::{Answer, BusState};
+use mmcq_sim::cpu::Span;
+
+/// A part of a window that is drawn at once: what the waveform needs of memory is this much.
+pub(super) const PART_NS: u64 = 2_000_000;
+
+/// What was on a line.
+#[derive(Clone, Debug, PartialEq)]
+pub enum What {
+    /// A command token.
+    Command {
+        /// Its index.
+        index: u8,
+        /// Its argument.
+        arg: u32,
+        /// The controller sent it by itself.
+        auto: bool,
+        /// It follows CMD55.
+        app: bool,
+    },
+    /// A response token.
+    Response {
+        /// Index of the command.
+        command: u8,
+        /// Its content.
+        answer: Answer,
+        /// Its CRC7 is right.
+        crc_ok: bool,
+        /// Its end bit is right.
+        end_ok: bool,
+    },
+    /// A data block.
+    Block {
+        /// From the card.
+        read: bool,
+        /// Its content.
+        data: Vec<u8>,
+        /// Its CRC16 are right.
+        crc_ok: bool,
+        /// An abort command cut it off.
+        cut: bool,
+        /// Lines in use.
+        width: u8,
+        /// Data on both edges.
+        ddr: bool,
+    },
+    /// A CRC status token.
+    CrcStatus {
+        /// 010.
+        good: bool,
+    },
+    /// DAT0 held low.
+    Busy,
+    /// The clock stood.
+    ClockStopped,
+}
+
+/// Something on the lines from here to there.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    /// Start bit, or beginning.
+    pub start_ns: u64,
+    /// End bit, or end.
+    pub end_ns: u64,
+    /// What.
+    pub what: What,
+}
+
+impl Event {
+    /// A token or block: it has bits.
+    pub fn has_bits(&self) -> bool {
+        !matches!(self.what, What::Busy | What::ClockStopped)
+    }
+}
+
+/// An I/O of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// What was asked.
+    pub io: Io,
+    /// When.
+    pub submitted_ns: u64,
+    /// When it was complete, and whether well; `None`: not in the run recorded.
+    pub done: Option<(u64, bool)>,
+}
+
+impl Request {
+    /// For people: `read 8 at 4096`.
+    pub fn label(&self) -> String {
+        match self.io {
+            Io { blocks: 0, .. } => "flush".to_owned(),
+            Io { direction: Direction::Read, lba, blocks, .. } => format!("read {blocks} at {lba}"),
+            Io { direction: Direction::Write, lba, blocks, .. } => format!("write {blocks} at {lba}"),
+        }
+    }
+}
+
+/// A recorded window. All times are absolute; what lies across its ends is whole.
+#[derive(Clone, Debug)]
+pub struct Capture {
+    /// Its begin.
+    pub from_ns: u64,
+    /// Its end.
+    pub until_ns: u64,
+    /// When the jobs began.
+    pub work_ns: Option<u64>,
+    /// The trigger.
+    pub start: Start,
+    /// When it came.
+    pub start_ns: u64,
+    /// The card is an eMMC.
+    pub emmc: bool,
+    /// Cores of the machine.
+    pub cores: usize,
+    /// Jobs: threads of the first numbers.
+    pub jobs: u32,
+    /// Names of the first threads, on a machine without jobs.
+    pub threads: Vec<&'static str>,
+    /// How the bus was driven from when on, and whether the card held the lines low; the first is
+    /// in force at the begin.
+    pub bus: Vec<(u64, BusState, bool)>,
+    /// The interrupt line, the first in force at the begin.
+    pub interrupts: Vec<(u64, bool)>,
+    /// The card asks for attention by DAT1, the first in force at the begin.
+    pub card_irqs: Vec<(u64, bool)>,
+    /// What was on the lines, by its start.
+    pub events: Vec<Event>,
+    /// What the cores did.
+    pub spans: Vec<Span>,
+    /// Starts that our engine held for the tail of a batch.
+    pub holds: Vec<Held>,
+    /// I/Os.
+    pub requests: Vec<Request>,
+}
+
+impl Capture {
+    /// The window ends earlier, but not within a token or block.
+    pub fn shorten(&mut self, until_ns: u64) {
+        self.until_ns = whole(&self.events, self.from_ns, until_ns.clamp(self.from_ns, self.until_ns)).1;
+        self.drop_the_rest();
+    }
+
+    /// Parts of about this length, one after the other: no token or block lies across their ends.
+    pub(super) fn parts(&self, length_ns: u64) -> Vec<(u64, u64)> {
+        let (mut parts, mut from_ns, mut free_ns) = (Vec::new(), self.from_ns, self.from_ns);
+        for event in self.events.iter().filter(|event| event.has_bits()) {
+            if event.start_ns >= free_ns && event.start_ns - from_ns >= length_ns {
+                parts.push((from_ns, event.start_ns));
+                from_ns = event.start_ns;
+            }
+            free_ns = free_ns.max(event.end_ns);
+        }
+        parts.push((from_ns, self.until_ns));
+        parts
+    }
+
+    /// What is on the lines and in the cores in a part; without the requests.
+    pub(super) fn part(&self, (from_ns, until_ns): (u64, u64)) -> Capture {
+        let events = self.events.iter().filter(|e| e.end_ns > from_ns && e.start_ns < until_ns);
+        let spans = self.spans.iter().filter(|s| s.to_ns > from_ns && s.from_ns < until_ns);
+        let holds = self.holds.iter().filter(|held| held.to_ns > from_ns && held.from_ns < until_ns);
+        Capture {
+            from_ns,
+            until_ns,
+            threads: self.threads.clone(),
+            bus: within(&self.bus, from_ns, until_ns, |b| b.0),
+            interrupts: within(&self.interrupts, from_ns, until_ns, |i| i.0),
+            card_irqs: within(&self.card_irqs, from_ns, until_ns, |i| i.0),
+            events: events.cloned().collect(),
+            spans: spans.copied().collect(),
+            holds: holds.copied().collect(),
+            requests: Vec::new(),
+            ..*self
+        }
+    }
+
+    /// Forgets what lies outside.
+    pub(super) fn drop_the_rest(&mut self) {
+        self.drop_before();
+        let until_ns = self.until_ns;
+        self.events.retain(|e| e.start_ns < until_ns);
+        self.spans.retain(|s| s.from_ns < until_ns);
+        self.holds.retain(|held| held.from_ns < until_ns);
+        self.requests.retain(|r| r.submitted_ns < until_ns);
+        self.bus.retain(|b| b.0 < until_ns);
+        self.interrupts.retain(|i| i.0 < until_ns);
+        self.card_irqs.retain(|i| i.0 < until_ns);
+    }
+
+    /// Forgets what was over when the window begins.
+    pub(super) fn drop_before(&mut self) {
+        let from_ns = self.from_ns;
+        self.events.retain(|e| e.end_ns > from_ns);
+        self.spans.retain(|s| s.to_ns > from_ns);
+        self.holds.retain(|held| held.to_ns > from_ns);
+        self.requests.retain(|r| r.done.is_none_or(|(at_ns, _)| at_ns > from_ns));
+        forget(&mut self.bus, from_ns, |b| b.0);
+        forget(&mut self.interrupts, from_ns, |i| i.0);
+        forget(&mut self.card_irqs, from_ns, |i| i.0);
+    }
+}
+
+/// Moves the ends of a window outwards until no token or block lies across them.
+pub(super) fn whole(events: &[Event], mut from_ns: u64, mut until_ns: u64) -> (u64, u64) {
+    for event in events.iter().rev().filter(|e| e.has_bits()) {
+        if event.start_ns < from_ns && event.end_ns > from_ns {
+            from_ns = event.start_ns;
+        }
+    }
+    for event in events.iter().filter(|e| e.has_bits()) {
+        if event.start_ns < until_ns && event.end_ns > until_ns {
+            until_ns = event.end_ns;
+        }
+    }
+    (from_ns, until_ns)
+}
+
+/// Drops what was superseded by then.
+pub(super) fn forget<T>(changes: &mut Vec<T>, by_ns: u64, at_ns: fn(&T) -> u64) {
+    let past = changes.iter().take_while(|change| at_ns(change) <= by_ns).count();
+    changes.drain(..past.saturating_sub(1));
+}
+
+/// The changes of a part, the first in force at its begin.
+fn within<T: Copy>(changes: &[T], from_ns: u64, until_ns: u64, at_ns: fn(&T) -> u64) -> Vec<T> {
+    let first = changes.partition_point(|change| at_ns(change) <= from_ns).saturating_sub(1);
+    let end = changes.partition_point(|change| at_ns(change) < until_ns).max(first);
+    changes[first..end].to_vec()
+}
