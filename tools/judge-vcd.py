@@ -2,8 +2,10 @@
 """judge-vcd.py FILE.vcd [--ddr] [--emmc] [--io-block=BYTES]: reads a waveform of an SD, SDIO or eMMC bus as a receiver would, sampling at
 the edges of CLK, and checks frames, gaps and checksums with PyPI's crccheck. Shares nothing with the program that wrote the file.
 
---ddr: data move on both edges; --emmc: the card is an eMMC (other lengths of CMD6 and CMD8, no CMD55); --io-block: the block size of an I/O
-function whose CMD52 to its FBR are not in the file (512).
+--ddr: data move on both edges at the begin of the file; --emmc: the card is an eMMC (other lengths of CMD6 and CMD8, no CMD55); --io-block:
+the block size of an I/O function whose CMD52 to its FBR are not in the file (512). What the host's commands say of width and edges
+counts from there on: every block must have that many lines. Of an I/O card also its interrupt on DAT1 is followed, which must rest
+while data move.
 Prints one JSON object; an error is one line on standard error and exit code 1.
 """
 
@@ -20,6 +22,10 @@ WRITES = (24, 25)
 OPEN_ENDED = (18, 25)
 # Block size where no CMD52 has said it.
 IO_BLOCK = 512
+# EXT_CSD BUS_WIDTH [183]: lines, and whether data move on both edges [eMMC 7.4.67].
+EMMC_WIDTHS = {0: (1, False), 1: (4, False), 2: (8, False), 5: (4, True), 6: (8, True)}
+# Flags of R5 that say an error [SDIO 5.2.2].
+R5_ERRORS = {0x80: "COM_CRC_ERROR", 0x40: "ILLEGAL_COMMAND", 0x08: "ERROR", 0x02: "FUNCTION_NUMBER", 0x01: "OUT_OF_RANGE"}
 
 
 class Wrong(Exception):
@@ -130,9 +136,12 @@ def tokens(cmd, times, emmc):
     return found, early
 
 
-def block(lines, falls, i, size, ddr):
-    """A block whose start bit is in cycle i: its bytes, its lines, and the first cycle after it."""
-    low = [n for n in range(len(lines)) if lines[n][i] == 0]
+def block(lines, falls, i, size, bus, tuning):
+    """A block whose start bit is in cycle i: its bytes, its lines, the first cycle after it, and whether its checksums are right, which is
+    left to the host to find where it tunes its sampling point."""
+    ddr, good = bus.ddr, True
+    # On one line the others are free: DAT1 for an interrupt.
+    low = [0] if bus.width == 1 else [n for n in range(len(lines)) if lines[n][i] == 0]
     width = len(low)
     if width not in (1, 4, 8) or low != list(range(width)):
         raise Wrong(f"cycle {i}: a start bit on lines {low}")
@@ -144,18 +153,19 @@ def block(lines, falls, i, size, ddr):
         for n in range(width):
             bits = edges[n][i : end + 1]
             if len(bits) < end + 1 - i:
-                return None, width, len(lines[0])
+                return None, width, len(lines[0]), good
             data, crc = bits[1 : 1 + per_line], number(bits[1 + per_line : 17 + per_line])
             if bits[-1] != 1:
                 raise Wrong(f"cycle {i}: DAT{n} has no end bit")
             wanted = Crc16Xmodem.calc(octets(data))
-            if crc != wanted:
+            good &= crc == wanted
+            if not good and not tuning:
                 raise Wrong(f"cycle {i}: DAT{n} CRC16 {crc:#x}, expected {wanted:#x}")
             stream.append(data)
         bits = [stream[n][at] for at in range(per_line) for n in reversed(range(width))]
         streams.append(octets(bits))
     data = [byte for pair in zip(*streams) for byte in pair]
-    return bytes(data), width, end + 1
+    return bytes(data), width, end + 1, good
 
 
 class Io:
@@ -183,16 +193,72 @@ class Io:
         return high << 8 | low, count or None, write
 
 
-def data(lines, falls, found, ddr, emmc, io):
-    """Follows the DAT lines through the commands."""
+class Bus:
+    """Lines in use and edges, as the host's commands set them; None: not known."""
+
+    def __init__(self, ddr):
+        self.width, self.ddr = None, ddr
+
+    def command(self, index, argument, app, emmc):
+        if index == 0:
+            self.width, self.ddr = 1, False
+        elif emmc and index == 6 and argument >> 24 & 3 == 3 and argument >> 16 & 0xFF == 183:
+            value = argument >> 8 & 0xF
+            if value not in EMMC_WIDTHS:
+                raise Wrong(f"CMD6 {argument:#010x}: no such bus width")
+            self.width, self.ddr = EMMC_WIDTHS[value]
+        elif app and index == 6:
+            self.width = 4 if argument & 3 == 2 else 1
+        elif not emmc and index == 52 and argument >> 9 & 0x1FFFF == 7 and argument >> 28 == 8:
+            self.width = 4 if argument & 3 == 2 else 1
+
+
+def io_commands(found):
+    """CMD52 and CMD53 with what they ask and what R5 says [SDIO 5.1, 5.2.2, 5.3]."""
+    commands = []
+    for n, (i, _, host, index, argument, _) in enumerate(found):
+        if not host or index not in (52, 53):
+            continue
+        command = {"command": index, "write": argument >> 31 == 1, "function": argument >> 28 & 7, "address": argument >> 9 & 0x1FFFF}
+        if index == 53:
+            command["by_blocks"], command["count"] = argument >> 27 & 1 == 1, argument & 0x1FF
+        if n + 1 < len(found) and not found[n + 1][2]:
+            flags = found[n + 1][4] >> 8 & 0xFF
+            if found[n + 1][4] >> 16:
+                raise Wrong(f"cycle {found[n + 1][0]}: stuff bits of R5 are {found[n + 1][4] >> 16:#x}")
+            command["errors"] = [name for bit, name in R5_ERRORS.items() if flags & bit]
+            if index == 52:
+                command["data"] = found[n + 1][4] & 0xFF
+        commands.append(command)
+    return commands
+
+
+def asks(dat1, taken):
+    """How often an I/O card pulls DAT1 low. From the end of a command with data on four lines until two clocks after the data it must not
+    [SDIO 8.1.2]."""
+    falls, before = 0, 0
+    for begin, first, end in sorted(taken) + [(len(dat1), len(dat1), len(dat1))]:
+        stretch = dat1[before:begin]
+        falls += sum(1 for a, b in zip([1] + stretch, stretch) if a and not b)
+        for i in [*range(begin, min(first, len(dat1))), *range(end, min(end + 2, len(dat1)))]:
+            if not dat1[i]:
+                raise Wrong(f"cycle {i}: DAT1 is low where data have the lines")
+        before = max(before, end + 2)
+    return falls
+
+
+def data(lines, falls, found, bus, emmc, io, taken):
+    """Follows the DAT lines through the commands. To `taken` go the cycles of each block on four lines and more: from which on the
+    lines are its own, its first, and the one after it."""
     blocks, status, busy = [], [], 0
-    active, left, count = None, None, None
+    active, left, count, own = None, None, None, 0
     dat0, i, t = lines[0], 0, 0
     while i < len(dat0):
         while t < len(found) and found[t][1] < i:
-            _, _, host, index, argument, app = found[t]
+            _, last, host, index, argument, app = found[t]
             t += 1
             if host:
+                bus.command(index, argument, app, emmc)
                 if index == 12:
                     active = None
                 elif index == 23:
@@ -201,11 +267,12 @@ def data(lines, falls, found, ddr, emmc, io):
                     active = None
                 elif index == 53 and not emmc:
                     size, left, write = io.extended(argument)
-                    active = (index, size, write)
+                    active, own = (index, size, write), last + 1
                 # A write goes on where its command was answered, a read may start before.
                 sizes = EMMC_BLOCKS if emmc else SD_APP_BLOCKS if app else SD_BLOCKS
                 if index in sizes and (app or not emmc or index != 6):
-                    active = (index, sizes[index], index in WRITES)
+                    size = 64 if emmc and index == 21 and bus.width == 4 else sizes[index]
+                    active, own = (index, size, index in WRITES), last + 1
                     left = (count if index in OPEN_ENDED else 1) or None
                     count = None
         if dat0[i]:
@@ -221,16 +288,21 @@ def data(lines, falls, found, ddr, emmc, io):
         stop = next((c[1] for c in found if c[2] and c[3] == 12 and c[1] >= i), None)
         length = 2 + size * 8 + 16
         try:
-            content, width, after = block(lines, falls, i, size, ddr)
+            content, width, after, good = block(lines, falls, i, size, bus, index == (21 if emmc else 19))
         except Wrong:
             if index == 18 and stop is not None and stop < i + length:
                 active, i = None, stop + 1
                 continue
             raise
+        if bus.width not in (None, width):
+            raise Wrong(f"cycle {i}: a block on {width} lines, expected {bus.width}")
+        if width >= 4:
+            taken.append((own, i, after))
+            own = after
         if content is None:
             break
-        blocks.append({"command": index, "write": write, "width": width, "bytes": len(content),
-                       "begin": content[:16].hex()})
+        blocks.append({"command": index, "write": write, "width": width, "ddr": bus.ddr, "bytes": len(content),
+                       "begin": content[:16].hex(), "good": good})
         if left is not None:
             left -= 1
             if left == 0:
@@ -263,7 +335,9 @@ def main():
     lines = [rising[f"DAT{n}"] for n in range(width)]
     falls = [falling[f"DAT{n}"] for n in range(width)]
     found, early = tokens(cmd, times, emmc)
-    blocks, status, busy = data(lines, falls, found, ddr, emmc, io)
+    taken = []
+    blocks, status, busy = data(lines, falls, found, Bus(ddr), emmc, io, taken)
+    io_found = [] if emmc else io_commands(found)
     gaps = [b - a for a, b in zip(times, times[1:])]
     print(json.dumps({
         "clocks": len(times),
@@ -274,6 +348,8 @@ def main():
         "status_good": sum(status),
         "status_bad": len(status) - sum(status),
         "busy": busy,
+        "io": io_found,
+        "card_interrupts": asks(lines[1], taken) if io_found else 0,
         "clock_stopped_early": early,
     }))
 

@@ -84,6 +84,49 @@ fn single_and_multiple_blocks_both_ways_before_both_judges() {
     }
 }
 
+/// Lines and edges of each block are those to which CMD6 switched the card, as the judge reads it.
+#[test]
+fn an_emmc_comes_up_from_one_line_to_eight_at_one_and_two_data_rates() {
+    let folder = Folder::new();
+    for (scene, tuned, last_ddr, shortest) in [
+        // HS200 at 200 MHz in picoseconds; DDR52 at 50 MHz in nanoseconds; HS400.
+        ("--platform generic --card emmc-hs200", true, false, 5_000),
+        ("--platform generic --card emmc-4g-old", false, true, 20),
+        ("--platform hsq-sprd", false, true, 5_000),
+    ] {
+        let commands = folder.trace(&format!("{scene} --trigger bringup"));
+        let Some(judged) = crccheck(&folder.0.path("w.vcd"), &["--emmc"]) else { return };
+        assert_eq!(judged["commands"], serde_json::json!(commands), "{scene}");
+        assert_eq!(judged["shortest_cycle"], shortest, "{scene}");
+        assert!(judged["busy"].as_u64() > Some(3), "{scene}: each switch is busy");
+        let modes = judged["blocks"].as_array().unwrap().iter().filter(|b| b["command"] == 8);
+        let modes: Vec<_> = modes.map(|b| (b["width"].as_u64().unwrap(), b["ddr"] == true)).collect();
+        assert_eq!((modes[0], modes[1]), ((1, false), (8, false)), "{scene}");
+        assert_eq!(modes.last(), Some(&(8, last_ddr)), "{scene}");
+        let tuning: Vec<_> = blocks(&judged).into_iter().filter(|b| b.0 == 21).collect();
+        assert_eq!(tuning.len() > 10, tuned, "{scene}");
+        for block in tuning {
+            // The first 16 bytes of the standard's pattern for eight lines [eMMC 6.6.5.1].
+            assert_eq!((block.1, block.2, block.3.as_str()), (8, 128, "ffff00ffffff0000ffffcccccc33cccc"));
+        }
+    }
+}
+
+#[test]
+fn eight_lines_at_one_data_rate_have_their_checksums_status_and_busy() {
+    let folder = Folder::new();
+    let commands = folder.trace("--platform generic --card emmc-hs200 --for 20ms");
+    let Some(judged) = crccheck(&folder.0.path("w.vcd"), &["--emmc"]) else { return };
+    assert_eq!(judged["commands"], serde_json::json!(commands));
+    let blocks = blocks(&judged);
+    assert_eq!(blocks.len(), 2 * 34);
+    assert_eq!((judged["status_good"].as_u64(), judged["status_bad"].as_u64()), (Some(34), Some(0)));
+    assert!(judged["busy"].as_u64() > Some(0));
+    for block in &blocks {
+        assert_eq!((block.1, block.2, block.3.as_str()), (8, 512, "deadbeefdeadbeefdeadbeefdeadbeef"));
+    }
+}
+
 #[test]
 fn eight_lines_at_two_data_rates_have_their_checksums() {
     let folder = Folder::new();
@@ -99,28 +142,36 @@ fn eight_lines_at_two_data_rates_have_their_checksums() {
     assert_eq!(judged["shortest_cycle"], 5_000);
 }
 
+/// The file without one change of a line: from there to the line's next change a bit is wrong.
+fn spoiled(good: &str, line: &str) -> String {
+    let var = good.lines().find(|l| l.starts_with("$var") && l.ends_with(&format!(" {line} $end"))).unwrap();
+    let fall = format!("\n0{}\n", var.split(' ').nth(3).unwrap());
+    // In the middle of what the line carries.
+    let falls: Vec<usize> = good.match_indices(&fall).map(|m| m.0).collect();
+    let at = falls[falls.len() / 2];
+    format!("{}{}", &good[..at], &good[at + fall.len() - 1..])
+}
+
 #[test]
 fn the_checksum_judge_refuses_a_spoiled_bit() {
     let folder = Folder::new();
-    folder.trace(&format!("{SD} --trigger cmd=24 --for 100us"));
-    if crccheck(&folder.0.path("w.vcd"), &[]).is_none() {
-        return;
-    }
     let path = folder.0.path("w.vcd");
-    let good = std::fs::read_to_string(&path).unwrap();
-    let line = |name: &str| {
-        let var =
-            good.lines().find(|l| l.starts_with("$var") && l.ends_with(&format!(" {name} $end"))).unwrap();
-        var.split(' ').nth(3).unwrap().to_owned()
-    };
-    for name in ["CMD", "DAT0", "DAT3"] {
-        // One change fewer, in the middle of what the line carries.
-        let changes: Vec<usize> = good.match_indices(&format!("\n0{}\n", line(name))).map(|m| m.0).collect();
-        let at = changes[changes.len() / 2];
-        let spoiled = format!("{}\n{}", &good[..at], &good[at + 1..].split_once('\n').unwrap().1);
-        std::fs::write(&path, spoiled).unwrap();
-        let output = checksums(&path, &[]).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{name}: {}", text(&output.stderr));
-        assert!(text(&output.stderr).starts_with("judge-vcd.py: cycle "), "{name}: {}", text(&output.stderr));
+    for (scene, options, lines) in [
+        (SD, &[][..], &["CMD", "DAT0", "DAT3"][..]),
+        ("--platform generic --card emmc-hs200", &["--emmc"][..], &["CMD", "DAT0", "DAT7"][..]),
+        ("--platform hsq-sprd", &["--emmc", "--ddr"][..], &["CMD", "DAT0", "DAT5", "DAT7"][..]),
+    ] {
+        folder.trace(&format!("{scene} --trigger cmd=24 --for 100us"));
+        if crccheck(&path, options).is_none() {
+            return;
+        }
+        let good = std::fs::read_to_string(&path).unwrap();
+        for line in lines {
+            std::fs::write(&path, spoiled(&good, line)).unwrap();
+            let output = checksums(&path, options).unwrap();
+            let said = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(1), "{scene}, {line}: {said}");
+            assert!(said.starts_with("judge-vcd.py: cycle "), "{scene}, {line}: {said}");
+        }
     }
 }

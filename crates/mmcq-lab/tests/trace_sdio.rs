@@ -52,6 +52,26 @@ fn every_setting_has_right_checksums() {
         let blocks = judged["blocks"].as_array().unwrap().iter();
         let blocks: Vec<_> = blocks.map(|b| (b["bytes"].as_u64(), b["width"].as_u64())).collect();
         assert_eq!(blocks, [4, 512, 512, 512, 512].map(|bytes| (Some(bytes), Some(4))), "{setting}");
+        // The card asks once, before the first command, until it is cleared.
+        assert_eq!(judged["card_interrupts"], 1, "{setting}");
+        let io = judged["io"].as_array().unwrap().iter();
+        let io: Vec<_> =
+            io.map(|c| [&c["write"], &c["address"], &c["by_blocks"], &c["count"], &c["errors"]]).collect();
+        let (none, whole) = (serde_json::Value::Null, serde_json::json!([]));
+        let (no, yes) = (false.into(), true.into());
+        let one =
+            |write, address: &serde_json::Value| [write, address, &none, &none, &whole].map(Clone::clone);
+        let expected = [
+            one(&no, &0x05.into()),
+            one(&no, &0x13.into()),
+            one(&yes, &0x13.into()),
+            [no.clone(), 0.into(), no.clone(), 4.into(), whole.clone()],
+            [no.clone(), 0.into(), yes.clone(), 4.into(), whole.clone()],
+            one(&yes, &0x10.into()),
+        ];
+        assert_eq!(serde_json::json!(io), serde_json::json!(expected[3 - asks..]), "{setting}");
+        // What the function's register said: it asks.
+        assert_eq!(judged["io"][asks - 2]["data"].as_u64().unwrap() & 1, 1, "{setting}");
         // Nothing else pulls DAT0 low.
         assert_eq!((&judged["busy"], &judged["shortest_cycle"]), (&0.into(), &100.into()), "{setting}");
     }
@@ -146,6 +166,49 @@ fn the_judge_sees_a_spoiled_bit_of_a_payload() {
         assert!(!output.status.success(), "{name}");
         assert!(text(&output.stderr).starts_with("judge-vcd.py: cycle "), "{name}: {}", text(&output.stderr));
     }
+}
+
+/// The interrupt is on a data line: it may be there between commands, and not where data move.
+#[test]
+fn the_judge_sees_an_interrupt_while_data_have_the_lines() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(trace(folder.path(), "--sdio async --vcd w.vcd").status.success());
+    let path = folder.path().join("w.vcd");
+    let Some(judged) = crccheck(&path, &[]) else { return };
+    assert_eq!(judged["card_interrupts"], 1);
+    let good = std::fs::read_to_string(&path).unwrap();
+    let id = |name: &str| {
+        let var = good.lines().find(|l| l.ends_with(&format!(" {name} $end"))).unwrap();
+        var.split(' ').nth(3).unwrap().to_owned()
+    };
+    // DAT1 falls ten clocks before the first block begins, which is when all data lines fall.
+    let (dat0, dat1) = (id("DAT0"), id("DAT1"));
+    let (mut at, mut block) = (0, None);
+    let times: Vec<&str> = good.lines().collect();
+    for line in &times {
+        if let Some(time) = line.strip_prefix('#') {
+            at = time.parse::<u64>().unwrap();
+        } else if *line == format!("0{dat0}") && at > 0 && block.is_none() {
+            block = Some(at);
+        }
+    }
+    let fall = block.unwrap() - 1_000;
+    let mut spoiled = String::new();
+    let mut done = false;
+    for line in times {
+        let time = line.strip_prefix('#').and_then(|time| time.parse::<u64>().ok());
+        if !done && time.is_some_and(|time| time >= fall) {
+            spoiled.push_str(&format!("#{}\n0{dat1}\n", fall.min(time.unwrap())));
+            done = true;
+        }
+        spoiled.push_str(line);
+        spoiled.push('\n');
+    }
+    std::fs::write(&path, spoiled).unwrap();
+    let output = checksums(&path, &[]).unwrap();
+    let line = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{line}");
+    assert!(line.contains("DAT1 is low where data have the lines"), "{line}");
 }
 
 #[test]
