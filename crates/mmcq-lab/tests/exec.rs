@@ -173,6 +173,8 @@ fn an_interrupted_program_ends_and_leaves_nothing_behind() {
         (&["exec", "--", "sh", "-c", "dd if=/dev/mmcblk0 of=/dev/null & sleep 100000000"], "TERM", 143, ""),
         (&[&job[..], &["--numjobs=2"]].concat(), "INT", 130, "fio: terminating on signal 2"),
     ];
+    // The C library is there then.
+    well(folder.path(), &["exec", "--", "true"]);
     for (arguments, signal, code, part) in runs {
         let lab = Command::new(env!("CARGO_BIN_EXE_mmcq"))
             .args(arguments)
@@ -374,6 +376,26 @@ fn fio_verifies_what_it_wrote_and_its_log_has_our_offsets() {
     std::fs::remove_file(folder.join("log_clat.1.log")).unwrap();
     well(folder, &[&["run", "--", "--filename=/dev/mmcblk0"][..], &job].concat());
     assert_eq!(theirs, offsets("log_clat.1.log"));
+}
+
+/// Names, places and counts as fio's own examples give them: [global] may have a name and numjobs.
+#[test]
+fn job_files_with_a_common_name_and_with_many_jobs() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let job = "[global]\nname=common\nfilename=data\nrw=randread\nnumjobs=4\nsize=64k\n[a]\n[b]\nbs=8k\n";
+    std::fs::write(folder.join("a.fio"), job).unwrap();
+    let (_, told) = well(folder, &["fio", "--file", "data=1M", "--", "a.fio"]);
+    assert!(told.contains(&format!(" {} reads (0.50 MiB)", 4 * 16 + 4 * 8)), "{told}");
+    let mixed = ["fio", "--file", "data=1M", "--", "--name=a", "--filename=data", "--size=64k", "--name=b"];
+    refused(folder, &mixed, "job b: no filename, and others have one");
+    let mut many = vec!["fio", "--", "--size=4k", "--stonewall"];
+    many.extend(std::iter::repeat_n("--name=a", 70));
+    let (_, told) = well(folder, &many);
+    assert!(told.contains(" 70 reads"), "{told}");
+    let wrong = mmcq(folder, &["fio", "--", "--name=a", "--bs=none"]);
+    assert!(!wrong.status.success() && text(&wrong.stderr).contains("bs"), "{}", text(&wrong.stderr));
+    assert_eq!(std::fs::read_dir(folder).unwrap().count(), 1, "no file of fio's");
 }
 
 #[test]

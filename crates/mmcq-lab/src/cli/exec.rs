@@ -66,7 +66,7 @@ impl Slot {
             eprintln!(
                 "mmcq: the supply failed after {seconds:.6} s: {at_stake} sectors were not safe, {old} of them are what they were before, {torn} are half new"
             );
-        } else if ended.absent && !self.quiet {
+        } else if ended.absent && ended.status.success() && !self.quiet {
             eprintln!(
                 "mmcq: the program did nothing with the card; it must open {} and be linked dynamically",
                 program
@@ -75,7 +75,7 @@ impl Slot {
                     .or(program.files.first().map(|f| &f.0))
                     .map_or("a path".into(), |p| p.display().to_string())
             );
-        } else if !self.quiet {
+        } else if !ended.absent && !self.quiet {
             let [reads, writes, flushes] = tally.ios;
             let [read, written] = tally.bytes.map(|bytes| bytes as f64 / 1_048_576.0);
             eprintln!(
@@ -145,7 +145,7 @@ impl Exec {
             words: self.program,
             devices: vec![at],
             files: self.slot.files.clone(),
-            fio_jobs: None,
+            is_fio: false,
             cut_at_ns: self.cut_at.map(|us| us.saturating_mul(1000)),
             cut_after_flush: self.cut_after_flush,
             lying: self.lying_cache,
@@ -197,13 +197,21 @@ impl Fio {
         let mut devices = vec![PathBuf::from(DEVICE)];
         devices.extend(asked.devices.into_iter().filter(|path| path != Path::new(DEVICE)));
         let mut words = vec![fio.into_os_string(), "--eta=never".into()];
+        // fio adds to it what jobs name.
         if asked.names_none {
             words.push(format!("--filename={DEVICE}").into());
         }
         words.extend(self.arguments);
-        let (files, fio_jobs) = (self.slot.files.clone(), Some(asked.jobs));
-        let program =
-            Program { words, devices, files, fio_jobs, cut_at_ns: None, cut_after_flush: None, lying: false };
+        let files = self.slot.files.clone();
+        let program = Program {
+            words,
+            devices,
+            files,
+            is_fio: true,
+            cut_at_ns: None,
+            cut_after_flush: None,
+            lying: false,
+        };
         self.slot.run(&program).map(|(code, _)| code)
     }
 }

@@ -36,12 +36,16 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Over this program. A first signal lets it end by itself; a second one, or five seconds, kill it.
+    /// Hears them from now on; [`Watch::over`] says for which program.
     ///
     /// # Errors
     /// The system takes no handler.
-    pub fn new(program: i32, shared: Arc<Shared>) -> io::Result<Self> {
-        let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    pub fn hears() -> io::Result<Signals> {
+        Signals::new([SIGINT, SIGTERM])
+    }
+
+    /// Over this program. A first signal lets it end by itself; a second one, or five seconds, kill it.
+    pub fn over(mut signals: Signals, program: i32, shared: Arc<Shared>) -> Self {
         let handle = signals.handle();
         let closed = handle.clone();
         let thread = std::thread::spawn(move || {
@@ -68,7 +72,7 @@ impl Watch {
             }
             Some(first)
         });
-        Ok(Watch { handle, thread })
+        Watch { handle, thread }
     }
 
     /// The program has ended: was there a signal, and which?

@@ -40,8 +40,7 @@ struct Given {
 /// What was asked of fio.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
-    /// Jobs in all.
-    pub jobs: u32,
+    has_job: bool,
     /// Devices that they name.
     pub devices: Vec<PathBuf>,
     /// Other files that they name.
@@ -127,8 +126,8 @@ pub fn asked(fio: &Path, arguments: &[OsString]) -> Result<Asked, String> {
     let (shown, given) = (String::from_utf8_lossy(&shown), String::from_utf8_lossy(&given));
     let mut all = options(given.lines());
     all.extend(options(shown.split_whitespace()));
-    let asked = read(&all)?;
-    if asked.jobs == 0 {
+    let asked = read(&all, names_of_all(arguments))?;
+    if !asked.has_job {
         let said = String::from_utf8_lossy(&output.stderr);
         let first = said.lines().find(|line| !line.trim().is_empty());
         return Err(first.map_or_else(
@@ -139,39 +138,61 @@ pub fn asked(fio: &Path, arguments: &[OsString]) -> Result<Asked, String> {
     Ok(asked)
 }
 
+/// Names that job files give to all their jobs: `--showcmd` shows them as if each were a job.
+fn names_of_all(arguments: &[OsString]) -> Vec<String> {
+    let files = arguments.iter().filter(|word| !word.as_bytes().starts_with(b"-"));
+    let texts = files.filter_map(|file| std::fs::read_to_string(file).ok());
+    texts.flat_map(|text| names_in(&text)).collect()
+}
+
+/// The same in one file.
+fn names_in(text: &str) -> Vec<String> {
+    let mut of_all = false;
+    let mut names = Vec::new();
+    for line in text.lines().map(str::trim) {
+        if line.starts_with('[') {
+            of_all = line.starts_with("[global]");
+        } else if let Some((_, name)) = line.split_once('=').filter(|(key, _)| of_all && key.trim() == "name")
+        {
+            names.push(name.trim().to_owned());
+        }
+    }
+    names
+}
+
 /// A job as it is read, or what all jobs have.
 #[derive(Clone, Default)]
 struct Section {
     name: String,
-    count: u32,
     has_file: bool,
 }
 
-/// The jobs one by one: their number goes into `asked`.
-fn close(asked: &mut Asked, job: Option<Section>, without: &mut Vec<String>) {
-    if let Some(job) = job {
-        asked.jobs = asked.jobs.saturating_add(job.count);
-        if !job.has_file {
-            without.push(job.name);
+fn read(all: &[Given], mut names_of_all: Vec<String>) -> Result<Asked, String> {
+    let (mut of_all, mut job): (Section, Option<Section>) = Default::default();
+    let mut without: Option<String> = None;
+    let mut close = |job: Option<Section>| {
+        if let Some(job) = job.filter(|job| !job.has_file) {
+            without.get_or_insert(job.name);
         }
-    }
-}
-
-fn read(all: &[Given]) -> Result<Asked, String> {
+    };
     let mut asked = Asked::default();
-    let mut of_all = Section { count: 1, ..Section::default() };
-    let (mut job, mut without): (Option<Section>, Vec<String>) = (None, Vec::new());
     for Given { name, value } in all {
         if let Some((_, why)) = REFUSED.iter().find(|(refused, _)| refused == name) {
             return Err(format!("fio's {name}: {why}"));
         }
         match name.as_str() {
             "name" => {
-                close(&mut asked, job.take(), &mut without);
-                let next = Section { name: value.clone(), ..of_all.clone() };
-                job = Some(next).filter(|_| value != "global");
+                close(job.take());
+                if let Some(at) = names_of_all.iter().position(|name| name == value) {
+                    names_of_all.remove(at);
+                } else if value != "global" {
+                    asked.has_job = true;
+                    job = Some(Section { name: value.clone(), ..of_all.clone() });
+                }
             }
-            "numjobs" => job.as_mut().unwrap_or(&mut of_all).count = value.parse().unwrap_or(1),
+            "numjobs" if value.parse::<u32>().is_ok_and(|jobs| jobs > JOBS_MAX) => {
+                return Err(format!("fio's numjobs {value}: expected {JOBS_MAX} at most"));
+            }
             "ioengine" if !ENGINES.contains(&value.as_str()) => {
                 return Err(format!("fio's ioengine {value}: expected one of {}", ENGINES.join(", ")));
             }
@@ -197,12 +218,9 @@ fn read(all: &[Given]) -> Result<Asked, String> {
             _ => {}
         }
     }
-    close(&mut asked, job, &mut without);
-    if asked.jobs > JOBS_MAX {
-        return Err(format!("{} jobs; expected {JOBS_MAX} at most", asked.jobs));
-    }
+    close(job);
     asked.names_none = asked.devices.is_empty() && asked.files.is_empty();
-    match without.first().filter(|_| !asked.names_none) {
+    match without.filter(|_| !asked.names_none) {
         Some(job) => {
             Err(format!("job {job}: no filename, and others have one; expected filename=/dev/mmcblk0"))
         }
@@ -215,17 +233,20 @@ mod tests {
     use super::*;
 
     fn of(line: &str) -> Result<Asked, String> {
-        read(&options(line.split_whitespace()))
+        read(&options(line.split_whitespace()), vec!["of-all".to_owned()])
     }
 
     #[test]
-    fn jobs_and_files_are_counted() {
+    fn jobs_and_files_are_found() {
         let asked = of("--filename=/dev/mmcblk0 --numjobs=2 --name=a --rw read --name b -numjobs=5 -filename=x:/dev/sda --name=c").unwrap();
-        assert_eq!(asked.jobs, 9);
+        assert!(asked.has_job);
         assert_eq!(asked.devices, ["/dev/mmcblk0", "/dev/sda"].map(PathBuf::from));
         assert_eq!(asked.files, ["x"].map(PathBuf::from));
-        assert_eq!(of("--output=x").unwrap().jobs, 0);
+        assert!(!of("--output=x --name=global").unwrap().has_job);
         assert!(of("--name=a --rw=read").unwrap().names_none);
+        assert!(of("--name=of-all --filename=x --name=a").is_ok());
+        let text = "[a]\nname=a\n[global]\nrw=read\n name = all of them \n;name=no\n[b]\nname=b";
+        assert_eq!(names_in(text), ["all of them"]);
     }
 
     #[test]
@@ -234,8 +255,9 @@ mod tests {
             ("--name=a --ioengine=io_uring", "ioengine io_uring: expected one of libaio"),
             ("--name=a --startdelay=1", "fio's startdelay: no time"),
             ("--name=a --rw=randtrim", "discards"),
-            ("--name=a --numjobs=65", "65 jobs; expected 64"),
+            ("--name=a --numjobs=65", "fio's numjobs 65: expected 64"),
             ("--name=a --filename=x --name=b", "job b: no filename"),
+            ("--name=b --name=of-all --filename=x", "job b: no filename"),
             ("--name=a --io_submit_mode=offload", "expected inline"),
         ] {
             assert!(of(line).unwrap_err().contains(part), "{line}");

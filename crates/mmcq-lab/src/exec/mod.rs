@@ -46,8 +46,8 @@ pub struct Program {
     pub devices: Vec<PathBuf>,
     /// Paths of parts of it, with their lengths, one behind the other.
     pub files: Vec<(PathBuf, u64)>,
-    /// It is fio, with so many jobs.
-    pub fio_jobs: Option<u32>,
+    /// It is fio.
+    pub is_fio: bool,
     /// The supply fails this long after the program's beginning.
     pub cut_at_ns: Option<u64>,
     /// The supply fails when the card has done so many flushes.
@@ -154,8 +154,7 @@ impl Visit for Start<'_> {
             return Ok(Err(ExecError::Program(what)));
         }
         let parts = self.parts(params.sectors * 512)?;
-        let jobs = program.fio_jobs.unwrap_or(JOBS_MAX);
-        let shared = match Shared::new(jobs, program.fio_jobs.is_some(), &parts) {
+        let shared = match Shared::new(JOBS_MAX, program.is_fio, &parts) {
             Ok(shared) => Arc::new(shared),
             Err(error) => return Ok(Err(ExecError::Program(format!("shared memory: {error}")))),
         };
@@ -170,19 +169,20 @@ impl Visit for Start<'_> {
             let (at_ns, flush) = (program.cut_at_ns, program.cut_after_flush);
             load.supply = Some(Supply::new(controller, at_ns, flush, run.seed));
         }
+        let signals = ending::Watch::hears();
         let mut child = match self.spawn(&shared, &parts) {
             Ok(child) => child,
             Err(why) => return Ok(Err(ExecError::Program(why))),
         };
         let pid = child.id().cast_signed();
-        let watch = ending::Watch::new(pid, shared.clone());
+        let watch = signals.map(|signals| ending::Watch::over(signals, pid, shared.clone()));
         let told = shared.clone();
         let waiter = std::thread::spawn(move || {
             let status = child.wait();
             told.ended();
             status
         });
-        let result = place::machine(run, board, &mut load, waiting, program.fio_jobs.unwrap_or(1));
+        let result = place::machine(run, board, &mut load, waiting, 1);
         let refusal = shared.refusal();
         if (result.is_err() || load.is_stopped() || refusal.is_some()) && !waiter.is_finished() {
             ending::kill(pid, Signal::KILL);

@@ -251,7 +251,7 @@ struct context {
 static int make_context(int depth, void **out) {
   struct context *context = calloc(1, 4096); /* fio looks at a ring's magic in there */
   if (!context) return -ENOMEM;
-  context->room = depth < RING / 2 ? depth : RING / 2;
+  context->room = depth < RING ? depth : RING;
   *out = context;
   return 0;
 }
