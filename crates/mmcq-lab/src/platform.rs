@@ -471,12 +471,18 @@ fn quantities(
         if !names.contains(&name.as_str()) {
             return Err(unknown(&format!("{place}.{key}"), &name, names));
         }
+        if !value.is_table() {
+            let expected =
+                format!("{{ value = {value}, kind = \"measured\", source = \"where it is from\" }}");
+            return Err(error(&format!("{place}.{key}"), &value, &expected));
+        }
         let quantity: Quantity = value.try_into().map_err(|e: toml::de::Error| {
             PlatformError::new(format!("{place}.{key}: {}; expected {{ value, kind, source }}, and range = [least, most] if it is known", e.message()))
         })?;
-        if !(0.0..1e9).contains(&quantity.value) {
+        let most = if place.ends_with("share") { 1.0 } else { 1e9 };
+        if !(0.0..=most).contains(&quantity.value) {
             return Err(PlatformError::new(format!(
-                "{place}.{key}: {} is out of range; expected 0 to 10^9",
+                "{place}.{key}: {} is out of range; expected 0 to {most}",
                 quantity.value
             )));
         }
@@ -527,6 +533,8 @@ fn error(place: &str, value: &Value, expected: &str) -> PlatformError {
 }
 
 fn unknown(place: &str, name: &str, known: &[&str]) -> PlatformError {
+    // With the unit that the names do not have.
+    let name = unit(name).map_or(name, |(name, _)| name);
     let nearest = known.iter().max_by(|a, b| strsim::jaro(a, name).total_cmp(&strsim::jaro(b, name)));
     PlatformError::new(format!(
         "{place}: unknown; the nearest known name is {}; all: {}",

@@ -193,15 +193,15 @@ pub enum RunError {
         /// The setting.
         setting: &'static str,
     },
-    /// The settings that stand for Linux discard nothing.
+    /// The settings that stand for Linux discard nothing, and flush no cache.
     #[error(
-        "job {job}: discards with setting {setting}; expected setting mmcq, mmcq-own or limit, or --without discard"
+        "setting {setting} has not all that the trace has; expected setting mmcq, mmcq-own or limit, or --without {without}"
     )]
-    Discard {
-        /// Which job.
-        job: String,
+    Recorded {
         /// The setting.
         setting: &'static str,
+        /// What it does not have.
+        without: String,
     },
     /// The card cannot do more than read, write and flush.
     #[error("card {card}: discards and durable writes: {found}; expected --without discard,fua")]
@@ -371,13 +371,15 @@ impl Jobs<'_> {
     fn refused(run: &Run<'_>, flush: FlushBy) -> Option<RunError> {
         // Without a cache Linux's block layer ends a flush at once.
         let has = |w: &FioWorker, op| w.script.as_ref().is_some_and(|script| script.has(op));
-        if let Some(worker) = run.workers.iter().find(|w| has(w, Op::Discard)) {
-            return Some(RunError::Discard { job: worker.job.name.clone(), setting: run.setting.name() });
+        let barriers = [(Op::Flush, "flush"), (Op::WriteDurable, "fua")];
+        let mut refused = vec![(Op::Discard, "discard")];
+        refused.extend(barriers.into_iter().filter(|_| flush != FlushBy::Status));
+        refused.retain(|(op, _)| run.workers.iter().any(|w| has(w, *op)));
+        if !refused.is_empty() {
+            let without = refused.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(",");
+            return Some(RunError::Recorded { setting: run.setting.name(), without });
         }
-        let flushes = |w: &&FioWorker| {
-            let of_job = w.job.fsync > 0 || w.job.fdatasync > 0 || w.job.end_fsync;
-            of_job || has(w, Op::Flush) || has(w, Op::WriteDurable)
-        };
+        let flushes = |w: &&FioWorker| w.job.fsync > 0 || w.job.fdatasync > 0 || w.job.end_fsync;
         let worker = run.workers.iter().find(flushes).filter(|_| flush != FlushBy::Status)?;
         Some(RunError::Flush { job: worker.job.name.clone(), setting: run.setting.name() })
     }

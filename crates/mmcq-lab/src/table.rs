@@ -110,7 +110,11 @@ impl Table {
             cells.fold("|".to_owned(), |line, cell| line + " " + &cell.replace('|', "\\|") + " |") + "\n"
         };
         let mut text = row(&mut self.heads());
-        text += &row(&mut (0..self.columns.len()).map(|i| if i < 2 { "---" } else { "---:" }.to_owned()));
+        // Numbers stand at the right.
+        let number =
+            |cell: &String| cell.is_empty() || cell.starts_with(|c: char| "+-0123456789".contains(c));
+        let line = |column: &Column| if column.cells.iter().all(number) { "---:" } else { "---" };
+        text += &row(&mut self.columns.iter().map(|column| line(column).to_owned()));
         for line in 0..self.lines() {
             text += &row(&mut self.columns.iter().map(|c| c.cells[line].clone()));
         }

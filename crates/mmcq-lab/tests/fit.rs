@@ -256,6 +256,10 @@ fn bad_figures_are_refused_with_their_place() {
             "--out out.txt: expected a name that ends in .toml",
         ),
         ("--measured one.csv --free card.read_first_us --noise 0", "expected a percentage"),
+        (
+            "--measured one.csv --holdout one.csv --free card.read_first_us",
+            "is 10 there and among --measured",
+        ),
     ] {
         folder.refused(&format!("fit --platform hsq-sprd {line}"), expected);
     }

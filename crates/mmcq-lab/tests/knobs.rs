@@ -43,7 +43,7 @@ fn a_knob_that_changes_nothing_is_named() {
         well(&format!("{run} --set cost.wake_us=40 --set card.read_first_us=1 --set job.iodepth=4"));
     assert_eq!(said.matches("made no difference in this run").count(), 2, "{said}");
     assert!(
-        said.contains("--set cost.wake_us=40: made no difference in this run: this setting wakes no thread")
+        said.contains("--set cost.wake_us=40: made no difference in this run; it is the wake-up of a driver")
     );
     assert!(said.contains("--set job.iodepth=4: made no difference"), "it is the file's own depth");
     let (_, said) = well(&format!("{run} --setting none --set cost.wake_us=40"));
@@ -103,6 +103,9 @@ fn every_key_is_listed_and_can_be_looked_for() {
     );
     assert!(refused("run jobs/quickstart.fio --set card.x.y=1").contains("sdxc-128g-uhs with --set"));
     assert!(refused("run jobs/quickstart.fio --set busy.x=1").contains("busy is one value and has no parts"));
+    assert!(refused("run jobs/quickstart.fio --set wake_us=4").contains("wake_us=4: expected cost.wake_us"));
+    assert!(refused("run jobs/quickstart.fio --set iodepth=4").contains("of the jobs with job.:"));
+    assert!(refused("run jobs/quickstart.fio --set share.tail=7").contains("expected 0 to 1"));
     assert!(refused("run jobs/quickstart.fio --set job.iodeth=1").contains("--set job.iodeth=1:"));
     assert!(refused("run jobs/quickstart.fio --set job.iodepth").contains("expected job.OPTION=VALUE"));
 }

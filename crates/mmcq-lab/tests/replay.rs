@@ -179,6 +179,10 @@ fn the_same_load_in_each_format_of_linux_is_the_same() {
         let counts = ["read", "write", "trim", "sync"].map(|key| job[key]["total_ios"].as_u64().unwrap());
         assert_eq!(counts, [1, 2, 1, 2], "{name}");
         assert_eq!(job["trim"]["io_bytes"], 8192 * 512, "{name}");
+        let text = folder.accepted(&format!("replay {name} --card emmc-hs200"));
+        assert!(text.contains("issued rwts: total=1,2,1,2 "), "{name}: {text}");
+        assert!(text.contains("   TRIM: bw="), "{name}: {text}");
+        assert!(text.contains(" lat (usec)") && !text.contains("133."), "{name}: {text}");
         let origin = &report["mmcq"];
         assert_eq!(
             (&origin["replay"]["processes"], &origin["replay"]["mode"]),
@@ -289,8 +293,8 @@ fn bad_input_is_one_line_that_names_the_place() {
         (b"fio version 2 iolog\nf read 0\n", "", "trace:2: read: expected offset and length"),
         (b"fio version 3 iolog\n0 f wait 5\n", "", "trace:2: wait: expected add, open"),
         (b"fio version 3 iolog\n-1 f read 0 512\n", "", "trace:2: -1: expected a time"),
-        (b"fio version 3 iolog\n0 f open\n", "", "trace: no request that is wanted"),
-        (b"fio version 2 iolog\nf read 0 512\n", "--device g", "trace: no request that is wanted"),
+        (b"fio version 3 iolog\n0 f open\n", "", "trace: no request is left"),
+        (b"fio version 2 iolog\nf read 0 512\n", "--device g", "trace: no request is left"),
         (b"a,b\n1,2\n", "--format csv", "trace: CSV: expected --columns"),
         (b"a,b\n1,2\n", "--columns op=a,lba=b", "--columns: lba: expected time, op"),
         (b"a,b\n1,2\n", "--columns op=a,bytes=b", "--columns: expected offset or sector=COLUMN"),
@@ -333,9 +337,13 @@ fn bad_input_is_one_line_that_names_the_place() {
     folder.refused("replay trace --sort --setting limit --export blktrace x", "expected another setting");
     assert!(!folder.path("x").exists(), "nothing is written");
     folder.file("trace", BLKPARSE);
-    folder.refused("replay trace --setting none", "discards with setting none");
-    folder
-        .refused("replay trace --setting none --card emmc-hs200 --without discard", "on a card with a cache");
+    folder.refused("replay trace --setting none", "--without discard");
+    // All of it at once, so that one try is enough.
+    let line = "replay trace --setting none --card emmc-hs200";
+    folder.refused(line, "limit, or --without discard,flush,fua");
+    folder.refused(&format!("{line} --without discard"), "limit, or --without flush,fua");
+    folder.refused("why trace", "trace: a trace (blkparse); expected a job file: `mmcq replay trace`");
+    folder.refused("replay trace --count 0", "no request is left");
     folder.accepted("replay trace --setting none --card emmc-hs200 --without discard,flush,fua");
 }
 

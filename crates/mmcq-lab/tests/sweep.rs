@@ -195,6 +195,8 @@ fn columns_are_made_of_whole_rows_and_a_picture_of_all() {
         (fs::read(place.path("a.parquet")).unwrap(), fs::read(place.path("h.svg")).unwrap());
     assert!(columns.starts_with(b"PAR1") && columns.ends_with(b"PAR1") && picture.starts_with(b"<svg"));
     assert!(!place.path("a.parquet.jsonl").exists());
+    ended(&format!("j.fio {GRID} --out a.csv {}", heat.replace("h.svg", "c.svg")));
+    assert_eq!(fs::read(place.path("c.svg")).unwrap(), picture);
     // A sweep that was killed leaves its rows, and ends as it would have.
     let rows = place.rows(GRID, "whole.jsonl");
     for end in [0, 1, rows.len() / 2, rows.len()] {

@@ -2,7 +2,7 @@
 //! from.
 
 use super::Error;
-use super::form::Form;
+use super::form::{self, Form};
 use clap::Args;
 use mmcq_lab::board::{self, Board, Price};
 use mmcq_lab::platform::Platform;
@@ -107,9 +107,11 @@ impl Platforms {
         }
         let width = rows.iter().map(|(_, name, _)| name.len()).max().unwrap_or(0);
         let text = || {
-            let rows = rows.iter();
-            let rows =
-                rows.map(|(kind, name, description)| format!("{kind:8}  {name:width$}  {description}\n"));
+            let indent = 8 + 2 + width + 2;
+            let rows = rows.iter().map(|(kind, name, description)| {
+                let lines = form::folded(description, indent).join(&format!("\n{:indent$}", ""));
+                format!("{kind:8}  {name:width$}  {lines}\n")
+            });
             rows.chain(self.only.is_none().then(|| BESIDES.to_owned())).collect()
         };
         let lines = || {

@@ -58,9 +58,21 @@ pub fn with_effects<T, E>(
 
 /// What to try instead.
 fn hint(scene: &Scene, index: usize) -> &'static str {
-    let wakes = ["cost.wake_us", "cost.hop_us"].iter().any(|key| scene.set[index].starts_with(key));
     let ours = !matches!(scene.setting, Setting::None | Setting::HsqTag | Setting::HsqFifo);
-    if wakes && ours { ": this setting wakes no thread for a request; --setting none does" } else { "" }
+    match (scene.set[index].split('=').next(), ours) {
+        (Some("cost.wake_us"), true) => {
+            "; it is the wake-up of a driver's thread, and this setting has none. A job's is \
+             cost.job_wake_us. --setting none also has a worker's, cost.hop_us"
+        }
+        (Some("cost.wake_us"), false) => {
+            "; it is the wake-up of a driver's thread. A job's is cost.job_wake_us, a worker's \
+             cost.hop_us: a slow CPU has all three"
+        }
+        (Some("cost.hop_us"), true) => {
+            "; it is the wake-up of a worker, and this setting has none; --setting none has"
+        }
+        _ => "",
+    }
 }
 
 /// Two runs with the same print are the same.

@@ -4,7 +4,7 @@ use super::page::Place;
 use super::progress::{Progress, Unit};
 use super::{Error, jobs, print};
 use clap::Args;
-use mmcq_lab::fit::measured::{self, Load, Wanted};
+use mmcq_lab::fit::measured::{self, Figure, Load, Wanted};
 use mmcq_lab::fit::{self, Bench, Free, Task, design, free, save};
 use mmcq_lab::parallel;
 use mmcq_lab::platform::{JOB, Platform};
@@ -169,6 +169,16 @@ impl Fit {
         let (fitted, rest) = measured::parts(all, &self.fit_blocks)
             .map_err(|why| Error::Input(format!("--fit-blocks {why}")))?;
         held.extend(rest);
+        let figures =
+            |loads: &[Load]| -> Vec<Figure> { loads.iter().flat_map(|load| load.figures.clone()).collect() };
+        let known = figures(&fitted);
+        let again = figures(&held).into_iter().find(|held| known.iter().any(|other| held.is_again(other)));
+        if let Some(figure) = again {
+            return Err(Error::Input(format!(
+                "--holdout {}: {} is {} there and among --measured; expected figures that were not fitted",
+                figure.place, figure.name, figure.measured
+            )));
+        }
         Ok((fitted, held))
     }
 

@@ -42,6 +42,7 @@ use clap::error::{ContextKind, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use mmcq_lab::fio;
 use mmcq_lab::image::Lock;
+use mmcq_lab::recorded;
 use mmcq_lab::scene::whole;
 use mmcq_sim::card::Medium;
 use std::fmt;
@@ -265,7 +266,18 @@ fn jobs(file: Option<&Path>, options: &[String]) -> Result<fio::JobFile, Error> 
                 .map_err(|error| Error::Input(format!("standard input: {error}")))?;
             fio::parse_text("standard input", &text, &fio::System)
         }
-        Some(path) if options.is_empty() => fio::parse_file(path, &fio::System),
+        Some(path) if options.is_empty() => {
+            let read = fio::parse_file(path, &fio::System);
+            match read.is_err().then(|| recorded::format(path)).flatten() {
+                Some(format) => {
+                    let (path, format) = (path.display(), format.name());
+                    return Err(Error::Input(format!(
+                        "{path}: a trace ({format}); expected a job file: `mmcq replay {path}` runs it, with --report also as a page"
+                    )));
+                }
+                None => read,
+            }
+        }
         None => fio::parse_command_line(options, &fio::System),
         Some(_) => return Err(Error::input("give a job file or options after --, not both")),
     }

@@ -12,7 +12,8 @@ use std::process::ExitCode;
 
 /// Write a file to begin with: a board, a card, a job or budgets
 ///
-/// The file has a comment for each value, and works as it is.
+/// The file works as it is. A board, a job and budgets have a comment for each value; a card is a
+/// copy of another, with the sources of its values.
 #[derive(Debug, Args)]
 pub struct New {
     #[command(subcommand)]

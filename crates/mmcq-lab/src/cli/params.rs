@@ -1,14 +1,11 @@
 //! `mmcq params`: what `--set` can change.
 
 use super::Error;
-use super::form::Form;
+use super::form::{self, Form};
 use clap::Args;
 use mmcq_lab::params::{self, Param};
 use mmcq_lab::scene::PLATFORM;
 use std::process::ExitCode;
-
-/// Columns of a terminal.
-const COLUMNS: usize = 100;
 
 /// List what --set can change: every value of a board and its card
 ///
@@ -68,18 +65,7 @@ fn as_table(all: &[Param]) -> String {
         let (value, unit, kind) = (value(param), param.unit, &param.kind);
         let (short, long) = if value.len() > LONG { ("", value.as_str()) } else { (value.as_str(), "") };
         out += &row(&param.key, short, unit, kind, &range(param));
-        let mut line = String::new();
-        for word in long.split_whitespace().chain(source.split_whitespace()) {
-            if !line.is_empty() && 4 + line.len() + 1 + word.len() > COLUMNS {
-                out += &format!("    {line}\n");
-                line.clear();
-            }
-            if !line.is_empty() {
-                line.push(' ');
-            }
-            line += word;
-        }
-        if !line.is_empty() {
+        for line in form::folded(&format!("{long} {source}"), 4) {
             out += &format!("    {line}\n");
         }
     }

@@ -93,7 +93,9 @@ impl Sweep {
         let points: Vec<usize> = self.shard.part(plan.grid().points()).collect();
         let Some(rows) = self.rows()? else { return Ok(ExitCode::SUCCESS) };
         let (mut out, kept, _lock) = self.open(&plan, rows.as_deref(), format, &points)?;
-        if let (Some((cells, _)), Some(path)) = (&mut heat, rows.as_deref()) {
+        if self.resume
+            && let (Some((cells, _)), Some(path)) = (&mut heat, rows.as_deref())
+        {
             let fault = |error: &dyn Display| Error::Input(format!("--out {}: {error}", path.display()));
             for line in BufReader::new(File::open(path).map_err(|error| fault(&error))?).lines() {
                 let row = serde_json::from_str::<Map<String, Value>>(&line.map_err(|error| fault(&error))?);

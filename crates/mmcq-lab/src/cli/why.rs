@@ -4,6 +4,7 @@ use super::Error;
 use super::form::Form;
 use super::load::Load;
 use clap::Args;
+use mmcq_lab::fio::report;
 use mmcq_lab::runner::RunError;
 use mmcq_lab::why::{self, Why};
 use std::process::ExitCode;
@@ -29,10 +30,13 @@ impl Explain {
     pub fn run(self) -> Result<ExitCode, Error> {
         let (_, loaded) = self.load.read()?;
         let run = self.load.scene.run_of(&loaded);
-        let why = Why::new(&run).map_err(|error| match error {
+        let mut why = Why::new(&run).map_err(|error| match error {
             RunError::Stuck(_) | RunError::Memory(_) => Error::Run(error.to_string()),
             other => Error::input(other),
         })?;
+        let (scene, platform) = (&self.load.scene, &loaded.platform);
+        let card = scene.card_of(platform);
+        why.title = report::title(&platform.name, card, scene.setting.name(), scene.seed, &scene.set);
         self.form.print(|| why::text(&why), || why::json_lines(&why))?;
         Ok(if why.counters.failed > 0 { ExitCode::from(1) } else { ExitCode::SUCCESS })
     }

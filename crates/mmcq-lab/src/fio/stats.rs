@@ -290,9 +290,9 @@ impl Stats {
         }
     }
 
-    /// All transfers, without flushes.
+    /// All reads, writes and discards, without flushes.
     pub fn transfers(&self) -> u64 {
-        self.dirs.iter().map(|d| d.total_ios).sum()
+        self.dirs.iter().chain([&self.discards]).map(|d| d.total_ios).sum()
     }
 }
 

@@ -65,6 +65,14 @@ pub struct Figure {
     pub measured: f64,
 }
 
+impl Figure {
+    /// It is that figure, to the last digit: the same measurement.
+    pub fn is_again(&self, other: &Figure) -> bool {
+        let of = |figure: &Figure| (figure.what, figure.dir, figure.block_bytes, figure.measured);
+        self.name == other.name && of(self) == of(other)
+    }
+}
+
 /// Jobs that ran together, and what was measured of them.
 #[derive(Clone, Debug)]
 pub struct Load {

@@ -192,6 +192,16 @@ impl Fit {
         }
     }
 
+    /// What to try where the held-out figures are further off than noise explains.
+    pub fn advice(&self) -> Option<&'static str> {
+        let fixed = !self.values.iter().any(|value| value.key.starts_with("cost."));
+        let far = self.held_error()? > 2.0 * self.scale.max(0.01);
+        (far && fixed).then_some(
+            "That is more than noise: a value that was not free is wrong, and the intervals above do not know \
+             that. Free costs of the board too: --free 'card.flash.*,cost.irq_us,cost.job_wake_us'.",
+        )
+    }
+
     /// For people.
     pub fn text(&self) -> String {
         let mut out = String::new();
@@ -234,6 +244,9 @@ impl Fit {
             }
         }
         let _ = writeln!(out, "\n{}", self.verdict());
+        if let Some(advice) = self.advice() {
+            let _ = writeln!(out, "{advice}");
+        }
         out
     }
 
@@ -272,6 +285,7 @@ impl Fit {
             "fitted_mean_error": mean_error(&self.fitted),
             "held_mean_error": self.held_error(),
             "verdict": self.verdict(),
+            "advice": self.advice(),
         })
     }
 }

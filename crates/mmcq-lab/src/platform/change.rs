@@ -1,6 +1,6 @@
 //! One value of a board, changed on the command line.
 
-use super::{COSTS_OPTIONAL, PlatformError, unit, unknown};
+use super::{COSTS_OPTIONAL, KEYS, PlatformError, unit, unknown};
 use toml::{Table, Value};
 
 /// A change that begins so is one of the card.
@@ -15,6 +15,17 @@ pub(crate) fn set(table: &mut Table, change: &str, quantities: &[&str]) -> Resul
     let (path, text) = change.split_once('=').ok_or_else(|| fault("expected KEY=VALUE"))?;
     let (section, key) = match path.rsplit_once('.') {
         Some((section, key)) => (Some(section), key),
+        None if !table.contains_key(path) && !KEYS.contains(&path) => {
+            let has = |section: &Value| section.as_table().is_some_and(|section| section.contains_key(path));
+            let whole = match table.iter().find(|(_, value)| has(value)) {
+                Some((section, _)) => format!("expected {section}.{path}"),
+                None => format!(
+                    "{path} is no key of a board; one of a card begins with card., an option of the jobs with job.: \
+                     `mmcq params` lists those of board and card"
+                ),
+            };
+            return Err(fault(&whole));
+        }
         None => (None, path),
     };
     let mut place = table;

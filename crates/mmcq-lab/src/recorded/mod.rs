@@ -302,6 +302,14 @@ fn detect(head: &[u8]) -> Result<Format, String> {
     })
 }
 
+/// The format of a file, if it is a trace by its beginning.
+pub fn format(path: &Path) -> Option<Format> {
+    let mut head = Vec::new();
+    let file = std::fs::File::open(path).ok()?;
+    file.take(HEAD_BYTES).read_to_end(&mut head).ok()?;
+    detect(&head).ok()
+}
+
 /// Several files by time: those of blktrace, one for each CPU.
 struct Merged {
     heads: Vec<Option<Result<Event, ParseError>>>,

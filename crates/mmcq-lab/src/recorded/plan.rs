@@ -104,7 +104,7 @@ impl Plan {
             ("processes", self.processes.to_string()),
             ("devices", self.devices.to_string()),
             ("seconds", format!("{:.6}", self.span_ns as f64 / 1e9)),
-            ("bytes", self.extent.to_string()),
+            ("extent_bytes", self.extent.to_string()),
             ("mode", wishes.mode.name().to_owned()),
             ("depth", wishes.depth.to_string()),
             ("scale", wishes.scale.to_string()),
@@ -294,7 +294,10 @@ pub fn plan(
     let all = gather(events, wishes)?;
     let whole = Place::Whole(name.to_owned());
     let (Some(first), Some(last)) = (all.records.first(), all.records.last()) else {
-        return Err(ParseError::new(&whole, "no request that is wanted; expected at least one"));
+        return Err(ParseError::new(
+            &whole,
+            "no request is left; expected at least one: --event (Q, D or C) is what the trace must have, --device, --without and --count leave requests out",
+        ));
     };
     let span_ns = last.at_ns - first.at_ns;
     let mut notes = Vec::new();

@@ -100,10 +100,10 @@ fn job_object(report: &Report, entry: &Entry, plus: bool) -> Value {
     put(&mut o, "elapsed", Value::Int(report.context.elapsed_ns.div_ceil(1_000_000_000)));
     put(&mut o, "job options", options(&job.given));
     for (dir, key) in Dir::ALL.into_iter().zip(["read", "write"]) {
-        let group = report.group(entry.group, dir);
+        let group = report.group(entry.group, Some(dir));
         put(&mut o, key, direction(job, &stats.dirs[dir.index()], &group, plus));
     }
-    put(&mut o, "trim", direction(job, &stats.discards, &GroupDir::default(), plus));
+    put(&mut o, "trim", direction(job, &stats.discards, &report.group(entry.group, None), plus));
     let mut sync = Fields::new();
     put(&mut sync, "total_ios", Value::Int(stats.sync.ns.samples));
     let shown = job.clat_percentiles || job.lat_percentiles;

@@ -70,19 +70,29 @@ pub struct Origin {
     pub replay: Vec<(String, String)>,
 }
 
+/// What ran, in one line: version, board, card, setting, seed, changes.
+pub fn title(platform: &str, card: &str, setting: &str, seed: u64, changes: &[String]) -> String {
+    let set: String = changes.iter().map(|change| format!(", {change}")).collect();
+    let version = env!("CARGO_PKG_VERSION");
+    format!("mmcq {version}: platform {platform}, card {card}, setting {setting}, seed {seed}{set}")
+}
+
+/// The first of the counters that say how late requests went.
+const LATE: &str = "late_mean_us";
+
 impl Origin {
     /// In three lines; of a replay in five.
     fn line(&self) -> String {
-        let Origin { version, platform, card, setting, seed, changes, .. } = self;
-        let set: String = changes.iter().map(|change| format!(", {change}")).collect();
+        let Origin { platform, card, setting, seed, changes, .. } = self;
         let counted = |name: &str| self.counters.iter().find(|(known, _)| known == name).map_or(0.0, |c| c.1);
         let counts = ["transfers", "commands", "interrupts", "context_switches"];
         let counts = counts.map(|name| format!("{} {}", counted(name), name.replace('_', " "))).join(", ");
         let idle = 100.0 * counted("cpu_idle_share");
         let first = format!(
-            "mmcq {version}: platform {platform}, card {card}, setting {setting}, seed {seed}{set}\n\
+            "{}\n\
              counted: {} I/Os, {counts}; CPU {idle:.1} % idle of {} cores; {} failed\n\
              times are virtual, from 1970 on; what a submission costs is in clat, so slat is 0\n",
+            title(platform, card, setting, *seed, changes),
             counted("ios"),
             counted("cores"),
             counted("failed"),
@@ -93,10 +103,14 @@ impl Origin {
         let facts: Vec<String> = self.replay.iter().map(|(name, value)| format!("{name} {value}")).collect();
         let [mean, median, most, max] =
             ["mean", "p50", "p99", "max"].map(|part| counted(&format!("late_{part}_us")));
+        let replay = format!("{first}replay: {}\n", facts.join(", "));
+        // A loop has no times to be late against.
+        if !self.counters.iter().any(|(name, _)| name == LATE) {
+            return replay;
+        }
         format!(
-            "{first}replay: {}\nlate against the trace (usec): \
-             mean {mean:.1}, median {median:.1}, 99.00th {most:.1}, max {max:.1}\n",
-            facts.join(", "),
+            "{replay}late against the trace (usec): \
+             mean {mean:.1}, median {median:.1}, 99.00th {most:.1}, max {max:.1}\n"
         )
     }
 }
@@ -162,11 +176,11 @@ impl Report {
         groups
     }
 
-    /// Sums up one direction of a group.
-    pub fn group(&self, group: u32, dir: Dir) -> GroupDir {
+    /// Sums up one direction of a group; `None`: its discards.
+    pub fn group(&self, group: u32, dir: Option<Dir>) -> GroupDir {
         let mut sum = GroupDir { min_bw: u64::MAX, ..GroupDir::default() };
         for entry in self.entries.iter().filter(|e| e.group == group) {
-            let stats = &entry.stats.dirs[dir.index()];
+            let stats = dir.map_or(&entry.stats.discards, |dir| &entry.stats.dirs[dir.index()]);
             let ms = stats.runtime_ms();
             if ms == 0 {
                 continue;

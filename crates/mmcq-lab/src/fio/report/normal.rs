@@ -7,6 +7,7 @@ use crate::fio::stats::{DirStats, Latency, Running, Stats};
 use std::fmt::Write;
 
 const LATENCY_STEPS: [&str; 10] = ["2", "4", "10", "20", "50", "100", "250", "500", "750", "1000"];
+const GROUP_NAMES: [&str; 3] = ["   READ", "  WRITE", "   TRIM"];
 const LATENCY_MS: [&str; 12] =
     ["2", "4", "10", "20", "50", "100", "250", "500", "750", "1000", "2000", ">=2000"];
 
@@ -25,7 +26,7 @@ pub fn normal(report: &Report) -> String {
     for group in report.groups() {
         let _ = write!(out, "\nRun status group {group} (all jobs):\n");
         let kb = report.entries.iter().find(|e| e.group == group).map_or((true, 4), |e| units(&e.job));
-        for (dir, name) in Dir::ALL.into_iter().zip(["   READ", "  WRITE"]) {
+        for (dir, name) in [Some(Dir::Read), Some(Dir::Write), None].into_iter().zip(GROUP_NAMES) {
             group_line(&mut out, name, &report.group(group, dir), kb);
         }
     }
@@ -75,9 +76,9 @@ fn job_block(out: &mut String, report: &Report, entry: &Entry) {
             Dir::Read => ("read", ""),
             Dir::Write => ("write", "; 0 zone resets"),
         };
-        dir_block(out, job, words, &stats.dirs[dir.index()], &report.group(entry.group, dir));
+        dir_block(out, job, words, &stats.dirs[dir.index()], &report.group(entry.group, Some(dir)));
     }
-    dir_block(out, job, ("trim", ""), &stats.discards, &GroupDir::default());
+    dir_block(out, job, ("trim", ""), &stats.discards, &report.group(entry.group, None));
     let total = stats.transfers();
     for (unit, names, values) in [
         ("nsec", &LATENCY_STEPS[..], &shares(&stats.lat_ns, total, 0.01)[..]),
@@ -250,8 +251,15 @@ fn tail(out: &mut String, job: &Job, stats: &Stats) {
     let [r, w] = &stats.dirs;
     let _ = writeln!(
         out,
-        "     issued rwts: total={},{},0,{} short={},{},0,0 dropped={},{},0,0",
-        r.total_ios, w.total_ios, stats.sync.ns.samples, r.short_ios, w.short_ios, r.drop_ios, w.drop_ios
+        "     issued rwts: total={},{},{},{} short={},{},0,0 dropped={},{},0,0",
+        r.total_ios,
+        w.total_ios,
+        stats.discards.total_ios,
+        stats.sync.ns.samples,
+        r.short_ios,
+        w.short_ios,
+        r.drop_ios,
+        w.drop_ios
     );
     let _ = writeln!(out, "     latency   : target=0, window=0, percentile=100.00%, depth={}", job.iodepth);
 }

@@ -24,7 +24,7 @@ fn line(out: &mut String, report: &Report, entry: &Entry) {
     let error = stats.error.as_ref().map_or(0, |e| e.errno);
     let _ = write!(out, "3;{};{name};{};{error}", report.context.version, entry.group);
     for dir in Dir::ALL {
-        direction(out, &entry.job, &stats.dirs[dir.index()], &report.group(entry.group, dir));
+        direction(out, &entry.job, &stats.dirs[dir.index()], &report.group(entry.group, Some(dir)));
     }
     let (user, system) = cpu_percent(stats);
     let cpu = &stats.cpu;
