@@ -121,6 +121,28 @@ fn a_waveform_without_a_list_is_drawn_while_the_run_goes_on_and_has_the_same_byt
     }
 }
 
+/// Parts also end where the lines are idle for long, and the clock runs on.
+#[test]
+fn idle_lines_are_drawn_in_parts_and_lose_no_bit() {
+    let lazy = "[one]\nfilename=/dev/mmcblk0\ndirect=1\nbs=4k\nsize=16k\nrw=write\nthinktime=5ms\nthinktime_blocks=1\n";
+    let folder = JobFolder::new(lazy);
+    let options = "--platform generic --card sdhc-16g-hs --for 18ms";
+    let list = accepted(&folder, &format!("{options} --vcd kept.vcd"));
+    accepted(&folder, &format!("{options} --vcd on.vcd --no-list"));
+    let [kept, drawn] = ["kept.vcd", "on.vcd"].map(|name| std::fs::read(folder.path(name)).unwrap());
+    assert!(kept == drawn);
+    let words = list.lines().filter_map(|line| line.split_whitespace().nth(2));
+    let commands: Vec<String> = words.filter(|word| word.contains("CMD")).map(str::to_owned).collect();
+    sigrok_agrees(&folder.path("on.vcd"), &commands);
+    let Some(judged) = crccheck(&folder.path("on.vcd"), &[]) else { return };
+    assert_eq!(judged["commands"], serde_json::json!(commands));
+    let (blocks, good) = (judged["blocks"].as_array().unwrap().len(), judged["status_good"].as_u64());
+    assert!(blocks >= 16 && good == Some(blocks as u64), "{blocks} {good:?}");
+    // 20 ns a clock, less than one lost at the end of each part.
+    let clocks = judged["clocks"].as_u64().unwrap();
+    assert!((899_900..=900_000).contains(&clocks), "{clocks}");
+}
+
 /// What is held at a time does not grow with the window, which a part of the waveform shows.
 #[test]
 fn a_part_is_as_long_in_a_long_window_as_in_a_short_one() {

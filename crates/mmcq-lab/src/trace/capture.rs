@@ -9,6 +9,10 @@ use mmcq_sim::cpu::Span;
 /// A part of a window that is drawn at once: what the waveform needs of memory is this much.
 pub(super) const PART_NS: u64 = 2_000_000;
 
+/// Where nothing is on the lines for so long before and after, a part may end: none of the clocks
+/// between two tokens that belong together is lost.
+pub(super) const IDLE_NS: u64 = 100_000;
+
 /// What was on a line.
 #[derive(Clone, Debug, PartialEq)]
 pub enum What {
@@ -145,15 +149,26 @@ impl Capture {
         self.drop_the_rest();
     }
 
-    /// Parts of about this length, one after the other: no token or block lies across their ends.
+    /// Parts of about this length, one after the other: no token or block lies across their ends,
+    /// which are where one begins or where the lines are idle.
     pub(super) fn parts(&self, length_ns: u64) -> Vec<(u64, u64)> {
         let (mut parts, mut from_ns, mut free_ns) = (Vec::new(), self.from_ns, self.from_ns);
-        for event in self.events.iter().filter(|event| event.has_bits()) {
-            if event.start_ns >= free_ns && event.start_ns - from_ns >= length_ns {
-                parts.push((from_ns, event.start_ns));
-                from_ns = event.start_ns;
+        let tokens = self.events.iter().filter(|event| event.has_bits());
+        let tokens = tokens.map(|event| (event.start_ns, event.end_ns));
+        for (start_ns, end_ns) in tokens.chain([(self.until_ns, self.until_ns)]) {
+            if start_ns >= free_ns {
+                let mut idle_ns = (from_ns + length_ns).max(free_ns.saturating_add(IDLE_NS));
+                while idle_ns.saturating_add(IDLE_NS) <= start_ns {
+                    parts.push((from_ns, idle_ns));
+                    from_ns = idle_ns;
+                    idle_ns = from_ns + length_ns;
+                }
+                if start_ns - from_ns >= length_ns && start_ns < self.until_ns {
+                    parts.push((from_ns, start_ns));
+                    from_ns = start_ns;
+                }
             }
-            free_ns = free_ns.max(event.end_ns);
+            free_ns = free_ns.max(end_ns);
         }
         parts.push((from_ns, self.until_ns));
         parts

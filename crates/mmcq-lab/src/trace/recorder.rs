@@ -1,7 +1,7 @@
 //! Keeps what lies in the window, and forgets the rest while the run goes on. Or hands the window on
 //! in parts, as soon as nothing more can come of them, and keeps none.
 
-use super::capture::{Capture, Event, PART_NS, Request, What, forget, whole};
+use super::capture::{Capture, Event, IDLE_NS, PART_NS, Request, What, forget, whole};
 use super::window::{Start, Window, WindowError};
 use crate::system::{Held, Io};
 use mmcq_sim::card::BusState;
@@ -161,7 +161,9 @@ impl Recorder {
         if self.part_ns.is_none() {
             got.from_ns = whole(&got.events, from_ns, settled_ns).0;
         }
-        for part in got.parts(PART_NS).into_iter().take_while(|part| part.1 < settled_ns) {
+        // A part ends in idle lines only where these are known to stay idle.
+        let known = |part: &(u64, u64)| part.1.saturating_add(IDLE_NS) <= settled_ns;
+        for part in got.parts(PART_NS).into_iter().take_while(known) {
             take(&got.part(part));
             got.from_ns = part.1;
         }
@@ -374,6 +376,33 @@ mod tests {
         assert!(r.got.events.len() < 12_000);
         let got = r.capture().unwrap();
         assert_eq!((got.start_ns, got.events.len(), got.interrupts.len()), (1_000_000_000, 1, 1));
+    }
+
+    /// The parts of a window that is kept are those that are handed on.
+    #[test]
+    fn parts_are_short_over_idle_lines_too_and_the_same_on_the_way() {
+        let window = Window { start: Start::At(0), before_ns: 0, for_ns: Some(900_000_000) };
+        let tell = |r: &mut Recorder| {
+            r.attached = true;
+            r.work_begins(0, 1, 1);
+            // Bursts of commands of 2 us each, with up to 50 ms between the bursts.
+            let mut at_ns = 0;
+            for n in 0..20_000u64 {
+                at_ns += if n % 1_000 == 0 { n % 7_000 * 7_000 } else { 2_000 };
+                r.signal(&command(13, at_ns));
+            }
+        };
+        let mut kept = Recorder::new(window, None);
+        tell(&mut kept);
+        let kept = kept.capture().unwrap().parts(PART_NS);
+        let seen = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+        let sink = seen.clone();
+        let take = Box::new(move |part: &Capture| sink.borrow_mut().push((part.from_ns, part.until_ns)));
+        let mut handed = Recorder::new(window, Some(HandOn { slack_ns: SLACK_NS, take }));
+        tell(&mut handed);
+        assert!(handed.rest().unwrap().most_held < 20_000);
+        assert_eq!(*seen.borrow(), kept);
+        assert!(kept.len() > 100 && kept.iter().all(|(from_ns, until_ns)| until_ns - from_ns < 2 * PART_NS));
     }
 
     #[test]
