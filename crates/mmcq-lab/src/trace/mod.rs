@@ -216,3 +216,49 @@ pub fn watch_cpu<A: Copy>(now_ns: u64, cpu: &mut Cpu<A>, threads: &[&'static str
     recorder.borrow_mut().threads(threads);
     cpu.set_log(Some(Box::new(move |span| recorder.borrow_mut().span(span))));
 }
+
+#[cfg(all(test, feature = "host"))]
+mod tests {
+    use super::*;
+    use mmcq_sim::card::BusState;
+    use mmcq_sim::probe::Signal;
+    use std::io::{Read, Seek};
+
+    /// Commands every 20 us, and a stop of the clock that is told when it is over.
+    fn run(stop_ns: u64) {
+        attach(|mut probe| {
+            let bus = BusState { powered: true, clock_hz: 50_000_000, width: 4, ..BusState::default() };
+            probe(&Signal::Bus { at_ns: 0, bus, low: false });
+            for n in 1..10_000 {
+                let start_ns = n * 20_000;
+                probe(&Signal::Command { index: 13, arg: 0, auto: false, start_ns, end_ns: start_ns + 960 });
+                if n % 2_500 == 0 {
+                    probe(&Signal::ClockStopped { from_ns: start_ns - stop_ns, until_ns: start_ns });
+                }
+            }
+        });
+    }
+
+    /// What is told later than usual is drawn where it was: the parts wait for it.
+    #[test]
+    fn what_is_told_late_is_drawn_in_its_place() {
+        let window = Window { start: Start::BringUp, before_ns: 0, for_ns: Some(190_000_000) };
+        for stop_ns in [15_000_000, 45_000_000] {
+            let bytes = |write: &dyn Fn(std::fs::File)| {
+                let mut file = tempfile::tempfile().unwrap();
+                write(file.try_clone().unwrap());
+                let mut bytes = Vec::new();
+                file.rewind().and_then(|()| file.read_to_end(&mut bytes)).unwrap();
+                bytes
+            };
+            let capture = record(window, || run(stop_ns)).1.capture().unwrap();
+            let (_, survey) = survey(window, || run(stop_ns));
+            let survey = survey.unwrap();
+            assert!(survey.told.late_ns >= stop_ns && survey.told.late_ns < stop_ns + 100_000);
+            let kept = bytes(&|file| Dump::Vcd.write(&capture, Clk::Gated, file).unwrap());
+            let drawn =
+                bytes(&|file| Dump::Vcd.draw((window, &survey), Clk::Gated, file, || run(stop_ns)).unwrap());
+            assert!(kept == drawn && kept.len() > 100_000, "{stop_ns}");
+        }
+    }
+}
