@@ -57,6 +57,15 @@ fn dd_writes_and_reads_the_card_and_its_clock_is_the_cards() {
     let out = std::fs::read(folder.join("out")).unwrap();
     assert!(out.len() == 74 * 4096 && out[..bytes.len()] == bytes, "{}", out.len());
     assert!(out[bytes.len()..].iter().all(|&byte| byte == 0));
+    // A stream, and a descriptor that is made direct later.
+    let mut part = vec![0; out.len()];
+    std::fs::File::open(&image).unwrap().read_exact(&mut part).unwrap();
+    std::fs::write(folder.join("same"), &part).unwrap();
+    let (theirs, _) = well(folder, &[&exec[..3], &["--file=part=296K", "--", "sha256sum", "part"]].concat());
+    let here = Command::new("sha256sum").arg(folder.join("same")).output().unwrap();
+    assert_eq!(theirs[..64], text(&here.stdout)[..64]);
+    let direct = "import os, fcntl; fd = os.open('/dev/mmcblk0', os.O_RDWR); fcntl.fcntl(fd, fcntl.F_SETFL, os.O_DIRECT)";
+    well(folder, &["exec", "--", "python3", "-c", direct]);
 }
 
 #[test]
@@ -412,6 +421,11 @@ fn what_fio_cannot_have_is_one_line_and_nothing_stays_behind() {
     ] {
         refused(folder, arguments, part);
     }
+    let long = ["fio", "--file", "data=1M", "--", "--name=a", "--filename=data", "--size=2M", "--rw=write"];
+    let output = mmcq(folder, &long);
+    let told = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(told.contains("mmcq: fio wants to make a file of the card longer than it is"), "{told}");
     let cached = ["fio", "--card", "emmc-51-full", "--setting", "none", "--"];
     let job = ["--name=a", "--rw=write", "--bs=4k", "--size=64k", "--fsync=1"];
     refused(folder, &[&cached[..], &job].concat(), "setting none on a card with a cache");

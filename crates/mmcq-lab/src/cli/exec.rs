@@ -110,9 +110,9 @@ fn signalled(signal: Option<i32>) -> u8 {
 ///   mmcq exec --card emmc-queue --image card.img --file t.db=4M --cut-after-flush 7 -- ./store
 ///
 /// A --file has its length for ever: truncating does nothing, removing is refused. Programs must be
-/// linked dynamically. io_uring, mmap of the card and streams (fopen) are not followed: mmap and
-/// fopen are refused, io_uring finds no such path. Several threads may use the card. Of these one
-/// runs at a time, and in which order they begin is the system's choice.
+/// linked dynamically. io_uring and mmap of the card are not followed: mmap is refused, io_uring
+/// finds no such path. Several threads may use the card. Of these one runs at a time, and in which
+/// order they begin is the system's choice.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Exec {

@@ -59,9 +59,11 @@ fn compile(folder: &Path, path: &Path) -> Result<(), String> {
         })?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
+        // What a full disk is to the linker is told before its "ld returned 1".
         let first = said
             .lines()
-            .find(|line| line.contains("error"))
+            .find(|line| line.contains("No space left"))
+            .or_else(|| said.lines().find(|line| line.contains("error")))
             .or(said.lines().next())
             .unwrap_or("no reason given");
         return Err(format!("{shown} cannot compile the C library that is loaded into programs: {first}"));

@@ -191,12 +191,88 @@ FORWARD(fallocate64, int, (int fd, int m, off64_t a, off64_t n), cannot(EOPNOTSU
 MMAP(mmap, off_t)
 MMAP(mmap64, off64_t)
 
-FILE *fopen(const char *restrict path, const char *restrict mode) {
-  if (index_of(path) >= 0)
-    refuse("the program opens the card as a stream (fopen), which the laboratory cannot follow; expected open");
-  REAL(fopen);
-  return real(path, mode);
+/* Streams of the card: the C library's own do not come to the functions above. */
+static struct {
+  FILE *stream;
+  int fd;
+} streams[64];
+static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER;
+#define STREAMS (sizeof streams / sizeof *streams)
+
+static int of_stream(FILE *stream) {
+  int fd = -1;
+  pthread_mutex_lock(&streams_lock);
+  for (size_t i = 0; i < STREAMS; i++)
+    if (streams[i].stream == stream) fd = streams[i].fd;
+  pthread_mutex_unlock(&streams_lock);
+  return fd;
 }
+
+static int stream_close(void *cookie) {
+  int fd = (int)(intptr_t)cookie;
+  pthread_mutex_lock(&streams_lock);
+  for (size_t i = 0; i < STREAMS; i++)
+    if (streams[i].stream && streams[i].fd == fd) streams[i].stream = NULL;
+  pthread_mutex_unlock(&streams_lock);
+  return close(fd);
+}
+
+static ssize_t stream_read(void *cookie, char *data, size_t n) { return read((int)(intptr_t)cookie, data, n); }
+
+static ssize_t stream_write(void *cookie, const char *data, size_t n) {
+  ssize_t result = write((int)(intptr_t)cookie, data, n);
+  return result < 0 ? 0 : result;
+}
+
+static int stream_seek(void *cookie, off64_t *at, int from) {
+  long result = call(SYS_lseek, (int)(intptr_t)cookie, *at, from, 0, 0, 0);
+  if (result < 0) return -1;
+  *at = result;
+  return 0;
+}
+
+static FILE *stream_of(int index, const char *mode) {
+  int fd = open_card(index, strchr(mode, 'e') ? O_CLOEXEC : 0);
+  if (fd < 0) return NULL;
+  if (*mode == 'a') call(SYS_lseek, fd, 0, SEEK_END, 0, 0, 0);
+  cookie_io_functions_t with = {stream_read, stream_write, stream_seek, stream_close};
+  FILE *stream = fopencookie((void *)(intptr_t)fd, mode, with);
+  if (!stream) {
+    close(fd);
+    return NULL;
+  }
+  setvbuf(stream, NULL, _IOFBF, 4096); /* a file's */
+  pthread_mutex_lock(&streams_lock);
+  size_t i = 0;
+  while (i < STREAMS && streams[i].stream) i++;
+  if (i < STREAMS) {
+    streams[i].stream = stream;
+    streams[i].fd = fd;
+  }
+  pthread_mutex_unlock(&streams_lock);
+  if (i == STREAMS) refuse("more than 64 streams of the card (fopen)");
+  return stream;
+}
+
+#define FOPEN(name) \
+  FILE *name(const char *restrict path, const char *restrict mode) { \
+    int index = index_of(path); \
+    if (index >= 0) return stream_of(index, mode); \
+    REAL(name); \
+    return real(path, mode); \
+  }
+FOPEN(fopen)
+FOPEN(fopen64)
+
+#define FILENO(name) \
+  int name(FILE *stream) { \
+    int fd = head ? of_stream(stream) : -1; \
+    if (fd >= 0) return fd; \
+    REAL(name); \
+    return real(stream); \
+  }
+FILENO(fileno)
+FILENO(fileno_unlocked)
 
 ssize_t copy_file_range(int in, off64_t *a, int out, off64_t *b, size_t n, unsigned flags) {
   if (file_at(in) || file_at(out)) return cannot(EXDEV);

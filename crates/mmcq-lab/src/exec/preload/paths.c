@@ -96,6 +96,8 @@ int dup3(int fd, int to, int flags) {
     void *argument = va_arg(more, void *); \
     va_end(more); \
     REAL(name); \
+    /* The file that stands for the card cannot be so, and need not. */ \
+    if (command == F_SETFL && file_at(fd)) argument = (void *)((intptr_t)argument & ~(intptr_t)O_DIRECT); \
     int result = real(fd, command, argument); \
     if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) copied(fd, result); \
     return result; \
@@ -185,6 +187,9 @@ int faccessat(int dir, const char *path, int mode, int flags) {
 
 int unlink(const char *path) {
   if (index_of(path) >= 0) {
+    if (on_fio && !own)
+      refuse("fio wants to make a file of the card longer than it is; expected a size that is not above that of "
+             "--file PATH=SIZE");
     /* Its place on the card stays. */
     errno = EPERM;
     return -1;
