@@ -159,6 +159,54 @@ fn gone(path: &Path) -> bool {
     stat.is_empty() || stat.contains(") Z ")
 }
 
+/// Libaio by a program of its own: contexts one after the other, the first ended with I/Os under way.
+#[test]
+fn contexts_of_libaio_one_at_a_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+struct iocb { uint64_t data; uint32_t key; int32_t flags; uint16_t op; int16_t priority; uint32_t fd;
+              uint64_t buffer, bytes; int64_t offset; uint64_t unused[2]; };
+struct event { uint64_t data, object; int64_t result, result2; };
+static char data[2][8][4096];
+int main(int count, char **words) {
+  int (*io_setup)(int, void **) = dlsym(RTLD_DEFAULT, "io_setup");
+  int (*io_destroy)(void *) = dlsym(RTLD_DEFAULT, "io_destroy");
+  int (*io_submit)(void *, long, struct iocb **) = dlsym(RTLD_DEFAULT, "io_submit");
+  int (*io_getevents)(void *, long, long, struct event *, void *) = dlsym(RTLD_DEFAULT, "io_getevents");
+  void *context[2] = {0, 0};
+  struct iocb io[2][8], *list[2][8];
+  struct event events[8];
+  int fd = open("/dev/mmcblk0", O_RDWR);
+  for (int c = 0; c < 2; c++) {
+    if (io_setup(8, &context[c])) return 3;
+    for (int i = 0; i < 8; i++) {
+      memset(data[c][i], 'a' + c, 4096);
+      io[c][i] = (struct iocb){c * 8 + i, 0, 0, c ? 0 : 1, 0, fd, (uintptr_t)data[c][i], 4096, i * 4096, {0, 0}};
+      list[c][i] = &io[c][i];
+    }
+    if (io_submit(context[c], 8, list[c]) != 8) return 4;
+    if (c == 0 && count == 1 && io_destroy(context[0])) return 5;
+  }
+  if (io_getevents(context[1], 8, 8, events, 0) != 8) return 6;
+  for (int i = 0; i < 8; i++)
+    if (events[i].result != 4096 || events[i].data < 8 || data[1][i][4095] != 'a') return 7;
+  return io_destroy(context[1]);
+}"#;
+    std::fs::write(folder.path().join("a.c"), source).unwrap();
+    let built =
+        Command::new("cc").args(["-o", "a", "a.c", "-ldl"]).current_dir(folder.path()).output().unwrap();
+    assert!(built.status.success(), "{}", text(&built.stderr));
+    let (_, told) = well(folder.path(), &["exec", "--", "./a"]);
+    assert!(told.contains(" 8 reads") && told.contains(" 8 writes"), "{told}");
+    refused(folder.path(), &["exec", "--", "./a", "both"], "two libaio contexts of one thread");
+}
+
 /// Descendants of a process.
 fn descendants(of: u32) -> Vec<u32> {
     let children =

@@ -370,11 +370,13 @@ void _exit(int code) {
 }
 
 /* I/Os under way are the parent's. */
+OF_THREAD struct context *last; /* that has had I/Os of this thread */
 OF_THREAD struct finished *set_aside;
 OF_THREAD int aside, aside_room;
 
 static void forget(void) {
   own = NULL;
+  last = NULL;
   aside = 0;
 }
 

@@ -333,6 +333,9 @@ static int make_context(int depth, void **out) {
 }
 
 static void of_thread(struct context *context, struct slot *slot) {
+  if (last && last != context && last->under_way)
+    refuse("two libaio contexts of one thread have I/Os under way; expected one at a time");
+  last = context;
   if (!context->under_way) context->owner = slot;
   if (context->owner != slot)
     refuse("two threads have I/Os of one libaio context under way; expected a context for each thread");
@@ -349,14 +352,6 @@ AIO(io_queue_init, (int depth, void **out), (depth, out))
 }
 AIO(io_setup, (int depth, void **out), (depth, out))
   return make_context(depth, out);
-}
-AIO(io_destroy, (void *context), (context))
-  free(context);
-  return 0;
-}
-AIO(io_queue_release, (void *context), (context))
-  free(context);
-  return 0;
 }
 AIO(io_cancel, (void *context, struct iocb *io, struct io_event *out), (context, io, out))
   return -EAGAIN;
@@ -422,4 +417,21 @@ AIO(io_getevents, (void *value, long least, long most, struct io_event *events, 
     if (timeout && !timeout->tv_sec && !timeout->tv_nsec) return got;
     enter(slot, WAIT, (uint64_t)(least - got));
   }
+}
+
+/* As the kernel's, it waits for what is under way. */
+static int end_context(struct context *context) {
+  struct io_event event;
+  while (context->under_way && context->owner == own && io_getevents(context, 1, 1, &event, NULL) > 0) {
+  }
+  if (last == context) last = NULL;
+  free(context);
+  return 0;
+}
+
+AIO(io_destroy, (void *context), (context))
+  return end_context(context);
+}
+AIO(io_queue_release, (void *context), (context))
+  return end_context(context);
 }
