@@ -12,8 +12,7 @@ use std::process::ExitCode;
 
 /// Write a file to begin with: a board, a card, a job or budgets
 ///
-/// The file works as it is. A board, a job and budgets have a comment for each value; a card is a
-/// copy of another, with the sources of its values.
+/// The file works as it is, and its comments say what stands in it.
 #[derive(Debug, Args)]
 pub struct New {
     #[command(subcommand)]
@@ -58,8 +57,8 @@ impl New {
         let (file, text, next) = match &self.what {
             What::Board { file, like } => (file, board_text(like)?, "mmcq params --platform"),
             What::Card { file, like } => {
-                let text = board::card_text(like).map_err(Error::input)?.into_owned();
-                (file, text, "mmcq card --card")
+                let text = board::card_text(like).map_err(Error::input)?;
+                (file, with_comments(&text, like), "mmcq card --card")
             }
             What::Job { file } => (file, JOB.to_owned(), "mmcq run"),
             What::Budgets { file, job } => (file, budgets::skeleton(file, job)?, "mmcq check"),
@@ -116,6 +115,46 @@ fn board_text(like: &str) -> Result<String, Error> {
     Ok(text)
 }
 
+/// What the tables of a card are for.
+const TABLES: [(&str, &str); 12] = [
+    ("identity", "What the card calls itself: its CID."),
+    ("sd", "What it can do: its CSD, SCR and SD status."),
+    ("emmc", "What it can do: its EXT_CSD."),
+    ("sd.time", "How long it takes to come up and to switch."),
+    ("emmc.time", "How long it takes to come up and to switch."),
+    (
+        "flash.read",
+        "A read: until its first block comes, and for each 4 KiB more. By fio at depth 1, 4 KiB at random\n\
+         # and 128 KiB in a row, less the time on the wire.",
+    ),
+    (
+        "flash.write",
+        "A write: busy after its first 4 KiB, and for each 4 KiB more, while buffers take it. What is in\n\
+         # them drains at drain_mib_s, and a full buffer makes a write wait.",
+    ),
+    ("flash.erase", "An erase or a trim: its first group, and each group more."),
+    ("queue", "Its command queue."),
+    ("packed", "Its packed commands."),
+    ("io", "An SDIO card: its functions are below."),
+    ("quirk", "What it does otherwise than its standard says."),
+];
+
+/// A card's file with a line above each table that says what it is for.
+fn with_comments(text: &str, like: &str) -> String {
+    let mut out = format!(
+        "# A card: a copy of {like}. Change a value together with its source, which begins with spec, prior,\n\
+         # fit, val or measured. `mmcq params --card FILE` shows all of it with units.\n"
+    );
+    for line in text.lines() {
+        let table = line.strip_prefix('[').and_then(|line| line.strip_suffix(']'));
+        if let Some((_, what)) = TABLES.iter().find(|(name, _)| Some(*name) == table) {
+            let _ = writeln!(out, "# {what}");
+        }
+        let _ = writeln!(out, "{line}");
+    }
+    out
+}
+
 /// As fio's own files are written.
 const JOB: &str = "\
 ; A job, as fio has them: `fio --help` and fio's manual say what each option means.
@@ -159,6 +198,14 @@ mod tests {
                 Platform::load(file.to_str().unwrap()).unwrap_or_else(|error| panic!("{error}"));
             }
             assert!(write_new(&file, "x").is_err(), "a file that is there stays");
+        }
+        for like in board::card_names() {
+            let place = tempfile::tempdir().unwrap();
+            let file = place.path().join("mine.toml");
+            let text = with_comments(&board::card_text(like).unwrap(), like);
+            assert!(text.matches("\n# ").count() > 5, "{text}");
+            std::fs::write(&file, text).unwrap();
+            board::card_profile(file.to_str().unwrap()).unwrap_or_else(|error| panic!("{like}: {error}"));
         }
         let job = mmcq_lab::fio::parse_text("new.fio", JOB.as_bytes(), &mmcq_lab::fio::System).unwrap();
         assert_eq!(job.jobs.len(), 1);

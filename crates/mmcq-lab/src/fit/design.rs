@@ -199,6 +199,7 @@ pub fn jobs(bench: &Bench, free: &[Free], noise: f64, told: &mut dyn FnMut(usize
 # What to run on the board, for `mmcq fit`. In a folder of a file system that is on the card:
 #   fio --output-format=json --output=measured.json THIS-FILE
 # It writes the file mmcq-fit.bin there, and nothing else.
+# How well these jobs would tell each value, where the board is near to what the model has now:
 "
     .to_owned();
     for (place, value) in smooth.iter().enumerate() {
