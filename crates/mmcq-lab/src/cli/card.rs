@@ -48,6 +48,9 @@ pub(super) fn as_json(fields: &[Field]) -> String {
     fields.iter().filter_map(|field| serde_json::to_string(field).ok()).map(|line| line + "\n").collect()
 }
 
+/// Characters of a register in a line.
+const RAW: usize = 64;
+
 pub(super) fn as_table(fields: &[Field]) -> String {
     let width = |text: fn(&Field) -> &str| fields.iter().map(|f| text(f).len()).max().unwrap_or(0);
     let (register_width, field_width) = (width(|f| f.register), width(|f| &f.field));
@@ -59,15 +62,24 @@ pub(super) fn as_table(fields: &[Field]) -> String {
             out.push('\n');
         }
         last = register;
+        // A raw register is one word: it is cut.
+        let digits: Vec<char> = value.chars().collect();
+        let mut parts = digits.chunks(RAW).map(|part| part.iter().collect::<String>());
+        let value = if value.contains(' ') { value.clone() } else { parts.next().unwrap_or_default() };
         out += format!("{shown:register_width$}  {field:field_width$}  {value}").trim_end();
         out.push('\n');
+        if !value.contains(' ') {
+            for part in parts {
+                out += &format!("{:register_width$}  {:field_width$}  {part}\n", "", "");
+            }
+        }
     }
     out
 }
 
 /// What else there is, for those that build.
-const BESIDES: &str = "In the source tree besides, in crates/mmcq-sim: cards/quirks, cards that misbehave (--card takes \
-     the files of those with blocks), and controllers, those with a quirk for the simulator's tests\n";
+const BESIDES: &str = "In the source tree besides, in crates/mmcq-sim: cards/quirks, cards that misbehave (--card\n\
+     takes the files of those with blocks), and controllers, with a quirk for the simulator's tests\n";
 
 /// List the boards and cards that come with the program
 #[derive(Debug, Args)]

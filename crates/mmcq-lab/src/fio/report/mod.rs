@@ -81,7 +81,7 @@ pub fn title(platform: &str, card: &str, setting: &str, seed: u64, changes: &[St
 const LATE: &str = "late_mean_us";
 
 impl Origin {
-    /// In three lines; of a replay in five.
+    /// In four lines; of a replay in six.
     fn line(&self) -> String {
         let Origin { platform, card, setting, seed, changes, .. } = self;
         let counted = |name: &str| self.counters.iter().find(|(known, _)| known == name).map_or(0.0, |c| c.1);
@@ -90,7 +90,8 @@ impl Origin {
         let idle = 100.0 * counted("cpu_idle_share");
         let first = format!(
             "{}\n\
-             counted: {} I/Os, {counts}; CPU {idle:.1} % idle of {} cores; {} failed\n\
+             counted: {} I/Os, {counts}\n\
+             CPU {idle:.1} % idle of {} cores; {} I/Os failed\n\
              times are virtual, from 1970 on; what a submission costs is in clat, so slat is 0\n",
             title(platform, card, setting, *seed, changes),
             counted("ios"),
