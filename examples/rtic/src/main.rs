@@ -46,7 +46,7 @@ mod app {
     use cortex_m::peripheral::syst::SystClkSource;
     use mmcq::block::BlockDevice;
     use mmcq::card::{Card, Options, bring_up, supervise};
-    use mmcq::engine::DmaBuf;
+    use mmcq::engine::{DmaBuf, Error};
 
     #[shared]
     struct Shared {}
@@ -87,8 +87,21 @@ mod app {
         let (Some(stack), Some(scratch), Some(blocks)) = (CARD.get(), SCRATCH.take(), BLOCKS.take()) else {
             return;
         };
-        let (card, scratch) = bring_up(stack, scratch, Options::DEFAULT).await;
-        let Ok(card) = card else { return };
+        let (mut scratch, mut tries) = (scratch, 20);
+        let card = loop {
+            let (card, back) = bring_up(stack, scratch, Options::DEFAULT).await;
+            scratch = back;
+            match card {
+                // The slot tells of its card when the contact is quiet: some milliseconds after power.
+                Err(Error::NoCard) if tries > 0 => tries -= 1,
+                Err(_) => return,
+                Ok(card) => break card,
+            }
+            let since = MILLISECONDS.load(Relaxed);
+            while MILLISECONDS.load(Relaxed).wrapping_sub(since) < 50 {
+                cortex_m::asm::wfi();
+            }
+        };
         let _begun = supervisor::spawn(card, scratch);
         let device = BlockDevice::new(stack);
         let (read, blocks) = device.read(0, blocks).await;

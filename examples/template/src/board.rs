@@ -14,13 +14,14 @@ use mmcq::host::regs::Mmio;
 use mmcq::host::sdhci::{Sdhci, SdhciConfig, Table};
 use mmcq::task::Timer;
 
-/// Registers of the controller.
+/// Registers of the controller: here SDHC0. The socket of an E54 Xplained Pro is at SDHC1,
+/// 0x4600_0000, interrupt 86.
 const CONTROLLER: usize = 0x4500_0000;
 /// Its interrupt.
 const CONTROLLER_IRQ: u16 = 85;
-/// The clock of the core.
+/// The clock of the core. A HAL that sets up clocks changes it: on this chip to 120 MHz.
 const CORE_HZ: u32 = 48_000_000;
-/// The clock of the controller, where its registers do not tell it.
+/// The clock of the controller, where its registers do not tell it. It is its own: ask the HAL.
 const CONTROLLER_HZ: Option<u32> = Some(48_000_000);
 
 /// Lock, driver. A chip with data caches has a `Dma` of its own in the place of [`Coherent`].
@@ -38,11 +39,17 @@ const TICK_CYCLES: u32 = CORE_HZ / 1000;
 /// before.
 pub fn start() -> Option<&'static Stack> {
     let mut core = cortex_m::Peripherals::take()?;
+    // Your chip's: clocks and pins of the controller.
     start_clock(&mut core.SYST);
     // SAFETY: the controller's registers, which no other code uses; it sees memory as the CPU does.
     let (registers, memory) = unsafe { (Mmio::at_address(CONTROLLER), Coherent::new()) };
     let config = SdhciConfig::new().base_clock_hz(CONTROLLER_HZ);
-    let host = Sdhci::new(registers, memory, TABLE.take()?, config).ok()?;
+    // What is wrong with the controller is to be seen by a debugger here.
+    let host = Sdhci::new(registers, memory, TABLE.take()?, config)
+        .inspect_err(|error| {
+            core::hint::black_box(error);
+        })
+        .ok()?;
     let stack = CARD.put(Stack::new(CriticalSection, Timer::polled(now_ns), host, Config::DEFAULT))?;
     // SAFETY: the stack is there, and its lock masks this interrupt.
     unsafe { NVIC::unmask(Irq(CONTROLLER_IRQ)) };
@@ -55,6 +62,14 @@ fn start_clock(tick: &mut SYST) {
     tick.clear_current();
     tick.enable_counter();
     tick.enable_interrupt();
+}
+
+/// Waits.
+pub fn pause_ms(ms: u64) {
+    let until_ns = now_ns() + ms * 1_000_000;
+    while now_ns() < until_ns {
+        cortex_m::asm::wfi();
+    }
 }
 
 /// Nanoseconds since the start.

@@ -18,8 +18,9 @@ static SCRATCH: Buffer<1> = Buffer::new();
 fn main() -> ! {
     let mut block = Block([0; 512]);
     // A product tells of the error, and of what it has read. Both are to be seen by a debugger
-    // here.
-    let _result = first_block(&mut block);
+    // here: `result` is kept for it.
+    let result = first_block(&mut block);
+    core::hint::black_box(&result);
     loop {
         cortex_m::asm::wfi();
     }
@@ -28,9 +29,18 @@ fn main() -> ! {
 #[inline(never)]
 fn first_block(block: &mut Block) -> Result<(), Error> {
     let stack = board::start().ok_or(Error::Unsupported)?;
-    let scratch = SCRATCH.take().ok_or(Error::Full)?;
-    let (card, _scratch) = stack.block_on(bring_up(stack, scratch, Options::DEFAULT), sleep);
-    let _card = card?;
+    let mut scratch = SCRATCH.take().ok_or(Error::Full)?;
+    let mut tries = 20;
+    let _card = loop {
+        let (card, back) = stack.block_on(bring_up(stack, scratch, Options::DEFAULT), sleep);
+        scratch = back;
+        match card {
+            // The slot tells of its card when the contact is quiet: some milliseconds after power.
+            Err(Error::NoCard) if tries > 0 => tries -= 1,
+            found => break found?,
+        }
+        board::pause_ms(50);
+    };
     // A product keeps its card from here on: `mmcq::card::supervise` is a future that is polled
     // beside all else.
     BlockDevice::new(stack).read_blocking(0, &mut block.0, sleep).map(drop)

@@ -90,15 +90,30 @@ fn first_block() -> Result<Block, Error> {
     // SAFETY: the controller's registers, which no other code uses; the data cache is off.
     let (registers, memory) = unsafe { (Mmio::at_address(ral::usdhc::USDHC1.addr()), Coherent::new()) };
     let table = TABLE.take().ok_or(Error::Full)?;
-    let host = Sdhci::new(Usdhc::new(registers), memory, table, config).map_err(|_| Error::Unsupported)?;
+    let host = Sdhci::new(Usdhc::new(registers), memory, table, config)
+        .inspect_err(|error| {
+            // What is wrong with the controller is to be seen by a debugger here.
+            core::hint::black_box(error);
+        })
+        .map_err(|_| Error::Unsupported)?;
     let stack = Stack::new(CriticalSection, Timer::polled(now_ns), host, Config::DEFAULT);
     let stack = CARD.put(stack).ok_or(Error::Full)?;
     // SAFETY: the stack is there, and its lock masks this interrupt.
     unsafe { NVIC::unmask(ral::Interrupt::USDHC1) };
 
-    let scratch = SCRATCH.take().ok_or(Error::Full)?;
-    let (card, _scratch) = stack.block_on(bring_up_sd(stack, scratch, Options::DEFAULT), look_again);
-    let _card = card?;
+    let mut scratch = SCRATCH.take().ok_or(Error::Full)?;
+    let mut tries = 20;
+    let _card = loop {
+        let (card, back) = stack.block_on(bring_up_sd(stack, scratch, Options::DEFAULT), look_again);
+        scratch = back;
+        match card {
+            // The slot tells of its card when the contact is quiet: some milliseconds after power.
+            Err(Error::NoCard) if tries > 0 => tries -= 1,
+            found => break found?,
+        }
+        let until_ns = now_ns() + 50_000_000;
+        while now_ns() < until_ns {}
+    };
     let mut block = Block([0; 512]);
     BlockDevice::new(stack).read_blocking(0, &mut block.0, look_again)?;
     Ok(block)

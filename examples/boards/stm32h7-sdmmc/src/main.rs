@@ -83,7 +83,12 @@ fn first_block() -> Result<Block, Error> {
     // SAFETY: the controller's registers, which no other code uses; the data cache is off.
     let (registers, memory) = unsafe { (Mmio::at_address(0x5200_7000), Coherent::new()) };
     let pieces = PIECES.take().ok_or(Error::Full)?;
-    let host = Stm32Sdmmc::new(registers, memory, Rcc, pieces, config).map_err(|_| Error::Unsupported)?;
+    let host = Stm32Sdmmc::new(registers, memory, Rcc, pieces, config)
+        .inspect_err(|error| {
+            // What is wrong with the controller is to be seen by a debugger here.
+            core::hint::black_box(error);
+        })
+        .map_err(|_| Error::Unsupported)?;
     let stack = Stack::new(CriticalSection, Timer::polled(now_ns), host, Config::DEFAULT);
     let stack = CARD.put(stack).ok_or(Error::Full)?;
     // SAFETY: the stack is there, and its lock masks this interrupt.

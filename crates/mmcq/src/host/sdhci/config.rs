@@ -171,7 +171,8 @@ pub struct SdhciConfig {
     pub transfer: TransferMode,
     /// Base clock in hertz, instead of what the capabilities say (needed where they say 0).
     pub base_clock_hz: Option<u32>,
-    /// Timeout clock in hertz, instead of what the capabilities say.
+    /// Timeout clock in hertz, instead of what the capabilities say. Where both are 0 the driver
+    /// takes the controller's longest timeout.
     pub timeout_clock_hz: Option<u32>,
     /// Fastest SD clock that the board's wires carry, in hertz.
     pub max_clock_hz: u32,
