@@ -5,17 +5,9 @@ import { readFileSync } from 'node:fs';
 import { laboratory, options } from './page/lab.js';
 
 const [mmcq, wasm] = process.argv.slice(2);
-const ask = await laboratory(readFileSync(wasm));
-const load = (rw, bs, depth, jobs = 1) => ({ rw, bs, depth, jobs, size: '64m' });
-const CASES = [
-  ['generic', null, load('randwrite', '4k', 4), []],
-  ['generic', null, load('randread', '16k', 1, 2), ['cost.wake_us=60', 'card.flash.read.read_first_us=90.5']],
-  ['hsq-sprd', null, load('randrw', '4k', 8), ['cost.irq_us=7.3']],
-  ['fifo-allwinner', null, load('write', '64k', 2), []],
-  ['stm32h7-sdmmc', null, load('read', '256k', 1), []],
-  ['generic', 'hbg4a2', load('randread', '4k', 32, 4), []],
-];
-const SETTINGS = ['none', 'hsq-tag', 'mmcq', 'limit'];
+const ask = await laboratory(await WebAssembly.compile(readFileSync(wasm)));
+// What is asked: the same in Node and in a browser.
+const { settings: SETTINGS, cases: CASES } = JSON.parse(readFileSync(new URL('cases.json', import.meta.url)));
 let failed = 0;
 let compared = 0;
 // What the program prints, or the one line with which it refuses.
@@ -41,7 +33,7 @@ function same(what, ours, theirs) {
   console.error(`${what}: differs at ${at}:\n  page    ${ours.slice(Math.max(0, at - 60), at + 60)}\n  program ${theirs.slice(Math.max(0, at - 60), at + 60)}`);
 }
 const times = [];
-for (const [platform, card, shown, set] of CASES) {
+for (const { platform, card, load: shown, set } of CASES) {
   const job = options(shown);
   const place = ['--platform', platform, ...(card ? ['--card', card] : []), ...set.flatMap((one) => ['--set', one])];
   const begun = performance.now();

@@ -1,5 +1,5 @@
 #!/bin/bash
-# browser.sh: the pages of `mmcq` in Debian's Chromium, without a window: what they show, in 400 and 1400 pixels, in light
+# browser.sh: the pages of `mmcq` and the playground in Debian's Chromium, without a window: what they show, in 400 and 1400 pixels, in light
 # and dark, by keys, without scripts; no error, no network. Pictures of all of them lie in target/browser/ then.
 # Needs Python 3.9 or later. Chromium and its driver come from Debian (100 MB to download), Selenium and a checker of accessibility from PyPI.
 # MMCQ names the program; without it, it is built.
@@ -58,4 +58,8 @@ cp jobs/quickstart.fio "$shown/job.fio"
   "$MMCQ" -q report job.fio -o report.html >/dev/null
 )
 "$python" tools/browser/pages.py "$shown"
+say "the playground, alone and in a report"
+tools/playground.sh
+"$MMCQ" -q report "$shown/job.fio" --platform stm32h7-sdmmc --set cost.wake_us=30 -o "$shown/live.html" --live="$target/playground" >/dev/null
+"$python" tools/browser/play.py "$target/playground" "$shown"
 say "pictures: $shown"

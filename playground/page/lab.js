@@ -1,6 +1,5 @@
 // The laboratory behind one call: a question as an object, an answer as an object, or an error with one line.
-export async function laboratory(bytes) {
-  const compiled = await WebAssembly.compile(bytes);
+export async function laboratory(compiled) {
   let instance = await WebAssembly.instantiate(compiled, {});
   return async (question) => {
     try {
@@ -24,8 +23,11 @@ export async function laboratory(bytes) {
   };
 }
 
-// fio's options of a load. A run has 0.2 s of virtual time.
+// fio's options of a load, and more of them as they are. A run has 0.2 s of virtual time.
 export function options(load) {
-  return ['--name=play', `--rw=${load.rw}`, `--bs=${load.bs}`, `--size=${load.size}`, `--iodepth=${load.depth}`,
+  const more = load.more ?? [];
+  const key = (option) => option.split('=')[0];
+  const own = ['--name=play', `--rw=${load.rw}`, `--bs=${load.bs}`, `--size=${load.size}`, `--iodepth=${load.depth}`,
     `--numjobs=${load.jobs}`, '--direct=1', '--ioengine=libaio', '--runtime=200ms', '--time_based'];
+  return [...own.filter((option) => !more.some((other) => key(other) === key(option))), ...more];
 }

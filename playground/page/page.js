@@ -2,27 +2,58 @@ import { options } from './lab.js';
 
 const at = (id) => document.getElementById(id);
 const form = at('form');
-const SETTINGS = [['none', 'Linux without a queue'], ['hsq-tag', 'Linux with its queue'], ['mmcq', 'mmcq'], ['limit', 'limit of wire and card']];
-const KNOBS = ['cost.wake_us', 'cost.irq_us', 'card.flash.read.read_first_us'];
+const SETTINGS = ['Linux without a queue', 'Linux with its queue', 'mmcq', 'limit of wire and card'];
+const KNOBS = { 'cost.wake_us': 'A wake-up', 'cost.irq_us': 'An interrupt', 'card.flash.read.read_first_us': "The card's first read" };
 // What a knob can have where its source gives no range.
 const WIDE = [0.25, 4];
 const say = (text) => { at('said').textContent = text; };
 
-let worker;
+// Two workers: one explains a run, and looks at its bus; the other compares.
+const [EXPLAINS, COMPARES] = [0, 1];
+let workers = [];
 let last = 0;
 const waiting = new Map();
-function ask(question) {
+function ask(question, who = EXPLAINS) {
   return new Promise((done, failed) => {
     waiting.set(++last, { done, failed });
-    worker.postMessage({ id: last, question });
+    workers[who].postMessage({ id: last, question });
   });
 }
 
-// What the page shows, by the names of its fields; knobs alone that were moved.
+// The laboratory lies beside the page, or in elements of a report.
+async function laboratories() {
+  const inside = at('play-module');
+  let bytes;
+  let made = () => new Worker('worker.js', { type: 'module' });
+  if (inside) {
+    const packed = Uint8Array.from(atob(inside.textContent.trim()), (letter) => letter.charCodeAt(0));
+    bytes = new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream('gzip')));
+    const address = URL.createObjectURL(new Blob([at('play-worker').textContent], { type: 'text/javascript' }));
+    made = () => new Worker(address);
+  } else {
+    bytes = await fetch('mmcq_playground.wasm');
+    if (!bytes.ok) throw new Error(`mmcq_playground.wasm: status ${bytes.status}`);
+  }
+  const compiled = await WebAssembly.compile(await bytes.arrayBuffer());
+  return [EXPLAINS, COMPARES].map(() => {
+    const worker = made();
+    worker.onerror = (event) => say(`The worker does not start: ${event.message ?? 'no reason given'}`);
+    worker.onmessage = ({ data: { id, ok, error } }) => {
+      const { done, failed } = waiting.get(id);
+      waiting.delete(id);
+      if (error === undefined) done(ok); else failed(new Error(error));
+    };
+    worker.postMessage({ compiled });
+    return worker;
+  });
+}
+
+// What the page shows, by the names of its fields; knobs alone that were moved; further options of fio.
 const moved = new Map();
+let more = [];
 function load() {
   const fields = Object.fromEntries(['platform', 'card', 'rw', 'bs', 'jobs', 'size', 'depth'].map((name) => [name, form.elements[name].value]));
-  return { ...fields, set: [...moved].map(([key, value]) => `${key}=${value}`) };
+  return { ...fields, set: [...moved].map(([key, value]) => `${key}=${value}`), more };
 }
 const question = (what, shown, setting) => ({
   what, platform: shown.platform, card: shown.card || null, setting, set: shown.set, job: options(shown),
@@ -39,13 +70,13 @@ async function knobs() {
   const all = await ask({ what: 'params', platform: shown.platform, card: shown.card || null });
   const place = at('knobs');
   place.replaceChildren(element('legend', 'Knobs'));
-  for (const key of KNOBS) {
+  for (const [key, words] of Object.entries(KNOBS)) {
     const param = all.find((one) => one.key === key);
     if (!param || typeof param.value !== 'number') { moved.delete(key); continue; }
     const [low, high] = param.range ?? WIDE.map((times) => times * param.value);
     const value = moved.get(key) ?? param.value;
     const number = element('output', `${value} ${param.unit}`);
-    const label = element('label', `${key} `, { title: [param.kind, param.source].filter(Boolean).join(': ') });
+    const label = element('label', `${words} `, { title: [param.kind, param.source].filter(Boolean).join(': ') });
     // A file says a whole number as 5, and a knob may stand between.
     const slider = element('input', '', { type: 'range', min: Math.min(low, value), max: Math.max(high, value), step: 'any' });
     slider.value = value;
@@ -53,7 +84,7 @@ async function knobs() {
       moved.set(key, String(Number(Number(slider.value).toFixed(1))));
       number.textContent = `${moved.get(key)} ${param.unit}`;
     });
-    label.append(number, slider);
+    label.append(number, element('small', ` ${key}`), slider);
     place.append(label);
   }
 }
@@ -68,54 +99,66 @@ function command(shown) {
 function figures(report) {
   const ways = report.jobs.flatMap((job) => [job.read, job.write]).filter((way) => way.total_ios > 0);
   const ios = ways.reduce((sum, way) => sum + way.total_ios, 0);
-  const mean = ways.reduce((sum, way) => sum + way.lat_ns.mean * way.total_ios, 0) / ios;
+  const mean = ways.reduce((sum, way) => sum + way.clat_ns.mean * way.total_ios, 0) / ios;
   const high = Math.max(...ways.map((way) => way.clat_ns.percentile?.['99.000000'] ?? 0));
   return { rate: ways.reduce((sum, way) => sum + way.bw_bytes, 0) / 2 ** 20, mean: mean / 1e3, high: high / 1e3 };
+}
+
+// Of a question that may be refused: its answer, or the one line.
+const tried = (question, who) => ask(question, who).catch((error) => ({ error: error.message }));
+
+function table(found) {
+  const limit = found.at(-1).rate;
+  at('rows').replaceChildren(...found.map(({ name, error, rate, mean, high }) => {
+    const row = element('tr', '');
+    const share = limit > 0 ? `${(100 * rate / limit).toFixed(1)} %` : '-';
+    const cells = error ? [error] : [rate.toFixed(2), share, mean.toFixed(1), high.toFixed(1)];
+    row.append(element('th', name, { scope: 'row' }), ...cells.map((text) => element('td', text)));
+    if (error) row.lastChild.colSpan = 4;
+    return row;
+  }));
+}
+
+function phases(lines) {
+  const facts = lines.trim().split('\n').map((line) => JSON.parse(line)).filter((fact) => fact.group === 'time' && fact.name !== 'in all');
+  at('phases').replaceChildren(...facts.map(({ name, percent }) => {
+    const row = element('div', '', { className: 'phase' });
+    const bar = element('i', '');
+    bar.style.width = `${percent}%`;
+    const box = element('span', '');
+    box.append(bar);
+    row.append(element('span', name), box, element('b', `${percent.toFixed(1)} %`));
+    return row;
+  }));
 }
 
 async function draw() {
   const shown = load();
   at('depth-shown').textContent = shown.depth;
   at('command').textContent = command(shown);
-  const fragment = `#${new URLSearchParams(Object.entries(shown).flatMap(([name, value]) => (name === 'set' ? value.map((one) => ['set', one]) : [[name, value]])))}`;
+  const fragment = `#${new URLSearchParams(Object.entries(shown).flatMap(([name, value]) => (Array.isArray(value) ? value.map((one) => [name, one]) : [[name, value]])))}`;
   history.replaceState(null, '', fragment);
   at('link').href = fragment;
   const begun = performance.now();
-  const found = [];
-  for (const [setting, name] of SETTINGS) {
-    try {
-      found.push({ name, ...figures(JSON.parse(await ask(question('run', shown, setting)))) });
-    } catch (error) {
-      found.push({ name, error: error.message });
-    }
-  }
-  const limit = found.at(-1).rate;
-  at('rows').replaceChildren(...found.map(({ name, error, rate, mean, high }) => {
-    const row = element('tr', '');
-    const cells = error ? [name, error] : [name, rate.toFixed(2), `${(100 * rate / limit).toFixed(1)} %`, mean.toFixed(1), high.toFixed(1)];
-    row.append(...cells.map((text) => element('td', text)));
-    if (error) row.lastChild.colSpan = 4;
-    return row;
-  }));
-  try {
-    const why = await ask(question('why', shown, 'mmcq'));
-    const phases = why.lines.trim().split('\n').map((line) => JSON.parse(line)).filter((fact) => fact.group === 'time' && fact.name !== 'in all');
-    at('phases').replaceChildren(...phases.map(({ name, percent }) => {
-      const row = element('div', '', { className: 'phase' });
-      const bar = element('i', '');
-      bar.style.width = `${percent}%`;
-      const box = element('span', '');
-      box.append(bar);
-      row.append(element('span', name), box, element('b', `${percent.toFixed(1)} %`));
-      return row;
-    }));
-    at('conclusion').textContent = why.conclusion;
-    say(`Computed in ${Math.round(performance.now() - begun)} ms.`);
-  } catch (error) {
+  const compared = Promise.all(['none', 'hsq-tag'].map((setting) => tried(question('run', shown, setting), COMPARES)));
+  const explained = await tried(question('explained', shown, 'mmcq'));
+  const [none, queued] = await compared;
+  const { error } = explained;
+  const texts = [none, queued, error ? { error } : explained.run, error ? { error } : explained.limit];
+  table(texts.map((text, row) => ({ name: SETTINGS[row], ...(text.error ? text : figures(JSON.parse(text))) })));
+  if (error) {
     at('phases').replaceChildren();
     at('conclusion').textContent = '';
-    say(error.message);
+    at('scope').textContent = '';
+    say(error);
+    return;
   }
+  phases(explained.lines);
+  at('conclusion').textContent = explained.conclusion;
+  say(`Computed in ${Math.round(performance.now() - begun)} ms.`);
+  // Of what has changed meanwhile, the table comes first.
+  await new Promise((done) => setTimeout(done));
+  if (again) return;
   try {
     at('scope').innerHTML = await ask(question('scope', shown, 'mmcq'));
   } catch (error) {
@@ -137,13 +180,34 @@ async function changed() {
   drawing = false;
 }
 
+// Of a report: its load and its changes.
+function given(start) {
+  for (const [name, value] of Object.entries(start.fields)) {
+    const field = form.elements[name];
+    if (field.options && ![...field.options].some((option) => option.value === value)) field.append(element('option', value, { value }));
+    if (field.type === 'range') field.max = Math.max(field.max, value);
+    field.value = value;
+  }
+  more = start.more;
+  start.set.forEach(change);
+}
+
+function change(text) {
+  const [key, ...value] = text.split('=');
+  moved.set(key, value.join('='));
+}
+
 // Of the fragment; what is no value of a field is left out.
 function remembered() {
-  for (const [name, value] of new URLSearchParams(location.hash.slice(1))) {
-    const [key, number] = value.split('=');
-    if (name === 'set' && KNOBS.includes(key) && Number.isFinite(Number(number))) moved.set(key, number);
+  const words = new URLSearchParams(location.hash.slice(1));
+  if (location.hash.length > 1) {
+    moved.clear();
+    more = words.getAll('more');
+  }
+  for (const [name, value] of words) {
+    if (name === 'set' && value.includes('=')) change(value);
     const field = form.elements[name];
-    const known = field?.options ? [...field.options].some((option) => option.value === value) : field;
+    const known = field?.options ? [...field.options].some((option) => option.value === value) : field?.type === 'range';
     if (known) field.value = value;
   }
 }
@@ -153,24 +217,20 @@ async function begin() {
     say('This browser has no WebAssembly; the page cannot compute anything. The program mmcq does the same.');
     return;
   }
-  worker = new Worker('worker.js', { type: 'module' });
-  worker.onerror = (event) => say(`The worker does not start: ${event.message ?? 'no reason given'}`);
-  worker.onmessage = ({ data: { id, ok, error } }) => {
-    const { done, failed } = waiting.get(id);
-    waiting.delete(id);
-    if (error === undefined) done(ok); else failed(new Error(error));
-  };
+  workers = await laboratories();
   const { platforms, cards } = await ask({ what: 'lists' });
   const option = (value) => element('option', value, { value });
   form.elements.platform.append(...platforms.map(option));
   form.elements.platform.value = 'generic';
   form.elements.card.append(element('option', "the board's own", { value: '' }), ...cards.map(option));
+  const start = at('play-start');
+  if (start) given(JSON.parse(start.textContent));
   remembered();
   await knobs();
   form.addEventListener('input', async ({ target }) => {
     if (target.name === 'platform' || target.name === 'card') {
       moved.clear();
-      await knobs();
+      await knobs().catch((error) => say(error.message));
     }
     changed();
   });

@@ -1,9 +1,12 @@
 import { laboratory } from './lab.js';
-const ready = fetch('mmcq_playground.wasm').then(async (found) => {
-  if (!found.ok) throw new Error(`mmcq_playground.wasm: status ${found.status}`);
-  return laboratory(await found.arrayBuffer());
-});
-onmessage = async ({ data: { id, question } }) => {
+
+// The first message has the compiled laboratory, each other one a question.
+let ready;
+onmessage = async ({ data: { id, question, compiled } }) => {
+  if (compiled) {
+    ready = laboratory(compiled);
+    return;
+  }
   try {
     postMessage({ id, ok: await (await ready)(question) });
   } catch (error) {

@@ -4,7 +4,9 @@
 //! answer begins at the returned address with its length, 32 bits in little endian.
 
 use mmcq_lab::fio::report::json;
+use mmcq_lab::runner::{Outcome, Run, Setting};
 use mmcq_lab::scene::{Loaded, Scene};
+use mmcq_lab::series::Series;
 use mmcq_lab::why::{self, Why};
 use mmcq_lab::{board, finished, fio, page, params, platform, runner, series};
 use serde::Deserialize;
@@ -15,13 +17,15 @@ use std::fmt::Display;
 thread_local! {
     static QUESTION: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     static ANSWER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    /// The last run that was explained: the scope looks into its middle.
+    static LAST: RefCell<Option<(Question, Series)>> = const { RefCell::new(None) };
 }
 
 /// A question.
-#[derive(Deserialize)]
+#[derive(Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Question {
-    /// lists, params, run, why or scope.
+    /// lists, params, run, why, explained or scope.
     what: String,
     #[serde(default = "board_of_all")]
     platform: String,
@@ -77,7 +81,7 @@ fn answered(question: &[u8]) -> Result<Value, String> {
         "lists" => {
             let platforms: Vec<&str> = platform::Platform::names().collect();
             let cards: Vec<&str> = board::card_names().collect();
-            Ok(json!({ "platforms": platforms, "cards": cards }))
+            Ok(json!({ "platforms": platforms, "cards": cards, "version": env!("CARGO_PKG_VERSION") }))
         }
         "params" => {
             let all = params::all(&question.platform, question.card.as_deref(), &question.set);
@@ -86,26 +90,63 @@ fn answered(question: &[u8]) -> Result<Value, String> {
         "run" => {
             let (scene, loaded) = question.load()?;
             let outcome = runner::run(&scene.run_of(&loaded), None, &mut |_, _| ()).map_err(line)?;
-            let origin = finished::origin(&scene, &loaded.platform, &outcome);
-            Ok(json::json(&finished::report(loaded, outcome, origin), false).into())
+            Ok(report(&scene, loaded, outcome).into())
         }
         "why" => {
             let (scene, loaded) = question.load()?;
             let why = Why::new(&scene.run_of(&loaded)).map_err(line)?;
             Ok(json!({ "lines": why::json_lines(&why), "conclusion": why.conclusion() }))
         }
-        "scope" => {
+        // All that two runs tell: the run itself, its limit, and where the time went.
+        "explained" => {
+            let key = question.scope();
             let (scene, loaded) = question.load()?;
             let run = scene.run_of(&loaded);
-            let (outcome, series) = series::record(|| runner::run(&run, None, &mut |_, _| ()));
-            outcome.map_err(line)?;
+            let (outcome, series) = recorded(&run)?;
+            let limit_run = Run { setting: Setting::Limit, ..run };
+            let limit = runner::run(&limit_run, None, &mut |_, _| ()).map_err(line)?;
+            let why = Why::of(&run, outcome.counters.clone(), limit.counters.clone()).map_err(line)?;
+            LAST.with(|last| *last.borrow_mut() = Some((key, series)));
+            let limit_scene = Scene { setting: Setting::Limit, ..scene.clone() };
+            let limit = report(&limit_scene, loaded.clone(), limit);
+            Ok(json!({
+                "run": report(&scene, loaded, outcome), "limit": limit,
+                "lines": why::json_lines(&why), "conclusion": why.conclusion(),
+            }))
+        }
+        "scope" => {
+            let key = question.scope();
+            let (scene, loaded) = question.load()?;
+            let run = scene.run_of(&loaded);
+            let known = LAST.with(|last| last.borrow_mut().take_if(|(of, _)| *of == key));
+            let series = match known {
+                Some((_, series)) => series,
+                None => recorded(&run)?.1,
+            };
             page::scope(&run, &series).map(Value::from)
         }
-        other => Err(format!("what {other}: expected lists, params, run, why or scope")),
+        other => Err(format!("what {other}: expected lists, params, run, why, explained or scope")),
     }
 }
 
+/// fio's report, as the program prints it.
+fn report(scene: &Scene, loaded: Loaded, outcome: Outcome) -> String {
+    let origin = finished::origin(scene, &loaded.platform, &outcome);
+    json::json(&finished::report(loaded, outcome, origin), false)
+}
+
+/// A run, with its rate over time.
+fn recorded(run: &Run<'_>) -> Result<(Outcome, Series), String> {
+    let (outcome, series) = series::record(|| runner::run(run, None, &mut |_, _| ()));
+    Ok((outcome.map_err(line)?, series))
+}
+
 impl Question {
+    /// The same, as a question for the bus.
+    fn scope(&self) -> Self {
+        Question { what: "scope".to_owned(), ..self.clone() }
+    }
+
     fn load(self) -> Result<(Scene, Loaded), String> {
         let jobs = fio::parse_command_line(&self.job, &fio::System).map_err(line)?;
         let mut scene = Scene { platform: self.platform, card: self.card, set: self.set, ..Scene::default() };

@@ -286,13 +286,13 @@ impl Comparison {
             (frame::legend(&names))
             (frame::figure(&svg, "Time for each request by phase; shorter is faster."))
             @for (group, rows) in &groups {
-                h2 { (group) }
+                h2 { (frame::capital(group)) }
                 (frame::table(&format!("Differences: {group}"), &["figure", "A", "B", "B - A", "change"], rows, None))
             }
             h2 { "Compare again" }
             pre tabindex="0" { code { (command) } }
         };
-        Ok(frame::page("Two runs compared", &top, &body, &self.json_lines()))
+        Ok(frame::page("Two runs compared", &top, &body, &self.json_lines(), None))
     }
 }
 

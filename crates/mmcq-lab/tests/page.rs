@@ -169,24 +169,81 @@ fn a_page_is_whole_or_not_there() {
 fn a_full_disk_leaves_what_was_there() {
     let folder = Folder::new();
     std::fs::write(folder.0.path().join("old.html"), "as it was").unwrap();
-    let output = folder.mmcq("report job.fio -o /dev/full");
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
-    // No file may become longer than 8 KiB.
-    for name in ["old.html", "new.html"] {
-        let script = "trap '' XFSZ; ulimit -f 16; exec \"$0\" report job.fio -o \"$1\"";
-        let mut shell = Command::new("sh");
-        shell.args(["-c", script, env!("CARGO_BIN_EXE_mmcq"), name]).current_dir(folder.0.path());
-        let output = shell.output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
-        assert!(said.contains(name) && output.stdout.is_empty(), "{said}");
+    folder.well("run job.fio --output-format json --output a.json");
+    folder.well("run job.fio --seed 2 --output-format json --output b.json");
+    folder.well("run job.fio --export blktrace trace.blktrace.0 --output run.txt");
+    let names = folder.names();
+    for line in [
+        "report job.fio -o",
+        "run job.fio --report",
+        "replay trace --report",
+        "compare a.json b.json --report",
+        "sweep job.fio --over seed=1..2 --report",
+        "reproduce fair --report",
+        "torture --mode swap --report",
+    ] {
+        // No file may become longer than 2 KiB.
+        let script = "trap '' XFSZ; ulimit -f 4; exec \"$0\" \"$@\"";
+        for name in ["old.html", "new.html", "/dev/full"] {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", script, env!("CARGO_BIN_EXE_mmcq")]).args(line.split(' ')).arg(name);
+            let output = shell.current_dir(folder.0.path()).output().unwrap();
+            let said = String::from_utf8(output.stderr).unwrap();
+            let faults: Vec<&str> = said.lines().filter(|line| line.starts_with("mmcq: ")).collect();
+            assert_eq!((output.status.code(), faults.len()), (Some(1), 1), "{line} {name}: {said}");
+            assert!(faults[0].contains(name), "{line}: {said}");
+        }
+        assert_eq!(
+            (folder.names(), folder.read("old.html").as_str()),
+            (names.clone(), "as it was"),
+            "{line}"
+        );
     }
-    assert_eq!(
-        (folder.names(), folder.read("old.html").as_str()),
-        (vec!["job.fio".into(), "old.html".into()], "as it was")
-    );
     assert!(Path::new("/dev/full").exists());
+}
+
+/// A folder as `tools/playground.sh` leaves it, with a form alone.
+fn playground(folder: &Folder) {
+    let place = folder.0.path().join("play");
+    std::fs::create_dir(&place).unwrap();
+    let put = |name: &str, text: &str| std::fs::write(place.join(name), text).unwrap();
+    put("version", env!("CARGO_PKG_VERSION"));
+    put("index.html", "<!-- play --><form id=\"form\"></form><!-- /play -->");
+    put("style.css", "form{display:grid}");
+    put("lab.js", "export const lab = 1;\n");
+    put("page.js", "import { lab } from './lab.js';\nconsole.log(lab);\n");
+    put("worker.js", "import { lab } from './lab.js';\n");
+    put("mmcq_playground.wasm.gz", "abc");
+}
+
+#[test]
+fn a_live_page_is_a_report_with_a_playground_inside() {
+    let folder = Folder::new();
+    playground(&folder);
+    let line = "job.fio --set cost.wake_us=30 --platform stm32h7-sdmmc";
+    folder.well(&format!("report {line} -o plain.html"));
+    folder.well(&format!("report {line} -o live.html --live=play"));
+    let [plain, live] = ["plain.html", "live.html"].map(|name| folder.read(name));
+    well_formed(&live);
+    assert_eq!(data(&live), data(&plain));
+    assert!(live.contains("default-src 'none'") && live.contains("; script-src 'sha256-"));
+    for part in ["http://", "https://", "src=", "url(", "@import", "<link", "<img", "connect-src"] {
+        assert!(!live.contains(part), "{part}");
+    }
+    let start = live.split_once("id=\"play-start\">").unwrap().1.split_once("</script>").unwrap().0;
+    let start: Value = serde_json::from_str(start).unwrap();
+    assert_eq!(start["fields"]["platform"], "stm32h7-sdmmc");
+    assert_eq!((&start["fields"]["rw"], &start["fields"]["size"]), (&"randrw".into(), &"2M".into()));
+    assert_eq!(start["set"], serde_json::json!(["cost.wake_us=30"]));
+    assert!(folder.well("compare plain.html live.html").starts_with("no difference: "));
+    // What is not there, or of another version, and a board that the page cannot know.
+    folder.refused(
+        "report job.fio -o x.html --live=nowhere",
+        &["--live: nowhere: version: ", "tools/playground.sh"],
+    );
+    std::fs::write(folder.0.path().join("play/version"), "0.0.1").unwrap();
+    folder.refused("report job.fio -o x.html --live=play", &["--live: play: of version 0.0.1; this is "]);
+    assert!(!folder.names().contains(&"x.html".to_owned()));
 }
 
 #[test]

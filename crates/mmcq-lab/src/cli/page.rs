@@ -10,8 +10,8 @@ use tempfile::NamedTempFile;
 /// A place for a file, known to be writable before the work and filled after it.
 pub struct Place {
     path: PathBuf,
-    /// A new or ordinary file is written beside its place and moved there. A device has none.
-    beside: Option<NamedTempFile>,
+    /// A device: a new or ordinary file is written beside its place and moved there.
+    device: bool,
 }
 
 impl Place {
@@ -22,11 +22,12 @@ impl Place {
             // Also says what a folder is, or a file that is not to be written.
             File::options().append(true).open(path).map_err(refused)?;
         }
-        let beside = match path.exists() && !path.is_file() {
-            true => None,
-            false => Some(beside(path).map_err(refused)?),
-        };
-        Ok(Place { path: path.to_owned(), beside })
+        let device = path.exists() && !path.is_file();
+        if !device {
+            // Not kept: a program that is ended before its work is done leaves nothing.
+            beside(path).map_err(refused)?;
+        }
+        Ok(Place { path: path.to_owned(), device })
     }
 
     /// Fills it with text.
@@ -37,17 +38,14 @@ impl Place {
     /// Fills it by what `write` writes.
     pub fn fill<E: Display>(self, write: impl FnOnce(&mut File) -> Result<(), E>) -> Result<(), Error> {
         let failed = |error: &dyn Display| Error::Run(format!("{}: {error}", self.path.display()));
-        match self.beside {
-            None => {
-                let mut file = File::options().write(true).open(&self.path).map_err(|e| failed(&e))?;
-                write(&mut file).map_err(|error| failed(&error))
-            }
-            Some(mut file) => {
-                write(file.as_file_mut()).map_err(|error| failed(&error))?;
-                file.as_file().sync_all().map_err(|error| failed(&error))?;
-                file.persist(&self.path).map(|_| ()).map_err(|error| failed(&error.error))
-            }
+        if self.device {
+            let mut file = File::options().write(true).open(&self.path).map_err(|e| failed(&e))?;
+            return write(&mut file).map_err(|error| failed(&error));
         }
+        let mut file = beside(&self.path).map_err(|error| failed(&error))?;
+        write(file.as_file_mut()).map_err(|error| failed(&error))?;
+        file.as_file().sync_all().map_err(|error| failed(&error))?;
+        file.persist(&self.path).map(|_| ()).map_err(|error| failed(&error.error))
     }
 }
 

@@ -4,7 +4,9 @@ use super::Error;
 use super::load::Load;
 use super::reporting::Reporting;
 use clap::Args;
-use std::path::PathBuf;
+use mmcq_lab::page::live::Live;
+use mmcq_lab::scene::{Loaded, Scene};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Run fio jobs, and write one HTML file that a colleague can open
@@ -14,9 +16,11 @@ use std::process::ExitCode;
 /// rate and depth over time, the bus as an oscilloscope sees it, all parameters with their sources,
 /// and how to run it again. It loads nothing and needs no script. The JSON report of `mmcq run` is
 /// inside: `mmcq compare` reads it. A recorded load: `mmcq replay TRACE --report FILE`.
+/// With --live it also has the playground (tools/playground.sh builds it), which needs a script.
 ///
 ///   mmcq report jobs/quickstart.fio -o quickstart.html
 ///   mmcq report jobs/quickstart.fio -o slow.html --set cost.wake_us=80 --setting none
+///   mmcq report jobs/quickstart.fio -o live.html --live
 ///   mmcq compare quickstart.html slow.html
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
@@ -26,6 +30,11 @@ pub struct Report {
     /// The file
     #[arg(short, long, value_name = "FILE.html", default_value = "report.html")]
     output: PathBuf,
+    /// Puts the playground into the file: board, card and load can be changed there, in a browser.
+    /// The file has 1.4 MB then. FOLDER is what tools/playground.sh has built [default:
+    /// target/playground, here or beside this program]
+    #[arg(long, value_name = "FOLDER", num_args = 0..=1, require_equals = true)]
+    live: Option<Option<PathBuf>>,
 }
 
 impl Report {
@@ -33,7 +42,35 @@ impl Report {
         let (file, loaded) = self.load.read()?;
         let again = |changes: &[String]| self.load.scene.load(&file, changes);
         let title = self.load.name();
-        let reporting = Reporting::page_alone(self.output);
+        let live = self
+            .live
+            .as_ref()
+            .map(|folder| live(folder.as_deref(), &self.load.scene, &loaded))
+            .transpose()?;
+        let reporting = Reporting::page_alone(self.output, live);
         reporting.run(&self.load.scene, loaded, None, again, Vec::new(), &title)
     }
+}
+
+/// The playground of this folder, or of where it is built.
+fn live(folder: Option<&Path>, scene: &Scene, loaded: &Loaded) -> Result<Live, Error> {
+    let found = folder.map(Path::to_owned).or_else(|| places().find(|place| place.is_dir()));
+    let found = found.ok_or_else(|| {
+        let all: Vec<String> = places().map(|place| place.display().to_string()).collect();
+        let build = "tools/playground.sh builds it, --live=FOLDER says where it is";
+        Error::Input(format!("--live: no playground at {}; {build}", all.join(" or ")))
+    })?;
+    let wrong = |said: String| {
+        Error::Input(format!("--live: {}: {said}; tools/playground.sh builds a playground", found.display()))
+    };
+    let mut live = Live::read(&found).map_err(wrong)?;
+    live.set(scene, loaded).map_err(|said| Error::Input(format!("--live: {said}")))?;
+    Ok(live)
+}
+
+/// Beside this program, as cargo builds both; here.
+fn places() -> impl Iterator<Item = PathBuf> {
+    let program = std::env::current_exe().ok();
+    let built = program.and_then(|program| Some(program.parent()?.parent()?.join("playground")));
+    built.into_iter().chain([PathBuf::from("target/playground")])
 }

@@ -9,6 +9,7 @@ use mmcq_lab::buslog;
 use mmcq_lab::finished;
 use mmcq_lab::fio::OutputFormat;
 use mmcq_lab::fio::report::{self, Origin, Report};
+use mmcq_lab::page::live::Live;
 use mmcq_lab::page::{Compared, html};
 use mmcq_lab::platform::JOB;
 use mmcq_lab::recorded::export;
@@ -46,11 +47,14 @@ pub struct Reporting {
     /// Nothing but that file is wanted.
     #[arg(skip)]
     page_alone: bool,
+    /// A playground in it.
+    #[arg(skip)]
+    live: Option<Live>,
 }
 
 impl Reporting {
     /// Writes the page to this file, and prints its verdict.
-    pub fn page_alone(file: PathBuf) -> Self {
+    pub fn page_alone(file: PathBuf, live: Option<Live>) -> Self {
         let (output_format, output, bus_log, export) = Default::default();
         Reporting {
             output_format,
@@ -60,6 +64,7 @@ impl Reporting {
             counters: false,
             report: Some(file),
             page_alone: true,
+            live,
         }
     }
 
@@ -122,7 +127,8 @@ impl Reporting {
         let report = finished::report(loaded, outcome, origin);
         if let (Some(place), Some(compared)) = (place, compared) {
             let title = format!("{title} on board {}", scene.platform);
-            let text = html(&compared, &report, &title, &page::command_line()).map_err(Error::Run)?;
+            let live = self.live.as_ref();
+            let text = html(&compared, &report, &title, &page::command_line(), live).map_err(Error::Run)?;
             place.write(&text)?;
             if self.page_alone {
                 print(&format!("{}\n", compared.why.conclusion()))?;

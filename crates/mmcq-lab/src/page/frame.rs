@@ -1,8 +1,9 @@
 //! What all pages have: head, style, tables, and the data inside.
 
+use super::live::Live;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-/// Nothing is loaded, nothing runs.
+/// Nothing is loaded, nothing runs but a playground.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
 /// How the element with the data begins; `mmcq compare` looks for it.
 pub const DATA: &str = "<script type=\"application/json\" id=\"mmcq-report\">";
@@ -12,16 +13,17 @@ pub const DATA_END: &str = "</script>";
 /// A longer cell is a text, and so is its column.
 const FIGURE: usize = 24;
 
-/// A whole page. `data` is JSON.
-pub fn page(title: &str, top: &Markup, body: &Markup, data: &str) -> String {
+/// A whole page. `data` is JSON; `live` is a playground, whose section is in the body.
+pub fn page(title: &str, top: &Markup, body: &Markup, data: &str, live: Option<&Live>) -> String {
     let page = html! {
         (DOCTYPE)
         html lang="en" {
             head {
                 meta charset="utf-8";
-                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                meta http-equiv="Content-Security-Policy" content={ (POLICY) (live.map(Live::policy).unwrap_or_default()) };
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 title { (title) }
+                @if let Some(live) = live { style { (PreEscaped(live.style())) } }
                 style { (PreEscaped(include_str!("style.css"))) }
             }
             body {
@@ -37,6 +39,7 @@ pub fn page(title: &str, top: &Markup, body: &Markup, data: &str) -> String {
                     }
                 }
                 (PreEscaped(inside(data)))
+                @if let Some(live) = live { (live.scripts()) }
             }
         }
     };
@@ -48,9 +51,19 @@ fn inside(data: &str) -> String {
     format!("{DATA}\n{}{DATA_END}\n", data.replace('<', "\\u003c"))
 }
 
-/// A picture that may be wider than the page, or is as wide as its place.
+/// A picture as wide as its place.
 pub fn figure(svg: &str, said: &str) -> Markup {
     html! { figure { (PreEscaped(svg)) figcaption { (said) } } }
+}
+
+/// A picture whose letters are small: on a telephone it may be scrolled by keys.
+pub fn figure_wide(svg: &str, said: &str) -> Markup {
+    html! {
+        figure.drawn {
+            div.scroll tabindex="0" role="region" aria-label=(said) { (PreEscaped(svg)) }
+            figcaption { (said) }
+        }
+    }
 }
 
 /// Colours and their names.
@@ -69,7 +82,19 @@ pub fn table(caption: &str, heads: &[&str], rows: &[Vec<String>], mine: Option<u
     let text: Vec<bool> = (0..heads.len())
         .map(|column| rows.iter().any(|row| row.get(column).is_some_and(|cell| cell.len() > FIGURE)))
         .collect();
-    let class = |column: usize| text.get(column).is_some_and(|text| *text).then_some("text");
+    // A column of words stands to the left, one of figures to the right.
+    let is_word = |cell: &String| cell.starts_with(char::is_alphabetic);
+    let words: Vec<bool> = (0..heads.len())
+        .map(|column| {
+            let cells = || rows.iter().filter_map(|row| row.get(column)).filter(|cell| !cell.is_empty());
+            cells().next().is_some() && cells().all(is_word)
+        })
+        .collect();
+    let class = |column: usize| match (text.get(column), words.get(column)) {
+        (Some(true), _) => Some("text"),
+        (_, Some(true)) => Some("words"),
+        _ => None,
+    };
     html! {
         div.scroll tabindex="0" role="region" aria-label=(caption) {
             table {
@@ -94,6 +119,12 @@ pub fn table(caption: &str, heads: &[&str], rows: &[Vec<String>], mine: Option<u
     }
 }
 
+/// As a heading begins.
+pub fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
 /// Names and what they are.
 pub fn facts(facts: &[(&str, String)]) -> Markup {
     html! { dl.facts { @for (name, value) in facts { dt { (name) } dd { (value) } } } }
@@ -106,7 +137,7 @@ mod tests {
     #[test]
     fn data_cannot_end_their_element() {
         let nothing = html! {};
-        let page = page("a < b", &nothing, &nothing, "{\"name\": \"</script><b>\"}\n");
+        let page = page("a < b", &nothing, &nothing, "{\"name\": \"</script><b>\"}\n", None);
         assert_eq!(page.matches("</script>").count(), 1);
         let (_, rest) = page.split_once(DATA).unwrap();
         let data: serde_json::Value = serde_json::from_str(rest.split_once(DATA_END).unwrap().0).unwrap();

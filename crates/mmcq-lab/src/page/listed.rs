@@ -39,7 +39,7 @@ pub fn listed(
     let body = html! {
         @for part in parts {
             h2 { (part.heading) }
-            @if let Some((svg, said)) = &part.picture { (frame::figure(svg, said)) }
+            @if let Some((svg, said)) = &part.picture { (frame::figure_wide(svg, said)) }
             @if let Some(table) = &part.table {
                 @let heads = table.heads().collect::<Vec<_>>();
                 @let heads = heads.iter().map(String::as_str).collect::<Vec<_>>();
@@ -58,7 +58,7 @@ pub fn listed(
     };
     let whole = data.len() <= DATA_MAX;
     let end = if whole { data.len() } else { data[..DATA_MAX].rfind('\n').map_or(0, |at| at + 1) };
-    frame::page(title, &top, &body, &data[..end])
+    frame::page(title, &top, &body, &data[..end], None)
 }
 
 #[cfg(test)]

@@ -11,6 +11,8 @@ pub mod frame;
 #[cfg(feature = "host")]
 pub mod listed;
 #[cfg(feature = "host")]
+pub mod live;
+#[cfg(feature = "host")]
 mod sections;
 
 #[cfg(feature = "host")]

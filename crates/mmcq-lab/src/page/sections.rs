@@ -1,6 +1,7 @@
 //! The sections of a run's page, from what a reader wants first to what is looked up.
 
 use super::chart::{self, Axes, Bar, COLOURS, Line, css, short};
+use super::live::Live;
 use super::{Compared, Measured, frame};
 use crate::fio::hist;
 use crate::fio::job::Dir;
@@ -26,11 +27,18 @@ const PHASES: [(&str, &str); Phases::COUNT] = [
     ("waiting", "the program that reads and writes has no request under way"),
 ];
 
-/// The page. `title` names the load, `command` runs it again, `report` is what `run` reports.
+/// The page. `title` names the load, `command` runs it again, `report` is what `run` reports, `live`
+/// is a playground set to it.
 ///
 /// # Errors
 /// A picture cannot be drawn.
-pub fn html(compared: &Compared, report: &Report, title: &str, command: &str) -> Result<String, String> {
+pub fn html(
+    compared: &Compared,
+    report: &Report,
+    title: &str,
+    command: &str,
+    live: Option<&Live>,
+) -> Result<String, String> {
     let mut all = Stats::default();
     report.entries.iter().for_each(|entry| all.sum(&entry.stats));
     let origin = report.context.origin.clone().unwrap_or_default();
@@ -40,10 +48,11 @@ pub fn html(compared: &Compared, report: &Report, title: &str, command: &str) ->
         (latencies(&all)?)
         (over_time(compared)?)
         (scope(compared))
+        @if let Some(live) = live { (live.section()) }
         (again(report, &origin, command))
         (params(&compared.params))
     };
-    Ok(frame::page(title, &top(compared, &all, &origin), &body, &json::json(report, false)))
+    Ok(frame::page(title, &top(compared, &all, &origin), &body, &json::json(report, false), live))
 }
 
 fn top(compared: &Compared, all: &Stats, origin: &Origin) -> Markup {

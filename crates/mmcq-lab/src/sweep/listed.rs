@@ -43,9 +43,19 @@ pub fn page(title: &str, axes: &[String], rows: &[Row], heat: Option<&str>, comm
         axes.chain([cell(row, "direction")]).collect::<Vec<_>>().join(", ")
     };
     let rated = rows.iter().filter_map(|row| Some((row, figure(row, "mib_s")?)));
-    let ends = |(row, rate): (&Row, f64), word: &str| format!("{word}: {rate:.2} MiB/s, at {}.", place(row));
-    let most = rated.clone().max_by(|a, b| a.1.total_cmp(&b.1)).map(|found| ends(found, "Fastest"));
-    let least = rated.min_by(|a, b| a.1.total_cmp(&b.1)).map(|found| ends(found, "Slowest"));
+    // Of rows that show the same rate the first is named, and how many there are.
+    let ends = |best: fn(f64, f64) -> f64, word: &str| {
+        let rate = format!("{:.2}", rated.clone().map(|(_, rate)| rate).reduce(best)?);
+        let mut like = rated.clone().filter(|(_, other)| format!("{other:.2}") == rate);
+        let (row, _) = like.next()?;
+        let more = match like.count() {
+            0 => String::new(),
+            1 => " and in 1 other row".to_owned(),
+            count => format!(" and in {count} other rows"),
+        };
+        Some(format!("{word}: {rate} MiB/s, at {}{more}.", place(row)))
+    };
+    let (most, least) = (ends(f64::max, "Fastest"), ends(f64::min, "Slowest"));
     let refused = rows.iter().filter(|row| !cell(row, "error").is_empty()).count();
     let refused = (refused > 0).then(|| format!("{refused} points cannot be run: their rows say why."));
     let verdict: Vec<String> = [most, least, refused].into_iter().flatten().collect();

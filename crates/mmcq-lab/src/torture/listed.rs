@@ -1,5 +1,6 @@
 //! Campaigns as a page.
 
+use crate::page::frame::capital;
 use crate::page::listed::{Part, listed};
 
 /// One campaign: its scoreboard, and its summary as JSON.
@@ -30,9 +31,4 @@ pub fn page(campaigns: &[Campaign], broken: u64, over: u64, command: &str) -> St
     let parts: Vec<Part> = campaigns.iter().map(part).collect();
     let data: String = campaigns.iter().map(|campaign| campaign.summary.as_str()).collect();
     listed("A storage stack under torture", intro, &[verdict], &parts, command, &data)
-}
-
-fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
