@@ -135,7 +135,8 @@ function phases(lines) {
 async function draw() {
   const shown = load();
   at('depth-shown').textContent = shown.depth;
-  at('command').textContent = command(shown);
+  // It breaks between words alone.
+  at('command').replaceChildren(...command(shown).split(' ').flatMap((word, place) => [place > 0 ? ' ' : '', element('span', word, { className: 'word' })]));
   const fragment = `#${new URLSearchParams(Object.entries(shown).flatMap(([name, value]) => (Array.isArray(value) ? value.map((one) => [name, one]) : [[name, value]])))}`;
   history.replaceState(null, '', fragment);
   at('link').href = fragment;

@@ -110,6 +110,7 @@ fn the_page_has_a_line_for_every_program_with_unsafe() {
     let mut places: Vec<_> = folders("boards").iter().map(|name| format!("boards/{name}")).collect();
     places.extend(folders("examples").iter().map(|name| format!("examples/{name}")));
     places.extend(folders("crates").iter().map(|name| format!("crates/{name}/examples")));
+    places.push("playground".to_owned());
     for place in places {
         let folder = repository().join(&place);
         let mut rooms = BTreeMap::new();
@@ -119,4 +120,9 @@ fn the_page_has_a_line_for_every_program_with_unsafe() {
         let lines = part.lines().filter(|line| line.starts_with(&format!("- {place}: "))).count();
         assert_eq!(lines, usize::from(!rooms.is_empty()), "{place} has {rooms:?}");
     }
+    // The playground is built for browsers: what it has of the keyword is named one by one.
+    let mut rooms = BTreeMap::new();
+    count(&repository().join("playground"), &repository().join("playground"), &mut rooms);
+    assert_eq!(rooms, Rooms::from([("src/lib.rs".to_owned(), 2)]));
+    assert!(part.contains("- playground: two names that JavaScript calls"));
 }
