@@ -20,7 +20,7 @@ EXPECTED = [
     ("sweep", [*LIST, "Fastest: ", "All points", "of the limit"]),
     ("reproduce", [*LIST, "published"]),
     ("torture", [*LIST, "No promise was broken"]),
-    ("compare", ["A", "B", "time of a request", "are equal"]),
+    ("compare", ["A", "B", "run time for each request", "are equal"]),
 ]
 # What is wrong with the page that has all faults.
 PLANTED = ["does not show 'not there'", "pixels wide in a window", "nothing shows that the keyboard is there", "no Tab reaches it",

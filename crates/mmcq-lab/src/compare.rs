@@ -1,5 +1,5 @@
-//! Two saved reports of `mmcq`, side by side. Runs are deterministic, so differences are exact: what
-//! is not listed is equal.
+//! Two saved reports of `mmcq`, side by side. Runs are deterministic, so differences are exact.
+//! Figures that are equal are counted, not listed.
 
 use crate::page::chart::{self, Axes, Bar, COLOURS};
 use crate::page::frame;
@@ -28,11 +28,19 @@ impl Figure {
     }
 }
 
+/// The group of the phases: the run's time, shared by its requests.
+const TIME: &str = "run time for each request";
+/// Counters whose sum says little where the runs have different numbers of requests.
+const OF_EACH: [&str; 6] =
+    ["transfers", "commands", "interrupts", "context_switches", "register_reads", "register_writes"];
+
 /// Two reports.
 #[derive(Clone, Debug, Default)]
 pub struct Comparison {
     /// What ran, where it is not the same: name, first, second.
     pub origins: Vec<[String; 3]>,
+    /// What ran, where it is the same.
+    pub both: Vec<(String, String)>,
     /// All figures.
     pub figures: Vec<Figure>,
     /// What only one of them has.
@@ -75,8 +83,12 @@ pub fn compare(a: &Value, b: &Value) -> Comparison {
     };
     for name in ["platform", "card", "setting", "seed", "set", "replay"] {
         let [first, second] = [a, b].map(|report| ran(report, name));
-        if first != second {
-            all.origins.push([name.to_owned(), first, second]);
+        all.ran(name, first, second);
+    }
+    for option in ["filename", "rw", "bs", "size", "iodepth", "runtime"] {
+        let [first, second] = [a, b].map(|report| &report["jobs"][0]["job options"][option]);
+        if let (Some(first), Some(second)) = (first.as_str(), second.as_str()) {
+            all.ran(&format!("job.{option}"), first.to_owned(), second.to_owned());
         }
     }
     let rate = |report: &Value| {
@@ -90,7 +102,14 @@ pub fn compare(a: &Value, b: &Value) -> Comparison {
     for (name, ns) in a["mmcq"]["phases_ns"].as_object().into_iter().flatten() {
         let other = &b["mmcq"]["phases_ns"][name];
         let [first, second] = [ns, other].map(|ns| ns.as_f64().unwrap_or_default());
-        all.add("time of a request", name, "us", each(a, first), each(b, second));
+        all.add(TIME, name, "us", each(a, first), each(b, second));
+    }
+    for name in OF_EACH {
+        let [first, second] = [a, b].map(|report| report["mmcq"]["counters"][name].as_f64());
+        if let (Some(first), Some(second)) = (first, second) {
+            let name = name.replace('_', " ");
+            all.add("counted for each request", &name, "", each(a, first * 1e3), each(b, second * 1e3));
+        }
     }
     all.jobs(a, b);
     let [first, second] = [a, b].map(|report| &report["mmcq"]["counters"]);
@@ -104,6 +123,14 @@ pub fn compare(a: &Value, b: &Value) -> Comparison {
 }
 
 impl Comparison {
+    fn ran(&mut self, name: &str, first: String, second: String) {
+        if first != second {
+            self.origins.push([name.to_owned(), first, second]);
+        } else if first != "-" && first != "[]" {
+            self.both.push((name.to_owned(), first));
+        }
+    }
+
     fn add(&mut self, group: &str, name: &str, unit: &'static str, a: f64, b: f64) {
         self.figures.push(Figure { group: group.to_owned(), name: name.to_owned(), unit, a, b });
     }
@@ -123,6 +150,16 @@ impl Comparison {
                         };
                         self.direction(&group, &x[direction], &y[direction]);
                     }
+                    let sync = [x, y].map(|job| &job["sync"]);
+                    let [first, second] = sync.map(|sync| sync["total_ios"].as_f64().unwrap_or_default());
+                    if first + second > 0.0 {
+                        let group = match of(a).len() {
+                            1 => "sync".to_owned(),
+                            _ => format!("{} ({}), sync", name(x), at + 1),
+                        };
+                        self.add(&group, "requests", "", first, second);
+                        self.latencies(&group, &sync[0]["lat_ns"], &sync[1]["lat_ns"]);
+                    }
                 }
                 (x, y) => {
                     self.alone.extend([x, y].into_iter().flatten().map(|job| format!("job {}", name(job))))
@@ -138,9 +175,14 @@ impl Comparison {
         }
         let mib = f64::from(1 << 20);
         self.add(group, "rate", "MiB/s", number(&a["bw_bytes"]) / mib, number(&b["bw_bytes"]) / mib);
+        self.add(group, "IOPS", "", number(&a["iops"]), number(&b["iops"]));
         self.add(group, "requests", "", number(&a["total_ios"]), number(&b["total_ios"]));
-        let [first, second] = [a, b].map(|side| &side["clat_ns"]);
-        for part in ["min", "mean", "max"] {
+        self.latencies(group, &a["clat_ns"], &b["clat_ns"]);
+    }
+
+    fn latencies(&mut self, group: &str, first: &Value, second: &Value) {
+        let number = |value: &Value| value.as_f64().unwrap_or_default();
+        for part in ["min", "mean", "stddev", "max"] {
             let [x, y] = [first, second].map(|ns| number(&ns[part]) / 1e3);
             self.add(group, &format!("latency, {part}"), "us", x, y);
         }
@@ -181,6 +223,24 @@ impl Comparison {
         [name, exact(figure.a), exact(figure.b), signed(figure.b - figure.a), percent]
     }
 
+    /// What both runs have: the board in one line, the jobs in another.
+    fn same(&self) -> String {
+        let (jobs, board): (Vec<_>, Vec<_>) = self
+            .both
+            .iter()
+            .map(|(name, value)| (name.strip_prefix("job."), name, value))
+            .partition(|all| all.0.is_some());
+        let line = |head: &str, all: Vec<(Option<&str>, &String, &String)>| match all.is_empty() {
+            true => String::new(),
+            false => {
+                let said =
+                    all.iter().map(|(short, name, value)| format!("{} {value}", short.unwrap_or(name)));
+                format!("{head}: {}\n", said.collect::<Vec<_>>().join(", "))
+            }
+        };
+        line("both runs", board) + &line("their jobs", jobs)
+    }
+
     /// As a table for people.
     pub fn text(&self) -> String {
         let mut rows: Vec<[String; 5]> = Vec::new();
@@ -215,6 +275,9 @@ impl Comparison {
             out += line.trim_end();
             out.push('\n');
         }
+        if !rows.is_empty() {
+            out.insert_str(0, &self.same());
+        }
         for name in &self.alone {
             out += &format!("only in one of them: {name}\n");
         }
@@ -241,13 +304,12 @@ impl Comparison {
     /// # Errors
     /// A picture cannot be drawn.
     pub fn html(&self, [a, b]: [&str; 2], command: &str) -> Result<String, String> {
-        let phases: Vec<&Figure> =
-            self.figures.iter().filter(|figure| figure.group == "time of a request").collect();
+        let phases: Vec<&Figure> = self.figures.iter().filter(|figure| figure.group == TIME).collect();
         let bar = |label: &str, of: fn(&Figure) -> f64| Bar {
             label: label.to_owned(),
             parts: phases.iter().map(|figure| of(figure)).zip(COLOURS).collect(),
         };
-        let axes = Axes { title: "Time of a request by phase, A above B", x: "us for each request", y: "" };
+        let axes = Axes { title: "Run time by phase, A above B", x: "us of the run for each request", y: "" };
         let svg = chart::bars(&axes, &[bar("A", |f| f.a), bar("B", |f| f.b)], None)?;
         let names = phases.iter().zip(COLOURS).map(|(figure, c)| (figure.name.as_str(), chart::css(c)));
         let names: Vec<(&str, String)> = names.collect();
@@ -260,11 +322,14 @@ impl Comparison {
             }
         }
         let origins: Vec<Vec<String>> = self.origins.iter().map(|row| row.to_vec()).collect();
+        let both: Vec<Vec<String>> =
+            self.both.iter().map(|(name, value)| vec![name.clone(), value.clone()]).collect();
         let rate = self.figures.iter().find(|figure| figure.group == "run");
         let top = html! {
             p.soft {
                 "Two simulated runs of a storage load, A: " b { (a) } " and B: " b { (b) } ". Runs have no noise: each "
-                "difference is exact, and what is not listed is equal."
+                "difference is exact. Figures that are equal are not listed. A percentile is the end of a bucket of "
+                "fio's histogram, up to 3 % wide; a mean has no buckets."
             }
             section.verdict aria-label="Verdict" {
                 @if let Some(rate) = rate {
@@ -279,12 +344,16 @@ impl Comparison {
         };
         let body = html! {
             @if !origins.is_empty() {
-                h2 { "What ran" }
+                h2 { "What is not the same" }
                 (frame::table("Where the runs are not the same", &["what", "A", "B"], &origins, None))
+            }
+            @if !both.is_empty() {
+                h2 { "What is the same" }
+                (frame::table("Of both runs", &["what", "A and B"], &both, None))
             }
             h2 { "Where the time goes" }
             (frame::legend(&names))
-            (frame::figure(&svg, "Time for each request by phase; shorter is faster."))
+            (frame::figure(&svg, "Run time divided by the number of requests, by phase; shorter is faster. Requests overlap, so one of them takes longer."))
             @for (group, rows) in &groups {
                 h2 { (frame::capital(group)) }
                 (frame::table(&format!("Differences: {group}"), &["figure", "A", "B", "B - A", "change"], rows, None))
@@ -323,7 +392,7 @@ mod tests {
     #[test]
     fn what_differs_is_told_and_the_rest_counted() {
         let same = compare(&report(5, "a"), &report(5, "a"));
-        assert!(same.is_equal() && same.text() == "no difference: 12 figures are equal\n", "{}", same.text());
+        assert!(same.is_equal() && same.text() == "no difference: 14 figures are equal\n", "{}", same.text());
         let other = compare(&report(5, "a"), &report(6, "a"));
         let names: Vec<&str> = other.different().map(|figure| figure.name.as_str()).collect();
         assert_eq!(names, ["rate", "rate", "bytes"]);
@@ -332,7 +401,7 @@ mod tests {
             "{}",
             other.text()
         );
-        assert!(other.text().ends_with("9 figures are equal\n"));
+        assert!(other.text().ends_with("11 figures are equal\n"));
         let lines = other.json_lines();
         assert!(lines.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()));
         let alone = compare(&report(5, "a"), &report(5, "b"));

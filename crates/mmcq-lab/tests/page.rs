@@ -255,9 +255,14 @@ fn two_reports_are_compared_exactly() {
     let same = folder.well("compare a.html a.json");
     assert!(same.starts_with("no difference: ") && same.lines().count() == 1, "{same}");
     let text = folder.well("compare a.json b.html --report c.html");
-    for part in
-        ["set ", "cost.wake_us=80", "time of a request", "CPU (us)", "latency, 99 % (us)", "are equal"]
-    {
+    for part in [
+        "set ",
+        "cost.wake_us=80",
+        "run time for each request",
+        "CPU (us)",
+        "latency, 99 % (us)",
+        "are equal",
+    ] {
         assert!(text.contains(part), "{part}: {text}");
     }
     assert!(!text.contains("wire, data"), "the bus moves the same: {text}");

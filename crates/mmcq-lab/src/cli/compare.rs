@@ -12,10 +12,10 @@ use std::process::ExitCode;
 /// More bytes than any report has.
 const BYTES_MAX: u64 = 64 << 20;
 
-/// Compare two saved reports: what ran, rates, latencies, where the time of a request went
+/// Compare two saved reports: what ran, rates, latencies, where the time of the run went
 ///
 /// A and B are JSON (`mmcq run --output-format json`) or pages (`mmcq report`) of this version. Runs
-/// are deterministic, so each difference is exact; what is not listed is equal.
+/// are deterministic, so each difference is exact. Figures that are equal are counted, not listed.
 ///
 ///   mmcq report job.fio -o a.html
 ///   mmcq report job.fio -o b.html --set cost.wake_us=80

@@ -196,7 +196,8 @@ fn phases(compared: &Compared) -> Result<Markup, String> {
     rows.push(["in all".to_owned()].into_iter().chain(sums).collect());
     Ok(html! {
         h2 { "Where the time goes" }
-        p { "Every moment of the run is in one phase. The bars are the time of a request, so shorter is faster." }
+        p { "Every moment of the run is in one phase. The bars are the run's time divided by its requests, so shorter is "
+            "faster. Requests overlap: the latency of one is longer." }
         (frame::legend(&names))
         div.pair {
             (frame::figure(&svg, "Time for each request by phase."))
