@@ -4,6 +4,8 @@ const at = (id) => document.getElementById(id);
 const form = at('form');
 const SETTINGS = ['Linux without a queue', 'Linux with its queue', 'mmcq', 'limit of wire and card'];
 const KNOBS = { 'cost.wake_us': 'A wake-up', 'cost.irq_us': 'An interrupt', 'card.flash.read.read_first_us': "The card's first read" };
+// A slow CPU wakes all of them slowly: the driver's thread, the job, a worker of the block layer.
+const TOGETHER = { 'cost.wake_us': ['cost.job_wake_us', 'cost.hop_us'] };
 // What a knob can have where its source gives no range.
 const WIDE = [0.25, 4];
 const say = (text) => { at('said').textContent = text; };
@@ -81,7 +83,7 @@ async function knobs() {
     const slider = element('input', '', { type: 'range', min: Math.min(low, value), max: Math.max(high, value), step: 'any' });
     slider.value = value;
     slider.addEventListener('input', () => {
-      moved.set(key, String(Number(Number(slider.value).toFixed(1))));
+      for (const each of [key, ...(TOGETHER[key] ?? [])]) moved.set(each, String(Number(Number(slider.value).toFixed(1))));
       number.textContent = `${moved.get(key)} ${param.unit}`;
     });
     label.append(number, element('small', ` ${key}`), slider);

@@ -4,7 +4,7 @@ use super::chart::{self, Axes, Bar, COLOURS, Line, css, short};
 use super::live::Live;
 use super::{Compared, Measured, frame};
 use crate::fio::hist;
-use crate::fio::job::Dir;
+use crate::fio::job::{Dir, Job};
 use crate::fio::report::{Origin, Report, json};
 use crate::fio::stats::{DirStats, Stats};
 use crate::params::Param;
@@ -52,10 +52,25 @@ pub fn html(
         (again(report, &origin, command))
         (params(&compared.params))
     };
-    Ok(frame::page(title, &top(compared, &all, &origin), &body, &json::json(report, false), live))
+    Ok(frame::page(title, &top(compared, &all, report, &origin), &body, &json::json(report, false), live))
 }
 
-fn top(compared: &Compared, all: &Stats, origin: &Origin) -> Markup {
+/// What a job does, in words.
+fn load(job: &Job) -> String {
+    let bytes = Dir::ALL.map(|dir| job.bs[dir.index()].max);
+    let size = |bytes: u64| match bytes % 1024 {
+        0 => format!("{} KiB", bytes / 1024),
+        _ => format!("{bytes} bytes"),
+    };
+    let blocks = match bytes[0] == bytes[1] {
+        true => size(bytes[0]),
+        false => format!("{} and {}", size(bytes[0]), size(bytes[1])),
+    };
+    format!("{} of {blocks}, {} at a time, {} jobs", job.rw.word(), job.depth(), job.numjobs)
+        .replace(" 1 jobs", " 1 job")
+}
+
+fn top(compared: &Compared, all: &Stats, report: &Report, origin: &Origin) -> Markup {
     let why = &compared.why;
     let c = &why.counters;
     let p99 = Dir::ALL.into_iter().filter_map(|dir| {
@@ -74,6 +89,9 @@ fn top(compared: &Compared, all: &Stats, origin: &Origin) -> Markup {
             "A storage load ran on a model of a card reader and a memory card, in simulated time. Board "
             b { (origin.platform) } ", card " b { (origin.card) } ", software " b { (origin.setting) } " ("
             (meaning(compared.setting)) ")."
+        }
+        @if let Some(entry) = report.entries.first() {
+            p.soft { "The load: " (load(&entry.job)) @if report.entries.len() > 1 { "; and other jobs" } "." }
         }
         section.verdict aria-label="Verdict" {
             p { (why.conclusion()) "." }
@@ -133,7 +151,7 @@ fn rates(compared: &Compared) -> Result<Markup, String> {
             "allow if software took no time."
         }
         div.pair {
-            (frame::figure(&svg, "Blue: this page's setting. Line: the limit of bus and card."))
+            (frame::figure(&svg, &format!("Blue: this page's setting. Line: the limit of bus and card, {limit:.2} MiB/s.")))
             @if !compared.refused.is_empty() {
                 div {
                     p { "Not run:" }

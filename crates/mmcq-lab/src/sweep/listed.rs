@@ -7,10 +7,12 @@ use crate::table::Table;
 use serde_json::Value;
 
 /// Figures that a reader looks at first, and what they are called on a page.
-const SHOWN: [(&str, &str); 9] = [
+const SHOWN: [(&str, &str); 11] = [
+    ("run_mib_s", "run, MiB/s"),
+    ("limit_mib_s", "limit, MiB/s"),
+    ("limit_share", "of the limit"),
     ("direction", ""),
     ("mib_s", "MiB/s"),
-    ("limit_share", "of the limit"),
     ("lat_mean_us", "mean, us"),
     ("lat_p99_us", "99 %, us"),
     ("interrupts_per_io", "interrupts"),
@@ -39,19 +41,25 @@ pub fn page(title: &str, axes: &[String], rows: &[Row], heat: Option<&str>, comm
     }
     let figure = |row: &Row, name: &str| row.iter().find(|(known, _)| known == name)?.1.as_f64();
     let place = |row: &Row| {
-        let axes = axes.iter().map(|name| format!("{name} {}", cell(row, name)));
-        axes.chain([cell(row, "direction")]).collect::<Vec<_>>().join(", ")
+        axes.iter().map(|name| format!("{name} {}", cell(row, name))).collect::<Vec<_>>().join(", ")
     };
-    let rated = rows.iter().filter_map(|row| Some((row, figure(row, "mib_s")?)));
+    // A run has a row for each direction, and one rate of both.
+    let mut rated: Vec<(&Row, f64)> = Vec::new();
+    for row in rows {
+        let Some(rate) = figure(row, "run_mib_s") else { continue };
+        if rated.last().is_none_or(|(last, _)| figure(last, "point") != figure(row, "point")) {
+            rated.push((row, rate));
+        }
+    }
     // Of rows that show the same rate the first is named, and how many there are.
     let ends = |best: fn(f64, f64) -> f64, word: &str| {
-        let rate = format!("{:.2}", rated.clone().map(|(_, rate)| rate).reduce(best)?);
-        let mut like = rated.clone().filter(|(_, other)| format!("{other:.2}") == rate);
+        let rate = format!("{:.2}", rated.iter().map(|(_, rate)| *rate).reduce(best)?);
+        let mut like = rated.iter().filter(|(_, other)| format!("{other:.2}") == rate);
         let (row, _) = like.next()?;
         let more = match like.count() {
             0 => String::new(),
-            1 => " and in 1 other row".to_owned(),
-            count => format!(" and in {count} other rows"),
+            1 => " and at 1 other point".to_owned(),
+            count => format!(" and at {count} other points"),
         };
         Some(format!("{word}: {rate} MiB/s, at {}{more}.", place(row)))
     };
@@ -62,13 +70,23 @@ pub fn page(title: &str, axes: &[String], rows: &[Row], heat: Option<&str>, comm
     let picture = heat.map(|svg| {
         (
             chart::scaled(svg, "The grid", "paper"),
-            "Each cell is the mean of its rows; a number is its figure.".to_owned(),
+            "Each cell has the mean of its rows, in colour and as a number.".to_owned(),
         )
     });
     let heading = "All points".to_owned();
     let part = Part { heading, picture, table: Some(table), lines: String::new() };
-    let intro = "A storage load, simulated on models of boards and cards. Each row is one run and direction; what \
-                 changes from row to row stands first. The limit is what wire and card allow.";
+    let intro = "A storage load, simulated on models of boards and cards. A run has a row for reads and a row for \
+                 writes; what changes from run to run stands first. Its rate, its limit (what wire and card allow), \
+                 interrupts, switches and the CPU are of the whole run, and stand in both.";
+    let fixed: Vec<String> = ["platform", "card", "setting", "seed"]
+        .into_iter()
+        .filter(|name| !axes.iter().any(|axis| axis == name))
+        .filter_map(|name| Some(format!("{name} {}", cell(rows.first()?, name))))
+        .collect();
+    let intro = match fixed.is_empty() {
+        true => intro.to_owned(),
+        false => format!("{intro} All runs: {}.", fixed.join(", ")),
+    };
     let data: String = rows.iter().map(|row| Format::Json.line(row)).collect();
-    listed(title, intro, &verdict, &[part], command, &data)
+    listed(title, &intro, &verdict, &[part], command, &data)
 }

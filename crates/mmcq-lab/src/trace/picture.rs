@@ -321,7 +321,7 @@ impl Axis {
             let _ = writeln!(
                 out,
                 "<rect x=\"{:.2}\" y=\"{TOP}\" width=\"{FOLD}\" height=\"{}\" fill=\"#f5f5f5\"/>\n\
-                 <text x=\"{:.2}\" y=\"{}\" text-anchor=\"middle\" fill=\"#90a4ae\" font-size=\"9\">+{}</text>",
+                 <text x=\"{:.2}\" y=\"{}\" text-anchor=\"middle\" fill=\"#5b6b74\" font-size=\"9\">+{}</text>",
                 x - FOLD,
                 bottom - TOP,
                 x - FOLD / 2.0,
