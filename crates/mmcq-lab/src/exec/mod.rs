@@ -203,6 +203,6 @@ impl Visit for Start<'_> {
             Err(error) => return Ok(Err(ExecError::Program(format!("the program's end: {error}")))),
         };
         let cut = load.supply.as_ref().and_then(|supply| supply.failed);
-        Ok(Ok(Ended { status, tally: load.tally, counters, cut, absent: load.nobody_came(), interrupted }))
+        Ok(Ok(Ended { status, tally: load.tally, counters, cut, absent: load.was_unused(), interrupted }))
     }
 }

@@ -120,7 +120,7 @@ impl Programs {
     }
 
     /// The program never used the laboratory.
-    pub(super) fn nobody_came(&self) -> bool {
+    pub(super) fn was_unused(&self) -> bool {
         self.known == 0
     }
 

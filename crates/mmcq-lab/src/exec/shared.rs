@@ -149,7 +149,7 @@ impl Shared {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: the mapping has so many bytes, is aligned to a page, and stays until `drop`; all
-        // who see it use atomic accesses.
+        // accesses to it are atomic.
         let (words, longs) = unsafe {
             (
                 std::slice::from_raw_parts(at.cast::<AtomicU32>(), bytes / 4),
