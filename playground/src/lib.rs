@@ -95,7 +95,7 @@ fn answered(question: &[u8]) -> Result<Value, String> {
         "why" => {
             let (scene, loaded) = question.load()?;
             let mut why = Why::new(&scene.run_of(&loaded)).map_err(line)?;
-            why.title = title(&scene, &loaded);
+            why.title = scene.title(&loaded.platform);
             Ok(json!({ "lines": why::json_lines(&why), "conclusion": why.conclusion() }))
         }
         // All that two runs tell: the run itself, its limit, and where the time went.
@@ -107,7 +107,7 @@ fn answered(question: &[u8]) -> Result<Value, String> {
             let limit_run = Run { setting: Setting::Limit, ..run };
             let limit = runner::run(&limit_run, None, &mut |_, _| ()).map_err(line)?;
             let mut why = Why::of(&run, outcome.counters.clone(), limit.counters.clone()).map_err(line)?;
-            why.title = title(&scene, &loaded);
+            why.title = scene.title(&loaded.platform);
             LAST.with(|last| *last.borrow_mut() = Some((key, series)));
             let limit_scene = Scene { setting: Setting::Limit, ..scene.clone() };
             let limit = report(&limit_scene, loaded.clone(), limit);
@@ -129,13 +129,6 @@ fn answered(question: &[u8]) -> Result<Value, String> {
         }
         other => Err(format!("what {other}: expected lists, params, run, why, explained or scope")),
     }
-}
-
-/// What ran, as the program says it.
-fn title(scene: &Scene, loaded: &Loaded) -> String {
-    let platform = &loaded.platform;
-    let card = scene.card_of(platform);
-    fio::report::title(&platform.name, card, scene.setting.name(), scene.seed, &scene.set)
 }
 
 /// fio's report, as the program prints it.

@@ -60,7 +60,8 @@ fn explain(
     let scene = scene(platform, card, setting, seed, set)?;
     py.detach(|| {
         let loaded = scene.load(&job.file()?, &scene.set).map_err(input)?;
-        let why = Why::new(&scene.run_of(&loaded))?;
+        let mut why = Why::new(&scene.run_of(&loaded))?;
+        why.title = scene.title(&loaded.platform);
         Ok((why::json_lines(&why), why.conclusion()))
     })
     .map_err(|failure: Failure| failure.into())

@@ -119,6 +119,12 @@ impl Scene {
         }
     }
 
+    /// What runs, in one line: version, board, card, setting, seed, changes.
+    pub fn title(&self, platform: &Platform) -> String {
+        let card = self.card_of(platform);
+        fio::report::title(&platform.name, card, self.setting.name(), self.seed, &self.set)
+    }
+
     /// The name of the card in the slot.
     pub fn card_of<'a>(&'a self, platform: &'a Platform) -> &'a str {
         self.card.as_deref().unwrap_or(&platform.card)

@@ -4,7 +4,6 @@ use super::Error;
 use super::form::Form;
 use super::load::Load;
 use clap::Args;
-use mmcq_lab::fio::report;
 use mmcq_lab::runner::RunError;
 use mmcq_lab::why::{self, Why};
 use std::process::ExitCode;
@@ -34,9 +33,7 @@ impl Explain {
             RunError::Stuck(_) | RunError::Memory(_) => Error::Run(error.to_string()),
             other => Error::input(other),
         })?;
-        let (scene, platform) = (&self.load.scene, &loaded.platform);
-        let card = scene.card_of(platform);
-        why.title = report::title(&platform.name, card, scene.setting.name(), scene.seed, &scene.set);
+        why.title = self.load.scene.title(&loaded.platform);
         self.form.print(|| why::text(&why), || why::json_lines(&why))?;
         Ok(if why.counters.failed > 0 { ExitCode::from(1) } else { ExitCode::SUCCESS })
     }
