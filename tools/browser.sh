@@ -34,7 +34,7 @@ if ! "$python" -c 'import selenium, importlib.util; assert importlib.util.find_s
     left_out "Selenium and axe cannot be installed (see above)"
 fi
 if [ -z "${MMCQ:-}" ]; then
-  cargo build --quiet --release --locked -p mmcq-lab
+  cargo build --quiet --release --locked -p mmcq-lab --features full
   MMCQ=$target/release/mmcq
 fi
 export MMCQ=$(realpath "$MMCQ")

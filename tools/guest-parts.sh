@@ -36,7 +36,7 @@ if [ "$(cat "$store/ready" 2>/dev/null)" != "$release" ]; then
 fi
 
 # Built by all cores, not as fast as can be.
-CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 cargo build -q --locked --release -p mmcq-guest
+cargo build -q --locked --release -p mmcq-guest
 target=$(cargo metadata --format-version 1 --no-deps --locked | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
 parts=$PWD/target/judges/guest
 mkdir -p "$parts"

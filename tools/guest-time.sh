@@ -20,7 +20,7 @@ twice=
 tables=("$@")
 [ ${#tables[@]} -gt 0 ] || tables=(never)
 tools/guest-parts.sh
-CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 cargo build -q --locked --release -p mmcq-lab
+cargo build -q --locked --release -p mmcq-lab --features full
 mmcq=$(cargo metadata --format-version 1 --no-deps --locked | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/release/mmcq
 # boards/pc, built as tools/boards.sh does. With "queue": with the card's queue, by the controller's queue engine.
 pc() {

@@ -16,9 +16,9 @@ build() { # target or nothing; prints the library's path
   local target=${1:-} folder
   folder=$(cd "$root" && cargo metadata --format-version 1 --no-deps --locked |
     sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
-  (cd "$root" && cargo rustc -p mmcq-c --release --locked --quiet --crate-type staticlib --features "panic-handler${FEATURES:+,$FEATURES}" \
-    --config 'profile.release.panic="abort"' ${target:+--target "$target"}) >&2
-  echo "$folder/${target:+$target/}release/libmmcq_c.a"
+  (cd "$root" && cargo rustc -p mmcq-c --profile fat --locked --quiet --crate-type staticlib --features "panic-handler${FEATURES:+,$FEATURES}" \
+    --config 'profile.fat.panic="abort"' ${target:+--target "$target"}) >&2
+  echo "$folder/${target:+$target/}fat/libmmcq_c.a"
 }
 
 install_to() { # prefix, library

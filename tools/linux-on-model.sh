@@ -20,7 +20,7 @@ qemu=$PWD/target/judges/qemu11/qemu-system-x86_64
 
 tools/debian-kernel.sh
 if [ -z "${MMCQ:-}" ]; then
-  cargo build -q --locked --release -p mmcq-lab
+  cargo build -q --locked --release -p mmcq-lab --features full
   MMCQ=$(cargo metadata --format-version 1 --no-deps --locked | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/release/mmcq
 fi
 

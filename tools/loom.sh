@@ -5,8 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 target=$(cargo metadata --format-version 1 --no-deps --locked | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/loom
 export RUSTFLAGS="--cfg loom"
-# Release: loom looks at tens of thousands of interleavings. Without LTO: that is what it takes longest to build.
-export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_DEBUG=0
+# Release: loom looks at tens of thousands of interleavings.
 binary=$(cargo test -p mmcq --lib --release --locked --target-dir "$target" --no-run 2>&1 |
   tee >(cat >&2) | sed -n 's/^ *Executable .*(\(.*\))$/\1/p')
 [ -x "$binary" ] || { echo "loom.sh: no test binary was built" >&2; exit 1; }

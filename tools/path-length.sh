@@ -10,8 +10,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 command -v valgrind >/dev/null || { echo "path-length.sh: needs valgrind (Debian package valgrind)" >&2; exit 1; }
-CARGO_PROFILE_RELEASE_DEBUG=1 cargo build --release --quiet --locked -p mmcq --example path_length
-program=${CARGO_TARGET_DIR:-target}/release/examples/path_length
+cargo build --profile fat --quiet --locked -p mmcq --example path_length
+program=${CARGO_TARGET_DIR:-target}/fat/examples/path_length
 counts=$(mktemp)
 trap 'rm -f "$counts"' EXIT
 few=1000 many=3000
@@ -61,9 +61,9 @@ for lane in cqe tasks; do
 done
 [ "${1:-}" != --lanes ] || exit $bad
 
-CARGO_PROFILE_RELEASE_DEBUG=1 cargo build --release --quiet --locked -p mmcq --example type_a_length
-CARGO_PROFILE_RELEASE_DEBUG=1 cargo build --release --quiet --locked -p mmcq-lab --example packet_length
-program=${CARGO_TARGET_DIR:-target}/release/examples/type_a_length
+cargo build --profile fat --quiet --locked -p mmcq --example type_a_length
+cargo build --profile fat --quiet --locked -p mmcq-lab --example packet_length
+program=${CARGO_TARGET_DIR:-target}/fat/examples/type_a_length
 count=200
 # chain WHO FUNCTIONS INTERRUPT: instructions a packet; where they are spent is left in $counts
 chain() {
@@ -127,7 +127,7 @@ awk -v l="$locks" -v i="$interrupts" -v a="$(chain async 2 all)" -v c="$(chain c
   printf "async takes the lock %.0f times a packet, callbacks %d times: 2.00 is reached where a lock costs %.1f instructions\n",
     l, i, (2*c - a) / (l - 2*i) }'
 
-program=${CARGO_TARGET_DIR:-target}/release/examples/packet_length
+program=${CARGO_TARGET_DIR:-target}/fat/examples/packet_length
 # The interrupt's work, without what the controller's model, the memory's shadows and the laboratory around them do.
 collect=(--toggle-collect='mmcq_lab::sdio::ours::advance')
 for function in 'mmcq_lab::sdio::host::Port::read' 'mmcq_lab::sdio::host::Port::write' \

@@ -14,6 +14,6 @@ git ls-files -z --cached --others --exclude-standard | while IFS= read -r -d '' 
   [ ! -f "$file" ] || printf '%s\0' "$file"
 done | "$work/tools/debug/plant" tools/mutants/bugs.toml "$work/tree" 2>"$work/plant.log" || { cat "$work/plant.log" >&2; exit 2; }
 # What is woven in is not written to be read: no warnings of it.
-export RUSTFLAGS="--cfg planted -Awarnings" CARGO_TARGET_DIR=$work/built CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
-cargo build --release --locked --quiet --manifest-path "$work/tree/Cargo.toml" -p mmcq-lab
+export RUSTFLAGS="--cfg planted -Awarnings" CARGO_TARGET_DIR=$work/built
+cargo build --release --locked --quiet --manifest-path "$work/tree/Cargo.toml" -p mmcq-lab --features torture,outside
 exec "$work/built/release/mmcq" "$@"

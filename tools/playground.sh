@@ -32,7 +32,7 @@ case "${1:-}" in
 --check)
   command -v node >/dev/null || { say "left out: no node (Debian: nodejs)"; exit; }
   if [ -z "${MMCQ:-}" ]; then
-    cargo build --quiet --release --locked -p mmcq-lab
+    cargo build --quiet --release --locked -p mmcq-lab --features full
     MMCQ=$target/release/mmcq
   fi
   node playground/check.mjs "$MMCQ" "$wasm"

@@ -22,7 +22,7 @@ rm -rf "$place/fresh"
 "$place/fresh/bin/pip" install -q "$wheel[test]"
 export PATH=$place/fresh/bin:$PATH
 # What the numbers are compared with: the program itself.
-cargo build --quiet --release --locked -p mmcq-lab
+cargo build --quiet --release --locked -p mmcq-lab --features full
 export MMCQ=$target/release/mmcq
 cd "$place"
 # Outside of the tree: what is tested is what was installed.

@@ -61,7 +61,7 @@ END
   PATH=$whole
   echo "$key" >"$place/ready"
 fi
-CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 cargo build -q --locked --release -p mmcq-lab
+cargo build -q --locked --release -p mmcq-lab --features full
 mmcq=$(cargo metadata --format-version 1 --no-deps --locked | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/release/mmcq
 job=$(mktemp)
 trap 'rm -f "$job"' EXIT

@@ -18,7 +18,7 @@ store=$PWD/target/judges/linux
 kernel=$(echo "$store"/boot/vmlinuz*)
 busybox=$store/bin/busybox
 if [ -z "${MMCQ:-}" ]; then
-  cargo build -q --locked --release -p mmcq-lab
+  cargo build -q --locked --release -p mmcq-lab --features full
   MMCQ=$(cargo metadata --format-version 1 --no-deps --locked | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/release/mmcq
 fi
 

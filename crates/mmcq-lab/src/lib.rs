@@ -14,13 +14,13 @@ pub mod buslog;
 #[cfg(feature = "host")]
 pub mod compare;
 pub mod controller;
-#[cfg(all(feature = "host", target_os = "linux"))]
+#[cfg(all(feature = "outside", target_os = "linux"))]
 pub mod device;
-#[cfg(all(feature = "host", target_os = "linux"))]
+#[cfg(all(feature = "outside", target_os = "linux"))]
 pub mod exec;
 pub mod finished;
 pub mod fio;
-#[cfg(feature = "host")]
+#[cfg(feature = "fit")]
 pub mod fit;
 #[cfg(feature = "host")]
 pub mod guest;
@@ -43,16 +43,16 @@ pub mod runner;
 pub mod scene;
 pub mod sdio;
 pub mod series;
-#[cfg(feature = "host")]
+#[cfg(feature = "outside")]
 pub mod serve;
 #[cfg(feature = "host")]
 pub mod sweep;
 pub mod system;
 pub mod table;
-#[cfg(feature = "host")]
+#[cfg(feature = "torture")]
 pub mod torture;
 pub mod trace;
-#[cfg(feature = "host")]
+#[cfg(feature = "outside")]
 pub mod unix_socket;
 pub mod why;
 

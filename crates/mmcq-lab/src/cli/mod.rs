@@ -4,15 +4,16 @@
 mod card;
 mod check;
 mod compare;
-#[cfg(target_os = "linux")]
+#[cfg(all(feature = "outside", target_os = "linux"))]
 mod device;
 mod diff_bus;
 mod effects;
-#[cfg(target_os = "linux")]
+#[cfg(all(feature = "outside", target_os = "linux"))]
 mod exec;
+#[cfg(feature = "fit")]
 mod fit;
 mod form;
-#[cfg(target_os = "linux")]
+#[cfg(all(feature = "outside", target_os = "linux"))]
 mod guest;
 mod load;
 mod new;
@@ -24,14 +25,18 @@ mod report;
 mod reporting;
 mod reproduce;
 mod run;
+#[cfg(feature = "outside")]
 mod serve;
+#[cfg(feature = "torture")]
 mod shards;
+#[cfg(feature = "shell")]
 mod shell;
 mod snoop;
 mod sweep;
+#[cfg(feature = "torture")]
 mod torture;
 mod trace;
-#[cfg(target_os = "linux")]
+#[cfg(all(feature = "outside", target_os = "linux"))]
 mod vfio;
 mod voice;
 mod why;
@@ -68,6 +73,7 @@ enum Command {
     Run(run::Run),
     Replay(replay::Replay),
     Sweep(sweep::Sweep),
+    #[cfg(feature = "fit")]
     Fit(fit::Fit),
     Trace(trace::Trace),
     Snoop(snoop::Snoop),
@@ -76,24 +82,28 @@ enum Command {
     Compare(compare::Compare),
     Check(check::Check),
     Reproduce(reproduce::Reproduce),
+    #[cfg(feature = "torture")]
     Torture(torture::Torture),
     Card(card::Card),
     Platforms(card::Platforms),
     Params(params::Params),
     New(new::New),
+    #[cfg(feature = "outside")]
     Serve(serve::Serve),
     DiffBus(diff_bus::DiffBus),
+    #[cfg(feature = "shell")]
     Completions(shell::Completions),
+    #[cfg(feature = "shell")]
     Man(shell::Man),
-    #[cfg(target_os = "linux")]
+    #[cfg(all(feature = "outside", target_os = "linux"))]
     Fio(exec::Fio),
-    #[cfg(target_os = "linux")]
+    #[cfg(all(feature = "outside", target_os = "linux"))]
     Exec(exec::Exec),
-    #[cfg(target_os = "linux")]
+    #[cfg(all(feature = "outside", target_os = "linux"))]
     Device(device::Device),
-    #[cfg(target_os = "linux")]
+    #[cfg(all(feature = "outside", target_os = "linux"))]
     Guest(guest::Guest),
-    #[cfg(target_os = "linux")]
+    #[cfg(all(feature = "outside", target_os = "linux"))]
     Vfio(vfio::Vfio),
 }
 
@@ -129,6 +139,28 @@ const FOUND: [(&str, &str); 25] = [
     ("vfio", "the card or the reader failed, or a file could not be written"),
 ];
 
+/// Commands that a build without their feature leaves out.
+const FEATURES: [(&str, &str); 10] = [
+    ("fit", "fit"),
+    ("torture", "torture"),
+    ("serve", "outside"),
+    ("completions", "shell"),
+    ("man", "shell"),
+    ("fio", "outside"),
+    ("exec", "outside"),
+    ("device", "outside"),
+    ("guest", "outside"),
+    ("vfio", "outside"),
+];
+
+/// What this build was made without: how to have it.
+fn left_out(what: &str, feature: &str) -> String {
+    format!(
+        "{what}: this build was made without it; `cargo build --release -p mmcq-lab --features {feature}` \
+         makes one that has it, `--features full` one that has everything"
+    )
+}
+
 /// The exit codes of a command, for its help.
 fn exit_codes(command: &str) -> String {
     let found = FOUND.iter().find(|(name, _)| *name == command);
@@ -147,7 +179,17 @@ impl Cli {
             };
             command.after_help(text)
         };
-        with_codes(Cli::command().mut_subcommands(with_codes)).color(voice::colours())
+        let command = with_codes(Cli::command().mut_subcommands(with_codes)).color(voice::colours());
+        let missing = FEATURES.iter().filter(|(name, _)| command.find_subcommand(name).is_none());
+        let missing: Vec<&str> = missing.map(|(name, _)| *name).collect();
+        if missing.is_empty() {
+            return command;
+        }
+        let codes = exit_codes("");
+        command.after_help(format!(
+            "Left out of this build: {}. `cargo build --release -p mmcq-lab --features full` has them.\n\n{codes}",
+            missing.join(", ")
+        ))
     }
 
     /// What was given to the program. A user that wants help gets it here, and the program ends.
@@ -168,6 +210,9 @@ impl Cli {
         if let (ErrorKind::InvalidSubcommand, Some(command)) = (error.kind(), command) {
             let known = Cli::command().get_subcommands().map(|c| c.get_name().to_owned()).collect::<Vec<_>>();
             let text = command.to_string();
+            if let Some((name, feature)) = FEATURES.iter().find(|(name, _)| *name == text) {
+                return Error::Input(left_out(name, feature));
+            }
             // Of short words most are near: one letter may be wrong, of longer ones two.
             let close = |name: &&String| strsim::osa_distance(name, &text) <= (text.len() / 2).min(2);
             let nearest = known.iter().filter(close).min_by_key(|name| strsim::osa_distance(name, &text));
@@ -188,6 +233,7 @@ impl Cli {
             Command::Run(command) => command.run(),
             Command::Replay(command) => command.run(),
             Command::Sweep(command) => command.run(),
+            #[cfg(feature = "fit")]
             Command::Fit(command) => command.run(),
             Command::Trace(command) => command.run(),
             Command::Snoop(command) => command.run(),
@@ -196,24 +242,28 @@ impl Cli {
             Command::Compare(command) => command.run(),
             Command::Check(command) => command.run(),
             Command::Reproduce(command) => command.run(),
+            #[cfg(feature = "torture")]
             Command::Torture(command) => command.run(),
             Command::Card(command) => command.run(),
             Command::Platforms(command) => command.run(),
             Command::Params(command) => command.run(),
             Command::New(command) => command.run(),
+            #[cfg(feature = "outside")]
             Command::Serve(command) => command.run(),
             Command::DiffBus(command) => command.run(),
+            #[cfg(feature = "shell")]
             Command::Completions(command) => command.run(),
+            #[cfg(feature = "shell")]
             Command::Man(command) => command.run(),
-            #[cfg(target_os = "linux")]
+            #[cfg(all(feature = "outside", target_os = "linux"))]
             Command::Fio(command) => command.run(),
-            #[cfg(target_os = "linux")]
+            #[cfg(all(feature = "outside", target_os = "linux"))]
             Command::Exec(command) => command.run(),
-            #[cfg(target_os = "linux")]
+            #[cfg(all(feature = "outside", target_os = "linux"))]
             Command::Device(command) => command.run(),
-            #[cfg(target_os = "linux")]
+            #[cfg(all(feature = "outside", target_os = "linux"))]
             Command::Guest(command) => command.run(),
-            #[cfg(target_os = "linux")]
+            #[cfg(all(feature = "outside", target_os = "linux"))]
             Command::Vfio(command) => command.run(),
         }
     }

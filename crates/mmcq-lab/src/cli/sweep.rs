@@ -8,6 +8,7 @@ use clap::Args;
 use mmcq_lab::image::Lock;
 use mmcq_lab::parallel;
 use mmcq_lab::scene::Scene;
+#[cfg(feature = "parquet")]
 use mmcq_lab::sweep::columns;
 use mmcq_lab::sweep::heat::Cells;
 use mmcq_lab::sweep::kept::{Kept, kept};
@@ -120,6 +121,7 @@ impl Sweep {
             Ok::<_, Error>(())
         })?;
         progress.end();
+        #[cfg(feature = "parquet")]
         if let (Some(rows), Some(path)) = (&rows, &self.out)
             && rows != path
         {
@@ -176,6 +178,9 @@ impl Sweep {
     fn format(&self) -> Result<Format, Error> {
         let Some(path) = &self.out else { return Ok(self.form.of_rows()) };
         match path.extension().and_then(|end| end.to_str()) {
+            Some(PARQUET) if cfg!(not(feature = "parquet")) => {
+                Err(Error::Input(super::left_out(&format!("--out {}", path.display()), "parquet")))
+            }
             Some("jsonl" | PARQUET) => Ok(Format::Json),
             Some("csv") => Ok(Format::Csv),
             _ => Err(Error::Input(format!(

@@ -136,7 +136,16 @@ impl Trace {
             known.push((option, file));
             Ok(Some(place))
         };
-        let waves = [(Dump::Vcd, ready("--vcd", &self.vcd)?), (Dump::Fst, ready("--fst", &self.fst)?)];
+        #[cfg(feature = "fst")]
+        let fst = (Dump::Fst, ready("--fst", &self.fst)?);
+        #[cfg(not(feature = "fst"))]
+        let fst = match &self.fst {
+            Some(path) => {
+                return Err(Error::Input(super::left_out(&format!("--fst {}", path.display()), "fst")));
+            }
+            None => (Dump::Vcd, None),
+        };
+        let waves = [(Dump::Vcd, ready("--vcd", &self.vcd)?), fst];
         let waves = waves.into_iter().filter_map(|(dump, place)| Some((dump, place?))).collect();
         let (svg, perfetto) = (ready("--svg", &self.svg)?, ready("--perfetto", &self.perfetto)?);
         Ok(Places { waves, svg, perfetto })

@@ -1,6 +1,7 @@
 //! Grids of runs: which points there are, what a row says of one, and how a file of rows that was
 //! broken off is gone on with.
 
+#[cfg(feature = "parquet")]
 pub mod columns;
 pub mod grid;
 pub mod heat;

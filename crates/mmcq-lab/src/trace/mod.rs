@@ -11,7 +11,7 @@
 
 mod capture;
 mod crc;
-#[cfg(feature = "host")]
+#[cfg(feature = "fst")]
 mod fst;
 mod grid;
 mod lines;
@@ -117,7 +117,7 @@ pub enum Dump {
     /// Value change dump: text that all viewers and decoders read.
     Vcd,
     /// Fast Signal Trace: compressed.
-    #[cfg(feature = "host")]
+    #[cfg(feature = "fst")]
     Fst,
 }
 
@@ -126,7 +126,7 @@ impl Dump {
     pub const fn cycles_max(self) -> u64 {
         match self {
             Dump::Vcd => vcd::CYCLES_MAX,
-            #[cfg(feature = "host")]
+            #[cfg(feature = "fst")]
             Dump::Fst => fst::CYCLES_MAX,
         }
     }
@@ -134,7 +134,7 @@ impl Dump {
     fn begin(self, head: &Head, clk: Clk, out: impl Out) -> io::Result<Wave> {
         let format: Box<dyn wave::Format> = match self {
             Dump::Vcd => Box::new(vcd::Vcd::new(head, clk, out)?),
-            #[cfg(feature = "host")]
+            #[cfg(feature = "fst")]
             Dump::Fst => Box::new(fst::Fst::new(head, clk, out)?),
         };
         Ok(Wave::new(head, clk, format))
