@@ -4,7 +4,7 @@
 
 mod card;
 
-pub use card::{card_names, card_profile, card_table, card_text, card_text_with, slot_card};
+pub use card::{card_names, card_profile, card_table, card_text, card_text_with, profile, slot_card, table};
 
 use crate::alone::Alone;
 use crate::buffers::Pieces;
@@ -163,7 +163,7 @@ pub fn card_with(
     card: Option<&str>,
     medium: Option<Medium>,
 ) -> Result<(CardProfile, Medium), BoardError> {
-    let mut profile = card::changed(card.unwrap_or(&platform.card), &platform.card_changes)?;
+    let mut profile = profile(platform, card)?;
     let medium = match medium {
         Some(medium) => {
             let (capacity, bytes) = (profile.capacity_bytes(), medium.bytes());
@@ -313,6 +313,8 @@ impl<const N: usize> Board<N> {
         medium: Option<Medium>,
         price: Price,
     ) -> Result<Self, BoardError> {
+        #[cfg(test)]
+        crate::counted::built();
         let (profile, medium) = card_with(platform, card, medium)?;
         let time = Time::new();
         let memory = ShadowMemory::new(MemoryConfig::BITS32);

@@ -46,9 +46,6 @@ const PIECES: usize = 64;
 /// Transfers in a chain that the controller executes.
 const CHAINED: usize = 16;
 
-/// Capabilities 1: ADMA3.
-const ADMA3: u32 = 1 << 27;
-
 /// The controller as the event loop sees it. Clones are the same controller.
 #[derive(Clone)]
 pub enum Controller {
@@ -110,7 +107,7 @@ impl Controller {
                 let setup = sdhci_setup(platform, &config, engine);
                 let driver = sdhci::Sdhci::new(port.clone(), memory.clone(), table, setup)
                     .map_err(|e| e.to_string())?;
-                let chains = engine && platform.stack.chains && config.capabilities1 & ADMA3 != 0;
+                let chains = engine && platform.stack.chains && platform.controller.executes_chains();
                 let driver = match config.command_queue.filter(|_| engine && platform.stack.queue_engine) {
                     None if chains => {
                         let list = Box::leak(Box::new(ChainList::new()));

@@ -26,6 +26,7 @@ pub mod fit;
 pub mod guest;
 #[cfg(feature = "host")]
 pub mod image;
+mod known;
 pub mod linux;
 pub mod ours;
 pub mod page;
@@ -56,5 +57,7 @@ pub mod trace;
 pub mod unix_socket;
 pub mod why;
 
+#[cfg(test)]
+mod counted;
 #[cfg(test)]
 mod fuzz;

@@ -1,6 +1,7 @@
 //! Runs fio jobs on a board, in virtual time.
 
 use crate::board::{Board, BoardError, Price};
+use crate::fio::offsets::Seeds;
 use crate::fio::script::Op;
 use crate::fio::stats::{Cpu as FioCpu, Stats};
 use crate::fio::{ParseError, Worker as FioWorker};
@@ -335,6 +336,9 @@ pub struct Outcome {
     pub logs: Vec<(String, String)>,
     /// Counters.
     pub counters: Counters,
+    /// Another seed may give another outcome. It does not where this is false, as it may be at the
+    /// limit.
+    pub seeded: bool,
 }
 
 impl Outcome {
@@ -419,7 +423,9 @@ where
     let sectors = board.card.params.sectors;
     let waiting = Waiting::new(board.time.now());
     let mut load = Load::new(run, sectors, waiting.clone(), progress)?;
-    let (counters, end_ns) = place::machine(run, board, &mut load, waiting, run.workers.len() as u32)?;
+    let ended = place::machine(run, board, &mut load, waiting, run.workers.len() as u32)?;
+    let place::Ended { counters, end_ns, seeded } = ended;
+    let seeded = seeded || run.workers.iter().any(|worker| Seeds::are_of_run(&worker.job));
     let (mut verify_errors, mut logs) = (Vec::new(), Vec::new());
     let mut stats = Vec::new();
     for (state, worker) in load.states.iter_mut().zip(run.workers) {
@@ -429,7 +435,7 @@ where
             logs.extend(kept.files(worker.thread_number, &worker.files));
         }
     }
-    Ok(Outcome { stats, verify_errors, logs, counters })
+    Ok(Outcome { stats, verify_errors, logs, counters, seeded })
 }
 
 #[cfg(test)]

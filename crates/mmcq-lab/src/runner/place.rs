@@ -169,8 +169,18 @@ pub trait Carried: Workload {
     fn counted(&self) -> (u64, u64, Steady);
 }
 
-/// Runs what is loaded on a machine that begins with so many jobs. Returns what was counted, and
-/// the time of the end.
+/// What comes of a machine.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    /// What was counted.
+    pub counters: Counters,
+    /// The time of the end.
+    pub end_ns: u64,
+    /// Another seed may have given other figures.
+    pub seeded: bool,
+}
+
+/// Runs what is loaded on a machine that begins with so many jobs.
 ///
 /// # Errors
 /// A completion is lost, or the stack touches memory that it must not touch.
@@ -180,7 +190,7 @@ pub fn machine<const N: usize, W: Carried>(
     load: &mut W,
     waiting: Waiting,
     jobs: u32,
-) -> Result<(Counters, u64), RunError>
+) -> Result<Ended, RunError>
 where
     Board<N>: Serve<N>,
 {
@@ -222,5 +232,7 @@ where
         stack,
         steady,
     };
-    Ok((counters, end_ns))
+    // At the limit nothing takes time that is drawn. Linux draws tags, pauses and more.
+    let seeded = run.setting != Setting::Limit || sys.cpu.is_seeded();
+    Ok(Ended { counters, end_ns, seeded })
 }
