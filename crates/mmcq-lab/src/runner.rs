@@ -278,7 +278,7 @@ pub struct Run<'a> {
 }
 
 /// What was counted besides fio's statistics.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counters {
     /// I/Os.
     pub ios: u64,

@@ -4,7 +4,7 @@ use mmcq::engine::{Close, Stats};
 use mmcq::sched::{ChainStats, Holds, PackStats, TaskStats};
 
 /// What there is depends on the stack.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Served {
     /// Transfers that went on in an open one, without a command.
     pub continued: u64,
