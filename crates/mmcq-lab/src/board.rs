@@ -225,6 +225,8 @@ pub struct Board<const N: usize> {
     pub context: Context,
     /// DMA memory.
     pub memory: ShadowMemory,
+    /// Of pages that the engine keeps.
+    pub(crate) pages: RefCell<Pieces>,
 }
 
 /// Costs of a platform, paid by this price.
@@ -356,7 +358,20 @@ impl<const N: usize> Board<N> {
         controller.take_stats();
         let migration = platform.shares.value("migration");
         let (cores, defer) = (platform.cores, platform.defer_completion);
-        Ok(Board { stack, ext_csd, controller, time, card, costs, cores, migration, defer, context, memory })
+        Ok(Board {
+            stack,
+            ext_csd,
+            controller,
+            time,
+            card,
+            costs,
+            cores,
+            migration,
+            defer,
+            context,
+            memory,
+            pages: RefCell::default(),
+        })
     }
 
     /// The engine initialises its card again, which loses what the card's cache holds.
@@ -379,16 +394,15 @@ impl<const N: usize> Board<N> {
     /// Writes of different places, and reads, may go to the card as one transfer. False: it takes no
     /// packed commands, or its controller cannot send them.
     pub fn enable_packed(&self) -> Result<bool, String> {
-        let mut pieces = Pieces::default();
-        let page = pieces.piece(mmcq::card::SCRATCH_BYTES as usize);
+        let page = self.pages.borrow_mut().piece(mmcq::card::SCRATCH_BYTES as usize);
         let future = mmcq::card::enable_packed(&self.stack, &self.card, page);
         match drive(&self.stack, &self.controller, &self.time, future)? {
             Ok(before) => {
-                pieces.free(before);
+                self.pages.borrow_mut().free(before);
                 Ok(true)
             }
             Err((error, page)) => {
-                pieces.free(page);
+                self.pages.borrow_mut().free(page);
                 if error == Error::Unsupported { Ok(false) } else { Err(error.to_string()) }
             }
         }
@@ -421,13 +435,15 @@ impl<const N: usize> Board<N> {
 
     fn enable_sd_task_queue(&self, pieces: &mut Pieces, scratch: DmaBuf) -> Result<u8, String> {
         self.stack.with(|engine| engine.enable_extended_ops());
-        let page = pieces.piece(512);
+        let page = self.pages.borrow_mut().piece(512);
         let future = mmcq::card::extension::enable_cache(&self.stack, &self.card, page);
-        match drive(&self.stack, &self.controller, &self.time, future)? {
-            Ok(page) | Err((Error::Unsupported, page)) => {
-                pieces.free(page);
-            }
-            Err((error, _)) => return Err(error.to_string()),
+        let (error, page) = match drive(&self.stack, &self.controller, &self.time, future)? {
+            Ok(before) => (None, before),
+            Err((error, page)) => (Some(error), page),
+        };
+        self.pages.borrow_mut().free(page);
+        if let Some(error) = error.filter(|error| *error != Error::Unsupported) {
+            return Err(error.to_string());
         }
         // The models are known; a card in a slot is not.
         let how = SdQueue::DEFAULT.any(true);

@@ -4,6 +4,7 @@ use std::cell::Cell;
 
 thread_local! {
     static PARSED: Cell<u32> = const { Cell::new(0) };
+    static LENT: Cell<i32> = const { Cell::new(0) };
     static BUILT: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -15,6 +16,16 @@ pub fn parsed() {
 /// A board was built.
 pub fn built() {
     BUILT.set(BUILT.get() + 1);
+}
+
+/// So many more pieces of memory are lent to drivers.
+pub fn lent(more: i32) {
+    LENT.set(LENT.get() + more);
+}
+
+/// How many are.
+pub fn lent_now() -> i32 {
+    LENT.get()
 }
 
 /// Files that were parsed, and boards that were built, by this.

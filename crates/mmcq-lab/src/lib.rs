@@ -27,6 +27,7 @@ pub mod guest;
 #[cfg(feature = "host")]
 pub mod image;
 mod known;
+mod lent;
 pub mod linux;
 pub mod ours;
 pub mod page;

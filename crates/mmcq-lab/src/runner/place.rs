@@ -12,7 +12,7 @@ use crate::linux::worker::Worker;
 use crate::ours::Ours;
 use crate::system::{Stuck, System, Workload};
 use mmcq::card::Family;
-use mmcq::engine::Acknowledge;
+use mmcq::engine::{Acknowledge, DmaBuf};
 use mmcq_sim::card::Medium;
 
 /// Linux's largest request, in blocks.
@@ -159,6 +159,9 @@ impl Serve<SLOTS> for Board<SLOTS> {
         let tasks = front.stack.with(|e| e.task_stats().copied()).filter(|tasks| tasks.entered > 0);
         let packs = front.stack.with(|e| e.pack_stats().copied()).filter(|packs| packs.entries > 0);
         let chains = front.stack.with(|e| e.chain_stats().copied()).filter(|chains| chains.chains > 0);
+        if let Ok(page) = front.stack.with(|e| e.set_page(DmaBuf::EMPTY)) {
+            self.pages.into_inner().free(page);
+        }
         Ok((end_ns, Served { tasks, packs, chains, ..served }))
     }
 }
