@@ -206,11 +206,14 @@ where
     let (controller, memory, cores) = (board.controller.clone(), board.memory.clone(), board.cores);
     let before = controller.accesses();
     let heard = waiting.clone();
-    controller.set_log(Box::new(move |event| {
-        heard.bus(event);
-        crate::buslog::note(event);
-        crate::recorded::export::note(event);
-    }));
+    controller.set_log(match crate::buslog::is_kept() || crate::recorded::export::is_kept() {
+        false => Box::new(move |event| heard.bus(event)),
+        true => Box::new(move |event| {
+            heard.bus(event);
+            crate::buslog::note(event);
+            crate::recorded::export::note(event);
+        }),
+    });
     let (end_ns, stack) = board.serve(run, &mut sys, load)?;
     if memory.violation_count() > 0 {
         return Err(RunError::Memory(memory.violations().first().cloned().unwrap_or_default()));
