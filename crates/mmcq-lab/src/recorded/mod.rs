@@ -13,6 +13,7 @@ mod ftrace;
 mod iolog;
 mod lines;
 pub mod plan;
+mod records;
 pub mod snoop;
 mod words;
 
