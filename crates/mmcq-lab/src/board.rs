@@ -10,7 +10,7 @@ use crate::alone::Alone;
 use crate::buffers::Pieces;
 use crate::controller::{self, Controller};
 use crate::ours::Context;
-use crate::platform::{Advance, Platform, Profile};
+use crate::platform::{Advance, Platform, Profile, Scheduler};
 use crate::registers::binary;
 use crate::system::{Costs, SleepDepth};
 use mmcq::card::{Card, Family, Options, SdQueue, bring_up};
@@ -343,6 +343,9 @@ impl<const N: usize> Board<N> {
             Config::DEFAULT.close_always(!streams).merge_blocks(merge_blocks).acknowledge(acknowledge);
         // Linux has a scheduler of its own before the engine.
         let scheduler = if N > 1 { scheduler } else { Any::Fifo(Fifo) };
+        // The prices of a queue engine's calls are those of the general way, which rings what goes
+        // together at once.
+        let scheduler = Scheduler::new(scheduler, platform.stack.queue_engine);
         let stack = Stack::with_policy(Alone, TIMER, host, config, crate::platform::profile(scheduler));
         let (card, ext_csd) = start(&stack, &controller, &time).map_err(|error| BoardError::BringUp {
             platform: platform.name.clone(),

@@ -357,11 +357,12 @@ macro_rules! driver {
 unsafe impl Host for Driver {
     // One of them does; the capabilities say which.
     const CONTINUES: bool = true;
+    const ALWAYS_CONTINUES: bool = false;
     const CONCURRENT: bool = true;
     const CARD_IRQ: bool = true;
     const EARLY_R1: bool = true;
 
-    mmcq::forward_host!(driver! => caps map unmap start start_concurrent ack_concurrent
-        abort_concurrent ack early_r1 interrupt_lost command_hangs set_bus isolate dat0_busy
+    mmcq::forward_host!(driver! => caps map unmap start start_fast start_concurrent
+        ack_concurrent abort_concurrent ack ack_fast early_r1 interrupt_lost command_hangs set_bus isolate dat0_busy
         dat_levels present retune_ns supply_ma write_protected take_waker card_irq queue chain);
 }

@@ -18,6 +18,7 @@
 mod change;
 mod controller;
 mod files;
+mod scheduler;
 mod stack;
 #[cfg(test)]
 mod tests;
@@ -27,6 +28,7 @@ pub(crate) use change::set;
 pub use change::{CARD, JOB};
 pub use controller::ControllerConfig;
 pub use files::{Files, Profiles};
+pub use scheduler::Scheduler;
 pub use stack::{Profile, Stack, profile};
 pub use wires::Wires;
 
