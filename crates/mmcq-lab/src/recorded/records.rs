@@ -81,7 +81,7 @@ impl Records {
         let op = OPS.iter().position(|op| *op == record.op).unwrap_or_default() as u64;
         let flags =
             if record.durable { DURABLE } else { 0 } | if record.flush_first { FLUSH_FIRST } else { 0 };
-        let place = record.offset / BLOCK << PLACE_BITS | flags | op;
+        let place = (record.offset / BLOCK) << PLACE_BITS | flags | op;
         let packed = Packed {
             at_ns: halves(at_ns),
             place: halves(place),

@@ -101,7 +101,13 @@ mod tests {
                 let bytes: Vec<u8> = (0..count).map(|at| (at as u8).wrapping_add(number)).collect();
                 match u.int_in_range(0..=3)? {
                     0 => fifo.push(&bytes),
-                    1 => fifo.push_with(count, |into| Ok::<_, ()>(into.copy_from_slice(&bytes))).unwrap(),
+                    1 => {
+                        let fill = |into: &mut [u8]| {
+                            into.copy_from_slice(&bytes);
+                            Ok::<_, ()>(())
+                        };
+                        fifo.push_with(count, fill).unwrap();
+                    }
                     2 => {
                         assert_eq!(fifo.push_with(count, |into| Err(into.len())), Err(count));
                         continue;
