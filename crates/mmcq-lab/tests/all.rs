@@ -32,7 +32,6 @@ mod replay;
 mod reproduce;
 mod sdio;
 mod sweep;
-mod torture;
 mod trace;
 mod trace_fst;
 mod trace_judges;

@@ -10,9 +10,11 @@ pub mod listed;
 pub mod plan;
 pub mod row;
 
-pub use grid::{Axis, Grid, Shard};
+pub use grid::{Axis, Grid};
 pub use plan::{Done, Sweep};
 pub use row::{Format, Row};
+
+pub use crate::parallel::Shard;
 
 use crate::board::{self, BoardError};
 use crate::platform::{self, JOB, Platform};

@@ -190,8 +190,13 @@ fn run(close: Close, steps: &[Do], stop_status: u32) -> Ran {
     let us = |us: u64| Delay { mean_ns: us * 1000, ..Delay::default() };
     let costs = Costs { wake: us(12), hop: us(12), close_ns: 55_000, ..Costs::default() };
     let mut sys = System::new(time, 2, 0.0, costs, 1, 1);
-    let stack =
-        Stack::with_policy(Alone, TIMER, host, Config::DEFAULT, crate::platform::profile(Any::Fifo(Fifo)));
+    let stack = Stack::with_policy(
+        NoLock::new(),
+        TIMER,
+        host,
+        Config::DEFAULT,
+        crate::platform::profile(Any::Fifo(Fifo)),
+    );
     let port = Reader::new(stack, target, 1 << 20, close, &mut sys);
     let mut front = Worker::new(port, Elevator::new(Tunables::default()), &mut sys, 1);
     let mut script =
