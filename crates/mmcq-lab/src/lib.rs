@@ -58,3 +58,5 @@ pub mod why;
 
 #[cfg(test)]
 mod fuzz;
+#[cfg(test)]
+mod watchdog;
