@@ -58,5 +58,5 @@ pub mod why;
 
 #[cfg(test)]
 mod fuzz;
-#[cfg(test)]
+#[cfg(all(test, feature = "outside"))]
 mod watchdog;
