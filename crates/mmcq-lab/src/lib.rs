@@ -55,3 +55,5 @@ pub use mmcq_sim::parallel;
 
 #[cfg(test)]
 mod fuzz;
+#[cfg(all(test, feature = "outside"))]
+mod watchdog;
