@@ -1,6 +1,6 @@
 #!/bin/bash
 # graph.sh [depth] [part of a name]: runs engine and recovery through every sequence of up to so many bad answers (3), over all workloads or those with this in
-# their names (crates/mmcq/tests/graph). Prints runs, states and time of each, and the shortest plan for every sentence that was broken.
+# their names (crates/mmcq/tests/graph). Prints runs, states and steps of each, and the shortest plan for every sentence that was broken.
 #
 # GRAPH_THREADS: how many cores (all). GRAPH_STUCK=0: no card stays busy for good, which takes nine tenths of the time.
 # One run step by step: GRAPH_PLAN=12:3,40:0 GRAPH_WORKLOAD=name cargo test -p mmcq --test graph every -- --nocapture.

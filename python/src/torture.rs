@@ -2,10 +2,10 @@
 
 use crate::failure::input;
 use mmcq_lab::parallel;
-use mmcq_lab::torture::spread::Share;
-use mmcq_lab::torture::summary::{self, Summary};
-use mmcq_lab::torture::swarm::Swarm;
-use mmcq_lab::torture::{hosts, queues, spi, streams};
+use mmcq_torture::spread::Share;
+use mmcq_torture::summary::{self, Summary};
+use mmcq_torture::swarm::Swarm;
+use mmcq_torture::{hosts, queues, spi, streams};
 use pyo3::prelude::*;
 use std::num::NonZeroUsize;
 

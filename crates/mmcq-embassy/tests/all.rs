@@ -10,6 +10,8 @@ mod machine;
 mod tasks;
 #[path = "../../mmcq-sim/tests/timed/mod.rs"]
 mod timed;
+#[path = "../../mmcq/tests/support/watchdog.rs"]
+mod watchdog;
 #[path = "support/world.rs"]
 mod world;
 

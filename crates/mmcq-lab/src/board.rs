@@ -6,13 +6,13 @@ mod card;
 
 pub use card::{card_names, card_profile, card_table, card_text, card_text_with, profile, slot_card, table};
 
-use crate::alone::Alone;
 use crate::buffers::Pieces;
 use crate::controller::{self, Controller};
 use crate::ours::Context;
 use crate::platform::{Advance, Platform, Profile, Scheduler};
 use crate::registers::binary;
 use crate::system::{Costs, SleepDepth};
+use mmcq::board::NoLock;
 use mmcq::card::{Card, Family, Options, SdQueue, bring_up};
 use mmcq::engine::{Config, DmaBuf, Error};
 use mmcq::sched::{Any, Fifo};
@@ -34,7 +34,7 @@ const BRING_UP_LIMIT_NS: u64 = 30_000_000_000;
 pub type Driver = Charged<controller::Driver>;
 
 /// The engine's handle.
-pub type Stack<const N: usize> = mmcq::task::Stack<(Alone, Driver, Profile), N>;
+pub type Stack<const N: usize> = mmcq::task::Stack<(NoLock, Driver, Profile), N>;
 
 thread_local! {
     /// The clock of the board that is being brought up; afterwards the machine passes the time
@@ -346,7 +346,8 @@ impl<const N: usize> Board<N> {
         // The prices of a queue engine's calls are those of the general way, which rings what goes
         // together at once.
         let scheduler = Scheduler::new(scheduler, platform.stack.queue_engine);
-        let stack = Stack::with_policy(Alone, TIMER, host, config, crate::platform::profile(scheduler));
+        let stack =
+            Stack::with_policy(NoLock::new(), TIMER, host, config, crate::platform::profile(scheduler));
         let (card, ext_csd) = start(&stack, &controller, &time).map_err(|error| BoardError::BringUp {
             platform: platform.name.clone(),
             card: profile.name().to_owned(),

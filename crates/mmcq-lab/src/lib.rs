@@ -5,7 +5,6 @@
 
 #![cfg_attr(not(test), deny(unsafe_code))]
 
-pub mod alone;
 pub mod board;
 #[cfg(feature = "host")]
 pub mod budgets;
@@ -31,8 +30,6 @@ mod lent;
 pub mod linux;
 pub mod ours;
 pub mod page;
-#[cfg(feature = "host")]
-pub mod parallel;
 pub mod params;
 pub mod platform;
 #[cfg(feature = "host")]
@@ -51,14 +48,16 @@ pub mod serve;
 pub mod sweep;
 pub mod system;
 pub mod table;
-#[cfg(feature = "torture")]
-pub mod torture;
 pub mod trace;
 #[cfg(feature = "outside")]
 pub mod unix_socket;
 pub mod why;
 
+pub use mmcq_sim::parallel;
+
 #[cfg(test)]
 mod counted;
 #[cfg(test)]
 mod fuzz;
+#[cfg(all(test, feature = "outside"))]
+mod watchdog;

@@ -13,9 +13,9 @@
 //!   gets the role. A spinner does not make room for other threads that would like its core: there
 //!   must be one to spare.
 
-use crate::alone::Alone;
 use crate::platform::{Advance, Profile};
 use crate::system::{Event, Front, HeldWatch, How, Io, Step, System};
+use mmcq::board::NoLock;
 use mmcq::engine::{Count, Erase, Error, Kind, PollOutcome, Request, SlotId};
 use mmcq::host::{Direction, Host};
 use mmcq::sched::Origin;
@@ -52,7 +52,7 @@ struct Newest {
 /// The front end: an engine with its table of which job waits for which slot.
 pub struct Ours<H: Host, const N: usize> {
     /// The engine.
-    pub stack: Stack<(Alone, H, Profile), N>,
+    pub stack: Stack<(NoLock, H, Profile), N>,
     /// I/Os whose job is on its way into the engine.
     entering: Vec<Option<Io>>,
     /// I/Os for which there was no slot.
@@ -82,7 +82,7 @@ pub struct Ours<H: Host, const N: usize> {
 
 impl<H: Host, const N: usize> Ours<H, N> {
     /// Sets it up on a machine with so many jobs.
-    pub fn new(stack: Stack<(Alone, H, Profile), N>, sys: &mut System, jobs: u32) -> Self {
+    pub fn new(stack: Stack<(NoLock, H, Profile), N>, sys: &mut System, jobs: u32) -> Self {
         Ours {
             stack,
             entering: vec![None; jobs as usize],

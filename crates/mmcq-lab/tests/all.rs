@@ -9,6 +9,9 @@ mod fuzz;
 mod imports;
 mod job_folder;
 mod judges;
+#[cfg(target_os = "linux")]
+#[path = "../../mmcq/tests/support/watchdog.rs"]
+mod watchdog;
 
 mod budgets;
 mod cli;
@@ -21,6 +24,7 @@ mod fio_offsets;
 mod fio_reports;
 mod fio_run;
 mod fit;
+mod folders;
 mod fuzz_platform;
 mod guest;
 mod guide;
@@ -32,7 +36,6 @@ mod replay;
 mod reproduce;
 mod sdio;
 mod sweep;
-mod torture;
 mod trace;
 mod trace_fst;
 mod trace_judges;

@@ -421,6 +421,20 @@ fn end(child: &mut std::process::Child, signal: &str) -> Option<i32> {
     child.wait().unwrap().code()
 }
 
+/// A client of a device that has accepted it, and agreed with it on the version.
+#[cfg(target_os = "linux")]
+fn greeted(socket: &Path) -> std::os::unix::net::UnixStream {
+    use std::io::{Read, Write};
+    const VERSION: u16 = 1;
+    let mut client = std::os::unix::net::UnixStream::connect(socket).unwrap();
+    let text = b"\0\0\0\0{\"capabilities\":{}}\0";
+    let message = [0, VERSION].map(u16::to_ne_bytes).concat();
+    let head = [16 + text.len() as u32, 0, 0].map(u32::to_ne_bytes).concat();
+    client.write_all(&[&message[..], &head, text].concat()).unwrap();
+    client.read_exact(&mut [0; 16]).unwrap();
+    client
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn a_device_that_is_ended_takes_its_socket_with_it() {
@@ -429,15 +443,10 @@ fn a_device_that_is_ended_takes_its_socket_with_it() {
         let (mut child, said) = server(&folder, "device --socket s");
         assert!(said.starts_with("PCI device"), "{said}");
         folder.refused("device --socket s", &["s: another server listens"]);
-        let client = connected.then(|| {
-            let client = std::os::unix::net::UnixStream::connect(folder.0.path().join("s")).unwrap();
-            // Time to be accepted; it may be ended before that as well.
-            std::thread::sleep(std::time::Duration::from_millis(100));
-            client
-        });
+        let client = connected.then(|| greeted(&folder.0.path().join("s")));
         for harmless in ["USR1", "USR2", "USR2"] {
             let sent = Command::new("kill").args(["-s", harmless, &child.id().to_string()]).status();
-            assert!(sent.unwrap().success() && child.try_wait().unwrap().is_none(), "{harmless}");
+            assert!(sent.unwrap().success(), "{harmless}");
         }
         assert_eq!(end(&mut child, signal), Some(0), "{signal}");
         assert!(!folder.0.path().join("s").exists(), "{signal}");

@@ -1,16 +1,21 @@
 //! Unmodified programs on a simulated card: dd, Python, fio itself, and SQLite with power cuts.
 
-use std::io::Read;
+use crate::watchdog;
+use rustix::fs::{FileType, Mode};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+
+/// In this folder.
+fn lab(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mmcq"));
+    command.current_dir(folder).args(arguments).env("XDG_CACHE_HOME", cache());
+    command
+}
 
 fn mmcq(folder: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_mmcq"))
-        .args(arguments)
-        .current_dir(folder)
-        .env("XDG_CACHE_HOME", cache())
-        .output()
-        .unwrap()
+    let _alive = watchdog::watch();
+    lab(folder, arguments).output().unwrap()
 }
 
 /// One for all tests: the C library is compiled once.
@@ -100,8 +105,7 @@ print(os.path.exists('/dev/mmcblk0'))
     refused(folder, &["exec", "--file", "x=9999G", "--", "true"], "do not fit the card");
     let failing = mmcq(folder, &["exec", "--", "python3", "-c", "raise SystemExit(7)"]);
     assert_eq!(failing.status.code(), Some(7));
-    let no_compiler = Command::new(env!("CARGO_BIN_EXE_mmcq"))
-        .args(["exec", "--", "true"])
+    let no_compiler = lab(folder, &["exec", "--", "true"])
         .env("XDG_CACHE_HOME", folder.join("other"))
         .env("CC", "no-such-compiler")
         .output()
@@ -113,8 +117,7 @@ print(os.path.exists('/dev/mmcblk0'))
         ("false", folder.join("third"), "false cannot compile the C library"),
         ("cc", PathBuf::from("/dev/full"), "/dev/full/mmcq: "),
     ] {
-        let output = Command::new(env!("CARGO_BIN_EXE_mmcq"))
-            .args(["exec", "--", "true"])
+        let output = lab(folder, &["exec", "--", "true"])
             .env("XDG_CACHE_HOME", &cache)
             .env("CC", compiler)
             .output()
@@ -147,16 +150,14 @@ os.execvp('dd', ['dd', 'if=/dev/mmcblk0', 'of=/dev/null', 'bs=512', 'count=5', '
 ";
     let (_, told) = well(folder, &["exec", "--", "python3", "-c", becomes]);
     assert!(told.contains("mmcq: 0.00") && told.contains(" 7 reads"), "{told}");
-    let orphan = "sleep 1000 & echo $! > orphan; dd if=/dev/mmcblk0 of=/dev/null bs=512 count=1 status=none";
+    // Nobody ever opens it for writing. The output has an end all the same: `cat` is ended.
+    fifo(&folder.join("silent"));
+    let orphan = "cat silent & dd if=/dev/mmcblk0 of=/dev/null bs=512 count=1 status=none";
     well(folder, &["exec", "--", "sh", "-c", orphan]);
-    let pid = std::fs::read_to_string(folder.join("orphan")).unwrap();
-    assert!(gone(&Path::new("/proc").join(pid.trim())), "what the program left is ended");
 }
 
-/// A process has ended; its parent may not have heard yet.
-fn gone(path: &Path) -> bool {
-    let stat = std::fs::read_to_string(path.join("stat")).unwrap_or_default();
-    stat.is_empty() || stat.contains(") Z ")
+fn fifo(path: &Path) {
+    rustix::fs::mknodat(rustix::fs::CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
 }
 
 /// Libaio by a program of its own: contexts one after the other, the first ended with I/Os under way.
@@ -207,58 +208,80 @@ int main(int count, char **words) {
     refused(folder.path(), &["exec", "--", "./a", "both"], "two libaio contexts of one thread");
 }
 
-/// Descendants of a process.
-fn descendants(of: u32) -> Vec<u32> {
-    let children =
-        std::fs::read_dir(format!("/proc/{of}/task")).into_iter().flatten().flatten().flat_map(|task| {
-            let text = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
-            text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<u32>>()
-        });
-    children.flat_map(|pid| [vec![pid], descendants(pid)].concat()).collect()
+/// Waits until as many processes have said on the laboratory's output that they have begun.
+fn begun(output: &mut impl BufRead, processes: usize) {
+    for _ in 0..processes {
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        assert_eq!(line, "begun\n");
+    }
+}
+
+fn signal(lab: &Child, signal: &str) {
+    let sent = Command::new("kill").args(["-s", signal, &lab.id().to_string()]).status();
+    assert!(sent.unwrap().success());
+}
+
+/// What comes until the end of a pipe: then all who could write to it are gone.
+fn rest(mut pipe: impl Read) -> String {
+    let mut text = String::new();
+    pipe.read_to_string(&mut text).unwrap();
+    text
 }
 
 #[test]
 fn an_interrupted_program_ends_and_leaves_nothing_behind() {
+    let _alive = watchdog::watch();
     let folder = tempfile::tempdir().unwrap();
-    let forks =
-        "import os\nos.fork()\nfd = os.open('/dev/mmcblk0', os.O_RDONLY)\nwhile True: os.pread(fd, 512, 0)";
-    let deaf = format!("import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n{forks}");
-    let job = ["fio", "--", "--name=a", "--rw=randread", "--bs=4k", "--time_based", "--runtime=1000000"];
+    let reads = "import os\nos.fork()\nfd = os.open('/dev/mmcblk0', os.O_RDONLY)\nos.pread(fd, 512, 0)\n\
+                 os.write(1, b'begun\\n')\nwhile True: os.pread(fd, 512, 0)";
+    let hears = "import os, signal\nsignal.signal(signal.SIGINT, lambda *_: os.write(1, b'begun\\n'))\n";
+    let deaf = format!("{hears}{reads}");
+    let shell = "while dd if=/dev/mmcblk0 of=/dev/null bs=512 count=1 status=none; do echo begun; done & cat";
+    let job =
+        "fio -- --name=a --rw=randwrite --bs=4k --numjobs=2 --time_based --runtime=1000000 --write_iolog=log";
+    let job: Vec<&str> = job.split(' ').collect();
     let runs: [(&[&str], &str, i32, &str); 4] = [
-        (&["exec", "--", "python3", "-c", forks], "INT", 130, ""),
+        (&["exec", "--", "python3", "-c", reads], "INT", 130, ""),
         (&["exec", "--", "python3", "-c", &deaf], "INT", 130, ""),
-        (&["exec", "--", "sh", "-c", "dd if=/dev/mmcblk0 of=/dev/null & sleep 100000000"], "TERM", 143, ""),
-        (&[&job[..], &["--numjobs=2"]].concat(), "INT", 130, "fio: terminating on signal 2"),
+        (&["exec", "--", "sh", "-c", shell], "TERM", 143, ""),
+        (&job, "INT", 130, "fio: terminating on signal 2"),
     ];
+    let log = folder.path().join("log");
+    fifo(&log);
     // The C library is there then.
     well(folder.path(), &["exec", "--", "true"]);
-    for (arguments, signal, code, part) in runs {
-        let lab = Command::new(env!("CARGO_BIN_EXE_mmcq"))
-            .args(arguments)
-            .current_dir(folder.path())
-            .env("XDG_CACHE_HOME", cache())
+    for (arguments, name, code, part) in runs {
+        let mut lab = lab(folder.path(), arguments)
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let found = (0..6000).find_map(|_| {
-            std::thread::sleep(std::time::Duration::from_millis(10));
-            let found = descendants(lab.id());
-            (found.len() >= 2).then_some(found)
+        // Of this `cat` waits for the end.
+        let held = lab.stdin.take();
+        let mut output = BufReader::new(lab.stdout.take().unwrap());
+        let logged = (arguments[0] == "fio").then(|| {
+            let mut log = std::fs::File::open(&log).unwrap();
+            log.read_exact(&mut [0]).unwrap();
+            std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()))
         });
-        let found = found.expect("all have begun");
-        // The first is the program; once it is interrupted a second time, it is killed.
-        for _ in 0..if arguments.contains(&deaf.as_str()) { 2 } else { 1 } {
-            Command::new("kill").args([&format!("-{signal}"), &lab.id().to_string()]).status().unwrap();
-            std::thread::sleep(std::time::Duration::from_millis(100));
+        if logged.is_none() {
+            begun(&mut output, 2);
         }
-        let output = lab.wait_with_output().unwrap();
-        let (said, told) = (text(&output.stdout), text(&output.stderr));
-        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}{told}");
+        signal(&lab, name);
+        if arguments.contains(&deaf.as_str()) {
+            // The signal was handed on, and did not end the program. A second one kills it.
+            begun(&mut output, 1);
+            signal(&lab, name);
+        }
+        let (said, told) = (rest(output), rest(lab.stderr.take().unwrap()));
+        logged.map(|log| log.join().unwrap().unwrap());
+        assert_eq!(lab.wait().unwrap().code(), Some(code), "{arguments:?}: {said}{told}");
         assert!(said.contains(part), "{arguments:?}: {said}{told}");
-        let left: Vec<&u32> = found.iter().filter(|pid| !gone(Path::new(&format!("/proc/{pid}")))).collect();
-        assert!(left.is_empty(), "{arguments:?}: {left:?}");
+        drop(held);
     }
+    std::fs::remove_file(log).unwrap();
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
@@ -483,32 +506,17 @@ fn what_fio_cannot_have_is_one_line_and_nothing_stays_behind() {
 /// A laboratory that is killed takes its program along, and the jobs that this forked.
 #[test]
 fn no_process_outlives_the_laboratory() {
+    let _alive = watchdog::watch();
     let folder = tempfile::tempdir().unwrap();
-    let pids = folder.path().join("pids");
-    let program = format!(
-        "import os\nos.fork()\nfd = os.open('/dev/mmcblk0', os.O_RDONLY)\nopen({:?}, 'a').write('%d\\n' % os.getpid())\n\
-         while True: os.pread(fd, 512, 0)",
-        pids
-    );
-    let mut lab = Command::new(env!("CARGO_BIN_EXE_mmcq"))
-        .args(["exec", "--", "python3", "-c", &program])
-        .env("XDG_CACHE_HOME", cache())
-        .spawn()
-        .unwrap();
-    let running = || -> Vec<PathBuf> {
-        let text = std::fs::read_to_string(&pids).unwrap_or_default();
-        text.lines().map(|pid| Path::new("/proc").join(pid)).collect()
-    };
-    let wait = |done: &dyn Fn() -> bool| {
-        (0..6000).any(|_| {
-            std::thread::sleep(std::time::Duration::from_millis(10));
-            done()
-        })
-    };
-    assert!(wait(&|| running().len() == 2), "both have begun");
+    let program = "import os\nos.fork()\nfd = os.open('/dev/mmcblk0', os.O_RDONLY)\nos.write(1, b'begun\\n')\n\
+                   while True: os.pread(fd, 512, 0)";
+    let exec = ["exec", "--", "python3", "-c", program];
+    let mut lab = lab(folder.path(), &exec).stdout(Stdio::piped()).spawn().unwrap();
+    let mut output = BufReader::new(lab.stdout.take().unwrap());
+    begun(&mut output, 2);
     lab.kill().unwrap();
     lab.wait().unwrap();
-    assert!(wait(&|| running().iter().all(|path| gone(path))), "both have ended");
+    rest(output);
 }
 
 #[test]

@@ -17,7 +17,7 @@ fn bench(platform: &str, card: Option<&str>, changes: &[&str], ios: u64) -> Benc
         seed: 1,
         changes: changes.iter().map(|change| (*change).to_owned()).collect(),
         ios,
-        threads: std::thread::available_parallelism().map_or(1, usize::from),
+        threads: 2,
     }
 }
 

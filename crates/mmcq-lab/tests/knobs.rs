@@ -7,12 +7,15 @@ use std::process::{Command, Output, Stdio};
 const JOB: &str = "[one]\nfilename=/dev/mmcblk0\ndirect=1\nbs=4k\nsize=4M\nrw=randread\n";
 
 fn tree() -> std::path::PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
+/// In a folder where the jobs of the tree are, and nothing else of it.
 fn mmcq(line: &str) -> Output {
+    let folder = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(tree().join("jobs"), folder.path().join("jobs")).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_mmcq"));
-    command.current_dir(tree()).args(line.split_whitespace()).output().unwrap()
+    command.current_dir(folder.path()).args(line.split_whitespace()).output().unwrap()
 }
 
 /// Standard output and standard error of a run that went well.
@@ -112,8 +115,10 @@ fn every_key_is_listed_and_can_be_looked_for() {
 
 #[test]
 fn a_job_may_come_by_standard_input() {
+    let folder = tempfile::tempdir().unwrap();
     let run = |text: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mmcq"));
+        command.current_dir(folder.path());
         command.args(["run", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();

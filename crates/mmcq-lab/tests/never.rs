@@ -41,11 +41,12 @@ fn no_setting_passes_the_limit() {
 
 #[test]
 fn what_the_sweep_does_not_take_is_said_in_one_line() {
+    let folder = tempfile::tempdir().unwrap();
     for line in
         ["reproduce never --full", "reproduce never --platform fifo-allwinner", "reproduce hsq --thin"]
     {
-        let program = env!("CARGO_BIN_EXE_mmcq");
-        let output = Command::new(program).args(line.split_whitespace()).output().unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mmcq"));
+        let output = command.current_dir(folder.path()).args(line.split_whitespace()).output().unwrap();
         let error = String::from_utf8(output.stderr).unwrap();
         assert_eq!((output.status.code(), error.lines().count()), (Some(2), 1), "{line}: {error}");
     }

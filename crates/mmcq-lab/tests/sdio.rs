@@ -143,8 +143,10 @@ fn a_wake_up_costs_three_times_its_price() {
 
 #[test]
 fn the_command_prints_tables_and_names_mistakes() {
+    let folder = tempfile::tempdir().unwrap();
     let mmcq = |args: &[&str]| {
-        let output = Command::new(env!("CARGO_BIN_EXE_mmcq")).args(args).output().unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mmcq"));
+        let output = command.current_dir(folder.path()).args(args).output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
         (output.status.code(), text(output.stdout), text(output.stderr))
     };

@@ -162,7 +162,9 @@ fn a_host_that_cannot_continue_after_all_is_said_once() {
 }
 
 fn mmcq(line: &str) -> (i32, String, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_mmcq")).args(line.split_whitespace()).output().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mmcq"));
+    let output = command.current_dir(folder.path()).args(line.split_whitespace()).output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }

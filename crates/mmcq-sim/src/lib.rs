@@ -17,6 +17,7 @@ pub mod faults;
 mod lines;
 pub mod memory;
 pub mod mshc;
+pub mod parallel;
 pub mod pl022;
 pub mod plant;
 pub mod port;

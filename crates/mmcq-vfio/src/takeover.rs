@@ -8,11 +8,12 @@
 use crate::error::Error;
 use mmcq::host::Regs;
 use mmcq::host::sdhci::regs::{INT_STATUS, PRESENT, RESET, RESET_ALL};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// How long a software reset may take. It is a matter of microseconds.
-const RESET_LIMIT: Duration = Duration::from_millis(100);
-const LOOK: Duration = Duration::from_micros(200);
+/// Looks at a software reset, and what is between two of them. It is a matter of microseconds;
+/// 100 ms at least are left to it.
+const LOOKS: u32 = 500;
+const BETWEEN: Duration = Duration::from_micros(200);
 
 /// A function with SD host controllers behind it.
 pub(crate) trait Function {
@@ -27,6 +28,11 @@ pub(crate) trait Function {
 
     /// The registers of each slot that has some: its number with them.
     fn slots(&self) -> Result<Vec<(u8, Self::Registers)>, Error>;
+
+    /// Lets some time pass.
+    fn pause(&self, time: Duration) {
+        std::thread::sleep(time);
+    }
 
     /// The error for this.
     fn wrong(&self, what: String) -> Error;
@@ -45,13 +51,14 @@ pub(crate) fn quiet<F: Function>(function: &F) -> Result<(), Error> {
             continue;
         }
         registers.write8(RESET, RESET_ALL);
-        let began = Instant::now();
+        let mut looks = 0;
         while registers.read8(RESET) & RESET_ALL != 0 {
-            if began.elapsed() > RESET_LIMIT {
-                let what = format!("slot {slot} is not reset after {} ms", RESET_LIMIT.as_millis());
+            if looks == LOOKS {
+                let what = format!("slot {slot} is not reset after {} ms", (BETWEEN * LOOKS).as_millis());
                 return Err(function.wrong(what));
             }
-            std::thread::sleep(LOOK);
+            function.pause(BETWEEN);
+            looks += 1;
         }
     }
     Ok(())
@@ -70,6 +77,7 @@ mod tests {
         dead: bool,
         /// The first read is lost.
         loses: bool,
+        paused: Cell<Duration>,
     }
 
     struct Slot {
@@ -125,6 +133,10 @@ mod tests {
             Ok(vec![(0, slot(0)), (1, slot(1))])
         }
 
+        fn pause(&self, time: Duration) {
+            self.paused.set(self.paused.get() + time);
+        }
+
         fn wrong(&self, what: String) -> Error {
             Error::Registers { address: "00:04.0".parse().unwrap(), what }
         }
@@ -136,6 +148,7 @@ mod tests {
         quiet(&function).unwrap();
         let expected = ["bus master false", "function reset", "slot 0 reset", "slot 1 reset"];
         assert_eq!(*function.steps.borrow(), expected);
+        assert_eq!(function.paused.get(), BETWEEN * 4, "each is reset at the third look");
     }
 
     #[test]
@@ -143,6 +156,7 @@ mod tests {
         let function = Fake { stuck: Some(1), ..Fake::default() };
         let error = quiet(&function).unwrap_err().to_string();
         assert_eq!(error, "0000:00:04.0: slot 1 is not reset after 100 ms");
+        assert_eq!(function.paused.get(), BETWEEN * 2 + Duration::from_millis(100));
         assert!(!function.steps.borrow().iter().any(|step| step == "bus master true"));
     }
 

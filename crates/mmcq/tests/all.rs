@@ -29,6 +29,7 @@ mod blocking;
 mod board;
 mod bounce;
 mod cancel;
+mod clocks;
 mod concurrent;
 mod device;
 mod durable_order;

@@ -4,7 +4,7 @@
 #![allow(dead_code)]
 
 use crate::world::{Stack, World, move_to};
-use embassy_time::{Duration, Instant, MockDriver};
+use embassy_time::{Duration, MockDriver};
 use mmcq_sim::world::Device;
 use sdio::{
     BlockReadCommand, BlockWriteCommand, BusWidth, ByteReadCommand, ByteWriteCommand, ControlCommand, MmcBus,
@@ -17,6 +17,9 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Wake, Waker};
+
+/// A moment of the mock clock, which goes only when [`drive`] moves it.
+pub use embassy_time::Instant as MockTime;
 
 pub type Forever<'a> = Pin<Box<dyn Future<Output = std::convert::Infallible> + 'a>>;
 
@@ -67,7 +70,7 @@ pub fn drive<'a, const T: usize, R>(
         }
         let tick = Duration::from_ticks(1);
         MockDriver::get().advance(tick);
-        let until_ns = Instant::now().as_micros() * 1000;
+        let until_ns = MockTime::now().as_micros() * 1000;
         while !world.model.borrow().irq() && world.time.now() < until_ns {
             move_to(&world.model, &world.time, until_ns);
         }

@@ -53,6 +53,11 @@ impl Progress {
         Progress { bar, unit, line: (!terminal && speaks).then(|| Mutex::new(Instant::now() + LINE)) }
     }
 
+    /// The first step is told at once: somebody waits for a sign of life.
+    pub fn at_once(self) -> Progress {
+        Progress { line: self.line.map(|_| Mutex::new(Instant::now())), ..self }
+    }
+
     /// So much more is done.
     pub fn inc(&self, done: u64) {
         self.bar.inc(done);

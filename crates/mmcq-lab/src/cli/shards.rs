@@ -1,7 +1,7 @@
 //! `mmcq torture --merge`: the shards of campaigns.
 
 use super::{Error, print, voice};
-use mmcq_lab::torture::summary::{self, Summary};
+use mmcq_torture::summary::{self, Summary};
 use std::path::PathBuf;
 use std::process::ExitCode;
 

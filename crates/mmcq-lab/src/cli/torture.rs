@@ -4,17 +4,17 @@ use super::page::{Place, command_line};
 use super::progress::{Progress, Unit};
 use super::{Error, print, shards, threads, whole};
 use clap::{Args, ValueEnum};
+use mmcq_lab::page::campaigns::{self, Campaign};
 use mmcq_lab::sweep::Shard;
-use mmcq_lab::torture::case::Case;
-use mmcq_lab::torture::listed::{self, Campaign};
-use mmcq_lab::torture::run::{Bench, CARDS, run};
-use mmcq_lab::torture::score::{Score, counted};
-use mmcq_lab::torture::shrink::shrink;
-use mmcq_lab::torture::spread::Share;
-use mmcq_lab::torture::summary::Summary;
-use mmcq_lab::torture::swarm::Swarm;
-use mmcq_lab::torture::trace::{HEADING, InOrder};
-use mmcq_lab::torture::{
+use mmcq_torture::case::Case;
+use mmcq_torture::run::{Bench, CARDS, run};
+use mmcq_torture::score::{Score, counted};
+use mmcq_torture::shrink::shrink;
+use mmcq_torture::spread::Share;
+use mmcq_torture::summary::Summary;
+use mmcq_torture::swarm::Swarm;
+use mmcq_torture::trace::{HEADING, InOrder};
+use mmcq_torture::{
     aimed, catalogue, describe, exhaustive, hosts, presence, queue_sweep, queues, spi, streams, sweep,
     workloads,
 };
@@ -200,7 +200,7 @@ impl Torture {
         let began = Instant::now();
         let (mut broken, mut over) = (0, 0);
         let sweeps = (sweep::kinds().len() * workloads::NAMES.len()) as u64;
-        // Alone, a campaign has all the requests that were asked for.
+        // NoLock, a campaign has all the requests that were asked for.
         let streamed = swarm.share.requests / if wanted == Mode::All { STREAMED } else { 1 };
         let by_wire = swarm.share.requests / if wanted == Mode::All { WIRED } else { 1 };
         let queued = queue_sweep::WORKLOADS * queue_sweep::kinds().len() as u64;
@@ -274,7 +274,7 @@ impl Torture {
             explain(&score, &|seed| (mode == Mode::Swarm).then(|| self.replaying(seed)))?;
         }
         if let Some(page) = page {
-            page.write(&listed::page(&campaigns, broken, over, &command_line()))?;
+            page.write(&campaigns::page(&campaigns, broken, over, &command_line()))?;
         }
         if self.json {
             return Ok(if broken + over > 0 { ExitCode::from(1) } else { ExitCode::SUCCESS });
@@ -310,7 +310,7 @@ impl Torture {
                 Error::Input(format!("--card {name}: expected one of {}", CARDS.join(", ")))
             })?),
         };
-        let jobs = self.jobs.unwrap_or_else(mmcq_lab::parallel::cores);
+        let jobs = self.jobs.unwrap_or_else(mmcq_sim::parallel::cores);
         let (requests, cuts) = if self.long { (LONG.0, LONG.1) } else { (FAST.0, FAST.1) };
         let (requests, cuts) = (self.ios.unwrap_or(requests), self.cuts.unwrap_or(cuts));
         let (seed, faults) = (self.seed.unwrap_or(1), self.faults.unwrap_or(FAST.2));
@@ -453,7 +453,7 @@ fn replay(case: &Case) -> Result<ExitCode, Error> {
 /// Those whose name has this text; all of them must be found.
 #[cfg(planted)]
 fn plants(named: &str, card: Option<usize>, jobs: usize) -> Result<ExitCode, Error> {
-    use mmcq_lab::torture::plants::{Planted, look_for_all, without};
+    use mmcq_torture::plants::{Planted, look_for_all, without};
     let began = Instant::now();
     let all: Vec<Planted> =
         Planted::all().into_iter().filter(|planted| planted.name().contains(named)).collect();

@@ -29,13 +29,12 @@ use mmcq_sim::card::Medium;
 use mmcq_sim::schedule::Schedule;
 use mmcq_sim::sdhci::{BusEvent, BusStats, Sdhci};
 use mmcq_sim::slot::Controller;
-use server::Server;
+use server::{Server, Wall};
 use socket::Socket;
 use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
 /// What to show to the guest.
 pub struct Setup {
@@ -208,7 +207,7 @@ impl Device {
                 self.schedule.begin(&mut self.model, 0);
             }
             let slot = (&mut self.model, &mut self.schedule, &*state);
-            result = Server::new(socket, self.config, slot, memory, Instant::now()).run();
+            result = Server::new(socket, self.config, slot, memory, Wall::begin()).run();
         }
         if State::of(&state).stopped {
             // In the middle of a message, maybe.

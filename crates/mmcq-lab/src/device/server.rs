@@ -32,6 +32,36 @@ const EVENTS_MAX: u32 = 10_000;
 /// So often at least it is looked what was asked from outside.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// What the model's time goes by.
+pub trait Clock {
+    /// Nanoseconds since its beginning.
+    fn now_ns(&self) -> u64;
+
+    /// Waits for a message, at most until this time. False: it is time to look what is due.
+    fn wait(&self, socket: &Socket, until_ns: Option<u64>) -> io::Result<bool>;
+}
+
+/// The clock on the wall.
+pub struct Wall(Instant);
+
+impl Wall {
+    /// One that begins now.
+    pub fn begin() -> Self {
+        Wall(Instant::now())
+    }
+}
+
+impl Clock for Wall {
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn wait(&self, socket: &Socket, until_ns: Option<u64>) -> io::Result<bool> {
+        let left = until_ns.map_or(LOOK, |at| Duration::from_nanos(at.saturating_sub(self.now_ns())));
+        socket.wait(Some(left.min(LOOK)))
+    }
+}
+
 /// Why a connection ended before the client closed it: one line.
 #[derive(Debug, thiserror::Error)]
 pub enum Ended {
@@ -47,7 +77,7 @@ pub enum Ended {
 type Answer = Result<Vec<u8>, i32>;
 
 /// The device, with one client.
-pub struct Server<'a> {
+pub struct Server<'a, C> {
     socket: Socket,
     model: &'a mut Sdhci,
     schedule: &'a mut Schedule,
@@ -55,25 +85,24 @@ pub struct Server<'a> {
     memory: GuestMemory,
     config: ConfigSpace,
     pin: Pin,
-    begin: Instant,
+    clock: C,
     /// Version was agreed on.
     greeted: bool,
 }
 
-impl<'a> Server<'a> {
+impl<'a, C: Clock> Server<'a, C> {
     /// The device, whose memory is `memory`, with what happens to its slot by the schedule and from
-    /// outside, for the client of this connection. The model's time is 0 at `begin`, and goes with
-    /// the clock on the wall.
+    /// outside, for the client of this connection. The model's time is that of `clock`.
     pub fn new(
         socket: Socket,
         config: ConfigSpace,
         (model, schedule, outside): (&'a mut Sdhci, &'a mut Schedule, &'a Mutex<State>),
         memory: GuestMemory,
-        begin: Instant,
+        clock: C,
     ) -> Self {
         memory.set_bus_master(false);
         let pin = Pin::default();
-        Server { socket, model, schedule, outside, memory, config, pin, begin, greeted: false }
+        Server { socket, model, schedule, outside, memory, config, pin, clock, greeted: false }
     }
 
     /// Serves until the client goes away. Afterwards nothing of the client's memory is held any
@@ -89,8 +118,7 @@ impl<'a> Server<'a> {
         loop {
             self.catch_up()?;
             let next = self.model.next_event_ns().into_iter().chain(self.schedule.next_ns()).min();
-            let left = next.map_or(LOOK, |at| Duration::from_nanos(at.saturating_sub(self.now_ns())));
-            if !self.socket.wait(Some(left.min(LOOK)))? {
+            if !self.clock.wait(&self.socket, next)? {
                 continue;
             }
             let mut raw = [0; HEADER_BYTES];
@@ -115,7 +143,7 @@ impl<'a> Server<'a> {
     }
 
     fn now_ns(&self) -> u64 {
-        u64::try_from(self.begin.elapsed().as_nanos()).unwrap_or(u64::MAX)
+        self.clock.now_ns()
     }
 
     /// Everything that is due happens, and the client hears of the interrupt.

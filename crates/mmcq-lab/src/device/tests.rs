@@ -3,11 +3,12 @@
 use super::memory::GuestMemory;
 use super::pci::{ConfigSpace, DEFAULT_ID};
 use super::protocol::{HEADER_BYTES, dma, irqs};
-use super::server::{Ended, Server};
+use super::server::{Clock, Ended, Server};
 use super::socket::Socket;
 use super::{Asked, State};
 use crate::board;
 use crate::platform::Platform;
+use crate::watchdog::{self, Watchdog};
 use mmcq_sim::card::{Fill, Medium};
 use mmcq_sim::schedule::Schedule;
 use mmcq_sim::sdhci::{Sdhci, SdhciConfig};
@@ -16,9 +17,10 @@ use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const VERSION: u16 = 1;
 const DMA_MAP: u16 = 2;
@@ -36,18 +38,47 @@ const CONFIG: u32 = 7;
 /// What the server said when it ended.
 type End = Result<(), String>;
 
+/// Virtual time: a message takes a microsecond of it, and while there is none the next event is
+/// here at once.
+#[derive(Clone, Default)]
+struct Steps(Arc<AtomicU64>);
+
+impl Steps {
+    fn pass(&self, ns: u64) {
+        self.0.fetch_add(ns, Ordering::SeqCst);
+    }
+}
+
+impl Clock for Steps {
+    fn now_ns(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    fn wait(&self, socket: &Socket, until_ns: Option<u64>) -> std::io::Result<bool> {
+        if socket.wait(until_ns.map(|_| Duration::ZERO))? {
+            self.pass(1_000);
+            return Ok(true);
+        }
+        self.0.fetch_max(until_ns.unwrap_or(0), Ordering::SeqCst);
+        Ok(false)
+    }
+}
+
 struct Client {
     socket: UnixStream,
     server: Option<JoinHandle<End>>,
     outside: Arc<Mutex<State>>,
+    time: Steps,
     id: u16,
+    _alive: Watchdog,
 }
 
 impl Client {
     /// A client that has said nothing yet.
     fn silent() -> Self {
         let (socket, theirs) = UnixStream::pair().unwrap();
-        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let time = Steps::default();
+        let clock = time.clone();
         let outside = Arc::<Mutex<State>>::default();
         let asked = outside.clone();
         let server = std::thread::spawn(move || {
@@ -61,10 +92,10 @@ impl Client {
             let mut schedule = Schedule::default();
             let slot = (&mut model, &mut schedule, &*asked);
             let config = ConfigSpace::new(DEFAULT_ID, 0x100);
-            let server = Server::new(socket, config, slot, memory, Instant::now());
+            let server = Server::new(socket, config, slot, memory, clock);
             server.run().map_err(|error: Ended| error.to_string())
         });
-        Client { socket, server: Some(server), outside, id: 0 }
+        Client { socket, server: Some(server), outside, time, id: 0, _alive: watchdog::watch() }
     }
 
     /// A client that has agreed on the version.
@@ -127,13 +158,18 @@ impl Client {
 
     /// Reads until it is this; virtual time passes meanwhile.
     fn until(&mut self, offset: u64, mask: u32, wanted: u32) -> u32 {
-        for _ in 0..1_000_000 {
+        self.when(offset, |value| value & mask == wanted)
+    }
+
+    fn when(&mut self, offset: u64, so: impl Fn(u32) -> bool) -> u32 {
+        let end_ns = self.time.now_ns() + 2_000_000_000;
+        loop {
             let value = self.read(BAR, offset, 4).unwrap();
-            if value & mask == wanted {
+            if so(value) {
                 return value;
             }
+            assert!(self.time.now_ns() < end_ns, "register {offset:#x} stays {value:#x}");
         }
-        panic!("register {offset:#x} never becomes {wanted:#x}");
     }
 
     fn end(mut self) -> End {
@@ -229,6 +265,14 @@ fn told(event: &mut File) -> bool {
     event.read(&mut [0; 8]).is_ok()
 }
 
+/// Waits until it is told.
+fn hear(event: &mut File) {
+    let mut poll = libc::pollfd { fd: event.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one `pollfd`, which lives through the call.
+    assert_eq!(unsafe { libc::poll(&raw mut poll, 1, -1) }, 1);
+    assert!(told(event));
+}
+
 /// Clock at 400 kHz, power, all interrupts.
 fn start(client: &mut Client) {
     client.write(CONFIG, 4, 2, 6).unwrap();
@@ -238,7 +282,7 @@ fn start(client: &mut Client) {
     client.write(BAR, 0x29, 1, 0x0f).unwrap();
     client.write(BAR, 0x34, 4, 0xffff_ffff).unwrap();
     client.write(BAR, 0x38, 4, 0xffff_ffff).unwrap();
-    std::thread::sleep(Duration::from_millis(2));
+    client.time.pass(2_000_000);
 }
 
 #[test]
@@ -251,11 +295,7 @@ fn the_pin_tells_masks_itself_and_tells_again() {
     assert!(!told(&mut event));
     // CMD0: by itself it completes, and only then is told; the client asks nothing meanwhile.
     client.write(BAR, 0x0e, 2, 0).unwrap();
-    let begin = Instant::now();
-    while !told(&mut event) {
-        assert!(begin.elapsed() < Duration::from_secs(20), "no interrupt");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    hear(&mut event);
     assert_eq!(client.read(BAR, 0x30, 4), Ok(1), "command complete");
     let unmask = words(&[20, irqs::DATA_NONE | irqs::UNMASK, 0, 0, 1]);
     assert!(!told(&mut event), "masked");
@@ -303,13 +343,13 @@ fn dma_goes_to_the_memory_that_the_client_passed() {
     // Up to the transfer state, by the book: CMD0, CMD8, ACMD41, CMD2, CMD3, CMD7.
     command(&mut client, 0, 0x00, 0, 0);
     command(&mut client, 8, 0x1a, 0, 0x1aa);
-    let begin = Instant::now();
+    let end_ns = client.time.now_ns() + 1_000_000_000;
     loop {
         command(&mut client, 55, 0x1a, 0, 0);
         if command(&mut client, 41, 0x02, 0, 0x4030_0000) >> 31 == 1 {
             break;
         }
-        assert!(begin.elapsed() < Duration::from_secs(20), "the card is busy for ever");
+        assert!(client.time.now_ns() < end_ns, "the card is busy for ever");
     }
     command(&mut client, 2, 0x09, 0, 0);
     let rca = command(&mut client, 3, 0x1a, 0, 0) & 0xffff_0000;
@@ -399,20 +439,13 @@ fn a_card_is_taken_out_and_put_in_from_outside_and_loses_its_supply() {
         client.write(BAR, 0x2c, 2, 0xfa01).unwrap();
         client.until(0x2c, 2, 2);
         client.write(BAR, 0x2c, 2, 0xfa05).unwrap();
-        std::thread::sleep(Duration::from_millis(5));
+        client.time.pass(5_000_000);
         client.write(BAR, 0x2f, 1, 6).unwrap();
         client.until(0x2c, 0x600_0000, 0);
         client.write(BAR, 0x30, 4, u32::MAX).unwrap();
         client.write(BAR, 0x08, 4, 0x1aa).unwrap();
         client.write(BAR, 0x0e, 2, 0x081a).unwrap();
-        for _ in 0..1000 {
-            let status = client.read(BAR, 0x30, 4).unwrap();
-            if status & 0x1_0001 != 0 {
-                return status & 0x1_0000 == 0;
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        panic!("the command has no end");
+        client.when(0x30, |status| status & 0x1_0001 != 0) & 0x1_0000 == 0
     };
     assert!(answers(&mut client));
     for (asked, inserted) in [(Asked::Swap, 0), (Asked::Swap, 0x1_0000)] {

@@ -4,10 +4,10 @@
 use super::elevator::Request;
 use super::raw::Raw;
 use super::{Ended, Port};
-use crate::alone::Alone;
 use crate::buffers::Pieces;
 use crate::platform::Profile;
 use crate::system::System;
+use mmcq::board::NoLock;
 use mmcq::engine::{CardParams, Completion, DmaBuf};
 use mmcq::host::{Auto, Data, Direction, Host, Phase};
 use mmcq::spec::command::{self, Command};
@@ -106,7 +106,7 @@ pub(super) fn status(completion: &Completion) -> u32 {
 
 impl<H: Host> EnginePort<H> {
     /// Takes an engine whose card is in the transfer state. `max_bytes`: the largest request.
-    pub fn new(stack: Stack<(Alone, H, Profile), 1>, target: CardParams, max_bytes: usize) -> Self {
+    pub fn new(stack: Stack<(NoLock, H, Profile), 1>, target: CardParams, max_bytes: usize) -> Self {
         let memory = Memory::new(max_bytes);
         EnginePort { raw: Raw::new(stack), target, memory, under_way: None, looks: true, errors: 0 }
     }

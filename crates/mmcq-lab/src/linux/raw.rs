@@ -1,8 +1,8 @@
 //! One raw phase at a time through an engine, with the one timer that its deadlines need.
 
-use crate::alone::Alone;
 use crate::platform::Profile;
 use crate::system::{Event, System};
+use mmcq::board::NoLock;
 use mmcq::engine::{Completion, DmaBuf, Kind, PollOutcome, Request, SlotId};
 use mmcq::host::{Host, Phase};
 use mmcq::task::Stack;
@@ -13,7 +13,7 @@ const TIMERS: u64 = 1 << 63;
 /// The engine, as a way to the controller.
 pub struct Raw<H: Host> {
     /// The engine.
-    pub stack: Stack<(Alone, H, Profile), 1>,
+    pub stack: Stack<(NoLock, H, Profile), 1>,
     under_way: Option<SlotId>,
     timer: u64,
     timer_ns: u64,
@@ -21,7 +21,7 @@ pub struct Raw<H: Host> {
 
 impl<H: Host> Raw<H> {
     /// Takes an engine whose card is in the transfer state.
-    pub fn new(stack: Stack<(Alone, H, Profile), 1>) -> Self {
+    pub fn new(stack: Stack<(NoLock, H, Profile), 1>) -> Self {
         Raw { stack, under_way: None, timer: 0, timer_ns: u64::MAX }
     }
 

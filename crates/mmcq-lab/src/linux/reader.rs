@@ -12,9 +12,9 @@ use super::elevator::Request;
 use super::port::{COMMAND_TIMEOUT_NS, Memory, alone, data_command, status, well};
 use super::raw::Raw;
 use super::{Ended, Port};
-use crate::alone::Alone;
 use crate::platform::Profile;
 use crate::system::{Event, Step, System};
+use mmcq::board::NoLock;
 use mmcq::engine::{CardParams, Completion, DmaBuf};
 use mmcq::host::{Auto, Direction, Host, Phase};
 use mmcq::spec::command;
@@ -100,7 +100,7 @@ impl<H: Host> Reader<H> {
     /// Takes an engine whose card is in the transfer state and whose host can continue data.
     /// `max_bytes`: the largest request.
     pub fn new(
-        stack: Stack<(Alone, H, Profile), 1>,
+        stack: Stack<(NoLock, H, Profile), 1>,
         target: CardParams,
         max_bytes: usize,
         close: Close,

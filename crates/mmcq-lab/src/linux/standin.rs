@@ -8,10 +8,10 @@ use super::elevator::Elevator;
 use super::hsq::{Hsq, Order, Settings};
 use super::port::EnginePort;
 use super::worker::Worker;
-use crate::alone::Alone;
 use crate::board::TIMER;
 use crate::ours::Ours;
 use crate::system::{Costs, How, Io, Next, System, Workload};
+use mmcq::board::NoLock;
 use mmcq::engine::{CardParams, Config};
 use mmcq::host::{
     BusOp, BusyDetect, Caps, Direction, DmaError, Done, Events, Host, Phase, Segment, StartError,
@@ -86,8 +86,14 @@ impl Device for Server {
 /// A stack in the order of arrival.
 fn stack_over<const N: usize>(
     host: Charged<Formula>,
-) -> Stack<(Alone, Charged<Formula>, crate::platform::Profile), N> {
-    Stack::with_policy(Alone, TIMER, host, Config::DEFAULT, crate::platform::profile(Any::Fifo(Fifo).into()))
+) -> Stack<(NoLock, Charged<Formula>, crate::platform::Profile), N> {
+    Stack::with_policy(
+        NoLock::new(),
+        TIMER,
+        host,
+        Config::DEFAULT,
+        crate::platform::profile(Any::Fifo(Fifo).into()),
+    )
 }
 
 /// A driver whose controller is the formula.

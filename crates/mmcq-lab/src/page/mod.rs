@@ -4,6 +4,8 @@
 //! The file loads nothing and runs nothing. [`Compared::of`] runs the load again where a page needs
 //! it: in other settings, and with the oscilloscope attached.
 
+#[cfg(feature = "torture")]
+pub mod campaigns;
 #[cfg(feature = "host")]
 pub mod chart;
 #[cfg(feature = "host")]

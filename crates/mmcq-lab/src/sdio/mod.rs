@@ -18,12 +18,12 @@ pub mod spin;
 pub mod stacked;
 pub mod trace;
 
-use crate::alone::Alone;
 use crate::platform::PlatformError;
 use host::Priced;
 use linux::{Advance, Chain};
 use machine::{Handler, Machine, Thief};
 use mmcq::advance::WaitStrategy as Policy;
+use mmcq::board::NoLock;
 use mmcq::card::{self, Options};
 use mmcq::engine::{Config, DmaBuf};
 use mmcq::host::s3c_sdi::DmaUse;
@@ -34,7 +34,7 @@ use mmcq_sim::card::io::{Behind, IoProfile, type_a};
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
 use mmcq_sim::time::Time;
 use model::Model;
-use ours::{Here, InIrq, Ours, Stay};
+use ours::{Alone, Here, InIrq, Ours, Stay};
 use platform::Board;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -45,7 +45,7 @@ use std::task::{Context, Poll, Waker};
 use trace::Trace;
 
 /// The engine's handle.
-pub type Stack = mmcq::task::Stack<(Alone, Priced), 4>;
+pub type Stack = mmcq::task::Stack<(NoLock, Priced), 4>;
 
 thread_local!(static CLOCK: RefCell<Time> = RefCell::new(Time::new()));
 const TIMER: Timer = Timer { now_ns: || CLOCK.with(|clock| clock.borrow().now()), set_alarm: |_| {} };
@@ -185,7 +185,7 @@ impl Bench {
         let memory = ShadowMemory::new(MemoryConfig::BITS32);
         let model = Model::new(board, &memory, Box::new(card));
         let host = Priced::new(board, model.clone(), memory, time.clone(), dma).map_err(Failure::Setup)?;
-        let stack = Stack::new(Alone, TIMER, host.clone(), Config::DEFAULT);
+        let stack = Stack::new(NoLock::new(), TIMER, host.clone(), Config::DEFAULT);
         Ok(Bench { time, model, host, stack, counts })
     }
 
@@ -296,7 +296,7 @@ pub fn run(run: &Run<'_>) -> Result<Outcome, Failure> {
             advance.set_bus(stack.with(|engine| engine.bus()));
             let mut ours = Ours::new(stack, bench.host.clone(), stay, advance, Rc::clone(&received));
             // It lives as long as the wakers that may point to it.
-            let task: &'static IrqTask<Alone> = Box::leak(Box::new(IrqTask::new(Alone)));
+            let task: &'static IrqTask<Alone> = Box::leak(Box::new(IrqTask::new(Alone::new())));
             let waker = Waker::from(Arc::new(InIrq(task)));
             let outcome = task.scope(driver, &waker, || bench.measure(run, &mut machine, &mut ours));
             let faults = failed.get();

@@ -6,10 +6,9 @@
 use super::Stack;
 use super::host::Priced;
 use super::machine::{Handler, Machine};
-use crate::alone::Alone;
 use mmcq::advance::{Advice, Class, Context as From, Wait, WaitStrategy};
 use mmcq::host::s3c_sdi::regs::FIFO_HALF;
-use mmcq::task::IrqTask;
+use mmcq::task::{IrqTask, Lock};
 use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
@@ -133,8 +132,25 @@ fn advance(stack: &Stack) {
     stack.on_irq();
 }
 
+/// The lock of a task that its wakers share: they may be sent, though nobody here sends them.
+pub(super) struct Alone(());
+
+impl Alone {
+    /// Of a machine that one thread has.
+    pub(super) fn new() -> Self {
+        Alone(())
+    }
+}
+
+// SAFETY: a machine has one thread, and nothing comes back to the task from inside of a closure.
+unsafe impl Lock for Alone {
+    fn with<R>(&self, f: impl FnOnce() -> R) -> R {
+        f()
+    }
+}
+
 /// Polls its task when woken: in the interrupt.
-pub struct InIrq(pub &'static IrqTask<Alone>);
+pub(super) struct InIrq(pub &'static IrqTask<Alone>);
 
 impl Wake for InIrq {
     fn wake(self: Arc<Self>) {

@@ -16,10 +16,26 @@ pub const REQUEST_MAX: u32 = 32 << 20;
 const UNDER_WAY_MAX: u64 = 64 << 20;
 /// Requests of a client under way.
 const REQUESTS_MAX: u64 = 1024;
-/// A request that has begun must be here after this, and ...
-const PATIENCE: Duration = Duration::from_secs(10);
-/// ... a bit more for each MiB.
-const PATIENCE_MIB: Duration = Duration::from_secs(1);
+
+/// How long a client is waited for that has begun something.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// The whole handshake.
+    handshake: Duration,
+    /// A request, or the taking of a reply ...
+    request: Duration,
+    /// ... and a bit more for each MiB of a request's data.
+    mib: Duration,
+}
+
+impl Patience {
+    /// What a client of the network may need.
+    pub const USUAL: Patience = Patience {
+        handshake: Duration::from_secs(10),
+        request: Duration::from_secs(10),
+        mib: Duration::from_secs(1),
+    };
+}
 
 /// What a client has under way.
 #[derive(Default)]
@@ -64,26 +80,32 @@ struct Reply {
     refusal: bool,
 }
 
-/// Serves a client to its end. An error is why the connection was ended from this side.
-pub fn serve(
-    mut socket: Box<dyn Socket>,
-    client: u64,
-    export: &Export,
-    disk: &Sender<Message>,
-) -> io::Result<()> {
+/// A client, what it is offered, and where its jobs go.
+#[derive(Clone, Copy)]
+pub struct Peer<'a> {
+    pub client: u64,
+    pub export: &'a Export,
+    pub disk: &'a Sender<Message>,
+    pub patience: Patience,
+}
+
+/// Serves a client to its end; then the connection is still to be closed. An error is why it was
+/// ended from this side.
+pub fn serve(socket: &mut dyn Socket, peer: Peer<'_>) -> io::Result<()> {
+    let Peer { client, disk, .. } = peer;
     // A disk that has ended has nothing to tell.
     let _ = disk.send(Message::Came(client));
-    let result = talk(&mut *socket, client, export, disk);
+    let result = talk(socket, peer);
     let in_order = matches!(result, Ok(true));
     let _ = disk.send(Message::Left { client, in_order });
-    socket.close();
     result.map(drop)
 }
 
 /// The conversation. `Ok(true)`: the client ended it by saying so.
-fn talk(socket: &mut dyn Socket, client: u64, export: &Export, disk: &Sender<Message>) -> io::Result<bool> {
-    socket.write_patience(PATIENCE)?;
-    let Some(agreed) = negotiate(socket, export)? else { return Ok(true) };
+fn talk(socket: &mut dyn Socket, peer: Peer<'_>) -> io::Result<bool> {
+    let Peer { client, export, disk, patience } = peer;
+    socket.write_patience(patience.request)?;
+    let Some(agreed) = negotiate(socket, export, patience.handshake)? else { return Ok(true) };
     let (replies, ready) = channel::<Reply>();
     let budget = Arc::new(Budget::default());
     let mut out = socket.twin()?;
@@ -103,7 +125,7 @@ fn talk(socket: &mut dyn Socket, client: u64, export: &Export, disk: &Sender<Mes
             }
         })
     };
-    let result = requests(socket, client, export, agreed, disk, &replies, &budget);
+    let result = requests(socket, peer, agreed, &replies, &budget);
     // The writer ends when the last job has.
     drop(replies);
     let _ = writer.join();
@@ -112,13 +134,12 @@ fn talk(socket: &mut dyn Socket, client: u64, export: &Export, disk: &Sender<Mes
 
 fn requests(
     socket: &mut dyn Socket,
-    client: u64,
-    export: &Export,
+    peer: Peer<'_>,
     agreed: Agreed,
-    disk: &Sender<Message>,
     replies: &Sender<Reply>,
     budget: &Arc<Budget>,
 ) -> io::Result<bool> {
+    let Peer { client, export, disk, patience } = peer;
     let refuse = |bytes, share| {
         // The writer lives as long as this sender.
         let _ = replies.send(Reply { bytes, _share: share, refusal: false });
@@ -128,7 +149,7 @@ fn requests(
         let began = Instant::now();
         let mut head = [0; Request::BYTES];
         head[0] = first;
-        if !read_by(socket, &mut head[1..], began + PATIENCE)? {
+        if !read_by(socket, &mut head[1..], began + patience.request)? {
             return Err(ErrorKind::UnexpectedEof.into());
         }
         let Some(request) = Request::parse(&head) else {
@@ -151,8 +172,8 @@ fn requests(
         };
         let share = budget.take(bytes);
         let mut data = vec![0; payload as usize];
-        let patience = PATIENCE + PATIENCE_MIB * (payload >> 20);
-        if payload > 0 && !read_by(socket, &mut data, Instant::now() + patience)? {
+        let limit = patience.request + patience.mib * (payload >> 20);
+        if payload > 0 && !read_by(socket, &mut data, Instant::now() + limit)? {
             return Err(ErrorKind::UnexpectedEof.into());
         }
         let op = match operation(&request, data, export, agreed) {
@@ -270,32 +291,43 @@ fn reply(request: &Request, structured: bool, outcome: Outcome) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::watchdog;
     use std::io::Read;
     use std::os::unix::net::UnixStream;
+    use std::thread::JoinHandle;
 
-    const EXPORT_BYTES: u64 = 1 << 20;
+    const EXPORT: Export = Export {
+        name: String::new(),
+        bytes: 4 << 20,
+        read_only: false,
+        trims: false,
+        request_max: REQUEST_MAX,
+    };
+    const HOUR: Duration = Duration::from_secs(3600);
+    /// For what the client does, however long that takes.
+    const LONG: Patience = Patience { handshake: HOUR, request: HOUR, mib: HOUR };
+    /// For nothing that is not there already.
+    const SHORT: Duration = Duration::from_millis(1);
 
-    /// A client that has finished its negotiation, and how its connection ended.
-    fn client(disk: Sender<Message>) -> (UnixStream, std::sync::mpsc::Receiver<bool>) {
-        let (mut ours, theirs) = UnixStream::pair().unwrap();
-        let (ended, end) = channel();
-        std::thread::spawn(move || {
-            let export = Export {
-                name: String::new(),
-                bytes: EXPORT_BYTES,
-                read_only: false,
-                trims: false,
-                request_max: REQUEST_MAX,
-            };
-            let _ = ended.send(serve(Box::new(theirs), 0, &export, &disk).is_ok());
+    /// A client that has said nothing yet, and how its connection ends.
+    fn silent(disk: Sender<Message>, patience: Patience) -> (UnixStream, JoinHandle<io::Result<()>>) {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let connection = std::thread::spawn(move || {
+            serve(&mut theirs, Peer { client: 0, export: &EXPORT, disk: &disk, patience })
         });
+        (ours, connection)
+    }
+
+    /// A client that has finished its negotiation, and how its connection ends.
+    fn client(disk: Sender<Message>, patience: Patience) -> (UnixStream, JoinHandle<io::Result<()>>) {
+        let (mut ours, connection) = silent(disk, patience);
         ours.read_exact(&mut [0; 18]).unwrap();
         // Fixed newstyle without zeros, then the export by its empty name.
         ours.write_all(&3u32.to_be_bytes()).unwrap();
         ours.write_all(&[nbd::OPTION_MAGIC.to_be_bytes().as_slice(), &[0, 0, 0, 1, 0, 0, 0, 0]].concat())
             .unwrap();
         ours.read_exact(&mut [0; 10]).unwrap();
-        (ours, end)
+        (ours, connection)
     }
 
     fn request(command: u16, length: u32) -> Vec<u8> {
@@ -310,8 +342,9 @@ mod tests {
     /// come.
     #[test]
     fn a_job_that_is_dropped_gives_its_share_back() {
+        let _alive = watchdog::watch();
         let (disk, messages) = channel();
-        let (mut socket, end) = client(disk);
+        let (mut socket, connection) = client(disk, LONG);
         let dropped = std::thread::spawn(move || {
             messages.iter().filter(|message| matches!(message, Message::Job(_))).count() as u64
         });
@@ -319,18 +352,111 @@ mod tests {
             socket.write_all(&request(command::READ, 512)).unwrap();
         }
         socket.write_all(&request(command::DISCONNECT, 0)).unwrap();
-        assert_eq!(end.recv_timeout(Duration::from_secs(20)), Ok(true), "the connection hangs");
+        connection.join().unwrap().unwrap();
         assert_eq!(dropped.join().unwrap(), REQUESTS_MAX + 10);
     }
 
     /// A refusal that is sent before its share is taken may give back what was never taken.
     #[test]
     fn a_write_that_is_too_long_ends_the_connection() {
+        let _alive = watchdog::watch();
         for _ in 0..200 {
             let (disk, _messages) = channel();
-            let (mut socket, end) = client(disk);
+            let (mut socket, connection) = client(disk, LONG);
             socket.write_all(&request(command::WRITE, REQUEST_MAX + 512)).unwrap();
-            assert_eq!(end.recv_timeout(Duration::from_secs(20)), Ok(false), "the connection hangs");
+            assert_eq!(connection.join().unwrap().unwrap_err().kind(), ErrorKind::InvalidData);
         }
+    }
+
+    /// How the connection of a client ended that did not go on.
+    fn sent_away(connection: JoinHandle<io::Result<()>>) -> bool {
+        connection.join().unwrap().is_err_and(|error| error.kind() == ErrorKind::TimedOut)
+    }
+
+    #[test]
+    fn a_handshake_that_stops_is_not_waited_for() {
+        let _alive = watchdog::watch();
+        let (disk, _messages) = channel();
+        let (mut socket, connection) = silent(disk.clone(), Patience { handshake: SHORT, ..LONG });
+        assert!(sent_away(connection), "nothing was said");
+        // Whatever of it the server has read.
+        socket.read_exact(&mut [0; 18]).unwrap();
+        let (mut socket, connection) = silent(disk, Patience { handshake: SHORT, ..LONG });
+        let _ = socket.write_all(&3u32.to_be_bytes());
+        let _ = socket.write_all(&nbd::OPTION_MAGIC.to_be_bytes());
+        assert!(sent_away(connection), "half an option");
+    }
+
+    #[test]
+    fn a_request_that_stops_is_not_waited_for() {
+        let _alive = watchdog::watch();
+        let (disk, _messages) = channel();
+        let patience = Patience { request: SHORT, ..LONG };
+        let write = request(command::WRITE, 4096);
+        for sent in [write[..20].to_vec(), [write, vec![0xee; 4095]].concat()] {
+            let (mut socket, connection) = client(disk.clone(), patience);
+            // It may have been sent away already.
+            let _ = socket.write_all(&sent);
+            assert!(sent_away(connection), "{} bytes", sent.len());
+        }
+    }
+
+    /// Writes down how long each read was to wait.
+    struct Noting(UnixStream, Arc<Mutex<Vec<Option<Duration>>>>);
+
+    impl Read for Noting {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            self.0.read(buffer)
+        }
+    }
+
+    impl Write for Noting {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.write(bytes)
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            self.0.flush()
+        }
+    }
+
+    impl Socket for Noting {
+        fn twin(&self) -> io::Result<Box<dyn Socket>> {
+            self.0.twin()
+        }
+        fn patience(&self, limit: Option<Duration>) -> io::Result<()> {
+            self.1.lock().unwrap().push(limit);
+            Socket::patience(&self.0, limit)
+        }
+        fn write_patience(&self, limit: Duration) -> io::Result<()> {
+            self.0.write_patience(limit)
+        }
+        fn close(&self) {
+            self.0.close();
+        }
+    }
+
+    #[test]
+    fn a_client_may_be_silent_between_requests_and_long_data_have_more_time() {
+        let _alive = watchdog::watch();
+        let (disk, messages) = channel();
+        let (mut ours, theirs) = UnixStream::pair().unwrap();
+        let asked = Arc::<Mutex<Vec<Option<Duration>>>>::default();
+        let mut theirs = Noting(theirs, asked.clone());
+        let writes = std::thread::spawn(move || {
+            ours.write_all(&[request(command::WRITE, 2 << 20), vec![1; 2 << 20]].concat()).unwrap();
+            ours.write_all(&request(command::DISCONNECT, 0)).unwrap();
+        });
+        let agreed = Agreed { structured: false, allocation: false };
+        let (replies, _ready) = channel();
+        let peer = Peer { client: 0, export: &EXPORT, disk: &disk, patience: LONG };
+        assert!(requests(&mut theirs, peer, agreed, &replies, &Arc::default()).unwrap(), "said goodbye");
+        writes.join().unwrap();
+        assert!(matches!(messages.recv(), Ok(Message::Job(_))));
+        let asked = asked.lock().unwrap();
+        let begins: Vec<usize> = (0..asked.len()).filter(|&at| asked[at].is_none()).collect();
+        let [0, second] = begins[..] else { panic!("{asked:?}") };
+        assert!(asked[1].is_some_and(|head| head <= HOUR), "{asked:?}");
+        let data: Vec<Duration> = asked[2..second].iter().flatten().copied().collect();
+        assert!(data.iter().any(|&data| data > 2 * HOUR) && data.iter().all(|&data| data <= 3 * HOUR));
     }
 }

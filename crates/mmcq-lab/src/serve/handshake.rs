@@ -5,8 +5,6 @@ use super::socket::{Socket, read_by};
 use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
 
-/// A client that has not finished by then is sent away.
-const LIMIT: Duration = Duration::from_secs(10);
 /// Options a client may try.
 const OPTIONS_MAX: usize = 64;
 /// Bytes of an option's data.
@@ -55,9 +53,10 @@ pub struct Agreed {
     pub allocation: bool,
 }
 
-/// Talks until the client wants to begin. `None`: it only looked, or gave up.
-pub fn negotiate(socket: &mut dyn Socket, export: &Export) -> io::Result<Option<Agreed>> {
-    let deadline = Instant::now() + LIMIT;
+/// Talks until the client wants to begin. `None`: it only looked, or gave up. A client that has not
+/// finished within `limit` is sent away.
+pub fn negotiate(socket: &mut dyn Socket, export: &Export, limit: Duration) -> io::Result<Option<Agreed>> {
+    let deadline = Instant::now() + limit;
     let mut hello = nbd::HELLO.to_vec();
     hello.extend(nbd::HANDSHAKE_FLAGS.to_be_bytes());
     socket.write_all(&hello)?;

@@ -26,6 +26,7 @@ pub use socket::Listener;
 
 pub use disk::Damage;
 
+use connection::{Patience, Peer};
 use disk::{Disk, Message, map_of};
 use extents::Extents;
 use handshake::Export;
@@ -175,18 +176,22 @@ fn accept<W: Fn(Event) + Send + Sync + 'static>(
             continue;
         }
         let Ok(twin) = socket.twin() else { continue };
+        let mut socket = socket;
         clients.lock().unwrap_or_else(PoisonError::into_inner).insert(client, twin);
         connected.fetch_add(1, Ordering::SeqCst);
         let (export, disk, clients) = (export.clone(), disk.clone(), clients.clone());
         let (watch, connected) = (watch.clone(), connected.clone());
         std::thread::spawn(move || {
-            if let Err(error) = connection::serve(socket, client, &export, &disk)
+            let peer = Peer { client, export: &export, disk: &disk, patience: Patience::USUAL };
+            if let Err(error) = connection::serve(&mut *socket, peer)
                 && !hung_up(&error)
             {
                 watch(Event::Client(client, error.to_string()));
             }
             clients.lock().unwrap_or_else(PoisonError::into_inner).remove(&client);
             connected.fetch_sub(1, Ordering::SeqCst);
+            // A client that sees its end finds its place free.
+            socket.close();
         });
     }
 }

@@ -11,9 +11,11 @@ mod places;
 pub mod plan;
 pub mod row;
 
-pub use grid::{Axis, Grid, Shard};
+pub use grid::{Axis, Grid};
 pub use plan::{Done, Sweep};
 pub use row::{Format, Row};
+
+pub use mmcq_sim::parallel::Shard;
 
 /// FNV-1a of nothing.
 const NOTHING: u64 = 0xcbf2_9ce4_8422_2325;

@@ -8,16 +8,24 @@
 mod clients;
 mod hostile;
 mod power;
+#[path = "../../../mmcq/tests/support/watchdog.rs"]
+mod watchdog;
 mod wire;
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
 
 /// A server with its image, in a folder of its own.
 struct Server {
     folder: tempfile::TempDir,
     child: Child,
+    /// What it said when it was ready.
+    ready: String,
+    complaints: BufReader<ChildStderr>,
+    /// What it has said to standard error and was read.
+    said: String,
+    _alive: watchdog::Watchdog,
 }
 
 impl Server {
@@ -34,10 +42,11 @@ impl Server {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mmcq"));
         command.current_dir(folder.path()).args(["serve", "card.img"]).args(options.split_whitespace());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert!(line.contains(" bytes at nbd"), "{line:?}");
-        Server { folder, child }
+        let complaints = BufReader::new(child.stderr.take().unwrap());
+        let mut ready = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut ready).unwrap();
+        assert!(ready.contains(" bytes at nbd"), "{ready:?}");
+        Server { folder, child, ready, complaints, said: String::new(), _alive: watchdog::watch() }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -49,25 +58,32 @@ impl Server {
         assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
     }
 
+    /// Reads its next line on standard error; false: there is none any more.
+    fn hear(&mut self) -> bool {
+        self.complaints.read_line(&mut self.said).unwrap() > 0
+    }
+
+    /// The power fails, and the card is up again: a request that is sent now reaches the new card.
+    fn cut(&mut self) {
+        self.signal("USR1");
+        let begin = self.said.len();
+        while !self.said[begin..].contains("the card's power was cut") {
+            assert!(self.hear(), "the server has ended: {}", self.said);
+        }
+    }
+
     /// Ends it as a user would; its exit code, and what it said to standard error.
     fn end(mut self) -> (Option<i32>, String) {
         self.signal("TERM");
-        let status = self.child.wait().unwrap();
-        let mut said = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        (status.code(), said)
+        while self.hear() {}
+        (self.child.wait().unwrap().code(), std::mem::take(&mut self.said))
     }
 
     /// Ends it as a user would; what it said to standard error, and the folder.
     fn stop(mut self) -> (String, tempfile::TempDir) {
-        self.signal("TERM");
-        let status = self.child.wait().unwrap();
-        let mut said = String::new();
-        for line in BufReader::new(self.child.stderr.take().unwrap()).lines() {
-            said += &(line.unwrap() + "\n");
-        }
-        assert!(status.success(), "{said}");
         let folder = std::mem::replace(&mut self.folder, tempfile::tempdir().unwrap());
+        let (code, said) = self.end();
+        assert_eq!(code, Some(0), "{said}");
         assert!(!folder.path().join("card.img.sock").exists(), "the socket is left behind");
         (said, folder)
     }
@@ -82,11 +98,20 @@ impl Server {
     }
 
     fn try_client(&self, line: &[&str]) -> Option<Output> {
+        self.with_client(line, Command::output)
+    }
+
+    /// Does something with the command of a client in the folder; `None`: it is not installed.
+    fn with_client<T>(
+        &self,
+        line: &[&str],
+        with: impl FnOnce(&mut Command) -> std::io::Result<T>,
+    ) -> Option<T> {
         let mut command = Command::new(line[0]);
         // Debian's Python knows libnbd, others may not.
         command.env("PATH", "/usr/bin:/bin").current_dir(self.folder.path()).args(&line[1..]);
-        match command.output() {
-            Ok(output) => Some(output),
+        match with(&mut command) {
+            Ok(result) => Some(result),
             Err(_) => {
                 let text = format!("{} is not there; tools/install-judges.sh installs it", line[0]);
                 assert!(std::env::var_os("CI").is_none(), "{text}");

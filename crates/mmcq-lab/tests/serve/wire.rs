@@ -2,8 +2,8 @@
 
 use super::Server;
 use std::io::{Read, Write};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
 
 /// Commands and flags of requests.
 pub const READ: u16 = 0;
@@ -51,7 +51,6 @@ pub struct Client(UnixStream);
 impl Client {
     pub fn connect(server: &Server) -> Client {
         let stream = UnixStream::connect(server.path("card.img.sock")).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let mut client = Client(stream);
         client.receive(18);
         client.0.write_all(&3u32.to_be_bytes()).unwrap();
@@ -137,6 +136,16 @@ impl Client {
     /// Says goodbye, and waits until the server has heard it.
     pub fn leave(mut self) {
         self.send(1, 0, DISCONNECT, (0, 0), &[]);
+        self.ended();
+    }
+
+    /// Goes away without a word, and waits until the server has seen it.
+    pub fn go(mut self) {
+        self.0.shutdown(Shutdown::Write).unwrap();
+        self.ended();
+    }
+
+    fn ended(&mut self) {
         let mut rest = Vec::new();
         self.0.read_to_end(&mut rest).unwrap();
         assert!(rest.is_empty());

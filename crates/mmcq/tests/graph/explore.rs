@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::time::Instant;
 
 /// What was found, by the sentence that was broken.
 pub struct Found {
@@ -21,9 +20,6 @@ pub struct Report {
     pub steps: u64,
     pub states: std::collections::HashSet<u64>,
     pub found: BTreeMap<&'static str, Found>,
-    pub seconds: f64,
-    /// Every plan was run; else the time was up.
-    pub complete: bool,
 }
 
 impl Report {
@@ -64,17 +60,12 @@ struct Worker<'a> {
     start: &'a Start,
     room: Room,
     report: Report,
-    until: Option<Instant>,
     plan: Plan,
 }
 
 impl Worker<'_> {
     /// Runs the plan, and every plan that goes on from it.
     fn explore(&mut self, left: usize) {
-        if self.until.is_some_and(|until| Instant::now() >= until) {
-            self.report.complete = false;
-            return;
-        }
         let Some(points) = self.one() else { return };
         if left == 0 {
             return;
@@ -106,20 +97,8 @@ impl Worker<'_> {
     }
 }
 
-/// Another order, so that a run whose time is up has seen something of every part.
-fn spread<T: Copy>(list: &mut [T]) {
-    const STEP: usize = 7919;
-    let from = list.to_vec();
-    if !from.len().is_multiple_of(STEP) {
-        for (nth, place) in list.iter_mut().enumerate() {
-            *place = from[nth * STEP % from.len()];
-        }
-    }
-}
-
 /// All plans of up to `depth` deviations, by so many threads.
-pub fn explore(start: &Start, depth: usize, threads: usize, until: Option<Instant>) -> Report {
-    let began = Instant::now();
+pub fn explore(start: &Start, depth: usize, threads: usize) -> Report {
     let mut room = Room::new();
     let points = run(start, &mut room, &[], false);
     assert_eq!(points.violations, [""; 0], "with all well");
@@ -127,14 +106,13 @@ pub fn explore(start: &Start, depth: usize, threads: usize, until: Option<Instan
     for (point, &count) in points.points.iter().enumerate() {
         first.extend((0..count).map(|alternative| (point as u32, alternative)));
     }
-    spread(&mut first);
-    let total = Mutex::new(Report { runs: 1, complete: true, ..Report::default() });
+    let total = Mutex::new(Report { runs: 1, ..Report::default() });
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                let report = Report { complete: true, ..Report::default() };
-                let mut worker = Worker { start, room: Room::new(), report, until, plan: Vec::new() };
+                let (room, report) = (Room::new(), Report::default());
+                let mut worker = Worker { start, room, report, plan: Vec::new() };
                 while let Some(&deviation) = first.get(next.fetch_add(1, Relaxed)) {
                     if depth > 0 {
                         worker.plan.push(deviation);
@@ -144,13 +122,9 @@ pub fn explore(start: &Start, depth: usize, threads: usize, until: Option<Instan
                 }
                 worker.report.steps = worker.room.steps;
                 worker.report.states = std::mem::take(&mut worker.room.states);
-                let mut total = total.lock().unwrap();
-                total.complete &= worker.report.complete;
-                total.merge(worker.report);
+                total.lock().unwrap().merge(worker.report);
             });
         }
     });
-    let mut report = total.into_inner().unwrap();
-    report.seconds = began.elapsed().as_secs_f64();
-    report
+    total.into_inner().unwrap()
 }

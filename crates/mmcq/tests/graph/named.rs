@@ -10,7 +10,7 @@ fn wherever(workload: &str, bad: &'static [Bad]) {
     let found = ALL.into_iter().find(|one| one.name == workload).expect("there is such a workload");
     let mut start = Start::new(found);
     start.only = Some(bad);
-    let report = explore(&start, bad.len(), 1, None);
+    let report = explore(&start, bad.len(), 1);
     assert!(report.runs > 1, "it fits nowhere");
     let broken: Vec<_> = report.found.iter().map(|(what, found)| (what, found.times, &found.plan)).collect();
     assert!(broken.is_empty(), "of {} runs: {broken:?}", report.runs);

@@ -171,7 +171,7 @@ impl Machine {
         self.qtest.wait_line(self.function.line, timeout_ns)
     }
 
-    /// The time of this machine: QEMU's virtual clock if it has one, since the start otherwise.
+    /// The time of this machine: QEMU's virtual clock if it has one, a count of turns otherwise.
     pub fn now_ns(&self) -> u64 {
         self.qtest.now_ns()
     }

@@ -22,6 +22,8 @@ mod runner;
 mod small;
 mod smoke;
 mod soc;
+#[path = "../support/watchdog.rs"]
+mod watchdog;
 mod window;
 
 use machine::{Machine, Options};

@@ -1,18 +1,17 @@
-//! QEMU as a child process and its qtest socket: one text line a command, one a reply, interrupts
-//! in between.
+//! QEMU as a child process, and qtest over a pair of sockets: one text line a command, one a reply,
+//! interrupts in between. A QEMU that ends closes its own; one that hangs is the watchdog's.
 
+use crate::watchdog::{self, Watchdog};
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
 
-/// The longest a living QEMU takes to answer; it needs microseconds.
-const REPLY: Duration = Duration::from_secs(10);
-/// The longest from `exec` to the socket; 30 to 300 ms are usual.
-const START: Duration = Duration::from_secs(20);
+/// The steps of a wait: each is twice the one before.
+const STEP_NS: std::ops::RangeInclusive<u64> = 1_000..=1_000_000;
 /// Writes under way whose replies have not been read.
 const POSTED: u32 = 64;
 /// Interrupt lines that are watched (an I/O APIC has 24, a PLIC up to 187).
@@ -23,8 +22,8 @@ const LINES: usize = 192;
 pub struct Qemu {
     /// The program.
     pub program: PathBuf,
-    /// It has the qtest accelerator, and so a virtual clock; otherwise TCG with a halted CPU and
-    /// the wall clock.
+    /// It has the qtest accelerator, and so a virtual clock; otherwise TCG with a halted CPU, whose
+    /// timers go with real time, and a clock that counts what QEMU does.
     pub virtual_clock: bool,
 }
 
@@ -68,10 +67,11 @@ pub struct Qtest {
 }
 
 #[derive(Debug)]
-enum Clock {
-    Wall(Instant),
-    /// Nanoseconds that QEMU reported last.
-    Virtual(Mutex<u64>),
+struct Clock {
+    /// QEMU's own; its timers go with it.
+    is_virtual: bool,
+    /// Nanoseconds that QEMU reported last, or the sum of the turns that were asked for.
+    now_ns: Mutex<u64>,
 }
 
 #[derive(Debug)]
@@ -83,8 +83,8 @@ struct Link {
     raised: [u64; LINES],
     operations: u64,
     posted: u32,
-    timeout: Duration,
     stderr: PathBuf,
+    _alive: Watchdog,
 }
 
 impl Drop for Link {
@@ -99,50 +99,37 @@ impl Qtest {
     /// Starts QEMU with these arguments plus the ones that qtest needs. Files go to `folder`, which
     /// must outlive the value.
     pub fn start(qemu: &Qemu, folder: &Path, arguments: &[String]) -> Result<Qtest, String> {
-        let path = folder.join("qtest");
+        let socket = |error| format!("qtest socket: {error}");
         let stderr = folder.join("stderr");
-        let listener = UnixListener::bind(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        listener.set_nonblocking(true).map_err(|error| format!("qtest socket: {error}"))?;
         let log = File::create(&stderr).map_err(|error| format!("{}: {error}", stderr.display()))?;
-        let mut child = Command::new(&qemu.program)
+        let (ours, theirs) = UnixStream::pair().map_err(socket)?;
+        let theirs = OwnedFd::from(theirs);
+        let output = theirs.try_clone().map_err(socket)?;
+        let child = Command::new(&qemu.program)
             .args(arguments)
             .args(["-accel", if qemu.virtual_clock { "qtest" } else { "tcg" }])
-            .args(["-qtest", &format!("unix:{}", path.display()), "-qtest-log", "/dev/null"])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
+            .args(["-qtest", "stdio", "-qtest-log", "/dev/null"])
+            .stdin(theirs)
+            .stdout(output)
             .stderr(log)
             .spawn()
             .map_err(|error| format!("{}: {error}", qemu.program.display()))?;
-        let since = Instant::now();
-        let socket = loop {
-            match listener.accept() {
-                Ok((socket, _)) => break socket,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                Err(error) => return Err(format!("qtest socket: {error}")),
-            }
-            let ended = child.try_wait().map_err(|error| format!("QEMU: {error}"))?;
-            if ended.is_some() || since.elapsed() > START {
-                let _ = child.kill();
-                let _ = child.wait();
-                let why = ended.map_or("no connection in 20 s".to_string(), |status| status.to_string());
-                return Err(format!("QEMU did not start: {why}; it said: {}", said(&stderr)));
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        };
-        let link = Link {
+        let mut link = Link {
             child,
-            socket,
+            socket: ours,
             received: Vec::new(),
             level: [false; LINES],
             raised: [0; LINES],
             operations: 0,
             posted: 0,
-            timeout: Duration::ZERO,
             stderr,
+            _alive: watchdog::watch(),
         };
-        let clock =
-            if qemu.virtual_clock { Clock::Virtual(Mutex::new(0)) } else { Clock::Wall(Instant::now()) };
-        link.socket.set_nonblocking(false).map_err(|error| format!("qtest socket: {error}"))?;
+        if link.run(TURN).is_err() {
+            let why = link.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
+            return Err(format!("QEMU did not start: {why}; it said: {}", said(&link.stderr)));
+        }
+        let clock = Clock { is_virtual: qemu.virtual_clock, now_ns: Mutex::new(0) };
         Ok(Qtest { link: Mutex::new(link), clock })
     }
 
@@ -213,11 +200,10 @@ impl Qtest {
         self.link("operations", |link| Ok(link.operations))
     }
 
-    /// Waits until this line is asserted, or for `timeout_ns`. On the virtual clock this is what
-    /// makes time pass.
+    /// Waits until this line is asserted, or for `timeout_ns`. This is what makes time pass.
     pub fn wait_line(&self, line: u8, timeout_ns: u64) -> bool {
         let end_ns = self.now_ns().saturating_add(timeout_ns);
-        let mut step_ns = 1_000;
+        let mut step_ns = *STEP_NS.start();
         loop {
             if self.line(line) {
                 return true;
@@ -226,46 +212,43 @@ impl Qtest {
             if left_ns == 0 {
                 return false;
             }
-            match &self.clock {
-                Clock::Wall(_) => {
-                    self.link("interrupt line", |link| link.receive(Duration::from_nanos(left_ns)));
-                }
-                Clock::Virtual(_) => {
-                    self.step(left_ns.min(step_ns));
-                    step_ns = (step_ns * 2).min(1_000_000);
-                }
-            }
+            self.step(left_ns.min(step_ns));
+            step_ns = (step_ns * 2).min(*STEP_NS.end());
         }
     }
 
-    /// The time: since the start, or QEMU's virtual one.
+    /// The time since the start, on a clock that nothing but QEMU moves.
     pub fn now_ns(&self) -> u64 {
-        match &self.clock {
-            Clock::Wall(start) => start.elapsed().as_nanos() as u64,
-            Clock::Virtual(now) => now.lock().map(|now| *now).unwrap_or(0),
-        }
+        self.clock.now_ns.lock().map(|now| *now).unwrap_or(0)
     }
 
     /// Lets time pass until `at_ns`; QEMU's timers run meanwhile.
     pub fn sleep_until(&self, at_ns: u64) {
         let left_ns = at_ns.saturating_sub(self.now_ns());
-        match &self.clock {
-            Clock::Wall(_) => std::thread::sleep(Duration::from_nanos(left_ns)),
-            // A step of 0 is refused.
-            Clock::Virtual(_) if left_ns == 0 => {}
-            Clock::Virtual(_) => self.step(left_ns),
+        // A step of 0 is refused.
+        if left_ns > 0 {
+            self.step(left_ns);
         }
     }
 
+    /// A step of QEMU's clock. Without one it is a turn of QEMU's loop, which runs the timers that
+    /// are due: a controller's, of 100 ns, are so by then. What needs longer is asked for again, as
+    /// the card's power-up is.
     fn step(&self, ns: u64) {
-        if let Clock::Virtual(now) = &self.clock {
-            let reached = self.run(&format!("clock_step {ns}"));
-            if let Ok(mut now) = now.lock() {
-                *now = reached;
-            }
+        let reached = if self.clock.is_virtual {
+            self.run(&format!("clock_step {ns}"))
+        } else {
+            self.run(TURN);
+            self.now_ns() + ns
+        };
+        if let Ok(mut now) = self.clock.now_ns.lock() {
+            *now = reached;
         }
     }
 }
+
+/// A question that changes nothing.
+const TURN: &str = "endianness";
 
 impl Link {
     fn send(&mut self, command: &str) -> Result<(), String> {
@@ -299,38 +282,21 @@ impl Link {
 
     /// Waits for the next reply; interrupts before it are noted.
     fn reply(&mut self) -> Result<u64, String> {
-        let since = Instant::now();
         loop {
             while let Some(line) = self.line() {
                 if let Some(reply) = self.digest(&line)? {
                     return Ok(reply);
                 }
             }
-            let left = REPLY.saturating_sub(since.elapsed());
-            if left.is_zero() {
-                return Err(format!("no reply in {} s", REPLY.as_secs()));
-            }
-            // In whole seconds, so that the socket's timeout seldom changes.
-            self.fill(Duration::from_secs(left.as_secs() + 1))?;
+            self.fill()?;
         }
     }
 
-    /// Waits for interrupt messages; returns after some came, or after `timeout`.
-    fn receive(&mut self, timeout: Duration) -> Result<(), String> {
-        self.flush()?;
-        self.fill(timeout)?;
-        while let Some(line) = self.line() {
-            if self.digest(&line)?.is_some() {
-                return Err(format!("a reply without a question: {line}"));
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes one line: `OK`, `OK 0x12`, `OK 12`, `IRQ raise 20`, `FAIL ...`.
+    /// Takes one line: `OK`, `OK 0x12`, `OK 12`, `OK little`, `IRQ raise 20`, `FAIL ...`.
     fn digest(&mut self, line: &str) -> Result<Option<u64>, String> {
         let mut words = line.split_whitespace();
         match (words.next(), words.next(), words.next()) {
+            (Some("OK"), Some("little" | "big"), _) => Ok(Some(0)),
             (Some("OK"), value, _) => {
                 let value = value.unwrap_or("0");
                 let parsed = match value.strip_prefix("0x") {
@@ -361,19 +327,14 @@ impl Link {
         Some(String::from_utf8_lossy(&line).trim_end().to_string())
     }
 
-    fn fill(&mut self, timeout: Duration) -> Result<(), String> {
+    fn fill(&mut self) -> Result<(), String> {
         let mut buffer = [0; 4096];
-        if self.timeout != timeout {
-            self.timeout = timeout.max(Duration::from_micros(1));
-            self.socket.set_read_timeout(Some(self.timeout)).map_err(|error| error.to_string())?;
-        }
         match self.socket.read(&mut buffer) {
             Ok(0) => Err("QEMU closed the socket".to_string()),
             Ok(count) => {
                 self.received.extend(buffer.iter().take(count));
                 Ok(())
             }
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => Ok(()),
             Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
             Err(error) => Err(error.to_string()),
         }

@@ -191,7 +191,7 @@ fn run(close: Close, steps: &[Do], stop_status: u32) -> Ran {
     let costs = Costs { wake: us(12), hop: us(12), close_ns: 55_000, ..Costs::default() };
     let mut sys = System::new(time, 2, 0.0, costs, 1, 1);
     let stack = Stack::with_policy(
-        Alone,
+        NoLock::new(),
         TIMER,
         host,
         Config::DEFAULT,

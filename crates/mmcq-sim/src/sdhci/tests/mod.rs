@@ -7,5 +7,5 @@ mod faults;
 mod interrupts;
 mod random;
 pub(crate) mod rig;
-mod speed;
+mod thousands;
 mod transfers;

@@ -4,7 +4,7 @@ use super::case::Case;
 use super::run::{Bench, run};
 use super::score::Score;
 use super::swarm::OPERATIONS;
-use crate::sweep::Shard;
+use mmcq_sim::parallel::Shard;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

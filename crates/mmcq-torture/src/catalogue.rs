@@ -39,7 +39,7 @@ const SPI_LEFT: &str = "crates/mmcq-sim/src/spi/tests/interrupted.rs";
 const LISTS: &str = "crates/mmcq-sim/tests/chained.rs";
 const PACKS: &str = "crates/mmcq-sim/tests/packed.rs";
 const TASKS: &str = "crates/mmcq-sim/tests/task_queue.rs";
-const OURS: &str = "crates/mmcq-lab/tests/torture.rs";
+const OURS: &str = "crates/mmcq-torture/tests/campaigns.rs";
 
 /// Injections that no strike brings about.
 const PROOFS: &[(&str, Proof)] = &[

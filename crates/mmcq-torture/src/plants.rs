@@ -11,9 +11,9 @@ use super::spread::stop_at_first;
 use super::streams::streams;
 use super::swarm::Swarm;
 use super::{aimed, presence, queue_sweep};
-use crate::parallel;
 use mmcq::plant::{self, Bug};
 use mmcq_sim::checker::Violation;
+use mmcq_sim::parallel;
 use mmcq_sim::plant::{self as lies, Lie};
 use std::time::{Duration, Instant};
 

@@ -5,7 +5,7 @@
 use super::case::{BusyBy, Chip, Setup};
 use super::machine::{Machine, Model, Powered, Stack, TIMER};
 use super::wire::Wire;
-use crate::alone::Alone;
+use mmcq::board::NoLock;
 use mmcq::engine::{self, Acknowledge};
 use mmcq::host::Width;
 use mmcq::host::mshc::{self, Descriptors, DesignWareLayout, Mshc as MshcDriver, MshcLayout, SmhcLayout};
@@ -149,7 +149,7 @@ fn with_driver(
     Ok((powered, driver, leased))
 }
 
-impl<P: Profile> Machine<(Alone, Driver, P)> {
+impl<P: Profile> Machine<(NoLock, Driver, P)> {
     /// An SDHCI; power-on at this time.
     pub fn sdhci(
         setup: &Setup,
@@ -160,12 +160,12 @@ impl<P: Profile> Machine<(Alone, Driver, P)> {
         now_ns: u64,
     ) -> Result<Self, String> {
         let (powered, driver, leased) = with_driver(configs(setup, emmc), setup, card, faults, now_ns)?;
-        let stack = Stack::with_policy(Alone, TIMER, driver, engine_config(setup), profile);
+        let stack = Stack::with_policy(NoLock::new(), TIMER, driver, engine_config(setup), profile);
         Ok(powered.machine(stack, setup.early, leased))
     }
 }
 
-impl<P: Profile> Machine<(Alone, QueueDriver, P)> {
+impl<P: Profile> Machine<(NoLock, QueueDriver, P)> {
     /// An SDHCI with a queue engine; power-on at this time.
     pub fn queue_engine(
         setup: &Setup,
@@ -194,12 +194,12 @@ impl<P: Profile> Machine<(Alone, QueueDriver, P)> {
         // SAFETY: the model has its engine there.
         let config = unsafe { CqhciConfig::at(at.offset) }.quirks(quirks);
         let host = Cqhci::new(driver, list, config);
-        let stack = Stack::with_policy(Alone, TIMER, host, engine_config(setup), profile);
+        let stack = Stack::with_policy(NoLock::new(), TIMER, host, engine_config(setup), profile);
         Ok(powered.machine(stack, setup.early, (leased, listed)))
     }
 }
 
-impl<P: Profile> Machine<(Alone, ChainDriver, P)> {
+impl<P: Profile> Machine<(NoLock, ChainDriver, P)> {
     /// An SDHCI that executes chains; power-on at this time.
     pub fn chains(
         setup: &Setup,
@@ -214,12 +214,12 @@ impl<P: Profile> Machine<(Alone, ChainDriver, P)> {
         let (powered, driver, leased) = with_driver((model, driver), setup, card, faults, now_ns)?;
         let (list, listed) = lease(&CHAINS, ChainList::new);
         let host = Adma3::new(driver, list);
-        let stack = Stack::with_policy(Alone, TIMER, host, engine_config(setup), profile);
+        let stack = Stack::with_policy(NoLock::new(), TIMER, host, engine_config(setup), profile);
         Ok(powered.machine(stack, setup.early, (leased, listed)))
     }
 }
 
-impl Machine<(Alone, ReaderDriver)> {
+impl Machine<(NoLock, ReaderDriver)> {
     /// A reader that leaves transfers open; power-on at this time.
     pub fn reader(setup: &Setup, card: Box<dyn Card>, faults: &Faults, now_ns: u64) -> Result<Self, String> {
         let build = |memory, card| Rtsx::new(RtsxConfig::GENERIC, memory, card);
@@ -229,19 +229,19 @@ impl Machine<(Alone, ReaderDriver)> {
             rtsx::RtsxConfig::new(rtsx::Chip::Rts5249).busy_after_data(setup.busy == BusyBy::Interrupt);
         let (port, memory) = (powered.port(setup.access_ns), powered.memory.clone());
         let host = told(rtsx::Rtsx::new(port, memory, buffers, config))?;
-        let stack = Stack::new(Alone, TIMER, host, engine_config(setup));
+        let stack = Stack::new(NoLock::new(), TIMER, host, engine_config(setup));
         Ok(powered.machine(stack, true, leased))
     }
 }
 
-impl Machine<(Alone, HostDriver<SmhcLayout>)> {
+impl Machine<(NoLock, HostDriver<SmhcLayout>)> {
     /// Allwinner's mobile storage host; power-on at this time.
     pub fn smhc(setup: &Setup, card: Box<dyn Card>, faults: &Faults, now_ns: u64) -> Result<Self, String> {
         Self::mshc([MshcConfig::H3, MshcConfig::A64], setup, card, faults, now_ns)
     }
 }
 
-impl Machine<(Alone, HostDriver<DesignWareLayout>)> {
+impl Machine<(NoLock, HostDriver<DesignWareLayout>)> {
     /// DesignWare's mobile storage host; power-on at this time.
     pub fn designware(
         setup: &Setup,
@@ -253,7 +253,7 @@ impl Machine<(Alone, HostDriver<DesignWareLayout>)> {
     }
 }
 
-impl<L: MshcLayout> Machine<(Alone, HostDriver<L>)> {
+impl<L: MshcLayout> Machine<(NoLock, HostDriver<L>)> {
     /// An old host goes to high speed, a newer one as fast as it can.
     fn mshc(
         [old, new]: [MshcConfig; 2],
@@ -282,19 +282,19 @@ impl<L: MshcLayout> Machine<(Alone, HostDriver<L>)> {
         let (port, memory) = (powered.port(setup.access_ns), powered.memory.clone());
         let board = MshcBoard::new(powered.model.clone(), powered.time.clone());
         let host = told(MshcDriver::new(port, memory, board.clone(), table, driver))?;
-        let stack = Stack::new(Alone, TIMER, Surrounded::new(host, board), engine_config(setup));
+        let stack = Stack::new(NoLock::new(), TIMER, Surrounded::new(host, board), engine_config(setup));
         Ok(powered.machine(stack, setup.early, leased))
     }
 }
 
-impl Machine<(Alone, SdmmcDriver<1>)> {
+impl Machine<(NoLock, SdmmcDriver<1>)> {
     /// ST's SDMMC with one buffer; power-on at this time.
     pub fn sdmmc(setup: &Setup, card: Box<dyn Card>, faults: &Faults, now_ns: u64) -> Result<Self, String> {
         Self::stm32(Chip::H7, lease(&SINGLES, Pieces::new), setup, card, faults, now_ns)
     }
 }
 
-impl Machine<(Alone, SdmmcDriver<LISTED>)> {
+impl Machine<(NoLock, SdmmcDriver<LISTED>)> {
     /// The same of a chip with a list of buffers.
     pub fn sdmmc_with_list(
         chip: Chip,
@@ -307,7 +307,7 @@ impl Machine<(Alone, SdmmcDriver<LISTED>)> {
     }
 }
 
-impl<const PIECES: usize> Machine<(Alone, SdmmcDriver<PIECES>)> {
+impl<const PIECES: usize> Machine<(NoLock, SdmmcDriver<PIECES>)> {
     fn stm32(
         chip: Chip,
         (list, leased): (&'static mut Pieces<PIECES>, Lease<Pieces<PIECES>>),
@@ -337,19 +337,23 @@ impl<const PIECES: usize> Machine<(Alone, SdmmcDriver<PIECES>)> {
             .width(if soldered { Width::W8 } else { Width::W4 });
         let (port, memory) = (powered.port(setup.access_ns), powered.memory.clone());
         let host = told(sdmmc::Stm32Sdmmc::new(port, memory, board.clone(), list, driver))?;
-        let stack = Stack::new(Alone, TIMER, Surrounded::new(host, board), engine_config(setup));
+        let stack = Stack::new(NoLock::new(), TIMER, Surrounded::new(host, board), engine_config(setup));
         Ok(powered.machine(stack, setup.early, leased))
     }
 }
 
-impl Machine<(Alone, Spi<Wire>)> {
+impl Machine<(NoLock, Spi<Wire>)> {
     /// A card in SPI mode on a bus of its own; power-on at this time.
     pub fn spi(setup: &Setup, card: Box<dyn Card>, faults: &Faults, now_ns: u64) -> Result<Self, String> {
         let powered = Powered::new(memory_of(setup), card, faults, now_ns, |_, card| SpiSlot::new(card));
         let (bytes, leased) = lease(&WIRES, SpiMemory::new);
         let wire = Wire::new(powered.model.clone(), powered.time.clone());
-        let stack =
-            Stack::new(Alone, TIMER, Spi::new(wire, bytes, SpiConfig::new(SPI_HZ)), engine_config(setup));
+        let stack = Stack::new(
+            NoLock::new(),
+            TIMER,
+            Spi::new(wire, bytes, SpiConfig::new(SPI_HZ)),
+            engine_config(setup),
+        );
         Ok(powered.machine(stack, true, leased))
     }
 }

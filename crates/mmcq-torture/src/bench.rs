@@ -4,10 +4,10 @@
 
 use super::case::{LONGEST, SLOTS};
 use super::run::EVERY_CARD;
-use crate::board;
 use mmcq::card::SCRATCH_BYTES;
 use mmcq::engine::{BLOCK_BYTES, Claim, DmaBuf, SlotId};
 use mmcq_sim::card::{CardProfile, Fill};
+use mmcq_sim::cards;
 use mmcq_sim::checker::{Checker, Content, Promise};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -72,7 +72,10 @@ impl Bench {
         let flag = |client: usize| Waker::from(Arc::new(Flag { mask: mask.clone(), bit: 1 << client }));
         let wakers = (0..=SLOTS).map(flag).collect();
         let others = (0..SLOTS).map(flag).collect();
-        let profile = |name: &&str| board::card_profile(name).expect("the campaign's cards are good");
+        let profile = |name: &&str| {
+            let text = cards::named(name).expect("the campaign's cards come with the simulator");
+            CardProfile::from_toml(text, name).expect("the campaign's cards are good")
+        };
         // Dropped requests keep their memory for a while.
         let mut memory: Vec<_> = (0..2 * SLOTS).map(|_| piece((LONGEST * BLOCK_BYTES) as usize)).collect();
         // SAFETY: each buffer is gone at once.

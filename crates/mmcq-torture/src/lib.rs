@@ -9,6 +9,8 @@
 //! [`queues`] on cards with a command queue. `plants` plants bugs in the core and tells how soon the
 //! campaigns find them.
 
+#![cfg_attr(not(test), deny(unsafe_code))]
+
 pub mod aimed;
 mod bench;
 pub mod case;
@@ -17,7 +19,6 @@ mod clients;
 pub mod describe;
 pub mod exhaustive;
 pub mod hosts;
-pub mod listed;
 pub mod machine;
 mod machines;
 pub mod outcome;

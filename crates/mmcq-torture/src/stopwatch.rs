@@ -108,7 +108,7 @@ impl fmt::Display for Class {
 
 /// Watches the ladder of one life.
 #[derive(Debug, Default)]
-pub(super) struct Stopwatch {
+pub struct Stopwatch {
     /// Steps, and interrupts found lost, so far.
     steps: u64,
     lost: u64,
@@ -121,7 +121,8 @@ pub(super) struct Stopwatch {
 }
 
 impl Stopwatch {
-    fn climbed(&mut self, at_ns: u64, step: RecoveryStep, times: &mut Vec<(Class, u64)>) {
+    /// Recovery began this step.
+    pub fn climbed(&mut self, at_ns: u64, step: RecoveryStep, times: &mut Vec<(Class, u64)>) {
         self.step_ends(at_ns, Some(step), times);
         self.step = Some((at_ns, step));
         self.incident = Some(match self.incident {
@@ -142,7 +143,7 @@ impl Stopwatch {
     }
 
     /// A request was answered. True if that ends an incident.
-    fn answered(&mut self, submitted_ns: u64, now_ns: u64, times: &mut Vec<(Class, u64)>) -> bool {
+    pub fn answered(&mut self, submitted_ns: u64, now_ns: u64, times: &mut Vec<(Class, u64)>) -> bool {
         if let Some(dead_ns) = self.dead_ns {
             times.push((Class::Dead, now_ns.saturating_sub(submitted_ns.max(dead_ns))));
         }
@@ -249,39 +250,5 @@ impl Outcome {
             Class::Whole => self.card_ns + MS,
             _ => transfer_ns,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn steps_and_incidents_are_timed_until_the_next_step_or_answer() {
-        let (mut watch, mut times) = (Stopwatch::default(), Vec::new());
-        assert!(!watch.answered(0, 5, &mut times));
-        watch.climbed(10, RecoveryStep::Classify, &mut times);
-        watch.climbed(12, RecoveryStep::Status, &mut times);
-        watch.climbed(13, RecoveryStep::Retry, &mut times);
-        assert!(watch.answered(0, 20, &mut times));
-        assert_eq!(std::mem::take(&mut times), [(Class::Whole, 10), (Class::Again, 10)]);
-        watch.climbed(30, RecoveryStep::Classify, &mut times);
-        watch.climbed(31, RecoveryStep::Retune, &mut times);
-        watch.climbed(40, RecoveryStep::Slower, &mut times);
-        watch.climbed(60, RecoveryStep::Dead, &mut times);
-        assert!(watch.answered(0, 61, &mut times));
-        let steps = [(Class::RetuneInVain, 9), (Class::Slower, 20), (Class::Dead, 1), (Class::Whole, 31)];
-        assert_eq!(std::mem::take(&mut times), steps);
-        assert!(!watch.answered(70, 72, &mut times));
-        assert_eq!(times, [(Class::Dead, 2)]);
-    }
-
-    #[test]
-    fn every_class_has_a_name_and_a_budget() {
-        let mut names: Vec<String> = Class::ALL.iter().map(ToString::to_string).collect();
-        names.sort();
-        names.dedup();
-        assert_eq!(names.len(), Class::COUNT);
-        assert!(Class::ALL.iter().all(|class| (1..=12_000 * MS).contains(&class.budget_ns())));
     }
 }

@@ -1,15 +1,15 @@
 //! The torture campaigns in short, and the page that they make.
 
-use mmcq_lab::torture::case::{BusyBy, Case, Luck, Operation, Setup, Visit, Wishes};
-use mmcq_lab::torture::catalogue::{self, Proof, Tried, proof};
-use mmcq_lab::torture::run::{Bench, CARDS, EVERY_CARD, POINTS, run};
-use mmcq_lab::torture::shrink::shrink;
-use mmcq_lab::torture::sweep::kinds;
-use mmcq_lab::torture::workloads::{NAMES, VISITS, workload};
-use mmcq_lab::torture::{aimed, exhaustive, hosts, presence, queue_sweep, queues};
 use mmcq_sim::checker::Asked;
 use mmcq_sim::faults::catalogue::entries;
 use mmcq_sim::faults::{Point, Shot, Strike};
+use mmcq_torture::case::{BusyBy, Case, Luck, Operation, Setup, Visit, Wishes};
+use mmcq_torture::catalogue::{self, Proof, Tried, proof};
+use mmcq_torture::run::{Bench, CARDS, EVERY_CARD, POINTS, run};
+use mmcq_torture::shrink::shrink;
+use mmcq_torture::sweep::kinds;
+use mmcq_torture::workloads::{NAMES, VISITS, workload};
+use mmcq_torture::{aimed, exhaustive, hosts, presence, queue_sweep, queues};
 use std::path::Path;
 
 const WISHES: Wishes = Wishes { faults: 0.002, cuts: 1.0, operations: 120, cards: CARDS.len(), card: None };
@@ -306,7 +306,7 @@ fn nothing_irreversible_is_ever_sent() {
     let mut bench = Bench::new();
     for (index, workload_name) in NAMES.iter().enumerate() {
         let case = Case { ..workload(index) };
-        let case = Case { setup: mmcq_lab::torture::case::Setup { armed_early: true, ..case.setup }, ..case };
+        let case = Case { setup: mmcq_torture::case::Setup { armed_early: true, ..case.setup }, ..case };
         let mut commands = Vec::new();
         let mut note = |line: String| {
             if let Some(at) = line.find("CMD").filter(|_| !line.contains("answer")) {

@@ -1,6 +1,7 @@
-//! Work spread over threads, with results in the order of the work.
+//! Work spread over threads, with results in the order of the work, and over machines by shards.
 
 use std::collections::BTreeMap;
+use std::str::FromStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
@@ -58,6 +59,34 @@ pub fn each<T: Send>(count: usize, threads: usize, work: impl Fn(usize) -> T + S
     all
 }
 
+/// One of `count` equal parts of a work: the points whose number modulo `count` is `index`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shard {
+    /// From 0.
+    pub index: usize,
+    /// How many there are.
+    pub count: usize,
+}
+
+impl FromStr for Shard {
+    type Err = String;
+
+    /// `i/n`, from 1 to n.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let numbers = text.split_once('/').and_then(|(i, n)| Some((i.parse().ok()?, n.parse().ok()?)));
+        let shard: Option<(usize, usize)> = numbers.filter(|(i, n)| (1..=*n).contains(i));
+        let shard = shard.map(|(index, count)| Shard { index: index - 1, count });
+        shard.ok_or_else(|| "expected I/N with I from 1 to N: 3/16".to_owned())
+    }
+}
+
+impl Shard {
+    /// Its part of so many points.
+    pub fn part(self, points: usize) -> impl Iterator<Item = usize> {
+        (self.index..points).step_by(self.count)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -83,5 +112,19 @@ mod tests {
             },
         );
         assert_eq!((result, taken), (Err(6), (0..6).collect()));
+    }
+
+    #[test]
+    fn shards_part_the_points_and_lose_none() {
+        for (points, count) in [(10, 3), (2, 5), (0, 4), (16, 1)] {
+            let mut all: Vec<usize> =
+                (0..count).flat_map(|index| Shard { index, count }.part(points)).collect();
+            all.sort_unstable();
+            assert_eq!(all, (0..points).collect::<Vec<_>>(), "{points} {count}");
+        }
+        assert_eq!("3/16".parse(), Ok(Shard { index: 2, count: 16 }));
+        for bad in ["5/3", "0/3", "1/0", "x", "1/2/3", "-1/3"] {
+            assert!(bad.parse::<Shard>().is_err(), "{bad}");
+        }
     }
 }

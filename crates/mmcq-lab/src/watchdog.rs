@@ -1,0 +1,1 @@
+../../mmcq/tests/support/watchdog.rs

@@ -1,0 +1,11 @@
+//! All tests of the campaigns, as one program: each program more costs a build. `cargo test -p
+//! mmcq-torture --test all NAME` runs those with NAME in their path.
+
+mod campaigns;
+mod describe;
+mod exhaustive;
+mod machine;
+mod stopwatch;
+mod summary;
+mod sweep;
+mod trace;
