@@ -25,6 +25,7 @@ pub mod fit;
 pub mod guest;
 #[cfg(feature = "host")]
 pub mod image;
+pub mod iozone;
 pub mod linux;
 pub mod ours;
 pub mod page;
