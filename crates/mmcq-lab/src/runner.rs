@@ -12,6 +12,7 @@ use mmcq_sim::card::Medium;
 use mmcq_sim::cpu::Counts;
 use mmcq_sim::sdhci::BusStats;
 
+pub(crate) mod chances;
 mod limit;
 mod load;
 pub mod place;
@@ -19,9 +20,10 @@ pub(crate) mod served;
 mod steady;
 pub mod waiting;
 
+pub use chances::Chances;
 use load::Load;
 use place::{Serve, Visit};
-pub use served::Served;
+pub use served::{Keeping, Served};
 pub use steady::Steady;
 pub use waiting::Waiting;
 
@@ -299,6 +301,12 @@ pub struct Counters {
     pub failed: u64,
     /// No job had work for the bus: no I/O was with the stack, and the wires were quiet.
     pub waiting_ns: u64,
+    /// No request was with the stack.
+    pub without_ns: u64,
+    /// Context switches of each job's own thread.
+    pub job_switches: Vec<u64>,
+    /// What requests could have been joined with when they came.
+    pub chances: Chances,
     /// The card is an eMMC.
     pub emmc: bool,
     /// What the stack itself counted.

@@ -144,3 +144,43 @@ fn the_iozone_line_gives_its_table() {
     assert!(well("why --platform stream-rtsx", &smaller).contains("requests in"));
     assert!(refused("iozone", "-i0 -t 4").contains("iozone's -t: not supported here"));
 }
+
+/// `  mmcblk0: ios=R/W, merge=R/W, ticks=R/W, ...` and ctx of fio's report.
+fn disk_stats(setting: &str, options: &str) -> ([[u64; 2]; 3], u64) {
+    let report = well(&format!("-q run --platform stream-rtsx --setting {setting}"), options);
+    assert!(report.contains("clat percentiles (usec):"), "{report}");
+    let numbers = |text: &str| -> Vec<u64> {
+        text.split(|c: char| !c.is_ascii_digit()).filter_map(|word| word.parse().ok()).collect()
+    };
+    let field = |line: &str, name: &str| numbers(line.split(name).nth(1).unwrap());
+    let (disk, cpu) = (line_of(&report, "mmcblk0:"), line_of(&report, "cpu"));
+    let pair = |name: &str| <[u64; 2]>::try_from(&field(disk, name)[..2]).unwrap();
+    ([pair("ios="), pair("merge="), pair("ticks=")], field(cpu, "ctx=")[0])
+}
+
+/// The published lines have ios=2026, merge=0, ticks=17612 for 1024 requests of 1 MiB before the
+/// patch, and ios=2016, merge=0 after it: each becomes two, and none that goes on is a merge.
+#[test]
+fn disk_statistics_are_those_of_the_block_layer() {
+    let reads = with(&with(STREAM, "size", "64M"), "rw", "randread");
+    for setting in ["close", "patch"] {
+        let ([ios, merges, ticks], switches) = disk_stats(setting, &reads);
+        assert_eq!((ios, merges), ([128, 0], [0, 0]), "{setting}");
+        // 17 612 ms of 1024: 1101 of 64, for the second half waits for the first.
+        assert!((1040..1180).contains(&ticks[0]), "{setting}: {ticks:?}");
+        // The job sleeps once for each of its requests.
+        assert!((64..70).contains(&switches), "{setting}: {switches}");
+    }
+    let run = with(&with(&with(STREAM, "size", "16M"), "rw", "write"), "bs", "64k");
+    for setting in ["patch", "mmcq"] {
+        let ([ios, merges, _], _) = disk_stats(setting, &run);
+        assert_eq!((ios, merges), ([0, 256], [0, 0]), "{setting}: what is continued is not merged");
+    }
+    let deep =
+        "-name=a -filename=/dev/mmcblk0 -direct=1 -ioengine=libaio -iodepth=16 -rw=write -bs=4k -size=4M";
+    for setting in ["close", "mmcq"] {
+        let ([ios, merges, _], _) = disk_stats(setting, deep);
+        assert_eq!(ios[1] + merges[1], 1024, "{setting}");
+        assert!(merges[1] > 512, "{setting}: {merges:?}");
+    }
+}

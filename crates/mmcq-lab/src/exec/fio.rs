@@ -289,8 +289,7 @@ fn read(all: &[Given], mut names_of_all: Vec<String>) -> Result<Asked, String> {
     }
     close(job, &mut asked)?;
     let of_none = of_all.files.is_empty() && of_all.directory.is_none();
-    asked.names_none =
-        of_none && asked.devices.is_empty() && asked.files.is_empty() && asked.made.is_empty();
+    asked.names_none = of_none && asked.devices.is_empty() && asked.files.is_empty() && asked.made.is_empty();
     match without.filter(|_| !asked.names_none) {
         Some(job) => {
             Err(format!("job {job}: no filename, and others have one; expected filename=/dev/mmcblk0"))

@@ -3,7 +3,7 @@
 //! Completion is a soft interrupt, and a hop to the worker takes the next request out of the
 //! scheduler.
 
-use super::elevator::{Elevator, Request};
+use super::elevator::{DiskUse, Elevator, Request};
 use super::tags::Tags;
 use super::{Ended, Port};
 use crate::system::{Front, Io, Step, System};
@@ -108,6 +108,11 @@ impl<P: Port> Hsq<P> {
             retries: Stream::new(seed, "retry"),
             refusals: 0,
         }
+    }
+
+    /// What the block layer counted of its requests.
+    pub fn disk(&self) -> DiskUse {
+        self.elevator.disk()
     }
 
     fn kick(&mut self, sys: &mut System, core: u8) {
@@ -235,6 +240,9 @@ impl<P: Port> Front for Hsq<P> {
                     }
                 } else {
                     self.in_flight += 1;
+                    if let Some((request, _)) = &self.taken {
+                        sys.taken(&request.ios);
+                    }
                     sys.go_on(self.worker.0, sys.costs.prep_ns, Step::Prepared);
                 }
             }
@@ -273,7 +281,7 @@ impl<P: Port> Front for Hsq<P> {
                     for io in &request.ios {
                         sys.complete(*io, ok);
                     }
-                    self.elevator.recycle(request.ios);
+                    self.elevator.completed(request, sys.time.now());
                     self.restart = false;
                     self.kick(sys, core);
                 }
