@@ -181,7 +181,7 @@ impl Reproduce {
             Experiment::Sdio => (packets, &sdio::BOARDS),
             Experiment::Never => return self.never(),
         };
-        let sdio = matches!(self.experiment, Experiment::Sdio);
+        let packets_only = matches!(self.experiment, Experiment::Sdio);
         let queues = matches!(self.experiment, Experiment::Queues);
         let named = self.platform.as_deref().map(|name| [name]);
         let wanted: &[&str] = match &named {
@@ -190,16 +190,16 @@ impl Reproduce {
                 &[fifo::SDHCI.0]
             }
             None if self.all => boards,
-            None if queues || sdio && self.set.is_empty() => boards,
+            None if queues || packets_only && self.set.is_empty() => boards,
             None => &boards[..1],
         };
-        if self.plot.is_some() && sdio {
+        if self.plot.is_some() && packets_only {
             return Err(Error::Input(
                 "--plot: sdio has no rates to draw; expected another experiment, or mmcq trace --sdio --svg FILE"
                     .to_owned(),
             ));
         }
-        if let Some(change) = self.set.first().filter(|_| !sdio) {
+        if let Some(change) = self.set.first().filter(|_| !packets_only) {
             return Err(Error::Input(format!(
                 "--set {change}: a published experiment runs as its board is; expected sdio, or mmcq run JOB --set"
             )));
@@ -230,7 +230,7 @@ impl Reproduce {
             Experiment::Stream => "One thread's rates; the line is what wire and card allow",
             _ => "MiB/s of 4 KiB loads; the line is what wire and card allow",
         };
-        let drawn = (self.plot.is_some() || place.is_some()) && !sdio;
+        let drawn = (self.plot.is_some() || place.is_some()) && !packets_only;
         let svg = drawn.then(|| plot::rates(&rows, title)).transpose().map_err(Error::Run)?;
         if let (Some(path), Some(svg)) = (&self.plot, &svg) {
             std::fs::write(path, svg).map_err(|error| Error::Run(format!("{}: {error}", path.display())))?;
@@ -280,6 +280,14 @@ impl Reproduce {
             }
             if matches!(self.experiment, Experiment::Hsq) {
                 print(&hsq::note(&parts.concat()))?;
+            }
+            if matches!(self.experiment, Experiment::Fifo)
+                && rows.iter().any(|row| row.cell.contains("card B"))
+            {
+                print(fifo::NOTE)?;
+            }
+            if packets_only && rows.iter().any(|row| row.published.is_some()) {
+                print(sdio::NOTE)?;
             }
             if !swept.is_empty() {
                 print(&format!("\n{}\n{}", self.shown(&merged), stream_sweep::table(&swept)))?;
