@@ -4,12 +4,12 @@
 
 mod card;
 
-pub use card::{card_names, card_profile, card_table, card_text, card_text_with, slot_card};
+pub use card::{card_names, card_profile, card_table, card_text, card_text_with, profile, slot_card, table};
 
 use crate::buffers::Pieces;
 use crate::controller::{self, Controller};
 use crate::ours::Context;
-use crate::platform::{Advance, Platform, Profile};
+use crate::platform::{Advance, Platform, Profile, Scheduler};
 use crate::registers::binary;
 use crate::system::{Costs, SleepDepth};
 use mmcq::board::NoLock;
@@ -163,7 +163,7 @@ pub fn card_with(
     card: Option<&str>,
     medium: Option<Medium>,
 ) -> Result<(CardProfile, Medium), BoardError> {
-    let mut profile = card::changed(card.unwrap_or(&platform.card), &platform.card_changes)?;
+    let mut profile = profile(platform, card)?;
     let medium = match medium {
         Some(medium) => {
             let (capacity, bytes) = (profile.capacity_bytes(), medium.bytes());
@@ -225,6 +225,8 @@ pub struct Board<const N: usize> {
     pub context: Context,
     /// DMA memory.
     pub memory: ShadowMemory,
+    /// Of pages that the engine keeps.
+    pub(crate) pages: RefCell<Pieces>,
 }
 
 /// Costs of a platform, paid by this price.
@@ -313,6 +315,8 @@ impl<const N: usize> Board<N> {
         medium: Option<Medium>,
         price: Price,
     ) -> Result<Self, BoardError> {
+        #[cfg(test)]
+        crate::counted::built();
         let (profile, medium) = card_with(platform, card, medium)?;
         let time = Time::new();
         let memory = ShadowMemory::new(MemoryConfig::BITS32);
@@ -339,6 +343,9 @@ impl<const N: usize> Board<N> {
             Config::DEFAULT.close_always(!streams).merge_blocks(merge_blocks).acknowledge(acknowledge);
         // Linux has a scheduler of its own before the engine.
         let scheduler = if N > 1 { scheduler } else { Any::Fifo(Fifo) };
+        // The prices of a queue engine's calls are those of the general way, which rings what goes
+        // together at once.
+        let scheduler = Scheduler::new(scheduler, platform.stack.queue_engine);
         let stack =
             Stack::with_policy(NoLock::new(), TIMER, host, config, crate::platform::profile(scheduler));
         let (card, ext_csd) = start(&stack, &controller, &time).map_err(|error| BoardError::BringUp {
@@ -355,7 +362,20 @@ impl<const N: usize> Board<N> {
         controller.take_stats();
         let migration = platform.shares.value("migration");
         let (cores, defer) = (platform.cores, platform.defer_completion);
-        Ok(Board { stack, ext_csd, controller, time, card, costs, cores, migration, defer, context, memory })
+        Ok(Board {
+            stack,
+            ext_csd,
+            controller,
+            time,
+            card,
+            costs,
+            cores,
+            migration,
+            defer,
+            context,
+            memory,
+            pages: RefCell::default(),
+        })
     }
 
     /// The engine initialises its card again, which loses what the card's cache holds.
@@ -378,16 +398,15 @@ impl<const N: usize> Board<N> {
     /// Writes of different places, and reads, may go to the card as one transfer. False: it takes no
     /// packed commands, or its controller cannot send them.
     pub fn enable_packed(&self) -> Result<bool, String> {
-        let mut pieces = Pieces::default();
-        let page = pieces.piece(mmcq::card::SCRATCH_BYTES as usize);
+        let page = self.pages.borrow_mut().piece(mmcq::card::SCRATCH_BYTES as usize);
         let future = mmcq::card::enable_packed(&self.stack, &self.card, page);
         match drive(&self.stack, &self.controller, &self.time, future)? {
             Ok(before) => {
-                pieces.free(before);
+                self.pages.borrow_mut().free(before);
                 Ok(true)
             }
             Err((error, page)) => {
-                pieces.free(page);
+                self.pages.borrow_mut().free(page);
                 if error == Error::Unsupported { Ok(false) } else { Err(error.to_string()) }
             }
         }
@@ -420,13 +439,15 @@ impl<const N: usize> Board<N> {
 
     fn enable_sd_task_queue(&self, pieces: &mut Pieces, scratch: DmaBuf) -> Result<u8, String> {
         self.stack.with(|engine| engine.enable_extended_ops());
-        let page = pieces.piece(512);
+        let page = self.pages.borrow_mut().piece(512);
         let future = mmcq::card::extension::enable_cache(&self.stack, &self.card, page);
-        match drive(&self.stack, &self.controller, &self.time, future)? {
-            Ok(page) | Err((Error::Unsupported, page)) => {
-                pieces.free(page);
-            }
-            Err((error, _)) => return Err(error.to_string()),
+        let (error, page) = match drive(&self.stack, &self.controller, &self.time, future)? {
+            Ok(before) => (None, before),
+            Err((error, page)) => (Some(error), page),
+        };
+        self.pages.borrow_mut().free(page);
+        if let Some(error) = error.filter(|error| *error != Error::Unsupported) {
+            return Err(error.to_string());
         }
         // The models are known; a card in a slot is not.
         let how = SdQueue::DEFAULT.any(true);

@@ -31,6 +31,11 @@ pub fn record<R>(path: &Path, run: impl FnOnce() -> R) -> std::io::Result<R> {
     Ok(result)
 }
 
+/// Is there a log for a board that runs now?
+pub(crate) fn is_kept() -> bool {
+    SINK.with(|sink| sink.borrow().is_some())
+}
+
 /// Takes an event of the board that runs now.
 pub(crate) fn note(event: BusEvent) {
     SINK.with(|sink| {

@@ -5,6 +5,7 @@
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
+use crate::lent::Lent;
 pub use crate::platform::ControllerConfig;
 use crate::platform::{Busy, Platform};
 use mmcq::host::mshc;
@@ -45,9 +46,6 @@ const PIECES: usize = 64;
 
 /// Transfers in a chain that the controller executes.
 const CHAINED: usize = 16;
-
-/// Capabilities 1: ADMA3.
-const ADMA3: u32 = 1 << 27;
 
 /// The controller as the event loop sees it. Clones are the same controller.
 #[derive(Clone)]
@@ -100,60 +98,66 @@ impl Controller {
         card: Box<dyn Card>,
         access_ns: (u64, u64),
     ) -> Result<(Self, Driver), String> {
-        match platform.controller {
+        let mut lent = Lent::default();
+        macro_rules! lend {
+            ($value:expr) => {
+                // SAFETY: the driver that takes it goes before `lent`, both here and in `Driver`; the
+                // model has no address that leads to the memory itself.
+                unsafe { lent.lend($value) }
+            };
+        }
+        let (controller, kind) = match platform.controller {
             ControllerConfig::Sdhci(config) => {
                 let model = Rc::new(RefCell::new(Sdhci::new(config, memory.clone(), Some(card))));
                 crate::trace::attach(|probe| model.borrow_mut().set_probe(Some(probe)));
                 let port = Port::new(model.clone(), time.clone(), access_ns.0, access_ns.1);
-                // The table lives as long as the process: a few kilobytes for each board of a run.
-                let table: &'static mut Table<DESCRIPTORS> = Box::leak(Box::new(Table::new()));
+                let table = lend!(Table::new());
                 let setup = sdhci_setup(platform, &config, engine);
                 let driver = sdhci::Sdhci::new(port.clone(), memory.clone(), table, setup)
                     .map_err(|e| e.to_string())?;
-                let chains = engine && platform.stack.chains && config.capabilities1 & ADMA3 != 0;
+                let chains = engine && platform.stack.chains && platform.controller.executes_chains();
                 let driver = match config.command_queue.filter(|_| engine && platform.stack.queue_engine) {
                     None if chains => {
-                        let list = Box::leak(Box::new(ChainList::new()));
-                        Driver::Chain(Box::new(Adma3::new(driver, list)))
+                        let list = lend!(ChainList::new());
+                        Kind::Chain(Box::new(Adma3::new(driver, list)))
                     }
-                    None => Driver::Sdhci(driver),
+                    None => Kind::Sdhci(driver),
                     Some(at) => {
-                        let list: &'static mut TaskList<PIECES> = Box::leak(Box::new(TaskList::new()));
+                        let list = lend!(TaskList::new());
                         let short = at.short_descriptors;
                         let quirks = if short { CqhciQuirks::SHORT_DESCRIPTORS } else { CqhciQuirks::NONE };
                         // SAFETY: the model has its engine there.
                         let config = unsafe { CqhciConfig::at(at.offset) }.quirks(quirks);
-                        Driver::Queue(Box::new(Cqhci::new(driver, list, config)))
+                        Kind::Queue(Box::new(Cqhci::new(driver, list, config)))
                     }
                 };
-                Ok((Controller::Sdhci(model, port), driver))
+                (Controller::Sdhci(model, port), driver)
             }
             ControllerConfig::Rtsx(config) => {
                 let model = Rc::new(RefCell::new(Rtsx::new(config, memory.clone(), Some(card))));
                 let port = RtsxPort::new(model.clone(), time.clone(), access_ns.0, access_ns.1);
-                let buffers: &'static mut rtsx::Buffers = Box::leak(Box::new(rtsx::Buffers::new()));
+                let buffers = lend!(rtsx::Buffers::new());
                 let setup = rtsx_setup(platform, &config);
                 let driver = rtsx::Rtsx::new(port.clone(), memory.clone(), buffers, setup)
                     .map_err(|e| e.to_string())?;
-                Ok((Controller::Rtsx(model, port), Driver::Rtsx(driver)))
+                (Controller::Rtsx(model, port), Kind::Rtsx(driver))
             }
             ControllerConfig::Mshc(config) => {
                 let model = Rc::new(RefCell::new(Mshc::new(config, memory.clone(), Some(card))));
                 crate::trace::attach(|probe| model.borrow_mut().set_probe(Some(probe)));
                 let port = MshcPort::new(model.clone(), time.clone(), access_ns.0, access_ns.1);
-                let table: &'static mut mshc::Descriptors<MSHC_DESCRIPTORS> =
-                    Box::leak(Box::new(mshc::Descriptors::new()));
+                let table = lend!(mshc::Descriptors::new());
                 let (regs, dma, setup) =
                     (port.clone(), memory.clone(), mshc_setup(&config, platform, engine));
                 let around = MshcBoard::new(model.clone(), time.clone());
                 let board = around.clone();
                 let driver = match config.layout {
                     Layout::Smhc => mshc::Smhc::new(regs, dma, board, table, setup)
-                        .map(|host| Driver::Smhc(Surrounded::new(host, around))),
+                        .map(|host| Kind::Smhc(Surrounded::new(host, around))),
                     Layout::DesignWare => mshc::DesignWare::new(regs, dma, board, table, setup)
-                        .map(|host| Driver::DesignWare(Surrounded::new(host, around))),
+                        .map(|host| Kind::DesignWare(Surrounded::new(host, around))),
                 };
-                Ok((Controller::Mshc(model, port), driver.map_err(|e| e.to_string())?))
+                (Controller::Mshc(model, port), driver.map_err(|e| e.to_string())?)
             }
             ControllerConfig::Stm32Sdmmc(config) => {
                 let model = Rc::new(RefCell::new(Stm32Sdmmc::new(config, memory.clone(), Some(card))));
@@ -163,17 +167,18 @@ impl Controller {
                 let (regs, dma, setup) = (port.clone(), memory.clone(), stm32_setup(&config));
                 let driver = match config.buffers {
                     SdmmcBuffers::Double => {
-                        let list = Box::leak(Box::new(sdmmc::Pieces::new()));
-                        sdmmc::Stm32Sdmmc::new(regs, dma, board, list, setup).map(Driver::Stm32Sdmmc)
+                        let list = lend!(sdmmc::Pieces::new());
+                        sdmmc::Stm32Sdmmc::new(regs, dma, board, list, setup).map(Kind::Stm32Sdmmc)
                     }
                     SdmmcBuffers::List => {
-                        let list = Box::leak(Box::new(sdmmc::Pieces::new()));
-                        sdmmc::Stm32Sdmmc::new(regs, dma, board, list, setup).map(Driver::Stm32SdmmcList)
+                        let list = lend!(sdmmc::Pieces::new());
+                        sdmmc::Stm32Sdmmc::new(regs, dma, board, list, setup).map(Kind::Stm32SdmmcList)
                     }
                 };
-                Ok((Controller::Stm32Sdmmc(model, port), driver.map_err(|e| e.to_string())?))
+                (Controller::Stm32Sdmmc(model, port), driver.map_err(|e| e.to_string())?)
             }
-        }
+        };
+        Ok((controller, Driver { kind, _lent: lent }))
     }
 
     /// The card's supply fails. How many sectors it had not made durable, which are lost.
@@ -295,10 +300,17 @@ fn stm32_setup(config: &Stm32SdmmcConfig) -> sdmmc::Stm32SdmmcConfig {
         .busy_after_data(config.data_end_after_busy)
 }
 
-/// The driver, of whichever controller.
+/// The driver, of whichever controller, and its memory.
+pub struct Driver {
+    kind: Kind,
+    /// Goes after the driver, which uses it.
+    _lent: Lent,
+}
+
+/// The drivers.
 // One of them exists for each board.
 #[allow(clippy::large_enum_variant)]
-pub enum Driver {
+enum Kind {
     /// SD host controller by the standard.
     Sdhci(sdhci::Sdhci<Port, ShadowMemory, DESCRIPTORS>),
     /// The same with its queue engine.
@@ -320,7 +332,7 @@ pub enum Driver {
 impl Driver {
     /// Has it the controller's queue engine?
     pub fn has_queue_engine(&self) -> bool {
-        matches!(self, Driver::Queue(_))
+        matches!(self.kind, Kind::Queue(_))
     }
 }
 
@@ -328,14 +340,14 @@ impl Driver {
 macro_rules! driver {
     ($self:ident, $driver:ident => $call:expr) => {
         match $self {
-            Driver::Sdhci($driver) => $call,
-            Driver::Queue($driver) => $call,
-            Driver::Chain($driver) => $call,
-            Driver::Rtsx($driver) => $call,
-            Driver::Smhc($driver) => $call,
-            Driver::DesignWare($driver) => $call,
-            Driver::Stm32Sdmmc($driver) => $call,
-            Driver::Stm32SdmmcList($driver) => $call,
+            Driver { kind: Kind::Sdhci($driver), .. } => $call,
+            Driver { kind: Kind::Queue($driver), .. } => $call,
+            Driver { kind: Kind::Chain($driver), .. } => $call,
+            Driver { kind: Kind::Rtsx($driver), .. } => $call,
+            Driver { kind: Kind::Smhc($driver), .. } => $call,
+            Driver { kind: Kind::DesignWare($driver), .. } => $call,
+            Driver { kind: Kind::Stm32Sdmmc($driver), .. } => $call,
+            Driver { kind: Kind::Stm32SdmmcList($driver), .. } => $call,
         }
     };
 }
@@ -345,11 +357,12 @@ macro_rules! driver {
 unsafe impl Host for Driver {
     // One of them does; the capabilities say which.
     const CONTINUES: bool = true;
+    const ALWAYS_CONTINUES: bool = false;
     const CONCURRENT: bool = true;
     const CARD_IRQ: bool = true;
     const EARLY_R1: bool = true;
 
-    mmcq::forward_host!(driver! => caps map unmap start start_concurrent ack_concurrent
-        abort_concurrent ack early_r1 interrupt_lost command_hangs set_bus isolate dat0_busy
+    mmcq::forward_host!(driver! => caps map unmap start start_fast start_concurrent
+        ack_concurrent abort_concurrent ack ack_fast early_r1 interrupt_lost command_hangs set_bus isolate dat0_busy
         dat_levels present retune_ns supply_ma write_protected take_waker card_irq queue chain);
 }

@@ -26,6 +26,8 @@ pub mod guest;
 #[cfg(feature = "host")]
 pub mod image;
 pub mod iozone;
+mod known;
+mod lent;
 pub mod linux;
 pub mod ours;
 pub mod page;
@@ -54,6 +56,8 @@ pub mod why;
 
 pub use mmcq_sim::parallel;
 
+#[cfg(test)]
+mod counted;
 #[cfg(test)]
 mod fuzz;
 #[cfg(all(test, feature = "outside"))]

@@ -1,7 +1,7 @@
 //! What can be set: every value of a board and of a card, with its unit, kind, range and source.
 
 use crate::board::{self, BoardError};
-use crate::platform::{self, ControllerConfig, Platform};
+use crate::platform::{self, ControllerConfig, Files, Platform};
 use serde::Serialize;
 use toml::{Table, Value};
 
@@ -65,8 +65,7 @@ const SWITCHES: [&str; 14] = [
 /// # Errors
 /// The board or the card cannot be read, or a change is wrong.
 pub fn all(platform: &str, card: Option<&str>, changes: &[String]) -> Result<Vec<Param>, BoardError> {
-    let board = Platform::load_with(platform, changes)?;
-    let table = platform::table_with(platform, changes)?;
+    let (board, table) = Files::default().load_with(platform, changes)?;
     let mut params = Vec::new();
     for (key, value) in &table {
         match key.as_str() {

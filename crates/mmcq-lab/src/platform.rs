@@ -17,6 +17,8 @@
 
 mod change;
 mod controller;
+mod files;
+mod scheduler;
 mod stack;
 #[cfg(test)]
 mod tests;
@@ -25,6 +27,8 @@ mod wires;
 pub(crate) use change::set;
 pub use change::{CARD, JOB};
 pub use controller::ControllerConfig;
+pub use files::{Files, Profiles};
+pub use scheduler::Scheduler;
 pub use stack::{Profile, Stack, profile};
 pub use wires::Wires;
 
@@ -190,6 +194,8 @@ pub struct Platform {
     pub shares: Times,
     /// Our own path.
     pub own: Times,
+    /// Profiles of cards that were put into it.
+    pub profiles: Profiles,
 }
 
 /// What stands outside of all tables, and the tables.
@@ -251,10 +257,7 @@ impl Platform {
     /// `controller.signal18_fails=true`. What begins with `card.` changes the card that is put into
     /// the board.
     pub fn load_with(name: &str, changes: &[String]) -> Result<Self, PlatformError> {
-        let mut platform = Self::read(name, table_with(name, changes)?)?;
-        let of_card = changes.iter().filter_map(|change| change.strip_prefix(CARD));
-        platform.card_changes = of_card.map(str::to_owned).collect();
-        Ok(platform)
+        Files::default().load_with(name, changes).map(|(platform, _)| platform)
     }
 
     /// Names of those that come with the program.
@@ -342,17 +345,9 @@ impl Platform {
             costs,
             shares: quantities(&place("share"), shares, &SHARES, &[], false)?,
             own: quantities(&place("own"), own, &OWN, &[], false)?,
+            profiles: Profiles::default(),
         })
     }
-}
-
-/// A platform's table, with those changes that are the board's.
-pub(crate) fn table_with(name: &str, changes: &[String]) -> Result<Table, PlatformError> {
-    let mut table = tree(name, None, 0)?;
-    for change in changes.iter().filter(|change| !change.starts_with(CARD)) {
-        set(&mut table, change, &QUANTITIES)?;
-    }
-    Ok(table)
 }
 
 /// A platform's table on top of the one it extends.
@@ -363,6 +358,8 @@ fn tree(name: &str, beside: Option<&Path>, depth: usize) -> Result<Table, Platfo
         )));
     }
     let (text, directory) = text(name, beside)?;
+    #[cfg(test)]
+    crate::counted::parsed();
     let mut table: Table = text.parse().map_err(|e: toml::de::Error| {
         let line = e.span().map_or(1, |s| 1 + text[..s.start.min(text.len())].matches('\n').count());
         PlatformError::new(format!("platform {name}: line {line}: {}", message_of(&e, &text)))

@@ -1,6 +1,7 @@
 //! Runs fio jobs on a board, in virtual time.
 
 use crate::board::{Board, BoardError, Price};
+use crate::fio::offsets::Seeds;
 use crate::fio::script::Op;
 use crate::fio::stats::{Cpu as FioCpu, Stats};
 use crate::fio::{ParseError, Worker as FioWorker};
@@ -279,7 +280,7 @@ pub struct Run<'a> {
 }
 
 /// What was counted besides fio's statistics.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counters {
     /// I/Os.
     pub ios: u64,
@@ -343,6 +344,9 @@ pub struct Outcome {
     pub logs: Vec<(String, String)>,
     /// Counters.
     pub counters: Counters,
+    /// Another seed may give another outcome. It does not where this is false, as it may be at the
+    /// limit.
+    pub seeded: bool,
 }
 
 impl Outcome {
@@ -427,7 +431,9 @@ where
     let sectors = board.card.params.sectors;
     let waiting = Waiting::new(board.time.now());
     let mut load = Load::new(run, sectors, waiting.clone(), progress)?;
-    let (counters, end_ns) = place::machine(run, board, &mut load, waiting, run.workers.len() as u32)?;
+    let ended = place::machine(run, board, &mut load, waiting, run.workers.len() as u32)?;
+    let place::Ended { counters, end_ns, seeded } = ended;
+    let seeded = seeded || run.workers.iter().any(|worker| Seeds::are_of_run(&worker.job));
     let (mut verify_errors, mut logs) = (Vec::new(), Vec::new());
     let mut stats = Vec::new();
     for (state, worker) in load.states.iter_mut().zip(run.workers) {
@@ -437,7 +443,7 @@ where
             logs.extend(kept.files(worker.thread_number, &worker.files));
         }
     }
-    Ok(Outcome { stats, verify_errors, logs, counters })
+    Ok(Outcome { stats, verify_errors, logs, counters, seeded })
 }
 
 #[cfg(test)]

@@ -78,6 +78,16 @@ impl Scene {
     /// # Errors
     /// The board cannot be read, or a change or a job is wrong.
     pub fn load(&self, file: &JobFile, changes: &[String]) -> Result<Loaded, SceneError> {
+        self.load_on(file, changes, |of_board| Platform::load_with(&self.platform, of_board))
+    }
+
+    /// The same on a board that `board` reads, which is given its own of the changes.
+    pub(crate) fn load_on(
+        &self,
+        file: &JobFile,
+        changes: &[String],
+        board: impl FnOnce(&[String]) -> Result<Platform, PlatformError>,
+    ) -> Result<Loaded, SceneError> {
         let mut file = file.clone();
         let (of_jobs, of_board): (Vec<&String>, Vec<&String>) =
             changes.iter().partition(|change| change.starts_with(JOB));
@@ -89,7 +99,7 @@ impl Scene {
             file.set(option, &format!("--set {change}"))?;
         }
         let of_board: Vec<String> = of_board.into_iter().cloned().collect();
-        let platform = Platform::load_with(&self.platform, &of_board)?;
+        let platform = board(&of_board)?;
         let workers = fio::expand(&file.jobs)?;
         Ok(Loaded { platform, workers, file })
     }

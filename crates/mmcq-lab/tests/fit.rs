@@ -88,11 +88,10 @@ fn within(tries: u64) -> ([u64; 4], u64) {
 
 #[test]
 fn hidden_values_are_found_within_what_is_said_of_them() {
-    let (hits, _) = within(5);
-    assert!(hits.iter().sum::<u64>() >= 18, "{hits:?} of 5 each");
+    let (hits, _) = within(1);
+    assert_eq!(hits, [1; 4]);
 }
 
-/// `cargo test -p mmcq-lab --test all fit::hidden -- --ignored --nocapture`: some minutes.
 #[test]
 #[ignore = "100 fits: minutes"]
 fn hidden_values_are_within_their_intervals_in_95_of_100_tries() {
@@ -173,7 +172,6 @@ fn a_real_card_is_predicted_from_two_block_sizes() {
     assert!(read < 5.0 && random < 10.0 && write < 6.0 && random_write < 9.0, "{figures}");
 }
 
-/// `cargo test -p mmcq-lab --test all fit::real -- --ignored --nocapture`: some minutes.
 #[test]
 #[ignore = "18 fits: minutes"]
 fn real_cards_are_predicted_from_two_block_sizes() {
@@ -267,6 +265,7 @@ fn bad_figures_are_refused_with_their_place() {
 
 /// The example of docs/model-your-board.md, as it stands there.
 #[test]
+#[ignore = "the guide's fit of a whole card: a minute"]
 fn the_example_of_the_guide_finds_the_card_that_was_measured() {
     let guide =
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/model-your-board.md"))

@@ -23,10 +23,11 @@ fn no_setting_passes_the_limit() {
     // Requests that merge or wait for each other; `check` runs the rest of the grid.
     let chosen = |cell: &&Cell| {
         let meets = cell.bytes <= 4096 && cell.under_way() > 1;
-        meets && cell.load != Load::Beside && cell.place.platform != "hsq-nobusy"
+        let places = [("hsq-sprd", "hbg4a2"), ("generic", "sdxc-128g-uhs")];
+        meets && cell.load != Load::Beside && places.contains(&(cell.place.platform, cell.place.card))
     };
     let cells: Vec<Cell> = cells.iter().filter(chosen).copied().collect();
-    assert_eq!(cells.len(), 100);
+    assert_eq!(cells.len(), 40);
     let measured = never::sweep(&cells, Amount::default(), &|_| ()).unwrap();
     let beyond: Vec<String> =
         measured.iter().filter_map(|m| m.passes().map(|by| format!("{}: {by:?}", m.cell))).collect();

@@ -69,6 +69,7 @@ fn the_stand_in_is_as_fast_as_linux_itself_and_says_what_that_leaves() {
 }
 
 #[test]
+#[ignore = "a table of a busy board: a minute"]
 fn a_busy_cpu_costs_linux_and_not_the_interrupt() {
     let rows = hsq::board("hsq-sprd-busy", Amount::default(), &mut |_| ()).unwrap();
     for cell in CELLS {
@@ -320,4 +321,22 @@ fn chains_cost_nothing_and_gain_where_many_wait() {
         let each = |setting| find(&rows, &format!("{cell}, interrupts @adma3-sprd"), setting).model;
         assert!(each("adma3") <= 0.25 * each("single"), "{cell}: {} {}", each("single"), each("adma3"));
     }
+}
+
+#[test]
+fn the_command_says_what_it_does_at_once_and_where_its_picture_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_mmcq"));
+    let output = command
+        .args(["reproduce", "fair", "--plot", "rates.svg"])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && !output.stdout.is_empty(), "{said}");
+    let first = said.lines().next().unwrap();
+    assert!(first.starts_with("mmcq: ") && first.ends_with(", 0 s"), "{said}");
+    assert_eq!(said.lines().last(), Some("mmcq: the picture is rates.svg"), "{said}");
+    let picture = std::fs::read_to_string(folder.path().join("rates.svg")).unwrap();
+    assert!(picture.contains("<svg") && picture.contains("MiB/s"), "{picture:.200}");
 }

@@ -104,7 +104,7 @@ const LONG: &str = "[one]\nfilename=/dev/mmcblk0\ndirect=1\nbs=4k\nsize=64m\nrw=
 #[test]
 fn a_waveform_without_a_list_is_drawn_while_the_run_goes_on_and_has_the_same_bytes() {
     let folder = JobFolder::new(LONG);
-    for (n, window) in ["--for 100ms", "--trigger cmd=25,n=3 --before 100us --for 50ms", "--trigger bringup"]
+    for (n, window) in ["--for 40ms", "--trigger cmd=25,n=3 --before 100us --for 20ms", "--trigger bringup"]
         .iter()
         .enumerate()
     {

@@ -7,8 +7,8 @@
 
 use crate::time::Time;
 use mmcq::host::{
-    ChainCaps, ChainError, ChainEvents, ChainHost, CommandQueueHost, Direction, DmaError, Events, Host,
-    Phase, Segment, StartError,
+    ChainCaps, ChainError, ChainEvents, ChainHost, CommandQueueHost, Direction, DmaError, Events, FastEnd,
+    Host, Phase, Segment, StartError,
 };
 use mmcq::spec::command::Command;
 
@@ -58,6 +58,7 @@ impl<H> Charged<H> {
 
 unsafe impl<H: Host> Host for Charged<H> {
     const CONTINUES: bool = H::CONTINUES;
+    const ALWAYS_CONTINUES: bool = H::ALWAYS_CONTINUES;
     const ONE_LINE: bool = H::ONE_LINE;
     const CONCURRENT: bool = H::CONCURRENT;
     const CARD_IRQ: bool = H::CARD_IRQ;
@@ -84,6 +85,12 @@ unsafe impl<H: Host> Host for Charged<H> {
         self.inner.start(phase, segments, timeout_ns)
     }
 
+    fn start_fast(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError> {
+        let data = phase.data.is_some();
+        self.time.charge(if data { self.costs.start_data_ns } else { self.costs.start_command_ns });
+        self.inner.start_fast(phase, segments, timeout_ns)
+    }
+
     fn start_concurrent(&mut self, command: &Command) -> Result<(), StartError> {
         self.time.charge(self.costs.start_command_ns);
         self.inner.start_concurrent(command)
@@ -92,6 +99,11 @@ unsafe impl<H: Host> Host for Charged<H> {
     fn ack(&mut self, segments: &[Segment]) -> Events {
         self.time.charge(self.costs.ack_ns);
         self.inner.ack(segments)
+    }
+
+    fn ack_fast(&mut self, segments: &[Segment]) -> Result<FastEnd, Events> {
+        self.time.charge(self.costs.ack_ns);
+        self.inner.ack_fast(segments)
     }
 
     fn early_r1(&mut self) -> Option<u32> {

@@ -157,6 +157,8 @@ pub struct Cpu<A> {
     migration: f64,
     stream: Stream,
     counts: Counts,
+    /// Work has met other work, on whichever cores.
+    met: bool,
     log: Option<Log>,
 }
 
@@ -195,8 +197,32 @@ impl<A: Copy> Cpu<A> {
             migration,
             stream: Stream::new(seed, "migration"),
             counts: Counts::default(),
+            met: false,
             log: None,
         }
+    }
+
+    /// May another seed have given other times? Cores are drawn, but which one a thread is on makes
+    /// no difference as long as each piece of work has them all to itself.
+    pub fn is_seeded(&self) -> bool {
+        self.met && self.draws()
+    }
+
+    /// Are the cores of woken threads drawn?
+    fn draws(&self) -> bool {
+        self.cores.len() > 1 && self.migration > 0.0
+    }
+
+    /// Work comes. What acts on core `beside` does not count: there the two go one after the other,
+    /// whichever core that is.
+    fn meet(&mut self, beside: Option<u8>, now_ns: u64) {
+        let idle = |(number, c): (usize, &Core<A>)| {
+            let free = c.running.is_none() && c.aside.is_none();
+            let quiet = c.acting.is_none() && c.deferred.is_empty() && c.blocked_until_ns <= now_ns;
+            free && (quiet || beside.is_some_and(|beside| usize::from(beside) == number))
+        };
+        let alone = || self.ready.iter().all(VecDeque::is_empty) && self.cores.iter().enumerate().all(idle);
+        self.met = self.met || self.draws() && !alone();
     }
 
     /// Tells `log` what each core does from now on, when it has done it; `None` for silence.
@@ -248,6 +274,8 @@ impl<A: Copy> Cpu<A> {
     /// A hard interrupt begins on a core: what it raises there waits until it is over. Then call
     /// [`Cpu::interrupted`], or [`Cpu::resume`] if it was none.
     pub fn interrupt(&mut self, core: u8) {
+        // It does not wait for what another core does to its end.
+        self.meet(None, u64::MAX);
         self.cores[core as usize].acting = Some(None);
     }
 
@@ -284,6 +312,7 @@ impl<A: Copy> Cpu<A> {
         queue: &mut Queue<E>,
     ) {
         self.counts.deferred += 1;
+        self.meet(Some(core), now_ns);
         self.cores[core as usize].deferred.push_back((cost_ns, action));
         self.fill(core, now_ns, queue);
     }
@@ -365,6 +394,8 @@ impl<A: Copy> Cpu<A> {
     /// The action that [`Cpu::event`] gave is done; it took until `end_ns`.
     pub fn resume<E: From<CpuEvent>>(&mut self, core: u8, from_ns: u64, end_ns: u64, queue: &mut Queue<E>) {
         self.counts.busy_ns += end_ns - from_ns;
+        // An interrupt waits for that on its own core, and on no other.
+        self.met |= end_ns > from_ns;
         let c = &mut self.cores[core as usize];
         c.blocked_until_ns = c.blocked_until_ns.max(end_ns);
         let acting = c.acting.take();
@@ -391,6 +422,7 @@ impl<A: Copy> Cpu<A> {
     /// Picks the core for a woken thread: its last one if free, else a free one, else its last one
     /// all the same.
     fn place(&mut self, thread: Thread, now_ns: u64) -> u8 {
+        self.meet(None, now_ns);
         let last = self.tasks[thread.0 as usize].core;
         let free = |c: &Core<A>| {
             c.running.is_none() && c.acting.is_none() && c.aside.is_none() && c.blocked_until_ns <= now_ns
@@ -586,5 +618,101 @@ mod tests {
         }
         assert_eq!(times, [(15, 'x'), (25, 'y')]);
         assert_eq!(cpu.counts().switches, 1);
+    }
+
+    /// What comes to a machine: after so long; an interrupt that defers work, or a thread (three of
+    /// them) with a cost, that goes on for another, or defers work to its own core.
+    #[derive(Clone, Copy)]
+    enum Comes {
+        Interrupt { defers: bool },
+        Thread { number: usize, cost_ns: u64, goes_on: bool, defers: bool },
+    }
+
+    /// Has all that come; gives (time, action) of each action, and whether the seed may have had a
+    /// say.
+    fn lived(seed: u64, script: &[(u64, Comes)]) -> (Vec<(u64, char)>, bool) {
+        let (mut cpu, mut queue) = (Cpu::new(4, 0.5, seed), Q::new());
+        let threads: Vec<_> = (0..3).map(|_| cpu.spawn(Priority::Normal)).collect();
+        let (mut acted, mut asleep, mut then) = (Vec::new(), [true; 3], [None; 3]);
+        let mut turn = |cpu: &mut Cpu<char>,
+                        queue: &mut Q,
+                        until_ns: u64,
+                        asleep: &mut [bool; 3],
+                        then: &mut [Option<(bool, bool)>; 3]| {
+            while queue.next_ns().is_some_and(|at| at < until_ns) {
+                let Some((now, event)) = queue.pop() else { return };
+                let Some((core, action)) = cpu.event(event, now, queue) else { continue };
+                acted.push((now, action));
+                if let Some(number) = "abc".find(action) {
+                    let (goes_on, defers) = then[number].take().unwrap_or_default();
+                    if defers {
+                        cpu.defer(core, now, 0, 'e', queue);
+                    }
+                    match goes_on {
+                        true => cpu.go_on(threads[number], 0, action),
+                        false => asleep[number] = true,
+                    }
+                }
+                cpu.resume(core, now, now, queue);
+            }
+        };
+        let mut now_ns = 0;
+        for (after_ns, comes) in script {
+            now_ns += after_ns;
+            turn(&mut cpu, &mut queue, now_ns, &mut asleep, &mut then);
+            match *comes {
+                Comes::Interrupt { defers } => {
+                    cpu.interrupt(0);
+                    if defers {
+                        cpu.defer(0, now_ns, 0, 'd', &mut queue);
+                    }
+                    cpu.interrupted(0, now_ns, now_ns, &mut queue);
+                }
+                Comes::Thread { number, cost_ns, goes_on, defers } => {
+                    if std::mem::take(&mut asleep[number]) {
+                        then[number] = Some((goes_on, defers));
+                        let work = (cost_ns, ['a', 'b', 'c'][number]);
+                        cpu.wake(threads[number], now_ns, 0, work, &mut queue);
+                    }
+                }
+            }
+        }
+        turn(&mut cpu, &mut queue, u64::MAX, &mut asleep, &mut then);
+        (acted, cpu.is_seeded())
+    }
+
+    #[test]
+    fn without_a_say_of_the_seed_all_seeds_give_the_same() {
+        let (mut seeded, mut alike) = (0, 0);
+        crate::fuzz::fuzz("without_a_say_of_the_seed_all_seeds_give_the_same", 400, |u| {
+            let mut script = Vec::new();
+            for _ in 0..u.int_in_range(1..=12)? {
+                let after_ns = *u.choose(&[0, 1, 5, 20])?;
+                let comes = match u.ratio(1, 3)? {
+                    true => Comes::Interrupt { defers: u.arbitrary()? },
+                    false => Comes::Thread {
+                        number: u.int_in_range(0..=2)?,
+                        cost_ns: *u.choose(&[0, 0, 0, 3])?,
+                        goes_on: u.arbitrary()?,
+                        defers: u.ratio(1, 4)?,
+                    },
+                };
+                script.push((after_ns, comes));
+            }
+            let (first, has_say) = lived(1, &script);
+            for seed in 2..8 {
+                let (other, also) = lived(seed, &script);
+                if !has_say {
+                    assert_eq!((&other, also), (&first, false));
+                }
+            }
+            if has_say {
+                seeded += 1
+            } else {
+                alike += 1
+            }
+            Ok(())
+        });
+        assert!(seeded > 20 && alike > 20, "{seeded} and {alike}");
     }
 }

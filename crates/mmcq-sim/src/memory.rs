@@ -11,6 +11,7 @@
 use mmcq::host::{Direction, Dma, DmaError};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::rc::Rc;
 
@@ -98,6 +99,28 @@ struct Window {
     base: u64,
     shadow: Box<[u8]>,
     live: Option<Live>,
+    /// Of a mapping for `Read`: what is to be poison, and has not been made so yet. Most devices write
+    /// it from its beginning to its end, and none is left.
+    fresh: Range<usize>,
+}
+
+impl Window {
+    /// A device writes here.
+    fn write(&mut self, at: usize, data: &[u8]) {
+        let end = at + data.len();
+        if at == self.fresh.start && end <= self.fresh.end {
+            self.fresh.start = end;
+        } else {
+            self.poison();
+        }
+        self.shadow[at..end].copy_from_slice(data);
+    }
+
+    /// All that was not written is poison.
+    fn poison(&mut self) {
+        let fresh = std::mem::take(&mut self.fresh);
+        self.shadow[fresh].fill(POISON);
+    }
 }
 
 #[derive(Debug)]
@@ -158,7 +181,7 @@ impl ShadowMemory {
     pub fn device_write(&self, bus: u64, data: &[u8]) -> Result<(), BusError> {
         let mut inner = self.0.borrow_mut();
         let (window, at) = inner.span(bus, data.len(), Direction::Read).ok_or(BusError)?;
-        inner.windows[window].shadow[at..at + data.len()].copy_from_slice(data);
+        inner.windows[window].write(at, data);
         Ok(())
     }
 
@@ -230,7 +253,8 @@ impl Inner {
         if end > self.config.end {
             return None;
         }
-        self.windows.push(Window { base: self.next, shadow: vec![POISON; class].into(), live: None });
+        let shadow = vec![POISON; class].into();
+        self.windows.push(Window { base: self.next, shadow, live: None, fresh: 0..0 });
         self.next = end;
         Some(self.windows.len() - 1)
     }
@@ -255,12 +279,12 @@ unsafe impl Dma for ShadowMemory {
             len.checked_add(offset).and_then(|bytes| inner.allocate(bytes)).ok_or(DmaError::Exhausted)?;
         let window = &mut inner.windows[index];
         let bus = window.base + offset as u64;
-        let shadow = &mut window.shadow[offset..offset + len];
         match direction {
-            Direction::Read => shadow.fill(POISON),
+            Direction::Read => window.fresh = offset..offset + len,
             // SAFETY: the caller of `map` vouches for `len` bytes at `ptr`; shadow memory is our
             // own, so they do not overlap.
             Direction::Write => unsafe {
+                let shadow = &mut window.shadow[offset..offset + len];
                 std::ptr::copy_nonoverlapping(ptr.as_ptr(), shadow.as_mut_ptr(), len);
             },
         }
@@ -286,6 +310,7 @@ unsafe impl Dma for ShadowMemory {
         let window = &mut inner.windows[index];
         window.live = None;
         if direction == Direction::Read {
+            window.poison();
             let offset = (bus - window.base) as usize;
             let shadow = &window.shadow[offset..offset + len];
             // SAFETY: pointer and length are those of the mapping, which the caller of `map`
@@ -360,6 +385,37 @@ mod tests {
         memory.unmap(bus, ptr, 100, Direction::Read);
         assert!(cpu[..10].iter().chain(&cpu[30..]).all(|&b| b == POISON));
         assert!(cpu[10..30].iter().all(|&b| b == 9));
+    }
+
+    #[test]
+    fn what_a_device_did_not_write_is_poison() {
+        crate::fuzz::fuzz("what_a_device_did_not_write_is_poison", 300, |u| {
+            let memory = ShadowMemory::default();
+            for _ in 0..u.int_in_range(1..=3)? {
+                let len = u.int_in_range(1..=40)?;
+                let mut cpu = vec![7u8; len];
+                let bus = memory.map(at(&mut cpu), len, Direction::Read).unwrap();
+                let (mut expected, mut next) = (vec![POISON; len], 0);
+                for value in 0..u.int_in_range(0..=6)? {
+                    let from = if u.ratio(2, 3)? { next } else { u.choose_index(len)? };
+                    let count = u.int_in_range(0..=len - from)?;
+                    memory.device_write(bus + from as u64, &vec![value; count]).unwrap();
+                    expected[from..from + count].fill(value);
+                    next = from + count;
+                }
+                memory.unmap(bus, at(&mut cpu), len, Direction::Read);
+                assert_eq!(cpu, expected);
+                // The same window, for the other direction.
+                let mut cpu: Vec<u8> = (0..len as u8).collect();
+                let bus = memory.map(at(&mut cpu), len, Direction::Write).unwrap();
+                let mut seen = vec![0; len];
+                memory.device_read(bus, &mut seen).unwrap();
+                memory.unmap(bus, at(&mut cpu), len, Direction::Write);
+                assert_eq!(seen, cpu);
+            }
+            assert_eq!(memory.violation_count(), 0);
+            Ok(())
+        });
     }
 
     #[test]

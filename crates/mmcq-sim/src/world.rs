@@ -6,6 +6,7 @@
 
 use rand_xoshiro::Xoshiro256StarStar;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use std::collections::VecDeque;
 
 /// A model that lives beside the CPU and interrupts it: a controller with its card.
 pub trait Device {
@@ -22,15 +23,22 @@ pub trait Device {
 
 /// Events in the order of their time.
 ///
-/// They are few, and most new ones come before most old ones: a list, the next event at its end,
-/// takes fewer steps than a heap.
+/// Those that come soon are few, and most new ones come before most of them: a list, the next event
+/// at its end, takes fewer steps than a heap. Deadlines are many where each request has one, and a
+/// new one comes behind most others: they stand apart.
 pub struct Queue<E> {
-    events: Vec<(u64, E)>,
+    /// The first ones, the next at the end. Empty only if there are none.
+    soon: Vec<(u64, E)>,
+    /// All others, the next at the front.
+    later: VecDeque<(u64, E)>,
 }
+
+/// Most of those that come soon.
+const SOON_MAX: usize = 32;
 
 impl<E> Default for Queue<E> {
     fn default() -> Self {
-        Queue { events: Vec::new() }
+        Queue { soon: Vec::new(), later: VecDeque::new() }
     }
 }
 
@@ -42,20 +50,41 @@ impl<E> Queue<E> {
 
     /// Adds an event.
     pub fn push(&mut self, at_ns: u64, event: E) {
-        let sooner = self.events.iter().rev().take_while(|other| other.0 <= at_ns).count();
-        self.events.insert(self.events.len() - sooner, (at_ns, event));
+        if self.later.front().is_some_and(|first| first.0 <= at_ns) {
+            let place = self.later.partition_point(|other| other.0 <= at_ns);
+            return self.later.insert(place, (at_ns, event));
+        }
+        let sooner = self.soon.iter().rev().take_while(|other| other.0 <= at_ns).count();
+        self.soon.insert(self.soon.len() - sooner, (at_ns, event));
+        if self.soon.len() > SOON_MAX {
+            self.soon.drain(..SOON_MAX / 2).for_each(|last| self.later.push_front(last));
+        }
     }
 
     /// When the next event is.
     #[inline]
     pub fn next_ns(&self) -> Option<u64> {
-        self.events.last().map(|event| event.0)
+        self.soon.last().map(|event| event.0)
     }
 
     /// Takes the next event.
     #[inline]
     pub fn pop(&mut self) -> Option<(u64, E)> {
-        self.events.pop()
+        let next = self.soon.pop();
+        if self.soon.is_empty() && !self.later.is_empty() {
+            self.come_near();
+        }
+        next
+    }
+}
+
+impl<E> Queue<E> {
+    /// None is left of those that come soon.
+    #[cold]
+    fn come_near(&mut self) {
+        let count = self.later.len().min(SOON_MAX / 2);
+        self.soon.extend(self.later.drain(..count));
+        self.soon.reverse();
     }
 }
 
@@ -145,9 +174,9 @@ mod tests {
         crate::fuzz::fuzz("between_others_an_event_keeps_its_place", 300, |u| {
             // The number that an event has of its own is that of its coming.
             let (mut queue, mut waiting) = (Queue::new(), Vec::new());
-            for number in 0..u.int_in_range(1..=60)? {
+            for number in 0..u.int_in_range(1..=200)? {
                 if u.ratio(2, 3)? {
-                    let at_ns = u.int_in_range(0..=9)?;
+                    let at_ns = u.int_in_range(0..=19)?;
                     queue.push(at_ns, number);
                     waiting.push((at_ns, number));
                 } else {

@@ -9,7 +9,7 @@ use mmcq::host::{
     Auto, BusOp, BusyDetect, Caps, Cause, Direction, DmaError, Events, Host, Phase, Segment, Stage,
     StartError, Step,
 };
-use mmcq::sched::{Fifo, Profile, Single, Whole};
+use mmcq::sched::{Any, Deadline, Fifo, Origin, Profile, Single, Whole, deadline::DeadlineConfig};
 use mmcq::spec::response::R1;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -36,10 +36,12 @@ impl Profile for Roundabout {
     }
 }
 
-/// The test's host without open transfers; it writes down what it is given, and refuses to start
+/// The test's host, which may continue an open transfer by its type, and cannot; it writes down what it is given, and refuses to start
 /// now and then.
-struct Closed {
+struct Closed<const MAY_CONTINUE: bool> {
     host: TestHost,
+    /// Starts of the fast path.
+    fast: u32,
     started: Vec<(Phase, Vec<u32>, u64)>,
     refuse: u32,
     /// The card has answered the phase in progress.
@@ -48,7 +50,9 @@ struct Closed {
 
 // SAFETY: memory is touched in `ack` alone, inside the segments of the phase that it ends.
 
-unsafe impl Host for Closed {
+unsafe impl<const MAY_CONTINUE: bool> Host for Closed<MAY_CONTINUE> {
+    const CONTINUES: bool = MAY_CONTINUE;
+    const ALWAYS_CONTINUES: bool = false;
     const EARLY_R1: bool = true;
 
     support::handed_on!();
@@ -62,6 +66,10 @@ unsafe impl Host for Closed {
         self.started.push((*phase, segments.iter().map(Segment::len_bytes).collect(), timeout_ns));
         Ok(())
     }
+    fn start_fast(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError> {
+        self.fast += 1;
+        self.start(phase, segments, timeout_ns)
+    }
     fn ack(&mut self, segments: &[Segment]) -> Events {
         self.host.ack(segments)
     }
@@ -71,9 +79,9 @@ unsafe impl Host for Closed {
     }
 }
 
-struct Side<P: Profile> {
+struct Side<P: Profile, const MAY_CONTINUE: bool> {
     world: Rc<RefCell<World>>,
-    engine: Engine<Closed, SLOTS, P>,
+    engine: Engine<Closed<MAY_CONTINUE>, SLOTS, P>,
 }
 
 /// What one thing that happens brings.
@@ -88,7 +96,7 @@ enum Seen {
 /// One thing that happens.
 #[derive(Clone, Copy, Debug)]
 enum Turn {
-    Submit { kind: Kind, fill: u8, durable: bool, short: bool },
+    Submit { kind: Kind, client: u8, fill: u8, durable: bool, short: bool },
     Interrupt,
     Poll,
     Deadline,
@@ -104,12 +112,13 @@ enum Turn {
     Again,
 }
 
-impl<P: Profile> Side<P> {
+impl<P: Profile, const MAY_CONTINUE: bool> Side<P, MAY_CONTINUE> {
     fn new(caps: Caps, policy: P, config: Config, protected: bool, busy_polls: u32) -> Self {
         let world = World::new(BLOCKS);
         world.borrow_mut().caps = caps;
         world.borrow_mut().busy_polls = busy_polls;
-        let host = Closed { host: TestHost::new(&world), started: Vec::new(), refuse: 0, answered: false };
+        let (host, started) = (TestHost::new(&world), Vec::new());
+        let host = Closed { host, fast: 0, started, refuse: 0, answered: false };
         let mut engine = Engine::with_policy(host, config, policy);
         engine.set_card_params(Some(target(BLOCKS).protected(protected)));
         Side { world, engine }
@@ -118,13 +127,13 @@ impl<P: Profile> Side<P> {
     fn happens(&mut self, step: Turn, ids: &[Option<SlotId>; SLOTS], now: u64) -> (Seen, Option<SlotId>) {
         let tell = |work: PollOutcome| Seen::PollOutcome(format!("{work:?}"));
         let seen = match step {
-            Turn::Submit { kind, fill, durable, short } => {
+            Turn::Submit { kind, client, fill, durable, short } => {
                 let blocks = match kind {
                     Kind::Read { blocks, .. } | Kind::Write { blocks, .. } => blocks,
                     _ => 0,
                 };
                 let buf = if blocks == 0 { DmaBuf::EMPTY } else { buffer(blocks - u32::from(short), fill) };
-                let request = Request::new(kind, buf);
+                let request = Request::new(kind, buf).from(Origin { client, sync: true });
                 let request = if durable { request.durable() } else { request };
                 return match self.engine.submit(request, now) {
                     Ok(id) => (Seen::Submitted(Ok(id.index())), Some(id)),
@@ -194,8 +203,10 @@ impl<P: Profile> Side<P> {
         let world = self.world.borrow();
         let steps: Vec<_> = self.engine.incidents().collect();
         format!(
-            "{:?} {:?} {:?} {:?} in use {} mapped {} idle {} {steps:?}",
+            "{:?} {:?} {:?} {:?} {:?} {:?} in use {} mapped {} idle {} {steps:?}",
             self.engine.stats(),
+            self.engine.holds(),
+            self.engine.held_until_ns(),
             self.engine.next_deadline_ns(),
             self.engine.last_phase(),
             self.engine.awaited(),
@@ -206,14 +217,21 @@ impl<P: Profile> Side<P> {
     }
 }
 
-fn same(u: &mut Unstructured<'_>) -> Result<()> {
+/// One engine with this scheduler, and one by the general path; how often the first took the fast
+/// one. `wide`: with streams and every kind of busy.
+fn same<P: Profile, const MAY_CONTINUE: bool>(
+    u: &mut Unstructured<'_>,
+    policy: P,
+    wide: bool,
+) -> Result<u32> {
     let mut caps = support::caps();
     caps.auto_count = u.arbitrary()?;
     caps.auto_stop = u.ratio(3, 4)?;
     caps.no_count = u.ratio(1, 8)?;
     caps.defer_completion = u.ratio(1, 4)?;
     caps.max_bytes = 512 * u.int_in_range(8..=64)?;
-    caps.busy = *u.choose(&[BusyDetect::Interrupt, BusyDetect::Interrupt, BusyDetect::Status])?;
+    let busy = [BusyDetect::Interrupt, BusyDetect::Interrupt, BusyDetect::Status, BusyDetect::Level];
+    caps.busy = *u.choose(&busy[..if wide { 4 } else { 3 }])?;
     let mut config = Config::DEFAULT;
     if u.ratio(1, 4)? {
         (config.settle_blocks, config.admitted) = (u.int_in_range(0..=8)?, u.int_in_range(1..=9)?);
@@ -221,13 +239,23 @@ fn same(u: &mut Unstructured<'_>) -> Result<()> {
         config.acknowledge = *u.choose(&[Acknowledge::Programmed, Acknowledge::Transferred])?;
     }
     let (protected, busy_polls) = (u.ratio(1, 16)?, u.int_in_range(0..=2)?);
-    let mut one = Side::new(caps, Fifo, config, protected, busy_polls);
-    let mut other = Side::new(caps, Roundabout(Fifo), config, protected, busy_polls);
+    let mut one = Side::<P, MAY_CONTINUE>::new(caps, policy, config, protected, busy_polls);
+    let mut other = Side::<_, MAY_CONTINUE>::new(caps, Roundabout(Fifo), config, protected, busy_polls);
+    // Clients that read or write on and on.
+    let (streams, mut next) = (wide && u.ratio(1, 3)?, [0, BLOCKS / 2]);
     let mut ids = [None; SLOTS];
     let mut now = 1_000;
     for turn in 0..u.int_in_range(1..=80)? {
         now += u.int_in_range(1..=200_000)?;
         let step = match u.int_in_range(0..=32)? {
+            0..=11 if streams => {
+                let client = u.choose_index(next.len())?;
+                let (lba, blocks) = (next[client] % (BLOCKS - 4), 4);
+                next[client] += 4;
+                let kind = if client == 0 { Kind::Write { lba, blocks } } else { Kind::Read { lba, blocks } };
+                let kind = if u.ratio(1, 16)? { Kind::Write { lba, blocks } } else { kind };
+                Turn::Submit { kind, client: client as u8, fill: turn as u8, durable: false, short: false }
+            }
             0..=11 => {
                 let blocks = u.int_in_range(1..=12)?;
                 let lba = u.int_in_range(0..=BLOCKS)? & !3;
@@ -237,7 +265,7 @@ fn same(u: &mut Unstructured<'_>) -> Result<()> {
                     _ => Kind::Flush,
                 };
                 let short = u.ratio(1, 32)? && blocks > 1;
-                Turn::Submit { kind, fill: turn as u8, durable: u.ratio(1, 16)?, short }
+                Turn::Submit { kind, client: 0, fill: turn as u8, durable: u.ratio(1, 16)?, short }
             }
             12..=19 => Turn::Interrupt,
             20 => Turn::Poll,
@@ -276,17 +304,77 @@ fn same(u: &mut Unstructured<'_>) -> Result<()> {
     }
     assert_eq!(one.engine.host().started, other.engine.host().started);
     assert_eq!(one.world.borrow().medium, other.world.borrow().medium);
-    Ok(())
+    assert_eq!(other.engine.host().fast, 0);
+    Ok(one.engine.host().fast)
 }
 
 #[test]
 fn both_paths_are_the_same() {
     // Of five slots in use the last that waits was sent, and the fast path did not look at the
     // early R1.
-    arbtest::arbtest(same).seed(0x2848_2a2f_0001_0000).run();
+    let fifo = |u: &mut Unstructured<'_>| same::<_, false>(u, Fifo, false).map(|_| ());
+    arbtest::arbtest(fifo).seed(0x2848_2a2f_0001_0000).run();
     // New parameters of the card, with CMD23, in the middle of a transfer that went without one.
-    arbtest::arbtest(same).seed(0x9c49_3246_0000_1000).run();
-    fuzz::fuzz("both_paths_are_the_same", 4_000, same);
+    arbtest::arbtest(fifo).seed(0x9c49_3246_0000_1000).run();
+    let mut fast = 0;
+    fuzz::fuzz("both_paths_are_the_same", 4_000, |u| {
+        fast += same::<_, false>(u, Fifo, true)?;
+        Ok(())
+    });
+    assert!(fast > 4_000, "the fast path was taken {fast} times");
+}
+
+/// What is known at run time alone: the scheduler is in order, and the host cannot continue.
+#[test]
+fn what_is_known_late_leads_to_the_same_path() {
+    let mut fast = [0; 2];
+    fuzz::fuzz("what_is_known_late_leads_to_the_same_path", 2_000, |u| {
+        fast[0] += same::<_, false>(u, Any::<8>::Fifo(Fifo), true)?;
+        fast[1] += same::<_, true>(u, Fifo, true)?;
+        Ok(())
+    });
+    assert!(fast.iter().all(|count| *count > 1_000), "the fast path was taken {fast:?} times");
+}
+
+/// Starts of the fast path for a read and then another of this engine; `between` happens to it.
+fn fast_reads<P: Profile, const MAY_CONTINUE: bool>(
+    caps: Caps,
+    policy: P,
+    between: impl FnOnce(&mut P::Policy),
+) -> [u32; 2] {
+    let mut side = Side::<P, MAY_CONTINUE>::new(caps, policy, Config::DEFAULT, false, 0);
+    let (mut between, mut now) = (Some(between), 1_000);
+    [0, 64].map(|lba| {
+        let before = side.engine.host().fast;
+        let read = Request::new(Kind::Read { lba, blocks: 4 }, buffer(4, 0));
+        let id = side.engine.submit(read, now).map_err(|(error, _)| error).unwrap();
+        for _ in 0..20 {
+            now += 100_000;
+            let _ = side.engine.on_irq(now);
+            let _ = side.engine.poll(now);
+        }
+        assert!(side.engine.take(id).unwrap().result.is_ok());
+        if let Some(between) = between.take() {
+            between(side.engine.policy_mut());
+        }
+        side.engine.host().fast - before
+    })
+}
+
+#[test]
+fn a_scheduler_that_must_be_told_and_a_host_that_continues_keep_the_general_path() {
+    let (caps, deadline) = (support::caps(), Deadline::new(DeadlineConfig::DEFAULT));
+    assert_eq!(fast_reads::<_, false>(caps, Any::<8>::Fifo(Fifo), |_| ()), [1, 1]);
+    assert_eq!(fast_reads::<_, false>(caps, Any::<8>::Deadline(deadline), |_| ()), [0, 0]);
+    // A scheduler that is set anew while the engine is on its way.
+    assert_eq!(
+        fast_reads::<_, false>(caps, Any::<8>::Fifo(Fifo), |any| *any = Any::Deadline(deadline)),
+        [1, 0]
+    );
+    assert_eq!(fast_reads::<_, true>(caps, Fifo, |_| ()), [1, 1]);
+    let mut continues = caps;
+    continues.continue_data = true;
+    assert_eq!(fast_reads::<_, true>(continues, Fifo, |_| ()), [0, 0]);
 }
 
 /// A CMD23 that fails twice is not sent again on either path: the controller ends transfers by
@@ -295,8 +383,8 @@ fn both_paths_are_the_same() {
 fn a_count_that_fails_is_given_up_on_both_paths() {
     let mut caps = support::caps();
     (caps.auto_count, caps.auto_stop, caps.busy) = (true, true, BusyDetect::Interrupt);
-    let mut one = Side::new(caps, Fifo, Config::DEFAULT, false, 0);
-    let mut other = Side::new(caps, Roundabout(Fifo), Config::DEFAULT, false, 0);
+    let mut one = Side::<_, false>::new(caps, Fifo, Config::DEFAULT, false, 0);
+    let mut other = Side::<_, false>::new(caps, Roundabout(Fifo), Config::DEFAULT, false, 0);
     for world in [&one.world, &other.world] {
         // Each try is followed by a CMD13.
         for nth in [1, 3] {
@@ -306,7 +394,7 @@ fn a_count_that_fails_is_given_up_on_both_paths() {
     let mut now = 1_000;
     for round in 0..4 {
         let kind = Kind::Read { lba: 8, blocks: 4 };
-        let read = Turn::Submit { kind, fill: 0, durable: false, short: false };
+        let read = Turn::Submit { kind, client: 0, fill: 0, durable: false, short: false };
         let (_, id) = one.happens(read, &[None; SLOTS], now);
         other.happens(read, &[None; SLOTS], now);
         let id = id.expect("a slot is free");
@@ -329,4 +417,62 @@ fn a_count_that_fails_is_given_up_on_both_paths() {
     let expected = [Auto::Count(4), Auto::Count(4), Auto::Stop, Auto::Stop, Auto::Stop, Auto::Stop];
     assert_eq!(ends(&other.engine.host().started), expected);
     assert_eq!(ends(&one.engine.host().started), expected);
+}
+
+/// Two clients write on and on, four requests at a time each, on a host that sees the end of busy by
+/// DAT0. A client's requests are complete, and its next come, while the other's are programmed.
+#[test]
+fn what_a_stream_needs_to_come_back_is_learned_alike() {
+    const EACH: u64 = 4;
+    let mut caps = support::caps();
+    (caps.auto_stop, caps.busy) = (true, BusyDetect::Level);
+    let mut one = Side::<_, false>::new(caps, Fifo, Config::DEFAULT, false, 2);
+    let mut other = Side::<_, false>::new(caps, Roundabout(Fifo), Config::DEFAULT, false, 2);
+    let (mut ids, mut owners, mut next) = ([None; SLOTS], [0; SLOTS], [0, BLOCKS / 2]);
+    // When requests come, and of whom; when the transfer in progress is over.
+    let mut coming: Vec<(u64, usize)> = (0..EACH).flat_map(|n| [(n, 0), (10 + n, 1)]).collect();
+    let (mut now, mut phases, mut ends_ns) = (0, 0, None);
+    for turn in 0..20_000_u64 {
+        let mut step = |step, ids: &[Option<SlotId>; SLOTS], now| {
+            let (seen, id) = one.happens(step, ids, now);
+            assert_eq!(seen, other.happens(step, ids, now).0, "{step:?} in turn {turn}");
+            assert_eq!(one.looks(), other.looks(), "after {step:?} in turn {turn}");
+            (seen, id)
+        };
+        coming.sort_unstable();
+        if let Some(&(at, client)) = coming.first().filter(|(at, _)| *at <= now) {
+            coming.remove(0);
+            let kind = Kind::Write { lba: next[client] % (BLOCKS - 4), blocks: 4 };
+            next[client] += 4;
+            let submit = Turn::Submit { kind, client: client as u8, fill: 1, durable: false, short: false };
+            let id = step(submit, &ids, now.max(at)).1.expect("a slot is free");
+            (owners[id.index()], ids[id.index()]) = (client, Some(id));
+        } else if ends_ns.is_some_and(|at| at <= now) {
+            ends_ns = None;
+            step(Turn::Interrupt, &ids, now);
+        } else {
+            step(Turn::Poll, &ids, now);
+        }
+        let (mut back_ns, fresh) = ([now + 40_000; 2], turn % 7 * 3_000);
+        for at in 0..SLOTS {
+            if ids[at].is_some()
+                && let (Seen::Done(Some(_)), _) = step(Turn::Take(at), &ids, now)
+            {
+                ids[at] = None;
+                coming.push((back_ns[owners[at]], owners[at]));
+                back_ns[owners[at]] += 10_000 + fresh;
+            }
+        }
+        let log = one.world.borrow().log.len();
+        if log != phases {
+            phases = log;
+            let blocks = one.world.borrow().log.last().unwrap().blocks;
+            ends_ns = Some(now + if blocks == 0 { 5_000 } else { 1_000_000 + 10_000 * u64::from(blocks) });
+        }
+        let arrives_ns = coming.iter().map(|(at, _)| *at).min();
+        let soon = [ends_ns, arrives_ns, one.engine.next_deadline_ns()].into_iter().flatten().min();
+        now = soon.expect("something goes on").max(now);
+    }
+    let holds = one.engine.holds();
+    assert!(holds.count > 50 && holds.came > 5, "{holds:?}");
 }

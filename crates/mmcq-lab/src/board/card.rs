@@ -14,6 +14,12 @@ pub fn card_names() -> impl Iterator<Item = &'static str> {
     cards::CARDS.iter().map(|(name, _)| *name).filter(|name| *name != sdio::CARD_NAME)
 }
 
+/// The profile of a platform's card, or of `card` instead.
+pub fn profile(platform: &Platform, card: Option<&str>) -> Result<CardProfile, BoardError> {
+    let (name, changes) = (card.unwrap_or(&platform.card), &platform.card_changes);
+    platform.profiles.get_or(name, changes, || changed(name, changes))
+}
+
 /// Reads a card's profile by name, or from a file whose name ends in `.toml`.
 pub fn card_profile(name: &str) -> Result<CardProfile, BoardError> {
     changed(name, &[])
@@ -23,6 +29,18 @@ pub fn card_profile(name: &str) -> Result<CardProfile, BoardError> {
 pub fn card_table(name: &str, changes: &[String]) -> Result<toml::Table, BoardError> {
     // First as a profile: then it can be read.
     changed(name, changes)?;
+    read_table(name, changes)
+}
+
+/// The same of the card of a platform, or of `card` instead, with the platform's changes.
+pub fn table(platform: &Platform, card: Option<&str>) -> Result<toml::Table, BoardError> {
+    profile(platform, card)?;
+    read_table(card.unwrap_or(&platform.card), &platform.card_changes)
+}
+
+fn read_table(name: &str, changes: &[String]) -> Result<toml::Table, BoardError> {
+    #[cfg(test)]
+    crate::counted::parsed();
     Ok(with(&card_text(name)?, changes)?.parse().unwrap_or_default())
 }
 
@@ -58,13 +76,17 @@ fn has_functions(text: &str) -> bool {
 }
 
 /// Likewise, with single values changed.
-pub(super) fn changed(name: &str, changes: &[String]) -> Result<CardProfile, BoardError> {
+fn changed(name: &str, changes: &[String]) -> Result<CardProfile, BoardError> {
     let text = card_text(name)?;
-    if has_functions(&text) {
-        let description = IoProfile::from_toml(&text, name)?.description().to_owned();
-        return Err(BoardError::Io { name: name.to_owned(), description });
-    }
-    let profile = CardProfile::from_toml(&text, name)?;
+    #[cfg(test)]
+    crate::counted::parsed();
+    let profile = match CardProfile::from_toml(&text, name) {
+        Err(_) if has_functions(&text) => {
+            let description = IoProfile::from_toml(&text, name)?.description().to_owned();
+            return Err(BoardError::Io { name: name.to_owned(), description });
+        }
+        read => read?,
+    };
     match changes {
         [] => Ok(profile),
         changes => Ok(CardProfile::from_toml(&with(&text, changes)?, &format!("{name} with --set"))?),
@@ -86,6 +108,9 @@ pub fn card_text(name: &str) -> Result<Cow<'static, str>, BoardError> {
 
 /// The text with other values. All else stays in its line, so that an error names the right one.
 fn with(text: &str, changes: &[String]) -> Result<String, BoardError> {
+    if changes.is_empty() {
+        return Ok(text.to_owned());
+    }
     let mut document: DocumentMut = text.parse().unwrap_or_default();
     for change in changes {
         let fault = |what: String| BoardError::Change { change: change.clone(), what };

@@ -1,7 +1,8 @@
 //! Which changes of a run made a difference.
 
 use super::voice;
-use mmcq_lab::runner::{self, Outcome, Setting};
+use mmcq_lab::fio::stats::Stats;
+use mmcq_lab::runner::{self, Counters, Outcome, Setting};
 use mmcq_lab::scene::{Loaded, Scene};
 
 /// `work`, and beside it the same run without each of the changes. Says which of them made no
@@ -12,12 +13,15 @@ pub fn with_effects<T, E>(
     work: impl FnOnce() -> T,
     outcome: impl FnOnce(&T) -> Option<&Outcome>,
 ) -> T {
+    if scene.set.is_empty() {
+        return work();
+    }
     let without = |index: usize| {
         let mut changes = scene.set.clone();
         changes.remove(index);
         let loaded = load(&changes).ok()?;
         let outcome = runner::run(&scene.run_of(&loaded), None, &mut |_, _| ()).ok()?;
-        Some(print_of(&outcome))
+        Some(Figures::of(outcome))
     };
     let mut cores = mmcq_sim::parallel::cores().min(scene.set.len());
     let next = std::sync::atomic::AtomicUsize::new(0);
@@ -41,9 +45,9 @@ pub fn with_effects<T, E>(
         (done, others)
     });
     if let Some(outcome) = outcome(&done) {
-        let with = print_of(outcome);
+        let same = |other: &Option<Figures>| other.as_ref().is_some_and(|other| other.are_of(outcome));
         let mut idle: Vec<usize> =
-            others.into_iter().filter(|(_, other)| *other == Some(with)).map(|(index, _)| index).collect();
+            others.iter().filter(|(_, other)| same(other)).map(|(index, _)| *index).collect();
         idle.sort_unstable();
         for index in idle {
             voice::note(format_args!(
@@ -75,10 +79,21 @@ fn hint(scene: &Scene, index: usize) -> &'static str {
     }
 }
 
-/// Two runs with the same print are the same.
-fn print_of(outcome: &Outcome) -> u64 {
-    use std::hash::{DefaultHasher, Hash, Hasher};
-    let mut hasher = DefaultHasher::new();
-    format!("{:?} {:?} {:?}", outcome.stats, outcome.counters, outcome.verify_errors).hash(&mut hasher);
-    hasher.finish()
+/// What a change makes a difference to.
+struct Figures {
+    stats: Vec<Stats>,
+    counters: Counters,
+    verify_errors: Vec<String>,
+}
+
+impl Figures {
+    fn of(outcome: Outcome) -> Self {
+        let Outcome { stats, counters, verify_errors, .. } = outcome;
+        Figures { stats, counters, verify_errors }
+    }
+
+    fn are_of(&self, outcome: &Outcome) -> bool {
+        (&self.stats, &self.counters, &self.verify_errors)
+            == (&outcome.stats, &outcome.counters, &outcome.verify_errors)
+    }
 }

@@ -50,9 +50,12 @@ impl Progress {
         if terminal && speaks {
             bar.enable_steady_tick(TICK);
         }
-        // The first step is told at once: somebody waits for the first sign of life.
-        let first = if unit == Unit::Step { Duration::ZERO } else { LINE };
-        Progress { bar, unit, line: (!terminal && speaks).then(|| Mutex::new(Instant::now() + first)) }
+        Progress { bar, unit, line: (!terminal && speaks).then(|| Mutex::new(Instant::now() + LINE)) }
+    }
+
+    /// The first step is told at once: somebody waits for a sign of life.
+    pub fn at_once(self) -> Progress {
+        Progress { line: self.line.map(|_| Mutex::new(Instant::now())), ..self }
     }
 
     /// So much more is done.

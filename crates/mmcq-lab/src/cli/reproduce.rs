@@ -213,7 +213,7 @@ impl Reproduce {
                 .map_err(|error| Error::Input(format!("--original {}: {error}", path.display())))?,
             None => Vec::new(),
         };
-        let shown = Progress::new("", 0, Unit::Step);
+        let shown = Progress::new("", 0, Unit::Step).at_once();
         let mut progress = |what: &str| shown.step(what);
         let mut rows = Vec::new();
         for name in wanted {

@@ -197,7 +197,7 @@ impl Visit for Start<'_> {
             let job = program.words.first().map_or_else(String::new, |word| word.display().to_string());
             return Err(RunError::Flush { job, setting: run.setting.name() });
         }
-        let (counters, _) = result?;
+        let counters = result?.counters;
         let status = match status {
             Ok(status) => status,
             Err(error) => return Ok(Err(ExecError::Program(format!("the program's end: {error}")))),

@@ -1,5 +1,9 @@
 //! A worker whose requests are written down, instead of drawn from a job's options.
 
+mod entries;
+
+pub use entries::Entries;
+
 use super::error::{ParseError, Place};
 use std::sync::Arc;
 
@@ -97,7 +101,7 @@ impl std::str::FromStr for Remap {
 #[derive(Clone, Debug)]
 pub struct Script {
     /// In the order in which they go.
-    pub entries: Arc<[Entry]>,
+    pub entries: Arc<Entries>,
     /// Where the load's space ends, and what says so.
     pub extent: (u64, Place),
     /// How it comes onto the card.
@@ -110,13 +114,13 @@ const PIECE_BYTES: u64 = 1 << 20;
 impl Script {
     /// Bytes that it reads and writes.
     pub fn bytes(&self) -> u64 {
-        let moves = |entry: &&Entry| !matches!(entry.op, Op::Flush | Op::Discard);
+        let moves = |entry: &Entry| !matches!(entry.op, Op::Flush | Op::Discard);
         self.entries.iter().filter(moves).map(|entry| entry.bytes).sum()
     }
 
     /// Its largest read or write, in bytes.
     pub fn max_bytes(&self) -> u64 {
-        let moves = |entry: &&Entry| entry.op != Op::Discard;
+        let moves = |entry: &Entry| entry.op != Op::Discard;
         self.entries.iter().filter(moves).map(|entry| entry.bytes).max().unwrap_or(0).max(512)
     }
 
@@ -170,7 +174,7 @@ mod tests {
     use super::*;
 
     fn script(remap: Remap, end: u64) -> Script {
-        Script { entries: Arc::new([]), extent: (end, Place::Whole("t".to_owned())), remap }
+        Script { entries: Arc::default(), extent: (end, Place::Whole("t".to_owned())), remap }
     }
 
     fn entry(offset: u64) -> Entry {

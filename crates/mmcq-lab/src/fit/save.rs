@@ -2,7 +2,7 @@
 
 use super::report::{Fit, Value};
 use crate::board;
-use crate::platform::{self, CARD};
+use crate::platform::{CARD, Files};
 use toml::{Table, Value as Toml};
 use toml_edit::DocumentMut;
 
@@ -78,7 +78,7 @@ pub fn platform(name: &str, changes: &[String], fit: &Fit, figures: &str) -> Res
         true => format!("{}={:.0}", value.key, value.after),
         false => format!("{}={:?}", value.key, value.after),
     }));
-    let mut table = platform::table_with(name, &all).map_err(|error| error.to_string())?;
+    let (_, mut table) = Files::default().load_with(name, &all).map_err(|error| error.to_string())?;
     for value in own {
         let Some(quantity) = find(&mut table, &value.key) else { continue };
         if quantity.contains_key("kind") {

@@ -87,7 +87,13 @@ impl Device for Server {
 fn stack_over<const N: usize>(
     host: Charged<Formula>,
 ) -> Stack<(NoLock, Charged<Formula>, crate::platform::Profile), N> {
-    Stack::with_policy(NoLock::new(), TIMER, host, Config::DEFAULT, crate::platform::profile(Any::Fifo(Fifo)))
+    Stack::with_policy(
+        NoLock::new(),
+        TIMER,
+        host,
+        Config::DEFAULT,
+        crate::platform::profile(Any::Fifo(Fifo).into()),
+    )
 }
 
 /// A driver whose controller is the formula.

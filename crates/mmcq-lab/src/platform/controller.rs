@@ -10,6 +10,9 @@ use toml::{Table, Value};
 /// Names of the kinds, as `controller.kind` in a platform's file.
 const KINDS: [&str; 4] = ["sdhci", "rtsx", "mshc", "stm32-sdmmc"];
 
+/// Capabilities 1 of an SDHCI: ADMA3.
+const ADMA3: u32 = 1 << 27;
+
 /// What a platform's file says of its controller.
 #[derive(Clone, Copy, Debug)]
 pub enum ControllerConfig {
@@ -32,6 +35,16 @@ impl ControllerConfig {
             ControllerConfig::Mshc(_) => KINDS[2],
             ControllerConfig::Stm32Sdmmc(_) => KINDS[3],
         }
+    }
+
+    /// It has an engine for the command queue of a card.
+    pub fn has_queue_engine(&self) -> bool {
+        matches!(self, ControllerConfig::Sdhci(config) if config.command_queue.is_some())
+    }
+
+    /// It executes chains of transfers.
+    pub fn executes_chains(&self) -> bool {
+        matches!(self, ControllerConfig::Sdhci(config) if config.capabilities1 & ADMA3 != 0)
     }
 
     /// Linux's driver for it looks at DAT0 before a transfer, and does not begin one while the card is

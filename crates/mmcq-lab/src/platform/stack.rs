@@ -6,7 +6,7 @@
 //! one of `"fifo"`, `"deadline"` and `"fair"`; `weights = [1, 4]` are the fair one's, by client
 //! (the first job is client 0; those that are not named have 1).
 
-use super::{Advance, PlatformError, error, unknown};
+use super::{Advance, PlatformError, Scheduler, error, unknown};
 use mmcq::engine::Acknowledge;
 use mmcq::sched::{Any, Chained, Deadline, Fair, Fifo, HostQueued, Packed, deadline, fair};
 use toml::{Table, Value};
@@ -16,11 +16,11 @@ const CLIENTS: usize = 8;
 
 /// What our engine carries: a scheduler by name, the lane of a card's queue, packed commands, and
 /// chains.
-pub type Profile = Chained<Packed<HostQueued<Any>>>;
+pub type Profile = Chained<Packed<HostQueued<Scheduler>>>;
 
 /// With this scheduler.
 #[must_use]
-pub fn profile(scheduler: Any) -> Profile {
+pub fn profile(scheduler: Scheduler) -> Profile {
     Chained(Packed(HostQueued(scheduler)))
 }
 

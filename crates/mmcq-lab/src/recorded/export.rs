@@ -223,6 +223,11 @@ pub(crate) fn watch(sys: &mut System, jobs: u32, block_addressed: bool) {
     sys.also_tell(Box::new(move |io, result, now_ns| keeper.borrow_mut().io(io, result, now_ns)));
 }
 
+/// Is there a trace for a machine that runs now?
+pub(crate) fn is_kept() -> bool {
+    KEEPER.with(|keeper| keeper.borrow().is_some())
+}
+
 /// Takes an event of the bus of the machine that runs now.
 pub(crate) fn note(event: BusEvent) {
     let BusEvent::Command { index, arg, start_ns, .. } = event else { return };

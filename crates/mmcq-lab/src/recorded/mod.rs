@@ -14,6 +14,7 @@ mod iolog;
 mod lines;
 pub mod passed;
 pub mod plan;
+mod records;
 pub mod snoop;
 mod words;
 

@@ -1,8 +1,9 @@
 //! Recorded requests as workers: which thread issues which, and when each may go.
 
+use super::records::Records;
 use super::{Event, Format, Op, Record, What};
 use crate::fio::job::{Continue, IoEngine, Rw};
-use crate::fio::script::{self, Entry, Remap, Script, When};
+use crate::fio::script::{self, Entries, Entry, Remap, Script, When};
 use crate::fio::{Job, ParseError, Place, Worker};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -64,7 +65,7 @@ pub struct Wishes {
     pub without_discard: bool,
 }
 
-/// Most requests of a trace that are kept: 0.9 GB of memory.
+/// Most requests of a trace that are kept: 0.5 GB of memory.
 pub const REQUESTS_MAX: usize = 1 << 24;
 /// Most workers; further processes share them.
 const WORKERS_MAX: usize = 32;
@@ -130,9 +131,10 @@ impl Plan {
 /// Requests as they come in.
 #[derive(Default)]
 struct Gathered {
-    records: Vec<Record>,
-    /// Those that are not complete: device and first byte, and number in `records`.
-    open: BTreeMap<(u32, u64), usize>,
+    records: Records,
+    /// Those that are not complete: device and first byte, and number in `records`. `None`: nothing
+    /// was said of an end, and nothing will be by most formats.
+    open: Option<BTreeMap<(u32, u64), usize>>,
     /// Where each device ends, and what says so.
     ends: BTreeMap<u32, (u64, Place)>,
     rounded: u64,
@@ -166,26 +168,31 @@ impl Gathered {
                 *known = (whole.1, place.clone());
             }
         }
-        let at = if record.op == Op::Flush { OF_FLUSH } else { record.offset };
-        self.open.insert((record.device, at), self.records.len());
+        if let Some(open) = &mut self.open {
+            open.insert(place_of(&record), self.records.len());
+        }
         self.durations += u64::from(record.took_ns.is_some());
-        self.records.push(record);
+        self.records.push(&record);
         Ok(())
     }
 
     /// All that lies in there has ended.
     fn ended(&mut self, at_ns: u64, device: u32, offset: u64, bytes: u64) {
+        let open = self.open.get_or_insert_with(|| {
+            (0..).zip(self.records.iter()).map(|(number, record)| (place_of(&record), number)).collect()
+        });
         let from = if bytes == 0 { OF_FLUSH } else { offset };
         let range = (device, from)..(device, from.saturating_add(bytes.max(1)));
-        let done: Vec<(u32, u64)> = self.open.range(range).map(|(key, _)| *key).collect();
-        for key in done {
-            let Some(number) = self.open.remove(&key) else { continue };
-            if let Some(record) = self.records.get_mut(number) {
-                self.durations += u64::from(record.took_ns.is_none());
-                record.took_ns = Some(at_ns.saturating_sub(record.at_ns));
-            }
+        let done: Vec<(u32, u64)> = open.range(range).map(|(key, _)| *key).collect();
+        for number in done.into_iter().filter_map(|key| open.remove(&key)) {
+            self.durations += u64::from(self.records.ended(number, at_ns));
         }
     }
+}
+
+/// Where a request stands among those that are not complete.
+fn place_of(record: &Record) -> (u32, u64) {
+    (record.device, if record.op == Op::Flush { OF_FLUSH } else { record.offset })
 }
 
 fn gather(
@@ -228,7 +235,7 @@ fn gather(
         }
         all.begins(record, &place)?;
     }
-    all.records.sort_by_key(|record| record.at_ns);
+    all.open = None;
     Ok(all)
 }
 
@@ -256,7 +263,7 @@ impl Clock {
 /// A process with what it has issued.
 #[derive(Default)]
 struct Thread {
-    entries: Vec<Entry>,
+    entries: Entries,
     /// When its newest request went, as recorded.
     went_ns: u64,
     /// Requests whose end is recorded, and not passed yet: end, and number.
@@ -291,15 +298,15 @@ pub fn plan(
     events: impl Iterator<Item = Result<Event, ParseError>>,
     wishes: &Wishes,
 ) -> Result<Plan, ParseError> {
-    let all = gather(events, wishes)?;
+    let mut all = gather(events, wishes)?;
     let whole = Place::Whole(name.to_owned());
-    let (Some(first), Some(last)) = (all.records.first(), all.records.last()) else {
+    let Some((first_ns, last_ns)) = all.records.span_ns() else {
         return Err(ParseError::new(
             &whole,
             "no request is left; expected at least one: --event (Q, D or C) is what the trace must have, --device, --without and --count leave requests out",
         ));
     };
-    let span_ns = last.at_ns - first.at_ns;
+    let span_ns = last_ns - first_ns;
     let mut notes = Vec::new();
     let mut note = |count: u64, text: &str| {
         if count > 0 {
@@ -320,14 +327,14 @@ pub fn plan(
         notes.push("the trace does not say when requests end: all of a gap is thought".to_owned());
     }
     let mut clock = Clock {
-        last_ns: first.at_ns,
+        last_ns: first_ns,
         gap_max_ns: wishes.gap_max_ns.unwrap_or(u64::MAX),
         scale: wishes.scale,
         now_ns: 0,
     };
     let (mut numbers, mut threads) = (HashMap::new(), Vec::<Thread>::new());
-    let first_ns = first.at_ns;
-    for record in &all.records {
+    let requests = all.records.len();
+    for record in all.records.drain() {
         let known = numbers.len();
         let process = *numbers.entry(record.process).or_insert(known);
         let thread = if wishes.mode == Mode::Closed { 0 } else { process % WORKERS_MAX };
@@ -341,7 +348,7 @@ pub fn plan(
             Mode::Open => When::At(due_ns),
             Mode::Closed => When::AtOnce,
             Mode::Think if thread.entries.is_empty() => When::At(due_ns),
-            Mode::Think if ends_known => thread.think(record, &clock),
+            Mode::Think if ends_known => thread.think(&record, &clock),
             Mode::Think => {
                 let gap_ns = record.at_ns.saturating_sub(thread.went_ns).min(clock.gap_max_ns);
                 When::AfterEnd(thread.entries.len() as u32 - 1, clock.scaled(gap_ns))
@@ -365,13 +372,14 @@ pub fn plan(
         let base = if record.op == Op::Flush { 0 } else { bases.get(&record.device).copied().unwrap_or(0) };
         thread.entries.push(Entry { op, offset: base + record.offset, bytes: record.bytes, when, due });
     }
-    let workers = threads.into_iter().enumerate().map(|(number, thread)| {
+    let workers = threads.into_iter().enumerate().map(|(number, mut thread)| {
+        thread.entries.shrink_to_fit();
         let script = Script { entries: thread.entries.into(), extent: extent.clone(), remap: wishes.remap };
         worker(name, number, script, wishes)
     });
     Ok(Plan {
         workers: workers.collect(),
-        requests: all.records.len(),
+        requests,
         span_ns,
         processes: numbers.len(),
         devices: all.ends.len(),

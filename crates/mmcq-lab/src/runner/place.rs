@@ -13,7 +13,7 @@ use crate::linux::worker::Worker;
 use crate::ours::Ours;
 use crate::system::{Stuck, System, Workload};
 use mmcq::card::Family;
-use mmcq::engine::Acknowledge;
+use mmcq::engine::{Acknowledge, DmaBuf};
 use mmcq_sim::card::Medium;
 
 /// Linux's largest request, in blocks.
@@ -172,6 +172,9 @@ impl Serve<SLOTS> for Board<SLOTS> {
         let tasks = front.stack.with(|e| e.task_stats().copied()).filter(|tasks| tasks.entered > 0);
         let packs = front.stack.with(|e| e.pack_stats().copied()).filter(|packs| packs.entries > 0);
         let chains = front.stack.with(|e| e.chain_stats().copied()).filter(|chains| chains.chains > 0);
+        if let Ok(page) = front.stack.with(|e| e.set_page(DmaBuf::EMPTY)) {
+            self.pages.into_inner().free(page);
+        }
         Ok((end_ns, Served { tasks, packs, chains, keeping, ..served }))
     }
 }
@@ -188,8 +191,18 @@ pub trait Carried: Workload {
     fn counted(&self) -> (u64, u64, Steady);
 }
 
-/// Runs what is loaded on a machine that begins with so many jobs. Returns what was counted, and
-/// the time of the end.
+/// What comes of a machine.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    /// What was counted.
+    pub counters: Counters,
+    /// The time of the end.
+    pub end_ns: u64,
+    /// Another seed may have given other figures.
+    pub seeded: bool,
+}
+
+/// Runs what is loaded on a machine that begins with so many jobs.
 ///
 /// # Errors
 /// A completion is lost, or the stack touches memory that it must not touch.
@@ -199,7 +212,7 @@ pub fn machine<const N: usize, W: Carried>(
     load: &mut W,
     waiting: Waiting,
     jobs: u32,
-) -> Result<(Counters, u64), RunError>
+) -> Result<Ended, RunError>
 where
     Board<N>: Serve<N>,
 {
@@ -213,11 +226,14 @@ where
     let (controller, memory, cores) = (board.controller.clone(), board.memory.clone(), board.cores);
     let before = controller.accesses();
     let heard = waiting.clone();
-    controller.set_log(Box::new(move |event| {
-        heard.bus(event);
-        crate::buslog::note(event);
-        crate::recorded::export::note(event);
-    }));
+    controller.set_log(match crate::buslog::is_kept() || crate::recorded::export::is_kept() {
+        false => Box::new(move |event| heard.bus(event)),
+        true => Box::new(move |event| {
+            heard.bus(event);
+            crate::buslog::note(event);
+            crate::recorded::export::note(event);
+        }),
+    });
     let (end_ns, stack) = board.serve(run, &mut sys, load)?;
     if memory.violation_count() > 0 {
         return Err(RunError::Memory(memory.violations().first().cloned().unwrap_or_default()));
@@ -246,5 +262,7 @@ where
         stack,
         steady,
     };
-    Ok((counters, end_ns))
+    // At the limit nothing takes time that is drawn. Linux draws tags, pauses and more.
+    let seeded = run.setting != Setting::Limit || sys.cpu.is_seeded();
+    Ok(Ended { counters, end_ns, seeded })
 }

@@ -17,7 +17,7 @@ pub enum Keeping {
 }
 
 /// What there is depends on the stack.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Served {
     /// Transfers that went on in an open one, without a command.
     pub continued: u64,

@@ -5,7 +5,7 @@
 /// by least squares over the completions.
 ///
 /// A rate between two moments is off by the batch that ends at one of them; the slope is not.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Steady {
     from: u64,
     to: u64,

@@ -65,6 +65,36 @@ fn flushes_and_verified_data_go_through_ours_and_are_refused_elsewhere() {
 }
 
 #[test]
+fn a_board_leaves_nothing_behind() {
+    let before = crate::counted::lent_now();
+    let boards = [
+        ("hsq-sprd", None, Setting::Mmcq),
+        ("fifo-allwinner", None, Setting::HsqFifo),
+        ("mshc-pci", None, Setting::Mmcq),
+        ("stream-rtsx", None, Setting::Patch),
+        ("stm32h7-sdmmc", None, Setting::Mmcq),
+        ("intel-jsl", Some("emmc-queue"), Setting::Cqe),
+        ("adma3-sprd", None, Setting::Adma3),
+        ("generic", Some("emmc-packed"), Setting::Limit),
+    ];
+    let text = "[t]\nfilename=/dev/mmcblk0\nrw=randread\nbs=4k\nsize=1m\nio_size=64k\n";
+    let file = fio::parse_text("test", text.as_bytes(), &fio::System).unwrap();
+    let workers = fio::expand(&file.jobs).unwrap();
+    for (name, card, setting) in boards {
+        let platform = Platform::load(name).unwrap();
+        let (_, _, built) = crate::counted::by(|| {
+            run(&Run { workers: &workers, platform: &platform, card, setting, seed: 1 }, None, &mut |_, _| ())
+                .unwrap()
+        });
+        assert!(built > 0 && crate::counted::lent_now() == before, "{name}");
+    }
+    // Neither does one that does not come up.
+    let platform = Platform::load("fifo-allwinner").unwrap();
+    assert!(Board::<SLOTS>::new(&platform, Some("sdxc-64g-a2"), None, Price::Linux).is_err());
+    assert_eq!(crate::counted::lent_now(), before);
+}
+
+#[test]
 fn a_seed_gives_the_same_run_again() {
     let once = cell("hsq-sprd-busy", "randwrite", Setting::HsqTag).1;
     let again = cell("hsq-sprd-busy", "randwrite", Setting::HsqTag).1;

@@ -43,8 +43,11 @@ impl State {
     }
 
     fn used(&mut self, bus: (u64, u64)) {
-        let idle: u64 = self.idles.iter().map(|&idle| overlap(bus, idle)).sum();
-        self.waited_ns = self.waited_ns.saturating_sub(idle);
+        // They are in the order of their ends.
+        if self.idles.back().is_some_and(|last| last.1 > bus.0) {
+            let idle: u64 = self.idles.iter().map(|&idle| overlap(bus, idle)).sum();
+            self.waited_ns = self.waited_ns.saturating_sub(idle);
+        }
         if self.inside > 0 {
             while self.bus.front().is_some_and(|old| old.1 <= bus.0) {
                 self.bus.pop_front();

@@ -7,6 +7,7 @@ pub mod grid;
 pub mod heat;
 pub mod kept;
 pub mod listed;
+mod places;
 pub mod plan;
 pub mod row;
 
@@ -16,34 +17,16 @@ pub use row::{Format, Row};
 
 pub use mmcq_sim::parallel::Shard;
 
-use crate::board::{self, BoardError};
-use crate::platform::{self, JOB, Platform};
+/// FNV-1a of nothing.
+const NOTHING: u64 = 0xcbf2_9ce4_8422_2325;
 
 /// FNV-1a, 64 bits: the same on every machine and in every version of Rust.
 pub fn hash(parts: &[&str]) -> u64 {
-    let bytes = parts.iter().flat_map(|part| part.bytes().chain([0xff]));
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+    hash_on(NOTHING, parts)
 }
 
-/// All of a board, its card and the changed job options that a run depends on, as text. `priced`:
-/// with the prices of software, which the physical limit does not depend on.
-///
-/// # Errors
-/// The board or the card cannot be read, or a change is wrong.
-pub fn configuration(
-    platform: &str,
-    card: Option<&str>,
-    changes: &[String],
-    priced: bool,
-) -> Result<String, BoardError> {
-    let (of_jobs, of_board): (Vec<String>, Vec<String>) =
-        changes.iter().cloned().partition(|change| change.starts_with(JOB));
-    let board = Platform::load_with(platform, &of_board)?;
-    let mut table = platform::table_with(platform, &of_board)?;
-    table.remove("description");
-    if !priced {
-        platform::QUANTITIES.iter().for_each(|section| drop(table.remove(*section)));
-    }
-    let card = board::card_table(card.unwrap_or(&board.card), &board.card_changes)?;
-    Ok(format!("{table}\n{card}\n{}", of_jobs.join("\n")))
+/// The same, behind what has this hash.
+fn hash_on(before: u64, parts: &[&str]) -> u64 {
+    let bytes = parts.iter().flat_map(|part| part.bytes().chain([0xff]));
+    bytes.fold(before, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }

@@ -1,10 +1,10 @@
 //! A job at every point of a grid: what each point is, and its rows.
 
 use super::grid::{Axis, Grid};
+use super::places::{Place, Places};
 use super::row::{self, Row};
-use crate::board;
 use crate::fio::JobFile;
-use crate::runner::{self, RunError, Setting};
+use crate::runner::{self, Setting};
 use crate::scene::{Scene, whole};
 use crate::why;
 use mmcq_sim::parallel;
@@ -19,8 +19,21 @@ pub struct Sweep {
     file: JobFile,
     grid: Grid,
     job_hash: u64,
-    /// The physical limit does not depend on the setting and on what software costs.
-    limits: Mutex<HashMap<u64, Arc<OnceLock<Option<f64>>>>>,
+    places: Places,
+    /// The physical limit does not depend on the setting and on what software costs. Most do not
+    /// depend on the seed; those that do stand here by seed too.
+    limits: Mutex<HashMap<u64, Arc<OnceLock<Limit>>>>,
+}
+
+/// The physical limit of a job.
+#[derive(Clone, Copy, Debug)]
+struct Limit {
+    /// Where it can be run.
+    mib_per_s: Option<f64>,
+    /// Of the run.
+    seed: u64,
+    /// Another seed may have another.
+    seeded: bool,
 }
 
 /// A point's rows.
@@ -42,7 +55,8 @@ impl Sweep {
         let grid = Grid::new(axes, zips)?;
         let jobs: Vec<_> = file.jobs.iter().map(|job| (&job.name, &job.given)).collect();
         let job_hash = super::hash(&[&format!("{:?} {jobs:?}", file.global_options)]);
-        let sweep = Sweep { scene, file, grid, job_hash, limits: Mutex::default() };
+        let (places, limits) = Default::default();
+        let sweep = Sweep { scene, file, grid, job_hash, places, limits };
         for point in (0..sweep.grid.points()).filter(|point| sweep.grid.is_telling(*point)) {
             sweep.check(point)?;
         }
@@ -70,15 +84,16 @@ impl Sweep {
         Ok(scene)
     }
 
+    /// Where a scene is.
+    fn place(&self, scene: &Scene) -> Arc<Place> {
+        self.places.of(scene, &self.file)
+    }
+
     /// Whether a point can be loaded: job, board and card.
     fn check(&self, point: usize) -> Result<(), String> {
-        let scene = self.scene(point)?;
-        let loaded = scene.load(&self.file, &scene.set).map_err(|error| error.to_string());
-        let card = loaded.and_then(|loaded| {
-            let card = scene.card_of(&loaded.platform);
-            board::card_table(card, &loaded.platform.card_changes).map_err(|error| error.to_string())
-        });
-        card.map(|_| ()).map_err(|mut text| {
+        let place = self.place(&self.scene(point)?);
+        let fault = place.loaded.as_ref().err().or(place.configuration.as_ref().err());
+        fault.cloned().map_or(Ok(()), Err).map_err(|mut text: String| {
             for (key, value) in self.grid.point(point) {
                 text = text.replace(&format!("--set {key}={value}"), &format!("--over {key}={value}"));
             }
@@ -92,16 +107,16 @@ impl Sweep {
     /// One line: the point cannot be loaded.
     pub fn begin(&self, point: usize) -> Result<Row, String> {
         let scene = self.scene(point)?;
-        let (platform, card) = (scene.platform.as_str(), scene.card.as_deref());
-        let text = super::configuration(platform, card, &scene.set, true).map_err(|e| e.to_string())?;
+        let (platform, place) = (scene.platform.as_str(), self.place(&scene));
+        let whole = place.configuration.as_ref().map_err(String::clone)?.whole;
         let version = env!("CARGO_PKG_VERSION");
         let (job, seed) = (format!("{:016x}", self.job_hash), scene.seed.to_string());
-        let hash = super::hash(&[&text, platform, scene.setting.name(), &seed, &job, version]);
+        let hash = super::hash_on(whole, &[platform, scene.setting.name(), &seed, &job, version]);
         let mut row: Row = vec![("point".to_owned(), point.into())];
         row.extend(self.grid.point(point).into_iter().map(|(key, text)| (key.to_owned(), row::value(text))));
-        let card = match card {
-            Some(card) => card.to_owned(),
-            None => scene.load(&self.file, &scene.set).map_err(|e| e.to_string())?.platform.card,
+        let card = match &scene.card {
+            Some(card) => card.clone(),
+            None => place.loaded.as_ref().map_err(String::clone)?.platform.card.clone(),
         };
         let rest: [(&str, Value); 8] = [
             ("platform", platform.into()),
@@ -147,19 +162,29 @@ impl Sweep {
 
     fn measured(&self, point: usize) -> Result<Vec<Row>, String> {
         let scene = self.scene(point)?;
-        let loaded = scene.load(&self.file, &scene.set).map_err(|error| error.to_string())?;
-        let run = scene.run_of(&loaded);
-        let of = |run: &runner::Run<'_>| -> Result<_, RunError> { runner::run(run, None, &mut |_, _| ()) };
-        let outcome = of(&run).map_err(|error| error.to_string())?;
-        let text = super::configuration(&scene.platform, scene.card.as_deref(), &scene.set, false);
-        let key = super::hash(&[&text.map_err(|error| error.to_string())?, &scene.seed.to_string()]);
-        let limit =
-            self.limits.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default().clone();
-        let limit = *limit.get_or_init(|| {
-            let outcome = of(&runner::Run { setting: Setting::Limit, ..run }).ok()?;
-            Some(why::mib_per_s(&outcome.counters))
-        });
-        Ok(row::measured(&outcome, limit))
+        let place = self.place(&scene);
+        let run = scene.run_of(place.loaded.as_ref().map_err(String::clone)?);
+        let outcome = runner::run(&run, None, &mut |_, _| ()).map_err(|error| error.to_string())?;
+        let key = place.configuration.as_ref().map_err(String::clone)?.unpriced;
+        Ok(row::measured(&outcome, self.limit(key, &run).mib_per_s))
+    }
+
+    /// The limit of a run, whose board and jobs have this key.
+    fn limit(&self, key: u64, run: &runner::Run<'_>) -> Limit {
+        let place = |key: u64| {
+            self.limits.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default().clone()
+        };
+        let found = || {
+            let outcome = runner::run(&runner::Run { setting: Setting::Limit, ..*run }, None, &mut |_, _| ());
+            let seeded = outcome.as_ref().map_or(true, |outcome| outcome.seeded);
+            let mib_per_s = outcome.ok().map(|outcome| why::mib_per_s(&outcome.counters));
+            Limit { mib_per_s, seed: run.seed, seeded }
+        };
+        let first = *place(key).get_or_init(found);
+        if !first.seeded || first.seed == run.seed {
+            return first;
+        }
+        *place(super::hash_on(key, &[&run.seed.to_string()])).get_or_init(found)
     }
 
     /// Runs these points on so many threads. `take` is given their rows in the order of the grid;
@@ -179,5 +204,56 @@ impl Sweep {
             |at| self.done(points[at]),
             |done| done.map_err(E::from).and_then(&mut take),
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::counted;
+    use crate::fio;
+
+    fn sweep(options: &str, axes: &[&str]) -> Sweep {
+        let text = format!("[t]\nfilename=/dev/mmcblk0\nsize=64M\n{}\n", options.replace(' ', "\n"));
+        let file = fio::parse_text("test", text.as_bytes(), &fio::System).unwrap();
+        let axes = axes.iter().map(|axis| axis.parse().unwrap()).collect();
+        Sweep::new(Scene::default(), file, axes, &[]).unwrap()
+    }
+
+    /// Its limit of each point, and the files parsed and boards built for all.
+    fn lived(options: &str, axes: &[&str]) -> (Vec<Value>, u32, u32) {
+        counted::by(|| {
+            let sweep = sweep(options, axes);
+            let limit = |row: &Row| row.iter().find(|(name, _)| name == "limit_mib_s").unwrap().1.clone();
+            (0..sweep.grid().points()).map(|point| limit(&sweep.done(point).unwrap().rows[0])).collect()
+        })
+    }
+
+    const RANDOM: &str = "rw=randread bs=4k io_size=64k";
+    const DRAWN: &str = "rw=randrw bsrange=4k-64k io_size=256k randrepeat=0";
+
+    #[test]
+    fn a_file_is_parsed_once_and_a_limit_that_no_seed_changes_runs_once() {
+        // The board and the one that it extends; the card as a profile, and as a table.
+        let files = 4;
+        let (limits, parsed, built) = lived(RANDOM, &["seed=1..8"]);
+        assert_eq!((parsed, built), (files, 8 + 1));
+        assert!(limits.iter().all(|limit| *limit == limits[0] && limit.is_f64()), "{limits:?}");
+        let (_, parsed, built) = lived(RANDOM, &["seed=1,2", "setting=none,mmcq", "cost.wake_us=5,50"]);
+        assert_eq!((parsed, built), (files, 8 + 1));
+        let (_, parsed, built) = lived(RANDOM, &["job.bs=4k,8k", "seed=1..3"]);
+        assert_eq!((parsed, built), (files, 6 + 2));
+    }
+
+    #[test]
+    fn a_limit_that_the_seed_changes_runs_for_each() {
+        let (limits, _, built) = lived(DRAWN, &["seed=1..4", "cost.wake_us=5,50"]);
+        assert_eq!(built, 8 + 4);
+        assert!(limits.chunks(2).all(|pair| pair[0] == pair[1]), "{limits:?}");
+        assert!(limits.iter().any(|limit| *limit != limits[0]), "{limits:?}");
+        // Whichever seed was first.
+        let (mut back, _, _) = lived(DRAWN, &["seed=4,3,2,1", "cost.wake_us=5,50"]);
+        back.reverse();
+        assert_eq!(back, limits);
     }
 }

@@ -136,6 +136,8 @@ pub(crate) struct Tasks {
     units_ns: Vec<u64>,
     /// Everything has happened up to here.
     now_ns: u64,
+    /// Nothing happens by itself before this; 0: that is not known.
+    next_ns: u64,
     seq: u64,
     /// The task that starves.
     victim: Option<u64>,
@@ -153,6 +155,7 @@ impl Tasks {
             running: None,
             units_ns: vec![0; config.units.into()],
             now_ns: 0,
+            next_ns: 0,
             seq: 0,
             victim: None,
             late: None,
@@ -206,6 +209,7 @@ impl Tasks {
             self.victim = Some(self.seq);
         }
         self.queued.push(Queued { task, seq: self.seq, stage: Stage::Waiting });
+        self.next_ns = 0;
         self.reach(load_ns, now_ns);
     }
 
@@ -242,6 +246,7 @@ impl Tasks {
             queued.task.id == id && queued.task.read == read && queued.stage == Stage::Ready
         })?;
         let queued = self.queued.remove(place);
+        self.next_ns = 0;
         self.running = Some(queued.task);
         if self.victim == Some(queued.seq) {
             self.victim = None;
@@ -254,6 +259,7 @@ impl Tasks {
         if self.running.is_some() {
             self.reach(load_ns, now_ns);
             self.running = None;
+            self.next_ns = 0;
             self.reach(load_ns, now_ns);
         }
     }
@@ -263,6 +269,7 @@ impl Tasks {
         self.reach(load_ns, now_ns);
         let before = self.queued.len();
         self.queued.retain(|queued| queued.task.id != id);
+        self.next_ns = 0;
         if self.queued.iter().all(|queued| Some(queued.seq) != self.victim) {
             self.victim = None;
         }
@@ -284,13 +291,17 @@ impl Tasks {
 
     /// Lets everything happen up to `now_ns`.
     fn reach(&mut self, load_ns: u64, now_ns: u64) {
+        if now_ns < self.next_ns {
+            self.now_ns = self.now_ns.max(now_ns);
+            return;
+        }
         loop {
             self.give_buffers(load_ns);
-            let next = self.queued.iter().filter_map(|queued| match queued.stage {
-                Stage::Loading(at_ns) if at_ns <= now_ns => Some(at_ns),
-                _ => None,
-            });
-            let Some(at_ns) = next.min() else { break };
+            self.next_ns = self.first_loaded_ns();
+            let at_ns = self.next_ns;
+            if at_ns > now_ns || at_ns == u64::MAX {
+                break;
+            }
             self.now_ns = self.now_ns.max(at_ns);
             for queued in &mut self.queued {
                 if queued.stage == Stage::Loading(at_ns) {
@@ -299,12 +310,25 @@ impl Tasks {
             }
         }
         self.now_ns = self.now_ns.max(now_ns);
-        self.give_buffers(load_ns);
+        // A buffer that is free, or a turn, comes with a call that changes the queue.
         self.raise();
     }
 
+    /// When a task is loaded next.
+    fn first_loaded_ns(&self) -> u64 {
+        let loading = |queued: &Queued| match queued.stage {
+            Stage::Loading(at_ns) => at_ns,
+            _ => u64::MAX,
+        };
+        self.queued.iter().map(loading).min().unwrap_or(u64::MAX)
+    }
+
     fn give_buffers(&mut self, load_ns: u64) {
-        let in_use = self.queued.iter().filter(|queued| queued.stage != Stage::Waiting).count();
+        let waiting = self.queued.iter().filter(|queued| matches!(queued.stage, Stage::Waiting)).count();
+        if waiting == 0 {
+            return;
+        }
+        let in_use = self.queued.len() - waiting;
         let mut free =
             usize::from(self.config.buffers).saturating_sub(in_use + usize::from(self.running.is_some()));
         while free > 0 {
@@ -344,12 +368,15 @@ impl Tasks {
     /// Sets the bits that may be set; none falls by itself.
     fn raise(&mut self) {
         let order = self.order();
-        let none = self.queued.iter().all(|queued| queued.stage != Stage::Ready);
-        let newest = self.queued.iter().rposition(|queued| queued.stage == Stage::Loaded);
+        let Some(newest) = self.queued.iter().rposition(|queued| matches!(queued.stage, Stage::Loaded))
+        else {
+            return;
+        };
+        let none = self.queued.iter().all(|queued| !matches!(queued.stage, Stage::Ready));
         for (place, queued) in self.queued.iter_mut().enumerate() {
             let may = match order {
                 Order::InOrder => place == 0,
-                Order::NewestFirst => none && Some(place) == newest,
+                Order::NewestFirst => none && place == newest,
                 _ => true,
             };
             if queued.stage == Stage::Loaded && may {

@@ -1,39 +1,41 @@
 //! The FIFO: bytes, since a block need not end with a word.
 
-use std::collections::VecDeque;
-
-/// What is between the lines and the CPU, or the internal DMA.
+/// What is between the lines and the CPU, or the internal DMA. It moves in slices: a block has many
+/// bytes.
 #[derive(Debug)]
 pub(super) struct Fifo {
-    bytes: VecDeque<u8>,
+    /// What went out, and behind it what is in there.
+    bytes: Vec<u8>,
+    out: usize,
     words: usize,
 }
 
 impl Fifo {
     pub fn new(words: usize) -> Self {
-        Fifo { bytes: VecDeque::with_capacity(4 * words), words }
+        Fifo { bytes: Vec::with_capacity(4 * words), out: 0, words }
     }
 
     pub fn clear(&mut self) {
         self.bytes.clear();
+        self.out = 0;
     }
 
     pub fn len(&self) -> usize {
-        self.bytes.len()
+        self.bytes.len() - self.out
     }
 
     pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
+        self.len() == 0
     }
 
     /// Bytes that there is room for.
     pub fn room(&self) -> usize {
-        (4 * self.words).saturating_sub(self.bytes.len())
+        (4 * self.words).saturating_sub(self.len())
     }
 
     /// Words that hold something.
     pub fn count(&self) -> usize {
-        self.bytes.len().div_ceil(4).min(self.words)
+        self.len().div_ceil(4).min(self.words)
     }
 
     pub fn is_full(&self) -> bool {
@@ -41,17 +43,89 @@ impl Fifo {
     }
 
     pub fn push(&mut self, bytes: &[u8]) {
-        self.bytes.extend(bytes);
+        self.make_room(bytes.len());
+        self.bytes.extend_from_slice(bytes);
     }
 
-    /// A look at as many bytes as there are, at most so many.
-    pub fn peek(&self, most: usize, into: &mut Vec<u8>) {
-        into.extend(self.bytes.iter().take(most));
+    /// Adds what `fill` writes into a slice of so many bytes, if it can.
+    pub fn push_with<E>(
+        &mut self,
+        count: usize,
+        fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.make_room(count);
+        let before = self.bytes.len();
+        self.bytes.resize(before + count, 0);
+        fill(&mut self.bytes[before..]).inspect_err(|_| self.bytes.truncate(before))
+    }
+
+    /// As many bytes as there are, at most so many. They stay.
+    pub fn front(&self, most: usize) -> &[u8] {
+        &self.bytes[self.out..][..most.min(self.len())]
     }
 
     /// Takes as many bytes as there are, at most so many.
     pub fn pop(&mut self, most: usize, into: &mut Vec<u8>) {
-        let n = most.min(self.bytes.len());
-        into.extend(self.bytes.drain(..n));
+        into.extend_from_slice(self.front(most));
+        self.drop_front(most);
+    }
+
+    /// So many bytes are gone.
+    pub fn drop_front(&mut self, count: usize) {
+        self.out += count.min(self.len());
+        if self.is_empty() {
+            self.clear();
+        }
+    }
+
+    /// What went out makes room before the memory has to grow.
+    fn make_room(&mut self, count: usize) {
+        if self.bytes.len() + count > self.bytes.capacity() {
+            self.bytes.drain(..self.out);
+            self.out = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Fifo;
+    use std::collections::VecDeque;
+
+    #[test]
+    fn bytes_come_out_as_they_went_in() {
+        crate::fuzz::fuzz("bytes_come_out_as_they_went_in", 200, |u| {
+            let (mut fifo, mut same) = (Fifo::new(16), VecDeque::new());
+            for number in 0..u.int_in_range(1..=60)? {
+                let count: usize = u.int_in_range(0..=80)?;
+                let bytes: Vec<u8> = (0..count).map(|at| (at as u8).wrapping_add(number)).collect();
+                match u.int_in_range(0..=3)? {
+                    0 => fifo.push(&bytes),
+                    1 => {
+                        let fill = |into: &mut [u8]| {
+                            into.copy_from_slice(&bytes);
+                            Ok::<_, ()>(())
+                        };
+                        fifo.push_with(count, fill).unwrap();
+                    }
+                    2 => {
+                        assert_eq!(fifo.push_with(count, |into| Err(into.len())), Err(count));
+                        continue;
+                    }
+                    _ => {
+                        let mut out = vec![7];
+                        let front = fifo.front(count).to_vec();
+                        fifo.pop(count, &mut out);
+                        let expected: Vec<u8> = same.drain(..count.min(same.len())).collect();
+                        assert_eq!((&out[1..], &front[..]), (&expected[..], &expected[..]));
+                        continue;
+                    }
+                }
+                same.extend(bytes);
+                let room = 64usize.saturating_sub(same.len());
+                assert_eq!((fifo.len(), fifo.room(), fifo.is_full()), (same.len(), room, room < 4));
+            }
+            Ok(())
+        });
     }
 }

@@ -107,19 +107,16 @@ impl Mshc {
 
     /// Memory gets what is in the FIFO, as far as descriptors go.
     pub(super) fn dma_drains(&mut self, now: u64) {
-        let mut bytes = Vec::new();
         while !self.fifo.is_empty() && self.descriptor(now) {
             let Some(current) = &mut self.idmac.current else { return };
             let (at, left) = current.buffers[0];
-            bytes.clear();
-            self.fifo.peek(left as usize, &mut bytes);
-            if self.memory.device_write(at, &bytes).is_err() {
+            let bytes = self.fifo.front(left as usize);
+            let n = bytes.len();
+            if self.memory.device_write(at, bytes).is_err() {
                 return self.bus_error();
             }
-            let n = bytes.len();
-            bytes.clear();
-            self.fifo.pop(n, &mut bytes);
-            self.dma_moved(bytes.len() as u32, false);
+            self.fifo.drop_front(n);
+            self.dma_moved(n as u32, false);
         }
     }
 
@@ -129,11 +126,9 @@ impl Mshc {
             let Some(current) = &mut self.idmac.current else { return };
             let (at, left) = current.buffers[0];
             let n = (left as usize).min(wanted - self.fifo.len()).min(self.dat.to_give);
-            let mut bytes = vec![0; n];
-            if self.memory.device_read(at, &mut bytes).is_err() {
+            if self.fifo.push_with(n, |bytes| self.memory.device_read(at, bytes)).is_err() {
                 return self.bus_error();
             }
-            self.fifo.push(&bytes);
             self.dat.to_give = self.dat.to_give.saturating_sub(n);
             self.dma_moved(n as u32, true);
             if self.dat.to_give == 0 {

@@ -226,8 +226,8 @@ impl Mshc {
         }
         self.command_waits(now);
         self.fifo_asks();
-        let at = self.slot.card_ns(now);
         if self.slot.card().is_some_and(|card| card.has_functions()) {
+            let at = self.slot.card_ns(now);
             let shown = self.slot.bus.width == 1 || !self.dat.active();
             if shown && self.slot.card().is_some_and(|card| card.interrupt(at)) {
                 self.regs.raw |= int::SDIO;

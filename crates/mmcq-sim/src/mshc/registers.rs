@@ -326,13 +326,14 @@ impl Mshc {
             self.slot.violation();
             return 0;
         }
-        let mut bytes = Vec::with_capacity(4);
-        self.fifo.pop(4, &mut bytes);
-        self.regs.fifo_bytes = self.regs.fifo_bytes.wrapping_add(bytes.len() as u32);
-        bytes.resize(4, 0);
+        let (mut word, front) = ([0; 4], self.fifo.front(4));
+        let bytes = front.len();
+        word[..bytes].copy_from_slice(front);
+        self.fifo.drop_front(bytes);
+        self.regs.fifo_bytes = self.regs.fifo_bytes.wrapping_add(bytes as u32);
         self.fifo_moved(now);
         self.look(now);
-        u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+        u32::from_le_bytes(word)
     }
 
     /// FIFO is written.

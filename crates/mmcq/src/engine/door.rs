@@ -71,7 +71,14 @@ impl Door {
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// There is a fast path.
-    pub(crate) const FAST: bool = P::FAST && P::Policy::IN_ORDER && P::RECOVERS && !H::CONTINUES;
+    pub(crate) const FAST: bool =
+        P::FAST && P::Policy::MAY_BE_IN_ORDER && P::RECOVERS && !H::ALWAYS_CONTINUES;
+
+    /// The scheduler is told nothing on it, and nothing continues an open transfer.
+    fn may_go_fast(&self) -> bool {
+        let continues = H::CONTINUES && self.host.caps().continue_data;
+        Self::FAST && self.order.policy().is_in_order() && !continues
+    }
 
     /// The card is another, or known better.
     pub(super) fn set_card(&mut self, target: Option<CardParams>) {
@@ -84,6 +91,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let ahead = usize::from(self.config.prepared) >= N;
         let most = caps.max_blocks.min(caps.max_bytes / BLOCK_BYTES).min(0xffff);
         let blocks = match target {
+            // Nothing is looked at for each request where none goes this way.
+            _ if !self.may_go_fast() => [0; 2],
             Some(target) if target.extended_address || !self.card.plan().ends_by_itself() || !ahead => [0; 2],
             Some(target) => [most, if target.protected { 0 } else { most }],
             None => [0; 2],
@@ -177,7 +186,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline(never)]
     fn opens(&mut self) -> Opening {
         // What is complete without a status has none of the slots that the fast path looks at.
-        let opening = match self.is_strange() || self.durability.is_unsettled() {
+        let opening = match self.is_strange() || self.durability.is_unsettled() || !self.may_go_fast() {
             true => Opening::Closed,
             false if self.rings_tasks() && self.lane.is_idle() && !self.tells_transferred() => {
                 Opening::Driven

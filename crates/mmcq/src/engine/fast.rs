@@ -78,9 +78,19 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.start_alone(id.index, (direction, lba, blocks), segment, now_ns);
         } else {
             self.slots.push_span(id.index, direction, lba, end);
+            if !self.lane.door().is_open() {
+                self.note_what_came(now_ns);
+            }
             self.try_early(now_ns);
         }
         Some(id)
+    }
+
+    /// Sequential clients are watched, and one has come: maybe since it has a result.
+    #[cold]
+    #[inline(never)]
+    fn note_what_came(&mut self, now_ns: u64) {
+        self.note_results(now_ns);
     }
 
     /// Takes an ordinary request in, with its memory mapped. `None`: nothing is done.

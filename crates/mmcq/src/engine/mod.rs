@@ -444,6 +444,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The scheduler, to change weights, say.
     pub fn policy_mut(&mut self) -> &mut P::Policy {
+        if !P::Policy::IN_ORDER {
+            self.close_fast();
+        }
         self.order.policy_mut()
     }
 

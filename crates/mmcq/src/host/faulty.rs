@@ -367,6 +367,7 @@ unsafe impl<H: Host, const M: usize> Host for Faulty<H, M> {
     const WAKES: bool = H::WAKES;
 
     const CONTINUES: bool = H::CONTINUES;
+    const ALWAYS_CONTINUES: bool = H::ALWAYS_CONTINUES;
     const ONE_LINE: bool = H::ONE_LINE;
 
     crate::forward_host!(self.inner => caps map command_hangs isolate dat0_busy dat_levels retune_ns

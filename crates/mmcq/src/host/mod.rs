@@ -193,6 +193,11 @@ pub unsafe trait Host {
     /// transfers open is not even linked.
     const CONTINUES: bool = false;
 
+    /// [`Caps::continue_data`] is set wherever it may be, but for a special configuration. Where it
+    /// is true, the engine's shorter way for ordinary requests, which hosts that continue do not
+    /// take, is not even linked.
+    const ALWAYS_CONTINUES: bool = Self::CONTINUES;
+
     /// [`Caps::concurrent_command`] may be set. Where it is false, the engine's part that sends
     /// commands beside data is not even linked.
     const CONCURRENT: bool = false;

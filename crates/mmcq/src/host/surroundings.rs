@@ -236,6 +236,7 @@ impl<H: Host, S: Surroundings> Surrounded<H, S> {
 // operation of the bus is `Done` no earlier than the driver's own part of it.
 unsafe impl<H: Host, S: Surroundings> Host for Surrounded<H, S> {
     const CONTINUES: bool = H::CONTINUES;
+    const ALWAYS_CONTINUES: bool = H::ALWAYS_CONTINUES;
     const ONE_LINE: bool = H::ONE_LINE;
     const CONCURRENT: bool = H::CONCURRENT;
     const CARD_IRQ: bool = H::CARD_IRQ;

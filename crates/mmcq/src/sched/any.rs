@@ -31,6 +31,13 @@ impl<const CLIENTS: usize> Any<CLIENTS> {
 }
 
 impl<const CLIENTS: usize> Policy for Any<CLIENTS> {
+    const MAY_BE_IN_ORDER: bool = true;
+
+    #[inline]
+    fn is_in_order(&self) -> bool {
+        matches!(self, Any::Fifo(_))
+    }
+
     fn arrived(&mut self, request: &Waiting, now_ns: u64) {
         match self {
             Any::Fifo(policy) => policy.arrived(request, now_ns),

@@ -90,6 +90,14 @@ pub trait Policy {
     /// does not carry what that takes.
     const IN_ORDER: bool = false;
 
+    /// [`is_in_order`](Self::is_in_order) may be true.
+    const MAY_BE_IN_ORDER: bool = Self::IN_ORDER;
+
+    /// Always the oldest, as long as nothing is set anew: the engine need not tell it of a request.
+    fn is_in_order(&self) -> bool {
+        Self::IN_ORDER
+    }
+
     /// May the start of this request, which was [picked](Self::pick), be held until then?
     fn bears(&self, picked: &Waiting, until_ns: u64) -> bool {
         let _ = (picked, until_ns);

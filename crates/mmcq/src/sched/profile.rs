@@ -27,7 +27,7 @@ pub trait Profile {
     /// or CMD23 with its quirks.
     const RECOVERS: bool = true;
 
-    /// With [`RECOVERS`](Self::RECOVERS) and [`Policy::IN_ORDER`]: a request that meets an idle
+    /// With [`RECOVERS`](Self::RECOVERS) and [`Policy::MAY_BE_IN_ORDER`]: a request that meets an idle
     /// engine takes a shorter way through it. It is the same in all but the number of instructions,
     /// and costs a kilobyte or two of code.
     const FAST: bool = true;

@@ -133,6 +133,11 @@ const GOLDEN: u64 = 0x9e37_0001;
 const FIO_SEED: u64 = 0xb189_9bed;
 
 impl Seeds {
+    /// Does any of a job's seeds depend on that of the run?
+    pub fn are_of_run(job: &Job) -> bool {
+        job.randseed.is_none() && !job.randrepeat && !job.allrandrepeat
+    }
+
     /// The seeds of worker `thread_number` (from 1) of a job, as fio chooses them: a table from
     /// `randseed` (0x89 unless given), except that repeatable offsets depend on the worker alone.
     /// Where fio would ask the system (`randrepeat=0` without `randseed`) `run_seed` takes its
@@ -178,6 +183,19 @@ impl Seeds {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fio::Place;
+
+    #[test]
+    fn seeds_that_are_not_of_the_run_are_those_of_every_run() {
+        for (randrepeat, allrandrepeat, randseed) in
+            [(true, false, None), (false, false, None), (false, true, None), (false, false, Some(7))]
+        {
+            let mut job = Job::new("t", Place::Whole("t".to_owned()));
+            (job.randrepeat, job.allrandrepeat, job.randseed) = (randrepeat, allrandrepeat, randseed);
+            let same = Seeds::of(&job, 3, 1) == Seeds::of(&job, 3, 2);
+            assert_eq!(Seeds::are_of_run(&job), !same, "{randrepeat} {allrandrepeat} {randseed:?}");
+        }
+    }
 
     #[test]
     fn first_numbers_are_fios() {

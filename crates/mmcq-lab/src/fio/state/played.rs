@@ -81,7 +81,7 @@ impl JobState {
             Ready::WhenSomethingEnds => return Some(Next::AfterCompletion),
         }
         let number = player.at as u32;
-        let entry = *player.script.entries.get(player.at)?;
+        let entry = player.script.entries.get(player.at)?;
         player.at += 1;
         player.went_ns = now_ns;
         if let Some(due_ns) = entry.due {

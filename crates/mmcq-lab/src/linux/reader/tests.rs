@@ -195,7 +195,7 @@ fn run(close: Close, steps: &[Do], stop_status: u32) -> Ran {
         TIMER,
         host,
         Config::DEFAULT,
-        crate::platform::profile(Any::Fifo(Fifo)),
+        crate::platform::profile(Any::Fifo(Fifo).into()),
     );
     let port = Reader::new(stack, target, 1 << 20, close, &mut sys);
     let mut front = Worker::new(port, Elevator::new(Tunables::default()), &mut sys, 1);

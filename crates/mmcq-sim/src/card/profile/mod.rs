@@ -104,6 +104,21 @@ impl CardProfile {
         Ok(self)
     }
 
+    /// It has a command queue.
+    #[must_use]
+    pub fn has_queue(&self) -> bool {
+        match &self.kind {
+            Kind::Sd(config) => config.queue.is_some(),
+            Kind::Emmc(config) => config.queue.is_some(),
+        }
+    }
+
+    /// It takes packed commands.
+    #[must_use]
+    pub fn takes_packed(&self) -> bool {
+        matches!(&self.kind, Kind::Emmc(config) if config.packed.is_some())
+    }
+
     /// What the card does wrong.
     #[must_use]
     pub fn quirks(&self) -> &Quirks {

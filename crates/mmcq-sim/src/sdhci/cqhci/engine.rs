@@ -85,6 +85,8 @@ struct Progress {
     order: Vec<u8>,
     /// Their descriptors, once they were fetched.
     tasks: [Option<Task>; 32],
+    /// Those of them that move data and are no barrier.
+    plain: u32,
     /// Tasks that the card is ready for.
     ready: u32,
     /// CMD44 was answered; CMD45 is next.
@@ -180,6 +182,8 @@ impl Engine {
     /// The descriptor of a slot has come.
     pub fn fetched(&mut self, slot: u8, task: Task) {
         self.work.tasks[usize::from(slot & 31)] = Some(task);
+        let (bit, data) = (1 << (slot & 31), matches!(task.work, Work::Data { .. }));
+        self.work.plain = self.work.plain & !bit | if data && !task.barrier { bit } else { 0 };
     }
 
     /// The interrupt of the engine.
@@ -241,6 +245,7 @@ impl Engine {
         self.r.tdbr &= !bits;
         self.r.dpt &= !bits;
         self.work.ready &= !bits;
+        self.work.plain &= !bits;
         self.work.order.retain(|slot| bits >> slot & 1 == 0);
         for (slot, task) in self.work.tasks.iter_mut().enumerate() {
             if bits >> slot & 1 == 1 {
@@ -296,8 +301,10 @@ impl Engine {
         }
         let free = idle && self.work.moving.is_none();
         let ready = self.work.ready & self.r.dpt;
-        let run = self.work.order.iter().find(|&&slot| ready >> slot & 1 == 1);
-        if let Some(&slot) = run.filter(|_| free) {
+        if free
+            && ready != 0
+            && let Some(&slot) = self.work.order.iter().find(|&&slot| ready >> slot & 1 == 1)
+        {
             return Step::Send(Job::Execute(slot));
         }
         if let Some(step) = self.next_told(free) {
@@ -308,8 +315,17 @@ impl Engine {
 
     /// The first task that the card does not know yet.
     fn next_told(&self, free: bool) -> Option<Step> {
+        // Those that are told, and hold nothing up.
+        let past = self.work.plain & self.r.dpt;
+        debug_assert_eq!(self.work.order.iter().fold(0, |all, slot| all | 1 << slot), self.r.tdbr);
+        if self.r.tdbr & !past == 0 {
+            return None;
+        }
         for (place, &slot) in self.work.order.iter().enumerate() {
-            let Some(task) = self.task(slot) else { return Some(Step::Fetch(slot)) };
+            if past >> slot & 1 == 1 {
+                continue;
+            }
+            let Some(task) = &self.work.tasks[usize::from(slot & 31)] else { return Some(Step::Fetch(slot)) };
             if task.barrier && place > 0 {
                 return None;
             }
@@ -436,6 +452,7 @@ impl Engine {
             return;
         }
         let task = self.work.tasks[usize::from(slot & 31)].take();
+        self.work.plain &= !bit;
         self.work.order.retain(|&other| other != slot);
         self.work.moving = self.work.moving.filter(|&moving| moving != slot);
         self.work.poll_ns = 0;

@@ -1,0 +1,196 @@
+//! The requests of a script in few bytes each: a trace has millions.
+
+use super::{Entry, Op, When};
+
+/// What the length of all requests is a multiple of, and where they begin.
+const BLOCK: u64 = 512;
+/// Bits of a place: what, and when; the block is above.
+const OP_BITS: u32 = 3;
+const WHEN_BITS: u32 = 2;
+/// No request has this operation: it stands in the list of odd ones.
+const ODD: u64 = 7;
+/// No time.
+const NONE: u64 = u64::MAX;
+
+/// When a request may go, beside its times.
+const AT_ONCE: u64 = 0;
+/// At the time at which it should.
+const WHEN_DUE: u64 = 1;
+const AFTER_START: u64 = 2;
+const AFTER_END: u64 = 3;
+
+/// Requests in the order in which they go: 20 bytes each, 12 where none has a time of its own, and
+/// 28 where some wait for others.
+#[derive(Clone, Debug, Default)]
+pub struct Entries {
+    /// Block, and bits for what and when. Of an odd one: its place in `odd`.
+    places: Vec<u64>,
+    /// Blocks.
+    blocks: Vec<u32>,
+    /// When it should go; nothing, as long as none says so.
+    dues: Vec<u64>,
+    /// The one that it waits for, and how long after that, in nanoseconds; nothing, as long as none
+    /// waits.
+    waits: Vec<(u32, u32)>,
+    /// Those that do not fit.
+    odd: Vec<Entry>,
+}
+
+/// What is added to a list that may be empty because all before have this value.
+fn add<T: Copy + PartialEq>(list: &mut Vec<T>, before: usize, usual: T, value: T) {
+    if list.is_empty() && value != usual {
+        list.resize(before, usual);
+    }
+    if before == list.len() && (before > 0 || value != usual) {
+        list.push(value);
+    }
+}
+
+impl Entries {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// There are none.
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// Adds one behind all others.
+    pub fn push(&mut self, entry: Entry) {
+        let packed = Packed::of(&entry).unwrap_or_else(|| {
+            self.odd.push(entry);
+            let place = (self.odd.len() as u64 - 1) << (OP_BITS + WHEN_BITS) | ODD;
+            Packed { place, blocks: 0, due: NONE, wait: (0, 0) }
+        });
+        let before = self.len();
+        self.places.push(packed.place);
+        self.blocks.push(packed.blocks);
+        add(&mut self.dues, before, NONE, packed.due);
+        add(&mut self.waits, before, (0, 0), packed.wait);
+    }
+
+    /// One of them, by its number.
+    pub fn get(&self, number: usize) -> Option<Entry> {
+        let place = *self.places.get(number)?;
+        let op = place & ((1 << OP_BITS) - 1);
+        if op == ODD {
+            return self.odd.get((place >> (OP_BITS + WHEN_BITS)) as usize).copied();
+        }
+        let due = self.dues.get(number).copied().filter(|due| *due != NONE);
+        let (before, gap_ns) = self.waits.get(number).copied().unwrap_or_default();
+        let when = match place >> OP_BITS & ((1 << WHEN_BITS) - 1) {
+            WHEN_DUE => When::At(due.unwrap_or_default()),
+            AFTER_START => When::AfterStart(gap_ns.into()),
+            AFTER_END => When::AfterEnd(before, gap_ns.into()),
+            _ => When::AtOnce,
+        };
+        let op = *OPS.get(op as usize)?;
+        let (offset, bytes) =
+            ((place >> (OP_BITS + WHEN_BITS)) * BLOCK, u64::from(*self.blocks.get(number)?) * BLOCK);
+        Some(Entry { op, offset, bytes, when, due })
+    }
+
+    /// All of them, in order.
+    pub fn iter(&self) -> impl Iterator<Item = Entry> {
+        (0..self.len()).filter_map(|number| self.get(number))
+    }
+
+    /// No more will be added.
+    pub fn shrink_to_fit(&mut self) {
+        self.places.shrink_to_fit();
+        self.blocks.shrink_to_fit();
+        self.dues.shrink_to_fit();
+        self.waits.shrink_to_fit();
+    }
+}
+
+const OPS: [Op; 5] = [Op::Read, Op::Write, Op::WriteDurable, Op::Flush, Op::Discard];
+
+struct Packed {
+    place: u64,
+    blocks: u32,
+    due: u64,
+    wait: (u32, u32),
+}
+
+impl Packed {
+    /// `None`: something of it is too large, or no whole block.
+    fn of(entry: &Entry) -> Option<Self> {
+        let op = OPS.iter().position(|op| *op == entry.op)? as u64;
+        let (when, wait) = match entry.when {
+            When::AtOnce => (AT_ONCE, (0, 0)),
+            When::At(at_ns) if Some(at_ns) == entry.due => (WHEN_DUE, (0, 0)),
+            When::At(_) => return None,
+            When::AfterStart(gap_ns) => (AFTER_START, (0, u32::try_from(gap_ns).ok()?)),
+            When::AfterEnd(before, gap_ns) => (AFTER_END, (before, u32::try_from(gap_ns).ok()?)),
+        };
+        let whole = entry.offset.is_multiple_of(BLOCK) && entry.bytes.is_multiple_of(BLOCK);
+        let (block, due) = (entry.offset / BLOCK, entry.due.unwrap_or(NONE));
+        // What is set to the value that stands for none is not none.
+        let fits = whole && block >> (u64::BITS - OP_BITS - WHEN_BITS) == 0 && entry.due != Some(NONE);
+        let place = block << (OP_BITS + WHEN_BITS) | when << OP_BITS | op;
+        let blocks = u32::try_from(entry.bytes / BLOCK).ok()?;
+        fits.then_some(Packed { place, blocks, due, wait })
+    }
+}
+
+impl FromIterator<Entry> for Entries {
+    fn from_iter<I: IntoIterator<Item = Entry>>(entries: I) -> Self {
+        let mut all = Entries::default();
+        entries.into_iter().for_each(|entry| all.push(entry));
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_in_comes_out() {
+        crate::fuzz::fuzz("what_goes_in_comes_out", 300, |u| {
+            let (mut packed, mut all) = (Entries::default(), Vec::new());
+            let times = [0, 1, u64::from(u32::MAX), 1 << 32, u64::MAX - 1, u64::MAX];
+            for _ in 0..u.int_in_range(0..=20)? {
+                let due = if u.arbitrary()? { Some(*u.choose(&times)?) } else { None };
+                let gap_ns = *u.choose(&times)?;
+                let when = match u.int_in_range(0..=4)? {
+                    0 => When::AtOnce,
+                    1 => When::At(gap_ns),
+                    2 => due.map_or(When::AtOnce, When::At),
+                    3 => When::AfterStart(gap_ns),
+                    _ => When::AfterEnd(u.arbitrary()?, gap_ns),
+                };
+                let sizes = [0, 1, 512, 4096, 33_553_920, 1 << 41, u64::MAX];
+                let (offset, bytes) = (*u.choose(&sizes)?, *u.choose(&sizes)?);
+                let entry = Entry { op: *u.choose(&OPS)?, offset, bytes, when, due };
+                packed.push(entry);
+                all.push(entry);
+            }
+            assert_eq!(packed.iter().collect::<Vec<_>>(), all);
+            assert_eq!((packed.len(), packed.get(all.len())), (all.len(), None));
+            Ok(())
+        });
+    }
+
+    #[test]
+    fn a_request_takes_few_bytes() {
+        let bytes = |when: fn(u32) -> (When, Option<u64>)| {
+            let mut all: Entries = (0..1000)
+                .map(|number| {
+                    let (when, due) = when(number);
+                    Entry { op: Op::Read, offset: u64::from(number) << 30, bytes: 65_535 * 512, when, due }
+                })
+                .collect();
+            all.shrink_to_fit();
+            assert!(all.odd.is_empty());
+            8 * (all.places.capacity() + all.dues.capacity() + all.waits.capacity())
+                + 4 * all.blocks.capacity()
+        };
+        assert_eq!(bytes(|_| (When::AtOnce, None)), 12_000);
+        assert_eq!(bytes(|number| (When::At(number.into()), Some(number.into()))), 20_000);
+        assert_eq!(bytes(|number| (When::AfterEnd(number, 7_000_000), Some(3 << 40))), 28_000);
+    }
+}

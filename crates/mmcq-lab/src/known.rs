@@ -1,0 +1,63 @@
+//! What was made once and may be wanted again.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{Mutex, PoisonError};
+
+/// Most of one kind that are kept.
+const MOST: usize = 256;
+
+/// What was made for a key. Threads share it.
+#[derive(Debug)]
+pub struct Known<K, V>(Mutex<HashMap<K, V>>);
+
+impl<K, V> Default for Known<K, V> {
+    fn default() -> Self {
+        Known(Mutex::default())
+    }
+}
+
+impl<K: Hash + Eq, V: Clone> Known<K, V> {
+    /// What belongs to the key; `make` makes it, if it is not known. Where there are too many, the
+    /// others are forgotten.
+    ///
+    /// # Errors
+    /// That of `make`.
+    pub fn get_or<E>(&self, key: K, make: impl FnOnce(&K) -> Result<V, E>) -> Result<V, E> {
+        let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(value) = known().get(&key) {
+            return Ok(value.clone());
+        }
+        // Nobody waits for it: two threads may make the same.
+        let value = make(&key)?;
+        let mut all = known();
+        if all.len() >= MOST {
+            all.clear();
+        }
+        all.insert(key, value.clone());
+        Ok(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_known_is_not_made_again_and_an_error_is_not_known() {
+        let known = Known::default();
+        let made = std::cell::Cell::new(0);
+        let get = |key: usize| {
+            known.get_or(key, |&key| {
+                made.set(made.get() + 1);
+                if key == 7 { Err(key) } else { Ok(10 * key) }
+            })
+        };
+        assert_eq!([get(1), get(1), get(7), get(7)], [Ok(10), Ok(10), Err(7), Err(7)]);
+        assert_eq!(made.get(), 3);
+        for key in 1000..1000 + 2 * MOST {
+            assert_eq!(get(key), Ok(10 * key));
+        }
+        assert_eq!((get(1), made.get()), (Ok(10), 4 + 2 * MOST), "it was forgotten");
+    }
+}

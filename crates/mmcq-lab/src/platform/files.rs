@@ -1,0 +1,57 @@
+//! Files of boards and of cards that are read once, for many boards.
+
+use super::{CARD, Platform, PlatformError, QUANTITIES, set, tree};
+use crate::known::Known;
+use mmcq_sim::card::CardProfile;
+use std::sync::Arc;
+use toml::Table;
+
+/// Profiles of cards by name and changes. Clones share what is known.
+#[derive(Clone, Debug, Default)]
+pub struct Profiles(Arc<Known<(String, Vec<String>), CardProfile>>);
+
+impl Profiles {
+    /// The profile of this card with these changes, which `read` reads.
+    ///
+    /// # Errors
+    /// That of `read`.
+    pub fn get_or<E>(
+        &self,
+        name: &str,
+        changes: &[String],
+        read: impl FnOnce() -> Result<CardProfile, E>,
+    ) -> Result<CardProfile, E> {
+        self.0.get_or((name.to_owned(), changes.to_vec()), |_| read())
+    }
+}
+
+/// Files of boards and their cards, each read and parsed once.
+#[derive(Debug, Default)]
+pub struct Files {
+    boards: Known<String, Arc<Table>>,
+    profiles: Profiles,
+}
+
+impl Files {
+    /// As [`Platform::load_with`]; and the table that the board was read from.
+    ///
+    /// # Errors
+    /// The board cannot be read, or a change is wrong.
+    pub fn load_with(&self, name: &str, changes: &[String]) -> Result<(Platform, Table), PlatformError> {
+        let whole = self.boards.get_or(name.to_owned(), |name| tree(name, None, 0).map(Arc::new))?;
+        let table = changed(Table::clone(&whole), changes)?;
+        let mut platform = Platform::read(name, table.clone())?;
+        let of_card = changes.iter().filter_map(|change| change.strip_prefix(CARD));
+        platform.card_changes = of_card.map(str::to_owned).collect();
+        platform.profiles = self.profiles.clone();
+        Ok((platform, table))
+    }
+}
+
+/// With those changes that are the board's.
+fn changed(mut table: Table, changes: &[String]) -> Result<Table, PlatformError> {
+    for change in changes.iter().filter(|change| !change.starts_with(CARD)) {
+        set(&mut table, change, &QUANTITIES)?;
+    }
+    Ok(table)
+}

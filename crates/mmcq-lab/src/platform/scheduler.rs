@@ -1,0 +1,60 @@
+//! A board's scheduler, as our engine has it.
+
+use mmcq::sched::{Any, Choice, Policy, Waiting};
+
+/// A scheduler by name.
+#[derive(Clone, Copy, Debug)]
+pub struct Scheduler {
+    any: Any,
+    /// The engine tells it of each request, whichever it is.
+    told: bool,
+}
+
+impl Scheduler {
+    /// This one. `told`: it is told of all requests, so these go the engine's general way.
+    pub fn new(any: Any, told: bool) -> Self {
+        Scheduler { any, told }
+    }
+}
+
+impl From<Any> for Scheduler {
+    fn from(any: Any) -> Self {
+        Scheduler::new(any, false)
+    }
+}
+
+impl Policy for Scheduler {
+    const MAY_BE_IN_ORDER: bool = true;
+
+    fn is_in_order(&self) -> bool {
+        !self.told && self.any.is_in_order()
+    }
+
+    fn arrived(&mut self, request: &Waiting, now_ns: u64) {
+        self.any.arrived(request, now_ns);
+    }
+
+    fn pick<I: Iterator<Item = Waiting> + Clone>(&mut self, waiting: I, now_ns: u64) -> Choice {
+        self.any.pick(waiting, now_ns)
+    }
+
+    fn yields(&self) -> bool {
+        self.any.yields()
+    }
+
+    fn bears(&self, picked: &Waiting, until_ns: u64) -> bool {
+        self.any.bears(picked, until_ns)
+    }
+
+    fn sent(&mut self, request: &Waiting, now_ns: u64) {
+        self.any.sent(request, now_ns);
+    }
+
+    fn cancelled(&mut self, request: &Waiting) {
+        self.any.cancelled(request);
+    }
+
+    fn done(&mut self, request: &Waiting, now_ns: u64) {
+        self.any.done(request, now_ns);
+    }
+}

@@ -1,0 +1,233 @@
+//! The requests of a trace while it is read, in few bytes each.
+
+use super::{Op, Record};
+use std::collections::HashMap;
+
+/// Requests in a piece of memory, which is freed as soon as they were taken out.
+const CHUNK: usize = 1 << 14;
+/// What the length of all requests is a multiple of, and where they begin.
+const BLOCK: u64 = 512;
+/// Bits below the block: what, and how.
+const OP_BITS: u32 = 2;
+const DURABLE: u64 = 1 << OP_BITS;
+const FLUSH_FIRST: u64 = 2 << OP_BITS;
+const PLACE_BITS: u32 = OP_BITS + 2;
+/// A number in the list of large ones instead.
+const LARGE: u32 = 1 << 31;
+/// No time.
+const NONE: u32 = u32::MAX;
+
+const OPS: [Op; 4] = [Op::Read, Op::Write, Op::Flush, Op::Discard];
+
+/// 28 bytes.
+#[derive(Clone, Copy)]
+struct Packed {
+    /// Two halves each, so that nothing is between the fields.
+    at_ns: [u32; 2],
+    place: [u32; 2],
+    blocks: u32,
+    took_ns: u32,
+    /// Its number in the list of processes and devices.
+    who: u32,
+}
+
+fn halves(number: u64) -> [u32; 2] {
+    [number as u32, (number >> 32) as u32]
+}
+
+fn whole([low, high]: [u32; 2]) -> u64 {
+    u64::from(high) << 32 | u64::from(low)
+}
+
+/// Requests whose offsets and lengths are whole blocks.
+#[derive(Default)]
+pub(super) struct Records {
+    chunks: Vec<Vec<Packed>>,
+    count: usize,
+    /// Numbers that do not fit.
+    large: Vec<u64>,
+    /// Process and device.
+    who: Vec<(u32, u32)>,
+    known: HashMap<(u32, u32), u32>,
+    /// The times of the first and the last.
+    span_ns: Option<(u64, u64)>,
+    /// The newest one; they are in the order of their times as long as each is.
+    newest_ns: u64,
+    mixed: bool,
+}
+
+impl Records {
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// The times of the first and the last.
+    pub fn span_ns(&self) -> Option<(u64, u64)> {
+        self.span_ns
+    }
+
+    pub fn push(&mut self, record: &Record) {
+        let at_ns = record.at_ns;
+        let (first, last) = self.span_ns.unwrap_or((at_ns, at_ns));
+        self.span_ns = Some((first.min(at_ns), last.max(at_ns)));
+        self.mixed |= at_ns < self.newest_ns;
+        self.newest_ns = at_ns;
+        let who = (record.process, record.device);
+        let next = self.who.len() as u32;
+        let number = *self.known.entry(who).or_insert(next);
+        if number == next {
+            self.who.push(who);
+        }
+        let op = OPS.iter().position(|op| *op == record.op).unwrap_or_default() as u64;
+        let flags =
+            if record.durable { DURABLE } else { 0 } | if record.flush_first { FLUSH_FIRST } else { 0 };
+        let place = (record.offset / BLOCK) << PLACE_BITS | flags | op;
+        let packed = Packed {
+            at_ns: halves(at_ns),
+            place: halves(place),
+            blocks: self.small(record.bytes / BLOCK),
+            took_ns: record.took_ns.map_or(NONE, |took_ns| self.small(took_ns)),
+            who: number,
+        };
+        match self.chunks.last_mut().filter(|chunk| chunk.len() < CHUNK) {
+            Some(chunk) => chunk.push(packed),
+            None => {
+                let mut chunk = Vec::with_capacity(CHUNK);
+                chunk.push(packed);
+                self.chunks.push(chunk);
+            }
+        }
+        self.count += 1;
+    }
+
+    /// The request of this number has ended then. True: that was not known.
+    pub fn ended(&mut self, number: usize, at_ns: u64) -> bool {
+        let Some(old) = self.chunks.get(number / CHUNK).and_then(|chunk| chunk.get(number % CHUNK)).copied()
+        else {
+            return false;
+        };
+        let took_ns = self.small(at_ns.saturating_sub(whole(old.at_ns)));
+        self.chunks[number / CHUNK][number % CHUNK].took_ns = took_ns;
+        old.took_ns == NONE
+    }
+
+    /// All of them, in the order in which they came.
+    pub fn iter(&self) -> impl Iterator<Item = Record> {
+        self.chunks.iter().flatten().map(|packed| self.record(packed))
+    }
+
+    /// Takes all of them out, in the order of their times.
+    pub fn drain(&mut self) -> impl Iterator<Item = Record> {
+        if self.mixed {
+            let mut all = self.chunks.concat();
+            all.sort_by_key(|packed| whole(packed.at_ns));
+            self.chunks = vec![all];
+        }
+        let chunks = std::mem::take(&mut self.chunks);
+        chunks.into_iter().flatten().map(|packed| self.record(&packed))
+    }
+
+    fn record(&self, packed: &Packed) -> Record {
+        let (place, took) = (whole(packed.place), packed.took_ns);
+        let (process, device) = self.who.get(packed.who as usize).copied().unwrap_or_default();
+        Record {
+            at_ns: whole(packed.at_ns),
+            op: OPS[(place & ((1 << OP_BITS) - 1)) as usize],
+            durable: place & DURABLE != 0,
+            flush_first: place & FLUSH_FIRST != 0,
+            device,
+            offset: (place >> PLACE_BITS) * BLOCK,
+            bytes: self.number(packed.blocks) * BLOCK,
+            process,
+            took_ns: (took != NONE).then(|| self.number(took)),
+        }
+    }
+
+    fn small(&mut self, number: u64) -> u32 {
+        if number < u64::from(LARGE) {
+            return number as u32;
+        }
+        self.large.push(number);
+        LARGE | (self.large.len() as u32 - 1)
+    }
+
+    fn number(&self, small: u32) -> u64 {
+        if small & LARGE == 0 {
+            return small.into();
+        }
+        self.large.get((small & !LARGE) as usize).copied().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_in_comes_out_by_time() {
+        crate::fuzz::fuzz("what_goes_in_comes_out_by_time", 200, |u| {
+            let (mut records, mut all) = (Records::default(), Vec::<Record>::new());
+            let numbers = [0, 1, 7, 1 << 20, (1 << 31) - 1, 1 << 31, 1 << 32, 1 << 51];
+            let sorted = u.arbitrary()?;
+            let mut newest_ns = 0;
+            for _ in 0..u.int_in_range(0..=30)? {
+                let later_ns = *u.choose(&numbers)?;
+                newest_ns = if sorted { newest_ns + later_ns } else { later_ns };
+                let took_ns = if u.arbitrary()? { Some(*u.choose(&numbers)?) } else { None };
+                let record = Record {
+                    at_ns: newest_ns,
+                    op: *u.choose(&OPS)?,
+                    durable: u.arbitrary()?,
+                    flush_first: u.arbitrary()?,
+                    device: u.int_in_range(0..=2)?,
+                    offset: *u.choose(&numbers)? * BLOCK,
+                    bytes: *u.choose(&numbers)? * BLOCK,
+                    process: u.int_in_range(0..=3)?,
+                    took_ns,
+                };
+                records.push(&record);
+                all.push(record);
+                if u.ratio(1, 4)? {
+                    let number = u.choose_index(all.len())?;
+                    let at_ns = *u.choose(&numbers)?;
+                    assert_eq!(records.ended(number, at_ns), all[number].took_ns.is_none());
+                    all[number].took_ns = Some(at_ns.saturating_sub(all[number].at_ns));
+                }
+            }
+            assert!(!records.ended(all.len(), 0));
+            assert_eq!((records.len(), records.iter().collect::<Vec<_>>()), (all.len(), all.clone()));
+            all.sort_by_key(|record| record.at_ns);
+            let span = all.first().zip(all.last()).map(|(first, last)| (first.at_ns, last.at_ns));
+            assert_eq!(records.span_ns(), span);
+            assert_eq!(records.drain().collect::<Vec<_>>(), all);
+            Ok(())
+        });
+    }
+
+    #[test]
+    fn a_request_takes_few_bytes_and_chunks_follow_each_other() {
+        assert_eq!(size_of::<Packed>(), 28);
+        let mut records = Records::default();
+        let record = |number: u64| Record {
+            at_ns: number,
+            op: Op::Write,
+            durable: false,
+            flush_first: false,
+            device: 0,
+            offset: number * BLOCK,
+            bytes: 4096,
+            process: 1,
+            took_ns: None,
+        };
+        let count = 2 * CHUNK as u64 + 1;
+        (0..count).for_each(|number| records.push(&record(number)));
+        assert!(records.ended(CHUNK, 1 << 20) && records.large.is_empty());
+        assert!(records.chunks.iter().all(|chunk| chunk.capacity() == CHUNK) && records.chunks.len() == 3);
+        let ended = |number: u64| (number == CHUNK as u64).then_some((1 << 20) - number);
+        let mut left = 0..count;
+        let same = |found: Record| {
+            left.next().is_some_and(|number| found == Record { took_ns: ended(number), ..record(number) })
+        };
+        assert!(records.drain().all(same) && left.is_empty());
+    }
+}

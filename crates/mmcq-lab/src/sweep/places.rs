@@ -1,0 +1,84 @@
+//! What many points of a grid have in common: a board with its card and the jobs on it, read once.
+
+use super::hash_on;
+use crate::board::{self, BoardError};
+use crate::fio::JobFile;
+use crate::known::Known;
+use crate::platform::{Files, JOB, Platform, QUANTITIES};
+use crate::scene::{Loaded, Scene};
+use std::convert::Infallible;
+use std::sync::Arc;
+use toml::Table;
+
+/// A board, its card, and what is changed of them and of the jobs.
+type Key = (String, Option<String>, Vec<String>);
+
+/// Those of a grid. Threads share them.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    files: Files,
+    cards: Known<(String, Vec<String>), Arc<str>>,
+    known: Known<Key, Arc<Place>>,
+}
+
+/// Points that differ in setting and seed alone are in one.
+#[derive(Debug)]
+pub(super) struct Place {
+    /// What runs there.
+    pub loaded: Result<Loaded, String>,
+    /// What a run there depends on.
+    pub configuration: Result<Configuration, String>,
+}
+
+/// All of a board, its card and the changed job options that a run depends on, as hashes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Configuration {
+    /// All of it.
+    pub whole: u64,
+    /// Without the prices of software, which the physical limit does not depend on.
+    pub unpriced: u64,
+}
+
+impl Places {
+    /// The place of a scene, where these jobs run.
+    pub fn of(&self, scene: &Scene, file: &JobFile) -> Arc<Place> {
+        let key = (scene.platform.clone(), scene.card.clone(), scene.set.clone());
+        let made = self.known.get_or(key, |_| Ok::<_, Infallible>(Arc::new(self.read(scene, file))));
+        let Ok(place) = made;
+        place
+    }
+
+    fn read(&self, scene: &Scene, file: &JobFile) -> Place {
+        let (of_jobs, of_board): (Vec<String>, Vec<String>) =
+            scene.set.iter().cloned().partition(|change| change.starts_with(JOB));
+        let read = self.files.load_with(&scene.platform, &of_board);
+        let configuration = match &read {
+            Ok((board, table)) => self.configuration(board, table.clone(), scene.card.as_deref(), &of_jobs),
+            Err(error) => Err(error.clone().into()),
+        };
+        let board = |_: &[String]| read.map(|(board, _)| board);
+        Place {
+            loaded: scene.load_on(file, &scene.set, board).map_err(|error| error.to_string()),
+            configuration: configuration.map_err(|error| error.to_string()),
+        }
+    }
+
+    fn configuration(
+        &self,
+        board: &Platform,
+        mut table: Table,
+        card: Option<&str>,
+        of_jobs: &[String],
+    ) -> Result<Configuration, BoardError> {
+        let name = card.unwrap_or(&board.card).to_owned();
+        let card = self.cards.get_or((name, board.card_changes.clone()), |(name, _)| {
+            board::table(board, Some(name)).map(|table| table.to_string().into())
+        })?;
+        let of_jobs = of_jobs.join("\n");
+        let hash = |table: &Table| hash_on(super::NOTHING, &[&format!("{table}\n{card}\n{of_jobs}")]);
+        table.remove("description");
+        let whole = hash(&table);
+        QUANTITIES.iter().for_each(|section| drop(table.remove(*section)));
+        Ok(Configuration { whole, unpriced: hash(&table) })
+    }
+}
