@@ -7,6 +7,7 @@ use crate::platform::Platform;
 use crate::runner::Outcome;
 use crate::scene::{Loaded, Scene};
 use crate::why::Phases;
+use mmcq::sched::Any;
 
 /// fio's report of a run. Its clock is the virtual one, which begins in 1970.
 pub fn report(loaded: Loaded, outcome: Outcome, origin: Origin) -> Report {
@@ -97,6 +98,7 @@ pub fn origin(scene: &Scene, platform: &Platform, outcome: &Outcome) -> Origin {
         platform: platform.name.clone(),
         card: scene.card_of(platform).to_owned(),
         setting: scene.setting.name().to_owned(),
+        scheduler: scheduler(scene, platform).to_owned(),
         seed: scene.seed,
         changes: scene.set.clone(),
         counters: counters
@@ -106,6 +108,16 @@ pub fn origin(scene: &Scene, platform: &Platform, outcome: &Outcome) -> Origin {
             .collect(),
         phases: Phases::of(c).named().map(|(name, ns)| (name.to_owned(), ns)).to_vec(),
         replay: Vec::new(),
+    }
+}
+
+/// Which scheduler says what is next.
+fn scheduler(scene: &Scene, platform: &Platform) -> &'static str {
+    match platform.stack.scheduler {
+        _ if scene.setting.is_linux() => "mq-deadline",
+        Any::Fifo(_) => "fifo",
+        Any::Deadline(_) => "deadline",
+        Any::Fair(_) => "fair",
     }
 }
 

@@ -23,6 +23,7 @@ pub mod waiting;
 
 pub use chances::Chances;
 use load::Load;
+pub use load::is_partition;
 use place::{Serve, Visit};
 pub use served::{Keeping, Served};
 pub use steady::Steady;
@@ -130,6 +131,12 @@ impl Setting {
         }
     }
 
+    /// It stands for Linux, and not for our engine.
+    pub fn is_linux(self) -> bool {
+        use Setting::{Close, HsqFifo, HsqTag, None, Patch};
+        matches!(self, None | HsqTag | HsqFifo | Close | Patch)
+    }
+
     fn price(self) -> Price {
         match self {
             Setting::None | Setting::HsqTag | Setting::HsqFifo => Price::Linux,
@@ -184,6 +191,14 @@ pub enum RunError {
         bytes: u64,
         /// What is left.
         left: u64,
+    },
+    /// Jobs are in the user area.
+    #[error(
+        "file {name}: a partition of its own on the card, and jobs are in the user area; expected /dev/mmcblk0, or a file"
+    )]
+    Partition {
+        /// The device.
+        name: String,
     },
     /// The settings that stand for Linux send no flush to a card with a cache.
     #[error(

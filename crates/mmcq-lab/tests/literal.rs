@@ -184,3 +184,20 @@ fn disk_statistics_are_those_of_the_block_layer() {
         assert!(merges[1] > 512, "{setting}: {merges:?}");
     }
 }
+
+#[test]
+fn partitions_of_the_card_are_refused_by_their_names_and_have_the_threads_sizes() {
+    for device in ["/dev/mmcblk0boot0", "/dev/mmcblk0boot1", "/dev/mmcblk0rpmb", "/dev/mmcblk0gp1"] {
+        for command in ["run --platform hsq-sprd", "fio --platform hsq-sprd"] {
+            let told = refused(command, &with(&with(HSQ, "filename", device), "size", "4K"));
+            assert!(told.contains("a partition of its own on the card"), "{told}");
+        }
+    }
+    // boot0 and boot1 of 4 MiB, RPMB of 4.00 MiB.
+    let _alive = watchdog::watch();
+    let mut lab = Command::new(env!("CARGO_BIN_EXE_mmcq"));
+    let output = lab.args(["card", "--platform", "hsq-sprd"]).output().unwrap();
+    let card = String::from_utf8(output.stdout).unwrap();
+    assert!(card.lines().any(|line| line.contains("RPMB") && line.contains("4 MiB")), "{card}");
+    assert!(card.lines().any(|line| line.contains("boot areas") && line.contains("2 x 4 MiB")), "{card}");
+}

@@ -1,6 +1,6 @@
 //! What the reproductions promise, cell by cell. Virtual time: the same numbers on every machine.
 
-use mmcq_lab::reproduce::{Amount, Row, fifo, hsq, queues, stream, stream_sweep};
+use mmcq_lab::reproduce::{Amount, Row, fifo, hsq, queues, spread, stream, stream_sweep};
 use std::sync::OnceLock;
 
 const CELLS: [&str; 4] = ["seq read", "rand read", "seq write", "rand write"];
@@ -339,4 +339,21 @@ fn the_command_says_what_it_does_at_once_and_where_its_picture_is() {
     assert_eq!(said.lines().last(), Some("mmcq: the picture is rates.svg"), "{said}");
     let picture = std::fs::read_to_string(folder.path().join("rates.svg")).unwrap();
     assert!(picture.contains("<svg") && picture.contains("MiB/s"), "{picture:.200}");
+}
+
+#[test]
+fn five_runs_spread_as_boards_and_cards_do() {
+    let rows = spread::rows(Amount::default(), &mut |_| ()).unwrap();
+    for cell in CELLS {
+        for setting in ["none", "hsq-tag"] {
+            let of = |what: &str| find(&rows, &format!("{cell}, {what} of 5"), setting);
+            let (least, mean, most) = (of("least"), of("mean"), of("most"));
+            assert!(least.model < mean.model && mean.model < most.model, "{mean:?}");
+            assert!(mean.error_percent().unwrap().abs() < 10.0, "{mean:?}");
+            assert_eq!(mean.fitted, (cell, setting) == ("rand read", "none"));
+        }
+    }
+    // The published mean of the table is that of the five.
+    let published = find(&rows, "seq read, mean of 5", "none").published.unwrap();
+    assert!((published - 59.66).abs() < 0.01, "{published}");
 }

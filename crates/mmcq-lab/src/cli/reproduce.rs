@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use mmcq_lab::plot;
 use mmcq_lab::reproduce::never::{Cell, Grid, Kept, Measured};
 use mmcq_lab::reproduce::{
-    self, Amount, Row, fair, fifo, hsq, listed, never, original, queues, sdio, stream, stream_sweep,
+    self, Amount, Row, fair, fifo, hsq, listed, never, original, queues, sdio, spread, stream, stream_sweep,
 };
 use mmcq_lab::runner::RunError;
 use mmcq_lab::sdio::Failure;
@@ -220,6 +220,10 @@ impl Reproduce {
             rows.extend(board(name, &self.set, amount, &mut progress)?);
         }
         let (mut merged, mut swept) = (Vec::new(), Vec::new());
+        let mut five = Vec::new();
+        if matches!(self.experiment, Experiment::Hsq) && wanted[0] == hsq::BOARDS[0] {
+            five = spread::rows(amount, &mut progress).map_err(failed)?;
+        }
         if self.all && matches!(self.experiment, Experiment::Stream) {
             merged = stream_sweep::merging(amount, &mut progress).map_err(failed)?;
             swept = stream_sweep::sweep(&stream_sweep::Grid::FULL, amount, &mut progress).map_err(failed)?;
@@ -258,12 +262,14 @@ impl Reproduce {
             _ => Vec::new(),
         };
         if self.json {
+            rows.extend(five);
             rows.extend(originals);
             rows.extend(merged.into_iter().chain(swept));
             let lines = reproduce::json_lines(&rows).map_err(|error| Error::Run(error.to_string()))?;
             print(&lines)?;
         } else if self.csv {
-            let all: Vec<Row> = rows.into_iter().chain(originals).chain(merged).chain(swept).collect();
+            let all: Vec<Row> =
+                rows.into_iter().chain(five).chain(originals).chain(merged).chain(swept).collect();
             print(&reproduce::table(&all).csv())?;
         } else {
             let beside = original::table(&rows, &originals, &as_long);
@@ -277,6 +283,9 @@ impl Reproduce {
             print(&format!("{}{limit}", if fitted { star } else { "" }))?;
             if !originals.is_empty() {
                 print(&format!("\n{beside}"))?;
+            }
+            if !five.is_empty() {
+                print(&format!("\n{}{}", self.shown(&five), spread::NOTE))?;
             }
             if matches!(self.experiment, Experiment::Hsq) {
                 print(&hsq::note(&parts.concat()))?;

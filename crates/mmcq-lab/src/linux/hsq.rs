@@ -6,7 +6,9 @@
 use super::elevator::{DiskUse, Elevator, Request};
 use super::tags::Tags;
 use super::{Ended, Port};
+use crate::platform::Defer;
 use crate::system::{Front, Io, Step, System};
+use mmcq::host::Direction;
 use mmcq_sim::cpu::{Priority, Thread};
 use mmcq_sim::world::Stream;
 use std::collections::VecDeque;
@@ -32,8 +34,8 @@ pub enum Order {
 pub struct Settings {
     /// Order of dispatch.
     pub order: Order,
-    /// The host completes requests in the thread of its interrupt, not in the interrupt.
-    pub defer: bool,
+    /// Which requests the host completes in the thread of its interrupt, not in the interrupt.
+    pub defer: Defer,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,7 +153,16 @@ impl<P: Port> Hsq<P> {
     /// The controller has finished: go on here, or in the thread of the interrupt.
     fn ended(&mut self, sys: &mut System, ok: bool) {
         self.result = ok;
-        if self.settings.defer {
+        let read = || {
+            let request = self.active.and_then(|tag| self.slots[tag as usize].as_ref());
+            request.is_some_and(|request| request.direction == Direction::Read)
+        };
+        let defers = match self.settings.defer {
+            Defer::Never => false,
+            Defer::Reads => read(),
+            Defer::Always => true,
+        };
+        if defers {
             sys.wake(self.irq_thread, Step::IrqThread);
         } else {
             self.finalize(sys, sys.irq_core);

@@ -58,6 +58,8 @@ pub struct Origin {
     pub card: String,
     /// Whose stack.
     pub setting: String,
+    /// Which scheduler; empty: not known.
+    pub scheduler: String,
     /// Of everything random that is not fio's own.
     pub seed: u64,
     /// What was changed: `KEY=VALUE`.
@@ -95,12 +97,13 @@ impl Origin {
         let first = format!(
             "{}\n\
              counted: {} I/Os, {counts}\n\
-             CPU {idle:.1} % idle of {} cores; {} I/Os failed\n\
+             CPU {idle:.1} % idle of {} cores; {} I/Os failed; scheduler {}\n\
              times are virtual, from 1970 on; what a submission costs is in clat, so slat is 0\n",
             self.title(),
             counted("ios"),
             counted("cores"),
             counted("failed"),
+            self.scheduler,
         );
         if self.replay.is_empty() {
             return first;
