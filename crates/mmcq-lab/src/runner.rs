@@ -17,6 +17,7 @@ pub(crate) mod chances;
 mod limit;
 mod load;
 pub mod place;
+mod rules;
 pub(crate) mod served;
 mod steady;
 pub mod waiting;

@@ -4,7 +4,6 @@ use super::form::Form;
 use super::load::Load;
 use super::{Error, print};
 use clap::Args;
-use mmcq_lab::recorded::passed::Rules;
 use mmcq_lab::recorded::{export, snoop};
 use mmcq_lab::runner::{self, Outcome, RunError, Setting};
 use std::process::ExitCode;
@@ -55,7 +54,7 @@ impl Snoop {
         }
         let names: Vec<String> = loaded.workers.iter().map(|worker| worker.job.name.clone()).collect();
         if let Some(count) = self.slowest {
-            let rules = Rules::of(run.setting, run.platform);
+            let rules = run.setting.rules(run.platform);
             print(&snoop::slowest(&completed, &names, count, rules))?;
         } else {
             self.form.print(|| snoop::lines(&completed, &names), || snoop::json_lines(&completed, &names))?;

@@ -141,7 +141,7 @@ impl Why {
         let mut why = Why::of(run, counters?, limit)?;
         // The limit joins requests, and runs several lanes.
         if run.setting != Setting::Limit {
-            why.requests = Requests::of(&completed, Rules::of(run.setting, run.platform));
+            why.requests = Requests::of(&completed, run.setting.rules(run.platform));
         }
         Ok(why)
     }
