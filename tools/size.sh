@@ -1,8 +1,8 @@
 #!/bin/bash
 # size.sh [target ...]: how large the core is: links the images of boards/size (fat LTO, opt-level z,
-# for thumbv7em also s, unused sections left out) and prints their sections and the memory that the types take, in bytes. Without
+# unused sections left out) and prints their sections and the memory that the types take, in bytes. Without
 # targets: thumbv7em-none-eabihf, thumbv6m-none-eabi, riscv32imac-unknown-none-elf and aarch64-unknown-none; the last two are left
-# out where this machine cannot build for them. Then runs no-panic.sh, unless NO_PANIC=skip.
+# out where this machine cannot build for them, and the first at opt-level s as well. Then runs no-panic.sh, unless NO_PANIC=skip.
 # size.sh --table: prints the rows of docs/footprint.md with the figures of now, for that page.
 #
 # Fails if, at opt-level z, text and rodata without the runtime have more bytes than LIMIT_READER, LIMIT_KEPT or
@@ -108,7 +108,7 @@ for target in "${targets[@]}"; do
     exit 2
   fi
   profiles=(release)
-  case $target in thumbv7em*) profiles+=(s) ;; esac
+  case $#:$target in 0:thumbv7em*) profiles+=(s) ;; esac
   for profile in "${profiles[@]}"; do
     bins=(--bin reader --bin sd_reader --bin spi_reader --bin transfer --bin kept)
     # The sizes of types are the same at all levels.
