@@ -63,7 +63,7 @@ fn as_linux_counts(outcome: &Outcome) -> DiskUse {
     let commands = |a: usize, b: usize| c.bus.commands[a] + c.bus.commands[b];
     let begun = [commands(17, 18), commands(24, 25)];
     let without = [0, 1].map(|d| all[d].saturating_sub(begun[d]));
-    let merged = c.stack.engine.map_or(0, |engine| u64::from(engine.merged));
+    let merged = c.stack.merged();
     let reads = u128::from(merged) * u128::from(without[0]) / u128::from((without[0] + without[1]).max(1));
     let reads = (reads as u64).min(all[0]);
     let merges = [reads, (merged - reads).min(all[1])];

@@ -40,6 +40,13 @@ pub struct Served {
 }
 
 impl Served {
+    /// I/Os that went in another's request: by Linux's block layer, or by our engine.
+    pub fn merged(&self) -> u64 {
+        #[allow(clippy::useless_conversion, reason = "counters have 32 bits where the core's words do")]
+        let by_engine = || self.engine.map_or(0, |engine| engine.merged.into());
+        self.disk.map(|disk| disk.merges.iter().sum()).unwrap_or_else(by_engine)
+    }
+
     /// By our engine, whose counters were `before` when the card had come up. Until then no start
     /// is held.
     pub fn by_engine(before: &Stats, now: Stats, holds: Holds, continue_lost: bool) -> Self {

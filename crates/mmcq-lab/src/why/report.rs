@@ -104,7 +104,7 @@ fn queue(all: &mut Facts<'_>) {
     all.add("queue", "transfers out", out as f64, "", &[(kib, "KiB each")]);
     let Some(engine) = c.stack.engine else {
         // Linux merges in its scheduler, and cuts what is longer than its largest request.
-        for (name, count) in [("merged", merged(c)), ("continued", c.stack.continued)] {
+        for (name, count) in [("merged", c.stack.merged()), ("continued", c.stack.continued)] {
             let share = all.share(count);
             all.add("queue", name, count as f64, "", &[share]);
         }
@@ -136,17 +136,11 @@ fn queue(all: &mut Facts<'_>) {
     all.count("queue", "CMD13 for a write's status", engine.status_asked);
 }
 
-/// I/Os that went in another's request.
-fn merged(c: &Counters) -> u64 {
-    let linux = c.stack.disk.map(|disk| disk.merges.iter().sum());
-    linux.unwrap_or_else(|| c.stack.engine.map_or(0, |engine| u64::from(engine.merged)))
-}
-
 /// Requests that were not merged, by what there was to merge with when they came; and those that went
 /// on where the one before had ended, which could have been continued.
 fn chances(all: &mut Facts<'_>) {
     let (c, seen) = (all.c, all.c.chances);
-    let reasons = seen.reasons(merged(c));
+    let reasons = seen.reasons(c.stack.merged());
     all.count("queue", "not merged", reasons.iter().map(|(_, count)| count).sum::<u64>());
     for (name, count) in reasons.into_iter().filter(|(_, count)| *count > 0) {
         let share = all.share(count);
@@ -154,7 +148,7 @@ fn chances(all: &mut Facts<'_>) {
     }
     let share = all.share(seen.goes_on);
     all.add("queue", "went on where the last one ended", seen.goes_on as f64, "", &[share]);
-    let closed = seen.goes_on.saturating_sub(merged(c) + c.stack.continued);
+    let closed = seen.goes_on.saturating_sub(c.stack.merged() + c.stack.continued);
     if closed > 0 {
         let share = all.share(closed);
         let pause_us = seen.pause_ns as f64 / 1e3 / seen.pauses.max(1) as f64;
@@ -174,8 +168,8 @@ fn not_continued(c: &Counters) -> &'static str {
 /// The reason that most requests were not merged for, in one line.
 fn unmerged(why: &Why) -> Option<String> {
     let c = &why.counters;
-    let (name, count) = c.chances.reasons(merged(c)).into_iter().max_by_key(|(_, count)| *count)?;
-    let all: u64 = c.chances.reasons(merged(c)).iter().map(|(_, count)| count).sum();
+    let (name, count) = c.chances.reasons(c.stack.merged()).into_iter().max_by_key(|(_, count)| *count)?;
+    let all: u64 = c.chances.reasons(c.stack.merged()).iter().map(|(_, count)| count).sum();
     (count > 0)
         .then(|| format!("not merged: {all} of {} requests, {count} of them because {name}", c.chances.all()))
 }
