@@ -9,7 +9,7 @@ pub use card::{card_names, card_profile, card_table, card_text, card_text_with, 
 use crate::buffers::Pieces;
 use crate::controller::{self, Controller};
 use crate::ours::Context;
-use crate::platform::{Advance, Platform, Profile, Scheduler};
+use crate::platform::{Advance, Defer, Platform, Profile, Scheduler};
 use crate::registers::binary;
 use crate::system::{Costs, SleepDepth};
 use mmcq::board::NoLock;
@@ -220,7 +220,7 @@ pub struct Board<const N: usize> {
     /// Threads that change their core without need, 0 to 1.
     pub migration: f64,
     /// The host completes in a thread.
-    pub defer: bool,
+    pub defer: Defer,
     /// Which context moves our engine, and what that costs.
     pub context: Context,
     /// DMA memory.

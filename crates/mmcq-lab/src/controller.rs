@@ -7,7 +7,7 @@
 
 use crate::lent::Lent;
 pub use crate::platform::ControllerConfig;
-use crate::platform::{Busy, Platform};
+use crate::platform::{Busy, Defer, Platform};
 use mmcq::host::mshc;
 use mmcq::host::rtsx;
 use mmcq::host::sdhci::{
@@ -229,8 +229,10 @@ impl Controller {
 
 fn sdhci_setup(platform: &Platform, config: &SdhciConfig, engine: bool) -> sdhci::SdhciConfig {
     let mut quirks = SdhciQuirks::NONE;
-    if platform.defer_completion {
-        quirks = quirks.with(SdhciQuirks::DEFER_COMPLETION);
+    match platform.defer_completion {
+        Defer::Never => {}
+        Defer::Reads => quirks = quirks.with(SdhciQuirks::DEFER_READS),
+        Defer::Always => quirks = quirks.with(SdhciQuirks::DEFER_COMPLETION),
     }
     if platform.busy != Busy::Interrupt {
         quirks = quirks.with(SdhciQuirks::NO_BUSY_IRQ);
@@ -361,8 +363,9 @@ unsafe impl Host for Driver {
     const CONCURRENT: bool = true;
     const CARD_IRQ: bool = true;
     const EARLY_R1: bool = true;
+    const DEFERS_BY_REQUEST: bool = true;
 
-    mmcq::forward_host!(driver! => caps map unmap start start_fast start_concurrent
+    mmcq::forward_host!(driver! => caps is_prompt map unmap start start_fast start_concurrent
         ack_concurrent abort_concurrent ack ack_fast early_r1 interrupt_lost command_hangs set_bus isolate dat0_busy
         dat_levels present retune_ns supply_ma write_protected take_waker card_irq queue chain);
 }

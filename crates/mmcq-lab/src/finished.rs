@@ -2,10 +2,12 @@
 
 use crate::fio::report::{self, Context, Origin, Report};
 use crate::fio::stats::{Cpu, DirStats, DiskUtil};
+use crate::linux::elevator::DiskUse;
 use crate::platform::Platform;
 use crate::runner::Outcome;
 use crate::scene::{Loaded, Scene};
 use crate::why::Phases;
+use mmcq::sched::Any;
 
 /// fio's report of a run. Its clock is the virtual one, which begins in 1970.
 pub fn report(loaded: Loaded, outcome: Outcome, origin: Origin) -> Report {
@@ -19,30 +21,54 @@ pub fn report(loaded: Loaded, outcome: Outcome, origin: Origin) -> Report {
         origin: Some(origin),
     };
     let jobs = workers.len().max(1) as u64;
-    let commands = |a: usize, b: usize| counters.bus.commands[a] + counters.bus.commands[b];
-    let transfers = [commands(17, 18), commands(24, 25)];
-    let of = |direction: usize, f: fn(&DirStats) -> u64| -> u64 {
-        outcome.stats.iter().map(|stats| f(&stats.dirs[direction])).sum()
-    };
-    let ticks_ms = [0, 1].map(|d| of(d, |dir| (dir.lat.ns.mean * dir.lat.ns.samples as f64 / 1e6) as u64));
-    let disk = DiskUtil {
-        name: "mmcblk0".to_owned(),
-        ios: transfers,
-        merges: [0, 1].map(|d| of(d, |dir| dir.total_ios).saturating_sub(transfers[d])),
-        ticks_ms,
-        in_queue_ms: ticks_ms[0] + ticks_ms[1],
-        util_percent: (100.0 * counters.bus_share()).min(100.0),
-    };
+    let disk = disk(&outcome);
     let mut results = Vec::new();
-    for (worker, mut stats) in workers.into_iter().zip(outcome.stats) {
+    for ((at, worker), mut stats) in workers.into_iter().enumerate().zip(outcome.stats) {
         stats.cpu = Cpu {
             system_ns: counters.cpu.busy_ns / jobs,
-            context_switches: counters.cpu.switches / jobs,
+            // As getrusage has them: of the job's own thread.
+            context_switches: counters.job_switches.get(at).copied().unwrap_or(0),
             ..Cpu::default()
         };
         results.push((worker, stats));
     }
     Report::new(context, results, vec![disk])
+}
+
+/// The disk's line: what Linux's block layer counted, or what it would have counted of requests that
+/// our engine merged. A request that goes on in an open transfer is none that was merged.
+fn disk(outcome: &Outcome) -> DiskUtil {
+    let counters = &outcome.counters;
+    let used = counters.stack.disk.unwrap_or_else(|| as_linux_counts(outcome));
+    let ticks_ms = used.ticks_ns.map(|ns| ns / 1_000_000);
+    let in_stack_ns = counters.elapsed_ns.saturating_sub(counters.without_ns);
+    DiskUtil {
+        name: "mmcblk0".to_owned(),
+        ios: used.ios,
+        merges: used.merges,
+        ticks_ms,
+        in_queue_ms: ticks_ms[0] + ticks_ms[1],
+        util_percent: 100.0 * in_stack_ns as f64 / counters.elapsed_ns.max(1) as f64,
+    }
+}
+
+/// Of a run by our engine, which counts merged requests of both directions together: each direction
+/// has them by its requests without a command of their own.
+fn as_linux_counts(outcome: &Outcome) -> DiskUse {
+    let c = &outcome.counters;
+    let of = |direction: usize, f: fn(&DirStats) -> u64| -> u64 {
+        outcome.stats.iter().map(|stats| f(&stats.dirs[direction])).sum()
+    };
+    let all = [0, 1].map(|d| of(d, |dir| dir.total_ios));
+    let commands = |a: usize, b: usize| c.bus.commands[a] + c.bus.commands[b];
+    let begun = [commands(17, 18), commands(24, 25)];
+    let without = [0, 1].map(|d| all[d].saturating_sub(begun[d]));
+    let merged = c.stack.merged();
+    let reads = u128::from(merged) * u128::from(without[0]) / u128::from((without[0] + without[1]).max(1));
+    let reads = (reads as u64).min(all[0]);
+    let merges = [reads, (merged - reads).min(all[1])];
+    let ticks = |dir: &DirStats| (dir.lat.ns.mean * dir.lat.ns.samples as f64) as u64;
+    DiskUse { ios: [0, 1].map(|d| all[d] - merges[d]), merges, ticks_ns: [0, 1].map(|d| of(d, ticks)) }
 }
 
 /// What a saved report needs to be run again, and what was counted.
@@ -72,6 +98,7 @@ pub fn origin(scene: &Scene, platform: &Platform, outcome: &Outcome) -> Origin {
         platform: platform.name.clone(),
         card: scene.card_of(platform).to_owned(),
         setting: scene.setting.name().to_owned(),
+        scheduler: scheduler(scene, platform).to_owned(),
         seed: scene.seed,
         changes: scene.set.clone(),
         counters: counters
@@ -81,6 +108,16 @@ pub fn origin(scene: &Scene, platform: &Platform, outcome: &Outcome) -> Origin {
             .collect(),
         phases: Phases::of(c).named().map(|(name, ns)| (name.to_owned(), ns)).to_vec(),
         replay: Vec::new(),
+    }
+}
+
+/// Which scheduler says what is next.
+fn scheduler(scene: &Scene, platform: &Platform) -> &'static str {
+    match platform.stack.scheduler {
+        _ if scene.setting.is_linux() => "mq-deadline",
+        Any::Fifo(_) => "fifo",
+        Any::Deadline(_) => "deadline",
+        Any::Fair(_) => "fair",
     }
 }
 

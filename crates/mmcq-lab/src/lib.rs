@@ -25,6 +25,7 @@ pub mod fit;
 pub mod guest;
 #[cfg(feature = "host")]
 pub mod image;
+pub mod iozone;
 mod known;
 mod lent;
 pub mod linux;

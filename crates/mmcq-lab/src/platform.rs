@@ -145,6 +145,18 @@ pub enum Busy {
     Status,
 }
 
+/// Which requests a host completes in a thread, and not in its interrupt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Defer {
+    /// None.
+    #[default]
+    Never,
+    /// Reads: what came in has to be copied or made visible there.
+    Reads,
+    /// All.
+    Always,
+}
+
 /// What moves our engine's state machine when the controller has something to say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -175,7 +187,7 @@ pub struct Platform {
     /// End of busy.
     pub busy: Busy,
     /// Requests must be completed in a thread.
-    pub defer_completion: bool,
+    pub defer_completion: Defer,
     /// How our engine is set up.
     pub stack: Stack,
     /// The controller model.
@@ -300,9 +312,10 @@ impl Platform {
             None => Busy::Interrupt,
         };
         let defer_completion = match table.remove("defer_completion") {
-            Some(Value::Boolean(yes)) => yes,
-            Some(other) => return Err(error(&place("defer_completion"), &other, "true or false")),
-            None => false,
+            Some(Value::Boolean(true)) => Defer::Always,
+            Some(Value::String(word)) if word == "reads" => Defer::Reads,
+            Some(Value::Boolean(false)) | None => Defer::Never,
+            Some(other) => return Err(error(&place("defer_completion"), &other, "true, false or \"reads\"")),
         };
         let mut text = |key: &str| match table.remove(key) {
             Some(Value::String(text)) => Ok(text),

@@ -13,16 +13,20 @@ use mmcq_sim::card::Medium;
 use mmcq_sim::cpu::Counts;
 use mmcq_sim::sdhci::BusStats;
 
+pub(crate) mod chances;
 mod limit;
 mod load;
 pub mod place;
+mod rules;
 pub(crate) mod served;
 mod steady;
 pub mod waiting;
 
+pub use chances::Chances;
 use load::Load;
+pub use load::is_partition;
 use place::{Serve, Visit};
-pub use served::Served;
+pub use served::{Keeping, Served};
 pub use steady::Steady;
 pub use waiting::Waiting;
 
@@ -128,6 +132,12 @@ impl Setting {
         }
     }
 
+    /// It stands for Linux, and not for our engine.
+    pub fn is_linux(self) -> bool {
+        use Setting::{Close, HsqFifo, HsqTag, None, Patch};
+        matches!(self, None | HsqTag | HsqFifo | Close | Patch)
+    }
+
     fn price(self) -> Price {
         match self {
             Setting::None | Setting::HsqTag | Setting::HsqFifo => Price::Linux,
@@ -182,6 +192,14 @@ pub enum RunError {
         bytes: u64,
         /// What is left.
         left: u64,
+    },
+    /// Jobs are in the user area.
+    #[error(
+        "file {name}: a partition of its own on the card, and jobs are in the user area; expected /dev/mmcblk0, or a file"
+    )]
+    Partition {
+        /// The device.
+        name: String,
     },
     /// The settings that stand for Linux send no flush to a card with a cache.
     #[error(
@@ -300,6 +318,12 @@ pub struct Counters {
     pub failed: u64,
     /// No job had work for the bus: no I/O was with the stack, and the wires were quiet.
     pub waiting_ns: u64,
+    /// No request was with the stack.
+    pub without_ns: u64,
+    /// Context switches of each job's own thread.
+    pub job_switches: Vec<u64>,
+    /// What requests could have been joined with when they came.
+    pub chances: Chances,
     /// The card is an eMMC.
     pub emmc: bool,
     /// What the stack itself counted.

@@ -129,6 +129,8 @@ pub struct System {
     pub line: Line,
     /// What is told of I/Os: submitted (`None`), done well or not.
     pub log: Option<IoLog>,
+    /// What is told of I/Os that the driver takes from the scheduler.
+    pub driver_log: Option<DriverLog>,
     /// What is told of starts that were held for the tail of a batch.
     pub held_log: Option<HeldLog>,
     heard_from_ns: u64,
@@ -141,6 +143,9 @@ pub struct System {
 
 /// Told of an I/O, what became of it, and when.
 pub type IoLog = Box<dyn FnMut(&Io, Option<bool>, u64)>;
+
+/// Told of an I/O that the driver has now, and when.
+pub type DriverLog = Box<dyn FnMut(&Io, u64)>;
 
 /// The controller, looked at from outside.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -194,6 +199,7 @@ impl System {
             buffers: Buffers::default(),
             line: Line::default(),
             log: None,
+            driver_log: None,
             held_log: None,
             heard_from_ns: 0,
             job_wakes: Stream::new(seed, "job wake"),
@@ -248,6 +254,18 @@ impl System {
     pub fn complete(&mut self, io: Io, ok: bool) {
         self.note(&io, Some(ok));
         self.done.push((io, ok));
+    }
+
+    /// The driver takes these I/Os from the scheduler: from now on it can say what is next.
+    pub fn taken(&mut self, ios: &[Io]) {
+        if let Some(log) = &mut self.driver_log {
+            ios.iter().for_each(|io| log(io, self.time.now()));
+        }
+    }
+
+    /// Context switches of the jobs' own threads.
+    pub fn job_switches(&self) -> Vec<u64> {
+        self.jobs.iter().map(|job| self.cpu.switches_of(job.thread)).collect()
     }
 
     fn note(&mut self, io: &Io, ok: Option<bool>) {

@@ -30,6 +30,8 @@ mod guest;
 mod guide;
 mod knobs;
 mod layers;
+#[cfg(target_os = "linux")]
+mod literal;
 mod never;
 mod page;
 mod replay;

@@ -2,7 +2,7 @@
 //! must then give the very bytes of its JSON, terse and normal output.
 
 use mmcq_lab::fio::hist;
-use mmcq_lab::fio::report::{Context, Entry, Report, json, normal, terse};
+use mmcq_lab::fio::report::{Context, Entry, Report, Started, json, normal, terse};
 use mmcq_lab::fio::stats::{DirStats, DiskUtil, Latency, Running, Stats, WorkerError};
 use mmcq_lab::fio::{System, parse_command_line};
 use serde_json::Value;
@@ -129,6 +129,7 @@ fn report(v: &Value, human: &str) -> Report {
     let jobs = v["jobs"].as_array().expect("jobs");
     Report {
         entries: jobs.iter().map(|j| entry(j, &global_options, human)).collect(),
+        started: Started::default(),
         disks: v["disk_util"].as_array().into_iter().flatten().map(disk).collect(),
         context: Context {
             version: v["fio version"].as_str().expect("a version").to_string(),

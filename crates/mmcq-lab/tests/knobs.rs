@@ -256,7 +256,7 @@ fn a_card_says_what_its_values_can_be() {
     let param: serde_json::Value = serde_json::from_str(&out).unwrap();
     assert_eq!(param["range"], serde_json::json!([60.0, 400.0]));
     let error = refused(&card("range = { read_first_us = [400, 60] }"));
-    assert!(error.contains("card.toml:31: ") && error.contains("range.read_first_us"), "{error}");
+    assert!(error.contains("card.toml:32: ") && error.contains("range.read_first_us"), "{error}");
     let error = refused(&card("range = { read_frist_us = [60, 400] }"));
     assert!(error.contains("card.flash.read.read_frist_us: the card's file has a range for it"), "{error}");
 }

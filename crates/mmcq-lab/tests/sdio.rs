@@ -25,8 +25,11 @@ const COUNTER: &str = "counter";
 
 #[test]
 fn the_first_setting_is_fitted_and_the_others_are_predicted_within_8_percent() {
-    let published: Vec<&Row> = rows().iter().filter(|row| row.published.is_some()).collect();
-    assert_eq!(published.len(), 6);
+    let published = rows().iter().filter(|row| row.published.is_some());
+    let (wakes, published): (Vec<&Row>, Vec<&Row>) = published.partition(|row| row.unit == "/s");
+    assert_eq!((published.len(), wakes.len()), (6, 2));
+    // A thread for each step: 1500 wake-ups a second besides the interrupt's own.
+    assert!(wakes.iter().all(|row| !row.fitted && row.error_percent().unwrap().abs() < 0.5), "{wakes:?}");
     for row in published {
         let error = row.error_percent().unwrap().abs();
         let bound = if row.fitted { 0.3 } else { 8.0 };
@@ -91,6 +94,25 @@ fn the_policy_is_at_most_5_percent_worse_than_the_better_way() {
             assert!(slower < 1.03 * mhz && of(&cell, policy) > 0.97 * mhz, "{cell}: {}", of(&cell, policy));
         }
     }
+}
+
+#[test]
+fn what_an_interrupt_and_a_completion_take_are_two_rows() {
+    let of = |setting| ["interrupt latency", "completion latency"].map(|cell| row(setting, cell).model);
+    let ([irq, done], [irq_async, done_async]) = (of("thread"), of("async"));
+    // A thread has to be woken for both, the interrupt handler for neither.
+    assert!(irq > 90.0 && done > 90.0 && irq_async < 40.0 && done_async < 40.0, "{irq} {done}");
+    let one_command_us = 10.4;
+    assert!((irq + one_command_us - row("thread", "step 1 whose interrupt").model).abs() < 0.1, "{irq}");
+}
+
+#[test]
+fn another_board_has_no_published_figures() {
+    let changes = ["bus.clock_hz=25000000".to_owned()];
+    let amount = Amount::default();
+    let rows = board(BOARDS[0], &changes, amount, &mut |_| ()).unwrap();
+    assert!(rows.iter().all(|row| row.published.is_none() && !row.fitted));
+    assert!(rows.iter().any(|row| row.cell == LATENCY && row.model < 330.0));
 }
 
 /// The remark: on a fast PC the CPU's load does not matter, and the latency gets slightly better.

@@ -50,6 +50,74 @@ fn every_nanosecond_is_in_one_phase_with_every_server() {
 }
 
 #[test]
+fn each_request_that_is_not_merged_has_a_reason_in_every_setting() {
+    let one = "rw=write bs=1M io_size=8M ioengine=psync";
+    let deep = "rw=write bs=64k io_size=2M iodepth=8 ioengine=libaio";
+    let random = "rw=randread bs=4k io_size=1M iodepth=8 ioengine=libaio";
+    for (board, settings) in [
+        ("hsq-sprd", &[Setting::None, Setting::HsqTag, Setting::HsqFifo, Setting::Mmcq][..]),
+        ("stream-rtsx", &[Setting::Close, Setting::Patch, Setting::Mmcq, Setting::MmcqOwn]),
+    ] {
+        for &setting in settings {
+            let reasons = |options: &str| {
+                let why = why(board, setting, options);
+                let facts = why::facts(&why);
+                let sum: f64 =
+                    facts.iter().filter(|f| f.group == "not merged because").map(|f| f.value).sum();
+                let at = format!("{board}, {}, {options}: {facts:?}", setting.name());
+                assert_eq!(sum, value(&why, "queue", "not merged"), "{at}");
+                assert_eq!(value(&why, "queue", "merged") + sum, why.counters.ios as f64, "{at}");
+                let said = why::text(&why);
+                (why, said)
+            };
+            // The maintainer's question: a thread with one request under way leaves nothing to merge.
+            let (alone, said) = reasons(one);
+            assert_eq!(value(&alone, "not merged because", "nothing else was under way"), 8.0);
+            assert!(said.contains("8 of them because nothing else was under way"), "{said}");
+            let (elsewhere, _) = reasons(random);
+            let most = value(&elsewhere, "not merged because", "what was under way is elsewhere");
+            assert!(most > 0.9 * elsewhere.counters.ios as f64, "{most}");
+            let (deep, _) = reasons(deep);
+            assert!(deep.counters.chances.goes_on == 31, "{:?}", deep.counters.chances);
+        }
+    }
+}
+
+#[test]
+fn a_pause_says_why_nothing_is_continued() {
+    let options = "rw=read bs=64k io_size=1M ioengine=psync thinktime=5000";
+    let reason = |setting, name| {
+        let why = why("stream-rtsx", setting, options);
+        let facts = why::facts(&why);
+        let fact = facts.iter().find(|fact| fact.group == "not continued because");
+        let fact = fact.unwrap_or_else(|| panic!("{facts:?}"));
+        assert_eq!((fact.name.as_str(), fact.value), (name, 15.0));
+        fact.rates[1].0
+    };
+    // The pause is the job's own 5 ms, and what it takes to wake and submit.
+    let pause_us = reason(Setting::Close, "each transfer is closed at once");
+    assert!((5000.0..5200.0).contains(&pause_us), "{pause_us}");
+    let patch = why("stream-rtsx", Setting::Patch, options);
+    assert_eq!(value(&patch, "queue", "continued"), 15.0);
+    let none = why("hsq-sprd", Setting::Mmcq, options);
+    assert_eq!(value(&none, "not continued because", "the host cannot go on without a command"), 15.0);
+}
+
+#[test]
+fn the_slowest_request_says_where_it_was() {
+    let eight = "rw=randread bs=4k io_size=4M numjobs=8 thread";
+    let why = why("fifo-allwinner", Setting::HsqTag, eight);
+    let said = why::text(&why);
+    assert!(
+        said.contains("younger ones went first") && said.contains("the queue takes the next tag"),
+        "{said}"
+    );
+    let requests = why.requests.as_ref().unwrap();
+    let longest = |at: usize| requests.spans[at].2;
+    assert!(longest(1) > 10 * longest(0) && longest(1) > 100 * longest(2), "{requests:?}");
+}
+
+#[test]
 fn what_the_submitter_thinks_is_waiting_and_what_the_stack_does_is_not() {
     // 200 us between two reads of one thread, at no price of software: the rest is wire and card.
     let why = why("hsq-sprd", Setting::Limit, "rw=randread bs=4k io_size=1M thinktime=200 ioengine=psync");

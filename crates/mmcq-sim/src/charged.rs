@@ -63,9 +63,10 @@ unsafe impl<H: Host> Host for Charged<H> {
     const CONCURRENT: bool = H::CONCURRENT;
     const CARD_IRQ: bool = H::CARD_IRQ;
     const WAKES: bool = H::WAKES;
+    const DEFERS_BY_REQUEST: bool = H::DEFERS_BY_REQUEST;
     const EARLY_R1: bool = H::EARLY_R1;
 
-    mmcq::forward_host!(self.inner => caps ack_concurrent abort_concurrent interrupt_lost
+    mmcq::forward_host!(self.inner => caps is_prompt ack_concurrent abort_concurrent interrupt_lost
         command_hangs set_bus isolate dat0_busy dat_levels present retune_ns supply_ma
         write_protected take_waker card_irq);
 

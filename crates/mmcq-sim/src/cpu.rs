@@ -143,6 +143,8 @@ struct Task<A> {
     core: u8,
     /// The core was chosen by the code that wakes it: no migration.
     preferred: bool,
+    /// Times it gave its core up: to sleep, or to a real-time thread.
+    switches: u64,
 }
 
 /// The model.
@@ -232,7 +234,14 @@ impl<A: Copy> Cpu<A> {
     pub fn spawn(&mut self, priority: Priority) -> Thread {
         let id = Thread(self.tasks.len() as u32);
         let core = (self.tasks.len() % self.cores.len()) as u8;
-        self.tasks.push(Task { priority, state: State::Asleep, work: None, core, preferred: false });
+        self.tasks.push(Task {
+            priority,
+            state: State::Asleep,
+            work: None,
+            core,
+            preferred: false,
+            switches: 0,
+        });
         id
     }
 
@@ -244,6 +253,12 @@ impl<A: Copy> Cpu<A> {
     /// How many cores there are.
     pub fn cores(&self) -> usize {
         self.cores.len()
+    }
+
+    /// Times that a thread gave its core up, to sleep or to a real-time thread: what the system counts
+    /// as its context switches.
+    pub fn switches_of(&self, thread: Thread) -> u64 {
+        self.tasks[thread.0 as usize].switches
     }
 
     /// The core a thread runs on, or ran on last.
@@ -393,10 +408,12 @@ impl<A: Copy> Cpu<A> {
             let task = &mut self.tasks[thread.0 as usize];
             if task.state == State::Waking {
                 // It sleeps until its own alarm.
+                task.switches += 1;
             } else if let Some((cost, action)) = task.work.take() {
                 c.aside = Some((thread, cost, action));
             } else {
                 task.state = State::Asleep;
+                task.switches += 1;
             }
         }
         self.fill(core, end_ns, queue);
@@ -461,6 +478,7 @@ impl<A: Copy> Cpu<A> {
                     let task = &mut tasks[old.0 as usize];
                     task.work = Some((left, action));
                     task.state = State::Ready;
+                    task.switches += 1;
                     ready[task.priority as usize].push_front(old);
                 }
                 let Some((cost, action)) = tasks[thread.0 as usize].work.take() else { return };
@@ -548,6 +566,8 @@ mod tests {
         // r 20-25, d 25-30, r 30-35, then a has 80 left (35-115), then b.
         assert_eq!(drain(&mut cpu, &mut queue), [(30, 0, 'd'), (35, 0, 'r'), (115, 0, 'a'), (125, 0, 'b')]);
         assert_eq!(cpu.counts().switches, 4);
+        // a sleeps once, and was pushed aside by r once before.
+        assert_eq!([a, b, rt].map(|thread| cpu.switches_of(thread)), [2, 1, 1]);
         assert_eq!(cpu.counts().wakeups, 3);
     }
 

@@ -121,6 +121,16 @@ fn a_host_that_must_defer_completes_in_poll() {
 }
 
 #[test]
+fn a_host_that_defers_reads_completes_writes_in_the_interrupt() {
+    let driver = sdhci::SdhciConfig::new().quirks(SdhciQuirks::DEFER_READS);
+    let rig = Rig::new("sdhc-16g-hs", SdhciConfig::GENERIC_4_20, driver);
+    let found = rig.bring_up(card::Options::DEFAULT).unwrap();
+    assert!(rig.stack.with(|engine| engine.caps().defer_completion));
+    rig.mixed_load(found.params.sectors, 60);
+    rig.checked();
+}
+
+#[test]
 fn a_speed_that_fails_ends_in_a_slower_card() {
     let model = SdhciConfig { tuning_fails: true, ..SdhciConfig::GENERIC_4_20 };
     let rig = Rig::new("sdxc-128g-uhs", model, sdhci::SdhciConfig::new());

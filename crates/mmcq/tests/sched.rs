@@ -367,7 +367,8 @@ fn idling_ends_when_no_request_comes() {
         policy.done(&w, now_ns);
         now_ns += MS / 2;
     }
-    let other = Waiting { origin: Origin { client: 3, sync: false }, ..waiting(9, Read, 5000, now_ns) };
+    let origin = Origin { client: 3, sync: false };
+    let other = Waiting { origin, blocks: 64, ..waiting(9, Read, 5000, now_ns) };
     policy.arrived(&other, now_ns);
     let Choice::IdleUntil(until_ns) = policy.pick([other].into_iter(), now_ns) else { panic!("no idling") };
     assert!(until_ns > now_ns && until_ns <= now_ns + 8 * MS);
@@ -383,6 +384,36 @@ fn idling_ends_when_no_request_comes() {
     let Choice::IdleUntil(again_ns) = policy.pick([other].into_iter(), until_ns) else { panic!("no idling") };
     assert!(again_ns > until_ns && again_ns <= until_ns + 8 * MS);
     assert_eq!(policy.pick([other].into_iter(), again_ns), Choice::Go(9));
+}
+
+#[test]
+fn nobody_is_waited_for_among_readers_that_ask_alike() {
+    // Client 0 reads at random places, one at a time, and thinks for a moment; another request waits.
+    let choice = |own_step: u64, other: &dyn Fn(Waiting) -> Waiting, weights| {
+        let mut policy = Fair::<8>::new(fair::FairConfig::new(weights).unwrap());
+        let mut now_ns = 0;
+        for nth in 0..10 {
+            let w = waiting(0, Read, nth * own_step, now_ns);
+            policy.arrived(&w, now_ns);
+            assert_eq!(policy.pick([w].into_iter(), now_ns), Choice::Go(0));
+            policy.sent(&w, now_ns);
+            now_ns += MS / 4;
+            policy.done(&w, now_ns);
+            now_ns += MS / 2;
+        }
+        let origin = Origin { client: 3, sync: true };
+        let other = other(Waiting { origin, ..waiting(9, Read, 5000, now_ns) });
+        policy.arrived(&other, now_ns);
+        policy.pick([other].into_iter(), now_ns)
+    };
+    let equal = [100; 8];
+    assert_eq!(choice(100, &|w| w, equal), Choice::Go(9));
+    // Otherwise he is waited for: a longer read, a write, another weight, or a stream of his own.
+    let idles = |choice| matches!(choice, Choice::IdleUntil(_));
+    assert!(idles(choice(100, &|w| Waiting { blocks: 64, ..w }, equal)));
+    assert!(idles(choice(100, &|w| Waiting { direction: Direction::Write, ..w }, equal)));
+    assert!(idles(choice(100, &|w| w, [300, 100, 100, 100, 100, 100, 100, 100])));
+    assert!(idles(choice(8, &|w| w, equal)));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::voice;
 use mmcq_lab::fio::stats::Stats;
-use mmcq_lab::runner::{self, Counters, Outcome, Setting};
+use mmcq_lab::runner::{self, Counters, Outcome};
 use mmcq_lab::scene::{Loaded, Scene};
 
 /// `work`, and beside it the same run without each of the changes. Says which of them made no
@@ -62,7 +62,7 @@ pub fn with_effects<T, E>(
 
 /// What to try instead.
 fn hint(scene: &Scene, index: usize) -> &'static str {
-    let ours = !matches!(scene.setting, Setting::None | Setting::HsqTag | Setting::HsqFifo);
+    let ours = !scene.setting.is_linux();
     match (scene.set[index].split('=').next(), ours) {
         (Some("cost.wake_us"), true) => {
             "; it is the wake-up of a driver's thread, and this setting has none. A job's is \
@@ -71,6 +71,10 @@ fn hint(scene: &Scene, index: usize) -> &'static str {
         (Some("cost.wake_us"), false) => {
             "; it is the wake-up of a driver's thread. A job's is cost.job_wake_us, a worker's \
              cost.hop_us: a slow CPU has all three"
+        }
+        (Some("stack.scheduler" | "stack.weights"), false) => {
+            "; it is our engine's. This setting stands for Linux with mq-deadline; BFQ itself runs in \
+             mmcq guest --scheduler bfq"
         }
         (Some("cost.hop_us"), true) => {
             "; it is the wake-up of a worker, and this setting has none; --setting none has"

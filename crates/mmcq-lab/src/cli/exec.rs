@@ -3,7 +3,7 @@
 use super::Error;
 use clap::Args;
 use mmcq_lab::exec::{self, Ended, Program};
-use mmcq_lab::fio::Worker;
+use mmcq_lab::fio::{Worker, program_words};
 use mmcq_lab::image::Lock;
 use mmcq_lab::scene::{Loaded, Scene};
 use mmcq_sim::card::Medium;
@@ -54,6 +54,11 @@ impl Slot {
     fn run(self, program: &Program) -> Result<(ExitCode, Ended), Error> {
         if program.devices.len() + program.files.len() > exec::FILES_MAX {
             return Err(Error::Input(format!("more than {} paths of the card", exec::FILES_MAX)));
+        }
+        let paths = program.devices.iter().chain(program.files.iter().map(|(path, _)| path));
+        if let Some(long) = paths.into_iter().find(|path| path.as_os_str().len() > exec::PATH_BYTES_MAX) {
+            let most = exec::PATH_BYTES_MAX;
+            return Err(Error::Input(format!("{}: expected a path of at most {most} bytes", long.display())));
         }
         let workers: &[Worker] = &[];
         let loaded: Loaded = self.scene.load_workers(workers, &self.scene.set).map_err(Error::input)?;
@@ -156,9 +161,11 @@ impl Exec {
 
 /// Run your own fio, unmodified, on a card that does not exist, in virtual time
 ///
-/// Everything after -- is fio's. Its jobs work on /dev/mmcblk0 unless they name another device of
-/// /dev, which is the same card. Its clock is the card's: a job of an hour is over in minutes, and
-/// each run gives the same figures, to the nanosecond. `mmcq run` has fio's jobs without fio.
+/// Everything after -- is fio's; a pasted line may begin with fio, ./fio or sudo fio. Its jobs work
+/// on /dev/mmcblk0 unless they name another device of /dev, which is the same card, or a directory:
+/// its files are places on the card, as long as size says. Its clock is the card's: a job of an hour
+/// is over in minutes, and each run gives the same figures, to the nanosecond. `mmcq run` has fio's
+/// jobs without fio.
 ///
 ///   mmcq fio -- --name=a --rw=randread --bs=4k --iodepth=32 --ioengine=libaio --runtime=60s --time_based
 ///   mmcq fio --platform hsq-sprd --setting none -- my.fio --output-format=json
@@ -182,8 +189,11 @@ pub struct Fio {
 
 impl Fio {
     pub fn run(self) -> Result<ExitCode, Error> {
-        let fio = exec::fio::program(&self.fio).map_err(Error::Input)?;
-        let asked = exec::fio::asked(&fio, &self.arguments).map_err(Error::Input)?;
+        let (front, arguments) = self.arguments.split_at(program_words(&self.arguments));
+        // A pasted line may name a fio that is there.
+        let named = front.last().map(Path::new).filter(|fio| fio.components().count() > 1 && fio.is_file());
+        let fio = exec::fio::program(named.unwrap_or(&self.fio)).map_err(Error::Input)?;
+        let asked = exec::fio::asked(&fio, arguments).map_err(Error::Input)?;
         for file in &asked.files {
             let known =
                 absolute(file).is_ok_and(|path| self.slot.files.iter().any(|(known, _)| *known == path));
@@ -201,8 +211,14 @@ impl Fio {
         if asked.names_none {
             words.push(format!("--filename={DEVICE}").into());
         }
-        words.extend(self.arguments);
-        let files = self.slot.files.clone();
+        words.extend(arguments.iter().cloned());
+        let mut files = self.slot.files.clone();
+        for (path, bytes) in asked.made {
+            let path = absolute(&path).map_err(|e| Error::Input(format!("{}: {e}", path.display())))?;
+            if !files.iter().any(|(known, _)| *known == path) {
+                files.push((path, bytes));
+            }
+        }
         let program = Program {
             words,
             devices,

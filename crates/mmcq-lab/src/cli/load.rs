@@ -3,6 +3,7 @@
 use super::{Error, jobs, load_name, voice};
 use clap::Args;
 use mmcq_lab::fio::JobFile;
+use mmcq_lab::iozone::Iozone;
 use mmcq_lab::scene::{Loaded, Scene};
 use std::path::PathBuf;
 
@@ -27,6 +28,11 @@ impl Load {
             voice::note(note);
         }
         Ok((file, loaded))
+    }
+
+    /// The line of iozone's that the options are, if they are.
+    pub fn iozone(&self) -> Result<Option<Iozone>, Error> {
+        super::iozone::line(&self.options)
     }
 
     /// What the load is called in titles.

@@ -15,6 +15,7 @@ mod fit;
 mod form;
 #[cfg(all(feature = "outside", target_os = "linux"))]
 mod guest;
+mod iozone;
 mod load;
 mod new;
 mod page;
@@ -71,6 +72,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(run::Run),
+    Iozone(iozone::Iozone),
     Replay(replay::Replay),
     Sweep(sweep::Sweep),
     #[cfg(feature = "fit")]
@@ -108,8 +110,9 @@ enum Command {
 }
 
 /// What exit code 1 means, by command.
-const FOUND: [(&str, &str); 25] = [
+const FOUND: [(&str, &str); 26] = [
     ("run", "an I/O failed, data were not what was written, or the run did not come to its end"),
+    ("iozone", "an I/O failed, or the run did not come to its end"),
     ("replay", "an I/O failed, or the run did not come to its end"),
     (
         "sweep",
@@ -231,6 +234,7 @@ impl Cli {
         self.voice.take();
         match self.command {
             Command::Run(command) => command.run(),
+            Command::Iozone(command) => command.run(),
             Command::Replay(command) => command.run(),
             Command::Sweep(command) => command.run(),
             #[cfg(feature = "fit")]
@@ -306,7 +310,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// The jobs of a file, or of options in fio's form.
+/// The jobs of a file, or of options in fio's form or iozone's.
 fn jobs(file: Option<&Path>, options: &[String]) -> Result<fio::JobFile, Error> {
     match file {
         Some(path) if options.is_empty() && path.as_os_str() == "-" => {
@@ -328,6 +332,7 @@ fn jobs(file: Option<&Path>, options: &[String]) -> Result<fio::JobFile, Error> 
                 None => read,
             }
         }
+        None if iozone::is_line(options) => return iozone::jobs(options),
         None => fio::parse_command_line(options, &fio::System),
         Some(_) => return Err(Error::input("give a job file or options after --, not both")),
     }

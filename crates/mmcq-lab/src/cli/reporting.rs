@@ -9,6 +9,7 @@ use mmcq_lab::buslog;
 use mmcq_lab::finished;
 use mmcq_lab::fio::OutputFormat;
 use mmcq_lab::fio::report::{self, Origin, Report};
+use mmcq_lab::iozone::Iozone;
 use mmcq_lab::page::live::Live;
 use mmcq_lab::page::{Compared, html};
 use mmcq_lab::platform::JOB;
@@ -44,6 +45,9 @@ pub struct Reporting {
     /// again for it, seven times or so
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
+    /// The report is iozone's table.
+    #[arg(skip)]
+    table: Option<Iozone>,
     /// Nothing but that file is wanted.
     #[arg(skip)]
     page_alone: bool,
@@ -63,9 +67,15 @@ impl Reporting {
             export,
             counters: false,
             report: Some(file),
+            table: None,
             page_alone: true,
             live,
         }
+    }
+
+    /// Reports in iozone's table, where there is one.
+    pub fn with_table(self, table: Option<Iozone>) -> Self {
+        Reporting { table, ..self }
     }
 
     /// Runs what is loaded, and reports. `again` loads the same with other changes; `replay` is
@@ -181,20 +191,32 @@ impl Reporting {
     }
 
     fn print_report(&self, formats: &[OutputFormat], report: &Report) -> Result<(), Error> {
-        let text: String = formats
-            .iter()
-            .map(|format| match format {
-                OutputFormat::Normal => report::normal(report),
-                OutputFormat::Json => report::json::json(report, false),
-                OutputFormat::JsonPlus => report::json::json(report, true),
-                OutputFormat::Terse => report::terse(report),
-            })
-            .collect();
+        // Fio's own report has the notes, the others are for programs.
+        if report.started.capped > 0 && !formats.contains(&OutputFormat::Normal) {
+            voice::note(report::CAPPED);
+        }
+        let fios = |format: &OutputFormat| match format {
+            OutputFormat::Normal => report::normal(report),
+            OutputFormat::Json => report::json::json(report, false),
+            OutputFormat::JsonPlus => report::json::json(report, true),
+            OutputFormat::Terse => report::terse(report),
+        };
+        let text: String = match self.table.as_ref().filter(|_| self.output_format.is_empty()) {
+            Some(table) => table_of(table, report),
+            None => formats.iter().map(fios).collect(),
+        };
         match &self.output {
             Some(path) => write_file(path, &text),
             None => print(&text),
         }
     }
+}
+
+/// iozone's table, below what ran.
+fn table_of(table: &Iozone, report: &Report) -> String {
+    let title =
+        report.context.origin.as_ref().map_or_else(String::new, |origin| format!("{}\n\n", origin.title()));
+    title + &table.table(report.entries.iter().map(|entry| &entry.stats))
 }
 
 /// Bad input, or a run that did not come to its end.

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use mmcq_lab::plot;
 use mmcq_lab::reproduce::never::{Cell, Grid, Kept, Measured};
 use mmcq_lab::reproduce::{
-    self, Amount, Row, fair, fifo, hsq, listed, never, original, queues, sdio, stream, stream_sweep,
+    self, Amount, Row, fair, fifo, hsq, listed, never, original, queues, sdio, spread, stream, stream_sweep,
 };
 use mmcq_lab::runner::RunError;
 use mmcq_lab::sdio::Failure;
@@ -181,7 +181,7 @@ impl Reproduce {
             Experiment::Sdio => (packets, &sdio::BOARDS),
             Experiment::Never => return self.never(),
         };
-        let sdio = matches!(self.experiment, Experiment::Sdio);
+        let packets_only = matches!(self.experiment, Experiment::Sdio);
         let queues = matches!(self.experiment, Experiment::Queues);
         let named = self.platform.as_deref().map(|name| [name]);
         let wanted: &[&str] = match &named {
@@ -190,16 +190,16 @@ impl Reproduce {
                 &[fifo::SDHCI.0]
             }
             None if self.all => boards,
-            None if queues || sdio && self.set.is_empty() => boards,
+            None if queues || packets_only && self.set.is_empty() => boards,
             None => &boards[..1],
         };
-        if self.plot.is_some() && sdio {
+        if self.plot.is_some() && packets_only {
             return Err(Error::Input(
                 "--plot: sdio has no rates to draw; expected another experiment, or mmcq trace --sdio --svg FILE"
                     .to_owned(),
             ));
         }
-        if let Some(change) = self.set.first().filter(|_| !sdio) {
+        if let Some(change) = self.set.first().filter(|_| !packets_only) {
             return Err(Error::Input(format!(
                 "--set {change}: a published experiment runs as its board is; expected sdio, or mmcq run JOB --set"
             )));
@@ -220,6 +220,10 @@ impl Reproduce {
             rows.extend(board(name, &self.set, amount, &mut progress)?);
         }
         let (mut merged, mut swept) = (Vec::new(), Vec::new());
+        let mut five = Vec::new();
+        if matches!(self.experiment, Experiment::Hsq) && wanted[0] == hsq::BOARDS[0] {
+            five = spread::rows(amount, &mut progress).map_err(failed)?;
+        }
         if self.all && matches!(self.experiment, Experiment::Stream) {
             merged = stream_sweep::merging(amount, &mut progress).map_err(failed)?;
             swept = stream_sweep::sweep(&stream_sweep::Grid::FULL, amount, &mut progress).map_err(failed)?;
@@ -230,7 +234,7 @@ impl Reproduce {
             Experiment::Stream => "One thread's rates; the line is what wire and card allow",
             _ => "MiB/s of 4 KiB loads; the line is what wire and card allow",
         };
-        let drawn = (self.plot.is_some() || place.is_some()) && !sdio;
+        let drawn = (self.plot.is_some() || place.is_some()) && !packets_only;
         let svg = drawn.then(|| plot::rates(&rows, title)).transpose().map_err(Error::Run)?;
         if let (Some(path), Some(svg)) = (&self.plot, &svg) {
             std::fs::write(path, svg).map_err(|error| Error::Run(format!("{}: {error}", path.display())))?;
@@ -258,12 +262,14 @@ impl Reproduce {
             _ => Vec::new(),
         };
         if self.json {
+            rows.extend(five);
             rows.extend(originals);
             rows.extend(merged.into_iter().chain(swept));
             let lines = reproduce::json_lines(&rows).map_err(|error| Error::Run(error.to_string()))?;
             print(&lines)?;
         } else if self.csv {
-            let all: Vec<Row> = rows.into_iter().chain(originals).chain(merged).chain(swept).collect();
+            let all: Vec<Row> =
+                rows.into_iter().chain(five).chain(originals).chain(merged).chain(swept).collect();
             print(&reproduce::table(&all).csv())?;
         } else {
             let beside = original::table(&rows, &originals, &as_long);
@@ -278,8 +284,19 @@ impl Reproduce {
             if !originals.is_empty() {
                 print(&format!("\n{beside}"))?;
             }
+            if !five.is_empty() {
+                print(&format!("\n{}{}", self.shown(&five), spread::NOTE))?;
+            }
             if matches!(self.experiment, Experiment::Hsq) {
                 print(&hsq::note(&parts.concat()))?;
+            }
+            if matches!(self.experiment, Experiment::Fifo)
+                && rows.iter().any(|row| row.cell.contains("card B"))
+            {
+                print(fifo::NOTE)?;
+            }
+            if packets_only && rows.iter().any(|row| row.published.is_some()) {
+                print(sdio::NOTE)?;
             }
             if !swept.is_empty() {
                 print(&format!("\n{}\n{}", self.shown(&merged), stream_sweep::table(&swept)))?;

@@ -13,7 +13,8 @@ use std::process::ExitCode;
 /// Run fio jobs on a simulated board, in virtual time
 ///
 /// JOB is a fio job file; options of fio's own command line may follow instead
-/// (`mmcq run -- -rw=randread -bs=4k ...`). Files of the jobs are places on the simulated card. The
+/// (`mmcq run -- -rw=randread -bs=4k ...`), also with sudo or a path of fio in front, or a line of
+/// iozone (`mmcq iozone`). Files of the jobs are places on the simulated card. The
 /// report is fio's.
 #[derive(Debug, Args)]
 pub struct Run {
@@ -36,7 +37,8 @@ impl Run {
         let (medium, _lock) = self.medium(&loaded.workers)?.unzip();
         let again = |changes: &[String]| self.load.scene.load(&file, changes);
         let title = self.load.name();
-        self.reporting.run(&self.load.scene, loaded, medium, again, Vec::new(), &title)
+        let reporting = self.reporting.with_table(self.load.iozone()?);
+        reporting.run(&self.load.scene, loaded, medium, again, Vec::new(), &title)
     }
 
     fn medium(&self, workers: &[Worker]) -> Result<Option<(Medium, Lock)>, Error> {

@@ -5,17 +5,19 @@ use super::load::Load;
 use super::{Error, print};
 use clap::Args;
 use mmcq_lab::recorded::{export, snoop};
-use mmcq_lab::runner::{self, RunError, Setting};
+use mmcq_lab::runner::{self, Outcome, RunError, Setting};
 use std::process::ExitCode;
 
 /// List the requests of a run, a line each, or their latencies as a histogram
 ///
 /// Runs the jobs as `mmcq run` does. The columns are those of bcc's `biosnoop -Q`: when the request
 /// was complete, whose it was, where it went, how long it waited for the driver (QUE) and how long
-/// the driver had it (LAT). T is R, W, D (discard) or F (flush). Rows of --json have their
-/// times in nanoseconds.
+/// the driver had it (LAT). T is R, W, D (discard) or F (flush). Two more say how much of LAT was in
+/// the driver's own queue (DRV), and how many younger requests went to the card first (YOUNGER). Our
+/// stack has a request from its submission on. Rows of --json have their times in nanoseconds.
 ///
 ///   mmcq snoop jobs/quickstart.fio | sort -k9 -n | tail       the slowest
+///   mmcq snoop jobs/fifo.fio --platform fifo-allwinner --setting hsq-tag --slowest 5
 ///   mmcq snoop jobs/fair.fio --histogram --setting hsq-tag    as bcc's biolatency draws it
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
@@ -25,6 +27,10 @@ pub struct Snoop {
     /// Latencies from submission to completion in powers of two, by kind of request
     #[arg(long, conflicts_with = "Form")]
     histogram: bool,
+    /// The N slowest requests in words: where each waited, how many younger ones went first, and by
+    /// which rule
+    #[arg(long, value_name = "N", conflicts_with_all = ["Form", "histogram"])]
+    slowest: Option<usize>,
     #[command(flatten)]
     form: Form,
 }
@@ -44,10 +50,19 @@ impl Snoop {
         })?;
         if self.histogram {
             print(&snoop::histogram(&completed))?;
+            return Ok(code(&outcome));
+        }
+        let names: Vec<String> = loaded.workers.iter().map(|worker| worker.job.name.clone()).collect();
+        if let Some(count) = self.slowest {
+            let rules = run.setting.rules(run.platform);
+            print(&snoop::slowest(&completed, &names, count, rules))?;
         } else {
-            let names: Vec<String> = loaded.workers.iter().map(|worker| worker.job.name.clone()).collect();
             self.form.print(|| snoop::lines(&completed, &names), || snoop::json_lines(&completed, &names))?;
         }
-        Ok(if outcome.counters.failed > 0 { ExitCode::from(1) } else { ExitCode::SUCCESS })
+        Ok(code(&outcome))
     }
+}
+
+fn code(outcome: &Outcome) -> ExitCode {
+    if outcome.counters.failed > 0 { ExitCode::from(1) } else { ExitCode::SUCCESS }
 }

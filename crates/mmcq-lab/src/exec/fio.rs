@@ -3,6 +3,9 @@
 //! Fio itself says what is in its job files (`--showcmd`), so that its rules hold.
 
 use super::programs::JOBS_MAX;
+use crate::fio::options::RANDOM;
+use crate::fio::value;
+use crate::runner::is_partition;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -15,12 +18,11 @@ const MINOR_LEAST: u32 = 20;
 const ENGINES: [&str; 7] = ["libaio", "psync", "sync", "vsync", "pvsync", "pvsync2", "null"];
 
 /// Options that cannot be honoured, why, and what to do instead.
-const REFUSED: [(&str, &str); 12] = [
+const REFUSED: [(&str, &str); 11] = [
     ("startdelay", "no time passes before the first job; expected jobs without it"),
     ("gtod_cpu", "fio's clock is the laboratory's; expected jobs without it"),
     ("verify_async", "its threads would not be jobs; expected jobs without it"),
     ("idle-prof", "the CPUs are not this machine's; expected fio without it"),
-    ("directory", "files are places on the card; expected filename=/dev/mmcblk0"),
     ("opendir", "files are places on the card; expected filename=/dev/mmcblk0"),
     ("filename_format", "files are places on the card; expected filename=/dev/mmcblk0"),
     ("filesize", "files are places on the card; expected size"),
@@ -45,6 +47,8 @@ pub struct Asked {
     pub devices: Vec<PathBuf>,
     /// Other files that they name.
     pub files: Vec<PathBuf>,
+    /// Files that fio would make in a `directory`, with their lengths.
+    pub made: Vec<(PathBuf, u64)>,
     /// No job names a file.
     pub names_none: bool,
 }
@@ -161,19 +165,97 @@ fn names_in(text: &str) -> Vec<String> {
 }
 
 /// A job as it is read, or what all jobs have.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 struct Section {
     name: String,
-    has_file: bool,
+    /// As `filename=` has them.
+    files: Vec<String>,
+    directory: Option<String>,
+    bytes: Option<u64>,
+    jobs: u32,
+    files_each: u32,
+}
+
+impl Section {
+    const EMPTY: Section = Section {
+        name: String::new(),
+        files: Vec::new(),
+        directory: None,
+        bytes: None,
+        jobs: 1,
+        files_each: 1,
+    };
+
+    /// Takes an option that says which files there are, and how long.
+    fn take(&mut self, option: &str, value: &str) -> Result<(), String> {
+        let number = || value.parse().map_err(|_| format!("fio's {option}={value}: expected a number"));
+        match option {
+            "filename" => {
+                self.files = value.split(':').filter(|f| !f.is_empty()).map(str::to_owned).collect()
+            }
+            "directory" if value.contains(':') => {
+                return Err(format!("fio's directory={value}: several are not followed; expected one"));
+            }
+            "directory" => self.directory = Some(value.to_owned()),
+            "size" => self.bytes = value::size(value, 1024).ok(),
+            "numjobs" => self.jobs = number()?,
+            "nrfiles" => self.files_each = number()?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The files that fio makes in its `directory`, each with its length: by the names that it gives
+    /// them, or by those of `filename`.
+    fn made(&self, directory: &str) -> Result<Vec<(PathBuf, u64)>, String> {
+        let Section { name, files, bytes, jobs, files_each, .. } = self;
+        let each = if files.is_empty() { u64::from(*files_each) } else { files.len() as u64 };
+        let bytes = bytes.map(|bytes| bytes / each.max(1)).filter(|bytes| *bytes > 0);
+        let bytes = bytes.ok_or_else(|| {
+            format!("fio's directory={directory}, job {name}: files have their length for ever; expected size=, as in size=1G")
+        })?;
+        let own = (0..*jobs).flat_map(|job| (0..*files_each).map(move |file| format!("{name}.{job}.{file}")));
+        let names: Vec<String> = if files.is_empty() { own.collect() } else { files.clone() };
+        Ok(names.into_iter().map(|name| (Path::new(directory).join(name), bytes)).collect())
+    }
+
+    /// Adds what the job works on. False: it names no file.
+    fn close(self, asked: &mut Asked) -> Result<bool, String> {
+        if let Some(directory) = &self.directory {
+            for (path, bytes) in self.made(directory)? {
+                match asked.made.iter_mut().find(|(known, _)| *known == path) {
+                    Some((_, known)) => *known = bytes.max(*known),
+                    None => asked.made.push((path, bytes)),
+                }
+            }
+            return Ok(true);
+        }
+        if let Some(part) = self.files.iter().find(|file| is_partition(file)) {
+            return Err(format!(
+                "fio's filename={part}: a partition of its own on the card; expected /dev/mmcblk0"
+            ));
+        }
+        for file in &self.files {
+            let list = if file.starts_with("/dev/") { &mut asked.devices } else { &mut asked.files };
+            let path = PathBuf::from(file);
+            if !list.contains(&path) {
+                list.push(path);
+            }
+        }
+        Ok(!self.files.is_empty())
+    }
 }
 
 fn read(all: &[Given], mut names_of_all: Vec<String>) -> Result<Asked, String> {
-    let (mut of_all, mut job): (Section, Option<Section>) = Default::default();
+    let (mut of_all, mut job) = (Section::EMPTY, None::<Section>);
     let mut without: Option<String> = None;
-    let mut close = |job: Option<Section>| {
-        if let Some(job) = job.filter(|job| !job.has_file) {
-            without.get_or_insert(job.name);
+    let mut close = |job: Option<Section>, asked: &mut Asked| -> Result<(), String> {
+        let Some(job) = job else { return Ok(()) };
+        let name = job.name.clone();
+        if !job.close(asked)? {
+            without.get_or_insert(name);
         }
+        Ok(())
     };
     let mut asked = Asked::default();
     for Given { name, value } in all {
@@ -182,7 +264,7 @@ fn read(all: &[Given], mut names_of_all: Vec<String>) -> Result<Asked, String> {
         }
         match name.as_str() {
             "name" => {
-                close(job.take());
+                close(job.take(), &mut asked)?;
                 if let Some(at) = names_of_all.iter().position(|name| name == value) {
                     names_of_all.remove(at);
                 } else if value != "global" {
@@ -200,26 +282,20 @@ fn read(all: &[Given], mut names_of_all: Vec<String>) -> Result<Asked, String> {
                 let why = "its threads would not be jobs; expected inline";
                 return Err(format!("fio's io_submit_mode=offload: {why}"));
             }
+            "rw" | "readwrite" if value == "random" => {
+                return Err(format!("fio's {name}=random: expected {RANDOM}"));
+            }
             "rw" | "readwrite" if value.contains("trim") => {
                 return Err(format!(
                     "fio's {name}={value}: discards are not followed; expected reads and writes"
                 ));
             }
-            "filename" => {
-                job.as_mut().unwrap_or(&mut of_all).has_file = true;
-                for file in value.split(':').filter(|file| !file.is_empty()) {
-                    let path = PathBuf::from(file);
-                    let list = if file.starts_with("/dev/") { &mut asked.devices } else { &mut asked.files };
-                    if !list.contains(&path) {
-                        list.push(path);
-                    }
-                }
-            }
-            _ => {}
+            _ => job.as_mut().unwrap_or(&mut of_all).take(name, value)?,
         }
     }
-    close(job);
-    asked.names_none = asked.devices.is_empty() && asked.files.is_empty();
+    close(job, &mut asked)?;
+    let of_none = of_all.files.is_empty() && of_all.directory.is_none();
+    asked.names_none = of_none && asked.devices.is_empty() && asked.files.is_empty() && asked.made.is_empty();
     match without.filter(|_| !asked.names_none) {
         Some(job) => {
             Err(format!("job {job}: no filename, and others have one; expected filename=/dev/mmcblk0"))
@@ -250,11 +326,38 @@ mod tests {
     }
 
     #[test]
+    fn files_of_a_directory_are_those_that_fio_makes() {
+        let made = |line| of(line).map(|asked| asked.made);
+        let files =
+            |names: &[&str], bytes| names.iter().map(|n| (PathBuf::from(n), bytes)).collect::<Vec<_>>();
+        assert_eq!(
+            made("--directory=/d --size=1m --name=a --numjobs=2 --name=b --nrfiles=2 --name=c -filename=x"),
+            Ok([
+                files(&["/d/a.0.0", "/d/a.1.0"], 1 << 20),
+                files(&["/d/b.0.0", "/d/b.0.1"], 1 << 19),
+                files(&["/d/x"], 1 << 20)
+            ]
+            .concat())
+        );
+        assert!(!of("--name=a --directory=/d --size=1m").unwrap().names_none);
+        for (line, part) in [
+            ("--name=a --directory=/d", "job a: files have their length for ever; expected size="),
+            ("--name=a --directory=/d --size=10%", "expected size="),
+            ("--name=a --directory=/d:/e --size=1m", "expected one"),
+            ("--name=a --directory=/d --size=1m --nrfiles=x", "fio's nrfiles=x"),
+        ] {
+            assert!(made(line).unwrap_err().contains(part), "{line}");
+        }
+    }
+
+    #[test]
     fn what_cannot_be_honoured_is_named() {
         for (line, part) in [
             ("--name=a --ioengine=io_uring", "ioengine io_uring: expected one of libaio"),
             ("--name=a --startdelay=1", "fio's startdelay: no time"),
             ("--name=a --rw=randtrim", "discards"),
+            ("--name=a --rw=random", "fio's rw=random: expected randread, randwrite or randrw"),
+            ("--name=a --filename=/dev/mmcblk0boot0", "a partition of its own"),
             ("--name=a --numjobs=65", "fio's numjobs 65: expected 64"),
             ("--name=a --filename=x --name=b", "job b: no filename"),
             ("--name=b --name=of-all --filename=x", "job b: no filename"),

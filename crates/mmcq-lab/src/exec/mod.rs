@@ -16,7 +16,7 @@ mod shared;
 pub use cut::Lost;
 pub use library::library;
 pub use programs::{JOBS_MAX, Tally};
-pub use shared::FILES_MAX;
+pub use shared::{FILES_MAX, PATH_BYTES_MAX};
 
 use crate::board::Board;
 use crate::runner::place::{self, Serve, Visit};

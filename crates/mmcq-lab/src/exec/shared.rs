@@ -17,7 +17,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::time::Duration;
 
 /// Paths of the card that a program may have.
-pub const FILES_MAX: usize = 16;
+pub const FILES_MAX: usize = 64;
+/// The longest path.
+pub const PATH_BYTES_MAX: usize = 159;
 /// I/Os of a job under way: each has a place, and a cell for its data.
 pub const RING: u32 = 256;
 /// Longer data are not in a cell.
@@ -27,7 +29,7 @@ pub const IO_BYTES_MAX: u32 = 16 << 20;
 
 const MAGIC: u32 = 0x7163_6d6d;
 const FIO: u32 = 1;
-const SLOTS_AT: usize = 8192;
+const SLOTS_AT: usize = 16384;
 const SLOT_BYTES: usize = 24576;
 const FILES_AT: usize = 1024;
 const FILE_BYTES: usize = 192;

@@ -34,4 +34,5 @@ pub use error::{Note, ParseError, Place};
 pub use job::{Dir, Job, Worker, expand};
 pub use parse::{
     FILE_BYTES_MAX, JobFile, OutputFormat, Sources, System, parse_command_line, parse_file, parse_text,
+    program_words,
 };

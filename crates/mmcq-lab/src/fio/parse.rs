@@ -3,7 +3,7 @@
 //! A job file is lines: `[section]`, `option=value`, `flag`, `include FILE`, and comments from `;`
 //! or `#` to the end. `[global]` sets what later sections start from, and may come back. On a
 //! command line the options before the first `--name` are global, one dash does as well as two, and
-//! words without a dash are job files.
+//! words without a dash are job files. A line may be pasted with the program in front.
 
 use super::error::{Note, ParseError, Place};
 use super::job::Job;
@@ -116,12 +116,30 @@ pub fn parse_text(name: &str, text: &[u8], sources: &dyn Sources) -> Result<JobF
     reader.finish(name)
 }
 
-/// Reads the arguments of a fio command line, without the program's name.
+/// Counts the words in front of a pasted line's options: `fio` or a path that ends in it, and `sudo`
+/// with its own options before that. A word that stands alone is a job file, whatever its name.
+pub fn program_words(words: &[impl AsRef<Path>]) -> usize {
+    let is = |word: &Path, name: &str| word.file_name().is_some_and(|last| last == name);
+    let after_sudo = match words.first() {
+        Some(word) if is(word.as_ref(), "sudo") => {
+            let option =
+                |word: &&_| AsRef::<Path>::as_ref(*word).as_os_str().as_encoded_bytes().starts_with(b"-");
+            1 + words[1..].iter().take_while(option).count()
+        }
+        _ => 0,
+    };
+    match words.get(after_sudo) {
+        Some(word) if is(word.as_ref(), "fio") && words.len() > after_sudo + 1 => after_sudo + 1,
+        _ => 0,
+    }
+}
+
+/// Reads the arguments of a fio command line. The program's name may stand before them.
 pub fn parse_command_line(args: &[String], sources: &dyn Sources) -> Result<JobFile, ParseError> {
     let mut reader = Reader::new(sources);
     reader.section = Section::Global;
     let mut files: Vec<(&str, Place)> = Vec::new();
-    let mut args = args.iter().zip(1u32..).peekable();
+    let mut args = args.iter().zip(1u32..).skip(program_words(args)).peekable();
     while let Some((arg, number)) = args.next() {
         let place = Place::Argument(number);
         let Some(option) = arg.strip_prefix("--").or_else(|| arg.strip_prefix('-')) else {
@@ -530,7 +548,28 @@ mod tests {
             Some("4 workers")
         );
         assert!(line("--rw=read").is_err());
+        assert_eq!(
+            line("/usr/bin/fio --name=a --bs=4q").unwrap_err(),
+            "argument 3: bs=4q: expected a size such as 4k"
+        );
         assert_eq!(line("--name=a --bs 4q").unwrap_err(), "argument 2: bs=4q: expected a size such as 4k");
+    }
+
+    /// As the threads have them, with the program in front.
+    #[test]
+    fn lines_as_pasted() {
+        let job = "-name=test_read --rw=read";
+        for front in ["fio", "./fio", "/data/fio", "sudo fio", "sudo -E ./fio", "/usr/bin/sudo fio"] {
+            assert_eq!(line(&format!("{front} {job}")).unwrap().jobs[0].name, "test_read", "{front}");
+        }
+        assert_eq!(line("sudo ./fio a.fio --section=b").unwrap().jobs[0].name, "b");
+        for (text, part) in [
+            ("fio", "cannot read job file 'fio'"),
+            ("sudo a --name=x", "cannot read job file 'sudo'"),
+            ("time fio --name=x", "cannot read job file 'time'"),
+        ] {
+            assert!(line(text).unwrap_err().contains(part), "{text}");
+        }
     }
 
     #[test]

@@ -22,6 +22,8 @@ pub struct Request {
     id: u64,
     /// Place in the order of arrival (a merge keeps the older one's).
     arrival: u64,
+    /// When the oldest of its I/Os came.
+    came_ns: u64,
     /// When it should have been dispatched.
     expires_ns: u64,
     /// Greater: more recently entered in the hash of end addresses.
@@ -32,6 +34,17 @@ impl Request {
     fn end(&self) -> u64 {
         self.lba + u64::from(self.blocks)
     }
+}
+
+/// What a disk's statistics have of its requests, `[read, write]`, as /proc/diskstats does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DiskUse {
+    /// Requests that are complete.
+    pub ios: [u64; 2],
+    /// I/Os, or requests, that were merged into another request.
+    pub merges: [u64; 2],
+    /// What all requests took, from their begin to their completion.
+    pub ticks_ns: [u64; 2],
 }
 
 /// The scheduler's tunables.
@@ -74,6 +87,7 @@ pub struct Elevator {
     starved: u32,
     sequence: u64,
     spare: Vec<Vec<Io>>,
+    disk: DiskUse,
 }
 
 fn index(direction: Direction) -> usize {
@@ -105,6 +119,7 @@ impl Elevator {
         let dir = index(io.direction);
         self.sequence += 1;
         if let Some((i, back)) = self.merge_candidate(&io, dir) {
+            self.disk.merges[dir] += 1;
             let request = &mut self.sorted[dir][i];
             request.blocks += io.blocks;
             self.last_merge = Some(request.id);
@@ -135,6 +150,7 @@ impl Elevator {
             ios,
             id: self.sequence,
             arrival: self.sequence,
+            came_ns: now_ns,
             expires_ns: now_ns + self.tunables.expire_ns[dir],
             hashed: self.sequence,
         };
@@ -183,10 +199,18 @@ impl Elevator {
         Some(request)
     }
 
-    /// Takes a finished request's memory back.
-    pub fn recycle(&mut self, mut ios: Vec<Io>) {
+    /// A request is complete: it is counted, and its memory taken back.
+    pub fn completed(&mut self, request: Request, now_ns: u64) {
+        let (dir, mut ios) = (index(request.direction), request.ios);
+        self.disk.ios[dir] += 1;
+        self.disk.ticks_ns[dir] += now_ns.saturating_sub(request.came_ns);
         ios.clear();
         self.spare.push(ios);
+    }
+
+    /// What was counted of all requests.
+    pub fn disk(&self) -> DiskUse {
+        self.disk
     }
 
     fn place(&self, dir: usize, lba: u64) -> usize {
@@ -226,6 +250,7 @@ impl Elevator {
         if a.end() != b.lba || !self.fits(a, b.blocks, b.ios.len()) {
             return;
         }
+        self.disk.merges[dir] += 1;
         let mut gone = self.sorted[dir].remove(second);
         if self.next[dir] == Some(gone.id) {
             self.next[dir] = self.sorted[dir].get(second).map(|r| r.id);
@@ -234,6 +259,7 @@ impl Elevator {
         request.blocks += gone.blocks;
         request.ios.append(&mut gone.ios);
         request.arrival = request.arrival.min(gone.arrival);
+        request.came_ns = request.came_ns.min(gone.came_ns);
         request.expires_ns = request.expires_ns.min(gone.expires_ns);
         request.hashed = self.sequence;
         if self.last_merge == Some(gone.id) {
@@ -274,7 +300,11 @@ mod tests {
         assert!(!e.insert(io(0), 0), "front");
         assert!(e.insert(io(32), 0));
         assert!(!e.insert(io(24), 0), "closes the gap");
-        assert_eq!(all(&mut e), [(0, 40)]);
+        let request = e.dispatch(0).unwrap();
+        assert_eq!((request.lba, request.blocks), (0, 40));
+        // Three I/Os and a request went into another.
+        e.completed(request, 1000);
+        assert_eq!(e.disk(), DiskUse { ios: [1, 0], merges: [4, 0], ticks_ns: [1000, 0] });
     }
 
     #[test]

@@ -3,10 +3,12 @@
 //! Completion is a soft interrupt, and a hop to the worker takes the next request out of the
 //! scheduler.
 
-use super::elevator::{Elevator, Request};
+use super::elevator::{DiskUse, Elevator, Request};
 use super::tags::Tags;
 use super::{Ended, Port};
+use crate::platform::Defer;
 use crate::system::{Front, Io, Step, System};
+use mmcq::host::Direction;
 use mmcq_sim::cpu::{Priority, Thread};
 use mmcq_sim::world::Stream;
 use std::collections::VecDeque;
@@ -32,8 +34,8 @@ pub enum Order {
 pub struct Settings {
     /// Order of dispatch.
     pub order: Order,
-    /// The host completes requests in the thread of its interrupt, not in the interrupt.
-    pub defer: bool,
+    /// Which requests the host completes in the thread of its interrupt, not in the interrupt.
+    pub defer: Defer,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,6 +112,11 @@ impl<P: Port> Hsq<P> {
         }
     }
 
+    /// What the block layer counted of its requests.
+    pub fn disk(&self) -> DiskUse {
+        self.elevator.disk()
+    }
+
     fn kick(&mut self, sys: &mut System, core: u8) {
         if self.worker.1 == Worker::Idle {
             self.worker.1 = Worker::Running;
@@ -146,7 +153,16 @@ impl<P: Port> Hsq<P> {
     /// The controller has finished: go on here, or in the thread of the interrupt.
     fn ended(&mut self, sys: &mut System, ok: bool) {
         self.result = ok;
-        if self.settings.defer {
+        let read = || {
+            let request = self.active.and_then(|tag| self.slots[tag as usize].as_ref());
+            request.is_some_and(|request| request.direction == Direction::Read)
+        };
+        let defers = match self.settings.defer {
+            Defer::Never => false,
+            Defer::Reads => read(),
+            Defer::Always => true,
+        };
+        if defers {
             sys.wake(self.irq_thread, Step::IrqThread);
         } else {
             self.finalize(sys, sys.irq_core);
@@ -235,6 +251,9 @@ impl<P: Port> Front for Hsq<P> {
                     }
                 } else {
                     self.in_flight += 1;
+                    if let Some((request, _)) = &self.taken {
+                        sys.taken(&request.ios);
+                    }
                     sys.go_on(self.worker.0, sys.costs.prep_ns, Step::Prepared);
                 }
             }
@@ -273,7 +292,7 @@ impl<P: Port> Front for Hsq<P> {
                     for io in &request.ios {
                         sys.complete(*io, ok);
                     }
-                    self.elevator.recycle(request.ios);
+                    self.elevator.completed(request, sys.time.now());
                     self.restart = false;
                     self.kick(sys, core);
                 }

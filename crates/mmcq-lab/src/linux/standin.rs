@@ -10,6 +10,7 @@ use super::port::EnginePort;
 use super::worker::Worker;
 use crate::board::TIMER;
 use crate::ours::Ours;
+use crate::platform::Defer;
 use crate::system::{Costs, How, Io, Next, System, Workload};
 use mmcq::board::NoLock;
 use mmcq::engine::{CardParams, Config};
@@ -342,7 +343,7 @@ fn run(
         }
         Setting::Tag | Setting::Fifo => {
             let port = EnginePort::new(stack_over(host), target, 1 << 20);
-            let mut front = Hsq::new(port, Settings { order, defer: false }, elevator, &mut sys, 1);
+            let mut front = Hsq::new(port, Settings { order, defer: Defer::Never }, elevator, &mut sys, 1);
             sys.run(&mut front, &mut device, &mut jobs).unwrap()
         }
     };

@@ -2,7 +2,7 @@
 //! (and after a write polls the card's status), starts it, and only then completes the one before.
 //! Two context switches for each request.
 
-use super::elevator::{Elevator, Request};
+use super::elevator::{DiskUse, Elevator, Request};
 use super::{Ended, Port, ready};
 use crate::system::{Front, Io, Step, System};
 use mmcq::host::Direction;
@@ -66,6 +66,11 @@ impl<P: Port> Worker<P> {
             status: 0,
             pauses: Stream::new(seed, "status pause"),
         }
+    }
+
+    /// What the block layer counted of its requests.
+    pub fn disk(&self) -> DiskUse {
+        self.elevator.disk()
     }
 
     fn kick(&mut self, sys: &mut System, core: u8) {
@@ -180,6 +185,7 @@ impl<P: Port> Front for Worker<P> {
         match step {
             Step::Take => {
                 if let Some(request) = self.elevator.dispatch(sys.time.now()) {
+                    sys.taken(&request.ios);
                     self.prepared = Some(request);
                     sys.go_on(self.thread, sys.costs.dispatch_ns + sys.costs.prep_ns, Step::Prepared);
                 } else if self.active.as_ref().is_some_and(|a| a.over) {
@@ -208,7 +214,7 @@ impl<P: Port> Front for Worker<P> {
                     for io in &done.request.ios {
                         self.complete(sys, *io, done.ok);
                     }
-                    self.elevator.recycle(done.request.ios);
+                    self.elevator.completed(done.request, sys.time.now());
                 }
                 sys.go_on(self.thread, 0, Step::Take);
             }

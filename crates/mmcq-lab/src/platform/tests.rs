@@ -8,7 +8,7 @@ fn all_that_come_with_the_program_can_be_read() {
     }
     let busy = Platform::load("hsq-sprd-busy").unwrap();
     assert_eq!((busy.costs.ns("wake"), busy.costs.ns("irq")), (60_000, 2_500));
-    assert!(Platform::load("hsq-defer").unwrap().defer_completion);
+    assert_eq!(Platform::load("hsq-defer").unwrap().defer_completion, Defer::Always);
 }
 
 fn broken(line: &str, instead: &str) -> String {

@@ -36,6 +36,7 @@ struct Row {
 struct Open {
     io: Io,
     came_ns: u64,
+    driver_ns: Option<u64>,
     went_ns: Option<u64>,
 }
 
@@ -46,7 +47,9 @@ pub struct Completed {
     pub io: Io,
     /// The job submitted it.
     pub came_ns: u64,
-    /// It went to the driver.
+    /// The driver had it: taken from the scheduler, or at once where the driver is the scheduler.
+    pub driver_ns: u64,
+    /// Its data command began.
     pub went_ns: u64,
     /// It was complete.
     pub done_ns: u64,
@@ -76,7 +79,7 @@ impl Keeper {
             for code in [event::QUEUE, event::GET_REQUEST, event::INSERT] {
                 self.row(now_ns, code, io, true);
             }
-            return self.open.push(Open { io: *io, came_ns: now_ns, went_ns: None });
+            return self.open.push(Open { io: *io, came_ns: now_ns, driver_ns: None, went_ns: None });
         };
         let same = |open: &Open| open.io.job == io.job && open.io.buffer == io.buffer;
         let Some(at) = self.open.iter().position(same) else { return };
@@ -88,9 +91,18 @@ impl Keeper {
         });
         let done_ns = now_ns.max(went_ns);
         self.row(done_ns, event::COMPLETE, io, ok);
-        let [came_ns, went_ns, done_ns] =
-            [open.came_ns, went_ns, done_ns].map(|ns| ns.saturating_sub(self.begin_ns));
-        self.completed.push(Completed { io: *io, came_ns, went_ns, done_ns, ok });
+        let driver_ns = open.driver_ns.unwrap_or(open.came_ns).min(went_ns);
+        let [came_ns, driver_ns, went_ns, done_ns] =
+            [open.came_ns, driver_ns, went_ns, done_ns].map(|ns| ns.saturating_sub(self.begin_ns));
+        self.completed.push(Completed { io: *io, came_ns, driver_ns, went_ns, done_ns, ok });
+    }
+
+    /// The driver takes an I/O, or the first piece of one.
+    fn taken(&mut self, io: &Io, now_ns: u64) {
+        let same = |open: &&mut Open| open.io.job == io.job && open.io.buffer == io.buffer;
+        if let Some(open) = self.open.iter_mut().find(same) {
+            open.driver_ns.get_or_insert(now_ns);
+        }
     }
 
     /// A data command names its first block; what continues that goes with it.
@@ -206,6 +218,8 @@ pub fn completed<R>(run: impl FnOnce() -> R) -> (R, Vec<Completed>) {
 pub(crate) fn watch(sys: &mut System, jobs: u32, block_addressed: bool) {
     let Some(keeper) = KEEPER.with(|k| k.borrow().clone()) else { return };
     *keeper.borrow_mut() = Keeper { begin_ns: sys.time.now(), block_addressed, jobs, ..Keeper::default() };
+    let taken = keeper.clone();
+    sys.driver_log = Some(Box::new(move |io, now_ns| taken.borrow_mut().taken(io, now_ns)));
     sys.also_tell(Box::new(move |io, result, now_ns| keeper.borrow_mut().io(io, result, now_ns)));
 }
 

@@ -12,6 +12,7 @@ pub mod export;
 mod ftrace;
 mod iolog;
 mod lines;
+pub mod passed;
 pub mod plan;
 mod records;
 pub mod snoop;

@@ -2,6 +2,7 @@
 //! `biosnoop -Q`, and the latencies in powers of two as `biolatency` draws them.
 
 use super::export::Completed;
+use super::passed::{self, Rules, younger_first};
 use crate::system::{How, Io};
 use mmcq::host::Direction;
 use std::fmt::Write;
@@ -9,13 +10,14 @@ use std::fmt::Write;
 /// The longest bar.
 const STARS: u64 = 40;
 
-/// A line for each request, by its end. `names` are those of the jobs.
+/// A line for each request, by its end. `names` are those of the jobs. Behind biosnoop's columns: the
+/// part of LAT in the driver's queue, and how many younger requests went to the card first.
 pub fn lines(completed: &[Completed], names: &[String]) -> String {
     let mut out = format!(
-        "{:<11} {:<14} {:<7} {:<9} {:<1} {:<10} {:<7} {:>7} {:>7}\n",
-        "TIME(s)", "COMM", "PID", "DISK", "T", "SECTOR", "BYTES", "QUE(ms)", "LAT(ms)"
+        "{:<11} {:<14} {:<7} {:<9} {:<1} {:<10} {:<7} {:>7} {:>7} {:>7} {:>7}\n",
+        "TIME(s)", "COMM", "PID", "DISK", "T", "SECTOR", "BYTES", "QUE(ms)", "LAT(ms)", "DRV(ms)", "YOUNGER"
     );
-    for one in completed {
+    for (one, younger) in completed.iter().zip(younger_first(completed)) {
         let Io { job, lba, blocks, .. } = one.io;
         let name = names.get(job as usize).map_or("-", String::as_str);
         let name: String = name.chars().take(14).collect();
@@ -24,12 +26,13 @@ pub fn lines(completed: &[Completed], names: &[String]) -> String {
         let failed = if one.ok { "" } else { "  failed" };
         let _ = writeln!(
             out,
-            "{:<11.6} {name:<14} {pid:<7} {:<9} {:<1} {lba:<10} {bytes:<7} {:>7.3} {:>7.3}{failed}",
+            "{:<11.6} {name:<14} {pid:<7} {:<9} {:<1} {lba:<10} {bytes:<7} {:>7.3} {:>7.3} {:>7.3} {younger:>7}{failed}",
             one.done_ns as f64 / 1e9,
             "mmcblk0",
             kind(&one.io),
-            ms(one.came_ns, one.went_ns),
-            ms(one.went_ns, one.done_ns),
+            ms(one.came_ns, one.driver_ns),
+            ms(one.driver_ns, one.done_ns),
+            ms(one.driver_ns, one.went_ns),
         );
     }
     out
@@ -37,7 +40,7 @@ pub fn lines(completed: &[Completed], names: &[String]) -> String {
 
 /// The same, one JSON object a line, times in nanoseconds.
 pub fn json_lines(completed: &[Completed], names: &[String]) -> String {
-    let line = |one: &Completed| {
+    let line = |(one, younger): (&Completed, u32)| {
         let Io { job, lba, blocks, .. } = one.io;
         let row = serde_json::json!({
             "at_ns": one.done_ns,
@@ -46,13 +49,15 @@ pub fn json_lines(completed: &[Completed], names: &[String]) -> String {
             "kind": kind(&one.io).to_string(),
             "sector": lba,
             "bytes": u64::from(blocks) * 512,
-            "queued_ns": one.went_ns.saturating_sub(one.came_ns),
-            "served_ns": one.done_ns.saturating_sub(one.went_ns),
+            "queued_ns": one.driver_ns.saturating_sub(one.came_ns),
+            "served_ns": one.done_ns.saturating_sub(one.driver_ns),
+            "driver_queue_ns": one.went_ns.saturating_sub(one.driver_ns),
+            "younger_first": younger,
             "ok": one.ok,
         });
         format!("{row}\n")
     };
-    completed.iter().map(line).collect()
+    completed.iter().zip(younger_first(completed)).map(line).collect()
 }
 
 /// As biosnoop names it: read, write, discard, flush.
@@ -63,6 +68,18 @@ fn kind(io: &Io) -> char {
         (Direction::Read, ..) => 'R',
         (Direction::Write, ..) => 'W',
     }
+}
+
+/// The slowest requests, a line each, the worst first.
+pub fn slowest(completed: &[Completed], names: &[String], count: usize, rules: Rules) -> String {
+    let mut out = String::new();
+    for passed in passed::slowest(completed, count) {
+        let Completed { io, done_ns, .. } = passed.request;
+        let name = names.get(io.job as usize).map_or("-", String::as_str);
+        let at = done_ns as f64 / 1e9;
+        let _ = writeln!(out, "{at:.6} {name} {} {}: {}", kind(&io), io.lba, passed.line(rules));
+    }
+    out
 }
 
 /// From submission to completion in microseconds, by kind.

@@ -9,6 +9,7 @@ pub mod never;
 pub mod original;
 pub mod queues;
 pub mod sdio;
+pub mod spread;
 pub mod stream;
 pub mod stream_sweep;
 

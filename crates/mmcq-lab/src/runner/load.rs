@@ -64,6 +64,15 @@ const FLOW_LOOK_NS: u64 = 1_000;
 /// Files are placed at multiples of this, as a file system would.
 const FILE_ALIGN: u64 = 1 << 20;
 
+/// A device that is a partition of an eMMC's own: mmcblk0boot0, mmcblk0rpmb, mmcblk0gp0.
+pub fn is_partition(device: &str) -> bool {
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let Some(rest) = device.strip_prefix("/dev/mmcblk") else { return false };
+    let part = rest.trim_start_matches(|c: char| c.is_ascii_digit());
+    rest.len() > part.len()
+        && (part == "rpmb" || ["boot", "gp"].iter().any(|name| part.strip_prefix(name).is_some_and(digits)))
+}
+
 impl<'a> Load<'a> {
     pub(super) fn new(
         run: &Run<'a>,
@@ -80,6 +89,7 @@ impl<'a> Load<'a> {
             for name in &worker.files {
                 let (base, size) = match known.get(name.as_str()) {
                     Some(&found) => found,
+                    None if is_partition(name) => return Err(RunError::Partition { name: name.clone() }),
                     // A device is the whole card.
                     None if name.starts_with("/dev/") => (0, capacity),
                     None => {

@@ -1,6 +1,7 @@
 //! What a run takes place on: the board of a setting, its stack, and what is counted there.
 
-use super::served::Served;
+use super::chances;
+use super::served::{Keeping, Served};
 use super::waiting::Waiting;
 use super::{Counters, Run, RunError, SLOTS, Setting, Steady};
 use crate::board::Board;
@@ -130,8 +131,13 @@ impl Serve<1> for Board<1> {
             let port = Reader::new(self.stack, self.card.params, bytes, close, sys);
             let mut front = Worker::new(port, elevator, sys, run.seed);
             let end_ns = sys.run(&mut front, &mut controller, load)?;
-            return Ok((end_ns, Served { continued: front.port.continued, ..Served::default() }));
+            let keeping = if close == Close::Late { Keeping::Holds } else { Keeping::Closes };
+            let (continued, disk) = (front.port.continued, Some(front.disk()));
+            return Ok((end_ns, Served { continued, keeping, disk, ..Served::default() }));
         }
+        let continues = self.stack.with(|e| e.caps().continue_data);
+        let keeping = if continues { Keeping::Closes } else { Keeping::Cannot };
+        let served = |disk| Served { keeping, disk: Some(disk), ..Served::default() };
         let looks = run.platform.controller.linux_looks();
         let port = EnginePort::new(self.stack, self.card.params, bytes).looking(looks);
         let order = match run.setting {
@@ -139,18 +145,25 @@ impl Serve<1> for Board<1> {
             Setting::HsqFifo => Order::Fifo,
             _ => {
                 let mut front = Worker::new(port, elevator, sys, run.seed);
-                return sys.run(&mut front, &mut controller, load).map(|end_ns| (end_ns, Served::default()));
+                let end_ns = sys.run(&mut front, &mut controller, load)?;
+                return Ok((end_ns, served(front.disk())));
             }
         };
         let settings = Settings { order, defer: self.defer };
         let mut front = Hsq::new(port, settings, elevator, sys, run.seed);
-        sys.run(&mut front, &mut controller, load).map(|end_ns| (end_ns, Served::default()))
+        let end_ns = sys.run(&mut front, &mut controller, load)?;
+        Ok((end_ns, served(front.disk())))
     }
 }
 
 impl Serve<SLOTS> for Board<SLOTS> {
-    fn serve(self, _: &Run<'_>, sys: &mut System, load: &mut dyn Workload) -> Result<(u64, Served), Stuck> {
+    fn serve(self, run: &Run<'_>, sys: &mut System, load: &mut dyn Workload) -> Result<(u64, Served), Stuck> {
         let mut controller = self.controller.clone();
+        let keeping = match self.stack.with(|e| e.caps().continue_data) {
+            false => Keeping::Cannot,
+            true if run.platform.stack.streams => Keeping::Holds,
+            true => Keeping::Closes,
+        };
         let before = self.stack.with(|e| *e.stats());
         let mut front = Ours::new(self.stack, sys, load.jobs_max()).moved_by(self.context, sys);
         let end_ns = sys.run(&mut front, &mut controller, load)?;
@@ -162,8 +175,14 @@ impl Serve<SLOTS> for Board<SLOTS> {
         if let Ok(page) = front.stack.with(|e| e.set_page(DmaBuf::EMPTY)) {
             self.pages.into_inner().free(page);
         }
-        Ok((end_ns, Served { tasks, packs, chains, ..served }))
+        Ok((end_ns, Served { tasks, packs, chains, keeping, ..served }))
     }
+}
+
+/// What a transfer of several requests has at most, in blocks.
+fn most_blocks<const N: usize>(board: &Board<N>) -> u32 {
+    let ours = || board.stack.with(|e| e.caps().max_blocks.min(e.caps().max_bytes / 512));
+    if N == 1 { LINUX_BLOCKS } else { ours() }
 }
 
 /// What is loaded and counts itself.
@@ -201,6 +220,7 @@ where
     crate::trace::watch(&mut sys, jobs);
     crate::recorded::export::watch(&mut sys, jobs, board.card.params.block_addressed);
     crate::series::watch(&mut sys);
+    let chances = chances::watch(&mut sys, most_blocks(&board));
     let start_ns = board.time.now();
     let emmc = matches!(board.card.family, Family::Emmc(_));
     let (controller, memory, cores) = (board.controller.clone(), board.memory.clone(), board.cores);
@@ -223,6 +243,7 @@ where
     let after = controller.accesses();
     let accesses = (after.reads - before.reads, after.writes - before.writes);
     let (ios, failed, steady) = load.counted();
+    let (waiting_ns, without_ns) = waiting.end(end_ns);
     let counters = Counters {
         ios,
         transfers,
@@ -233,7 +254,10 @@ where
         elapsed_ns: end_ns - start_ns,
         cores,
         failed,
-        waiting_ns: waiting.end(end_ns),
+        waiting_ns,
+        without_ns,
+        job_switches: sys.job_switches(),
+        chances: chances.take(),
         emmc,
         stack,
         steady,

@@ -1,13 +1,30 @@
 //! What a stack itself counted while it served a run.
 
+use crate::linux::elevator::DiskUse;
 use mmcq::engine::{Close, Stats};
 use mmcq::sched::{ChainStats, Holds, PackStats, TaskStats};
+
+/// Whether a transfer stays open for a request that goes on where it ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Keeping {
+    /// The host cannot move data without a command.
+    #[default]
+    Cannot,
+    /// The setting closes each transfer.
+    Closes,
+    /// It stays open for a time.
+    Holds,
+}
 
 /// What there is depends on the stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Served {
     /// Transfers that went on in an open one, without a command.
     pub continued: u64,
+    /// What becomes of a transfer that the next request would go on with.
+    pub keeping: Keeping,
+    /// What Linux's block layer counted.
+    pub disk: Option<DiskUse>,
     /// Our engine's counters.
     pub engine: Option<Stats>,
     /// Starts that our engine held for the tail of a batch.
@@ -23,6 +40,13 @@ pub struct Served {
 }
 
 impl Served {
+    /// I/Os that went in another's request: by Linux's block layer, or by our engine.
+    pub fn merged(&self) -> u64 {
+        #[allow(clippy::useless_conversion, reason = "counters have 32 bits where the core's words do")]
+        let by_engine = || self.engine.map_or(0, |engine| engine.merged.into());
+        self.disk.map(|disk| disk.merges.iter().sum()).unwrap_or_else(by_engine)
+    }
+
     /// By our engine, whose counters were `before` when the card had come up. Until then no start
     /// is held.
     pub fn by_engine(before: &Stats, now: Stats, holds: Holds, continue_lost: bool) -> Self {

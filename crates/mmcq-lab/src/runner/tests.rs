@@ -324,3 +324,54 @@ fn the_queue_engine_keeps_a_cards_units_at_work_and_is_used_where_it_pays() {
     let error = on_a_card("emmc-queue", "read", 1, Setting::Cqe).unwrap_err().to_string();
     assert!(error.contains("no engine"), "{error}");
 }
+
+fn on_a_host_that_defers(what: &str, rw: &str, setting: Setting) -> Counters {
+    let change = format!("defer_completion={what}");
+    let platform = Platform::load_with("hsq-defer", &[change]).unwrap();
+    let file = fio::parse_text("test", hsq::job(rw, Some(1 << 20)).as_bytes(), &fio::System).unwrap();
+    let workers = fio::expand(&file.jobs).unwrap();
+    let what = Run { workers: &workers, platform: &platform, card: None, setting, seed: 1 };
+    run(&what, None, &mut |_, _| ()).unwrap().counters
+}
+
+/// HSQ's reviewer: not a host as a whole, but the requests that need it are left to a thread.
+#[test]
+fn only_what_needs_a_thread_is_deferred() {
+    let rate = |c: &Counters| c.bytes as f64 / c.elapsed_ns as f64;
+    for setting in [Setting::HsqFifo, Setting::Mmcq] {
+        let of = |what, rw| on_a_host_that_defers(what, rw, setting);
+        let at = setting.name();
+        // Writes go as if nothing were deferred, and reads as if all were.
+        for (rw, same, other) in [("randwrite", "false", "true"), ("randread", "true", "false")] {
+            let (by_request, same, other) = (of("reads", rw), of(same, rw), of(other, rw));
+            assert_eq!(by_request.elapsed_ns, same.elapsed_ns, "{at}, {rw}");
+            assert_eq!(by_request.cpu.wakeups, same.cpu.wakeups, "{at}, {rw}");
+            assert_ne!(by_request.cpu.wakeups, other.cpu.wakeups, "{at}, {rw}");
+        }
+        let (by_request, all) = (of("reads", "randwrite"), of("true", "randwrite"));
+        assert!(rate(&by_request) >= rate(&all) && by_request.cpu.wakeups < all.cpu.wakeups, "{at}");
+    }
+}
+
+/// STREAM's maintainer: BFQ suits these cards. For readers alone turns cost nothing.
+#[test]
+fn readers_alone_get_the_same_by_turns_as_in_order() {
+    let readers = |scheduler: &str, readers: u32| {
+        let platform =
+            Platform::load_with("fifo-allwinner", &[format!("stack.scheduler={scheduler}")]).unwrap();
+        let text =
+            format!("[r]\nrw=randread\nbs=4K\nnumjobs={readers}\nsize=1G\nio_size=2M\ndirect=1\nthread\n");
+        let file = fio::parse_text("test", text.as_bytes(), &fio::System).unwrap();
+        let workers = fio::expand(&file.jobs).unwrap();
+        let (workers, platform) = (&workers[..], &platform);
+        let one = Run { workers, platform, card: None, setting: Setting::Mmcq, seed: 1 };
+        let outcome = run(&one, None, &mut |_, _| ()).unwrap();
+        let rate = outcome.counters.bytes as f64 / outcome.counters.elapsed_ns as f64;
+        (rate, outcome.group().dirs[0].clat.ns.max)
+    };
+    for count in [1, 2, 8] {
+        let ((fifo, fifo_max), (fair, fair_max)) = (readers("fifo", count), readers("fair", count));
+        assert!(fair > 0.97 * fifo, "{count} readers: {fair} of {fifo}");
+        assert!(fair_max < 4 * fifo_max, "{count} readers: {fair_max} and {fifo_max}");
+    }
+}

@@ -22,6 +22,8 @@ struct State {
     /// The wires in use, as far as a later idle period may overlap.
     bus: VecDeque<(u64, u64)>,
     waited_ns: u64,
+    /// No request was with the stack.
+    without_ns: u64,
 }
 
 fn overlap(a: (u64, u64), b: (u64, u64)) -> u64 {
@@ -32,6 +34,7 @@ impl State {
     fn idle(&mut self, until_ns: u64) {
         let idle = (self.idle_from_ns, until_ns.max(self.idle_from_ns));
         let used: u64 = self.bus.iter().map(|&bus| overlap(bus, idle)).sum();
+        self.without_ns += idle.1 - idle.0;
         self.waited_ns += (idle.1 - idle.0).saturating_sub(used);
         self.idles.push_back(idle);
         if self.idles.len() > IDLES_KEPT {
@@ -58,7 +61,14 @@ impl Waiting {
     /// From here on.
     pub fn new(now_ns: u64) -> Self {
         let (idles, bus) = (VecDeque::new(), VecDeque::new());
-        Waiting(Rc::new(RefCell::new(State { inside: 0, idle_from_ns: now_ns, idles, bus, waited_ns: 0 })))
+        Waiting(Rc::new(RefCell::new(State {
+            inside: 0,
+            idle_from_ns: now_ns,
+            idles,
+            bus,
+            waited_ns: 0,
+            without_ns: 0,
+        })))
     }
 
     /// Something happened on the bus. Data belong to a request, so commands and busy are enough.
@@ -96,13 +106,13 @@ impl Waiting {
         }
     }
 
-    /// The run is over: how long the bus had nothing to do.
-    pub fn end(&self, now_ns: u64) -> u64 {
+    /// The run is over: how long the bus had nothing to do, and how long no request was with the stack.
+    pub fn end(&self, now_ns: u64) -> (u64, u64) {
         let mut state = self.0.borrow_mut();
         if state.inside == 0 {
             state.idle(now_ns);
         }
-        state.waited_ns
+        (state.waited_ns, state.without_ns)
     }
 }
 
@@ -128,7 +138,7 @@ mod tests {
         waiting.bus(BusEvent::Busy { from_ns: 410, until_ns: 500 });
         waiting.enters(450);
         waiting.leaves(480);
-        assert_eq!(waiting.end(520), 50 + (90 - 50 - 15) + 10 + 20);
+        assert_eq!(waiting.end(520), (50 + (90 - 50 - 15) + 10 + 20, 50 + 90 + 50 + 40));
     }
 
     #[test]
@@ -137,6 +147,6 @@ mod tests {
         waiting.bus(BusEvent::Command { index: 12, arg: 0, auto: false, start_ns: 80, end_ns: 95 });
         waiting.enters(100);
         waiting.bus(BusEvent::Response { index: 12, content: 0, errors: 0, end_ns: 120 });
-        assert_eq!(waiting.end(200), 80);
+        assert_eq!(waiting.end(200), (80, 100));
     }
 }

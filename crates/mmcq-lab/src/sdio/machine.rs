@@ -81,6 +81,7 @@ pub struct Machine {
     yielded: bool,
     masked: bool,
     heard_from_ns: u64,
+    wakes: u64,
     thief: Option<(Thief, Stream)>,
 }
 
@@ -104,6 +105,7 @@ impl Machine {
             raised: false,
             yielded: false,
             masked: false,
+            wakes: 0,
             thief: thief.map(|thief| (thief, Stream::new(seed, "thief"))),
         };
         machine.next_theft();
@@ -125,9 +127,15 @@ impl Machine {
         self.cpu.counts().interrupts
     }
 
+    /// Wake-ups of the stack's thread so far, and context switches of the CPU.
+    pub fn switches(&self) -> (u64, u64) {
+        (self.wakes, self.cpu.counts().switches)
+    }
+
     /// Wakes the stack's thread.
     pub fn wake(&mut self) {
         self.raised = true;
+        self.wakes += 1;
         let cost = (self.costs.wake_ns, Action::Thread);
         self.cpu.wake(self.thread, self.time.now(), 0, cost, &mut self.queue);
     }

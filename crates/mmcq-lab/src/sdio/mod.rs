@@ -105,6 +105,15 @@ pub struct Outcome {
     pub overrun: u64,
     /// Interrupts that the CPU took, for each packet.
     pub interrupts: f64,
+    /// Wake-ups of the stack's thread, for each packet.
+    pub wakes: f64,
+    /// How long was measured.
+    pub for_ns: u64,
+    /// Context switches, a second.
+    pub switches_per_s: f64,
+    /// From the end of a command, or of its data, to the begin of the next one: the completion's way to
+    /// who waits for it, and what that does.
+    pub completion_ns: f64,
 }
 
 impl Outcome {
@@ -219,6 +228,7 @@ impl Bench {
         self.counts.borrow_mut().latency_ns.clear();
         let (busy_ns, interrupts, overrun) = (m.busy_ns(), m.interrupts(), self.counts.borrow().overrun);
         let delivered = self.counts.borrow().delivered;
+        let (wakes, switches) = m.switches();
         m.run(handler, run.for_ns);
         let busy_ns = m.busy_ns() - busy_ns;
         let stats = self.model.take_stats();
@@ -238,6 +248,10 @@ impl Bench {
             packets,
             overrun: counts.overrun - overrun,
             interrupts: each(m.interrupts() - interrupts),
+            wakes: each(m.switches().0 - wakes),
+            for_ns: run.for_ns,
+            switches_per_s: (m.switches().1 - switches) as f64 / (run.for_ns as f64 / 1e9),
+            completion_ns: trace.completion_ns(),
         }
     }
 }

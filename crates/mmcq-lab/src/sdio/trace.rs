@@ -70,14 +70,20 @@ struct Log {
     before_ns: Option<u64>,
     /// Sum and count, by step.
     sums: [(u64, u64); 6],
+    /// Sum and count of the times between two commands of a packet.
+    between: (u64, u64),
 }
 
 impl Log {
     fn take(&mut self, event: BusEvent) {
         match event {
-            BusEvent::Command { index, arg, .. } => {
+            BusEvent::Command { index, arg, start_ns, .. } => {
                 self.close();
                 self.step = Step::of(index, arg);
+                if let Some(before_ns) = self.before_ns {
+                    self.between.0 += start_ns.saturating_sub(before_ns);
+                    self.between.1 += 1;
+                }
             }
             BusEvent::Response { end_ns, .. } | BusEvent::Block { end_ns, .. } => {
                 self.end_ns = self.end_ns.max(end_ns);
@@ -106,6 +112,12 @@ impl Trace {
         let sink = Rc::clone(&log);
         model.set_log(Box::new(move |event| sink.borrow_mut().take(event)));
         Trace { log }
+    }
+
+    /// The mean time from the end of a command, or of its data, to the begin of the next.
+    pub fn completion_ns(&self) -> f64 {
+        let (sum, count) = self.log.borrow().between;
+        sum as f64 / count.max(1) as f64
     }
 
     /// Mean times from the end of the step before to the end of each; the first one's beginning,

@@ -23,6 +23,8 @@ pub use report::{Fact, facts, json_lines, text};
 use crate::fio::Worker;
 use crate::fio::job::IoEngine;
 use crate::platform::Platform;
+use crate::recorded::export::{self, Completed};
+use crate::recorded::passed::{self, Rules};
 use crate::runner::{Counters, Run, RunError, Setting, run};
 use std::sync::Arc;
 
@@ -96,6 +98,34 @@ pub struct Why {
     pub limit: Counters,
     /// One job, one request at a time: the same with two.
     pub deeper: Option<Counters>,
+    /// What the requests of the run met, where they were looked at.
+    pub requests: Option<Requests>,
+}
+
+/// Where the requests of a run were, and the slowest of them.
+#[derive(Clone, Debug)]
+pub struct Requests {
+    /// Mean and longest time in the scheduler, in the driver's queue, and at the card.
+    pub spans: [(&'static str, f64, u64); 3],
+    /// The slowest, in one line.
+    pub slowest: String,
+}
+
+impl Requests {
+    fn of(completed: &[Completed], rules: Rules) -> Option<Self> {
+        let slowest = passed::slowest(completed, 1).first()?.line(rules);
+        let span = |name, of: fn(&Completed) -> u64| {
+            let sum: u64 = completed.iter().map(of).sum();
+            let longest = completed.iter().map(of).max().unwrap_or(0);
+            (name, sum as f64 / completed.len() as f64, longest)
+        };
+        let spans = [
+            span("in the scheduler", |one| one.driver_ns - one.came_ns),
+            span("in the driver's queue", |one| one.went_ns - one.driver_ns),
+            span("at the card", |one| one.done_ns - one.went_ns),
+        ];
+        Some(Requests { spans, slowest })
+    }
 }
 
 /// MiB a second.
@@ -106,14 +136,19 @@ pub fn mib_per_s(c: &Counters) -> f64 {
 impl Why {
     /// Runs the job, and what it is compared with.
     pub fn new(run: &Run<'_>) -> Result<Self, RunError> {
-        let counters = counted(run)?;
+        let (counters, completed) = export::completed(|| counted(run));
         let limit = counted(&Run { setting: Setting::Limit, ..*run })?;
-        Why::of(run, counters, limit)
+        let mut why = Why::of(run, counters?, limit)?;
+        // The limit joins requests, and runs several lanes.
+        if run.setting != Setting::Limit {
+            why.requests = Requests::of(&completed, run.setting.rules(run.platform));
+        }
+        Ok(why)
     }
 
     /// Of a run that was made, and its limit; another depth is run where it tells something.
     pub fn of(run: &Run<'_>, counters: Counters, limit: Counters) -> Result<Self, RunError> {
-        let mut why = Why { title: title(run.platform, run), counters, limit, deeper: None };
+        let mut why = Why { title: title(run.platform, run), counters, limit, deeper: None, requests: None };
         if conclusion::waits(&why)
             && let Some(workers) = with_depth_2(run.workers)
         {

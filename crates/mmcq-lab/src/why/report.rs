@@ -1,8 +1,8 @@
 //! A run's facts, as a table or as one JSON object a line.
 
 use super::{Phases, Why, mib_per_s};
-use crate::runner::Counters;
 use crate::runner::served::reason;
+use crate::runner::{Counters, Keeping};
 use mmcq::engine::{Close, Count};
 use mmcq::spec::command;
 use serde_json::{Map, Value, json};
@@ -27,6 +27,12 @@ pub struct Fact {
 const OF_HOLDS: &str = "held for the tail";
 /// What is told of open transfers.
 const OF_CLOSES: &str = "closed because";
+/// Why requests were not merged.
+const OF_MERGING: &str = "not merged because";
+/// Why requests that go on were not continued.
+const OF_GOING_ON: &str = "not continued because";
+/// Where requests were.
+const OF_PLACES: &str = "a request";
 const EACH_REQUEST: &str = "each request";
 const EACH_MIB: &str = "each MiB";
 const OF_REQUESTS: &str = "% of requests";
@@ -72,6 +78,10 @@ pub fn facts(why: &Why) -> Vec<Fact> {
     all.add("rate", "this run", mib_per_s(c), "MiB/s", &[(why.share_percent(), "% of the limit")]);
     all.add("rate", "physical limit", mib_per_s(&why.limit), "MiB/s", &[]);
     queue(&mut all);
+    for (name, mean_ns, longest_ns) in why.requests.iter().flat_map(|requests| requests.spans) {
+        let longest = (longest_ns as f64 / 1e3, "us at most");
+        all.add(OF_PLACES, name, mean_ns / 1e3, "us", &[longest]);
+    }
     commands(&mut all);
     all.count("CPU", "interrupts", c.cpu.interrupts);
     all.count("CPU", "context switches", c.cpu.switches);
@@ -94,12 +104,11 @@ fn queue(all: &mut Facts<'_>) {
     all.add("queue", "transfers out", out as f64, "", &[(kib, "KiB each")]);
     let Some(engine) = c.stack.engine else {
         // Linux merges in its scheduler, and cuts what is longer than its largest request.
-        let merged = c.ios.saturating_sub(out);
-        let share = all.share(merged);
-        all.add("queue", "merged", merged as f64, "", &[share]);
-        let share = all.share(c.stack.continued);
-        all.add("queue", "continued", c.stack.continued as f64, "", &[share]);
-        return;
+        for (name, count) in [("merged", c.stack.merged()), ("continued", c.stack.continued)] {
+            let share = all.share(count);
+            all.add("queue", name, count as f64, "", &[share]);
+        }
+        return chances(all);
     };
     for (name, count) in [
         ("merged", engine.merged),
@@ -109,6 +118,7 @@ fn queue(all: &mut Facts<'_>) {
         let share = all.share(count);
         all.add("queue", name, count as f64, "", &[share]);
     }
+    chances(all);
     let closed: Count = engine.closed.iter().sum();
     all.count("queue", "open transfers closed", closed);
     for (close, count) in Close::ALL.into_iter().zip(engine.closed).filter(|(_, count)| *count > 0) {
@@ -124,6 +134,44 @@ fn queue(all: &mut Facts<'_>) {
     }
     all.count("queue", "questions to a busy card", engine.busy_polls);
     all.count("queue", "CMD13 for a write's status", engine.status_asked);
+}
+
+/// Requests that were not merged, by what there was to merge with when they came; and those that went
+/// on where the one before had ended, which could have been continued.
+fn chances(all: &mut Facts<'_>) {
+    let (c, seen) = (all.c, all.c.chances);
+    let reasons = seen.reasons(c.stack.merged());
+    all.count("queue", "not merged", reasons.iter().map(|(_, count)| count).sum::<u64>());
+    for (name, count) in reasons.into_iter().filter(|(_, count)| *count > 0) {
+        let share = all.share(count);
+        all.add(OF_MERGING, name, count as f64, "", &[share]);
+    }
+    let share = all.share(seen.goes_on);
+    all.add("queue", "went on where the last one ended", seen.goes_on as f64, "", &[share]);
+    let closed = seen.goes_on.saturating_sub(c.stack.merged() + c.stack.continued);
+    if closed > 0 {
+        let share = all.share(closed);
+        let pause_us = seen.pause_ns as f64 / 1e3 / seen.pauses.max(1) as f64;
+        all.add(OF_GOING_ON, not_continued(c), closed as f64, "", &[share, (pause_us, "us pause")]);
+    }
+}
+
+/// Why a request that goes on had to begin a transfer.
+fn not_continued(c: &Counters) -> &'static str {
+    match c.stack.keeping {
+        Keeping::Cannot => "the host cannot go on without a command",
+        Keeping::Closes => "each transfer is closed at once",
+        Keeping::Holds => "the transfer had been closed by then",
+    }
+}
+
+/// The reason that most requests were not merged for, in one line.
+fn unmerged(why: &Why) -> Option<String> {
+    let c = &why.counters;
+    let (name, count) = c.chances.reasons(c.stack.merged()).into_iter().max_by_key(|(_, count)| *count)?;
+    let all: u64 = c.chances.reasons(c.stack.merged()).iter().map(|(_, count)| count).sum();
+    (count > 0)
+        .then(|| format!("not merged: {all} of {} requests, {count} of them because {name}", c.chances.all()))
 }
 
 /// Commands by opcode.
@@ -200,7 +248,7 @@ pub fn text(why: &Why) -> String {
 
 /// It stands below the line of the queue that it is a part of.
 fn is_part(fact: &Fact) -> bool {
-    [OF_CLOSES, OF_HOLDS].contains(&fact.group)
+    [OF_CLOSES, OF_HOLDS, OF_MERGING, OF_GOING_ON].contains(&fact.group)
 }
 
 /// What a fact stands under in the table.
@@ -227,7 +275,9 @@ fn held(why: &Why) -> Option<String> {
 fn remarks(why: &Why) -> Vec<String> {
     let lost = why.counters.stack.continue_lost;
     let broken = "the host claims to continue data and cannot: transfers are closed each time since then";
-    lost.then(|| broken.to_owned()).into_iter().chain(held(why)).chain([why.conclusion()]).collect()
+    let slowest = why.requests.as_ref().map(|requests| format!("slowest: {}", requests.slowest));
+    let said = lost.then(|| broken.to_owned()).into_iter().chain(held(why)).chain(unmerged(why));
+    said.chain(slowest).chain([why.conclusion()]).collect()
 }
 
 /// The facts and the remarks, one JSON object a line.

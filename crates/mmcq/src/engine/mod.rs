@@ -241,6 +241,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.finish();
             }
             deferred = false;
+        } else if H::DEFERS_BY_REQUEST && deferred {
+            deferred = self.complete_prompt();
         }
         self.work(deferred)
     }
@@ -327,6 +329,21 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.slots.have_unmapped() {
             self.prepare_more();
         }
+    }
+
+    /// Completes those that have ended and need no thread. True: there is something left for one.
+    fn complete_prompt(&mut self) -> bool {
+        for index in bits(self.slots.take_ended()) {
+            let direction = self.slots.at(index).direction();
+            let prompt = direction.is_none_or(|way| self.host.is_prompt(self.slots.at(index).segment(), way));
+            if prompt {
+                self.complete(index, direction.unwrap_or(Direction::Read));
+            } else {
+                self.slots.end(index);
+            }
+        }
+        // What is mapped ahead may sleep as well.
+        self.slots.have_ended() || self.slots.have_unmapped()
     }
 
     /// Unmaps what has ended and makes it takeable.

@@ -63,7 +63,8 @@ pub struct Caps {
     pub dma_bits: u8,
     /// Data requests must not be completed in the hard interrupt (unmapping sleeps, say): the
     /// engine ends the transfer and starts the next one there, and completes in the next
-    /// [`poll`](crate::engine::Engine::poll).
+    /// [`poll`](crate::engine::Engine::poll). A host may except single ones:
+    /// [`Host::is_prompt`](crate::host::Host::is_prompt).
     pub defer_completion: bool,
     /// Slowest and fastest SD clock.
     pub clock_hz: (u32, u32),

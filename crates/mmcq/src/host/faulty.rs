@@ -365,12 +365,13 @@ fn addresses(segment: &Segment) -> Range<usize> {
 unsafe impl<H: Host, const M: usize> Host for Faulty<H, M> {
     const CARD_IRQ: bool = H::CARD_IRQ;
     const WAKES: bool = H::WAKES;
+    const DEFERS_BY_REQUEST: bool = H::DEFERS_BY_REQUEST;
 
     const CONTINUES: bool = H::CONTINUES;
     const ALWAYS_CONTINUES: bool = H::ALWAYS_CONTINUES;
     const ONE_LINE: bool = H::ONE_LINE;
 
-    crate::forward_host!(self.inner => caps map command_hangs isolate dat0_busy dat_levels retune_ns
+    crate::forward_host!(self.inner => caps is_prompt map command_hangs isolate dat0_busy dat_levels retune_ns
         supply_ma write_protected take_waker);
 
     fn unmap(&mut self, segment: &Segment, direction: Direction) {

@@ -58,6 +58,12 @@ macro_rules! forward_host {
             $crate::forward_host!(@to $to self.map(segment, direction))
         }
     };
+    (@is_prompt $to:tt) => {
+        #[inline(always)]
+        fn is_prompt(&self, segment: &$crate::host::Segment, direction: $crate::host::Direction) -> bool {
+            $crate::forward_host!(@to $to self.is_prompt(segment, direction))
+        }
+    };
     (@unmap $to:tt) => {
         #[inline(always)]
         fn unmap(&mut self, segment: &$crate::host::Segment, direction: $crate::host::Direction) {

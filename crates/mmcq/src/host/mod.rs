@@ -218,6 +218,10 @@ pub unsafe trait Host {
     /// [`take_waker`](Self::take_waker) may answer. Where it is false, the stack does not ask.
     const WAKES: bool = false;
 
+    /// [`is_prompt`](Self::is_prompt) may answer true. Where it is false, the engine's part that asks is
+    /// not even linked.
+    const DEFERS_BY_REQUEST: bool = false;
+
     /// Its capabilities; constant once the driver exists.
     fn caps(&self) -> &Caps;
 
@@ -228,6 +232,14 @@ pub unsafe trait Host {
     /// The opposite of [`map`](Host::map), after the controller has let go; only then may the CPU
     /// read what came in.
     fn unmap(&mut self, segment: &Segment, direction: Direction);
+
+    /// Whether a request over this segment may be completed in the hard interrupt although
+    /// [`Caps::defer_completion`] is set: its [`unmap`](Host::unmap) needs no thread. One without data
+    /// always may.
+    fn is_prompt(&self, segment: &Segment, direction: Direction) -> bool {
+        let _ = (segment, direction);
+        false
+    }
 
     /// Starts a phase. `segments` (mapped, in order) hold the data; their lengths add up to at
     /// least the data's size. `timeout_ns` is the longest time the card may take for data and busy,

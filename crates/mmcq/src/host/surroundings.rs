@@ -241,9 +241,10 @@ unsafe impl<H: Host, S: Surroundings> Host for Surrounded<H, S> {
     const CONCURRENT: bool = H::CONCURRENT;
     const CARD_IRQ: bool = H::CARD_IRQ;
     const WAKES: bool = H::WAKES;
+    const DEFERS_BY_REQUEST: bool = H::DEFERS_BY_REQUEST;
     const EARLY_R1: bool = H::EARLY_R1;
 
-    crate::forward_host!(self.host => caps map unmap start start_fast start_concurrent
+    crate::forward_host!(self.host => caps is_prompt map unmap start start_fast start_concurrent
         ack_concurrent abort_concurrent early_r1 interrupt_lost command_hangs isolate dat0_busy
         dat_levels retune_ns supply_ma take_waker card_irq queue chain);
 

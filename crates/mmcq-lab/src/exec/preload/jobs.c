@@ -40,7 +40,7 @@
 #include <unistd.h>
 
 #define MAGIC 0x71636d6du
-#define FILES 16
+#define FILES 64
 #define RING 256 /* I/Os of a job under way: each has a place, and a cell for its data */
 #define CELL (32u << 10) /* longer data are copied by the laboratory, with the kernel's help */
 #define FIO 1u
@@ -126,7 +126,7 @@ struct slot {
   struct asked asked[RING];
 };
 
-#define SLOTS_AT 8192
+#define SLOTS_AT 16384
 #define SLOT_BYTES 24576
 _Static_assert(sizeof(struct slot) <= SLOT_BYTES && sizeof(struct head) <= SLOTS_AT, "layout");
 _Static_assert(offsetof(struct slot, released) == 64 && offsetof(struct slot, ios) == 128, "layout");

@@ -122,13 +122,49 @@ static int fill_stat(int index, struct stat64 *st) {
   return 0;
 }
 
+/* A folder of the card's files that is not here. While fio only reads its jobs, the files are not
+   known yet. */
+static int is_folder(const char *path) {
+  if (!path || !(fio_begins || head)) return 0;
+  if (!head) return 1;
+  char at[PATH_MAX];
+  size_t length = 0;
+  if (path[0] != '/') {
+    if (!getcwd(at, sizeof at - 1)) return 0;
+    length = strlen(at);
+    at[length++] = '/';
+  }
+  const char *name = !strncmp(path, "./", 2) ? path + 2 : path;
+  if (length + strlen(name) >= sizeof at) return 0;
+  strcpy(at + length, name);
+  for (length = strlen(at); length > 1 && at[length - 1] == '/'; length--) at[length - 1] = 0;
+  for (int i = 0; i < FILES && *head->files[i].path; i++)
+    if (!strncmp(at, head->files[i].path, length) && head->files[i].path[length] == '/') return 1;
+  return 0;
+}
+
+static int fill_folder(struct stat64 *st) {
+  memset(st, 0, sizeof *st);
+  st->st_mode = S_IFDIR | 0700;
+  st->st_nlink = 1;
+  st->st_uid = geteuid();
+  st->st_gid = getegid();
+  st->st_dev = 0x6d6d;
+  st->st_ino = 999;
+  st->st_blksize = 4096;
+  st->st_atime = st->st_mtime = st->st_ctime = EPOCH_S;
+  return 0;
+}
+
 _Static_assert(sizeof(struct stat) == sizeof(struct stat64), "a 64-bit system");
 #define STAT_PATH(name, type) \
   int name(const char *restrict path, struct type *restrict st) { \
     int index = index_of(path); \
     if (index >= 0) return fill_stat(index, (struct stat64 *)st); \
     REAL(name); \
-    return real(path, st); \
+    int result = real(path, st); \
+    if (result && errno == ENOENT && is_folder(path)) return fill_folder((struct stat64 *)st); \
+    return result; \
   }
 STAT_PATH(stat, stat)
 STAT_PATH(stat64, stat64)
@@ -183,6 +219,15 @@ int faccessat(int dir, const char *path, int mode, int flags) {
   if (index_of(path) >= 0) return 0;
   REAL(faccessat);
   return real(dir, path, mode, flags);
+}
+
+int mkdir(const char *path, mode_t mode) {
+  if (is_folder(path)) {
+    errno = EEXIST;
+    return -1;
+  }
+  REAL(mkdir);
+  return real(path, mode);
 }
 
 int unlink(const char *path) {

@@ -8,7 +8,7 @@ use super::error::{Note, ParseError, Place};
 use super::job::{Distribution, Job};
 use super::value::Expected;
 pub use others::{IGNORED, UNSUPPORTED};
-pub use used::USED;
+pub use used::{RANDOM, USED};
 
 /// How an option changes a job.
 pub struct Opt {
@@ -150,7 +150,12 @@ mod tests {
             (
                 "rw",
                 Some("random"),
-                "x.fio:7: rw=random: expected one of read, write, randread, randwrite, rw, readwrite, randrw",
+                "x.fio:7: rw=random: expected randread, randwrite or randrw, of which random may mean any",
+            ),
+            (
+                "rw",
+                Some("reed"),
+                "x.fio:7: rw=reed: expected one of read, write, randread, randwrite, rw, readwrite, randrw",
             ),
         ] {
             let error = apply(&mut job, name, value, &place()).unwrap_err();

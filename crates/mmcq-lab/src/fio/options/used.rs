@@ -339,6 +339,9 @@ pub static USED: &[Opt] = &[
     }),
 ];
 
+/// What `rw=random` may mean; no version of fio has it.
+pub const RANDOM: &str = "randread, randwrite or randrw, of which random may mean any";
+
 /// `rw=word[:N]`: N counts transfers between jumps for random words, and is a step in bytes for
 /// sequential ones.
 fn rw(job: &mut Job, text: &str) -> Result<(), Expected> {
@@ -350,6 +353,9 @@ fn rw(job: &mut Job, text: &str) -> Result<(), Expected> {
         return Err(
             "no trim (it is not supported here), but read, write, randread, randwrite, rw or randrw".into()
         );
+    }
+    if word == "random" {
+        return Err(RANDOM.into());
     }
     let set = |read, write, random| Rw { read, write, random };
     let rw = value::word(

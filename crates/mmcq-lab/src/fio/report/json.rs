@@ -58,6 +58,7 @@ fn of_origin(origin: &Origin) -> Value {
     put(&mut o, "platform", text(&origin.platform));
     put(&mut o, "card", text(&origin.card));
     put(&mut o, "setting", text(&origin.setting));
+    put(&mut o, "scheduler", text(&origin.scheduler));
     put(&mut o, "seed", Value::Int(origin.seed));
     put(&mut o, "set", Value::List(origin.changes.iter().map(text).collect()));
     let counted = |(name, value): &(String, f64)| match value.fract() == 0.0 && (0.0..9e15).contains(value) {

@@ -58,6 +58,8 @@ pub struct Origin {
     pub card: String,
     /// Whose stack.
     pub setting: String,
+    /// Which scheduler; empty: not known.
+    pub scheduler: String,
     /// Of everything random that is not fio's own.
     pub seed: u64,
     /// What was changed: `KEY=VALUE`.
@@ -81,9 +83,13 @@ pub fn title(platform: &str, card: &str, setting: &str, seed: u64, changes: &[St
 const LATE: &str = "late_mean_us";
 
 impl Origin {
+    /// What ran, in one line.
+    pub fn title(&self) -> String {
+        title(&self.platform, &self.card, &self.setting, self.seed, &self.changes)
+    }
+
     /// In four lines; of a replay in six.
     fn line(&self) -> String {
-        let Origin { platform, card, setting, seed, changes, .. } = self;
         let counted = |name: &str| self.counters.iter().find(|(known, _)| known == name).map_or(0.0, |c| c.1);
         let counts = ["transfers", "commands", "interrupts", "context_switches"];
         let counts = counts.map(|name| format!("{} {}", counted(name), name.replace('_', " "))).join(", ");
@@ -91,12 +97,13 @@ impl Origin {
         let first = format!(
             "{}\n\
              counted: {} I/Os, {counts}\n\
-             CPU {idle:.1} % idle of {} cores; {} I/Os failed\n\
+             CPU {idle:.1} % idle of {} cores; {} I/Os failed; scheduler {}\n\
              times are virtual, from 1970 on; what a submission costs is in clat, so slat is 0\n",
-            title(platform, card, setting, *seed, changes),
+            self.title(),
             counted("ios"),
             counted("cores"),
             counted("failed"),
+            self.scheduler,
         );
         if self.replay.is_empty() {
             return first;
@@ -116,11 +123,47 @@ impl Origin {
     }
 }
 
+/// What fio would have started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Started {
+    /// Workers of jobs with `thread`.
+    pub threads: u32,
+    /// The others.
+    pub processes: u32,
+    /// Workers whose `iodepth` their engine caps at 1.
+    pub capped: u32,
+}
+
+/// What fio notes of each worker whose engine blocks and whose `iodepth` is above 1.
+pub const CAPPED: &str =
+    "note: both iodepth >= 1 and synchronous I/O engine are selected, queue depth will be capped at 1";
+
+impl Started {
+    fn add(&mut self, job: &Job) {
+        let kind = if job.thread { &mut self.threads } else { &mut self.processes };
+        *kind += 1;
+        self.capped += u32::from(job.depth() < job.iodepth);
+    }
+
+    /// As fio says it, with its notes: `Starting 8 threads`.
+    fn lines(&self) -> String {
+        let some = |count: u32, one: &str, more: &str| {
+            (count > 0).then(|| format!("{count} {}", if count == 1 { one } else { more }))
+        };
+        let kinds = [some(self.threads, "thread", "threads"), some(self.processes, "process", "processes")];
+        let kinds: Vec<String> = kinds.into_iter().flatten().collect();
+        let notes = format!("{CAPPED}\n").repeat(self.capped as usize);
+        format!("Starting {}\n{notes}", kinds.join(" and "))
+    }
+}
+
 /// All results of a run.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// What is shown beside.
     pub context: Context,
+    /// What ran.
+    pub started: Started,
     /// In the order of the workers.
     pub entries: Vec<Entry>,
     /// Use of the disks.
@@ -150,7 +193,9 @@ impl Report {
     pub fn new(context: Context, results: Vec<(Worker, Stats)>, disks: Vec<DiskUtil>) -> Self {
         let mut entries: Vec<Entry> = Vec::new();
         let mut open: Option<u32> = None;
+        let mut started = Started::default();
         for (worker, stats) in results {
+            started.add(&worker.job);
             let grouped = worker.job.group_reporting;
             match entries.last_mut() {
                 Some(last) if grouped && open == Some(worker.group) => {
@@ -167,7 +212,7 @@ impl Report {
             }
             open = grouped.then_some(worker.group);
         }
-        Report { context, entries, disks }
+        Report { context, started, entries, disks }
     }
 
     /// The numbers of the groups, in order.

@@ -16,9 +16,7 @@ pub fn normal(report: &Report) -> String {
     let mut out = String::new();
     if let Some(origin) = &report.context.origin {
         out += &origin.line();
-        let jobs: u32 = report.entries.iter().map(|entry| entry.jobs).sum();
-        let processes = if jobs == 1 { "process" } else { "processes" };
-        let _ = writeln!(out, "{}\nStarting {jobs} {processes}\n", report.context.version);
+        let _ = writeln!(out, "{}\n{}", report.context.version, report.started.lines());
     }
     for entry in &report.entries {
         job_block(&mut out, report, entry);

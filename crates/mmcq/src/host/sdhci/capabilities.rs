@@ -186,7 +186,8 @@ impl Model {
                 _ if self.wide => 64,
                 _ => 32,
             },
-            defer_completion: quirks.has(SdhciQuirks::DEFER_COMPLETION),
+            defer_completion: quirks.has(SdhciQuirks::DEFER_COMPLETION)
+                || quirks.has(SdhciQuirks::DEFER_READS),
             clock_hz: self.clocks.range(config.max_clock_hz),
             width: if wide_bus { config.width } else { config.width.min(Width::W4) },
             timings: config.extra_timings | timings(low, uhs, signal18),

@@ -52,6 +52,9 @@ impl SdhciQuirks {
     pub const RSP136_HAS_CRC: SdhciQuirks = SdhciQuirks(1 << 17);
     /// [`Caps::defer_completion`].
     pub const DEFER_COMPLETION: SdhciQuirks = SdhciQuirks(1 << 18);
+    /// [`Caps::defer_completion`] for what was read by DMA: `Dma::unmap` of a read must not run in the
+    /// hard interrupt (it copies out of a bounce buffer, say), and that of a write does nothing.
+    pub const DEFER_READS: SdhciQuirks = SdhciQuirks(1 << 31);
     /// Only 32-bit accesses work.
     pub const ACCESS_32BIT: SdhciQuirks = SdhciQuirks(1 << 19);
     /// Registers of 16 bits must be written one by one (a 32-bit write at 004h or 00Ch loses a
@@ -86,7 +89,7 @@ impl SdhciQuirks {
     /// QEMU's `sdhci-pci` (PCI 1b36:0007), seen in QEMU 7.2 with its SD card.
     pub const QEMU: SdhciQuirks = Self::R1_WITH_TC;
 
-    const NAMED: [(&'static str, SdhciQuirks); 31] = [
+    const NAMED: [(&'static str, SdhciQuirks); 32] = [
         ("no-busy-irq", Self::NO_BUSY_IRQ),
         ("no-dat0-level", Self::NO_DAT0_LEVEL),
         ("broken-adma", Self::BROKEN_ADMA),
@@ -106,6 +109,7 @@ impl SdhciQuirks {
         ("reset-cmd-data-together", Self::RESET_CMD_DATA_TOGETHER),
         ("rsp136-has-crc", Self::RSP136_HAS_CRC),
         ("defer-completion", Self::DEFER_COMPLETION),
+        ("defer-reads", Self::DEFER_READS),
         ("access-32bit", Self::ACCESS_32BIT),
         ("access-16bit", Self::ACCESS_16BIT),
         ("no-v4-mode", Self::NO_V4_MODE),

@@ -233,9 +233,15 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Sdhci<R, D, DESC
     const CONCURRENT: bool = true;
     const CARD_IRQ: bool = true;
     const EARLY_R1: bool = true;
+    const DEFERS_BY_REQUEST: bool = true;
 
     fn caps(&self) -> &Caps {
         &self.caps
+    }
+
+    fn is_prompt(&self, segment: &Segment, direction: Direction) -> bool {
+        let always = self.config.quirks.has(SdhciQuirks::DEFER_COMPLETION);
+        !always && (direction == Direction::Write || self.by_pio(segment))
     }
 
     fn retune_ns(&self) -> u64 {

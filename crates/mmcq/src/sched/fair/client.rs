@@ -19,6 +19,10 @@ pub(super) struct Client {
     thinks: u8,
     /// Synchronous requests that wait or are on the card.
     outstanding: u8,
+    /// The newest synchronous request did not begin where the one before ended.
+    jumps: bool,
+    /// Where it ends, in its low bits.
+    end: u32,
 }
 
 impl Client {
@@ -29,6 +33,8 @@ impl Client {
         think_ns: 0,
         thinks: 0,
         outstanding: 0,
+        jumps: false,
+        end: 0,
     };
 
     pub(super) fn ahead(&self, sync: bool) -> u64 {
@@ -57,6 +63,8 @@ impl Client {
     /// apart.
     pub(super) fn arrived(&mut self, request: &Waiting, longest_ns: u64) {
         let was_idle = self.outstanding == 0;
+        self.jumps = self.end != request.lba as u32;
+        self.end = (request.lba as u32).wrapping_add(request.blocks);
         self.outstanding = self.outstanding.saturating_add(1);
         // What arrived no later than the last completion was not thought about: the rest of a long
         // one, say.
@@ -80,6 +88,16 @@ impl Client {
     /// A synchronous request was taken back.
     pub(super) fn cancelled(&mut self) {
         self.outstanding = self.outstanding.saturating_sub(1);
+    }
+
+    /// One synchronous request of it waits or is on the card.
+    pub(super) fn has_one(&self) -> bool {
+        self.outstanding == 1
+    }
+
+    /// It does not go on where it was.
+    pub(super) fn jumps(&self) -> bool {
+        self.jumps
     }
 
     /// Its mean think time, once learned.

@@ -44,7 +44,10 @@
 //!    a row. Among asynchronous queues 1 and 2 hold, counting asynchronous charges.
 //! 5. *Idling*: `idle_ns` at a stretch, and no more than the time-out in a turn; the client pays
 //!    for it as for card time. A turn that begins with idling (its client was served last, and its
-//!    tag is still the smallest) and in which nothing comes is followed by another's.
+//!    tag is still the smallest) and in which nothing comes is followed by another's. There is no
+//!    idling while all that waits is alike: reads as long as the client's last, of clients of its weight
+//!    that have one request each and jump about as it does. Turns of one request are as fair there, and
+//!    1 and 2 hold as they are.
 //!
 //! Rounding adds less than one block in four million transfers.
 //!
@@ -69,6 +72,8 @@ struct Turn {
     sync: bool,
     /// Synchronous turns have passed over it: it may keep its turn for a while.
     owed: bool,
+    /// What was sent last is a read of so many blocks; 0 if it is none.
+    read_blocks: u32,
     blocks: u64,
     used_ns: u64,
     /// Up to when `used_ns` has been counted.
@@ -152,6 +157,20 @@ impl<const CLIENTS: usize> Fair<CLIENTS> {
         self.turn = None;
     }
 
+    /// It asks as the client of this turn did: a read of the same length, by a client of its weight that
+    /// has no other under way. Both jump about, so that no stream is broken up between them.
+    fn is_alike(&self, turn: &Turn, request: &Waiting) -> bool {
+        let slot = self.slot(request);
+        let jumps = |slot: u8| self.clients.get(usize::from(slot)).is_some_and(Client::jumps);
+        let alone = self.clients.get(usize::from(slot)).is_some_and(Client::has_one);
+        request.direction == Direction::Read
+            && request.blocks == turn.read_blocks
+            && alone
+            && jumps(slot)
+            && jumps(turn.slot)
+            && self.weight(slot) == self.weight(turn.slot)
+    }
+
     /// How long the client of this turn, which has nothing waiting, is worth waiting for.
     fn idle_until_ns(&self, turn: &Turn, now_ns: u64) -> Option<u64> {
         let client = self.clients.get(usize::from(turn.slot))?;
@@ -233,6 +252,7 @@ impl<const CLIENTS: usize> Fair<CLIENTS> {
             slot,
             sync,
             owed: owed && !sync,
+            read_blocks: 0,
             blocks: 0,
             used_ns: 0,
             counted_ns: now_ns,
@@ -260,11 +280,12 @@ impl<const CLIENTS: usize> Policy for Fair<CLIENTS> {
         self.count_time(now_ns);
         let Some(turn) = self.turn else { return self.begin(waiting, now_ns) };
         let (mut next, mut oldest_ns) = (None, None);
-        let mut sync_waits = false;
+        let (mut sync_waits, mut alike) = (false, true);
         for request in waiting.clone() {
             let (sync, slot) = (is_sync(&request), self.slot(&request));
             oldest_ns.get_or_insert(request.arrived_ns);
             sync_waits |= sync;
+            alike &= self.is_alike(&turn, &request);
             if next.is_none() && slot == turn.slot && sync == turn.sync {
                 next = Some(request.index);
             }
@@ -289,13 +310,15 @@ impl<const CLIENTS: usize> Policy for Fair<CLIENTS> {
             if let Some(index) = next {
                 return Choice::Go(index);
             }
-            if let Some(until_ns) = self.idle_until_ns(&turn, now_ns) {
+            // Among clients that all ask alike, turns of one request are as fair, and nobody waits.
+            if let Some(until_ns) = self.idle_until_ns(&turn, now_ns).filter(|_| !(alike && sync_waits)) {
                 self.turn = Some(Turn { idle_until_ns: Some(until_ns), ..turn });
                 return Choice::IdleUntil(until_ns);
             }
         }
         self.end(&turn);
-        if let Some(until_ns) = next.map_or_else(|| self.again(&turn, waiting.clone(), now_ns), |_| None) {
+        let thinks = next.is_none() && !(alike && sync_waits);
+        if let Some(until_ns) = thinks.then(|| self.again(&turn, waiting.clone(), now_ns)).flatten() {
             return Choice::IdleUntil(until_ns);
         }
         self.begin(waiting, now_ns)
@@ -316,6 +339,7 @@ impl<const CLIENTS: usize> Policy for Fair<CLIENTS> {
             && (turn.slot, turn.sync) == (slot, sync)
         {
             turn.blocks = turn.blocks.saturating_add(u64::from(request.blocks));
+            turn.read_blocks = if request.direction == Direction::Read { request.blocks } else { 0 };
             turn.idle_until_ns = None;
         }
     }

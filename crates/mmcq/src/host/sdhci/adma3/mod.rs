@@ -125,8 +125,9 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, con
     const CONCURRENT: bool = true;
     const CARD_IRQ: bool = true;
     const EARLY_R1: bool = true;
+    const DEFERS_BY_REQUEST: bool = true;
 
-    crate::forward_host!(self.host => caps map unmap ack_concurrent abort_concurrent early_r1
+    crate::forward_host!(self.host => caps is_prompt map unmap ack_concurrent abort_concurrent early_r1
         interrupt_lost command_hangs isolate dat0_busy dat_levels present retune_ns supply_ma
         write_protected take_waker card_irq);
 

@@ -1,0 +1,54 @@
+//! `mmcq iozone`: the tests of iozone on a board.
+
+use super::Error;
+use super::reporting::Reporting;
+use clap::Args;
+use mmcq_lab::fio::JobFile;
+use mmcq_lab::iozone::Iozone as Line;
+pub use mmcq_lab::iozone::is_line;
+use mmcq_lab::scene::Scene;
+use std::process::ExitCode;
+
+/// Run iozone's tests on a simulated board, in virtual time
+///
+/// Everything after -- is iozone's; the program's name may stand in front. The table is iozone's too
+/// (KiB/s), or fio's report with --output-format. `mmcq run`, `why`, `trace` and others take the
+/// same line behind --. The file is a place on the card, and nothing is between: no page cache, so
+/// that all I/O is as with -I.
+///
+///   mmcq iozone --platform stream-rtsx -- -az -i0 -i1 -s 20m -y 16k -q 4m -I -f iozone.tmp -e
+///
+/// Tests: 0 (write, rewrite), 1 (read, reread), 2 (random read, random write). Options: -a -z -s -r -y
+/// -q -n -g -i -f -e -I; -w, -M and -R make no difference. Others are refused.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct Iozone {
+    #[command(flatten)]
+    scene: Scene,
+    #[command(flatten)]
+    reporting: Reporting,
+    /// iozone's own options
+    #[arg(last = true, required = true, value_name = "IOZONE OPTIONS")]
+    options: Vec<String>,
+}
+
+impl Iozone {
+    pub fn run(self) -> Result<ExitCode, Error> {
+        let line = Line::parse(&self.options).map_err(Error::Input)?;
+        let file = line.jobs().map_err(Error::Input)?;
+        let loaded = self.scene.load(&file, &self.scene.set).map_err(Error::input)?;
+        let again = |changes: &[String]| self.scene.load(&file, changes);
+        let reporting = self.reporting.with_table(Some(line));
+        reporting.run(&self.scene, loaded, None, again, Vec::new(), "iozone")
+    }
+}
+
+/// The jobs of a line that is iozone's.
+pub fn jobs(options: &[String]) -> Result<JobFile, Error> {
+    Line::parse(options).and_then(|line| line.jobs()).map_err(Error::Input)
+}
+
+/// The line itself, where options are one.
+pub fn line(options: &[String]) -> Result<Option<Line>, Error> {
+    is_line(options).then(|| Line::parse(options)).transpose().map_err(Error::Input)
+}

@@ -1,0 +1,154 @@
+//! Who overtook whom: the younger requests that a request saw going first, and by which rule.
+
+use super::export::Completed;
+use std::fmt::Write;
+
+/// For each request, how many younger ones went to the card before it.
+pub fn younger_first(completed: &[Completed]) -> Vec<u32> {
+    let mut by_age: Vec<usize> = (0..completed.len()).collect();
+    by_age.sort_by_key(|&at| completed[at].came_ns);
+    let mut rank = vec![0; completed.len()];
+    // Requests that came at once have one rank: none is younger.
+    let mut last = None;
+    for (nth, &at) in by_age.iter().enumerate() {
+        let same = last.filter(|&before: &usize| completed[before].came_ns == completed[at].came_ns);
+        rank[at] = same.map_or(nth, |before| rank[before]);
+        last = Some(at);
+    }
+    let mut by_start: Vec<usize> = (0..completed.len()).collect();
+    by_start.sort_by_key(|&at| completed[at].went_ns);
+    let mut gone = Gone { counts: vec![0; completed.len() + 1], all: 0 };
+    let mut first = vec![0; completed.len()];
+    for together in by_start.chunk_by(|&a, &b| completed[a].went_ns == completed[b].went_ns) {
+        for &at in together {
+            first[at] = gone.all - gone.up_to(rank[at]);
+        }
+        together.iter().for_each(|&at| gone.add(rank[at]));
+    }
+    first
+}
+
+/// Counts by rank, summed in binary steps.
+struct Gone {
+    counts: Vec<u32>,
+    all: u32,
+}
+
+impl Gone {
+    fn add(&mut self, rank: usize) {
+        self.all += 1;
+        let mut at = rank + 1;
+        while at < self.counts.len() {
+            self.counts[at] += 1;
+            at += at & at.wrapping_neg();
+        }
+    }
+
+    /// Of this rank and below.
+    fn up_to(&self, rank: usize) -> u32 {
+        let (mut at, mut sum) = (rank + 1, 0);
+        while at > 0 {
+            sum += self.counts[at];
+            at &= at - 1;
+        }
+        sum
+    }
+}
+
+/// A request, and the younger ones that went before it: in the scheduler, and in the driver's queue.
+#[derive(Clone, Copy, Debug)]
+pub struct Passed {
+    /// The request.
+    pub request: Completed,
+    /// They left the scheduler first.
+    pub in_scheduler: u32,
+    /// The driver had them later, and chose them first.
+    pub in_driver: u32,
+}
+
+/// The slowest requests, from submission to completion, the worst first.
+pub fn slowest(completed: &[Completed], count: usize) -> Vec<Passed> {
+    let all_ns = |one: &Completed| one.done_ns.saturating_sub(one.came_ns);
+    let mut worst: Vec<&Completed> = completed.iter().collect();
+    worst.sort_by_key(|one| (std::cmp::Reverse(all_ns(one)), one.came_ns));
+    let passed = |request: &Completed| {
+        let younger = |other: &&Completed| other.came_ns > request.came_ns && other.went_ns < request.went_ns;
+        let first = completed.iter().filter(younger);
+        let (in_driver, in_scheduler): (Vec<&Completed>, Vec<&Completed>) =
+            first.partition(|other| other.driver_ns >= request.driver_ns);
+        let (in_scheduler, in_driver) = (in_scheduler.len() as u32, in_driver.len() as u32);
+        Passed { request: *request, in_scheduler, in_driver }
+    };
+    worst.into_iter().take(count).map(passed).collect()
+}
+
+/// What lets a younger request go first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// In the scheduler.
+    pub scheduler: &'static str,
+    /// In the driver's queue.
+    pub driver: &'static str,
+}
+
+impl Passed {
+    /// In one line, without its end.
+    pub fn line(&self, rules: Rules) -> String {
+        let Completed { came_ns, driver_ns, went_ns, done_ns, .. } = self.request;
+        let ms = |from_ns: u64, to_ns: u64| to_ns.saturating_sub(from_ns) as f64 / 1e6;
+        let mut line = format!(
+            "{:.3} ms: {:.3} in the scheduler, {:.3} in the driver's queue, {:.3} at the card",
+            ms(came_ns, done_ns),
+            ms(came_ns, driver_ns),
+            ms(driver_ns, went_ns),
+            ms(went_ns, done_ns),
+        );
+        let younger = self.in_scheduler + self.in_driver;
+        let _ = write!(line, "; {younger} younger ones went first");
+        for (count, rule) in [(self.in_driver, rules.driver), (self.in_scheduler, rules.scheduler)] {
+            if count > 0 {
+                let _ = write!(line, ", {count} because {rule}");
+            }
+        }
+        line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::system::{How, Io};
+    use mmcq::host::Direction;
+
+    fn one([came_ns, driver_ns, went_ns]: [u64; 3]) -> Completed {
+        let (direction, how) = (Direction::Read, How::Plain);
+        let io = Io { job: 0, core: 0, direction, how, lba: 0, sync: true, blocks: 8, buffer: 0, skip: 0 };
+        Completed { io, came_ns, driver_ns, went_ns, done_ns: went_ns + 10, ok: true }
+    }
+
+    #[test]
+    fn younger_ones_are_counted_where_they_passed() {
+        // The first waits in the scheduler while the second leaves it, and then in the driver's queue
+        // while the third is chosen. The last two came at once, and go at once.
+        let all = [[0, 20, 60], [5, 10, 30], [25, 40, 50], [70, 70, 80], [70, 70, 80]].map(one);
+        assert_eq!(younger_first(&all), [2, 0, 0, 0, 0]);
+        let worst = slowest(&all, 2);
+        assert_eq!((worst[0].request.came_ns, worst[0].in_scheduler, worst[0].in_driver), (0, 1, 1));
+        assert_eq!((worst[1].request.came_ns, worst[1].in_scheduler, worst[1].in_driver), (5, 0, 0));
+        let rules = Rules { scheduler: "it is near", driver: "it is lucky" };
+        let line = worst[0].line(rules);
+        assert!(line.contains("2 younger ones went first, 1 because it is lucky"), "{line}");
+        assert!(line.ends_with("1 because it is near"), "{line}");
+    }
+
+    #[test]
+    fn the_quick_count_is_the_plain_one() {
+        // A fixed, mixed order of 200 requests.
+        let at = |n: u64, by: u64| n * by % 211;
+        let all: Vec<Completed> = (1..200).map(|n| one([at(n, 17), at(n, 17), 300 + at(n, 29)])).collect();
+        let plain = all
+            .iter()
+            .map(|r| all.iter().filter(|s| s.came_ns > r.came_ns && s.went_ns < r.went_ns).count() as u32);
+        assert_eq!(younger_first(&all), plain.collect::<Vec<u32>>());
+    }
+}

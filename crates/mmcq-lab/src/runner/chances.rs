@@ -1,0 +1,171 @@
+//! What a request could have been joined with when it came: the reasons why merging does not happen.
+//!
+//! The same of every stack, since it looks at the requests alone: those under way, where each ends,
+//! and which way it goes.
+
+use crate::system::{How, Io, System};
+use mmcq::host::Direction;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// Requests with data, by what there was when they came. The first five add up to all of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Chances {
+    /// Nothing else was under way.
+    pub alone: u64,
+    /// What was under way is elsewhere on the card.
+    pub elsewhere: u64,
+    /// What touches it goes the other way.
+    pub other_way: u64,
+    /// It touches one under way, and both together are longer than a transfer may be.
+    pub too_long: u64,
+    /// It touches one under way.
+    pub touches: u64,
+    /// It begins where the one that came before it ends, and goes the same way.
+    pub goes_on: u64,
+    /// Of those that came alone and go on: how many, and how long after the end of all others.
+    pub pauses: u64,
+    /// The sum of these pauses.
+    pub pause_ns: u64,
+}
+
+impl Chances {
+    /// All requests with data.
+    pub fn all(&self) -> u64 {
+        self.alone + self.elsewhere + self.other_way + self.too_long + self.touches
+    }
+
+    /// The requests that were not merged, by reason, in words. `merged` were.
+    pub fn reasons(&self, merged: u64) -> [(&'static str, u64); 5] {
+        // A request between two others can be merged although it touched none of its own.
+        let gone = self.touches.saturating_sub(merged);
+        let too_long = self.too_long.saturating_sub(merged.saturating_sub(self.touches));
+        [
+            ("nothing else was under way", self.alone),
+            ("what was under way is elsewhere", self.elsewhere),
+            ("its neighbour goes the other way", self.other_way),
+            ("both are longer than a transfer may be", too_long),
+            ("its neighbour had left already", gone),
+        ]
+    }
+}
+
+struct UnderWay {
+    io: Io,
+    /// Blocks that would go in one transfer with it, so far.
+    run_blocks: u32,
+}
+
+#[derive(Default)]
+struct State {
+    most_blocks: u32,
+    under_way: Vec<UnderWay>,
+    newest: Option<(Direction, u64)>,
+    done_ns: u64,
+    seen: Chances,
+}
+
+fn end(io: &Io) -> u64 {
+    io.lba.saturating_add(u64::from(io.blocks))
+}
+
+impl State {
+    fn came(&mut self, io: Io, now_ns: u64) {
+        let mut run_blocks = io.blocks;
+        if io.blocks > 0 && io.how != How::Discard {
+            let seen = &mut self.seen;
+            let goes_on = self.newest.replace((io.direction, end(&io))) == Some((io.direction, io.lba));
+            seen.goes_on += u64::from(goes_on);
+            let touches = |other: &&UnderWay| end(&other.io) == io.lba || end(&io) == other.io.lba;
+            let same = |other: &&UnderWay| touches(other) && other.io.direction == io.direction;
+            if self.under_way.is_empty() {
+                seen.alone += 1;
+                if goes_on {
+                    seen.pauses += 1;
+                    seen.pause_ns += now_ns.saturating_sub(self.done_ns);
+                }
+            } else if let Some(other) = self.under_way.iter().rfind(same) {
+                let together = other.run_blocks.saturating_add(io.blocks);
+                if together <= self.most_blocks {
+                    seen.touches += 1;
+                    run_blocks = together;
+                } else {
+                    seen.too_long += 1;
+                }
+            } else if self.under_way.iter().any(|other| touches(&other)) {
+                seen.other_way += 1;
+            } else {
+                seen.elsewhere += 1;
+            }
+        }
+        self.under_way.push(UnderWay { io, run_blocks });
+    }
+
+    fn done(&mut self, io: &Io, now_ns: u64) {
+        self.done_ns = now_ns;
+        let same = |other: &UnderWay| other.io.job == io.job && other.io.buffer == io.buffer;
+        if let Some(at) = self.under_way.iter().position(same) {
+            self.under_way.remove(at);
+        }
+    }
+}
+
+/// Follows a machine.
+pub struct Watch(Rc<RefCell<State>>);
+
+impl Watch {
+    /// What was seen.
+    pub fn take(&self) -> Chances {
+        self.0.borrow().seen
+    }
+}
+
+/// Looks at all I/Os of a machine whose transfers have so many blocks at most.
+pub(crate) fn watch(sys: &mut System, most_blocks: u32) -> Watch {
+    let state = Rc::new(RefCell::new(State { most_blocks, ..State::default() }));
+    let seen = state.clone();
+    sys.also_tell(Box::new(move |io, result, now_ns| match result {
+        None => seen.borrow_mut().came(*io, now_ns),
+        Some(_) => seen.borrow_mut().done(io, now_ns),
+    }));
+    Watch(state)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn io(lba: u64, direction: Direction) -> Io {
+        let (core, how, sync, blocks, skip) = (0, How::Plain, true, 8, 0);
+        Io { job: 0, core, direction, how, lba, sync, blocks, buffer: lba as u32, skip }
+    }
+
+    #[test]
+    fn each_request_has_one_reason() {
+        let mut state = State { most_blocks: 16, ..State::default() };
+        let read = |lba| io(lba, Direction::Read);
+        state.came(read(0), 0);
+        state.came(read(8), 1);
+        state.came(read(16), 2);
+        state.came(io(24, Direction::Write), 3);
+        state.came(read(100), 4);
+        for lba in [0, 8, 16, 24, 100] {
+            state.done(&read(lba), 50);
+        }
+        state.came(read(108), 70);
+        let seen = state.seen;
+        assert_eq!((seen.alone, seen.touches, seen.too_long), (2, 1, 1));
+        assert_eq!((seen.other_way, seen.elsewhere, seen.all()), (1, 1, 6));
+        assert_eq!((seen.goes_on, seen.pauses, seen.pause_ns), (3, 1, 20));
+        // One was merged: none is left that its neighbour left behind.
+        assert_eq!(seen.reasons(1).map(|(_, count)| count), [2, 1, 1, 1, 0]);
+        assert_eq!(seen.reasons(0).iter().map(|(_, count)| count).sum::<u64>(), 6);
+    }
+
+    #[test]
+    fn a_flush_is_neither_merged_nor_in_the_way_of_a_word() {
+        let mut state = State { most_blocks: 16, ..State::default() };
+        state.came(Io { blocks: 0, lba: u64::MAX, ..io(0, Direction::Write) }, 0);
+        assert_eq!(state.seen.all(), 0);
+    }
+}

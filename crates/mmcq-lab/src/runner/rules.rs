@@ -1,0 +1,25 @@
+//! By which rules a younger request goes first, in each setting.
+
+use super::Setting;
+use crate::platform::Platform;
+use crate::recorded::passed::Rules;
+use mmcq::sched::Any;
+
+impl Setting {
+    /// What lets a younger request go first on this board.
+    pub fn rules(self, platform: &Platform) -> Rules {
+        let linux = "mq-deadline goes upwards by address, in batches";
+        let driver = match self {
+            Setting::HsqTag => "the queue takes the next tag, not the oldest request",
+            Setting::None | Setting::HsqFifo | Setting::Close | Setting::Patch => {
+                "a request that was refused comes back later"
+            }
+            _ => match platform.stack.scheduler {
+                Any::Fifo(_) => "what continues a transfer goes in it",
+                Any::Deadline(_) => "reads before writes, upwards by address, until one expires",
+                Any::Fair(_) => "clients have turns",
+            },
+        };
+        Rules { scheduler: linux, driver }
+    }
+}
