@@ -19,6 +19,7 @@ const STREAM: &str = "sudo fio -filename=/dev/mmcblk0 -direct=1 -numjobs=1 -thre
 fn mmcq(command: &str, line: &str) -> Output {
     let _alive = watchdog::watch();
     let mut lab = Command::new(env!("CARGO_BIN_EXE_mmcq"));
+    lab.current_dir(env!("CARGO_TARGET_TMPDIR"));
     lab.env("XDG_CACHE_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("exec-cache"));
     lab.args(command.split_whitespace()).arg("--").args(line.split_whitespace()).output().unwrap()
 }
@@ -196,6 +197,7 @@ fn partitions_of_the_card_are_refused_by_their_names_and_have_the_threads_sizes(
     // boot0 and boot1 of 4 MiB, RPMB of 4.00 MiB.
     let _alive = watchdog::watch();
     let mut lab = Command::new(env!("CARGO_BIN_EXE_mmcq"));
+    lab.current_dir(env!("CARGO_TARGET_TMPDIR"));
     let output = lab.args(["card", "--platform", "hsq-sprd"]).output().unwrap();
     let card = String::from_utf8(output.stdout).unwrap();
     assert!(card.lines().any(|line| line.contains("RPMB") && line.contains("4 MiB")), "{card}");

@@ -231,6 +231,7 @@ fn snoop_lists_each_request_and_its_histogram_counts_them() {
 fn the_starved_request_is_found_in_the_drivers_queue() {
     let said = |setting: &str, options: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mmcq"));
+        command.current_dir(env!("CARGO_TARGET_TMPDIR"));
         command.args(["-q", "snoop", "--platform", "fifo-allwinner", "--setting", setting]).args(options);
         let job = ["--", "-name=r", "-rw=randread", "-bs=4K", "-numjobs=8", "-size=1G", "-io_size=8M"];
         let output = command.args(job).args(["-direct=1", "-thread"]).output().unwrap();
