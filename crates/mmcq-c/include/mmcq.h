@@ -304,6 +304,22 @@ int32_t mmcq_io_read(uint32_t host, uint32_t function, uint32_t address, uint32_
 int32_t mmcq_io_write(uint32_t host, uint32_t function, uint32_t address, uint32_t how, uint32_t bytes,
                       const uint8_t *memory);
 
+/* A transfer without a thread that waits. It belongs to the library from mmcq_io_submit until `done` is called, and so does its memory. */
+typedef struct mmcq_io_request {
+    uint32_t function; /* 1 to 7 */
+    uint32_t op;       /* MMCQ_READ or MMCQ_WRITE */
+    uint32_t address, how, bytes; /* these and `memory` as in mmcq_io_read and mmcq_io_write */
+    uint8_t *memory;
+    /* As mmcq_request.done. It may call mmcq_io_submit, with this request too. */
+    void (*done)(struct mmcq_io_request *request, int32_t code);
+    void *context; /* yours */
+} mmcq_io_request;
+
+/* Begins a transfer, from any context but `lock`, `unlock` and `set_alarm`. Any other result than MMCQ_OK: it has not begun, and `done` is not
+ * called. MMCQ_E_FULL: the function is at work for another call or transfer, two transfers of this host are under way, or `map` had no room.
+ * Calls of the function that wait, wait for it. It ends in bounded time, also when the card is gone or is brought up anew. */
+int32_t mmcq_io_submit(uint32_t host, mmcq_io_request *request);
+
 /* The card's interrupt, for one thread at a time; another gets MMCQ_E_STATE. Lets function 1 to 7 interrupt, or not. */
 int32_t mmcq_io_irq_enable(uint32_t host, uint32_t function, int32_t on);
 

@@ -13,7 +13,7 @@ use core::task::Poll;
 use mmcq::card::{self, IoCard};
 use mmcq::engine::{DmaBuf, Error};
 use mmcq::host::{Direction, DmaError, Width};
-use mmcq::sdio::{At, CardInterrupt, Chain, FUNCTIONS_MAX, Function};
+use mmcq::sdio::{At, CardInterrupt, Chain, FUNCTIONS_MAX, Function, IoError};
 use mmcq::task::Idle;
 
 /// `how`: every byte to or from one register.
@@ -38,12 +38,12 @@ pub struct mmcq_io_card {
     pub width: u8,
 }
 
-type Io = Function<'static, (Its, Driver), SLOTS>;
+pub(crate) type Io = Function<'static, (Its, Driver), SLOTS>;
 type Interrupt = CardInterrupt<'static, (Its, Driver), SLOTS>;
 type Open = (&'static Place, &'static Stack, &'static mmcq_platform);
 
 /// The functions of one controller's card. Touched under the lock of its stack alone.
-struct Functions {
+pub(crate) struct Functions {
     /// The bring-up that found them ([`Place::bring_ups`]).
     found_by: Cell<u32>,
     /// Function 1 is the first. Away while a call has it.
@@ -65,7 +65,7 @@ static FUNCTIONS_OF: [Functions; HOSTS] = [const {
     }
 }; HOSTS];
 
-fn functions(host: u32) -> Option<&'static Functions> {
+pub(crate) fn functions(host: u32) -> Option<&'static Functions> {
     FUNCTIONS_OF.get(usize::try_from(host).ok()?)
 }
 
@@ -83,7 +83,7 @@ impl Functions {
     }
 
     /// Takes a function's handle; for function 0 one that is free.
-    fn take(&self, number: u8, bring_ups: u32) -> Result<(usize, Io), Failure> {
+    pub fn take(&self, number: u8, bring_ups: u32) -> Result<(usize, Io), Failure> {
         if self.found_by.get() != bring_ups {
             return Err(Error::NoCard.into());
         }
@@ -101,7 +101,7 @@ impl Functions {
     }
 
     /// From now on another call may have it, unless the card was brought up anew.
-    fn put_back(&self, index: usize, function: Io, found_by: u32) {
+    pub fn put_back(&self, index: usize, function: Io, found_by: u32) {
         if self.found_by.get() == found_by
             && let Some(handle) = self.handles.get(index)
         {
@@ -313,55 +313,97 @@ unsafe fn moved(
     memory: *mut u8,
     direction: Direction,
 ) -> i32 {
-    let at = match how {
-        MMCQ_IO_FIFO => At::Fifo(address),
-        MMCQ_IO_INCREMENT => At::From(address),
-        _ => return MMCQ_E_ARGUMENT,
-    };
-    let Some(start) = NonNull::new(memory).filter(|_| function != 0 && bytes != 0) else {
+    let Some(moves) = Moves::new(function, (address, how), bytes, memory, direction) else {
         return MMCQ_E_ARGUMENT;
     };
-    let Some(len) = usize::try_from(bytes)
-        .ok()
-        .filter(|&len| isize::try_from(len).is_ok() && start.addr().get().checked_add(len).is_some())
-    else {
-        return MMCQ_E_ARGUMENT;
-    };
-    let all = NonNull::slice_from_raw_parts(start, len);
     // What has gone to a FIFO must not go once more: a call that finds no slot goes on where it
     // was.
     let mut done = 0;
     with_function(host, function, |open @ (place, stack, platform), io| {
-        let (by_dma, align) = stack.with(|engine| (engine.caps().dma_bits != 0, engine.caps().align));
-        let align = if direction == Direction::Read { align } else { align.min(4) };
-        if !start.addr().get().is_multiple_of(align as usize) {
-            return Err(Error::Dma(DmaError::Alignment).into());
-        }
-        let mapped = by_dma.then_some(direction);
-        mapped_once(place, stack, platform, all, mapped, &mut || {
-            // Every turn moves a byte at least.
-            while done < bytes {
-                let piece = piece(io, bytes - done);
-                let at = match at {
-                    At::From(address) => At::From(address.saturating_add(done)),
-                    fifo => fifo,
-                };
-                // SAFETY: inside of the memory, since `done` and the piece are; the program
-                // promised that it is the library's own until the call returns.
-                let buf = unsafe { DmaBuf::from_raw(start.add(done as usize), piece) };
-                let chain = if done + piece < bytes { Chain::More } else { Chain::Last };
-                let (result, buf) = match direction {
-                    Direction::Read => block_on(open, io.read(at, piece, buf, chain)),
-                    Direction::Write => block_on(open, io.write(at, piece, buf, chain)),
-                };
-                if let Err(error) = result {
-                    return (Err(error.into()), buf.len_bytes() == 0);
-                }
-                done += piece;
-            }
-            (Ok(0), false)
+        let mapped = moves.by_dma(stack)?.then_some(direction);
+        mapped_once(place, stack, platform, moves.memory(), mapped, &mut || {
+            let (result, kept) = block_on(open, carry(io, moves, &mut done));
+            (result.map(|()| 0).map_err(Failure::from), kept)
         })
     })
+}
+
+/// Where a transfer's memory begins.
+#[derive(Clone, Copy)]
+struct Start(NonNull<u8>);
+
+// SAFETY: the program has lent the memory to the library, whatever context moves it on.
+unsafe impl Send for Start {}
+
+/// What a transfer moves.
+#[derive(Clone, Copy)]
+pub(crate) struct Moves {
+    start: Start,
+    bytes: u32,
+    at: At,
+    pub direction: Direction,
+}
+
+impl Moves {
+    /// `None`: what the program asks for makes no sense.
+    pub fn new(
+        function: u32,
+        (address, how): (u32, u32),
+        bytes: u32,
+        memory: *mut u8,
+        direction: Direction,
+    ) -> Option<Moves> {
+        let at = match how {
+            MMCQ_IO_FIFO => At::Fifo(address),
+            MMCQ_IO_INCREMENT => At::From(address),
+            _ => return None,
+        };
+        let start = NonNull::new(memory).filter(|_| function != 0 && bytes != 0)?;
+        let len = usize::try_from(bytes).ok().filter(|&len| isize::try_from(len).is_ok())?;
+        start.addr().get().checked_add(len)?;
+        Some(Moves { start: Start(start), bytes, at, direction })
+    }
+
+    pub fn memory(&self) -> NonNull<[u8]> {
+        NonNull::slice_from_raw_parts(self.start.0, self.bytes as usize)
+    }
+
+    /// Does the controller fetch and store it itself? An error: it cannot from there.
+    pub fn by_dma(&self, stack: &Stack) -> Result<bool, Error> {
+        let (by_dma, align) = stack.with(|engine| (engine.caps().dma_bits != 0, engine.caps().align));
+        let align = if self.direction == Direction::Read { align } else { align.min(4) };
+        match self.start.0.addr().get().is_multiple_of(align as usize) {
+            true => Ok(by_dma),
+            false => Err(Error::Dma(DmaError::Alignment)),
+        }
+    }
+}
+
+/// Moves what is left of a transfer, and counts what is done. True: a controller that cannot be
+/// stopped still has the memory.
+pub(crate) async fn carry(io: &Io, moves: Moves, done: &mut u32) -> (Result<(), IoError>, bool) {
+    let Moves { start, bytes, at, direction } = moves;
+    // Every turn moves a byte at least.
+    while *done < bytes {
+        let piece = piece(io, bytes - *done);
+        let at = match at {
+            At::From(address) => At::From(address.saturating_add(*done)),
+            fifo => fifo,
+        };
+        // SAFETY: inside of the memory, since `done` and the piece are; the program promised that
+        // it is the library's own until the transfer ends.
+        let buf = unsafe { DmaBuf::from_raw(start.0.add(*done as usize), piece) };
+        let chain = if *done + piece < bytes { Chain::More } else { Chain::Last };
+        let (result, buf) = match direction {
+            Direction::Read => io.read(at, piece, buf, chain).await,
+            Direction::Write => io.write(at, piece, buf, chain).await,
+        };
+        if let Err(error) = result {
+            return (Err(error), buf.len_bytes() == 0);
+        }
+        *done += piece;
+    }
+    (Ok(()), false)
 }
 
 /// Bytes of the next command of a transfer.

@@ -23,10 +23,12 @@ mod extended;
 mod io;
 mod partition;
 mod platform;
+mod room;
 #[cfg(feature = "rpmb")]
 mod rpmb;
 mod submit;
 mod supervisor;
+mod transfer;
 
 pub use api::{
     mmcq_bring_up, mmcq_card, mmcq_error_name, mmcq_flush, mmcq_may_sleep, mmcq_next_deadline_ns,
@@ -51,6 +53,7 @@ pub use rpmb::{
     mmcq_rpmb_write,
 };
 pub use submit::{MMCQ_FLUSH, MMCQ_READ, MMCQ_WRITE, MMCQ_WRITE_DURABLE, mmcq_request, mmcq_submit};
+pub use transfer::{mmcq_io_request, mmcq_io_submit};
 
 #[cfg(all(feature = "panic-handler", not(test)))]
 #[allow(unsafe_code, reason = "docs/safety.md says why")]

@@ -44,12 +44,19 @@ struct Submitted {
     ahead: Option<Mapping>,
 }
 
+/// Moves on the transfers of a controller's I/O functions. True: one has ended.
+pub(crate) type MoveOn = fn(host: usize, &Place, &Stack, &mmcq_platform) -> bool;
+
 /// The requests of one controller, by the engine's slots. The slots are touched under the lock of
 /// its stack alone.
 pub(crate) struct Waiting {
     slots: [Cell<Option<Submitted>>; SLOTS],
     /// How many there are: most programs have none.
     count: AtomicU32,
+    /// The transfers of I/O functions, and who moves them on: a program without any does not link
+    /// that. Under the lock.
+    transfers: AtomicU32,
+    move_on: Cell<Option<(MoveOn, usize)>>,
     /// A call calls back; another came meanwhile, and has left the rest to it.
     calling: AtomicBool,
     again: AtomicBool,
@@ -60,6 +67,8 @@ impl Waiting {
         Waiting {
             slots: [const { Cell::new(None) }; SLOTS],
             count: AtomicU32::new(0),
+            transfers: AtomicU32::new(0),
+            move_on: Cell::new(None),
             calling: AtomicBool::new(false),
             again: AtomicBool::new(false),
         }
@@ -67,7 +76,22 @@ impl Waiting {
 
     /// A request has not been called back yet.
     pub fn is_any(&self) -> bool {
-        self.count.load(Ordering::Acquire) != 0
+        self.count.load(Ordering::Acquire) != 0 || self.has_transfers()
+    }
+
+    fn has_transfers(&self) -> bool {
+        self.transfers.load(Ordering::Acquire) != 0
+    }
+
+    /// A transfer has begun, which this function moves on. Called under the lock.
+    pub fn add_transfer(&self, move_on: MoveOn, host: usize) {
+        self.move_on.set(Some((move_on, host)));
+        self.transfers.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// One has ended. Called under the lock.
+    pub fn remove_transfer(&self) {
+        self.transfers.fetch_sub(1, Ordering::AcqRel);
     }
 
     /// Calls back for every request that has ended. A callback may submit, and what it submits may
@@ -79,12 +103,18 @@ impl Waiting {
                 return;
             }
             self.again.store(false, Ordering::Release);
-            while self.one(place, stack, platform) {}
+            while self.one(place, stack, platform) || self.transfer(place, stack, platform) {}
             self.calling.store(false, Ordering::Release);
             if !self.again.load(Ordering::Acquire) {
                 return;
             }
         }
+    }
+
+    /// Moves on the transfers of I/O functions. True: there was one that had ended.
+    fn transfer(&self, place: &Place, stack: &Stack, platform: &mmcq_platform) -> bool {
+        let move_on = if self.has_transfers() { stack.with(|_| self.move_on.get()) } else { None };
+        move_on.is_some_and(|(move_on, host)| move_on(host, place, stack, platform))
     }
 
     /// True: there was one that had ended.

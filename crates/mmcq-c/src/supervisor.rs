@@ -4,13 +4,11 @@
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
 use crate::api::{HOSTS, Stack, supervisor};
-use core::cell::{Cell, UnsafeCell};
-use core::future::Future;
-use core::mem::MaybeUninit;
-use core::pin::Pin;
+use crate::room::{Begin, Room, bytes_of};
+use core::cell::Cell;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, Ordering};
-use core::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
+use core::task::{Context, RawWaker, RawWakerVTable, Waker};
 use mmcq::card::{Card, Event, Options, Upkeep, supervise};
 use mmcq::engine::DmaBuf;
 use mmcq::task::Idle;
@@ -22,7 +20,7 @@ const OPTIONS: Options = Options::DEFAULT.upkeep(&Upkeep::DEFAULT.same_card(true
 const STEPS_MAX: u32 = 8;
 
 /// Keeps the card until it is gone, or the program wants to bring it up anew.
-async fn kept(stack: &'static Stack, mut scratch: DmaBuf, mut card: Card, host: usize) {
+async fn kept((stack, mut scratch, mut card, host): (&'static Stack, DmaBuf, Card, usize)) {
     loop {
         let (event, back) = supervise(stack, scratch, OPTIONS, card).await;
         scratch = back;
@@ -35,38 +33,6 @@ async fn kept(stack: &'static Stack, mut scratch: DmaBuf, mut card: Card, host: 
         stack.with(|_| supervisor.scratch.set(Some(scratch)));
     }
 }
-
-type Begin<F> = fn(&'static Stack, DmaBuf, Card, usize) -> F;
-
-/// Of the room; said here as well because the room's layout cannot be asked for while it is made.
-const ALIGN: usize = 16;
-
-const fn bytes_of<F>(_: &Begin<F>) -> usize {
-    assert!(align_of::<F>() <= ALIGN, "the future wants more alignment than its room has");
-    size_of::<F>()
-}
-
-/// # Safety
-/// `room` holds a future that `kept` began, nothing else uses it, and it stays where it is.
-unsafe fn poll_at<F: Future<Output = ()> + Send>(
-    _: Begin<F>,
-    room: *mut Room,
-    context: &mut Context<'_>,
-) -> Poll<()> {
-    // SAFETY: as the caller promised.
-    unsafe { Pin::new_unchecked(&mut *room.cast::<F>()) }.poll(context)
-}
-
-/// # Safety
-/// As for [`poll_at`]; afterwards the room is empty.
-unsafe fn drop_at<F>(_: Begin<F>, room: *mut Room) {
-    // SAFETY: as the caller promised.
-    unsafe { room.cast::<F>().drop_in_place() }
-}
-
-/// Memory for the future.
-#[repr(C, align(16))]
-struct Room(MaybeUninit<[u8; bytes_of(&(kept as Begin<_>))]>);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -82,7 +48,7 @@ enum State {
 /// The room is touched by the call that has set [`State::Polled`], or by the one bring-up that
 /// finds it empty.
 pub(crate) struct Supervisor {
-    room: UnsafeCell<Room>,
+    room: Room<{ bytes_of(&(kept as Begin<_, _>)) }>,
     state: Cell<State>,
     host: Cell<usize>,
     /// Its waker was called.
@@ -94,7 +60,7 @@ pub(crate) struct Supervisor {
 impl Supervisor {
     pub const fn new() -> Self {
         Supervisor {
-            room: UnsafeCell::new(Room(MaybeUninit::uninit())),
+            room: Room::new(),
             state: Cell::new(State::Away),
             host: Cell::new(0),
             called: AtomicBool::new(false),
@@ -110,8 +76,8 @@ impl Supervisor {
             return;
         }
         let Some(scratch) = stack.with(|_| self.scratch.take()) else { return };
-        let room = self.room.get();
-        begin_at(kept, room, stack, scratch, card, host);
+        // SAFETY: the room is empty, and no other thread brings up now.
+        unsafe { self.room.begin(kept, (stack, scratch, card, host)) };
         self.called.store(true, Ordering::Release);
         stack.with(|_| {
             self.host.set(host);
@@ -143,14 +109,9 @@ impl Supervisor {
             });
             let Some(host) = host else { return };
             let waker = waker(host);
-            let room = self.room.get();
             // SAFETY: there is a future in the room; since we set `Polled` it is ours, and it is
             // never moved.
-            let ended = unsafe { poll_at(kept, room, &mut Context::from_waker(&waker)) }.is_ready();
-            if ended {
-                // SAFETY: as above.
-                unsafe { drop_at(kept, room) };
-            }
+            let ended = unsafe { self.room.poll(kept, &mut Context::from_waker(&waker)) }.is_ready();
             stack.with(|_| self.state.set(if ended { State::Away } else { State::There }));
             if ended {
                 // A thread may sleep until the supervisor has left.
@@ -158,19 +119,6 @@ impl Supervisor {
             }
         }
     }
-}
-
-fn begin_at<F>(
-    begin: Begin<F>,
-    room: *mut Room,
-    stack: &'static Stack,
-    scratch: DmaBuf,
-    card: Card,
-    host: usize,
-) {
-    // SAFETY: the room is empty, large enough and aligned (`bytes_of`), and no other thread brings
-    // up now.
-    unsafe { room.cast::<F>().write(begin(stack, scratch, card, host)) }
 }
 
 /// One for each controller: where it points to says which.

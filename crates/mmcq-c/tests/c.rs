@@ -6,7 +6,7 @@
 use mmcq_c::{
     CODES, MMCQ_BOOT_1, MMCQ_BOOT_2, MMCQ_EMMC_18, MMCQ_FLUSH, MMCQ_GENERAL_1, MMCQ_GENERAL_4, MMCQ_IO_FIFO,
     MMCQ_IO_INCREMENT, MMCQ_READ, MMCQ_RPMB_FOR_EVER, MMCQ_WRITE, MMCQ_WRITE_DURABLE, mmcq_card,
-    mmcq_io_card, mmcq_platform, mmcq_request, mmcq_rpmb,
+    mmcq_io_card, mmcq_io_request, mmcq_platform, mmcq_request, mmcq_rpmb,
 };
 use std::fmt::Write;
 use std::mem::offset_of;
@@ -142,6 +142,11 @@ fn a_function_of_an_io_card_with_its_interrupt() {
 }
 
 #[test]
+fn transfers_of_an_io_function_end_in_a_callback() {
+    is_content("tests/io_submit.c");
+}
+
+#[test]
 fn cards_that_come_and_go_are_told_outside_of_the_lock() {
     is_content("tests/events.c");
 }
@@ -187,6 +192,8 @@ fn the_header_has_the_layout_and_the_codes_of_the_library() {
     writeln!(expected, "mmcq_io_card {}", size_of::<mmcq_io_card>()).unwrap();
     fields!(mmcq_rpmb: key nonces memory memory_bytes);
     fields!(mmcq_io_card: blocks clock_hz vendor product max_block_bytes interface functions width);
+    writeln!(expected, "mmcq_io_request {}", size_of::<mmcq_io_request>()).unwrap();
+    fields!(mmcq_io_request: function op address how bytes memory done context);
     writeln!(expected, "partitions {MMCQ_BOOT_1} {MMCQ_BOOT_2} {MMCQ_GENERAL_1} {MMCQ_GENERAL_4}").unwrap();
     writeln!(expected, "io {MMCQ_IO_FIFO} {MMCQ_IO_INCREMENT}, for ever {MMCQ_RPMB_FOR_EVER}").unwrap();
     for (code, name) in CODES {
@@ -204,7 +211,7 @@ fn the_header_declares_what_the_library_has() {
         let inside = text.split_once(')').map_or("", |(inside, _)| inside);
         inside.split(',').filter(|one| !matches!(one.trim(), "" | "void")).count()
     };
-    let rooms = ["api", "events", "extended", "io", "partition", "rpmb", "submit"];
+    let rooms = ["api", "events", "extended", "io", "partition", "rpmb", "submit", "transfer"];
     let rust: String = rooms.iter().map(|room| read(&format!("src/{room}.rs"))).collect();
     let mut library: Vec<(String, usize)> = rust
         .split("extern \"C\" fn ")
@@ -229,5 +236,5 @@ fn the_header_declares_what_the_library_has() {
     declared.sort();
     declared.retain(|(name, _)| name != "mmcq_panic");
     assert_eq!(declared, library);
-    assert_eq!(library.len(), 35);
+    assert_eq!(library.len(), 36);
 }

@@ -24,6 +24,10 @@ int main(void) {
     FIELD(mmcq_io_card, blocks); FIELD(mmcq_io_card, clock_hz); FIELD(mmcq_io_card, vendor);
     FIELD(mmcq_io_card, product); FIELD(mmcq_io_card, max_block_bytes); FIELD(mmcq_io_card, interface);
     FIELD(mmcq_io_card, functions); FIELD(mmcq_io_card, width);
+    printf("mmcq_io_request %zu\n", sizeof(mmcq_io_request));
+    FIELD(mmcq_io_request, function); FIELD(mmcq_io_request, op); FIELD(mmcq_io_request, address);
+    FIELD(mmcq_io_request, how); FIELD(mmcq_io_request, bytes); FIELD(mmcq_io_request, memory);
+    FIELD(mmcq_io_request, done); FIELD(mmcq_io_request, context);
     printf("partitions %d %d %d %d\n", MMCQ_BOOT_1, MMCQ_BOOT_2, MMCQ_GENERAL_1, MMCQ_GENERAL_4);
     printf("io %d %d, for ever %u\n", MMCQ_IO_FIFO, MMCQ_IO_INCREMENT, MMCQ_RPMB_FOR_EVER);
     CODE(MMCQ_OK); CODE(MMCQ_E_ARGUMENT); CODE(MMCQ_E_STATE); CODE(MMCQ_E_CONTROLLER); CODE(MMCQ_E_NO_CARD);

@@ -327,8 +327,8 @@ fn chains_cost_nothing_and_gain_where_many_wait() {
 fn the_command_says_what_it_does_at_once_and_where_its_picture_is() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_mmcq"));
-    let command = command.current_dir(folder.path());
-    let output = command.args(["reproduce", "fair", "--plot", "rates.svg"]).output().unwrap();
+    command.current_dir(folder.path()).args(["reproduce", "fair", "--plot", "rates.svg"]);
+    let output = command.output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success() && !output.stdout.is_empty(), "{said}");
     let first = said.lines().next().unwrap();

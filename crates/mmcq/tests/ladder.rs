@@ -488,10 +488,11 @@ fn a_supervisor_that_promised_help_and_gives_none_is_not_waited_for_for_ever() {
 fn a_worn_out_card_is_only_read() {
     let mut b = bench();
     b.world.borrow_mut().bad_for_writes = true;
+    b.world.borrow_mut().bad_says = R1::ERROR;
     b.world.borrow_mut().bad.insert(0, Cause::Timeout);
     for _ in 0..3 {
         let id = b.write(0, 1, 1);
-        assert!(matches!(b.finish(id).result, Err(Error::Host(_))));
+        assert!(matches!(b.finish(id).result, Err(Error::Program(_))));
         let id = b.read(0, 1);
         assert!(b.finish(id).result.is_ok());
     }
@@ -501,6 +502,24 @@ fn a_worn_out_card_is_only_read() {
     assert_eq!(refused.0, Error::ReadOnly);
     let id = b.read(9, 1);
     assert!(b.finish(id).result.is_ok());
+}
+
+/// Every write is damaged on its way, every read is well, and the card has no complaint.
+#[test]
+fn a_wire_that_damages_writes_says_nothing_of_the_card() {
+    for cause in [Cause::Crc, Cause::EndBit, Cause::Timeout] {
+        let mut b = bench();
+        b.world.borrow_mut().bad_for_writes = true;
+        b.world.borrow_mut().bad.insert(0, cause);
+        for _ in 0..20 {
+            let id = b.write(0, 1, 1);
+            assert!(matches!(b.finish(id).result, Err(Error::Host(_))), "{cause:?}");
+        }
+        assert_eq!(b.taken(RecoveryStep::ReadOnly), 0);
+        b.world.borrow_mut().bad.clear();
+        let id = b.write(0, 1, 1);
+        assert!(b.finish(id).result.is_ok());
+    }
 }
 
 #[test]

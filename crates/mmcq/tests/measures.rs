@@ -152,19 +152,21 @@ fn a_card_that_does_not_know_cmd23_is_asked_twice() {
 fn writes_that_wait_for_a_worn_out_card_are_refused_and_reads_are_not() {
     let mut b = bench();
     b.world.borrow_mut().bad_for_writes = true;
+    b.world.borrow_mut().bad_says = R1::ERROR;
     b.world.borrow_mut().bad.insert(0, Cause::Timeout);
     for _ in 0..2 {
         let id = b.write(0, 1, 1);
-        assert!(matches!(b.finish(id).result, Err(Error::Host(_))));
+        assert!(matches!(b.finish(id).result, Err(Error::Program(_))));
     }
     let ids = [b.write(0, 1, 1), b.write(64, 8, 1), b.read(128, 8)];
     let sent = b.world.borrow().transfers().len();
     let [bad, waiting, read] = ids.map(|id| b.finish(id).result);
-    assert!(matches!(bad, Err(Error::Host(_))) && read.is_ok());
+    assert!(matches!(bad, Err(Error::Program(_))) && read.is_ok());
     assert_eq!(waiting, Err(Error::ReadOnly));
     assert!(b.world.borrow().transfers()[sent..].iter().all(|seen| seen.arg != 64));
     // Two failures, a success, two failures: not worn out.
     let mut b = bench();
+    b.world.borrow_mut().bad_says = R1::ERROR;
     b.world.borrow_mut().bad.insert(0, Cause::Timeout);
     for lba in [0, 0, 8, 0, 0] {
         let id = b.write(lba, 1, 1);
@@ -423,6 +425,7 @@ fn help_that_fails_leads_to_the_next() {
 fn a_card_that_was_changed_begins_with_a_clean_sheet() {
     let mut b = kept();
     b.world.borrow_mut().bad_for_writes = true;
+    b.world.borrow_mut().bad_says = R1::ERROR;
     b.world.borrow_mut().bad.insert(0, Cause::Timeout);
     for _ in 0..3 {
         let id = b.write(0, 1, 1);

@@ -94,7 +94,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// transfer, which include the rest of one that goes on.
     #[cold]
     pub(super) fn late_error(&mut self, status: u32) {
-        self.failed_for_good(Direction::Write);
+        self.programming_failed(status);
         let mut owned = self.slots.is_settling();
         if P::RECOVERS && self.gathered.direction() == Direction::Write && !self.lane.has_control() {
             for &index in self.gathered.members() {

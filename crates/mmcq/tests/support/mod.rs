@@ -48,6 +48,8 @@ pub struct World {
     pub bad: HashMap<u64, Cause>,
     /// Only writes of them fail.
     pub bad_for_writes: bool,
+    /// R1 bits by which the card says afterwards that it was a bad block, and not the wire.
+    pub bad_says: u32,
     /// The nth phase that is started (from 1, by [`World::log`]) fails so; `true`: the card has
     /// done all the same.
     pub faults: HashMap<usize, (Cause, Stage, bool)>,
@@ -115,6 +117,7 @@ impl World {
             log: Vec::new(),
             bad: HashMap::new(),
             bad_for_writes: false,
+            bad_says: 0,
             faults: HashMap::new(),
             stuck_state: None,
             resets_of_all: 0,
@@ -478,6 +481,7 @@ impl TestHost {
                     world.open = Some((direction, first));
                     world.counted = 0;
                 }
+                world.next_status |= world.bad_says;
                 events.phase = Some(Err(Fault { cause, stage: Stage::Data, response: Some(response) }));
                 return events;
             }

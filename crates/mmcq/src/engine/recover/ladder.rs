@@ -112,7 +112,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if class.damaged() && self.may_slow_down() {
             return self.ask_help(ServiceRequest::Slower, now_ns);
         }
-        self.failed_for_good(self.gathered.direction());
+        // What the wire or the controller did says nothing of the medium.
+        if class == Class::Medium {
+            self.medium_failed(self.gathered.direction());
+        }
         // Before the answer, which starts whatever is next.
         if self.incident.writes_failed >= WRITES_FAILED_MAX && self.incident.reads_failed == 0 {
             self.only_read(now_ns);
@@ -305,10 +308,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    pub(in super::super) fn failed_for_good(&mut self, direction: Direction) {
-        if !P::RECOVERS || self.incident.class == Class::Refused {
-            return;
+    /// The card says of a write that was complete that its programming failed.
+    pub(in super::super) fn programming_failed(&mut self, status: u32) {
+        if P::RECOVERS && Class::of(Error::Program(status)) == Class::Medium {
+            self.medium_failed(Direction::Write);
         }
+    }
+
+    fn medium_failed(&mut self, direction: Direction) {
         let count = match direction {
             Direction::Read => &mut self.incident.reads_failed,
             Direction::Write => &mut self.incident.writes_failed,

@@ -1,0 +1,61 @@
+//! Memory in a static place for a future whose type has no name.
+
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
+use core::cell::UnsafeCell;
+use core::future::Future;
+use core::mem::MaybeUninit;
+use core::pin::Pin;
+use core::task::{Context, Poll};
+
+/// An `async fn` of one argument. Each of them has a future of its own.
+pub(crate) type Begin<A, F> = fn(A) -> F;
+
+/// Of the room; said here as well because the room's layout cannot be asked for while it is made.
+const ALIGN: usize = 16;
+
+/// Bytes that the future of such a function takes.
+pub(crate) const fn bytes_of<A, F>(_: &Begin<A, F>) -> usize {
+    assert!(align_of::<F>() <= ALIGN, "the future wants more alignment than its room has");
+    size_of::<F>()
+}
+
+/// Room for one future. Who may touch it is its owner's to say.
+#[repr(C, align(16))]
+pub(crate) struct Room<const BYTES: usize>(UnsafeCell<MaybeUninit<[u8; BYTES]>>);
+
+impl<const BYTES: usize> Room<BYTES> {
+    pub const fn new() -> Self {
+        Room(UnsafeCell::new(MaybeUninit::uninit()))
+    }
+
+    /// Begins a future here.
+    ///
+    /// # Safety
+    /// The room is empty, and nothing else touches it during the call.
+    pub unsafe fn begin<A, F>(&self, begin: Begin<A, F>, with: A) {
+        const { assert!(size_of::<F>() <= BYTES && align_of::<F>() <= ALIGN) };
+        // SAFETY: the room is large enough and aligned; the rest the caller promised.
+        unsafe { self.0.get().cast::<F>().write(begin(with)) }
+    }
+
+    /// Polls the future. When it has ended, the room is empty.
+    ///
+    /// # Safety
+    /// This function began the future that is here, nothing else touches the room during the call,
+    /// and the room stays where it is until the future has ended.
+    pub unsafe fn poll<A, F: Future + Send>(
+        &self,
+        _: Begin<A, F>,
+        context: &mut Context<'_>,
+    ) -> Poll<F::Output> {
+        let future = self.0.get().cast::<F>();
+        // SAFETY: as the caller promised.
+        let polled = unsafe { Pin::new_unchecked(&mut *future) }.poll(context);
+        if polled.is_ready() {
+            // SAFETY: it has ended, and nobody polls it again.
+            unsafe { future.drop_in_place() }
+        }
+        polled
+    }
+}

@@ -1,0 +1,211 @@
+//! Transfers of I/O functions that end in a callback: the caller does not wait.
+
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
+use crate::ahead::Mapping;
+use crate::api::{HOSTS, Place, Stack, open};
+use crate::code::{Failure, MMCQ_E_ARGUMENT, MMCQ_OK};
+use crate::io::{Functions, Io, Moves, carry, functions};
+use crate::platform::mmcq_platform;
+use crate::room::{Begin, Room, bytes_of};
+use crate::submit::{MMCQ_READ, MMCQ_WRITE};
+use core::cell::Cell;
+use core::ffi::c_void;
+use core::future::poll_fn;
+use core::ptr::NonNull;
+use core::task::{Context, Poll, Waker};
+use mmcq::engine::Error;
+use mmcq::host::{Direction, DmaError};
+use mmcq::sdio::IoError;
+
+/// Transfers that the functions of one controller's card have under way, of each one at most.
+const TRANSFERS: usize = 2;
+
+/// See the header.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+#[allow(missing_docs, reason = "the header says it")]
+pub struct mmcq_io_request {
+    pub function: u32,
+    pub op: u32,
+    pub address: u32,
+    pub how: u32,
+    pub bytes: u32,
+    pub memory: *mut u8,
+    pub done: Option<unsafe extern "C" fn(*mut mmcq_io_request, i32)>,
+    pub context: *mut c_void,
+}
+
+/// A transfer that has ended, with the function that it had.
+struct Ended {
+    io: Io,
+    result: Result<(), IoError>,
+    /// A controller that cannot be stopped still has the memory.
+    kept: bool,
+}
+
+/// Moves all of it. Where no slot is free, whatever ends next polls this again.
+async fn carried((io, moves): (Io, Moves)) -> Ended {
+    let mut done = 0;
+    loop {
+        let (result, kept) = carry(&io, moves, &mut done).await;
+        if !matches!(result, Err(IoError::Engine(Error::Full))) {
+            return Ended { io, result, kept };
+        }
+        let mut waited = false;
+        poll_fn(|_| match core::mem::replace(&mut waited, true) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        })
+        .await;
+    }
+}
+
+/// What belongs to a transfer beside its future.
+#[derive(Clone, Copy)]
+struct Owner {
+    request: NonNull<mmcq_io_request>,
+    done: unsafe extern "C" fn(*mut mmcq_io_request, i32),
+    mapping: Option<Mapping>,
+    /// The function's handle, and the bring-up that it is of.
+    handle: usize,
+    found_by: u32,
+}
+
+#[derive(Clone, Copy)]
+enum State {
+    /// The room is empty.
+    Free,
+    /// A call puts a future there.
+    Taken,
+    /// There is one.
+    UnderWay(Owner),
+}
+
+/// One transfer. The state is touched under the lock of its controller's stack alone; the room by
+/// the call that has set [`State::Taken`], and then by the one context that calls back.
+struct Transfer {
+    room: Room<{ bytes_of(&(carried as Begin<_, _>)) }>,
+    state: Cell<State>,
+}
+
+// SAFETY: see the struct.
+unsafe impl Sync for Transfer {}
+
+static TRANSFERS_OF: [[Transfer; TRANSFERS]; HOSTS] =
+    [const { [const { Transfer { room: Room::new(), state: Cell::new(State::Free) } }; TRANSFERS] }; HOSTS];
+
+/// Polls each transfer of this controller. True: one has ended, and was called back for. Called by
+/// one context at a time (`Waiting::call_back`).
+fn move_on(host: usize, place: &Place, stack: &Stack, platform: &mmcq_platform) -> bool {
+    for transfer in TRANSFERS_OF.get(host).into_iter().flatten() {
+        let State::UnderWay(owner) = stack.with(|_| transfer.state.get()) else { continue };
+        let mut context = Context::from_waker(Waker::noop());
+        // SAFETY: there is a future in a static room, and only the context that calls back polls.
+        let polled = unsafe { transfer.room.poll(carried, &mut context) };
+        let Poll::Ready(Ended { io, result, kept }) = polled else { continue };
+        // A controller that cannot be stopped keeps the memory: that stays mapped, and is not taken
+        // by another call.
+        let mapping = owner.mapping.filter(|_| !kept);
+        stack.with(|_| {
+            if let Some(mapping) = &mapping {
+                place.ahead.remove(mapping);
+            }
+            if let Some(functions) = u32::try_from(host).ok().and_then(functions) {
+                functions.put_back(owner.handle, io, owner.found_by);
+            }
+            transfer.state.set(State::Free);
+            place.waiting.remove_transfer();
+        });
+        if let Some(mapping) = mapping {
+            mapping.end(platform);
+        }
+        let code = result.map_or_else(|error| Failure::from(error).code(), |()| MMCQ_OK);
+        // SAFETY: the request lives until this call, and its function may be called from here, as
+        // the program promised.
+        unsafe { (owner.done)(owner.request.as_ptr(), code) };
+        return true;
+    }
+    false
+}
+
+/// See the header.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmcq_io_submit(host: u32, request: *mut mmcq_io_request) -> i32 {
+    let (place, stack, platform) = match open(host) {
+        Ok(open) => open,
+        Err(code) => return code,
+    };
+    let Some(request) = NonNull::new(request).filter(|request| request.is_aligned()) else {
+        return MMCQ_E_ARGUMENT;
+    };
+    // SAFETY: not null and aligned, and the caller promised a whole structure.
+    let asked = unsafe { request.read() };
+    let direction = match asked.op {
+        MMCQ_READ => Direction::Read,
+        MMCQ_WRITE => Direction::Write,
+        _ => return MMCQ_E_ARGUMENT,
+    };
+    let moves = Moves::new(asked.function, (asked.address, asked.how), asked.bytes, asked.memory, direction);
+    let (Some(done), Some(moves), Some(functions), Ok(number), Ok(at)) =
+        (asked.done, moves, functions(host), u8::try_from(asked.function), usize::try_from(host))
+    else {
+        return MMCQ_E_ARGUMENT;
+    };
+    let begun = begin(place, stack, platform, functions, number, moves, at, |mapping, handle, found_by| {
+        Owner { request, done, mapping, handle, found_by }
+    });
+    if let Err(failure) = begun {
+        return failure.code();
+    }
+    place.waiting.call_back(place, stack, platform);
+    MMCQ_OK
+}
+
+#[allow(clippy::too_many_arguments, reason = "all that a transfer is made of")]
+fn begin(
+    place: &'static Place,
+    stack: &'static Stack,
+    platform: &mmcq_platform,
+    functions: &Functions,
+    number: u8,
+    moves: Moves,
+    host: usize,
+    owner: impl FnOnce(Option<Mapping>, usize, u32) -> Owner,
+) -> Result<(), Failure> {
+    let mapping = match moves.by_dma(stack)? {
+        true => Mapping::new(platform, moves.memory().cast(), moves.memory().len(), moves.direction),
+        false => None,
+    };
+    let mapping = mapping.transpose().map_err(Error::Dma)?;
+    let taken = stack.with(|_| {
+        let transfers = TRANSFERS_OF.get(host).into_iter().flatten();
+        let mut free = transfers.filter(|transfer| matches!(transfer.state.get(), State::Free));
+        let transfer = free.next().ok_or(Error::Full)?;
+        let bring_ups = place.bring_ups();
+        let (handle, io) = functions.take(number, bring_ups)?;
+        if let Some(mapping) = mapping
+            && !place.ahead.add(mapping)
+        {
+            functions.put_back(handle, io, bring_ups);
+            return Err(Error::Dma(DmaError::Exhausted).into());
+        }
+        transfer.state.set(State::Taken);
+        Ok((transfer, io, handle, bring_ups))
+    });
+    let (transfer, io, handle, found_by) = taken.inspect_err(|_: &Failure| {
+        if let Some(mapping) = mapping {
+            mapping.end(platform);
+        }
+    })?;
+    // SAFETY: the room is empty, and since we set `Taken` it is ours.
+    unsafe { transfer.room.begin(carried, (io, moves)) };
+    stack.with(|_| {
+        transfer.state.set(State::UnderWay(owner(mapping, handle, found_by)));
+        place.waiting.add_transfer(move_on, host);
+    });
+    Ok(())
+}
