@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 say() { echo "package.sh: $*" >&2; }
 crates=("$@")
-[ ${#crates[@]} -gt 0 ] || crates=(mmcq mmcq-sim mmcq-vfio mmcq-embassy mmcq-c mmcq-lab)
+[ ${#crates[@]} -gt 0 ] || crates=(mmcq mmcq-sim mmcq-torture mmcq-vfio mmcq-embassy mmcq-c mmcq-lab)
 [ -z "$(git status --porcelain --untracked-files=no)" ] || say "changes that are not committed are not packed"
 target=$(cargo metadata --format-version 1 --no-deps --locked | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
 work=$(mktemp -d)
@@ -42,6 +42,7 @@ cp "$work/clone/Cargo.lock" .
 # The tests in C want every function of the header.
 features=()
 case " ${crates[*]} " in *" mmcq-c "*) features=(--features mmcq-c/rpmb) ;; esac
+case " ${crates[*]} " in *" mmcq-lab "*) features+=(--features mmcq-lab/full) ;; esac
 export CARGO_TARGET_DIR=$target/package-outside
 # What an earlier run has built names the folder of that run (CARGO_MANIFEST_DIR), and Cargo takes it for fresh.
 cargo clean --quiet "${packed[@]}"

@@ -2,12 +2,12 @@
 //! that moves was moved by a change.
 
 use crate::fio;
-use crate::parallel;
 use crate::runner::{self, RunError, Setting};
 use crate::scene::{Loaded, PLATFORM, Scene};
 use crate::sweep::row;
 use crate::table::Table;
 use crate::why;
+use mmcq_sim::parallel;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;

@@ -6,7 +6,7 @@ use std::path::Path;
 /// From the lowest. A module may name those in the rows above its own, and no other: so no
 /// controller knows another.
 const LAYERS: &[&[&str]] = &[
-    &["alarms", "faults", "memory", "plant", "sequence", "stats", "time", "wire", "world"],
+    &["alarms", "faults", "memory", "parallel", "plant", "sequence", "stats", "time", "wire", "world"],
     &["card", "cards", "charged", "cpu", "port"],
     &["checker", "probe"],
     &["slot"],

@@ -5,8 +5,8 @@ use super::progress::{Progress, Unit};
 use super::{Error, print};
 use clap::Args;
 use mmcq_lab::budgets::{self, CheckError};
-use mmcq_lab::parallel;
 use mmcq_lab::runner::RunError;
+use mmcq_sim::parallel;
 use std::path::PathBuf;
 use std::process::ExitCode;
 

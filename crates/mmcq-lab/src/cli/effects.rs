@@ -19,7 +19,7 @@ pub fn with_effects<T, E>(
         let outcome = runner::run(&scene.run_of(&loaded), None, &mut |_, _| ()).ok()?;
         Some(print_of(&outcome))
     };
-    let mut cores = mmcq_lab::parallel::cores().min(scene.set.len());
+    let mut cores = mmcq_sim::parallel::cores().min(scene.set.len());
     let next = std::sync::atomic::AtomicUsize::new(0);
     let (done, others) = std::thread::scope(|scope| {
         let mut hands = Vec::new();

@@ -6,10 +6,10 @@ use super::{Error, jobs, print};
 use clap::Args;
 use mmcq_lab::fit::measured::{self, Figure, Load, Wanted};
 use mmcq_lab::fit::{self, Bench, Free, Task, design, free, save};
-use mmcq_lab::parallel;
 use mmcq_lab::platform::{JOB, Platform};
 use mmcq_lab::runner::Setting;
 use mmcq_lab::scene::PLATFORM;
+use mmcq_sim::parallel;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 

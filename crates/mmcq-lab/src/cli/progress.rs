@@ -50,7 +50,9 @@ impl Progress {
         if terminal && speaks {
             bar.enable_steady_tick(TICK);
         }
-        Progress { bar, unit, line: (!terminal && speaks).then(|| Mutex::new(Instant::now() + LINE)) }
+        // The first step is told at once: somebody waits for the first sign of life.
+        let first = if unit == Unit::Step { Duration::ZERO } else { LINE };
+        Progress { bar, unit, line: (!terminal && speaks).then(|| Mutex::new(Instant::now() + first)) }
     }
 
     /// So much more is done.

@@ -2,9 +2,8 @@
 
 use super::page::{Place, command_line};
 use super::progress::{Progress, Unit};
-use super::{Error, print};
+use super::{Error, print, voice};
 use clap::{Args, ValueEnum};
-use mmcq_lab::parallel;
 use mmcq_lab::plot;
 use mmcq_lab::reproduce::never::{Cell, Grid, Kept, Measured};
 use mmcq_lab::reproduce::{
@@ -12,6 +11,7 @@ use mmcq_lab::reproduce::{
 };
 use mmcq_lab::runner::RunError;
 use mmcq_lab::sdio::Failure;
+use mmcq_sim::parallel;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::OnceLock;
@@ -234,6 +234,7 @@ impl Reproduce {
         let svg = drawn.then(|| plot::rates(&rows, title)).transpose().map_err(Error::Run)?;
         if let (Some(path), Some(svg)) = (&self.plot, &svg) {
             std::fs::write(path, svg).map_err(|error| Error::Run(format!("{}: {error}", path.display())))?;
+            voice::note(format_args!("the picture is {}", path.display()));
         }
         if let Some(place) = place {
             let name = self

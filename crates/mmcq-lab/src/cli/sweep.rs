@@ -6,7 +6,6 @@ use super::progress::{Progress, Unit};
 use super::{Error, print, voice};
 use clap::Args;
 use mmcq_lab::image::Lock;
-use mmcq_lab::parallel;
 use mmcq_lab::scene::Scene;
 #[cfg(feature = "parquet")]
 use mmcq_lab::sweep::columns;
@@ -14,6 +13,7 @@ use mmcq_lab::sweep::heat::Cells;
 use mmcq_lab::sweep::kept::{Kept, kept};
 use mmcq_lab::sweep::listed;
 use mmcq_lab::sweep::{self, Axis, Format, Shard};
+use mmcq_sim::parallel;
 use serde_json::{Map, Value};
 use std::fmt::Display;
 use std::fs::File;

@@ -310,7 +310,7 @@ impl Torture {
                 Error::Input(format!("--card {name}: expected one of {}", CARDS.join(", ")))
             })?),
         };
-        let jobs = self.jobs.unwrap_or_else(mmcq_lab::parallel::cores);
+        let jobs = self.jobs.unwrap_or_else(mmcq_sim::parallel::cores);
         let (requests, cuts) = if self.long { (LONG.0, LONG.1) } else { (FAST.0, FAST.1) };
         let (requests, cuts) = (self.ios.unwrap_or(requests), self.cuts.unwrap_or(cuts));
         let (seed, faults) = (self.seed.unwrap_or(1), self.faults.unwrap_or(FAST.2));

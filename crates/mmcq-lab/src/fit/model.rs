@@ -5,9 +5,9 @@ use crate::fio::job::{Job, Size};
 use crate::fio::options;
 use crate::fio::stats::Stats;
 use crate::fio::{self, Place};
-use crate::parallel;
 use crate::platform::{JOB, Platform};
 use crate::runner::{self, Outcome, Run, Setting};
+use mmcq_sim::parallel;
 
 /// No run of the model moves more than this, or [`LEAST_IOS`].
 const MOST_BYTES: u64 = 32 << 20;

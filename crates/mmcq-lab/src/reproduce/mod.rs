@@ -13,10 +13,10 @@ pub mod stream;
 pub mod stream_sweep;
 
 use crate::fio::{self, Worker as FioWorker};
-use crate::parallel;
 use crate::platform::Platform;
 use crate::runner::{Outcome, Run, RunError, Setting, run};
 use crate::table::Table;
+use mmcq_sim::parallel;
 use serde::{Deserialize, Serialize};
 
 /// One number of a reproduction.

@@ -2,9 +2,9 @@
 //! others? And commands for each MiB with and without merging.
 
 use super::{Amount, Row, mib_per_s, workers};
-use crate::parallel;
 use crate::platform::Platform;
 use crate::runner::{Outcome, Run, RunError, Setting, run};
+use mmcq_sim::parallel;
 use std::fmt::Write;
 
 /// What is swept.

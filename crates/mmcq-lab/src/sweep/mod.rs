@@ -14,7 +14,7 @@ pub use grid::{Axis, Grid};
 pub use plan::{Done, Sweep};
 pub use row::{Format, Row};
 
-pub use crate::parallel::Shard;
+pub use mmcq_sim::parallel::Shard;
 
 use crate::board::{self, BoardError};
 use crate::platform::{self, JOB, Platform};

@@ -30,9 +30,9 @@ pub use table::{Summary, text};
 
 use super::{Amount, Row, workers};
 use crate::board::BoardError;
-use crate::parallel;
 use crate::platform::Platform;
 use crate::runner::{Outcome, Run, RunError, Setting, run};
+use mmcq_sim::parallel;
 
 /// A board with a card, and Linux's settings on its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,9 +4,9 @@
 use super::{Cell, Grid, Load, Measured, OURS, measure_on};
 use crate::board::BoardError;
 use crate::guest::Report;
-use crate::parallel;
 use crate::reproduce::{Amount, original::reports};
 use crate::runner::{RunError, Setting};
+use mmcq_sim::parallel;
 use std::fmt::Write;
 
 /// Settings of Linux that the original can have.

@@ -386,7 +386,7 @@ mod tests {
 
     #[test]
     fn a_flat_array_says_the_same() {
-        crate::fuzz::fuzz("a_flat_array_says_the_same", 1500, |u| {
+        crate::fuzz::fuzz("a_flat_array_says_the_same", 60, |u| {
             let bytes = 3 * TABLE_BYTES;
             let fill = Fill::Pattern(7);
             let mut sparse = Sparse::new(bytes, fill);
