@@ -1,7 +1,7 @@
 //! What is known of runs: the transfer that is left open, how the one in progress ends, and the run
 //! of each direction.
 
-use super::worth::{Case, Worth};
+use super::worth::{Came, Case, Worth};
 use crate::host::Direction;
 
 /// A transfer that the card has not seen the end of.
@@ -40,7 +40,7 @@ pub(super) enum End {
     Reliable,
 }
 
-/// The run of one direction.
+/// Requests of which each begins where the one before ended.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     /// One past the last block that went out.
@@ -58,19 +58,6 @@ const LATE: u64 = 4;
 impl Run {
     const NEW: Run = Run { next: u64::MAX, on: false, think_ns: 0, ended_ns: 0 };
 
-    /// A request begins here that came in then.
-    #[inline(always)]
-    fn arrived(&mut self, lba: u64, arrived_ns: u64) {
-        self.on = lba == self.next;
-        if self.on && arrived_ns > self.ended_ns {
-            let think = u32::try_from(arrived_ns - self.ended_ns).unwrap_or(u32::MAX);
-            self.think_ns = match self.think_ns {
-                0 => think,
-                known => (known / 4).saturating_mul(3).saturating_add(think / 4),
-            };
-        }
-    }
-
     /// Is the next request of a run, or of what may become one, looked at?
     #[inline(always)]
     fn case(&self) -> Case {
@@ -81,6 +68,104 @@ impl Run {
     #[inline(always)]
     fn late_ns(&self) -> u64 {
         if self.think_ns == 0 { u64::MAX } else { LATE * u64::from(self.think_ns) }
+    }
+}
+
+/// A mean that follows.
+#[inline(always)]
+fn learn(known_ns: &mut u32, seen_ns: u64) {
+    let seen_ns = u32::try_from(seen_ns).unwrap_or(u32::MAX);
+    *known_ns = match *known_ns {
+        0 => seen_ns,
+        known_ns => (known_ns / 4).saturating_mul(3).saturating_add(seen_ns / 4),
+    };
+}
+
+/// The runs of one direction: that of the last request, and the one before, which may go on.
+#[derive(Clone, Copy, Debug)]
+struct Runs {
+    last: Run,
+    before: Run,
+    worth: Worth,
+    /// Requests that do not continue the last run: the learned pause between the end of one and the
+    /// next, when the last of them ended, and whether it is one that goes out.
+    others_ns: u32,
+    other_ended_ns: u64,
+    other: bool,
+}
+
+impl Runs {
+    const NEW: Runs = Runs {
+        last: Run::NEW,
+        before: Run::NEW,
+        worth: Worth::NEW,
+        others_ns: 0,
+        other_ended_ns: 0,
+        other: false,
+    };
+
+    /// A request begins that came in then, at this block, or in the other direction.
+    #[inline(always)]
+    fn arrived(&mut self, lba: Option<u64>, arrived_ns: u64) {
+        self.other = lba != Some(self.last.next);
+        if self.other && self.other_ended_ns != 0 {
+            learn(&mut self.others_ns, arrived_ns.saturating_sub(self.other_ended_ns));
+        }
+        let Some(lba) = lba else { return };
+        if self.other {
+            let think_ns = self.last.think_ns;
+            core::mem::swap(&mut self.last, &mut self.before);
+            if self.last.next != lba {
+                // A client that has gone elsewhere, as a rule.
+                self.last = Run { think_ns, ..Run::NEW };
+            }
+        }
+        let run = &mut self.last;
+        run.on = run.next == lba;
+        if run.on && arrived_ns > run.ended_ns {
+            learn(&mut run.think_ns, arrived_ns - run.ended_ns);
+        }
+    }
+
+    /// A client that writes goes on while the card ends its last write for something else, if that
+    /// is complete by then. Does that leave the others their time? Not if they would come more than
+    /// twice meanwhile.
+    fn leaves_time(&self) -> bool {
+        let meanwhile_ns = u64::from(self.last.think_ns).min(self.worth.close_ns());
+        meanwhile_ns != 0 && (self.other_ended_ns == 0 || meanwhile_ns <= 2 * u64::from(self.others_ns))
+    }
+
+    /// What came after a pause says whether to keep the transfer open was right.
+    fn judge(&mut self, direction: Direction, went_on: bool, arrived_ns: u64, limit_ns: u64) {
+        let run = self.last;
+        let pause_ns = arrived_ns.saturating_sub(run.ended_ns);
+        if pause_ns == 0 || pause_ns > limit_ns {
+            return;
+        }
+        let came = match went_on {
+            true => Came::On,
+            false if direction == Direction::Write && self.leaves_time() => Came::Seldom,
+            false => Came::Other,
+        };
+        let late_ns = pause_ns.saturating_sub(run.late_ns());
+        if late_ns == 0 || self.worth.keeps(Case::Late) {
+            self.worth.learn(run.case(), direction, pause_ns, came);
+        }
+        if late_ns > 0 {
+            self.worth.learn(Case::Late, direction, late_ns, came);
+        }
+    }
+
+    /// How long a transfer is kept open, no longer than this; 0: not at all.
+    #[inline]
+    fn hold_ns(&self, limit_ns: u64) -> u64 {
+        if !self.worth.keeps(self.last.case()) || u64::from(self.last.think_ns) > limit_ns {
+            0
+        } else if self.worth.keeps(Case::Late) {
+            limit_ns
+        } else {
+            self.last.late_ns().min(limit_ns)
+        }
     }
 }
 
@@ -96,8 +181,7 @@ pub(super) struct Streams {
     end: End,
     /// The busy being watched belongs to the end of an open transfer whose requests are complete.
     closing: bool,
-    runs: [Run; 2],
-    worth: [Worth; 2],
+    runs: [Runs; 2],
     /// The data of this direction are over, and no request has begun since.
     paused: Option<Direction>,
     /// When the transfer in progress began, until its data are over.
@@ -115,8 +199,7 @@ impl Streams {
             open: None,
             end: End::Here,
             closing: false,
-            runs: [Run::NEW; 2],
-            worth: [Worth::NEW; 2],
+            runs: [Runs::NEW; 2],
             paused: None,
             began_ns: None,
             ending: None,
@@ -175,17 +258,8 @@ impl Streams {
     }
 
     #[inline(always)]
-    fn run(&mut self, direction: Direction) -> &mut Run {
+    fn runs(&mut self, direction: Direction) -> &mut Runs {
         let [reads, writes] = &mut self.runs;
-        match direction {
-            Direction::Read => reads,
-            Direction::Write => writes,
-        }
-    }
-
-    #[inline(always)]
-    fn worth(&mut self, direction: Direction) -> &mut Worth {
-        let [reads, writes] = &mut self.worth;
         match direction {
             Direction::Read => reads,
             Direction::Write => writes,
@@ -196,54 +270,43 @@ impl Streams {
     /// longer.
     pub fn request_begins(&mut self, direction: Direction, lba: u64, arrived_ns: u64, limit_ns: u64) {
         if let Some(last) = self.paused.take() {
-            let went_on = last == direction && lba == self.run(last).next;
-            self.judge(last, went_on, arrived_ns, limit_ns);
+            let runs = self.runs(last);
+            let went_on = last == direction && lba == runs.last.next;
+            runs.judge(last, went_on, arrived_ns, limit_ns);
         }
-        self.run(direction).arrived(lba, arrived_ns);
+        let [reads, writes] = &mut self.runs;
+        reads.arrived((direction == Direction::Read).then_some(lba), arrived_ns);
+        writes.arrived((direction == Direction::Write).then_some(lba), arrived_ns);
     }
 
     /// Something that is no read or write is next, which came in then.
     pub fn run_is_broken(&mut self, arrived_ns: u64, limit_ns: u64) {
         if let Some(last) = self.paused.take() {
-            self.judge(last, false, arrived_ns, limit_ns);
-        }
-    }
-
-    /// What came after a pause says whether to keep the transfer open was right.
-    fn judge(&mut self, direction: Direction, went_on: bool, arrived_ns: u64, limit_ns: u64) {
-        let run = *self.run(direction);
-        let pause_ns = arrived_ns.saturating_sub(run.ended_ns);
-        if pause_ns == 0 || pause_ns > limit_ns {
-            return;
-        }
-        let worth = self.worth(direction);
-        let late_ns = pause_ns.saturating_sub(run.late_ns());
-        if late_ns == 0 || worth.keeps(Case::Late) {
-            worth.learn(run.case(), direction, pause_ns, went_on);
-        }
-        if late_ns > 0 {
-            worth.learn(Case::Late, direction, late_ns, went_on);
+            self.runs(last).judge(last, false, arrived_ns, limit_ns);
         }
     }
 
     /// How long a transfer of this direction is kept open, no longer than this; 0: not at all.
     #[inline]
     pub fn hold_ns(&mut self, direction: Direction, limit_ns: u64) -> u64 {
-        let (run, worth) = (*self.run(direction), *self.worth(direction));
-        if !worth.keeps(run.case()) || u64::from(run.think_ns) > limit_ns {
-            0
-        } else if worth.keeps(Case::Late) {
-            limit_ns
-        } else {
-            run.late_ns().min(limit_ns)
-        }
+        self.runs(direction).hold_ns(limit_ns)
+    }
+
+    /// May the client of the last write go on while the card is closed for something else?
+    pub fn leaves_time(&mut self) -> bool {
+        self.runs(Direction::Write).leaves_time()
     }
 
     /// The data of this direction are over, and its requests are complete; it would go on with this
     /// block.
     #[inline(always)]
     pub fn went_out(&mut self, direction: Direction, next: u64, now_ns: u64) {
-        let run = self.run(direction);
+        for runs in &mut self.runs {
+            if runs.other {
+                runs.other_ended_ns = now_ns;
+            }
+        }
+        let run = &mut self.runs(direction).last;
         (run.next, run.ended_ns) = (next, now_ns);
         self.paused = Some(direction);
     }
@@ -258,7 +321,7 @@ impl Streams {
     pub fn data_are_over(&mut self, direction: Direction, wire_ns: u64, on: bool, now_ns: u64) {
         if let Some(began_ns) = self.began_ns.take() {
             let beside_ns = now_ns.saturating_sub(began_ns).saturating_sub(wire_ns);
-            self.worth(direction).moved(beside_ns, on);
+            self.runs(direction).worth.moved(beside_ns, on);
         }
     }
 
@@ -272,14 +335,14 @@ impl Streams {
     #[inline(always)]
     pub fn end_is_over(&mut self, now_ns: u64) {
         if let Some((direction, since_ns)) = self.ending.take() {
-            self.worth(direction).closed(now_ns.saturating_sub(since_ns));
+            self.runs(direction).worth.closed(now_ns.saturating_sub(since_ns));
         }
     }
 
     /// Another card: its runs are not known.
     #[inline(always)]
     pub fn forget_runs(&mut self) {
-        (self.runs, self.worth, self.paused, self.ending) = ([Run::NEW; 2], [Worth::NEW; 2], None, None);
+        (self.runs, self.paused, self.ending) = ([Runs::NEW; 2], None, None);
     }
 
     /// A phase has failed: how long the card took says nothing.

@@ -92,7 +92,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The data of a read or write are over. `on`: no command was sent for them.
     pub(super) fn note_data(&mut self, on: bool, now_ns: u64) {
         if H::CONTINUES {
-            let wire_ns = self.card.wire().data_ns(self.gathered.blocks());
+            let wire_ns = self.card.wire().bits_ns(self.gathered.blocks());
             self.lane.streams_mut().data_are_over(self.gathered.direction(), wire_ns, on, now_ns);
         }
     }
@@ -215,7 +215,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return Ok(now_ns);
         }
         let head = self.slots.head();
-        if head != NONE {
+        if head != NONE && !self.tells_before_close() {
             return Err(if self.slots.at(head).span().is_some() { Close::Break } else { Close::Barrier });
         }
         match self.hold_ns() {
@@ -224,6 +224,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             // A chore, or a rest of the card, waits for no transfer that nothing continues.
             hold_ns => Ok(later(now_ns, hold_ns).min(self.quiet_chore_ns())),
         }
+    }
+
+    /// Something else waits, and the collected transfer is closed for it. Is the write complete
+    /// before that? It is where its client pauses: that is the time in which the card is closed.
+    fn tells_before_close(&mut self) -> bool {
+        self.gathered.direction() == Direction::Write
+            && self.hold_ns() > 0
+            && self.lane.streams_mut().leaves_time()
     }
 
     /// By when an open transfer is closed, so that the status of its writes comes.

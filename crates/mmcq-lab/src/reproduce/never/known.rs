@@ -43,8 +43,9 @@ pub(super) fn find<'a>(list: &'a [Known], cell: &Cell) -> Option<&'a Known> {
 
 impl Known {
     fn is(&self, cell: &Cell) -> bool {
-        let Cell { place, load, bytes, depth, jobs, wake_us } = *cell;
-        (self.place, self.load) == ((place.platform, place.card), load)
+        let Cell { place, load, bytes, depth, jobs, wake_us, pause } = *cell;
+        pause.is_none()
+            && (self.place, self.load) == ((place.platform, place.card), load)
             && [self.bytes, u64::from(self.depth), u64::from(self.jobs), u64::from(self.wake_us)]
                 == [bytes, u64::from(depth), u64::from(jobs), u64::from(wake_us)]
     }

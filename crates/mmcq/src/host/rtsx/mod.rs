@@ -49,7 +49,7 @@ use bus::Bus;
 pub use config::{Chip, RtsxConfig, RtsxInitError};
 use core::ptr::NonNull;
 pub use list::Buffers;
-use phase::Active;
+use phase::{Active, Work};
 use port::Port;
 use regs::*;
 use tuning::Sweep;
@@ -236,6 +236,7 @@ fn caps(config: &RtsxConfig) -> Caps {
 #[allow(unsafe_code, reason = "docs/safety.md says why")]
 unsafe impl<R: Regs, D: Dma> Host for Rtsx<R, D> {
     const CONTINUES: bool = true;
+    const EARLY_R1: bool = true;
 
     fn caps(&self) -> &Caps {
         &self.caps
@@ -266,6 +267,12 @@ unsafe impl<R: Regs, D: Dma> Host for Rtsx<R, D> {
 
     fn ack(&mut self, _segments: &[Segment]) -> Events {
         self.take_events()
+    }
+
+    fn early_r1(&mut self) -> Option<u32> {
+        // A write's response comes with the list before that of its data.
+        let active = self.active.as_ref().filter(|active| active.work == Work::Data)?;
+        active.response.map(|response| response.r1().0)
     }
 
     fn isolate(&mut self) -> bool {
