@@ -1,7 +1,7 @@
 //! What is known of runs: the transfer that is left open, how the one in progress ends, and the run
 //! of each direction.
 
-use super::worth::{Came, Case, Worth};
+use super::worth::{Case, Worth};
 use crate::host::Direction;
 
 /// A transfer that the card has not seen the end of.
@@ -58,6 +58,19 @@ const LATE: u64 = 4;
 impl Run {
     const NEW: Run = Run { next: u64::MAX, on: false, think_ns: 0, ended_ns: 0 };
 
+    /// A request begins here that came in then.
+    #[inline(always)]
+    fn arrived(&mut self, lba: u64, arrived_ns: u64) {
+        self.on = lba == self.next;
+        if self.on && arrived_ns > self.ended_ns {
+            let think = u32::try_from(arrived_ns - self.ended_ns).unwrap_or(u32::MAX);
+            self.think_ns = match self.think_ns {
+                0 => think,
+                known => (known / 4).saturating_mul(3).saturating_add(think / 4),
+            };
+        }
+    }
+
     /// Is the next request of a run, or of what may become one, looked at?
     #[inline(always)]
     fn case(&self) -> Case {
@@ -71,68 +84,29 @@ impl Run {
     }
 }
 
-/// A mean that follows.
-#[inline(always)]
-fn learn(known_ns: &mut u32, seen_ns: u64) {
-    let seen_ns = u32::try_from(seen_ns).unwrap_or(u32::MAX);
-    *known_ns = match *known_ns {
-        0 => seen_ns,
-        known_ns => (known_ns / 4).saturating_mul(3).saturating_add(seen_ns / 4),
-    };
-}
-
-/// The runs of one direction: that of the last request, and the one before, which may go on.
+/// The runs of one direction: that of the last request, and another one, which may go on.
 #[derive(Clone, Copy, Debug)]
 struct Runs {
     last: Run,
-    before: Run,
+    other: Run,
     worth: Worth,
-    /// Requests that do not continue the last run: the learned pause between the end of one and the
-    /// next, when the last of them ended, and whether it is one that goes out.
-    others_ns: u32,
-    other_ended_ns: u64,
-    other: bool,
 }
 
 impl Runs {
-    const NEW: Runs = Runs {
-        last: Run::NEW,
-        before: Run::NEW,
-        worth: Worth::NEW,
-        others_ns: 0,
-        other_ended_ns: 0,
-        other: false,
-    };
+    const NEW: Runs = Runs { last: Run::NEW, other: Run::NEW, worth: Worth::NEW };
 
-    /// A request begins that came in then, at this block, or in the other direction.
+    /// A request begins here that came in then.
     #[inline(always)]
-    fn arrived(&mut self, lba: Option<u64>, arrived_ns: u64) {
-        self.other = lba != Some(self.last.next);
-        if self.other && self.other_ended_ns != 0 {
-            learn(&mut self.others_ns, arrived_ns.saturating_sub(self.other_ended_ns));
-        }
-        let Some(lba) = lba else { return };
-        if self.other {
+    fn arrived(&mut self, lba: u64, arrived_ns: u64) {
+        if lba != self.last.next {
             let think_ns = self.last.think_ns;
-            core::mem::swap(&mut self.last, &mut self.before);
-            if self.last.next != lba {
+            core::mem::swap(&mut self.last, &mut self.other);
+            if lba != self.last.next {
                 // A client that has gone elsewhere, as a rule.
                 self.last = Run { think_ns, ..Run::NEW };
             }
         }
-        let run = &mut self.last;
-        run.on = run.next == lba;
-        if run.on && arrived_ns > run.ended_ns {
-            learn(&mut run.think_ns, arrived_ns - run.ended_ns);
-        }
-    }
-
-    /// A client that writes goes on while the card ends its last write for something else, if that
-    /// is complete by then. Does that leave the others their time? Not if they would come more than
-    /// twice meanwhile.
-    fn leaves_time(&self) -> bool {
-        let meanwhile_ns = u64::from(self.last.think_ns).min(self.worth.close_ns());
-        meanwhile_ns != 0 && (self.other_ended_ns == 0 || meanwhile_ns <= 2 * u64::from(self.others_ns))
+        self.last.arrived(lba, arrived_ns);
     }
 
     /// What came after a pause says whether to keep the transfer open was right.
@@ -142,24 +116,20 @@ impl Runs {
         if pause_ns == 0 || pause_ns > limit_ns {
             return;
         }
-        let came = match went_on {
-            true => Came::On,
-            false if direction == Direction::Write && self.leaves_time() => Came::Seldom,
-            false => Came::Other,
-        };
         let late_ns = pause_ns.saturating_sub(run.late_ns());
         if late_ns == 0 || self.worth.keeps(Case::Late) {
-            self.worth.learn(run.case(), direction, pause_ns, came);
+            self.worth.learn(run.case(), direction, pause_ns, went_on);
         }
         if late_ns > 0 {
-            self.worth.learn(Case::Late, direction, late_ns, came);
+            self.worth.learn(Case::Late, direction, late_ns, went_on);
         }
     }
 
-    /// How long a transfer is kept open, no longer than this; 0: not at all.
+    /// How long a transfer is kept open, no longer than this; 0: not at all. A run whose usual pause
+    /// is much longer is not waited for.
     #[inline]
     fn hold_ns(&self, limit_ns: u64) -> u64 {
-        if !self.worth.keeps(self.last.case()) || u64::from(self.last.think_ns) > limit_ns {
+        if !self.worth.keeps(self.last.case()) || u64::from(self.last.think_ns) / 2 > limit_ns {
             0
         } else if self.worth.keeps(Case::Late) {
             limit_ns
@@ -274,9 +244,7 @@ impl Streams {
             let went_on = last == direction && lba == runs.last.next;
             runs.judge(last, went_on, arrived_ns, limit_ns);
         }
-        let [reads, writes] = &mut self.runs;
-        reads.arrived((direction == Direction::Read).then_some(lba), arrived_ns);
-        writes.arrived((direction == Direction::Write).then_some(lba), arrived_ns);
+        self.runs(direction).arrived(lba, arrived_ns);
     }
 
     /// Something that is no read or write is next, which came in then.
@@ -292,20 +260,15 @@ impl Streams {
         self.runs(direction).hold_ns(limit_ns)
     }
 
-    /// May the client of the last write go on while the card is closed for something else?
-    pub fn leaves_time(&mut self) -> bool {
-        self.runs(Direction::Write).leaves_time()
+    /// Has the client of the last run of this direction paused?
+    pub fn pauses(&mut self, direction: Direction) -> bool {
+        self.runs(direction).last.think_ns > 0
     }
 
     /// The data of this direction are over, and its requests are complete; it would go on with this
     /// block.
     #[inline(always)]
     pub fn went_out(&mut self, direction: Direction, next: u64, now_ns: u64) {
-        for runs in &mut self.runs {
-            if runs.other {
-                runs.other_ended_ns = now_ns;
-            }
-        }
         let run = &mut self.runs(direction).last;
         (run.next, run.ended_ns) = (next, now_ns);
         self.paused = Some(direction);

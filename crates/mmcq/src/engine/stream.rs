@@ -226,12 +226,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Something else waits, and the collected transfer is closed for it. Is the write complete
-    /// before that? It is where its client pauses: that is the time in which the card is closed.
+    /// Something else waits, and the collected write is closed for it. Its client hears of it before
+    /// that where it pauses, as it would if nothing waited: the card is closed in its pause.
     fn tells_before_close(&mut self) -> bool {
-        self.gathered.direction() == Direction::Write
-            && self.hold_ns() > 0
-            && self.lane.streams_mut().leaves_time()
+        let direction = self.gathered.direction();
+        let pauses = self.hold_ns() > 0 && self.lane.streams_mut().pauses(direction);
+        pauses && direction == Direction::Write
     }
 
     /// By when an open transfer is closed, so that the status of its writes comes.

@@ -23,17 +23,6 @@ pub(super) enum Case {
     Late,
 }
 
-/// What comes after a pause.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Came {
-    /// What goes on with the transfer.
-    On,
-    /// Something else, which comes no more often than the run's requests.
-    Seldom,
-    /// Something else.
-    Other,
-}
-
 /// A decision is changed when it has lost so many times a close and a start.
 const CHANGE: u64 = 8;
 /// A close is expected to take so long before one was seen.
@@ -117,8 +106,7 @@ impl Worth {
         learn(if on { &mut self.on_ns } else { &mut self.anew_ns }, beside_ns);
     }
 
-    /// From the end of the data until the card takes the next command.
-    pub fn close_ns(&self) -> u64 {
+    fn close_ns(&self) -> u64 {
         if self.close_ns == 0 { CLOSE_NS.into() } else { self.close_ns.into() }
     }
 
@@ -127,23 +115,21 @@ impl Worth {
         self.anew_ns.saturating_sub(self.on_ns).into()
     }
 
-    /// What came after a pause of so long.
+    /// After a pause of so long the next request has gone on with the transfer, or not.
     ///
     /// A write that is closed at once is complete when it is closed, so its client pays for all of
-    /// that; a read's close passes in its client's pause. A write that is kept open costs something
-    /// else the close, and lets its own client go on meanwhile. That is level where the others are
-    /// seldom; where they are not, its client would take their time.
-    pub fn learn(&mut self, case: Case, direction: Direction, pause_ns: u64, came: Came) {
+    /// that; a read's close passes in its client's pause. A write of a run that is kept open in vain
+    /// costs what comes the close, and has let its own client go on that much earlier: that is
+    /// level.
+    pub fn learn(&mut self, case: Case, direction: Direction, pause_ns: u64, went_on: bool) {
         let (close_ns, start_ns) = (self.close_ns(), self.start_ns());
         let change_ns = CHANGE.saturating_mul(close_ns.saturating_add(start_ns));
-        let write = direction == Direction::Write;
         let hidden_ns = close_ns.min(pause_ns);
-        let (gained_ns, lost_ns) = match came {
-            Came::On if write => (start_ns.saturating_add(close_ns), 0),
-            Came::On => (start_ns.saturating_add(close_ns).saturating_sub(hidden_ns), 0),
-            Came::Seldom if case == Case::Run => (0, 0),
-            Came::Other if write && case == Case::Run => (0, close_ns),
-            Came::Seldom | Came::Other => (0, hidden_ns),
+        let shown_ns = if direction == Direction::Read { close_ns - hidden_ns } else { close_ns };
+        let (gained_ns, lost_ns) = match (went_on, direction, case) {
+            (true, ..) => (start_ns.saturating_add(shown_ns), 0),
+            (false, Direction::Write, Case::Run) => (0, 0),
+            (false, ..) => (0, hidden_ns),
         };
         let [first, run, late] = &mut self.cases;
         let lean = match case {
@@ -165,10 +151,6 @@ mod tests {
     const START: u64 = 300_000;
     const PAUSE: u64 = 1_000_000;
 
-    fn came(on: bool) -> Came {
-        if on { Came::On } else { Came::Other }
-    }
-
     fn worth() -> Worth {
         let mut worth = Worth::NEW;
         worth.closed(CLOSE);
@@ -189,7 +171,7 @@ mod tests {
             let (if_kept, if_closed) = if on { (0, START) } else { (CLOSE.min(PAUSE), 0) };
             (kept, closed) = (kept + if_kept, closed + if_closed);
             ours += if keeps { if_kept } else { if_closed };
-            worth.learn(Case::Run, Direction::Read, PAUSE, came(on));
+            worth.learn(Case::Run, Direction::Read, PAUSE, on);
         }
         (ours, kept.min(closed), changes)
     }
@@ -199,8 +181,8 @@ mod tests {
         let mut worth = worth();
         assert_eq!([Case::First, Case::Run, Case::Late].map(|case| worth.keeps(case)), [false, true, true]);
         for _ in 0..20 {
-            worth.learn(Case::First, Direction::Write, PAUSE, Came::On);
-            worth.learn(Case::Run, Direction::Read, PAUSE, Came::Other);
+            worth.learn(Case::First, Direction::Write, PAUSE, true);
+            worth.learn(Case::Run, Direction::Read, PAUSE, false);
         }
         assert_eq!([Case::First, Case::Run, Case::Late].map(|case| worth.keeps(case)), [true, false, true]);
     }
@@ -238,7 +220,7 @@ mod tests {
         let pauses = |direction| {
             let mut worth = worth();
             (1..).find(|_| {
-                worth.learn(Case::First, direction, PAUSE, Came::On);
+                worth.learn(Case::First, direction, PAUSE, true);
                 worth.keeps(Case::First)
             })
         };
@@ -253,7 +235,7 @@ mod tests {
             let ns = if n % 3 == 0 { u64::MAX } else { n % 2 };
             worth.closed(ns);
             worth.moved(ns, n % 5 == 0);
-            worth.learn(Case::Late, Direction::Write, ns, came(n % 7 == 0));
+            worth.learn(Case::Late, Direction::Write, ns, n % 7 == 0);
         }
     }
 }
