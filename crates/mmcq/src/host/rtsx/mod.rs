@@ -91,6 +91,8 @@ struct Condition {
     uncleared: bool,
     /// The SD clock runs between transfers too; the next list stops that.
     toggling: bool,
+    /// CMD12 has ended a transfer, and no data have moved since.
+    stopped: bool,
 }
 
 impl<R: Regs, D: Dma> Rtsx<R, D> {
