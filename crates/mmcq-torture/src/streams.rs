@@ -44,6 +44,7 @@ pub fn draw(seed: u64) -> Case {
     let card = CARDS.iter().position(|card| *card == name);
     let wishes = Wishes { faults: FAULTS, cuts: CUTS, operations: OPERATIONS, cards: CARDS.len(), card };
     let mut case = Case::draw(seed, &wishes);
+    case.setup.early = random.chance(0.2);
     (case.setup.host, case.setup.scheduler, case.setup.window) = (Host::Reader, 0, WINDOW);
     case.setup.access_ns = ACCESS_NS;
     if let Luck::Chances(_, chances) = &mut case.luck {
@@ -89,5 +90,20 @@ fn go_on(operations: &mut [Operation], random: &mut Stream) {
             (operation.asked, operation.at) = (asked, end);
         }
         before = moves.then_some((operation.asked, operation.at + operation.blocks));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Longer than a transfer is held, and so long that its status is asked for between.
+    #[test]
+    fn cards_come_and_go_and_clients_rest_longer_than_a_transfer_is_held() {
+        let cases: Vec<Case> = (0..400).map(draw).collect();
+        assert!(cases.iter().filter(|case| case.visit.is_some()).count() > 10);
+        let hold_us = mmcq::engine::Config::DEFAULT.hold_ns / 1_000;
+        let long = |case: &&Case| case.operations.iter().any(|o| u64::from(o.rest_us) > hold_us && o.alone);
+        assert!(cases.iter().filter(long).count() > 10);
     }
 }

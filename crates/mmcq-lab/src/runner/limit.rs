@@ -17,7 +17,8 @@ use crate::fio::Worker;
 use crate::fio::job::{IoEngine, Job, Size, Verify};
 use crate::fio::script::When;
 use crate::fio::stats::Stats;
-use mmcq::engine::StaysOpen;
+use crate::platform::ControllerConfig;
+use mmcq::engine::{Acknowledge, StaysOpen};
 use mmcq::host::Host;
 use std::sync::Arc;
 
@@ -127,7 +128,7 @@ fn perfect(worker: &Worker, count: u64) -> (Worker, u64) {
 /// A way to drive the card.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lane {
-    /// One transfer at a time, each with its end.
+    /// One transfer at a time, which ends when nothing is there that continues it.
     Closed,
     /// One transfer at a time that stays open until something else is next.
     Open,
@@ -239,8 +240,16 @@ fn on_lane(
     let mut platform = run.platform.clone();
     platform.stack.queue_engine = lane == Lane::Engine;
     platform.stack.chains = lane == Lane::Chains;
-    platform.stack.streams = if lane == Lane::Open { StaysOpen::Always } else { StaysOpen::Never };
-    (platform.stack.hold_ns, platform.stack.owed_ns) = (u64::MAX, u64::MAX);
+    // What goes on for certain does: the rest of a long request, and what is queued already.
+    let (streams, hold_ns) = match lane {
+        Lane::Open => (StaysOpen::Always, u64::MAX),
+        _ => (StaysOpen::WherePays, 0),
+    };
+    (platform.stack.streams, platform.stack.hold_ns, platform.stack.owed_ns) = (streams, hold_ns, u64::MAX);
+    // The patch tells a write with its data, so that is what no stack can be faster than.
+    if matches!(platform.controller, ControllerConfig::Rtsx(_)) {
+        platform.stack.acknowledge = Acknowledge::Transferred;
+    }
     // A batch is the whole loop: two of them under way would be more than it has, so they do not
     // merge.
     platform.stack.merging &= perfect.requests.iter().all(|&requests| requests == 1);

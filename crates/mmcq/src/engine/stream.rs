@@ -265,8 +265,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return self.data_ended(now_ns);
         }
         let mut open = Open { direction, next, told_ns: was.and_then(|open| open.told_ns), counted };
-        match (self.goes_on(was, now_ns), direction) {
-            (Ok(until_ns), _) => {
+        match self.goes_on(was, now_ns) {
+            Ok(until_ns) => {
                 // A write of which a part is still to go is not complete.
                 if direction == Direction::Write && self.rest() == 0 {
                     open.told_ns.get_or_insert(now_ns);
@@ -275,8 +275,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.timers.hold_until(until_ns.min(self.owed_by_ns(&open)));
                 self.end_transfer(None, now_ns);
             }
-            // What was read is here: its owners need not wait for the end of the transfer.
-            (Err(reason), Direction::Read) => {
+            // What was read is here: its owners need not wait for the end of the transfer, nor do
+            // those of writes who were promised no more.
+            Err(reason) if direction == Direction::Read || self.are_told_early() => {
+                if direction == Direction::Write {
+                    open.told_ns.get_or_insert(now_ns);
+                }
                 self.lane.streams_mut().leave_open(Some(open));
                 if left_open {
                     self.count_close(reason);
@@ -286,7 +290,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             // What was written last has an owner that still waits: it gets what the end of the
             // transfer says.
-            (Err(reason), Direction::Write) => {
+            Err(reason) => {
                 self.lane.streams_mut().leave_open(None);
                 self.durability.completes_early(before);
                 if left_open {
