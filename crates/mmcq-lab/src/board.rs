@@ -14,7 +14,7 @@ use crate::registers::binary;
 use crate::system::{Costs, SleepDepth};
 use mmcq::board::NoLock;
 use mmcq::card::{Card, Family, Options, SdQueue, bring_up};
-use mmcq::engine::{Config, DmaBuf, Error};
+use mmcq::engine::{DmaBuf, Error};
 use mmcq::sched::{Any, Fifo};
 use mmcq::task::Timer;
 use mmcq_sim::card::{CardProfile, Fill, Medium, ProfileError};
@@ -336,11 +336,7 @@ impl<const N: usize> Board<N> {
         let (controller, driver) = Controller::new(platform, N > 1, &memory, &time, card, registers)
             .map_err(|error| BoardError::Driver { platform: platform.name.clone(), error })?;
         let host = Charged::new(driver, time.clone(), CallCosts::default());
-        let (streams, scheduler) = (platform.stack.streams, platform.stack.scheduler);
-        let merge_blocks = if platform.stack.merging { Config::DEFAULT.merge_blocks } else { 1 };
-        let acknowledge = platform.stack.acknowledge;
-        let config =
-            Config::DEFAULT.close_always(!streams).merge_blocks(merge_blocks).acknowledge(acknowledge);
+        let (config, scheduler) = (platform.stack.config(), platform.stack.scheduler);
         // Linux has a scheduler of its own before the engine.
         let scheduler = if N > 1 { scheduler } else { Any::Fifo(Fifo) };
         // The prices of a queue engine's calls are those of the general way, which rings what goes

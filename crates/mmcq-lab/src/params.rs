@@ -43,7 +43,7 @@ const RANGE: &str = "range";
 /// Kinds, as a card's sources begin with.
 const KINDS: [&str; 5] = ["spec", "prior", "fit", "val", "measured"];
 /// Switches of a board that its file may leave out.
-const SWITCHES: [&str; 14] = [
+const SWITCHES: [&str; 16] = [
     "busy",
     "defer_completion",
     "cpu.cores",
@@ -54,6 +54,8 @@ const SWITCHES: [&str; 14] = [
     "driver.max_timing",
     "stack.advance",
     "stack.streams",
+    "stack.hold_us",
+    "stack.owed_us",
     "stack.merging",
     "stack.acknowledge",
     "stack.scheduler",

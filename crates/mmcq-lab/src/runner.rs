@@ -333,6 +333,22 @@ pub struct Counters {
 }
 
 impl Counters {
+    /// Counts what another run on the same board has done as well. Times and rates stay.
+    fn add(&mut self, other: &Counters) {
+        self.ios += other.ios;
+        self.transfers += other.transfers;
+        self.bytes += other.bytes;
+        self.bus.add(&other.bus);
+        self.cpu.interrupts += other.cpu.interrupts;
+        self.cpu.switches += other.cpu.switches;
+        self.cpu.wakeups += other.cpu.wakeups;
+        self.cpu.deferred += other.cpu.deferred;
+        self.cpu.busy_ns += other.cpu.busy_ns;
+        self.accesses.0 += other.accesses.0;
+        self.accesses.1 += other.accesses.1;
+        self.failed += other.failed;
+    }
+
     /// Mean of 4 KiB units in a transfer.
     pub fn merge(&self) -> f64 {
         self.bytes as f64 / 4096.0 / self.transfers.max(1) as f64

@@ -64,6 +64,25 @@ impl BusStats {
         self.wire_ns() + self.access_ns + self.busy_ns
     }
 
+    /// Counts what another bus has done as well.
+    pub fn add(&mut self, other: &BusStats) {
+        for (count, more) in self.commands.iter_mut().zip(other.commands) {
+            *count += more;
+        }
+        self.silent += other.silent;
+        self.blocks_read += other.blocks_read;
+        self.blocks_written += other.blocks_written;
+        self.blocks_bad += other.blocks_bad;
+        self.bytes += other.bytes;
+        self.interrupts += other.interrupts;
+        self.command_ns += other.command_ns;
+        self.data_ns += other.data_ns;
+        self.access_ns += other.access_ns;
+        self.busy_ns += other.busy_ns;
+        self.held_ns += other.held_ns;
+        self.descriptors += other.descriptors;
+    }
+
     /// All command tokens.
     pub fn command_count(&self) -> u64 {
         self.commands.iter().sum()

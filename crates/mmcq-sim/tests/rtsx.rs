@@ -5,7 +5,7 @@ use crate::timed;
 use mmcq::block::BlockDevice;
 use mmcq::card;
 use mmcq::card::quirk::{Quirk, Quirks};
-use mmcq::engine::{Close, Config, DmaBuf, Error, Kind, Request, SlotId};
+use mmcq::engine::{Close, Config, DmaBuf, Error, Kind, Request, SlotId, StaysOpen};
 use mmcq::host::rtsx::{self, Buffers};
 use mmcq::host::{Timing, Width};
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
@@ -86,7 +86,8 @@ fn mixed_loads_bring_what_was_written() {
         [(true, false, false), (true, true, false), (false, false, false), (true, false, true)]
     {
         let driver = rtsx::RtsxConfig::new(rtsx::Chip::Rts5249).continue_data(continues);
-        let engine = Config::DEFAULT.close_always(close_always);
+        let engine =
+            Config::DEFAULT.stays_open(if close_always { StaysOpen::Never } else { StaysOpen::WherePays });
         let model = RtsxConfig { continue_data: !lies, ..RtsxConfig::GENERIC };
         let rig = Rig::new("pro-plus-128", model, driver, engine);
         let found = rig.drive(card::bring_up(&rig.stack, buffer(1), card::Options::DEFAULT)).0.unwrap();

@@ -237,12 +237,14 @@ pub struct Operation {
     pub dropped_after: u16,
     /// Waited for by the name of its slot instead of a future.
     pub by_slot: bool,
+    /// So long before it nothing is asked, in microseconds; only where it is alone.
+    pub rest_us: u32,
 }
 
 impl Operation {
     /// A request of the user area with nothing special about it.
     pub const fn plain(asked: Asked, at: u32, blocks: u32) -> Operation {
-        Operation { asked, area: 0, at, blocks, alone: false, dropped_after: 0, by_slot: false }
+        Operation { asked, area: 0, at, blocks, alone: false, dropped_after: 0, by_slot: false, rest_us: 0 }
     }
 }
 
@@ -264,6 +266,9 @@ impl fmt::Display for Operation {
         }
         if self.alone {
             f.write_str(", alone")?;
+        }
+        if self.rest_us > 0 {
+            write!(f, ", {} us later", self.rest_us)?;
         }
         match self.dropped_after {
             0 => Ok(()),
@@ -569,6 +574,7 @@ impl Operation {
             alone: random.chance(mix.alone),
             dropped_after,
             by_slot: random.chance(0.3),
+            rest_us: 0,
         }
     }
 }

@@ -160,6 +160,18 @@ impl<B: Platform> Machine<B> {
         }
     }
 
+    /// Lets time pass up to then, unless something happens before: then false.
+    pub fn rests_until(&self, until_ns: u64) -> bool {
+        let deadline = self.stack.with(|engine| engine.next_deadline_ns());
+        let event = self.model.borrow().next_event_ns();
+        if self.model.borrow().irq() || event.into_iter().chain(deadline).any(|at| at <= until_ns) {
+            return self.time.now() >= until_ns;
+        }
+        let reached = self.model.borrow_mut().advance(until_ns);
+        self.reach(reached);
+        true
+    }
+
     fn reach(&self, now_ns: u64) {
         self.time.set(self.time.now().max(now_ns));
         NOW_NS.set(self.time.now());

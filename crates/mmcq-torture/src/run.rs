@@ -68,6 +68,7 @@ pub fn run(case: &Case, bench: &mut Bench, mut trace: Trace<'_>) -> Outcome {
         strikes: 0,
         up: false,
         visit: case.visit,
+        rest_until_ns: None,
         bounces: 0,
         out: None,
         away: None,
@@ -103,6 +104,8 @@ pub(super) struct Run<'r> {
     up: bool,
     /// Times that the card still bounces.
     pub bounces: u8,
+    /// Until when nothing is asked.
+    pub rest_until_ns: Option<u64>,
     /// What is to come of the case's visit.
     pub visit: Option<(u64, Visit)>,
     /// The card that was taken out.
@@ -334,7 +337,7 @@ impl Run<'_> {
         loop {
             while busy < depth && !full && self.next < self.case.operations.len() {
                 let operation = &self.case.operations[self.next];
-                if operation.alone && busy > 0 {
+                if operation.alone && busy > 0 || !self.is_rested(machine, operation.rest_us) {
                     break;
                 }
                 let Some(piece) = self.piece(operation, &machine.stack) else { break };
@@ -414,6 +417,18 @@ impl Run<'_> {
         }
     }
 
+    /// Nothing is asked for so long, though something may happen.
+    fn is_rested<B: Platform>(&mut self, machine: &Machine<B>, rest_us: u32) -> bool {
+        if rest_us == 0 {
+            return true;
+        }
+        let rest_ns = u64::from(rest_us) * 1_000;
+        let until_ns = *self.rest_until_ns.get_or_insert_with(|| machine.now() + rest_ns);
+        let over = machine.rests_until(until_ns);
+        self.rest_until_ns = self.rest_until_ns.filter(|_| !over);
+        over
+    }
+
     /// All operations are answered: nothing may be left mapped but the driver's table.
     fn over<'m, B: Platform>(
         &mut self,
@@ -463,7 +478,7 @@ impl Run<'_> {
             self.bench.checker.trouble();
             for shot in &news[self.strikes..] {
                 if shot.strike == Strike::Remove {
-                    self.bench.checker.supply_lost();
+                    self.supply_is_lost();
                 }
                 if let Some(trace) = trace {
                     trace(format!("{:>14} ** {}", machine.now(), super::describe::shot(shot)));

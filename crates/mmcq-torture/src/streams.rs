@@ -1,9 +1,10 @@
 //! Random runs on a reader that leaves transfers open: what is next goes on with them, and what was
-//! written is answered before the card has been told of the end.
+//! written is answered before the card has been told of the end. Clients rest between requests, for
+//! longer than a transfer is held at most, and cards come and go.
 //!
-//! Three things are left out. A supply that is lost and a sector that cannot be programmed reach a
+//! Two things are left out. A supply that browns out and a sector that cannot be programmed reach a
 //! write in an open transfer after its answer, and the next flush tells: the judge knows no write
-//! that fails after its answer. Cards that come and go are that loss as well.
+//! that fails after its answer.
 
 use super::case::{Case, Host, Luck, Operation, Wishes};
 use super::machine::Keeps;
@@ -26,6 +27,9 @@ const ACCESS_NS: u8 = 150;
 const WINDOW: u32 = 256;
 /// A request goes on where the one before it ended, in so many cases.
 const GOES_ON: [f64; 3] = [0.3, 0.8, 0.97];
+/// Nothing is asked before a request, in so many cases, and for so long in the mean, at most.
+const RESTS: [f64; 3] = [0.0, 0.1, 0.6];
+const REST_US: [u32; 4] = [100, 2_000, 50_000, 200_000];
 
 /// Runs until there were enough requests, or enough is broken. `progress` hears of requests.
 pub fn streams(share: &Share, progress: &(dyn Fn(u64) + Sync)) -> Score {
@@ -40,9 +44,9 @@ pub fn draw(seed: u64) -> Case {
     let card = CARDS.iter().position(|card| *card == name);
     let wishes = Wishes { faults: FAULTS, cuts: CUTS, operations: OPERATIONS, cards: CARDS.len(), card };
     let mut case = Case::draw(seed, &wishes);
+    case.setup.early = random.chance(0.2);
     (case.setup.host, case.setup.scheduler, case.setup.window) = (Host::Reader, 0, WINDOW);
     case.setup.access_ns = ACCESS_NS;
-    case.visit = None;
     if let Luck::Chances(_, chances) = &mut case.luck {
         chances.retain(|(point, strike, _)| {
             !matches!((point, strike), (Point::Medium, _) | (_, Strike::BrownOut | Strike::Status(_)))
@@ -56,7 +60,20 @@ pub fn draw(seed: u64) -> Case {
         }
     }
     go_on(&mut case.operations, random);
+    rest(&mut case.operations, random);
     case
+}
+
+/// Has clients rest.
+fn rest(operations: &mut [Operation], random: &mut Stream) {
+    let share = RESTS[random.below(RESTS.len() as u64) as usize];
+    let longest_us = REST_US[random.below(REST_US.len() as u64) as usize];
+    for operation in operations {
+        if random.chance(share) {
+            operation.alone = true;
+            operation.rest_us = 1 + random.below(u64::from(longest_us)) as u32;
+        }
+    }
 }
 
 /// Has requests follow each other.
@@ -73,5 +90,20 @@ fn go_on(operations: &mut [Operation], random: &mut Stream) {
             (operation.asked, operation.at) = (asked, end);
         }
         before = moves.then_some((operation.asked, operation.at + operation.blocks));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Longer than a transfer is held, and so long that its status is asked for between.
+    #[test]
+    fn cards_come_and_go_and_clients_rest_longer_than_a_transfer_is_held() {
+        let cases: Vec<Case> = (0..400).map(draw).collect();
+        assert!(cases.iter().filter(|case| case.visit.is_some()).count() > 10);
+        let hold_us = mmcq::engine::Config::DEFAULT.hold_ns / 1_000;
+        let long = |case: &&Case| case.operations.iter().any(|o| u64::from(o.rest_us) > hold_us && o.alone);
+        assert!(cases.iter().filter(long).count() > 10);
     }
 }

@@ -169,6 +169,22 @@ impl Run<'_> {
         }
     }
 
+    /// What the card had not yet put on its medium is lost.
+    pub(super) fn supply_is_lost(&mut self) {
+        match self.case.setup.leaves_open() {
+            true => self.bench.checker.supply_lost_open(),
+            false => self.bench.checker.supply_lost(),
+        }
+    }
+
+    /// Commands and data do not arrive for a while. An open transfer may lack its last blocks then.
+    fn contact_is_lost(&mut self) {
+        match self.case.setup.leaves_open() {
+            true => self.bench.checker.supply_lost_open(),
+            false => self.bench.checker.was_reset(),
+        }
+    }
+
     /// The card goes out, and something comes in.
     pub(super) fn visited<B: Platform>(&mut self, machine: &Machine<B>) {
         let now_ns = machine.now();
@@ -176,7 +192,7 @@ impl Run<'_> {
             let card = machine.model.borrow_mut().remove(now_ns);
             match visit {
                 Visit::Swap => {
-                    self.bench.checker.supply_lost();
+                    self.supply_is_lost();
                     self.out = card;
                     let profile = self.bench.profiles[self.case.setup.card].sibling();
                     let medium = Medium::sparse(profile.capacity_bytes(), self.stranger());
@@ -188,7 +204,7 @@ impl Run<'_> {
                     }
                 }
                 Visit::Bounce(times) => {
-                    self.bench.checker.was_reset();
+                    self.contact_is_lost();
                     (self.out, self.bounces) = (card, times);
                 }
             }
@@ -197,7 +213,7 @@ impl Run<'_> {
             // only if the host has switched that off meanwhile, and counts that itself. A host that
             // takes it for lost is right as well.
             self.bounces -= 1;
-            self.bench.checker.was_reset();
+            self.contact_is_lost();
             match self.out.take() {
                 Some(card) => machine.model.borrow_mut().insert(card, now_ns),
                 None => self.out = machine.model.borrow_mut().remove(now_ns),

@@ -55,6 +55,7 @@ mod names;
 mod order;
 mod organs;
 mod passing;
+mod pauses;
 mod programs;
 mod register_flush;
 mod retune;

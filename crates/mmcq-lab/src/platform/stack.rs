@@ -1,16 +1,20 @@
 //! `[stack]`: what a board says about our engine.
 //!
 //! `advance` says what moves it, see [`Advance`]. `streams = "off"` ends each transfer, also where
-//! the host could go on; `merging = "off"` sends each request alone. `acknowledge = "transferred"`
-//! has a write complete with its data, and not when the card has programmed them. `scheduler` is
-//! one of `"fifo"`, `"deadline"` and `"fair"`; `weights = [1, 4]` are the fair one's, by client
-//! (the first job is client 0; those that are not named have 1).
+//! the host could go on, and `"always"` none in a pause; `hold_us` is how long a transfer is held
+//! open in a pause, `owed_us` how long the status of writes in it may be owed. `merging = "off"`
+//! sends each request alone. `acknowledge = "transferred"` has a write complete with its data, and
+//! not when the card has programmed them. `scheduler` is one of `"fifo"`, `"deadline"` and `"fair"`;
+//! `weights = [1, 4]` are the fair one's, by client (the first job is client 0; those that are not
+//! named have 1).
 
 use super::{Advance, PlatformError, Scheduler, error, unknown};
-use mmcq::engine::Acknowledge;
+use mmcq::engine::{Acknowledge, Config, StaysOpen};
 use mmcq::sched::{Any, Chained, Deadline, Fair, Fifo, HostQueued, Packed, deadline, fair};
 use toml::{Table, Value};
 
+/// The longest time of a transfer that stays open: an hour.
+const US_MAX: i64 = 3_600_000_000;
 /// Clients with a queue of their own.
 const CLIENTS: usize = 8;
 
@@ -29,8 +33,12 @@ pub fn profile(scheduler: Scheduler) -> Profile {
 pub struct Stack {
     /// What moves it.
     pub advance: Advance,
-    /// Transfers may stay open.
-    pub streams: bool,
+    /// When transfers stay open.
+    pub streams: StaysOpen,
+    /// How long in a pause, in nanoseconds.
+    pub hold_ns: u64,
+    /// How long the status of writes in them may be owed, in nanoseconds.
+    pub owed_ns: u64,
     /// Contiguous requests go out together.
     pub merging: bool,
     /// When a write is complete.
@@ -44,6 +52,17 @@ pub struct Stack {
 }
 
 impl Stack {
+    /// What the engine is told of it.
+    pub(crate) fn config(&self) -> Config {
+        let merge_blocks = if self.merging { Config::DEFAULT.merge_blocks } else { 1 };
+        Config::DEFAULT
+            .stays_open(self.streams)
+            .hold_ns(self.hold_ns)
+            .owed_ns(self.owed_ns)
+            .merge_blocks(merge_blocks)
+            .acknowledge(self.acknowledge)
+    }
+
     /// Reads the section. `place` names the platform.
     pub(super) fn read(place: &dyn Fn(&str) -> String, mut table: Table) -> Result<Self, PlatformError> {
         let advance = match table.remove("advance") {
@@ -59,7 +78,23 @@ impl Stack {
             Some(Value::String(word)) if word == "off" => Ok(false),
             Some(other) => Err(error(&place(&format!("stack.{key}")), &other, "\"on\" or \"off\"")),
         };
-        let (streams, merging) = (switch("streams")?, switch("merging")?);
+        let merging = switch("merging")?;
+        let streams = match table.remove("streams") {
+            None => StaysOpen::WherePays,
+            Some(Value::String(word)) if word == "on" => StaysOpen::WherePays,
+            Some(Value::String(word)) if word == "off" => StaysOpen::Never,
+            Some(Value::String(word)) if word == "always" => StaysOpen::Always,
+            Some(other) => {
+                return Err(error(&place("stack.streams"), &other, "\"on\", \"off\" or \"always\""));
+            }
+        };
+        let mut time = |key: &str, default_ns: u64| match table.remove(key) {
+            None => Ok(default_ns),
+            Some(Value::Integer(us)) if (0..=US_MAX).contains(&us) => Ok(us as u64 * 1_000),
+            Some(other) => Err(error(&place(&format!("stack.{key}")), &other, "an integer, 0 to 3600000000")),
+        };
+        let hold_ns = time("hold_us", Config::DEFAULT.hold_ns)?;
+        let owed_ns = time("owed_us", Config::DEFAULT.owed_ns)?;
         let acknowledge = match table.remove("acknowledge") {
             None => Acknowledge::Programmed,
             Some(Value::String(word)) if word == "programmed" => Acknowledge::Programmed,
@@ -83,7 +118,16 @@ impl Stack {
             Some(value) => Some(weights(&place("stack.weights"), &value)?),
         };
         if let Some(key) = table.keys().next() {
-            let known = ["advance", "streams", "merging", "acknowledge", "scheduler", "weights"];
+            let known = [
+                "advance",
+                "streams",
+                "hold_us",
+                "owed_us",
+                "merging",
+                "acknowledge",
+                "scheduler",
+                "weights",
+            ];
             return Err(unknown(&place(&format!("stack.{key}")), key, &known));
         }
         let scheduler = match name.as_str() {
@@ -98,7 +142,17 @@ impl Stack {
             "deadline" => Any::Deadline(Deadline::new(deadline::DeadlineConfig::DEFAULT)),
             _ => Any::Fifo(Fifo),
         };
-        Ok(Stack { advance, streams, merging, acknowledge, scheduler, queue_engine: false, chains: false })
+        Ok(Stack {
+            advance,
+            streams,
+            hold_ns,
+            owed_ns,
+            merging,
+            acknowledge,
+            scheduler,
+            queue_engine: false,
+            chains: false,
+        })
     }
 }
 
@@ -123,7 +177,7 @@ fn weights(place: &str, value: &Value) -> Result<[u16; CLIENTS], PlatformError> 
 #[cfg(test)]
 mod tests {
     use crate::platform::Platform;
-    use mmcq::engine::Acknowledge;
+    use mmcq::engine::{Acknowledge, StaysOpen};
 
     fn with(changes: &[&str]) -> Result<Platform, String> {
         let changes: Vec<String> = changes.iter().map(|c| (*c).to_owned()).collect();
@@ -137,7 +191,15 @@ mod tests {
             assert_eq!(platform.stack.scheduler.name(), name);
         }
         assert!(with(&["stack.scheduler=fair", "stack.weights=[1, 4]"]).is_ok());
-        assert!(!with(&["stack.streams=off"]).unwrap().stack.streams);
+        for (word, streams) in
+            [("off", StaysOpen::Never), ("on", StaysOpen::WherePays), ("always", StaysOpen::Always)]
+        {
+            assert_eq!(with(&[&format!("stack.streams={word}")]).unwrap().stack.streams, streams);
+        }
+        let stack = with(&["stack.hold_us=400", "stack.owed_us=0"]).unwrap().stack;
+        assert_eq!((stack.hold_ns, stack.owed_ns, stack.config().hold_ns), (400_000, 0, 400_000));
+        let stack = with(&[]).unwrap().stack;
+        assert_eq!((stack.hold_ns, stack.owed_ns), (150_000_000, 1_000_000_000));
         let early = with(&["stack.acknowledge=transferred"]).unwrap();
         assert_eq!(early.stack.acknowledge, Acknowledge::Transferred);
         assert_eq!(with(&[]).unwrap().stack.acknowledge, Acknowledge::Programmed);
@@ -158,7 +220,9 @@ mod tests {
         assert!(fault(&["stack.scheduler=fair", "stack.weights=[-1]"]).contains("stack.weights[0]: -1"));
         assert!(fault(&["stack.scheduler=fair", "stack.weights=3"]).contains("up to 8 integers"));
         assert!(fault(&["stack.acknowledge=soon"]).contains("expected \"programmed\" or \"transferred\""));
-        assert!(fault(&["stack.streams=3"]).contains("expected \"on\" or \"off\""));
+        assert!(fault(&["stack.streams=3"]).contains("expected \"on\", \"off\" or \"always\""));
+        assert!(fault(&["stack.hold_us=-1"]).contains("stack.hold_us: -1; expected an integer"));
+        assert!(fault(&["stack.hold_ms=1"]).contains("nearest known name is hold_us"));
         assert!(fault(&["stack.schedule=fair"]).contains("nearest known name is scheduler"));
     }
 }

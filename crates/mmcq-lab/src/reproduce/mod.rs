@@ -1,6 +1,7 @@
 //! Published tables, run again: published value, model and error side by side, with the physical
 //! limit, and which cells were fitted.
 
+mod disks;
 pub mod fair;
 pub mod fifo;
 pub mod hsq;

@@ -1,7 +1,7 @@
-//! STREAM: a multi-block transfer that stays open while requests are sequential: GNOME Disks'
-//! samples of 10 MiB, and one thread's loads from 8 KiB to 1 MiB.
+//! STREAM: a multi-block transfer that stays open while requests are sequential: samples of 10 MiB
+//! one after the other, one thread's loads from 8 KiB to 1 MiB, and GNOME Disks' own loop.
 
-use super::{Amount, Row, each, mib_per_s, workers};
+use super::{Amount, Row, disks, each, mib_per_s, workers};
 use crate::platform::Platform;
 use crate::runner::{Outcome, RunError, Setting};
 
@@ -34,8 +34,8 @@ const fn published(cell: Cell, before: f64, after: f64) -> Cell {
 }
 
 const CELLS: [Cell; 10] = [
-    Cell { unit: "MB/s", ..published(cell("seq read", "read", "10M", (1000, 300)), 86.9, 91.5) },
-    Cell { unit: "MB/s", ..published(cell("seq write", "write", "10M", (1000, 300)), 38.3, 55.5) },
+    Cell { unit: "MB/s", ..cell("seq read", "read", "10M", (1000, 300)) },
+    Cell { unit: "MB/s", ..cell("seq write", "write", "10M", (1000, 300)) },
     published(cell("rand read 1M", "randread", "1M", (1024, 128)), 85.1, 86.6),
     // Garbage collection comes every 15 MiB: enough of it for a mean.
     published(cell("rand write 1M", "randwrite", "1M", (1024, 256)), 38.4, 39.3),
@@ -127,6 +127,10 @@ pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Resu
                 limit: None,
             });
         }
+    }
+    if own_board {
+        progress("GNOME Disks' loop");
+        rows.extend(disks::rows(&platform, amount)?);
     }
     rows.extend(extra);
     Ok(rows)

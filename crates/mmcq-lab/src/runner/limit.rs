@@ -7,12 +7,20 @@
 //! the other, with the next always ready: the card's buffers are then never without work. A job
 //! that thinks, paces, flushes, verifies or jumps is no such loop: it stays as it is, and only its
 //! costs are gone. So does a random one: no stack can merge what does not touch.
+//!
+//! No rule of the engine is in it. Where a transfer can stay open, each does, however long the
+//! pause, or none does: what is better for the jobs is the limit. Jobs that pause beside others have
+//! the card for themselves: what no stack can decide better than each of them alone would have it.
 
-use super::{Board, Medium, Outcome, Run, RunError, SLOTS, on_board};
+use super::{Board, Counters, Medium, Outcome, Run, RunError, SLOTS, on_board};
 use crate::board;
 use crate::fio::Worker;
 use crate::fio::job::{IoEngine, Job, Size, Verify};
+use crate::fio::script::When;
 use crate::fio::stats::Stats;
+use crate::platform::ControllerConfig;
+use mmcq::engine::{Acknowledge, StaysOpen};
+use mmcq::host::Host;
 use std::sync::Arc;
 
 /// The longest transfer of a host: the block count has 16 bits.
@@ -127,8 +135,10 @@ fn perfect(worker: &Worker, count: u64) -> (Worker, u64) {
 /// A way to drive the card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lane {
-    /// One transfer at a time.
-    Single,
+    /// One transfer at a time, which ends when nothing is there that continues it.
+    Closed,
+    /// One transfer at a time that stays open until something else is next.
+    Open,
     /// The card's queue, by software.
     Tasks,
     /// The card's queue, by the controller's engine.
@@ -146,7 +156,8 @@ impl Lane {
         let profile = board::profile(run.platform, run.card)?;
         let controller = &run.platform.controller;
         let all = [
-            (Lane::Single, true),
+            (Lane::Closed, true),
+            (Lane::Open, controller.continues_data()),
             (Lane::Tasks, profile.has_queue()),
             (Lane::Engine, profile.has_queue() && controller.has_queue_engine()),
             (Lane::Packed, profile.takes_packed()),
@@ -159,7 +170,10 @@ impl Lane {
     fn switch_on(self, board: &Board<SLOTS>) -> bool {
         let queue = || board.enable_task_queue().is_ok_and(|depth| depth > 0);
         match self {
-            Lane::Single => true,
+            Lane::Closed => true,
+            Lane::Open => {
+                board.stack.with(|engine| engine.host().is_some_and(|host| host.caps().continue_data))
+            }
             Lane::Tasks => queue(),
             Lane::Engine => {
                 let has = queue() && board.has_queue_engine();
@@ -177,6 +191,14 @@ fn rate(outcome: &Outcome) -> f64 {
     outcome.counters.bytes as f64 / outcome.counters.elapsed_ns.max(1) as f64
 }
 
+/// It leaves the card alone now and then.
+fn pauses(worker: &Worker) -> bool {
+    let after = |when: When| matches!(when, When::AfterEnd(_, gap_ns) if gap_ns > 0);
+    let script = worker.script.as_ref();
+    worker.job.thinktime_ns > 0
+        || script.is_some_and(|script| script.entries.iter().any(|entry| after(entry.when)))
+}
+
 /// Runs the jobs at their limit: that of the best way to drive the card. Lanes that give the card
 /// several requests at a time have them whole and one by one: its units may read them side by side.
 /// The first of the workers that became one has the statistics of all.
@@ -185,15 +207,18 @@ pub(super) fn run(
     medium: Option<Medium>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Outcome, RunError> {
+    if run.workers.len() > 1 && run.workers.iter().any(pauses) {
+        return each_alone(run, progress);
+    }
     let perfect = Perfect::of(run.workers);
     let plain = Some(Perfect::as_they_are(run.workers)).filter(|_| !perfect.is_plain(run.workers));
     let mut medium = medium;
     let mut best: Option<Outcome> = None;
     for lane in Lane::of(run)? {
-        let also = plain.as_ref().filter(|_| lane != Lane::Single);
+        let also = plain.as_ref().filter(|_| lane != Lane::Closed);
         for workers in [Some(&perfect), also].into_iter().flatten() {
             let found = match lane {
-                Lane::Single => on_lane(run, lane, workers, medium.take(), progress)?,
+                Lane::Closed => on_lane(run, lane, workers, medium.take(), progress)?,
                 _ => on_lane(run, lane, workers, None, &mut |_, _| ())?,
             };
             best = match (best, found) {
@@ -212,6 +237,34 @@ fn better(first: Outcome, other: Outcome) -> Outcome {
     Outcome { seeded, ..best }
 }
 
+/// Each worker at the limit that it has alone. What they move is in the time that the sum of their
+/// rates takes for it.
+fn each_alone(run: &Run<'_>, progress: &mut dyn FnMut(u64, u64)) -> Result<Outcome, RunError> {
+    let (mut all, mut bytes_per_ns) = (None::<Outcome>, 0.0);
+    for worker in run.workers {
+        let workers = std::slice::from_ref(worker);
+        let one = self::run(&Run { workers, ..*run }, None, progress)?;
+        // The mean has the beginning too, when the card's cache is empty.
+        let steady = one.counters.steady.mib_per_s().unwrap_or(0.0) * f64::from(1 << 20) / 1e9;
+        bytes_per_ns += rate(&one).max(steady);
+        match &mut all {
+            None => all = Some(one),
+            Some(all) => {
+                all.seeded |= one.seeded;
+                all.counters.add(&one.counters);
+                all.stats.extend(one.stats);
+                all.verify_errors.extend(one.verify_errors);
+                all.logs.extend(one.logs);
+            }
+        }
+    }
+    let mut all = all.ok_or_else(|| RunError::Memory("no job".to_owned()))?;
+    let Counters { bytes, elapsed_ns, steady, .. } = &mut all.counters;
+    *elapsed_ns = (*bytes as f64 / bytes_per_ns.max(f64::MIN_POSITIVE)) as u64;
+    *steady = Default::default();
+    Ok(all)
+}
+
 /// These workers on one lane; `None`: board and card do not have it.
 fn on_lane(
     run: &Run<'_>,
@@ -223,6 +276,16 @@ fn on_lane(
     let mut platform = run.platform.clone();
     platform.stack.queue_engine = lane == Lane::Engine;
     platform.stack.chains = lane == Lane::Chains;
+    // What goes on for certain does: the rest of a long request, and what is queued already.
+    let (streams, hold_ns) = match lane {
+        Lane::Open => (StaysOpen::Always, u64::MAX),
+        _ => (StaysOpen::WherePays, 0),
+    };
+    (platform.stack.streams, platform.stack.hold_ns, platform.stack.owed_ns) = (streams, hold_ns, u64::MAX);
+    // The patch tells a write with its data, so that is what no stack can be faster than.
+    if matches!(platform.controller, ControllerConfig::Rtsx(_)) {
+        platform.stack.acknowledge = Acknowledge::Transferred;
+    }
     // A batch is the whole loop: two of them under way would be more than it has, so they do not
     // merge.
     platform.stack.merging &= perfect.requests.iter().all(|&requests| requests == 1);
@@ -290,7 +353,8 @@ mod tests {
             for card in [None, Some("emmc-queue"), Some("emmc-packed"), Some("sdxc-64g-a2")] {
                 let run = on(&platform, card, &workers, 1);
                 let may = Lane::of(&run).unwrap();
-                for lane in [Lane::Single, Lane::Tasks, Lane::Engine, Lane::Packed, Lane::Chains] {
+                for lane in [Lane::Closed, Lane::Open, Lane::Tasks, Lane::Engine, Lane::Packed, Lane::Chains]
+                {
                     // Some cards do not come up on some boards.
                     let there = on_lane(&run, lane, &Perfect::of(&workers), None, &mut |_, _| ());
                     let there = there.ok().flatten();

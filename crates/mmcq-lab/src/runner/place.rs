@@ -13,7 +13,7 @@ use crate::linux::worker::Worker;
 use crate::ours::Ours;
 use crate::system::{Stuck, System, Workload};
 use mmcq::card::Family;
-use mmcq::engine::{Acknowledge, DmaBuf};
+use mmcq::engine::{Acknowledge, DmaBuf, StaysOpen};
 use mmcq_sim::card::Medium;
 
 /// Linux's largest request, in blocks.
@@ -161,7 +161,7 @@ impl Serve<SLOTS> for Board<SLOTS> {
         let mut controller = self.controller.clone();
         let keeping = match self.stack.with(|e| e.caps().continue_data) {
             false => Keeping::Cannot,
-            true if run.platform.stack.streams => Keeping::Holds,
+            true if run.platform.stack.streams != StaysOpen::Never => Keeping::Holds,
             true => Keeping::Closes,
         };
         let before = self.stack.with(|e| *e.stats());

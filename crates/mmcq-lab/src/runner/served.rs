@@ -74,11 +74,12 @@ pub fn reason(close: Close) -> &'static str {
     match close {
         Close::Break => "the next request does not continue it",
         Close::Barrier => "a flush or another command is next",
-        Close::Idle => "nothing came in the learned time",
+        Close::Idle => "nothing came in the time that it is held",
         Close::End => "nothing is known to continue it",
         Close::Edge => "end of the card",
         Close::Stop => "the queue was stopped",
         Close::Retune => "the controller asked for tuning",
         Close::Fault => "the host failed to continue",
+        Close::Owed => "the status of its writes was owed for long enough",
     }
 }

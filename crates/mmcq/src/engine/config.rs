@@ -168,6 +168,19 @@ pub enum Acknowledge {
     Transferred,
 }
 
+/// When a transfer stays open for what may come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StaysOpen {
+    /// Never: each transfer is closed.
+    Never,
+    /// While what continues it is queued, and in pauses after which the next request has gone on
+    /// often enough to pay for the others.
+    #[default]
+    WherePays,
+    /// In each pause, whatever comes after it: for runs alone, and for measurements.
+    Always,
+}
+
 /// The three numbers of the queue, and what may be joined.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
@@ -190,17 +203,21 @@ pub struct Config {
     pub settle_blocks: u32,
     /// When a write is complete.
     pub acknowledge: Acknowledge,
-    /// How long a transfer is held open at most when the run it belongs to is expected to go on, in
-    /// nanoseconds; hosts that can [continue](crate::host::Caps::continue_data) only. 0: a transfer
-    /// stays open only while what continues it is queued already.
+    /// When a transfer stays open for the next request; hosts that can
+    /// [continue](crate::host::Caps::continue_data) only.
+    pub stays_open: StaysOpen,
+    /// How long a transfer is held open at most while nothing waits, in nanoseconds. Whatever comes
+    /// ends that at once. 0: a transfer stays open only while what continues it is queued already.
     pub hold_ns: u64,
+    /// Writes in an open transfer are complete before the card's status is known. So long after the
+    /// first of them the transfer is closed, and the card asked, also if requests would continue it;
+    /// in nanoseconds. A loss of supply takes no more than what was written in that time, and since.
+    pub owed_ns: u64,
     /// How long the start of a transfer is held at most for the requests that are about to continue
     /// it, in nanoseconds; the engine learns when that pays
     /// ([`Engine::holds`](super::Engine::holds)). 0: never. Firmware whose profile says so
     /// ([`Profile::Tails`](crate::sched::Profile::Tails)) does not carry that at all.
     pub tail_ns: u32,
-    /// No transfer is left open at all.
-    pub close_always: bool,
     /// Phases of I/O functions in a row while memory requests wait; then one of those gets its
     /// turn.
     pub io_burst: u8,
@@ -225,9 +242,10 @@ setters!(Config {
     fair_blocks: u32,
     settle_blocks: u32,
     acknowledge: Acknowledge,
+    stays_open: StaysOpen,
     hold_ns: u64,
+    owed_ns: u64,
     tail_ns: u32,
-    close_always: bool,
     io_burst: u8,
     chain_ns: u64,
     erase_budget_ns: u64,
@@ -246,9 +264,10 @@ impl Config {
         fair_blocks: 1024,
         settle_blocks: 128,
         acknowledge: Acknowledge::Programmed,
-        hold_ns: 1_000_000,
+        stays_open: StaysOpen::WherePays,
+        hold_ns: 150_000_000,
+        owed_ns: 1_000_000_000,
         tail_ns: 2_000_000,
-        close_always: false,
         io_burst: 8,
         chain_ns: 50_000,
         erase_budget_ns: 250_000_000,

@@ -170,13 +170,18 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.tells_transferred() && slot.rules() == Rules::NONE && !slot.redone() && slot.result().is_ok()
     }
 
-    /// The data of a transfer are over, and the card programs. If all of its writes may be complete
-    /// now, they are. False: one has to wait.
-    pub(super) fn tell_early(&mut self, now_ns: u64) -> bool {
+    /// All of the collected writes may be complete with their data.
+    pub(super) fn are_told_early(&self) -> bool {
         let (write, blocks) = (self.gathered.direction() == Direction::Write, self.gathered.blocks());
         let whole = |index: u8| self.slots.at(index).span().is_some_and(|(_, _, left)| left <= blocks);
         let mut members = self.gathered.members().iter();
-        if !write || !self.tells_transferred() || !members.all(|&at| self.is_told_early(at) && whole(at)) {
+        write && self.tells_transferred() && members.all(|&at| self.is_told_early(at) && whole(at))
+    }
+
+    /// The data of a transfer are over, and the card programs. If all of its writes may be complete
+    /// now, they are. False: one has to wait.
+    pub(super) fn tell_early(&mut self, now_ns: u64) -> bool {
+        if !self.are_told_early() {
             return false;
         }
         self.note_told(now_ns);

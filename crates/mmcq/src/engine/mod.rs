@@ -60,6 +60,7 @@ mod timers;
 mod upkeep;
 mod wakers;
 mod wire;
+mod worth;
 
 pub use crate::sched::slot_set::{SLOTS_MAX, SlotSet};
 pub use awaited::Span;
@@ -67,6 +68,7 @@ pub use breach::Breach;
 pub use buffer::{Claim, DmaBuf};
 pub use config::{
     Abilities, Acknowledge, CARD_IRQ_STEP_NS, CardParams, Config, Count, FlushBy, PollOutcome, Stats,
+    StaysOpen,
 };
 pub use erase::{Erase, Erasing, Irreversible};
 pub use partition_access::PartitionAccess;

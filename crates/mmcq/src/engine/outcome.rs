@@ -124,9 +124,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             // No command was sent, so there is no status either.
             Stage::Main if H::CONTINUES && self.lane.phase().auto == Auto::Continue => {
+                self.note_data(true, now_ns);
                 self.open_data_ended(now_ns)
             }
             Stage::Main => {
+                self.note_data(false, now_ns);
                 self.settle_at_end(status.0);
                 if status.0 & R1::OWN != 0 {
                     self.fail(Error::Card(status.0), now_ns);
@@ -229,6 +231,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             if P::RECOVERS && self.tell_early(now_ns) {
                 self.lane.streams_mut().busy_of_the_end();
             }
+            self.note_ending(Direction::Write, now_ns);
             self.watch_busy(now_ns);
         } else {
             self.end_transfer(None, now_ns);
@@ -238,6 +241,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The transfer is over. `status`: its writes' fate is known already. Starts what is next
     /// before anything is completed.
     pub(super) fn end_transfer(&mut self, status: Option<u32>, now_ns: u64) {
+        self.note_ended(now_ns);
         self.lane.enter(Stage::Idle);
         self.timers.clear();
         self.pack_ended();

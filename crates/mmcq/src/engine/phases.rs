@@ -195,7 +195,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.ask_status(Stage::Status, now_ns);
             }
         } else if self.timers.hold_is_over(now_ns) {
-            self.close(Close::Idle, now_ns);
+            self.close(self.held_out(now_ns), now_ns);
         } else {
             self.timers.wake_by_hold();
         }
@@ -274,7 +274,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.slots.at_mut(index).goes_out();
         }
         if let Some(&lowest) = self.gathered.members().first() {
-            self.note_run(lowest);
+            self.note_run(lowest, now_ns);
         }
         let end = if self.is_left_open() { End::Unknown } else { self.foresee() };
         self.note_begin(now_ns);

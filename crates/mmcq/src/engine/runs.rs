@@ -1,6 +1,7 @@
 //! What is known of runs: the transfer that is left open, how the one in progress ends, and the run
 //! of each direction.
 
+use super::worth::{Case, Worth};
 use crate::host::Direction;
 
 /// A transfer that the card has not seen the end of.
@@ -9,10 +10,18 @@ pub(super) struct Open {
     pub direction: Direction,
     /// The block that would continue it.
     pub next: u64,
-    /// Writes of it were completed.
-    pub acknowledged: bool,
+    /// When the first of its writes was completed; `None`: none was.
+    pub told_ns: Option<u64>,
     /// Blocks left of what CMD23 announced; 0: nothing was announced.
     pub counted: u32,
+}
+
+impl Open {
+    /// Were writes of it completed? Their status is owed then.
+    #[inline(always)]
+    pub fn owes(&self) -> bool {
+        self.told_ns.is_some()
+    }
 }
 
 /// Where a transfer ends.
@@ -31,30 +40,29 @@ pub(super) enum End {
     Reliable,
 }
 
-/// The run of one direction.
+/// Requests of which each begins where the one before ended.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Run {
+struct Run {
     /// One past the last block that went out.
     next: u64,
-    /// Requests that continued the one before.
-    length: u8,
+    /// The last request continued the one before.
+    on: bool,
     /// Learned pause between the end of the data and the next request; 0: not known.
     think_ns: u32,
     ended_ns: u64,
 }
 
+/// A request that has not come after so many usual pauses is late.
+const LATE: u64 = 4;
+
 impl Run {
-    pub const NEW: Run = Run { next: u64::MAX, length: 0, think_ns: 0, ended_ns: 0 };
+    const NEW: Run = Run { next: u64::MAX, on: false, think_ns: 0, ended_ns: 0 };
 
     /// A request begins here that came in then.
     #[inline(always)]
-    pub fn arrived(&mut self, lba: u64, arrived_ns: u64) {
-        if lba != self.next {
-            self.length = 0;
-            return;
-        }
-        self.length = self.length.saturating_add(1);
-        if arrived_ns > self.ended_ns {
+    fn arrived(&mut self, lba: u64, arrived_ns: u64) {
+        self.on = lba == self.next;
+        if self.on && arrived_ns > self.ended_ns {
             let think = u32::try_from(arrived_ns - self.ended_ns).unwrap_or(u32::MAX);
             self.think_ns = match self.think_ns {
                 0 => think,
@@ -63,32 +71,70 @@ impl Run {
         }
     }
 
-    /// Its data ended before this block, at this time.
+    /// Is the next request of a run, or of what may become one, looked at?
     #[inline(always)]
-    pub fn went_out(&mut self, next: u64, ended_ns: u64) {
-        (self.next, self.ended_ns) = (next, ended_ns);
+    fn case(&self) -> Case {
+        if self.on { Case::Run } else { Case::First }
     }
 
-    /// No request has continued it in time.
+    /// After so long the next request is late.
     #[inline(always)]
-    pub fn ends(&mut self) {
-        self.length = 0;
+    fn late_ns(&self) -> u64 {
+        if self.think_ns == 0 { u64::MAX } else { LATE * u64::from(self.think_ns) }
+    }
+}
+
+/// The runs of one direction: that of the last request, and another one, which may go on.
+#[derive(Clone, Copy, Debug)]
+struct Runs {
+    last: Run,
+    other: Run,
+    worth: Worth,
+}
+
+impl Runs {
+    const NEW: Runs = Runs { last: Run::NEW, other: Run::NEW, worth: Worth::NEW };
+
+    /// A request begins here that came in then.
+    #[inline(always)]
+    fn arrived(&mut self, lba: u64, arrived_ns: u64) {
+        if lba != self.last.next {
+            let think_ns = self.last.think_ns;
+            core::mem::swap(&mut self.last, &mut self.other);
+            if lba != self.last.next {
+                // A client that has gone elsewhere, as a rule.
+                self.last = Run { think_ns, ..Run::NEW };
+            }
+        }
+        self.last.arrived(lba, arrived_ns);
     }
 
-    /// Has a request continued the one before?
-    #[inline(always)]
-    pub fn is_on(&self) -> bool {
-        self.length > 0
+    /// What came after a pause says whether to keep the transfer open was right.
+    fn judge(&mut self, direction: Direction, went_on: bool, arrived_ns: u64, limit_ns: u64) {
+        let run = self.last;
+        let pause_ns = arrived_ns.saturating_sub(run.ended_ns);
+        if pause_ns == 0 || pause_ns > limit_ns {
+            return;
+        }
+        let late_ns = pause_ns.saturating_sub(run.late_ns());
+        if late_ns == 0 || self.worth.keeps(Case::Late) {
+            self.worth.learn(run.case(), direction, pause_ns, went_on);
+        }
+        if late_ns > 0 {
+            self.worth.learn(Case::Late, direction, late_ns, went_on);
+        }
     }
 
-    /// How long to wait for the next request of the run, if that is worth it.
-    #[inline(always)]
-    pub fn hold_ns(&self, limit_ns: u64) -> u64 {
-        let think_ns = u64::from(self.think_ns);
-        match think_ns {
-            0 => limit_ns,
-            _ if 2 * think_ns > limit_ns => 0,
-            _ => (4 * think_ns).min(limit_ns),
+    /// How long a transfer is kept open, no longer than this; 0: not at all. A run whose usual pause
+    /// is much longer is not waited for.
+    #[inline]
+    fn hold_ns(&self, limit_ns: u64) -> u64 {
+        if !self.worth.keeps(self.last.case()) || u64::from(self.last.think_ns) / 2 > limit_ns {
+            0
+        } else if self.worth.keeps(Case::Late) {
+            limit_ns
+        } else {
+            self.last.late_ns().min(limit_ns)
         }
     }
 }
@@ -105,7 +151,13 @@ pub(super) struct Streams {
     end: End,
     /// The busy being watched belongs to the end of an open transfer whose requests are complete.
     closing: bool,
-    runs: [Run; 2],
+    runs: [Runs; 2],
+    /// The data of this direction are over, and no request has begun since.
+    paused: Option<Direction>,
+    /// When the transfer in progress began, until its data are over.
+    began_ns: Option<u64>,
+    /// Since when the card ends a transfer of this direction.
+    ending: Option<(Direction, u64)>,
     faults: u8,
     lost: bool,
     notice: bool,
@@ -117,7 +169,10 @@ impl Streams {
             open: None,
             end: End::Here,
             closing: false,
-            runs: [Run::NEW; 2],
+            runs: [Runs::NEW; 2],
+            paused: None,
+            began_ns: None,
+            ending: None,
             faults: 0,
             lost: false,
             notice: false,
@@ -173,7 +228,7 @@ impl Streams {
     }
 
     #[inline(always)]
-    pub fn run(&mut self, direction: Direction) -> &mut Run {
+    fn runs(&mut self, direction: Direction) -> &mut Runs {
         let [reads, writes] = &mut self.runs;
         match direction {
             Direction::Read => reads,
@@ -181,10 +236,81 @@ impl Streams {
         }
     }
 
+    /// A request of this direction, which came in then, begins here. `limit_ns`: no transfer is held
+    /// longer.
+    pub fn request_begins(&mut self, direction: Direction, lba: u64, arrived_ns: u64, limit_ns: u64) {
+        if let Some(last) = self.paused.take() {
+            let runs = self.runs(last);
+            let went_on = last == direction && lba == runs.last.next;
+            runs.judge(last, went_on, arrived_ns, limit_ns);
+        }
+        self.runs(direction).arrived(lba, arrived_ns);
+    }
+
+    /// Something that is no read or write is next, which came in then.
+    pub fn run_is_broken(&mut self, arrived_ns: u64, limit_ns: u64) {
+        if let Some(last) = self.paused.take() {
+            self.runs(last).judge(last, false, arrived_ns, limit_ns);
+        }
+    }
+
+    /// How long a transfer of this direction is kept open, no longer than this; 0: not at all.
+    #[inline]
+    pub fn hold_ns(&mut self, direction: Direction, limit_ns: u64) -> u64 {
+        self.runs(direction).hold_ns(limit_ns)
+    }
+
+    /// Has the client of the last run of this direction paused?
+    pub fn pauses(&mut self, direction: Direction) -> bool {
+        self.runs(direction).last.think_ns > 0
+    }
+
+    /// The data of this direction are over, and its requests are complete; it would go on with this
+    /// block.
+    #[inline(always)]
+    pub fn went_out(&mut self, direction: Direction, next: u64, now_ns: u64) {
+        let run = &mut self.runs(direction).last;
+        (run.next, run.ended_ns) = (next, now_ns);
+        self.paused = Some(direction);
+    }
+
+    /// The first phase of a transfer goes out.
+    #[inline(always)]
+    pub fn transfer_begins(&mut self, now_ns: u64) {
+        self.began_ns = Some(now_ns);
+    }
+
+    /// Its data are over, which take so long on the wire. `on`: it went on in an open one.
+    pub fn data_are_over(&mut self, direction: Direction, wire_ns: u64, on: bool, now_ns: u64) {
+        if let Some(began_ns) = self.began_ns.take() {
+            let beside_ns = now_ns.saturating_sub(began_ns).saturating_sub(wire_ns);
+            self.runs(direction).worth.moved(beside_ns, on);
+        }
+    }
+
+    /// From now on the card ends a transfer.
+    #[inline(always)]
+    pub fn end_begins(&mut self, direction: Direction, now_ns: u64) {
+        self.ending.get_or_insert((direction, now_ns));
+    }
+
+    /// The card has done so, if it did.
+    #[inline(always)]
+    pub fn end_is_over(&mut self, now_ns: u64) {
+        if let Some((direction, since_ns)) = self.ending.take() {
+            self.runs(direction).worth.closed(now_ns.saturating_sub(since_ns));
+        }
+    }
+
     /// Another card: its runs are not known.
     #[inline(always)]
     pub fn forget_runs(&mut self) {
-        self.runs = [Run::NEW; 2];
+        (self.runs, self.paused, self.ending) = ([Runs::NEW; 2], None, None);
+    }
+
+    /// A phase has failed: how long the card took says nothing.
+    pub fn forget_times(&mut self) {
+        (self.began_ns, self.ending) = (None, None);
     }
 
     /// Has the host not failed to continue a transfer?

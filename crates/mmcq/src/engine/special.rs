@@ -157,6 +157,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.slots.at_mut(index).goes_out();
         self.timers.idle_ends();
         self.transfer_begins(end);
+        if H::CONTINUES {
+            self.lane.streams_mut().transfer_begins(now_ns);
+        }
         if self.card.target().is_some_and(|target| target.extended_address) {
             let upper = command::sd::address_extension((lba >> 32) as u8);
             self.start_command(Stage::Address, upper, COMMAND_TIMEOUT_NS, now_ns);

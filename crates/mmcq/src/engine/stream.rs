@@ -4,15 +4,17 @@
 //! transfer that is still open, without CMD12, CMD13 and a new command. That pays for sequential
 //! runs, and costs a random load its CMD12 in front of the next command; so a transfer is left open
 //! on evidence alone: a request that continues it is queued, the rest of a long request follows, or
-//! the last two requests were contiguous (then it is held for a time learned from the submitter's
-//! pauses, [`Config::hold_ns`](super::Config::hold_ns) at most). It is closed before anything else
-//! goes to the card.
+//! what came after pauses like this one says that to keep it open pays ([`worth`](super::worth)). Then
+//! it is held for [`Config::hold_ns`](super::Config::hold_ns) at most. Whatever waits closes it at
+//! once, and so does the time of a chore or of a rest.
 //!
 //! What a run costs in certainty: a write in an open transfer is complete when the card has taken
 //! its data, as with a volatile write cache. Its status comes with the CMD12 and CMD13 (or the next
 //! command) after the close, and an error in it is the result of the requests of the run that are
-//! not yet complete, and of the next flush, once. A flush closes first. Reads are complete with
-//! their data: a card that cannot read sends none [SD 4.3.3].
+//! not yet complete, and of the next flush, once. A flush closes first. *Written bound: for
+//! [`Config::owed_ns`](super::Config::owed_ns) after the first such write the transfer may stay open,
+//! and for the data that move then; it is closed after that, also if requests would continue it.*
+//! Reads are complete with their data: a card that cannot read sends none [SD 4.3.3].
 //!
 //! Where the host cannot continue, or has failed to, transfers are closed each time; with CMD23, by
 //! the host or by us, they close themselves.
@@ -20,7 +22,8 @@
 use super::phases::{COMMAND_TIMEOUT_NS, STOP_TIMEOUT_NS, Stage};
 use super::runs::{End, Open};
 use super::slot::{NONE, Rules, bits};
-use super::{Engine, Error};
+use super::timers::{NEVER, later};
+use super::{Engine, Error, StaysOpen};
 use crate::host::{Auto, BusyDetect, Direction, Host};
 use crate::sched::{Policy, Profile};
 use crate::spec::command;
@@ -33,7 +36,7 @@ pub enum Close {
     Break,
     /// A flush or another request that is no read or write is next.
     Barrier,
-    /// No request continued it in the learned time.
+    /// No request continued it in the time for which it was held.
     Idle,
     /// Nothing was known that might continue it.
     End,
@@ -45,11 +48,14 @@ pub enum Close {
     Retune,
     /// The host failed to continue it.
     Fault,
+    /// Writes of it are complete, and their status has been owed for long enough
+    /// ([`Config::owed_ns`](super::Config::owed_ns)).
+    Owed,
 }
 
 impl Close {
     /// How many reasons there are.
-    pub const COUNT: usize = 8;
+    pub const COUNT: usize = 9;
 
     /// All of them, in the order of [`Stats::closed`](super::Stats::closed).
     pub const ALL: [Close; Self::COUNT] = [
@@ -61,6 +67,7 @@ impl Close {
         Close::Stop,
         Close::Retune,
         Close::Fault,
+        Close::Owed,
     ];
 }
 
@@ -69,14 +76,38 @@ const COUNT_MAX: u32 = 0xffff;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The collected transfer is about to begin with this request.
-    pub(super) fn note_run(&mut self, first: u8) {
+    pub(super) fn note_run(&mut self, first: u8, now_ns: u64) {
         if !H::CONTINUES {
             return;
         }
         let slot = self.slots.at(first);
         if slot.moved_blocks() == 0 {
             let (lba, arrived_ns) = (self.gathered.lba(), slot.arrived_ns());
-            self.lane.streams_mut().run(self.gathered.direction()).arrived(lba, arrived_ns);
+            let (direction, limit_ns) = (self.gathered.direction(), self.config.hold_ns);
+            self.lane.streams_mut().request_begins(direction, lba, arrived_ns, limit_ns);
+        }
+        self.lane.streams_mut().transfer_begins(now_ns);
+    }
+
+    /// The data of a read or write are over. `on`: no command was sent for them.
+    pub(super) fn note_data(&mut self, on: bool, now_ns: u64) {
+        if H::CONTINUES {
+            let wire_ns = self.card.wire().bits_ns(self.gathered.blocks());
+            self.lane.streams_mut().data_are_over(self.gathered.direction(), wire_ns, on, now_ns);
+        }
+    }
+
+    /// From now on the card ends the transfer in progress, or the open one.
+    pub(super) fn note_ending(&mut self, direction: Direction, now_ns: u64) {
+        if H::CONTINUES {
+            self.lane.streams_mut().end_begins(direction, now_ns);
+        }
+    }
+
+    /// The card has ended what it had.
+    pub(super) fn note_ended(&mut self, now_ns: u64) {
+        if H::CONTINUES {
+            self.lane.streams_mut().end_is_over(now_ns);
         }
     }
 
@@ -84,7 +115,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         H::CONTINUES
             && self.host.caps().continue_data
             && self.lane.streams().may_continue()
-            && !self.config.close_always
+            && self.config.stays_open != StaysOpen::Never
             && !self.incident.is_open()
     }
 
@@ -115,12 +146,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.card.target().is_none_or(|t| self.gathered_end() >= t.sectors) {
             return End::Here;
         }
-        let limit_ns = self.config.hold_ns;
-        let run = *self.lane.streams_mut().run(self.gathered.direction());
         let rest = self.rest();
-        if self.queued_at(self.gathered_end().saturating_add(u64::from(rest)))
-            || (run.is_on() && run.hold_ns(limit_ns) > 0)
-        {
+        if self.queued_at(self.gathered_end().saturating_add(u64::from(rest))) || self.hold_ns() > 0 {
             return End::Unknown;
         }
         // What goes on without a command ends without busy, also where the host sees busy after
@@ -133,6 +160,16 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             _ if rest == 0 => End::Here,
             total if counts && total <= COUNT_MAX => End::After(total),
             _ => End::Unknown,
+        }
+    }
+
+    /// How long the collected transfer is held open when its data are over and nothing waits.
+    fn hold_ns(&mut self) -> u64 {
+        let limit_ns = self.config.hold_ns;
+        match self.config.stays_open {
+            StaysOpen::Never => 0,
+            StaysOpen::WherePays => self.lane.streams_mut().hold_ns(self.gathered.direction(), limit_ns),
+            StaysOpen::Always => limit_ns,
         }
     }
 
@@ -152,7 +189,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The data of a transfer without an end are over; the card waits for more. The answer: until
     /// when it may, or why it is closed.
-    fn goes_on(&mut self, now_ns: u64) -> Result<u64, Close> {
+    fn goes_on(&mut self, was: Option<Open>, now_ns: u64) -> Result<u64, Close> {
         if !self.can_continue() {
             return Err(if self.lane.streams().may_continue() { Close::End } else { Close::Fault });
         }
@@ -170,21 +207,36 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.gate.is_halted() {
             return Err(Close::Stop);
         }
+        // A transfer whose end CMD23 has announced ends soon.
+        if was.is_some_and(|open| open.counted == 0 && self.owed_by_ns(&open) <= now_ns) {
+            return Err(Close::Owed);
+        }
         if self.rest() > 0 || self.queued_at(self.gathered_end()) {
             return Ok(now_ns);
         }
         let head = self.slots.head();
-        if head != NONE {
+        if head != NONE && !self.tells_before_close() {
             return Err(if self.slots.at(head).span().is_some() { Close::Break } else { Close::Barrier });
         }
-        let limit_ns = self.config.hold_ns;
-        let run = *self.lane.streams_mut().run(self.gathered.direction());
-        match run.hold_ns(limit_ns) {
+        match self.hold_ns() {
             _ if !self.gate.is_running() => Err(Close::Stop),
             0 => Err(Close::End),
-            _ if !run.is_on() => Err(Close::End),
-            hold_ns => Ok(now_ns.saturating_add(hold_ns)),
+            // A chore, or a rest of the card, waits for no transfer that nothing continues.
+            hold_ns => Ok(later(now_ns, hold_ns).min(self.quiet_chore_ns())),
         }
+    }
+
+    /// Something else waits, and the collected write is closed for it. Its client hears of it before
+    /// that where it pauses, as it would if nothing waited: the card is closed in its pause.
+    fn tells_before_close(&mut self) -> bool {
+        let direction = self.gathered.direction();
+        let pauses = self.hold_ns() > 0 && self.lane.streams_mut().pauses(direction);
+        pauses && direction == Direction::Write
+    }
+
+    /// By when an open transfer is closed, so that the status of its writes comes.
+    fn owed_by_ns(&self, open: &Open) -> u64 {
+        open.told_ns.map_or(NEVER, |told_ns| later(told_ns, self.config.owed_ns))
     }
 
     /// The data of a transfer that the card has not seen the end of are over.
@@ -199,7 +251,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         // An ordinary transfer that only lacks its end is none that was left open.
         let (was, end) = (self.lane.streams().open(), self.lane.streams().end());
         let left_open = was.is_some() || end != End::Stopped;
-        let before = was.is_some_and(|open| open.acknowledged);
+        let before = was.is_some_and(|open| open.owes());
         let announced = match (was, end) {
             (Some(open), _) => open.counted,
             (None, End::After(total)) => total,
@@ -212,17 +264,23 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.durability.completes_early(before);
             return self.data_ended(now_ns);
         }
-        let mut open = Open { direction, next, acknowledged: before, counted };
-        match (self.goes_on(now_ns), direction) {
-            (Ok(until_ns), _) => {
+        let mut open = Open { direction, next, told_ns: was.and_then(|open| open.told_ns), counted };
+        match self.goes_on(was, now_ns) {
+            Ok(until_ns) => {
                 // A write of which a part is still to go is not complete.
-                open.acknowledged |= direction == Direction::Write && self.rest() == 0;
+                if direction == Direction::Write && self.rest() == 0 {
+                    open.told_ns.get_or_insert(now_ns);
+                }
                 self.lane.streams_mut().leave_open(Some(open));
-                self.timers.hold_until(until_ns);
+                self.timers.hold_until(until_ns.min(self.owed_by_ns(&open)));
                 self.end_transfer(None, now_ns);
             }
-            // What was read is here: its owners need not wait for the end of the transfer.
-            (Err(reason), Direction::Read) => {
+            // What was read is here: its owners need not wait for the end of the transfer, nor do
+            // those of writes who were promised no more.
+            Err(reason) if direction == Direction::Read || self.are_told_early() => {
+                if direction == Direction::Write {
+                    open.told_ns.get_or_insert(now_ns);
+                }
                 self.lane.streams_mut().leave_open(Some(open));
                 if left_open {
                     self.count_close(reason);
@@ -232,7 +290,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             // What was written last has an owner that still waits: it gets what the end of the
             // transfer says.
-            (Err(reason), Direction::Write) => {
+            Err(reason) => {
                 self.lane.streams_mut().leave_open(None);
                 self.durability.completes_early(before);
                 if left_open {
@@ -245,6 +303,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The end of a transfer on a host that neither ends it by itself nor goes on with it.
     fn stop_alone(&mut self, now_ns: u64) {
+        self.note_ending(self.gathered.direction(), now_ns);
         let limit_ns = self.stop_timeout_ns(self.gathered.direction());
         self.start_command(Stage::Stop, command::stop_transmission(), limit_ns, now_ns);
     }
@@ -278,21 +337,32 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if head != NONE {
             return self.slots.at(head).span().is_none().then_some(Close::Barrier);
         }
-        self.timers.hold_is_over(now_ns).then_some(Close::Idle)
+        self.timers.hold_is_over(now_ns).then(|| self.held_out(now_ns))
+    }
+
+    /// Why the open transfer is held no longer.
+    pub(super) fn held_out(&self, now_ns: u64) -> Close {
+        let owed = self.lane.streams().open().is_some_and(|open| self.owed_by_ns(&open) <= now_ns);
+        if owed { Close::Owed } else { Close::Idle }
     }
 
     /// Ends the open transfer by CMD12.
     pub(super) fn close(&mut self, reason: Close, now_ns: u64) {
-        let Some(open) = self.lane.streams().open() else { return };
+        if !self.lane.streams().is_open() {
+            return;
+        }
         self.count_close(reason);
-        if reason == Close::Idle {
-            self.lane.streams_mut().run(open.direction).ends();
+        if matches!(reason, Close::Break | Close::Barrier) {
+            let head = self.slots.head();
+            let arrived_ns = if head == NONE { now_ns } else { self.slots.at(head).arrived_ns() };
+            self.lane.streams_mut().run_is_broken(arrived_ns, self.config.hold_ns);
         }
         self.stop_open(now_ns);
     }
 
     fn stop_open(&mut self, now_ns: u64) {
         let Some(open) = self.lane.streams().open() else { return };
+        self.note_ending(open.direction, now_ns);
         self.lane.busy_mut().not_asked();
         let limit_ns = self.stop_timeout_ns(open.direction).max(COMMAND_TIMEOUT_NS);
         self.start_command(Stage::Close, command::stop_transmission(), limit_ns, now_ns);
@@ -306,12 +376,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if status & (R1::OWN | R1::DEFERRED) & !benign != 0 {
             // A read has its data; what its read-ahead met is no request's loss, and no flush's
             // business.
-            match open.acknowledged {
+            match open.owes() {
                 true => self.owe_late(status),
                 false => self.record.late_error_unowned(),
             }
         }
-        self.durability.completes_early(open.acknowledged);
+        self.durability.completes_early(open.owes());
         let shown = matches!(self.host.caps().busy, BusyDetect::Interrupt | BusyDetect::Response);
         if open.direction == Direction::Write && !shown {
             self.lane.streams_mut().busy_of_the_end();
@@ -322,6 +392,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     pub(super) fn go_idle(&mut self, now_ns: u64) {
+        self.note_ended(now_ns);
         self.lane.enter(Stage::Idle);
         self.timers.clear();
         self.dispatch(now_ns);
@@ -352,8 +423,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// After a recovery no transfer is open any more. True: writes of a run were completed before
     /// their status was known, and what became of them is asked now.
     pub(super) fn recovered_run(&mut self) -> bool {
-        let exposed =
-            H::CONTINUES && self.lane.streams_mut().take_open().is_some_and(|open| open.acknowledged);
+        let exposed = H::CONTINUES && self.lane.streams_mut().take_open().is_some_and(|open| open.owes());
         self.durability.take_unsettled() || exposed
     }
 
@@ -377,8 +447,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let settles = write && !self.is_left_open();
         let (piece, next) = (self.gathered.blocks(), self.gathered_end());
         if H::CONTINUES {
-            let run = self.lane.streams_mut().run(self.gathered.direction());
-            run.went_out(next, now_ns);
+            self.lane.streams_mut().went_out(self.gathered.direction(), next, now_ns);
         }
         for place in 0..self.gathered.members().len() {
             let Some(&index) = self.gathered.members().get(place) else { break };

@@ -241,6 +241,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         ]
     }
 
+    /// When a chore is due, or a rest begins, if no request waits until then.
+    pub(super) fn quiet_chore_ns(&self) -> u64 {
+        if !P::RECOVERS || !self.timers.chore_is_planned() || !self.has_supervisor() {
+            return NEVER;
+        }
+        self.chores(true).into_iter().map(|(at_ns, _)| at_ns).min().unwrap_or(NEVER)
+    }
+
     /// Something is due, or no request waits and something will be. True: it has been asked for,
     /// and the engine is stopped.
     #[cold]

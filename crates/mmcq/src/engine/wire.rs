@@ -68,6 +68,11 @@ impl Wire {
         2 * u64::from(blocks) * self.block_ns
     }
 
+    /// What this many blocks take on the wire at least.
+    pub fn bits_ns(&self, blocks: u32) -> u64 {
+        u64::from(blocks) * self.block_ns / if self.as_set().ddr { 2 } else { 1 }
+    }
+
     /// How long the clock goes on before this operation may begin, if it has to [SD 4.4].
     pub fn last_clocks_ns(&self, op: BusOp) -> Option<u64> {
         if self.clock_hz == 0 || !matches!(op, BusOp::Clock(_)) {

@@ -1,8 +1,10 @@
 //! One cell of the sweep: where, what, how deep, how dear a wake-up, and how much of it is run.
 
-use super::{EARLY, OURS, Place};
+use super::{EARLY, OURS, Pause, Place};
+use crate::fio::Worker;
 use crate::platform::{Platform, PlatformError};
-use crate::runner::Setting;
+use crate::reproduce::workers;
+use crate::runner::{RunError, Setting};
 use std::fmt;
 
 /// Requests that Linux's scheduler holds for a queue of 64 tags. What a job submits beyond them
@@ -81,6 +83,8 @@ pub struct Cell {
     pub jobs: u32,
     /// What it takes to wake a thread, in microseconds.
     pub wake_us: u32,
+    /// The jobs rest after each request.
+    pub pause: Option<Pause>,
 }
 
 impl Cell {
@@ -137,6 +141,9 @@ impl Cell {
     /// full before a quarter of them has moved, and enough requests that a random load's mean is
     /// near its limit.
     fn requests(&self, times: u64) -> u64 {
+        if self.pause.is_some() {
+            return times * if self.bytes > 65_536 { 96 } else { 256 };
+        }
         let base: u64 = match self.bytes {
             0..=4_096 => 3_072,
             4_097..=16_384 => 1_536,
@@ -149,7 +156,17 @@ impl Cell {
         times * base.max(deep).min(most).max(64)
     }
 
-    /// The cell as a fio job, so many times as long as the shortest that will do.
+    /// What runs, so many times as long as the shortest that will do.
+    pub(super) fn workers(&self, times: u64) -> Result<Vec<Worker>, RunError> {
+        let mut workers = workers(&self.job(times))?;
+        if let Some(pause) = self.pause {
+            pause.script(self, self.requests(times), &mut workers);
+        }
+        Ok(workers)
+    }
+
+    /// The cell as a fio job, so many times as long as the shortest that will do. What pauses has a
+    /// script beside it.
     pub fn job(&self, times: u64) -> String {
         let global =
             "[global]\nfilename=/dev/mmcblk0\ndirect=1\nioengine=libaio\nnorandommap\nzero_buffers\n";
@@ -168,6 +185,9 @@ impl Cell {
                 );
             }
         };
+        if let Some(pause) = self.pause {
+            return pause.jobs(global, rw);
+        }
         let each = (self.requests(times) / u64::from(jobs)).max(1) * bytes;
         format!("{global}[cell]\nrw={rw}\nbs={bytes}\niodepth={depth}\nnumjobs={jobs}\nio_size={each}\n")
     }
@@ -180,14 +200,13 @@ pub fn size(bytes: u64) -> String {
 
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Cell { place, load, bytes, depth, jobs, wake_us } = self;
-        write!(
-            f,
-            "{}, {}, {} {}, depth {depth}, {jobs} jobs, wake {wake_us} us",
-            place.platform,
-            place.card,
-            load.name(),
-            size(*bytes)
-        )
+        let Cell { place, load, bytes, depth, jobs, wake_us, pause } = self;
+        let (Place { platform, card, .. }, load, bytes) = (place, load.name(), size(*bytes));
+        match pause {
+            Some(pause) => write!(f, "{platform}, {card}, {load} {bytes}, {pause}, wake {wake_us} us"),
+            None => {
+                write!(f, "{platform}, {card}, {load} {bytes}, depth {depth}, {jobs} jobs, wake {wake_us} us")
+            }
+        }
     }
 }

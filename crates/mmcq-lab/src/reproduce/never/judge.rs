@@ -377,7 +377,7 @@ mod tests {
         let lost = measured(Load::Write, [200.0, 90.0, 100.0, 80.0], p99);
         let mended = measured(Load::Write, [200.0, 90.0, 100.0, 110.0], p99);
         let other = measured(Load::RandWrite, [200.0, 90.0, 100.0, 80.0], p99);
-        let Cell { place, load, bytes, depth, jobs, wake_us } = lost.cell;
+        let Cell { place, load, bytes, depth, jobs, wake_us, .. } = lost.cell;
         let reason = "runs begin at the oldest request";
         let place = (place.platform, place.card);
         let open = [Known { place, load, bytes, depth, jobs, wake_us, reason }];

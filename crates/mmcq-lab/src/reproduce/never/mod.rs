@@ -19,6 +19,7 @@ mod judge;
 mod kept;
 mod known;
 pub mod original;
+mod pauses;
 mod table;
 
 use cell::Side;
@@ -26,9 +27,10 @@ pub use cell::{Cell, Load, size};
 pub use judge::{Figures, Measured, Verdict};
 pub use kept::{Kept, KeptError};
 pub use known::{KNOWN, Known};
+pub use pauses::{Beside, Pause};
 pub use table::{Summary, text};
 
-use super::{Amount, Row, workers};
+use super::{Amount, Row};
 use crate::board::BoardError;
 use crate::platform::Platform;
 use crate::runner::{Outcome, Run, RunError, Setting, run};
@@ -101,6 +103,19 @@ pub struct Grid {
     pub wakes_us: &'static [u32],
     /// Bytes of a request, and depth, of the writer that a reader runs beside.
     pub writers: &'static [(u64, u32)],
+    /// What rests after each request, on hosts that can continue data.
+    pub pauses: Pauses,
+}
+
+/// Sequential jobs that rest after each request.
+#[derive(Clone, Copy, Debug)]
+pub struct Pauses {
+    /// Bytes of a request.
+    pub sizes: &'static [u64],
+    /// How long.
+    pub pauses_us: &'static [u32],
+    /// By chance between nothing and twice as long, or not.
+    pub jitters: &'static [bool],
 }
 
 impl Grid {
@@ -112,6 +127,11 @@ impl Grid {
         jobs: &[1, 4, 20],
         wakes_us: &[5, 20, 60],
         writers: &[(4 << 10, 8), (64 << 10, 1), (64 << 10, 8), (64 << 10, 32), (512 << 10, 8)],
+        pauses: Pauses {
+            sizes: &[4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20],
+            pauses_us: &[50, 200, 400, 1_000, 5_000, 20_000, 140_000],
+            jitters: &[false, true],
+        },
     };
     /// A part of it that runs in a minute.
     pub const THIN: Grid = Grid {
@@ -121,6 +141,7 @@ impl Grid {
         jobs: &[1, 20],
         wakes_us: &[20],
         writers: &[(64 << 10, 8)],
+        pauses: Pauses { sizes: &[64 << 10], pauses_us: &[400, 5_000], jitters: &[true] },
     };
 
     /// Boards that it runs on.
@@ -139,7 +160,7 @@ impl Grid {
                     for &depth in self.depths {
                         for &jobs in self.jobs {
                             for &wake_us in self.wakes_us {
-                                let cell = Cell { place, load, bytes, depth, jobs, wake_us };
+                                let cell = Cell { place, load, bytes, depth, jobs, wake_us, pause: None };
                                 match cell.senseless() {
                                     None => cells.push(cell),
                                     Some(reason) if !reasons.contains(&reason) => reasons.push(reason),
@@ -152,8 +173,12 @@ impl Grid {
             }
             for &(bytes, depth) in self.writers {
                 for &wake_us in self.wakes_us {
-                    cells.push(Cell { place, load: Load::Beside, bytes, depth, jobs: 1, wake_us });
+                    let (load, jobs, pause) = (Load::Beside, 1, None);
+                    cells.push(Cell { place, load, bytes, depth, jobs, wake_us, pause });
                 }
+            }
+            if place.linux == STREAMS {
+                cells.extend(self.pauses.cells(place));
             }
         }
         (cells, reasons)
@@ -186,7 +211,7 @@ fn measure_on(platform: &Platform, cell: &Cell, seed: u64) -> Result<Measured, R
 }
 
 fn once(platform: &Platform, cell: &Cell, seed: u64, times: u64) -> Result<Measured, RunError> {
-    let workers = workers(&cell.job(times))?;
+    let workers = cell.workers(times)?;
     let mut figures = Vec::new();
     for setting in cell.settings() {
         let card = Some(cell.place.card);

@@ -78,7 +78,7 @@ pub fn parse(text: &str) -> Result<Vec<Seen>, String> {
                 let sizes = [bytes, u64::from(depth), u64::from(jobs)];
                 return Err(format!("line {number}: bytes, depth, jobs {sizes:?}: no cell of the sweep"));
             }
-            let cell = Cell { place, load: kind, bytes, depth, jobs, wake_us };
+            let cell = Cell { place, load: kind, bytes, depth, jobs, wake_us, pause: None };
             let rate = (setting, load.mib_per_s);
             match cells.iter_mut().find(|seen| seen.cell == cell) {
                 Some(seen) if seen.rates.iter().any(|(known, _)| *known == setting) => {

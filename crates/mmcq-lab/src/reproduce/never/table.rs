@@ -1,6 +1,6 @@
 //! The sweep in words and numbers.
 
-use super::{Cell, KNOWN, Known, Load, Measured, Place, STARVES, TOLD_EARLY, Verdict, known, size};
+use super::{Cell, KNOWN, Known, Load, Measured, Place, STARVES, TOLD_EARLY, Verdict, known, pauses, size};
 use crate::runner::Setting;
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ pub struct Summary {
     pub cells: usize,
     /// In the order of [`Verdict`].
     pub by_verdict: [usize; 6],
-    /// Sequential ones.
+    /// Sequential ones without pauses.
     pub sequential: usize,
     /// ... those of them that are faster, and those at the limit.
     pub sequential_faster: usize,
@@ -35,8 +35,9 @@ impl Summary {
         for one in measured {
             let verdict = one.verdict_with(open);
             sum.by_verdict[verdict as usize] += 1;
-            let sequential = |wanted| usize::from(one.cell.load.sequential() && verdict == wanted);
-            sum.sequential += usize::from(one.cell.load.sequential());
+            let is_sequential = one.cell.load.sequential() && one.cell.pause.is_none();
+            let sequential = |wanted| usize::from(is_sequential && verdict == wanted);
+            sum.sequential += usize::from(is_sequential);
             sum.sequential_faster += sequential(Verdict::Faster);
             sum.sequential_at_limit += sequential(Verdict::AtLimit);
             sum.beyond_limit += usize::from(one.passes().is_some());
@@ -70,6 +71,7 @@ pub(super) fn text_with(measured: &[Measured], left_out: &[String], open: &[Know
     for place in places(measured) {
         rates(&mut out, measured, place);
         readers(&mut out, measured, place);
+        pauses::table(&mut out, measured, place);
     }
     for reason in left_out {
         let _ = writeln!(out, "left out: {reason}");
@@ -96,7 +98,9 @@ fn places(measured: &[Measured]) -> Vec<Place> {
 /// Gains of a place in percent: a line for each load, size and price of a wake-up, a column for
 /// each number of jobs and depth.
 fn rates(out: &mut String, measured: &[Measured], place: Place) {
-    let of_place = |one: &&Measured| one.cell.place == place && one.cell.load != Load::Beside;
+    let of_place = |one: &&Measured| {
+        one.cell.place == place && one.cell.load != Load::Beside && one.cell.pause.is_none()
+    };
     let all: Vec<&Measured> = measured.iter().filter(of_place).collect();
     let mut columns: Vec<(u32, u32)> = all.iter().map(|one| (one.cell.jobs, one.cell.depth)).collect();
     columns.sort_unstable();

@@ -230,6 +230,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.forget_fast();
         if H::CONTINUES || P::RECOVERS {
             self.lane.streams_mut().take_busy_of_the_end();
+            self.lane.streams_mut().forget_times();
         }
         self.incident.failed.forget_status();
         if matches!(error, Error::Host(fault) if fault.cause == Cause::Gone) {

@@ -157,7 +157,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let cached = self.card.target().is_some_and(|target| !matches!(target.flush, FlushBy::Status));
         self.begin_again();
-        let streamed = self.lane.streams_mut().take_open().is_some_and(|open| open.acknowledged);
+        let streamed = self.lane.streams_mut().take_open().is_some_and(|open| open.owes());
         if self.durability.supply_lost(cached, streamed) {
             self.record.cache_lost();
         }

@@ -124,6 +124,11 @@ impl Bus {
         self.wait != Wait::Nothing
     }
 
+    /// UHS-I modes have 1.8 V on the lines, and others do not [SD 4.2.4].
+    pub(super) fn is_uhs(&self) -> bool {
+        self.pads == PAD_1V8
+    }
+
     /// The phase that tuning has found, and set.
     pub(super) fn set_sample_phase(&mut self, phase: u8) {
         self.sample_phase = phase & PHASE_MASK;

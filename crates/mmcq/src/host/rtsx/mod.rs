@@ -49,7 +49,7 @@ use bus::Bus;
 pub use config::{Chip, RtsxConfig, RtsxInitError};
 use core::ptr::NonNull;
 pub use list::Buffers;
-use phase::Active;
+use phase::{Active, Work};
 use port::Port;
 use regs::*;
 use tuning::Sweep;
@@ -91,6 +91,8 @@ struct Condition {
     uncleared: bool,
     /// The SD clock runs between transfers too; the next list stops that.
     toggling: bool,
+    /// CMD12 has ended a transfer, and no data have moved since.
+    stopped: bool,
 }
 
 impl<R: Regs, D: Dma> Rtsx<R, D> {
@@ -236,6 +238,7 @@ fn caps(config: &RtsxConfig) -> Caps {
 #[allow(unsafe_code, reason = "docs/safety.md says why")]
 unsafe impl<R: Regs, D: Dma> Host for Rtsx<R, D> {
     const CONTINUES: bool = true;
+    const EARLY_R1: bool = true;
 
     fn caps(&self) -> &Caps {
         &self.caps
@@ -266,6 +269,12 @@ unsafe impl<R: Regs, D: Dma> Host for Rtsx<R, D> {
 
     fn ack(&mut self, _segments: &[Segment]) -> Events {
         self.take_events()
+    }
+
+    fn early_r1(&mut self) -> Option<u32> {
+        // A write's response comes with the list before that of its data.
+        let active = self.active.as_ref().filter(|active| active.work == Work::Data)?;
+        active.response.map(|response| response.r1().0)
     }
 
     fn isolate(&mut self) -> bool {

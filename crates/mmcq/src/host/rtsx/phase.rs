@@ -94,7 +94,11 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
             self.unmask(super::events::OF_PHASE);
         }
         let toggling = phase.command.index == VOLTAGE_SWITCH;
-        self.state = Condition { toggling, ..Condition::default() };
+        let stopped = match work {
+            Work::Command | Work::Tuning => self.state.stopped || phase.command.index == STOP_TRANSMISSION,
+            _ => false,
+        };
+        self.state = Condition { toggling, stopped, ..Condition::default() };
         // Before the chip is told, or a fast failure would find no phase.
         self.active = Some(Active { command: phase.command, work, seen: 0, response: None });
         let direction = phase.data.filter(|_| work.needs() & INT_DATA != 0).map(|data| data.direction);
@@ -119,13 +123,15 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
             let extent = self.list_command(&phase.command, true)?;
             return Some((Work::CommandOfWrite(*data), extent));
         }
+        let config = response_type(phase.command.resp, true) | self.crc_timeout();
         let mut list = self.buffers.list();
         prepare(&mut list, &self.state);
+        flush(&mut list, &self.state);
         list.command(&phase.command);
         list.blocks(data.block_size, blocks);
         list.dma(bytes, true);
         list.set(DATA_SOURCE, SOURCE_RING);
-        list.set(SD_CFG2, response_type(phase.command.resp, true));
+        list.set(SD_CFG2, config);
         list.transfer(MODE_READ, TRANSFER_END | TRANSFER_IDLE);
         if self.config.coherent {
             read_response(&mut list, phase.command.resp);
@@ -137,6 +143,9 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
     fn list_command(&mut self, command: &Command, data: bool) -> Option<Extent> {
         let mut list = self.buffers.list();
         prepare(&mut list, &self.state);
+        if data {
+            flush(&mut list, &self.state);
+        }
         if command.index == VOLTAGE_SWITCH {
             // The levels of DAT are sampled by the clock.
             list.write(SD_BUS_STAT, BUS_CLOCK_TOGGLE | BUS_CLOCK_STOP, BUS_CLOCK_TOGGLE);
@@ -146,7 +155,8 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         list.set(DATA_SOURCE, SOURCE_PING_PONG);
         list.transfer(MODE_COMMAND, TRANSFER_END | TRANSFER_IDLE);
         if command.index == STOP_TRANSMISSION {
-            // What the card may have sent of blocks that were not asked for.
+            // What the card may have sent of blocks that were not asked for. Linux's driver gives
+            // them 50 us before this; here what comes later goes in front of the next data.
             list.write(RING_CTL, RING_FLUSH, RING_FLUSH);
         }
         if self.config.coherent {
@@ -160,14 +170,20 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         let (bytes, blocks) = size(data)?;
         let read = data.direction == Direction::Read;
         let wait = if !read && !stays_open && self.config.busy_after_data { CFG2_WAIT_BUSY_END } else { 0 };
+        let config = CFG2_DATA_ONLY | self.crc_timeout() | wait;
         let mut list = self.buffers.list();
         prepare(&mut list, &self.state);
         list.blocks(data.block_size, blocks);
         list.dma(bytes, read);
         list.set(DATA_SOURCE, SOURCE_RING);
-        list.set(SD_CFG2, CFG2_DATA_ONLY | wait);
+        list.set(SD_CFG2, config);
         list.transfer(if read { MODE_READ_DATA } else { MODE_WRITE_DATA }, TRANSFER_END | TRANSFER_IDLE);
         list.finish()
+    }
+
+    /// Of [`SD_CFG2`]: is a CRC status that is late an error? Not of a card without UHS.
+    fn crc_timeout(&self) -> u8 {
+        if self.bus.is_uhs() { 0 } else { CFG2_NO_CRC_TIMEOUT }
     }
 
     /// CMD19 and the comparison of its block, at the sampling phase whose turn it is.
@@ -211,6 +227,13 @@ fn prepare(list: &mut List<'_>, state: &Condition) {
     }
     if state.toggling {
         list.write(SD_BUS_STAT, BUS_CLOCK_TOGGLE, 0);
+    }
+}
+
+/// What the card may have sent since CMD12 is no part of the next data.
+fn flush(list: &mut List<'_>, state: &Condition) {
+    if state.stopped {
+        list.write(RING_CTL, RING_FLUSH, RING_FLUSH);
     }
 }
 

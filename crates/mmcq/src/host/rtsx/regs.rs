@@ -164,6 +164,8 @@ pub const CFG2_LENGTH_6: u8 = 1;
 pub const CFG2_LENGTH_17: u8 = 2;
 /// The response's CRC7 is not checked.
 pub const CFG2_NO_CHECK_CRC7: u8 = 1 << 2;
+/// A CRC status that is late is no error. For cards without UHS, which may take their time.
+pub const CFG2_NO_CRC_TIMEOUT: u8 = 1 << 5;
 /// The command ends when the card's busy does.
 pub const CFG2_WAIT_BUSY_END: u8 = 1 << 3;
 /// No CRC7 is sent.

@@ -108,7 +108,7 @@ fn reads_of_every_size_are_one_list_and_a_table() {
             host.dma.synced.borrow().iter().filter(|(bus, _)| *bus == TABLE_BUS).cloned().collect();
         let entry = 0x2000_0000_0000_0023 | u64::from(bytes) << 12;
         assert_eq!(table, [(TABLE_BUS, entry.to_le_bytes().to_vec())]);
-        let expected = [token(18), counts(length, blocks), dma(bytes, 0x23), moved(0x01, 0xe)].concat();
+        let expected = [token(18), counts(length, blocks), dma(bytes, 0x23), moved(0x21, 0xe)].concat();
         assert_eq!(host.dma.list(), expected);
         let length = 4 * expected.len() as u32;
         assert_eq!(
@@ -120,7 +120,7 @@ fn reads_of_every_size_are_one_list_and_a_table() {
 
 #[test]
 fn a_write_is_its_command_and_then_its_data() {
-    for (busy_after_data, cfg2) in [(false, 0x84), (true, 0x8c)] {
+    for (busy_after_data, cfg2) in [(false, 0xa4), (true, 0xac)] {
         let mut host = ready(RtsxConfig { busy_after_data, ..RtsxConfig::new(Chip::Rts5249) });
         let phase = data(25, Direction::Write, 512, 300);
         let list = started(&mut host, &phase, &[far(0x2000_0000, 100 * 512), far(0x3000_0000, 200 * 512)]);
@@ -155,7 +155,7 @@ fn open_transfers_move_data_without_a_command() {
     let mut host = ready(RtsxConfig { busy_after_data: true, ..RtsxConfig::new(Chip::Rts5249) });
     let memory = [far(0x2000_0000, 0x8_0000)];
     let list = started(&mut host, &more(Direction::Read, 1024), &memory);
-    assert_eq!(list, [counts(512, 1024), dma(0x8_0000, 0x23), moved(0x84, 0x5)].concat());
+    assert_eq!(list, [counts(512, 1024), dma(0x8_0000, 0x23), moved(0xa4, 0x5)].concat());
     host.port.regs.take();
     assert!(report(&mut host, TABLE_OK).phase.is_none());
     assert_eq!(report(&mut host, LIST_OK).phase, Some(Ok(Done::default())));
@@ -164,7 +164,7 @@ fn open_transfers_move_data_without_a_command() {
     // Even where the chip could: the busy of an open transfer is between blocks, and passes by
     // itself.
     let list = started(&mut host, &more(Direction::Write, 8), &memory);
-    assert_eq!(list, [counts(512, 8), dma(4096, 0x21), moved(0x84, 0x1)].concat());
+    assert_eq!(list, [counts(512, 8), dma(4096, 0x21), moved(0xa4, 0x1)].concat());
     assert_eq!(host.port.regs.take().len(), 4);
     assert_eq!(report(&mut host, LIST_OK | TABLE_OK).phase, Some(Ok(Done::default())));
 
@@ -199,6 +199,48 @@ fn cmd12_flushes_the_ring_and_cmd11_lets_the_clock_run() {
     assert!(host.dat0_busy());
     host.port.regs.set(0xfda5, 0x02);
     assert!(!host.dat0_busy());
+}
+
+#[test]
+fn what_a_card_sends_after_cmd12_is_flushed_before_the_next_data() {
+    const FLUSH: u32 = 0x7e34_8080;
+    let memory = [far(0x2000_0000, 0x8_0000)];
+    for (index, direction) in [(18, Direction::Read), (25, Direction::Write)] {
+        let mut host = ready(RtsxConfig::new(Chip::Rts5249));
+        let end = |host: &mut Driver, index: u8| {
+            host.port.regs.answer(&[index, 0, 0, 0x09, 0]);
+            if report(host, LIST_OK).phase.is_none() {
+                // The data of a write, whose command has ended.
+                assert!(report(host, LIST_OK).phase.unwrap().is_ok());
+            }
+            host.dma.synced.take();
+        };
+        let phase = data(index, direction, 512, 8);
+        assert_ne!(started(&mut host, &phase, &memory)[0], FLUSH);
+        end(&mut host, index);
+        started(&mut host, &command(12, Resp::R1b), &[]);
+        end(&mut host, 12);
+        // A status between them moves no data.
+        assert_ne!(started(&mut host, &command(13, Resp::R1), &[])[0], FLUSH);
+        end(&mut host, 13);
+        assert_eq!(started(&mut host, &phase, &memory)[0], FLUSH, "CMD{index}");
+        end(&mut host, index);
+        assert_ne!(started(&mut host, &phase, &memory)[0], FLUSH);
+    }
+}
+
+#[test]
+fn a_late_crc_status_is_an_error_of_cards_with_uhs_alone() {
+    let memory = [far(0x2000_0000, 0x8_0000)];
+    for (uhs, bit) in [(false, 0x20), (true, 0)] {
+        let mut host = ready(RtsxConfig::new(Chip::Rts5249));
+        assert_eq!(finish(&mut host, BusOp::Signal18(uhs)).0, Step::Done);
+        let list = started(&mut host, &more(Direction::Write, 8), &memory);
+        assert!(list.contains(&(0x7da1_ff84 | bit)), "{uhs}: {list:x?}");
+        assert_eq!(report(&mut host, LIST_OK | TABLE_OK).phase, Some(Ok(Done::default())));
+        let list = started(&mut host, &data(18, Direction::Read, 512, 8), &memory);
+        assert!(list.contains(&(0x7da1_ff01 | bit)), "{uhs}: {list:x?}");
+    }
 }
 
 #[test]

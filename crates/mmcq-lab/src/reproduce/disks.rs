@@ -1,0 +1,171 @@
+//! GNOME Disks' own loop (`gdubenchmarkdialog.c`): for each sample a page is read, then 10 MiB are
+//! read, a page again, and the same 10 MiB are written and synchronised; after all samples, pages
+//! are read at random places. What is timed is the samples, and those last pages.
+//!
+//! To a card without a cache Linux sends no flush, so the patch's writes are complete when the card
+//! has taken them. Ours asks the card at each `fsync`. So the loop runs a second time without it,
+//! where ours is told to complete writes with their data: that is the patch's promise.
+
+use super::{Amount, Row, workers};
+use crate::fio::Worker;
+use crate::fio::error::Place;
+use crate::fio::script::{Entry, Op, Remap, Script, When};
+use crate::platform::Platform;
+use crate::runner::{Outcome, Run, RunError, Setting, run};
+use mmcq_sim::parallel;
+use std::sync::Arc;
+
+/// The settings, by whether `fsync` asks the card; the limit comes first.
+const SETTINGS: [[Setting; 5]; 2] = [
+    [Setting::Limit, Setting::Close, Setting::Patch, Setting::Mmcq, Setting::MmcqOwn],
+    [Setting::Limit, Setting::Close, Setting::Patch, Setting::MmcqEarly, Setting::MmcqEarlyOwn],
+];
+const SAMPLE_BYTES: u64 = 10 << 20;
+const PAGE_BYTES: u64 = 4096;
+/// Page reads at the end for each sample.
+const PAGES: u64 = 10;
+/// The card, as the tool sees it.
+const CARD_BYTES: u64 = 122_112 << 20;
+
+/// The published rates before and after the patch, in MB/s. The card was fitted to those before.
+const READ: (f64, f64) = (86.9, 91.5);
+const WRITE: (f64, f64) = (38.3, 55.5);
+
+/// What the tool shows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Shown {
+    read_mb_per_s: f64,
+    write_mb_per_s: f64,
+    access_us: f64,
+}
+
+/// The loop over so many samples.
+fn script(samples: u64, syncs: bool) -> Script {
+    let mut entries = Vec::new();
+    let mut push =
+        |op, offset, bytes| entries.push(Entry { op, offset, bytes, when: When::AtOnce, due: None });
+    for n in 0..samples {
+        let offset = n * CARD_BYTES / samples / PAGE_BYTES * PAGE_BYTES;
+        push(Op::Read, offset, PAGE_BYTES);
+        push(Op::Read, offset, SAMPLE_BYTES);
+        push(Op::Read, offset, PAGE_BYTES);
+        push(Op::Write, offset, SAMPLE_BYTES);
+        if syncs {
+            push(Op::Flush, 0, 0);
+        }
+    }
+    let mut chance = 0x9e37_79b9_7f4a_7c15_u64;
+    for _ in 0..samples * PAGES {
+        chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        push(Op::Read, (chance >> 11) % (CARD_BYTES / PAGE_BYTES) * PAGE_BYTES, PAGE_BYTES);
+    }
+    let extent = (CARD_BYTES, Place::Whole("disks".to_owned()));
+    Script { entries: Arc::new(entries.into_iter().collect()), extent, remap: Remap::Refuse }
+}
+
+/// One process that does one thing after the other, and writes down how long each takes.
+fn worker(samples: u64, syncs: bool) -> Result<Vec<Worker>, RunError> {
+    let job = "[disks]\nfilename=/dev/mmcblk0\ndirect=1\nioengine=psync\nrw=rw\nbs=10M\nzero_buffers\nwrite_lat_log\n";
+    let mut workers = workers(job)?;
+    for worker in &mut workers {
+        worker.script = Some(script(samples, syncs));
+    }
+    Ok(workers)
+}
+
+/// Direction, bytes and nanoseconds of each transfer, in order.
+fn transfers(outcome: &Outcome) -> Vec<(bool, u64, f64)> {
+    let log = outcome.logs.iter().find(|(name, _)| name.contains("_lat."));
+    let lines = log.map_or("", |(_, content)| content.as_str()).lines();
+    let fields = lines.map(|line| line.split(',').map(|field| field.trim().parse().unwrap_or(0)).collect());
+    let known = |fields: Vec<u64>| match fields[..] {
+        [_, ns, direction, bytes, ..] => Some((direction == 1, bytes, ns as f64)),
+        _ => None,
+    };
+    fields.filter_map(known).collect()
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    let (sum, count) = values.fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
+    sum / f64::max(count, 1.0)
+}
+
+/// What the tool makes of it: means of the samples' rates, and of the last pages' times. A write
+/// has the mean of the times that `fsync` took.
+fn shown(outcome: &Outcome, samples: u64) -> Shown {
+    let sync_ns: f64 = outcome.stats.iter().map(|stats| stats.sync.ns.mean).sum();
+    let all = transfers(outcome);
+    let rate = |writes: bool, more_ns: f64| {
+        let of_kind = all.iter().filter(|one| one.0 == writes && one.1 == SAMPLE_BYTES);
+        mean(of_kind.map(|one| SAMPLE_BYTES as f64 * 1e3 / (one.2 + more_ns)))
+    };
+    let pages = all.iter().rev().take((samples * PAGES) as usize);
+    Shown {
+        read_mb_per_s: rate(false, 0.0),
+        write_mb_per_s: rate(true, sync_ns),
+        access_us: mean(pages.map(|one| one.2 / 1e3)),
+    }
+}
+
+/// Runs the loop in each setting.
+pub(super) fn rows(platform: &Platform, amount: Amount) -> Result<Vec<Row>, RunError> {
+    let samples = if amount.full { 100 } else { 25 };
+    // What is faster without asking the card is no limit of what is asked.
+    let loops = [worker(samples, true)?, worker(samples, false)?];
+    let count = SETTINGS[0].len();
+    let results = parallel::each(2 * count, amount.threads, |n| {
+        let (workers, setting) = (&loops[n / count][..], SETTINGS[n / count][n % count]);
+        let one = Run { workers, platform, card: None, setting, seed: amount.seed };
+        run(&one, None, &mut |_, _| ()).map(|outcome| shown(&outcome, samples))
+    });
+    let results = results.into_iter().collect::<Result<Vec<Shown>, RunError>>()?;
+    let (synced, told) = results.split_at(count);
+    let mut rows = Vec::new();
+    let mut cell =
+        |name: &str, unit: &str, published: Option<(f64, f64)>, asks: bool, value: fn(&Shown) -> f64| {
+            // Of a write that the card is not asked for; a time has none.
+            let limit = told.first().filter(|_| unit == "MB/s").map(value);
+            let (settings, of) = if asks { (SETTINGS[0], synced) } else { (SETTINGS[1], told) };
+            for (setting, shown) in settings.iter().zip(of).skip(1) {
+                let published = published.and_then(|(before, after)| match setting {
+                    Setting::Close => Some(before),
+                    Setting::Patch => Some(after),
+                    _ => None,
+                });
+                let (cell, setting, unit) = (name.to_owned(), setting.name().to_owned(), unit.to_owned());
+                let fitted = published.is_some() && setting == Setting::Close.name();
+                rows.push(Row { cell, setting, unit, published, fitted, model: value(shown), limit });
+            }
+        };
+    cell("Disks: read", "MB/s", Some(READ), true, |shown| shown.read_mb_per_s);
+    cell("Disks: write, fsync", "MB/s", Some(WRITE), true, |shown| shown.write_mb_per_s);
+    cell("Disks: write", "MB/s", None, false, |shown| shown.write_mb_per_s);
+    cell("Disks: access", "us", None, true, |shown| shown.access_us);
+    Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_is_two_pages_a_read_and_a_write_of_the_same_place_and_a_sync() {
+        let script = script(2, true);
+        let list: Vec<_> = script.entries.iter().map(|entry| (entry.op, entry.offset, entry.bytes)).collect();
+        let half = CARD_BYTES / 2;
+        for (n, offset) in [(0, 0), (5, half)] {
+            let sample = [
+                (Op::Read, offset, PAGE_BYTES),
+                (Op::Read, offset, SAMPLE_BYTES),
+                (Op::Read, offset, PAGE_BYTES),
+                (Op::Write, offset, SAMPLE_BYTES),
+                (Op::Flush, 0, 0),
+            ];
+            assert_eq!(list[n..n + 5], sample);
+        }
+        assert_eq!(list.len(), 30);
+        assert!(list[10..].iter().all(|&(op, offset, bytes)| {
+            op == Op::Read && bytes == PAGE_BYTES && offset % PAGE_BYTES == 0 && offset < CARD_BYTES
+        }));
+    }
+}

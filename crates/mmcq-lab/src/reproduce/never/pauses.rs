@@ -1,0 +1,152 @@
+//! Jobs that go through the card in sequence and rest after each request, alone and beside another
+//! one: what a transfer that stays open in the pauses gains, and what it costs the others.
+//!
+//! The rate is that of all jobs together. They end together, so each has its share of the same time.
+
+use super::cell::{Cell, Load, size};
+use super::judge::Measured;
+use super::{Pauses, Place};
+use crate::fio::Worker;
+use crate::fio::error::Place as Where;
+use crate::fio::script::{Entry, Op, Remap, Script, When};
+use crate::runner::Setting;
+use std::fmt::{self, Write};
+use std::sync::Arc;
+
+/// What else uses the card.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beside {
+    /// Nothing.
+    Nothing,
+    /// The same job in another place.
+    Twin,
+    /// Reads of as many bytes at random places, with the same pauses.
+    Reader,
+}
+
+/// A rest after each request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pause {
+    /// How long, in the mean.
+    pub us: u32,
+    /// By chance between nothing and twice as long.
+    pub jitter: bool,
+    /// Who else is there.
+    pub beside: Beside,
+}
+
+/// Where the second job begins, and where its random places end.
+const SECOND_BYTES: u64 = 8 << 30;
+const LAST_BYTES: u64 = 40 << 30;
+/// What it takes to wake a thread.
+const WAKE_US: u32 = 20;
+
+impl fmt::Display for Pause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let about = if self.jitter { "about " } else { "" };
+        let beside = match self.beside {
+            Beside::Nothing => "alone",
+            Beside::Twin => "beside another",
+            Beside::Reader => "beside a reader",
+        };
+        write!(f, "pauses of {about}{} us, {beside}", self.us)
+    }
+}
+
+impl Pauses {
+    /// The cells of a place.
+    pub(super) fn cells(&self, place: Place) -> Vec<Cell> {
+        let mut cells = Vec::new();
+        for load in [Load::Read, Load::Write] {
+            for beside in [Beside::Nothing, Beside::Twin, Beside::Reader] {
+                for &jitter in self.jitters {
+                    for &bytes in self.sizes {
+                        for &us in self.pauses_us {
+                            let pause = Some(Pause { us, jitter, beside });
+                            let jobs = if beside == Beside::Nothing { 1 } else { 2 };
+                            cells.push(Cell { place, load, bytes, depth: 1, jobs, wake_us: WAKE_US, pause });
+                        }
+                    }
+                }
+            }
+        }
+        cells
+    }
+}
+
+/// Numbers by chance, the same each time.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % end.max(1)
+    }
+}
+
+impl Pause {
+    /// The jobs, which have a [script](Self::script) each.
+    pub(super) fn jobs(&self, global: &str, rw: &str) -> String {
+        let job = |name: &str, rw: &str| format!("[{name}]\nioengine=psync\nexitall\nrw={rw}\n");
+        let second = match self.beside {
+            Beside::Nothing => String::new(),
+            Beside::Twin => job("twin", rw),
+            Beside::Reader => job("reader", "randread"),
+        };
+        format!("{global}{}{second}", job("first", rw))
+    }
+
+    /// Gives the jobs their requests, so many each.
+    pub(super) fn script(&self, cell: &Cell, requests: u64, workers: &mut [Worker]) {
+        for (n, worker) in (0u64..).zip(workers) {
+            let random = n > 0 && self.beside == Beside::Reader;
+            let op = if cell.load == Load::Read || random { Op::Read } else { Op::Write };
+            let mut chance = Chance(0x9e37_79b9_7f4a_7c15 ^ (n << 32) ^ u64::from(self.us));
+            let entries = (0..requests).map(|at| {
+                let place = if random { chance.below((LAST_BYTES - SECOND_BYTES) / cell.bytes) } else { at };
+                let us = u64::from(self.us);
+                let pause_ns = if self.jitter { chance.below(us * 2_000) } else { us * 1_000 };
+                let before = u32::try_from(at).unwrap_or(u32::MAX).checked_sub(1);
+                let when = before.map_or(When::AtOnce, |before| When::AfterEnd(before, pause_ns));
+                Entry {
+                    op,
+                    offset: n * SECOND_BYTES + place * cell.bytes,
+                    bytes: cell.bytes,
+                    when,
+                    due: None,
+                }
+            });
+            let extent = (LAST_BYTES, Where::Whole("pauses".to_owned()));
+            worker.script =
+                Some(Script { entries: Arc::new(entries.collect()), extent, remap: Remap::Refuse });
+        }
+    }
+}
+
+/// A line for each cell of a place: every setting's rate, and ours against the better of Linux's.
+pub(super) fn table(out: &mut String, measured: &[Measured], place: Place) {
+    let cells: Vec<(&Measured, Pause)> = measured
+        .iter()
+        .filter(|one| one.cell.place == place)
+        .filter_map(|one| one.cell.pause.map(|pause| (one, pause)))
+        .collect();
+    let Some((first, _)) = cells.first() else { return };
+    let settings: Vec<Setting> = first.cell.settings().collect();
+    let _ = write!(out, "{}, {}: MiB/s\n{:5} {:>5} {:45}", place.platform, place.card, "load", "bytes", "");
+    for setting in &settings {
+        let _ = write!(out, "{:>10}", setting.name());
+    }
+    let _ = writeln!(out, "  ours to Linux");
+    for (one, pause) in cells {
+        let name = pause.to_string();
+        let _ = write!(out, "{:5} {:>5} {name:45}", one.cell.load.name(), size(one.cell.bytes));
+        for &setting in &settings {
+            let rate = one.of(setting).map_or(0.0, |figures| figures.mib_per_s);
+            let _ = write!(out, "{rate:>10.3}");
+        }
+        let _ = writeln!(out, "  {:+.1} %", one.gain_percent());
+    }
+    out.push('\n');
+}

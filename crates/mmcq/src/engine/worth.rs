@@ -1,0 +1,241 @@
+//! Whether a transfer of one direction is worth keeping open while nothing waits.
+//!
+//! What comes after a pause goes on with the transfer, or does not. Had it been kept open, the first
+//! would have saved a close and a new start, and the second would have waited for the close. Both
+//! prices are measured. So each pause says what keeping would have gained or lost, whatever was
+//! done: there is nothing to try out. It says so for one of three cases ([`Case`]).
+//!
+//! *Written bound: a decision is changed when it has lost [`CHANGE`] times a close and a start
+//! against the other one, counted from its best moment. So in each case the engine loses no more
+//! than that, and one pause, against the better of "always" and "never", for each time that it
+//! changes.*
+
+use crate::host::Direction;
+
+/// What is known when the data are over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Case {
+    /// The last request began a run.
+    First,
+    /// It continued one.
+    Run,
+    /// The next one of a run is late: it usually takes a quarter of what has passed.
+    Late,
+}
+
+/// A decision is changed when it has lost so many times a close and a start.
+const CHANGE: u64 = 8;
+/// A close is expected to take so long before one was seen.
+const CLOSE_NS: u32 = 200_000;
+/// A measured price is no more than so many times what is known: what was held up by something else
+/// says little.
+const OUTLIER: u32 = 4;
+
+/// Of one case: what is done, and what that has lost against the other way since its best moment.
+#[derive(Clone, Copy, Debug)]
+struct Lean {
+    keeps: bool,
+    lost_ns: u64,
+}
+
+impl Lean {
+    const fn new(keeps: bool) -> Lean {
+        Lean { keeps, lost_ns: 0 }
+    }
+
+    /// To keep the transfer open would have gained so much, or lost it.
+    fn learn(&mut self, gained_ns: u64, lost_ns: u64, change_ns: u64) {
+        let (for_ns, against_ns) = if self.keeps { (gained_ns, lost_ns) } else { (lost_ns, gained_ns) };
+        self.lost_ns = self.lost_ns.saturating_add(against_ns).saturating_sub(for_ns);
+        if self.lost_ns > change_ns {
+            *self = Lean::new(!self.keeps);
+        }
+    }
+}
+
+/// What is known of one direction.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Worth {
+    /// From CMD12, or from the end of the data, until the card takes the next command; 0: not known.
+    close_ns: u32,
+    /// What a transfer takes beside its time on the wire: with a command, and going on; 0: not
+    /// known.
+    anew_ns: u32,
+    on_ns: u32,
+    cases: [Lean; 3],
+}
+
+fn learn(known_ns: &mut u32, seen_ns: u64) {
+    let seen_ns = u32::try_from(seen_ns).unwrap_or(u32::MAX).max(1);
+    *known_ns = match *known_ns {
+        0 => seen_ns,
+        known_ns => {
+            let seen_ns = seen_ns.min(known_ns.saturating_mul(OUTLIER));
+            (known_ns - known_ns / 8).saturating_add(seen_ns / 8)
+        }
+    };
+}
+
+impl Worth {
+    /// A run goes on until it is known to stop; what begins is no run until it is known to be one.
+    pub const NEW: Worth = Worth {
+        close_ns: 0,
+        anew_ns: 0,
+        on_ns: 0,
+        cases: [Lean::new(false), Lean::new(true), Lean::new(true)],
+    };
+
+    /// Is it kept open?
+    #[inline(always)]
+    pub fn keeps(&self, case: Case) -> bool {
+        let [first, run, late] = self.cases;
+        match case {
+            Case::First => first.keeps,
+            Case::Run => run.keeps,
+            Case::Late => late.keeps,
+        }
+    }
+
+    /// A transfer has ended on the card after so long.
+    pub fn closed(&mut self, took_ns: u64) {
+        learn(&mut self.close_ns, took_ns);
+    }
+
+    /// A transfer took so long beside its time on the wire. `on`: it went on in an open one.
+    pub fn moved(&mut self, beside_ns: u64, on: bool) {
+        learn(if on { &mut self.on_ns } else { &mut self.anew_ns }, beside_ns);
+    }
+
+    fn close_ns(&self) -> u64 {
+        if self.close_ns == 0 { CLOSE_NS.into() } else { self.close_ns.into() }
+    }
+
+    /// What a new start costs more than to go on.
+    fn start_ns(&self) -> u64 {
+        self.anew_ns.saturating_sub(self.on_ns).into()
+    }
+
+    /// After a pause of so long the next request has gone on with the transfer, or not.
+    ///
+    /// A write that is closed at once is complete when it is closed, so its client pays for all of
+    /// that; a read's close passes in its client's pause. A write of a run that is kept open in vain
+    /// costs what comes the close, and has let its own client go on that much earlier: that is
+    /// level.
+    pub fn learn(&mut self, case: Case, direction: Direction, pause_ns: u64, went_on: bool) {
+        let (close_ns, start_ns) = (self.close_ns(), self.start_ns());
+        let change_ns = CHANGE.saturating_mul(close_ns.saturating_add(start_ns));
+        let hidden_ns = close_ns.min(pause_ns);
+        let shown_ns = if direction == Direction::Read { close_ns - hidden_ns } else { close_ns };
+        let (gained_ns, lost_ns) = match (went_on, direction, case) {
+            (true, ..) => (start_ns.saturating_add(shown_ns), 0),
+            (false, Direction::Write, Case::Run) => (0, 0),
+            (false, ..) => (0, hidden_ns),
+        };
+        let [first, run, late] = &mut self.cases;
+        let lean = match case {
+            Case::First => first,
+            Case::Run => run,
+            Case::Late => late,
+        };
+        lean.learn(gained_ns, lost_ns, change_ns);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use std::vec::Vec;
+
+    const CLOSE: u64 = 400_000;
+    const START: u64 = 300_000;
+    const PAUSE: u64 = 1_000_000;
+
+    fn worth() -> Worth {
+        let mut worth = Worth::NEW;
+        worth.closed(CLOSE);
+        worth.moved(START + 10_000, false);
+        worth.moved(10_000, true);
+        worth
+    }
+
+    /// What a sequence of pauses costs by what is decided, and by the better of the two fixed ways;
+    /// and how many times it was changed.
+    fn cost(worth: &mut Worth, goes_on: &[bool]) -> (u64, u64, u64) {
+        let (mut ours, mut kept, mut closed, mut changes) = (0, 0, 0, 0);
+        let mut before = worth.keeps(Case::Run);
+        for &on in goes_on {
+            let keeps = worth.keeps(Case::Run);
+            changes += u64::from(keeps != before);
+            before = keeps;
+            let (if_kept, if_closed) = if on { (0, START) } else { (CLOSE.min(PAUSE), 0) };
+            (kept, closed) = (kept + if_kept, closed + if_closed);
+            ours += if keeps { if_kept } else { if_closed };
+            worth.learn(Case::Run, Direction::Read, PAUSE, on);
+        }
+        (ours, kept.min(closed), changes)
+    }
+
+    #[test]
+    fn runs_are_kept_open_until_they_stop_and_what_begins_is_not() {
+        let mut worth = worth();
+        assert_eq!([Case::First, Case::Run, Case::Late].map(|case| worth.keeps(case)), [false, true, true]);
+        for _ in 0..20 {
+            worth.learn(Case::First, Direction::Write, PAUSE, true);
+            worth.learn(Case::Run, Direction::Read, PAUSE, false);
+        }
+        assert_eq!([Case::First, Case::Run, Case::Late].map(|case| worth.keeps(case)), [true, false, true]);
+    }
+
+    /// A client that takes turns with another one: whatever the two ways cost, the engine does not
+    /// change between them.
+    #[test]
+    fn turns_by_chance_and_in_step_lose_little() {
+        for share in 0..=10u32 {
+            for in_step in [false, true] {
+                let mut seed = 0x9e37_79b9_7f4a_7c15u64 ^ u64::from(share);
+                let goes_on: Vec<bool> = (0..4_000u32)
+                    .map(|n| {
+                        seed ^= seed << 13;
+                        seed ^= seed >> 7;
+                        seed ^= seed << 17;
+                        let place = if in_step { n } else { (seed >> 33) as u32 };
+                        place % 10 < share
+                    })
+                    .collect();
+                let (ours, best, changes) = cost(&mut worth(), &goes_on);
+                let most = (changes + 1) * (CHANGE * (CLOSE + START) + PAUSE);
+                assert!(
+                    ours <= best + most,
+                    "{share} of 10, {in_step}: {ours} for {best}, {changes} changes"
+                );
+                // In the mean, of 4000 pauses of 1 ms.
+                assert!(ours <= best + 20_000_000, "{share} of 10, {in_step}: {ours} for {best}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_write_that_is_closed_at_once_keeps_its_client_waiting_and_a_read_does_not() {
+        let pauses = |direction| {
+            let mut worth = worth();
+            (1..).find(|_| {
+                worth.learn(Case::First, direction, PAUSE, true);
+                worth.keeps(Case::First)
+            })
+        };
+        // To be changed, both have to lose the same; a write loses more each time.
+        assert!(pauses(Direction::Write) < pauses(Direction::Read));
+    }
+
+    #[test]
+    fn the_longest_and_the_shortest_do_not_overflow() {
+        let mut worth = Worth::NEW;
+        for n in 0..200u64 {
+            let ns = if n % 3 == 0 { u64::MAX } else { n % 2 };
+            worth.closed(ns);
+            worth.moved(ns, n % 5 == 0);
+            worth.learn(Case::Late, Direction::Write, ns, n % 7 == 0);
+        }
+    }
+}
