@@ -316,7 +316,7 @@ mod tests {
             assert!(!all.has(quirk), "{name}");
             all = all.with(quirk);
         }
-        assert_eq!(all, SdhciQuirks((1 << SdhciQuirks::NAMED.len()) - 1));
+        assert_eq!(all.0.count_ones() as usize, SdhciQuirks::NAMED.len());
         assert_eq!(SdhciQuirks::named("NO_BUSY_IRQ"), None);
         assert!(!all.without(SdhciQuirks::NO_BUSY_IRQ).has(SdhciQuirks::NO_BUSY_IRQ));
     }
