@@ -116,8 +116,9 @@ fn signalled(signal: Option<i32>) -> u8 {
 ///
 /// A --file has its length for ever: truncating does nothing, removing is refused. Programs must be
 /// linked dynamically. io_uring and mmap of the card are not followed: mmap is refused, io_uring
-/// finds no such path. Several threads may use the card. Of these one runs at a time, and in which
-/// order they begin is the system's choice.
+/// finds no such path. A program that only looks at the clock, for time to pass, is refused: the
+/// clock moves while something uses the card or sleeps. Several threads may use the card. Of these
+/// one runs at a time, and in which order they begin is the system's choice.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Exec {

@@ -21,6 +21,19 @@ static void virtual_now(clockid_t clock, struct timespec *t) {
    sixth of a second for that, unless it finds that the counter stands still: in hours, it does. */
 static int clock_is_on(void) { return head && (!on_fio || helper_made); }
 
+/* The clock stands while no thread uses the card or sleeps. A program that only looks at it, for a
+   second to pass, would look for ever. */
+static void stands(void) {
+  uint64_t now = now_ns();
+  if (now != clock_seen_ns) {
+    clock_seen_ns = now;
+    clock_reads = 0;
+  } else if (++clock_reads > POLL_READS) {
+    refuse("the program looks at the clock again and again, which stands while nothing uses the card; expected a "
+           "program that uses the card or sleeps, or mmcq fio for fio");
+  }
+}
+
 int clock_gettime(clockid_t clock, struct timespec *t) {
   if (!clock_is_on() || !is_virtual(clock)) {
     REAL(clock_gettime);
@@ -33,6 +46,7 @@ int clock_gettime(clockid_t clock, struct timespec *t) {
     sleep_until(now_ns() + 1000);
     clock_reads = reads;
   }
+  if (!own && !on_fio) stands();
   virtual_now(clock, t);
   return 0;
 }

@@ -51,6 +51,7 @@
 #define LUCK 8     /* without luck, it sleeps at once */
 #define RETRY 64   /* handovers until it looks again */
 #define SPIN_READS 2000 /* of the clock without a pause: the program spins */
+#define POLL_READS 2000000 /* by a thread that has not used the card, of a clock that stands */
 
 enum { READ = 0, WRITE = 1, FLUSH = 2 };
 enum { FREE = 0, CLAIMED = 1, READY = 2 }; /* a job's slot; the laboratory knows it by 3 */
@@ -139,6 +140,7 @@ OF_THREAD int inside; /* the thread waits for the laboratory, and a signal came 
 OF_THREAD int luck = LUCK;
 OF_THREAD unsigned handovers;
 OF_THREAD int clock_reads;
+OF_THREAD uint64_t clock_seen_ns;
 OF_THREAD int is_background;
 OF_THREAD uint64_t timer_ns;
 OF_THREAD uint32_t spare_tag;
