@@ -395,7 +395,8 @@ mod tests {
             }
             found
         });
-        assert_eq!(alike, [6, 6, 6, 5, 6, 0]);
+        // Where a transfer may stay open, it matters which of several jobs is next.
+        assert_eq!(alike, [6, 6, 6, 4, 5, 0]);
     }
 
     #[test]
