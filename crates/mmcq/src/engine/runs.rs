@@ -113,7 +113,7 @@ impl Runs {
     fn judge(&mut self, direction: Direction, went_on: bool, arrived_ns: u64, limit_ns: u64) {
         let run = self.last;
         let pause_ns = arrived_ns.saturating_sub(run.ended_ns);
-        if pause_ns == 0 || pause_ns > limit_ns {
+        if pause_ns > limit_ns || pause_ns == 0 && went_on {
             return;
         }
         let late_ns = pause_ns.saturating_sub(run.late_ns());

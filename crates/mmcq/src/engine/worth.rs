@@ -118,7 +118,8 @@ impl Worth {
     /// After a pause of so long the next request has gone on with the transfer, or not.
     ///
     /// A write that is closed at once is complete when it is closed, so its client pays for all of
-    /// that; a read's close passes in its client's pause. A write of a run that is kept open in vain
+    /// that; a read's close passes in its client's pause. A read that is not to be kept open ends by
+    /// itself where CMD23 counts, so in vain the whole close is lost. A write of a run that is kept open in vain
     /// costs what comes the close, and has let its own client go on that much earlier: that is
     /// level.
     pub fn learn(&mut self, case: Case, direction: Direction, pause_ns: u64, went_on: bool) {
@@ -129,7 +130,8 @@ impl Worth {
         let (gained_ns, lost_ns) = match (went_on, direction, case) {
             (true, ..) => (start_ns.saturating_add(shown_ns), 0),
             (false, Direction::Write, Case::Run) => (0, 0),
-            (false, ..) => (0, hidden_ns),
+            (false, Direction::Write, _) => (0, hidden_ns),
+            (false, Direction::Read, _) => (0, close_ns),
         };
         let [first, run, late] = &mut self.cases;
         let lean = match case {
