@@ -101,7 +101,7 @@ print(os.path.exists('/dev/mmcblk0'))
     let map = "import os, mmap; fd = os.open('/dev/mmcblk0', os.O_RDWR); mmap.mmap(fd, 4096)";
     refused(folder, &["exec", "--", "python3", "-c", map], "mmap");
     // As the CPU's load of the SDIO thread: it counts for a second of the clock.
-    let count = "import time\nend = time.time() + 1\nwhile time.time() < end: pass";
+    let count = "import time\nend = time.monotonic() + 1\nwhile time.monotonic() < end: pass";
     refused(folder, &["exec", "--", "python3", "-c", count], "looks at the clock again and again");
     refused(folder, &["exec", "--", "./absent"], "./absent: No such file");
     refused(folder, &["exec", "--file", "x=1.5", "--", "true"], "expected PATH=SIZE");

@@ -210,7 +210,7 @@ fn what_a_card_sends_after_cmd12_is_flushed_before_the_next_data() {
         let end = |host: &mut Driver, index: u8| {
             host.port.regs.answer(&[index, 0, 0, 0x09, 0]);
             if report(host, LIST_OK).phase.is_none() {
-                // The data, of a write whose command has ended as of a read that waits for them.
+                // The data of a write, whose command has ended; or of a read, in memory.
                 assert!(report(host, LIST_OK | TABLE_OK).phase.unwrap().is_ok());
             }
             host.dma.synced.take();
