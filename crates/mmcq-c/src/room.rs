@@ -53,7 +53,7 @@ impl<const BYTES: usize> Room<BYTES> {
         // SAFETY: as the caller promised.
         let polled = unsafe { Pin::new_unchecked(&mut *future) }.poll(context);
         if polled.is_ready() {
-            // SAFETY: it has ended, and nobody polls it again.
+            // SAFETY: it has ended, and no call polls it again.
             unsafe { future.drop_in_place() }
         }
         polled

@@ -53,7 +53,7 @@ impl Progress {
         Progress { bar, unit, line: (!terminal && speaks).then(|| Mutex::new(Instant::now() + LINE)) }
     }
 
-    /// The first step is told at once: somebody waits for a sign of life.
+    /// The first step is told at once: the user waits for a sign of life.
     pub fn at_once(self) -> Progress {
         Progress { line: self.line.map(|_| Mutex::new(Instant::now())), ..self }
     }

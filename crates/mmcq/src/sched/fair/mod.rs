@@ -310,7 +310,7 @@ impl<const CLIENTS: usize> Policy for Fair<CLIENTS> {
             if let Some(index) = next {
                 return Choice::Go(index);
             }
-            // Among clients that all ask alike, turns of one request are as fair, and nobody waits.
+            // Among clients that all ask alike, turns of one request are as fair, and the card never waits.
             if let Some(until_ns) = self.idle_until_ns(&turn, now_ns).filter(|_| !(alike && sync_waits)) {
                 self.turn = Some(Turn { idle_until_ns: Some(until_ns), ..turn });
                 return Choice::IdleUntil(until_ns);
