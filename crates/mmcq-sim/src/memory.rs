@@ -21,6 +21,9 @@ pub const POISON: u8 = 0xb5;
 /// At most so many violations are kept as text; all are counted.
 const KEPT_VIOLATIONS: usize = 64;
 
+/// Windows up to this size begin at a multiple of it, larger ones at a multiple of this.
+const ALIGN_MAX: usize = 512 * 1024;
+
 /// Unmapped bytes between two windows.
 const GUARD_BYTES: u64 = 192;
 
@@ -249,6 +252,9 @@ impl Inner {
         if let Some(index) = self.free.get_mut(&class).and_then(VecDeque::pop_front) {
             return Some(index);
         }
+        // At its own size, up to the largest boundary at which a controller stops: addresses keep
+        // their place in a page, and in a folio.
+        self.next = self.next.checked_next_multiple_of(class.min(ALIGN_MAX) as u64)?;
         let end = self.next.checked_add(class as u64)?.checked_add(GUARD_BYTES)?;
         if end > self.config.end {
             return None;

@@ -347,6 +347,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let auto = if self.is_left_open() {
             self.record.transfer_continued();
             Auto::Continue
+        } else if H::CONTINUES && !counted && self.end() == End::Unknown {
+            Auto::Open
         } else if single || counted || self.end() != End::Here {
             Auto::None
         } else {

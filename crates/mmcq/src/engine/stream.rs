@@ -119,6 +119,22 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && !self.incident.is_open()
     }
 
+    /// Can the host keep the collected transfer open, with the memory that it has?
+    fn host_goes_on(&self) -> bool {
+        if !H::CONTINUES_BY_REQUEST {
+            return true;
+        }
+        let (blocks, direction) = (self.gathered.blocks(), self.gathered.direction());
+        let mut left = blocks.saturating_mul(super::BLOCK_BYTES);
+        self.gathered.members().iter().all(|&index| {
+            let slot = self.slots.at(index);
+            let moved = slot.moved_blocks().saturating_mul(super::BLOCK_BYTES);
+            let segment = slot.segment().part(moved, left);
+            left = left.saturating_sub(segment.len);
+            self.host.goes_on_with(&segment, blocks, direction)
+        })
+    }
+
     /// One past the collected transfer's last block.
     fn gathered_end(&self) -> u64 {
         self.gathered.lba().saturating_add(u64::from(self.gathered.blocks()))
@@ -140,7 +156,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// What is known of the end of the collected transfer.
     pub(super) fn foresee(&mut self) -> End {
-        if !self.can_continue() || !self.gate.is_running() {
+        if !self.can_continue() || !self.gate.is_running() || !self.host_goes_on() {
             return End::Here;
         }
         if self.card.target().is_none_or(|t| self.gathered_end() >= t.sectors) {
@@ -154,8 +170,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         // data: a write is then better closed by CMD12.
         let write = self.gathered.direction() == Direction::Write;
         let unseen = write && self.host.caps().busy == BusyDetect::Interrupt;
-        let counts =
-            self.card.target().is_some_and(|t| t.count) && self.counts(self.gathered.direction()) && !unseen;
+        let counts = self.card.target().is_some_and(|t| t.count)
+            && self.counts(self.gathered.direction())
+            && !unseen
+            && !self.host.caps().open_until_stopped;
         match self.gathered.blocks().saturating_add(rest) {
             _ if rest == 0 => End::Here,
             total if counts && total <= COUNT_MAX => End::After(total),
@@ -179,6 +197,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && open.next == self.gathered.lba()
             && !self.card.wire().is_doubted()
             && self.can_continue()
+            && self.host_goes_on()
             && !self.gathered.members().first().is_some_and(|&first| self.slots.at(first).solo())
     }
 
@@ -405,7 +424,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return false;
         }
         let ours = self.lane.stage() == Stage::Main && !self.lane.has_control();
-        if !ours || self.lane.phase().auto != Auto::Continue || matches!(error, Error::Removed) {
+        let auto = self.lane.phase().auto;
+        if !ours || matches!(error, Error::Removed) {
+            return false;
+        }
+        if auto == Auto::Open && H::CONTINUES_BY_REQUEST {
+            // A controller that cannot even begin one must not be asked for ever.
+            self.lane.streams_mut().failed_to_continue(false);
+        }
+        if auto != Auto::Continue {
             return false;
         }
         self.record.not_continued();
