@@ -302,6 +302,15 @@ impl Platform {
         BUILT_IN.iter().map(|(name, _)| *name)
     }
 
+    /// The driver may leave transfers open, as the board's files have it.
+    pub fn leaves_open(&self) -> bool {
+        match self.controller {
+            ControllerConfig::Rtsx(_) => true,
+            ControllerConfig::Sdhci(_) => self.continue_data.is_some_and(|told| told != Continue::No),
+            _ => false,
+        }
+    }
+
     fn read(name: &str, mut table: Table) -> Result<Self, PlatformError> {
         let place = |key: &str| format!("platform {name}: {key}");
         let mut section = |key: &str| match table.remove(key) {
