@@ -6,7 +6,7 @@ mod card;
 
 pub use card::{card_names, card_profile, card_table, card_text, card_text_with, profile, slot_card, table};
 
-use crate::buffers::Pieces;
+use crate::buffers::{self, Pieces};
 use crate::controller::{self, Controller};
 use crate::ours::Context;
 use crate::platform::{Advance, Defer, Platform, Profile, Scheduler};
@@ -319,7 +319,8 @@ impl<const N: usize> Board<N> {
         crate::counted::built();
         let (profile, medium) = card_with(platform, card, medium)?;
         let time = Time::new();
-        let memory = ShadowMemory::new(MemoryConfig::BITS32);
+        let memory =
+            ShadowMemory::new(MemoryConfig { natural: buffers::ALIGN_MAX as u64, ..MemoryConfig::BITS32 });
         let (costs, mut calls, registers) = costs(platform, price);
         // Linux has one slot, and its own ideas of what moves it.
         if N == 1 {

@@ -7,7 +7,7 @@ use std::alloc::Layout;
 use std::collections::HashMap;
 
 /// The largest boundary at which a controller stops [SDHC 2.2.2].
-const ALIGN_MAX: usize = 512 * 1024;
+pub const ALIGN_MAX: usize = 512 * 1024;
 
 fn layout(bytes: usize) -> Layout {
     let align = bytes.checked_next_power_of_two().map_or(ALIGN_MAX, |size| size.min(ALIGN_MAX));

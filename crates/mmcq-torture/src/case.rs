@@ -3,7 +3,7 @@
 
 use super::machine::Keeps;
 use mmcq::card::SdQueue;
-use mmcq::host::sdhci::{SdhciQuirks, TransferMode};
+use mmcq::host::sdhci::{OpenWrites, SdhciQuirks, TransferMode};
 use mmcq_sim::card::TaskOrder;
 use mmcq_sim::checker::Asked;
 use mmcq_sim::faults::{Plan, Point, Shot, Strike};
@@ -42,6 +42,8 @@ pub enum Place {
 pub enum Host {
     /// An SDHCI.
     Sdhci,
+    /// The same that leaves transfers open, and writes in this way.
+    Open(OpenWrites),
     /// Realtek's reader, which leaves transfers open.
     Reader,
     /// Allwinner's mobile storage host.
@@ -165,7 +167,7 @@ impl Setup {
     /// Transfers stay open, and a write is complete before the card was told of their end.
     #[must_use]
     pub fn leaves_open(&self) -> bool {
-        matches!(self.host, Host::Reader | Host::Spi)
+        matches!(self.host, Host::Reader | Host::Open(_) | Host::Spi)
     }
 
     /// The driver's quirks that this machine needs.

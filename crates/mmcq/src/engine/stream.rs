@@ -24,7 +24,7 @@ use super::runs::{End, Open};
 use super::slot::{NONE, Rules, bits};
 use super::timers::{NEVER, later};
 use super::{Engine, Error, StaysOpen};
-use crate::host::{Auto, BusyDetect, Direction, Host};
+use crate::host::{Auto, BusyDetect, Direction, Host, Segment};
 use crate::sched::{Policy, Profile};
 use crate::spec::command;
 use crate::spec::response::R1;
@@ -51,11 +51,13 @@ pub enum Close {
     /// Writes of it are complete, and their status has been owed for long enough
     /// ([`Config::owed_ns`](super::Config::owed_ns)).
     Owed,
+    /// The host cannot go on with the next request's memory, or its length.
+    Memory,
 }
 
 impl Close {
     /// How many reasons there are.
-    pub const COUNT: usize = 9;
+    pub const COUNT: usize = 10;
 
     /// All of them, in the order of [`Stats::closed`](super::Stats::closed).
     pub const ALL: [Close; Self::COUNT] = [
@@ -68,6 +70,7 @@ impl Close {
         Close::Retune,
         Close::Fault,
         Close::Owed,
+        Close::Memory,
     ];
 }
 
@@ -119,20 +122,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && !self.incident.is_open()
     }
 
-    /// Can the host keep the collected transfer open, with the memory that it has?
-    fn host_goes_on(&self) -> bool {
-        if !H::CONTINUES_BY_REQUEST {
-            return true;
-        }
+    /// Can the host keep the collected transfer open, with the memory that it has? Asked when that
+    /// is mapped.
+    pub(super) fn host_goes_on(&self) -> bool {
         let (blocks, direction) = (self.gathered.blocks(), self.gathered.direction());
-        let mut left = blocks.saturating_mul(super::BLOCK_BYTES);
-        self.gathered.members().iter().all(|&index| {
-            let slot = self.slots.at(index);
-            let moved = slot.moved_blocks().saturating_mul(super::BLOCK_BYTES);
-            let segment = slot.segment().part(moved, left);
-            left = left.saturating_sub(segment.len);
-            self.host.goes_on_with(&segment, blocks, direction)
-        })
+        let asks = |segment: &Segment| self.host.goes_on_with(segment, blocks, direction);
+        !H::CONTINUES_BY_REQUEST || self.gathered.segments(true).iter().all(asks)
     }
 
     /// One past the collected transfer's last block.
@@ -197,7 +192,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && open.next == self.gathered.lba()
             && !self.card.wire().is_doubted()
             && self.can_continue()
-            && self.host_goes_on()
             && !self.gathered.members().first().is_some_and(|&first| self.slots.at(first).solo())
     }
 
@@ -371,7 +365,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return;
         }
         self.count_close(reason);
-        if matches!(reason, Close::Break | Close::Barrier) {
+        if matches!(reason, Close::Break | Close::Barrier | Close::Memory) {
             let head = self.slots.head();
             let arrived_ns = if head == NONE { now_ns } else { self.slots.at(head).arrived_ns() };
             self.lane.streams_mut().run_is_broken(arrived_ns, self.config.hold_ns);

@@ -250,7 +250,7 @@ pub unsafe trait Host {
     }
 
     /// Can a transfer stay open that begins, or goes on, with so many blocks, of which this segment
-    /// holds a part? Asked before the segment is mapped.
+    /// holds a part? Asked when the segment is mapped.
     fn goes_on_with(&self, segment: &Segment, blocks: u32, direction: Direction) -> bool {
         let _ = (segment, blocks, direction);
         true

@@ -26,8 +26,8 @@ use super::capabilities::ByCpu;
 use super::config::{SdhciQuirks, TransferMode};
 use super::regs::*;
 use crate::host::{
-    Auto, BusOp, Caps, Cause, Direction, Dma, Done, Events, FastEnd, Fault, Host, Phase, Regs,
-    Segment, Stage, StartError, Step,
+    Auto, BusOp, Caps, Cause, Direction, Dma, Done, Events, FastEnd, Fault, Host, Phase, Regs, Segment,
+    Stage, StartError, Step,
 };
 use crate::spec::command::{Command, Resp};
 use crate::spec::response::{R1, State};

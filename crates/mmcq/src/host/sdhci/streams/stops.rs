@@ -37,7 +37,7 @@ pub(super) struct Stops {
 impl Stops {
     /// Does it go on with this memory?
     pub(super) fn takes(&self, segment: &Segment, blocks: u32, direction: Direction) -> bool {
-        self.direction == direction && blocks < self.left && is_stepped(place_of(segment), segment.len, self.step)
+        self.direction == direction && blocks < self.left && is_stepped(segment.bus, segment.len, self.step)
     }
 }
 
@@ -55,19 +55,13 @@ pub(super) struct Run {
     gaps: u32,
 }
 
-/// The address that memory has for the CPU. Pages keep their place inside of the largest boundary,
-/// or the phase finds that they do not.
-fn place_of(segment: &Segment) -> u64 {
-    segment.ptr.addr().get() as u64
-}
-
 fn is_stepped(address: u64, len: u32, step: u32) -> bool {
     address.is_multiple_of(step.into()) && len.is_multiple_of(step) && len != 0
 }
 
 /// May a transfer that stays open begin with this memory?
 pub(super) fn fits(segment: &Segment, blocks: u32) -> bool {
-    blocks < COUNT && is_stepped(place_of(segment), segment.len, STEP_MIN)
+    blocks < COUNT && is_stepped(segment.bus, segment.len, STEP_MIN)
 }
 
 /// The largest boundary for these segments, which hold so many blocks and no more; `None`: there is
@@ -163,7 +157,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
     /// The events of a phase by stops.
     pub(super) fn take_stops(&mut self, segments: &[Segment]) -> Events {
         let mut events = Events::default();
-        let (Some(mut run), Some(Open::Stops(mut stops))) = (self.run.take(), self.open) else { return events };
+        let (Some(mut run), Some(Open::Stops(mut stops))) = (self.run.take(), self.open) else {
+            return events;
+        };
         let status = self.host.port.read32(INT_STATUS);
         if status == u32::MAX && self.host.present_state().is_none() {
             events.phase = Some(Err(Fault { cause: Cause::Gone, stage: Stage::Data, response: None }));
