@@ -206,6 +206,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if !self.can_continue() {
             return Err(if self.lane.streams().may_continue() { Close::End } else { Close::Fault });
         }
+        if self.host.caps().open_until_stopped && self.lane.phase().auto == Auto::None {
+            return Err(Close::End);
+        }
         if self.card.wire().is_doubted() {
             return Err(Close::Retune);
         }

@@ -39,7 +39,8 @@ pub struct Caps {
     /// The data of an open transfer (CMD18 or CMD25 without an end) can be moved in several phases:
     /// see [`Auto::Continue`](super::Auto::Continue).
     pub continue_data: bool,
-    /// Only CMD12 ends an open transfer: no CMD23 may announce where it does.
+    /// A transfer stays open only if it began as one ([`Auto::Open`](super::Auto::Open)), and only
+    /// CMD12 ends it: no CMD23 may announce where it does.
     pub open_until_stopped: bool,
     /// A command can go beside the data of a phase: see [`Host::start_concurrent`](super::Host::start_concurrent).
     pub concurrent_command: bool,
