@@ -282,7 +282,8 @@ impl Sdhci {
     pub(super) fn stop_at_gap(&mut self, now: u64) {
         let whole = self.dat.offset == 0 || self.dat.rest().is_none();
         let stands = matches!(self.dat.state, State::WriteHeld | State::ReadHeld);
-        if stands && whole && self.dat.dma && self.dma.held() {
+        let noticed = !self.config.mistakes.gap_unnoticed;
+        if stands && whole && noticed && self.dat.dma && self.dma.held() {
             self.pause(now);
         }
     }

@@ -213,6 +213,10 @@ impl Sdhci {
         // A command that says nothing of data may carry those of a write that the card still has
         // open.
         let flow = match (flow, self.dat.flow) {
+            (Flow::None, Some(_)) if self.config.mistakes.carried_data_stay => {
+                self.dat.flow = None;
+                return self.silence(now);
+            }
             (Flow::None, Some(open @ Flow::Write { .. })) if !self.dat.read => open,
             (flow, _) => flow,
         };
