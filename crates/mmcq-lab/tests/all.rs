@@ -37,6 +37,7 @@ mod page;
 mod replay;
 mod reproduce;
 mod sdio;
+mod sdio_function;
 mod sweep;
 mod trace;
 mod trace_fst;
