@@ -464,6 +464,10 @@ where
     let waiting = Waiting::new(board.time.now());
     let boot_bytes = board.boot().map(|boot| boot.bytes);
     let mut load = Load::new(run, (sectors, boot_bytes), waiting.clone(), progress)?;
+    if load.reads_boot() {
+        // Linked where the settings are ours, which alone get here.
+        board.stack.with(|engine| engine.enable_extended_ops());
+    }
     let ended = place::machine(run, board, &mut load, waiting, run.workers.len() as u32)?;
     let place::Ended { counters, end_ns, seeded } = ended;
     let seeded = seeded || run.workers.iter().any(|worker| Seeds::are_of_run(&worker.job));

@@ -13,6 +13,7 @@ mod judges;
 #[path = "../../mmcq/tests/support/watchdog.rs"]
 mod watchdog;
 
+mod boot_areas;
 mod budgets;
 mod cli;
 mod corpus;

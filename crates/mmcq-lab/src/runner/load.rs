@@ -190,6 +190,11 @@ impl<'a> Load<'a> {
         })
     }
 
+    /// A file of a job is a boot area.
+    pub(super) fn reads_boot(&self) -> bool {
+        self.areas.iter().flatten().any(|area| *area > 0)
+    }
+
     /// A worker behind a stone wall starts when all before it have finished.
     fn may_run(&self, job: usize) -> bool {
         let wall = (0..=job).rev().find(|&j| self.workers[j].waits_for_earlier);
