@@ -85,7 +85,8 @@ fn the_shipped_function_keeps_its_rate_on_both_boards() {
             assert_eq!(seen.outcome.overrun, 0, "{board}, {setting}");
         }
         let wakes = |n: usize| seen(&load, board, SETTINGS[n].1).outcome.wakes;
-        // A thread is woken by the interrupt and by each of seven commands (1500 bytes are two); callbacks wake none.
+        // A thread is woken by the interrupt and by each of seven commands (1500 bytes are two);
+        // callbacks wake none.
         assert!((wakes(1) - 8.0).abs() < 0.05 && wakes(2) == 0.0, "{board}: {} {}", wakes(1), wakes(2));
     }
 }
