@@ -17,10 +17,10 @@ use std::process::ExitCode;
 /// iozone (`mmcq iozone`). Files of the jobs are places on the simulated card. The
 /// report is fio's.
 ///
-/// A file .toml instead of a job is an SDIO function of your own: what its driver does on the bus for
-/// each packet, how often one comes, by interrupt or looked for (jobs/sdio-function.toml has all
-/// keys). It runs on an SDIO board (--platform, by default sdio-s3c24a0), advanced by a thread and a
-/// tasklet, by a thread, by callbacks, and by the stack; --output-format is normal or json.
+/// A file .toml instead of a job is an SDIO function of your own: what its driver does on the bus
+/// for each packet, how often one comes, by interrupt or looked for (jobs/sdio-function.toml has all
+/// keys). It runs on an SDIO board (--platform, by default sdio-s3c24a0), advanced by a thread and
+/// a tasklet, by a thread, by callbacks, and by the stack; --output-format is normal or json.
 #[derive(Debug, Args)]
 pub struct Run {
     #[command(flatten)]

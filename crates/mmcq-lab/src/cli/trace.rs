@@ -26,8 +26,8 @@ use std::process::ExitCode;
 /// card's interrupt (the fall of DAT1) to the acknowledge. Waveform, slices and list show one
 /// setting; the picture shows all four on one time axis.
 ///
-/// Of an SDIO function of your own (a file .toml, as `mmcq run` takes it) the window is a packet, or
-/// --for from the card's interrupt on, advanced in one --way.
+/// Of an SDIO function of your own (a file .toml, as `mmcq run` takes it) the window is a packet,
+/// or --for from the card's interrupt on, advanced in one --way.
 ///
 /// List, picture and slices keep the window in memory: at most a million records. With --no-list,
 /// --vcd and --fst alone need the same memory for a window of any length: the jobs run once for the
@@ -45,7 +45,8 @@ pub struct Trace {
     /// commands) or mmcq
     #[arg(long, value_name = "SETTING", num_args = 0..=1, default_missing_value = "mmcq", conflicts_with_all = OF_JOBS)]
     sdio: Option<String>,
-    /// What advances an SDIO function's steps: thread+tasklet, thread, async or mmcq [default: mmcq]
+    /// What advances an SDIO function's steps: thread+tasklet, thread, async or mmcq
+    /// [default: mmcq]
     #[arg(long, value_name = "WAY", requires = "job")]
     way: Option<String>,
     #[command(flatten)]

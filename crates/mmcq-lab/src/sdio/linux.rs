@@ -38,8 +38,8 @@ const LOOKS_MAX: u32 = 100;
 pub struct Plan {
     /// One command after the other.
     pub phases: Vec<Phase>,
-    /// The driver looks so often, by the first of them, which reads a register: 0, there is nothing.
-    /// `None`: the card interrupts.
+    /// The driver looks so often, by the first of them, which reads a register: 0, there is
+    /// nothing. `None`: the card interrupts.
     pub poll_ns: Option<u64>,
 }
 
