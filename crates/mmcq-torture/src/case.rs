@@ -37,6 +37,30 @@ pub enum Place {
     End,
 }
 
+/// Which completions wait for a context that may sleep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Defer {
+    /// None.
+    Nothing,
+    /// Those of reads by DMA; others are complete in the interrupt.
+    Reads,
+    /// All.
+    Everything,
+}
+
+impl Defer {
+    /// Everything in so many cases, and reads alone in as many.
+    const SHARE: f64 = 0.125;
+
+    fn draw(random: &mut Stream) -> Defer {
+        match random.unit() {
+            drawn if drawn < Self::SHARE => Defer::Reads,
+            drawn if drawn < 2.0 * Self::SHARE => Defer::Everything,
+            _ => Defer::Nothing,
+        }
+    }
+}
+
 /// Which controller has the card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Host {
@@ -84,8 +108,8 @@ pub struct Setup {
     pub auto_count: bool,
     /// CMD23 at all.
     pub count: bool,
-    /// Completions wait for a context that may sleep.
-    pub defer: bool,
+    /// Which completions wait for a context that may sleep.
+    pub defer: Defer,
     /// The card's volatile cache is on, if it has one.
     pub cache: bool,
     /// Requests under way at most.
@@ -137,7 +161,7 @@ impl Setup {
         auto_stop: true,
         auto_count: true,
         count: true,
-        defer: false,
+        defer: Defer::Nothing,
         cache: true,
         depth: 4,
         merge: true,
@@ -179,7 +203,8 @@ impl Setup {
             (!self.auto_stop, SdhciQuirks::NO_AUTO_CMD12),
             (!self.auto_count, SdhciQuirks::NO_AUTO_CMD23),
             (!self.count, SdhciQuirks::NO_CMD23),
-            (self.defer, SdhciQuirks::DEFER_COMPLETION),
+            (self.defer == Defer::Reads, SdhciQuirks::DEFER_READS),
+            (self.defer == Defer::Everything, SdhciQuirks::DEFER_COMPLETION),
         ];
         some.iter().filter(|(on, _)| *on).fold(SdhciQuirks::NONE, |all, (_, quirk)| all.with(*quirk))
     }
@@ -197,7 +222,7 @@ impl Setup {
             auto_stop: random.chance(0.7),
             auto_count: random.chance(0.7),
             count: random.chance(0.9),
-            defer: random.chance(0.25),
+            defer: Defer::draw(random),
             cache: random.chance(0.7),
             depth: [1, 2, 4, 8, 16, 32][random.below(6) as usize],
             merge: random.chance(0.8),

@@ -1,6 +1,6 @@
 //! A run in words: the machine, the requests, and what goes wrong.
 
-use super::case::{BusyBy, Case, Chip, Cut, Host, Luck, Place, Setup, Visit};
+use super::case::{BusyBy, Case, Chip, Cut, Defer, Host, Luck, Place, Setup, Visit};
 use super::machine::Keeps;
 use super::run::EVERY_CARD;
 use super::workloads::{NAMES, workload};
@@ -193,7 +193,15 @@ fn machine(setup: &Setup) -> Vec<(&'static str, String)> {
         ),
         ("register access", time(access_ns.into())),
         ("writes", yes(setup.early, "complete with their data", "complete with their status")),
-        ("completions", yes(setup.defer, "in a context that may sleep", "in the interrupt")),
+        (
+            "completions",
+            match setup.defer {
+                Defer::Nothing => "in the interrupt",
+                Defer::Reads => "in the interrupt, of reads by DMA in a context that may sleep",
+                Defer::Everything => "in a context that may sleep",
+            }
+            .to_owned(),
+        ),
         ("upkeep of the card", yes(setup.supervisor, "by a task", "none")),
         ("requests at a time", format!("{depth} at most")),
         ("neighbours", yes(setup.merge, "joined", "not joined")),
