@@ -14,6 +14,9 @@ pub struct Told<'a> {
     seen: Vec<(&'static str, Seen)>,
 }
 
+/// Name, unit and value of a figure.
+type Cell = (String, &'static str, f64);
+
 impl<'a> Told<'a> {
     /// Runs a load in all settings.
     ///
@@ -25,7 +28,7 @@ impl<'a> Told<'a> {
         Ok(Told { load, board, seen })
     }
 
-    fn rows_of(&self, cells: &dyn Fn(&Seen) -> Vec<(String, &'static str, f64)>) -> Vec<Row> {
+    fn rows_of(&self, cells: &dyn Fn(&Seen) -> Vec<Cell>) -> Vec<Row> {
         let mut rows = Vec::new();
         for (setting, seen) in &self.seen {
             for (cell, unit, model) in cells(seen) {

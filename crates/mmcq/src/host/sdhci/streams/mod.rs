@@ -152,10 +152,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
             return self.host.start(&plain, segments, timeout_ns);
         };
         let carried = data.direction == Direction::Write && self.config.writes == OpenWrites::Carrier;
-        if !carried {
-            if let Some(step) = stops::step(segments, data.blocks) {
-                return self.begin_stops(phase, data, segments, step, timeout_ns);
-            }
+        if !carried && let Some(step) = stops::step(segments, data.blocks) {
+            return self.begin_stops(phase, data, segments, step, timeout_ns);
         }
         self.host.start(&plain, segments, timeout_ns)?;
         self.open = Some(if carried { Open::Carrier } else { Open::Ended });
