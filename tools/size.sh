@@ -26,10 +26,10 @@ fi
 # lock, the way back from a partition, the second tries of a mapping, what a supervisor leaves that is dropped in its work, the slot of
 # one that comes late, and writes that are complete with their data as well. What is known of the runs of each direction, so that a transfer
 # stays open where that pays, has 240 bytes in each engine, and 1.6 KB of code in that of a host that continues data.
-limit_reader=${LIMIT_READER:-39552}
+limit_reader=${LIMIT_READER:-39568}
 limit_sd_reader=${LIMIT_SD_READER:-33216}
 limit_spi_reader=${LIMIT_SPI_READER:-35456}
-limit_transfer=${LIMIT_TRANSFER:-25024}
+limit_transfer=${LIMIT_TRANSFER:-25040}
 limit_kept=${LIMIT_KEPT:-79744}
 limit_ram=${LIMIT_RAM:-3456}
 
