@@ -48,7 +48,7 @@ impl Looks {
         .await;
     }
 
-    /// It is time: whoever waits goes on.
+    /// Wakes the task that waits, if its time has come.
     fn come(&self, now_ns: u64) {
         if self.at_ns.get().is_some_and(|at_ns| at_ns <= now_ns) {
             self.at_ns.set(None);

@@ -63,7 +63,7 @@ pub struct StreamConfig {
 setters!(StreamConfig { reads: bool, writes: OpenWrites });
 
 impl StreamConfig {
-    /// None: what holds for a controller that nobody has tried.
+    /// The driver leaves no transfer open: so it is for an untried controller.
     pub const NONE: StreamConfig = StreamConfig { reads: false, writes: OpenWrites::No };
 }
 
@@ -83,8 +83,8 @@ pub struct Streams<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     resets: Resets,
     /// The argument of the CMD7 that selected the card; 0: none is selected.
     selected: u32,
-    /// Errors that a carrier's response told of. Its response is nobody's: the next one that is
-    /// tells them.
+    /// Errors that the card told in a carrier's response. The engine does not see that response: the
+    /// driver adds them to the next one that the engine gets.
     told: u32,
 }
 
