@@ -255,6 +255,7 @@ impl<const N: usize> Rig<N> {
             auto_count: false,
             no_count: false,
             continue_data: false,
+            open_until_stopped: false,
             busy: BusyDetect::Interrupt,
             max_busy_ns: 1_000_000_000,
             max_segments: 16,
