@@ -23,6 +23,10 @@ const REGISTER_NS: u64 = 150_000_000;
 /// What an R1 must not show: errors of its own or of what was before, and that nothing else will be
 /// heard.
 const JUDGED: u32 = R1::OWN | R1::DEFERRED | R1::CARD_IS_LOCKED;
+/// SD status, and the status of CMD6.
+const OPTIONAL_BYTES: u16 = 64;
+/// Such a register has been sent in this time, at 400 kHz too.
+const OPTIONAL_PAUSE_NS: u64 = 2_000_000;
 /// Between two questions to a busy card.
 const BUSY_INTERVAL_NS: u64 = 200_000;
 /// A write that is broken off is programmed in this time [SD 4.6.2.2].
@@ -139,6 +143,14 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
     #[inline(never)]
     pub fn unanswered(&self) -> bool {
         matches!(self.error, Error::Host(fault) if fault.cause == Cause::Timeout)
+    }
+
+    /// May the last step that failed do better the next time? Not where it was no step on the bus.
+    pub fn is_passing(&self) -> bool {
+        !matches!(
+            self.error,
+            Error::NoCard | Error::Removed | Error::Locked | Error::Unsupported | Error::Buffer { .. }
+        )
     }
 
     #[inline(never)]
@@ -282,6 +294,19 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         let scratch = core::mem::replace(&mut self.scratch, DmaBuf::EMPTY);
         let phase = Phase { command, data: Some(data), auto: Auto::None, tuning: false };
         self.ask(Kind::Raw { prefix, phase, timeout_ns: REGISTER_NS }, scratch, true)
+    }
+
+    /// Reads register data that a card can do without, as [`register`](Self::register). `false`: it
+    /// did not come, and not when it was asked again either.
+    pub async fn optional(&mut self, command: Command, app: bool) -> bool {
+        for _ in 0..2 {
+            if self.register(command, app, OPTIONAL_BYTES).await.is_ok() {
+                return true;
+            }
+            // A card whose answer was lost is sending.
+            let _ = self.pause(OPTIONAL_PAUSE_NS).await;
+        }
+        false
     }
 
     /// Reads so many blocks of 512 bytes by a command that ends by itself.

@@ -8,7 +8,7 @@ use super::identify::{self, Families};
 use super::protect::LockOp;
 use super::session::{Failed, Session};
 use super::{
-    Card, Exception, Family, Options, SCRATCH_BYTES, attempts, emmc, emmc_bus, rest, sd, speed, upkeep,
+    Card, Exception, FRESH_STARTS, Family, Options, SCRATCH_BYTES, attempts, emmc, emmc_bus, rest, sd, speed, upkeep,
 };
 use crate::engine::{CardParams, DmaBuf, Error, FlushBy, ServiceRequest};
 use crate::host::{BusOp, Timing, Width};
@@ -260,9 +260,12 @@ async fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
         if given >= SCRATCH_BYTES {
             let options = if help == ServiceRequest::Inserted { slower } else { unerased(slower) };
             let mut again = help == ServiceRequest::Reinit;
+            // Recovery begins again by its ladder.
+            let fresh = if help == ServiceRequest::Inserted { FRESH_STARTS } else { 0 };
             loop {
                 session.warm = from == From::Warm;
-                found = attempts::<F, B, N>(&mut session, options).await.map_err(|Failed| session.error);
+                found =
+                    attempts::<F, B, N>(&mut session, options, fresh).await.map_err(|Failed| session.error);
                 let Err(error) = &found else { break };
                 // Nothing answers, and the slot is not empty: the supply may be away for a moment.
                 let silent = (*error == Error::NoCard || session.unanswered())
