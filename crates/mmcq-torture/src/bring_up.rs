@@ -7,6 +7,7 @@
 use super::case::{Chip, Host, Setup};
 use super::machine::{Machine, Step};
 use super::places::EVERY_CARD;
+use super::streams::ACCESS_NS;
 use mmcq::card::{self, Options};
 use mmcq::engine::{DmaBuf, Error};
 use mmcq::host::{Caps, Timing, Width};
@@ -156,7 +157,9 @@ thread_local!(static SCRATCH: RefCell<Option<DmaBuf>> = const { RefCell::new(Non
 fn setup_of(slot: Slot) -> Setup {
     let like = if slot.card == "bt-type-a" { "sdhc-16g-hs" } else { slot.card };
     let card = EVERY_CARD.iter().position(|name| *name == like).unwrap_or(0);
-    Setup { card, host: slot.host, ..Setup::PLAIN }
+    // Of a reader each access to a register counts.
+    let access_ns = if slot.host == Host::Reader { ACCESS_NS } else { 0 };
+    Setup { card, host: slot.host, access_ns, ..Setup::PLAIN }
 }
 
 async fn programs<B: Platform, const N: usize>(

@@ -25,8 +25,10 @@ const REGISTER_NS: u64 = 150_000_000;
 const JUDGED: u32 = R1::OWN | R1::DEFERRED | R1::CARD_IS_LOCKED;
 /// SD status, and the status of CMD6.
 const OPTIONAL_BYTES: u16 = 64;
-/// Such a register has been sent in this time, at 400 kHz too.
-const OPTIONAL_PAUSE_NS: u64 = 2_000_000;
+/// The end of busy is waited for so long at first, so that an interrupt that is lost costs no more.
+const BUSY_LOOK_NS: u64 = 250_000_000;
+/// CMD5 of an eMMC.
+const SLEEP_AWAKE: u8 = 5;
 /// Between two questions to a busy card.
 const BUSY_INTERVAL_NS: u64 = 200_000;
 /// A write that is broken off is programmed in this time [SD 4.6.2.2].
@@ -207,18 +209,34 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
 
     /// A command with R1b, waited for to the end of busy and judged by a status after it.
     pub async fn busy_command(&mut self, command: Command, timeout_ns: u64) -> Result<(), Failed> {
-        self.send(None, command, timeout_ns, true).await?;
+        self.begin_busy(command, timeout_ns).await?;
         self.wait_ready(timeout_ns).await
+    }
+
+    /// Sends a command with R1b. `false`: its busy has not ended in the time that one interrupt is
+    /// waited for; the card's state decides.
+    async fn begin_busy(&mut self, command: Command, timeout_ns: u64) -> Result<bool, Failed> {
+        match self.send(None, command, timeout_ns.min(BUSY_LOOK_NS), true).await {
+            Ok(_) => Ok(true),
+            Err(Failed) => match self.error {
+                Error::Host(fault) if fault.cause == Cause::Timeout && fault.stage != Stage::Command => {
+                    Ok(false)
+                }
+                _ => Err(Failed),
+            },
+        }
     }
 
     /// As [`busy_command`](Self::busy_command), for a change after which the host must follow
     /// before it may ask: no status unless there is no other way to see the end of busy.
     pub async fn switch_then(&mut self, command: Command, timeout_ns: u64) -> Result<(), Failed> {
-        self.send(None, command, timeout_ns, true).await?;
+        let ended = self.begin_busy(command, timeout_ns).await?;
         match self.busy_detect() {
-            BusyDetect::Interrupt | BusyDetect::Response => Ok(()),
+            BusyDetect::Interrupt | BusyDetect::Response if ended => Ok(()),
+            // A card that sleeps, or is not selected, tells no status.
+            BusyDetect::Status if command.index == SLEEP_AWAKE => self.pause(timeout_ns).await.map(|_| ()),
             BusyDetect::Status => self.wait_ready(timeout_ns).await,
-            BusyDetect::Level => {
+            _ => {
                 for _ in 0..=timeout_ns / BUSY_INTERVAL_NS {
                     if !self.dat0_busy() {
                         return Ok(());
@@ -303,8 +321,8 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
             if self.register(command, app, OPTIONAL_BYTES).await.is_ok() {
                 return true;
             }
-            // A card whose answer was lost is sending.
-            let _ = self.pause(OPTIONAL_PAUSE_NS).await;
+            // A card whose answer was lost sends, or waits until it may.
+            let _ = self.command(command::stop_transmission()).await;
         }
         false
     }
