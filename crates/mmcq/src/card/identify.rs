@@ -171,16 +171,15 @@ pub(super) async fn ask_memory<B: Platform, const N: usize>(
     known: bool,
 ) -> Result<Option<Ocr>, Failed> {
     let inquiry = command::sd::sd_send_op_cond(command::sd::OcrRequest::INQUIRY);
-    let questions = if known { COLD_QUESTIONS } else { QUESTIONS };
-    for question in 1..=questions {
+    let (questions, pause_ns) = if known { (COLD_QUESTIONS, COLD_PAUSE_NS) } else { (QUESTIONS, 0) };
+    for _ in 0..questions {
         match session.app_command(inquiry).await {
             Ok(response) => return Ok(Some(response.ocr())),
-            Err(Failed) if question == questions || !session.unanswered() => break,
-            Err(Failed) if known => _ = session.pause(COLD_PAUSE_NS).await?,
-            Err(Failed) => {}
+            Err(Failed) if session.unanswered() => _ = session.pause(pause_ns).await?,
+            Err(Failed) => return Err(Failed),
         }
     }
-    if session.unanswered() { Ok(None) } else { Err(Failed) }
+    Ok(None)
 }
 
 /// Power off and on (unless the session keeps the card warm), the bus as a fresh card expects it.

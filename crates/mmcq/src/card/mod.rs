@@ -253,7 +253,7 @@ async fn of_families<F: identify::Families, B: Platform, const N: usize>(
 
 /// One fault ends no bring-up: what goes wrong before a speed is chosen is begun again from
 /// power-up so many times.
-const FRESH_STARTS: u32 = 2;
+const FRESH_STARTS: u32 = 3;
 /// Bring-up does not begin again when it has already taken so long: the card never gets ready.
 const FRESH_START_NS: u64 = 1_000_000_000;
 
@@ -279,7 +279,9 @@ async fn attempts<F: identify::Families, B: Platform, const N: usize>(
                 Some(timing) if timing != Timing::Legacy => {
                     options.without |= speed::and_those_that_need(timing)
                 }
-                _ if fresh > 0 && session.is_passing() && session.stack.now_ns() < until_ns => fresh -= 1,
+                _ if fresh > 0 && session.is_passing() && session.stack.now_ns() < until_ns => {
+                    (fresh, session.starts) = (fresh - 1, session.starts + 1);
+                }
                 _ => return Err(Failed),
             },
         }

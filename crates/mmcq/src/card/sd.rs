@@ -21,6 +21,9 @@ use cmd::{Group, OcrRequest, SwitchFunc};
 const POWER_UP_POLL_NS: u64 = 10_000_000;
 /// How often 1.8 V is tried: one lost answer must not cost all modes of UHS-I.
 const VOLTAGE_SWITCHES: u32 = 2;
+/// When bring-up has begun again so often, it goes on without SD status, and without CMD6.
+pub(super) const WITHOUT_STATUS: u32 = 2;
+pub(super) const WITHOUT_SWITCH: u32 = 3;
 /// CSD class 10: CMD6.
 const CLASS_SWITCH: u8 = 10;
 
@@ -37,6 +40,18 @@ pub struct Sd {
     pub version2: bool,
     /// Signalling at 1.8 V.
     pub signal18: bool,
+}
+
+impl Sd {
+    /// How often bring-up begins again until it finds this card: it may have no SD status, or no
+    /// CMD6.
+    pub(super) fn starts(&self) -> u32 {
+        match (self.switch == [0; 64], self.ssr == [0; 64]) {
+            (true, true) => WITHOUT_SWITCH,
+            (false, true) => WITHOUT_STATUS,
+            _ => 0,
+        }
+    }
 }
 
 pub(super) async fn bring_up<B: Platform, const N: usize>(
@@ -104,15 +119,17 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
         width = Width::W4;
     }
     // What nothing needs costs no card.
-    if session.optional(cmd::sd_status(), true).await {
+    if session.starts < WITHOUT_STATUS {
+        session.register(cmd::sd_status(), true, 64).await?;
         session.copy(&mut sd.ssr)?;
     }
 
     let mut timing = Timing::Legacy;
     if csd.classes.has(CLASS_SWITCH)
         && scr.version >= crate::spec::scr::SdVersion::V1_10
-        && session.optional(cmd::switch_func(SwitchFunc::CHECK), false).await
+        && session.starts < WITHOUT_SWITCH
     {
+        session.register(cmd::switch_func(SwitchFunc::CHECK), false, 64).await?;
         session.copy(&mut sd.switch)?;
         let offered = SwitchStatus::parse(&sd.switch);
         if let Some((best, function)) = choose(&bounds, &offered, signal18, width) {

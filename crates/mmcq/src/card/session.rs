@@ -23,8 +23,6 @@ const REGISTER_NS: u64 = 150_000_000;
 /// What an R1 must not show: errors of its own or of what was before, and that nothing else will be
 /// heard.
 const JUDGED: u32 = R1::OWN | R1::DEFERRED | R1::CARD_IS_LOCKED;
-/// SD status, and the status of CMD6.
-const OPTIONAL_BYTES: u16 = 64;
 /// The end of busy is waited for so long at first, so that an interrupt that is lost costs no more.
 const BUSY_LOOK_NS: u64 = 250_000_000;
 /// CMD5 of an eMMC.
@@ -83,8 +81,14 @@ pub(super) struct Session<'a, B: Platform, const N: usize> {
     op: Option<RequestFuture<'a, B, N>>,
     /// It is answered by R1, which must show no error.
     judged: bool,
+    /// Its busy may outlast it.
+    patient: bool,
+    /// ... and did.
+    late: bool,
     /// The last one was the end of tuning.
     tuned: bool,
+    /// How often this bring-up has begun again; what nothing needs is left out at last.
+    pub starts: u32,
     /// The queue is stopped for this conversation.
     pub urgent: bool,
     /// The next power cycle is none: the card's supply stays on.
@@ -101,7 +105,10 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
             rca: 0,
             op: None,
             judged: false,
+            patient: false,
+            late: false,
             tuned: false,
+            starts: 0,
             urgent: false,
             warm: false,
             error: Error::Silent,
@@ -184,6 +191,11 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
 
     /// A pause.
     pub fn pause(&mut self, ns: u64) -> Exchange<'_, 'a, B, N> {
+        if B::Profile::RECOVERS && self.urgent {
+            // Who waits for the card goes on.
+            let now_ns = self.stack.now_ns();
+            self.stack.with(|engine| engine.help_goes_on(now_ns));
+        }
         self.ask(Kind::Pause { ns }, DmaBuf::EMPTY, false)
     }
 
@@ -213,26 +225,19 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         self.wait_ready(timeout_ns).await
     }
 
-    /// Sends a command with R1b. `false`: its busy has not ended in the time that one interrupt is
-    /// waited for; the card's state decides.
-    async fn begin_busy(&mut self, command: Command, timeout_ns: u64) -> Result<bool, Failed> {
-        match self.send(None, command, timeout_ns.min(BUSY_LOOK_NS), true).await {
-            Ok(_) => Ok(true),
-            Err(Failed) => match self.error {
-                Error::Host(fault) if fault.cause == Cause::Timeout && fault.stage != Stage::Command => {
-                    Ok(false)
-                }
-                _ => Err(Failed),
-            },
-        }
+    /// A command with R1b. Where its busy has not ended in the time that one interrupt is waited
+    /// for, the step is [late](Self::late), and the card's state decides.
+    fn begin_busy(&mut self, command: Command, timeout_ns: u64) -> Exchange<'_, 'a, B, N> {
+        (self.patient, self.late) = (true, false);
+        self.send(None, command, timeout_ns.min(BUSY_LOOK_NS), true)
     }
 
     /// As [`busy_command`](Self::busy_command), for a change after which the host must follow
     /// before it may ask: no status unless there is no other way to see the end of busy.
     pub async fn switch_then(&mut self, command: Command, timeout_ns: u64) -> Result<(), Failed> {
-        let ended = self.begin_busy(command, timeout_ns).await?;
+        self.begin_busy(command, timeout_ns).await?;
         match self.busy_detect() {
-            BusyDetect::Interrupt | BusyDetect::Response if ended => Ok(()),
+            BusyDetect::Interrupt | BusyDetect::Response if !self.late => Ok(()),
             // A card that sleeps, or is not selected, tells no status.
             BusyDetect::Status if command.index == SLEEP_AWAKE => self.pause(timeout_ns).await.map(|_| ()),
             BusyDetect::Status => self.wait_ready(timeout_ns).await,
@@ -312,19 +317,6 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         let scratch = core::mem::replace(&mut self.scratch, DmaBuf::EMPTY);
         let phase = Phase { command, data: Some(data), auto: Auto::None, tuning: false };
         self.ask(Kind::Raw { prefix, phase, timeout_ns: REGISTER_NS }, scratch, true)
-    }
-
-    /// Reads register data that a card can do without, as [`register`](Self::register). `false`: it
-    /// did not come, and not when it was asked again either.
-    pub async fn optional(&mut self, command: Command, app: bool) -> bool {
-        for _ in 0..2 {
-            if self.register(command, app, OPTIONAL_BYTES).await.is_ok() {
-                return true;
-            }
-            // A card whose answer was lost sends, or waits until it may.
-            let _ = self.command(command::stop_transmission()).await;
-        }
-        false
     }
 
     /// Reads so many blocks of 512 bytes by a command that ends by itself.
@@ -490,6 +482,7 @@ impl<B: Platform, const N: usize> Future for Exchange<'_, '_, B, N> {
         let Some(op) = &mut session.op else { return Poll::Pending };
         let done = ready!(Pin::new(op).poll(context));
         session.op = None;
+        let patient = core::mem::take(&mut session.patient);
         if done.buf.len_bytes() > 0 {
             session.scratch = done.buf;
         }
@@ -504,6 +497,12 @@ impl<B: Platform, const N: usize> Future for Exchange<'_, '_, B, N> {
             Ok(output) => {
                 session.tuned = output.is_tuned();
                 Ok(output.response)
+            }
+            Err(Error::Host(fault))
+                if patient && fault.cause == Cause::Timeout && fault.stage != Stage::Command =>
+            {
+                session.late = true;
+                Ok(Response::short(0))
             }
             Err(error) => session.fail(error),
         })

@@ -36,7 +36,9 @@ pub enum Event {
     /// The card was taken out, and the slot has been empty for a moment. Its requests have failed
     /// with [`Error::Removed`].
     Removed,
-    /// A card came, perhaps the same. `Ok`: it is ready for requests.
+    /// A card came, perhaps the same. `Ok`: it is ready for requests. With an error it is tried
+    /// again while it is there, by the next call and after pauses that grow from a tenth of a
+    /// second to ten seconds; each try is told.
     Inserted(Result<Card, Error>),
     /// Another card is there, and the host has not seen it come. It is ready for requests. What was
     /// meant for the card before has failed with [`Error::Changed`].
@@ -130,11 +132,13 @@ impl<B: Platform, const N: usize> Helper<'_, B, N> {
         .await
     }
 
-    fn service_done(&self, result: Result<CardParams, Error>) {
+    /// The engine hears the answer. `false`: it no longer waits for it.
+    fn service_done(&self, result: Result<CardParams, Error>) -> bool {
         let now_ns = self.0.now_ns();
-        self.0.with(|engine| engine.service_done(result, now_ns));
+        let heard = self.0.with(|engine| engine.service_done(result, now_ns));
         // What goes on now has deadlines, and may have ended requests.
         self.0.poll();
+        heard
     }
 }
 
@@ -262,6 +266,10 @@ async fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
             let mut again = help == ServiceRequest::Reinit;
             // Recovery begins again by its ladder.
             let fresh = if help == ServiceRequest::Inserted { FRESH_STARTS } else { 0 };
+            session.starts = match card.family {
+                Family::Sd(sd) if fresh == 0 => sd.starts(),
+                _ => 0,
+            };
             loop {
                 session.warm = from == From::Warm;
                 found =
@@ -277,7 +285,9 @@ async fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
         }
         match found {
             _ if help == ServiceRequest::Inserted => {
-                helper.service_done(found.map(|found| found.params));
+                let heard = helper.service_done(found.map(|found| found.params));
+                // One that came too late is told anew to the next call.
+                let found = if heard { found } else { found.and(Err(Error::Removed)) };
                 return (Event::Inserted(found), session.into_scratch());
             }
             Ok(found) if same(&found, &card) => {
@@ -298,7 +308,7 @@ async fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
                 stack.poll();
                 return (Event::Changed(found), session.into_scratch());
             }
-            Err(error) => helper.service_done(Err(error)),
+            Err(error) => _ = helper.service_done(Err(error)),
         }
     }
 }
