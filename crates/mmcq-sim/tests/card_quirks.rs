@@ -261,8 +261,7 @@ fn odd_answers_cost_no_card() {
         let profile = CardProfile::from_toml(&text(file), file).unwrap_or_else(|error| panic!("{error}"));
         let medium = Medium::sparse(profile.capacity_bytes(), Fill::Zeros).unwrap();
         let card = profile.build(medium).unwrap_or_else(|error| panic!("{error}"));
-        let rig =
-            Rig::with_card(card, SdhciConfig::GENERIC_4_20, sdhci::SdhciConfig::new(), 0).unwrap();
+        let rig = Rig::with_card(card, SdhciConfig::GENERIC_4_20, sdhci::SdhciConfig::new(), 0).unwrap();
         let found = rig.bring_up(card::Options::DEFAULT).unwrap_or_else(|error| panic!("{file}: {error}"));
         assert_eq!((found.timing, found.width), (timing, Width::W4), "{file}");
         assert!(rig.time.now() < 900_000_000, "{file}: {} ns", rig.time.now());

@@ -336,7 +336,7 @@ an SPI bus (one in seven) and step of the bus was lost, damaged or late once, be
 card: `mmcq torture --mode bring-up`. Each run ends with a card. It takes at most 500 ms longer than
 without the fault, and is at most one speed slower; the last column is the worst of a row in virtual
 milliseconds. What is lost before a speed is chosen is asked again, or bring-up begins again from
-power-up, at most twice. A lost interrupt of a card that is busy is missed after 250 ms.
+power-up, at most three times. A lost interrupt of a card that is busy is missed after 250 ms.
 
 ";
 

@@ -12,11 +12,3 @@ fn one_fault_ends_no_bring_up() {
     assert_eq!(broken, 0, "{first:#?}\n{}", table(&rows));
     assert!(rows.iter().all(|(_, row)| row.runs > 100), "{}", table(&rows));
 }
-
-#[test]
-#[ignore = "temporary"]
-fn write_page() {
-    let tried = mmcq_torture::catalogue::Tried::run(2, &|_| {});
-    println!("{:?}", tried.broken());
-    std::fs::write("/tmp/bringup-FAILURES.md", mmcq_torture::catalogue::page(&tried)).unwrap();
-}

@@ -15,8 +15,8 @@ use mmcq_torture::summary::Summary;
 use mmcq_torture::swarm::Swarm;
 use mmcq_torture::trace::{HEADING, InOrder};
 use mmcq_torture::{
-    aimed, bring_up, catalogue, describe, exhaustive, hosts, presence, queue_sweep, queues, spi, streams, sweep,
-    workloads,
+    aimed, bring_up, catalogue, describe, exhaustive, hosts, presence, queue_sweep, queues, spi, streams,
+    sweep, workloads,
 };
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,7 +1,7 @@
 //! A card that answers as a good one does, but for what `[quirk]` says of single answers.
 
 use super::{
-    Answer, AtStake, BusState, Card, Faults, Kept, Reply, ReadBlock, SdCard, Violation, WriteBlock, emmc,
+    Answer, AtStake, BusState, Card, Faults, Kept, ReadBlock, Reply, SdCard, Violation, WriteBlock, emmc,
 };
 use serde::Deserialize;
 use std::ops::Range;

@@ -8,7 +8,8 @@ use super::identify::{self, Families};
 use super::protect::LockOp;
 use super::session::{Failed, Session};
 use super::{
-    Card, Exception, FRESH_STARTS, Family, Options, SCRATCH_BYTES, attempts, emmc, emmc_bus, rest, sd, speed, upkeep,
+    Card, Exception, FRESH_STARTS, Family, Options, SCRATCH_BYTES, attempts, emmc, emmc_bus, rest, sd, speed,
+    upkeep,
 };
 use crate::engine::{CardParams, DmaBuf, Error, FlushBy, ServiceRequest};
 use crate::host::{BusOp, Timing, Width};
