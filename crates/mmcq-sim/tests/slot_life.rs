@@ -75,7 +75,7 @@ fn a_card_that_takes_minutes_is_ready_when_it_is_told() {
 #[test]
 fn a_card_that_fails_at_first_is_tried_again() {
     let (bench, card, mut scratch, _out) = empty(Options::DEFAULT);
-    bench.insert(odd("sdhc-16g-hs", vec![answer(2, 1, 9, Odd::Unheard)]));
+    bench.insert(odd("sdhc-16g-hs", vec![answer(2, 1, 12, Odd::Unheard)]));
     let mut told = Vec::new();
     for _ in 0..6 {
         let (event, back) = bench.run(supervise(bench.stack(), scratch, Options::DEFAULT, card)).unwrap();
@@ -87,7 +87,7 @@ fn a_card_that_fails_at_first_is_tried_again() {
         }
     }
     let oks: Vec<bool> = told.iter().map(|(_, ok)| *ok).collect();
-    // Nine lost answers, three in each try.
+    // Twelve lost answers, four in each try.
     assert_eq!(oks, [false, false, false, true]);
     let pauses: Vec<u64> = told.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
     assert!(pauses.windows(2).all(|pair| pair[1] > pair[0] + 50_000_000), "{pauses:?}");

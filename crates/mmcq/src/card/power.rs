@@ -214,7 +214,10 @@ pub(super) async fn wake<B: Platform, const N: usize>(
 ) -> Result<(), Failed> {
     for _ in 0..WAKE_TRIES {
         // What became of either, the status tells: a device that has woken does not answer CMD5.
-        let _ = session.switch_then(emmc::sleep_awake(session.rca, false), sleep_ns).await;
+        if session.switch_then(emmc::sleep_awake(session.rca, false), sleep_ns).await.is_err() {
+            // It may be on its way still.
+            let _ = session.pause(sleep_ns).await;
+        }
         let _ = session.command(command::select_card(session.rca)).await;
         let status = session.status_of(command::send_status(session.rca)).await;
         if status.is_ok_and(|status| status.r1().current_state() == State::Tran) {

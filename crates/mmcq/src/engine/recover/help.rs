@@ -20,8 +20,9 @@ const POWER_CYCLE_PAUSE_NS: u64 = 60_000_000_000;
 /// each time, up to the second.
 const RETRY_NS: u64 = 100_000_000;
 const RETRY_NS_MAX: u64 = 10_000_000_000;
-/// A new card is brought up in this time.
-const NEW_CARD_NS: u64 = 30_000_000_000;
+/// A new card is brought up in this time, or goes on in it: a forced erase may be one phase of three
+/// minutes.
+const NEW_CARD_NS: u64 = 240_000_000_000;
 
 /// What the engine asks of its supervisor ([`card::supervise`](crate::card::supervise)): things
 /// that need a conversation with the card.
