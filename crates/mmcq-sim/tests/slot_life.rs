@@ -90,7 +90,8 @@ fn a_card_that_fails_at_first_is_tried_again() {
     // Twelve lost answers, four in each try.
     assert_eq!(oks, [false, false, false, true]);
     let pauses: Vec<u64> = told.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
-    assert!(pauses.windows(2).all(|pair| pair[1] > pair[0] + 50_000_000), "{pauses:?}");
+    // The try that ends well is the shorter for that.
+    assert!(pauses[1] > pauses[0] + 50_000_000 && pauses[2] > 400_000_000, "{pauses:?}");
     assert!(bench.run(BlockDevice::new(bench.stack()).read(0, buffer(1))).unwrap().0.is_ok());
 }
 
