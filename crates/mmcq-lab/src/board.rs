@@ -6,9 +6,9 @@ mod card;
 
 pub use card::{card_names, card_profile, card_table, card_text, card_text_with, profile, slot_card, table};
 
-use crate::buffers::Pieces;
+use crate::buffers::{self, Pieces};
 use crate::controller::{self, Controller};
-use crate::ours::Context;
+use crate::ours::{Boot, Context};
 use crate::platform::{Advance, Defer, Platform, Profile, Scheduler};
 use crate::registers::binary;
 use crate::system::{Costs, SleepDepth};
@@ -16,6 +16,7 @@ use mmcq::board::NoLock;
 use mmcq::card::{Card, Family, Options, SdQueue, bring_up};
 use mmcq::engine::{DmaBuf, Error};
 use mmcq::sched::{Any, Fifo};
+use mmcq::spec::ext_csd::ExtCsd;
 use mmcq::task::Timer;
 use mmcq_sim::card::{CardProfile, Fill, Medium, ProfileError};
 use mmcq_sim::charged::{CallCosts, Charged};
@@ -319,7 +320,8 @@ impl<const N: usize> Board<N> {
         crate::counted::built();
         let (profile, medium) = card_with(platform, card, medium)?;
         let time = Time::new();
-        let memory = ShadowMemory::new(MemoryConfig::BITS32);
+        let memory =
+            ShadowMemory::new(MemoryConfig { natural: buffers::ALIGN_MAX as u64, ..MemoryConfig::BITS32 });
         let (costs, mut calls, registers) = costs(platform, price);
         // Linux has one slot, and its own ideas of what moves it.
         if N == 1 {
@@ -379,6 +381,14 @@ impl<const N: usize> Board<N> {
     pub fn initialise_again(&self) -> Result<(), String> {
         start(&self.stack, &self.controller, &self.time)?;
         self.enable_extended_ops()
+    }
+
+    /// The boot areas of an eMMC, if it has some.
+    pub fn boot(&self) -> Option<Boot> {
+        let ext_csd = ExtCsd::parse(self.ext_csd.as_deref()?).ok()?;
+        let (config, switch_ns) = (ext_csd.partition_config() & !7, ext_csd.part_switch_time_ns());
+        let bytes = ext_csd.boot_bytes();
+        (bytes > 0).then_some(Boot { bytes, config, switch_ns })
     }
 
     /// What goes beyond reads, writes and flushes: erases, zeroes, durable writes.

@@ -3,7 +3,16 @@
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
 use mmcq::engine::DmaBuf;
+use std::alloc::Layout;
 use std::collections::HashMap;
+
+/// The largest boundary at which a controller stops [SDHC 2.2.2].
+pub const ALIGN_MAX: usize = 512 * 1024;
+
+fn layout(bytes: usize) -> Layout {
+    let align = bytes.checked_next_power_of_two().map_or(ALIGN_MAX, |size| size.min(ALIGN_MAX));
+    Layout::from_size_align(bytes, align).expect("fewer bytes than there are addresses")
+}
 
 /// Gives out heap memory, and frees what it has given out.
 #[derive(Debug, Default)]
@@ -13,12 +22,20 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// Fresh memory, aligned as most controllers like it.
+    /// Fresh memory, aligned to its size up to [`ALIGN_MAX`]: as a page cache's folios are, or a
+    /// buffer of firmware that its linker script places.
     pub fn piece(&mut self, bytes: usize) -> DmaBuf {
-        let memory: &'static mut [u8] = Box::leak(vec![0; bytes].into_boxed_slice());
-        if bytes > 0 {
-            self.out.insert(memory.as_ptr().addr(), bytes);
+        if bytes == 0 {
+            return DmaBuf::EMPTY;
         }
+        // SAFETY: the layout has at least a byte, and all are zeroed. `free` gives them back as they
+        // were had.
+        let memory: &'static mut [u8] = unsafe {
+            let start = std::alloc::alloc_zeroed(layout(bytes));
+            assert!(!start.is_null(), "memory for {bytes} bytes");
+            std::slice::from_raw_parts_mut(start, bytes)
+        };
+        self.out.insert(memory.as_ptr().addr(), bytes);
         DmaBuf::from_static(memory)
     }
 
@@ -30,9 +47,9 @@ impl Pieces {
         let mine = self.out.get(&address) == Some(&slice.len());
         if mine {
             self.out.remove(&address);
-            // SAFETY: `piece` leaked a box of this address and length that was not freed since, and
+            // SAFETY: `piece` had memory of this address and length that was not freed since, and
             // `memory` was the only owner of all its bytes.
-            drop(unsafe { Box::from_raw(slice) });
+            unsafe { std::alloc::dealloc(slice.as_mut_ptr(), layout(slice.len())) };
         }
         mine
     }

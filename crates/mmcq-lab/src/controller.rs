@@ -7,11 +7,12 @@
 
 use crate::lent::Lent;
 pub use crate::platform::ControllerConfig;
-use crate::platform::{Busy, Defer, Platform};
+use crate::platform::{Busy, Continue, Defer, Platform};
 use mmcq::host::mshc;
 use mmcq::host::rtsx;
 use mmcq::host::sdhci::{
-    self, Adma3, ChainList, Cqhci, CqhciConfig, CqhciQuirks, SdhciQuirks, Table, TaskList,
+    self, Adma3, ChainList, Cqhci, CqhciConfig, CqhciQuirks, OpenWrites, SdhciQuirks, StreamConfig, Streams,
+    Table, TaskList,
 };
 use mmcq::host::stm32_sdmmc as sdmmc;
 use mmcq::host::surroundings::Surrounded;
@@ -120,6 +121,9 @@ impl Controller {
                     None if chains => {
                         let list = lend!(ChainList::new());
                         Kind::Chain(Box::new(Adma3::new(driver, list)))
+                    }
+                    None if engine && platform.continue_data.is_some() => {
+                        Kind::Streams(Box::new(Streams::new(driver, stream_setup(platform))))
                     }
                     None => Kind::Sdhci(driver),
                     Some(at) => {
@@ -260,10 +264,21 @@ fn sdhci_setup(platform: &Platform, config: &SdhciConfig, engine: bool) -> sdhci
         .extra_timings(wires.timings(&platform.timings))
 }
 
+/// What the board says of open transfers on an SDHCI.
+fn stream_setup(platform: &Platform) -> StreamConfig {
+    let setup = StreamConfig::NONE;
+    match platform.continue_data {
+        None | Some(Continue::No) => setup,
+        Some(Continue::Reads) => setup.reads(true),
+        Some(Continue::Gap) => setup.reads(true).writes(OpenWrites::Gap),
+        Some(Continue::Yes) => setup.reads(true).writes(OpenWrites::Carrier),
+    }
+}
+
 fn rtsx_setup(platform: &Platform, config: &RtsxConfig) -> rtsx::RtsxConfig {
     rtsx::RtsxConfig::new(rtsx::Chip::Rts5249)
         // A board may say that the driver claims what its chip cannot do.
-        .continue_data(platform.continue_data.unwrap_or(config.continue_data))
+        .continue_data(platform.continue_data.map_or(config.continue_data, |told| told != Continue::No))
         .busy_after_data(platform.busy == Busy::Interrupt)
         .fixed(config.fixed)
 }
@@ -319,6 +334,8 @@ enum Kind {
     Queue(Box<Cqhci<Port, ShadowMemory, DESCRIPTORS, PIECES>>),
     /// The same that executes chains.
     Chain(Box<Adma3<Port, ShadowMemory, DESCRIPTORS, CHAINED, PIECES>>),
+    /// The same that leaves transfers open.
+    Streams(Box<Streams<Port, ShadowMemory, DESCRIPTORS>>),
     /// Realtek's reader.
     Rtsx(rtsx::Rtsx<RtsxPort, ShadowMemory>),
     /// Allwinner's.
@@ -345,6 +362,7 @@ macro_rules! driver {
             Driver { kind: Kind::Sdhci($driver), .. } => $call,
             Driver { kind: Kind::Queue($driver), .. } => $call,
             Driver { kind: Kind::Chain($driver), .. } => $call,
+            Driver { kind: Kind::Streams($driver), .. } => $call,
             Driver { kind: Kind::Rtsx($driver), .. } => $call,
             Driver { kind: Kind::Smhc($driver), .. } => $call,
             Driver { kind: Kind::DesignWare($driver), .. } => $call,
@@ -360,12 +378,13 @@ unsafe impl Host for Driver {
     // One of them does; the capabilities say which.
     const CONTINUES: bool = true;
     const ALWAYS_CONTINUES: bool = false;
+    const CONTINUES_BY_REQUEST: bool = true;
     const CONCURRENT: bool = true;
     const CARD_IRQ: bool = true;
     const EARLY_R1: bool = true;
     const DEFERS_BY_REQUEST: bool = true;
 
-    mmcq::forward_host!(driver! => caps is_prompt map unmap start start_fast start_concurrent
+    mmcq::forward_host!(driver! => caps goes_on_with is_prompt map unmap start start_fast start_concurrent
         ack_concurrent abort_concurrent ack ack_fast early_r1 interrupt_lost command_hangs set_bus isolate dat0_busy
         dat_levels present retune_ns supply_ma write_protected take_waker card_irq queue chain);
 }

@@ -22,6 +22,8 @@ pub mod fio;
 #[cfg(feature = "fit")]
 pub mod fit;
 #[cfg(feature = "host")]
+pub mod functions;
+#[cfg(feature = "host")]
 pub mod guest;
 #[cfg(feature = "host")]
 pub mod image;

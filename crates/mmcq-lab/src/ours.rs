@@ -16,7 +16,7 @@
 use crate::platform::{Advance, Profile};
 use crate::system::{Event, Front, HeldWatch, How, Io, Step, System};
 use mmcq::board::NoLock;
-use mmcq::engine::{Count, Erase, Error, Kind, PollOutcome, Request, SlotId};
+use mmcq::engine::{Count, Erase, Error, Kind, PartitionAccess, PollOutcome, Request, SlotId};
 use mmcq::host::{Direction, Host};
 use mmcq::sched::Origin;
 use mmcq::task::{Entry, Stack};
@@ -38,6 +38,17 @@ pub struct Context {
     pub tasklet_ns: u64,
     /// A spinner's look at the controller.
     pub look_ns: u64,
+}
+
+/// The boot areas of an eMMC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Boot {
+    /// Bytes of each.
+    pub bytes: u64,
+    /// PARTITION_CONFIG without the bits that choose one.
+    pub config: u8,
+    /// Longest time of a switch.
+    pub switch_ns: u64,
 }
 
 /// A request that has gone into the engine.
@@ -76,6 +87,8 @@ pub struct Ours<H: Host, const N: usize> {
     /// The request that went in last.
     newest: Option<Newest>,
     held: HeldWatch,
+    /// The card's boot areas.
+    boot: Option<Boot>,
     /// The first error that a request had.
     pub error: Option<Error>,
 }
@@ -101,6 +114,7 @@ impl<H: Host, const N: usize> Ours<H, N> {
             timer: 0,
             newest: None,
             held: HeldWatch::default(),
+            boot: None,
             error: None,
         }
     }
@@ -111,6 +125,12 @@ impl<H: Host, const N: usize> Ours<H, N> {
         if context.advance == Advance::Spin {
             sys.mask();
         }
+        self
+    }
+
+    /// Reads these boot areas, before it runs.
+    pub fn with_boot(mut self, boot: Option<Boot>) -> Self {
+        self.boot = boot;
         self
     }
 
@@ -133,13 +153,28 @@ impl<H: Host, const N: usize> Ours<H, N> {
         known.unwrap_or(Erase::Erase)
     }
 
+    /// A read of a boot area.
+    fn visit(&self, area: u8, io: &Io) -> PartitionAccess {
+        let (config, switch_ns) = self.boot.map_or((0, 0), |boot| (boot.config, boot.switch_ns));
+        PartitionAccess {
+            config: config | area,
+            switch_ns,
+            lba: u32::try_from(io.lba).unwrap_or(u32::MAX),
+            out: 0,
+            reliable: false,
+            ask: false,
+            back: u16::try_from(io.blocks).unwrap_or(u16::MAX),
+        }
+    }
+
     fn enter(&mut self, sys: &mut System, io: Io) {
         let (lba, blocks) = (io.lba, io.blocks);
-        let kind = match io.direction {
+        let kind = match (io.direction, io.how) {
             _ if blocks == 0 => Kind::Flush,
-            _ if io.how == How::Discard => Kind::Erase { lba, blocks, how: self.discard() },
-            Direction::Read => Kind::Read { lba, blocks },
-            Direction::Write => Kind::Write { lba, blocks },
+            (_, How::Boot(area)) => Kind::PartitionAccess(self.visit(area, &io)),
+            (_, How::Discard) => Kind::Erase { lba, blocks, how: self.discard() },
+            (Direction::Read, _) => Kind::Read { lba, blocks },
+            (Direction::Write, _) => Kind::Write { lba, blocks },
         };
         let buf = sys.buffers.lend(io.buffer);
         let client = u8::try_from(io.job).unwrap_or(u8::MAX);
@@ -149,7 +184,8 @@ impl<H: Host, const N: usize> Ours<H, N> {
         let submitted = self.tell(sys, |e, now_ns| e.submit(request, now_ns));
         let transfers = self.stack.with(|e| e.stats().transfers);
         let (direction, end) = (io.direction, lba + u64::from(blocks));
-        self.newest = (transfers == before).then_some(Newest { direction, end, transfers });
+        let goes_on = transfers == before && !matches!(io.how, How::Boot(_));
+        self.newest = goes_on.then_some(Newest { direction, end, transfers });
         match submitted {
             Ok(id) => {
                 if let Some(place) = self.slots.get_mut(id.index()) {
@@ -215,7 +251,8 @@ impl<H: Host, const N: usize> Ours<H, N> {
     /// It continues one that still waits, and will go in its transfer.
     fn joins(&self, io: &Io) -> bool {
         self.newest.is_some_and(|newest| {
-            newest.direction == io.direction
+            !matches!(io.how, How::Boot(_))
+                && newest.direction == io.direction
                 && newest.end == io.lba
                 && self.stack.with(|e| e.stats().transfers) == newest.transfers
         })

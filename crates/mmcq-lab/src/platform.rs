@@ -157,6 +157,31 @@ pub enum Defer {
     Always,
 }
 
+/// What a driver is told of open transfers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Continue {
+    /// It leaves none open.
+    No,
+    /// It leaves those open that it knows best: on an SDHCI reads by stops, writes by a carrier.
+    Yes,
+    /// On an SDHCI: reads alone.
+    Reads,
+    /// On an SDHCI: reads, and writes by stops that end at a block gap.
+    Gap,
+}
+
+impl Continue {
+    fn read(place: &str, value: &Value) -> Result<Self, PlatformError> {
+        match value {
+            Value::Boolean(false) => Ok(Continue::No),
+            Value::Boolean(true) => Ok(Continue::Yes),
+            Value::String(word) if word == "reads" => Ok(Continue::Reads),
+            Value::String(word) if word == "gap" => Ok(Continue::Gap),
+            other => Err(error(place, other, "true, false, \"reads\" or \"gap\"")),
+        }
+    }
+}
+
 /// What moves our engine's state machine when the controller has something to say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -195,7 +220,7 @@ pub struct Platform {
     /// Timings of the wires that the controller's capabilities cannot tell.
     pub timings: Vec<mmcq::host::Timing>,
     /// The driver is told that the controller can continue data, or cannot, whatever the truth.
-    pub continue_data: Option<bool>,
+    pub continue_data: Option<Continue>,
     /// What the board's wires carry.
     pub wires: Wires,
     /// Cores.
@@ -277,6 +302,15 @@ impl Platform {
         BUILT_IN.iter().map(|(name, _)| *name)
     }
 
+    /// The driver may leave transfers open, as the board's files have it.
+    pub fn leaves_open(&self) -> bool {
+        match self.controller {
+            ControllerConfig::Rtsx(_) => true,
+            ControllerConfig::Sdhci(_) => self.continue_data.is_some_and(|told| told != Continue::No),
+            _ => false,
+        }
+    }
+
     fn read(name: &str, mut table: Table) -> Result<Self, PlatformError> {
         let place = |key: &str| format!("platform {name}: {key}");
         let mut section = |key: &str| match table.remove(key) {
@@ -294,8 +328,7 @@ impl Platform {
             None => Vec::new(),
         };
         let continue_data = match driver.remove("continue_data") {
-            Some(Value::Boolean(yes)) => Some(yes),
-            Some(other) => return Err(error(&place("driver.continue_data"), &other, "true or false")),
+            Some(value) => Some(Continue::read(&place("driver.continue_data"), &value)?),
             None => None,
         };
         let wires = Wires::read(&place, &mut driver, &controller)?;

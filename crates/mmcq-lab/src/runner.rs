@@ -194,12 +194,12 @@ pub enum RunError {
         left: u64,
     },
     /// Jobs are in the user area.
-    #[error(
-        "file {name}: a partition of its own on the card, and jobs are in the user area; expected /dev/mmcblk0, or a file"
-    )]
+    #[error("file {name}: a partition of its own on the card, {why}")]
     Partition {
         /// The device.
         name: String,
+        /// Why jobs do not go there, and where they do.
+        why: String,
     },
     /// The settings that stand for Linux send no flush to a card with a cache.
     #[error(
@@ -462,7 +462,12 @@ where
     }
     let sectors = board.card.params.sectors;
     let waiting = Waiting::new(board.time.now());
-    let mut load = Load::new(run, sectors, waiting.clone(), progress)?;
+    let boot_bytes = board.boot().map(|boot| boot.bytes);
+    let mut load = Load::new(run, (sectors, boot_bytes), waiting.clone(), progress)?;
+    if load.reads_boot() {
+        // Linked where the settings are ours, which alone get here.
+        board.stack.with(|engine| engine.enable_extended_ops());
+    }
     let ended = place::machine(run, board, &mut load, waiting, run.workers.len() as u32)?;
     let place::Ended { counters, end_ns, seeded } = ended;
     let seeded = seeded || run.workers.iter().any(|worker| Seeds::are_of_run(&worker.job));

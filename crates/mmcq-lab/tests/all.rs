@@ -13,6 +13,7 @@ mod judges;
 #[path = "../../mmcq/tests/support/watchdog.rs"]
 mod watchdog;
 
+mod boot_areas;
 mod budgets;
 mod cli;
 mod corpus;
@@ -37,6 +38,7 @@ mod page;
 mod replay;
 mod reproduce;
 mod sdio;
+mod sdio_function;
 mod sweep;
 mod trace;
 mod trace_fst;

@@ -288,7 +288,7 @@ fn a_controller_that_does_not_continue_data_is_named_once_and_nothing_is_lost() 
     assert!(honest.stderr.is_empty(), "{}", String::from_utf8_lossy(&honest.stderr));
     folder.refused(
         "run --platform stream-rtsx --set driver.continue_data=3 -- -name=r -rw=read -size=1M",
-        &["driver.continue_data: 3", "expected true or false"],
+        &["driver.continue_data: 3", "expected true, false"],
     );
 }
 

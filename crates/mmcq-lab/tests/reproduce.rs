@@ -136,6 +136,13 @@ fn tag_order_starves_and_fifo_order_does_not() {
         }
         assert!(row("mmcq").model > 0.0 && row("mmcq").published.is_none());
     }
+    // What the line below the table says of the two cards.
+    for card in ["", ", card B"] {
+        let mean = |setting| find(&rows, &format!("rand read iops avg{card}"), setting).model;
+        assert!(mean("hsq-fifo") > mean("none") && mean("hsq-tag") > mean("none"), "{card}");
+    }
+    assert!(find(&rows, "rand read p99.99, card B", "none").error_percent().unwrap() < -50.0);
+    assert!(fifo::NOTE.contains("another card") && fifo::NOTE.contains("9.5 ms without the queue"));
     let mean = |setting| find(&rows, "rand read iops avg", setting).model;
     assert!(mean("mmcq") >= mean("hsq-fifo") && mean("mmcq") >= mean("none"));
 }
@@ -172,6 +179,31 @@ fn stream_before_is_fitted_and_the_patch_is_predicted() {
     // The price of the patch, by its mechanism: small random reads get slower.
     for cell in ["rand read 8k", "rand read 16k"] {
         assert!(find(rows, cell, "patch").model < 0.9 * find(rows, cell, "close").model, "{cell}");
+    }
+}
+
+#[test]
+fn latencies_of_the_1_mib_loads_stand_beside_the_published_ones() {
+    let rows = streams();
+    let of = |cell: &str, setting| find(rows, &format!("latency: {cell}"), setting);
+    // The medians follow from the rates.
+    for (cell, setting, within) in [
+        ("rand read 1M mean", "close", 1.0),
+        ("rand read 1M p50", "close", 1.0),
+        ("rand read 1M p50", "patch", 1.0),
+        ("rand read 1M p99", "close", 2.0),
+        ("rand write 1M mean", "close", 5.0),
+        ("rand write 1M p50", "close", 2.0),
+        ("rand write 1M p50", "patch", 12.0),
+        ("rand write 1M p95", "close", 15.0),
+    ] {
+        let row = of(cell, setting);
+        assert!(row.error_percent().unwrap().abs() <= within && !row.fitted, "{row:?}");
+    }
+    // Ours is no later than the better of the two, anywhere.
+    for cell in ["rand read 1M p50", "rand write 1M p50", "rand write 1M p99"] {
+        let best = of(cell, "close").model.min(of(cell, "patch").model);
+        assert!(of(cell, "mmcq").model <= 1.01 * best, "{cell}");
     }
 }
 

@@ -72,6 +72,8 @@ pub struct MemoryConfig {
     pub end: u64,
     /// Alignment that [`map`](mmcq::host::Dma::map) asks of CPU addresses; a power of two.
     pub align: usize,
+    /// Bus addresses begin at a multiple of their memory's size, up to this; a power of two.
+    pub natural: u64,
     /// The cache line that the end of a read mapping invalidates as a whole; a power of two.
     pub line: u32,
 }
@@ -79,10 +81,10 @@ pub struct MemoryConfig {
 impl MemoryConfig {
     /// Bus addresses below 4 GiB.
     pub const BITS32: MemoryConfig =
-        MemoryConfig { base: 0x4000_0000, end: 0x1_0000_0000, align: 1, line: 1 };
+        MemoryConfig { base: 0x4000_0000, end: 0x1_0000_0000, align: 1, natural: 1, line: 1 };
     /// Bus addresses above 4 GiB only.
     pub const BITS64: MemoryConfig =
-        MemoryConfig { base: 0x12_4000_0000, end: 0x100_0000_0000, align: 1, line: 1 };
+        MemoryConfig { base: 0x12_4000_0000, end: 0x100_0000_0000, align: 1, natural: 1, line: 1 };
 }
 
 #[derive(Debug)]
@@ -249,6 +251,7 @@ impl Inner {
         if let Some(index) = self.free.get_mut(&class).and_then(VecDeque::pop_front) {
             return Some(index);
         }
+        self.next = self.next.checked_next_multiple_of(self.config.natural.min(class as u64))?;
         let end = self.next.checked_add(class as u64)?.checked_add(GUARD_BYTES)?;
         if end > self.config.end {
             return None;
@@ -461,7 +464,8 @@ mod tests {
 
     #[test]
     fn alignment_and_space_are_limited() {
-        let memory = ShadowMemory::new(MemoryConfig { base: 0x1000, end: 0x3000, align: 4, line: 1 });
+        let memory =
+            ShadowMemory::new(MemoryConfig { base: 0x1000, end: 0x3000, align: 4, natural: 1, line: 1 });
         let mut cpu = vec![0u8; 8192];
         let skip = cpu.as_ptr().align_offset(8);
         assert_eq!(memory.map(at(&mut cpu[skip + 2..]), 16, Direction::Read), Err(DmaError::Alignment));

@@ -29,6 +29,7 @@ mod layers;
 mod leave;
 mod mappings;
 mod mshc;
+mod open_sdhci;
 mod packed;
 mod profiles;
 mod queue_engine;

@@ -9,6 +9,7 @@ use mmcq::engine::{BLOCK_BYTES, Claim, DmaBuf, SlotId};
 use mmcq_sim::card::{CardProfile, Fill};
 use mmcq_sim::cards;
 use mmcq_sim::checker::{Checker, Content, Promise};
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Wake, Waker};
@@ -28,13 +29,13 @@ impl Wake for Flag {
 pub struct Bench {
     pub(super) profiles: Vec<CardProfile>,
     /// Memory of the requests; the engine has what is not in `free`.
-    pub(super) memory: Vec<Box<[u64]>>,
+    pub(super) memory: Vec<Piece>,
     /// Of each piece.
     pub(super) claims: Vec<Claim>,
     pub(super) free: Vec<usize>,
-    pub(super) scratch: Box<[u64]>,
+    pub(super) scratch: Piece,
     /// The engine's page: for headers of packed commands, and extension registers of an SD card.
-    pub(super) page: Box<[u64]>,
+    pub(super) page: Piece,
     pub(super) mask: Arc<AtomicU64>,
     /// One for each client, and the supervisor's.
     pub(super) wakers: Vec<Waker>,
@@ -45,8 +46,32 @@ pub struct Bench {
     pub(super) stale: Vec<SlotId>,
 }
 
-fn piece(bytes: usize) -> Box<[u64]> {
-    vec![0; bytes / 8].into_boxed_slice()
+/// Memory at the smallest boundary at which a controller can be had to stop.
+#[repr(C, align(4096))]
+#[derive(Clone, Copy)]
+struct Page([u64; 512]);
+
+/// Whole pages.
+pub(super) struct Piece(Box<[Page]>);
+
+impl Deref for Piece {
+    type Target = [u64];
+
+    fn deref(&self) -> &[u64] {
+        // SAFETY: a page is its words and has no padding.
+        unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), self.0.len() * 512) }
+    }
+}
+
+impl DerefMut for Piece {
+    fn deref_mut(&mut self) -> &mut [u64] {
+        // SAFETY: a page is its words and has no padding, and any word is a good one.
+        unsafe { std::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), self.0.len() * 512) }
+    }
+}
+
+fn piece(bytes: usize) -> Piece {
+    Piece(vec![Page([0; 512]); bytes.div_ceil(4096)].into_boxed_slice())
 }
 
 /// # Safety

@@ -1,10 +1,10 @@
 //! A run in words: the machine, the requests, and what goes wrong.
 
-use super::case::{BusyBy, Case, Chip, Cut, Host, Luck, Place, Setup, Visit};
+use super::case::{BusyBy, Case, Chip, Cut, Defer, Host, Luck, Place, Setup, Visit};
 use super::machine::Keeps;
 use super::run::EVERY_CARD;
 use super::workloads::{NAMES, workload};
-use mmcq::host::sdhci::TransferMode;
+use mmcq::host::sdhci::{OpenWrites, TransferMode};
 use mmcq_sim::faults::{Point, Shot, Strike};
 use std::fmt::Write;
 
@@ -155,6 +155,8 @@ fn machine(setup: &Setup) -> Vec<(&'static str, String)> {
     let controller = match setup.host {
         Host::Sdhci if old_host => "SDHCI, version 3.00",
         Host::Sdhci => "SDHCI, version 4.20",
+        Host::Open(OpenWrites::Carrier) => "SDHCI that leaves transfers open, writes behind a CMD13",
+        Host::Open(_) => "SDHCI that leaves transfers open, writes to a block gap",
         Host::Reader => "a reader that leaves transfers open",
         Host::Smhc if old_host => "Allwinner's SMHC, at high speed",
         Host::Smhc => "Allwinner's SMHC",
@@ -191,7 +193,15 @@ fn machine(setup: &Setup) -> Vec<(&'static str, String)> {
         ),
         ("register access", time(access_ns.into())),
         ("writes", yes(setup.early, "complete with their data", "complete with their status")),
-        ("completions", yes(setup.defer, "in a context that may sleep", "in the interrupt")),
+        (
+            "completions",
+            match setup.defer {
+                Defer::Nothing => "in the interrupt",
+                Defer::Reads => "in the interrupt, of reads by DMA in a context that may sleep",
+                Defer::Everything => "in a context that may sleep",
+            }
+            .to_owned(),
+        ),
         ("upkeep of the card", yes(setup.supervisor, "by a task", "none")),
         ("requests at a time", format!("{depth} at most")),
         ("neighbours", yes(setup.merge, "joined", "not joined")),

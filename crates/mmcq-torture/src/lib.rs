@@ -32,6 +32,7 @@ pub mod queues;
 mod remains;
 pub mod run;
 pub mod score;
+pub mod setup;
 pub mod shrink;
 pub mod spi;
 pub mod spread;

@@ -10,7 +10,10 @@ use mmcq::engine::{self, Acknowledge};
 use mmcq::host::Width;
 use mmcq::host::mshc::{self, Descriptors, DesignWareLayout, Mshc as MshcDriver, MshcLayout, SmhcLayout};
 use mmcq::host::rtsx::{self, Buffers};
-use mmcq::host::sdhci::{self, Adma3, ChainList, Cqhci, CqhciConfig, CqhciQuirks, Table, TaskList};
+use mmcq::host::sdhci::{
+    self, Adma3, ChainList, Cqhci, CqhciConfig, CqhciQuirks, OpenWrites, StreamConfig, Streams, Table,
+    TaskList,
+};
 use mmcq::host::spi::{Spi, SpiConfig, SpiMemory};
 use mmcq::host::stm32_sdmmc::{self as sdmmc, Pieces};
 use mmcq::host::surroundings::Surrounded;
@@ -43,6 +46,8 @@ pub type Driver = sdhci::Sdhci<Port, ShadowMemory, DESCRIPTORS>;
 pub type QueueDriver = Cqhci<Port, ShadowMemory, DESCRIPTORS, PIECES>;
 /// That of a controller that executes chains.
 pub type ChainDriver = Adma3<Port, ShadowMemory, DESCRIPTORS, CHAINED, PIECES>;
+/// That of a controller that leaves transfers open.
+pub type OpenDriver = Streams<Port, ShadowMemory, DESCRIPTORS>;
 /// That of a reader.
 pub type ReaderDriver = rtsx::Rtsx<ReaderPort, ShadowMemory>;
 /// That of a mobile storage host, with what its board has.
@@ -111,13 +116,16 @@ const SPI_HZ: u32 = 25_000_000;
 const HOST_HZ: u32 = 52_000_000;
 const SDMMC_HZ: u32 = 200_000_000;
 
+/// Bus addresses of a page are a page's.
+const PAGE: u64 = 4096;
 /// Where SDMA stops.
 const BOUNDARY: u64 = 512 * 1024;
 
 fn memory_of(setup: &Setup) -> ShadowMemory {
     let first = if setup.near_boundary { BOUNDARY - 4096 } else { 0 };
     let base = MemoryConfig::BITS32.base + first;
-    ShadowMemory::new(MemoryConfig { base, ..MemoryConfig::BITS32 })
+    let natural = if matches!(setup.host, super::case::Host::Open(_)) { PAGE } else { 1 };
+    ShadowMemory::new(MemoryConfig { base, natural, ..MemoryConfig::BITS32 })
 }
 
 fn engine_config(setup: &Setup) -> engine::Config {
@@ -216,6 +224,23 @@ impl<P: Profile> Machine<(NoLock, ChainDriver, P)> {
         let host = Adma3::new(driver, list);
         let stack = Stack::with_policy(NoLock::new(), TIMER, host, engine_config(setup), profile);
         Ok(powered.machine(stack, setup.early, (leased, listed)))
+    }
+}
+
+impl Machine<(NoLock, OpenDriver)> {
+    /// An SDHCI that leaves transfers open; power-on at this time.
+    pub fn open(
+        setup: &Setup,
+        writes: OpenWrites,
+        card: Box<dyn Card>,
+        faults: &Faults,
+        now_ns: u64,
+    ) -> Result<Self, String> {
+        let emmc = !setup.is_removable();
+        let (powered, driver, leased) = with_driver(configs(setup, emmc), setup, card, faults, now_ns)?;
+        let host = Streams::new(driver, StreamConfig::NONE.reads(true).writes(writes));
+        let stack = Stack::new(NoLock::new(), TIMER, host, engine_config(setup));
+        Ok(powered.machine(stack, true, leased))
     }
 }
 

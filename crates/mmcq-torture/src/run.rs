@@ -152,6 +152,9 @@ impl Run<'_> {
             let setup = &case.setup;
             let off = match setup.host {
                 Host::Sdhci => self.sdhci(card, now_ns, trace),
+                Host::Open(writes) => {
+                    self.lives(Machine::open(setup, writes, card, faults, now_ns), now_ns, trace)
+                }
                 Host::Reader => self.lives(Machine::reader(setup, card, faults, now_ns), now_ns, trace),
                 Host::Smhc => self.lives(Machine::smhc(setup, card, faults, now_ns), now_ns, trace),
                 Host::DesignWare => {

@@ -12,6 +12,7 @@ use super::run::CARDS;
 use super::score::Score;
 use super::spread::{Share, until};
 use super::swarm::OPERATIONS;
+use mmcq::host::sdhci::{OpenWrites, TransferMode};
 use mmcq_sim::checker::Asked;
 use mmcq_sim::faults::{Point, Strike};
 use mmcq_sim::world::Stream;
@@ -41,11 +42,14 @@ pub fn streams(share: &Share, progress: &(dyn Fn(u64) + Sync)) -> Score {
 pub fn draw(seed: u64) -> Case {
     let random = &mut Stream::new(seed, "streams");
     let name = CARDS_HERE[random.below(CARDS_HERE.len() as u64) as usize];
-    let card = CARDS.iter().position(|card| *card == name);
+    let host = host(&mut Stream::new(seed, "streams host"));
+    // An SDHCI takes any card.
+    let card = CARDS.iter().position(|card| *card == name && host == Host::Reader);
     let wishes = Wishes { faults: FAULTS, cuts: CUTS, operations: OPERATIONS, cards: CARDS.len(), card };
     let mut case = Case::draw(seed, &wishes);
     case.setup.early = random.chance(0.2);
-    (case.setup.host, case.setup.scheduler, case.setup.window) = (Host::Reader, 0, WINDOW);
+    (case.setup.host, case.setup.scheduler, case.setup.window) = (host, 0, WINDOW);
+    case.setup.transfer = TransferMode::Adma2;
     case.setup.access_ns = ACCESS_NS;
     if let Luck::Chances(_, chances) = &mut case.luck {
         chances.retain(|(point, strike, _)| {
@@ -59,9 +63,33 @@ pub fn draw(seed: u64) -> Case {
             cut.keeps = if luck & 1 == 0 { Keeps::Nothing } else { Keeps::Everything };
         }
     }
+    if host != Host::Reader {
+        in_pages(&mut case.operations, random);
+    }
     go_on(&mut case.operations, random);
     rest(&mut case.operations, random);
     case
+}
+
+/// Which controller: the reader in half of the runs, an SDHCI in the others.
+fn host(random: &mut Stream) -> Host {
+    match random.below(4) {
+        0 => Host::Open(OpenWrites::Gap),
+        1 => Host::Open(OpenWrites::Carrier),
+        _ => Host::Reader,
+    }
+}
+
+/// Most requests have whole pages: others end an SDHCI's open transfer.
+fn in_pages(operations: &mut [Operation], random: &mut Stream) {
+    let share = [0.5, 0.9, 1.0][random.below(3) as usize];
+    for operation in operations {
+        let moves = matches!(operation.asked, Asked::Read | Asked::Write { .. });
+        if moves && random.chance(share) {
+            operation.blocks = operation.blocks.next_multiple_of(8);
+            operation.at = operation.at.min(WINDOW - operation.blocks);
+        }
+    }
 }
 
 /// Has clients rest.
@@ -81,7 +109,8 @@ fn go_on(operations: &mut [Operation], random: &mut Stream) {
     let share = GOES_ON[random.below(GOES_ON.len() as u64) as usize];
     let mut before: Option<(Asked, u32)> = None;
     for operation in operations {
-        let moves = matches!(operation.asked, Asked::Read | Asked::Write { .. });
+        // Other partitions have no durable writes, and transfers to them end with each request.
+        let moves = operation.area == 0 && matches!(operation.asked, Asked::Read | Asked::Write { .. });
         if let Some((asked, end)) = before
             && moves
             && random.chance(share)

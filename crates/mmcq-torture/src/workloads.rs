@@ -1,7 +1,7 @@
 //! Thirteen small pieces of work that cover the ways through the stack; faults are swept over each
 //! of their events.
 
-use super::case::{BusyBy, Case, Luck, Operation, Place, Setup};
+use super::case::{BusyBy, Case, Defer, Luck, Operation, Place, Setup};
 use super::run::CARDS;
 use mmcq::host::sdhci::TransferMode;
 use mmcq_sim::checker::Asked;
@@ -117,7 +117,14 @@ pub fn workload(index: usize) -> Case {
             ],
         ),
         _ => (
-            Setup { defer: true, place: Place::End, auto_stop: false, auto_count: false, count: false, ..sd },
+            Setup {
+                defer: Defer::Everything,
+                place: Place::End,
+                auto_stop: false,
+                auto_count: false,
+                count: false,
+                ..sd
+            },
             &[(READ, 8, 8), (WRITE, 12, 4), (READ, 10, 6), (READ, 15, 1)],
         ),
     };

@@ -1,9 +1,10 @@
 //! The torture campaigns in short, and the page that they make.
 
+use mmcq::host::sdhci::SdhciQuirks;
 use mmcq_sim::checker::Asked;
 use mmcq_sim::faults::catalogue::entries;
 use mmcq_sim::faults::{Point, Shot, Strike};
-use mmcq_torture::case::{BusyBy, Case, Luck, Operation, Setup, Visit, Wishes};
+use mmcq_torture::case::{BusyBy, Case, Defer, Luck, Operation, Setup, Visit, Wishes};
 use mmcq_torture::catalogue::{self, Proof, Tried, proof};
 use mmcq_torture::run::{Bench, CARDS, EVERY_CARD, POINTS, run};
 use mmcq_torture::shrink::shrink;
@@ -46,6 +47,29 @@ fn random_runs_keep_every_promise() {
         }
     }
     assert!(requests > 40_000 && struck > 200, "{requests} requests, {struck} faults");
+}
+
+/// A host that completes writes in the interrupt and leaves reads to its thread is an eighth of the
+/// swarm, and of the runs through a queue.
+#[test]
+fn random_runs_that_defer_reads_alone_keep_every_promise() {
+    let mut bench = Bench::new();
+    let draws: [&dyn Fn(u64) -> Case; 2] = [&|seed| Case::draw(seed, &WISHES), &queues::draw];
+    for draw in draws {
+        let cases: Vec<(u64, Case)> = (0..1_000).map(|seed| (seed, draw(seed))).collect();
+        let of = |defer| cases.iter().filter(move |(_, case)| case.setup.defer == defer);
+        let shares = [Defer::Reads, Defer::Everything].map(|defer| of(defer).count());
+        assert!(shares.iter().all(|share| (90..170).contains(share)), "{shares:?}");
+        let (mut requests, mut struck) = (0, 0);
+        for (seed, case) in of(Defer::Reads) {
+            assert!(case.setup.quirks().has(SdhciQuirks::DEFER_READS));
+            let outcome = run(case, &mut bench, None);
+            assert_eq!(outcome.violation, None, "seed {seed}");
+            requests += outcome.requests;
+            struck += outcome.struck.len();
+        }
+        assert!(requests > 10_000 && struck > 50, "{requests} requests, {struck} faults");
+    }
 }
 
 #[test]

@@ -38,7 +38,7 @@ fn any_phase(u: &mut Unstructured<'_>) -> Result<(Phase, u32)> {
     let phase = Phase {
         command: Command::new(u.int_in_range(0..=63)?, u.arbitrary()?, resp),
         data,
-        auto: *u.choose(&[Auto::None, Auto::None, Auto::Stop, Auto::Count(2), Auto::Continue])?,
+        auto: *u.choose(&[Auto::None, Auto::None, Auto::Stop, Auto::Count(2), Auto::Open, Auto::Continue])?,
         tuning: u.ratio(1, 8)?,
     };
     Ok((phase, bytes))

@@ -78,7 +78,7 @@ const ONLY_READ: [&str; 17] = [
 ///
 /// What a driver answers (`Done`, `Events`, a `Fault`) is written down whole or from `default()`.
 /// What a card's registers say (`Csd`, `Card`), a command or an address is complete as it is.
-const FILLED_IN: [(&str, &str); 20] = [
+const FILLED_IN: [(&str, &str); 21] = [
     ("Abilities", "engine/config.rs"),
     ("Caps", "host/caps.rs"),
     ("CardParams", "engine/config.rs"),
@@ -96,6 +96,7 @@ const FILLED_IN: [(&str, &str); 20] = [
     ("S3cSdiConfig", "host/s3c_sdi/config.rs"),
     ("SdQueue", "card/sd_queue.rs"),
     ("SdhciConfig", "host/sdhci/config.rs"),
+    ("StreamConfig", "host/sdhci/streams/mod.rs"),
     ("SpiConfig", "host/spi/config.rs"),
     ("Stm32SdmmcConfig", "host/stm32_sdmmc/config.rs"),
     ("Upkeep", "card/upkeep.rs"),

@@ -1,5 +1,6 @@
 //! The jobs of a run, and what they run on.
 
+use super::function::Function;
 use super::{Error, jobs, load_name, voice};
 use clap::Args;
 use mmcq_lab::fio::JobFile;
@@ -9,7 +10,7 @@ use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub struct Load {
-    /// fio job file (or fio's options after --)
+    /// fio job file (or fio's options after --); a file .toml is an SDIO function
     #[arg(value_name = "JOB.fio", required_unless_present = "options")]
     job: Option<PathBuf>,
     /// Jobs as fio options, with one dash or two
@@ -28,6 +29,11 @@ impl Load {
             voice::note(note);
         }
         Ok((file, loaded))
+    }
+
+    /// The SDIO function that is named in place of a job, if one is.
+    pub fn function(&self) -> Result<Option<Function>, Error> {
+        Function::of(self.job.as_deref(), &self.scene)
     }
 
     /// The line of iozone's that the options are, if they are.

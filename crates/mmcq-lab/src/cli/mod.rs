@@ -13,6 +13,7 @@ mod exec;
 #[cfg(feature = "fit")]
 mod fit;
 mod form;
+mod function;
 #[cfg(all(feature = "outside", target_os = "linux"))]
 mod guest;
 mod iozone;

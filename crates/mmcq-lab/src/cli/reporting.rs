@@ -78,6 +78,25 @@ impl Reporting {
         Reporting { table, ..self }
     }
 
+    /// Whether the table of an SDIO function is wanted as JSON.
+    pub fn of_function(&self) -> Result<bool, Error> {
+        let given = [
+            ("--output", self.output.is_some()),
+            ("--bus-log", self.bus_log.is_some()),
+            ("--export", !self.export.is_empty()),
+            ("--counters", self.counters),
+            ("--report", self.report.is_some()),
+        ];
+        if let Some((option, _)) = given.iter().find(|(_, given)| *given) {
+            return Err(Error::Input(format!("{option}: an SDIO function has a table alone; expected none")));
+        }
+        match &self.formats(&[])?[..] {
+            [OutputFormat::Normal] => Ok(false),
+            [OutputFormat::Json] => Ok(true),
+            _ => Err(Error::Input("--output-format: of an SDIO function expected normal or json".to_owned())),
+        }
+    }
+
     /// Runs what is loaded, and reports. `again` loads the same with other changes; `replay` is
     /// what the report says of a trace.
     pub fn run(

@@ -295,6 +295,9 @@ impl Reproduce {
             {
                 print(fifo::NOTE)?;
             }
+            if matches!(self.experiment, Experiment::Stream) && wanted[0] == stream::BOARDS[0] {
+                print(stream::NOTE)?;
+            }
             if packets_only && rows.iter().any(|row| row.published.is_some()) {
                 print(sdio::NOTE)?;
             }

@@ -16,6 +16,11 @@ use std::process::ExitCode;
 /// (`mmcq run -- -rw=randread -bs=4k ...`), also with sudo or a path of fio in front, or a line of
 /// iozone (`mmcq iozone`). Files of the jobs are places on the simulated card. The
 /// report is fio's.
+///
+/// A file .toml instead of a job is an SDIO function of your own: what its driver does on the bus
+/// for each packet, how often one comes, by interrupt or looked for (jobs/sdio-function.toml has all
+/// keys). It runs on an SDIO board (--platform, by default sdio-s3c24a0), advanced by a thread and
+/// a tasklet, by a thread, by callbacks, and by the stack; --output-format is normal or json.
 #[derive(Debug, Args)]
 pub struct Run {
     #[command(flatten)]
@@ -33,6 +38,13 @@ pub struct Run {
 
 impl Run {
     pub fn run(self) -> Result<ExitCode, Error> {
+        if let Some(function) = self.load.function()? {
+            if let Some(path) = &self.image {
+                let why = "an SDIO function has no memory; expected a job";
+                return Err(Error::Input(format!("--image {}: {why}", path.display())));
+            }
+            return function.run(self.reporting.of_function()?);
+        }
         let (file, loaded) = self.load.read()?;
         let (medium, _lock) = self.medium(&loaded.workers)?.unzip();
         let again = |changes: &[String]| self.load.scene.load(&file, changes);

@@ -1,6 +1,7 @@
 //! `mmcq trace`: a window of a run as an oscilloscope shows it.
 
 use super::form::Form;
+use super::function::Function;
 use super::page::Place;
 use super::{Error, voice};
 use clap::{ArgGroup, Args, ValueEnum};
@@ -25,13 +26,16 @@ use std::process::ExitCode;
 /// card's interrupt (the fall of DAT1) to the acknowledge. Waveform, slices and list show one
 /// setting; the picture shows all four on one time axis.
 ///
+/// Of an SDIO function of your own (a file .toml, as `mmcq run` takes it) the window is a packet,
+/// or --for from the card's interrupt on, advanced in one --way.
+///
 /// List, picture and slices keep the window in memory: at most a million records. With --no-list,
 /// --vcd and --fst alone need the same memory for a window of any length: the jobs run once for the
 /// names of the lines, and once for each waveform.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("waveform").args(["vcd", "fst"]).multiple(true))]
 pub struct Trace {
-    /// fio job file (or fio's options after --)
+    /// fio job file (or fio's options after --); a file .toml is an SDIO function
     #[arg(value_name = "JOB.fio", required_unless_present_any = ["sdio", "options"])]
     job: Option<PathBuf>,
     /// Jobs as fio options, with one dash or two
@@ -41,6 +45,10 @@ pub struct Trace {
     /// commands) or mmcq
     #[arg(long, value_name = "SETTING", num_args = 0..=1, default_missing_value = "mmcq", conflicts_with_all = OF_JOBS)]
     sdio: Option<String>,
+    /// What advances an SDIO function's steps: thread+tasklet, thread, async or mmcq
+    /// [default: mmcq]
+    #[arg(long, value_name = "WAY", requires = "job")]
+    way: Option<String>,
     #[command(flatten)]
     scene: Scene,
     /// Waveform (value change dump): CLK, CMD, DAT, interrupt line, contexts of the cores
@@ -94,8 +102,23 @@ impl Trace {
     pub fn run(self) -> Result<ExitCode, Error> {
         match &self.sdio {
             Some(setting) => self.packet(setting),
-            None => self.jobs(),
+            None => match Function::of(self.job.as_deref(), &self.scene)? {
+                Some(function) => self.function(&function),
+                None => self.jobs(),
+            },
         }
+    }
+
+    /// A packet of a function of one's own.
+    fn function(&self, function: &Function) -> Result<ExitCode, Error> {
+        let starts = [("--from", self.from.is_some()), ("--trigger", self.trigger.is_some())];
+        if let Some((option, _)) = starts.iter().find(|(_, given)| *given) {
+            return Err(Error::Input(format!("{option}: the window of a function begins with a packet")));
+        }
+        let for_ns = self.window()?.for_ns;
+        let places = self.ready()?;
+        let (capture, title) = function.record(self.way.as_deref().unwrap_or("mmcq"), for_ns)?;
+        self.write(places, &capture, || Ok(picture::write(&capture, &title)))
     }
 
     /// A packet of the SDIO experiment.
@@ -152,6 +175,9 @@ impl Trace {
     }
 
     fn jobs(&self) -> Result<ExitCode, Error> {
+        if let Some(way) = &self.way {
+            return Err(Error::Input(format!("--way {way}: expected an SDIO function, a file .toml")));
+        }
         let window = self.window()?;
         let jobs = super::jobs(self.job.as_deref(), &self.options)?;
         let loaded = self.scene.load(&jobs, &self.scene.set).map_err(Error::input)?;

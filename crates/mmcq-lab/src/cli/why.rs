@@ -17,6 +17,9 @@ use std::process::ExitCode;
 /// although a request is with the stack; where the host does not see the card's busy, that is in
 /// here). Rows of --json have group, name, value, unit, and what that is for each request, MiB or
 /// in percent.
+///
+/// Of an SDIO function of your own (a file .toml, as `mmcq run` takes it) it shows the steps of a
+/// packet in each way to advance them, and what they wait for.
 #[derive(Debug, Args)]
 pub struct Explain {
     #[command(flatten)]
@@ -27,6 +30,9 @@ pub struct Explain {
 
 impl Explain {
     pub fn run(self) -> Result<ExitCode, Error> {
+        if let Some(function) = self.load.function()? {
+            return function.why(&self.form);
+        }
         let (_, loaded) = self.load.read()?;
         let run = self.load.scene.run_of(&loaded);
         let mut why = Why::new(&run).map_err(|error| match error {

@@ -32,6 +32,8 @@ pub enum How {
     Durable,
     /// No data: the blocks need not keep their content.
     Discard,
+    /// A read of a boot area of an eMMC, 1 or 2.
+    Boot(u8),
 }
 
 /// When a request may go.

@@ -42,11 +42,6 @@ impl ControllerConfig {
         matches!(self, ControllerConfig::Sdhci(config) if config.command_queue.is_some())
     }
 
-    /// It may go on with a transfer that is open, by its configuration.
-    pub fn continues_data(&self) -> bool {
-        matches!(self, ControllerConfig::Rtsx(_))
-    }
-
     /// It executes chains of transfers.
     pub fn executes_chains(&self) -> bool {
         matches!(self, ControllerConfig::Sdhci(config) if config.capabilities1 & ADMA3 != 0)

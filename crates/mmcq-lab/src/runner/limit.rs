@@ -157,7 +157,7 @@ impl Lane {
         let controller = &run.platform.controller;
         let all = [
             (Lane::Closed, true),
-            (Lane::Open, controller.continues_data()),
+            (Lane::Open, run.platform.leaves_open()),
             (Lane::Tasks, profile.has_queue()),
             (Lane::Engine, profile.has_queue() && controller.has_queue_engine()),
             (Lane::Packed, profile.takes_packed()),

@@ -1,7 +1,7 @@
 //! fio's workers as the machine's jobs.
 
 use super::place::Carried;
-use super::{Run, RunError, Steady, Waiting};
+use super::{Run, RunError, Setting, Steady, Waiting};
 use crate::fio::job::{ExitWhat, IoEngine};
 use crate::fio::state::{How, Io as FioIo, JobState, Next as FioNext, Sync as FioSync, Times};
 use crate::fio::stats::WorkerError;
@@ -33,6 +33,8 @@ pub(super) struct Load<'a> {
     workers: &'a [FioWorker],
     /// First block of each file of each worker.
     files: Vec<Vec<u64>>,
+    /// Boot area of each file of each worker; 0: the user area.
+    areas: Vec<Vec<u8>>,
     under_way: Vec<Vec<(Key, UnderWay)>>,
     finished: Vec<bool>,
     behind_wall: Vec<bool>,
@@ -73,23 +75,68 @@ pub fn is_partition(device: &str) -> bool {
         && (part == "rpmb" || ["boot", "gp"].iter().any(|name| part.strip_prefix(name).is_some_and(digits)))
 }
 
+/// The number of the boot area that a device is.
+fn boot_area(device: &str) -> Option<u8> {
+    match device.rsplit_once("boot") {
+        Some((_, "0")) => Some(1),
+        Some((_, "1")) => Some(2),
+        _ => None,
+    }
+}
+
+/// What a job of a run may have of a partition's device: the number of a boot area, and its bytes.
+fn partition(
+    run: &Run<'_>,
+    worker: &FioWorker,
+    name: &str,
+    boot_bytes: Option<u64>,
+) -> Result<(u8, u64), RunError> {
+    let refused = |why: String| Err(RunError::Partition { name: name.to_owned(), why });
+    let Some(area) = boot_area(name) else {
+        return refused("and jobs are in the user area; expected /dev/mmcblk0, or a file".to_owned());
+    };
+    if run.setting.is_linux() || run.setting == Setting::Limit {
+        let setting = run.setting.name();
+        return refused(format!("which setting {setting} does not read; expected mmcq or mmcq-own"));
+    }
+    if worker.job.rw.write || worker.script.is_some() {
+        let job = &worker.job.name;
+        return refused(format!(
+            "read-only as Linux has it, and job {job} may write; expected rw=read or randread"
+        ));
+    }
+    match boot_bytes {
+        Some(bytes) => Ok((area, bytes)),
+        None => refused("and this card has none; expected an eMMC with boot areas".to_owned()),
+    }
+}
+
 impl<'a> Load<'a> {
     pub(super) fn new(
         run: &Run<'a>,
-        sectors: u64,
+        (sectors, boot_bytes): (u64, Option<u64>),
         waiting: Waiting,
         progress: &'a mut dyn FnMut(u64, u64),
     ) -> Result<Self, RunError> {
         let capacity = sectors * 512;
         let mut place = 0;
         let mut known: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+        let mut areas = Vec::new();
         let (mut states, mut files) = (Vec::new(), Vec::new());
         for worker in run.workers {
             let (mut bytes, mut bases) = (Vec::new(), Vec::new());
+            let mut of_files = Vec::new();
             for name in &worker.files {
+                if is_partition(name) {
+                    let (area, size) = partition(run, worker, name, boot_bytes)?;
+                    bases.push(0);
+                    bytes.push(size);
+                    of_files.push(area);
+                    continue;
+                }
+                of_files.push(0);
                 let (base, size) = match known.get(name.as_str()) {
                     Some(&found) => found,
-                    None if is_partition(name) => return Err(RunError::Partition { name: name.clone() }),
                     // A device is the whole card.
                     None if name.starts_with("/dev/") => (0, capacity),
                     None => {
@@ -114,6 +161,7 @@ impl<'a> Load<'a> {
             }
             states.push(JobState::new(worker, &bytes, run.seed)?);
             files.push(bases);
+            areas.push(of_files);
         }
         let depth = run.workers.iter().map(|w| w.job.depth() as usize).sum();
         let max_bytes = run.workers.iter().map(FioWorker::max_bytes).max().unwrap_or(512) as usize;
@@ -127,6 +175,7 @@ impl<'a> Load<'a> {
             states,
             workers: run.workers,
             files,
+            areas,
             max_bytes: max_bytes.next_multiple_of(512),
             depth,
             ios: 0,
@@ -139,6 +188,11 @@ impl<'a> Load<'a> {
             steady: Steady::new(planned),
             progress,
         })
+    }
+
+    /// A file of a job is a boot area.
+    pub(super) fn reads_boot(&self) -> bool {
+        self.areas.iter().flatten().any(|area| *area > 0)
     }
 
     /// A worker behind a stone wall starts when all before it have finished.
@@ -267,7 +321,10 @@ impl Workload for Load<'_> {
                         job,
                         core: 0,
                         direction,
-                        how: fio.how,
+                        how: match self.areas[j].get(fio.file) {
+                            Some(&area) if area > 0 => How::Boot(area),
+                            _ => fio.how,
+                        },
                         sync: direction == Direction::Read || self.workers[j].job.direct,
                         lba,
                         blocks: (fio.bytes / 512) as u32,

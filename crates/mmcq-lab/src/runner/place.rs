@@ -165,7 +165,9 @@ impl Serve<SLOTS> for Board<SLOTS> {
             true => Keeping::Closes,
         };
         let before = self.stack.with(|e| *e.stats());
-        let mut front = Ours::new(self.stack, sys, load.jobs_max()).moved_by(self.context, sys);
+        let boot = self.boot();
+        let front = Ours::new(self.stack, sys, load.jobs_max()).with_boot(boot);
+        let mut front = front.moved_by(self.context, sys);
         let end_ns = sys.run(&mut front, &mut controller, load)?;
         let served =
             front.stack.with(|e| Served::by_engine(&before, *e.stats(), e.holds(), e.take_continue_lost()));

@@ -80,6 +80,7 @@ pub fn reason(close: Close) -> &'static str {
         Close::Stop => "the queue was stopped",
         Close::Retune => "the controller asked for tuning",
         Close::Fault => "the host failed to continue",
+        Close::Memory => "the next request's memory or length is none that the host goes on with",
         Close::Owed => "the status of its writes was owed for long enough",
     }
 }

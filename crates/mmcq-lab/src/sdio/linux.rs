@@ -34,31 +34,18 @@ const LOOK_NS: u64 = 250;
 /// Looks at a FIFO that does not change after which its loop is left in any case.
 const LOOKS_MAX: u32 = 100;
 
-/// The receive chain.
-pub struct Chain {
-    host: Priced,
-    advance: Advance,
-    /// The command on the bus, from 0.
-    step: usize,
-    /// The thread has a result to look at.
-    ended: bool,
-    buffer: Box<[u32; PAYLOAD_BYTES / 4]>,
-    /// The part of it that the command on the bus fills.
-    segment: Option<Segment>,
-    /// Packets received.
-    pub packets: u64,
-    /// Commands that failed.
-    pub failures: u64,
+/// What is sent for each packet.
+pub struct Plan {
+    /// One command after the other.
+    pub phases: Vec<Phase>,
+    /// The driver looks so often, by the first of them, which reads a register: 0, there is
+    /// nothing. `None`: the card interrupts.
+    pub poll_ns: Option<u64>,
 }
 
-impl Chain {
-    /// A chain on a driver whose card is up, with its interrupt unmasked.
-    pub fn new(host: Priced, advance: Advance) -> Self {
-        let buffer = Box::new([0; PAYLOAD_BYTES / 4]);
-        Chain { host, advance, step: 0, ended: false, buffer, segment: None, packets: 0, failures: 0 }
-    }
-
-    fn phase(step: usize) -> Option<Phase> {
+impl Plan {
+    /// The six commands of a Type-A packet.
+    pub fn type_a() -> Self {
         let read53 = |count| {
             cmd::io_rw_extended(Extended {
                 write: false,
@@ -70,16 +57,67 @@ impl Chain {
         };
         let data = |block_size, blocks| Some(Data { direction: Direction::Read, block_size, blocks });
         let blocks = PAYLOAD_BYTES as u16 / BLOCK_BYTES;
-        let (command, data) = match step {
-            0 => (cmd::io_read(0, INT_PENDING), None),
-            1 => (cmd::io_read(1, register::INTRD), None),
-            2 => (cmd::io_write(1, register::INTRD, 1), None),
-            3 => (read53(Amount::Bytes(4)), data(4, 1)),
-            4 => (read53(Amount::Blocks(blocks)), data(BLOCK_BYTES, blocks.into())),
-            5 => (cmd::io_write(1, register::PC_RRT, 0), None),
-            _ => return None,
-        };
-        Some(Phase { command, data, auto: Auto::None, tuning: false })
+        let steps = [
+            (cmd::io_read(0, INT_PENDING), None),
+            (cmd::io_read(1, register::INTRD), None),
+            (cmd::io_write(1, register::INTRD, 1), None),
+            (read53(Amount::Bytes(4)), data(4, 1)),
+            (read53(Amount::Blocks(blocks)), data(BLOCK_BYTES, blocks.into())),
+            (cmd::io_write(1, register::PC_RRT, 0), None),
+        ];
+        let phase = |(command, data)| Phase { command, data, auto: Auto::None, tuning: false };
+        Plan { phases: steps.map(phase).to_vec(), poll_ns: None }
+    }
+
+    fn bytes_max(&self) -> usize {
+        let bytes = |phase: &Phase| phase.data.map_or(0, |data| u32::from(data.block_size) * data.blocks);
+        self.phases.iter().map(bytes).max().unwrap_or(0) as usize
+    }
+}
+
+/// The chain of commands.
+pub struct Chain {
+    host: Priced,
+    advance: Advance,
+    plan: Plan,
+    /// The command on the bus, from 0.
+    step: usize,
+    /// When the driver looks, and that it does.
+    look_ns: Option<u64>,
+    looks: bool,
+    /// The last look found nothing.
+    nothing: bool,
+    /// The thread has a result to look at.
+    ended: bool,
+    buffer: Box<[u32]>,
+    /// The part of it that the command on the bus fills, or sends.
+    segment: Option<(Segment, Direction)>,
+    /// Packets received.
+    pub packets: u64,
+    /// Commands that failed.
+    pub failures: u64,
+}
+
+impl Chain {
+    /// A chain on a driver whose card is up; the card interrupts and is listened to, or the driver
+    /// looks from `now_ns` on.
+    pub fn new(host: Priced, advance: Advance, plan: Plan, now_ns: u64) -> Self {
+        let buffer = vec![0; plan.bytes_max().div_ceil(4)].into_boxed_slice();
+        let look_ns = plan.poll_ns.map(|poll_ns| now_ns + poll_ns);
+        Chain {
+            host,
+            advance,
+            plan,
+            step: 0,
+            look_ns,
+            looks: false,
+            nothing: false,
+            ended: false,
+            buffer,
+            segment: None,
+            packets: 0,
+            failures: 0,
+        }
     }
 
     /// Memory for the phase's data, ready for the controller.
@@ -91,26 +129,30 @@ impl Chain {
         // unmapped.
         let mut segment = unsafe { Segment::new(ptr, len, 0) };
         match self.host.map(&mut segment, data.direction) {
-            Ok(()) => self.segment = Some(segment),
+            Ok(()) => self.segment = Some((segment, data.direction)),
             Err(_) => self.failures += 1,
         }
     }
 
-    /// Sends the next command, or ends the packet.
+    /// Sends the next command, or ends the packet, or the look.
     fn send(&mut self, m: &mut Machine) {
-        match Self::phase(self.step) {
-            Some(phase) => {
-                self.map(&phase);
-                if self.host.start(&phase, self.segment.as_slice(), 0).is_err() {
-                    self.failures += 1;
-                }
+        if std::mem::take(&mut self.nothing) {
+            (self.step, self.looks) = (0, false);
+            return;
+        }
+        if self.step == self.plan.phases.len() {
+            self.step = 0;
+            self.packets += 1;
+            m.packet();
+            // Who looks does so until there is nothing.
+            if self.plan.poll_ns.is_none() {
+                return self.host.card_irq(true);
             }
-            None => {
-                self.step = 0;
-                self.packets += 1;
-                m.packet();
-                self.host.card_irq(true);
-            }
+        }
+        let phase = self.plan.phases[self.step];
+        self.map(&phase);
+        if self.host.start(&phase, segments(&self.segment), 0).is_err() {
+            self.failures += 1;
         }
     }
 
@@ -118,13 +160,15 @@ impl Chain {
     /// ended, or the card asks.
     fn take(&mut self, m: &mut Machine) -> bool {
         loop {
-            let events = self.host.ack(self.segment.as_slice());
+            let events = self.host.ack(segments(&self.segment));
             if let Some(result) = events.phase {
                 // A response with an error bit, or a fault.
-                let good = result.is_ok_and(|done| done.response.r5().errors() == 0);
-                self.failures += u64::from(!good);
-                if let Some(segment) = self.segment.take() {
-                    self.host.unmap(&segment, Direction::Read);
+                let r5 = result.ok().map(|done| done.response.r5());
+                let good = r5.filter(|r5| r5.errors() == 0).map(|r5| r5.data());
+                self.failures += u64::from(good.is_none());
+                self.nothing = self.plan.poll_ns.is_some() && self.step == 0 && good == Some(0);
+                if let Some((segment, direction)) = self.segment.take() {
+                    self.host.unmap(&segment, direction);
                 }
                 self.step += 1;
                 self.ended = true;
@@ -141,7 +185,8 @@ impl Chain {
     /// Linux's loop stays while the FIFO is not empty: it empties it at the end of a block only.
     /// True: the controller wants to be looked at.
     fn more(&self, m: &Machine) -> bool {
-        if !m.model.has_fifo() {
+        let writes = matches!(self.segment, Some((_, Direction::Write)));
+        if !m.model.has_fifo() || writes {
             return m.line();
         }
         let port = self.host.port();
@@ -156,6 +201,11 @@ impl Chain {
         }
         m.line()
     }
+}
+
+/// The memory of the command on the bus.
+fn segments(segment: &Option<(Segment, Direction)>) -> &[Segment] {
+    segment.as_ref().map_or(&[], |(segment, _)| std::slice::from_ref(segment))
 }
 
 impl Handler for Chain {
@@ -189,6 +239,21 @@ impl Handler for Chain {
                 break;
             }
             self.send(m);
+        }
+    }
+
+    fn alarm_ns(&self) -> Option<u64> {
+        self.look_ns.filter(|_| !self.looks)
+    }
+
+    fn alarm(&mut self, m: &mut Machine) {
+        let (Some(at_ns), Some(poll_ns)) = (self.look_ns, self.plan.poll_ns) else { return };
+        let late = m.time.now().saturating_sub(at_ns) / poll_ns;
+        self.look_ns = Some(at_ns + (late + 1) * poll_ns);
+        self.looks = true;
+        match self.advance {
+            Advance::Async => self.send(m),
+            _ => m.wake(),
         }
     }
 }

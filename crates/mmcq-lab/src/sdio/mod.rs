@@ -5,22 +5,27 @@
 //! `linux.rs` the historic ways, `ours.rs` the engine, which stays in the interrupt or leaves as
 //! [`mmcq::advance`] decides; `platform.rs` reads the board's file, `trace.rs` finds the steps in
 //! what went over the bus, `spin.rs` compares the ways to wait, `packet.rs` records one packet and
-//! `stacked.rs` draws it.
+//! `stacked.rs` draws it. A function of one's own: `load.rs` reads its file, `scripted.rs` is the
+//! card's side of it, `served.rs` the driver's, and `rounds.rs` finds its steps on the bus.
 
 pub mod host;
 pub mod linux;
+pub mod load;
 pub mod machine;
 pub mod model;
 pub mod ours;
 pub mod packet;
 pub mod platform;
+pub mod rounds;
+pub mod scripted;
+pub mod served;
 pub mod spin;
 pub mod stacked;
 pub mod trace;
 
 use crate::platform::PlatformError;
 use host::Priced;
-use linux::{Advance, Chain};
+use linux::{Advance, Chain, Plan};
 use machine::{Handler, Machine, Thief};
 use mmcq::advance::WaitStrategy as Policy;
 use mmcq::board::NoLock;
@@ -30,7 +35,7 @@ use mmcq::host::s3c_sdi::DmaUse;
 use mmcq::sdio::bluetooth::TypeA;
 use mmcq::sdio::{self, CardInterrupt, Function};
 use mmcq::task::{IrqTask, Timer};
-use mmcq_sim::card::io::{Behind, IoProfile, type_a};
+use mmcq_sim::card::io::{Behind, IoCard, IoProfile, type_a};
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
 use mmcq_sim::time::Time;
 use model::Model;
@@ -150,6 +155,9 @@ pub enum Failure {
     /// Commands failed, or packets came damaged.
     #[error("{0} commands failed")]
     Commands(u64),
+    /// The driver and the card's side of a function do not agree.
+    #[error("{0} accesses are no step of a packet")]
+    Stray(u64),
 }
 
 /// One run of a way: what is measured takes `for_ns`.
@@ -189,6 +197,11 @@ impl Bench {
         let Some((_, counts)) = handles.into_iter().next() else {
             return Err(Failure::Card(format!("card {}: no Type-A function", board.card)));
         };
+        Bench::with(board, dma, card, counts)
+    }
+
+    /// The same with this card, whose function counts here.
+    fn with(board: &Board, dma: DmaUse, card: IoCard, counts: type_a::Handle) -> Result<Self, Failure> {
         let time = Time::new();
         CLOCK.with(|clock| *clock.borrow_mut() = time.clone());
         let memory = ShadowMemory::new(MemoryConfig::BITS32);
@@ -221,8 +234,20 @@ impl Bench {
 
     /// Lets the machine run; what is measured begins after the warm-up.
     fn measure(&self, run: &Run<'_>, m: &mut Machine, handler: &mut dyn Handler) -> Outcome {
+        let (outcome, trace) = self.measure_by(run, m, handler, Trace::start);
+        Outcome { steps_ns: trace.steps(), completion_ns: trace.completion_ns(), ..outcome }
+    }
+
+    /// The same; who listens to the bus knows the steps.
+    fn measure_by<L>(
+        &self,
+        run: &Run<'_>,
+        m: &mut Machine,
+        handler: &mut dyn Handler,
+        listen: impl FnOnce(&Model) -> L,
+    ) -> (Outcome, L) {
         m.run(handler, WARM_UP_NS);
-        let trace = Trace::start(&self.model);
+        let listener = listen(&self.model);
         m.watch();
         self.model.take_stats();
         self.counts.borrow_mut().latency_ns.clear();
@@ -240,10 +265,10 @@ impl Bench {
         latency_ns.sort_unstable();
         let idle = 1.0 - busy_ns as f64 / run.for_ns as f64;
         let each = |total: u64| total as f64 / packets.max(1) as f64;
-        Outcome {
+        let outcome = Outcome {
             latency_ns,
             kcycles: run.board.idle_kcycles * idle.max(0.0),
-            steps_ns: trace.steps(),
+            steps_ns: Vec::new(),
             held_ns: each(stats.held_ns),
             packets,
             overrun: counts.overrun - overrun,
@@ -251,8 +276,9 @@ impl Bench {
             wakes: each(m.switches().0 - wakes),
             for_ns: run.for_ns,
             switches_per_s: (m.switches().1 - switches) as f64 / (run.for_ns as f64 / 1e9),
-            completion_ns: trace.completion_ns(),
-        }
+            completion_ns: 0.0,
+        };
+        (outcome, listener)
     }
 }
 
@@ -288,7 +314,7 @@ pub fn run(run: &Run<'_>) -> Result<Outcome, Failure> {
     let mut machine = Machine::new(time, model, costs, run.thief, run.seed);
     match run.way {
         Way::Linux(advance) => {
-            let mut chain = Chain::new(bench.host.clone(), advance);
+            let mut chain = Chain::new(bench.host.clone(), advance, Plan::type_a(), machine.time.now());
             let outcome = bench.measure(run, &mut machine, &mut chain);
             if chain.failures == 0 { Ok(outcome) } else { Err(Failure::Commands(chain.failures)) }
         }

@@ -10,7 +10,7 @@ use mmcq::advance::{Advice, Class, Context as From, Wait, WaitStrategy};
 use mmcq::host::s3c_sdi::regs::FIFO_HALF;
 use mmcq::task::{IrqTask, Lock};
 use std::cell::Cell;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -27,6 +27,38 @@ pub enum Stay {
     Commands,
 }
 
+/// A driver that looks instead of being interrupted: when it does so next.
+#[derive(Default)]
+pub struct Looks {
+    at_ns: Cell<Option<u64>>,
+    waker: Cell<Option<Waker>>,
+}
+
+impl Looks {
+    /// Waits until then.
+    pub async fn until(&self, at_ns: u64) {
+        self.at_ns.set(Some(at_ns));
+        poll_fn(|context| {
+            if self.at_ns.get().is_none() {
+                return Poll::Ready(());
+            }
+            self.waker.set(Some(context.waker().clone()));
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Wakes the task that waits, if its time has come.
+    fn come(&self, now_ns: u64) {
+        if self.at_ns.get().is_some_and(|at_ns| at_ns <= now_ns) {
+            self.at_ns.set(None);
+            if let Some(waker) = self.waker.take() {
+                waker.wake();
+            }
+        }
+    }
+}
+
 /// The engine under the machine.
 pub struct Ours<'a> {
     /// The engine.
@@ -39,6 +71,8 @@ pub struct Ours<'a> {
     pub received: Rc<Cell<u64>>,
     /// What decides.
     pub advance: WaitStrategy,
+    /// When the driver looks, if it does.
+    pub looks: Rc<Looks>,
     /// What is waited for, and since when.
     since: Option<(Wait, u64)>,
     alarm_ns: Option<u64>,
@@ -53,7 +87,7 @@ impl<'a> Ours<'a> {
         advance: WaitStrategy,
         received: Rc<Cell<u64>>,
     ) -> Self {
-        Ours { stack, host, stay, received, advance, since: None, alarm_ns: None }
+        Ours { stack, host, stay, received, advance, looks: Rc::default(), since: None, alarm_ns: None }
     }
 
     /// What the controller works on; `begun`: the phase has been waited for before.
@@ -117,11 +151,16 @@ impl Handler for Ours<'_> {
     fn thread(&mut self, _: &mut Machine) {}
 
     fn alarm_ns(&self) -> Option<u64> {
-        self.alarm_ns
+        let looks_ns = self.looks.at_ns.get();
+        self.alarm_ns.into_iter().chain(looks_ns).min()
     }
 
-    fn alarm(&mut self, _: &mut Machine) {
+    fn alarm(&mut self, m: &mut Machine) {
         self.stack.poll();
+        self.looks.come(m.time.now());
+        for _ in 0..self.received.take() {
+            m.packet();
+        }
         self.alarm_ns = self.stack.with(|engine| engine.next_deadline_ns());
     }
 }

@@ -278,6 +278,16 @@ impl Sdhci {
         }
     }
 
+    /// The request comes while the lines stand at a gap already and wait for memory.
+    pub(super) fn stop_at_gap(&mut self, now: u64) {
+        let whole = self.dat.offset == 0 || self.dat.rest().is_none();
+        let stands = matches!(self.dat.state, State::WriteHeld | State::ReadHeld);
+        let noticed = !self.config.mistakes.gap_unnoticed;
+        if stands && whole && noticed && self.dat.dma && self.dma.held() {
+            self.pause(now);
+        }
+    }
+
     /// Stop At Block Gap Request [SDHC 2.2.12].
     fn pause(&mut self, now: u64) {
         self.dat.state = State::Gap;

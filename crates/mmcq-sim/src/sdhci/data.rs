@@ -210,6 +210,16 @@ impl Sdhci {
         if self.dat.state != State::Reserved {
             return;
         }
+        // A command that says nothing of data may carry those of a write that the card still has
+        // open.
+        let flow = match (flow, self.dat.flow) {
+            (Flow::None, Some(_)) if self.config.mistakes.carried_data_stay => {
+                self.dat.flow = None;
+                return self.silence(now);
+            }
+            (Flow::None, Some(open @ Flow::Write { .. })) if !self.dat.read => open,
+            (flow, _) => flow,
+        };
         self.dat.flow = Some(flow);
         self.dat.beat = Some(beat);
         if self.dat.block == 0 || self.dat.left == Some(0) {

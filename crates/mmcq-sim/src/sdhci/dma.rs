@@ -193,7 +193,8 @@ impl Sdhci {
 
     /// The host has written the SDMA address: a transfer that stopped at a boundary goes on.
     pub(super) fn sdma_restart(&mut self, now: u64) {
-        if self.dma.engine == Engine::Sdma && self.dma.held {
+        let heard = !self.config.mistakes.sdma_address_ignored;
+        if self.dma.engine == Engine::Sdma && self.dma.held && heard {
             self.dma.held = false;
             self.dma_goes_on(now);
         }

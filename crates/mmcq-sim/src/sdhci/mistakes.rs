@@ -34,6 +34,12 @@ pub struct Mistakes {
     /// A reset ends only if Clock Control was written, with the internal clock on, after the last
     /// command.
     pub reset_needs_clock: bool,
+    /// While a transfer is under way, a new SDMA address is not taken, as on QEMU.
+    pub sdma_address_ignored: bool,
+    /// A request to stop at a block gap is not noticed while the lines stand at one.
+    pub gap_unnoticed: bool,
+    /// Data move only with commands that say so to the card too: others are answered, and wait.
+    pub carried_data_stay: bool,
 }
 
 impl Mistakes {
@@ -52,5 +58,8 @@ impl Mistakes {
         capabilities_hidden: false,
         lines_wired: 0,
         reset_needs_clock: false,
+        sdma_address_ignored: false,
+        gap_unnoticed: false,
+        carried_data_stay: false,
     };
 }

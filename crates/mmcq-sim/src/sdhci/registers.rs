@@ -285,6 +285,9 @@ impl Sdhci {
         self.regs.block_gap = gap & 0x0d;
         self.regs.wakeup = wakeup & 7;
         self.refresh_bus(now);
+        if mask & 0x00ff_0000 != 0 && gap & 1 != 0 {
+            self.stop_at_gap(now);
+        }
         // Continue Request clears itself [SDHC 2.2.12].
         if mask & 0x00ff_0000 != 0 && gap & 2 != 0 && gap & 1 == 0 {
             self.continue_after_gap(now);

@@ -256,6 +256,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             left -= segment.len;
             self.gathered.fill(place, segment);
         }
+        if H::CONTINUES && self.is_left_open() && !self.host_goes_on() {
+            return self.close(Close::Memory, now_ns);
+        }
         let count = self.gathered.members().len();
         // Before anything is changed: a policy may panic.
         for place in 0..count {
@@ -347,6 +350,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let auto = if self.is_left_open() {
             self.record.transfer_continued();
             Auto::Continue
+        } else if H::CONTINUES && !counted && self.end() == End::Unknown {
+            Auto::Open
         } else if single || counted || self.end() != End::Here {
             Auto::None
         } else {

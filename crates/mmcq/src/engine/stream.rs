@@ -24,7 +24,7 @@ use super::runs::{End, Open};
 use super::slot::{NONE, Rules, bits};
 use super::timers::{NEVER, later};
 use super::{Engine, Error, StaysOpen};
-use crate::host::{Auto, BusyDetect, Direction, Host};
+use crate::host::{Auto, BusyDetect, Direction, Host, Segment};
 use crate::sched::{Policy, Profile};
 use crate::spec::command;
 use crate::spec::response::R1;
@@ -51,11 +51,13 @@ pub enum Close {
     /// Writes of it are complete, and their status has been owed for long enough
     /// ([`Config::owed_ns`](super::Config::owed_ns)).
     Owed,
+    /// The host cannot go on with the next request's memory, or its length.
+    Memory,
 }
 
 impl Close {
     /// How many reasons there are.
-    pub const COUNT: usize = 9;
+    pub const COUNT: usize = 10;
 
     /// All of them, in the order of [`Stats::closed`](super::Stats::closed).
     pub const ALL: [Close; Self::COUNT] = [
@@ -68,6 +70,7 @@ impl Close {
         Close::Retune,
         Close::Fault,
         Close::Owed,
+        Close::Memory,
     ];
 }
 
@@ -119,6 +122,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && !self.incident.is_open()
     }
 
+    /// Can the host keep the collected transfer open, with the memory that it has? Asked when that
+    /// is mapped.
+    pub(super) fn host_goes_on(&self) -> bool {
+        let (blocks, direction) = (self.gathered.blocks(), self.gathered.direction());
+        let asks = |segment: &Segment| self.host.goes_on_with(segment, blocks, direction);
+        !H::CONTINUES_BY_REQUEST || self.gathered.segments(true).iter().all(asks)
+    }
+
     /// One past the collected transfer's last block.
     fn gathered_end(&self) -> u64 {
         self.gathered.lba().saturating_add(u64::from(self.gathered.blocks()))
@@ -140,7 +151,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// What is known of the end of the collected transfer.
     pub(super) fn foresee(&mut self) -> End {
-        if !self.can_continue() || !self.gate.is_running() {
+        if !self.can_continue() || !self.gate.is_running() || !self.host_goes_on() {
             return End::Here;
         }
         if self.card.target().is_none_or(|t| self.gathered_end() >= t.sectors) {
@@ -154,8 +165,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         // data: a write is then better closed by CMD12.
         let write = self.gathered.direction() == Direction::Write;
         let unseen = write && self.host.caps().busy == BusyDetect::Interrupt;
-        let counts =
-            self.card.target().is_some_and(|t| t.count) && self.counts(self.gathered.direction()) && !unseen;
+        let counts = self.card.target().is_some_and(|t| t.count)
+            && self.counts(self.gathered.direction())
+            && !unseen
+            && !self.host.caps().open_until_stopped;
         match self.gathered.blocks().saturating_add(rest) {
             _ if rest == 0 => End::Here,
             total if counts && total <= COUNT_MAX => End::After(total),
@@ -192,6 +205,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn goes_on(&mut self, was: Option<Open>, now_ns: u64) -> Result<u64, Close> {
         if !self.can_continue() {
             return Err(if self.lane.streams().may_continue() { Close::End } else { Close::Fault });
+        }
+        if self.host.caps().open_until_stopped && self.lane.phase().auto == Auto::None {
+            return Err(Close::End);
         }
         if self.card.wire().is_doubted() {
             return Err(Close::Retune);
@@ -352,7 +368,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return;
         }
         self.count_close(reason);
-        if matches!(reason, Close::Break | Close::Barrier) {
+        if matches!(reason, Close::Break | Close::Barrier | Close::Memory) {
             let head = self.slots.head();
             let arrived_ns = if head == NONE { now_ns } else { self.slots.at(head).arrived_ns() };
             self.lane.streams_mut().run_is_broken(arrived_ns, self.config.hold_ns);
@@ -405,7 +421,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return false;
         }
         let ours = self.lane.stage() == Stage::Main && !self.lane.has_control();
-        if !ours || self.lane.phase().auto != Auto::Continue || matches!(error, Error::Removed) {
+        let auto = self.lane.phase().auto;
+        if !ours || matches!(error, Error::Removed) {
+            return false;
+        }
+        if auto == Auto::Open && H::CONTINUES_BY_REQUEST {
+            // A controller that cannot even begin one must not be asked for ever.
+            self.lane.streams_mut().failed_to_continue(false);
+        }
+        if auto != Auto::Continue {
             return false;
         }
         self.record.not_continued();

@@ -39,6 +39,9 @@ pub struct Caps {
     /// The data of an open transfer (CMD18 or CMD25 without an end) can be moved in several phases:
     /// see [`Auto::Continue`](super::Auto::Continue).
     pub continue_data: bool,
+    /// A transfer stays open only if it began as one ([`Auto::Open`](super::Auto::Open)), and only
+    /// CMD12 ends it: no CMD23 may announce where it does.
+    pub open_until_stopped: bool,
     /// A command can go beside the data of a phase: see [`Host::start_concurrent`](super::Host::start_concurrent).
     pub concurrent_command: bool,
     /// End of busy.
@@ -86,6 +89,7 @@ setters!(Caps {
     auto_count: bool,
     no_count: bool,
     continue_data: bool,
+    open_until_stopped: bool,
     concurrent_command: bool,
     busy: BusyDetect,
     max_busy_ns: u64,
@@ -114,6 +118,7 @@ impl Caps {
         auto_count: false,
         no_count: true,
         continue_data: false,
+        open_until_stopped: false,
         concurrent_command: false,
         busy: BusyDetect::Status,
         max_busy_ns: 0,

@@ -64,6 +64,17 @@ macro_rules! forward_host {
             $crate::forward_host!(@to $to self.is_prompt(segment, direction))
         }
     };
+    (@goes_on_with $to:tt) => {
+        #[inline(always)]
+        fn goes_on_with(
+            &self,
+            segment: &$crate::host::Segment,
+            blocks: u32,
+            direction: $crate::host::Direction,
+        ) -> bool {
+            $crate::forward_host!(@to $to self.goes_on_with(segment, blocks, direction))
+        }
+    };
     (@unmap $to:tt) => {
         #[inline(always)]
         fn unmap(&mut self, segment: &$crate::host::Segment, direction: $crate::host::Direction) {

@@ -64,6 +64,10 @@ pub struct Data {
 pub enum Auto {
     /// Nothing.
     None,
+    /// Nothing: CMD18 or CMD25 without an end, and the transfer stays open when these data are over.
+    /// More data follow ([`Continue`](Auto::Continue)), or the engine's CMD12 (needs
+    /// [`Caps::continue_data`]).
+    Open,
     /// Only the data move: `command` (CMD18 or CMD25) was sent before without an end, and its
     /// transfer is still open (needs [`Caps::continue_data`]). There is no response.
     Continue,
@@ -198,6 +202,10 @@ pub unsafe trait Host {
     /// take, is not even linked.
     const ALWAYS_CONTINUES: bool = Self::CONTINUES;
 
+    /// [`goes_on_with`](Self::goes_on_with) may answer false. Where it never does, the engine's part
+    /// that asks is not even linked.
+    const CONTINUES_BY_REQUEST: bool = false;
+
     /// [`Caps::concurrent_command`] may be set. Where it is false, the engine's part that sends
     /// commands beside data is not even linked.
     const CONCURRENT: bool = false;
@@ -239,6 +247,13 @@ pub unsafe trait Host {
     fn is_prompt(&self, segment: &Segment, direction: Direction) -> bool {
         let _ = (segment, direction);
         false
+    }
+
+    /// Can a transfer stay open that begins, or goes on, with so many blocks, of which this segment
+    /// holds a part? Asked when the segment is mapped.
+    fn goes_on_with(&self, segment: &Segment, blocks: u32, direction: Direction) -> bool {
+        let _ = (segment, blocks, direction);
+        true
     }
 
     /// Starts a phase. `segments` (mapped, in order) hold the data; their lengths add up to at

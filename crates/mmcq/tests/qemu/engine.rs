@@ -9,8 +9,8 @@ use crate::registers::QtestRegs;
 use mmcq::block::BlockDevice;
 use mmcq::card::{self, Card, Family};
 use mmcq::engine::{Config, DmaBuf, Kind, Request, SlotId};
-use mmcq::host::Regs;
 use mmcq::host::sdhci::{Sdhci, TransferMode};
+use mmcq::host::{Host, Regs};
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -25,7 +25,7 @@ const PATIENCE_NS: u64 = 5_000_000_000;
 
 /// Sleeps until the interrupt or the engine's deadline, and moves the stack by whichever it was.
 /// Never asks the controller without an interrupt.
-fn turn<R: Regs>(machine: &Machine, stack: &Stack<R>) {
+pub fn turn<H: Host>(machine: &Machine, stack: &mmcq::task::Stack<(OneThread, H), 16>) {
     let now = machine.now_ns();
     NOW_NS.set(now);
     let deadline = stack.with(|engine| engine.next_deadline_ns());
@@ -41,7 +41,11 @@ fn turn<R: Regs>(machine: &Machine, stack: &Stack<R>) {
 }
 
 /// Runs a future to its end.
-pub fn drive<R: Regs, F: Future>(machine: &Machine, stack: &Stack<R>, future: F) -> F::Output {
+pub fn drive<H: Host, F: Future>(
+    machine: &Machine,
+    stack: &mmcq::task::Stack<(OneThread, H), 16>,
+    future: F,
+) -> F::Output {
     let mut future = pin!(future);
     let mut context = Context::from_waker(Waker::noop());
     loop {

@@ -14,6 +14,7 @@ mod machine;
 mod memory;
 #[path = "../support/one_thread.rs"]
 mod one_thread;
+mod open;
 mod pci;
 mod phases;
 mod qtest;

@@ -514,7 +514,7 @@ impl TestHost {
             world.counted = counted.saturating_sub(blocks);
             assert!(counted == 0 || counted >= blocks, "more blocks than CMD23 said");
             let by_itself = matches!(index, 17 | 24) || counted == blocks;
-            let ends = by_itself || !matches!(phase.auto, Auto::None | Auto::Continue);
+            let ends = by_itself || !matches!(phase.auto, Auto::None | Auto::Open | Auto::Continue);
             world.open = (!ends).then_some((direction, first + u64::from(blocks)));
             if direction == Direction::Write && self.caps.busy != BusyDetect::Interrupt && ends {
                 world.still_busy = world.busy_polls;

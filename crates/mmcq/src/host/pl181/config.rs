@@ -76,6 +76,7 @@ impl Pl181Config {
             auto_count: false,
             no_count: false,
             continue_data: false,
+            open_until_stopped: false,
             concurrent_command: false,
             busy: BusyDetect::Status,
             max_busy_ns: 0,

@@ -111,7 +111,7 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         let (bytes, blocks) = size(data)?;
         match phase.auto {
             Auto::None => {}
-            Auto::Continue if self.caps.continue_data => {}
+            Auto::Open | Auto::Continue if self.caps.continue_data => {}
             _ => return None,
         }
         let used = self.buffers.build_table(segments, bytes)?;

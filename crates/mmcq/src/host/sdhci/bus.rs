@@ -59,6 +59,11 @@ enum Wait {
 }
 
 impl Bus {
+    /// Host Control 1 as it is wanted.
+    pub(super) fn control(&self) -> u8 {
+        self.control
+    }
+
     pub(super) fn new(model: &Model) -> Self {
         Bus {
             wait: Wait::Nothing,

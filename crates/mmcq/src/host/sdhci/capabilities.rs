@@ -22,6 +22,8 @@ const DESCRIPTOR_BYTES: u32 = 65_536;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Model {
     pub(super) version: u8,
+    /// SDMA is there, whichever mode is used.
+    pub(super) sdma: bool,
     /// Host Version 4 Enable.
     pub(super) v4: bool,
     /// 64-bit addresses.
@@ -104,6 +106,7 @@ impl Model {
         };
         Ok(Model {
             version,
+            sdma,
             v4,
             wide,
             mode,
@@ -166,6 +169,7 @@ impl Model {
                 && !quirks.has(SdhciQuirks::NO_CMD23),
             no_count: quirks.has(SdhciQuirks::NO_CMD23),
             continue_data: false,
+            open_until_stopped: false,
             // A command that fails is cleaned up on its line alone.
             concurrent_command: !quirks.has(SdhciQuirks::RESET_CMD_DATA_TOGETHER),
             busy: self.busy,

@@ -23,6 +23,7 @@ mod phase;
 mod port;
 pub mod profiles;
 pub mod regs;
+mod streams;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -46,6 +47,7 @@ use events::{ALL_BITS, NEVER};
 use phase::{Active, Automatic, Transfer};
 use port::Port;
 use regs::*;
+pub use streams::{OpenWrites, StreamConfig, Streams};
 pub use table::Table;
 pub use usdhc::Usdhc;
 

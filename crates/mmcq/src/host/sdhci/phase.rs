@@ -246,7 +246,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         self.auto = match phase.auto {
             Auto::Stop => Automatic::Stop,
             Auto::Count(_) => self.count(),
-            Auto::None | Auto::Continue => Automatic::Nothing,
+            Auto::None | Auto::Open | Auto::Continue => Automatic::Nothing,
         };
         self.programs = writes || phase.command.resp == Resp::R1b;
         let resp = phase.command.resp;

@@ -15,6 +15,8 @@ pub const ARGUMENT_2: u16 = 0x00;
 
 /// Transfer Block Size (11:0) and SDMA Buffer Boundary (14:12).
 pub const BLOCK_SIZE: u16 = 0x04;
+/// Block Count; what is left of it while a transfer stands at a block gap.
+pub const BLOCK_COUNT: u16 = 0x06;
 /// SDMA Buffer Boundary 512 KiB.
 pub const BOUNDARY_512K: u16 = 7 << 12;
 
@@ -133,6 +135,15 @@ pub const POWER_1V8: u8 = 5 << 1;
 pub const POWER_3V0: u8 = 6 << 1;
 /// SD Bus Voltage Select: 3.3 V.
 pub const POWER_3V3: u8 = 7 << 1;
+
+// --- 02Ah Block Gap Control [SDHC 2.2.12] ---
+
+/// Block Gap Control.
+pub const BLOCK_GAP: u16 = 0x2a;
+/// Stop At Block Gap Request.
+pub const GAP_STOP: u8 = 1 << 0;
+/// Continue Request, without a new request to stop.
+pub const GAP_GO_ON: u8 = 1 << 1;
 
 // --- 02Ch Clock Control [SDHC 2.2.14] ---
 

@@ -98,7 +98,7 @@ impl Program {
         segments: &[Segment],
         timeout_ns: u64,
     ) -> Result<Program, StartError> {
-        let auto = matches!(phase.auto, Auto::None | Auto::Stop | Auto::Continue);
+        let auto = matches!(phase.auto, Auto::None | Auto::Stop | Auto::Open | Auto::Continue);
         if !auto || phase.tuning {
             return Err(StartError::Unsupported);
         }

@@ -1,0 +1,133 @@
+//! What is said of a function of one's own: the rows of `mmcq run`, and where a packet's time goes.
+
+use crate::reproduce::Row;
+use crate::sdio::Failure;
+use crate::sdio::load::Load;
+use crate::sdio::packet::SETTINGS;
+use crate::sdio::platform::Board;
+use crate::sdio::served::{Seen, run};
+
+/// A load in each setting.
+pub struct Told<'a> {
+    load: &'a Load,
+    board: &'a Board,
+    seen: Vec<(&'static str, Seen)>,
+}
+
+/// Name, unit and value of a figure.
+type Cell = (String, &'static str, f64);
+
+impl<'a> Told<'a> {
+    /// Runs a load in all settings.
+    ///
+    /// # Errors
+    /// A run fails.
+    pub fn of(load: &'a Load, board: &'a Board, seed: u64) -> Result<Self, Failure> {
+        let one = |(name, way)| run(board, load, way, seed).map(|seen| (name, seen));
+        let seen = SETTINGS.into_iter().map(one).collect::<Result<Vec<_>, _>>()?;
+        Ok(Told { load, board, seen })
+    }
+
+    fn rows_of(&self, cells: &dyn Fn(&Seen) -> Vec<Cell>) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for (setting, seen) in &self.seen {
+            for (cell, unit, model) in cells(seen) {
+                let (setting, unit) = ((*setting).to_owned(), unit.to_owned());
+                rows.push(Row { cell, setting, unit, published: None, fitted: false, model, limit: None });
+            }
+        }
+        rows
+    }
+
+    /// What a function's user sees: rate, latencies, wake-ups, what is left of the CPU.
+    pub fn rows(&self) -> Vec<Row> {
+        self.rows_of(&|seen| {
+            let o = &seen.outcome;
+            let per_s = o.packets as f64 / (o.for_ns as f64 / 1e9);
+            let offered = (o.packets + o.overrun).max(1) as f64;
+            let kib = per_s * f64::from(self.load.packet_bytes()) / 1024.0;
+            let us = |ns: f64| ns / 1e3;
+            [
+                ("packets", "/s", per_s),
+                ("data", "KiB/s", kib),
+                ("packets lost", "%", 100.0 * o.overrun as f64 / offered),
+                (self.asked(), "us", us(o.mean_ns())),
+                ("the same, p99.9", "us", us(o.percentile_ns(99.9) as f64)),
+                (self.first(), "us", us(first_ns(seen))),
+                ("completion latency", "us", us(o.completion_ns)),
+                ("wake-ups", "/s", o.wakes * per_s),
+                ("context switches", "/s", o.switches_per_s),
+                ("interrupts", "/s", o.interrupts * per_s),
+                ("CPU idle", "%", self.idle(seen)),
+            ]
+            .map(|(cell, unit, model)| (cell.to_owned(), unit, model))
+            .to_vec()
+        })
+    }
+
+    /// Where a packet's time goes: its steps, and what they add up to.
+    pub fn steps(&self) -> Vec<Row> {
+        self.rows_of(&|seen| {
+            let us = |ns: f64| ns / 1e3;
+            let mut rows = vec![(self.first().to_owned(), "us", us(first_ns(seen)))];
+            let steps = self.load.steps.iter().zip(&seen.means.steps_ns);
+            rows.extend(steps.map(|(step, ns)| (format!("step {}", step.name), "us", us(*ns))));
+            rows.push(("all of a packet".to_owned(), "us", us(first_ns(seen) + seen.means.whole_ns)));
+            rows.push(("of it on the bus".to_owned(), "us", us(bus_ns(seen))));
+            rows.push(("of it bus clock stopped".to_owned(), "us", us(seen.outcome.held_ns)));
+            rows.push(("of it until who waits goes on".to_owned(), "us", us(seen.means.completions_ns)));
+            rows.push(("CPU busy".to_owned(), "us", us(self.busy_ns(seen))));
+            rows
+        })
+    }
+
+    /// A line for each setting: what takes most of a packet's time.
+    pub fn conclusions(&self) -> String {
+        let line = |(setting, seen): &(&str, Seen)| {
+            let whole_ns = (first_ns(seen) + seen.means.whole_ns).max(1.0);
+            let parts = [
+                (self.first(), first_ns(seen)),
+                ("completion latency", seen.means.completions_ns),
+                ("the bus and the card", bus_ns(seen)),
+            ];
+            let most = parts.iter().fold(parts[0], |most, part| if part.1 > most.1 { *part } else { most });
+            format!(
+                "{setting}: a packet takes {:.1} us, {:.0} % of it {}; the CPU is busy for {:.1} us\n",
+                whole_ns / 1e3,
+                100.0 * most.1 / whole_ns,
+                most.0,
+                self.busy_ns(seen) / 1e3
+            )
+        };
+        self.seen.iter().map(line).collect()
+    }
+
+    /// What a latency is counted from.
+    fn asked(&self) -> &'static str {
+        if self.load.poll_ns.is_some() { "arrival to cleared" } else { "interrupt to cleared" }
+    }
+
+    fn first(&self) -> &'static str {
+        if self.load.poll_ns.is_some() { "latency of the look" } else { "interrupt latency" }
+    }
+
+    fn idle(&self, seen: &Seen) -> f64 {
+        100.0 * seen.outcome.kcycles / self.board.idle_kcycles
+    }
+
+    /// CPU time for each packet.
+    fn busy_ns(&self, seen: &Seen) -> f64 {
+        let share = 1.0 - self.idle(seen) / 100.0;
+        share * seen.outcome.for_ns as f64 / seen.outcome.packets.max(1) as f64
+    }
+}
+
+/// From the card's interrupt, or the arrival, to the start of the first command.
+fn first_ns(seen: &Seen) -> f64 {
+    (seen.outcome.mean_ns() - seen.means.to_clear_ns).max(0.0)
+}
+
+/// What of a packet's time something is on the bus.
+fn bus_ns(seen: &Seen) -> f64 {
+    seen.means.whole_ns - seen.means.completions_ns
+}

@@ -1,0 +1,132 @@
+//! The card's side of a function of one's own: packets at a steady rate, each gone when its steps
+//! were done in their order.
+
+use super::load::{FUNCTION, Load, Step};
+use mmcq_sim::card::io::function::Function;
+use mmcq_sim::card::io::type_a::{Counts, Handle};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// The function.
+pub struct Scripted {
+    /// Those that it sees: not of function 0.
+    steps: Vec<Step>,
+    period_ns: u64,
+    access_ns: u64,
+    buffer_packets: usize,
+    counts: Handle,
+    waiting: usize,
+    next_ns: u64,
+    /// It asks since then.
+    up_ns: Option<u64>,
+    /// The step under way, and its bytes that went by.
+    at: usize,
+    passed: u32,
+}
+
+impl Scripted {
+    /// As after power-up.
+    pub fn new(load: &Load) -> Self {
+        let steps = load.steps.iter().filter(|step| step.function == FUNCTION);
+        Scripted {
+            steps: steps.cloned().collect(),
+            period_ns: load.period_ns,
+            access_ns: load.access_ns,
+            buffer_packets: load.buffer_packets,
+            counts: Rc::new(RefCell::new(Counts::default())),
+            waiting: 0,
+            next_ns: load.period_ns,
+            up_ns: None,
+            at: 0,
+            passed: 0,
+        }
+    }
+
+    /// What it sees; an access that is no step of a packet is a stray one.
+    pub fn counts(&self) -> Handle {
+        Rc::clone(&self.counts)
+    }
+
+    /// Everything that arrived by now.
+    fn settle(&mut self, now_ns: u64) {
+        while self.next_ns <= now_ns {
+            let mut counts = self.counts.borrow_mut();
+            counts.offered += 1;
+            if self.waiting < self.buffer_packets {
+                if self.waiting == 0 {
+                    self.up_ns.get_or_insert(self.next_ns);
+                }
+                self.waiting += 1;
+            } else {
+                counts.overrun += 1;
+            }
+            self.next_ns += self.period_ns.max(1);
+        }
+    }
+
+    /// A byte went by.
+    fn pass(&mut self, write: bool, address: u32, now_ns: u64) {
+        // A look where nothing waits is no step.
+        if self.waiting == 0 {
+            return;
+        }
+        let Some(step) = self.steps.get(self.at) else { return };
+        let expected = if step.increments { step.address + self.passed } else { step.address };
+        if (step.write, expected) != (write, address) {
+            self.counts.borrow_mut().stray += 1;
+            return;
+        }
+        self.passed += 1;
+        if self.passed < step.moved_bytes() {
+            return;
+        }
+        if step.clears
+            && let Some(up_ns) = self.up_ns.take()
+        {
+            self.counts.borrow_mut().latency_ns.push(now_ns - up_ns);
+        }
+        (self.at, self.passed) = (self.at + 1, 0);
+        if self.at == self.steps.len() {
+            self.at = 0;
+            self.waiting -= 1;
+            self.counts.borrow_mut().delivered += 1;
+            if self.waiting > 0 {
+                self.up_ns.get_or_insert(now_ns);
+            }
+        }
+    }
+}
+
+impl Function for Scripted {
+    /// Registers say whether a packet waits.
+    fn read(&mut self, address: u32, now_ns: u64) -> u8 {
+        self.settle(now_ns);
+        let waits = self.waiting > 0;
+        self.pass(false, address, now_ns);
+        waits.into()
+    }
+
+    fn write(&mut self, address: u32, _value: u8, now_ns: u64) {
+        self.settle(now_ns);
+        self.pass(true, address, now_ns);
+    }
+
+    fn access_ns(&self) -> u64 {
+        self.access_ns
+    }
+
+    fn interrupt(&self, now_ns: u64) -> bool {
+        self.up_ns.is_some() || (self.waiting == 0 && self.next_ns <= now_ns)
+    }
+
+    fn next_event_ns(&self, now_ns: u64) -> Option<u64> {
+        let down = self.up_ns.is_none() && self.waiting == 0;
+        Some(self.next_ns).filter(|&at_ns| down && at_ns > now_ns)
+    }
+
+    fn reset(&mut self, now_ns: u64) {
+        self.settle(now_ns);
+        (self.waiting, self.up_ns, self.at, self.passed) = (0, None, 0, 0);
+        self.next_ns = now_ns + self.period_ns;
+    }
+}

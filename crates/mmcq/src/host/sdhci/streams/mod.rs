@@ -1,0 +1,367 @@
+//! Transfers that stay open on an SDHCI, in three ways.
+//!
+// Read first: `stops.rs` (data that stop at a boundary of memory). What a carrier is stands here.
+//!
+//! The standard knows no transfer whose memory comes bit by bit. Two of its means make one:
+//!
+//! - **Stops.** SDMA stops at each boundary of memory, tells by the DMA Interrupt, and goes on with
+//!   whatever address is written then [SDHC 2.2.1]. A read is over when its last boundary is told:
+//!   its data are in memory. A write is not: that interrupt says that memory was *fetched*, and the
+//!   last block is still to go. So Stop At Block Gap is requested there [SDHC 2.2.12], and the write
+//!   is over when the controller stands at the gap: the card has taken every block.
+//! - **A carrier.** Only the card waits: CMD25 goes out with the exact count of its own data, and
+//!   what follows goes as the data of a CMD13, which the card answers while it receives. The
+//!   controller ends each with an ordinary Transfer Complete. No standard promises that a
+//!   controller sends data with a CMD13, and none forbids it.
+//!
+//! Neither has been seen on silicon by this project. Both are off until a board says otherwise:
+//! [`StreamConfig`]. A controller that fails at one twice in a row is not asked again by the engine.
+
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
+mod stops;
+
+use super::Sdhci;
+use super::capabilities::ByCpu;
+use super::config::{SdhciQuirks, TransferMode};
+use super::regs::*;
+use crate::host::{
+    Auto, BusOp, Caps, Cause, Direction, Dma, Done, Events, FastEnd, Fault, Host, Phase, Regs, Segment,
+    Stage, StartError, Step,
+};
+use crate::spec::command::{Command, Resp};
+use crate::spec::response::{R1, State};
+use stops::{Run, Stops};
+
+const SELECT_CARD: u8 = 7;
+const STOP_TRANSMISSION: u8 = 12;
+const SEND_STATUS: u8 = 13;
+
+/// How writes stay open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OpenWrites {
+    /// Not at all.
+    #[default]
+    No,
+    /// By stops of SDMA, each request ended at a block gap. Memory in whole boundaries of 4 KiB.
+    Gap,
+    /// Behind a CMD13. Any memory.
+    Carrier,
+}
+
+/// Which transfers a controller leaves open: what was tried on it.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct StreamConfig {
+    /// Reads, by stops of SDMA. Memory in whole boundaries of 4 KiB.
+    pub reads: bool,
+    /// Writes.
+    pub writes: OpenWrites,
+}
+
+setters!(StreamConfig { reads: bool, writes: OpenWrites });
+
+impl StreamConfig {
+    /// The driver leaves no transfer open: so it is for an untried controller.
+    pub const NONE: StreamConfig = StreamConfig { reads: false, writes: OpenWrites::No };
+}
+
+/// An SDHCI that leaves transfers open where its board says that it can.
+///
+/// Where it cannot, it is the controller alone: by ADMA2 only, with SDMA announced, no cache lines
+/// to keep, and no quirk that speaks against it.
+pub struct Streams<R: Regs, D: Dma, const DESCRIPTORS: usize> {
+    host: Sdhci<R, D, DESCRIPTORS>,
+    caps: Caps,
+    config: StreamConfig,
+    open: Option<Open>,
+    /// The phase in progress is one by stops.
+    run: Option<Run>,
+    /// What the phase in progress, one of the driver inside, is here.
+    plain: Plain,
+    resets: Resets,
+    /// The argument of the CMD7 that selected the card; 0: none is selected.
+    selected: u32,
+    /// Errors that the card told in a carrier's response. The engine does not see that response: the
+    /// driver adds them to the next one that the engine gets.
+    told: u32,
+}
+
+/// A transfer that the card has not seen the end of.
+#[derive(Clone, Copy, Debug)]
+enum Open {
+    Stops(Stops),
+    /// The card alone waits.
+    Carrier,
+    /// Nothing goes on with it.
+    Ended,
+}
+
+/// A phase of the driver inside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Plain {
+    Other,
+    /// CMD12.
+    Stop,
+    /// CMD13.
+    Status,
+    /// CMD13 with data.
+    Carrier,
+}
+
+/// CMD and DAT after an abort, one after the other [SDHC 3.8].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Resets {
+    Over,
+    Command,
+    Data,
+}
+
+impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
+    /// Joins a driver with what its board says of open transfers. Nothing is written.
+    pub fn new(host: Sdhci<R, D, DESCRIPTORS>, config: StreamConfig) -> Self {
+        let able = host.model.mode == TransferMode::Adma2
+            && host.model.by_cpu == ByCpu::Never
+            && host.model.sdma
+            && !host.config.quirks.has(SdhciQuirks::RESET_CMD_DATA_TOGETHER);
+        let config = if able { config } else { StreamConfig::NONE };
+        let any = config.reads || config.writes != OpenWrites::No;
+        let caps = host.caps.continue_data(any).open_until_stopped(any);
+        Streams {
+            host,
+            caps,
+            config,
+            open: None,
+            run: None,
+            plain: Plain::Other,
+            resets: Resets::Over,
+            selected: 0,
+            told: 0,
+        }
+    }
+
+    /// The driver of the controller.
+    pub fn controller(&self) -> &Sdhci<R, D, DESCRIPTORS> {
+        &self.host
+    }
+
+    fn begin(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError> {
+        let plain = Phase { auto: Auto::None, ..*phase };
+        let Some(data) = phase.data.filter(|data| data.block_size == 512) else {
+            return self.host.start(&plain, segments, timeout_ns);
+        };
+        let carried = data.direction == Direction::Write && self.config.writes == OpenWrites::Carrier;
+        if !carried && let Some(step) = stops::step(segments, data.blocks) {
+            return self.begin_stops(phase, data, segments, step, timeout_ns);
+        }
+        self.host.start(&plain, segments, timeout_ns)?;
+        self.open = Some(if carried { Open::Carrier } else { Open::Ended });
+        Ok(())
+    }
+
+    fn go_on(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError> {
+        match self.open {
+            Some(Open::Stops(_)) => self.continue_stops(phase, segments, timeout_ns),
+            Some(Open::Carrier) => {
+                let command = Command::new(SEND_STATUS, self.selected, Resp::R1);
+                let carrier = Phase { command, auto: Auto::None, ..*phase };
+                self.host.start(&carrier, segments, timeout_ns)?;
+                self.plain = Plain::Carrier;
+                Ok(())
+            }
+            _ => Err(StartError::Unsupported),
+        }
+    }
+
+    /// What a carrier's end is to the engine, whose phase had no command.
+    fn carried(&mut self, end: Result<Done, Fault>) -> Result<Done, Fault> {
+        let end = end.map_err(|fault| Fault { response: None, ..fault })?;
+        let status = R1(end.response.words[0]);
+        self.told |= status.0 & R1::DEFERRED;
+        let taken = matches!(status.current_state(), State::Rcv | State::Prg);
+        if status.0 & R1::OWN != 0 || !taken {
+            return Err(Fault { cause: Cause::Other, stage: Stage::Data, response: None });
+        }
+        Ok(Done::default())
+    }
+
+    /// An ordinary phase is over while something special holds.
+    fn ended(&mut self, end: Result<Done, Fault>) -> Result<Done, Fault> {
+        let plain = core::mem::replace(&mut self.plain, Plain::Other);
+        if plain == Plain::Carrier {
+            return self.carried(end);
+        }
+        let mut done = end?;
+        if plain == Plain::Stop
+            && let Some(Open::Stops(_)) = self.open.take()
+        {
+            self.leave_stops();
+            self.resets = Resets::Command;
+            self.host.port.write8(RESET, RESET_CMD);
+            // Done at once on most controllers; else the next start looks.
+            let _ = self.finish_resets();
+        }
+        if plain != Plain::Other {
+            done.response.words[0] |= core::mem::take(&mut self.told);
+        }
+        Ok(done)
+    }
+
+    /// CMD, then DAT: neither is waited for.
+    fn finish_resets(&mut self) -> Result<(), StartError> {
+        if self.resets == Resets::Over {
+            return Ok(());
+        }
+        if self.resets == Resets::Command && self.host.port.read8(RESET) & RESET_CMD == 0 {
+            self.resets = Resets::Data;
+            self.host.port.write8(RESET, RESET_DAT);
+        }
+        if self.resets == Resets::Data && self.host.port.read8(RESET) & RESET_DAT == 0 {
+            self.resets = Resets::Over;
+            return Ok(());
+        }
+        Err(StartError::CommandLine)
+    }
+
+    /// The lines, or all, are reset: nothing is open any more.
+    fn forget(&mut self) {
+        if let Some(Open::Stops(_)) = self.open.take() {
+            self.leave_stops();
+        }
+        (self.run, self.plain) = (None, Plain::Other);
+        self.resets = Resets::Over;
+    }
+
+    /// While a transfer stands open and no phase is in progress: what is about the card alone. What
+    /// is about the data is left for the next phase.
+    fn take_rare_alone(&mut self) -> Events {
+        let mut events = Events::default();
+        let status = self.host.port.read32(INT_STATUS);
+        if status == u32::MAX {
+            return events;
+        }
+        if status & super::events::RARE != 0 {
+            self.host.port.write32(INT_STATUS, status & super::events::ACKNOWLEDGED & super::events::RARE);
+            self.host.take_rare(status, &mut events);
+        }
+        if status & super::events::OF_PHASE != 0 {
+            // What stays in the status interrupts no more.
+            self.host.set_signal(super::events::RARE);
+        }
+        events
+    }
+}
+
+// SAFETY: calls go to the driver inside, in their order and with the segments as they are, but for
+// phases by stops. Those give SDMA addresses made from the segments alone, one boundary at a time,
+// each wholly inside of a segment, and the controller stops at each: see `stops.rs`. A phase's end
+// is reported `Ok` when the controller stands at its last boundary and has no address beyond it; it
+// touches nothing until the next is written. After any other end a reset takes the memory from it.
+unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Streams<R, D, DESCRIPTORS> {
+    const CONTINUES: bool = true;
+    const ALWAYS_CONTINUES: bool = false;
+    const CONTINUES_BY_REQUEST: bool = true;
+    const CONCURRENT: bool = true;
+    const CARD_IRQ: bool = true;
+    const EARLY_R1: bool = true;
+    const DEFERS_BY_REQUEST: bool = true;
+
+    crate::forward_host!(self.host => is_prompt map unmap ack_concurrent abort_concurrent
+        interrupt_lost command_hangs isolate dat0_busy dat_levels present retune_ns supply_ma
+        write_protected take_waker card_irq);
+
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn goes_on_with(&self, segment: &Segment, blocks: u32, direction: Direction) -> bool {
+        match (self.open, direction) {
+            (Some(Open::Stops(stops)), _) => stops.takes(segment, blocks, direction),
+            (Some(Open::Carrier), Direction::Write) => true,
+            (Some(_), _) => false,
+            (None, Direction::Read) => self.config.reads && stops::fits(segment, blocks),
+            (None, Direction::Write) => match self.config.writes {
+                OpenWrites::No => false,
+                OpenWrites::Gap => stops::fits(segment, blocks),
+                OpenWrites::Carrier => self.selected != 0,
+            },
+        }
+    }
+
+    fn start(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError> {
+        self.finish_resets()?;
+        match phase.auto {
+            Auto::Open => return self.begin(phase, segments, timeout_ns),
+            Auto::Continue => return self.go_on(phase, segments, timeout_ns),
+            _ => {}
+        }
+        let plain = match phase.command.index {
+            _ if phase.data.is_some() => Plain::Other,
+            STOP_TRANSMISSION => Plain::Stop,
+            SEND_STATUS => Plain::Status,
+            _ => Plain::Other,
+        };
+        if plain != Plain::Stop && matches!(self.open, Some(Open::Stops(_))) {
+            // The controller is in the middle of it.
+            return Err(StartError::Unsupported);
+        }
+        self.host.start(phase, segments, timeout_ns)?;
+        self.plain = plain;
+        if phase.data.is_some() {
+            self.open = None;
+        }
+        if phase.command.index == SELECT_CARD {
+            self.selected = phase.command.arg;
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn start_fast(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError> {
+        if self.caps.continue_data {
+            return self.start(phase, segments, timeout_ns);
+        }
+        self.host.start_fast(phase, segments, timeout_ns)
+    }
+
+    fn start_concurrent(&mut self, command: &Command) -> Result<(), StartError> {
+        if self.open.is_some() {
+            return Err(StartError::Unsupported);
+        }
+        self.host.start_concurrent(command)
+    }
+
+    fn early_r1(&mut self) -> Option<u32> {
+        if self.plain == Plain::Carrier || self.run.is_some() { None } else { self.host.early_r1() }
+    }
+
+    fn ack(&mut self, segments: &[Segment]) -> Events {
+        if self.run.is_some() {
+            return self.take_stops(segments);
+        }
+        if matches!(self.open, Some(Open::Stops(_))) && self.plain != Plain::Stop {
+            return self.take_rare_alone();
+        }
+        let mut events = self.host.ack(segments);
+        events.phase = events.phase.map(|end| self.ended(end));
+        events
+    }
+
+    #[inline(always)]
+    fn ack_fast(&mut self, segments: &[Segment]) -> Result<FastEnd, Events> {
+        if self.caps.continue_data { Err(self.ack(segments)) } else { self.host.ack_fast(segments) }
+    }
+
+    fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
+        match op {
+            BusOp::ResetLines | BusOp::ResetAll if first => self.forget(),
+            BusOp::PowerOff | BusOp::PowerOn if first => {
+                self.forget();
+                (self.selected, self.told) = (0, 0);
+            }
+            _ => {}
+        }
+        self.host.set_bus(op, first, now_ns)
+    }
+}

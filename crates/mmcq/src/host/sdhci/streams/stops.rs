@@ -1,0 +1,269 @@
+//! Data that stop at a boundary of memory.
+//!
+//! The transfer has 65 535 blocks by its register, far more than come. Its boundary is the largest
+//! that the memory of its first request allows, 4 KiB to 512 KiB, and holds until its end: each
+//! request is so many steps from boundary to boundary. The engine closes before the count does.
+
+use super::{Open, Streams};
+use crate::host::sdhci::Sdhci;
+use crate::host::sdhci::events::{ACKNOWLEDGED, NEVER, RARE, decode};
+use crate::host::sdhci::phase::{Automatic, Work};
+use crate::host::sdhci::regs::*;
+use crate::host::{
+    Cause, Data, Direction, Dma, Done, Events, Fault, Phase, Regs, Segment, Stage, StartError,
+};
+use crate::spec::response::Response;
+
+/// The smallest boundary, whose code in Block Size is 0 [SDHC 2.2.2].
+const STEP_MIN: u32 = 4096;
+const STEP_MAX: u32 = 512 * 1024;
+const BOUNDARY_SHIFT: u32 = 12;
+const BLOCK_BYTES: u32 = 512;
+/// What the register counts.
+const COUNT: u32 = 65_535;
+
+/// The transfer that stands at a boundary.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stops {
+    direction: Direction,
+    /// From boundary to boundary, in bytes.
+    step: u32,
+    /// Blocks that the register still counts.
+    left: u32,
+    /// It stands at a block gap: the card has taken all that was sent.
+    at_gap: bool,
+}
+
+impl Stops {
+    /// Does it go on with this memory?
+    pub(super) fn takes(&self, segment: &Segment, blocks: u32, direction: Direction) -> bool {
+        self.direction == direction && blocks < self.left && is_stepped(segment.bus, segment.len, self.step)
+    }
+}
+
+/// Its phase in progress.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run {
+    /// CMD18 or CMD25 goes ahead of the data, and its response has not come.
+    answers: bool,
+    begins: bool,
+    segment: usize,
+    offset: u32,
+    /// Steps to go, with the one in progress.
+    steps: u32,
+    /// Gaps that may still come before that of the last block.
+    gaps: u32,
+}
+
+fn is_stepped(address: u64, len: u32, step: u32) -> bool {
+    address.is_multiple_of(step.into()) && len.is_multiple_of(step) && len != 0
+}
+
+/// May a transfer that stays open begin with this memory?
+pub(super) fn fits(segment: &Segment, blocks: u32) -> bool {
+    blocks < COUNT && is_stepped(segment.bus, segment.len, STEP_MIN)
+}
+
+/// The largest boundary for these segments, which hold so many blocks and no more; `None`: there is
+/// none.
+pub(super) fn step(segments: &[Segment], blocks: u32) -> Option<u32> {
+    let mut bits = u64::from(STEP_MAX);
+    let mut bytes = 0u64;
+    for segment in segments {
+        bits |= segment.bus | u64::from(segment.len);
+        bytes += u64::from(segment.len);
+    }
+    let step = 1 << bits.trailing_zeros();
+    (step >= STEP_MIN && bytes == u64::from(blocks) * u64::from(BLOCK_BYTES) && blocks < COUNT && blocks > 0)
+        .then_some(step)
+}
+
+impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
+    /// CMD18 or CMD25 with its first data.
+    pub(super) fn begin_stops(
+        &mut self,
+        phase: &Phase,
+        data: Data,
+        segments: &[Segment],
+        step: u32,
+        timeout_ns: u64,
+    ) -> Result<(), StartError> {
+        let Data { direction, blocks, .. } = data;
+        let first = segments.first().ok_or(StartError::Unsupported)?.bus;
+        let host = &mut self.host;
+        if !host.is_in_reach(segments) {
+            return Err(StartError::Unsupported);
+        }
+        if !host.idle {
+            host.check_lines(true)?;
+        }
+        host.set_timeout(timeout_ns);
+        self.open = Some(Open::Stops(Stops { direction, step, left: COUNT - blocks, at_gap: false }));
+        self.run_stops(blocks, step, true);
+        let host = &mut self.host;
+        host.port.write8(CONTROL, host.bus.control() & !CONTROL_ADMA3);
+        host.set_sdma(first);
+        let boundary = ((step / STEP_MIN).trailing_zeros() << BOUNDARY_SHIFT) as u16;
+        host.port.write_pair(BLOCK_SIZE, BLOCK_BYTES as u16 | boundary, COUNT as u16);
+        host.port.write32(ARGUMENT, phase.command.arg);
+        let way = if direction == Direction::Read { MODE_READ } else { 0 };
+        let mode = way | MODE_MULTI | MODE_DMA | MODE_BLOCK_COUNT;
+        let command = host.command_bits(&phase.command) | COMMAND_DATA;
+        host.port.write_pair(TRANSFER_MODE, mode, command);
+        Ok(())
+    }
+
+    /// The next request's memory: one write, or two.
+    pub(super) fn continue_stops(
+        &mut self,
+        phase: &Phase,
+        segments: &[Segment],
+        timeout_ns: u64,
+    ) -> Result<(), StartError> {
+        let (Some(Open::Stops(mut stops)), Some(data)) = (self.open, phase.data) else {
+            return Err(StartError::Unsupported);
+        };
+        let fits = step(segments, data.blocks).is_some_and(|step| step >= stops.step)
+            && data.direction == stops.direction
+            && data.blocks < stops.left
+            && self.host.is_in_reach(segments);
+        let first = segments.first().filter(|_| fits).ok_or(StartError::Unsupported)?.bus;
+        if self.run.is_some() {
+            return Err(StartError::DataLine);
+        }
+        let stood = core::mem::replace(&mut stops.at_gap, false);
+        stops.left -= data.blocks;
+        self.open = Some(Open::Stops(stops));
+        self.host.set_timeout(timeout_ns);
+        self.run_stops(data.blocks, stops.step, false);
+        self.host.set_sdma(first);
+        if stood {
+            self.host.port.write8(BLOCK_GAP, GAP_GO_ON);
+        }
+        Ok(())
+    }
+
+    /// What every phase by stops has in common.
+    fn run_stops(&mut self, blocks: u32, step: u32, begins: bool) {
+        let steps = blocks / (step / BLOCK_BYTES);
+        self.run = Some(Run { answers: begins, begins, segment: 0, offset: 0, steps, gaps: blocks });
+        let host = &mut self.host;
+        (host.idle, host.fast_end, host.auto) = (false, NEVER, Automatic::Nothing);
+        // What the short way counts on to be in the registers is so no more.
+        (host.shadow.fast_blocks, host.shadow.adma_high) = (0, None);
+        host.set_signal(host.shadow.base_signal | INT_TRANSFER | INT_DMA);
+    }
+
+    /// The events of a phase by stops.
+    pub(super) fn take_stops(&mut self, segments: &[Segment]) -> Events {
+        let mut events = Events::default();
+        let (Some(mut run), Some(Open::Stops(mut stops))) = (self.run.take(), self.open) else {
+            return events;
+        };
+        let status = self.host.port.read32(INT_STATUS);
+        if status == u32::MAX && self.host.present_state().is_none() {
+            events.phase = Some(Err(Fault { cause: Cause::Gone, stage: Stage::Data, response: None }));
+            return events;
+        }
+        if status & ACKNOWLEDGED != 0 {
+            self.host.port.write32(INT_STATUS, status & ACKNOWLEDGED);
+        }
+        if status & RARE != 0 {
+            self.host.take_rare(status, &mut events);
+        }
+        events.phase = self.step_stops(&mut stops, &mut run, status, segments);
+        self.open = Some(Open::Stops(stops));
+        if events.phase.is_none() {
+            self.run = Some(run);
+        }
+        events
+    }
+
+    fn step_stops(
+        &mut self,
+        stops: &mut Stops,
+        run: &mut Run,
+        status: u32,
+        segments: &[Segment],
+    ) -> Option<Result<Done, Fault>> {
+        let masked = if self.host.bus.timeout_masked { ERROR_DATA_TIMEOUT } else { 0 };
+        let errors = status & ERRORS & !masked;
+        if errors != 0 {
+            let (cause, stage) = decode(Work::Sdma, Automatic::Nothing, errors, 0);
+            return Some(Err(Fault { cause, stage, response: None }));
+        }
+        run.answers &= status & INT_COMMAND == 0;
+        stops.at_gap |= status & INT_TRANSFER != 0;
+        if status & INT_DMA != 0 && run.steps > 0 {
+            self.host.pass_boundary(stops, run, segments);
+        }
+        let over = match stops.direction {
+            Direction::Read => run.steps == 0,
+            Direction::Write => run.steps == 0 && stops.at_gap,
+        };
+        if !over {
+            return None;
+        }
+        if stops.direction == Direction::Write && !self.host.has_sent_all(stops, run) {
+            return (run.gaps == 0).then_some(Err(Fault {
+                cause: Cause::Dma,
+                stage: Stage::Data,
+                response: None,
+            }));
+        }
+        if run.answers {
+            // The data were faster than the response: its interrupt is wanted after all.
+            self.host.set_signal(self.host.shadow.signal | INT_COMMAND);
+            return None;
+        }
+        let response =
+            if run.begins { Response::short(self.host.port.read32(RESPONSE_0)) } else { Response::default() };
+        Some(Ok(Done { response, ..Done::default() }))
+    }
+
+    /// DMA and block gap as every other transfer has them.
+    pub(super) fn leave_stops(&mut self) {
+        self.host.port.write8(BLOCK_GAP, 0);
+        self.host.port.write8(CONTROL, self.host.bus.control());
+    }
+}
+
+impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
+    /// Below version 4, and without its wide addresses, SDMA has 32 bits.
+    fn is_in_reach(&self, segments: &[Segment]) -> bool {
+        let wide = self.model.v4 && self.model.wide;
+        segments.iter().all(|segment| {
+            segment.bus.checked_add(segment.len.into()).is_some_and(|end| wide || end <= 1 << 32)
+        })
+    }
+
+    /// SDMA stands at a boundary: it goes on with the next step, or the memory is over.
+    fn pass_boundary(&mut self, stops: &Stops, run: &mut Run, segments: &[Segment]) {
+        run.steps -= 1;
+        run.offset += stops.step;
+        if segments.get(run.segment).is_some_and(|segment| run.offset >= segment.len) {
+            (run.segment, run.offset) = (run.segment + 1, 0);
+        }
+        if run.steps > 0 {
+            if let Some(segment) = segments.get(run.segment) {
+                self.set_sdma(segment.bus + u64::from(run.offset));
+            }
+        } else if stops.direction == Direction::Write {
+            // The last block is in the controller, and not yet on the card.
+            self.port.write8(BLOCK_GAP, GAP_STOP);
+        }
+    }
+
+    /// The controller stands at a gap. Is it that of the last block? A request that came while an
+    /// earlier block was on the line stops after that one; then the rest goes on to the next gap.
+    fn has_sent_all(&mut self, stops: &mut Stops, run: &mut Run) -> bool {
+        if u32::from(self.port.read16(BLOCK_COUNT)) <= stops.left {
+            return true;
+        }
+        stops.at_gap = false;
+        run.gaps = run.gaps.saturating_sub(1);
+        self.port.write8(BLOCK_GAP, GAP_GO_ON);
+        self.port.write8(BLOCK_GAP, GAP_STOP);
+        false
+    }
+}
