@@ -42,6 +42,7 @@ mod rtsx;
 mod s3c_sdi;
 mod sd_cache;
 mod sdio_sdhci;
+mod slot_life;
 mod spi_pl022;
 mod spi_shared;
 mod spi_stack;

@@ -247,3 +247,25 @@ fn a_date_after_the_last_one() {
     // A year that is no such is what it says.
     assert_eq!(made(&disguised("wrong-date", "manufactured", "\"2021-03\"")), (2021, 3));
 }
+
+/// Which of a card's answers are lost or damaged is no property that the stack must know: bring-up
+/// asks again, and does without what nothing needs.
+#[test]
+fn odd_answers_cost_no_card() {
+    for (file, timing) in [
+        ("cold-app-commands", Timing::HighSpeed),
+        ("second-reset", Timing::HighSpeed),
+        ("first-registers-damaged", Timing::HighSpeed),
+        ("bare-registers", Timing::Legacy),
+    ] {
+        let profile = CardProfile::from_toml(&text(file), file).unwrap_or_else(|error| panic!("{error}"));
+        let medium = Medium::sparse(profile.capacity_bytes(), Fill::Zeros).unwrap();
+        let card = profile.build(medium).unwrap_or_else(|error| panic!("{error}"));
+        let rig = Rig::with_card(card, SdhciConfig::GENERIC_4_20, sdhci::SdhciConfig::new(), 0).unwrap();
+        let found = rig.bring_up(card::Options::DEFAULT).unwrap_or_else(|error| panic!("{file}: {error}"));
+        assert_eq!((found.timing, found.width), (timing, Width::W4), "{file}");
+        assert!(rig.time.now() < 900_000_000, "{file}: {} ns", rig.time.now());
+        rig.mixed_load(found.params.sectors, 20);
+        rig.checked();
+    }
+}

@@ -60,8 +60,8 @@ impl Rig {
     fn checked(&self) {
         timed::checked(&self.memory, &self.model);
         let stats = self.stack.with(|engine| *engine.stats());
-        // CMD52 (reset) and CMD8, before a card can answer.
-        assert_eq!((stats.lost_interrupts, stats.faults), (0, 2), "{stats:?}");
+        // CMD52 (reset) and CMD8 twice, before a card can answer.
+        assert_eq!((stats.lost_interrupts, stats.faults), (0, 3), "{stats:?}");
     }
 }
 

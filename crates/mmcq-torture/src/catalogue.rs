@@ -9,7 +9,7 @@ use super::exhaustive::exhaustive;
 use super::run::{CARDS, run};
 use super::score::Score;
 use super::spread::spread;
-use super::{presence, sweep};
+use super::{bring_up, presence, sweep};
 use mmcq_sim::checker::Violation;
 use mmcq_sim::faults::Point;
 use mmcq_sim::faults::catalogue::{CHAPTERS, Entry, Injection, entries};
@@ -181,6 +181,8 @@ const REQUESTS: u64 = 50_000;
 pub struct Tried {
     /// Everything together.
     pub all: Score,
+    /// The sweeps of bring-up.
+    pub bring_ups: Vec<(bring_up::Slot, bring_up::Row)>,
 }
 
 impl Tried {
@@ -222,7 +224,9 @@ impl Tried {
         };
         add(Some("always"), draw(false));
         add(Some("clock"), draw(true));
-        Tried { all }
+        let bring_ups = bring_up::sweeps(&bring_up::SLOTS, jobs, silent);
+        progress(1);
+        Tried { all, bring_ups }
     }
 
     /// How often an injection was tried once in a run, and the worst that it cost, in nanoseconds;
@@ -323,6 +327,19 @@ of a second) or write (half a second).
 "
 }
 
+/// What stands above the table of bring-ups.
+const BRING_UP: &str = "
+## Bring-up
+
+The tables above begin with the first request. Here each command, response, register block, byte of
+an SPI bus (one in seven) and step of the bus was lost, damaged or late once, before there was a
+card: `mmcq torture --mode bring-up`. Each run ends with a card. It takes at most 500 ms longer than
+without the fault, and is at most one speed slower; the last column is the worst of a row in virtual
+milliseconds. What is lost before a speed is chosen is asked again, or bring-up begins again from
+power-up, at most three times. A lost interrupt of a card that is busy is missed after 250 ms.
+
+";
+
 /// The whole page.
 #[must_use]
 pub fn page(tried: &Tried) -> String {
@@ -348,5 +365,5 @@ pub fn page(tried: &Tried) -> String {
             text.push('\n');
         }
     }
-    text
+    text + BRING_UP + &bring_up::table(&tried.bring_ups)
 }

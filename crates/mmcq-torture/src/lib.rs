@@ -6,13 +6,14 @@
 //! random, [`exhaustive`] all small programs with all cuts, [`sweep`] faults at every event of
 //! thirteen [`workloads`], [`aimed`] what chance seldom hits, [`streams`] on a reader that leaves
 //! transfers open, [`hosts`] on a mobile storage host or ST's SDMMC, [`spi`] on a card in SPI mode,
-//! [`queues`] on cards with a command queue. `plants` plants bugs in the core and tells how soon the
+//! [`queues`] on cards with a command queue; [`bring_up`] strikes before there is a card. `plants` plants bugs in the core and tells how soon the
 //! campaigns find them.
 
 #![cfg_attr(not(test), deny(unsafe_code))]
 
 pub mod aimed;
 mod bench;
+pub mod bring_up;
 pub mod case;
 pub mod catalogue;
 mod clients;

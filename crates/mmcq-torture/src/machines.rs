@@ -367,18 +367,20 @@ impl<const PIECES: usize> Machine<(NoLock, SdmmcDriver<PIECES>)> {
     }
 }
 
-impl Machine<(NoLock, Spi<Wire>)> {
+impl<P: Profile> Machine<(NoLock, Spi<Wire>, P)> {
     /// A card in SPI mode on a bus of its own; power-on at this time.
-    pub fn spi(setup: &Setup, card: Box<dyn Card>, faults: &Faults, now_ns: u64) -> Result<Self, String> {
+    pub fn spi(
+        setup: &Setup,
+        profile: P,
+        card: Box<dyn Card>,
+        faults: &Faults,
+        now_ns: u64,
+    ) -> Result<Self, String> {
         let powered = Powered::new(memory_of(setup), card, faults, now_ns, |_, card| SpiSlot::new(card));
         let (bytes, leased) = lease(&WIRES, SpiMemory::new);
         let wire = Wire::new(powered.model.clone(), powered.time.clone());
-        let stack = Stack::new(
-            NoLock::new(),
-            TIMER,
-            Spi::new(wire, bytes, SpiConfig::new(SPI_HZ)),
-            engine_config(setup),
-        );
+        let host = Spi::new(wire, bytes, SpiConfig::new(SPI_HZ));
+        let stack = Stack::with_policy(NoLock::new(), TIMER, host, engine_config(setup), profile);
         Ok(powered.machine(stack, true, leased))
     }
 }

@@ -166,7 +166,7 @@ impl Run<'_> {
                 Host::Sdmmc(chip) => {
                     self.lives(Machine::sdmmc_with_list(chip, setup, card, faults, now_ns), now_ns, trace)
                 }
-                Host::Spi => self.lives(Machine::spi(setup, card, faults, now_ns), now_ns, trace),
+                Host::Spi => self.lives(Machine::spi(setup, Fifo, card, faults, now_ns), now_ns, trace),
             }?;
             let end = off.end;
             now_ns = off.at_ns;

@@ -23,7 +23,7 @@ const CARDS_HERE: [&str; 2] = ["sdhc-16g-hs", "sdsc-1g"];
 pub(super) const FAULTS: f64 = 0.002;
 const CUTS: f64 = 1.0;
 /// The driver asks such a controller again and again whether it is done: time must go on meanwhile.
-const ACCESS_NS: u8 = 150;
+pub(super) const ACCESS_NS: u8 = 150;
 /// Sectors that requests go to: room for runs of requests.
 const WINDOW: u32 = 256;
 /// A request goes on where the one before it ended, in so many cases.

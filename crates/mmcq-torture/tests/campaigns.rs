@@ -123,9 +123,14 @@ fn a_chip_that_ends_data_before_busy_keeps_every_promise() {
 /// A controller that no reset stops keeps a read's memory: nothing of it counts as read.
 #[test]
 fn a_read_whose_memory_is_leaked_brought_nothing() {
-    let outcome = run(&hosts::draw(960), &mut Bench::new(), None);
-    assert_eq!(outcome.violation, None);
-    assert!(outcome.struck.iter().any(|shot| shot.strike == Strike::Never), "{:?}", outcome.struck);
+    let mut bench = Bench::new();
+    let mut never = 0;
+    for seed in 960..1_060 {
+        let outcome = run(&hosts::draw(seed), &mut bench, None);
+        assert_eq!(outcome.violation, None, "seed {seed}");
+        never += usize::from(outcome.struck.iter().any(|shot| shot.strike == Strike::Never));
+    }
+    assert!(never > 0);
 }
 
 /// Seeds that broke a promise once.

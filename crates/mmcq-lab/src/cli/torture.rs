@@ -15,8 +15,8 @@ use mmcq_torture::summary::Summary;
 use mmcq_torture::swarm::Swarm;
 use mmcq_torture::trace::{HEADING, InOrder};
 use mmcq_torture::{
-    aimed, catalogue, describe, exhaustive, hosts, presence, queue_sweep, queues, spi, streams, sweep,
-    workloads,
+    aimed, bring_up, catalogue, describe, exhaustive, hosts, presence, queue_sweep, queues, spi, streams,
+    sweep, workloads,
 };
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -162,6 +162,9 @@ enum Mode {
     QueueSweep,
     /// A bad block in these, and a second fault at every event
     QueueDouble,
+    /// One fault at every command, response, block and byte of a bring-up, on every controller: a
+    /// table, without --json and --report
+    BringUp,
     /// All of these
     All,
 }
@@ -176,6 +179,20 @@ impl Mode {
         use Mode::{Hosts, Queues, Sdmmc, Spi, Streams, Swarm};
         matches!(self, Swarm | Streams | Hosts | Sdmmc | Spi | Queues)
     }
+}
+
+/// The campaign of bring-up, printed. Returns how many bring-ups broke a promise.
+fn bring_ups(jobs: usize) -> Result<u64, Error> {
+    let shown = Progress::new("a fault at every event of a bring-up", bring_up::STEPS, Unit::Count);
+    let rows = bring_up::sweeps(&bring_up::SLOTS, jobs, &|done| shown.inc(done));
+    shown.end();
+    print(&format!("a fault at every event of a bring-up\n\n{}\n", bring_up::table(&rows)))?;
+    for (_, row) in &rows {
+        for line in &row.first {
+            print(&format!("  {line}\n"))?;
+        }
+    }
+    Ok(rows.iter().map(|(_, row)| row.broken()).sum())
 }
 
 impl Torture {
@@ -248,7 +265,7 @@ impl Torture {
                 Mode::Queues => queues::queues(&share, &progress),
                 Mode::QueueSweep => queue_sweep::singles(&|_| true, share.jobs, &progress),
                 Mode::QueueDouble => queue_sweep::doubles(share.jobs, &progress),
-                Mode::Swarm | Mode::All => swarm.run(&progress),
+                Mode::Swarm | Mode::BringUp | Mode::All => swarm.run(&progress),
             };
             shown.end();
             let took = mode_began.elapsed();
@@ -273,6 +290,9 @@ impl Torture {
             }
             explain(&score, &|seed| (mode == Mode::Swarm).then(|| self.replaying(seed)))?;
         }
+        if matches!(wanted, Mode::All | Mode::BringUp) && !self.json {
+            broken += bring_ups(swarm.share.jobs)?;
+        }
         if let Some(page) = page {
             page.write(&campaigns::page(&campaigns, broken, over, &command_line()))?;
         }
@@ -290,7 +310,7 @@ impl Torture {
         if let Some(path) = &self.write {
             super::writable("--write", path)?;
         }
-        let shown = Progress::new("campaigns", 7, Unit::Count);
+        let shown = Progress::new("campaigns", 8, Unit::Count);
         let tried = catalogue::Tried::run(jobs, &|done| shown.inc(done));
         shown.end();
         let page = catalogue::page(&tried);

@@ -5,6 +5,7 @@
 //! [`super::CardProfile::quirks_mut`]. What a host must not do to such a card is counted in
 //! [`super::Card::violations`].
 
+use super::odd::OddAnswer;
 use super::registers::Identity;
 use serde::Deserialize;
 
@@ -87,6 +88,10 @@ pub struct Quirks {
     /// Of a sector in flight a power cut may leave parts even if it was to be kept whole.
     pub shorn: bool,
 
+    /// Single answers, as [`OddAnswer`] describes them.
+    pub answers: Vec<OddAnswer>,
+    /// After power-up so many CMD0 pass before the card hears anything; 0: none is needed.
+    pub deaf_resets: u32,
     /// Operating conditions never get ready.
     pub never_ready: bool,
     /// These bits are set in every R1.

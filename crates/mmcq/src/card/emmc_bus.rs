@@ -7,7 +7,6 @@ use super::speed::Bounds;
 use super::{Card, Family, Options};
 use crate::engine::{Breach, Error};
 use crate::host::{BusOp, Caps, Timing, Width};
-use crate::sched::Profile;
 use crate::spec::command::{self, emmc as cmd};
 use crate::spec::ext_csd::{ExtCsd, index};
 use crate::spec::timing::emmc as limits;
@@ -84,6 +83,9 @@ pub(super) fn fingerprint(ext_csd: &[u8; 512]) -> u32 {
         .fold(0x811c_9dc5, |sum, &at| (sum ^ u32::from(ext_csd[usize::from(at)])).wrapping_mul(0x0100_0193))
 }
 
+/// One lost block says nothing of the lines.
+const TRIES: u32 = 2;
+
 /// Finds the best timing, and the width for it, which the bus has then, with the power class that
 /// both need.
 ///
@@ -95,8 +97,6 @@ pub(super) async fn widen<B: Platform, const N: usize>(
     bounds: &Bounds,
     offered: &Offered,
 ) -> Result<(Timing, Width), Failed> {
-    // One lost block says nothing of the lines.
-    let tries = if B::Profile::RECOVERS { 2 } else { 1 };
     let switch_ns = offered.switch_ns;
     let mut class = 0;
     for width in [Width::W8, Width::W4, Width::W1] {
@@ -113,7 +113,7 @@ pub(super) async fn widen<B: Platform, const N: usize>(
             set_width(session, width, 0, switch_ns).await?;
             return Ok((timing, width));
         }
-        for _ in 0..tries {
+        for _ in 0..TRIES {
             if set_width(session, width, 0, switch_ns).await.is_ok()
                 && matches!(Offered::read(session).await, Ok(again) if again.fixed == offered.fixed)
             {

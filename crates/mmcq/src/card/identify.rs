@@ -20,6 +20,12 @@ const PATTERN: u8 = 0xaa;
 /// CMD8's supply code for 2.7 to 3.6 V.
 const SUPPLY_3V3: u8 = 1;
 
+/// One answer that is lost says nothing: what no card answers is asked again.
+const QUESTIONS: u32 = 2;
+/// A cold card may answer CMD8, and no CMD55 for 30 ms: it is asked so often, with this pause.
+const COLD_QUESTIONS: u32 = 6;
+const COLD_PAUSE_NS: u64 = 10_000_000;
+
 /// Which families a slot may hold. A type, so that the code of the others is not linked.
 pub(super) trait Families {
     /// Which they are.
@@ -127,42 +133,53 @@ async fn ask_sd<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
 ) -> Result<Option<(bool, Ocr)>, Failed> {
     let v2 = knows_cmd8(session).await?;
-    Ok(ask_memory(session).await?.map(|ocr| (v2, ocr)))
+    match ask_memory(session, v2).await? {
+        Some(ocr) => Ok(Some((v2, ocr))),
+        // CMD8 was answered: that is no eMMC.
+        None if v2 => Err(Failed),
+        None => Ok(None),
+    }
 }
 
 /// CMD8: is the card of version 2 or later?
 pub(super) async fn knows_cmd8<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
 ) -> Result<bool, Failed> {
-    let v2 = match session.command(command::sd::send_if_cond(SUPPLY_3V3, PATTERN)).await {
-        Ok(response) => {
-            let echo = response.r7();
-            if echo.pattern() != PATTERN || echo.supply() != SUPPLY_3V3 {
-                return session.refuse(Breach::Echo);
+    for _ in 0..QUESTIONS {
+        match session.command(command::sd::send_if_cond(SUPPLY_3V3, PATTERN)).await {
+            Ok(response) => {
+                let echo = response.r7();
+                if echo.pattern() != PATTERN || echo.supply() != SUPPLY_3V3 {
+                    return session.refuse(Breach::Echo);
+                }
+                return Ok(true);
             }
-            true
+            Err(Failed) if session.unanswered() => {}
+            Err(Failed) => return Err(Failed),
         }
-        Err(Failed) if session.unanswered() => false,
-        Err(Failed) => return Err(Failed),
-    };
-    if !v2 {
         // A card of version 1 took CMD8 as illegal, and shows that in its next status: away with
-        // it.
+        // it. One that was not reset before is now.
         session.command(command::go_idle_state()).await?;
     }
-    Ok(v2)
+    Ok(false)
 }
 
-/// ACMD41 that only asks: the OCR of the card's memory, if it has one.
+/// ACMD41 that only asks: the OCR of the card's memory, if it has one. `known`: it has answered
+/// CMD8.
 pub(super) async fn ask_memory<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
+    known: bool,
 ) -> Result<Option<Ocr>, Failed> {
     let inquiry = command::sd::sd_send_op_cond(command::sd::OcrRequest::INQUIRY);
-    match session.app_command(inquiry).await {
-        Ok(response) => Ok(Some(response.ocr())),
-        Err(Failed) if session.unanswered() => Ok(None),
-        Err(Failed) => Err(Failed),
+    let (questions, pause_ns) = if known { (COLD_QUESTIONS, COLD_PAUSE_NS) } else { (QUESTIONS, 0) };
+    for _ in 0..questions {
+        match session.app_command(inquiry).await {
+            Ok(response) => return Ok(Some(response.ocr())),
+            Err(Failed) if session.unanswered() => _ = session.pause(pause_ns).await?,
+            Err(Failed) => return Err(Failed),
+        }
     }
+    Ok(None)
 }
 
 /// Power off and on (unless the session keeps the card warm), the bus as a fresh card expects it.

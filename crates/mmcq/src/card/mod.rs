@@ -238,7 +238,8 @@ async fn of_families<F: identify::Families, B: Platform, const N: usize>(
     }
     let mut session = Session::new(stack, scratch);
     stack.enter((), |engine| engine.set_card_params(None));
-    let result = attempts::<F, B, N>(&mut session, options).await.map_err(|Failed| session.error);
+    let result =
+        attempts::<F, B, N>(&mut session, options, FRESH_STARTS).await.map_err(|Failed| session.error);
     match &result {
         Ok(found) => {
             let params = F::target(found);
@@ -250,14 +251,23 @@ async fn of_families<F: identify::Families, B: Platform, const N: usize>(
     (result, session.into_scratch())
 }
 
+/// One fault ends no bring-up: what goes wrong before a speed is chosen is begun again from
+/// power-up so many times.
+const FRESH_STARTS: u32 = 3;
+/// Bring-up does not begin again when it has already taken so long: the card never gets ready.
+const FRESH_START_NS: u64 = 1_000_000_000;
+
+/// From power-up to `tran`, with so many fresh starts at most.
 async fn attempts<F: identify::Families, B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     mut options: Options,
+    mut fresh: u32,
 ) -> Result<F::Found, Failed> {
     let mut failed = None;
+    let until_ns = session.stack.now_ns().saturating_add(FRESH_START_NS);
     // Each turn but the last is a timing's second try, or leaves one more out: bounded by their
     // number.
-    for _ in 0..2 * Timing::COUNT {
+    for _ in 0..2 * Timing::COUNT + FRESH_STARTS as usize {
         let mut tried = None;
         match identify::once::<F, B, N>(session, options, &mut tried).await {
             Ok(card) => return Ok(card),
@@ -268,6 +278,9 @@ async fn attempts<F: identify::Families, B: Platform, const N: usize>(
                 }
                 Some(timing) if timing != Timing::Legacy => {
                     options.without |= speed::and_those_that_need(timing)
+                }
+                _ if fresh > 0 && session.is_passing() && session.stack.now_ns() < until_ns => {
+                    (fresh, session.starts) = (fresh - 1, session.starts + 1);
                 }
                 _ => return Err(Failed),
             },

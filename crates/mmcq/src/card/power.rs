@@ -9,7 +9,7 @@ use crate::engine::{Abilities, Breach, CardParams, DmaBuf, Error, Kind, Request}
 use crate::host::BusOp;
 use crate::spec::command::{self, emmc};
 use crate::spec::ext_csd::{ExtCsd, index};
-use crate::spec::response::{R1, State};
+use crate::spec::response::State;
 use crate::spec::timing::emmc as limits;
 use crate::task::{Platform, Stack};
 
@@ -158,8 +158,13 @@ pub async fn sleep<B: Platform, const N: usize>(
         }
         Err(error) => Err(error),
     };
-    if result.is_err() {
-        give_back(stack, before);
+    // Where it was not taken away, the engine has it; another may have come meanwhile, or none be
+    // there.
+    if flushed == Ok(true) && result.is_err() {
+        let gone = stack.with(|engine| engine.card_params().is_some() || !engine.present());
+        if !gone {
+            give_back(stack, before);
+        }
     }
     (result, session.into_scratch())
 }
@@ -172,10 +177,12 @@ pub(super) async fn fall_asleep<B: Platform, const N: usize>(
     session.command(command::select_card(0)).await?;
     let answer = session.switch_then(emmc::sleep_awake(session.rca, true), sleep_ns).await;
     if answer.is_err() {
-        // Not asleep: it must not stay deselected.
-        let _ = session.command(command::select_card(session.rca)).await;
+        // It may sleep all the same, and must not stay deselected.
+        let why = session.error;
+        let _ = wake(session, sleep_ns).await;
+        return session.fail(why);
     }
-    answer.map(|()| sleep_ns)
+    Ok(sleep_ns)
 }
 
 /// No device is given less time than this for it.
@@ -197,17 +204,25 @@ pub async fn awake<B: Platform, const N: usize>(
     (result, session.into_scratch())
 }
 
+/// One answer that is lost says nothing.
+const WAKE_TRIES: u32 = 2;
+
 /// CMD5, CMD7, and the status that says whether the device is back in `tran`.
 pub(super) async fn wake<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     sleep_ns: u64,
 ) -> Result<(), Failed> {
-    session.switch_then(emmc::sleep_awake(session.rca, false), sleep_ns).await?;
-    let select = command::select_card(session.rca);
-    session.command(select).await?;
-    let status: R1 = session.status_of(command::send_status(session.rca)).await?.r1();
-    match status.current_state() {
-        State::Tran => Ok(()),
-        _ => session.refuse(Breach::NeverWakes),
+    for _ in 0..WAKE_TRIES {
+        // What became of either, the status tells: a device that has woken does not answer CMD5.
+        if session.switch_then(emmc::sleep_awake(session.rca, false), sleep_ns).await.is_err() {
+            // It may be on its way still.
+            let _ = session.pause(sleep_ns).await;
+        }
+        let _ = session.command(command::select_card(session.rca)).await;
+        let status = session.status_of(command::send_status(session.rca)).await;
+        if status.is_ok_and(|status| status.r1().current_state() == State::Tran) {
+            return Ok(());
+        }
     }
+    session.refuse(Breach::NeverWakes)
 }

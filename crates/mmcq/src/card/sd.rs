@@ -19,6 +19,11 @@ use cmd::{Group, OcrRequest, SwitchFunc};
 
 /// Between two ACMD41.
 const POWER_UP_POLL_NS: u64 = 10_000_000;
+/// How often 1.8 V is tried: one lost answer must not cost all modes of UHS-I.
+const VOLTAGE_SWITCHES: u32 = 2;
+/// When bring-up has begun again so often, it goes on without SD status, and without CMD6.
+pub(super) const WITHOUT_STATUS: u32 = 2;
+pub(super) const WITHOUT_SWITCH: u32 = 3;
 /// CSD class 10: CMD6.
 const CLASS_SWITCH: u8 = 10;
 
@@ -27,7 +32,7 @@ const CLASS_SWITCH: u8 = 10;
 pub struct Sd {
     /// SCR, as it came.
     pub scr: [u8; 8],
-    /// SD status, as it came.
+    /// SD status, as it came; zeros if the card does not tell it.
     pub ssr: [u8; 64],
     /// CMD6's status at bring-up (mode 0), as it came; zeros if the card has no CMD6.
     pub switch: [u8; 64],
@@ -35,6 +40,18 @@ pub struct Sd {
     pub version2: bool,
     /// Signalling at 1.8 V.
     pub signal18: bool,
+}
+
+impl Sd {
+    /// How often bring-up begins again until it finds this card: it may have no SD status, or no
+    /// CMD6.
+    pub(super) fn starts(&self) -> u32 {
+        match (self.switch == [0; 64], self.ssr == [0; 64]) {
+            (true, true) => WITHOUT_SWITCH,
+            (false, true) => WITHOUT_STATUS,
+            _ => 0,
+        }
+    }
 }
 
 pub(super) async fn bring_up<B: Platform, const N: usize>(
@@ -49,23 +66,25 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
         return session.refuse(Breach::SdVoltage);
     }
     let uhs = [Timing::Sdr12, Timing::Sdr25, Timing::Sdr50, Timing::Sdr104, Timing::Ddr50];
-    let mut wants_18 = v2
+    let may_18 = v2
         && bounds.signal18
         && bounds.width(Width::W4) == Width::W4
         && uhs.iter().any(|&timing| bounds.allow(timing));
+    let mut switches = if may_18 { VOLTAGE_SWITCHES } else { 0 };
     let (ocr, signal18) = loop {
-        let ocr = power_up(session, v2, inquiry, wants_18).await?;
-        if !wants_18 || !ocr.s18a() {
+        let ocr = power_up(session, v2, inquiry, switches > 0).await?;
+        if switches == 0 || !ocr.s18a() {
             break (ocr, false);
         }
         if OnMoreLines::<B, _>::of(voltage_switch(session)).await.is_ok() {
             break (ocr, true);
         }
-        // Only a power cycle takes a card out of a failed switch [SD 4.2.4.2]. Then without.
+        // Only a power cycle takes a card out of a failed switch [SD 4.2.4.2]. Then once more, and
+        // at last without.
         power_cycle(session).await?;
         session.command(command::go_idle_state()).await?;
         session.command(cmd::send_if_cond(1, 0xaa)).await?;
-        wants_18 = false;
+        switches -= 1;
     };
 
     let cid = session.command(command::all_send_cid()).await?.words;
@@ -94,16 +113,22 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
     let mut width = Width::W1;
     if scr.width4 && bounds.width(Width::W4) == Width::W4 {
         // The pull-up of DAT3 is the card detect of the one-bit days.
-        session.app_command(cmd::set_clr_card_detect(false)).await?;
+        let _ = session.app_command(cmd::set_clr_card_detect(false)).await;
         session.app_command(cmd::set_bus_width(true)).await?;
         session.bus(BusOp::Width(Width::W4)).await?;
         width = Width::W4;
     }
-    session.register(cmd::sd_status(), true, 64).await?;
-    session.copy(&mut sd.ssr)?;
+    // What nothing needs costs no card.
+    if session.starts < WITHOUT_STATUS {
+        session.register(cmd::sd_status(), true, 64).await?;
+        session.copy(&mut sd.ssr)?;
+    }
 
     let mut timing = Timing::Legacy;
-    if csd.classes.has(CLASS_SWITCH) && scr.version >= crate::spec::scr::SdVersion::V1_10 {
+    if csd.classes.has(CLASS_SWITCH)
+        && scr.version >= crate::spec::scr::SdVersion::V1_10
+        && session.starts < WITHOUT_SWITCH
+    {
         session.register(cmd::switch_func(SwitchFunc::CHECK), false, 64).await?;
         session.copy(&mut sd.switch)?;
         let offered = SwitchStatus::parse(&sd.switch);

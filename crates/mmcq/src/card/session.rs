@@ -23,6 +23,10 @@ const REGISTER_NS: u64 = 150_000_000;
 /// What an R1 must not show: errors of its own or of what was before, and that nothing else will be
 /// heard.
 const JUDGED: u32 = R1::OWN | R1::DEFERRED | R1::CARD_IS_LOCKED;
+/// The end of busy is waited for so long at first, so that an interrupt that is lost costs no more.
+const BUSY_LOOK_NS: u64 = 250_000_000;
+/// CMD5 of an eMMC.
+const SLEEP_AWAKE: u8 = 5;
 /// Between two questions to a busy card.
 const BUSY_INTERVAL_NS: u64 = 200_000;
 /// A write that is broken off is programmed in this time [SD 4.6.2.2].
@@ -77,8 +81,14 @@ pub(super) struct Session<'a, B: Platform, const N: usize> {
     op: Option<RequestFuture<'a, B, N>>,
     /// It is answered by R1, which must show no error.
     judged: bool,
+    /// Its busy may outlast it.
+    patient: bool,
+    /// ... and did.
+    late: bool,
     /// The last one was the end of tuning.
     tuned: bool,
+    /// How often this bring-up has begun again; what nothing needs is left out at last.
+    pub starts: u32,
     /// The queue is stopped for this conversation.
     pub urgent: bool,
     /// The next power cycle is none: the card's supply stays on.
@@ -95,7 +105,10 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
             rca: 0,
             op: None,
             judged: false,
+            patient: false,
+            late: false,
             tuned: false,
+            starts: 0,
             urgent: false,
             warm: false,
             error: Error::Silent,
@@ -141,6 +154,14 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         matches!(self.error, Error::Host(fault) if fault.cause == Cause::Timeout)
     }
 
+    /// May the last step that failed do better the next time? Not where it was no step on the bus.
+    pub fn is_passing(&self) -> bool {
+        !matches!(
+            self.error,
+            Error::NoCard | Error::Removed | Error::Locked | Error::Unsupported | Error::Buffer { .. }
+        )
+    }
+
     #[inline(never)]
     fn ask(&mut self, kind: Kind, buf: DmaBuf, judged: bool) -> Exchange<'_, 'a, B, N> {
         self.judged = judged;
@@ -170,6 +191,11 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
 
     /// A pause.
     pub fn pause(&mut self, ns: u64) -> Exchange<'_, 'a, B, N> {
+        if B::Profile::RECOVERS && self.urgent {
+            // Who waits for the card goes on.
+            let now_ns = self.stack.now_ns();
+            self.stack.with(|engine| engine.help_goes_on(now_ns));
+        }
         self.ask(Kind::Pause { ns }, DmaBuf::EMPTY, false)
     }
 
@@ -195,18 +221,27 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
 
     /// A command with R1b, waited for to the end of busy and judged by a status after it.
     pub async fn busy_command(&mut self, command: Command, timeout_ns: u64) -> Result<(), Failed> {
-        self.send(None, command, timeout_ns, true).await?;
+        self.begin_busy(command, timeout_ns).await?;
         self.wait_ready(timeout_ns).await
+    }
+
+    /// A command with R1b. Where its busy has not ended in the time that one interrupt is waited
+    /// for, the step is [late](Self::late), and the card's state decides.
+    fn begin_busy(&mut self, command: Command, timeout_ns: u64) -> Exchange<'_, 'a, B, N> {
+        (self.patient, self.late) = (true, false);
+        self.send(None, command, timeout_ns.min(BUSY_LOOK_NS), true)
     }
 
     /// As [`busy_command`](Self::busy_command), for a change after which the host must follow
     /// before it may ask: no status unless there is no other way to see the end of busy.
     pub async fn switch_then(&mut self, command: Command, timeout_ns: u64) -> Result<(), Failed> {
-        self.send(None, command, timeout_ns, true).await?;
+        self.begin_busy(command, timeout_ns).await?;
         match self.busy_detect() {
-            BusyDetect::Interrupt | BusyDetect::Response => Ok(()),
+            BusyDetect::Interrupt | BusyDetect::Response if !self.late => Ok(()),
+            // A card that sleeps, or is not selected, tells no status.
+            BusyDetect::Status if command.index == SLEEP_AWAKE => self.pause(timeout_ns).await.map(|_| ()),
             BusyDetect::Status => self.wait_ready(timeout_ns).await,
-            BusyDetect::Level => {
+            _ => {
                 for _ in 0..=timeout_ns / BUSY_INTERVAL_NS {
                     if !self.dat0_busy() {
                         return Ok(());
@@ -447,6 +482,7 @@ impl<B: Platform, const N: usize> Future for Exchange<'_, '_, B, N> {
         let Some(op) = &mut session.op else { return Poll::Pending };
         let done = ready!(Pin::new(op).poll(context));
         session.op = None;
+        let patient = core::mem::take(&mut session.patient);
         if done.buf.len_bytes() > 0 {
             session.scratch = done.buf;
         }
@@ -461,6 +497,12 @@ impl<B: Platform, const N: usize> Future for Exchange<'_, '_, B, N> {
             Ok(output) => {
                 session.tuned = output.is_tuned();
                 Ok(output.response)
+            }
+            Err(Error::Host(fault))
+                if patient && fault.cause == Cause::Timeout && fault.stage != Stage::Command =>
+            {
+                session.late = true;
+                Ok(Response::short(0))
             }
             Err(error) => session.fail(error),
         })

@@ -8,7 +8,8 @@ use super::identify::{self, Families};
 use super::protect::LockOp;
 use super::session::{Failed, Session};
 use super::{
-    Card, Exception, Family, Options, SCRATCH_BYTES, attempts, emmc, emmc_bus, rest, sd, speed, upkeep,
+    Card, Exception, FRESH_STARTS, Family, Options, SCRATCH_BYTES, attempts, emmc, emmc_bus, rest, sd, speed,
+    upkeep,
 };
 use crate::engine::{CardParams, DmaBuf, Error, FlushBy, ServiceRequest};
 use crate::host::{BusOp, Timing, Width};
@@ -36,7 +37,9 @@ pub enum Event {
     /// The card was taken out, and the slot has been empty for a moment. Its requests have failed
     /// with [`Error::Removed`].
     Removed,
-    /// A card came, perhaps the same. `Ok`: it is ready for requests.
+    /// A card came, perhaps the same. `Ok`: it is ready for requests. With an error it is tried
+    /// again while it is there, by the next call and after pauses that grow from a tenth of a
+    /// second to ten seconds; each try is told.
     Inserted(Result<Card, Error>),
     /// Another card is there, and the host has not seen it come. It is ready for requests. What was
     /// meant for the card before has failed with [`Error::Changed`].
@@ -130,11 +133,13 @@ impl<B: Platform, const N: usize> Helper<'_, B, N> {
         .await
     }
 
-    fn service_done(&self, result: Result<CardParams, Error>) {
+    /// The engine hears the answer. `false`: it no longer waits for it.
+    fn service_done(&self, result: Result<CardParams, Error>) -> bool {
         let now_ns = self.0.now_ns();
-        self.0.with(|engine| engine.service_done(result, now_ns));
+        let heard = self.0.with(|engine| engine.service_done(result, now_ns));
         // What goes on now has deadlines, and may have ended requests.
         self.0.poll();
+        heard
     }
 }
 
@@ -260,9 +265,16 @@ async fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
         if given >= SCRATCH_BYTES {
             let options = if help == ServiceRequest::Inserted { slower } else { unerased(slower) };
             let mut again = help == ServiceRequest::Reinit;
+            // Recovery begins again by its ladder.
+            let fresh = if help == ServiceRequest::Inserted { FRESH_STARTS } else { 0 };
+            session.starts = match card.family {
+                Family::Sd(sd) if fresh == 0 => sd.starts(),
+                _ => 0,
+            };
             loop {
                 session.warm = from == From::Warm;
-                found = attempts::<F, B, N>(&mut session, options).await.map_err(|Failed| session.error);
+                found =
+                    attempts::<F, B, N>(&mut session, options, fresh).await.map_err(|Failed| session.error);
                 let Err(error) = &found else { break };
                 // Nothing answers, and the slot is not empty: the supply may be away for a moment.
                 let silent = (*error == Error::NoCard || session.unanswered())
@@ -274,7 +286,9 @@ async fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
         }
         match found {
             _ if help == ServiceRequest::Inserted => {
-                helper.service_done(found.map(|found| found.params));
+                let heard = helper.service_done(found.map(|found| found.params));
+                // One that came too late is told anew to the next call.
+                let found = if heard { found } else { found.and(Err(Error::Removed)) };
                 return (Event::Inserted(found), session.into_scratch());
             }
             Ok(found) if same(&found, &card) => {
@@ -295,7 +309,7 @@ async fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
                 stack.poll();
                 return (Event::Changed(found), session.into_scratch());
             }
-            Err(error) => helper.service_done(Err(error)),
+            Err(error) => _ = helper.service_done(Err(error)),
         }
     }
 }

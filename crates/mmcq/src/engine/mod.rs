@@ -410,6 +410,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         self.set_card(target);
         if P::RECOVERS {
+            self.slot_is_known();
             self.rebar();
         }
         if H::CONTINUES {

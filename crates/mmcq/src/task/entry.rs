@@ -169,7 +169,7 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         pub(crate) fn set_service_waker(&mut self, waker: Option<Waker>) -> Option<Waker> = waker;
         #[must_use = "to be woken or dropped outside of any lock"]
         pub(crate) fn take_service_waker(&mut self) -> Option<Waker> = None;
-        pub(crate) fn service_done(&mut self, result: Result<CardParams, Error>, now_ns: u64) = { let _ = (result, now_ns); };
+        pub(crate) fn service_done(&mut self, result: Result<CardParams, Error>, now_ns: u64) -> bool = { let _ = (result, now_ns); false };
         pub(crate) fn look_after(&mut self, exceptions: bool, tune_every_ns: u64, rest_after_ns: u64, now_ns: u64)
             = { let _ = (exceptions, tune_every_ns, rest_after_ns, now_ns); };
         pub(crate) fn rest_begins(&mut self, now_ns: u64) = { let _ = now_ns; };

@@ -16,6 +16,7 @@ pub use parse::message_of;
 use super::emmc::config::EmmcConfig;
 use super::flash::Timing;
 use super::medium::Medium;
+use super::odd::OddCard;
 use super::queue::Order as TaskOrder;
 use super::quirk::Quirks;
 use super::sd::config::SdConfig;
@@ -153,10 +154,15 @@ impl CardProfile {
 
     /// The card, on these bytes. A medium larger than the card is used as far as the card goes.
     pub fn build(&self, medium: Medium) -> Result<Box<dyn Card>, ProfileError> {
-        Ok(match &self.kind {
+        let card: Box<dyn Card> = match &self.kind {
             Kind::Sd(_) => Box::new(self.build_sd(medium)?),
             Kind::Emmc(_) => Box::new(self.build_emmc(medium)?),
-        })
+        };
+        let Quirks { answers, deaf_resets, .. } = self.quirks();
+        match answers.is_empty() && *deaf_resets == 0 {
+            true => Ok(card),
+            false => Ok(Box::new(OddCard::new(card, answers, *deaf_resets))),
+        }
     }
 
     /// The SD card, on these bytes; an error if the profile is an eMMC's.

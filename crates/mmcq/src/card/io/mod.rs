@@ -145,7 +145,7 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
         let mut signal18 = false;
         let mut memory = None;
         if inquiry.memory_present()
-            && let Some(ocr) = identify::ask_memory(self.session).await?
+            && let Some(ocr) = identify::ask_memory(self.session, v2).await?
         {
             // CMD2, CMD3 and CMD7 are for both halves. Width and speed wait until it is known what
             // the other half can do.

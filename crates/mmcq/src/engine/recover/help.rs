@@ -16,8 +16,13 @@ const DEBOUNCE_NS: u64 = 50_000_000;
 const UNHELPED_NS: u64 = 100_000_000;
 /// Between two power cycles of the same card.
 const POWER_CYCLE_PAUSE_NS: u64 = 60_000_000_000;
-/// A new card is brought up in this time.
-const NEW_CARD_NS: u64 = 30_000_000_000;
+/// A card that could not be brought up is tried again after this pause, then after twice as long
+/// each time, up to the second.
+const RETRY_NS: u64 = 100_000_000;
+const RETRY_NS_MAX: u64 = 10_000_000_000;
+/// A new card is brought up in this time, or goes on in it: a forced erase may be one phase of three
+/// minutes.
+const NEW_CARD_NS: u64 = 240_000_000_000;
 
 /// What the engine asks of its supervisor ([`card::supervise`](crate::card::supervise)): things
 /// that need a conversation with the card.
@@ -55,12 +60,23 @@ pub(in super::super) struct Helping {
     rest: Resting,
     /// There is one.
     supervisor: bool,
+    /// A card came or went, and no supervisor has heard it.
+    untold: bool,
+    /// A card is there that could not be brought up: the pause before it is tried again. 0: none.
+    retry_ns: u64,
     waker: Option<Waker>,
 }
 
 impl Helping {
-    pub const NONE: Helping =
-        Helping { asked: None, taken: false, rest: Resting::No, supervisor: false, waker: None };
+    pub const NONE: Helping = Helping {
+        asked: None,
+        taken: false,
+        rest: Resting::No,
+        supervisor: false,
+        untold: false,
+        retry_ns: 0,
+        waker: None,
+    };
 
     /// Is the supervisor asked for something, heard or not?
     pub fn asks(&self) -> bool {
@@ -194,6 +210,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return waker;
         }
         self.supervisor.helping_mut().supervisor = waker.is_some();
+        if waker.is_some() && core::mem::take(&mut self.supervisor.helping_mut().untold) {
+            // What is in the slot is told now.
+            self.timers.presence_at(0);
+            self.restop();
+            self.timers.wake_now();
+        }
         let left = waker.is_none() && self.supervisor.helping().asked.is_some();
         // What this one has heard and not answered, the next is told again.
         self.supervisor.helping_mut().taken &= !left;
@@ -232,12 +254,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Help has come, or not. `Ok`: the card is in `tran`, and this is what is to be known of it;
     /// queued requests go on. An error leads to the next step of the ladder, and at last to
     /// [`Error::Dead`]; [`Error::Changed`] ends everything that was meant for the card before.
-    /// Without effect if nothing was asked for, or something else meanwhile.
-    pub(crate) fn service_done(&mut self, result: Result<CardParams, Error>, now_ns: u64) {
+    /// False, and without effect, if nothing was asked for, or something else meanwhile.
+    pub(crate) fn service_done(&mut self, result: Result<CardParams, Error>, now_ns: u64) -> bool {
         if !self.supervisor.helping().taken {
-            return;
+            return false;
         }
-        let Some(help) = self.supervisor.helping().asked else { return };
+        let Some(help) = self.supervisor.helping().asked else { return false };
+        let retry_ns = self.supervisor.helping().retry_ns;
         self.supervisor.helping_mut().forget();
         self.card.wire_mut().trust();
         let chore =
@@ -260,6 +283,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                     self.timers.cycle_at_once();
                     self.services.memory_mut().area_mut().forget();
                     self.incident.card_is_new();
+                    self.slot_is_known();
                 }
                 self.set_card(Some(target));
                 self.rebar();
@@ -288,9 +312,33 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             Err(error) => self.next_help(help, error, now_ns),
         }
+        if help == ServiceRequest::Inserted
+            && result.is_err_and(|error| !matches!(error, Error::Locked | Error::Buffer { .. }))
+            && self.host.present()
+        {
+            self.try_again_later(retry_ns, now_ns);
+        }
         self.restop();
         self.write_again(now_ns);
         self.after_help(now_ns);
+        true
+    }
+
+    /// The card in the slot is told anew after a pause, which grows.
+    fn try_again_later(&mut self, before_ns: u64, now_ns: u64) {
+        let retry_ns = before_ns.saturating_mul(2).clamp(RETRY_NS, RETRY_NS_MAX);
+        self.supervisor.helping_mut().retry_ns = retry_ns;
+        self.timers.presence_at(now_ns.saturating_add(retry_ns));
+    }
+
+    /// The program, or the supervisor, has said what is in the slot.
+    pub(in super::super) fn slot_is_known(&mut self) {
+        let helping = self.supervisor.helping_mut();
+        helping.untold = false;
+        if core::mem::take(&mut helping.retry_ns) != 0 {
+            self.timers.presence_is_known();
+            self.restop();
+        }
     }
 
     fn next_help(&mut self, help: ServiceRequest, error: Error, now_ns: u64) {
@@ -345,7 +393,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Help has begun, or takes more time, although nothing is wrong. Without such a word the
     /// engine does not wait for it.
     pub(crate) fn help_goes_on(&mut self, now_ns: u64) {
-        if self.supervisor.helping().taken && !self.incident.open {
+        let helping = self.supervisor.helping();
+        if helping.taken && helping.asked == Some(ServiceRequest::Inserted) {
+            self.timers.help_until(now_ns.saturating_add(NEW_CARD_NS));
+        } else if helping.taken && !self.incident.open {
             self.timers.help_until(now_ns.saturating_add(super::INCIDENT_NS));
         }
     }
@@ -450,6 +501,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             };
             if let Some(help) = self.supervisor.helping().asked {
                 self.put_off(help, now_ns);
+                let presence = matches!(help, ServiceRequest::Inserted | ServiceRequest::Removed);
+                self.supervisor.helping_mut().untold |= presence;
             }
             self.supervisor.helping_mut().forget();
             self.restop();
@@ -465,6 +518,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         if self.supervisor.helping().rests() && self.has_waiting() {
             self.supervisor.helping_mut().rest = Resting::Over;
+            // From here on somebody waits.
+            self.timers.help_until(now_ns.saturating_add(super::INCIDENT_NS));
         }
         let helping = self.supervisor.helping();
         self.timers.wake_for_help(helping.asks());
@@ -502,6 +557,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return;
         }
         self.supervisor.helping_mut().forget();
+        self.supervisor.helping_mut().retry_ns = 0;
         self.timers.presence_at(now_ns.saturating_add(DEBOUNCE_NS));
         self.restop();
         if self.card.target().is_some() || !self.host.present() {
@@ -515,7 +571,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn presence_is_stable(&mut self, now_ns: u64) {
         self.timers.presence_is_known();
         let help = if self.host.present() { ServiceRequest::Inserted } else { ServiceRequest::Removed };
-        if self.supervisor.helping().supervisor {
+        let there = self.supervisor.helping().supervisor;
+        self.supervisor.helping_mut().untold = !there;
+        if there {
             self.ask(help, now_ns);
         }
         self.restop();

@@ -348,7 +348,8 @@ impl Program {
             return Err(Cause::Timeout);
         }
         if r1 & REFUSED != 0 {
-            return Ok(Turn::End);
+            // A card that is ready takes no second ACMD41: power-up begins again.
+            return if self.index == 41 { Err(Cause::Crc) } else { Ok(Turn::End) };
         }
         match self.index {
             8 | READ_OCR => self.step = Step::Tail(4),

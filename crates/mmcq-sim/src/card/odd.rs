@@ -1,0 +1,238 @@
+//! A card that answers as a good one does, but for what `[quirk]` says of single answers.
+
+use super::{
+    Answer, AtStake, BusState, Card, Faults, Kept, ReadBlock, Reply, SdCard, Violation, WriteBlock, emmc,
+};
+use serde::Deserialize;
+use std::ops::Range;
+
+/// What is wrong with an answer of a card on its own bus; an SPI bus has none of it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OddAnswer {
+    /// The command's number.
+    pub command: u8,
+    /// It comes after CMD55.
+    #[serde(default)]
+    pub app: bool,
+    /// Of all that this card is ever sent, the first that is answered so, from 1.
+    #[serde(default = "one")]
+    pub nth: u64,
+    /// ... and how many in a row are; 0: all from there on.
+    #[serde(default = "one")]
+    pub times: u64,
+    /// Only so long after the supply has come.
+    pub within_ms: Option<u64>,
+    /// What happens.
+    pub happens: Odd,
+    /// The data begin so much later.
+    #[serde(default)]
+    pub late_us: u64,
+}
+
+const fn one() -> u64 {
+    1
+}
+
+/// What happens to an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Odd {
+    /// The card does not see the command.
+    Unheard,
+    /// It obeys, and says nothing.
+    Silent,
+    /// A short answer has another index.
+    Damaged,
+    /// The answer comes, and no data.
+    NoData,
+    /// The data's checksum is wrong.
+    BadData,
+    /// The data begin late, by `late_us`.
+    LateData,
+}
+
+/// Numbers of commands, and as many behind CMD55.
+const COMMANDS: usize = 64;
+const MS: u64 = 1_000_000;
+
+/// A card with odd answers.
+pub(super) struct OddCard<C> {
+    card: C,
+    answers: Vec<OddAnswer>,
+    /// CMD0 that it needs before it hears anything else.
+    resets: u32,
+    counts: [u64; 2 * COMMANDS],
+    app: bool,
+    powered: bool,
+    powered_ns: u64,
+    resets_seen: u32,
+    /// What happens to the data under way.
+    data: Option<(Odd, u64)>,
+}
+
+impl<C: Card> OddCard<C> {
+    pub fn new(card: C, answers: &[OddAnswer], resets: u32) -> Self {
+        OddCard {
+            card,
+            answers: answers.to_vec(),
+            resets,
+            counts: [0; 2 * COMMANDS],
+            app: false,
+            powered: false,
+            powered_ns: 0,
+            resets_seen: 0,
+            data: None,
+        }
+    }
+
+    fn odd(&mut self, index: u8, app: bool, now_ns: u64) -> Option<(Odd, u64)> {
+        let place = usize::from(index) % COMMANDS + if app { COMMANDS } else { 0 };
+        self.counts[place] += 1;
+        let count = self.counts[place];
+        let since_ns = now_ns.saturating_sub(self.powered_ns);
+        self.answers
+            .iter()
+            .find(|answer| {
+                (answer.command, answer.app) == (index, app)
+                    && count >= answer.nth
+                    && (answer.times == 0 || count - answer.nth < answer.times)
+                    && answer.within_ms.is_none_or(|ms| since_ns < ms.saturating_mul(MS))
+            })
+            .map(|answer| (answer.happens, answer.late_us.saturating_mul(1_000)))
+    }
+}
+
+impl<C: Card> Card for OddCard<C> {
+    fn bus_changed(&mut self, bus: &BusState, now_ns: u64) {
+        if bus.powered != self.powered {
+            (self.powered, self.powered_ns, self.resets_seen) = (bus.powered, now_ns, 0);
+        }
+        self.card.bus_changed(bus, now_ns);
+    }
+
+    fn command(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply {
+        let app = std::mem::take(&mut self.app);
+        let odd = self.odd(index, app, now_ns);
+        self.data = odd;
+        self.resets_seen = self.resets_seen.saturating_add(u32::from(index == 0));
+        if matches!(odd, Some((Odd::Unheard, _))) || self.resets_seen < self.resets {
+            return Reply::SILENT;
+        }
+        let mut reply = self.card.command(index, arg, now_ns);
+        self.app = index == 55 && reply.answer.is_some();
+        match (odd, &mut reply.answer) {
+            (Some((Odd::Silent, _)), answer) => *answer = None,
+            (Some((Odd::Damaged, _)), Some(Answer::Short { index, .. })) => *index ^= 1,
+            _ => {}
+        }
+        reply
+    }
+
+    fn read_block(&mut self, buffer: &mut [u8], now_ns: u64) -> ReadBlock {
+        let mut block = self.card.read_block(buffer, now_ns);
+        match (self.data, &mut block) {
+            (Some((Odd::NoData, _)), _) => return ReadBlock::Never,
+            (Some((Odd::BadData, _)), ReadBlock::At { crc_ok, .. }) => *crc_ok = false,
+            (Some((Odd::LateData, late_ns)), ReadBlock::At { start_ns, .. }) => {
+                *start_ns = start_ns.saturating_add(late_ns);
+            }
+            _ => {}
+        }
+        block
+    }
+
+    fn write_block(&mut self, data: &[u8], crc_ok: bool, now_ns: u64) -> WriteBlock {
+        self.card.write_block(data, crc_ok, now_ns)
+    }
+
+    fn busy(&self, now_ns: u64) -> bool {
+        self.card.busy(now_ns)
+    }
+
+    fn switching_voltage(&self, now_ns: u64) -> bool {
+        self.card.switching_voltage(now_ns)
+    }
+
+    fn lines_low(&self, now_ns: u64) -> u8 {
+        self.card.lines_low(now_ns)
+    }
+
+    fn write_protect_switch(&self) -> bool {
+        self.card.write_protect_switch()
+    }
+
+    fn spi(&mut self) -> Option<&mut SdCard> {
+        self.card.spi()
+    }
+
+    fn power_cut(&mut self, now_ns: u64) {
+        self.powered = false;
+        self.card.power_cut(now_ns);
+    }
+
+    fn set_faults(&mut self, faults: Faults) {
+        self.card.set_faults(faults);
+    }
+
+    fn at_stake(&mut self, now_ns: u64) -> Vec<AtStake> {
+        self.card.at_stake(now_ns)
+    }
+
+    fn cut(&mut self, now_ns: u64, keep: &mut dyn FnMut(&AtStake) -> Kept) {
+        self.powered = false;
+        self.card.cut(now_ns, keep);
+    }
+
+    fn brown_out(&mut self, now_ns: u64) {
+        self.card.brown_out(now_ns);
+    }
+
+    fn losses(&self) -> (u64, u64) {
+        self.card.losses()
+    }
+
+    fn spoil(&mut self, sector: u64) {
+        self.card.spoil(sector);
+    }
+
+    fn attack_rpmb(&mut self, attack: emmc::Attack) {
+        self.card.attack_rpmb(attack);
+    }
+
+    fn violations(&self) -> &[Violation] {
+        self.card.violations()
+    }
+
+    fn has_functions(&self) -> bool {
+        self.card.has_functions()
+    }
+
+    fn interrupt(&self, now_ns: u64) -> bool {
+        self.card.interrupt(now_ns)
+    }
+
+    fn next_event_ns(&self, now_ns: u64) -> Option<u64> {
+        self.card.next_event_ns(now_ns)
+    }
+
+    fn peek(&mut self, at: u64, buffer: &mut [u8]) -> std::io::Result<()> {
+        self.card.peek(at, buffer)
+    }
+
+    fn peek_partition(&mut self, partition: u8, at: u64, buffer: &mut [u8]) -> std::io::Result<()> {
+        self.card.peek_partition(partition, at, buffer)
+    }
+
+    fn touched(&self, each: &mut dyn FnMut(u8, Range<u64>)) {
+        self.card.touched(each);
+    }
+
+    fn settings(&self) -> Vec<(&'static str, u8)> {
+        self.card.settings()
+    }
+
+    fn set_boot(&mut self, config: u8) {
+        self.card.set_boot(config);
+    }
+}

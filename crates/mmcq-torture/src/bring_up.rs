@@ -1,0 +1,338 @@
+//! Bring-up with one thing going wrong: each command, response, register block, byte of an SPI bus
+//! and step of the bus is lost, damaged or late once.
+//!
+//! The card must come up all the same: within [`EXTRA_NS`] more than without the fault, and at most
+//! one speed slower.
+
+use super::case::{Chip, Host, Setup};
+use super::machine::{Machine, Step};
+use super::places::EVERY_CARD;
+use super::streams::ACCESS_NS;
+use mmcq::card::{self, Options};
+use mmcq::engine::{DmaBuf, Error};
+use mmcq::host::{Caps, Timing, Width};
+use mmcq::sched::{Fifo, Lean};
+use mmcq::task::Platform;
+use mmcq_sim::bench::{buffer, card_named};
+use mmcq_sim::card::Card;
+use mmcq_sim::faults::{Faults, Plan, Point, Strike};
+use std::cell::RefCell;
+use std::fmt::Write;
+use std::pin::pin;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
+
+/// A bring-up with a fault may take so much longer than without.
+pub const EXTRA_NS: u64 = 500_000_000;
+/// Turns of the machine after which a bring-up has no end.
+const STEPS_MAX: u64 = 20_000_000;
+/// Events that are struck by one kind at most.
+const EVENTS_MAX: u64 = 4_000;
+/// Of the bytes of an SPI bus, one in so many is struck.
+const EVERY_BYTE: u64 = 7;
+/// Failures that a row keeps.
+const KEPT: usize = 8;
+
+/// A slot of the campaign.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// The controller, in the table's words.
+    pub name: &'static str,
+    host: Host,
+    /// The program that brings the card up.
+    kind: Kind,
+    /// The card: one of [`CARDS`](mmcq_sim::cards::CARDS).
+    pub card: &'static str,
+}
+
+/// Which program brings the card up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// `bring_up`.
+    Any,
+    /// `bring_up_sd`, or `bring_up_emmc`.
+    Named,
+    /// The same with a lean profile.
+    Lean,
+    /// `bring_up_io`.
+    Io,
+}
+
+const fn slot(name: &'static str, host: Host, kind: Kind, card: &'static str) -> Slot {
+    Slot { name, host, kind, card }
+}
+
+/// All slots of the campaign.
+pub const SLOTS: [Slot; 22] = [
+    slot("SDHCI", Host::Sdhci, Kind::Any, "sdsc-1g"),
+    slot("SDHCI", Host::Sdhci, Kind::Any, "sdhc-16g-hs"),
+    slot("SDHCI", Host::Sdhci, Kind::Any, "sdxc-64g-a2"),
+    slot("SDHCI", Host::Sdhci, Kind::Any, "emmc-4g-old"),
+    slot("SDHCI", Host::Sdhci, Kind::Any, "emmc-hs200"),
+    slot("SDHCI", Host::Sdhci, Kind::Any, "hbg4a2"),
+    slot("SDHCI", Host::Sdhci, Kind::Io, "bt-type-a"),
+    slot("SDHCI, one family", Host::Sdhci, Kind::Named, "sdhc-16g-hs"),
+    slot("SDHCI, one family", Host::Sdhci, Kind::Named, "emmc-hs200"),
+    slot("SDHCI, `Lean`", Host::Sdhci, Kind::Lean, "sdhc-16g-hs"),
+    slot("SDHCI, `Lean`", Host::Sdhci, Kind::Lean, "sdxc-64g-a2"),
+    slot("SDHCI, `Lean`", Host::Sdhci, Kind::Lean, "emmc-hs200"),
+    slot("Realtek", Host::Reader, Kind::Any, "sdhc-16g-hs"),
+    slot("Allwinner", Host::Smhc, Kind::Any, "sdhc-16g-hs"),
+    slot("Allwinner", Host::Smhc, Kind::Any, "emmc-hs200"),
+    slot("DesignWare", Host::DesignWare, Kind::Any, "sdxc-64g-a2"),
+    slot("DesignWare", Host::DesignWare, Kind::Any, "hbg4a2"),
+    slot("ST, H7", Host::Sdmmc(Chip::H7), Kind::Any, "sdxc-64g-a2"),
+    slot("ST, U5", Host::Sdmmc(Chip::U5), Kind::Any, "emmc-hs200"),
+    slot("SPI", Host::Spi, Kind::Named, "sdsc-1g"),
+    slot("SPI", Host::Spi, Kind::Named, "sdhc-16g-hs"),
+    slot("SPI, `Lean`", Host::Spi, Kind::Lean, "sdhc-16g-hs"),
+];
+
+const MS: u64 = 1_000_000;
+
+/// What strikes, each at every event of its point.
+const STRIKES: [(Point, Strike); 18] = [
+    (Point::Command, Strike::Lost),
+    (Point::Response, Strike::Lost),
+    (Point::Response, Strike::Crc),
+    (Point::Response, Strike::Index),
+    (Point::Response, Strike::EndBit),
+    (Point::ReadBlock, Strike::Lost),
+    (Point::ReadBlock, Strike::Crc),
+    (Point::ReadBlock, Strike::EndBit),
+    (Point::ReadBlock, Strike::Late(20 * MS)),
+    (Point::Tuning, Strike::Crc),
+    (Point::Voltage, Strike::Fail),
+    (Point::Busy, Strike::Late(20 * MS)),
+    (Point::PowerUp, Strike::Late(20 * MS)),
+    (Point::Interrupt, Strike::Lost),
+    (Point::Interrupt, Strike::Late(MS)),
+    (Point::Exchange, Strike::Flip(3)),
+    (Point::Exchange, Strike::Flip(11)),
+    (Point::Exchange, Strike::Lost),
+];
+
+/// What a bring-up ended with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Speed {
+    timing: Timing,
+    width: Width,
+}
+
+/// What came of one slot.
+#[derive(Clone, Debug, Default)]
+pub struct Row {
+    /// Bring-ups in which a fault struck.
+    pub runs: u64,
+    /// Of them those that ended without a card.
+    pub failed: u64,
+    /// Those that took more than [`EXTRA_NS`] longer.
+    pub late: u64,
+    /// Those that ended more than one speed below.
+    pub slow: u64,
+    /// The longest that a bring-up with a card took more than without its fault.
+    pub worst_ns: u64,
+    /// The first that broke a promise, in words.
+    pub first: Vec<String>,
+}
+
+impl Row {
+    /// Bring-ups that broke a promise.
+    #[must_use]
+    pub fn broken(&self) -> u64 {
+        self.failed + self.late + self.slow
+    }
+
+    fn note(&mut self, what: String) {
+        if self.first.len() < KEPT {
+            self.first.push(what);
+        }
+    }
+}
+
+thread_local!(static SCRATCH: RefCell<Option<DmaBuf>> = const { RefCell::new(None) });
+
+/// The card's number among those of a [`Setup`]: of it only the kind counts here.
+fn setup_of(slot: Slot) -> Setup {
+    let like = if slot.card == "bt-type-a" { "sdhc-16g-hs" } else { slot.card };
+    let card = EVERY_CARD.iter().position(|name| *name == like).unwrap_or(0);
+    // Of a reader each access to a register counts.
+    let access_ns = if slot.host == Host::Reader { ACCESS_NS } else { 0 };
+    Setup { card, host: slot.host, access_ns, ..Setup::PLAIN }
+}
+
+async fn programs<B: Platform, const N: usize>(
+    slot: Slot,
+    stack: &mmcq::task::Stack<B, N>,
+    scratch: DmaBuf,
+    options: Options,
+) -> (Result<Speed, Error>, DmaBuf) {
+    let emmc = slot.card.starts_with("emmc") || slot.card == "hbg4a2";
+    let (card, scratch) = match slot.kind {
+        Kind::Io => {
+            let (card, scratch) = card::bring_up_io(stack, scratch, options).await;
+            let speed = card.map(|card| Speed { timing: card.timing, width: card.width });
+            return (speed.map_err(|_| Error::NoCard), scratch);
+        }
+        Kind::Any => card::bring_up(stack, scratch, options).await,
+        _ if emmc => card::bring_up_emmc(stack, scratch, options).await,
+        _ => card::bring_up_sd(stack, scratch, options).await,
+    };
+    (card.map(|card| Speed { timing: card.timing, width: card.width }), scratch)
+}
+
+/// Brings the card of this machine up. Returns what it ended with, and when.
+fn drive<B: Platform>(
+    slot: Slot,
+    machine: Result<Machine<B>, String>,
+    options: Options,
+) -> Result<(Result<Speed, Error>, u64), String> {
+    let machine = machine?;
+    let scratch = SCRATCH.take().unwrap_or_else(|| buffer(1));
+    let mut future = pin!(programs(slot, &machine.stack, scratch, options));
+    let mut context = Context::from_waker(Waker::noop());
+    for _ in 0..STEPS_MAX {
+        if let Poll::Ready((result, scratch)) = future.as_mut().poll(&mut context) {
+            SCRATCH.set(Some(scratch));
+            if let Some(text) = machine.misbehaviour(true) {
+                return Err(text);
+            }
+            return Ok((result, machine.now()));
+        }
+        match machine.step() {
+            Step::Quiet => machine.stack.poll(),
+            Step::Storm => return Err("the interrupt stays asserted".to_owned()),
+            Step::Event | Step::Called => {}
+        }
+    }
+    Err("no end".to_owned())
+}
+
+/// One bring-up.
+fn once(slot: Slot, options: Options, plan: Plan) -> (Result<(Result<Speed, Error>, u64), String>, Faults) {
+    let faults = Faults::new(plan);
+    let setup = &setup_of(slot);
+    let card: Box<dyn Card> = match card_named(slot.card) {
+        Ok(card) => card,
+        Err(error) => return (Err(error.to_string()), faults),
+    };
+    let emmc = !setup.is_removable();
+    let at = &faults;
+    let result = match slot.host {
+        Host::Sdhci if slot.kind == Kind::Lean => {
+            drive(slot, Machine::sdhci(setup, Lean(Fifo), emmc, card, at, 0), options)
+        }
+        Host::Sdhci => drive(slot, Machine::sdhci(setup, Fifo, emmc, card, at, 0), options),
+        Host::Reader => drive(slot, Machine::reader(setup, card, at, 0), options),
+        Host::Smhc => drive(slot, Machine::smhc(setup, card, at, 0), options),
+        Host::DesignWare => drive(slot, Machine::designware(setup, card, at, 0), options),
+        Host::Sdmmc(Chip::H7) => drive(slot, Machine::sdmmc(setup, card, at, 0), options),
+        Host::Sdmmc(chip) => drive(slot, Machine::sdmmc_with_list(chip, setup, card, at, 0), options),
+        Host::Spi if slot.kind == Kind::Lean => {
+            drive(slot, Machine::spi(setup, Lean(Fifo), card, at, 0), options)
+        }
+        Host::Spi => drive(slot, Machine::spi(setup, Fifo, card, at, 0), options),
+    };
+    (result, faults)
+}
+
+/// What the fault may leave: the best speed of this slot, and the one below; and how long the
+/// bring-up takes.
+fn clean(slot: Slot) -> Result<(Speed, Speed, u64), String> {
+    let up = |options| {
+        let (result, ns) = once(slot, options, Plan::none()).0?;
+        result.map(|speed| (speed, ns)).map_err(|error| error.to_string())
+    };
+    let (best, ns) = up(Options::DEFAULT)?;
+    let without = Options::DEFAULT.without(Caps::timing_bit(best.timing));
+    let below = if best.timing == Timing::Legacy { best } else { up(without)?.0 };
+    Ok((best, below, ns))
+}
+
+/// One slot with one kind of fault, at each event.
+fn sweep(slot: Slot, (point, strike): (Point, Strike), row: &mut Row) -> Result<(), String> {
+    let (best, below, clean_ns) = clean(slot)?;
+    let stride = if point == Point::Exchange { EVERY_BYTE } else { 1 };
+    for nth in (1..).step_by(stride as usize).take(EVENTS_MAX as usize) {
+        let (result, faults) = once(slot, Options::DEFAULT, Plan::none().shot(point, nth, strike));
+        if faults.strikes() == 0 {
+            return Ok(());
+        }
+        row.runs += 1;
+        let name = format!("{} {} {point:?} {strike:?} {nth}", slot.card, slot.name);
+        let (result, at_ns) = match result {
+            Ok(ended) => ended,
+            Err(what) => {
+                row.failed += 1;
+                row.note(format!("{name}: {what}"));
+                continue;
+            }
+        };
+        match result {
+            Err(error) => {
+                row.failed += 1;
+                row.note(format!("{name}: {error}, after {} ms", at_ns / MS));
+            }
+            Ok(speed) => {
+                let extra_ns = at_ns.saturating_sub(clean_ns);
+                row.worst_ns = row.worst_ns.max(extra_ns);
+                if extra_ns > EXTRA_NS {
+                    row.late += 1;
+                    row.note(format!("{name}: {} ms more", extra_ns / MS));
+                }
+                if speed != best && speed != below {
+                    row.slow += 1;
+                    row.note(format!("{name}: {speed:?}"));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Sweeps these slots. `progress` hears of each kind of fault at a slot.
+#[must_use]
+pub fn sweeps(slots: &[Slot], jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Vec<(Slot, Row)> {
+    let rows: Vec<_> = slots.iter().map(|&slot| Mutex::new((slot, Row::default()))).collect();
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.max(1) {
+            scope.spawn(|| {
+                while let Some(row) = rows.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let mut row = row.lock().unwrap_or_else(|poison| poison.into_inner());
+                    let slot = row.0;
+                    for kind in STRIKES {
+                        if let Err(what) = sweep(slot, kind, &mut row.1) {
+                            row.1.failed += 1;
+                            row.1.note(format!("{} {}: {kind:?}: {what}", slot.card, slot.name));
+                        }
+                        progress(1);
+                    }
+                }
+            });
+        }
+    });
+    rows.into_iter().map(|row| row.into_inner().unwrap_or_else(|poison| poison.into_inner())).collect()
+}
+
+/// How many times [`sweeps`] of all slots tells its progress.
+pub const STEPS: u64 = (SLOTS.len() * STRIKES.len()) as u64;
+
+/// The rows as a table.
+#[must_use]
+pub fn table(rows: &[(Slot, Row)]) -> String {
+    let mut text = "| Controller | Card | Runs | No card | Over 500 ms | Over one speed | Worst |\n\
+                    |---|---|---:|---:|---:|---:|---:|\n"
+        .to_owned();
+    for (slot, row) in rows {
+        let worst_ms = row.worst_ns as f64 / 1e6;
+        let Row { runs, failed, late, slow, .. } = row;
+        let _ = writeln!(
+            text,
+            "| {} | {} | {runs} | {failed} | {late} | {slow} | {worst_ms:.3} |",
+            slot.name, slot.card
+        );
+    }
+    text
+}
