@@ -552,6 +552,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub fn presence_changed(&mut self, now_ns: u64) {
         if !P::RECOVERS {
             if !self.host.present() {
+                self.card.leave();
                 self.removed(now_ns);
             }
             return;
@@ -571,6 +572,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn presence_is_stable(&mut self, now_ns: u64) {
         self.timers.presence_is_known();
         let help = if self.host.present() { ServiceRequest::Inserted } else { ServiceRequest::Removed };
+        if help == ServiceRequest::Removed {
+            self.card.leave();
+        }
         let there = self.supervisor.helping().supervisor;
         self.supervisor.helping_mut().untold = !there;
         if there {
