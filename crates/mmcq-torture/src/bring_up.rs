@@ -224,6 +224,7 @@ fn once(slot: Slot, options: Options, plan: Plan) -> (Result<(Result<Speed, Erro
             drive(slot, Machine::sdhci(setup, Lean(Fifo), emmc, card, at, 0), options)
         }
         Host::Sdhci => drive(slot, Machine::sdhci(setup, Fifo, emmc, card, at, 0), options),
+        Host::Open(writes) => drive(slot, Machine::open(setup, writes, card, at, 0), options),
         Host::Reader => drive(slot, Machine::reader(setup, card, at, 0), options),
         Host::Smhc => drive(slot, Machine::smhc(setup, card, at, 0), options),
         Host::DesignWare => drive(slot, Machine::designware(setup, card, at, 0), options),
