@@ -182,12 +182,11 @@ async fn programs<B: Platform, const N: usize>(
     (card.map(|card| Speed { timing: card.timing, width: card.width }), scratch)
 }
 
+/// What came of a bring-up, and how long it took in nanoseconds; or why there was no end.
+type Ended = Result<(Result<Speed, Error>, u64), String>;
+
 /// Brings the card of this machine up. Returns what it ended with, and when.
-fn drive<B: Platform>(
-    slot: Slot,
-    machine: Result<Machine<B>, String>,
-    options: Options,
-) -> Result<(Result<Speed, Error>, u64), String> {
+fn drive<B: Platform>(slot: Slot, machine: Result<Machine<B>, String>, options: Options) -> Ended {
     let machine = machine?;
     let scratch = SCRATCH.take().unwrap_or_else(|| buffer(1));
     let mut future = pin!(programs(slot, &machine.stack, scratch, options));
@@ -210,7 +209,7 @@ fn drive<B: Platform>(
 }
 
 /// One bring-up.
-fn once(slot: Slot, options: Options, plan: Plan) -> (Result<(Result<Speed, Error>, u64), String>, Faults) {
+fn once(slot: Slot, options: Options, plan: Plan) -> (Ended, Faults) {
     let faults = Faults::new(plan);
     let setup = &setup_of(slot);
     let card: Box<dyn Card> = match card_named(slot.card) {
