@@ -186,11 +186,7 @@ async fn programs<B: Platform, const N: usize>(
 type Ended = Result<(Result<Speed, Error>, u64), String>;
 
 /// Brings the card of this machine up. Returns what it ended with, and when.
-fn drive<B: Platform>(
-    slot: Slot,
-    machine: Result<Machine<B>, String>,
-    options: Options,
-) -> Ended {
+fn drive<B: Platform>(slot: Slot, machine: Result<Machine<B>, String>, options: Options) -> Ended {
     let machine = machine?;
     let scratch = SCRATCH.take().unwrap_or_else(|| buffer(1));
     let mut future = pin!(programs(slot, &machine.stack, scratch, options));

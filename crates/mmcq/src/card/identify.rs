@@ -38,7 +38,7 @@ pub(super) trait Families {
     /// What the engine is told of it.
     fn target(found: &Self::Found) -> Option<CardParams>;
 
-    /// What tells it from another; 0: nothing does.
+    /// What tells it from another, as far as anything does.
     fn identity(found: &Self::Found) -> u32;
 
     /// From `idle` to `tran`. `tried` is the timing that was being switched to when it failed.

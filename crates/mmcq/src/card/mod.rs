@@ -144,12 +144,12 @@ pub struct Card {
 
 impl Card {
     /// What tells it from another card, as one number: CID and CSD without their last byte, which
-    /// is a CRC that not every controller shows. Never 0.
+    /// is a CRC that not every controller shows.
     fn identity(&self) -> u32 {
         let [a, b, c, d] = self.cid;
         let [e, f, g, h] = self.csd;
         let words = [a, b, c, d & !0xff, e, f, g, h & !0xff];
-        words.into_iter().fold(0x811c_9dc5, |sum, word| (sum ^ word).wrapping_mul(0x0100_0193)).max(1)
+        words.into_iter().fold(0x811c_9dc5, |sum, word| (sum ^ word).wrapping_mul(0x0100_0193))
     }
 
     /// Year and month (1 to 12) of manufacture.

@@ -41,8 +41,10 @@ pub(super) struct Card {
     functions: Functions,
     abilities: Abilities,
     number: CardNumber,
-    /// Of the card that was seen last; 0: none since the slot was empty.
-    identity: u32,
+    /// Of the card that was seen last.
+    identity: Option<u32>,
+    /// It has been taken out since.
+    left: bool,
 }
 
 impl Card {
@@ -54,7 +56,8 @@ impl Card {
             functions: Functions::none(),
             abilities: Abilities::UNKNOWN,
             number: CardNumber::FIRST,
-            identity: 0,
+            identity: None,
+            left: false,
         }
     }
 
@@ -83,23 +86,25 @@ impl Card {
 
     /// The number of the card with this identity: it is the one in the slot, or none is.
     pub fn number_of(&self, identity: u32) -> CardNumber {
-        if self.identity == identity { self.number } else { CardNumber::NONE }
+        // A program that names a card which nobody has brought up knows it by itself.
+        let same = self.identity.is_none_or(|seen| seen == identity) && !self.left;
+        if same { self.number } else { CardNumber::NONE }
     }
 
     /// A card with this identity is in the slot.
     pub fn identify(&mut self, identity: u32) {
-        if self.identity != 0 && self.identity != identity {
+        if !self.left && self.identity.is_some_and(|seen| seen != identity) {
             self.number = self.number.next();
         }
-        self.identity = identity;
+        (self.identity, self.left) = (Some(identity), false);
     }
 
     /// The card has been taken out.
     pub fn leave(&mut self) {
-        if self.identity != 0 {
+        if !self.left && self.identity.is_some() {
             self.number = self.number.next();
+            self.left = true;
         }
-        self.identity = 0;
     }
 
     /// What its transfers are to the controller.
