@@ -7,17 +7,24 @@ use mmcq_sim::faults::{Faults, Plan, Point, Strike};
 use mmcq_sim::sdhci::SdhciConfig;
 use mmcq_sim::slot::Controller;
 
+/// Once costs nothing: the card is asked a second time.
 #[test]
 fn a_line_that_stays_low_ends_the_voltage_switch_at_3_3_v() {
+    let once = |line| (Plan::none().shot(Point::Voltage, 1, Strike::Line(line)), 1);
+    let always = |line| (Plan::none().from(Point::Voltage, 1, Strike::Line(line)), 2);
     for line in 0..4 {
-        let rig = Rig::new("sdxc-128g-uhs", SdhciConfig::GENERIC_4_20, sdhci::SdhciConfig::new());
-        let faults = Faults::new(Plan::none().shot(Point::Voltage, 1, Strike::Line(line)));
-        rig.model.borrow_mut().card_mut().unwrap().set_faults(faults.clone());
-        let found = rig.bring_up(Options::DEFAULT).unwrap();
-        assert_eq!(faults.struck().len(), 1, "DAT{line}");
-        let Family::Sd(sd) = found.family else { panic!("an SD card") };
-        assert_eq!((found.timing, sd.signal18), (Timing::HighSpeed, false), "DAT{line}");
-        rig.mixed_load(found.params.sectors, 20);
-        rig.checked();
+        for ((plan, strikes), expected) in
+            [(once(line), (Timing::Sdr104, true)), (always(line), (Timing::HighSpeed, false))]
+        {
+            let rig = Rig::new("sdxc-128g-uhs", SdhciConfig::GENERIC_4_20, sdhci::SdhciConfig::new());
+            let faults = Faults::new(plan);
+            rig.model.borrow_mut().card_mut().unwrap().set_faults(faults.clone());
+            let found = rig.bring_up(Options::DEFAULT).unwrap();
+            assert_eq!(faults.struck().len(), strikes, "DAT{line}");
+            let Family::Sd(sd) = found.family else { panic!("an SD card") };
+            assert_eq!((found.timing, sd.signal18), expected, "DAT{line}");
+            rig.mixed_load(found.params.sectors, 20);
+            rig.checked();
+        }
     }
 }
