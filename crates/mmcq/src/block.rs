@@ -95,7 +95,7 @@ impl From<BlockError> for Error {
 /// Once another card has taken its place each call fails with [`Error::Changed`]: what a file
 /// system knows of one card is not written to the next. So does a card that was taken out and put
 /// back, for its blocks may have changed meanwhile. A program that has looked at the new card makes
-/// a new handle.
+/// a new handle, or calls [`rebind`](Self::rebind).
 ///
 /// Of writes that the card has lost, the
 /// [flush](Self::flush) of each handle is told once: users that do not know of each other's flushes
@@ -131,6 +131,12 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
         // Made inside another call it knows of none, and its first flush tells of those that were.
         let losses = AtomicU8::new(losses(stack).unwrap_or(0));
         BlockDevice { stack, card: stack.with(|engine| engine.card_number()), losses }
+    }
+
+    /// Is for the card that is in the slot now, as a new handle would be: the program has looked at
+    /// it, and knows nothing of the one before any more.
+    pub fn rebind(&mut self) {
+        *self = BlockDevice::new(self.stack);
     }
 
     fn request(&self, kind: Kind, buf: DmaBuf) -> Request {
@@ -465,6 +471,11 @@ impl<'a, B: Platform, const N: usize> Bounced<'a, B, N> {
             left = later;
         }
         Ok(done)
+    }
+
+    /// As [`BlockDevice::rebind`].
+    pub fn rebind(&mut self) {
+        self.device.rebind();
     }
 
     /// The handle without the copy.
