@@ -71,6 +71,14 @@ impl<'a, B: Platform, const N: usize> Blocking<'a, B, N> {
         self.with(flush).map_err(Error::from)
     }
 
+    /// As [`Region::rebind`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn rebind(&self) -> Result<(), Error> {
+        self.region.try_borrow_mut().map_err(|_| Error::Reentered)?.rebind()
+    }
+
     /// Its length in bytes.
     pub fn len_bytes(&self) -> u64 {
         self.region.try_borrow().map_or(0, |region| region.len_bytes())

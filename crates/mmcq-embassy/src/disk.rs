@@ -34,6 +34,11 @@ impl<'a, B: Platform, const N: usize, A: Alignment> Disk<'a, B, N, A> {
         Ok(Disk { copying: Bounced::new(BlockDevice::new(stack), bounce)?, align: PhantomData })
     }
 
+    /// As [`BlockDevice::rebind`].
+    pub fn rebind(&mut self) {
+        self.copying.rebind();
+    }
+
     /// Everything written before is on the medium when this returns.
     pub async fn flush(&mut self) -> Result<(), Error> {
         self.copying.flush().await

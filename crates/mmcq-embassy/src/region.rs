@@ -18,6 +18,8 @@ pub struct Region<'a, B: Platform, const N: usize> {
     copying: Bounced<'a, B, N>,
     first: u64,
     blocks: u64,
+    /// It is all of the card.
+    whole: bool,
 }
 
 /// Bytes of one request, cut at the borders of blocks.
@@ -34,8 +36,9 @@ impl<'a, B: Platform, const N: usize> Region<'a, B, N> {
     /// # Errors
     /// [`Error::NoCard`] before bring-up.
     pub fn new(stack: &'a Stack<B, N>, bounce: DmaBuf) -> Result<Self, Error> {
-        let blocks = BlockDevice::new(stack).geometry().ok_or(Error::NoCard)?.blocks;
-        Self::part(stack, bounce, 0, blocks)
+        let device = BlockDevice::new(stack);
+        let blocks = device.geometry().ok_or(Error::NoCard)?.blocks;
+        Ok(Region { copying: Bounced::new(device, bounce)?, first: 0, blocks, whole: true })
     }
 
     /// So many blocks from `first` on.
@@ -48,7 +51,25 @@ impl<'a, B: Platform, const N: usize> Region<'a, B, N> {
         if first.checked_add(blocks).is_none_or(|end| end > sectors) {
             return Err(Error::OutOfRange { lba: first, sectors });
         }
-        Ok(Region { copying: Bounced::new(device, bounce)?, first, blocks })
+        Ok(Region { copying: Bounced::new(device, bounce)?, first, blocks, whole: false })
+    }
+
+    /// Is for the card that is in the slot now, as in [`BlockDevice::rebind`]: all of it, or the
+    /// same part.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new) and [`part`](Self::part); it is for the card before then, as it was.
+    pub fn rebind(&mut self) -> Result<(), Error> {
+        let mut now = self.copying.device().clone();
+        now.rebind();
+        let sectors = now.geometry().ok_or(Error::NoCard)?.blocks;
+        if self.whole {
+            self.blocks = sectors;
+        } else if self.first.saturating_add(self.blocks) > sectors {
+            return Err(Error::OutOfRange { lba: self.first, sectors });
+        }
+        self.copying.rebind();
+        Ok(())
     }
 
     /// Its length in bytes.

@@ -12,6 +12,7 @@ mod rig;
 mod timed;
 
 mod adma3;
+mod bound;
 mod cached;
 mod card_quirks;
 mod catalogue;

@@ -264,6 +264,7 @@ const WAYS: &[Way] = &[
         stack.with(|engine| {
             assert_eq!((engine.next_deadline_ns(), engine.slots_in_use()), (Some(0), 4));
             assert_eq!(engine.losses(), 0);
+            assert_eq!(engine.card_number(), mmcq::engine::CardNumber::ANY);
             assert!(engine.card_params().is_none() && engine.host().is_none() && engine.policy().is_none());
             assert!(!engine.is_idle() && !engine.is_quiet() && engine.awaited().is_none());
             assert!(engine.last_phase().is_none() && engine.incidents().count() == 0);

@@ -10,9 +10,11 @@ use mmcq_sim::bench::{Bench, buffer};
 use mmcq_sim::card::medium::{Fill, Medium};
 use mmcq_sim::card::profile::CardProfile;
 use mmcq_sim::card::{Card, Odd, OddAnswer};
+use mmcq_sim::faults::{Faults, Plan, Point, Strike};
 use mmcq_sim::sdhci::SdhciConfig;
+use mmcq_sim::slot::Controller;
 use std::pin::pin;
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 
 const SURE: Irreversible = Irreversible::i_know_that_this_cannot_be_undone();
 const ERASED: &LockOp<'static> = &LockOp::ForceErase(SURE);
@@ -179,4 +181,43 @@ fn one_lost_answer_on_the_way_to_sleep_costs_no_card() {
             assert!(read.is_ok(), "{name}: CMD{command}, {nth}: {read:?}, {asleep:?}");
         }
     }
+}
+
+/// The card loses its state, and the machine is suspended while its supervisor brings it up again:
+/// the clock jumps at each step of that.
+#[test]
+fn a_clock_that_jumps_in_a_conversation_is_not_the_cards_death() {
+    let mut jumps = 0;
+    for at in 1..400 {
+        let (rig, found) = rig(machine::storage_card("sdhc-16g-hs"), SdhciQuirks::NONE);
+        let lost = Plan::none().shot(Point::Command, 1, Strike::BrownOut);
+        rig.model.borrow_mut().set_faults(Faults::new(lost));
+        let mut supervisor = pin!(supervise(&rig.stack, bytes(512), Options::DEFAULT, found));
+        let device = BlockDevice::new(&rig.stack);
+        let mut read = pin!(device.read(0, bytes(512)));
+        let mut context = Context::from_waker(Waker::noop());
+        let mut turns = 0;
+        let (result, _) = loop {
+            assert!(supervisor.as_mut().poll(&mut context).is_pending());
+            if let Poll::Ready(ended) = read.as_mut().poll(&mut context) {
+                break ended;
+            }
+            rig.turn();
+            // The supervisor's steps have a slot of their own.
+            if rig.stack.with(|engine| engine.slots_in_use()) < 2 {
+                continue;
+            }
+            turns += 1;
+            if turns == at {
+                jumps += 1;
+                rig.time.set(rig.time.now() + 13_000_000_000);
+                crate::timed::one_thread::NOW_NS.set(rig.time.now());
+            }
+        };
+        assert_eq!(result, Ok(1), "the clock jumps at turn {at}");
+        if turns < at {
+            break;
+        }
+    }
+    assert!(jumps > 20, "{jumps} turns alone");
 }

@@ -10,7 +10,7 @@
 
 mod partition;
 
-use crate::engine::{BLOCK_BYTES, Claim, DmaBuf, Erase, Erasing, Error, Kind, Output, Request};
+use crate::engine::{BLOCK_BYTES, CardNumber, Claim, DmaBuf, Erase, Erasing, Error, Kind, Output, Request};
 use crate::host::Host;
 use crate::sched::Profile;
 use crate::task::{Idle, Platform, Stack};
@@ -89,7 +89,15 @@ impl From<BlockError> for Error {
     }
 }
 
-/// A handle on a card; as many as one likes share one queue. Of writes that the card has lost, the
+/// A handle on a card; as many as one likes share one queue.
+///
+/// It is for the card that was in the slot when it was made, or for the next one if there was none.
+/// Once another card has taken its place each call fails with [`Error::Changed`]: what a file
+/// system knows of one card is not written to the next. So does a card that was taken out and put
+/// back, for its blocks may have changed meanwhile. A program that has looked at the new card makes
+/// a new handle, or calls [`rebind`](Self::rebind).
+///
+/// Of writes that the card has lost, the
 /// [flush](Self::flush) of each handle is told once: users that do not know of each other's flushes
 /// have a handle each.
 ///
@@ -105,6 +113,7 @@ impl From<BlockError> for Error {
 #[derive(Debug)]
 pub struct BlockDevice<'a, B: Platform, const N: usize> {
     stack: &'a Stack<B, N>,
+    card: CardNumber,
     /// Losses that its flushes have told of, or that were before it.
     losses: AtomicU8,
 }
@@ -112,7 +121,7 @@ pub struct BlockDevice<'a, B: Platform, const N: usize> {
 /// What the first has been told of, the second has too.
 impl<B: Platform, const N: usize> Clone for BlockDevice<'_, B, N> {
     fn clone(&self) -> Self {
-        BlockDevice { stack: self.stack, losses: AtomicU8::new(self.losses.load(Relaxed)) }
+        BlockDevice { stack: self.stack, card: self.card, losses: AtomicU8::new(self.losses.load(Relaxed)) }
     }
 }
 
@@ -120,13 +129,27 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
     /// The card behind `stack`, once it has been brought up.
     pub fn new(stack: &'a Stack<B, N>) -> Self {
         // Made inside another call it knows of none, and its first flush tells of those that were.
-        BlockDevice { stack, losses: AtomicU8::new(losses(stack).unwrap_or(0)) }
+        let losses = AtomicU8::new(losses(stack).unwrap_or(0));
+        BlockDevice { stack, card: stack.with(|engine| engine.card_number()), losses }
     }
 
-    /// What the card offers; `None` without a card.
+    /// Is for the card that is in the slot now, as a new handle would be: the program has looked at
+    /// it, and knows nothing of the one before any more.
+    pub fn rebind(&mut self) {
+        *self = BlockDevice::new(self.stack);
+    }
+
+    fn request(&self, kind: Kind, buf: DmaBuf) -> Request {
+        Request::new(kind, buf).for_card(self.card)
+    }
+
+    /// What the card offers; `None` without it.
     pub fn geometry(&self) -> Option<Geometry> {
         self.stack.with(|engine| {
             let target = *engine.card_params()?;
+            if self.card != engine.card_number() {
+                return None;
+            }
             let caps = engine.caps();
             let erase = &engine.abilities().erase;
             Some(Geometry {
@@ -159,7 +182,7 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
     }
 
     async fn moved(&self, kind: Kind, buf: DmaBuf) -> (Result<u32, BlockError>, DmaBuf) {
-        let done = self.stack.request(Request::new(kind, buf)).await;
+        let done = self.stack.request(self.request(kind, buf)).await;
         let blocks_done = done.done_bytes / BLOCK_BYTES;
         (done.result.map(|_| blocks_done).map_err(|error| BlockError { error, blocks_done }), done.buf)
     }
@@ -178,7 +201,7 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
     pub async fn write_durable(&self, lba: u64, buf: DmaBuf) -> (Result<u32, BlockError>, DmaBuf) {
         self.stack.with(|engine| engine.enable_extended_ops());
         let blocks = buf.len_bytes() / BLOCK_BYTES;
-        let done = self.stack.request(Request::new(Kind::Write { lba, blocks }, buf).durable()).await;
+        let done = self.stack.request(self.request(Kind::Write { lba, blocks }, buf).durable()).await;
         let blocks_done = done.done_bytes / BLOCK_BYTES;
         (done.result.map(|_| blocks_done).map_err(|error| BlockError { error, blocks_done }), done.buf)
     }
@@ -235,7 +258,7 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
         while done < blocks {
             let piece = (blocks - done).min(ZERO_BLOCKS);
             let lba = lba.saturating_add(u64::from(done));
-            let ended = self.stack.request(Request::new(Kind::Zero { lba, blocks: piece }, zeros)).await;
+            let ended = self.stack.request(self.request(Kind::Zero { lba, blocks: piece }, zeros)).await;
             zeros = ended.buf;
             if let Err(error) = ended.result {
                 return (Err(error), zeros);
@@ -260,7 +283,7 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
     }
 
     async fn erased(&self, kind: Kind) -> Result<(), Error> {
-        self.stack.request(Request::new(kind, DmaBuf::EMPTY)).await.result.map(|_| ())
+        self.stack.request(self.request(kind, DmaBuf::EMPTY)).await.result.map(|_| ())
     }
 
     /// Everything written before this was called is on the medium when it returns.
@@ -270,7 +293,7 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
     /// that no flush had covered are lost. The next flush of each other handle fails as well, with
     /// `CacheLost`; after that they count what is written from then on.
     pub async fn flush(&self) -> Result<(), Error> {
-        let done = self.stack.request(Request::new(Kind::Flush, DmaBuf::EMPTY)).await;
+        let done = self.stack.request(self.request(Kind::Flush, DmaBuf::EMPTY)).await;
         self.told(done.result)
     }
 
@@ -302,9 +325,9 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
     /// [`Bounced`] can. In both cases nothing was read, and the memory is as it was.
     pub fn read_blocking(&self, lba: u64, memory: &mut [u8], idle: impl FnMut(&Idle)) -> Result<u32, Error> {
         let blocks = whole_blocks(memory.len())?;
+        let request = self.request(Kind::Read { lba, blocks }, DmaBuf::EMPTY);
         // SAFETY: the exclusive borrow lasts until this returns.
-        let output =
-            unsafe { self.stack.lent(Kind::Read { lba, blocks }, false, NonNull::from(memory), idle) }?;
+        let output = unsafe { self.stack.lent(request, NonNull::from(memory), idle) }?;
         Ok(output.bytes / BLOCK_BYTES)
     }
 
@@ -335,15 +358,15 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
         idle: impl FnMut(&Idle),
     ) -> Result<u32, Error> {
         let blocks = whole_blocks(memory.len())?;
+        let request = Request { durable, ..self.request(Kind::Write { lba, blocks }, DmaBuf::EMPTY) };
         // SAFETY: the borrow lasts until this returns, and a write only reads the memory.
-        let output =
-            unsafe { self.stack.lent(Kind::Write { lba, blocks }, durable, NonNull::from(memory), idle) }?;
+        let output = unsafe { self.stack.lent(request, NonNull::from(memory), idle) }?;
         Ok(output.bytes / BLOCK_BYTES)
     }
 
     /// [`flush`](Self::flush) on this thread.
     pub fn flush_blocking(&self, idle: impl FnMut(&Idle)) -> Result<(), Error> {
-        self.told(self.stack.blocking(Request::new(Kind::Flush, DmaBuf::EMPTY), idle).result)
+        self.told(self.stack.blocking(self.request(Kind::Flush, DmaBuf::EMPTY), idle).result)
     }
 }
 
@@ -448,6 +471,11 @@ impl<'a, B: Platform, const N: usize> Bounced<'a, B, N> {
             left = later;
         }
         Ok(done)
+    }
+
+    /// As [`BlockDevice::rebind`].
+    pub fn rebind(&mut self) {
+        self.device.rebind();
     }
 
     /// The handle without the copy.

@@ -6,15 +6,14 @@
 use super::{BlockDevice, BlockError};
 use crate::card::Card;
 use crate::card::partition::{Area, Layout, layout};
-use crate::engine::{BLOCK_BYTES, DmaBuf, Error, Kind, PartitionAccess, Request};
+use crate::engine::{BLOCK_BYTES, DmaBuf, Error, Kind, PartitionAccess};
 use crate::task::{Platform, Stack};
 
 /// A handle on a boot area or a general purpose partition of one device. A call moves less than 16
 /// MiB.
 ///
-/// It keeps what that device's PARTITION_CONFIG says of booting, and each call writes it back. So
-/// drop it with its device: on another one in the same socket it would write the boot choice of the
-/// first.
+/// It keeps what that device's PARTITION_CONFIG says of booting, and each call writes it back. On
+/// another device in the same socket each call fails with [`Error::Changed`].
 #[derive(Debug)]
 pub struct Partition<'a, B: Platform, const N: usize> {
     /// Of the card's user area: the same queue, and flushes that hear of losses.
@@ -98,7 +97,8 @@ impl<'a, B: Platform, const N: usize> Partition<'a, B, N> {
                 back,
             };
             let rest = buf.after(done.saturating_mul(BLOCK_BYTES));
-            let ended = self.device.stack.request(Request::new(Kind::PartitionAccess(visit), rest)).await;
+            let ended =
+                self.device.stack.request(self.device.request(Kind::PartitionAccess(visit), rest)).await;
             // What is refused comes back as it went in.
             buf = ended.buf.whole();
             if let Err(error) = ended.result {

@@ -35,8 +35,7 @@ pub async fn enable_extended_ops<B: Platform, const N: usize>(
     card: &Card,
     scratch: DmaBuf,
 ) -> (Result<(), Error>, DmaBuf) {
-    let mut session = Session::new(stack, scratch);
-    session.rca = card.params.rca;
+    let mut session = Session::with(stack, scratch, card);
     let result = abilities(&mut session, card).await.map_err(|Failed| session.error);
     let result = result.map(|abilities| {
         stack.with(|engine| {

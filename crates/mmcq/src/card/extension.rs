@@ -91,8 +91,7 @@ pub async fn extensions<B: Platform, const N: usize>(
     card: &Card,
     scratch: DmaBuf,
 ) -> (Result<Extensions, Error>, DmaBuf) {
-    let mut session = Session::new(stack, scratch);
-    session.rca = card.params.rca;
+    let mut session = Session::with(stack, scratch, card);
     let result = read(&mut session, card).await.map_err(|Failed| session.error);
     (result, session.into_scratch())
 }
@@ -170,8 +169,7 @@ pub async fn enable_cache<B: Platform, const N: usize>(
     if given < BLOCK_BYTES {
         return Err((Error::Buffer { needed: BLOCK_BYTES, given }, page));
     }
-    let mut session = Session::new(stack, page);
-    session.rca = card.params.rca;
+    let mut session = Session::with(stack, page, card);
     let result = switch_on(&mut session, card).await.map_err(|Failed| session.error);
     let page = session.into_scratch();
     match result {
@@ -208,7 +206,8 @@ async fn switch_on<B: Platform, const N: usize>(
 /// Tells the engine how the card is flushed; how it was before.
 fn flushed_by<B: Platform, const N: usize>(session: &Session<'_, B, N>, flush: FlushBy) -> FlushBy {
     session.stack.with(|engine| {
-        let Some(target) = engine.card_params().copied() else { return FlushBy::Status };
+        let target = engine.card_params().copied().filter(|_| engine.is_meant(session.card));
+        let Some(target) = target else { return FlushBy::Status };
         engine.set_card_params(Some(CardParams { flush, ..target }));
         target.flush
     })

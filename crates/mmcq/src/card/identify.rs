@@ -38,6 +38,9 @@ pub(super) trait Families {
     /// What the engine is told of it.
     fn target(found: &Self::Found) -> Option<CardParams>;
 
+    /// What tells it from another, as far as anything does.
+    fn identity(found: &Self::Found) -> u32;
+
     /// From `idle` to `tran`. `tried` is the timing that was being switched to when it failed.
     async fn identify<B: Platform, const N: usize>(
         session: &mut Session<'_, B, N>,
@@ -62,6 +65,10 @@ impl Families for Any {
         Some(found.params)
     }
 
+    fn identity(found: &Card) -> u32 {
+        found.identity()
+    }
+
     async fn identify<B: Platform, const N: usize>(
         session: &mut Session<'_, B, N>,
         options: Options,
@@ -84,6 +91,10 @@ impl Families for OnlySd {
         Some(found.params)
     }
 
+    fn identity(found: &Card) -> u32 {
+        found.identity()
+    }
+
     async fn identify<B: Platform, const N: usize>(
         session: &mut Session<'_, B, N>,
         options: Options,
@@ -103,6 +114,10 @@ impl Families for OnlyEmmc {
 
     fn target(found: &Card) -> Option<CardParams> {
         Some(found.params)
+    }
+
+    fn identity(found: &Card) -> u32 {
+        found.identity()
     }
 
     async fn identify<B: Platform, const N: usize>(

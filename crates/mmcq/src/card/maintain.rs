@@ -61,8 +61,7 @@ async fn ext_csd<B: Platform, const N: usize, R>(
     if !matches!(card.family, Family::Emmc(_)) {
         return (Err(Error::Unsupported), scratch);
     }
-    let mut session = Session::new(stack, scratch);
-    session.rca = card.params.rca;
+    let mut session = Session::with(stack, scratch, card);
     let result = match session.register(emmc::send_ext_csd(), false, 512).await {
         Ok(_) => session.bytes().map(|bytes| ExtCsd::parse(bytes).map(|ext| read(&ext))),
         Err(Failed) => Err(Failed),

@@ -143,6 +143,15 @@ pub struct Card {
 }
 
 impl Card {
+    /// What tells it from another card, as one number: CID and CSD without their last byte, which
+    /// is a CRC that not every controller shows.
+    fn identity(&self) -> u32 {
+        let [a, b, c, d] = self.cid;
+        let [e, f, g, h] = self.csd;
+        let words = [a, b, c, d & !0xff, e, f, g, h & !0xff];
+        words.into_iter().fold(0x811c_9dc5, |sum, word| (sum ^ word).wrapping_mul(0x0100_0193))
+    }
+
     /// Year and month (1 to 12) of manufacture.
     pub fn made(&self) -> (u16, u8) {
         let (cid, year) = match self.family {
@@ -244,7 +253,10 @@ async fn of_families<F: identify::Families, B: Platform, const N: usize>(
         Ok(found) => {
             let params = F::target(found);
             message!(info, "a card of {} blocks", params.map_or(0, |params| params.sectors));
-            stack.enter((), |engine| engine.set_card_params(params));
+            stack.enter((), |engine| {
+                engine.identify_card(F::identity(found));
+                engine.set_card_params(params);
+            });
         }
         Err(error) => message!(info, "no card: {}", error),
     }

@@ -35,19 +35,22 @@ pub async fn enable_packed<B: Platform, const N: usize>(
     if given < BLOCK_BYTES {
         return Err((Error::Buffer { needed: BLOCK_BYTES, given }, page));
     }
-    let mut session = Session::new(stack, page);
-    session.rca = card.params.rca;
+    let mut session = Session::with(stack, page, card);
     let most = match card.family {
         Family::Emmc(_) => most(&mut session).await,
         Family::Sd(_) => session.fail(Error::Unsupported),
     };
     let result = most.map_err(|Failed| session.error);
+    let number = session.card;
     let page = session.into_scratch();
     let (writes, reads) = match result {
         Ok(most) => most,
         Err(error) => return Err((error, page)),
     };
     stack.with(|engine| {
+        if !engine.is_meant(number) {
+            return Err((Error::Changed, page));
+        }
         let before = engine.set_page(page).map_err(|page| (Error::Full, page))?;
         if engine.set_packed(writes, reads) {
             return Ok(before);

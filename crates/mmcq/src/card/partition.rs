@@ -64,8 +64,7 @@ pub async fn layout<B: Platform, const N: usize>(
     if !matches!(card.family, Family::Emmc(_)) || area.access() == 0 {
         return (Err(Error::Unsupported), scratch);
     }
-    let mut session = Session::new(stack, scratch);
-    session.rca = card.params.rca;
+    let mut session = Session::with(stack, scratch, card);
     let layout = match session.register(emmc::send_ext_csd(), false, 512).await {
         Ok(_) => session.bytes().ok().map(|bytes| ExtCsd::parse(bytes).map(|ext| of(&ext, area))),
         Err(_) => None,

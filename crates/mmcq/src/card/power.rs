@@ -5,7 +5,7 @@
 
 use super::session::{Failed, Session};
 use super::{Card, Family, extension};
-use crate::engine::{Abilities, Breach, CardParams, DmaBuf, Error, Kind, Request};
+use crate::engine::{Abilities, Breach, CardNumber, CardParams, DmaBuf, Error, Kind, Request};
 use crate::host::BusOp;
 use crate::spec::command::{self, emmc};
 use crate::spec::ext_csd::{ExtCsd, index};
@@ -54,8 +54,7 @@ pub async fn power_off<B: Platform, const N: usize>(
         }
     }
     let flushed = flushed.map(|_| ());
-    let mut session = Session::new(stack, scratch);
-    session.rca = card.params.rca;
+    let mut session = Session::with(stack, scratch, card);
     let notified = notify(&mut session, card, off).await.map_err(|Failed| session.error);
     let supply = session.bus(BusOp::PowerOff).await.map(|_| ()).map_err(|Failed| session.error);
     (flushed.and(notified).and(supply), session.into_scratch())
@@ -128,12 +127,15 @@ pub struct Asleep {
 }
 
 /// What the engine knew of the card.
-type Before = (Option<CardParams>, Abilities);
+type Before = (CardNumber, Option<CardParams>, Abilities);
 
-fn give_back<B: Platform, const N: usize>(stack: &Stack<B, N>, before: Before) {
+/// The engine has the card again: unless another has come meanwhile, or none is there.
+fn give_back<B: Platform, const N: usize>(stack: &Stack<B, N>, (card, params, abilities): Before) {
     stack.with(|engine| {
-        engine.set_card_params(before.0);
-        engine.set_abilities(before.1);
+        if engine.is_meant(card) && engine.card_params().is_none() && engine.present() {
+            engine.set_card_params(params);
+            engine.set_abilities(abilities);
+        }
     });
 }
 
@@ -146,10 +148,10 @@ pub async fn sleep<B: Platform, const N: usize>(
     if !matches!(card.family, Family::Emmc(_)) {
         return (Err(Error::Unsupported), scratch);
     }
-    let before = stack.with(|engine| (engine.card_params().copied(), *engine.abilities()));
+    let before =
+        stack.with(|engine| (engine.card_number(), engine.card_params().copied(), *engine.abilities()));
     let flushed = take_away(stack).await;
-    let mut session = Session::new(stack, scratch);
-    session.rca = card.params.rca;
+    let mut session = Session::with(stack, scratch, card);
     let result = match flushed {
         Ok(false) => Err(Error::Protocol(Breach::WrittenWithoutPause)),
         Ok(true) => {
@@ -158,13 +160,9 @@ pub async fn sleep<B: Platform, const N: usize>(
         }
         Err(error) => Err(error),
     };
-    // Where it was not taken away, the engine has it; another may have come meanwhile, or none be
-    // there.
+    // Where it was not taken away, the engine has it.
     if flushed == Ok(true) && result.is_err() {
-        let gone = stack.with(|engine| engine.card_params().is_some() || !engine.present());
-        if !gone {
-            give_back(stack, before);
-        }
+        give_back(stack, before);
     }
     (result, session.into_scratch())
 }
@@ -195,8 +193,7 @@ pub async fn awake<B: Platform, const N: usize>(
     scratch: DmaBuf,
     asleep: Asleep,
 ) -> (Result<(), Error>, DmaBuf) {
-    let mut session = Session::new(stack, scratch);
-    session.rca = card.params.rca;
+    let mut session = Session::with(stack, scratch, card);
     let result = wake(&mut session, asleep.sleep_ns).await.map_err(|Failed| session.error);
     if result.is_ok() {
         give_back(stack, asleep.before);

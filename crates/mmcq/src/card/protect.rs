@@ -149,8 +149,7 @@ pub async fn lock<B: Platform, const N: usize>(
     if given < BLOCK_BYTES {
         return (Err(Error::Buffer { needed: BLOCK_BYTES, given }), block);
     }
-    let mut session = Session::new(stack, block);
-    session.rca = card.params.rca;
+    let mut session = Session::with(stack, block, card);
     let result = told(&mut session, &op).await.map_err(|Failed| session.error);
     (result, session.into_scratch())
 }

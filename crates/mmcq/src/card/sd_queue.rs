@@ -73,8 +73,7 @@ pub async fn enable_sd_task_queue<B: Platform, const N: usize>(
     scratch: DmaBuf,
     how: SdQueue,
 ) -> (Result<u8, Error>, DmaBuf) {
-    let mut session = Session::new(stack, scratch);
-    session.rca = card.params.rca;
+    let mut session = Session::with(stack, scratch, card);
     let result = enable(&mut session, card, how).await.map_err(|Failed| session.error);
     (result, session.into_scratch())
 }

@@ -4,7 +4,8 @@
 //! session while `?` carries a mark of no size: that is half of what the code of bring-up would
 //! weigh otherwise.
 
-use crate::engine::{BLOCK_BYTES, Breach, DmaBuf, Error, Kind, Request};
+use super::Card;
+use crate::engine::{BLOCK_BYTES, Breach, CardNumber, DmaBuf, Error, Kind, Request};
 use crate::host::{Auto, BusOp, BusyDetect, Caps, Cause, Data, Direction, Fault, Host, Phase, Stage};
 use crate::sched::Profile;
 use crate::spec::ParseError;
@@ -77,6 +78,8 @@ pub(super) struct Session<'a, B: Platform, const N: usize> {
     scratch: DmaBuf,
     /// The card's address; 0 before it has one.
     pub rca: u16,
+    /// Whom it is with; whichever card there is, while that is what it asks.
+    pub card: CardNumber,
     /// The exchange under way.
     op: Option<RequestFuture<'a, B, N>>,
     /// It is answered by R1, which must show no error.
@@ -103,6 +106,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
             stack,
             scratch,
             rca: 0,
+            card: CardNumber::ANY,
             op: None,
             judged: false,
             patient: false,
@@ -113,6 +117,12 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
             warm: false,
             error: Error::Silent,
         }
+    }
+
+    /// One with this card: another that has taken its place hears nothing of it.
+    pub fn with(stack: &'a Stack<B, N>, scratch: DmaBuf, card: &Card) -> Self {
+        let number = stack.with(|engine| engine.number_of(card.identity()));
+        Session { rca: card.params.rca, card: number, ..Session::new(stack, scratch) }
     }
 
     pub fn into_scratch(self) -> DmaBuf {
@@ -165,10 +175,9 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
     #[inline(never)]
     fn ask(&mut self, kind: Kind, buf: DmaBuf, judged: bool) -> Exchange<'_, 'a, B, N> {
         self.judged = judged;
-        self.op = Some(
-            self.stack
-                .request(Request { urgent: B::Profile::RECOVERS && self.urgent, ..Request::new(kind, buf) }),
-        );
+        let urgent = B::Profile::RECOVERS && self.urgent;
+        let request = Request { urgent, ..Request::new(kind, buf).for_card(self.card) };
+        self.op = Some(self.stack.request(request));
         Exchange { session: self }
     }
 

@@ -190,19 +190,18 @@ async fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
                     session.stop().await;
                     result = retune(&mut session, slower, &card).await;
                 }
-                // The card is as it was, with what was learned of it or switched on meanwhile.
-                let target = stack.with(|engine| engine.card_params().copied()).unwrap_or(card.params);
-                helper.service_done(result.map(|()| target).map_err(|Failed| session.error));
+                let target = as_it_is(stack);
+                helper.service_done(result.map_err(|Failed| session.error).and(target));
                 continue;
             }
             ServiceRequest::Exception if F::EMMC => {
                 goes_on(stack);
                 let found = upkeep::look(&mut session, card.params.quirks).await;
-                let target = stack.with(|engine| engine.card_params().copied()).unwrap_or(card.params);
-                helper.service_done(found.map(|_| target).map_err(|Failed| session.error));
+                let target = as_it_is(stack);
+                helper.service_done(found.map_err(|Failed| session.error).and(target));
                 match found {
                     Ok(Some(exception)) => {
-                        card.params = target;
+                        card.params = target.unwrap_or(card.params);
                         return (Event::Exception { card, exception }, session.into_scratch());
                     }
                     _ => continue,
@@ -211,15 +210,15 @@ async fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
             ServiceRequest::Background if F::EMMC => {
                 goes_on(stack);
                 let result = upkeep::work(&mut session, card.params.quirks).await;
-                let target = stack.with(|engine| engine.card_params().copied()).unwrap_or(card.params);
-                helper.service_done(result.map(|()| target).map_err(|Failed| session.error));
+                let target = as_it_is(stack);
+                helper.service_done(result.map_err(|Failed| session.error).and(target));
                 continue;
             }
             ServiceRequest::Rest => {
                 goes_on(stack);
                 let result = rest::until_needed(&mut session, options.upkeep.rest, &card).await;
-                let target = stack.with(|engine| engine.card_params().copied()).unwrap_or(card.params);
-                helper.service_done(result.map(|()| target).map_err(|Failed| session.error));
+                let target = as_it_is(stack);
+                helper.service_done(result.map_err(|Failed| session.error).and(target));
                 continue;
             }
             ServiceRequest::Exception | ServiceRequest::Background => {
@@ -286,6 +285,9 @@ async fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
         }
         match found {
             _ if help == ServiceRequest::Inserted => {
+                if let Ok(found) = &found {
+                    stack.with(|engine| engine.identify_card(found.identity()));
+                }
                 let heard = helper.service_done(found.map(|found| found.params));
                 // One that came too late is told anew to the next call.
                 let found = if heard { found } else { found.and(Err(Error::Removed)) };
@@ -304,6 +306,7 @@ async fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
                 let now_ns = stack.now_ns();
                 stack.with(|engine| {
                     engine.service_done(Err(Error::Changed), now_ns);
+                    engine.identify_card(found.identity());
                     engine.set_card_params((!options.upkeep.same_card).then_some(found.params));
                 });
                 stack.poll();
@@ -312,6 +315,11 @@ async fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
             Err(error) => _ = helper.service_done(Err(error)),
         }
     }
+}
+
+/// The card, with what was learned of it or switched on while it was helped.
+fn as_it_is<B: Platform, const N: usize>(stack: &Stack<B, N>) -> Result<CardParams, Error> {
+    stack.with(|engine| engine.card_params().copied()).ok_or(Error::NoCard)
 }
 
 /// The supervisor is at it.

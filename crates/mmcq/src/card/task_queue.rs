@@ -27,8 +27,7 @@ pub async fn enable_task_queue<B: Platform, const N: usize>(
     card: &Card,
     scratch: DmaBuf,
 ) -> (Result<u8, Error>, DmaBuf) {
-    let mut session = Session::new(stack, scratch);
-    session.rca = card.params.rca;
+    let mut session = Session::with(stack, scratch, card);
     let depth = match card.family {
         Family::Emmc(_) => depth(&mut session).await,
         Family::Sd(_) => Ok(0),

@@ -7,6 +7,31 @@ use super::wire::Wire;
 use super::{Abilities, CardParams};
 use crate::host::Caps;
 
+/// Which card in the life of a slot: what was meant for one reaches no other.
+///
+/// The next number begins when the card has been taken out, and when bring-up finds a card with
+/// another CID or CSD than the one before. A card that only lost its contact for a moment, or its
+/// supply, keeps its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CardNumber(u16);
+
+impl CardNumber {
+    /// Whichever card is in the slot.
+    pub const ANY: CardNumber = CardNumber(0);
+    const FIRST: CardNumber = CardNumber(1);
+    /// No card at all.
+    const NONE: CardNumber = CardNumber(u16::MAX);
+
+    #[inline(always)]
+    fn is_any(self) -> bool {
+        self.0 == 0
+    }
+
+    fn next(self) -> CardNumber {
+        if self.0 >= CardNumber::NONE.0 - 1 { CardNumber::FIRST } else { CardNumber(self.0 + 1) }
+    }
+}
+
 /// The card. Bus and functions have files of their own.
 #[derive(Debug)]
 pub(super) struct Card {
@@ -15,6 +40,11 @@ pub(super) struct Card {
     wire: Wire,
     functions: Functions,
     abilities: Abilities,
+    number: CardNumber,
+    /// Of the card that was seen last.
+    identity: Option<u32>,
+    /// It has been taken out since.
+    left: bool,
 }
 
 impl Card {
@@ -25,6 +55,9 @@ impl Card {
             wire: Wire::UNSET,
             functions: Functions::none(),
             abilities: Abilities::UNKNOWN,
+            number: CardNumber::FIRST,
+            identity: None,
+            left: false,
         }
     }
 
@@ -38,6 +71,40 @@ impl Card {
     pub fn set_target(&mut self, target: Option<CardParams>, caps: &Caps) {
         self.target = target;
         self.plan = self.target.as_ref().map_or(Plan::NONE, |target| Plan::of(target, caps));
+    }
+
+    #[inline(always)]
+    pub fn number(&self) -> CardNumber {
+        self.number
+    }
+
+    /// Is what was meant for that card meant for this one?
+    #[inline(always)]
+    pub fn is_meant(&self, number: CardNumber) -> bool {
+        number.is_any() || number == self.number
+    }
+
+    /// The number of the card with this identity: it is the one in the slot, or none is.
+    pub fn number_of(&self, identity: u32) -> CardNumber {
+        // A program that names a card which nobody has brought up knows it by itself.
+        let same = self.identity.is_none_or(|seen| seen == identity) && !self.left;
+        if same { self.number } else { CardNumber::NONE }
+    }
+
+    /// A card with this identity is in the slot.
+    pub fn identify(&mut self, identity: u32) {
+        if !self.left && self.identity.is_some_and(|seen| seen != identity) {
+            self.number = self.number.next();
+        }
+        (self.identity, self.left) = (Some(identity), false);
+    }
+
+    /// The card has been taken out.
+    pub fn leave(&mut self) {
+        if !self.left && self.identity.is_some() {
+            self.number = self.number.next();
+            self.left = true;
+        }
     }
 
     /// What its transfers are to the controller.
@@ -74,5 +141,35 @@ impl Card {
     #[inline(always)]
     pub fn functions_mut(&mut self) -> &mut Functions {
         &mut self.functions
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_card_has_another_number() {
+        let mut card = Card::none();
+        let first = card.number();
+        card.identify(7);
+        card.identify(7);
+        assert!(card.number() == first && card.is_meant(first) && card.is_meant(CardNumber::ANY));
+        card.identify(8);
+        let second = card.number();
+        assert!(second != first && !card.is_meant(first));
+        // The same again, taken out meanwhile: who knows what was written to it.
+        card.leave();
+        card.leave();
+        let third = card.number();
+        card.identify(8);
+        assert!(third != second && card.is_meant(third) && !card.is_meant(second));
+        assert!(card.number_of(8) == third && !card.is_meant(card.number_of(7)));
+    }
+
+    #[test]
+    fn no_number_is_any_card_or_none() {
+        let last = CardNumber(u16::MAX - 1);
+        assert_eq!((last.next(), CardNumber(7).next()), (CardNumber::FIRST, CardNumber(8)));
     }
 }

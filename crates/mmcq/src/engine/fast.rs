@@ -57,7 +57,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     ) -> Option<SlotId> {
         let end = lba.checked_add(u64::from(blocks))?;
         let idle = self.lane.is_idle();
-        let ordinary = self.lane.door().fits(direction, blocks, end) && !(request.durable | request.urgent);
+        let ordinary = self.lane.door().fits(direction, blocks, end)
+            && !(request.durable | request.urgent)
+            && self.card.is_meant(request.card);
         if !ordinary || !self.lets_in(HELD || !idle) || !self.has_room() || HELD && !idle {
             return None;
         }

@@ -171,6 +171,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.gate.is_barred() {
             self.bar(request)?;
         }
+        if P::RECOVERS && !self.card.is_meant(request.card) {
+            return Err(if self.card.target().is_none() { Error::NoCard } else { Error::Changed });
+        }
         if !P::RECOVERS && request.durable || P::RECOVERS && request.urgent && !request.kind.may_be_urgent() {
             return Err(Error::Unsupported);
         }

@@ -66,6 +66,7 @@ pub use crate::sched::slot_set::{SLOTS_MAX, SlotSet};
 pub use awaited::Span;
 pub use breach::Breach;
 pub use buffer::{Claim, DmaBuf};
+pub use card::CardNumber;
 pub use config::{
     Abilities, Acknowledge, CARD_IRQ_STEP_NS, CardParams, Config, Count, FlushBy, PollOutcome, Stats,
     StaysOpen,
@@ -426,6 +427,26 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The card's parameters.
     pub fn card_params(&self) -> Option<&CardParams> {
         self.card.target().as_ref()
+    }
+
+    /// Which card this is, for [`Request::for_card`].
+    pub fn card_number(&self) -> CardNumber {
+        self.card.number()
+    }
+
+    /// Is what was meant for that card meant for this one?
+    pub(crate) fn is_meant(&self, card: CardNumber) -> bool {
+        self.card.is_meant(card)
+    }
+
+    /// Which number the card with this identity has.
+    pub(crate) fn number_of(&self, identity: u32) -> CardNumber {
+        self.card.number_of(identity)
+    }
+
+    /// Bring-up has found a card with this identity.
+    pub(crate) fn identify_card(&mut self, identity: u32) {
+        self.card.identify(identity);
     }
 
     /// Slots that are not free: requests that have not been taken, and buffers of dropped requests

@@ -2,6 +2,7 @@
 
 use super::breach::Breach;
 use super::buffer::DmaBuf;
+use super::card::CardNumber;
 use super::erase::Erase;
 use super::partition_access::PartitionAccess;
 use crate::host::{BusOp, Direction, DmaError, Fault, Phase};
@@ -160,12 +161,14 @@ pub struct Request {
     /// [`urgent`](Self::urgent). No priority: a [scheduler](crate::sched) goes by
     /// [`origin`](Self::origin).
     pub urgent: bool,
+    /// The card it is meant for; see [`for_card`](Self::for_card).
+    pub card: CardNumber,
 }
 
 impl Request {
     /// A request of client 0.
     pub const fn new(kind: Kind, buf: DmaBuf) -> Self {
-        Request { kind, buf, origin: Origin::DEFAULT, durable: false, urgent: false }
+        Request { kind, buf, origin: Origin::DEFAULT, durable: false, urgent: false, card: CardNumber::ANY }
     }
 
     /// The same write (or zeroes, or erase), complete only when it is on the medium: forced unit
@@ -180,6 +183,14 @@ impl Request {
     pub fn durable(self) -> Self {
         let writes = matches!(self.kind, Kind::Write { .. } | Kind::Zero { .. } | Kind::Erase { .. });
         Request { durable: writes, ..self }
+    }
+
+    /// The same, for this card alone: once another is in its place the request is refused with
+    /// [`Error::Changed`]. Without it a request is for whichever card there is.
+    /// [`BlockDevice`](crate::block::BlockDevice) asks so for the card that it was made for.
+    #[must_use]
+    pub fn for_card(self, card: CardNumber) -> Self {
+        Request { card, ..self }
     }
 
     /// The same, as a part of the recovery that all others wait for. Only a raw phase, a change of

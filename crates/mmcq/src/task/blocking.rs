@@ -5,7 +5,7 @@
 
 use super::request::At;
 use super::{Idle, Platform, RequestFuture, Stack};
-use crate::engine::{Claim, Completion, DmaBuf, Error, Kind, Output, Request};
+use crate::engine::{Claim, Completion, DmaBuf, Error, Output, Request};
 use core::future::Future;
 use core::pin::pin;
 use core::task::{Context, Poll};
@@ -36,14 +36,14 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         self.block_on(&mut self.request(request), idle)
     }
 
-    /// As [`blocking`](Self::blocking) with memory that is only lent for the call.
+    /// As [`blocking`](Self::blocking) with memory that is only lent for the call, in place of the
+    /// request's own.
     ///
     /// # Safety
     /// `memory` stays valid and unused by other code until this returns or unwinds.
     pub(crate) unsafe fn lent(
         &self,
-        kind: Kind,
-        durable: bool,
+        request: Request,
         memory: core::ptr::NonNull<[u8]>,
         idle: impl FnMut(&Idle),
     ) -> Result<Output, Error> {
@@ -54,7 +54,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         // Before the request: functions of the platform run inside of its submission, and any may
         // panic.
         let memory = buf.claim();
-        let request = Request { durable, ..Request::new(kind, buf) };
+        let request = Request { buf, ..request };
         let mut quiesce = Quiesce { op: self.request(request), memory };
         let result = self.block_on(&mut quiesce.op, idle).result;
         core::mem::forget(quiesce);

@@ -7,8 +7,8 @@
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
 use crate::engine::{
-    Abilities, CardParams, Claim, Completion, DmaBuf, Engine, Error, Handshake, PollOutcome, RecoveryEvent,
-    Request, ServiceRequest, SlotId, Span, Stats,
+    Abilities, CardNumber, CardParams, Claim, Completion, DmaBuf, Engine, Error, Handshake, PollOutcome,
+    RecoveryEvent, Request, ServiceRequest, SlotId, Span, Stats,
 };
 use crate::host::{Caps, Host, Phase, Width};
 use crate::sched::{ChainStats, Holds, PackStats, Profile, TaskStats};
@@ -169,6 +169,7 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         pub(crate) fn set_service_waker(&mut self, waker: Option<Waker>) -> Option<Waker> = waker;
         #[must_use = "to be woken or dropped outside of any lock"]
         pub(crate) fn take_service_waker(&mut self) -> Option<Waker> = None;
+        pub(crate) fn identify_card(&mut self, identity: u32) = { let _ = identity; };
         pub(crate) fn service_done(&mut self, result: Result<CardParams, Error>, now_ns: u64) -> bool = { let _ = (result, now_ns); false };
         pub(crate) fn look_after(&mut self, exceptions: bool, tune_every_ns: u64, rest_after_ns: u64, now_ns: u64)
             = { let _ = (exceptions, tune_every_ns, rest_after_ns, now_ns); };
@@ -206,6 +207,10 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         pub fn pack_stats(&self) -> Option<&PackStats> = None;
         /// [`Engine::chain_stats`]. Nested: `None`.
         pub fn chain_stats(&self) -> Option<&ChainStats> = None;
+        /// [`Engine::card_number`]. Nested: whichever card there is.
+        pub fn card_number(&self) -> CardNumber = CardNumber::ANY;
+        pub(crate) fn is_meant(&self, card: CardNumber) -> bool = { let _ = card; false };
+        pub(crate) fn number_of(&self, identity: u32) -> CardNumber = { let _ = identity; CardNumber::ANY };
         /// [`Engine::losses`]. Nested: 0; see [`is_nested`](Self::is_nested).
         pub fn losses(&self) -> u8 = 0;
         /// [`Engine::holds`]. Nested: nothing was held.

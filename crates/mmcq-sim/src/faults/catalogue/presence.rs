@@ -18,7 +18,7 @@ pub(super) const ENTRIES: &[Entry] = &[
     entry(
         "C2",
         "The same card comes back, or another one",
-        "the identity decides; nothing is ever repeated on another card",
+        "the identity decides; nothing is ever repeated on another card, and a handle of the one before is refused",
         &[campaign("swap")],
     ),
     entry(

@@ -112,6 +112,11 @@ impl Families for OnlyIo {
         found.as_ref().ok()?.memory.as_ref().map(|memory| memory.params)
     }
 
+    fn identity(found: &Self::Found) -> u32 {
+        let memory = found.as_ref().ok().and_then(|found| found.memory.as_ref());
+        memory.map_or(0, |memory| memory.identity())
+    }
+
     async fn identify<B: Platform, const N: usize>(
         session: &mut Session<'_, B, N>,
         options: Options,

@@ -14,6 +14,8 @@ use core::task::Waker;
 const DEBOUNCE_NS: u64 = 50_000_000;
 /// Without a supervisor the engine waits for help no longer than this.
 const UNHELPED_NS: u64 = 100_000_000;
+/// No step of a conversation that is polled takes so long.
+const GAP_NS: u64 = 5_000_000_000;
 /// Between two power cycles of the same card.
 const POWER_CYCLE_PAUSE_NS: u64 = 60_000_000_000;
 /// A card that could not be brought up is tried again after this pause, then after twice as long
@@ -64,7 +66,21 @@ pub(in super::super) struct Helping {
     untold: bool,
     /// A card is there that could not be brought up: the pause before it is tried again. 0: none.
     retry_ns: u64,
+    pace: Pace,
     waker: Option<Waker>,
+}
+
+/// How the supervisor's conversation goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pace {
+    /// Nothing has been asked of the card yet.
+    Unbegun,
+    /// Its last step began at this time, in nanoseconds.
+    Step(u64),
+    /// There was a gap between two of its steps: the machine was suspended.
+    Gap,
+    /// It has had its time a second time.
+    Again,
 }
 
 impl Helping {
@@ -75,6 +91,7 @@ impl Helping {
         supervisor: false,
         untold: false,
         retry_ns: 0,
+        pace: Pace::Unbegun,
         waker: None,
     };
 
@@ -125,6 +142,25 @@ impl Helping {
 
     pub fn forget(&mut self) {
         (self.asked, self.taken, self.rest) = (None, false, Resting::No);
+        self.pace = Pace::Unbegun;
+    }
+
+    /// A step of its conversation begins.
+    fn note_step(&mut self, now_ns: u64) {
+        self.pace = match self.pace {
+            Pace::Unbegun => Pace::Step(now_ns),
+            Pace::Step(_) if !self.has_gap(now_ns) => Pace::Step(now_ns),
+            Pace::Step(_) | Pace::Gap => Pace::Gap,
+            Pace::Again => Pace::Again,
+        };
+    }
+
+    /// Has the clock passed over a part of its conversation?
+    fn has_gap(&self, now_ns: u64) -> bool {
+        match self.pace {
+            Pace::Step(at_ns) => now_ns.saturating_sub(at_ns) > GAP_NS,
+            pace => pace == Pace::Gap,
+        }
     }
 
     /// The supervisor has put the card to rest. False: it was not asked to.
@@ -260,6 +296,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return false;
         }
         let Some(help) = self.supervisor.helping().asked else { return false };
+        self.forgive_sleep(now_ns);
         let retry_ns = self.supervisor.helping().retry_ns;
         self.supervisor.helping_mut().forget();
         self.card.wire_mut().trust();
@@ -322,6 +359,17 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.write_again(now_ns);
         self.after_help(now_ns);
         true
+    }
+
+    /// Time in which the machine was suspended is not the supervisor's: it is given its time once
+    /// more.
+    fn forgive_sleep(&mut self, now_ns: u64) {
+        let helping = self.supervisor.helping_mut();
+        if helping.is_at_it() && helping.supervisor && helping.has_gap(now_ns) {
+            helping.pace = Pace::Again;
+            self.timers.incident_until(now_ns.saturating_add(super::INCIDENT_NS));
+            self.timers.help_until_incident();
+        }
     }
 
     /// The card in the slot is told anew after a pause, which grows.
@@ -458,6 +506,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         self.supervisor.helping_mut().asked = Some(help);
         self.supervisor.helping_mut().taken = false;
+        self.supervisor.helping_mut().pace = Pace::Unbegun;
         match help {
             ServiceRequest::Inserted | ServiceRequest::Removed => {
                 self.timers.help_until(now_ns.saturating_add(NEW_CARD_NS));
@@ -483,6 +532,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return false;
         }
         if let Some(index) = self.slots.oldest_urgent() {
+            self.supervisor.helping_mut().note_step(now_ns);
             self.begin_control(index, now_ns);
             return false;
         }
@@ -492,6 +542,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         if self.supervisor.helping().is_for_trouble() && !self.supervisor.helping().supervisor {
             self.timers.help_by(now_ns.saturating_add(UNHELPED_NS));
+        }
+        if self.supervisor.helping().asked.is_some() && self.timers.help_is_over(now_ns) {
+            self.forgive_sleep(now_ns);
         }
         if self.supervisor.helping().asked.is_some() && self.timers.help_is_over(now_ns) {
             let needed = match self.supervisor.helping().asked {
@@ -552,6 +605,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub fn presence_changed(&mut self, now_ns: u64) {
         if !P::RECOVERS {
             if !self.host.present() {
+                self.card.leave();
                 self.removed(now_ns);
             }
             return;
@@ -571,6 +625,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn presence_is_stable(&mut self, now_ns: u64) {
         self.timers.presence_is_known();
         let help = if self.host.present() { ServiceRequest::Inserted } else { ServiceRequest::Removed };
+        if help == ServiceRequest::Removed {
+            self.card.leave();
+        }
         let there = self.supervisor.helping().supervisor;
         self.supervisor.helping_mut().untold = !there;
         if there {

@@ -28,6 +28,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let (direction, lba, blocks) = request.kind.span()?;
         let end = lba.checked_add(u64::from(blocks))?;
         if request.durable | request.urgent
+            || !self.card.is_meant(request.card)
             || !self.lane.door().fits(direction, blocks, end)
             || !self.has_room()
             || !self.may_ring(now_ns)

@@ -1,0 +1,291 @@
+//! A handle is bound to its card: what a program knows of one reaches no other.
+
+use mmcq::block::{BlockDevice, Partition};
+use mmcq::card::partition::Area;
+use mmcq::card::{self, Card as Found, Event, Options, bring_up, enable_extended_ops, power, supervise};
+use mmcq::engine::{CardNumber, DmaBuf, Error, Kind, Request};
+use mmcq_sim::bench::{Bench, Stack, buffer, card_named};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+const OTHER: &str = "sdxc-64g-a2";
+
+/// A bench whose card is up.
+fn up(name: &str) -> (Bench, Found, DmaBuf) {
+    let bench = Bench::new(name).unwrap();
+    let (card, scratch) = bench.run(bring_up(bench.stack(), buffer(1), Options::DEFAULT)).unwrap();
+    let card = card.unwrap();
+    (bench, card, scratch)
+}
+
+/// How the program comes by the next card.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    /// It calls `bring_up` again.
+    BringUp,
+    /// Its supervisor tells that the slot is empty, then that a card has come.
+    Supervisor,
+    /// The cards change places before the slot counts as empty.
+    QuickSwap,
+    /// The host sees neither go nor come; the supervisor finds out by the next request.
+    Unseen,
+}
+
+const EVERY_WAY: [By; 4] = [By::BringUp, By::Supervisor, By::QuickSwap, By::Unseen];
+
+/// Another card, or the same again, is in the slot and up.
+fn next_card(bench: &Bench, old: Found, scratch: DmaBuf, by: By, other: Option<&str>) -> (Found, DmaBuf) {
+    let stack = bench.stack();
+    let out = bench.remove().unwrap();
+    let into = other.map_or(out, |name| card_named(name).unwrap());
+    if by == By::BringUp {
+        bench.insert(into);
+        let (found, scratch) = bench.run(bring_up(stack, scratch, Options::DEFAULT)).unwrap();
+        return (found.unwrap(), scratch);
+    }
+    if by == By::Unseen {
+        bench.insert(into);
+        let asks = stack.request(Request::new(Kind::Read { lba: 8, blocks: 1 }, buffer(1)));
+        let (told, asked) = bench.run(both(supervise(stack, scratch, Options::DEFAULT, old), asks)).unwrap();
+        assert_eq!(asked.result.err(), Some(Error::Changed));
+        let (Event::Changed(found), scratch) = told else { panic!("{:?}", told.0) };
+        return (found, scratch);
+    }
+    let mut scratch = scratch;
+    if by == By::QuickSwap {
+        bench.step().unwrap();
+    }
+    if by == By::Supervisor {
+        let (event, back) = bench.run(supervise(stack, scratch, Options::DEFAULT, old)).unwrap();
+        assert_eq!(event, Event::Removed);
+        scratch = back;
+    }
+    bench.insert(into);
+    match bench.run(supervise(stack, scratch, Options::DEFAULT, old)).unwrap() {
+        (Event::Inserted(found), back) => (found.unwrap(), back),
+        (event, _) => panic!("{by:?}: {event:?}"),
+    }
+}
+
+/// Each call of the handle fails, and says why.
+fn is_of_another(
+    bench: &Bench,
+    device: &BlockDevice<'_, (mmcq::board::NoLock, mmcq_sim::bench::Host), 16>,
+    by: By,
+) {
+    let told = |result: Result<u32, mmcq::block::BlockError>| result.map_err(|failed| failed.error);
+    assert_eq!(told(bench.run(device.read(8, buffer(1))).unwrap().0), Err(Error::Changed), "{by:?}");
+    assert_eq!(told(bench.run(device.write(8, buffer(1))).unwrap().0), Err(Error::Changed), "{by:?}");
+    assert_eq!(told(bench.run(device.write_durable(8, buffer(1))).unwrap().0), Err(Error::Changed), "{by:?}");
+    assert_eq!(bench.run(device.flush()).unwrap(), Err(Error::Changed), "{by:?}");
+    let mut memory = [0; 512];
+    assert_eq!(device.read_blocking(8, &mut memory, bench.idle()), Err(Error::Changed), "{by:?}");
+    assert_eq!(device.write_blocking(8, &memory, bench.idle()), Err(Error::Changed), "{by:?}");
+    assert_eq!(device.flush_blocking(bench.idle()), Err(Error::Changed), "{by:?}");
+    assert_eq!(device.geometry(), None, "{by:?}");
+}
+
+#[test]
+fn a_handle_reaches_no_other_card() {
+    for by in EVERY_WAY {
+        let (bench, card, scratch) = up("sdhc-16g-hs");
+        let device = BlockDevice::new(bench.stack());
+        bench.run(device.write(8, buffer(1))).unwrap().0.unwrap();
+        next_card(&bench, card, scratch, by, Some(OTHER));
+        let new = BlockDevice::new(bench.stack());
+        let before = bench.run(new.read(8, buffer(1))).unwrap();
+        is_of_another(&bench, &device, by);
+        is_of_another(&bench, &device.clone(), by);
+        let after = bench.run(new.read(8, buffer(1))).unwrap();
+        assert!(before.0.is_ok() && before.1.iter().eq(after.1.iter()), "{by:?}: {:?}", before.0);
+        assert!(new.geometry().is_some(), "{by:?}");
+    }
+}
+
+/// A retry loop, as programs have it, while the cards change places.
+#[test]
+fn a_program_that_tries_again_writes_nothing_to_the_next_card() {
+    let (bench, card, scratch) = up("sdhc-16g-hs");
+    let device = BlockDevice::new(bench.stack());
+    let out = bench.remove();
+    let mut told = Vec::new();
+    let mut supervisor = Box::pin(supervise(bench.stack(), scratch, Options::DEFAULT, card));
+    let mut inserted = false;
+    for _ in 0..10_000 {
+        let failed = bench.run(device.write(0, buffer(1))).unwrap().0.unwrap_err().error;
+        if told.last() != Some(&failed) {
+            told.push(failed);
+        }
+        let mut context = Context::from_waker(Waker::noop());
+        if let Poll::Ready((event, scratch)) = supervisor.as_mut().poll(&mut context) {
+            match event {
+                Event::Removed => bench.insert(card_named(OTHER).unwrap()),
+                Event::Inserted(found) => inserted = found.is_ok(),
+                event => panic!("{event:?}"),
+            }
+            supervisor = Box::pin(supervise(bench.stack(), scratch, Options::DEFAULT, card));
+        } else if bench.step().is_err() {
+            break;
+        }
+    }
+    assert!(inserted && out.is_some());
+    assert_eq!(told.last(), Some(&Error::Changed), "{told:?}");
+    let read = bench.run(BlockDevice::new(bench.stack()).read(0, buffer(1))).unwrap();
+    let fresh = Bench::new(OTHER).unwrap();
+    let (_, _) = fresh.run(bring_up(fresh.stack(), buffer(1), Options::DEFAULT)).unwrap();
+    let untouched = fresh.run(BlockDevice::new(fresh.stack()).read(0, buffer(1))).unwrap();
+    assert!(read.1.iter().eq(untouched.1.iter()), "the next card was written to");
+}
+
+/// Who knows what was done to it meanwhile.
+#[test]
+fn nor_the_same_card_once_it_was_away() {
+    let (bench, card, scratch) = up("sdhc-16g-hs");
+    let device = BlockDevice::new(bench.stack());
+    next_card(&bench, card, scratch, By::Supervisor, None);
+    is_of_another(&bench, &device, By::Supervisor);
+}
+
+/// A contact that bounced, and a program that brings the same card up again.
+#[test]
+fn a_card_that_was_never_away_keeps_its_handles() {
+    for by in [By::BringUp, By::QuickSwap] {
+        let (bench, card, scratch) = up("sdhc-16g-hs");
+        let device = BlockDevice::new(bench.stack());
+        let (_, scratch) = next_card(&bench, card, scratch, by, None);
+        assert_eq!(bench.run(device.write(8, buffer(1))).unwrap().0, Ok(1), "{by:?}");
+        let (again, _) = bench.run(bring_up(bench.stack(), scratch, Options::DEFAULT)).unwrap();
+        again.unwrap();
+        assert_eq!(bench.run(device.read(8, buffer(1))).unwrap().0, Ok(1), "{by:?}");
+    }
+}
+
+/// A handle that is made while the slot is empty waits for the next card.
+#[test]
+fn a_handle_may_be_made_before_its_card_comes() {
+    let (bench, card, scratch) = up("sdhc-16g-hs");
+    let stack = bench.stack();
+    drop(bench.remove());
+    let (event, scratch) = bench.run(supervise(stack, scratch, Options::DEFAULT, card)).unwrap();
+    assert_eq!(event, Event::Removed);
+    let early = BlockDevice::new(stack);
+    let none = bench.run(early.read(8, buffer(1))).unwrap().0;
+    assert_eq!(none.map_err(|failed| failed.error), Err(Error::NoCard));
+    bench.insert(card_named(OTHER).unwrap());
+    let (event, _) = bench.run(supervise(stack, scratch, Options::DEFAULT, card)).unwrap();
+    assert!(matches!(event, Event::Inserted(Ok(_))), "{event:?}");
+    assert_eq!(bench.run(early.read(8, buffer(1))).unwrap().0, Ok(1));
+}
+
+/// Requests without a handle: for whichever card there is, or for one.
+#[test]
+fn a_request_may_be_for_any_card() {
+    let (bench, card, scratch) = up("sdhc-16g-hs");
+    let stack = bench.stack();
+    let first = stack.with(|engine| engine.card_number());
+    next_card(&bench, card, scratch, By::BringUp, Some(OTHER));
+    let second = stack.with(|engine| engine.card_number());
+    let ask = |number| {
+        let request = Request::new(Kind::Read { lba: 8, blocks: 1 }, buffer(1)).for_card(number);
+        bench.run(stack.request(request)).unwrap().result.map(|output| output.bytes)
+    };
+    assert_eq!(ask(first), Err(Error::Changed));
+    assert_eq!((ask(second), ask(CardNumber::ANY)), (Ok(512), Ok(512)));
+}
+
+/// What a program says to one card by name, the next does not hear.
+#[test]
+fn a_conversation_is_with_one_card() {
+    let (bench, card, scratch) = up("emmc-hs200");
+    let stack = bench.stack();
+    let (area, scratch) = bench.run(Partition::open(stack, &card, scratch, Area::Boot1)).unwrap();
+    let boot = area.unwrap();
+    assert_eq!(bench.run(boot.read(0, buffer(1))).unwrap().0, Ok(1));
+    let (_, scratch) = next_card(&bench, card, scratch, By::BringUp, Some("emmc-51-full"));
+    let read = bench.run(boot.read(0, buffer(1))).unwrap().0;
+    assert_eq!(read.map_err(|failed| failed.error), Err(Error::Changed));
+    let (result, scratch) = bench.run(enable_extended_ops(stack, &card, scratch)).unwrap();
+    assert_eq!(result, Err(Error::Changed));
+    let (result, scratch) = bench.run(Partition::open(stack, &card, scratch, Area::Boot1)).unwrap();
+    assert_eq!(result.err(), Some(Error::Changed));
+    let (result, _) = bench.run(card::partition::layout(stack, &card, scratch, Area::Boot1)).unwrap();
+    assert_eq!(result.err(), Some(Error::Changed));
+}
+
+/// Two futures. What the first does may end the second.
+async fn both<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Output) {
+    let (mut a, mut b) = (pin!(a), pin!(b));
+    let (mut first, mut second) = (None, None);
+    poll_fn(|context| {
+        if first.is_none() {
+            first = ready(a.as_mut().poll(context));
+        }
+        if second.is_none() {
+            second = ready(b.as_mut().poll(context));
+        }
+        if first.is_some() && second.is_some() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    (first.unwrap(), second.unwrap())
+}
+
+fn ready<T>(poll: Poll<T>) -> Option<T> {
+    if let Poll::Ready(it) = poll { Some(it) } else { None }
+}
+
+fn sectors(stack: &Stack) -> Option<u64> {
+    stack.with(|engine| engine.card_params().map(|params| params.sectors))
+}
+
+/// The device is replaced at each event of `sleep`: the engine never has what it knew of the one
+/// before.
+#[test]
+fn sleep_gives_no_card_back_that_has_gone() {
+    let mut cut = 0;
+    for steps in 0..200 {
+        let (bench, card, scratch) = up("emmc-hs200");
+        let stack = bench.stack();
+        let device = BlockDevice::new(stack);
+        bench.run(device.write(8, buffer(8))).unwrap().0.unwrap();
+        let (mut slept, mut told, mut at) = (None, None, 0);
+        let mut context = Context::from_waker(Waker::noop());
+        {
+            let mut sleeps = pin!(power::sleep(stack, &card, scratch));
+            let mut supervisor = pin!(supervise(stack, buffer(1), Options::DEFAULT, card));
+            while slept.is_none() || told.is_none() {
+                if slept.is_none() {
+                    slept = ready(sleeps.as_mut().poll(&mut context)).map(|(result, _)| result);
+                }
+                if told.is_none() {
+                    told = ready(supervisor.as_mut().poll(&mut context)).map(|(event, _)| event);
+                }
+                if bench.step().is_err() {
+                    break;
+                }
+                if at == steps {
+                    drop(bench.remove());
+                    bench.insert(card_named("sdsc-1g").unwrap());
+                }
+                at += 1;
+            }
+        }
+        if at <= steps {
+            break;
+        }
+        cut += 1;
+        let new = match told {
+            Some(Event::Inserted(Ok(found)) | Event::Changed(found)) => Some(found.params.sectors),
+            Some(event) => panic!("{steps}: {event:?}"),
+            // Nobody has found out yet.
+            None if matches!(slept, Some(Err(_))) => Some(card.params.sectors),
+            None => None,
+        };
+        assert_eq!(sectors(stack), new, "{steps}: {slept:?}");
+        if let Some(Ok(asleep)) = slept {
+            let woken = bench.run(power::awake(stack, &card, buffer(1), asleep)).unwrap().0;
+            assert_eq!(sectors(stack), new, "{steps}: {woken:?}");
+        }
+    }
+    assert!(cut >= 4, "{cut} events alone");
+}
