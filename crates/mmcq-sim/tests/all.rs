@@ -12,6 +12,7 @@ mod rig;
 mod timed;
 
 mod adma3;
+mod bench;
 mod bound;
 mod cached;
 mod card_quirks;

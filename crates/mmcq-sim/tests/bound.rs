@@ -71,7 +71,7 @@ fn next_card(bench: &Bench, old: Found, scratch: DmaBuf, by: By, other: Option<&
 /// Each call of the handle fails, and says why.
 fn is_of_another(
     bench: &Bench,
-    device: &BlockDevice<'_, (mmcq::board::NoLock, mmcq_sim::bench::Host), 16>,
+    device: &BlockDevice<'_, (mmcq::board::NoLock, mmcq_sim::bench::Host, mmcq::sched::Fifo), 16>,
     by: By,
 ) {
     let told = |result: Result<u32, mmcq::block::BlockError>| result.map_err(|failed| failed.error);
