@@ -29,6 +29,7 @@ mod handles;
 mod io_removed;
 mod layers;
 mod leave;
+mod low_power;
 mod mappings;
 mod mshc;
 mod open_sdhci;
