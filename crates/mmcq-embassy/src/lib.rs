@@ -76,6 +76,8 @@ mod guides {
     struct HostDriver;
     #[doc = include_str!("../guides/durable.md")]
     struct Durable;
+    #[doc = include_str!("../guides/low-power.md")]
+    struct LowPower;
     #[doc = include_str!("../guides/schedulers.md")]
     struct Schedulers;
 }

@@ -6,7 +6,7 @@ use aligned::{A4, Aligned};
 use block_device_driver::BlockDevice as _;
 use embassy_time::Timer;
 use mmcq::card::{Event, Options, bring_up};
-use mmcq::engine::{DmaBuf, RecoveryStep};
+use mmcq::engine::{DmaBuf, Error, RecoveryStep};
 use mmcq_embassy::{Clock, Disk, supervise};
 use mmcq_sim::slot::Controller;
 use std::cell::{Cell, RefCell};
@@ -50,6 +50,9 @@ fn a_kept_card_comes_back() {
             disk.read(100, &mut back).await.unwrap_err();
             world.model.borrow_mut().insert(out, world.time.now());
             Timer::after_millis(500).await;
+            // It was away: who knows what was done to it. The program looks, and says so.
+            assert_eq!(disk.read(100, &mut back).await.unwrap_err().error, Error::Changed);
+            disk.rebind();
             disk.read(100, &mut back).await.unwrap();
             assert!(back == blocks);
             // The program ends it.

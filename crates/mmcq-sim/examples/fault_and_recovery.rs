@@ -23,7 +23,7 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
         ("a damaged block", Plan::none().next(Point::ReadBlock, &[Strike::Crc])),
         ("a lost supply", Plan::none().next(Point::Command, &[Strike::BrownOut])),
     ] {
-        bench.set_faults(plan);
+        bench.set_faults(plan)?;
         let begin_ns = bench.now_ns();
         let read = pin!(disk.read(0, buffer(8)));
         let Either::Left(((result, _buf), _)) = bench.run(select(read, supervisor.as_mut()))? else {

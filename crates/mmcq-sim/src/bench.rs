@@ -19,11 +19,11 @@
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
-use crate::card::Card;
 use crate::card::io::IoProfile;
 use crate::card::medium::{Fill, Medium, MediumError};
 use crate::card::profile::{CardProfile, ProfileError};
-use crate::faults::{Faults, Plan};
+use crate::card::{AtStake, Card, Kept};
+use crate::faults::{Faults, Plan, Point};
 use crate::memory::{MemoryConfig, ShadowMemory};
 use crate::sdhci::{Port, Sdhci, SdhciConfig};
 use crate::slot::Controller;
@@ -32,8 +32,10 @@ use crate::world::Device;
 use mmcq::board::NoLock;
 use mmcq::engine::{Config, DmaBuf};
 use mmcq::host::sdhci;
+use mmcq::sched::{Fifo, Profile};
 use mmcq::task::{Idle, Timer};
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -41,7 +43,7 @@ use std::task::{Context, Poll, Waker};
 /// The driver of the bench's controller.
 pub type Host = sdhci::Sdhci<Port, ShadowMemory, 129>;
 /// The stack on the bench.
-pub type Stack = mmcq::task::Stack<(NoLock, Host), 16>;
+pub type Stack = mmcq::task::Stack<(NoLock, Host, Fifo), 16>;
 
 /// What an access to a register takes.
 const ACCESS_NS: u64 = 50;
@@ -74,6 +76,9 @@ pub enum BenchError {
         /// When.
         at_ns: u64,
     },
+    /// A plan's fault that can never strike here.
+    #[error("a fault at {0:?} can never strike: nothing on this bench comes by there")]
+    NeverStrikes(Point),
     /// The controller's interrupt stays asserted.
     #[error("at {at_ns} ns the driver leaves the interrupt asserted")]
     Storm {
@@ -96,6 +101,7 @@ pub struct Machine {
     time: Time,
     slot: Rc<RefCell<Sdhci>>,
     memory: ShadowMemory,
+    faults: RefCell<Faults>,
 }
 
 impl Machine {
@@ -112,7 +118,36 @@ impl Machine {
         let memory = ShadowMemory::new(MemoryConfig::BITS32);
         let slot = Rc::new(RefCell::new(Sdhci::new(controller, memory.clone(), Some(card))));
         NOW_NS.set(0);
-        Machine { time: Time::new(), slot, memory }
+        let machine = Machine { time: Time::new(), slot, memory, faults: RefCell::new(Faults::default()) };
+        // From here on the card knows what a cut decides about.
+        machine.tell_card();
+        machine
+    }
+
+    /// From here on, faults of controller and card strike by this plan.
+    ///
+    /// # Errors
+    /// [`BenchError::NeverStrikes`] where a fault of the plan cannot strike here; nothing changes
+    /// then.
+    pub fn set_faults(&self, plan: Plan) -> Result<(), BenchError> {
+        let functions = self.slot.borrow_mut().card_mut().is_some_and(|card| card.has_functions());
+        let never = |point: &Point| {
+            point.is_of_spi() || point.is_of_queue_engine() || *point == Point::Function && !functions
+        };
+        if let Some(point) = plan.points().find(never) {
+            return Err(BenchError::NeverStrikes(point));
+        }
+        let faults = Faults::new(plan);
+        self.slot.borrow_mut().set_faults(faults.clone());
+        *self.faults.borrow_mut() = faults;
+        self.tell_card();
+        Ok(())
+    }
+
+    fn tell_card(&self) {
+        if let Some(card) = self.slot.borrow_mut().card_mut() {
+            card.set_faults(self.faults.borrow().clone());
+        }
     }
 
     /// The controller's registers.
@@ -137,10 +172,12 @@ impl Machine {
     }
 }
 
-/// A controller, a card and the stack.
-pub struct Bench {
+/// A controller, a card and the stack: [`Stack`], or one with another scheduler.
+pub struct Bench<P: Profile = Fifo> {
     machine: Machine,
-    stack: Stack,
+    stack: mmcq::task::Stack<(NoLock, Host, P), 16>,
+    /// When programs want to go on.
+    timers: RefCell<Vec<u64>>,
 }
 
 impl Bench {
@@ -161,16 +198,33 @@ impl Bench {
         controller: SdhciConfig,
         driver: sdhci::SdhciConfig,
     ) -> Result<Bench, BenchError> {
+        Self::with_policy(card, controller, driver, Config::DEFAULT, Fifo)
+    }
+}
+
+impl<P: Profile> Bench<P> {
+    /// With any scheduler ([`Fair`](mmcq::sched::Fair), say) and setting of the engine as well.
+    ///
+    /// # Errors
+    /// As [`with`](Bench::with).
+    pub fn with_policy(
+        card: Box<dyn Card>,
+        controller: SdhciConfig,
+        driver: sdhci::SdhciConfig,
+        config: Config,
+        policy: P,
+    ) -> Result<Bench<P>, BenchError> {
         let machine = Machine::with(card, controller);
         let table = Box::leak(Box::new(sdhci::Table::new()));
         let host = sdhci::Sdhci::new(machine.registers(), machine.memory(), table, driver)
             .map_err(BenchError::Controller)?;
-        let stack = Stack::new(NoLock::new(), Timer::polled(now_ns), host, Config::DEFAULT);
-        Ok(Bench { machine, stack })
+        let timer = Timer::polled(now_ns);
+        let stack = mmcq::task::Stack::with_policy(NoLock::new(), timer, host, config, policy);
+        Ok(Bench { machine, stack, timers: RefCell::new(Vec::new()) })
     }
 
     /// The stack. No card has been brought up yet.
-    pub fn stack(&self) -> &Stack {
+    pub fn stack(&self) -> &mmcq::task::Stack<(NoLock, Host, P), 16> {
         &self.stack
     }
 
@@ -194,9 +248,28 @@ impl Bench {
         |_| self.machine.wait()
     }
 
-    /// From here on, faults strike by this plan.
-    pub fn set_faults(&self, plan: Plan) {
-        self.machine.slot.borrow_mut().set_faults(Faults::new(plan));
+    /// As [`Machine::set_faults`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn set_faults(&self, plan: Plan) -> Result<(), BenchError> {
+        self.machine.set_faults(plan)
+    }
+
+    /// A program that does nothing for so long, in virtual nanoseconds.
+    pub async fn sleep(&self, ns: u64) {
+        let until_ns = self.machine.time.now().saturating_add(ns);
+        self.timers.borrow_mut().push(until_ns);
+        poll_fn(|_| if self.machine.time.now() < until_ns { Poll::Pending } else { Poll::Ready(()) }).await;
+    }
+
+    /// Cuts the supply of the card now. Of each block that is not durable yet is left what `keep`
+    /// says. The card is in its slot, and without supply until the stack brings it up again.
+    pub fn cut(&self, keep: &mut dyn FnMut(&AtStake) -> Kept) {
+        let now_ns = self.machine.time.now();
+        if let Some(card) = self.machine.slot.borrow_mut().card_mut() {
+            card.cut(now_ns, keep);
+        }
     }
 
     /// Pulls the card. The controller tells the stack; a card in its slot comes back by
@@ -208,6 +281,7 @@ impl Bench {
     /// Puts a card into the empty slot.
     pub fn insert(&self, card: Box<dyn Card>) {
         self.machine.slot.borrow_mut().insert(card, self.machine.time.now());
+        self.machine.tell_card();
     }
 
     /// Goes to the next interrupt or deadline, and moves the stack by it.
@@ -219,9 +293,12 @@ impl Bench {
         if !self.machine.slot.borrow().irq() {
             let deadline_ns = self.stack.with(|engine| engine.next_deadline_ns());
             let next_ns = self.machine.slot.borrow().next_event_ns();
-            let until_ns =
-                deadline_ns.or(next_ns).ok_or(BenchError::Stalled { at_ns: self.machine.time.now() })?;
-            self.machine.go_to(until_ns.max(self.machine.time.now()));
+            let now_ns = self.machine.time.now();
+            self.timers.borrow_mut().retain(|&at_ns| at_ns > now_ns);
+            let timer_ns = self.timers.borrow().iter().copied().min();
+            let until_ns = deadline_ns.or(next_ns).into_iter().chain(timer_ns).min();
+            let until_ns = until_ns.ok_or(BenchError::Stalled { at_ns: now_ns })?;
+            self.machine.go_to(until_ns.max(now_ns));
         }
         NOW_NS.set(self.machine.time.now());
         if !self.machine.slot.borrow().irq() {

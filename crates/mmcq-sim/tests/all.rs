@@ -12,6 +12,7 @@ mod rig;
 mod timed;
 
 mod adma3;
+mod bench;
 mod bound;
 mod cached;
 mod card_quirks;
@@ -28,6 +29,7 @@ mod handles;
 mod io_removed;
 mod layers;
 mod leave;
+mod low_power;
 mod mappings;
 mod mshc;
 mod open_sdhci;

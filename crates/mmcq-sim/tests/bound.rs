@@ -71,7 +71,7 @@ fn next_card(bench: &Bench, old: Found, scratch: DmaBuf, by: By, other: Option<&
 /// Each call of the handle fails, and says why.
 fn is_of_another(
     bench: &Bench,
-    device: &BlockDevice<'_, (mmcq::board::NoLock, mmcq_sim::bench::Host), 16>,
+    device: &BlockDevice<'_, (mmcq::board::NoLock, mmcq_sim::bench::Host, mmcq::sched::Fifo), 16>,
     by: By,
 ) {
     let told = |result: Result<u32, mmcq::block::BlockError>| result.map_err(|failed| failed.error);
@@ -209,8 +209,13 @@ fn a_conversation_is_with_one_card() {
     assert_eq!(result, Err(Error::Changed));
     let (result, scratch) = bench.run(Partition::open(stack, &card, scratch, Area::Boot1)).unwrap();
     assert_eq!(result.err(), Some(Error::Changed));
-    let (result, _) = bench.run(card::partition::layout(stack, &card, scratch, Area::Boot1)).unwrap();
+    let (result, scratch) = bench.run(card::partition::layout(stack, &card, scratch, Area::Boot1)).unwrap();
     assert_eq!(result.err(), Some(Error::Changed));
+    let (result, scratch) = bench.run(power::sleep(stack, &card, scratch)).unwrap();
+    assert_eq!(result.err(), Some(Error::Changed));
+    let (result, _) = bench.run(power::power_off(stack, &card, scratch, power::Off::Short)).unwrap();
+    assert_eq!(result, Err(Error::Changed));
+    assert_eq!(bench.run(BlockDevice::new(stack).read(0, buffer(1))).unwrap().0, Ok(1));
 }
 
 /// Two futures. What the first does may end the second.

@@ -269,3 +269,46 @@ fn odd_answers_cost_no_card() {
         rig.checked();
     }
 }
+
+/// A card whose registers say something of their own.
+#[test]
+fn bytes_of_a_register_may_be_said_by_a_file() {
+    let said = |name: &str, registers: &str| {
+        let text = mmcq_sim::cards::named(name).unwrap();
+        CardProfile::from_toml(
+            &format!("{text}\n[quirk]\nsource = \"a test\"\nregisters = [{registers}]\n"),
+            name,
+        )
+    };
+    let up = |name: &str, registers: &str| {
+        let profile = said(name, registers).unwrap();
+        let medium = Medium::sparse(profile.capacity_bytes(), Fill::Pattern(7)).unwrap();
+        let card = profile.build(medium).unwrap();
+        let rig = Rig::with_card(card, SdhciConfig::GENERIC_4_20, sdhci::SdhciConfig::new(), 0).unwrap();
+        let found = rig.bring_up(Options::DEFAULT).unwrap();
+        rig.mixed_load(found.params.sectors, 5);
+        violations(&rig).unwrap();
+        found
+    };
+    let plain = up("sdhc-16g-hs", "");
+    let odd = up(
+        "sdhc-16g-hs",
+        r#"{ register = "cid", at = 3, bytes = [0x4d, 0x49] }, { register = "csd", at = 1, bytes = [0x7f] },
+           { register = "scr", at = 4, bytes = [0xaa] }, { register = "ssr", at = 11, bytes = [1, 2, 3] },
+           { register = "switch", at = 0, bytes = [9] }"#,
+    );
+    assert_eq!((odd.cid[0] & 0xff, odd.cid[1] >> 24), (0x4d, 0x49));
+    assert_eq!((odd.csd[0] >> 16 & 0xff, odd.csd[0] >> 24), (0x7f, plain.csd[0] >> 24));
+    let (card::Family::Sd(odd), card::Family::Sd(plain)) = (odd.family, plain.family) else { panic!() };
+    assert_eq!((odd.scr[4], odd.scr[..4] == plain.scr[..4]), (0xaa, true));
+    assert_eq!((&odd.ssr[11..14], odd.ssr[14..] == plain.ssr[14..]), (&[1, 2, 3][..], true));
+    assert_eq!((odd.switch[0], odd.switch[1..] == plain.switch[1..]), (9, true));
+    // Blocks of data are no register.
+    let odd = up("emmc-hs200", r#"{ register = "ext-csd", at = 228, bytes = [7] }"#);
+    let plain = up("emmc-hs200", "");
+    assert_eq!(odd.params.sectors, plain.params.sectors);
+
+    let refused =
+        said("sdhc-16g-hs", r#"{ register = "scr", at = 7, bytes = [1, 2] }"#).unwrap_err().to_string();
+    assert!(refused.contains("bytes 7 to 9 of Scr: expected some of its 8"), "{refused}");
+}

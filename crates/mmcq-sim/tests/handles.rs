@@ -33,7 +33,7 @@ fn each_handle_hears_once_of_what_was_lost_with_the_cache() {
     let written = |device: &BlockDevice<'_, _, 16>, lba| bench.run(device.write(lba, buffer(1))).unwrap().0;
     written(&first, 100).unwrap();
     written(&second, 200).unwrap();
-    bench.set_faults(Plan::none().next(Point::Command, &[Strike::BrownOut]));
+    bench.set_faults(Plan::none().next(Point::Command, &[Strike::BrownOut])).unwrap();
     assert_eq!(beside(&bench, &mut supervisor, first.flush()), Err(Error::CacheLost));
     assert_eq!(
         beside(&bench, &mut supervisor, second.flush()),

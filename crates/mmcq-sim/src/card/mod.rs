@@ -31,7 +31,7 @@ pub use cut::{AtStake, Kept, Stage};
 pub use emmc::EmmcCard;
 pub use io::IoCard;
 pub use medium::{Fill, Medium, MediumError};
-pub use odd::{Odd, OddAnswer};
+pub use odd::{Odd, OddAnswer, Register, RegisterBytes};
 pub use profile::{CardProfile, ProfileError};
 pub use queue::{Order as TaskOrder, QueueConfig};
 pub use quirk::Quirks;

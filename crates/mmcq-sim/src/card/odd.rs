@@ -1,8 +1,10 @@
 //! A card that answers as a good one does, but for what `[quirk]` says of single answers.
 
 use super::{
-    Answer, AtStake, BusState, Card, Faults, Kept, ReadBlock, Reply, SdCard, Violation, WriteBlock, emmc,
+    Answer, AtStake, BusState, Card, Faults, Kept, Quirks, ReadBlock, Reply, SdCard, Violation, WriteBlock,
+    emmc,
 };
+use crate::wire::crc7;
 use serde::Deserialize;
 use std::ops::Range;
 
@@ -52,6 +54,88 @@ pub enum Odd {
     LateData,
 }
 
+/// A register of which a card says some bytes of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Register {
+    /// CID, as by CMD2 and CMD10.
+    Cid,
+    /// CSD, as by CMD9.
+    Csd,
+    /// SCR (SD), as by ACMD51.
+    Scr,
+    /// SD status, as by ACMD13.
+    Ssr,
+    /// The status of CMD6 (SD), in both of its modes.
+    Switch,
+    /// EXT_CSD (eMMC), as by CMD8.
+    ExtCsd,
+}
+
+impl Register {
+    /// How long it is.
+    const fn bytes(self) -> usize {
+        match self {
+            Register::Cid | Register::Csd => 16,
+            Register::Scr => 8,
+            Register::Ssr | Register::Switch => 64,
+            Register::ExtCsd => 512,
+        }
+    }
+
+    /// Which one this command asks for.
+    fn asked(index: u8, app: bool) -> Option<Register> {
+        match (index, app) {
+            (2 | 10, false) => Some(Register::Cid),
+            (9, false) => Some(Register::Csd),
+            (51, true) => Some(Register::Scr),
+            (13, true) => Some(Register::Ssr),
+            (6, false) => Some(Register::Switch),
+            (8, false) => Some(Register::ExtCsd),
+            _ => None,
+        }
+    }
+}
+
+/// Bytes of a register, in place of those that follow from the rest of the profile. The checksum is
+/// right. The card behaves as it would without them.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Replaced")]
+pub struct RegisterBytes {
+    register: Register,
+    at: usize,
+    bytes: Vec<u8>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Replaced {
+    register: Register,
+    /// The first byte, as the register goes over the bus: 0 has the highest bits.
+    at: usize,
+    bytes: Vec<u8>,
+}
+
+impl TryFrom<Replaced> for RegisterBytes {
+    type Error = String;
+
+    fn try_from(Replaced { register, at, bytes }: Replaced) -> Result<Self, String> {
+        let (len, end) = (register.bytes(), at.saturating_add(bytes.len()));
+        if bytes.is_empty() || end > len {
+            return Err(format!("bytes {at} to {end} of {register:?}: expected some of its {len}"));
+        }
+        Ok(RegisterBytes { register, at, bytes })
+    }
+}
+
+impl RegisterBytes {
+    fn put_into(&self, register: &mut [u8]) {
+        for (to, from) in register.iter_mut().skip(self.at).zip(&self.bytes) {
+            *to = *from;
+        }
+    }
+}
+
 /// Numbers of commands, and as many behind CMD55.
 const COMMANDS: usize = 64;
 const MS: u64 = 1_000_000;
@@ -60,6 +144,7 @@ const MS: u64 = 1_000_000;
 pub(super) struct OddCard<C> {
     card: C,
     answers: Vec<OddAnswer>,
+    registers: Vec<RegisterBytes>,
     /// CMD0 that it needs before it hears anything else.
     resets: u32,
     counts: [u64; 2 * COMMANDS],
@@ -69,21 +154,30 @@ pub(super) struct OddCard<C> {
     resets_seen: u32,
     /// What happens to the data under way.
     data: Option<(Odd, u64)>,
+    /// The register that they are.
+    register: Option<Register>,
 }
 
 impl<C: Card> OddCard<C> {
-    pub fn new(card: C, answers: &[OddAnswer], resets: u32) -> Self {
+    pub fn new(card: C, quirks: &Quirks) -> Self {
         OddCard {
             card,
-            answers: answers.to_vec(),
-            resets,
+            answers: quirks.answers.clone(),
+            registers: quirks.registers.clone(),
+            resets: quirks.deaf_resets,
             counts: [0; 2 * COMMANDS],
             app: false,
             powered: false,
             powered_ns: 0,
             resets_seen: 0,
             data: None,
+            register: None,
         }
+    }
+
+    /// What a card says of this register in its own words.
+    fn replaced(&self, register: Option<Register>) -> impl Iterator<Item = &RegisterBytes> {
+        self.registers.iter().filter(move |bytes| Some(bytes.register) == register)
     }
 
     fn odd(&mut self, index: u8, app: bool, now_ns: u64) -> Option<(Odd, u64)> {
@@ -115,12 +209,20 @@ impl<C: Card> Card for OddCard<C> {
         let app = std::mem::take(&mut self.app);
         let odd = self.odd(index, app, now_ns);
         self.data = odd;
+        self.register = Register::asked(index, app);
         self.resets_seen = self.resets_seen.saturating_add(u32::from(index == 0));
         if matches!(odd, Some((Odd::Unheard, _))) || self.resets_seen < self.resets {
             return Reply::SILENT;
         }
         let mut reply = self.card.command(index, arg, now_ns);
         self.app = index == 55 && reply.answer.is_some();
+        if let Some(Answer::Long(register)) = &mut reply.answer
+            && self.replaced(self.register).next().is_some()
+        {
+            self.replaced(self.register).for_each(|bytes| bytes.put_into(register));
+            let [content @ .., check] = register;
+            *check = crc7(content) << 1 | 1;
+        }
         match (odd, &mut reply.answer) {
             (Some((Odd::Silent, _)), answer) => *answer = None,
             (Some((Odd::Damaged, _)), Some(Answer::Short { index, .. })) => *index ^= 1,
@@ -131,6 +233,9 @@ impl<C: Card> Card for OddCard<C> {
 
     fn read_block(&mut self, buffer: &mut [u8], now_ns: u64) -> ReadBlock {
         let mut block = self.card.read_block(buffer, now_ns);
+        // A register is one block.
+        let register = self.register.take();
+        self.replaced(register).for_each(|bytes| bytes.put_into(buffer));
         match (self.data, &mut block) {
             (Some((Odd::NoData, _)), _) => return ReadBlock::Never,
             (Some((Odd::BadData, _)), ReadBlock::At { crc_ok, .. }) => *crc_ok = false,

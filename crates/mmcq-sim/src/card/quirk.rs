@@ -5,7 +5,7 @@
 //! [`super::CardProfile::quirks_mut`]. What a host must not do to such a card is counted in
 //! [`super::Card::violations`].
 
-use super::odd::OddAnswer;
+use super::odd::{OddAnswer, RegisterBytes};
 use super::registers::Identity;
 use serde::Deserialize;
 
@@ -90,6 +90,8 @@ pub struct Quirks {
 
     /// Single answers, as [`OddAnswer`] describes them.
     pub answers: Vec<OddAnswer>,
+    /// Bytes that stand in registers, as [`RegisterBytes`] describes them.
+    pub registers: Vec<RegisterBytes>,
     /// After power-up so many CMD0 pass before the card hears anything; 0: none is needed.
     pub deaf_resets: u32,
     /// Operating conditions never get ready.

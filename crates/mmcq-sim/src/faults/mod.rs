@@ -81,6 +81,21 @@ impl Point {
     /// How many points there are.
     pub const COUNT: usize = 29;
 
+    /// Does it come by where there is a controller of queues, of its own or by lists, alone?
+    #[must_use]
+    pub fn is_of_queue_engine(self) -> bool {
+        matches!(
+            self,
+            Point::Doorbell
+                | Point::TaskEnd
+                | Point::Halt
+                | Point::Clear
+                | Point::Enable
+                | Point::Blame
+                | Point::List
+        )
+    }
+
     /// Does it come by on an SPI bus alone?
     #[must_use]
     pub fn is_of_spi(self) -> bool {
@@ -225,6 +240,13 @@ impl Plan {
             struck: Vec::new(),
             armed: true,
         }
+    }
+
+    /// Where it may strike.
+    pub fn points(&self) -> impl Iterator<Item = Point> {
+        let shots = self.shots.iter().map(|shot| shot.point);
+        let always = self.always.iter().map(|(point, ..)| *point);
+        shots.chain(always).chain(self.chances.iter().map(|chance| chance.point))
     }
 
     /// Adds a shot; of several at the same event the first is taken.

@@ -41,6 +41,10 @@ pub async fn power_off<B: Platform, const N: usize>(
     scratch: DmaBuf,
     off: Off,
 ) -> (Result<(), Error>, DmaBuf) {
+    let mut session = Session::with(stack, scratch, card);
+    if session.is_over() {
+        return (Err(Error::Changed), session.into_scratch());
+    }
     let mut flushed = take_away(stack).await;
     if flushed != Ok(true) {
         // The power goes all the same. What is lost by that the next flush is told.
@@ -54,7 +58,6 @@ pub async fn power_off<B: Platform, const N: usize>(
         }
     }
     let flushed = flushed.map(|_| ());
-    let mut session = Session::with(stack, scratch, card);
     let notified = notify(&mut session, card, off).await.map_err(|Failed| session.error);
     let supply = session.bus(BusOp::PowerOff).await.map(|_| ()).map_err(|Failed| session.error);
     (flushed.and(notified).and(supply), session.into_scratch())
@@ -148,10 +151,13 @@ pub async fn sleep<B: Platform, const N: usize>(
     if !matches!(card.family, Family::Emmc(_)) {
         return (Err(Error::Unsupported), scratch);
     }
+    let mut session = Session::with(stack, scratch, card);
+    if session.is_over() {
+        return (Err(Error::Changed), session.into_scratch());
+    }
     let before =
         stack.with(|engine| (engine.card_number(), engine.card_params().copied(), *engine.abilities()));
     let flushed = take_away(stack).await;
-    let mut session = Session::with(stack, scratch, card);
     let result = match flushed {
         Ok(false) => Err(Error::Protocol(Breach::WrittenWithoutPause)),
         Ok(true) => {

@@ -125,6 +125,11 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         Session { rca: card.params.rca, card: number, ..Session::new(stack, scratch) }
     }
 
+    /// Its card is not in the slot any more.
+    pub fn is_over(&self) -> bool {
+        self.stack.with(|engine| !engine.is_meant(self.card))
+    }
+
     pub fn into_scratch(self) -> DmaBuf {
         self.scratch
     }

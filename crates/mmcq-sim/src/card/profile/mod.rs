@@ -158,10 +158,10 @@ impl CardProfile {
             Kind::Sd(_) => Box::new(self.build_sd(medium)?),
             Kind::Emmc(_) => Box::new(self.build_emmc(medium)?),
         };
-        let Quirks { answers, deaf_resets, .. } = self.quirks();
-        match answers.is_empty() && *deaf_resets == 0 {
+        let quirks = self.quirks();
+        match quirks.answers.is_empty() && quirks.registers.is_empty() && quirks.deaf_resets == 0 {
             true => Ok(card),
-            false => Ok(Box::new(OddCard::new(card, answers, *deaf_resets))),
+            false => Ok(Box::new(OddCard::new(card, quirks))),
         }
     }
 
