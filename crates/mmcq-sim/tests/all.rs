@@ -27,6 +27,7 @@ mod embedded_sdmmc;
 mod examples;
 mod handles;
 mod io_removed;
+mod latencies;
 mod layers;
 mod leave;
 mod low_power;
