@@ -393,6 +393,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Kind::Erase { lba, blocks, how } if moved < blocks => self.begin_erase(lba, blocks, how, now_ns),
             Kind::PartitionAccess(visit) => self.begin_visit(visit, now_ns),
             Kind::LongCommand { command, timeout_ns } => {
+                self.note_order(false);
                 self.order(Place::Order, command, timeout_ns, now_ns)
             }
             // A flush: of its own, or of what has been written or erased.
@@ -458,7 +459,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                     Output { response: crate::spec::response::Response::short(status), ..Output::default() };
                 let result = if status & R1::ERRORS == 0 { Ok(output) } else { Err(refused(status)) };
                 if result.is_ok() {
-                    self.note_order();
+                    self.note_order(true);
                 }
                 self.end_control_and_go_on(result, now_ns);
             }
