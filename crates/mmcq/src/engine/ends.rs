@@ -63,7 +63,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// What was written has this result.
     #[inline(always)]
     fn settled(&mut self, result: Result<(), Error>) {
-        self.durability.take_unsettled();
+        self.durability.settle();
         self.incident.believe(self.slots.settling());
         for index in bits(self.slots.take_settling()) {
             if let Err(error) = result {
@@ -109,6 +109,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         if !owned || self.durability.is_unsettled() {
             self.owe_late(status);
+        } else {
+            self.overheard(status);
         }
     }
 
