@@ -59,20 +59,15 @@ impl Durability {
         self.flags &= !(DIRTY | HOLDS);
     }
 
-    /// A change is over that has no status of its own to wait for.
+    /// A change is complete.
+    #[inline(always)]
     pub fn complete(&mut self) {
         self.flags |= (self.flags & DIRTY) * HOLDS;
     }
 
-    /// A status has come: what was changed is complete.
-    #[inline(always)]
-    pub fn settle(&mut self) {
-        self.flags = self.flags & (DIRTY | HOLDS) | (self.flags & DIRTY) * HOLDS;
-    }
-
     /// Writes are complete, if any are, and their status is still to come.
     pub fn completes_early(&mut self, written: bool) {
-        self.flags |= u8::from(written) * UNSETTLED;
+        self.flags |= u8::from(written) * (UNSETTLED | HOLDS);
     }
 
     #[inline(always)]

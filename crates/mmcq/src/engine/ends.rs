@@ -63,7 +63,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// What was written has this result.
     #[inline(always)]
     fn settled(&mut self, result: Result<(), Error>) {
-        self.durability.settle();
+        self.durability.take_unsettled();
         self.incident.believe(self.slots.settling());
         for index in bits(self.slots.take_settling()) {
             if let Err(error) = result {
@@ -71,6 +71,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             } else if P::RECOVERS && self.slots.at(index).rules().has(Rules::FLUSH_AFTER) {
                 self.slots.goes_on(index);
                 continue;
+            } else {
+                self.durability.complete();
             }
             self.slots.end(index);
         }

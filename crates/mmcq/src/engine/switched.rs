@@ -2,11 +2,12 @@
 //! list of it. Each entry is restored by the supervisor before it gives the card back, or disarmed
 //! here.
 //!
-//! | switched on | restored by | disarmed by |
-//! |---|---|---|
-//! | the cache of an SD card | the supervisor: `CardParams::flush` says so | flushes as of a card without |
-//! | the exception bit for packs that fail | the supervisor: [`Engine::packs_are_told`] | no packs |
-//! | the command queue of a card | the engine, before the next task | without a cache the queue of an SD card is not used |
+//! - *The cache of an SD card.* The supervisor restores it, and says so by `CardParams::flush`.
+//!   Otherwise flushes are those of a card without a cache.
+//! - *What tells of packs that fail.* The supervisor restores it, and says so by
+//!   [`Engine::packs_are_told`]. Otherwise there are no packs.
+//! - *A card's command queue.* The engine switches it on before the next task. Without its cache the
+//!   queue of an SD card is not used.
 
 use super::{Engine, FlushBy};
 use crate::host::{Direction, Host};
