@@ -53,4 +53,5 @@ mod spi_stack;
 mod stack;
 mod stm32_sdmmc;
 mod task_queue;
+mod told;
 mod upkeep;

@@ -207,9 +207,9 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
     }
 
     /// The content of these blocks is needed no more: until they are written again they read as
-    /// before or as erased. What the card cannot free exactly it keeps. Others have their turn in
-    /// between; what overlaps keeps its order. The next flush settles it: after that the blocks
-    /// read the same until they are written.
+    /// before or as erased, and not each time the same: the card may free them later, and no flush
+    /// settles that. What the card cannot free exactly it keeps. Others have their turn in between;
+    /// what overlaps keeps its order.
     ///
     /// # Errors
     /// [`Error::Unequipped`]: call [`card::enable_extended_ops`](crate::card::enable_extended_ops)
@@ -304,11 +304,15 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
         }
         let before = self.losses.load(Relaxed);
         let now = losses(self.stack).unwrap_or(before);
-        self.losses.store(now, Relaxed);
-        match result {
+        let told = match result {
             Ok(_) if now != before => Err(Error::CacheLost),
             _ => result.map(|_| ()),
+        };
+        // Only these say that something is lost. Another answer leaves it to the next flush.
+        if let Err(Error::CacheLost | Error::Program(_)) = told {
+            self.losses.store(now, Relaxed);
         }
+        told
     }
 
     /// Reads into borrowed memory; returns when the controller has let go of it. `idle` is called

@@ -53,6 +53,7 @@ mod slot;
 mod special;
 mod stream;
 mod supervisor;
+pub(crate) mod switched;
 mod switches;
 mod tail;
 mod tasks;
