@@ -253,6 +253,20 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         }
     }
 
+    /// As [`on_irq`](Self::on_irq), for a line that others interrupt by too: was there an event of
+    /// this controller? A call from inside another says yes.
+    pub fn on_shared_irq(&self) -> bool {
+        let found = core::cell::Cell::new(true);
+        self.move_on(|engine| {
+            let spurious = engine.stats().spurious;
+            let work = engine.on_irq(self.now_ns());
+            self.keep_alarm(engine, work.next_deadline_ns);
+            found.set(engine.stats().spurious == spurious);
+            work
+        });
+        found.get()
+    }
+
     /// The alarm calls this, and the thread that completes for hosts that must not do so in the
     /// interrupt.
     pub fn poll(&self) {
