@@ -23,6 +23,7 @@ use mmcq::card::{self, Card, Family};
 use mmcq::engine::{BLOCK_BYTES, DmaBuf, Error};
 use mmcq::host::sdhci::{self, Sdhci, TransferMode};
 use mmcq::host::{Direction, DmaError, Width};
+use mmcq::sched::Fifo;
 use mmcq::task::{Idle, Timer};
 
 pub(crate) type Driver = Sdhci<Its, Its, DESCRIPTORS>;
@@ -274,7 +275,8 @@ pub unsafe extern "C" fn mmcq_open(host: u32, platform: *const mmcq_platform) ->
     place.supervisor.scratch.set(Some(DmaBuf::from_static(&mut room.supervisor_scratch.0)));
     place.events.begin();
     // SAFETY: no call reads it before the state is `OPEN`.
-    unsafe { (*place.stack.get()).write(Stack::new(its, timer, driver, platform.config())) };
+    let stack = unsafe { &mut *place.stack.get() };
+    Stack::write_to(stack, its, timer, driver, platform.config(), Fifo);
     place.state.store(OPEN, Ordering::Release);
     MMCQ_OK
 }
