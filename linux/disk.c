@@ -95,7 +95,6 @@ static void free_disk(struct gendisk *gendisk)
 
 	blk_mq_free_tag_set(&disk->tags);
 	kfree(disk);
-	module_put(THIS_MODULE);
 }
 
 static const struct block_device_operations disk_ops = { .owner = THIS_MODULE, .free_disk = free_disk };
@@ -144,7 +143,6 @@ static int add_disk_of(struct host *host, const struct mmcq_card *card)
 	}
 	snprintf(disk->gendisk->disk_name, DISK_NAME_LEN, "mmcqblk%u", host->number);
 	/* From here on free_disk gives back what there is. */
-	__module_get(THIS_MODULE);
 	disk->gendisk->private_data = disk;
 	disk->gendisk->fops = &disk_ops;
 	set_limits(disk->gendisk->queue, host, card);
