@@ -19,12 +19,15 @@ pub use mmcq_c::*;
 /// What an access of the CPU to a register takes.
 const ACCESS_NS: u64 = 50;
 
+/// Memory by its beginning and its bytes.
+type Coherent = (NonNull<u8>, usize);
+
 /// Memory that the controller sees as the CPU does, beside all other.
 #[derive(Clone, Default)]
 struct Memory {
     shadow: ShadowMemory,
-    /// Where it begins, and its bytes.
-    coherent: Rc<Cell<Option<(NonNull<u8>, usize)>>>,
+    /// What the program has given.
+    coherent: Rc<Cell<Option<Coherent>>>,
 }
 
 impl Memory {

@@ -249,11 +249,11 @@ pub unsafe extern "C" fn mmcq_open(host: u32, platform: *const mmcq_platform) ->
     unsafe { (*place.platform.get()).write(platform) };
     place.state.store(OPENING, Ordering::Release);
     let Some(its) = place.platform().map(|platform| Its(platform, &place.ahead)) else { return MMCQ_E_STATE };
-    // SAFETY: only an open driver has the memory, and there is none.
-    let room = match platform.dma_room() {
-        Some(theirs) => unsafe { &mut *theirs.as_ptr() },
-        None => unsafe { &mut *place.room.get() },
-    };
+    let room = platform.dma_room().map_or(place.room.get(), NonNull::as_ptr);
+    // SAFETY: the library's own, or large enough and aligned, and the program's promise that it is
+    // the library's until the close. Any content will do. Only an open driver has it, and there is
+    // none.
+    let room = unsafe { &mut *room };
     let mut config = if platform.flags & MMCQ_EMMC_18 != 0 {
         sdhci::SdhciConfig::emmc_18()
     } else {

@@ -5,10 +5,10 @@
 
 use mmcq::engine::SLOTS_MAX;
 
-/// A whole number from 1 on, written in a variable of the environment. No function: the type checker
+/// A whole number from 1 on and below a bound, written in a variable of the environment. No function: the type checker
 /// needs these numbers before it can say how a function of this crate is called.
 macro_rules! number {
-    ($name:literal, $otherwise:expr, $most:expr) => {
+    ($name:literal, $otherwise:expr, $bound:expr) => {
         match option_env!($name) {
             None => $otherwise,
             Some(text) => {
@@ -16,7 +16,7 @@ macro_rules! number {
                 while at < digits.len() {
                     assert!(digits[at].is_ascii_digit(), concat!($name, " is a whole number"));
                     value = value * 10 + (digits[at] - b'0') as usize;
-                    assert!(value <= $most, concat!($name, " is too large"));
+                    assert!(value < $bound, concat!($name, " is too large"));
                     at += 1;
                 }
                 assert!(value != 0, concat!($name, " is 1 at least"));
@@ -27,8 +27,8 @@ macro_rules! number {
 }
 
 /// Controllers.
-pub(crate) const HOSTS: usize = number!("MMCQ_HOSTS", 2, 8);
+pub(crate) const HOSTS: usize = number!("MMCQ_HOSTS", 2, 9);
 /// Requests at a time, and one slot more of the library's own.
-pub(crate) const SLOTS: usize = number!("MMCQ_SLOTS", 7, SLOTS_MAX - 1) + 1;
+pub(crate) const SLOTS: usize = number!("MMCQ_SLOTS", 7, SLOTS_MAX) + 1;
 /// Descriptors of one transfer, and one more for controllers that want an end of its own.
-pub(crate) const DESCRIPTORS: usize = number!("MMCQ_PIECES", 128, 4095) + 1;
+pub(crate) const DESCRIPTORS: usize = number!("MMCQ_PIECES", 128, 4096) + 1;

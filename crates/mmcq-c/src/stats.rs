@@ -41,6 +41,7 @@ pub unsafe extern "C" fn mmcq_stats(host: u32, statistics: *mut mmcq_statistics)
     }
     let stats = stack.with(|engine| *engine.stats());
     // A counter has the width of a pointer.
+    #[allow(clippy::unnecessary_cast, reason = "not where a pointer has 32 bits")]
     let wide = |count| count as u64;
     let told = mmcq_statistics {
         requests: wide(stats.requests),

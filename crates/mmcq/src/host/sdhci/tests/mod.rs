@@ -163,7 +163,7 @@ unsafe impl Dma for &'static FakeDma {
             return (bus, len);
         }
         let skip = bus - self.bus.get();
-        (0x10_0000 + (skip / 512 << 16) + skip % 512, len.min(512 - (skip % 512) as u32))
+        (0x10_0000 + ((skip / 512) << 16) + skip % 512, len.min(512 - (skip % 512) as u32))
     }
     fn sync(&self, bus: u64, _: NonNull<u8>, len: usize) {
         self.synced.borrow_mut().push((bus, len));
