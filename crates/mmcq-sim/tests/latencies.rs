@@ -42,7 +42,7 @@ fn ends<P: Profile>(bench: &Bench<P>, requests: Vec<Request>, supervised: Option
     let mut supervisor: Pin<Box<dyn Future<Output = ()>>> = match supervised {
         None => Box::pin(std::future::pending()),
         Some((card, scratch)) => Box::pin(async move {
-            drop(supervise(bench.stack(), scratch, Options::DEFAULT, card).await);
+            let _ = supervise(bench.stack(), scratch, Options::DEFAULT, card).await;
         }),
     };
     let mut context = Context::from_waker(Waker::noop());

@@ -145,7 +145,7 @@ fn a_flush_that_was_not_begun_keeps_the_word_of_a_loss() {
     for (device, lba) in [(&first, 100), (&second, 200)] {
         bench.run(device.write(lba, bench::buffer(1))).unwrap().0.unwrap();
     }
-    bench.set_faults(Plan::none().next(Point::Command, &[Strike::BrownOut]));
+    bench.set_faults(Plan::none().next(Point::Command, &[Strike::BrownOut])).unwrap();
     assert_eq!(beside(&bench, &mut supervisor, first.flush()), Err(Error::CacheLost));
     let mut context = Context::from_waker(Waker::noop());
     let read = |lba| stack.request(Request::new(Kind::Read { lba, blocks: 1 }, bench::buffer(1)));
