@@ -270,10 +270,12 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Sdhci<R, D, DESC
             segment.bus = bus;
             return Ok(());
         }
-        let wrong = match (within, listed) {
-            (false, _) => DmaError::Unreachable,
-            (_, false) => DmaError::Scattered,
-            _ => DmaError::Alignment,
+        let wrong = if D::IN_PIECES && !listed {
+            DmaError::Scattered
+        } else if within {
+            DmaError::Alignment
+        } else {
+            DmaError::Unreachable
         };
         self.dma.unmap(bus, segment.ptr, segment.len as usize, direction);
         Err(wrong)
