@@ -4,13 +4,14 @@
 use mmcq::host::{Direction, Dma};
 use mmcq_sim::bench::card_named;
 use mmcq_sim::card::Card;
-use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
+use mmcq_sim::memory::{BusError, DeviceMemory, MemoryConfig, ShadowMemory};
 use mmcq_sim::sdhci::{Sdhci, SdhciConfig};
 use mmcq_sim::slot::Controller;
 use mmcq_sim::world::Device;
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::NonNull;
+use std::rc::Rc;
 
 // So that the library holds the functions of the header.
 pub use mmcq_c::*;
@@ -18,16 +19,64 @@ pub use mmcq_c::*;
 /// What an access of the CPU to a register takes.
 const ACCESS_NS: u64 = 50;
 
+/// Memory by its beginning and its bytes.
+type Coherent = (NonNull<u8>, usize);
+
+/// Memory that the controller sees as the CPU does, beside all other.
+#[derive(Clone, Default)]
+struct Memory {
+    shadow: ShadowMemory,
+    /// What the program has given.
+    coherent: Rc<Cell<Option<Coherent>>>,
+}
+
+impl Memory {
+    /// Where the controller sees it.
+    const COHERENT: u64 = 0x2000_0000;
+
+    /// The CPU's side of an access that lies there.
+    fn at(&self, bus: u64, bytes: usize) -> Option<NonNull<u8>> {
+        let (memory, len) = self.coherent.get()?;
+        let skip = usize::try_from(bus.checked_sub(Self::COHERENT)?).ok()?;
+        // SAFETY: inside of the memory, which the program has given for good.
+        (skip.checked_add(bytes)? <= len).then(|| unsafe { memory.add(skip) })
+    }
+}
+
+impl DeviceMemory for Memory {
+    fn device_read(&self, bus: u64, buffer: &mut [u8]) -> Result<(), BusError> {
+        match self.at(bus, buffer.len()) {
+            // SAFETY: as in `at`; the buffer is the model's own.
+            Some(memory) => unsafe {
+                buffer.as_mut_ptr().copy_from_nonoverlapping(memory.as_ptr(), buffer.len());
+                Ok(())
+            },
+            None => self.shadow.device_read(bus, buffer),
+        }
+    }
+
+    fn device_write(&self, bus: u64, data: &[u8]) -> Result<(), BusError> {
+        match self.at(bus, data.len()) {
+            // SAFETY: as in `device_read`.
+            Some(memory) => unsafe {
+                memory.as_ptr().copy_from_nonoverlapping(data.as_ptr(), data.len());
+                Ok(())
+            },
+            None => self.shadow.device_write(bus, data),
+        }
+    }
+}
+
 struct Board {
     model: RefCell<Sdhci>,
     /// The card that is out.
     out: RefCell<Option<Box<dyn Card>>>,
-    memory: ShadowMemory,
+    memory: Memory,
     now_ns: Cell<u64>,
 }
 
 fn build(card: &str) -> Option<Board> {
-    let memory = ShadowMemory::new(MemoryConfig::BITS32);
+    let memory = Memory { shadow: ShadowMemory::new(MemoryConfig::BITS32), ..Memory::default() };
     let model = Sdhci::new(SdhciConfig::GENERIC_4_20, memory.clone(), Some(card_named(card).ok()?));
     Some(Board { model: RefCell::new(model), out: RefCell::new(None), memory, now_ns: Cell::new(0) })
 }
@@ -100,7 +149,7 @@ pub unsafe extern "C" fn board_map(
     bus: *mut u64,
 ) -> i32 {
     let Some(memory) = NonNull::new(memory.cast()) else { return -1 };
-    match at(board).memory.map(memory, bytes, direction(to_card)) {
+    match at(board).memory.shadow.map(memory, bytes, direction(to_card)) {
         Ok(address) => {
             // SAFETY: as the caller promised.
             unsafe { bus.write(address) };
@@ -114,15 +163,22 @@ pub unsafe extern "C" fn board_map(
 #[unsafe(no_mangle)]
 pub extern "C" fn board_unmap(board: *mut c_void, bus: u64, memory: *mut c_void, bytes: usize, to_card: i32) {
     if let Some(memory) = NonNull::new(memory.cast()) {
-        at(board).memory.unmap(bus, memory, bytes, direction(to_card));
+        at(board).memory.shadow.unmap(bus, memory, bytes, direction(to_card));
     }
+}
+
+/// Memory that the controller sees as the CPU does, for good; where it sees it.
+#[unsafe(no_mangle)]
+pub extern "C" fn board_coherent(board: *mut c_void, memory: *mut c_void, bytes: usize) -> u64 {
+    at(board).memory.coherent.set(NonNull::new(memory.cast()).map(|memory| (memory, bytes)));
+    Memory::COHERENT
 }
 
 /// Makes what the CPU wrote visible.
 #[unsafe(no_mangle)]
 pub extern "C" fn board_sync(board: *mut c_void, bus: u64, memory: *mut c_void, bytes: usize) {
     if let Some(memory) = NonNull::new(memory.cast()) {
-        at(board).memory.sync(bus, memory, bytes);
+        at(board).memory.shadow.sync(bus, memory, bytes);
     }
 }
 
@@ -152,5 +208,5 @@ pub extern "C" fn board_remove_or_insert(board: *mut c_void) {
 pub extern "C" fn board_violations(board: *mut c_void) -> u64 {
     let board = at(board);
     let protocol = board.model.borrow().protocol_violations();
-    board.memory.violation_count() + protocol
+    board.memory.shadow.violation_count() + protocol
 }

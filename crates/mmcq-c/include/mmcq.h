@@ -82,7 +82,8 @@ typedef struct mmcq_idle mmcq_idle;
  *   map, unmap      any context, for 512 bytes of the library's own    yes
  *   map, unmap      any context, for mmcq_rpmb.memory                  yes
  *   map, unmap      the thread in mmcq_open and mmcq_close             no
- *   sync            any context, for descriptors: 2 KiB at most        yes
+ *   sync            any context, for descriptors: 16 bytes a piece     yes
+ *   piece           any context that begins a transfer                 yes
  *
  * A program that calls mmcq_submit therefore brings an `unmap` that is legal in an interrupt, and a `map` that is legal where it calls
  * mmcq_submit: no mutex, no sleep. mmcq_on_irq and mmcq_poll never call `wait`. What is called with the lock held, or by mmcq_on_irq, must not sleep and must
@@ -139,7 +140,36 @@ typedef struct mmcq_platform {
     /* How long a call waits for a free slot, or for room in `map`, in milliseconds; then it is MMCQ_E_FULL. 0: 30 s.
      * What has a slot ends by itself: every wait for card and controller is bounded by what the card declares. */
     uint32_t patience_ms;
+    /* Memory of a request in pieces, a list of pages, say: NULL, or asked whenever a list for the controller is written. `map` has then stored a
+     * number of your own, from which the library counts on as from an address: a multiple of 4, with room for all of the request's bytes before the
+     * next, and below 4 GiB unless the controller has 64-bit addresses. `piece` stores where the controller finds what is `bus - number` bytes from
+     * the request's beginning, and returns how many of the `bytes` are there; 0: it does not know, and the request ends in an error. It is asked
+     * for all mappings, and returns `bytes` with `*real` untouched for one in one piece. A piece begins at a multiple of 4, and all but a request's
+     * last have a multiple of 512 bytes. One request has MMCQ_PIECES pieces at most, where one of more than 64 KiB counts as several; more
+     * is MMCQ_E_UNSUPPORTED. Only where mmcq_card.pieces is 1: the library does not touch such memory, so `mmcq_request.memory` may be any
+     * address that no other request has. Elsewhere memory in pieces is refused, or moved by the CPU from where `memory` points. */
+    uint32_t (*piece)(void *context, uint64_t bus, uint32_t bytes, uint64_t *real);
+    /* Memory for descriptors and registers, which the controller sees at `dma_bus` as the CPU does, without `sync`: MMCQ_DMA_BYTES at least, both
+     * addresses multiples of 128. `map`, `unmap` and `sync` are not called for it. It belongs to the library until mmcq_close has closed. NULL: the
+     * library has memory of its own, and maps it. */
+    void *dma;
+    uint64_t dma_bus;
+    size_t dma_bytes;
 } mmcq_platform;
+
+/* What the library was built with: give the build the same in its environment. MMCQ_HOSTS: controllers, 8 at most. MMCQ_SLOTS: requests that one
+ * controller has at a time, of all calls together, 63 at most on a 64-bit machine, else 31; the library keeps one slot more for itself. MMCQ_PIECES:
+ * pieces of a transfer, 4095 at most. */
+#ifndef MMCQ_HOSTS
+#define MMCQ_HOSTS 2
+#endif
+#ifndef MMCQ_SLOTS
+#define MMCQ_SLOTS 7
+#endif
+#ifndef MMCQ_PIECES
+#define MMCQ_PIECES 128
+#endif
+#define MMCQ_DMA_BYTES ((16 * (MMCQ_PIECES + 1) + 127) / 128 * 128 + 1024)
 
 /* What was found in the slot. */
 typedef struct mmcq_card {
@@ -152,10 +182,14 @@ typedef struct mmcq_card {
     uint8_t emmc;             /* 1: eMMC, 0: SD */
     uint8_t width;            /* data lines: 1, 4, 8 */
     uint8_t volatile_cache;   /* 1: only mmcq_flush and mmcq_write_durable make data durable */
-    uint8_t reserved;
+    uint8_t pieces;           /* 1: memory of a request may be in pieces; see mmcq_platform.piece */
+    uint32_t discard_blocks;  /* the blocks that MMCQ_DISCARD frees as one; 0: the card cannot */
+    uint8_t zeroes;           /* 1: MMCQ_ZEROES may do */
+    uint8_t read_only;        /* 1: the card's switch, or the card itself, says that it can only be read */
+    uint8_t reserved[2];
 } mmcq_card;
 
-/* Opens controller number `host`, 0 or 1. Needs `lock`, `unlock`, `now_ns` and a way to the registers. `platform` points to a whole structure;
+/* Opens controller number `host`, from 0 to MMCQ_HOSTS - 1. Needs `lock`, `unlock`, `now_ns` and a way to the registers. `platform` points to a whole structure;
  * what it promises holds until mmcq_close. */
 int32_t mmcq_open(uint32_t host, const mmcq_platform *platform);
 
@@ -186,16 +220,13 @@ int32_t mmcq_flush(uint32_t host);
  * be. It costs less than mmcq_write and mmcq_flush where the card has a way for it. */
 int32_t mmcq_write_durable(uint32_t host, uint64_t lba, uint32_t blocks, const uint8_t *memory);
 
-/* Requests that one controller has at a time, of all calls together. The library keeps one slot more for itself. */
-#define MMCQ_SLOTS 7
-
 /* mmcq_request.op */
-enum { MMCQ_READ = 0, MMCQ_WRITE = 1, MMCQ_WRITE_DURABLE = 2, MMCQ_FLUSH = 3 };
+enum { MMCQ_READ = 0, MMCQ_WRITE = 1, MMCQ_WRITE_DURABLE = 2, MMCQ_FLUSH = 3, MMCQ_DISCARD = 4, MMCQ_ZEROES = 5 };
 
 /* A request without a thread that waits. It belongs to the library from mmcq_submit until `done` is called, and so does its memory. */
 typedef struct mmcq_request {
     uint32_t op;
-    uint32_t blocks; /* these three as in mmcq_read, mmcq_write and mmcq_write_durable; not used by MMCQ_FLUSH */
+    uint32_t blocks; /* these three as in mmcq_read, mmcq_write and mmcq_write_durable; none is used by MMCQ_FLUSH, and no memory by the last two */
     uint64_t lba;
     uint8_t *memory;
     /* Called once, without the lock: by mmcq_on_irq, mmcq_poll, mmcq_submit itself, or a thread in another call, whatever comes first. It must be
@@ -211,6 +242,9 @@ typedef struct mmcq_request {
  * that then fails says so itself.) Without `set_alarm`
  * call mmcq_poll when mmcq_next_deadline_ns says so. Here `map` is called by mmcq_submit, and `unmap` just before `done`; neither with the lock held. */
 int32_t mmcq_submit(uint32_t host, mmcq_request *request);
+
+/* MMCQ_DISCARD is mmcq_discard. After MMCQ_ZEROES just these blocks read as zeros, by an erase: MMCQ_E_UNSUPPORTED, and not begun, where the card
+ * cannot do that exactly; then write them. */
 
 /* Takes a request back that has not begun, because its time is over, say. From any context but `lock`, `unlock` and `set_alarm`. MMCQ_OK: it never
  * begins, `done` is not called, request and memory are yours again, unchanged; `unmap` was called. MMCQ_E_STATE: it has begun or ended, or
@@ -336,8 +370,9 @@ int32_t mmcq_io_irq_ack(uint32_t host);
  * other result it is closed; an error then says that the last writes may be lost, or that the card did not take the notification. */
 int32_t mmcq_close(uint32_t host);
 
-/* The controller interrupted. Does nothing for a controller that is not open. */
-void mmcq_on_irq(uint32_t host);
+/* The controller interrupted. 1: it had something to tell; 0: it had not, and the interrupt is that of another device on the same line. Does nothing
+ * for a controller that is not open: 0. */
+int32_t mmcq_on_irq(uint32_t host);
 
 /* A deadline has come. Too often does no harm. */
 void mmcq_poll(uint32_t host);
@@ -348,6 +383,20 @@ uint64_t mmcq_next_deadline_ns(uint32_t host);
 /* For `wait`, with what it was given: 1: nothing has happened that this thread waits for; 0: return. Takes no lock; for any context, also
  * with interrupts masked. NULL: 0. */
 int32_t mmcq_may_sleep(const mmcq_idle *idle);
+
+/* What has happened since mmcq_open. Counters begin again at 0 after 2^64, or 2^32 on a 32-bit machine. */
+typedef struct mmcq_statistics {
+    uint64_t requests, transfers; /* accepted; data transfers that went out for reads and writes */
+    uint64_t merged;              /* requests that went in another's transfer */
+    uint64_t commands;
+    uint64_t interrupts, spurious, lost_interrupts; /* with something to tell; without; what ended without one */
+    uint64_t faults;              /* commands and transfers that failed */
+    uint64_t busy_polls, status_asked; /* questions to a busy card; for the status of writes */
+    uint64_t durable_flushes;     /* durable writes that needed a flush, since the card had no way of its own */
+    uint64_t cache_lost, erase_pieces;
+    uint64_t recovery_steps;
+} mmcq_statistics;
+int32_t mmcq_stats(uint32_t host, mmcq_statistics *statistics);
 
 /* The name of a result, such as "MMCQ_E_NO_CARD"; never NULL, never freed. */
 const char *mmcq_error_name(int32_t code);

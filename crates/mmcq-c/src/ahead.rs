@@ -7,12 +7,13 @@
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
 use crate::platform::mmcq_platform;
+use crate::sizes::SLOTS;
 use core::cell::Cell;
 use core::ptr::NonNull;
 use mmcq::host::{Direction, DmaError};
 
 /// Calls that can have memory here; those beyond wait.
-const CALLS_MAX: usize = 8;
+const CALLS_MAX: usize = SLOTS;
 
 /// A mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,8 +4,11 @@
 
 use crate::ahead::{Ahead, Mapping};
 use crate::code::{self, Failure, MMCQ_E_ARGUMENT, MMCQ_E_STATE, MMCQ_OK};
+use crate::dma::Room;
 use crate::events::CardEvents;
 use crate::platform::{Its, MMCQ_EMMC_18, mmcq_idle, mmcq_platform};
+use crate::sizes::DESCRIPTORS;
+pub(crate) use crate::sizes::{HOSTS, SLOTS};
 use crate::submit::Waiting;
 use crate::supervisor::Supervisor;
 use core::cell::{Cell, UnsafeCell};
@@ -16,15 +19,12 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU8, Ordering};
 use core::task::Poll;
 use mmcq::block::BlockDevice;
-use mmcq::card::{self, Card, Family, SCRATCH_BYTES};
-use mmcq::engine::{BLOCK_BYTES, Config, DmaBuf, Error};
-use mmcq::host::sdhci::{self, Sdhci, Table};
+use mmcq::card::{self, Card, Family};
+use mmcq::engine::{BLOCK_BYTES, DmaBuf, Error};
+use mmcq::host::sdhci::{self, Sdhci, TransferMode};
 use mmcq::host::{Direction, DmaError, Width};
+use mmcq::sched::Fifo;
 use mmcq::task::{Idle, Timer};
-
-pub(crate) const HOSTS: usize = 2;
-pub(crate) const SLOTS: usize = 8;
-const DESCRIPTORS: usize = 129;
 
 pub(crate) type Driver = Sdhci<Its, Its, DESCRIPTORS>;
 pub(crate) type Stack = mmcq::task::Stack<(Its, Driver), SLOTS>;
@@ -44,41 +44,26 @@ pub struct mmcq_card {
     pub emmc: u8,
     pub width: u8,
     pub volatile_cache: u8,
-    pub reserved: u8,
+    pub pieces: u8,
+    pub discard_blocks: u32,
+    pub zeroes: u8,
+    pub read_only: u8,
+    pub reserved: [u8; 2],
 }
 
 const CLOSED: u8 = 0;
 const OPENING: u8 = 1;
 const OPEN: u8 = 2;
 
-/// Memory for registers of a card.
-#[repr(C, align(128))]
-struct Scratch(UnsafeCell<[u8; SCRATCH_BYTES as usize]>);
-
-impl Scratch {
-    const fn new() -> Self {
-        Scratch(UnsafeCell::new([0; SCRATCH_BYTES as usize]))
-    }
-
-    /// # Safety
-    /// It lives for ever, and is given out once.
-    unsafe fn buf(&self) -> DmaBuf {
-        // SAFETY: aligned and initialised; the rest is promised by the caller.
-        unsafe { DmaBuf::from_raw(NonNull::new_unchecked(self.0.get()).cast(), SCRATCH_BYTES) }
-    }
-}
-
 /// One controller.
 pub(crate) struct Place {
     state: AtomicU8,
     platform: UnsafeCell<MaybeUninit<mmcq_platform>>,
     stack: UnsafeCell<MaybeUninit<Stack>>,
-    table: UnsafeCell<Table<DESCRIPTORS>>,
-    scratch: Scratch,
+    /// What the controller reads and writes, unless the program brings the memory.
+    room: UnsafeCell<Room>,
     /// Out while a bring-up has it; under the stack's lock.
     scratch_buf: Cell<Option<DmaBuf>>,
-    /// The same for the supervisor.
-    supervisor_scratch: Scratch,
     pub supervisor: Supervisor,
     pub ahead: Ahead,
     /// Requests without a thread.
@@ -103,17 +88,14 @@ impl Place {
             state: AtomicU8::new(CLOSED),
             platform: UnsafeCell::new(MaybeUninit::uninit()),
             stack: UnsafeCell::new(MaybeUninit::uninit()),
-            table: UnsafeCell::new(Table::new()),
-            scratch: Scratch::new(),
+            room: UnsafeCell::new(Room::new()),
             scratch_buf: Cell::new(None),
-            supervisor_scratch: Scratch::new(),
             supervisor: Supervisor::new(),
             ahead: Ahead::new(),
             waiting: Waiting::new(),
             events: CardEvents::new(),
             card: Cell::new(None),
-            // Before the first one no functions were found by any.
-            bring_ups: Cell::new(1),
+            bring_ups: Cell::new(0),
         }
     }
 
@@ -130,8 +112,10 @@ impl Place {
     }
 
     /// How often a bring-up has begun. Under the stack's lock.
+    ///
+    /// Never 0: before the first one no functions were found by any.
     pub fn bring_ups(&self) -> u32 {
-        self.bring_ups.get()
+        self.bring_ups.get().wrapping_add(1).max(1)
     }
 
     /// What was brought up. Under the stack's lock.
@@ -221,10 +205,15 @@ fn set_alarm<const I: usize>(at_ns: Option<u64>) {
     }
 }
 
-const TIMERS: [Timer; HOSTS] = [
-    Timer { now_ns: now_ns::<0>, set_alarm: set_alarm::<0> },
-    Timer { now_ns: now_ns::<1>, set_alarm: set_alarm::<1> },
-];
+/// As many as there can be hosts.
+const TIMERS: [Timer; 8] = {
+    macro_rules! timers {
+        ($($host:literal)*) => {
+            [$(Timer { now_ns: now_ns::<$host>, set_alarm: set_alarm::<$host> }),*]
+        };
+    }
+    timers!(0 1 2 3 4 5 6 7)
+};
 
 fn place(host: u32) -> Option<(&'static Place, Timer)> {
     let host = usize::try_from(host).ok()?;
@@ -260,16 +249,19 @@ pub unsafe extern "C" fn mmcq_open(host: u32, platform: *const mmcq_platform) ->
     unsafe { (*place.platform.get()).write(platform) };
     place.state.store(OPENING, Ordering::Release);
     let Some(its) = place.platform().map(|platform| Its(platform, &place.ahead)) else { return MMCQ_E_STATE };
+    let room = platform.dma_room().map_or(place.room.get(), NonNull::as_ptr);
+    // SAFETY: the library's own, or large enough and aligned, and the program's promise that it is
+    // the library's until the close. Any content will do. Only an open driver has it, and there is
+    // none.
+    let room = unsafe { &mut *room };
     let mut config = if platform.flags & MMCQ_EMMC_18 != 0 {
         sdhci::SdhciConfig::emmc_18()
     } else {
         sdhci::SdhciConfig::new()
     };
     config.quirks = config.quirks.with(quirks);
-    // SAFETY: only an open driver has the table, and there is none.
-    let table = unsafe { &mut *place.table.get() };
     place.ahead.set_opening(true);
-    let driver = Sdhci::new(its, its, table, config);
+    let driver = Sdhci::new(its, its, &mut room.table, config);
     place.ahead.set_opening(false);
     let driver = match driver {
         Ok(driver) => driver,
@@ -278,13 +270,13 @@ pub unsafe extern "C" fn mmcq_open(host: u32, platform: *const mmcq_platform) ->
             return code::of_init(error);
         }
     };
-    // SAFETY: given out once: a close gives up the one before, with the stack that may have had it.
-    place.scratch_buf.set(Some(unsafe { place.scratch.buf() }));
-    // SAFETY: as above.
-    place.supervisor.scratch.set(Some(unsafe { place.supervisor_scratch.buf() }));
+    // Given out once: a close gives up the one before, with the stack that may have had it.
+    place.scratch_buf.set(Some(DmaBuf::from_static(&mut room.scratch.0)));
+    place.supervisor.scratch.set(Some(DmaBuf::from_static(&mut room.supervisor_scratch.0)));
     place.events.begin();
     // SAFETY: no call reads it before the state is `OPEN`.
-    unsafe { (*place.stack.get()).write(Stack::new(its, timer, driver, Config::DEFAULT)) };
+    let stack = unsafe { &mut *place.stack.get() };
+    Stack::write_to(stack, its, timer, driver, platform.config(), Fifo);
     place.state.store(OPEN, Ordering::Release);
     MMCQ_OK
 }
@@ -306,8 +298,11 @@ pub unsafe extern "C" fn mmcq_bring_up(host: u32, card: *mut mmcq_card) -> i32 {
     place.dismiss_supervisor(stack, platform);
     stack.with(|_| place.begin_bring_up());
     let future = card::bring_up(stack, scratch, card::Options::DEFAULT);
-    let (result, scratch) = stack.block_on(future, |idle| platform.wait(idle));
+    let (result, mut scratch) = stack.block_on(future, |idle| platform.wait(idle));
     if let Ok(found) = &result {
+        // A card that does not say what else it can has nothing else.
+        let look = card::enable_extended_ops(stack, found, scratch);
+        (_, scratch) = stack.block_on(look, |idle| platform.wait(idle));
         place.supervisor.begin(stack, *found, host);
     }
     stack.with(|_| place.set_card(result.ok()));
@@ -342,8 +337,17 @@ fn described(stack: &'static Stack, found: &Card) -> mmcq_card {
             Width::W8 => 8,
         },
         volatile_cache: geometry.is_some_and(|geometry| geometry.volatile_cache).into(),
-        reserved: 0,
+        pieces: writes_lists(stack).into(),
+        discard_blocks: geometry.map_or(0, |geometry| geometry.discard_blocks),
+        zeroes: geometry.is_some_and(|geometry| geometry.zeros_by_erase).into(),
+        read_only: geometry.is_some_and(|geometry| geometry.protected).into(),
+        reserved: [0; 2],
     }
+}
+
+/// May the memory of a request lie in pieces?
+fn writes_lists(stack: &Stack) -> bool {
+    stack.with(|engine| engine.host().is_some_and(|driver| driver.transfer_mode() == TransferMode::Adma2))
 }
 
 /// What a thread does that waits for its request.
@@ -524,12 +528,12 @@ pub extern "C" fn mmcq_flush(host: u32) -> i32 {
 
 /// See the header.
 #[unsafe(no_mangle)]
-pub extern "C" fn mmcq_on_irq(host: u32) {
-    if let Ok((place, stack, platform)) = open(host) {
-        stack.on_irq();
-        place.supervisor.go_on(stack);
-        place.events(stack, platform);
-    }
+pub extern "C" fn mmcq_on_irq(host: u32) -> i32 {
+    let Ok((place, stack, platform)) = open(host) else { return 0 };
+    let found = stack.on_shared_irq();
+    place.supervisor.go_on(stack);
+    place.events(stack, platform);
+    found.into()
 }
 
 /// See the header.

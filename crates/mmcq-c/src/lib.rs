@@ -18,6 +18,7 @@
 mod ahead;
 mod api;
 mod code;
+mod dma;
 mod events;
 mod extended;
 mod io;
@@ -26,6 +27,8 @@ mod platform;
 mod room;
 #[cfg(feature = "rpmb")]
 mod rpmb;
+mod sizes;
+mod stats;
 mod submit;
 mod supervisor;
 mod transfer;
@@ -52,7 +55,11 @@ pub use rpmb::{
     MMCQ_RPMB_FOR_EVER, mmcq_rpmb, mmcq_rpmb_counter, mmcq_rpmb_program_key, mmcq_rpmb_read, mmcq_rpmb_size,
     mmcq_rpmb_write,
 };
-pub use submit::{MMCQ_FLUSH, MMCQ_READ, MMCQ_WRITE, MMCQ_WRITE_DURABLE, mmcq_request, mmcq_submit};
+pub use stats::{mmcq_statistics, mmcq_stats};
+pub use submit::{
+    MMCQ_DISCARD, MMCQ_FLUSH, MMCQ_READ, MMCQ_WRITE, MMCQ_WRITE_DURABLE, MMCQ_ZEROES, mmcq_request,
+    mmcq_submit,
+};
 pub use transfer::{mmcq_io_request, mmcq_io_submit};
 
 #[cfg(all(feature = "panic-handler", not(test)))]

@@ -4,9 +4,12 @@
 
 use crate::ahead::{Ahead, Mapping};
 use crate::code::MMCQ_E_FULL;
+use crate::dma::Room;
+use crate::sizes::DESCRIPTORS;
 use core::ffi::{CStr, c_char, c_void};
 use core::ptr::NonNull;
 use core::sync::atomic::{Ordering, fence};
+use mmcq::engine::Config;
 use mmcq::host::sdhci::SdhciQuirks;
 use mmcq::host::{Direction, Dma, DmaError, Regs};
 use mmcq::task::{Idle, Lock};
@@ -53,6 +56,10 @@ pub struct mmcq_platform {
     pub cache_line: u32,
     pub card_event: Option<unsafe extern "C" fn(*mut c_void, i32)>,
     pub patience_ms: u32,
+    pub piece: Option<unsafe extern "C" fn(*mut c_void, u64, u32, *mut u64) -> u32>,
+    pub dma: *mut c_void,
+    pub dma_bus: u64,
+    pub dma_bytes: usize,
 }
 
 // SAFETY: the caller of `mmcq_open` promises that context and functions may be used from every
@@ -71,9 +78,18 @@ impl mmcq_platform {
         };
         let memory =
             matches!((self.map, self.unmap, self.sync), (Some(_), Some(_), Some(_)) | (None, None, None));
+        let pieces = self.piece.is_none() || self.map.is_some();
+        let dma = self.dma.is_null() || self.dma_room().is_some();
         let line = self.line_bytes();
         let line = line.is_power_of_two() && line <= LINE_MAX;
-        registers && memory && line && self.lock.is_some() && self.unlock.is_some() && self.now_ns.is_some()
+        registers
+            && memory
+            && pieces
+            && dma
+            && line
+            && self.lock.is_some()
+            && self.unlock.is_some()
+            && self.now_ns.is_some()
     }
 
     /// The quirks by their names, with commas between; `None`: an unknown name.
@@ -85,6 +101,31 @@ impl mmcq_platform {
         let names = unsafe { CStr::from_ptr(self.quirks) }.to_str().ok()?;
         let mut names = names.split(',').map(str::trim).filter(|name| !name.is_empty());
         names.try_fold(SdhciQuirks::NONE, |quirks, name| Some(quirks.with(SdhciQuirks::named(name)?)))
+    }
+
+    /// The program's memory for what the controller reads and writes besides blocks, if it brings
+    /// any that is large enough, aligned, and in reach.
+    pub(crate) fn dma_room(&self) -> Option<NonNull<Room>> {
+        let room = NonNull::new(self.dma.cast::<Room>())?;
+        let align = align_of::<Room>() as u64;
+        let aligned = room.is_aligned() && self.dma_bus.is_multiple_of(align);
+        let ends = self.dma_bus.checked_add(self.dma_bytes as u64).is_some();
+        (aligned && ends && self.dma_bytes >= size_of::<Room>()).then_some(room)
+    }
+
+    /// Where the controller sees this part of the program's memory for that, if it is one.
+    fn in_dma(&self, ptr: NonNull<u8>, len: usize) -> Option<u64> {
+        let skip = ptr.addr().get().checked_sub(self.dma.addr()).filter(|_| !self.dma.is_null())?;
+        (skip.checked_add(len)? <= self.dma_bytes).then(|| self.dma_bus + skip as u64)
+    }
+
+    /// How the stack is set up. Where requests lie in pieces, a merged transfer has no more blocks
+    /// than the list has descriptors: no piece but a whole mapping is shorter than a block.
+    pub(crate) fn config(&self) -> Config {
+        match self.piece {
+            Some(_) => Config::DEFAULT.merge_blocks(DESCRIPTORS as u32 - 1),
+            None => Config::DEFAULT,
+        }
     }
 
     /// What memory for reads begins and ends at multiples of.
@@ -243,6 +284,10 @@ unsafe impl Dma for Its {
         if let Some(bus) = self.1.find(ptr, len, direction) {
             return Ok(bus);
         }
+        if let Some(bus) = self.0.in_dma(ptr, len) {
+            fence(Ordering::SeqCst);
+            return Ok(bus);
+        }
         let Some(bus) = self.0.map_memory(ptr, len, direction) else {
             fence(Ordering::SeqCst);
             return Ok(ptr.as_ptr().expose_provenance() as u64);
@@ -258,18 +303,33 @@ unsafe impl Dma for Its {
             return;
         }
         fence(Ordering::SeqCst);
-        self.0.unmap_memory(bus, ptr, len, direction);
+        if self.0.in_dma(ptr, len).is_none() {
+            self.0.unmap_memory(bus, ptr, len, direction);
+        }
     }
 
     fn line_bytes(&self) -> u32 {
         self.0.line_bytes()
     }
 
+    const IN_PIECES: bool = true;
+
+    fn piece(&self, bus: u64, len: u32) -> (u64, u32) {
+        let Some(piece) = self.0.piece else { return (bus, len) };
+        let mut at = bus;
+        // SAFETY: the opener promised that its functions may be called with its context; `at` is
+        // ours.
+        let here = unsafe { piece(self.0.context, bus, len, &raw mut at) };
+        (at, here.min(len))
+    }
+
     fn sync(&self, bus: u64, ptr: NonNull<u8>, len: usize) {
         match self.0.sync {
             // SAFETY: as in `map`.
-            Some(sync) => unsafe { sync(self.0.context, bus, ptr.as_ptr().cast(), len) },
-            None => fence(Ordering::SeqCst),
+            Some(sync) if self.0.in_dma(ptr, len).is_none() => unsafe {
+                sync(self.0.context, bus, ptr.as_ptr().cast(), len)
+            },
+            _ => fence(Ordering::SeqCst),
         }
     }
 }

@@ -10,6 +10,7 @@ use core::cell::Cell;
 use core::ffi::c_void;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use mmcq::block::BlockDevice;
 use mmcq::engine::{BLOCK_BYTES, DmaBuf, Error, Kind, Request, SlotId};
 use mmcq::host::{Direction, DmaError};
 
@@ -21,6 +22,10 @@ pub const MMCQ_WRITE: u32 = 1;
 pub const MMCQ_WRITE_DURABLE: u32 = 2;
 /// `op`: everything written before; no memory.
 pub const MMCQ_FLUSH: u32 = 3;
+/// `op`: the content of blocks is not needed any more; no memory.
+pub const MMCQ_DISCARD: u32 = 4;
+/// `op`: blocks read as zeros, by an erase; no memory.
+pub const MMCQ_ZEROES: u32 = 5;
 
 /// See the header.
 #[derive(Clone, Copy, Debug)]
@@ -184,14 +189,26 @@ pub unsafe extern "C" fn mmcq_submit(host: u32, request: *mut mmcq_request) -> i
     let asked = unsafe { request.read() };
     let Some(done) = asked.done else { return MMCQ_E_ARGUMENT };
     let (lba, blocks) = (asked.lba, asked.blocks);
+    let device = BlockDevice::new(stack);
     let (kind, direction) = match asked.op {
         MMCQ_READ => (Kind::Read { lba, blocks }, Direction::Read),
         MMCQ_WRITE | MMCQ_WRITE_DURABLE => (Kind::Write { lba, blocks }, Direction::Write),
         MMCQ_FLUSH => (Kind::Flush, Direction::Write),
+        MMCQ_DISCARD | MMCQ_ZEROES if blocks == 0 => return MMCQ_E_ARGUMENT,
+        // Where the card keeps all of it, there is nothing to do: that ends as a request does.
+        MMCQ_DISCARD => match device.discard_kind(lba, blocks) {
+            Ok(Some(kind)) => (kind, Direction::Write),
+            Ok(None) => (Kind::Pause { ns: 0 }, Direction::Write),
+            Err(error) => return code::of(Err(error)),
+        },
+        MMCQ_ZEROES => match device.zero_kind(lba, blocks) {
+            Ok(kind) => (kind, Direction::Write),
+            Err(error) => return code::of(Err(error)),
+        },
         _ => return MMCQ_E_ARGUMENT,
     };
     let memory = match asked.op {
-        MMCQ_FLUSH => None,
+        MMCQ_FLUSH | MMCQ_DISCARD | MMCQ_ZEROES => None,
         _ => match (bytes(asked.memory, blocks), NonNull::new(asked.memory)) {
             (Some(bytes), Some(memory)) => Some((memory, bytes)),
             _ => return MMCQ_E_ARGUMENT,

@@ -4,9 +4,10 @@
 #![cfg(feature = "rpmb")]
 
 use mmcq_c::{
-    CODES, MMCQ_BOOT_1, MMCQ_BOOT_2, MMCQ_EMMC_18, MMCQ_FLUSH, MMCQ_GENERAL_1, MMCQ_GENERAL_4, MMCQ_IO_FIFO,
-    MMCQ_IO_INCREMENT, MMCQ_READ, MMCQ_RPMB_FOR_EVER, MMCQ_WRITE, MMCQ_WRITE_DURABLE, mmcq_card,
-    mmcq_io_card, mmcq_io_request, mmcq_platform, mmcq_request, mmcq_rpmb,
+    CODES, MMCQ_BOOT_1, MMCQ_BOOT_2, MMCQ_DISCARD, MMCQ_EMMC_18, MMCQ_FLUSH, MMCQ_GENERAL_1, MMCQ_GENERAL_4,
+    MMCQ_IO_FIFO, MMCQ_IO_INCREMENT, MMCQ_READ, MMCQ_RPMB_FOR_EVER, MMCQ_WRITE, MMCQ_WRITE_DURABLE,
+    MMCQ_ZEROES, mmcq_card, mmcq_io_card, mmcq_io_request, mmcq_platform, mmcq_request, mmcq_rpmb,
+    mmcq_statistics,
 };
 use std::fmt::Write;
 use std::mem::offset_of;
@@ -124,6 +125,26 @@ fn requests_end_in_a_callback() {
     }
 }
 
+/// A request in pieces, one that cannot be, and descriptors where the program has put them.
+#[test]
+fn memory_in_pieces_and_memory_of_the_programs_own() {
+    for card in ["sdhc-16g-hs", "emmc-hs200"] {
+        let output = run("tests/pieces.c", true, &[card]);
+        assert!(output.status.success(), "{card}: {}", text(&output));
+        assert_eq!(text(&output), "", "{card}");
+    }
+}
+
+/// A reliable write needs no flush; and what a card frees, or makes zeros of.
+#[test]
+fn what_an_asynchronous_request_costs_and_frees() {
+    for card in ["sdhc-16g-hs", "emmc-hs200", "hbg4a2"] {
+        let output = run("tests/durable.c", true, &[card]);
+        assert!(output.status.success(), "{card}: {}", text(&output));
+        assert_eq!(text(&output), "", "{card}");
+    }
+}
+
 /// The program has nothing to complain of.
 fn is_content(program: &str) {
     let output = run(program, true, &[]);
@@ -183,11 +204,15 @@ fn the_header_has_the_layout_and_the_codes_of_the_library() {
             $(writeln!(expected, "{}.{} {}", stringify!($type), stringify!($field), offset_of!($type, $field)).unwrap();)*
         };
     }
-    fields!(mmcq_platform: context base read write lock unlock now_ns set_alarm wait map unmap sync quirks flags cache_line card_event patience_ms);
-    fields!(mmcq_card: blocks clock_hz transfer_blocks align cid csd emmc width volatile_cache reserved);
+    fields!(mmcq_platform: context base read write lock unlock now_ns set_alarm wait map unmap sync quirks flags cache_line card_event patience_ms piece dma dma_bus dma_bytes);
+    fields!(mmcq_card: blocks clock_hz transfer_blocks align cid csd emmc width volatile_cache pieces discard_blocks zeroes read_only reserved);
     writeln!(expected, "mmcq_request {}", size_of::<mmcq_request>()).unwrap();
     fields!(mmcq_request: op blocks lba memory done context);
-    writeln!(expected, "ops {MMCQ_READ} {MMCQ_WRITE} {MMCQ_WRITE_DURABLE} {MMCQ_FLUSH}").unwrap();
+    let durable = MMCQ_WRITE_DURABLE;
+    writeln!(expected, "ops {MMCQ_READ} {MMCQ_WRITE} {durable} {MMCQ_FLUSH} {MMCQ_DISCARD} {MMCQ_ZEROES}")
+        .unwrap();
+    writeln!(expected, "mmcq_statistics {}", size_of::<mmcq_statistics>()).unwrap();
+    fields!(mmcq_statistics: requests transfers merged commands interrupts spurious lost_interrupts faults busy_polls status_asked durable_flushes cache_lost erase_pieces recovery_steps);
     writeln!(expected, "mmcq_rpmb {}", size_of::<mmcq_rpmb>()).unwrap();
     writeln!(expected, "mmcq_io_card {}", size_of::<mmcq_io_card>()).unwrap();
     fields!(mmcq_rpmb: key nonces memory memory_bytes);
@@ -211,7 +236,7 @@ fn the_header_declares_what_the_library_has() {
         let inside = text.split_once(')').map_or("", |(inside, _)| inside);
         inside.split(',').filter(|one| !matches!(one.trim(), "" | "void")).count()
     };
-    let rooms = ["api", "events", "extended", "io", "partition", "rpmb", "submit", "transfer"];
+    let rooms = ["api", "events", "extended", "io", "partition", "rpmb", "stats", "submit", "transfer"];
     let rust: String = rooms.iter().map(|room| read(&format!("src/{room}.rs"))).collect();
     let mut library: Vec<(String, usize)> = rust
         .split("extern \"C\" fn ")
@@ -236,5 +261,5 @@ fn the_header_declares_what_the_library_has() {
     declared.sort();
     declared.retain(|(name, _)| name != "mmcq_panic");
     assert_eq!(declared, library);
-    assert_eq!(library.len(), 36);
+    assert_eq!(library.len(), 37);
 }

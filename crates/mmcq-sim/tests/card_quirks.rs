@@ -252,13 +252,17 @@ fn a_date_after_the_last_one() {
 /// asks again, and does without what nothing needs.
 #[test]
 fn odd_answers_cost_no_card() {
-    for (file, timing) in [
-        ("cold-app-commands", Timing::HighSpeed),
-        ("second-reset", Timing::HighSpeed),
-        ("first-registers-damaged", Timing::HighSpeed),
-        ("bare-registers", Timing::Legacy),
+    // It may hear the command, and only say nothing.
+    let mute = text("cold-app-commands").replace("\"unheard\"", "\"silent\"");
+    assert!(mute.contains("\"silent\""));
+    for (file, text, timing) in [
+        ("cold-app-commands", text("cold-app-commands"), Timing::HighSpeed),
+        ("cold-app-commands, mute", mute, Timing::HighSpeed),
+        ("second-reset", text("second-reset"), Timing::HighSpeed),
+        ("first-registers-damaged", text("first-registers-damaged"), Timing::HighSpeed),
+        ("bare-registers", text("bare-registers"), Timing::Legacy),
     ] {
-        let profile = CardProfile::from_toml(&text(file), file).unwrap_or_else(|error| panic!("{error}"));
+        let profile = CardProfile::from_toml(&text, file).unwrap_or_else(|error| panic!("{error}"));
         let medium = Medium::sparse(profile.capacity_bytes(), Fill::Zeros).unwrap();
         let card = profile.build(medium).unwrap_or_else(|error| panic!("{error}"));
         let rig = Rig::with_card(card, SdhciConfig::GENERIC_4_20, sdhci::SdhciConfig::new(), 0).unwrap();
@@ -311,4 +315,19 @@ fn bytes_of_a_register_may_be_said_by_a_file() {
     let refused =
         said("sdhc-16g-hs", r#"{ register = "scr", at = 7, bytes = [1, 2] }"#).unwrap_err().to_string();
     assert!(refused.contains("bytes 7 to 9 of Scr: expected some of its 8"), "{refused}");
+}
+
+/// An I/O card whose tuples do: here its own largest block, in the tuple of the function's
+/// extension.
+#[test]
+fn bytes_of_a_tuple_may_be_said_by_a_file() {
+    let plain = mmcq_sim::cards::named("bt-type-a").unwrap();
+    let said = |cis: &str| format!("{plain}\n[quirk]\nsource = \"a test\"\ncis = [{cis}]\n");
+    let (_, card) = io(plain, Options::DEFAULT).unwrap();
+    // CISTPL_FUNCID, then CISTPL_FUNCE: its largest block is at byte 12 of that body.
+    let (_, odd) = io(&said("{ function = 1, at = 18, bytes = [0x10, 0x00] }"), Options::DEFAULT).unwrap();
+    let sizes = |card: &IoCard| card.functions[0].unwrap().extension.max_block_bytes;
+    assert!(sizes(&card) != 16 && sizes(&odd) == 16, "{} and {}", sizes(&card), sizes(&odd));
+    let refused = IoProfile::from_toml(&said("{ function = 1, at = 900, bytes = [0] }"), "odd").unwrap_err();
+    assert!(refused.to_string().contains("expected a place in one of the chains"), "{refused}");
 }

@@ -207,22 +207,40 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
     }
 
     /// The content of these blocks is needed no more: until they are written again they read as
-    /// before or as erased. What the card cannot free exactly it keeps. Others have their turn in
-    /// between; what overlaps keeps its order. The next flush settles it: after that the blocks
-    /// read the same until they are written.
+    /// before or as erased, and not each time the same: the card may free them later, and no flush
+    /// settles that. What the card cannot free exactly it keeps. Others have their turn in between;
+    /// what overlaps keeps its order.
     ///
     /// # Errors
     /// [`Error::Unequipped`]: call [`card::enable_extended_ops`](crate::card::enable_extended_ops)
     /// after bring-up. [`Error::Unsupported`]: the card cannot free blocks.
     pub async fn discard(&self, lba: u64, blocks: u32) -> Result<(), Error> {
+        match self.discard_kind(lba, blocks)? {
+            None => Ok(()),
+            Some(kind) => self.erased(kind).await,
+        }
+    }
+
+    /// The request that [`discard`](Self::discard) makes, for a caller that submits it itself.
+    /// `None`: the card keeps these blocks, and there is nothing to do.
+    pub fn discard_kind(&self, lba: u64, blocks: u32) -> Result<Option<Kind>, Error> {
         let (how, grain) = self.equipped(Erasing::discarding)?;
         // Whole pieces inside; at most the edges are kept.
         let first = lba.checked_next_multiple_of(grain).ok_or(Error::Unsupported)?;
         let end = lba.checked_add(blocks.into()).ok_or(Error::Unsupported)? / grain * grain;
-        match u32::try_from(end.saturating_sub(first)) {
-            Ok(0) | Err(_) => Ok(()),
-            Ok(blocks) => self.erased(Kind::Erase { lba: first, blocks, how }).await,
-        }
+        let inside = u32::try_from(end.saturating_sub(first)).unwrap_or(0);
+        Ok((inside != 0).then_some(Kind::Erase { lba: first, blocks: inside, how }))
+    }
+
+    /// The one request after which just these blocks read as zeros, without memory, for a caller
+    /// that submits it itself.
+    ///
+    /// # Errors
+    /// As of [`erase`](Self::erase). [`Error::Unsupported`] also where the card's erased blocks are
+    /// no zeros, or where more than these would go: then [`write_zeroes`](Self::write_zeroes) does.
+    pub fn zero_kind(&self, lba: u64, blocks: u32) -> Result<Kind, Error> {
+        let (how, _) = self.equipped(|erase| erase.zeroing(lba, blocks))?;
+        Ok(Kind::Erase { lba, blocks, how })
     }
 
     /// These blocks read as erased ones do (all zeros or all ones, by card) when it returns. A
@@ -304,11 +322,15 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
         }
         let before = self.losses.load(Relaxed);
         let now = losses(self.stack).unwrap_or(before);
-        self.losses.store(now, Relaxed);
-        match result {
+        let told = match result {
             Ok(_) if now != before => Err(Error::CacheLost),
             _ => result.map(|_| ()),
+        };
+        // Only these say that something is lost. Another answer leaves it to the next flush.
+        if let Err(Error::CacheLost | Error::Program(_)) = told {
+            self.losses.store(now, Relaxed);
         }
+        told
     }
 
     /// Reads into borrowed memory; returns when the controller has let go of it. `idle` is called

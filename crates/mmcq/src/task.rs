@@ -90,6 +90,34 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         }
     }
 
+    /// Makes what [`with_policy`](Self::with_policy) makes in memory that will be its place, for
+    /// threads whose stack is short: a stack of 33 slots has 9 KiB, and none of it is on the
+    /// caller's.
+    #[allow(unsafe_code, reason = "docs/safety.md says why")]
+    pub fn write_to(
+        place: &mut core::mem::MaybeUninit<Self>,
+        lock: B::Lock,
+        clock: B::Clock,
+        host: B::Host,
+        config: Config,
+        policy: B::Profile,
+    ) -> &mut Self {
+        // A field that is new belongs below too.
+        let _all = |Stack { lock: _, clock: _, engine: _, dropped: _ }: Self| ();
+        let stack = place.as_mut_ptr();
+        // SAFETY: the reference is to aligned memory of the right size, which is ours. All four
+        // fields are written, and then it is a stack.
+        unsafe {
+            (&raw mut (*stack).lock).write(lock);
+            (&raw mut (*stack).clock).write(clock);
+            (&raw mut (*stack).dropped).write(const { Dropped::new() });
+            Locked::write_to(&raw mut (*stack).engine, |engine| {
+                Engine::write_to(engine, host, config, policy);
+            });
+            place.assume_init_mut()
+        }
+    }
+
     /// A moment alone with the engine's verbs. `f` must be short. What it begins has its alarm when
     /// this returns.
     ///
@@ -251,6 +279,20 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         } else {
             self.move_once(false);
         }
+    }
+
+    /// As [`on_irq`](Self::on_irq), for a line that others interrupt by too: was there an event of
+    /// this controller? A call from inside another says yes.
+    pub fn on_shared_irq(&self) -> bool {
+        let found = core::cell::Cell::new(true);
+        self.move_on(|engine| {
+            let spurious = engine.stats().spurious;
+            let work = engine.on_irq(self.now_ns());
+            self.keep_alarm(engine, work.next_deadline_ns);
+            found.set(engine.stats().spurious == spurious);
+            work
+        });
+        found.get()
     }
 
     /// The alarm calls this, and the thread that completes for hosts that must not do so in the

@@ -29,6 +29,7 @@ mod blocking;
 mod board;
 mod bounce;
 mod cancel;
+mod changes;
 mod clocks;
 mod concurrent;
 mod device;

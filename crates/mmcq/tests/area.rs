@@ -244,6 +244,51 @@ fn a_visit_keeps_the_boot_bits_that_an_order_has_written() {
     assert_eq!(bytes, [0x49, 0x48, 0x50, 0x51, 0x50]);
 }
 
+/// Before the first visit the engine does not know the byte, and a lost answer leaves it in doubt.
+#[test]
+fn no_visit_undoes_an_order_whose_end_or_beginning_is_not_known() {
+    use emmc::SwitchMode::{ClearBits, SetBits, WriteByte};
+    for lost in [false, true] {
+        for (mode, value, expected) in
+            [(SetBits, 0x10, 0x58), (ClearBits, 0x08, 0x40), (WriteByte, 0x50, 0x50)]
+        {
+            for visits_before in [false, true] {
+                let (world, mut e) = card();
+                world.borrow_mut().boots = 0x48;
+                world.borrow_mut().areas.insert(2, vec![7; BOOT_BYTES]);
+                let mut now = 0;
+                if visits_before {
+                    boot(&mut e, 0, 8, now);
+                    now = run(&mut e, now, |_, _| {});
+                }
+                let command = emmc::switch(mode, 179, value, 0);
+                let at = world.borrow().log.len() + 1;
+                if lost {
+                    world.borrow_mut().faults.insert(at, (Cause::Timeout, Stage::Command, true));
+                }
+                let order = Kind::LongCommand { command, timeout_ns: 1_000_000 };
+                let ordered = e.submit(Request::new(order, DmaBuf::EMPTY), now).unwrap();
+                now = run(&mut e, now, |_, _| {});
+                assert_eq!(taken(&mut e, ordered).is_err(), lost);
+                // All of them were planned before.
+                let first = boot(&mut e, 0, 9, now);
+                let other = e.submit(Request::new(visit_of(0x4a, 0, 8, 0), buffer(8, 10)), now).unwrap();
+                let ids = [first, other, boot(&mut e, 8, 11, now), user(&mut e, 0, 12, now)];
+                run(&mut e, now, |_, _| {});
+                for id in ids {
+                    assert_eq!(taken(&mut e, id), Ok(4096));
+                }
+                let what = format!("{mode:?}, lost {lost}, visits before {visits_before}");
+                let world = world.borrow();
+                assert_eq!((world.boots, world.area), (expected, 0), "{what}");
+                let found = [&world.areas[&1][..512], &world.areas[&2][..512], &world.medium[..512]];
+                assert_eq!(found.map(|block| block[0]), [9, 10, 12], "{what}");
+                assert_eq!(world.areas[&1][8 * 512], 11, "{what}");
+            }
+        }
+    }
+}
+
 /// The cache is that of all partitions but RPMB [eMMC 6.6.31].
 const CACHE: FlushBy = FlushBy::EmmcCache { timeout_ns: 500_000_000 };
 

@@ -15,6 +15,8 @@ int32_t board_sleep(void *board, uint64_t until_ns);
 int32_t board_map(void *board, void *memory, size_t bytes, int32_t to_card, uint64_t *bus);
 void board_unmap(void *board, uint64_t bus, void *memory, size_t bytes, int32_t to_card);
 void board_sync(void *board, uint64_t bus, void *memory, size_t bytes);
+/* Memory that the controller sees as the CPU does, from now on; returns where. */
+uint64_t board_coherent(void *board, void *memory, size_t bytes);
 /* What happens to cards: the supply dips for a moment; it is taken out, or put in again. */
 void board_brown_out(void *board);
 void board_remove_or_insert(void *board);

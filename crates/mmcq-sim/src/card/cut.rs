@@ -244,6 +244,18 @@ impl Journal {
         self.all_safe_ns = self.entries.iter().map(|entry| entry.safe_ns).max().unwrap_or(0);
     }
 
+    /// A flush fails: the cache gives up what it could not write, which is half of it. No flush
+    /// after this one brings that to the flash.
+    pub(crate) fn fail_flush(&mut self, now_ns: u64) {
+        for entry in self.entries.iter_mut() {
+            let waits = entry.what.stage == Stage::Cached && entry.safe_ns > now_ns;
+            if waits && mixed(entry.what.seq ^ 0xf1) & 1 == 0 {
+                (entry.lost, entry.safe_ns) = (true, u64::MAX);
+                self.all_safe_ns = u64::MAX;
+            }
+        }
+    }
+
     /// These sectors were erased: what was there before does not come back.
     pub(crate) fn forget(&mut self, partition: u8, at: u64, bytes: u64) {
         let sectors = at / SECTOR_BYTES..(at.saturating_add(bytes)).div_ceil(SECTOR_BYTES);

@@ -206,7 +206,8 @@ impl<C: Card> Card for OddCard<C> {
     }
 
     fn command(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply {
-        let app = std::mem::take(&mut self.app);
+        // CMD55 after CMD55 is the same again [SD 4.3.9].
+        let app = std::mem::take(&mut self.app) && index != 55;
         let odd = self.odd(index, app, now_ns);
         self.data = odd;
         self.register = Register::asked(index, app);

@@ -72,7 +72,14 @@ async fn most<B: Platform, const N: usize>(session: &mut Session<'_, B, N>) -> R
     if most == (0, 0) {
         return session.fail(Error::Unsupported);
     }
-    let tells = emmc::switch(SwitchMode::SetBits, index::EXCEPTION_EVENTS_CTRL, PACKED_FAILURE, 0);
-    session.busy_command(tells, SWITCH_NS).await?;
+    tell_failures(session).await?;
     Ok(most)
+}
+
+/// Has the card tell of a packed command that failed, until its next initialisation.
+pub(super) async fn tell_failures<B: Platform, const N: usize>(
+    session: &mut Session<'_, B, N>,
+) -> Result<(), Failed> {
+    let tells = emmc::switch(SwitchMode::SetBits, index::EXCEPTION_EVENTS_CTRL, PACKED_FAILURE, 0);
+    session.busy_command(tells, SWITCH_NS).await.map(|_| ())
 }

@@ -295,9 +295,7 @@ async fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
             }
             Ok(found) if same(&found, &card) => {
                 card = found;
-                if F::SD {
-                    upkeep::restore(&mut session, &mut card).await;
-                }
+                upkeep::restore::<F, B, N>(&mut session, &mut card).await;
                 upkeep::begin(&session, &options, &card);
                 helper.service_done(Ok(card.params));
             }

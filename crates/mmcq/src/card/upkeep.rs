@@ -2,11 +2,12 @@
 //! gives the card time for its background work [eMMC 6.6.20, 6.6.25]; it finds out how often the
 //! card must be tuned, and switches on again what a new initialisation has switched off.
 
+use super::identify::Families;
 use super::maintain::{BKOPS_NS, Urgency};
 use super::quirk::Quirks;
 use super::rest::Rest;
 use super::session::{Failed, Session};
-use super::{Card, Family, Options, emmc, extension};
+use super::{Card, Family, Options, emmc, extension, packed};
 use crate::engine::{DmaBuf, Error, FlushBy, Kind, Request};
 use crate::host::{Phase, Timing};
 use crate::sched::Profile;
@@ -251,11 +252,19 @@ async fn worked<B: Platform, const N: usize>(
 
 /// The same card was initialised again: what was switched on since the first time is switched on
 /// again. What bring-up switches by its options, it has.
-pub(super) async fn restore<B: Platform, const N: usize>(session: &mut Session<'_, B, N>, card: &mut Card) {
-    let before = session.stack.with(|engine| engine.card_params().map(|target| target.flush));
-    if let Some(FlushBy::SdCache { at, timeout_ns }) = before
+pub(super) async fn restore<F: Families, B: Platform, const N: usize>(
+    session: &mut Session<'_, B, N>,
+    card: &mut Card,
+) {
+    let on = session.stack.with(|engine| engine.switched_on());
+    if F::SD
+        && let Some(FlushBy::SdCache { at, timeout_ns }) = on.cache
         && extension::cache_on(session, at).await != extension::Cache::Off
     {
         card.params.flush = FlushBy::SdCache { at, timeout_ns };
+    }
+    if F::EMMC && on.packs {
+        let told = packed::tell_failures(session).await.is_ok();
+        session.stack.with(|engine| engine.packs_are_told(told));
     }
 }

@@ -12,6 +12,7 @@ use super::slot::NONE;
 use super::{Engine, Error, Kind, PartitionAccess};
 use crate::host::{Host, Phase};
 use crate::sched::Profile;
+use crate::spec::command::emmc::SwitchMode;
 use crate::spec::command::{Command, emmc};
 use crate::spec::ext_csd::index;
 
@@ -35,6 +36,8 @@ pub(super) struct Area {
     at: At,
     /// PARTITION_CONFIG as it was written last, without the access bits; `None`: not by the engine.
     config: Option<u8>,
+    /// An order has changed the other bits, and what they are is not known: they are left alone.
+    doubt: bool,
     /// The access bits that the switch under way writes.
     going: u8,
     /// The time that the last visit gave the switch; no card declares more than 2.55 s.
@@ -46,7 +49,7 @@ pub(super) struct Area {
 
 impl Area {
     pub const USER: Area =
-        Area { at: At::User, config: None, going: 0, switch_ns: 0, returning: false, tries: 0 };
+        Area { at: At::User, config: None, doubt: false, going: 0, switch_ns: 0, returning: false, tries: 0 };
 
     /// There is another card, or none.
     pub fn forget(&mut self) {
@@ -73,6 +76,23 @@ impl Area {
         self.at == At::In(access)
     }
 
+    /// An order to PARTITION_CONFIG goes out. Nothing is known of the byte until it ends well.
+    fn ordered(&mut self) {
+        if core::mem::replace(&mut self.doubt, true) {
+            self.config = None;
+        }
+    }
+
+    /// It has ended well.
+    fn order_ended(&mut self, mode: u32, value: u8) {
+        self.config = match mode {
+            1 => self.config.map(|config| config | value),
+            2 => self.config.map(|config| config & !value),
+            _ => Some(value),
+        };
+        self.doubt = self.config.is_none();
+    }
+
     /// A switch is about to begin.
     fn leave(&mut self, access: u8) {
         (self.at, self.going) = (At::Unknown, access);
@@ -92,7 +112,7 @@ fn partition_config(command: &Command) -> Option<u8> {
 
 /// The same of any byte.
 fn switched(command: &Command, byte: u8) -> Option<u8> {
-    let switch = command.index == 6 && command.arg >> 24 & 3 != emmc::SwitchMode::CommandSet as u32;
+    let switch = command.index == 6 && command.arg >> 24 & 3 != SwitchMode::CommandSet as u32;
     let there = (command.arg >> 16) as u8 == byte;
     (switch && there).then_some((command.arg >> 8) as u8)
 }
@@ -129,15 +149,19 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn go_to(&mut self, visit: PartitionAccess, now_ns: u64) {
         let area = self.services.memory_mut().area_mut();
         area.switch_ns = u32::try_from(visit.switch_ns).unwrap_or(u32::MAX);
+        if area.doubt {
+            // The card is in its user area: these are the only bits that differ.
+            return self.switch_to(Place::Enter, (SwitchMode::SetBits, visit.area()), visit.area(), now_ns);
+        }
         // An order may have changed the other bits since the visit was planned.
-        let config = *area.config.get_or_insert(visit.config & !ACCESS);
-        self.switch_to(Place::Enter, config | visit.area(), now_ns);
+        let config = *area.config.get_or_insert(visit.config & !ACCESS) | visit.area();
+        self.switch_to(Place::Enter, (SwitchMode::WriteByte, config), visit.area(), now_ns);
     }
 
-    fn switch_to(&mut self, place: Place, config: u8, now_ns: u64) {
-        self.services.memory_mut().area_mut().leave(config & ACCESS);
+    fn switch_to(&mut self, place: Place, (mode, value): (SwitchMode, u8), access: u8, now_ns: u64) {
+        self.services.memory_mut().area_mut().leave(access);
         self.close_fast();
-        let switch = emmc::switch(emmc::SwitchMode::WriteByte, index::PARTITION_CONFIG, config, 0);
+        let switch = emmc::switch(mode, index::PARTITION_CONFIG, value, 0);
         self.order(place, switch, self.services.memory().area().switch_ns.into(), now_ns);
     }
 
@@ -151,7 +175,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let waits = self.gate.is_stopped();
         let stopped = waits && (self.gate.is_halted() || self.incident.is_open() || !self.has_chore());
         let reachable = self.card.target().is_some() && !self.gate.is_dead();
-        reachable && !stopped && (waits || !visits)
+        // Where the other bits are not known, each visit begins in the user area.
+        reachable && !stopped && (waits || !visits || self.services.memory().area().doubt)
     }
 
     /// The way back to the user area.
@@ -161,8 +186,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         self.gathered.forget();
         self.services.memory_mut().area_mut().returning = true;
-        let config = self.services.memory().area().config.unwrap_or(0);
-        self.switch_to(Place::Return, config, now_ns);
+        let area = self.services.memory().area();
+        let switch = match area.config.filter(|_| !area.doubt) {
+            Some(config) => (SwitchMode::WriteByte, config & !ACCESS),
+            None => (SwitchMode::ClearBits, ACCESS),
+        };
+        self.switch_to(Place::Return, switch, 0, now_ns);
     }
 
     /// CMD13 finds the card in `tran` after the way back has failed. True: it is to be initialised
@@ -174,18 +203,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         area.tries >= TRIES_MAX
     }
 
-    /// An order ended well.
-    pub(super) fn note_order(&mut self) {
-        if let Kind::LongCommand { command, .. } = self.slots.at(self.lane.control()).kind()
-            && let Some(value) = partition_config(&command)
-        {
-            let config = &mut self.services.memory_mut().area_mut().config;
-            *config = match command.arg >> 24 & 3 {
-                1 => config.map(|config| config | value),
-                2 => config.map(|config| config & !value),
-                _ => Some(value),
-            };
-        }
+    /// An order begins, or has ended well.
+    pub(super) fn note_order(&mut self, ended: bool) {
+        let Kind::LongCommand { command, .. } = self.slots.at(self.lane.control()).kind() else { return };
+        let Some(value) = partition_config(&command) else { return };
+        let area = self.services.memory_mut().area_mut();
+        if ended { area.order_ended(command.arg >> 24 & 3, value) } else { area.ordered() }
     }
 
     /// Why a phase exactly as given cannot be accepted, if so.

@@ -1,7 +1,7 @@
 //! Requests that are no reads or writes: flush, raw phases, phases of I/O functions, changes of the
 //! bus, pauses.
 
-use super::extras::Event;
+use super::extras::{Event, refused};
 use super::outcome::not_written;
 use super::phases::{COMMAND_TIMEOUT_NS, Stage};
 use super::timers::later;
@@ -34,8 +34,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.gathered.no_segments();
         match slot.kind() {
             Kind::Raw { prefix, phase, timeout_ns } => {
-                // Blocks that others than the engine write are in the cache too.
-                self.durability.writes(P::RECOVERS && matches!(phase.command.index, 24 | 25));
                 if !self.place_data(index) {
                     return;
                 }
@@ -151,8 +149,26 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return self.watch_busy(now_ns);
         }
         let bad = status & (R1::ERRORS | R1::SWITCH_ERROR);
-        let result = if bad == 0 { self.flush_ended() } else { Err(Error::Card(status)) };
+        let result = if bad == 0 { self.flush_ended() } else { self.flush_failed(status) };
         self.end_control_and_go_on(result, now_ns);
+    }
+
+    /// What the request hears whose flush the card has failed with this status. What the cache held
+    /// belongs to many: the loss counts for all of them.
+    #[cold]
+    pub(super) fn flush_failed(&mut self, status: u32) -> Result<Output, Error> {
+        if !P::RECOVERS {
+            return Err(Error::Card(status));
+        }
+        if !self.may_lose() || status & R1::DEFERRED & !R1::SWITCH_ERROR == 0 {
+            // It was refused, and the cache is as it was; or nothing was in it.
+            return Err(refused(status));
+        }
+        self.flush_hears(status);
+        match self.slots.at(self.lane.control()).kind() {
+            Kind::Flush => self.flushed(),
+            _ => Err(not_written(status)),
+        }
     }
 
     /// What the request hears whose flush went well.
@@ -184,6 +200,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     pub(super) fn begin_raw(&mut self, phase: Phase, timeout_ns: u64, now_ns: u64) {
+        // Blocks that others than the engine write are in the cache too.
+        self.durability.note_change(P::RECOVERS && phase.command.changes_blocks());
         self.lane.prepare(phase);
         // By their bytes: blocks of I/O functions have up to 2048.
         let blocks = self.slots.at(self.lane.control()).segment().len.div_ceil(BLOCK_BYTES);
@@ -204,6 +222,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     pub(super) fn end_control(&mut self, result: Result<Output, Error>) {
         let index = self.lane.take_control();
+        self.durability.complete();
         self.lane.enter(Stage::Idle);
         self.timers.clear();
         if P::RECOVERS && self.slots.at(index).kind().resets_card() {
@@ -218,11 +237,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.dispatch(now_ns);
     }
 
-    /// What a cache could not write shows once, in the next answer. Where that is the answer to a
-    /// command with an owner of its own, the next flush tells it too.
+    /// Hears of every answer with an error, whose ever it is, while something may be lost. What a
+    /// cache could not write shows once, in the next answer, and no host knows whose block it was:
+    /// the next flush tells it.
     #[cold]
     pub(super) fn overheard(&mut self, status: u32) {
-        if P::RECOVERS && self.may_lose() && status & (R1::ERROR | R1::CC_ERROR) != 0 {
+        let told = status & (R1::ERROR | R1::CC_ERROR) != 0;
+        if P::RECOVERS && told && self.durability.holds() && self.may_lose() {
             self.durability.owe(status);
         }
     }

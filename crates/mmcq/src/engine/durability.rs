@@ -15,13 +15,18 @@ use crate::sched::Profile;
 /// already.
 const ASK_AFTER_NS: u64 = 1_000_000;
 
+/// Something was changed since the last flush.
+const DIRTY: u8 = 1;
+/// Writes were completed of which no status has come since.
+const UNSETTLED: u8 = 1 << 1;
+/// Of what was changed since the last flush, something is complete.
+const HOLDS: u8 = 1 << 2;
+
 /// The debts.
 #[derive(Debug)]
 pub(super) struct Durability {
-    /// Something was written since the last flush.
-    dirty: bool,
-    /// Writes were completed of which no status has come since.
-    unsettled: bool,
+    /// [`DIRTY`], [`UNSETTLED`], [`HOLDS`].
+    flags: u8,
     /// Writes were lost with a cache, and no flush has been told.
     lost: bool,
     /// The status of a late error that no flush has been told; 0: there is none.
@@ -31,37 +36,50 @@ pub(super) struct Durability {
 }
 
 impl Durability {
-    pub const CLEAN: Durability =
-        Durability { dirty: false, unsettled: false, lost: false, late: 0, losses: 0 };
+    pub const CLEAN: Durability = Durability { flags: 0, lost: false, late: 0, losses: 0 };
 
-    /// The card is given data, if it is.
+    /// Notes what changes blocks in the card's cache, if this does. Whatever goes to the card by
+    /// whichever lane is noted here. What goes past the cache is none of it.
     #[inline(always)]
-    pub fn writes(&mut self, written: bool) {
-        self.dirty |= written;
+    pub fn note_change(&mut self, changes: bool) {
+        self.flags |= u8::from(changes) * DIRTY;
     }
 
     pub fn is_dirty(&self) -> bool {
-        self.dirty
+        self.flags & DIRTY != 0
+    }
+
+    /// Are there complete changes, so that an error may be theirs?
+    pub fn holds(&self) -> bool {
+        self.flags & HOLDS != 0
     }
 
     /// The card has flushed what it was given.
     pub fn is_flushed(&mut self) {
-        self.dirty = false;
+        self.flags &= !(DIRTY | HOLDS);
+    }
+
+    /// A change is complete.
+    #[inline(always)]
+    pub fn complete(&mut self) {
+        self.flags |= (self.flags & DIRTY) * HOLDS;
     }
 
     /// Writes are complete, if any are, and their status is still to come.
     pub fn completes_early(&mut self, written: bool) {
-        self.unsettled |= written;
+        self.flags |= u8::from(written) * (UNSETTLED | HOLDS);
     }
 
     #[inline(always)]
     pub fn is_unsettled(&self) -> bool {
-        self.unsettled
+        self.flags & UNSETTLED != 0
     }
 
     /// A status has come, or its writes have another owner now. True: one was owed.
     pub fn take_unsettled(&mut self) -> bool {
-        core::mem::take(&mut self.unsettled)
+        let owed = self.is_unsettled();
+        self.flags &= !UNSETTLED;
+        owed
     }
 
     /// An error came too late for its owner: the next flush is told.
@@ -100,7 +118,8 @@ impl Durability {
     /// The card has lost its supply or its state. `cached`: what is written waits in a volatile
     /// cache; `streamed`: writes of an open transfer were complete. True: something was lost.
     pub fn supply_lost(&mut self, cached: bool, streamed: bool) -> bool {
-        let cached = core::mem::take(&mut self.dirty) && cached;
+        let cached = self.is_dirty() && cached;
+        self.is_flushed();
         // The card that owed a status owes none any more, whatever else was lost with it.
         let unsettled = self.take_unsettled();
         let lost = cached || streamed || unsettled;
@@ -118,7 +137,8 @@ impl Durability {
 
     /// Lean firmware tells no loss.
     pub fn forget(&mut self) {
-        (self.unsettled, self.late) = (false, 0);
+        self.take_unsettled();
+        self.late = 0;
     }
 }
 

@@ -71,6 +71,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             } else if P::RECOVERS && self.slots.at(index).rules().has(Rules::FLUSH_AFTER) {
                 self.slots.goes_on(index);
                 continue;
+            } else {
+                self.durability.complete();
             }
             self.slots.end(index);
         }
@@ -109,6 +111,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         if !owned || self.durability.is_unsettled() {
             self.owe_late(status);
+        } else {
+            self.overheard(status);
         }
     }
 

@@ -235,6 +235,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn begin_erase(&mut self, lba: u64, blocks: u32, how: Erase, now_ns: u64) {
         let slot = self.slots.at(self.lane.control());
         let (done, orphan) = (slot.moved_blocks(), slot.orphan());
+        if let Err(error) = slot.result() {
+            return self.end_control(Err(error));
+        }
         let Some(target) = *self.card.target() else { return self.end_control(Err(Error::NoCard)) };
         let end = lba.checked_add(u64::from(blocks));
         if blocks == 0 || end.is_none_or(|end| end > target.sectors) {

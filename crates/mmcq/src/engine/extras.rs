@@ -393,6 +393,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Kind::Erase { lba, blocks, how } if moved < blocks => self.begin_erase(lba, blocks, how, now_ns),
             Kind::PartitionAccess(visit) => self.begin_visit(visit, now_ns),
             Kind::LongCommand { command, timeout_ns } => {
+                self.note_order(false);
                 self.order(Place::Order, command, timeout_ns, now_ns)
             }
             // A flush: of its own, or of what has been written or erased.
@@ -407,8 +408,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     fn step_done(&mut self, step: Step, status: u32, now_ns: u64) {
         let place = Place::step(step);
-        let flushes = matches!(place, Place::FlushStart | Place::FlushAsk | Place::Piece);
-        if !flushes && !matches!(step, Step::Status(_) | Step::Pause(_)) {
+        // A flush tells what is heard in it.
+        let flushes = matches!(place, Place::FlushStart | Place::FlushAsk);
+        if !flushes && !matches!(step, Step::Pause(_)) {
             self.overheard(status);
         }
         match step {
@@ -458,7 +460,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                     Output { response: crate::spec::response::Response::short(status), ..Output::default() };
                 let result = if status & R1::ERRORS == 0 { Ok(output) } else { Err(refused(status)) };
                 if result.is_ok() {
-                    self.note_order();
+                    self.note_order(true);
                 }
                 self.end_control_and_go_on(result, now_ns);
             }
@@ -488,6 +490,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// A command with busy. What lasts longer than the controller's own timer can wait for is sent
     /// without its help.
     pub(super) fn order(&mut self, place: Place, command: Command, limit_ns: u64, now_ns: u64) {
+        self.durability.note_change(command.changes_blocks());
         self.lane.busy_mut().may_last(limit_ns);
         let (command, timer_ns) = match limit_ns > self.host.caps().max_busy_ns {
             true => (Command::new(command.index, command.arg, Resp::R1), COMMAND_TIMEOUT_NS),

@@ -155,7 +155,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if !P::RECOVERS {
             return Err(Error::Suspended);
         }
-        let write = matches!(request.kind, Kind::Write { .. });
+        let write = request.kind.changes_blocks();
         let helps = request.urgent && self.supervisor.helping().asks();
         self.gate.refuses(write, request.urgent, helps)?;
         if let (Kind::Read { lba, blocks }, Some(target)) = (request.kind, self.card.target().as_ref()) {

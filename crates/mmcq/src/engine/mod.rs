@@ -53,6 +53,7 @@ mod slot;
 mod special;
 mod stream;
 mod supervisor;
+pub(crate) mod switched;
 mod switches;
 mod tail;
 mod tasks;
@@ -147,6 +148,40 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             supervisor: Supervisor::none(),
             services: Services::none(),
             record: const { Record::empty() },
+        }
+    }
+
+    /// Makes what [`with_policy`](Self::with_policy) makes, where it shall be. What is large is copied
+    /// from constants: it is never on the stack.
+    ///
+    /// # Safety
+    /// `place` is aligned memory of an `Engine`'s size that nothing else uses now.
+    #[allow(unsafe_code, reason = "docs/safety.md says why")]
+    pub(crate) unsafe fn write_to(place: *mut Self, host: H, config: Config, policy: P) {
+        // A field that is new belongs below too.
+        let _all = |engine: Self| {
+            #[rustfmt::skip]
+            let Engine {
+                host: _, config: _, order: _, gate: _, slots: _, lane: _, gathered: _, timers: _, card: _,
+                durability: _, incident: _, supervisor: _, services: _, record: _,
+            } = engine;
+        };
+        // SAFETY: the caller's promise; each field of `with_policy` is written once, and none is read.
+        unsafe {
+            (&raw mut (*place).host).write(host);
+            (&raw mut (*place).config).write(config);
+            (&raw mut (*place).order).write(Order::by(policy));
+            (&raw mut (*place).gate).write(Gate::new(config.admitted));
+            (&raw mut (*place).slots).write(const { Slots::new() });
+            (&raw mut (*place).lane).write(const { Lane::idle() });
+            (&raw mut (*place).gathered).write(const { Batch::none() });
+            (&raw mut (*place).timers).write(const { Timers::none() });
+            (&raw mut (*place).card).write(const { Card::none() });
+            (&raw mut (*place).durability).write(Durability::CLEAN);
+            (&raw mut (*place).incident).write(const { Incident::none() });
+            (&raw mut (*place).supervisor).write(const { Supervisor::none() });
+            (&raw mut (*place).services).write(const { Services::none() });
+            (&raw mut (*place).record).write(const { Record::empty() });
         }
     }
 

@@ -213,11 +213,16 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.end_transfer(None, now_ns)
             }
             (0, _) => self.data_ended(now_ns),
-            (_, Direction::Read) => self.fail(Error::Card(status), now_ns),
+            (_, Direction::Read) => {
+                self.overheard(if bad & R1::CARD_ECC_FAILED == 0 { bad } else { 0 });
+                self.fail(Error::Card(status), now_ns);
+            }
             (_, Direction::Write) => {
                 // Those of the run that were complete before cannot be told any more.
                 if self.durability.take_unsettled() {
                     self.owe_late(status);
+                } else {
+                    self.overheard(status);
                 }
                 self.fail(not_written(status), now_ns);
             }

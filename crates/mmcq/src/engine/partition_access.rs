@@ -151,7 +151,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let segment = Segment { bus: 0, ..whole.part(first * BLOCK_BYTES, u32::from(blocks) * BLOCK_BYTES) };
         let address = self.card.plan().address(visit.lba.into());
         // The cache is that of all partitions but RPMB; reliable writes go past it.
-        self.durability.writes(direction == Direction::Write && !visit.reliable && visit.area() != RPMB);
+        self.durability.note_change(direction == Direction::Write && !visit.reliable && visit.area() != RPMB);
         let command = command::transfer(direction == Direction::Write, true, address);
         let data = Data { direction, block_size: BLOCK_BYTES as u16, blocks: blocks.into() };
         self.data(Place::Move, command, data, segment, now_ns)

@@ -377,7 +377,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         cached: bool,
     ) -> (u64, u64) {
         let (direction, _, blocks) = run;
-        self.durability.writes(direction == Direction::Write && cached);
+        self.durability.note_change(direction == Direction::Write && cached);
         let wire_ns = self.card.wire().data_ns(blocks);
         let transfer = self.card.plan().transfer(run, single, auto, wire_ns);
         self.lane.prepare(transfer.phase);

@@ -4,7 +4,7 @@
 //! Bit 0 of the register starts a flush and reads 1 until it is over; the busy after CMD49 may end
 //! before.
 
-use super::extras::{Place, refused};
+use super::extras::Place;
 use super::{BLOCK_BYTES, Breach, Engine, Error};
 use crate::host::{Data, Direction, Host};
 use crate::sched::Profile;
@@ -46,7 +46,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn register_flush_reached(&mut self, place: Place, status: u32, now_ns: u64) {
         self.unmap_data();
         if status & R1::ERRORS & !R1::SWITCH_ERROR != 0 {
-            return self.end_control_and_go_on(Err(refused(status)), now_ns);
+            let result = self.flush_failed(status & !R1::SWITCH_ERROR);
+            return self.end_control_and_go_on(result, now_ns);
         }
         match place {
             Place::FlushStart => self.ask_flushed(now_ns),

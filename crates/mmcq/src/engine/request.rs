@@ -133,6 +133,17 @@ impl Kind {
         }
     }
 
+    /// Does it change blocks, whatever of them the card's cache holds?
+    pub(super) const fn changes_blocks(&self) -> bool {
+        match self {
+            Kind::Write { .. } | Kind::Zero { .. } | Kind::Erase { .. } => true,
+            Kind::PartitionAccess(visit) => visit.out > 0,
+            Kind::Raw { phase, .. } => phase.command.changes_blocks(),
+            Kind::LongCommand { command, .. } => command.changes_blocks(),
+            _ => false,
+        }
+    }
+
     /// Would the card do something else the second time? Orders may count or be final, and each
     /// authenticated write has its own counter.
     pub(super) const fn is_once(&self) -> bool {

@@ -394,7 +394,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             // business.
             match open.owes() {
                 true => self.owe_late(status),
-                false => self.record.late_error_unowned(),
+                false => {
+                    self.record.late_error_unowned();
+                    self.overheard(if status & R1::CARD_ECC_FAILED == 0 { status } else { 0 });
+                }
             }
         }
         self.durability.completes_early(open.owes());

@@ -181,6 +181,12 @@ unsafe impl<D: Dma, const PIECES: usize> Dma for Bounce<D, PIECES> {
         }
     }
 
+    const IN_PIECES: bool = D::IN_PIECES;
+
+    fn piece(&self, bus: u64, len: u32) -> (u64, u32) {
+        self.dma.piece(bus, len)
+    }
+
     fn sync(&self, bus: u64, ptr: NonNull<u8>, len: usize) {
         let Some((first, used)) = self.through(bus, len) else { return self.dma.sync(bus, ptr, len) };
         // SAFETY: `through` has checked that `len` bytes from there are inside the pieces of this

@@ -73,6 +73,26 @@ impl<T> Locked<T> {
         }
     }
 
+    /// Makes a cell where it shall be, and its value by `write`.
+    ///
+    /// # Safety
+    /// `place` is aligned memory of a cell's size that nothing else uses now; `write` makes a value
+    /// in the memory that it is given.
+    pub unsafe fn write_to(place: *mut Self, write: impl FnOnce(*mut T)) {
+        // A field that is new belongs below too.
+        #[cfg(not(all(test, loom)))]
+        let _all = |Locked { value: _, inside: _, unfinished: _, io_resets: _ }: Self| ();
+        // SAFETY: the caller's promise; each field is written once, and none is read.
+        unsafe {
+            write((&raw mut (*place).value).cast());
+            (&raw mut (*place).inside).write(Cell::new(Inside::Nothing));
+            (&raw mut (*place).unfinished).write(Cell::new(0));
+            (&raw mut (*place).io_resets).write(Cell::new(0));
+            #[cfg(all(test, loom))]
+            (&raw mut (*place).watched).write(std::sync::OnceLock::new());
+        }
+    }
+
     /// Runs `f` with the value; with `None` where this is called from inside another call. The
     /// first of these runs `nested` before.
     ///

@@ -6,6 +6,7 @@
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
+use crate::engine::switched::SwitchedOn;
 use crate::engine::{
     Abilities, CardNumber, CardParams, Claim, Completion, DmaBuf, Engine, Error, Handshake, PollOutcome,
     RecoveryEvent, Request, ServiceRequest, SlotId, Span, Stats,
@@ -183,6 +184,7 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         pub(crate) fn help_goes_on(&mut self, now_ns: u64) = { let _ = now_ns; };
         pub(crate) fn may_cycle(&mut self, now_ns: u64) -> bool = { let _ = now_ns; false };
         pub(crate) fn note_flushed(&mut self) -> bool = false;
+        pub(crate) fn packs_are_told(&mut self, told: bool) = { let _ = told; };
         pub(crate) fn leave_flushed(&mut self) -> bool = false;
     }
 
@@ -233,6 +235,7 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         pub(crate) fn is_unheard(&self) -> bool = false;
         pub(crate) fn work_is_late(&self, now_ns: u64) -> bool = { let _ = now_ns; false };
         pub(crate) fn may_lose(&self) -> bool = true;
+        pub(crate) fn switched_on(&self) -> SwitchedOn = SwitchedOn::NOTHING;
         pub(crate) fn tells_transferred(&self) -> bool = false;
         pub(crate) fn has_waiting(&self) -> bool = true;
         pub(crate) fn has_lent(&self, memory: Claim) -> bool = { let _ = memory; true };

@@ -86,6 +86,8 @@ pub struct World {
     /// Other partitions, by their access bits, and the one that CMD6 has switched to.
     pub areas: HashMap<u8, Vec<u8>>,
     pub area: u8,
+    /// The other bits of PARTITION_CONFIG.
+    pub boots: u8,
     /// What the replay-protected area does with frames that come and that are asked for.
     pub rpmb: Option<Frames>,
     /// What the extension registers do with a page that comes (CMD49) and that is asked for
@@ -139,6 +141,7 @@ impl World {
             refuse_continue: 0,
             retune: false,
             areas: HashMap::new(),
+            boots: 0,
             area: 0,
             rpmb: None,
             register: None,
@@ -434,7 +437,15 @@ impl TestHost {
                 }
             }
             23 => world.counted = phase.command.arg & 0xffff,
-            6 if phase.command.arg >> 16 & 0xff == 179 => world.area = (phase.command.arg >> 8 & 7) as u8,
+            6 if phase.command.arg >> 16 & 0xff == 179 => {
+                let (before, value) = (world.boots | world.area, (phase.command.arg >> 8) as u8);
+                let config = match phase.command.arg >> 24 & 3 {
+                    1 => before | value,
+                    2 => before & !value,
+                    _ => value,
+                };
+                (world.boots, world.area) = (config & !7, config & 7);
+            }
             32 | 35 => world.erase.0 = phase.command.arg.into(),
             33 | 36 => world.erase.1 = phase.command.arg.into(),
             38 => {

@@ -220,7 +220,10 @@ impl Flash {
     pub(crate) fn flush(&mut self, now_ns: u64, least_ns: u64) -> (u64, u32) {
         let done_ns = self.drained_ns(now_ns).max(least_ns);
         match self.faults.strike(Point::Cache) {
-            Some(Strike::Fail) => (done_ns, super::status::ERROR),
+            Some(Strike::Fail) => {
+                self.journal.fail_flush(now_ns);
+                (done_ns, super::status::ERROR)
+            }
             // It says so, and it is not true.
             Some(Strike::Lost) => (done_ns, 0),
             _ => {

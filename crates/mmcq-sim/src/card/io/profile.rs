@@ -152,6 +152,13 @@ impl IoProfile {
         let max_block_bytes = block_bytes(&place, &io.max_block_bytes)?;
         let mut chains = vec![config::common_chain(io.manufacturer, io.device, max_block_bytes, tran_speed)];
         chains.extend(functions.iter().map(|function| config::function_chain(function, VOLTAGES)));
+        for bytes in &file.quirk.cis {
+            if !bytes.get_ref().put_into(&mut chains) {
+                let lens: Vec<String> = chains.iter().map(|chain| chain.len().to_string()).collect();
+                let expected = format!("a place in one of the chains, of {} bytes", lens.join(", "));
+                return Err(place.value("cis", bytes, &expected));
+            }
+        }
         let bit = |on: bool, bit: u8| if on { bit } else { 0 };
         let config = IoConfig {
             revision: io.cccr_revision,

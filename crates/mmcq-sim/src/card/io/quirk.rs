@@ -1,6 +1,7 @@
 //! What I/O cards do wrong: the table `[quirk]` of a profile.
 
 use serde::Deserialize;
+use toml::Spanned;
 
 use super::commands::flag;
 use super::{IoCard, Voltage};
@@ -30,6 +31,32 @@ pub struct IoQuirks {
     pub real_max_khz: Option<u32>,
     /// Offers 1.8 V, and does not come back from the switch.
     pub breaks_at_1v8: bool,
+    /// Bytes that stand in the chains of tuples, whatever else the profile says.
+    pub cis: Vec<Spanned<CisBytes>>,
+}
+
+/// Bytes of a chain of tuples.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CisBytes {
+    /// Whose chain: 0 is the card's.
+    pub function: u8,
+    /// The first byte's place in the chain.
+    pub at: usize,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+}
+
+impl CisBytes {
+    /// False: that chain has no such place.
+    pub(super) fn put_into(&self, chains: &mut [Vec<u8>]) -> bool {
+        let chain = chains.get_mut(usize::from(self.function));
+        let place = chain.and_then(|chain| chain.get_mut(self.at..self.at.saturating_add(self.bytes.len())));
+        place.is_some_and(|place| {
+            place.copy_from_slice(&self.bytes);
+            true
+        })
+    }
 }
 
 impl IoCard {

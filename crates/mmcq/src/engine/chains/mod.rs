@@ -214,7 +214,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if !self.lane.chains_mut().is_some_and(|chains| chains.add(link)) {
             return false;
         }
-        self.durability.writes(direction == Direction::Write && !reliable);
+        self.durability.note_change(direction == Direction::Write && !reliable);
         for place in 0..count {
             let Some(&index) = part.members().get(place) else { break };
             if let Some(waiting) = self.told(index) {

@@ -144,6 +144,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[cold]
     fn doubt_pack(&mut self, status: u32) {
         self.fate_is(Fate::Known);
+        self.overheard(status);
         message!(warn, "a packed write: no entry is named, status {:#010x}", status);
         for index in bits(self.slots.settling()) {
             self.slots.at_mut(index).goes_alone(true);
@@ -192,6 +193,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// What became of a packed write is not to be learned any more.
     fn doubt_settling(&mut self) {
+        if let Some(Fate::Doubtful(status)) = self.lane.packs().map(|packs| packs.fate()) {
+            self.overheard(status);
+        }
         self.fate_is(Fate::Known);
         for index in bits(self.slots.settling()) {
             self.slots.at_mut(index).goes_alone(true);

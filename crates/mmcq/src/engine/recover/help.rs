@@ -325,6 +325,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.set_card(Some(target));
                 self.rebar();
                 if help.loses_state() {
+                    self.disarm_unrestored();
                     self.services.memory_mut().area_mut().initialised();
                     if help != ServiceRequest::Slower {
                         self.incident.is_initialised();

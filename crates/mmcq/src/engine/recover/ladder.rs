@@ -17,7 +17,7 @@
 
 use super::super::extras::Event;
 use super::super::phases::Stage;
-use super::super::slot::{NONE, Rules, State, bits};
+use super::super::slot::{NONE, Rules, State};
 use super::super::{BLOCK_BYTES, CardParams, Count, Engine, Error, Kind, Output};
 use super::{Class, RecoveryStep, ServiceRequest, by_status};
 use crate::host::{Direction, Host};
@@ -265,8 +265,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.write_again(now_ns);
         }
         if self.lane.has_control() {
-            let lost = P::RECOVERS && self.flush_was_lost();
-            return self.control_failed(if lost { Error::CacheLost } else { error }, now_ns);
+            let error = if P::RECOVERS { self.flush_tells().unwrap_or(error) } else { error };
+            return self.control_failed(error, now_ns);
         }
         self.return_members(false, error, now_ns);
         self.go_idle(now_ns);
@@ -282,8 +282,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    fn flush_was_lost(&mut self) -> bool {
-        matches!(self.slots.at(self.lane.control()).kind(), Kind::Flush) && self.durability.take_loss()
+    /// What a flush that has failed tells of the writes before it.
+    fn flush_tells(&mut self) -> Option<Error> {
+        let flushes = matches!(self.slots.at(self.lane.control()).kind(), Kind::Flush);
+        if flushes { self.flushed().err() } else { None }
     }
 
     pub(in super::super) fn close_incident(&mut self) {
@@ -336,8 +338,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         self.climb(RecoveryStep::ReadOnly, now_ns);
         self.rebar();
-        for index in bits(self.slots.queued_writes()) {
-            if self.slots.at(index).moved_blocks() == 0 {
+        for index in 0..N as u8 {
+            let slot = self.slots.at(index);
+            let waits = slot.state() == State::Queued && slot.moved_blocks() == 0;
+            if waits && slot.kind().changes_blocks() {
                 self.turn_down(index, Error::ReadOnly);
             }
         }

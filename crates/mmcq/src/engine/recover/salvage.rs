@@ -33,6 +33,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let lost = core::mem::take(&mut self.incident.status_lost) || status == 0;
         // What a read ran into is its own; its response, if it came, has told of the writes before.
         let own = self.read_failed();
+        if !own || status & R1::CARD_ECC_FAILED == 0 {
+            self.overheard(status);
+        }
         let status = if own { status & !R1::DEFERRED } else { status };
         let bad = status & R1::DEFERRED != 0;
         let unowned = self.recovered_run();
@@ -164,7 +167,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Writes that wait for their next piece, or for the flush that makes them durable, have lost
-    /// what a cache held of them: they begin again.
+    /// what a cache held of them: they begin again. Erases of which a piece is done end.
     pub(super) fn begin_again(&mut self) {
         if self.lane.has_control() {
             self.slots.at_mut(self.lane.control()).flushes(false);
@@ -175,10 +178,21 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         for index in 0..N as u8 {
             let slot = self.slots.at(index);
             let begun = slot.state() == State::Queued && slot.moved_blocks() != 0;
-            if begun && matches!(slot.kind(), Kind::Write { .. }) {
-                self.withdraw(index);
-                self.slots.at_mut(index).waits_again();
-                self.incident.redo |= 1 << index;
+            match slot.kind() {
+                Kind::Write { .. } if begun => {
+                    self.withdraw(index);
+                    self.slots.at_mut(index).waits_again();
+                    self.incident.redo |= 1 << index;
+                }
+                // What was erased may have been written since: it is not erased again.
+                Kind::Erase { .. } if begun => self.turn_down(index, Error::CacheLost),
+                _ => {}
+            }
+        }
+        if self.lane.has_control() {
+            let slot = self.slots.at_mut(self.lane.control());
+            if matches!(slot.kind(), Kind::Erase { .. }) && slot.moved_blocks() != 0 {
+                slot.answer(Err(Error::CacheLost));
             }
         }
     }

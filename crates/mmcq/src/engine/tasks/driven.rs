@@ -161,7 +161,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             tasks.is_done(id, now_ns);
             self.slots.at_mut(index).moved_all(blocks);
             if direction == Direction::Write {
-                self.durability.writes(true);
+                self.durability.note_change(true);
                 self.slots.awaits_status(index);
             } else {
                 self.slots.end(index);

@@ -176,6 +176,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         if self.durability.take_unsettled() {
             self.owe_late(status);
+        } else {
+            self.overheard(status);
         }
         for index in bits(self.slots.settling()) {
             self.slots.at_mut(index).goes_alone(true);

@@ -449,7 +449,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let Some(tasks) = self.lane.tasks_mut() else { return };
         let writes = tasks.task(id).direction == Direction::Write && !tasks.task(id).reliable;
         tasks.is_done(id, now_ns);
-        self.durability.writes(writes);
+        self.durability.note_change(writes);
         self.release_members(true, now_ns);
     }
 

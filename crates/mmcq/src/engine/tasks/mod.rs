@@ -358,7 +358,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let Some(tasks) = self.lane.tasks() else { return };
         let Task { direction, reliable, .. } = *tasks.task(id);
         self.transfer_begins(End::Here);
-        self.durability.writes(direction == Direction::Write && !reliable);
+        self.durability.note_change(direction == Direction::Write && !reliable);
         let wire_ns = self.card.wire().data_ns(self.gathered.blocks());
         let (timeout_ns, patience_ns) = self.card.plan().times_ns(direction, self.gathered.blocks(), wire_ns);
         self.lane.prepare(phase);

@@ -57,7 +57,7 @@ mod table;
 mod tests;
 mod tune;
 
-use crate::host::dma::at_a_line;
+use crate::host::dma::{at_a_line, map_whole};
 use crate::host::{
     BusOp, BusyDetect, Caps, Direction, Dma, DmaError, Events, Host, Phase, Regs, Segment, StartError, Step,
 };
@@ -265,7 +265,7 @@ unsafe impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usi
         if !at_a_line(segment.ptr.addr().get(), direction, self.dma.line_bytes()) {
             return Err(DmaError::Alignment);
         }
-        let bus = self.dma.map(segment.ptr, len, direction)?;
+        let bus = map_whole(&self.dma, segment.ptr, len, direction)?;
         let reached = bus.checked_add(segment.len.into()).is_some_and(|end| end <= 1 << 32);
         if reached && bus.is_multiple_of(4) {
             segment.bus = bus;

@@ -41,6 +41,7 @@ mod regs;
 mod tests;
 mod tuning;
 
+use crate::host::dma::map_whole;
 use crate::host::{
     BlockSizes, BusOp, BusyDetect, Caps, Direction, Dma, DmaError, Events, Host, Phase, Regs, Segment,
     StartError, Step, Timing, Width,
@@ -247,7 +248,7 @@ unsafe impl<R: Regs, D: Dma> Host for Rtsx<R, D> {
 
     fn map(&mut self, segment: &mut Segment, direction: Direction) -> Result<(), DmaError> {
         segment.bus = 0;
-        let bus = self.dma.map(segment.ptr, segment.len as usize, direction)?;
+        let bus = map_whole(&self.dma, segment.ptr, segment.len as usize, direction)?;
         let wrong = match bus.checked_add(segment.len.into()) {
             Some(end) if end <= 1 << 32 && bus.is_multiple_of(4) => {
                 segment.bus = bus;

@@ -59,7 +59,7 @@ pub mod regs;
 #[cfg(test)]
 mod tests;
 
-use crate::host::dma::at_a_line;
+use crate::host::dma::{at_a_line, map_whole};
 use crate::host::{
     BlockSizes, BusOp, BusyDetect, Caps, Direction, Dma, DmaError, Events, Host, Phase, Regs, Segment,
     StartError, Step, Timing, Width,
@@ -221,7 +221,7 @@ unsafe impl<R: Regs, D: Dma> Host for S3cSdi<R, D> {
             return Ok(());
         }
         let len = segment.len as usize;
-        let bus = self.dma.map(segment.ptr, len, direction)?;
+        let bus = map_whole(&self.dma, segment.ptr, len, direction)?;
         let reached = bus.checked_add(segment.len.into()).is_some_and(|end| end <= 1 << 32);
         if reached && bus.is_multiple_of(4) {
             segment.bus = bus | MAPPED;

@@ -29,7 +29,7 @@ mod table;
 mod tests;
 mod usdhc;
 
-use crate::host::dma::at_a_line;
+use crate::host::dma::{at_a_line, is_whole};
 use crate::host::{
     BusOp, BusyDetect, Caps, Cause, Direction, Dma, DmaError, Events, FastEnd, Host, Phase, Regs, Segment,
     StartError, Step,
@@ -263,11 +263,20 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Sdhci<R, D, DESC
         let bus = self.dma.map(segment.ptr, segment.len as usize, direction)?;
         let end = bus.wrapping_add(segment.len.into());
         let within = end >= bus && (end.wrapping_sub(1) >> 32 == 0 || self.model.wide);
-        if within && bus.is_multiple_of(4) {
+        // SDMA counts on from the first address.
+        let listed =
+            !D::IN_PIECES || self.model.mode == TransferMode::Adma2 || is_whole(&self.dma, bus, segment.len);
+        if within && listed && bus.is_multiple_of(4) {
             segment.bus = bus;
             return Ok(());
         }
-        let wrong = if within { DmaError::Alignment } else { DmaError::Unreachable };
+        let wrong = if D::IN_PIECES && !listed {
+            DmaError::Scattered
+        } else if within {
+            DmaError::Alignment
+        } else {
+            DmaError::Unreachable
+        };
         self.dma.unmap(bus, segment.ptr, segment.len as usize, direction);
         Err(wrong)
     }

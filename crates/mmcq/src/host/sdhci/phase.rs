@@ -4,6 +4,7 @@ use super::capabilities::ByCpu;
 use super::config::{SdhciQuirks, TransferMode};
 use super::events::NEVER;
 use super::regs::*;
+use super::table::piece;
 use super::{BY_CPU, Sdhci, Table, UNKNOWN_NS};
 use crate::host::pio::Cursor;
 use crate::host::{Auto, BusyDetect, Data, Direction, Dma, Phase, Regs, Segment, StartError};
@@ -141,6 +142,12 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         if !whole || !fits || !self.idle || self.shadow.timeout_ns != timeout_ns {
             return false;
         }
+        let Some((bus, here)) = piece(&self.dma, self.model.form.words, segment.bus, bytes) else {
+            return false;
+        };
+        if here != bytes {
+            return false;
+        }
         let (auto_mode, auto) = match phase.auto {
             Auto::None => (0, Automatic::Nothing),
             Auto::Stop if self.caps.auto_stop => (MODE_AUTO_CMD12, Automatic::Stop),
@@ -150,7 +157,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         let write = direction == Direction::Write;
         let way = if write { 0 } else { MODE_READ };
         let several = if blocks > 1 || takes_several(index) { MODE_MULTI } else { 0 };
-        let table_bytes = self.table.build_one(self.model.form, bytes, segment.bus);
+        let table_bytes = self.table.build_one(self.model.form, bytes, bus);
         let place: NonNull<Table<DESCRIPTORS>> = NonNull::from(&mut *self.table);
         self.dma.sync(self.table_bus, place.cast(), table_bytes);
         self.port.write32(ADMA_ADDRESS, self.table_bus as u32);
@@ -313,7 +320,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
 
     #[inline]
     fn program_adma(&mut self, segments: &[Segment], bytes: u32) -> Result<Work, StartError> {
-        let table_bytes = self.table.build(self.model.form, segments, bytes);
+        let table_bytes = self.table.build(self.model.form, &self.dma, segments, bytes);
         let table_bytes = table_bytes.ok_or(StartError::Unsupported)?;
         let place: NonNull<Table<DESCRIPTORS>> = NonNull::from(&mut *self.table);
         self.dma.sync(self.table_bus, place.cast(), table_bytes);

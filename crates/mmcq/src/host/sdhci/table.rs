@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
 use super::regs::{ADMA_END, ADMA_TRANSFER, ADMA_VALID};
-use crate::host::Segment;
+use crate::host::{Dma, Segment};
 
 /// Memory for `DESCRIPTORS` ADMA2 descriptors of any form; the controller reads it, so it lives as
 /// long as the program.
@@ -22,19 +22,33 @@ impl<const DESCRIPTORS: usize> Table<DESCRIPTORS> {
         Table { words: [[0; 4]; DESCRIPTORS] }
     }
 
+    /// What the controller would read.
+    #[cfg(test)]
+    pub(super) fn words(&self) -> &[u32] {
+        self.words.as_flattened()
+    }
+
     /// Describes the first `bytes` of the segments; gives the bytes of table that are in use, or
     /// `None` if there is too little memory in the segments or too little room in the table.
     #[inline]
-    pub(super) fn build(&mut self, form: Form, segments: &[Segment], bytes: u32) -> Option<usize> {
+    pub(super) fn build(
+        &mut self,
+        form: Form,
+        dma: &impl Dma,
+        segments: &[Segment],
+        bytes: u32,
+    ) -> Option<usize> {
         if let ([segment, ..], Some(slot)) = (segments, self.words.first_mut())
             && bytes <= segment.len.min(form.chunk)
             && !form.nop_end
+            && let Some((bus, here)) = piece(dma, form.words, segment.bus, bytes)
+            && here == bytes
         {
             // One piece: nearly every small request.
-            put(slot, form.words, bytes << 16 | ADMA_TRANSFER | ADMA_VALID | ADMA_END, segment.bus);
+            put(slot, form.words, bytes << 16 | ADMA_TRANSFER | ADMA_VALID | ADMA_END, bus);
             return Some(form.words * 4);
         }
-        self.build_list(form, segments, bytes)
+        self.build_list(form, dma, segments, bytes)
     }
 
     /// The same for one piece that fits one descriptor of a form without an end of its own.
@@ -47,7 +61,7 @@ impl<const DESCRIPTORS: usize> Table<DESCRIPTORS> {
     }
 
     #[inline(never)]
-    fn build_list(&mut self, form: Form, segments: &[Segment], bytes: u32) -> Option<usize> {
+    fn build_list(&mut self, form: Form, dma: &impl Dma, segments: &[Segment], bytes: u32) -> Option<usize> {
         // A form has at least 2 words; said here, since chunks of none panic.
         let words = form.words.max(2);
         let mut slots = self.words.as_flattened_mut().chunks_exact_mut(words).take(DESCRIPTORS);
@@ -58,11 +72,11 @@ impl<const DESCRIPTORS: usize> Table<DESCRIPTORS> {
             let mut here = segment.len.min(left);
             left -= here;
             while here != 0 {
-                let chunk = here.min(form.chunk);
+                let (at, chunk) = piece(dma, form.words, bus, here.min(form.chunk))?;
                 here -= chunk;
                 let end = if left == 0 && here == 0 && !form.nop_end { ADMA_END } else { 0 };
                 // A length of 64 KiB is written as 0: its upper bits fall off.
-                put(slots.next()?, form.words, chunk << 16 | ADMA_TRANSFER | ADMA_VALID | end, bus);
+                put(slots.next()?, form.words, chunk << 16 | ADMA_TRANSFER | ADMA_VALID | end, at);
                 bus = bus.wrapping_add(chunk.into());
                 used += 1;
             }
@@ -98,6 +112,22 @@ pub(super) struct Form {
     pub(super) nop_end: bool,
 }
 
+/// Where the controller finds what a mapping has at `bus`, and how many of the `bytes` from there
+/// on: one at least, and all that follow begin at whole words. `None`: no descriptor of so many
+/// words leads there.
+#[inline(always)]
+pub(super) fn piece<D: Dma>(dma: &D, words: usize, bus: u64, bytes: u32) -> Option<(u64, u32)> {
+    let (at, here) = if D::IN_PIECES { dma.piece(bus, bytes) } else { (bus, bytes) };
+    if !D::IN_PIECES || (at, here) == (bus, bytes) {
+        // What `map` has checked.
+        return Some((at, here));
+    }
+    let end = at.checked_add(here.into())?;
+    let within = words > 2 || end <= 1 << 32;
+    let even = at.is_multiple_of(4) && (here == bytes || here.is_multiple_of(4));
+    (here != 0 && here <= bytes && within && even).then_some((at, here))
+}
+
 /// Writes one descriptor; the fields that its form does not have are left out.
 pub(super) fn put(slot: &mut [u32], words: usize, head: u32, bus: u64) {
     let fields = [head, bus as u32, (bus >> 32) as u32, 0];
@@ -130,6 +160,7 @@ fn write(place: &mut u32, value: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::dma::tests::{Plain, Scattered};
     use core::ptr::NonNull;
 
     fn segment(bus: u64, len: u32) -> Segment {
@@ -146,12 +177,12 @@ mod tests {
         // 63:32 (95:32).
         let pieces = [segment(0x12_3456_7890, 512)];
         let mut table = Table::<2>::new();
-        assert_eq!(table.build(form(2), &pieces, 512), Some(8));
+        assert_eq!(table.build(form(2), &Plain, &pieces, 512), Some(8));
         assert_eq!(table.words[0], [0x0200_0023, 0x3456_7890, 0, 0]);
-        assert_eq!(table.build(form(3), &pieces, 512), Some(12));
+        assert_eq!(table.build(form(3), &Plain, &pieces, 512), Some(12));
         assert_eq!(table.words[0], [0x0200_0023, 0x3456_7890, 0x12, 0]);
         table.words[0][3] = 7;
-        assert_eq!(table.build(form(4), &pieces, 512), Some(16));
+        assert_eq!(table.build(form(4), &Plain, &pieces, 512), Some(16));
         assert_eq!(table.words[0], [0x0200_0023, 0x3456_7890, 0x12, 0]);
     }
 
@@ -159,9 +190,41 @@ mod tests {
     fn splits_at_64_kib_and_trims_to_the_transfer() {
         let pieces = [segment(0x1000, 0x1_8000), segment(0x9_0000, 0x1_0000)];
         let mut table = Table::<4>::new();
-        assert_eq!(table.build(form(2), &pieces, 0x1_8000 + 512), Some(24));
+        assert_eq!(table.build(form(2), &Plain, &pieces, 0x1_8000 + 512), Some(24));
         let words = table.words.as_flattened();
         assert_eq!(words[..6], [0x21, 0x1000, 0x8000_0021, 0x1_1000, 0x0200_0023, 0x9_0000]);
+    }
+
+    #[test]
+    fn a_mapping_in_pieces_has_a_descriptor_for_each() {
+        let pieces = [(0x9000, 512), (0x5000, 0x1_8000), (0xffff_f000, 0x1000)];
+        let (dma, all) = (Scattered(&pieces), [segment(0, 0x1_9200)]);
+        let mut table = Table::<4>::new();
+        assert_eq!(table.build(form(2), &dma, &all, 0x1_9200), Some(32));
+        let words = table.words.as_flattened();
+        assert_eq!(words[..4], [0x0200_0021, 0x9000, 0x21, 0x5000]);
+        assert_eq!(words[4..8], [0x8000_0021, 0x1_5000, 0x1000_0023, 0xffff_f000]);
+        // A later part of it, and one that lies in one piece.
+        assert_eq!(table.build(form(2), &dma, &[segment(256, 512)], 512), Some(16));
+        assert_eq!(table.words.as_flattened()[..4], [0x0100_0021, 0x9100, 0x0100_0023, 0x5000]);
+        assert_eq!(table.build(form(2), &dma, &[segment(1024, 512)], 512), Some(8));
+        assert_eq!(table.words.as_flattened()[..2], [0x0200_0023, 0x5200]);
+        let mut small = Table::<2>::new();
+        assert_eq!(small.build(form(2), &dma, &all, 0x1_9200), None, "four, and there are two");
+    }
+
+    #[test]
+    fn a_piece_that_no_descriptor_leads_to_is_refused() {
+        let built = |words, pieces: &[(u64, u32)]| {
+            let mut table = Table::<4>::new();
+            table.build(form(words), &Scattered(pieces), &[segment(0, 1024)], 1024)
+        };
+        assert_eq!(built(2, &[(0x1000, 512)]), None, "nothing is known of the rest");
+        assert_eq!(built(2, &[(0x1002, 512), (0x9000, 512)]), None);
+        assert_eq!(built(2, &[(0x1000, 510), (0x9000, 514)]), None);
+        assert_eq!(built(2, &[(0x1000, 512), (0x1_0000_0000, 512)]), None);
+        assert_eq!(built(3, &[(0x1000, 512), (0x1_0000_0000, 512)]), Some(24));
+        assert_eq!(built(4, &[(u64::MAX - 3, 1024)]), None);
     }
 
     #[test]
@@ -169,7 +232,7 @@ mod tests {
         let pieces = [segment(0x1000, 65_536)];
         let mut table = Table::<3>::new();
         let form = Form { words: 2, chunk: 32_768, nop_end: true };
-        assert_eq!(table.build(form, &pieces, 65_536), Some(24));
+        assert_eq!(table.build(form, &Plain, &pieces, 65_536), Some(24));
         let words = table.words.as_flattened();
         assert_eq!(words[..6], [0x8000_0021, 0x1000, 0x8000_0021, 0x9000, 0x03, 0]);
     }
@@ -177,10 +240,10 @@ mod tests {
     #[test]
     fn too_little_memory_or_table_is_refused() {
         let mut table = Table::<1>::new();
-        assert_eq!(table.build(form(2), &[segment(0, 511)], 512), None);
-        assert_eq!(table.build(form(2), &[segment(0, 256), segment(0x800, 256)], 512), None);
-        assert_eq!(table.build(form(2), &[], 512), None);
+        assert_eq!(table.build(form(2), &Plain, &[segment(0, 511)], 512), None);
+        assert_eq!(table.build(form(2), &Plain, &[segment(0, 256), segment(0x800, 256)], 512), None);
+        assert_eq!(table.build(form(2), &Plain, &[], 512), None);
         let nop_end = Form { nop_end: true, ..form(2) };
-        assert_eq!(table.build(nop_end, &[segment(0, 512)], 512), None);
+        assert_eq!(table.build(nop_end, &Plain, &[segment(0, 512)], 512), None);
     }
 }

@@ -36,7 +36,7 @@ mod table;
 mod tests;
 mod tune;
 
-use crate::host::dma::at_a_line;
+use crate::host::dma::{at_a_line, map_whole};
 use crate::host::{
     BusOp, Caps, Direction, Dma, DmaError, Events, Host, Phase, Regs, Segment, StartError, Step,
 };
@@ -197,7 +197,7 @@ fn mapped<D: Dma>(
     bytes: u32,
     direction: Direction,
 ) -> Result<u32, DmaError> {
-    let bus = dma.map(place, bytes as usize, direction)?;
+    let bus = map_whole(dma, place, bytes as usize, direction)?;
     match config.reach(bus, bytes.into()) {
         Some(bus) if bus.is_multiple_of(4) => Ok(bus),
         reached => {

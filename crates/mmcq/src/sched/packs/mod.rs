@@ -110,6 +110,8 @@ pub struct Packs {
     entries: [Entry; ENTRIES_MAX],
     /// The next transfers go one by one: there was no room for a header.
     rests: bool,
+    /// The card was told again to tell of failures.
+    restored: bool,
     failures: Failures,
     pays: Pays,
     stats: PackStats,
@@ -124,6 +126,7 @@ impl Packs {
         count: 0,
         entries: [NO_ENTRY; ENTRIES_MAX],
         rests: false,
+        restored: false,
         failures: Failures::NONE,
         pays: Pays::NEW,
         stats: PackStats::ZERO,
@@ -140,6 +143,19 @@ impl Packs {
     /// There is another card, or none, or it begins anew.
     pub(crate) fn forget(&mut self) {
         (self.most, self.running, self.step) = ([0; 2], None, None);
+    }
+
+    /// The card was initialised, and does not tell of a pack that fails unless it was told to again.
+    pub(crate) fn begin_anew(&mut self) {
+        if !core::mem::take(&mut self.restored) {
+            self.most = [0; 2];
+        }
+    }
+
+    /// Whether the card tells of a pack that fails after the initialisation that is about to be
+    /// told.
+    pub(crate) fn restore(&mut self, told: bool) {
+        self.restored = told;
     }
 
     /// May packs be used?

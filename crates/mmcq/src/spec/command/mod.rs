@@ -54,6 +54,12 @@ impl Command {
     pub const fn new(index: u8, arg: u32, resp: Resp) -> Self {
         Command { index: index & 0x3f, arg, resp }
     }
+
+    /// Does it write or erase blocks, so that the card's cache may hold of it what is not on the
+    /// medium yet?
+    pub const fn changes_blocks(&self) -> bool {
+        matches!(self.index, 24 | 25 | 38 | 47)
+    }
 }
 
 /// Puts an RCA where every addressed command wants it.

@@ -6,7 +6,7 @@
 use super::super::Table;
 use super::super::regs::*;
 use super::super::table::{Form, put};
-use crate::host::Segment;
+use crate::host::{Dma, Segment};
 
 /// Bytes of a command descriptor.
 const COMMAND_BYTES: usize = 32;
@@ -67,13 +67,14 @@ impl<const ENTRIES: usize, const PIECES: usize> ChainList<ENTRIES, PIECES> {
     pub(super) fn describe(
         &mut self,
         form: Form,
+        dma: &impl Dma,
         place: usize,
         words: Words,
         segments: &[Segment],
         bytes: u32,
     ) -> Option<usize> {
         let transfer = self.transfers.get_mut(place)?;
-        let used = transfer.table.build(form, segments, bytes)?;
+        let used = transfer.table.build(form, dma, segments, bytes)?;
         let Words { count, block, argument, command } = words;
         let pairs = transfer.command.chunks_exact_mut(2).zip([count, block, argument, command]).enumerate();
         for (n, (pair, word)) in pairs {
@@ -126,6 +127,7 @@ impl<const ENTRIES: usize, const PIECES: usize> Default for ChainList<ENTRIES, P
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::dma::tests::{Plain, Scattered};
     use core::ptr::NonNull;
 
     type List = ChainList<3, 2>;
@@ -142,15 +144,18 @@ mod tests {
     fn a_transfer_is_a_command_and_the_table_behind_it() {
         let mut list = List::new();
         let words = Words { count: 3, block: 0x3_0200, argument: 0x1234, command: 0x123a_01b7 };
-        let used = list.describe(form(4), 1, words, &[segment(0x7_0000_1000, 1536)], 1536);
+        let used = list.describe(form(4), &Plain, 1, words, &[segment(0x7_0000_1000, 1536)], 1536);
         assert_eq!(used, Some(32 + 16));
         assert_eq!(list.transfers[1].command, [9, 3, 9, 0x3_0200, 9, 0x1234, 0xb, 0x123a_01b7]);
         let at = core::ptr::from_ref(&list.transfers[1]).addr();
         assert_eq!(core::ptr::from_ref(&list.transfers[1].table).addr(), at + 32, "right behind it");
+        let scattered = Scattered(&[(0x9000, 512), (0x5000, 1024)]);
+        let used = list.describe(form(4), &scattered, 1, words, &[segment(0, 1536)], 1536);
+        assert_eq!(used, Some(32 + 32), "two pieces of one mapping");
         // Too many pieces, and a place that is not there.
         let pieces = [segment(0, 512), segment(0x1000, 512), segment(0x2000, 512)];
-        assert_eq!(list.describe(form(4), 1, words, &pieces, 1536), None);
-        assert_eq!(list.describe(form(4), 3, words, &pieces, 512), None);
+        assert_eq!(list.describe(form(4), &Plain, 1, words, &pieces, 1536), None);
+        assert_eq!(list.describe(form(4), &Plain, 3, words, &pieces, 512), None);
     }
 
     #[test]

@@ -52,7 +52,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, const PIEC
         };
         let place = usize::from(self.count);
         let form = self.host.model.form;
-        let used = self.list.describe(form, place, words, segments, bytes).ok_or(wrong)?;
+        let used = self.list.describe(form, &self.host.dma, place, words, segments, bytes).ok_or(wrong)?;
         if let Some((bus, memory)) = self.list.transfer(self.list_bus, place) {
             self.host.dma.sync(bus, NonNull::from(memory).cast(), used);
         }

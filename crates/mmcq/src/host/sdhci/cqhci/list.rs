@@ -2,8 +2,9 @@
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
+use super::super::table::piece;
 use super::regs::*;
-use crate::host::Segment;
+use crate::host::{Dma, Segment};
 
 /// The list is aligned to this, as the controller sees it.
 const ALIGN_BYTES: u64 = 1024;
@@ -78,17 +79,26 @@ impl<const PIECES: usize> TaskList<PIECES> {
     /// Writes the transfer descriptors of the first `bytes` of the segments; gives their bytes, or
     /// `None` if there is too little memory in the segments or too little room here.
     #[inline(always)]
-    pub(super) fn build(&mut self, form: &Form, slot: u8, segments: &[Segment], bytes: u32) -> Option<usize> {
+    pub(super) fn build(
+        &mut self,
+        form: &Form,
+        dma: &impl Dma,
+        slot: u8,
+        segments: &[Segment],
+        bytes: u32,
+    ) -> Option<usize> {
         let words = self.pieces.get_mut(usize::from(slot))?.as_flattened_mut();
         if let [segment] = segments
             && bytes <= segment.len.min(form.chunk)
             && !form.bounded
+            && let Some((bus, here)) = piece(dma, form.words, segment.bus, bytes)
+            && here == bytes
         {
             // One piece: nearly every small request.
-            put(words.get_mut(..form.words)?, bytes << 16 | VALID | END | ACT_TRANSFER, segment.bus);
+            put(words.get_mut(..form.words)?, bytes << 16 | VALID | END | ACT_TRANSFER, bus);
             return Some(4 * form.words);
         }
-        build_list(words, form, segments, bytes, PIECES)
+        build_list(words, form, dma, segments, bytes, PIECES)
     }
 }
 
@@ -132,6 +142,7 @@ impl Form {
 fn build_list(
     words: &mut [u32],
     form: &Form,
+    dma: &impl Dma,
     segments: &[Segment],
     bytes: u32,
     pieces: usize,
@@ -144,15 +155,15 @@ fn build_list(
         let mut here = segment.len.min(left);
         left -= here;
         while here != 0 {
-            let mut chunk = here.min(form.chunk);
+            let (at, mut chunk) = piece(dma, form.words, bus, here.min(form.chunk))?;
             if form.bounded {
-                let room = BOUNDARY_BYTES - bus % BOUNDARY_BYTES;
+                let room = BOUNDARY_BYTES - at % BOUNDARY_BYTES;
                 chunk = chunk.min(u32::try_from(room).unwrap_or(chunk));
             }
             here -= chunk;
             let end = if left == 0 && here == 0 { END } else { 0 };
             // A length of 64 KiB is written as 0: its upper bits fall off.
-            put(places.next()?, chunk << 16 | VALID | ACT_TRANSFER | end, bus);
+            put(places.next()?, chunk << 16 | VALID | ACT_TRANSFER | end, at);
             bus = bus.wrapping_add(chunk.into());
             used += 1;
         }
@@ -182,6 +193,7 @@ fn write(place: &mut u32, value: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::dma::tests::{Plain, Scattered};
     use core::ptr::NonNull;
 
     fn segment(bus: u64, len: u32) -> Segment {
@@ -220,23 +232,42 @@ mod tests {
     }
 
     #[test]
+    fn a_mapping_in_pieces_has_a_descriptor_for_each() {
+        let dma = Scattered(&[(0x9000, 512), (0x7ff_fe00, 1024)]);
+        let mut list = TaskList::<3>::new();
+        assert_eq!(list.build(&NARROW, &dma, 1, &[segment(0, 1536)], 1536), Some(16));
+        let words = list.pieces[1].as_flattened();
+        assert_eq!(words[..4], [0x200_0021, 0x9000, 0x400_0023, 0x7ff_fe00]);
+        // The boundary is that of where the memory is.
+        let bounded = Form { bounded: true, ..NARROW };
+        assert_eq!(list.build(&bounded, &dma, 1, &[segment(0, 1536)], 1536), Some(24));
+        let words = list.pieces[1].as_flattened();
+        assert_eq!(words[2..6], [0x200_0021, 0x7ff_fe00, 0x200_0023, 0x800_0000]);
+        assert_eq!(list.build(&NARROW, &dma, 1, &[segment(0, 2048)], 2048), None);
+    }
+
+    #[test]
     fn transfers_are_split_where_they_must_be() {
         let mut list = TaskList::<3>::new();
         let pieces = [segment(0x7ff_fe00, 1024), segment(0x9_0000, 0x1_8000)];
-        assert_eq!(list.build(&NARROW, 1, &pieces[..1], 1024), Some(8));
+        assert_eq!(list.build(&NARROW, &Plain, 1, &pieces[..1], 1024), Some(8));
         assert_eq!(list.pieces[1].as_flattened()[..2], [0x400_0023, 0x7ff_fe00]);
         let short = Form { words: 3, bounded: true, ..WIDE };
-        assert_eq!(list.build(&short, 1, &pieces, 1536), Some(36));
+        assert_eq!(list.build(&short, &Plain, 1, &pieces, 1536), Some(36));
         let words = list.pieces[1].as_flattened();
         assert_eq!(
             words[..9],
             [0x200_0021, 0x7ff_fe00, 0, 0x200_0021, 0x800_0000, 0, 0x200_0023, 0x9_0000, 0]
         );
-        assert_eq!(list.build(&WIDE, 1, &pieces, 1024 + 0x1_8000), Some(48));
+        assert_eq!(list.build(&WIDE, &Plain, 1, &pieces, 1024 + 0x1_8000), Some(48));
         let words = list.pieces[1].as_flattened();
         assert_eq!((words[4], words[8], words[9]), (0x21, 0x8000_0023, 0xa_0000));
-        assert_eq!(list.build(&short, 1, &pieces, 1024 + 0x1_8000), None, "four, and there are three");
-        assert_eq!(list.build(&WIDE, 1, &pieces, 1 << 20), None);
-        assert_eq!(list.build(&WIDE, 32, &pieces, 512), None);
+        assert_eq!(
+            list.build(&short, &Plain, 1, &pieces, 1024 + 0x1_8000),
+            None,
+            "four, and there are three"
+        );
+        assert_eq!(list.build(&WIDE, &Plain, 1, &pieces, 1 << 20), None);
+        assert_eq!(list.build(&WIDE, &Plain, 32, &pieces, 512), None);
     }
 }

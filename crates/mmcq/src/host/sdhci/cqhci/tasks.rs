@@ -40,7 +40,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         if !self.by_dma(segments) {
             return Err(QueueError::Memory);
         }
-        let used = self.list.build(&self.form, slot, segments, bytes).ok_or(QueueError::Memory)?;
+        let used =
+            self.list.build(&self.form, &self.host.dma, slot, segments, bytes).ok_or(QueueError::Memory)?;
         let way = if task.direction == Direction::Read { TASK_READ } else { 0 };
         // Without coalescing each end interrupts by itself: some count by this bit alone.
         let tells = if self.coalesces { 0 } else { INT };

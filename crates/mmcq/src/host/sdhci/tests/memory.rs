@@ -190,3 +190,32 @@ fn a_table_that_ends_at_4_gib_is_refused_where_addresses_have_64_bits() {
         }
     }
 }
+
+/// One request after the other, by the short way too: each piece has its descriptor.
+#[test]
+fn a_mapping_in_pieces_has_a_list_and_without_lists_is_refused() {
+    let host = &mut ready(SdhciConfig::new());
+    for from in [0, 512, 1024] {
+        host.dma.scattered.set(true);
+        let mut segment = far(0, 4096);
+        host.map(&mut segment, Direction::Read).unwrap();
+        assert_eq!(segment.bus(), 0x4000);
+        let parts = [segment.part(from, 1024)];
+        host.start_fast(&read(2), &parts, 1).unwrap();
+        let words = host.table.words();
+        let first = 0x10_0000 + u32::from(from as u16) * 128;
+        assert_eq!(words[..4], [0x200_0021, first, 0x200_0023, first + 0x1_0000]);
+        assert!(report(host, INT_COMMAND | INT_TRANSFER, &parts).phase.unwrap().is_ok());
+        // Where it lies in one piece after all.
+        host.dma.scattered.set(false);
+        host.start_fast(&read(2), &parts, 1).unwrap();
+        assert_eq!(host.table.words()[..2], [0x400_0023, 0x4000 + from]);
+        assert!(report(host, INT_COMMAND | INT_TRANSFER, &parts).phase.unwrap().is_ok());
+        host.unmap(&segment, Direction::Read);
+    }
+    let mut host = ready(by(TransferMode::Sdma));
+    host.dma.scattered.set(true);
+    let open = host.dma.open.get();
+    assert_eq!(host.map(&mut far(0, 4096), Direction::Read), Err(DmaError::Scattered));
+    assert_eq!(host.dma.open.get(), open);
+}

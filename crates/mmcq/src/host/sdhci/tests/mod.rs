@@ -145,6 +145,8 @@ struct FakeDma {
     bus: Cell<u64>,
     synced: RefCell<Vec<(u64, usize)>>,
     open: Cell<i32>,
+    /// Each 512 bytes of a mapping lie elsewhere.
+    scattered: Cell<bool>,
 }
 
 // SAFETY: no controller reads what this maps.
@@ -155,6 +157,15 @@ unsafe impl Dma for &'static FakeDma {
     }
     fn unmap(&self, _: u64, _: NonNull<u8>, _: usize, _: Direction) {
         self.open.set(self.open.get() - 1);
+    }
+    const IN_PIECES: bool = true;
+
+    fn piece(&self, bus: u64, len: u32) -> (u64, u32) {
+        if !self.scattered.get() {
+            return (bus, len);
+        }
+        let skip = bus - self.bus.get();
+        (0x10_0000 + ((skip / 512) << 16) + skip % 512, len.min(512 - (skip % 512) as u32))
     }
     fn sync(&self, bus: u64, _: NonNull<u8>, len: usize) {
         self.synced.borrow_mut().push((bus, len));

@@ -1,0 +1,33 @@
+//! What a controller reads and writes besides the program's blocks: descriptors and registers of
+//! the card.
+
+use crate::sizes::DESCRIPTORS;
+use mmcq::card::SCRATCH_BYTES;
+use mmcq::host::sdhci::Table;
+
+/// Memory for registers of a card: whole lines of every cache.
+#[repr(C, align(128))]
+pub(crate) struct Scratch(pub [u8; SCRATCH_BYTES as usize]);
+
+impl Scratch {
+    const fn new() -> Self {
+        Scratch([0; SCRATCH_BYTES as usize])
+    }
+}
+
+/// One controller's memory. Any content is a valid one. In the header it is `MMCQ_DMA_BYTES` long.
+#[repr(C, align(128))]
+pub(crate) struct Room {
+    pub table: Table<DESCRIPTORS>,
+    pub scratch: Scratch,
+    /// The same for the supervisor.
+    pub supervisor_scratch: Scratch,
+}
+
+const _: () = assert!(size_of::<Room>() == Table::<DESCRIPTORS>::BYTES.next_multiple_of(128) + 1024);
+
+impl Room {
+    pub const fn new() -> Self {
+        Room { table: Table::new(), scratch: Scratch::new(), supervisor_scratch: Scratch::new() }
+    }
+}

@@ -1,0 +1,34 @@
+//! What the library has room for, chosen when it is built.
+//!
+//! `MMCQ_HOSTS`, `MMCQ_SLOTS` and `MMCQ_PIECES` are variables of the build's environment, and the
+//! names of macros in the header.
+
+use mmcq::engine::SLOTS_MAX;
+
+/// A whole number from 1 on and below a bound, written in a variable of the environment. No function: the type checker
+/// needs these numbers before it can say how a function of this crate is called.
+macro_rules! number {
+    ($name:literal, $otherwise:expr, $bound:expr) => {
+        match option_env!($name) {
+            None => $otherwise,
+            Some(text) => {
+                let (digits, mut value, mut at): (&[u8], usize, usize) = (text.as_bytes(), 0, 0);
+                while at < digits.len() {
+                    assert!(digits[at].is_ascii_digit(), concat!($name, " is a whole number"));
+                    value = value * 10 + (digits[at] - b'0') as usize;
+                    assert!(value < $bound, concat!($name, " is too large"));
+                    at += 1;
+                }
+                assert!(value != 0, concat!($name, " is 1 at least"));
+                value
+            }
+        }
+    };
+}
+
+/// Controllers.
+pub(crate) const HOSTS: usize = number!("MMCQ_HOSTS", 2, 9);
+/// Requests at a time, and one slot more of the library's own.
+pub(crate) const SLOTS: usize = number!("MMCQ_SLOTS", 7, SLOTS_MAX) + 1;
+/// Descriptors of one transfer, and one more for controllers that want an end of its own.
+pub(crate) const DESCRIPTORS: usize = number!("MMCQ_PIECES", 128, 4096) + 1;

@@ -1,0 +1,88 @@
+/* durable.c: durable writes, discards and zeroes by requests that end in a callback. Prints nothing if all is well. */
+#include "board.h"
+#include "expect.h"
+#include "mmcq.h"
+#include <string.h>
+
+static int ended;
+static int32_t ended_as;
+static uint64_t alarm_ns = UINT64_MAX;
+static uint8_t memory[64 * 512] __attribute__((aligned(64)));
+
+static void lock(void *context) { (void)context; }
+static void set_alarm(void *context, uint64_t at_ns) { (void)context; alarm_ns = at_ns; }
+static void step(void *board) {
+    uint64_t soon_ns = board_now_ns(board) + 1000000;
+    if (board_sleep(board, alarm_ns < soon_ns ? alarm_ns : soon_ns))
+        mmcq_on_irq(0);
+    else if (board_now_ns(board) >= alarm_ns)
+        mmcq_poll(0);
+}
+static void wait_for_it(void *board, const mmcq_idle *idle) { (void)idle; step(board); }
+static void done(mmcq_request *request, int32_t code) { (void)request; ended = 1, ended_as = code; }
+
+static int32_t submitted(void *board, uint32_t op, uint64_t lba, uint32_t blocks) {
+    mmcq_request request = { .op = op, .lba = lba, .blocks = blocks, .memory = op <= MMCQ_WRITE_DURABLE ? memory : NULL, .done = done };
+    int32_t code = mmcq_submit(0, &request);
+    for (ended = code != MMCQ_OK; !ended;)
+        step(board);
+    return code == MMCQ_OK ? ended_as : code;
+}
+static void reads(void *board, uint64_t lba, uint32_t blocks, int byte) {
+    memset(memory, ~byte, sizeof memory);
+    IS(submitted(board, MMCQ_READ, lba, blocks), MMCQ_OK);
+    for (uint32_t at = 0; at < blocks * 512; at++)
+        if (memory[at] != (uint8_t)byte) {
+            printf("block %u is %02x instead of %02x\n", (unsigned)lba + at / 512, memory[at], byte);
+            wrong = 1;
+            return;
+        }
+}
+
+int main(int argc, char **argv) {
+    void *board = board_open(argc > 1 ? argv[1] : "sdhc-16g-hs");
+    mmcq_platform platform = {
+        .context = board, .read = board_read, .write = board_write, .lock = lock, .unlock = lock, .now_ns = board_now_ns, .set_alarm = set_alarm,
+        .wait = wait_for_it, .map = board_map, .unmap = board_unmap, .sync = board_sync,
+    };
+    mmcq_card card;
+    mmcq_statistics before, after;
+    IS(mmcq_open(0, &platform), MMCQ_OK);
+    IS(submitted(board, MMCQ_DISCARD, 0, 8), MMCQ_E_NO_CARD);
+    IS(mmcq_bring_up(0, &card), MMCQ_OK);
+
+    /* The first of all calls, and none needs a flush of its own: the cards with a cache have reliable writes. */
+    memset(memory, 0x11, sizeof memory);
+    IS(mmcq_stats(0, &before), MMCQ_OK);
+    for (uint32_t n = 0; n < 8; n++)
+        IS(submitted(board, MMCQ_WRITE_DURABLE, 1000 + 8 * n, 8), MMCQ_OK);
+    IS(mmcq_write_durable(0, 1064, 8, memory), MMCQ_OK);
+    IS(mmcq_stats(0, &after), MMCQ_OK);
+    EQUALS(after.transfers - before.transfers, 9);
+    EQUALS(after.durable_flushes - before.durable_flushes, 0);
+    board_brown_out(board);
+    reads(board, 1000, 64, 0x11);
+
+    /* What a card can free. */
+    IS(submitted(board, MMCQ_DISCARD, 0, 0), MMCQ_E_ARGUMENT);
+    EQUALS(card.discard_blocks != 0, 1);
+    IS(submitted(board, MMCQ_WRITE, 65536, 64), MMCQ_OK);
+    IS(mmcq_stats(0, &before), MMCQ_OK);
+    IS(submitted(board, MMCQ_DISCARD, 65536, 65536), MMCQ_OK);
+    IS(mmcq_stats(0, &after), MMCQ_OK);
+    EQUALS(after.erase_pieces > before.erase_pieces, 1);
+    /* Less than one of its units: it is kept, and that is an end too. */
+    if (card.discard_blocks > 1)
+        IS(submitted(board, MMCQ_DISCARD, card.discard_blocks + 1, 1), MMCQ_OK);
+
+    /* Zeros, or a word that it cannot. */
+    memset(memory, 0x22, sizeof memory);
+    IS(submitted(board, MMCQ_WRITE, 65536, 64), MMCQ_OK);
+    IS(submitted(board, MMCQ_ZEROES, 65536, 0), MMCQ_E_ARGUMENT);
+    IS(submitted(board, MMCQ_ZEROES, 65536, 65536), card.zeroes ? MMCQ_OK : MMCQ_E_UNSUPPORTED);
+    reads(board, 65536, 64, card.zeroes ? 0 : 0x22);
+    IS(submitted(board, 6, 0, 8), MMCQ_E_ARGUMENT);
+    IS(mmcq_close(0), MMCQ_OK);
+    EQUALS(board_violations(board), 0);
+    return wrong;
+}

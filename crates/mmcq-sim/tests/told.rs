@@ -1,0 +1,305 @@
+//! A loss is told to each handle once, and only by an answer that says it: whatever shows it,
+//! whoever asks, and whatever is given up or refused meanwhile.
+
+use crate::{lane, rig};
+use futures::future::{Either, join_all, select};
+use lane::{Driver, Machine};
+use mmcq::block::BlockDevice;
+use mmcq::card::{self, Options, extension, supervise};
+use mmcq::engine::{Abilities, Error, Kind, RecoveryStep, Request};
+use mmcq::host::{Data, Direction};
+use mmcq::sched::{Fifo, Packed};
+use mmcq::spec::command::emmc;
+use mmcq_sim::bench::{self, Bench};
+use mmcq_sim::faults::{Faults, Plan, Point, Strike};
+use mmcq_sim::slot::Controller;
+use rig::buffer;
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::task::{Context, Waker};
+
+type Plain = Machine<Driver, Fifo, 16>;
+
+/// ERROR in R1.
+const ERROR: u32 = 1 << 19;
+
+fn emmc() -> Plain {
+    let machine = Plain::sdhci("emmc-hs200", true, Fifo);
+    machine.drive(machine.identify(Options::DEFAULT));
+    machine
+}
+
+/// An SD card whose cache is on.
+fn sd() -> Plain {
+    let machine = Plain::sdhci("sdxc-64g-a2", false, Fifo);
+    machine.drive(async {
+        let card = machine.identify(Options::DEFAULT).await;
+        extension::enable_cache(&machine.stack, &card, buffer(1, 0))
+            .await
+            .map_err(|(error, _)| error)
+            .unwrap();
+    });
+    machine
+}
+
+fn written(machine: &Plain, device: &BlockDevice<'_, impl mmcq::task::Platform, 16>, lba: u64, byte: u8) {
+    machine.drive(device.write(lba, buffer(1, byte))).0.unwrap();
+}
+
+/// The card could not write what its cache held. Each handle had a block there.
+#[test]
+fn a_flush_that_the_card_fails_is_told_to_each_handle_once() {
+    for machine in [emmc(), sd()] {
+        let (first, second) = (BlockDevice::new(&machine.stack), BlockDevice::new(&machine.stack));
+        written(&machine, &first, 100, 1);
+        written(&machine, &second, 200, 2);
+        machine.faults(Plan::none().next(Point::Cache, &[Strike::Fail]));
+        assert!(matches!(machine.drive(first.flush()), Err(Error::Program(_))));
+        machine.faults(Plan::none());
+        assert_eq!(machine.drive(second.flush()), Err(Error::CacheLost));
+        assert_eq!(machine.drive(first.flush()), Ok(()), "once");
+        assert_eq!(machine.drive(second.flush()), Ok(()), "once");
+    }
+}
+
+/// The flush is that of a durable write: the writes before it were in the same cache.
+#[test]
+fn a_flush_that_fails_inside_a_durable_write_is_told_by_the_next_flush() {
+    for machine in [emmc(), sd()] {
+        let device = BlockDevice::new(&machine.stack);
+        // A card without reliable writes.
+        machine.stack.with(|engine| engine.set_abilities(Abilities::NONE));
+        written(&machine, &device, 100, 1);
+        // The first is that of its own block into the cache, the next that of the flush.
+        machine.faults(Plan::none().shot(Point::Cache, 2, Strike::Fail));
+        assert!(machine.drive(device.write_durable(300, buffer(1, 3))).0.is_err());
+        machine.faults(Plan::none());
+        assert!(machine.drive(device.flush()).is_err());
+        assert_eq!(machine.drive(device.flush()), Ok(()), "once");
+    }
+}
+
+/// What a cache could not write shows once, in the next answer, whose ever that is.
+#[test]
+fn an_error_in_anothers_answer_is_told_by_the_next_flush() {
+    let mut shown = 0;
+    for reads in [false, true] {
+        for nth in 1..=3 {
+            let machine = emmc();
+            let device = BlockDevice::new(&machine.stack);
+            written(&machine, &device, 100, 1);
+            let strikes = Faults::new(Plan::none().shot(Point::Response, nth, Strike::Status(ERROR)));
+            machine.model.borrow_mut().set_faults(strikes.clone());
+            let other = if reads {
+                machine.drive(device.read(5_000, buffer(1, 0))).0
+            } else {
+                machine.drive(device.write(5_000, buffer(1, 2))).0
+            };
+            let struck = strikes.strikes() > 0;
+            machine.faults(Plan::none());
+            let flush = machine.drive(device.flush());
+            assert!(!struck || flush.is_err(), "answer {nth}, {reads}: {other:?}, then {flush:?}");
+            shown += u32::from(struck);
+        }
+    }
+    assert_eq!(shown, 3, "two answers of a write, one of a read");
+}
+
+#[test]
+fn what_a_dropped_flush_was_to_tell_the_next_one_does() {
+    for machine in [emmc(), sd()] {
+        let device = BlockDevice::new(&machine.stack);
+        written(&machine, &device, 100, 1);
+        machine.faults(Plan::none().next(Point::Cache, &[Strike::Fail]));
+        {
+            let mut given_up = Box::pin(device.flush());
+            let mut context = Context::from_waker(Waker::noop());
+            assert!(given_up.as_mut().poll(&mut context).is_pending());
+        }
+        machine.rest();
+        // The plan stays: had the first flush not been struck, this one would be.
+        assert!(machine.drive(device.flush()).is_err());
+        assert_eq!(machine.drive(device.flush()), Ok(()), "once");
+    }
+}
+
+fn beside<K: Future<Output: std::fmt::Debug>, T>(
+    bench: &Bench,
+    supervisor: &mut Pin<&mut K>,
+    call: impl Future<Output = T>,
+) -> T {
+    match bench.run(select(pin!(call), supervisor)).unwrap() {
+        Either::Left((result, _)) => result,
+        Either::Right((event, _)) => panic!("the supervisor has ended: {event:?}"),
+    }
+}
+
+/// The flush meets a full queue, and the program flushes again, as docs/durable.md says.
+#[test]
+fn a_flush_that_was_not_begun_keeps_the_word_of_a_loss() {
+    let bench = Bench::new("emmc-hs200").unwrap();
+    let stack = bench.stack();
+    let (card, scratch) = bench.run(card::bring_up(stack, bench::buffer(1), Options::DEFAULT)).unwrap();
+    let mut supervisor = pin!(supervise(stack, scratch, Options::DEFAULT, card.unwrap()));
+    let (first, second) = (BlockDevice::new(stack), BlockDevice::new(stack));
+    for (device, lba) in [(&first, 100), (&second, 200)] {
+        bench.run(device.write(lba, bench::buffer(1))).unwrap().0.unwrap();
+    }
+    bench.set_faults(Plan::none().next(Point::Command, &[Strike::BrownOut])).unwrap();
+    assert_eq!(beside(&bench, &mut supervisor, first.flush()), Err(Error::CacheLost));
+    let mut context = Context::from_waker(Waker::noop());
+    let read = |lba| stack.request(Request::new(Kind::Read { lba, blocks: 1 }, bench::buffer(1)));
+    let mut others: Vec<_> = (0..16).map(|n| Box::pin(read(n * 100))).collect();
+    others.retain_mut(|other| other.as_mut().poll(&mut context).is_pending());
+    assert_eq!(beside(&bench, &mut supervisor, second.flush()), Err(Error::Full));
+    beside(&bench, &mut supervisor, join_all(others));
+    assert_eq!(beside(&bench, &mut supervisor, second.flush()), Err(Error::CacheLost));
+    assert_eq!(beside(&bench, &mut supervisor, second.flush()), Ok(()));
+}
+
+/// The card was told after bring-up to show a packed write that failed. An initialisation switches
+/// that off.
+#[test]
+fn packs_go_on_after_an_initialisation_only_where_the_card_tells_of_their_failures() {
+    let machine = Machine::<Driver, Packed<Fifo>, 16>::sdhci("emmc-packed", true, Packed(Fifo));
+    let card = machine.drive(machine.identify(Options::DEFAULT));
+    assert!(machine.drive(card::enable_packed(&machine.stack, &card, buffer(1, 0))).is_ok());
+    let mut supervisor = pin!(supervise(&machine.stack, buffer(1, 0), Options::DEFAULT, card));
+    assert_eq!(machine.writes(1..10), 0);
+    let before = machine.packs();
+    assert!(before.writes > 0);
+    machine.faults(Plan::none().next(Point::Command, &[Strike::BrownOut]));
+    let device = BlockDevice::new(&machine.stack);
+    {
+        let call = pin!(device.read(0, buffer(8, 0)));
+        let read = machine.drive(select(call, &mut supervisor));
+        let Either::Left(((read, _), _)) = read else { panic!("the supervisor has ended") };
+        assert_eq!(read, Ok(8));
+    }
+    assert_eq!(machine.stack.with(|e| e.stats().recovery_steps[RecoveryStep::Reinit as usize]), 1);
+    for round in 2..6 {
+        assert_eq!(machine.writes(round * 10..round * 10 + 9), 0);
+    }
+    assert!(machine.packs().writes > before.writes, "packs are given up");
+    let data = Some(Data { direction: Direction::Read, block_size: 512, blocks: 1 });
+    let asked = machine.stack.raw(None, emmc::send_ext_csd(), data, buffer(1, 0), 1_000_000_000);
+    let (result, ext_csd) = machine.drive(asked);
+    result.unwrap();
+    assert!(ext_csd[56] & 8 != 0, "the card does not tell of a pack that fails");
+}
+
+/// A handle, and the blocks that it has written since it was told of something.
+struct User<'a, B: mmcq::task::Platform> {
+    device: BlockDevice<'a, B, 16>,
+    written: Vec<u64>,
+}
+
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, most: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % most
+    }
+}
+
+/// What docs/durable.md says of an answer to a flush: after `Ok` all that this handle has written
+/// is safe; what is lost was told to it before.
+fn answered<B: mmcq::task::Platform>(
+    machine: &Plain,
+    user: &mut User<'_, B>,
+    result: Result<(), Error>,
+    what: &str,
+) {
+    match result {
+        Ok(()) => {
+            let now_ns = machine.time.now();
+            let stake = machine.model.borrow_mut().card_mut().unwrap().at_stake(now_ns);
+            for lba in user.written.drain(..) {
+                assert!(stake.iter().all(|at| at.sector != lba), "{what}: Ok, and block {lba} is not safe");
+            }
+        }
+        Err(Error::CacheLost | Error::Program(_)) => user.written.clear(),
+        Err(_) => {}
+    }
+}
+
+/// Writes, durable writes, flushes that are well, that the card fails, that are given up and that
+/// are refused, and errors in any answer, of three handles.
+#[test]
+fn an_ok_of_a_flush_means_that_all_of_its_handle_is_safe() {
+    let (mut oks, mut told, mut refused) = (0, 0, 0);
+    for seed in 0..400 {
+        let machine = if seed % 2 == 0 { emmc() } else { sd() };
+        let mut dice = Dice(seed);
+        let mut users =
+            [0; 3].map(|_| User { device: BlockDevice::new(&machine.stack), written: Vec::new() });
+        for step in 0..40u64 {
+            let lba = 10_000 + step * 64;
+            let what = format!("seed {seed}, step {step}");
+            let user = &mut users[dice.below(3) as usize];
+            let fault = match dice.below(8) {
+                0 | 1 => Plan::none().shot(Point::Cache, 1, Strike::Fail),
+                2 => Plan::none().shot(Point::Response, 1 + dice.below(3), Strike::Status(ERROR)),
+                _ => Plan::none(),
+            };
+            match dice.below(8) {
+                0..=3 => {
+                    // A fault of the cache is one of flushes here.
+                    if machine.drive(user.device.write(lba, buffer(1, step as u8))).0.is_ok() {
+                        user.written.push(lba);
+                    }
+                }
+                4 => {
+                    machine.faults(fault);
+                    let done = machine.drive(user.device.write_durable(lba, buffer(1, step as u8))).0;
+                    machine.faults(Plan::none());
+                    if done.is_ok() {
+                        let now_ns = machine.time.now();
+                        let stake = machine.model.borrow_mut().card_mut().unwrap().at_stake(now_ns);
+                        assert!(stake.iter().all(|at| at.sector != lba), "{what}: durable, and not safe");
+                    }
+                }
+                5 => {
+                    machine.faults(fault);
+                    {
+                        let mut given_up = Box::pin(user.device.flush());
+                        let mut context = Context::from_waker(Waker::noop());
+                        let _ = given_up.as_mut().poll(&mut context);
+                    }
+                    machine.rest();
+                    machine.faults(Plan::none());
+                }
+                6 => {
+                    let mut context = Context::from_waker(Waker::noop());
+                    let read = |n| {
+                        machine.stack.request(Request::new(Kind::Read { lba: n, blocks: 1 }, buffer(1, 0)))
+                    };
+                    let mut others: Vec<_> = (0..16).map(|n| Box::pin(read(n * 100))).collect();
+                    others.retain_mut(|other| other.as_mut().poll(&mut context).is_pending());
+                    let result = machine.drive(user.device.flush());
+                    assert_eq!(result, Err(Error::Full));
+                    machine.drive(join_all(others));
+                    refused += 1;
+                    answered(&machine, user, result, &what);
+                }
+                _ => {
+                    machine.faults(fault);
+                    let result = machine.drive(user.device.flush());
+                    machine.faults(Plan::none());
+                    (oks, told) = (oks + u32::from(result.is_ok()), told + u32::from(result.is_err()));
+                    answered(&machine, user, result, &what);
+                }
+            }
+        }
+        for user in &mut users {
+            let mut result = Err(Error::Silent);
+            for _ in 0..3 {
+                result = machine.drive(user.device.flush());
+                answered(&machine, user, result, "at the end");
+            }
+            assert_eq!(result, Ok(()), "seed {seed}: a loss is told once");
+        }
+    }
+    assert!(oks > 500 && told > 500 && refused > 500, "{oks} {told} {refused}");
+}

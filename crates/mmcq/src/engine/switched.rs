@@ -1,0 +1,58 @@
+//! What was switched on after bring-up, and an initialisation of the card switches off: the one
+//! list of it. Each entry is restored by the supervisor before it gives the card back, or disarmed
+//! here.
+//!
+//! - *The cache of an SD card.* The supervisor restores it, and says so by `CardParams::flush`.
+//!   Otherwise flushes are those of a card without a cache.
+//! - *What tells of packs that fail.* The supervisor restores it, and says so by
+//!   [`Engine::packs_are_told`]. Otherwise there are no packs.
+//! - *A card's command queue.* The engine switches it on before the next task. Without its cache the
+//!   queue of an SD card is not used.
+
+use super::{Engine, FlushBy};
+use crate::host::{Direction, Host};
+use crate::sched::Profile;
+use crate::sched::packs::Packs;
+
+/// What is on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SwitchedOn {
+    /// The cache of an SD card, and how it is flushed.
+    pub cache: Option<FlushBy>,
+    /// The card tells of packs that fail.
+    pub packs: bool,
+}
+
+impl SwitchedOn {
+    pub const NOTHING: SwitchedOn = SwitchedOn { cache: None, packs: false };
+}
+
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
+    /// What is to be restored after an initialisation.
+    pub(crate) fn switched_on(&self) -> SwitchedOn {
+        let flush = self.card.target().as_ref().map(|target| target.flush);
+        let used = |packs: &Packs| {
+            [Direction::Read, Direction::Write].iter().any(|&direction| packs.most(direction) > 0)
+        };
+        SwitchedOn {
+            cache: flush.filter(|flush| matches!(flush, FlushBy::SdCache { .. })),
+            packs: self.lane.packs().is_some_and(used),
+        }
+    }
+
+    /// The card tells of packs that fail again, or does not.
+    pub(crate) fn packs_are_told(&mut self, told: bool) {
+        if let Some(packs) = self.lane.packs_mut() {
+            packs.restore(told);
+        }
+    }
+
+    /// The card was initialised: what was not restored is not used any more.
+    #[cold]
+    pub(super) fn disarm_unrestored(&mut self) {
+        if let Some(packs) = self.lane.packs_mut() {
+            packs.begin_anew();
+        }
+        self.close_fast();
+    }
+}

@@ -1,0 +1,50 @@
+//! Memory in one piece and in several, for the tests of drivers and of their lists.
+
+use super::*;
+
+/// Memory where `map` says, in one piece.
+pub(crate) struct Plain;
+
+// SAFETY: no controller reads what this maps.
+unsafe impl Dma for Plain {
+    fn map(&self, ptr: NonNull<u8>, _: usize, _: Direction) -> Result<u64, DmaError> {
+        Ok(ptr.addr().get() as u64)
+    }
+    fn unmap(&self, _: u64, _: NonNull<u8>, _: usize, _: Direction) {}
+    fn sync(&self, _: u64, _: NonNull<u8>, _: usize) {}
+}
+
+/// What [`piece`](Dma::piece) finds from address 0 on: where each begins, and its bytes.
+pub(crate) struct Scattered<'a>(pub &'a [(u64, u32)]);
+
+// SAFETY: as above.
+unsafe impl Dma for Scattered<'_> {
+    const IN_PIECES: bool = true;
+
+    fn map(&self, _: NonNull<u8>, _: usize, _: Direction) -> Result<u64, DmaError> {
+        Ok(0)
+    }
+    fn unmap(&self, _: u64, _: NonNull<u8>, _: usize, _: Direction) {}
+    fn sync(&self, _: u64, _: NonNull<u8>, _: usize) {}
+    fn piece(&self, bus: u64, len: u32) -> (u64, u32) {
+        let mut skip = bus;
+        for &(at, bytes) in self.0 {
+            if skip < bytes.into() {
+                return (at + skip, len.min(bytes - skip as u32));
+            }
+            skip -= u64::from(bytes);
+        }
+        (0, 0)
+    }
+}
+
+#[test]
+fn a_driver_without_lists_refuses_pieces() {
+    let place = NonNull::<u8>::dangling();
+    assert_eq!(map_whole(&Plain, place, 1024, Direction::Read), Ok(1));
+    let map = |pieces: &[_]| map_whole(&Scattered(pieces), place, 1024, Direction::Read);
+    assert_eq!(map(&[(0, 512), (0x9000, 512)]), Err(DmaError::Scattered));
+    // One piece that lies elsewhere is no address to count on from.
+    assert_eq!(map(&[(0x9000, 1024)]), Err(DmaError::Scattered));
+    assert_eq!(map(&[(0, 1024)]), Ok(0));
+}

@@ -1,0 +1,2 @@
+#include <linux/stddef.h>
+#include <linux/types.h>

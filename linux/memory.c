@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT OR GPL-2.0-only
+/* memory.c: where the controller finds a request's memory.
+ *
+ * A request is a list of pages. The library is given a number that means the request, and asks for the pieces when it writes descriptors. Its own
+ * descriptors and registers lie in coherent memory that mmcq_open is given. */
+#include "host.h"
+
+static bool is_number(u64 number)
+{
+	return number >= NUMBERS && number - NUMBERS < (u64)MMCQ_SLOTS * NUMBER_BYTES;
+}
+
+int32_t mmcq_ko_map(void *context, void *memory, size_t bytes, int32_t to_card, uint64_t *bus)
+{
+	struct host *host = context;
+	dma_addr_t mapped;
+
+	if (is_number((uintptr_t)memory)) {
+		*bus = (uintptr_t)memory;
+		return MMCQ_OK;
+	}
+	/* A controller without descriptors: memory in one piece. */
+	mapped = dma_map_single(&host->pci->dev, memory, bytes, to_card ? DMA_TO_DEVICE : DMA_FROM_DEVICE);
+	if (dma_mapping_error(&host->pci->dev, mapped))
+		return MMCQ_E_FULL;
+	*bus = mapped;
+	return MMCQ_OK;
+}
+
+void mmcq_ko_unmap(void *context, uint64_t bus, void *memory, size_t bytes, int32_t to_card)
+{
+	struct host *host = context;
+
+	if (!is_number((uintptr_t)memory))
+		dma_unmap_single(&host->pci->dev, bus, bytes, to_card ? DMA_TO_DEVICE : DMA_FROM_DEVICE);
+}
+
+/* Only for memory that `map` was called for, which has no descriptors. */
+void mmcq_ko_sync(void *context, uint64_t bus, void *memory, size_t bytes)
+{
+	struct host *host = context;
+
+	dma_sync_single_for_device(&host->pci->dev, bus, bytes, DMA_TO_DEVICE);
+}
+
+uint32_t mmcq_ko_piece(void *context, uint64_t bus, uint32_t bytes, uint64_t *real)
+{
+	struct host *host = context;
+	struct disk *disk = READ_ONCE(host->disk);
+	u64 number = bus - NUMBERS;
+	u32 offset = number % NUMBER_BYTES;
+	struct command *command;
+
+	if (!is_number(bus))
+		return bytes;
+	command = disk ? disk->commands[number / NUMBER_BYTES] : NULL;
+	if (!command)
+		return 0;
+	if (offset < command->before)
+		command->at = command->before = 0;
+	for (; command->at < command->count; command->at++) {
+		struct piece *piece = &command->pieces[command->at];
+		u32 skip = offset - command->before;
+
+		if (skip < piece->bytes) {
+			*real = piece->bus + skip;
+			return min(bytes, piece->bytes - skip);
+		}
+		command->before += piece->bytes;
+	}
+	return 0;
+}
+
+/* Maps a request's pages. False: there is no room now. */
+bool mmcq_ko_map_request(struct disk *disk, struct request *rq)
+{
+	struct device *device = &disk->host->pci->dev;
+	struct command *command = blk_mq_rq_to_pdu(rq);
+	struct scatterlist *entry;
+	int i;
+
+	command->at = command->before = 0;
+	command->entries = 0;
+	command->count = 1;
+	if (!disk->card.pieces) {
+		struct bio_vec all = req_bvec(rq);
+
+		command->count = 0;
+		command->request.memory = page_address(all.bv_page) + all.bv_offset;
+		return true;
+	}
+	command->request.memory = (void *)(uintptr_t)(NUMBERS + rq->tag * NUMBER_BYTES);
+	disk->commands[rq->tag] = command;
+	if (blk_rq_nr_phys_segments(rq) == 1) {
+		struct bio_vec all = req_bvec(rq);
+
+		command->pieces[0].bytes = blk_rq_bytes(rq);
+		command->pieces[0].bus = dma_map_page(device, all.bv_page, all.bv_offset, blk_rq_bytes(rq), rq_dma_dir(rq));
+		if (!dma_mapping_error(device, command->pieces[0].bus))
+			return true;
+		command->count = 0;
+		return false;
+	}
+	sg_init_table(command->list, blk_rq_nr_phys_segments(rq));
+	command->entries = blk_rq_map_sg(rq->q, rq, command->list);
+	command->count = dma_map_sg(device, command->list, command->entries, rq_dma_dir(rq));
+	for_each_sg(command->list, entry, command->count, i)
+		command->pieces[i] = (struct piece) { sg_dma_address(entry), sg_dma_len(entry) };
+	return command->count != 0;
+}
+
+void mmcq_ko_unmap_request(struct request *rq)
+{
+	struct command *command = blk_mq_rq_to_pdu(rq);
+	struct device *device = &command->host->pci->dev;
+
+	if (!command->count)
+		return;
+	if (command->entries)
+		dma_unmap_sg(device, command->list, command->entries, rq_dma_dir(rq));
+	else
+		dma_unmap_page(device, command->pieces[0].bus, command->pieces[0].bytes, rq_dma_dir(rq));
+	command->count = 0;
+}

@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: MIT OR GPL-2.0-only
+/* pci.c: SDHCI controllers behind PCI. It takes none by itself: `ids`, `new_id` or `driver_override` name one. */
+#include <linux/debugfs.h>
+#include <linux/delay.h>
+#include <linux/interrupt.h>
+#include <linux/module.h>
+#include <linux/seq_file.h>
+#include "host.h"
+
+/* The register that lets an SDHCI interrupt. */
+#define SIGNAL_ENABLE 0x38
+
+static char *ids = "";
+module_param(ids, charp, 0444);
+MODULE_PARM_DESC(ids, "controllers to take, as VENDOR:DEVICE in hexadecimal, with commas between");
+static char *quirks = "";
+module_param(quirks, charp, 0444);
+MODULE_PARM_DESC(quirks, "departures of the controllers from the standard, by the names of docs/controllers.md");
+static bool emmc_18;
+module_param(emmc_18, bool, 0444);
+MODULE_PARM_DESC(emmc_18, "the slots hold soldered eMMCs with 1.8 V signalling");
+
+/* Numbers of the library's controllers that are taken. */
+static unsigned long numbers;
+static struct dentry *debug_root;
+
+/* ---- What the library asks for ---- */
+static void lock(void *context)
+{
+	struct host *host = context;
+	unsigned long flags;
+
+	spin_lock_irqsave(&host->lock, flags);
+	host->flags = flags;
+}
+
+static void unlock(void *context)
+{
+	struct host *host = context;
+
+	spin_unlock_irqrestore(&host->lock, host->flags);
+}
+
+static uint64_t now_ns(void *context)
+{
+	return ktime_get_ns();
+}
+
+static void set_alarm(void *context, uint64_t at_ns)
+{
+	struct host *host = context;
+
+	if (READ_ONCE(host->silent))
+		return;
+	if (at_ns >= KTIME_MAX)
+		hrtimer_try_to_cancel(&host->timer);
+	else
+		hrtimer_start(&host->timer, ns_to_ktime(at_ns), HRTIMER_MODE_ABS_HARD);
+}
+
+static void wait(void *context, const mmcq_idle *idle)
+{
+	struct host *host = context;
+
+	if (READ_ONCE(host->silent)) {
+		mmcq_on_irq(host->number);
+		mmcq_poll(host->number);
+	}
+	if (mmcq_may_sleep(idle))
+		usleep_range(20, 100);
+}
+
+static void card_event(void *context, int32_t present)
+{
+	struct host *host = context;
+
+	if (!present)
+		WRITE_ONCE(host->went, true);
+	if (!READ_ONCE(host->leaving))
+		schedule_work(&host->look);
+}
+
+void mmcq_panic(void)
+{
+	panic("mmcq: a mistake of its own");
+}
+
+/* ---- Interrupt and alarm ---- */
+static irqreturn_t on_irq(int irq, void *context)
+{
+	struct host *host = context;
+	int32_t ours;
+
+	if (READ_ONCE(host->silent))
+		return IRQ_NONE;
+	ours = mmcq_on_irq(host->number);
+	/* A message is always its own. */
+	return host->pci->msi_enabled || host->pci->msix_enabled ? IRQ_HANDLED : IRQ_RETVAL(ours);
+}
+
+static enum hrtimer_restart on_alarm(struct hrtimer *timer)
+{
+	mmcq_poll(container_of(timer, struct host, timer)->number);
+	return HRTIMER_NORESTART;
+}
+
+/* ---- What it says ---- */
+static int state_show(struct seq_file *file, void *unused)
+{
+	struct host *host = file->private;
+	struct mmcq_statistics s;
+
+	mutex_lock(&host->looking);
+	if (host->disk) {
+		const struct mmcq_card *card = &host->disk->card;
+
+		seq_printf(file, "card %s%s\nblocks %llu\nclock_hz %u\nlines %u\n", card->emmc ? "emmc" : "sd", host->disk->refuses ? ", out" : "",
+			   card->blocks, card->clock_hz, card->width);
+		seq_printf(file, "cid %08x%08x%08x%08x\ncsd %08x%08x%08x%08x\n", card->cid[0], card->cid[1], card->cid[2], card->cid[3],
+			   card->csd[0], card->csd[1], card->csd[2], card->csd[3]);
+		seq_printf(file, "pieces %u\ncache %u\ndiscard_blocks %u\nzeroes %u\n", card->pieces, card->volatile_cache, card->discard_blocks,
+			   card->zeroes);
+	} else {
+		seq_puts(file, "card none\n");
+	}
+	if (!mmcq_stats(host->number, &s)) {
+		seq_printf(file, "requests %llu\ntransfers %llu\nmerged %llu\ncommands %llu\n", s.requests, s.transfers, s.merged, s.commands);
+		seq_printf(file, "interrupts %llu\nspurious %llu\nlost_interrupts %llu\nfaults %llu\n", s.interrupts, s.spurious,
+			   s.lost_interrupts, s.faults);
+		seq_printf(file, "durable_flushes %llu\ncache_lost %llu\nrecovery_steps %llu\n", s.durable_flushes, s.cache_lost, s.recovery_steps);
+	}
+	mutex_unlock(&host->looking);
+	return 0;
+}
+DEFINE_SHOW_ATTRIBUTE(state);
+
+/* ---- The controller's life ---- */
+static int32_t open_library(struct host *host)
+{
+	const struct mmcq_platform platform = {
+		.context = host, .base = (void __force *)host->registers, .lock = lock, .unlock = unlock, .now_ns = now_ns, .set_alarm = set_alarm,
+		.wait = wait, .map = mmcq_ko_map, .unmap = mmcq_ko_unmap, .sync = mmcq_ko_sync, .piece = mmcq_ko_piece, .card_event = card_event,
+		.quirks = quirks, .flags = emmc_18 ? MMCQ_EMMC_18 : 0, .dma = host->dma, .dma_bus = host->dma_bus, .dma_bytes = MMCQ_DMA_BYTES,
+	};
+
+	return mmcq_open(host->number, &platform);
+}
+
+/* Interrupt and alarm are over; then the library lets go. */
+static int32_t close_library(struct host *host)
+{
+	int32_t code;
+
+	disable_irq(host->irq);
+	WRITE_ONCE(host->silent, true);
+	hrtimer_cancel(&host->timer);
+	code = mmcq_close(host->number);
+	/* Others may interrupt by the same line. */
+	writel(0, host->registers + SIGNAL_ENABLE);
+	enable_irq(host->irq);
+	if (code)
+		dev_warn(&host->pci->dev, "closed with %s\n", mmcq_error_name(code));
+	return code;
+}
+
+static int probe(struct pci_dev *pci, const struct pci_device_id *id)
+{
+	struct device *device = &pci->dev;
+	struct host *host = devm_kzalloc(device, sizeof(*host), GFP_KERNEL);
+	int error;
+	int32_t code;
+	char name[8];
+
+	if (!host)
+		return -ENOMEM;
+	host->pci = pci;
+	error = pcim_enable_device(pci);
+	if (error)
+		return dev_err_probe(device, error, "the controller cannot be enabled\n");
+	if (!(pci_resource_flags(pci, 0) & IORESOURCE_MEM) || pci_resource_len(pci, 0) < 256)
+		return dev_err_probe(device, -ENODEV, "no SDHCI controller: its first region is no 256 bytes of memory\n");
+	error = pcim_iomap_regions(pci, BIT(0), KBUILD_MODNAME);
+	if (error)
+		return dev_err_probe(device, error, "the registers are another driver's\n");
+	host->registers = pcim_iomap_table(pci)[0];
+	error = dma_set_mask_and_coherent(device, DMA_BIT_MASK(32));
+	if (error)
+		return dev_err_probe(device, error, "no memory below 4 GiB\n");
+	dma_set_max_seg_size(device, REQUEST_BYTES);
+	host->dma = dmam_alloc_coherent(device, MMCQ_DMA_BYTES, &host->dma_bus, GFP_KERNEL);
+	if (!host->dma)
+		return dev_err_probe(device, -ENOMEM, "no memory for descriptors\n");
+	do {
+		host->number = find_first_zero_bit(&numbers, MMCQ_HOSTS);
+		if (host->number >= MMCQ_HOSTS)
+			return dev_err_probe(device, -EBUSY, "%u controllers are taken, and the library has room for no more\n", MMCQ_HOSTS);
+	} while (test_and_set_bit(host->number, &numbers));
+	spin_lock_init(&host->lock);
+	mutex_init(&host->looking);
+	INIT_WORK(&host->look, mmcq_ko_look);
+	hrtimer_init(&host->timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_HARD);
+	host->timer.function = on_alarm;
+	pci_set_master(pci);
+	pci_set_drvdata(pci, host);
+	error = pci_alloc_irq_vectors(pci, 1, 1, PCI_IRQ_ALL_TYPES);
+	if (error < 0) {
+		dev_err(device, "no interrupt\n");
+		goto no_irq;
+	}
+	host->irq = pci_irq_vector(pci, 0);
+	code = open_library(host);
+	if (code) {
+		error = -ENODEV;
+		if (code == MMCQ_E_ARGUMENT)
+			dev_err(device, "quirks=%s: not a list of their names\n", quirks);
+		else
+			dev_err(device, "no SDHCI controller that answers: %s\n", mmcq_error_name(code));
+		goto not_open;
+	}
+	error = request_irq(host->irq, on_irq, IRQF_SHARED, KBUILD_MODNAME, host);
+	if (error) {
+		dev_err(device, "the interrupt is another driver's\n");
+		close_library(host);
+		goto not_open;
+	}
+	snprintf(name, sizeof(name), "%u", host->number);
+	host->debug = debugfs_create_file(name, 0444, debug_root, host, &state_fops);
+	schedule_work(&host->look);
+	return 0;
+not_open:
+	pci_free_irq_vectors(pci);
+no_irq:
+	clear_bit(host->number, &numbers);
+	return error;
+}
+
+static void gone(struct pci_dev *pci)
+{
+	struct host *host = pci_get_drvdata(pci);
+	int32_t code;
+
+	WRITE_ONCE(host->leaving, true);
+	debugfs_remove(host->debug);
+	cancel_work_sync(&host->look);
+	mmcq_ko_remove_disk(host);
+	code = close_library(host);
+	free_irq(host->irq, host);
+	pci_free_irq_vectors(pci);
+	/* A controller that no reset stops reaches no memory from here on. Its number is not used again. */
+	pci_clear_master(pci);
+	if (code != MMCQ_E_STATE)
+		clear_bit(host->number, &numbers);
+}
+
+static int suspend(struct device *device)
+{
+	struct host *host = dev_get_drvdata(device);
+
+	WRITE_ONCE(host->leaving, true);
+	cancel_work_sync(&host->look);
+	if (host->disk) {
+		blk_mq_freeze_queue(host->disk->gendisk->queue);
+		host->frozen = true;
+		/* Until a look has found the same card. */
+		WRITE_ONCE(host->disk->refuses, true);
+	}
+	/* Flushes, and tells the card that its supply goes. */
+	close_library(host);
+	return 0;
+}
+
+static int resume(struct device *device)
+{
+	struct host *host = dev_get_drvdata(device);
+	int32_t code;
+
+	WRITE_ONCE(host->silent, false);
+	code = open_library(host);
+	if (code)
+		dev_err(device, "the controller has not come back: %s\n", mmcq_error_name(code));
+	WRITE_ONCE(host->leaving, false);
+	mmcq_ko_look(&host->look);
+	/* Where no card came back: what waits is refused. */
+	mmcq_ko_thaw(host);
+	return 0;
+}
+
+/* The machine goes down: what the card has in its cache is on its medium first. */
+static void shutdown(struct pci_dev *pci)
+{
+	struct host *host = pci_get_drvdata(pci);
+
+	WRITE_ONCE(host->leaving, true);
+	cancel_work_sync(&host->look);
+	if (host->disk && !host->disk->refuses)
+		mmcq_flush(host->number);
+}
+
+static DEFINE_SIMPLE_DEV_PM_OPS(pm_ops, suspend, resume);
+
+static const struct pci_device_id no_ids[] = { {} };
+
+static struct pci_driver driver = {
+	.name = "mmcq", .id_table = no_ids, .probe = probe, .remove = gone, .shutdown = shutdown, .driver.pm = pm_sleep_ptr(&pm_ops),
+};
+
+static int add_ids(const char *text)
+{
+	while (*text) {
+		unsigned int vendor, device;
+		int used = 0, error;
+
+		if (sscanf(text, "%4x:%4x%n", &vendor, &device, &used) != 2 || (text[used] && text[used] != ',')) {
+			pr_err("mmcq: ids=%s: not VENDOR:DEVICE in hexadecimal, with commas between\n", ids);
+			return -EINVAL;
+		}
+		error = pci_add_dynid(&driver, vendor, device, PCI_ANY_ID, PCI_ANY_ID, 0, 0, 0);
+		if (error)
+			return error;
+		text += used + (text[used] == ',');
+	}
+	return 0;
+}
+
+static int __init begin(void)
+{
+	int error;
+
+	debug_root = debugfs_create_dir("mmcq", NULL);
+	error = pci_register_driver(&driver);
+	if (!error) {
+		error = add_ids(ids);
+		if (error)
+			pci_unregister_driver(&driver);
+	}
+	if (error)
+		debugfs_remove(debug_root);
+	return error;
+}
+
+static void __exit end(void)
+{
+	pci_unregister_driver(&driver);
+	debugfs_remove(debug_root);
+}
+module_init(begin);
+module_exit(end);
+MODULE_LICENSE("Dual MIT/GPL");
+MODULE_DESCRIPTION("SD cards and eMMCs by the mmcq stack");
