@@ -184,6 +184,8 @@ const REENTERED: Error = Error::Reentered;
 const WAYS: &[Way] = &[
     ("on_irq, poll, turn", |stack| {
         stack.on_irq();
+        // It may have been its own.
+        assert!(stack.on_shared_irq());
         stack.poll();
         stack.turn();
         assert_eq!(stack.now_ns(), NOW_NS.get());
