@@ -367,7 +367,7 @@ fn faults_are_recovered_from() {
             (Point::ReadBlock, Strike::Crc),
             (Point::ReadBlock, Strike::EndBit),
             (Point::ReadBlock, Strike::Lost),
-            (Point::ReadBlock, Strike::Late(300_000_000)),
+            (Point::ReadBlock, Strike::Late(700_000_000)),
             (Point::WriteBlock, Strike::Crc),
             (Point::WriteBlock, Strike::NoStatus),
             (Point::WriteBlock, Strike::Lost),

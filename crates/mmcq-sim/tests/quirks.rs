@@ -22,7 +22,9 @@ fn profile(name: &str) -> Profile {
 /// Bring-up and a mixed load; why it failed, if it did.
 fn storage(profile: &Profile, driver: sdhci::SdhciConfig) -> Result<(Rig, Card), String> {
     let rig = Rig::with_card(storage_card(&profile.card), profile.controller, driver, ACCESS_NS)?;
-    let found = rig.try_drive(card::bring_up(&rig.stack, machine::buffer(1), card::Options::DEFAULT))?.0;
+    // The times of the standard: a timer that is wrong shows the sooner.
+    let options = card::Options::DEFAULT.sd_read_ns(0).sd_write_ns(0);
+    let found = rig.try_drive(card::bring_up(&rig.stack, machine::buffer(1), options))?.0;
     let found = found.map_err(|error| format!("bring-up: {error}"))?;
     let hurt = || rig.stack.with(|engine| (engine.stats().faults, engine.stats().lost_interrupts));
     let before = hurt();

@@ -78,6 +78,10 @@ pub struct Options {
     pub upkeep: &'static Upkeep,
     /// Cards with [quirks](quirk) that the stack does not know.
     pub quirks: &'static [quirk::Quirk],
+    /// Nanoseconds that an SD card is given for a read. It may declare more itself.
+    pub sd_read_ns: u64,
+    /// ... and for a write, until it is programmed: cards that clean up behind it take seconds.
+    pub sd_write_ns: u64,
 }
 
 setters!(Options {
@@ -89,6 +93,8 @@ setters!(Options {
     cache: bool,
     upkeep: &'static Upkeep,
     quirks: &'static [quirk::Quirk],
+    sd_read_ns: u64,
+    sd_write_ns: u64,
 });
 
 impl Options {
@@ -102,6 +108,9 @@ impl Options {
         cache: true,
         upkeep: &Upkeep::DEFAULT,
         quirks: &[],
+        // The standard's 100 and 250 (SDXC: 500) ms are not enough for cards on the market.
+        sd_read_ns: 500_000_000,
+        sd_write_ns: 3_000_000_000,
     };
 }
 

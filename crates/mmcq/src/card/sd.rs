@@ -159,10 +159,8 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
         block_addressed: ocr.ccs(),
         count: B::Profile::RECOVERS && scr.cmd23 && !quirks.has(Quirks::NO_COUNT),
         extended_address: ocr.co2t(),
-        read_timeout_ns: csd.read_timeout_ns(clock_hz).max(limits::READ_NS),
-        // The standard's 250 ms are not enough for some cards on the market; the controller's timer
-        // is only the last resort.
-        write_timeout_ns: csd.write_timeout_ns(clock_hz).max(limits::WRITE_XC_NS),
+        read_timeout_ns: csd.read_timeout_ns(clock_hz).max(limits::READ_NS).max(options.sd_read_ns),
+        write_timeout_ns: csd.write_timeout_ns(clock_hz).max(limits::WRITE_XC_NS).max(options.sd_write_ns),
         flush: FlushBy::Status,
         protected,
         quirks,
