@@ -15,7 +15,7 @@ module_param(ids, charp, 0444);
 MODULE_PARM_DESC(ids, "controllers to take, as VENDOR:DEVICE in hexadecimal, with commas between");
 static char *quirks = "";
 module_param(quirks, charp, 0444);
-MODULE_PARM_DESC(quirks, "departures of the controllers from the standard, by the names of docs/controllers.md");
+MODULE_PARM_DESC(quirks, "departures of the controllers from the standard, by their names in mmcq_platform.quirks");
 static bool emmc_18;
 module_param(emmc_18, bool, 0444);
 MODULE_PARM_DESC(emmc_18, "the slots hold soldered eMMCs with 1.8 V signalling");
