@@ -244,9 +244,9 @@ fn loom_lent_memory_is_ours_when_the_call_returns() {
         });
         let mut memory = [0u64; 64];
         let bytes = NonNull::from(memory.as_bytes());
-        let kind = Kind::Read { lba: 7, blocks: 1 };
+        let request = Request::new(Kind::Read { lba: 7, blocks: 1 }, DmaBuf::EMPTY);
         // SAFETY: `memory` outlives the call.
-        let output = unsafe { rig.stack.lent(kind, false, bytes, |_| thread::yield_now()) };
+        let output = unsafe { rig.stack.lent(request, bytes, |_| thread::yield_now()) };
         assert_eq!(output.map(|output| output.bytes), Ok(512));
         rig.memory.with_mut(|_| ());
         irq.join().unwrap();

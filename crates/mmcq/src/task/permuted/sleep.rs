@@ -7,8 +7,9 @@ use super::*;
 fn reads_lent<const N: usize>(stack: &Stack<N>, lba: u64, idle: impl FnMut(&Idle)) {
     let mut memory = [0u64; 64];
     let bytes = NonNull::from(memory.as_bytes());
+    let request = Request::new(Kind::Read { lba, blocks: 1 }, DmaBuf::EMPTY);
     // SAFETY: `memory` outlives the call.
-    let output = unsafe { stack.lent(Kind::Read { lba, blocks: 1 }, false, bytes, idle) };
+    let output = unsafe { stack.lent(request, bytes, idle) };
     assert_eq!(output.map(|output| output.bytes), Ok(512));
 }
 
