@@ -25,7 +25,7 @@ fn a_card_that_is_slow_for_ever_ends_each_incident_in_its_budget() {
     let mut bench = Bench::new();
     let mut incidents = 0;
     for (index, load) in NAMES.iter().enumerate().skip(1) {
-        let busy = Shot { point: Point::Busy, nth: 1, strike: Strike::Late(2_000_000_000) };
+        let busy = Shot { point: Point::Busy, nth: 1, strike: Strike::Late(5_000_000_000) };
         let outcome = run(&Case { luck: Luck::Always(busy), ..workload(index) }, &mut bench, None);
         assert_eq!(outcome.violation, None, "{load}");
         let budget_ns = Class::Whole.budget_ns() + outcome.allowance(Class::Whole, 0);
@@ -82,8 +82,9 @@ fn a_lost_answer_to_a_question_costs_the_time_of_a_question_and_not_of_the_busy(
             let outcome = run(&case, &mut bench, None);
             assert_eq!(outcome.violation, None, "{nth}, {load}");
             let longer_ns = outcome.work_ns.saturating_sub(clean.work_ns);
-            // A visit's transfer has a second for its data, and the slack of a deadline.
-            assert!(longer_ns < 1_100_000_000, "{longer_ns} ns, {nth}, {load}");
+            // A visit's transfer has a second for its data, a CMD12 after a write to an SD card the
+            // three in which the card may program; and the slack of a deadline.
+            assert!(longer_ns < 3_100_000_000, "{longer_ns} ns, {nth}, {load}");
             questions += 1;
         }
     }
