@@ -380,7 +380,7 @@ kept() { # name function-that-starts-qemu
 }
 emmc() {
   # Two commands that only SD cards answer: the interface condition, and the prefix of application commands.
-  local faults=2 qemu_x86=$PWD/../target/judges/qemu11/qemu-system-x86_64
+  local faults=4 qemu_x86=$PWD/../target/judges/qemu11/qemu-system-x86_64
   begin emmc_of_4_lines
   begin emmc_of_8_lines
   begin kept "eMMC, kept" on_emmc
@@ -401,7 +401,7 @@ sd_with_path() {
   path_at_most "$name" "random     read , depth  1" 639
   path_at_most "$name" "random     read , depth 32" 718
   path_at_most "$name" "random     write, depth  1" 899
-  path_at_most "$name" "random     write, depth 32" 750
+  path_at_most "$name" "random     write, depth 32" 770
 }
 if [ -n "$pc" ]; then
   begin sd_with_path
