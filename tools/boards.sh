@@ -379,7 +379,7 @@ kept() { # name function-that-starts-qemu
   must_say "$1" "kept: 3 times initialised again, 0 power cycles, given up 0 times"
 }
 emmc() {
-  # Two commands that only SD cards answer: the interface condition, and the prefix of application commands.
+  # Two commands that only SD cards answer, each asked twice: the interface condition, and the prefix of application commands.
   local faults=4 qemu_x86=$PWD/../target/judges/qemu11/qemu-system-x86_64
   begin emmc_of_4_lines
   begin emmc_of_8_lines
