@@ -1,24 +1,13 @@
 /* durable.c: durable writes, discards and zeroes by requests that end in a callback. Prints nothing if all is well. */
-#include "board.h"
 #include "expect.h"
-#include "mmcq.h"
+#include "step.h"
 #include <string.h>
 
 static int ended;
 static int32_t ended_as;
-static uint64_t alarm_ns = UINT64_MAX;
 static uint8_t memory[64 * 512] __attribute__((aligned(64)));
 
 static void lock(void *context) { (void)context; }
-static void set_alarm(void *context, uint64_t at_ns) { (void)context; alarm_ns = at_ns; }
-static void step(void *board) {
-    uint64_t soon_ns = board_now_ns(board) + 1000000;
-    if (board_sleep(board, alarm_ns < soon_ns ? alarm_ns : soon_ns))
-        mmcq_on_irq(0);
-    else if (board_now_ns(board) >= alarm_ns)
-        mmcq_poll(0);
-}
-static void wait_for_it(void *board, const mmcq_idle *idle) { (void)idle; step(board); }
 static void done(mmcq_request *request, int32_t code) { (void)request; ended = 1, ended_as = code; }
 
 static int32_t submitted(void *board, uint32_t op, uint64_t lba, uint32_t blocks) {

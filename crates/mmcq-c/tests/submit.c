@@ -1,15 +1,12 @@
 /* submit.c: requests that end in a callback, also such that submit the next. Prints nothing if all is well. */
-#include "board.h"
 #include "expect.h"
-#include "mmcq.h"
+#include "step.h"
 #include <stdio.h>
 #include <string.h>
 
 static int locked, ended;
-static uint64_t alarm_ns = UINT64_MAX;
 static void lock(void *context) { (void)context; wrong |= locked++ != 0; }
 static void unlock(void *context) { (void)context; locked--; }
-static void set_alarm(void *context, uint64_t at_ns) { (void)context; alarm_ns = at_ns; }
 static int mapped;
 static int32_t map(void *board, void *memory, size_t bytes, int32_t to_card, uint64_t *bus) {
     mapped++;
@@ -19,16 +16,6 @@ static void unmap(void *board, uint64_t bus, void *memory, size_t bytes, int32_t
     mapped--;
     board_unmap(board, bus, memory, bytes, to_card);
 }
-
-static void step(void *board) {
-    uint64_t soon_ns = board_now_ns(board) + 1000000;
-    if (board_sleep(board, alarm_ns < soon_ns ? alarm_ns : soon_ns))
-        mmcq_on_irq(0);
-    else if (board_now_ns(board) >= alarm_ns)
-        mmcq_poll(0);
-}
-static void wait_for_it(void *board, const mmcq_idle *idle) { (void)idle; step(board); }
-
 
 static uint8_t memory[8][8 * 512] __attribute__((aligned(64)));
 static mmcq_request requests[8];

@@ -282,7 +282,7 @@ fn sleep_gives_no_card_back_that_has_gone() {
         let new = match told {
             Some(Event::Inserted(Ok(found)) | Event::Changed(found)) => Some(found.params.sectors),
             Some(event) => panic!("{steps}: {event:?}"),
-            // Nobody has found out yet.
+            // The stack has not found out yet.
             None if matches!(slept, Some(Err(_))) => Some(card.params.sectors),
             None => None,
         };

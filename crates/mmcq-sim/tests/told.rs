@@ -1,5 +1,5 @@
-//! A loss is told to each handle once, and only by an answer that says it: whatever shows it,
-//! whoever asks, and whatever is given up or refused meanwhile.
+//! The stack tells a loss to each handle once, and only by an answer that says it: whatever answer
+//! shows it, and whatever the stack gives up or refuses meanwhile.
 
 use crate::{lane, rig};
 use futures::future::{Either, join_all, select};

@@ -1,22 +1,23 @@
 //! `mmcq torture`: the stack under faults and power cuts.
 
+mod broken;
+
 use super::page::{Place, command_line};
 use super::progress::{Progress, Unit};
 use super::{Error, print, shards, threads, whole};
+use broken::{explain, replay};
 use clap::{Args, ValueEnum};
 use mmcq_lab::page::campaigns::{self, Campaign};
 use mmcq_lab::sweep::Shard;
 use mmcq_torture::case::Case;
-use mmcq_torture::run::{Bench, CARDS, run};
-use mmcq_torture::score::{Score, counted};
-use mmcq_torture::shrink::shrink;
+use mmcq_torture::run::CARDS;
+use mmcq_torture::score::counted;
 use mmcq_torture::spread::Share;
 use mmcq_torture::summary::Summary;
 use mmcq_torture::swarm::Swarm;
-use mmcq_torture::trace::{HEADING, InOrder};
 use mmcq_torture::{
-    aimed, bring_up, catalogue, describe, exhaustive, hosts, presence, queue_sweep, queues, spi, streams,
-    sweep, workloads,
+    aimed, bring_up, catalogue, exhaustive, hosts, presence, queue_sweep, queues, spi, streams, sweep,
+    workloads,
 };
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -402,9 +403,6 @@ impl Torture {
     }
 }
 
-/// Failing runs that are made short.
-const SHORTENED: usize = 3;
-
 /// What the long command would take; a shorter run cannot tell.
 fn extrapolated(requests: u64, took: Duration) -> Option<String> {
     let seconds = took.as_secs_f64();
@@ -413,61 +411,6 @@ fn extrapolated(requests: u64, took: Duration) -> Option<String> {
     }
     let minutes = seconds * LONG.0 as f64 / requests as f64 / 60.0;
     Some(format!("  100 million requests (--long) would take about {minutes:.0} minutes here\n"))
-}
-
-/// What broke a promise: the command that replays it, if it has one, or what it was.
-fn named(case: &Case, command: Option<&str>) -> String {
-    match command {
-        Some(_) => format!("seed {}", case.seed),
-        None => describe::line(case),
-    }
-}
-
-/// The broken promises, and the first of the runs made short. `command` replays a seed, if it is
-/// one.
-fn explain(score: &Score, command: &dyn Fn(u64) -> Option<String>) -> Result<(), Error> {
-    for (case, violation) in &score.failures {
-        let command = command(case.seed);
-        print(&format!("  {}: {violation}\n", named(case, command.as_deref())))?;
-        if let Some(command) = command {
-            print(&format!("    replay: {command}\n"))?;
-        }
-    }
-    for (case, violation) in score.failures.iter().take(SHORTENED) {
-        if let Some(short) = shrink(case, &mut Bench::new()) {
-            let name = named(case, command(case.seed).as_deref());
-            print(&format!("\n{name}, made short ({violation}):\n"))?;
-            replay(&short)?;
-        }
-    }
-    Ok(())
-}
-
-fn replay(case: &Case) -> Result<ExitCode, Error> {
-    print(&describe::run(case))?;
-    print(HEADING)?;
-    let mut failed = None;
-    let mut lines = InOrder::new(|line: String| {
-        if failed.is_none() {
-            failed = print(&(line + "\n")).err();
-        }
-    });
-    let outcome = run(case, &mut Bench::new(), Some(&mut |line| lines.line(line)));
-    drop(lines);
-    if let Some(error) = failed {
-        return Err(error);
-    }
-    match &outcome.violation {
-        Some(violation) => {
-            print(&format!("{violation}\n"))?;
-            Ok(ExitCode::from(1))
-        }
-        None => {
-            let (requests, cuts) = (counted(outcome.requests, "request"), counted(outcome.cuts, "cut"));
-            print(&format!("{requests}, {cuts}, nothing broken\n"))?;
-            Ok(ExitCode::SUCCESS)
-        }
-    }
 }
 
 /// Those whose name has this text; all of them must be found.

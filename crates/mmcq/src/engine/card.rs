@@ -86,7 +86,7 @@ impl Card {
 
     /// The number of the card with this identity: it is the one in the slot, or none is.
     pub fn number_of(&self, identity: u32) -> CardNumber {
-        // A program that names a card which nobody has brought up knows it by itself.
+        // A program that has brought its card up by means of its own names it itself.
         let same = self.identity.is_none_or(|seen| seen == identity) && !self.left;
         if same { self.number } else { CardNumber::NONE }
     }

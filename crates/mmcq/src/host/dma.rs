@@ -72,8 +72,8 @@ pub unsafe trait Dma {
     /// (descriptor tables). `bus` and `ptr` point at the changed part.
     fn sync(&self, bus: u64, ptr: NonNull<u8>, len: usize);
 
-    /// Mappings may lie in pieces, and [`piece`](Dma::piece) says where. A constant, so that nobody
-    /// asks where there are none.
+    /// Mappings may lie in pieces, and [`piece`](Dma::piece) says where. A constant, so that a driver
+    /// does not ask where there are none.
     const IN_PIECES: bool = false;
 
     /// Where the controller finds what a mapping has at `bus`, and how many of the `len` bytes from

@@ -1,27 +1,23 @@
-//! What the engine cannot do by itself, and cards that come and go: help that is asked for, and the
-//! card's presence.
+//! What the engine cannot do by itself: help that is asked for. Who gives it, and the card's
+//! presence, have rooms of their own.
 //!
 //! While help is awaited nothing is started but urgent requests; everything else keeps its place.
 
-use super::super::timers::NEVER;
+mod presence;
+mod supervisor;
+
 use super::super::{CardParams, Engine, Error};
 use super::{Incident, RecoveryStep};
 use crate::host::Host;
 use crate::sched::Profile;
 use core::task::Waker;
 
-/// The card must be in, or out, for so long before the engine believes it.
-const DEBOUNCE_NS: u64 = 50_000_000;
 /// Without a supervisor the engine waits for help no longer than this.
 const UNHELPED_NS: u64 = 100_000_000;
 /// No step of a conversation that is polled takes so long.
 const GAP_NS: u64 = 5_000_000_000;
 /// Between two power cycles of the same card.
 const POWER_CYCLE_PAUSE_NS: u64 = 60_000_000_000;
-/// A card that could not be brought up is tried again after this pause, then after twice as long
-/// each time, up to the second.
-const RETRY_NS: u64 = 100_000_000;
-const RETRY_NS_MAX: u64 = 10_000_000_000;
 /// A new card is brought up in this time, or goes on in it: a forced erase may be one phase of three
 /// minutes.
 const NEW_CARD_NS: u64 = 240_000_000_000;
@@ -215,78 +211,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         help
     }
 
-    /// The supervisor is to end, with [`Event::Dismissed`](crate::card::Event::Dismissed) and its
-    /// scratch memory. False: it is at work, or there is none; try again later. It does so when it
-    /// is polled next: wake it.
-    pub fn dismiss_supervisor(&mut self) -> bool {
-        let free = self.supervisor.helping().supervisor && self.supervisor.helping().asked.is_none();
-        if P::RECOVERS && self.supervisor.helping().rests() {
-            // First the card is woken.
-            self.supervisor.helping_mut().rest = Resting::Over;
-            self.timers.wake_now();
-        }
-        if P::RECOVERS && free {
-            (self.supervisor.helping_mut().asked, self.supervisor.helping_mut().taken) =
-                (Some(ServiceRequest::Dismissed), false);
-            // The time of what was asked for before is none of this.
-            self.timers.help_until(NEVER);
-            self.close_fast();
-            self.card.functions_mut().card_goes();
-        }
-        free
-    }
-
-    /// What to wake when help is needed; the engine itself wakes nothing. As long as a waker is
-    /// named here (and after [`take_service_request`](Self::take_service_request)) the engine waits
-    /// for help, and keeps one slot free for urgent requests; `None`: there is no supervisor any
-    /// more. The waker that is not kept comes back, to be dropped outside of any lock.
-    #[must_use = "to be dropped outside of any lock"]
-    pub(crate) fn set_service_waker(&mut self, waker: Option<Waker>) -> Option<Waker> {
-        if !P::RECOVERS {
-            return waker;
-        }
-        self.supervisor.helping_mut().supervisor = waker.is_some();
-        if waker.is_some() && core::mem::take(&mut self.supervisor.helping_mut().untold) {
-            // What is in the slot is told now.
-            self.timers.presence_at(0);
-            self.restop();
-            self.timers.wake_now();
-        }
-        let left = waker.is_none() && self.supervisor.helping().asked.is_some();
-        // What this one has heard and not answered, the next is told again.
-        self.supervisor.helping_mut().taken &= !left;
-        if left
-            && matches!(
-                self.supervisor.helping().asked,
-                Some(
-                    ServiceRequest::Dismissed
-                        | ServiceRequest::Rest
-                        | ServiceRequest::Exception
-                        | ServiceRequest::Background
-                )
-            )
-        {
-            // Nothing is wrong with the card: the next supervisor does it.
-            self.supervisor.helping_mut().forget();
-            self.restop();
-        }
-        if left && self.lane.is_idle() {
-            // The next poll, which knows the time, goes on, or limits how long help is still waited
-            // for.
-            self.timers.wake_now();
-        }
-        self.close_fast();
-        // Without a supervisor no slot is kept for one.
-        let kept = u8::from(waker.is_some());
-        self.gate.limit(self.config.admitted.min((N as u8).saturating_sub(kept).max(1)));
-        core::mem::replace(&mut self.supervisor.helping_mut().waker, waker)
-    }
-
-    /// The waker of help that is needed.
-    pub(crate) fn take_service_waker(&mut self) -> Option<Waker> {
-        if self.supervisor.helping().calls() { self.supervisor.helping_mut().waker.take() } else { None }
-    }
-
     /// Help has come, or not. `Ok`: the card is in `tran`, and this is what is to be known of it;
     /// queued requests go on. An error leads to the next step of the ladder, and at last to
     /// [`Error::Dead`]; [`Error::Changed`] ends everything that was meant for the card before.
@@ -370,23 +294,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             helping.pace = Pace::Again;
             self.timers.incident_until(now_ns.saturating_add(super::INCIDENT_NS));
             self.timers.help_until_incident();
-        }
-    }
-
-    /// The card in the slot is told anew after a pause, which grows.
-    fn try_again_later(&mut self, before_ns: u64, now_ns: u64) {
-        let retry_ns = before_ns.saturating_mul(2).clamp(RETRY_NS, RETRY_NS_MAX);
-        self.supervisor.helping_mut().retry_ns = retry_ns;
-        self.timers.presence_at(now_ns.saturating_add(retry_ns));
-    }
-
-    /// The program, or the supervisor, has said what is in the slot.
-    pub(in super::super) fn slot_is_known(&mut self) {
-        let helping = self.supervisor.helping_mut();
-        helping.untold = false;
-        if core::mem::take(&mut helping.retry_ns) != 0 {
-            self.timers.presence_is_known();
-            self.restop();
         }
     }
 
@@ -598,43 +505,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 _ => self.tune_soon(),
             }
         }
-    }
-
-    /// The host has seen a card come or go. What was meant for the card before ends at once. After
-    /// 50 ms of quiet the engine tells the supervisor what is in the slot.
-    #[cold]
-    pub fn presence_changed(&mut self, now_ns: u64) {
-        if !P::RECOVERS {
-            if !self.host.present() {
-                self.card.leave();
-                self.removed(now_ns);
-            }
-            return;
-        }
-        self.supervisor.helping_mut().forget();
-        self.supervisor.helping_mut().retry_ns = 0;
-        self.timers.presence_at(now_ns.saturating_add(DEBOUNCE_NS));
-        self.restop();
-        if self.card.target().is_some() || !self.host.present() {
-            self.removed(now_ns);
-        }
-        if self.lane.is_idle() {
-            self.go_idle(now_ns);
-        }
-    }
-
-    fn presence_is_stable(&mut self, now_ns: u64) {
-        self.timers.presence_is_known();
-        let help = if self.host.present() { ServiceRequest::Inserted } else { ServiceRequest::Removed };
-        if help == ServiceRequest::Removed {
-            self.card.leave();
-        }
-        let there = self.supervisor.helping().supervisor;
-        self.supervisor.helping_mut().untold = !there;
-        if there {
-            self.ask(help, now_ns);
-        }
-        self.restop();
     }
 }
 

@@ -1,0 +1,69 @@
+//! Cards that come and go: what is in the slot is believed after a moment of quiet.
+
+use super::super::super::Engine;
+use super::ServiceRequest;
+use crate::host::Host;
+use crate::sched::Profile;
+
+/// The card must be in, or out, for so long before the engine believes it.
+const DEBOUNCE_NS: u64 = 50_000_000;
+/// A card that could not be brought up is tried again after this pause, then after twice as long
+/// each time, up to the second.
+const RETRY_NS: u64 = 100_000_000;
+const RETRY_NS_MAX: u64 = 10_000_000_000;
+
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
+    /// The card in the slot is told anew after a pause, which grows.
+    pub(super) fn try_again_later(&mut self, before_ns: u64, now_ns: u64) {
+        let retry_ns = before_ns.saturating_mul(2).clamp(RETRY_NS, RETRY_NS_MAX);
+        self.supervisor.helping_mut().retry_ns = retry_ns;
+        self.timers.presence_at(now_ns.saturating_add(retry_ns));
+    }
+
+    /// The program, or the supervisor, has said what is in the slot.
+    pub(in super::super::super) fn slot_is_known(&mut self) {
+        let helping = self.supervisor.helping_mut();
+        helping.untold = false;
+        if core::mem::take(&mut helping.retry_ns) != 0 {
+            self.timers.presence_is_known();
+            self.restop();
+        }
+    }
+
+    /// The host has seen a card come or go. What was meant for the card before ends at once. After
+    /// 50 ms of quiet the engine tells the supervisor what is in the slot.
+    #[cold]
+    pub fn presence_changed(&mut self, now_ns: u64) {
+        if !P::RECOVERS {
+            if !self.host.present() {
+                self.card.leave();
+                self.removed(now_ns);
+            }
+            return;
+        }
+        self.supervisor.helping_mut().forget();
+        self.supervisor.helping_mut().retry_ns = 0;
+        self.timers.presence_at(now_ns.saturating_add(DEBOUNCE_NS));
+        self.restop();
+        if self.card.target().is_some() || !self.host.present() {
+            self.removed(now_ns);
+        }
+        if self.lane.is_idle() {
+            self.go_idle(now_ns);
+        }
+    }
+
+    pub(super) fn presence_is_stable(&mut self, now_ns: u64) {
+        self.timers.presence_is_known();
+        let help = if self.host.present() { ServiceRequest::Inserted } else { ServiceRequest::Removed };
+        if help == ServiceRequest::Removed {
+            self.card.leave();
+        }
+        let there = self.supervisor.helping().supervisor;
+        self.supervisor.helping_mut().untold = !there;
+        if there {
+            self.ask(help, now_ns);
+        }
+        self.restop();
+    }
+}

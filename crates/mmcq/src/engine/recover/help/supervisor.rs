@@ -1,0 +1,82 @@
+//! Supervisors that come and go: whom the engine wakes when it needs help.
+
+use super::super::super::Engine;
+use super::super::super::timers::NEVER;
+use super::{Resting, ServiceRequest};
+use crate::host::Host;
+use crate::sched::Profile;
+use core::task::Waker;
+
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
+    /// The supervisor is to end, with [`Event::Dismissed`](crate::card::Event::Dismissed) and its
+    /// scratch memory. False: it is at work, or there is none; try again later. It does so when it
+    /// is polled next: wake it.
+    pub fn dismiss_supervisor(&mut self) -> bool {
+        let free = self.supervisor.helping().supervisor && self.supervisor.helping().asked.is_none();
+        if P::RECOVERS && self.supervisor.helping().rests() {
+            // First the card is woken.
+            self.supervisor.helping_mut().rest = Resting::Over;
+            self.timers.wake_now();
+        }
+        if P::RECOVERS && free {
+            (self.supervisor.helping_mut().asked, self.supervisor.helping_mut().taken) =
+                (Some(ServiceRequest::Dismissed), false);
+            // The time of what was asked for before is none of this.
+            self.timers.help_until(NEVER);
+            self.close_fast();
+            self.card.functions_mut().card_goes();
+        }
+        free
+    }
+
+    /// What to wake when help is needed; the engine itself wakes nothing. As long as a waker is
+    /// named here (and after [`take_service_request`](Self::take_service_request)) the engine waits
+    /// for help, and keeps one slot free for urgent requests; `None`: there is no supervisor any
+    /// more. The waker that is not kept comes back, to be dropped outside of any lock.
+    #[must_use = "to be dropped outside of any lock"]
+    pub(crate) fn set_service_waker(&mut self, waker: Option<Waker>) -> Option<Waker> {
+        if !P::RECOVERS {
+            return waker;
+        }
+        self.supervisor.helping_mut().supervisor = waker.is_some();
+        if waker.is_some() && core::mem::take(&mut self.supervisor.helping_mut().untold) {
+            // What is in the slot is told now.
+            self.timers.presence_at(0);
+            self.restop();
+            self.timers.wake_now();
+        }
+        let left = waker.is_none() && self.supervisor.helping().asked.is_some();
+        // What this one has heard and not answered, the next is told again.
+        self.supervisor.helping_mut().taken &= !left;
+        if left
+            && matches!(
+                self.supervisor.helping().asked,
+                Some(
+                    ServiceRequest::Dismissed
+                        | ServiceRequest::Rest
+                        | ServiceRequest::Exception
+                        | ServiceRequest::Background
+                )
+            )
+        {
+            // Nothing is wrong with the card: the next supervisor does it.
+            self.supervisor.helping_mut().forget();
+            self.restop();
+        }
+        if left && self.lane.is_idle() {
+            // The next poll, which knows the time, goes on, or limits how long help is still waited
+            // for.
+            self.timers.wake_now();
+        }
+        self.close_fast();
+        // Without a supervisor no slot is kept for one.
+        let kept = u8::from(waker.is_some());
+        self.gate.limit(self.config.admitted.min((N as u8).saturating_sub(kept).max(1)));
+        core::mem::replace(&mut self.supervisor.helping_mut().waker, waker)
+    }
+
+    /// The waker of help that is needed.
+    pub(crate) fn take_service_waker(&mut self) -> Option<Waker> {
+        if self.supervisor.helping().calls() { self.supervisor.helping_mut().waker.take() } else { None }
+    }
+}
