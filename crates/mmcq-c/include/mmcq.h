@@ -49,7 +49,7 @@ enum {
     MMCQ_E_FULL = -12,       /* for `patience_ms` no slot was free, or `map` had no room; also what `map` returns then */
     MMCQ_E_UNSUPPORTED = -13,
     MMCQ_E_DEAD = -14,       /* card or controller is given up */
-    MMCQ_E_READ_ONLY = -15,  /* the card can only be read any more */
+    MMCQ_E_READ_ONLY = -15,  /* the RPMB's write counter has ended */
     MMCQ_E_PROTECTED = -16,  /* write-protected */
     MMCQ_E_CACHE_LOST = -17, /* the card lost writes that were not flushed; said once */
     MMCQ_E_CHANGED = -18,    /* another card is in the slot */

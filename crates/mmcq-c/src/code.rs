@@ -131,7 +131,6 @@ pub(crate) fn of(result: Result<(), Error>) -> i32 {
         Error::Unsupported | Error::Unaligned { .. } => MMCQ_E_UNSUPPORTED,
         Error::Card(_) | Error::Program(_) | Error::Register(_) | Error::Protocol(_) => MMCQ_E_CARD,
         Error::Dead => MMCQ_E_DEAD,
-        Error::ReadOnly => MMCQ_E_READ_ONLY,
         Error::Protected => MMCQ_E_PROTECTED,
         Error::CacheLost => MMCQ_E_CACHE_LOST,
         Error::Changed => MMCQ_E_CHANGED,

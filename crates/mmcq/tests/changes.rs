@@ -5,12 +5,9 @@ use crate::{bench, equipped, support};
 use bench::{BLOCKS, Bench, bench};
 use equipped::TRIMS;
 use mmcq::card::quirk::Quirks;
-use mmcq::engine::{
-    Abilities, CardParams, DmaBuf, Erase, Error, FlushBy, Irreversible, Kind, RecoveryStep, Request,
-};
-use mmcq::host::{Auto, BusOp, Cause, Phase};
+use mmcq::engine::{Abilities, CardParams, DmaBuf, Erase, Error, FlushBy, Irreversible, Kind, Request};
+use mmcq::host::{Auto, BusOp, Phase};
 use mmcq::spec::command::{self, Command, Resp, emmc};
-use mmcq::spec::response::R1;
 use support::{buffer, target};
 
 const CACHE: FlushBy = FlushBy::EmmcCache { timeout_ns: 500_000_000 };
@@ -98,44 +95,4 @@ fn what_changes_nothing_leaves_nothing_to_lose() {
         assert!(b.finish(off).result.is_ok());
         assert_eq!(flush(&mut b), Ok(0));
     }
-}
-
-/// Three writes in a row that the card could not program, and no read that failed.
-fn worn_out() -> Bench {
-    let mut b = with(Quirks::NONE);
-    b.world.borrow_mut().bad_for_writes = true;
-    b.world.borrow_mut().bad_says = R1::ERROR;
-    b.world.borrow_mut().bad.insert(0, Cause::Timeout);
-    for _ in 0..3 {
-        let id = b.write(0, 1, 1);
-        assert!(b.finish(id).result.is_err());
-    }
-    assert_eq!(b.taken(RecoveryStep::ReadOnly), 1);
-    b
-}
-
-#[test]
-fn a_card_that_takes_no_writes_any_more_takes_no_change() {
-    for (name, request) in changes() {
-        let mut b = worn_out();
-        let refused = b.e.submit(request, b.now).map_err(|(error, _)| error);
-        assert_eq!(refused.err(), Some(Error::ReadOnly), "{name}");
-    }
-}
-
-#[test]
-fn a_card_that_takes_no_writes_any_more_is_read_asked_and_flushed() {
-    let mut b = worn_out();
-    b.world.borrow_mut().areas.insert(1, vec![7; BLOCKS as usize * 512]);
-    for request in [
-        Request::new(Kind::Read { lba: 9, blocks: 1 }, buffer(1, 0)),
-        Request::new(support::partition_access(0x49, 0, 0, 8), buffer(8, 0)),
-        raw(command::send_status(1)),
-    ] {
-        let id = b.submit(request);
-        assert!(b.finish(id).result.is_ok());
-    }
-    let id = b.submit(Request::new(Kind::Flush, DmaBuf::EMPTY));
-    let _ = b.finish(id);
-    assert_eq!(flush(&mut b), Ok(0));
 }

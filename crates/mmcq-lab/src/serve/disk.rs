@@ -456,7 +456,7 @@ impl Disk {
             self.losses.refuses_write(client);
         }
         let errno = match error {
-            Error::ReadOnly | Error::Protected | Error::Locked => Errno::Permission,
+            Error::Protected | Error::Locked => Errno::Permission,
             Error::OutOfRange { .. } | Error::Unsupported => Errno::Invalid,
             _ => Errno::Io,
         };

@@ -47,22 +47,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         if told != 0 {
             self.told_by_status(status);
-        } else if P::RECOVERS && self.owes_status() {
-            self.note_written();
         }
         self.settled(if bad != 0 { Err(not_written(status)) } else { Ok(()) });
     }
 
-    /// The same for a status that shows no error, and nothing else.
-    #[inline(always)]
-    pub(super) fn settle_well(&mut self) {
-        self.note_written();
-        self.settled(Ok(()));
-    }
-
     /// What was written has this result.
     #[inline(always)]
-    fn settled(&mut self, result: Result<(), Error>) {
+    pub(super) fn settled(&mut self, result: Result<(), Error>) {
         self.durability.take_unsettled();
         self.incident.believe(self.slots.settling());
         for index in bits(self.slots.take_settling()) {
@@ -87,8 +78,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         if status & R1::DEFERRED != 0 {
             self.late_error(status);
-        } else if P::RECOVERS && self.owes_status() {
-            self.note_written();
         }
     }
 
@@ -96,7 +85,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// transfer, which include the rest of one that goes on.
     #[cold]
     pub(super) fn late_error(&mut self, status: u32) {
-        self.programming_failed(status);
         let mut owned = self.slots.is_settling();
         if P::RECOVERS && self.gathered.direction() == Direction::Write && !self.lane.has_control() {
             for &index in self.gathered.members() {

@@ -1,7 +1,7 @@
 //! The gate: which requests come in, and whether anything starts.
 //!
 //! Each cause to refuse a request, or to start none, is one bit, and has one owner: the platform
-//! (suspend, halt), the recovery ladder (dead, read-only, help), the card (a quirk). The owner says
+//! (suspend, halt), the recovery ladder (dead, help), the card (a quirk). The owner says
 //! when its cause begins and ends. Every answer is read from these bits alone, so no two answers
 //! can contradict each other.
 
@@ -27,10 +27,8 @@ const HALTED: u8 = 1 << 1;
 const HELP: u8 = 1 << 2;
 /// The card is given up.
 const DEAD: u8 = 1 << 3;
-/// The card takes no writes any more.
-const READ_ONLY: u8 = 1 << 4;
 /// The card's last block must be read alone.
-const LAST_BLOCK: u8 = 1 << 5;
+const LAST_BLOCK: u8 = 1 << 4;
 
 impl Gate {
     pub const fn new(queue_limit: u8) -> Gate {
@@ -61,16 +59,9 @@ impl Gate {
         first
     }
 
-    /// The ladder believes the card's writes no longer. False: it did not before.
-    pub fn becomes_read_only(&mut self) -> bool {
-        let first = self.causes & READ_ONLY == 0;
-        self.causes |= READ_ONLY;
-        first
-    }
-
     /// The card is another, or begins anew: what was wrong with it is forgotten.
     pub fn is_reborn(&mut self) {
-        self.causes &= !(DEAD | READ_ONLY);
+        self.causes &= !DEAD;
     }
 
     /// A supervisor, if there is one, needs a slot of its own.
@@ -90,7 +81,7 @@ impl Gate {
 
     /// Some requests are refused, or must go alone.
     fn is_barred(&self) -> bool {
-        self.causes & (SUSPENDED | DEAD | READ_ONLY | LAST_BLOCK) != 0
+        self.causes & (SUSPENDED | DEAD | LAST_BLOCK) != 0
     }
 
     pub fn is_halted(&self) -> bool {
@@ -117,15 +108,12 @@ impl Gate {
 
     /// Why a request is refused, whatever it asks for. `helps`: it is part of the help that is
     /// awaited.
-    fn refuses(&self, write: bool, urgent: bool, helps: bool) -> Result<(), Error> {
+    fn refuses(&self, urgent: bool, helps: bool) -> Result<(), Error> {
         if self.is_dead() && !helps {
             return Err(Error::Dead);
         }
         if self.is_suspended() && !urgent {
             return Err(Error::Suspended);
-        }
-        if write && self.causes & READ_ONLY != 0 {
-            return Err(Error::ReadOnly);
         }
         Ok(())
     }
@@ -155,9 +143,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if !P::RECOVERS {
             return Err(Error::Suspended);
         }
-        let write = request.kind.changes_blocks();
         let helps = request.urgent && self.supervisor.helping().asks();
-        self.gate.refuses(write, request.urgent, helps)?;
+        self.gate.refuses(request.urgent, helps)?;
         if let (Kind::Read { lba, blocks }, Some(target)) = (request.kind, self.card.target().as_ref()) {
             // Nor is a transfer left open in front of that block: the card would look ahead.
             let end = lba.saturating_add(u64::from(blocks)).saturating_add(1);

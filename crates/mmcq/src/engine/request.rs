@@ -133,17 +133,6 @@ impl Kind {
         }
     }
 
-    /// Does it change blocks, whatever of them the card's cache holds?
-    pub(super) const fn changes_blocks(&self) -> bool {
-        match self {
-            Kind::Write { .. } | Kind::Zero { .. } | Kind::Erase { .. } => true,
-            Kind::PartitionAccess(visit) => visit.out > 0,
-            Kind::Raw { phase, .. } => phase.command.changes_blocks(),
-            Kind::LongCommand { command, .. } => command.changes_blocks(),
-            _ => false,
-        }
-    }
-
     /// Would the card do something else the second time? Orders may count or be final, and each
     /// authenticated write has its own counter.
     pub(super) const fn is_once(&self) -> bool {
@@ -326,8 +315,6 @@ pub enum Error {
     Protocol(Breach),
     /// Recovery has come to its end without success: card or controller is given up.
     Dead,
-    /// The card can no longer be written, only read.
-    ReadOnly,
     /// The blocks are write-protected.
     Protected,
     /// The card can only erase whole groups of so many blocks, and more than was asked must not go.
@@ -391,7 +378,6 @@ impl core::fmt::Display for Error {
             Error::Register(error) => write!(f, "{error}"),
             Error::Protocol(breach) => write!(f, "{breach}"),
             Error::Dead => f.write_str("the card or its controller is given up"),
-            Error::ReadOnly => f.write_str("the card can only be read any more"),
             Error::Protected => f.write_str("the blocks are write-protected"),
             Error::Unaligned { group_blocks } => {
                 write!(f, "the card erases whole groups of {group_blocks} blocks only")

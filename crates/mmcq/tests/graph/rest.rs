@@ -3,7 +3,7 @@
 use crate::card::State;
 use crate::choice::Bad;
 use crate::host::World;
-use crate::judge::{Fate, Judge, Work};
+use crate::judge::{Fate, Work};
 use crate::run::{MS, Run};
 use mmcq::engine::{Error, RecoveryStep};
 
@@ -18,7 +18,6 @@ impl Run<'_> {
     pub fn at_first_rest(&self) {
         let (slower, dead) = (self.taken(RecoveryStep::Slower), self.taken(RecoveryStep::Dead));
         let (reinit, cycles) = (self.taken(RecoveryStep::Reinit), self.taken(RecoveryStep::PowerCycle));
-        let read_only = self.taken(RecoveryStep::ReadOnly);
         let usable = dead == 0 && self.stack.with(|engine| engine.card_params().is_some());
         let mut world = self.world.borrow_mut();
         let World { judge, now, card, timing, .. } = &mut *world;
@@ -80,9 +79,6 @@ impl Run<'_> {
         if (dead > 0 || dead_answers) && !(alone || in_help || wedged || gone || twice || late) {
             judge.violation("dead before the budgets were spent");
         }
-        if read_only > 0 && failed_writes(judge) < 3 {
-            judge.violation("read-only without three failed writes");
-        }
         if let [(_, bad)] = judge.bad[..]
             && self.start.workload.supervisor
             && is_curable(bad)
@@ -125,9 +121,4 @@ fn is_curable(bad: Bad) -> bool {
             | Bad::SupervisorSlow
             | Bad::MapExhausted
     )
-}
-
-fn failed_writes(judge: &Judge) -> usize {
-    let writes = judge.asked.iter().filter(|asked| matches!(asked.work, Work::Write | Work::Durable));
-    writes.filter(|asked| matches!(asked.fate, Fate::Answered(Err(_)))).count()
 }

@@ -42,7 +42,7 @@ pub(super) const ENTRIES: &[Entry] = &[
     entry(
         "D5",
         "The card has no spare blocks any more: writes fail, or are dropped",
-        "read-only, and the health report says why; dropping is found by reading back",
+        "each write gets the card's own error, reads go on, and the health report says why; dropping is found by reading back",
         &[
             quirk("eol_ro", "life_mib = 1\nworn_out = \"read-only\""),
             quirk("eol_drop", "life_mib = 1\nworn_out = \"drop\""),

@@ -28,15 +28,13 @@ pub enum RecoveryStep {
     Reinit,
     /// The card's supply is switched off and on.
     PowerCycle,
-    /// The card is only read any more.
-    ReadOnly,
     /// Everything is answered with an error.
     Dead,
 }
 
 impl RecoveryStep {
     /// How many there are.
-    pub const COUNT: usize = 12;
+    pub const COUNT: usize = 11;
 
     /// All of them, in the order of
     /// [`Stats::recovery_steps`](crate::engine::Stats::recovery_steps).
@@ -51,7 +49,6 @@ impl RecoveryStep {
         RecoveryStep::Reset,
         RecoveryStep::Reinit,
         RecoveryStep::PowerCycle,
-        RecoveryStep::ReadOnly,
         RecoveryStep::Dead,
     ];
 }

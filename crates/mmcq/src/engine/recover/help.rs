@@ -546,6 +546,5 @@ impl Incident {
 
     fn card_is_new(&mut self) {
         (self.open, self.retuned_ns, self.untuned) = (false, 0, false);
-        (self.reads_failed, self.writes_failed) = (0, 0);
     }
 }

@@ -32,8 +32,6 @@ const DAMAGE_WINDOW: Count = 64;
 const RETUNE_PAUSE_NS: u64 = 1_000_000_000;
 /// Slower modes in one incident.
 const SLOWER_MAX: u8 = 5;
-/// Writes in a row that fail for good while reads are well: the card is worn out.
-const WRITES_FAILED_MAX: u8 = 3;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// CMD13 has found the card in `tran`.
@@ -111,14 +109,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         if class.damaged() && self.may_slow_down() {
             return self.ask_help(ServiceRequest::Slower, now_ns);
-        }
-        // What the wire or the controller did says nothing of the medium.
-        if class == Class::Medium {
-            self.medium_failed(self.gathered.direction());
-        }
-        // Before the answer, which starts whatever is next.
-        if self.incident.writes_failed >= WRITES_FAILED_MAX && self.incident.reads_failed == 0 {
-            self.only_read(now_ns);
         }
         self.answer(now_ns);
     }
@@ -304,46 +294,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let waits = owner != NONE && slot.generation() == generation && goes_on;
         if !waits {
             self.close_incident();
-            if self.gathered.direction() == Direction::Read {
-                self.incident.reads_failed = 0;
-            }
-        }
-    }
-
-    /// The card says of a write that was complete that its programming failed.
-    pub(in super::super) fn programming_failed(&mut self, status: u32) {
-        if P::RECOVERS && Class::of(Error::Program(status)) == Class::Medium {
-            self.medium_failed(Direction::Write);
-        }
-    }
-
-    fn medium_failed(&mut self, direction: Direction) {
-        let count = match direction {
-            Direction::Read => &mut self.incident.reads_failed,
-            Direction::Write => &mut self.incident.writes_failed,
-        };
-        *count = count.saturating_add(1);
-    }
-
-    /// Writes have gone well.
-    #[inline]
-    pub(in super::super) fn note_written(&mut self) {
-        self.incident.writes_failed = 0;
-    }
-
-    /// The card is only read any more.
-    fn only_read(&mut self, now_ns: u64) {
-        if !self.gate.becomes_read_only() {
-            return;
-        }
-        self.climb(RecoveryStep::ReadOnly, now_ns);
-        self.rebar();
-        for index in 0..N as u8 {
-            let slot = self.slots.at(index);
-            let waits = slot.state() == State::Queued && slot.moved_blocks() == 0;
-            if waits && slot.kind().changes_blocks() {
-                self.turn_down(index, Error::ReadOnly);
-            }
         }
     }
 

@@ -92,9 +92,6 @@ pub(super) struct Incident {
     /// The count of transfers at the last damages on the bus, newest first.
     damages: [Count; 3],
     retuned_ns: u64,
-    /// Requests in a row that failed for good.
-    reads_failed: u8,
-    writes_failed: u8,
 }
 
 impl Incident {
@@ -121,8 +118,6 @@ impl Incident {
             doubted: 0,
             damages: [0; 3],
             retuned_ns: 0,
-            reads_failed: 0,
-            writes_failed: 0,
         }
     }
 
