@@ -3,7 +3,7 @@
 use crate::{equipped, support};
 use equipped::*;
 use mmcq::engine::{Config, DmaBuf, Erase, Erasing, Error, Irreversible, Kind, Request};
-use mmcq::host::Cause;
+use mmcq::host::{Cause, Stage};
 use mmcq::spec::command::emmc;
 use mmcq::spec::response::R1;
 use support::{World, buffer};
@@ -176,3 +176,53 @@ fn zeroes_are_written_again_and_again_where_it_is_not() {
         assert_eq!(none.0, Error::Buffer { needed: 512, given: 0 });
     }
 }
+
+/// A card that is at an erase longer than it declared says so, and is asked until it is ready.
+#[test]
+fn an_erase_that_outlasts_its_declared_time_is_waited_for() {
+    let world = World::new(BLOCKS);
+    let mut e = engine(&world, |t| t.erase = TRIMS);
+    // CMD38 is answered, and the controller's time for its busy runs out.
+    world.borrow_mut().faults.insert(3, (Cause::Timeout, Stage::Busy, true));
+    world.borrow_mut().stuck_state = Some(PROGRAMS);
+    let id = e.submit(erase(0, 16, Erase::Discard), 0).unwrap();
+    let late = e.submit(write(200, 1, 7), 0).unwrap();
+    let mut now = until(&mut e, 0, 4_000_000_000);
+    world.borrow_mut().stuck_state = None;
+    now = run(&mut e, now);
+    assert_eq!((ended(&mut e, id), ended(&mut e, late)), (Ok(16 * 512), Ok(512)));
+    assert!(now < 4_100_000_000, "{now}");
+    assert_eq!(world.borrow().resets, 1, "of the lines");
+    assert_eq!(indices(&world).iter().filter(|&&index| index == 38).count(), 1);
+}
+
+/// One that never ends costs itself: what follows is not broken off with it, again and again.
+#[test]
+fn an_erase_that_never_ends_is_broken_off_once() {
+    let world = World::new(BLOCKS);
+    let mut e = engine(&world, |t| t.erase = TRIMS);
+    world.borrow_mut().faults.insert(3, (Cause::Timeout, Stage::Busy, true));
+    world.borrow_mut().stuck_state = Some(PROGRAMS);
+    let id = e.submit(erase(0, 16, Erase::Discard), 0).unwrap();
+    let now = until(&mut e, 0, 59_000_000_000);
+    assert_eq!(world.borrow().resets, 1, "of the lines: it is given a minute");
+    run(&mut e, now);
+    assert!(ended(&mut e, id).is_err());
+    assert_eq!(indices(&world).iter().filter(|&&index| index == 38).count(), 1);
+}
+
+/// As `run`, to a moment before everything is done.
+fn until(e: &mut TestEngine, mut now: u64, end: u64) -> u64 {
+    while now < end {
+        now += 1_000;
+        let _ = e.on_irq(now);
+        if !e.host().world.borrow().running() {
+            now = e.next_deadline_ns().map_or(end, |at| now.max(at)).min(end);
+            let _ = e.poll(now);
+        }
+    }
+    now
+}
+
+/// The state `prg` of a status.
+const PROGRAMS: u32 = 7 << 9;

@@ -109,6 +109,10 @@ impl Card {
 
     /// What its transfers are to the controller.
     #[inline(always)]
+    pub fn plan_mut(&mut self) -> &mut Plan {
+        &mut self.plan
+    }
+
     pub fn plan(&self) -> &Plan {
         &self.plan
     }

@@ -6,9 +6,12 @@
 //! request waits for one piece of each erase that was there before. What overlaps the rest stays
 //! behind it, and so does everything behind a barrier. So nothing was written there meanwhile if a
 //! piece is erased twice, which happens where the card is initialised again in the middle. A piece
-//! that fails is not tried again.
+//! that fails is not tried again, nor one that was broken off because it did not end.
+//!
+//! A card that is at an erase beyond the declared time is asked for its state, for a minute (secure:
+//! for ten). If it is ready then without an error, the piece is erased.
 
-use super::extras::{Place, refused};
+use super::extras::{Event, Place, Step, refused};
 use super::slot::Rules;
 use super::{Engine, Error, Kind, Output};
 use crate::host::Host;
@@ -55,8 +58,12 @@ impl Erase {
         }
     }
 
-    const fn secure(self) -> bool {
-        matches!(self, Erase::SecureErase(_) | Erase::SecureTrim(_))
+    /// As long as a card may be at it that says so when it is asked.
+    pub(super) const fn longest_ns(self) -> u64 {
+        match self {
+            Erase::SecureErase(_) | Erase::SecureTrim(_) => SECURE_NS_MAX,
+            Erase::Erase | Erase::Trim | Erase::Discard => LIMIT_NS_MAX,
+        }
     }
 }
 
@@ -185,11 +192,10 @@ impl Erasing {
         }
     }
 
-    /// How long an erase of so many units may take, whatever the card declares.
+    /// When an erase of so many units is first asked for, whatever the card declares.
     fn limit_ns(&self, how: Erase, units: u32) -> u64 {
         let declared_ms = u64::from(self.unit_ms(how)) * u64::from(units) + u64::from(self.offset_ms);
-        let most_ns = if how.secure() { SECURE_NS_MAX } else { LIMIT_NS_MAX };
-        declared_ms.saturating_mul(1_000_000).clamp(LIMIT_NS_MIN, most_ns)
+        declared_ms.saturating_mul(1_000_000).clamp(LIMIT_NS_MIN, how.longest_ns())
     }
 
     /// How many blocks the next piece has: up to the end of this many units.
@@ -200,7 +206,7 @@ impl Erasing {
     }
 }
 
-/// No erase is given less time than this: the limit catches a dead card, not a slow one.
+/// No erase is asked for before this: the limit catches a dead card, not a slow one.
 const LIMIT_NS_MIN: u64 = 1_000_000_000;
 /// ... nor more, however much it declares.
 const LIMIT_NS_MAX: u64 = 60_000_000_000;
@@ -366,6 +372,25 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             _ => self.piece_erased(now_ns),
         }
+    }
+
+    /// Has the card taken the order to erase, so that only its end was not seen in time?
+    pub(super) fn awaits_end_of_erase(&self) -> bool {
+        let erases = P::RECOVERS
+            && self.lane.has_control()
+            && matches!(self.slots.at(self.lane.control()).kind(), Kind::Erase { .. });
+        erases
+            && match self.services.memory().step() {
+                Step::Status(Place::Erase) => true,
+                Step::Order(Place::Erase) => self.incident.failed().is_in_busy(),
+                _ => false,
+            }
+    }
+
+    /// The card, asked after the deadline, is at rest and has no complaint: its erase took longer.
+    pub(super) fn erase_ended_late(&mut self, now_ns: u64) {
+        self.services.memory_mut().enters(Step::Status(Place::Erase));
+        self.extra(Event::Done(0), now_ns);
     }
 
     /// A piece is gone: the others first, then the next.

@@ -234,6 +234,10 @@ impl Memory {
     }
 
     /// This step is in progress.
+    pub fn step(&self) -> Step {
+        self.step
+    }
+
     pub fn enters(&mut self, step: Step) {
         self.step = step;
     }

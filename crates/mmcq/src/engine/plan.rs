@@ -10,12 +10,16 @@ use crate::spec::command::{self, Command};
 const BLOCKS_PER_TIMEOUT: u64 = 64;
 /// No wait of a controller is longer: three days. So sums of such waits stay below 2^64 ns.
 const TIMEOUT_NS_MAX: u64 = 1 << 48;
+/// A card's time for a read or a write is doubled at most so often.
+const DOUBLED_MAX: u8 = 2;
 
 /// The plan.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     /// Longest wait of the controller: for a read, for a write.
     timeout_ns: [u64; 2],
+    /// How often these are doubled.
+    doubled: u8,
     rca: u16,
     /// From a block to its address.
     shift: u8,
@@ -46,12 +50,13 @@ pub(super) struct Transfer {
 
 impl Plan {
     /// Without a card.
-    pub const NONE: Plan = Plan { timeout_ns: [0; 2], rca: 0, shift: 0, ends: Ends::Open };
+    pub const NONE: Plan = Plan { timeout_ns: [0; 2], doubled: 0, rca: 0, shift: 0, ends: Ends::Open };
 
     /// For this card on this controller.
     pub fn of(card: &CardParams, caps: &Caps) -> Plan {
         Plan {
             timeout_ns: [card.read_timeout_ns, card.write_timeout_ns].map(|ns| ns.min(TIMEOUT_NS_MAX)),
+            doubled: 0,
             rca: card.rca,
             shift: if card.block_addressed { 0 } else { BLOCK_BYTES.trailing_zeros() as u8 },
             ends: if card.count && !caps.no_count && caps.auto_count {
@@ -62,6 +67,13 @@ impl Plan {
                 Ends::Open
             },
         }
+    }
+
+    /// Doubles the times so often: what failed for want of time has more the next time.
+    pub fn double(&mut self, times: u8) {
+        let times = times.min(DOUBLED_MAX);
+        self.timeout_ns = self.timeout_ns.map(|ns| ns >> self.doubled << times);
+        self.doubled = times;
     }
 
     /// Does the controller by itself end a transfer of several blocks?

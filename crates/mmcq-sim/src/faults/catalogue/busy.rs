@@ -34,7 +34,7 @@ pub(super) const ENTRIES: &[Entry] = &[
     entry(
         "B5",
         "Erase, trim and sanitize take seconds to minutes",
-        "a deadline of their own; other requests are told to wait, or interrupt it",
+        "a deadline of their own, then CMD13 for a minute; one that never ends fails alone",
         &[once("erase_slow", Point::Busy, Strike::Late(2_000_000_000)), profile("secure-erase-2s")],
     ),
     entry(

@@ -2,6 +2,7 @@
 //! its pieces have become.
 
 use super::super::Error;
+use crate::host::{Cause, Stage};
 
 /// The failure under way.
 #[derive(Debug)]
@@ -53,6 +54,12 @@ impl Failed {
     #[inline(always)]
     pub fn hear(&mut self, status: u32) {
         self.status |= status;
+    }
+
+    /// Did the card take the command, and only the end of its busy was not seen?
+    pub fn is_in_busy(&self) -> bool {
+        let Some(Error::Host(fault)) = self.error() else { return false };
+        fault.stage == Stage::Busy && fault.cause == Cause::Timeout
     }
 
     /// All that it has said so far.

@@ -117,6 +117,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// took longer than the controller could wait; its own errors are the answer. Other control
     /// requests are not: it is unknown how far they got.
     fn control_is_back(&mut self, now_ns: u64) {
+        if self.awaits_end_of_erase() && self.incident.failed.status() & R1::ERRORS == 0 {
+            self.end_incident(now_ns);
+            return self.erase_ended_late(now_ns);
+        }
         let refused = self.incident.failed.status() & (R1::DEFERRED | R1::SWITCH_ERROR) != 0;
         let retried = matches!(self.slots.at(self.lane.control()).kind(), Kind::Flush | Kind::Write { .. })
             && matches!(
@@ -196,7 +200,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.break_off(now_ns);
                 let index = self.lane.take_control();
                 let slot = self.slots.at_mut(index);
-                if slot.kind().is_once() && !self.services.memory().is_on_its_way(&slot.kind()) {
+                let endless =
+                    matches!(slot.kind(), Kind::Erase { .. }) && self.incident.is_spent(RecoveryStep::Reset);
+                if endless || slot.kind().is_once() && !self.services.memory().is_on_its_way(&slot.kind()) {
                     return self.ended_once(index, error, now_ns);
                 }
                 // The card has the data of a durable write: only its flush is tried again. The data
@@ -247,6 +253,16 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The incident is over: its requests get the error.
     pub(super) fn answer(&mut self, now_ns: u64) {
         let error = self.incident.failed.take_error().unwrap_or(Error::Silent);
+        self.end_incident(now_ns);
+        if self.lane.has_control() {
+            let error = if P::RECOVERS { self.flush_tells().unwrap_or(error) } else { error };
+            return self.control_failed(error, now_ns);
+        }
+        self.return_members(false, error, now_ns);
+        self.go_idle(now_ns);
+    }
+
+    fn end_incident(&mut self, now_ns: u64) {
         if P::RECOVERS && !self.owner_recovers() {
             self.close_incident();
         }
@@ -254,12 +270,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if P::RECOVERS {
             self.write_again(now_ns);
         }
-        if self.lane.has_control() {
-            let error = if P::RECOVERS { self.flush_tells().unwrap_or(error) } else { error };
-            return self.control_failed(error, now_ns);
-        }
-        self.return_members(false, error, now_ns);
-        self.go_idle(now_ns);
     }
 
     /// The end of a request that is no read or write, for which recovery can do no more.
@@ -281,6 +291,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(in super::super) fn close_incident(&mut self) {
         self.incident.open = false;
         self.incident.failed.make_whole();
+        self.card.plan_mut().double(0);
     }
 
     /// A transfer has gone well while an incident was open. That ends it, unless it was another's,

@@ -278,7 +278,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let owner = if self.lane.has_control() { self.lane.control() } else { first };
         let generation = if owner == NONE { 0 } else { self.slots.at(owner).generation() };
         let card_ns = self.card.target().map_or(0, |t| t.read_timeout_ns.saturating_add(t.write_timeout_ns));
-        let card_ns = card_ns.saturating_add(self.flush_ns());
+        let card_ns = card_ns.saturating_add(self.order_ns());
         self.close_fast();
         let incident = &mut self.incident;
         if !incident.open || (incident.owner, incident.generation) != (owner, generation) {
@@ -293,6 +293,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if incident.class.damaged() && incident.tries == 1 {
             let [newest, second, _] = incident.damages;
             incident.damages = [self.record.transfers(), newest, second];
+        }
+        if matches!(incident.class, Class::Data { damaged: false } | Class::Controller) {
+            self.card.plan_mut().double(incident.tries);
         }
         self.climb(RecoveryStep::Classify, now_ns);
         self.pass_begins();
@@ -439,9 +442,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// A flush may take much longer than the controller's own timer could wait for.
+    /// An order may take much longer than the controller's own timer could wait for.
     fn questions_max(&self) -> u32 {
-        let asked = (self.flush_ns() / u64::from(STATE_INTERVAL_MAX_NS)) as u32 + 16 * STATE_DOUBLINGS;
+        let asked = (self.order_ns() / u64::from(STATE_INTERVAL_MAX_NS)) as u32 + 16 * STATE_DOUBLINGS;
         // It is given that time once: after a reset of the controller the card has had it.
         let given = self.incident.spent & 1 << RecoveryStep::Reset as u16 != 0;
         if P::RECOVERS && !given { asked.max(STATE_QUESTIONS_MAX) } else { STATE_QUESTIONS_MAX }
@@ -450,10 +453,18 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Is there time for another try, and for the questions if that fails too? Otherwise the
     /// incident would outlast its budget.
     fn has_time(&self, now_ns: u64) -> bool {
-        let card_ns = self.card.target().map_or(0, |t| t.read_timeout_ns.max(t.write_timeout_ns));
+        let card_ns = self.card.plan().longest_ns();
         !self
             .timers
             .incident_is_over(now_ns.saturating_add(card_ns).saturating_add(STATE_WAIT_NS + 2 * SLACK_NS))
+    }
+
+    /// How long the card may be at the order in progress that has outlasted its deadline.
+    fn order_ns(&self) -> u64 {
+        match self.slots.at(self.lane.control()).kind() {
+            Kind::Erase { how, .. } if self.awaits_end_of_erase() => how.longest_ns(),
+            _ => self.flush_ns(),
+        }
     }
 
     /// The time for the flush that failed, if it was one.
