@@ -44,6 +44,30 @@ fn every_card_comes_up_on_an_n6_with_a_list() {
     every_card_comes_up::<64>(Chip::of(Stm32SdmmcConfig::N6));
 }
 
+/// What a level shifter needs stands in POWER and CLKCR, through power cycles and resets too.
+#[test]
+fn a_board_with_a_level_shifter_has_its_pins_and_its_clock() {
+    use mmcq::host::Regs;
+    const POWER: u16 = 0x00;
+    const CLOCK: u16 = 0x04;
+    let plain = Chip::of(Stm32SdmmcConfig::H7);
+    let driver = plain.driver.direction_high(true).falling_edge(true).clock_in(true);
+    for (driver, polarity, edge, received) in [(plain.driver, 0, 0, 0), (driver, 1, 1, 1)] {
+        let (rig, found) = Rig::<1>::up("sdhc-16g-hs", Chip { driver, ..plain });
+        for _ in 0..2 {
+            let (power, clock) = (rig.port.read32(POWER), rig.port.read32(CLOCK));
+            assert_eq!((power & 3, power >> 4 & 1), (3, polarity));
+            assert_eq!((clock >> 16 & 1, clock >> 20 & 3), (edge, received));
+            rig.mixed_load(found.params.sectors, 20);
+            rig.bring_up(card::Options::DEFAULT).unwrap();
+        }
+        rig.checked();
+    }
+    // Where the delay block samples, its clock is the one that comes back.
+    let (rig, found) = Rig::<1>::up("sdxc-128g-uhs", Chip { driver, ..plain });
+    assert_eq!((found.timing, rig.port.read32(CLOCK) >> 20 & 3), (Timing::Sdr104, 2));
+}
+
 /// Wherever the eye is, the tap in its middle is taken.
 #[test]
 fn tuning_finds_the_middle_of_the_eye() {

@@ -2,6 +2,7 @@
 
 mod bad;
 mod bring_up;
+mod card_interrupt;
 mod data;
 mod embassy;
 mod faults;

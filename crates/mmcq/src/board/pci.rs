@@ -56,7 +56,8 @@ pub struct Address {
 pub trait ConfigSpace {
     /// Reads; all ones where there is no function.
     fn read(&self, at: Address, offset: u16) -> u32;
-    /// Writes.
+    /// Writes. What is written may move registers over memory, or let a device reach it: whoever
+    /// makes a space answers for that, as [`Ecam::new`] says.
     fn write(&self, at: Address, offset: u16, value: u32);
 }
 
@@ -71,8 +72,12 @@ impl Ecam {
     /// tree).
     ///
     /// # Safety
-    /// `base` is the address of the whole space of bus 0, mapped as device memory, with 1 MiB for
-    /// each bus that is asked for.
+    /// - `base` is the address of the whole space of bus 0, mapped as device memory, with 1 MiB for
+    ///   each bus that is asked for.
+    /// - Whoever holds the space moves registers and lets devices reach memory by safe calls. So it
+    ///   is given only to code that puts memory of a device where nothing else is
+    ///   ([`PciFunction::set_memory`]), enables no device that firmware left at work, and writes
+    ///   no message-signalled interrupt that another's memory would take.
     pub const unsafe fn new(base: usize) -> Self {
         Ecam { base }
     }
@@ -147,14 +152,16 @@ impl PciFunction {
         (low & 1 == 0 && address != 0).then_some(address)
     }
 
-    /// Gives its memory number `bar` this address, where firmware has given none.
+    /// Gives its memory number `bar` this address, where firmware has given none. Nothing else is
+    /// at this address, nor within the memory's size behind it.
     pub fn set_memory<S: ConfigSpace>(&self, space: &S, bar: u8, address: u32) {
         if bar < BARS {
             space.write(self.address, BAR + 4 * u16::from(bar), address);
         }
     }
 
-    /// Its registers answer from now on, and it may reach memory.
+    /// Its registers answer from now on, and it may reach memory. What firmware left it doing goes on
+    /// then: a driver's reset comes first where that is not known.
     pub fn enable<S: ConfigSpace>(&self, space: &S) {
         let before = space.read(self.address, COMMAND) & 0xffff;
         space.write(self.address, COMMAND, before | MEMORY_AND_MASTER);

@@ -45,10 +45,10 @@ pub struct MshcConfig {
     /// How long the supply takes, in nanoseconds.
     pub power_up_ns: u64,
     /// Bytes that a descriptor may have, a multiple of 512: 4096 suits all; SMHC takes 32768, but
-    /// for those of A10, D1 and the eMMC port of A64.
+    /// for those of A10, A100, D1 and the eMMC port of A64.
     pub descriptor_bytes: u32,
-    /// Bits by which the DMA's addresses are shifted right: 2 in D1, H616 and the eMMC port of
-    /// A100, 0 elsewhere.
+    /// Bits by which the DMA's addresses are shifted right: 2 in D1, H616 and all ports of A100, 0
+    /// elsewhere.
     pub address_shift: u8,
     /// Words in the FIFO, instead of what DesignWare's reset value says (which a boot loader may
     /// have changed), or of 16 in an SMHC.

@@ -111,6 +111,8 @@ pub struct Mshc<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS:
     bus: Bus,
     /// Data have failed, and no reset has followed: the DMA may still be at them.
     dirty: bool,
+    /// The CPU has moved data since the DMA was reset.
+    by_cpu: bool,
     /// The command's R1 outlives an automatic CMD12.
     keeps_r1: bool,
     /// The mask as it was written last.
@@ -172,6 +174,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
             active: None,
             bus: Bus::new(),
             dirty: false,
+            by_cpu: false,
             keeps_r1: L::DESIGN_WARE,
             mask: None,
             layout: PhantomData,

@@ -186,7 +186,8 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
             self.dma.sync(self.table_bus, place.cast(), used);
             control |= CONTROL_DMA | if L::DESIGN_WARE { CONTROL_INTERNAL_DMA } else { 0 };
             self.regs.write32(L::AT.control, control);
-            if !L::DESIGN_WARE {
+            // Words that the CPU left, or never took, are not the DMA's.
+            if !L::DESIGN_WARE || core::mem::take(&mut self.by_cpu) {
                 self.regs.write32(L::AT.control, control | CONTROL_DMA_RESET);
                 self.regs.write32(L::AT.dma_mode, DMA_RESET);
             }
@@ -199,6 +200,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
                 self.regs.write32(DW_DMA_KICK, 1);
             }
         } else {
+            self.by_cpu = true;
             control |= if L::DESIGN_WARE { 0 } else { CONTROL_BY_CPU };
             self.regs.write32(L::AT.control, control);
         }

@@ -31,6 +31,16 @@ enum Stage {
     Switch,
 }
 
+/// Is the card's interrupt looked for?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Listens {
+    No,
+    /// As soon as the data path is idle.
+    Soon,
+    /// Until the card is switched off.
+    Yes,
+}
+
 /// What the bus settings are, and how far an operation has got.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bus {
@@ -43,7 +53,11 @@ pub(super) struct Bus {
     until_ns: u64,
     /// CMD11 was sent, and 1.8 V has not followed.
     switches: bool,
+    /// The card's interrupt comes through.
     hears_card: bool,
+    /// It is looked for, heard or not. Only the mask goes with what is heard: the data control
+    /// belongs to the data path while that works.
+    listens: Listens,
     search: Option<Search>,
 }
 
@@ -57,6 +71,7 @@ impl Bus {
             until_ns: 0,
             switches: false,
             hears_card: false,
+            listens: Listens::No,
             search: None,
         }
     }
@@ -67,7 +82,7 @@ impl Bus {
 
     /// Bits of the data path that stay from phase to phase.
     pub(super) const fn data_control(&self) -> u32 {
-        if self.hears_card { DATA_SDIO } else { 0 }
+        if matches!(self.listens, Listens::No) { 0 } else { DATA_SDIO }
     }
 
     /// Does the card's interrupt come through?
@@ -77,6 +92,21 @@ impl Bus {
 
     pub(super) fn hear_card(&mut self, on: bool) {
         self.hears_card = on;
+        if on && self.listens == Listens::No {
+            self.listens = Listens::Soon;
+        }
+    }
+
+    /// The data control was written with [`data_control`](Self::data_control).
+    pub(super) fn wrote_data_control(&mut self) {
+        if self.listens == Listens::Soon {
+            self.listens = Listens::Yes;
+        }
+    }
+
+    /// The data control is still to be written, by whoever finds the data path idle.
+    pub(super) fn listens_soon(&self) -> bool {
+        self.listens == Listens::Soon
     }
 
     /// It is masked until it is asked for again.
@@ -131,15 +161,15 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
             self.bus.stage = None;
             match stage {
                 Stage::Cycle => {
-                    self.regs.write32(POWER, POWER_OFF);
+                    self.write_power(POWER_OFF);
                     self.enter(Stage::Off, now_ns, CYCLE_NS);
                 }
-                Stage::Off => self.regs.write32(POWER, POWER_ON),
+                Stage::Off => self.write_power(POWER_ON),
                 Stage::Command => self.abort(now_ns),
                 Stage::Abort => self.silence(),
                 Stage::Switch => {
                     self.bus.switches = false;
-                    self.regs.write32(POWER, POWER_ON);
+                    self.write_power(POWER_ON);
                     self.regs.write32(CLEAR, STATIC);
                 }
             }
@@ -152,15 +182,16 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         match op {
             BusOp::PowerOff => {
                 self.begin_anew();
-                self.regs.write32(POWER, if self.stays_on() { POWER_ON } else { POWER_OFF });
+                let state = if self.stays_on() { POWER_ON } else { POWER_OFF };
+                self.write_power(state);
             }
             BusOp::PowerOn => {
                 self.begin_anew();
                 self.write_clock();
                 if self.stays_on() {
-                    self.regs.write32(POWER, POWER_ON);
+                    self.write_power(POWER_ON);
                 } else {
-                    self.regs.write32(POWER, POWER_CYCLE);
+                    self.write_power(POWER_CYCLE);
                     self.enter(Stage::Cycle, now_ns, self.config.power_up_ns.max(CYCLE_NS));
                 }
             }
@@ -195,7 +226,7 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
             BusOp::Timing(timing) => return self.set_timing(timing),
             BusOp::Signal18(true) if !self.caps.signal18 => return false,
             BusOp::Signal18(true) if self.bus.switches => {
-                self.regs.write32(POWER, POWER_ON | POWER_SWITCH_ENABLE | POWER_SWITCH);
+                self.write_power(POWER_ON | POWER_SWITCH_ENABLE | POWER_SWITCH);
                 self.enter(Stage::Switch, now_ns, LIMIT_NS);
             }
             BusOp::Signal18(_) => {}
@@ -222,7 +253,7 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
                     self.mask = None;
                     self.bus.switches = false;
                     self.write_clock();
-                    self.regs.write32(POWER, POWER_ON);
+                    self.write_power(POWER_ON);
                     self.silence();
                 } else {
                     // Without a reset: what can be written is written.
@@ -244,7 +275,12 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         match stage {
             Stage::Cycle | Stage::Off => now_ns >= self.bus.until_ns,
             Stage::Command => status() & COMMAND_ACTIVE == 0,
-            Stage::Abort => status() & (COMMAND_ACTIVE | DATA_ACTIVE) == 0,
+            // The command takes some clocks to show as active: only its end tells.
+            Stage::Abort => {
+                let status = status();
+                let ended = status & (RESPONSE_END | COMMAND_CRC_FAIL | COMMAND_TIMEOUT) != 0;
+                ended && status & (COMMAND_ACTIVE | DATA_ACTIVE) == 0
+            }
             Stage::Switch => {
                 let status = status();
                 status != u32::MAX && status & SWITCH_END != 0
@@ -274,6 +310,7 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         self.regs.write32(DMA_CONTROL, 0);
         self.regs.write32(DATA_CONTROL, self.bus.data_control() | DATA_FIFO_RESET);
         self.regs.write32(DATA_CONTROL, self.bus.data_control());
+        self.bus.wrote_data_control();
         self.regs.write32(CLEAR, STATIC);
         self.set_mask(0);
         self.unmap_bounce();
@@ -323,7 +360,17 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
     }
 
     fn write_clock(&self) {
-        self.regs.write32(CLOCK, self.bus.clock_register());
+        let config = &self.config;
+        let edge = if config.falling_edge { CLOCK_FALLING } else { 0 };
+        // The delay block has the clock that comes back, too.
+        let back = if config.clock_in && self.bus.lines & CLOCK_FEEDBACK == 0 { CLOCK_IN } else { 0 };
+        self.regs.write32(CLOCK, self.bus.clock_register() | edge | back);
+    }
+
+    /// Writes the supply's state; the polarity holds where the state before is off.
+    pub(super) fn write_power(&self, state: u32) {
+        let polarity = if self.config.direction_high { POWER_DIRECTION } else { 0 };
+        self.regs.write32(POWER, state | polarity);
     }
 }
 

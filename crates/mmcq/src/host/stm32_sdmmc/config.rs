@@ -26,6 +26,15 @@ pub struct Stm32SdmmcConfig {
     pub signal18: bool,
     /// The lines are at 1.8 V and cannot leave it: a soldered eMMC.
     pub signal18_fixed: bool,
+    /// The level shifter takes its direction pins high for what the controller drives (DIRPOL;
+    /// `st,sig-dir` of a device tree). It is written while the supply is off, so a board that cannot
+    /// reset the controller keeps what was set before.
+    pub direction_high: bool,
+    /// Command and data change at the falling edge of the clock (NEGEDGE; `st,neg-edge`).
+    pub falling_edge: bool,
+    /// What is received is sampled by the clock that the level shifter gives back (`SDMMC_CKIN`;
+    /// `st,use-ckin`).
+    pub clock_in: bool,
     /// The card is soldered.
     pub fixed: bool,
     /// How long the supply takes, in nanoseconds; at least 1 ms, in which the lines are low.
@@ -50,6 +59,9 @@ setters!(Stm32SdmmcConfig {
     high_speed: bool,
     signal18: bool,
     signal18_fixed: bool,
+    direction_high: bool,
+    falling_edge: bool,
+    clock_in: bool,
     fixed: bool,
     power_up_ns: u64,
     piece_bytes: u32,
@@ -67,6 +79,9 @@ impl Stm32SdmmcConfig {
             high_speed: false,
             signal18: false,
             signal18_fixed: false,
+            direction_high: false,
+            falling_edge: false,
+            clock_in: false,
             fixed: false,
             power_up_ns: 1_000_000,
             piece_bytes: 4096,

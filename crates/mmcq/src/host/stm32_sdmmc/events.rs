@@ -26,7 +26,7 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
                 self.set_mask(active.wanted());
                 self.active = Some(active);
             }
-            Some(Ok(_)) => {}
+            Some(Ok(_)) => self.listen(),
             Some(Err(fault)) => {
                 if active.work.moves() {
                     self.failed = Some(active.end);
@@ -35,6 +35,7 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
                     self.mask = None;
                 } else {
                     self.set_mask(0);
+                    self.listen();
                 }
             }
         }

@@ -162,6 +162,16 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         }
     }
 
+    /// The card's interrupt is looked for, as soon as no data are under way: the data control is
+    /// then the data path's, and what is written there is lost, or breaks them off.
+    fn listen(&mut self) {
+        let works = self.active.is_some() || self.failed.is_some();
+        if self.bus.listens_soon() && !works && self.regs.read32(STATUS) & DATA_ACTIVE == 0 {
+            self.regs.write32(DATA_CONTROL, self.bus.data_control());
+            self.bus.wrote_data_control();
+        }
+    }
+
     fn is_gone(&self) -> bool {
         self.regs.read32(STATUS) == u32::MAX && self.regs.read32(POWER) == u32::MAX
     }
@@ -277,7 +287,7 @@ unsafe impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Host for Stm32S
 
     fn card_irq(&mut self, on: bool) {
         self.bus.hear_card(on);
-        self.regs.write32(DATA_CONTROL, self.bus.data_control());
+        self.listen();
         if on {
             self.regs.write32(CLEAR, CARD_INTERRUPT);
         }

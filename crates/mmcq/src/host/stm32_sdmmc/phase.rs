@@ -137,7 +137,7 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
             command |= COMMAND_DATA;
         }
         if work == Work::Switch {
-            self.regs.write32(POWER, POWER_ON | POWER_SWITCH_ENABLE);
+            self.write_power(POWER_ON | POWER_SWITCH_ENABLE);
         }
         let active = Active {
             index: phase.command.index,
@@ -205,6 +205,7 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
             u32::from(data.block_size).trailing_zeros() << DATA_BLOCK_SHIFT
         };
         self.regs.write32(DATA_CONTROL, self.bus.data_control() | read | size);
+        self.bus.wrote_data_control();
         Ok(())
     }
 

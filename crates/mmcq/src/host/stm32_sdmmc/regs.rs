@@ -48,6 +48,8 @@ pub const POWER_STATE: u32 = 3;
 pub const POWER_SWITCH: u32 = 1 << 2;
 /// CMD11 comes: the clock stops behind it.
 pub const POWER_SWITCH_ENABLE: u32 = 1 << 3;
+/// The level shifter's direction pins are high for what the controller drives (DIRPOL).
+pub const POWER_DIRECTION: u32 = 1 << 4;
 
 /// Largest divider; the card's clock is the kernel's, divided by twice that, or by 1 with 0.
 pub const CLOCK_DIVIDER_MAX: u32 = 0x3ff;
@@ -63,6 +65,10 @@ pub const CLOCK_DDR: u32 = 1 << 18;
 pub const CLOCK_FAST: u32 = 1 << 19;
 /// Data are sampled by the clock that comes back through the delay block.
 pub const CLOCK_FEEDBACK: u32 = 2 << 20;
+/// Data are sampled by the clock at the pin CKIN.
+pub const CLOCK_IN: u32 = 1 << 20;
+/// Command and data change at the falling edge.
+pub const CLOCK_FALLING: u32 = 1 << 16;
 
 /// Data go with it.
 pub const COMMAND_DATA: u32 = 1 << 6;

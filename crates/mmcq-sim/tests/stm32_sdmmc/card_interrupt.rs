@@ -1,0 +1,92 @@
+//! The interrupt of an I/O card beside a CMD53: what listens to it writes no register that the data
+//! path owns.
+
+use super::{Chip, Rig};
+use crate::timed::{self, bytes};
+use mmcq::card::{IoCard, Options, bring_up_io};
+use mmcq::sdio::{At, CardInterrupt, Chain, Function};
+use mmcq_sim::card::io::IoProfile;
+use mmcq_sim::slot::Controller;
+use mmcq_sim::stm32_sdmmc::Stm32SdmmcConfig;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+fn up() -> (Rig<1>, IoCard) {
+    let path = format!("{}/cards/quirks/sdio-rate-limit.toml", env!("CARGO_MANIFEST_DIR"));
+    let profile = IoProfile::from_toml(&std::fs::read_to_string(&path).unwrap(), "loop").unwrap();
+    let (card, _handles) = profile.build();
+    let chip = Chip::of(Stm32SdmmcConfig::H7);
+    let rig = Rig::<1>::new(Some(Box::new(card)), Chip { driver: chip.driver.signal18(false), ..chip });
+    let card = rig.drive(bring_up_io(&rig.stack, bytes(512), Options::DEFAULT)).0.unwrap();
+    (rig, card)
+}
+
+/// A CMD53 of 512 bytes; so long after its start somebody begins to listen. False: it was over.
+fn beside(write: bool, after_ns: u64) -> bool {
+    let (rig, card) = up();
+    let mut function = Function::new(&rig.stack, &card, 1).unwrap();
+    rig.drive(function.enable()).unwrap();
+    rig.drive(function.set_block_size(512)).unwrap();
+    let mut sent = bytes(512);
+    for (at, byte) in sent.iter_mut().enumerate() {
+        *byte = (at * 7 + 1) as u8;
+    }
+    rig.drive(function.write(At::From(0x100), 512, sent, Chain::Last)).0.unwrap();
+    let mut reads = pin!(async {
+        let (at, chain) = (At::From(if write { 0x400 } else { 0x100 }), Chain::Last);
+        match write {
+            true => function.write(at, 512, bytes(512), chain).await,
+            false => function.read(at, 512, bytes(512), chain).await,
+        }
+    });
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(reads.as_mut().poll(&mut context).is_pending());
+    timed::run_to(&rig.stack, &rig.model, &rig.time, rig.time.now() + after_ns).unwrap();
+    let (early, (moved, data)) = match reads.as_mut().poll(&mut context) {
+        Poll::Ready(end) => (false, end),
+        Poll::Pending => {
+            rig.stack.with(|engine| engine.unmask_card_irq());
+            (true, rig.drive(reads))
+        }
+    };
+    moved.unwrap_or_else(|error| panic!("write {write}, after {after_ns} ns: {error}"));
+    let well = write || data.iter().enumerate().all(|(at, byte)| *byte == (at * 7 + 1) as u8);
+    assert!(well, "after {after_ns} ns");
+    assert_eq!(rig.model.borrow().protocol_violations(), 0, "write {write}, after {after_ns} ns");
+    early
+}
+
+#[test]
+fn listening_beside_a_cmd53_harms_nothing_at_any_moment() {
+    for write in [false, true] {
+        let moments = (0..).map(|n| n * 200).take_while(|&after_ns| beside(write, after_ns)).count();
+        assert!(moments > 50, "{moments} moments of a transfer");
+    }
+}
+
+/// One task sends packets, another serves the card's interrupt, as a radio's driver does.
+#[test]
+fn an_interrupt_that_is_acknowledged_beside_data_comes_again() {
+    let (rig, card) = up();
+    let mut function = Function::new(&rig.stack, &card, 1).unwrap();
+    rig.drive(function.enable()).unwrap();
+    rig.drive(function.set_block_size(512)).unwrap();
+    let mut interrupt = CardInterrupt::new(&rig.stack, &card);
+    rig.drive(interrupt.enable(1)).unwrap();
+    // The function asks, and is heard.
+    rig.drive(function.write_u8(0x08, 1, Chain::Last)).unwrap();
+    rig.drive(interrupt.wait()).unwrap();
+    // Its cause is cleared, and the next comes in 3 ms.
+    rig.drive(function.write_u8(0x08, 0, Chain::Last)).unwrap();
+    rig.drive(function.write_u8(0x0c, 200, Chain::Last)).unwrap();
+    // The packet of another task is on the wire.
+    let mut packet = pin!(function.write(At::From(0x400), 2048, bytes(2048), Chain::Last));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(packet.as_mut().poll(&mut context).is_pending());
+    timed::run_to(&rig.stack, &rig.model, &rig.time, rig.time.now() + 8_000).unwrap();
+    assert!(packet.as_mut().poll(&mut context).is_pending());
+    interrupt.ack();
+    rig.drive(packet).0.unwrap();
+    rig.drive(interrupt.wait()).unwrap();
+    assert_eq!(rig.model.borrow().protocol_violations(), 0);
+}
