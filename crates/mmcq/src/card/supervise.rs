@@ -252,7 +252,7 @@ async fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
             }
             ServiceRequest::PowerCycle => {
                 let now_ns = stack.now_ns();
-                if !stack.with(|engine| engine.may_cycle(now_ns)) {
+                if !stack.with(|engine| engine.claim_power_cycle(now_ns)) {
                     helper.service_done(Err(Error::Silent));
                     continue;
                 }

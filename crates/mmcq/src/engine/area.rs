@@ -165,10 +165,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.order(place, switch, self.services.memory().area().switch_ns.into(), now_ns);
     }
 
-    /// The card is not surely in its user area, and nothing is in progress. True: the way back has
-    /// begun.
+    /// Decides whether the card goes back to its user area now, where it may not be and nothing is
+    /// in progress. True: the way back begins.
     #[cold]
-    pub(super) fn must_return(&mut self) -> bool {
+    pub(super) fn plan_return(&mut self) -> bool {
         let head = self.slots.head();
         self.services.memory_mut().area_mut().returning = false;
         let visits = head != NONE && matches!(self.slots.at(head).kind(), Kind::PartitionAccess(_));

@@ -62,21 +62,21 @@ impl Busy {
         self.questions
     }
 
-    /// The busy of a control request is given so long, and has not been asked about.
+    /// Gives the busy of a control request this long, and counts its questions from 0.
     #[inline(always)]
-    pub fn may_last(&mut self, ns: u64) {
+    pub fn begin_timed(&mut self, ns: u64) {
         (self.longest_ns, self.questions) = (ns, 0);
     }
 
-    /// The card was found ready now, after so many blocks.
+    /// Learns how long a busy lasts from one that was found over now, after so many blocks.
     #[inline(always)]
-    fn is_over(&mut self, blocks: u32, now_ns: u64) {
+    fn learn_duration(&mut self, blocks: u32, now_ns: u64) {
         self.times.learn(blocks, now_ns.saturating_sub(self.since_ns), self.questions == 1);
     }
 
-    /// Once it is over, this stage is next.
+    /// Sets the stage that follows the busy.
     #[inline(always)]
-    pub fn is_followed_by(&mut self, stage: Stage) {
+    pub fn set_next_stage(&mut self, stage: Stage) {
         self.followed_by = stage;
     }
 }
@@ -239,7 +239,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The card's busy is over; `status` if it was CMD13 that said so.
     pub(super) fn ready(&mut self, status: Option<u32>, now_ns: u64) {
         let blocks = self.busy_blocks();
-        self.lane.busy_mut().is_over(blocks, now_ns);
+        self.lane.busy_mut().learn_duration(blocks, now_ns);
         self.timers.clear();
         if (H::CONTINUES || P::RECOVERS) && self.lane.streams_mut().take_busy_of_the_end() {
             self.note_end_of_told(now_ns);

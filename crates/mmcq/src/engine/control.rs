@@ -88,8 +88,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 if timeout_ns > self.host.caps().max_busy_ns {
                     (flush.resp, timer_ns) = (Resp::R1, COMMAND_TIMEOUT_NS);
                 }
-                self.lane.busy_mut().may_last(timeout_ns);
-                self.lane.busy_mut().is_followed_by(Stage::FlushStatus);
+                self.lane.busy_mut().begin_timed(timeout_ns);
+                self.lane.busy_mut().set_next_stage(Stage::FlushStatus);
                 self.start_order(Stage::Flush, flush, timer_ns, now_ns);
             }
             FlushBy::SdCache { .. } => self.extra(Event::Begin, now_ns),
@@ -173,7 +173,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// What the request hears whose flush went well.
     pub(super) fn flush_ended(&mut self) -> Result<Output, Error> {
-        self.durability.is_flushed();
+        self.durability.clear_dirty();
         self.close_incident();
         if P::RECOVERS {
             self.end_flushed();

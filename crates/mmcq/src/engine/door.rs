@@ -162,9 +162,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Self::FAST && self.lane.door().opening != Opening::Closed
     }
 
-    /// May what is next start? Looks, and opens the door, if it was closed.
+    /// Opens the door where it was closed and nothing is special. True: what is next may start.
     #[inline(always)]
-    pub(super) fn is_open(&mut self) -> bool {
+    pub(super) fn try_open(&mut self) -> bool {
         if !self.lane.door().is_open() {
             return self.opens() == Opening::Open;
         }
@@ -178,7 +178,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         match self.lane.door().opening {
             Opening::Watched if queues => true,
             Opening::Watched if self.is_held() => false,
-            Opening::Open => self.is_open(),
+            Opening::Open => self.try_open(),
             _ => self.opens() == Opening::Open,
         }
     }

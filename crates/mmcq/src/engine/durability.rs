@@ -54,8 +54,8 @@ impl Durability {
         self.flags & HOLDS != 0
     }
 
-    /// The card has flushed what it was given.
-    pub fn is_flushed(&mut self) {
+    /// Notes that the card has flushed what it was given.
+    pub fn clear_dirty(&mut self) {
         self.flags &= !(DIRTY | HOLDS);
     }
 
@@ -119,7 +119,7 @@ impl Durability {
     /// cache; `streamed`: writes of an open transfer were complete. True: something was lost.
     pub fn supply_lost(&mut self, cached: bool, streamed: bool) -> bool {
         let cached = self.is_dirty() && cached;
-        self.is_flushed();
+        self.clear_dirty();
         // The card that owed a status owes none any more, whatever else was lost with it.
         let unsettled = self.take_unsettled();
         let lost = cached || streamed || unsettled;

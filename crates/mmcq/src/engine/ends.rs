@@ -42,7 +42,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         // One mask, so that a status which says nothing costs nothing.
         let told = status & if P::RECOVERS { R1::DEFERRED | R1::EXCEPTION_EVENT } else { R1::DEFERRED };
         let bad = told & R1::DEFERRED;
-        if bad != 0 && self.has_suspects(bad) || self.pack_keeps(status) {
+        if bad != 0 && self.rewrite_suspects(bad) || self.pack_keeps(status) {
             return;
         }
         if told != 0 {

@@ -257,8 +257,8 @@ impl Memory {
         self.moves
     }
 
-    /// This is mapped for the step that begins.
-    pub fn is_lent(&mut self, segment: Segment, direction: Direction) {
+    /// Notes the memory that is mapped for the step that begins.
+    pub fn set_mapped(&mut self, segment: Segment, direction: Direction) {
         self.mapped = Some((segment, direction));
     }
 
@@ -422,7 +422,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Step::Order(_) if status & (R1::OWN | R1::PREVIOUS) != 0 => self.reached(place, status, now_ns),
             Step::Order(_) | Step::Data(_) => {
                 self.services.memory_mut().status = status;
-                self.lane.busy_mut().is_followed_by(Stage::Extra);
+                self.lane.busy_mut().set_next_stage(Stage::Extra);
                 let over = self.busy_is_over(step);
                 self.services.memory_mut().step = Step::Status(place);
                 if over {
@@ -495,7 +495,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// without its help.
     pub(super) fn order(&mut self, place: Place, command: Command, limit_ns: u64, now_ns: u64) {
         self.durability.note_change(command.changes_blocks());
-        self.lane.busy_mut().may_last(limit_ns);
+        self.lane.busy_mut().begin_timed(limit_ns);
         let (command, timer_ns) = match limit_ns > self.host.caps().max_busy_ns {
             true => (Command::new(command.index, command.arg, Resp::R1), COMMAND_TIMEOUT_NS),
             false => (command, limit_ns),
@@ -550,7 +550,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn start_data(&mut self, command: Command, data: Data, now_ns: u64) {
         let limit_ns =
             self.card.target().map_or(DATA_NS, |t| t.read_timeout_ns.max(t.write_timeout_ns)).max(DATA_NS);
-        self.lane.busy_mut().may_last(limit_ns);
+        self.lane.busy_mut().begin_timed(limit_ns);
         self.lane.prepare(Phase { command, data: Some(data), auto: Auto::None, tuning: false });
         let wire_ns = self.card.wire().data_ns(data.blocks);
         self.start_phase(Stage::Extra, limit_ns, limit_ns.saturating_add(wire_ns), now_ns);

@@ -123,16 +123,17 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Some((SlotId { index, generation }, segment))
     }
 
-    /// The general path has begun a transfer. If it is one of these, its end comes here.
+    /// Lets the end of a transfer that the general path has begun come by the fast path, if it is
+    /// an ordinary one.
     #[inline(always)]
-    pub(super) fn may_end_fast(&mut self) {
+    pub(super) fn claim_fast_end(&mut self) {
         if !Self::FAST || self.lane.stage() != Stage::Main || self.lane.is_blocked() {
             return;
         }
         let (direction, blocks, end) =
             (self.gathered.direction(), self.gathered.blocks(), self.gathered.end());
         let alone = self.gathered.count() == 1 && self.slots.at(self.gathered.first()).is_whole(blocks);
-        if alone && self.lane.door().fits(direction, blocks, end) && self.is_open() {
+        if alone && self.lane.door().fits(direction, blocks, end) && self.try_open() {
             self.lane.goes(self.lane.door().way(direction));
         }
     }

@@ -59,8 +59,8 @@ impl Gate {
         first
     }
 
-    /// The card is another, or begins anew: what was wrong with it is forgotten.
-    pub fn is_reborn(&mut self) {
+    /// Forgets what was wrong with the card: it is another, or begins anew.
+    pub fn clear_card_faults(&mut self) {
         self.causes &= !DEAD;
     }
 

@@ -92,7 +92,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if cramped {
             self.close_fast();
             self.timers.wake_now();
-        } else if self.slots.is_settling() && self.lane.is_idle() && self.has_free_lines() {
+        } else if self.slots.is_settling() && self.lane.is_idle() && self.free_lines() {
             self.ask_status(Stage::Status, now_ns);
             return true;
         }

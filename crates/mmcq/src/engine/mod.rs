@@ -397,7 +397,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.wipe(index);
         let slot = self.slots.at_mut(index);
         if slot.buf().owned() && slot.buf().len_bytes() > 0 {
-            slot.is_lost();
+            slot.keep_for_reclaim();
         } else {
             self.slots.release(index);
         }
@@ -417,7 +417,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         };
         let buf = slot.give_back().unless_lent();
         let completion = Completion { result: slot.result(), done_bytes, buf };
-        self.slots.is_known(id.index);
+        self.slots.forget_report(id.index);
         self.slots.release(id.index);
         Some(completion)
     }
@@ -440,7 +440,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             if P::RECOVERS {
                 // Nothing else need follow that puts them back.
                 self.write_again(self.lane.began_ns());
-                self.gate.is_reborn();
+                self.gate.clear_card_faults();
                 self.supervisor.upkeep_mut().forget();
             }
         }

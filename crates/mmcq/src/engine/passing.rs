@@ -55,7 +55,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             let (oldest, limits) = (self.slots.span(picked).age, self.limits());
             self.gathered.collect(&self.slots, index, limits);
             let (blocks, most) = (self.gathered.blocks(), self.config.fair_blocks.saturating_mul(ON));
-            let passes = self.order.tails_mut().is_some_and(|hold| hold.may_pass(oldest, blocks, most));
+            let passes = self.order.tails_mut().is_some_and(|hold| hold.try_pass(oldest, blocks, most));
             return if passes { index } else { picked };
         }
         let room = self.slots.free_count() as usize >= N / 4;
@@ -92,6 +92,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let fair_blocks = self.config.fair_blocks;
         let passes = longest != picked && longest != NONE && self.passes(longest, picked);
         let Some(hold) = self.order.tails_mut().filter(|_| passes) else { return picked };
-        if hold.may_pass(oldest, blocks, fair_blocks) { longest } else { picked }
+        if hold.try_pass(oldest, blocks, fair_blocks) { longest } else { picked }
     }
 }

@@ -118,7 +118,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             if self.packs_turn(now_ns) {
                 continue;
             }
-            if P::RECOVERS && !self.services.memory().area().is_user() && self.must_return() {
+            if P::RECOVERS && !self.services.memory().area().is_user() && self.plan_return() {
                 return self.extra(Event::Return, now_ns);
             }
             if self.gate.is_stopped() {
@@ -172,7 +172,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                         Tail::Unknown => {
                             let first = self.gives_way(first);
                             self.begin_transfer(first, false, now_ns);
-                            self.may_end_fast();
+                            self.claim_fast_end();
                         }
                     },
                     None => return self.kept_idle(now_ns),

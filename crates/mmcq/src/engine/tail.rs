@@ -194,12 +194,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn bears_hold(&mut self, pending: &Pending, first: u8, now_ns: u64) -> bool {
         let bound_ns = self.config.tail_ns.into();
         let until_ns = self.order.tails_mut().and_then(|hold| hold.decide(pending, bound_ns, now_ns));
-        self.is_borne(until_ns, first, now_ns)
+        self.hold_until(until_ns, first, now_ns)
     }
 
-    /// The start is held until then, if the policy bears that.
+    /// Holds the start until then, if the policy bears that. False: it starts now.
     #[inline(always)]
-    fn is_borne(&mut self, until_ns: Option<u64>, first: u8, now_ns: u64) -> bool {
+    fn hold_until(&mut self, until_ns: Option<u64>, first: u8, now_ns: u64) -> bool {
         let Some(until_ns) = until_ns else { return false };
         if let Some(picked) = self.told(first)
             && !self.order.policy().bears(&picked, until_ns)
@@ -250,7 +250,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let until_ns = held.join(bit, span.end, blocks, client, now_ns);
         self.gathered.append(index, blocks);
         let first = self.gathered.first();
-        if !self.is_borne(until_ns, first, now_ns) {
+        if !self.hold_until(until_ns, first, now_ns) {
             self.go_with_tail(first, now_ns);
         }
         true

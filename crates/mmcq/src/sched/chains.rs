@@ -115,8 +115,8 @@ impl Chains {
         stats: ChainStats::ZERO,
     };
 
-    /// The controller executes such chains, and is believed again.
-    pub(crate) fn are_taken(&mut self, caps: ChainCaps) {
+    /// Sets which chains the controller executes, and believes it again.
+    pub(crate) fn configure(&mut self, caps: ChainCaps) {
         self.caps = caps;
         self.stats.demoted = None;
         self.failures = Failures::NONE;
@@ -195,14 +195,14 @@ impl Chains {
         }
     }
 
-    /// The controller called it complete, and it was not.
-    pub(crate) fn is_disbelieved(&mut self) {
+    /// Gives chains up: the controller called one complete that was not.
+    pub(crate) fn demote_early_end(&mut self) {
         self.stats.disbelieved = self.stats.disbelieved.wrapping_add(1);
         self.stats.demoted = Some(Demotion::EndsEarly);
     }
 
-    /// The writes before the transfer that failed are suspects of an error.
-    pub(crate) fn are_suspects(&mut self) {
+    /// Counts a chain whose writes before the failed transfer are suspects of an error.
+    pub(crate) fn count_suspects(&mut self) {
         self.stats.suspected = self.stats.suspected.wrapping_add(1);
     }
 }
@@ -234,16 +234,16 @@ mod tests {
         let caps = ChainCaps { entries: 8, max_segments: 4, max_bytes: 4096 };
         let mut chains = Chains::NEW;
         assert!(!chains.is_armed());
-        chains.are_taken(caps);
+        chains.configure(caps);
         for second in [1, 20, 40, 60] {
             chains.fails(0, true, true, second * 1_000_000_000);
             assert!(chains.is_armed());
         }
         chains.fails(0, true, true, 65_000_000_000);
         assert_eq!((chains.is_armed(), chains.stats().demoted), (false, Some(Demotion::Failures)));
-        chains.are_taken(caps);
+        chains.configure(caps);
         assert!(chains.is_armed());
-        chains.is_disbelieved();
+        chains.demote_early_end();
         assert_eq!((chains.is_armed(), chains.stats().demoted), (false, Some(Demotion::EndsEarly)));
     }
 }

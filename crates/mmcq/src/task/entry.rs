@@ -182,7 +182,7 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
             = { let _ = (events, now_ns); false };
         pub(crate) fn work_waits(&mut self, by_ns: Option<u64>, now_ns: u64) = { let _ = (by_ns, now_ns); };
         pub(crate) fn help_goes_on(&mut self, now_ns: u64) = { let _ = now_ns; };
-        pub(crate) fn may_cycle(&mut self, now_ns: u64) -> bool = { let _ = now_ns; false };
+        pub(crate) fn claim_power_cycle(&mut self, now_ns: u64) -> bool = { let _ = now_ns; false };
         pub(crate) fn note_flushed(&mut self) -> bool = false;
         pub(crate) fn packs_are_told(&mut self, told: bool) = { let _ = told; };
         pub(crate) fn leave_flushed(&mut self) -> bool = false;

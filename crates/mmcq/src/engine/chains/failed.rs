@@ -27,7 +27,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let ChainFault { mut fault, passed } = seen;
         let early = fault.cause == Cause::Other && passed.is_none() && fault.response.is_none();
         if let Some(chains) = self.lane.chains_mut().filter(|_| early) {
-            chains.is_disbelieved();
+            chains.demote_early_end();
         }
         let told = fault.response.map(|response| response.words[0]);
         self.stop_chain(passed, told, now_ns);
@@ -149,7 +149,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         if suspects != 0 {
             if let Some(chains) = self.lane.chains_mut() {
-                chains.are_suspects();
+                chains.count_suspects();
             }
             self.doubt();
         }

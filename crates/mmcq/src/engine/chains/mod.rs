@@ -48,7 +48,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             None => return false,
         };
         let Some(chains) = self.lane.chains_mut() else { return false };
-        chains.are_taken(crate::host::ChainCaps { entries: most.min(caps.entries), ..caps });
+        chains.configure(crate::host::ChainCaps { entries: most.min(caps.entries), ..caps });
         chains.is_armed()
     }
 

@@ -60,7 +60,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return false;
         }
         self.gathered.one_segment(segment.same());
-        self.services.memory_mut().is_lent(segment, Direction::Read);
+        self.services.memory_mut().set_mapped(segment, Direction::Read);
         if let Some(packs) = self.lane.packs_mut() {
             packs.enters(Step::Look);
         }
@@ -108,7 +108,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn split_pack(&mut self, failed: usize, now_ns: u64) {
         self.fate_is(Fate::Known);
         if let Some(packs) = self.lane.packs_mut() {
-            packs.is_split();
+            packs.count_split();
         }
         let (mut place, mut left) = (0, 0);
         for at in 0..self.gathered.members().len() {
@@ -132,7 +132,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             if place == failed {
                 slot.goes_alone(true);
                 if slot.rules() != Rules::NONE {
-                    slot.is_redone();
+                    slot.mark_rewritten();
                 }
             }
             slot.begins_again();
@@ -150,8 +150,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.slots.at_mut(index).goes_alone(true);
         }
         if let Some(packs) = self.lane.packs_mut() {
-            packs.are_suspects();
-            packs.is_broken();
+            packs.count_suspects();
+            packs.reset_timing();
         }
         self.doubt();
         self.write_again(self.lane.began_ns());
@@ -161,7 +161,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline(always)]
     pub(in super::super) fn pack_failed(&mut self, now_ns: u64) {
         let Some(packs) = self.lane.packs_mut() else { return };
-        packs.is_broken();
+        packs.reset_timing();
         let running = packs.take_running().is_some();
         let looked = packs.take_step() == Some(Step::Look);
         let open = packs.fate() != Fate::Known;

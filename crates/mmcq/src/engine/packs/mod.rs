@@ -50,7 +50,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let reads = if self.host.caps().busy == BusyDetect::Interrupt { reads } else { 0 };
         self.close_fast();
         let Some(packs) = self.lane.packs_mut().filter(|_| can) else { return false };
-        packs.are_taken(writes, reads);
+        packs.configure(writes, reads);
         packs.is_armed()
     }
 
@@ -150,7 +150,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         if !self.is_whole(&part) || !self.has_second(&part, direction) {
             if let Some(packs) = self.lane.packs_mut() {
-                packs.is_broken();
+                packs.reset_timing();
             }
             return false;
         }
@@ -170,7 +170,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.hold_broken(now_ns);
         self.timers.idle_ends();
         if let Some(packs) = self.lane.packs_mut() {
-            packs.is_empty_again();
+            packs.clear_entries();
         }
         match self.map_in_turn(first, now_ns) {
             Ok(true) => {}
@@ -277,7 +277,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.put_back(now_ns);
             return;
         }
-        self.services.memory_mut().is_lent(header.same(), Direction::Write);
+        self.services.memory_mut().set_mapped(header.same(), Direction::Write);
         self.transfer_begins(End::Here);
         if let Some(packs) = self.lane.packs_mut() {
             packs.runs(direction);

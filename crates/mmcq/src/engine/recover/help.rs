@@ -240,7 +240,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 if help == ServiceRequest::Inserted {
                     // The engine may have been told of another since the slot was last empty.
                     self.fail_queued(Error::Removed);
-                    self.gate.is_reborn();
+                    self.gate.clear_card_faults();
                     self.timers.cycle_at_once();
                     self.services.memory_mut().area_mut().forget();
                     self.incident.card_is_new();
@@ -252,12 +252,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                     self.disarm_unrestored();
                     self.services.memory_mut().area_mut().initialised();
                     if help != ServiceRequest::Slower {
-                        self.incident.is_initialised();
+                        self.incident.allow_retune();
                     }
                 }
                 if help == ServiceRequest::Slower {
                     self.incident.failed.make_whole();
-                    self.incident.is_slower();
+                    self.incident.reset_for_slower_mode();
                 }
             }
             Err(Error::Changed) => {
@@ -362,8 +362,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.incident.open && self.incident.unheard
     }
 
-    /// May the card's supply be switched off and on? If so, not again soon.
-    pub(crate) fn may_cycle(&mut self, now_ns: u64) -> bool {
+    /// Takes the right to switch the card's supply off and on. False: that was done not long ago.
+    pub(crate) fn claim_power_cycle(&mut self, now_ns: u64) -> bool {
         self.timers.take_cycle(now_ns, POWER_CYCLE_PAUSE_NS)
     }
 
@@ -532,14 +532,15 @@ impl ServiceRequest {
 }
 
 impl Incident {
-    /// What was tried before says nothing of the new mode.
-    fn is_slower(&mut self) {
+    /// Forgets what was tried before: that says nothing of the new mode.
+    fn reset_for_slower_mode(&mut self) {
         (self.damages, self.tries) = ([0; 3], 0);
         self.spent &= !(1 << RecoveryStep::Slower as u16);
     }
 
-    /// The tuning before says nothing of the sampling point of now. Bounded: initialisations are.
-    fn is_initialised(&mut self) {
+    /// Allows one more tuning after an initialisation, as the last one says nothing of the sampling
+    /// point of now. Initialisations are bounded, so tunings are.
+    fn allow_retune(&mut self) {
         self.spent &= !(1 << RecoveryStep::Retune as u16);
         self.retuned_ns = 0;
     }

@@ -37,11 +37,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 continue;
             }
             if slot.buf().owned() {
-                slot.is_leaked();
+                slot.leak_buffer();
                 self.record.memory_leaked();
                 self.slots.take_mapped(index);
             } else {
-                slot.is_kept();
+                slot.retain_lent();
                 self.timers.keep_until(later(now_ns, AGAIN_NS));
             }
         }

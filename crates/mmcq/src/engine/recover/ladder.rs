@@ -75,7 +75,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let together = self.gathered.members().len() > 1;
         let (class, tries) = (self.incident.class, self.incident.tries);
-        if self.incident.untuned && self.may_retune(now_ns) {
+        if self.incident.untuned && self.spend_retune(now_ns) {
             return self.ask_help(ServiceRequest::Retune, now_ns);
         }
         if !self.has_time(now_ns) || class == Class::Hopeless {
@@ -83,10 +83,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let spent = tries > class.retries();
         let often = class.damaged() && self.damaged_often();
-        if class.damaged() && (spent || often) && self.may_retune(now_ns) {
+        if class.damaged() && (spent || often) && self.spend_retune(now_ns) {
             return self.ask_help(ServiceRequest::Retune, now_ns);
         }
-        if often && self.may_slow_down() {
+        if often && self.spend_slowdown() {
             return self.ask_help(ServiceRequest::Slower, now_ns);
         }
         if together && (spent || tries >= 2 && !matches!(class, Class::Command { .. })) {
@@ -107,7 +107,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.gathered.blocks() > 1 && class != Class::Refused {
             return self.halve(now_ns);
         }
-        if class.damaged() && self.may_slow_down() {
+        if class.damaged() && self.spend_slowdown() {
             return self.ask_help(ServiceRequest::Slower, now_ns);
         }
         self.answer(now_ns);
@@ -144,7 +144,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         oldest != 0 && self.record.transfers().wrapping_sub(oldest) < DAMAGE_WINDOW
     }
 
-    pub(super) fn may_retune(&mut self, now_ns: u64) -> bool {
+    /// Takes the incident's tuning. False: it is spent, or the last one was not long ago.
+    pub(super) fn spend_retune(&mut self, now_ns: u64) -> bool {
         let rested = self.incident.retuned_ns == 0
             || self.incident.untuned
             || now_ns.saturating_sub(self.incident.retuned_ns) >= RETUNE_PAUSE_NS;
@@ -154,7 +155,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    fn may_slow_down(&mut self) -> bool {
+    /// Takes the incident's step to a slower mode. False: it is spent.
+    fn spend_slowdown(&mut self) -> bool {
         self.supervisor.helping().has_supervisor()
             && self.incident.slowed < SLOWER_MAX
             && self.incident.spend(RecoveryStep::Slower)

@@ -518,7 +518,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && self.incident.is_spent(RecoveryStep::PowerCycle);
         let better = (last || self.services.memory().area().is_user())
             && (self.incident.untuned || self.incident.class.damaged() && self.card.wire().is_tuned());
-        if P::RECOVERS && better && self.may_retune(now_ns) {
+        if P::RECOVERS && better && self.spend_retune(now_ns) {
             self.incident.unheard = true;
             self.settle_unknown();
             return self.ask_help(ServiceRequest::Retune, now_ns);

@@ -69,7 +69,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         for index in bits(self.slots.take_settling()) {
             let slot = self.slots.at_mut(index);
             match slot.result() {
-                Ok(_) if !slot.is_redone() => {
+                Ok(_) if !slot.mark_rewritten() => {
                     self.incident.redo |= 1 << index;
                     self.incident.doubted |= 1 << index;
                 }
@@ -202,7 +202,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(crate) fn note_flushed(&mut self) -> bool {
         let stopped = self.supervisor.helping().is_at_it();
         if stopped {
-            self.durability.is_flushed();
+            self.durability.clear_dirty();
         }
         stopped
     }

@@ -77,9 +77,9 @@ impl<const N: usize> Slots<N> {
         core::mem::take(&mut self.unreported)
     }
 
-    /// It need not be reported.
+    /// Marks an end as one that need not be reported.
     #[inline(always)]
-    pub fn is_known(&mut self, index: u8) {
+    pub fn forget_report(&mut self, index: u8) {
         self.unreported &= !(1 << index);
     }
 }

@@ -126,13 +126,13 @@ impl Slot {
         self.buf.fill(0);
     }
 
-    /// No client waits for it any more.
-    pub fn is_left(&mut self) {
+    /// Marks the request as one that no client waits for any more.
+    pub fn set_orphan(&mut self) {
         self.orphan = true;
     }
 
-    /// The buffer waits for `reclaim`.
-    pub fn is_lost(&mut self) {
+    /// Keeps the buffer until `reclaim` comes for it.
+    pub fn keep_for_reclaim(&mut self) {
         self.state = State::Lost;
     }
 
@@ -152,15 +152,15 @@ impl Slot {
         self.state = State::Queued;
     }
 
-    /// A controller that nothing stops has its own memory for ever. What a read brought is in there:
-    /// nothing of it counts.
-    pub fn is_leaked(&mut self) {
+    /// Leaves the buffer for ever to a controller that nothing stops, which has its own memory.
+    /// What a read brought is in there: nothing of it counts.
+    pub fn leak_buffer(&mut self) {
         self.buf = DmaBuf::EMPTY;
         self.moved_blocks = 0;
     }
 
-    /// A controller that nothing stops has its lent memory.
-    pub fn is_kept(&mut self) {
+    /// Keeps lent memory, since a controller that nothing stops has it.
+    pub fn retain_lent(&mut self) {
         self.state = State::Kept;
     }
 
@@ -180,8 +180,8 @@ impl Slot {
         self.rules.set(Rules::FLUSH_AFTER, after);
     }
 
-    /// It is written once more. True: not for the first time.
-    pub fn is_redone(&mut self) -> bool {
+    /// Marks the write as one that is written again. True: it was so before.
+    pub fn mark_rewritten(&mut self) -> bool {
         core::mem::replace(&mut self.redone, true)
     }
 

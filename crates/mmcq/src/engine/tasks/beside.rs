@@ -146,7 +146,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         match step {
             Step::Ask => {
-                if let Err(why) = tasks.are_ready(status, now_ns) {
+                if let Err(why) = tasks.apply_ready_bits(status, now_ns) {
                     self.disbelieve(why, now_ns);
                 }
             }

@@ -34,7 +34,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub fn set_sd_task_queue(&mut self, queue: SdTaskQueue) -> bool {
         self.close_fast();
         let known = self.queue_register().is_some();
-        self.lane.tasks_mut().is_some_and(|tasks| known && tasks.has_sd_queue(queue))
+        self.lane.tasks_mut().is_some_and(|tasks| known && tasks.configure_sd(queue))
     }
 
     /// The queue's switch, if this is an SD card with one.

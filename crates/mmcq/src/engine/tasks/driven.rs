@@ -101,7 +101,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let first = tasks.on_card() == 0;
         tasks.rings_one(id, direction, (lba, lba.wrapping_add(u64::from(blocks))), index, now_ns);
         let too_old_ns = tasks.too_old_ns();
-        self.may_last(first, blocks, now_ns);
+        self.limit_rung(first, blocks, now_ns);
         if first {
             let limit_ns = self.lane.hosted().map_or(0, |hosted| hosted.limit_ns());
             self.timers.wake_by(limit_ns.min(too_old_ns));
@@ -158,7 +158,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.end_task(id, now_ns);
                 continue;
             };
-            tasks.is_done(id, now_ns);
+            tasks.complete(id, now_ns);
             self.slots.at_mut(index).moved_all(blocks);
             if direction == Direction::Write {
                 self.durability.note_change(true);

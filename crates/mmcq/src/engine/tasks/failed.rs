@@ -102,7 +102,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.engine_has_memory() {
             // A reset is to take it from the engine first.
             self.timers.wake_now();
-            return self.lane.tasks_mut().map_or((), |tasks| tasks.has_no_queue());
+            return self.lane.tasks_mut().map_or((), |tasks| tasks.remove_queue());
         }
         self.call_back(self.lane.began_ns());
         if self.lane.is_idle() {
@@ -117,7 +117,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(in super::super) fn tasks_are_gone(&mut self, now_ns: u64) {
         self.call_back(now_ns);
         if let Some(tasks) = self.lane.tasks_mut() {
-            tasks.is_off();
+            tasks.reset();
         }
     }
 
@@ -143,14 +143,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.unmap_switch();
         let Some(tasks) = self.lane.tasks_mut() else { return Turn::Pass };
         if gone {
-            tasks.is_off();
+            tasks.reset();
             return Turn::Pass;
         }
         match tasks.cleans() {
             Some(true) => self.discard_tasks(now_ns),
             Some(false) => return self.switch_queue(false, now_ns),
             None => {
-                tasks.is_off();
+                tasks.reset();
                 self.leave_for_good(Demotion::Failures);
                 self.card_lost_itself(now_ns);
             }
@@ -158,10 +158,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Turn::Again
     }
 
-    /// A status shows a late error. True: it may be that of several writes, and these are written
-    /// again.
+    /// Looks for a late error in a status. True: it may be that of several writes, and these are
+    /// written again.
     #[inline(always)]
-    pub(in super::super) fn has_suspects(&mut self, status: u32) -> bool {
+    pub(in super::super) fn rewrite_suspects(&mut self, status: u32) -> bool {
         self.is_queued() && self.suspect_several(status)
     }
 
@@ -183,7 +183,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.slots.at_mut(index).goes_alone(true);
         }
         if let Some(tasks) = self.lane.tasks_mut() {
-            tasks.are_suspects();
+            tasks.count_suspects();
         }
         self.doubt();
         // At once: the lane that is next may be another, and whatever is younger waits for them.

@@ -43,7 +43,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Err(why) => Err(why),
         };
         match found {
-            Ok(slots) => self.lane.tasks_mut().map_or((), |tasks| tasks.has_slots(slots)),
+            Ok(slots) => self.lane.tasks_mut().map_or((), |tasks| tasks.limit_depth(slots)),
             Err(why) => self.refuse_engine(why),
         }
     }
@@ -197,7 +197,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let first = tasks.is_empty();
         let id = tasks.describe(direction, start, end, self.gathered.members(), now_ns);
         if reliable {
-            tasks.is_reliable(id);
+            tasks.mark_reliable(id);
         }
         let described = match self.host.queue() {
             Some(queue) => queue.prepare_task(id, &task, self.gathered.segments(true)),
@@ -213,14 +213,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if let Some(tasks) = self.lane.tasks_mut() {
             tasks.announced(now_ns);
         }
-        self.may_last(first, blocks, now_ns);
+        self.limit_rung(first, blocks, now_ns);
         self.record.transfer_started();
         Ok(Some(id))
     }
 
-    /// A task of so many blocks is rung; `first`: none was. When it must have ended.
+    /// Sets when a task of so many blocks must have ended, since it is rung now; `first`: none was.
     #[inline(always)]
-    pub(super) fn may_last(&mut self, first: bool, blocks: u32, now_ns: u64) {
+    pub(super) fn limit_rung(&mut self, first: bool, blocks: u32, now_ns: u64) {
         let (card, hosted) = (&self.card, self.lane.hosted_mut());
         // The controller's own timer is one for reads and writes: it tells which task it was.
         let longest_ns =
@@ -249,7 +249,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             None => return false,
         };
         match (enabled, self.lane.hosted_mut()) {
-            (Ok(()), Some(hosted)) => hosted.is_at(At::On),
+            (Ok(()), Some(hosted)) => hosted.set_state(At::On),
             (Ok(()), None) => return false,
             (Err(why), _) => self.refuse_engine(why),
         }
@@ -268,13 +268,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn disable_engine(&mut self) {
         let off = self.host.queue().is_none_or(|queue| queue.disable_queue().is_ok());
         if let Some(hosted) = self.lane.hosted_mut().filter(|_| off) {
-            hosted.is_at(At::Off);
+            hosted.set_state(At::Off);
         }
     }
 
-    /// Are the lines free for a phase?
+    /// Parks the queue engine where that is possible. True: the lines are free for a phase.
     #[inline(always)]
-    pub(in super::super) fn has_free_lines(&mut self) -> bool {
+    pub(in super::super) fn free_lines(&mut self) -> bool {
         self.park();
         !self.engine_has_lines()
     }
@@ -300,7 +300,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             // Maybe only the interrupt was lost. Maybe it is about to come.
             self.record.interrupt_lost();
             if let Some(tasks) = self.lane.tasks_mut() {
-                tasks.was_lost();
+                tasks.count_lost();
             }
             return true;
         }
@@ -389,7 +389,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             (Some(fault), At::On | At::Halting | At::Clearing) if fault.cause == Cause::Gone => {
                 // What is gone reaches no memory.
                 hosted.stops(Why::Fault(fault), now_ns);
-                hosted.is_at(At::Off);
+                hosted.set_state(At::Off);
                 self.blame(now_ns);
                 return true;
             }
@@ -403,7 +403,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         if events.emptied && at == At::Clearing {
             if let Some(hosted) = self.lane.hosted_mut() {
-                hosted.is_at(At::Off);
+                hosted.set_state(At::Off);
             }
             self.blame(now_ns);
         }
@@ -414,9 +414,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn hear_stale(&mut self, stale: u32) {
         message!(warn, "the controller's queue engine: ends of tasks that are not, {:#010x}", stale);
         if let Some(tasks) = self.lane.tasks_mut() {
-            tasks.are_stale(stale);
+            tasks.count_stale(stale);
         }
-        if self.lane.hosted_mut().is_some_and(|hosted| hosted.is_stale()) {
+        if self.lane.hosted_mut().is_some_and(|hosted| hosted.count_stale()) {
             let why = Demotion::Stale(stale);
             message!(warn, "the controller's queue engine is given up: {}", why);
             self.leave_engine(why);
@@ -448,7 +448,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.gather_task(id);
         let Some(tasks) = self.lane.tasks_mut() else { return };
         let writes = tasks.task(id).direction == Direction::Write && !tasks.task(id).reliable;
-        tasks.is_done(id, now_ns);
+        tasks.complete(id, now_ns);
         self.durability.note_change(writes);
         self.release_members(true, now_ns);
     }

@@ -69,7 +69,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub fn set_task_queue(&mut self, depth: u8) -> bool {
         let emmc = self.card.target().is_some_and(|target| target.emmc && !target.extended_address);
         self.close_fast();
-        let has = emmc && self.lane.tasks_mut().is_some_and(|tasks| tasks.has_queue(depth));
+        let has = emmc && self.lane.tasks_mut().is_some_and(|tasks| tasks.configure(depth));
         if has {
             self.equip();
         }
@@ -80,7 +80,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// pays: to measure it, or for a load that is known.
     pub fn always_use_task_queue(&mut self, always: bool) {
         if let Some(tasks) = self.lane.tasks_mut() {
-            tasks.is_always_used(always);
+            tasks.set_always(always);
         }
     }
 
@@ -115,7 +115,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         tasks.ends(now_ns);
         match tasks.mode() {
             Mode::Off if !tasks.is_armed() => Turn::Pass,
-            Mode::Off => self.may_enter(now_ns),
+            Mode::Off => self.try_enter_queue(now_ns),
             Mode::On if self.is_driven() => self.go_on_with_engine(now_ns),
             Mode::On => self.go_on_with_tasks(now_ns),
             Mode::Lost => self.clean_queue(now_ns),
@@ -156,9 +156,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         well && area && !chore && !self.slots.has_io() && (head == NONE || self.is_ordinary_task(head))
     }
 
-    /// The queue is off: is it switched on now?
+    /// Switches the card's queue on, if that pays now.
     #[inline(never)]
-    fn may_enter(&mut self, now_ns: u64) -> Turn {
+    fn try_enter_queue(&mut self, now_ns: u64) -> Turn {
         let (reads, writes) =
             (self.slots.queued_reads().count_ones(), self.slots.queued_writes().count_ones());
         let pays = self.lane.tasks_mut().is_some_and(|tasks| tasks.would_pay(reads, writes));

@@ -68,7 +68,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let Some(tasks) = self.lane.tasks_mut() else { return };
         let id = tasks.describe(direction, start, self.gathered.end(), self.gathered.members(), now_ns);
         if reliable {
-            tasks.is_reliable(id);
+            tasks.mark_reliable(id);
         }
     }
 
@@ -148,7 +148,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         match (event, step) {
             (Event::Done(status), Step::Ask) => {
                 let Some(tasks) = self.lane.tasks_mut() else { return };
-                let seen = tasks.are_ready(status, now_ns);
+                let seen = tasks.apply_ready_bits(status, now_ns);
                 if let Err(why) = seen {
                     self.disbelieve(why, now_ns);
                 }
@@ -176,7 +176,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 if status & R1::OWN != 0 {
                     return self.fail(Error::Card(status), now_ns);
                 }
-                self.lane.busy_mut().may_last(SWITCH_NS);
+                self.lane.busy_mut().begin_timed(SWITCH_NS);
                 self.look(
                     if let Step::Switch(on) = step { After::Switch(on) } else { After::Discard },
                     now_ns,
@@ -235,7 +235,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn refused_queue(&mut self, now_ns: u64) {
         let Some(tasks) = self.lane.tasks_mut() else { return };
         tasks.demote(Demotion::Refused);
-        tasks.is_off();
+        tasks.reset();
         self.go_idle(now_ns);
     }
 
@@ -243,9 +243,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn switched(&mut self, on: bool, now_ns: u64) {
         let Some(tasks) = self.lane.tasks_mut() else { return };
         if on {
-            tasks.is_on()
+            tasks.enter_on()
         } else {
-            tasks.is_off()
+            tasks.reset()
         }
         debug_assert!(on == (tasks.mode() == Mode::On));
         message!(debug, "the card's command queue: {}", if on { "on" } else { "off" });

@@ -293,9 +293,9 @@ impl Hold {
         self.uncut = CUT_EVERY;
     }
 
-    /// So many blocks would go before the oldest request, of this age. True, and counted: together
-    /// with those that did they are fewer than `most`.
-    pub(crate) fn may_pass(&mut self, age: u32, blocks: u32, most: u32) -> bool {
+    /// Counts so many blocks that go before the oldest request, of this age. False, and nothing
+    /// counted: together with those that did they are not fewer than `most`.
+    pub(crate) fn try_pass(&mut self, age: u32, blocks: u32, most: u32) -> bool {
         let before = if self.passed.0 == age { self.passed.1 } else { 0 };
         let blocks = before.saturating_add(blocks);
         let may = blocks < most;

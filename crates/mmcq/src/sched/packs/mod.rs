@@ -132,8 +132,8 @@ impl Packs {
         stats: PackStats::ZERO,
     };
 
-    /// The card takes packs of so many writes and reads, and is believed again.
-    pub(crate) fn are_taken(&mut self, writes: u8, reads: u8) {
+    /// Sets how many writes and reads a pack of the card may have, and believes it again.
+    pub(crate) fn configure(&mut self, writes: u8, reads: u8) {
         self.most = [reads, writes].map(|most| if most < 2 { 0 } else { most });
         self.stats.demoted = None;
         self.failures = Failures::NONE;
@@ -186,9 +186,9 @@ impl Packs {
         self.pays.begins(direction, packed, requests, now_ns);
     }
 
-    /// Something else begins.
-    pub(crate) fn is_broken(&mut self) {
-        self.pays.is_broken();
+    /// Forgets when the last pack began: something else begins.
+    pub(crate) fn reset_timing(&mut self) {
+        self.pays.reset_timing();
     }
 
     /// The next transfer goes alone.
@@ -196,8 +196,8 @@ impl Packs {
         self.rests = true;
     }
 
-    /// No entry is collected.
-    pub(crate) fn is_empty_again(&mut self) {
+    /// Drops the entries that were collected.
+    pub(crate) fn clear_entries(&mut self) {
         self.count = 0;
     }
 
@@ -256,13 +256,13 @@ impl Packs {
         self.step.take()
     }
 
-    /// The card has named the entry that failed.
-    pub(crate) fn is_split(&mut self) {
+    /// Counts a pack whose failed entry the card has named.
+    pub(crate) fn count_split(&mut self) {
         self.stats.split = self.stats.split.wrapping_add(1);
     }
 
-    /// All its writes are suspects of an error.
-    pub(crate) fn are_suspects(&mut self) {
+    /// Counts a pack all of whose writes are suspects of an error.
+    pub(crate) fn count_suspects(&mut self) {
         self.stats.suspected = self.stats.suspected.wrapping_add(1);
     }
 

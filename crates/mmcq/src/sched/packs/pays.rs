@@ -59,8 +59,8 @@ impl Pays {
         self.began = Some((place(direction), usize::from(packed), requests, now_ns));
     }
 
-    /// Something else begins: what the last took is not known.
-    pub(super) fn is_broken(&mut self) {
+    /// Forgets when the last began: something else begins, so what it took is not known.
+    pub(super) fn reset_timing(&mut self) {
         self.began = None;
     }
 }

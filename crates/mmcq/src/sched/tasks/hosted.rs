@@ -109,9 +109,9 @@ impl Hosted {
         self.at
     }
 
-    /// It is on, and empty; or off, and has let go of everything.
+    /// Sets the engine's state where it has no tasks: on and empty, or off.
     #[inline(always)]
-    pub(crate) fn is_at(&mut self, at: At) {
+    pub(crate) fn set_state(&mut self, at: At) {
         (self.at, self.largest) = (at, 0);
     }
 
@@ -194,8 +194,8 @@ impl Hosted {
         self.why.take().unwrap_or(Why::Silent)
     }
 
-    /// Tasks ended that were not rung. True: too often.
-    pub(crate) fn is_stale(&mut self) -> bool {
+    /// Counts ends of tasks that were not rung. True: too many.
+    pub(crate) fn count_stale(&mut self) -> bool {
         self.stale = self.stale.saturating_add(1);
         self.stale >= STALE_MAX
     }

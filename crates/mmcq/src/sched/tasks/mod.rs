@@ -126,8 +126,8 @@ impl Tasks {
         stats: TaskStats::ZERO,
     };
 
-    /// The card has a queue of so many tasks, and is believed again. False: that is too few.
-    pub(crate) fn has_queue(&mut self, depth: u8) -> bool {
+    /// Sets how many tasks the card's queue takes, and believes it again. False: they are too few.
+    pub(crate) fn configure(&mut self, depth: u8) -> bool {
         self.depth = if depth >= DEPTH_MIN { depth.min(DEPTH_MAX) } else { 0 };
         self.dialect = Dialect::Emmc;
         (self.stats.demoted, self.stats.engine) = (None, None);
@@ -135,19 +135,19 @@ impl Tasks {
         self.depth != 0
     }
 
-    /// The controller's engine has so many slots.
-    pub(crate) fn has_slots(&mut self, slots: u8) {
+    /// Limits the depth to the slots of the controller's engine.
+    pub(crate) fn limit_depth(&mut self, slots: u8) {
         self.depth = self.depth.min(slots);
     }
 
-    /// Nothing more is to be announced: there is no card.
-    pub(crate) fn has_no_queue(&mut self) {
+    /// Stops all announcements: there is no card.
+    pub(crate) fn remove_queue(&mut self) {
         self.depth = 0;
     }
 
-    /// The same of an SD card.
-    pub(crate) fn has_sd_queue(&mut self, queue: SdTaskQueue) -> bool {
-        let has = self.has_queue(queue.depth);
+    /// Does what [`configure`](Self::configure) does for the queue of an SD card.
+    pub(crate) fn configure_sd(&mut self, queue: SdTaskQueue) -> bool {
+        let has = self.configure(queue.depth);
         self.dialect = Dialect::Sd(queue);
         has
     }
@@ -158,7 +158,7 @@ impl Tasks {
 
     /// There is another card, or none, or it begins anew: nothing of its queue is left.
     pub(crate) fn forget(&mut self) {
-        self.is_off();
+        self.reset();
         self.depth = 0;
     }
 
@@ -172,17 +172,18 @@ impl Tasks {
         self.mode
     }
 
+    /// Forgets all tasks: the queue is off.
     #[inline(always)]
-    pub(crate) fn is_off(&mut self) {
+    pub(crate) fn reset(&mut self) {
         (self.mode, self.described, self.running) = (Mode::Off, NONE, NONE);
         (self.announced, self.ready, self.cleanings) = (0, 0, 0);
         self.ages.forget();
         (self.dull, self.wanted) = (0, 0);
     }
 
-    /// The queue is on, and empty.
-    pub(crate) fn is_on(&mut self) {
-        self.is_off();
+    /// Notes that the queue is on, and empty.
+    pub(crate) fn enter_on(&mut self) {
+        self.reset();
         self.mode = Mode::On;
         self.stats.entered = self.stats.entered.wrapping_add(1);
     }
@@ -216,8 +217,8 @@ impl Tasks {
         self.dull >= DULL_MAX && !self.always
     }
 
-    /// Is it used for all that it can be used for?
-    pub(crate) fn is_always_used(&mut self, always: bool) {
+    /// Sets whether the queue takes all that it can take, be it worth it or not.
+    pub(crate) fn set_always(&mut self, always: bool) {
         self.always = always;
     }
 
@@ -339,8 +340,8 @@ impl Tasks {
         id
     }
 
-    /// The task that was described last is a reliable write.
-    pub(crate) fn is_reliable(&mut self, id: u8) {
+    /// Marks the task that was described last as a reliable write.
+    pub(crate) fn mark_reliable(&mut self, id: u8) {
         self.tasks[usize::from(id % DEPTH_MAX)].reliable = true;
     }
 
@@ -382,8 +383,8 @@ impl Tasks {
         })
     }
 
-    /// The card says what is ready.
-    pub(crate) fn are_ready(&mut self, status: u32, now_ns: u64) -> Result<(), Demotion> {
+    /// Takes in which tasks the card calls ready.
+    pub(crate) fn apply_ready_bits(&mut self, status: u32, now_ns: u64) -> Result<(), Demotion> {
         self.stats.asked = self.stats.asked.wrapping_add(1);
         // Asked beside its data, a card may call a task ready until they are over.
         let status = status & !self.executed().map_or(0, |id| 1 << (id % DEPTH_MAX));
@@ -443,13 +444,14 @@ impl Tasks {
             }
             id = self.ages.after(id);
         }
-        self.is_executed(id);
+        self.take_executed(id);
         (self.running, self.asked_beside) = (id, false);
         Some(id)
     }
 
+    /// Takes a task off that is executed.
     #[inline(always)]
-    fn is_executed(&mut self, id: u8) {
+    fn take_executed(&mut self, id: u8) {
         self.take_off(id);
         self.dull = match self.task(id).direction {
             Direction::Read => 0,
@@ -477,8 +479,8 @@ impl Tasks {
         }
     }
 
-    /// Several writes are suspects of a late error.
-    pub(crate) fn are_suspects(&mut self) {
+    /// Counts a late error of which several writes are suspects.
+    pub(crate) fn count_suspects(&mut self) {
         self.stats.suspected = self.stats.suspected.wrapping_add(1);
     }
 
@@ -515,13 +517,13 @@ impl Tasks {
         self.described = NONE;
     }
 
-    /// It called these tasks done, and they are not.
-    pub(crate) fn are_stale(&mut self, tasks: u32) {
+    /// Counts tasks that the engine called done, and are not.
+    pub(crate) fn count_stale(&mut self, tasks: u32) {
         self.stats.stale = self.stats.stale.wrapping_add(tasks.count_ones());
     }
 
-    /// An interrupt of its, or a doorbell, was lost.
-    pub(crate) fn was_lost(&mut self) {
+    /// Counts an interrupt of the engine, or a doorbell, that was lost.
+    pub(crate) fn count_lost(&mut self) {
         self.stats.lost = self.stats.lost.wrapping_add(1);
     }
 
@@ -547,7 +549,7 @@ impl Tasks {
             }
         }
         let cleanings = self.cleanings;
-        self.is_off();
+        self.reset();
         (self.mode, self.cleanings) = (Mode::Lost, cleanings);
         back
     }

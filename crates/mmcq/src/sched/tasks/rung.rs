@@ -57,11 +57,11 @@ impl Tasks {
         self.stats.rings = self.stats.rings.wrapping_add(1);
     }
 
-    /// The controller's engine says that this task is done. The card is believed: its end was
-    /// executed.
+    /// Takes a task off that the controller's engine calls done. The card is believed: the task's
+    /// end was executed.
     #[inline(always)]
-    pub(crate) fn is_done(&mut self, id: u8, now_ns: u64) {
-        self.is_executed(id);
+    pub(crate) fn complete(&mut self, id: u8, now_ns: u64) {
+        self.take_executed(id);
         self.pace.hears(now_ns);
     }
 }

@@ -108,7 +108,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         self.take_lines();
         self.at = At::On;
         if !self.leave_halt() {
-            self.has_halted();
+            self.enter_halted();
             return Err(QueueError::StaysHalted);
         }
         Ok(())
@@ -168,8 +168,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         !self.is_halted()
     }
 
-    /// The halt that was asked for is there: the lines are the controller's.
-    pub(super) fn has_halted(&mut self) {
+    /// Gives the lines back to the controller: the halt that was asked for is there.
+    pub(super) fn enter_halted(&mut self) {
         self.at = At::Halted;
         self.write(ISGE, 0);
         self.release_lines();
