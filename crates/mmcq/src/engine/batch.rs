@@ -41,7 +41,7 @@ pub(super) struct Limits {
 }
 
 impl<const N: usize> Batch<N> {
-    pub const fn none() -> Self {
+    pub const fn new() -> Self {
         Batch {
             direction: Direction::Read,
             count: 0,

@@ -35,7 +35,7 @@ pub(super) struct Busy {
 
 impl Busy {
     /// Not a constant: nearly all of it is zero, and a copy of it would lie in the image.
-    pub const fn none() -> Busy {
+    pub const fn new() -> Busy {
         Busy {
             questions: 0,
             followed_by: Stage::FlushStatus,
@@ -214,7 +214,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// The host has seen the end of busy too early: CMD13 says that the card programs still.
-    pub(super) fn status_again(&mut self, now_ns: u64) {
+    pub(super) fn repeat_status(&mut self, now_ns: u64) {
         if self.lane.busy().questions == 0 {
             self.lane.busy_mut().since_ns = now_ns;
         }
@@ -228,7 +228,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// The same of the busy of a control request: the card is asked again, within its time.
-    pub(super) fn programs_still(&mut self, now_ns: u64) {
+    pub(super) fn repeat_busy_question(&mut self, now_ns: u64) {
         if self.lane.busy().questions == 0 {
             self.lane.busy_mut().since_ns = now_ns;
         }

@@ -48,12 +48,12 @@ pub(super) struct Card {
 }
 
 impl Card {
-    pub const fn none() -> Card {
+    pub const fn new() -> Card {
         Card {
             target: None,
             plan: Plan::NONE,
             wire: Wire::UNSET,
-            functions: Functions::none(),
+            functions: Functions::new(),
             abilities: Abilities::UNKNOWN,
             number: CardNumber::FIRST,
             identity: None,
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn the_next_card_has_another_number() {
-        let mut card = Card::none();
+        let mut card = Card::new();
         let first = card.number();
         card.identify(7);
         card.identify(7);

@@ -74,7 +74,7 @@ impl<E> Concurrent<E> {
     }
 
     /// A command for the card's queue goes out.
-    pub fn sends(&mut self, step: Step) {
+    pub fn set_task(&mut self, step: Step) {
         self.line = OnLine::Task(step);
     }
 
@@ -140,7 +140,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// The data have failed, and take the command with them.
-    pub(super) fn beside_lost(&mut self, error: Error) {
+    pub(super) fn fail_concurrent(&mut self, error: Error) {
         if self.is_concurrent() {
             self.concurrent_turn(Turn::Lost { removed: matches!(error, Error::Removed) }, 0);
         }
@@ -185,7 +185,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Ok(()) => {
                 message!(trace, "CMD{} {:#010x} beside data", phase.command.index, phase.command.arg);
                 self.slots.unlink(index);
-                self.slots.at_mut(index).goes_out();
+                self.slots.at_mut(index).set_active();
                 self.lane.concurrent_mut().line = OnLine::Io(index);
                 self.timers.concurrent_at(now_ns.saturating_add(timeout_ns).saturating_add(SLACK_NS));
                 self.record.phase_started();

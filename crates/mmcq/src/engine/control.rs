@@ -27,7 +27,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         self.slots.unlink(index);
         let slot = self.slots.at_mut(index);
-        slot.goes_out();
+        slot.set_active();
         self.lane.set_control(index);
         self.gathered.forget();
         self.incident.failed_mut().forget_error();
@@ -144,7 +144,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             // The host saw the end of busy too early. The card tells an error once.
             if P::RECOVERS {
                 self.flush_hears(status);
-                return self.programs_still(now_ns);
+                return self.repeat_busy_question(now_ns);
             }
             return self.watch_busy(now_ns);
         }
@@ -227,7 +227,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.timers.clear();
         if P::RECOVERS && self.slots.at(index).kind().resets_card() {
             // Also if it failed: the card may have got it.
-            self.supply_lost();
+            self.note_supply_loss();
         }
         self.end_slot(index, result);
     }
@@ -241,7 +241,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// cache could not write shows once, in the next answer, and no host knows whose block it was:
     /// the next flush tells it.
     #[cold]
-    pub(super) fn overheard(&mut self, status: u32) {
+    pub(super) fn owe_late_status(&mut self, status: u32) {
         let told = status & (R1::ERROR | R1::CC_ERROR) != 0;
         if P::RECOVERS && told && self.durability.holds() && self.may_lose() {
             self.durability.owe(status);

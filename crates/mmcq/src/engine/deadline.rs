@@ -49,7 +49,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             return;
         }
-        if !self.timers.is_over(now_ns) || self.lane.is_idle() || self.looks_again(now_ns) {
+        if !self.timers.is_over(now_ns) || self.lane.is_idle() || self.postpone_deadline(now_ns) {
             return;
         }
         self.no_answer(now_ns);
@@ -58,7 +58,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// A transfer of reads or writes is looked at long before the card has had its whole time, since
     /// maybe only the interrupt was lost; then again when twice as long has passed. False: the card
     /// has had it, or never got the command.
-    fn looks_again(&mut self, now_ns: u64) -> bool {
+    fn postpone_deadline(&mut self, now_ns: u64) -> bool {
         let Some(patience_ns) = self.patience_ns() else { return false };
         let began_ns = self.lane.began_ns();
         let end_ns = later(later(began_ns, patience_ns), SLACK_NS);

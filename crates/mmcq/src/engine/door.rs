@@ -5,7 +5,7 @@
 //! nothing of the card's is special. What makes something special true closes the door. When a
 //! request comes, or the general path begins a transfer, all is looked at again, and it may open.
 
-use super::fast::Way;
+use super::fast::FastKind;
 use super::{BLOCK_BYTES, CardParams, Engine};
 use crate::host::{BusyDetect, Direction, Host};
 use crate::sched::{Policy, Profile};
@@ -41,11 +41,11 @@ impl Door {
 
     /// May a transfer this way end by the fast path?
     #[inline(always)]
-    pub fn way(&self, direction: Direction) -> Way {
+    pub fn fast_kind(&self, direction: Direction) -> FastKind {
         match direction {
-            Direction::Read => Way::Read,
-            Direction::Write if self.writes_end => Way::Write,
-            Direction::Write => Way::Nothing,
+            Direction::Read => FastKind::Read,
+            Direction::Write if self.writes_end => FastKind::Write,
+            Direction::Write => FastKind::Nothing,
         }
     }
 
@@ -55,7 +55,7 @@ impl Door {
     }
 
     #[inline(always)]
-    pub fn closes(&mut self) {
+    pub fn close(&mut self) {
         self.opening = Opening::Closed;
     }
 
@@ -86,7 +86,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if !Self::FAST {
             return;
         }
-        self.slots.none_is_lone();
+        self.slots.clear_lone();
         let caps = self.host.caps();
         let ahead = usize::from(self.config.prepared) >= N;
         let most = caps.max_blocks.min(caps.max_bytes / BLOCK_BYTES).min(0xffff);
@@ -143,7 +143,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline(always)]
     pub(super) fn close_fast(&mut self) {
         if Self::FAST {
-            self.lane.door_mut().closes();
+            self.lane.door_mut().close();
             self.forget_fast();
         }
     }
@@ -152,7 +152,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline(always)]
     pub(super) fn forget_fast(&mut self) {
         if Self::FAST {
-            self.lane.goes(Way::Nothing);
+            self.lane.set_fast_kind(FastKind::Nothing);
         }
     }
 
@@ -166,7 +166,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline(always)]
     pub(super) fn try_open(&mut self) -> bool {
         if !self.lane.door().is_open() {
-            return self.opens() == Opening::Open;
+            return self.reopen() == Opening::Open;
         }
         debug_assert!(!self.is_special() && !self.watches(), "the door was not closed");
         true
@@ -174,17 +174,17 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// May a request come in this way, to start at once, or (`queues`) to wait?
     #[inline(always)]
-    pub(super) fn lets_in(&mut self, queues: bool) -> bool {
+    pub(super) fn admit_fast(&mut self, queues: bool) -> bool {
         match self.lane.door().opening {
             Opening::Watched if queues => true,
             Opening::Watched if self.is_held() => false,
             Opening::Open => self.try_open(),
-            _ => self.opens() == Opening::Open,
+            _ => self.reopen() == Opening::Open,
         }
     }
 
     #[inline(never)]
-    fn opens(&mut self) -> Opening {
+    fn reopen(&mut self) -> Opening {
         // What is complete without a status has none of the slots that the fast path looks at.
         let opening = match self.is_strange() || self.durability.is_unsettled() || !self.may_go_fast() {
             true => Opening::Closed,

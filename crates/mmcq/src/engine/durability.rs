@@ -66,7 +66,7 @@ impl Durability {
     }
 
     /// Writes are complete, if any are, and their status is still to come.
-    pub fn completes_early(&mut self, written: bool) {
+    pub fn mark_unsettled(&mut self, written: bool) {
         self.flags |= u8::from(written) * (UNSETTLED | HOLDS);
     }
 
@@ -117,7 +117,7 @@ impl Durability {
 
     /// The card has lost its supply or its state. `cached`: what is written waits in a volatile
     /// cache; `streamed`: writes of an open transfer were complete. True: something was lost.
-    pub fn supply_lost(&mut self, cached: bool, streamed: bool) -> bool {
+    pub fn note_supply_loss(&mut self, cached: bool, streamed: bool) -> bool {
         let cached = self.is_dirty() && cached;
         self.clear_dirty();
         // The card that owed a status owes none any more, whatever else was lost with it.
@@ -166,7 +166,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The queue is empty, and a status is owed. True: it is asked for later, and the engine wakes
     /// for that.
-    pub(super) fn asks_later(&mut self, now_ns: u64) -> bool {
+    pub(super) fn postpone_status(&mut self, now_ns: u64) -> bool {
         if self.asks_soon() || !self.gate.is_running() {
             return false;
         }
@@ -216,7 +216,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// It is complete. Its status is owed to no request any more.
     pub(super) fn end_early(&mut self, index: u8) {
         self.slots.end(index);
-        self.durability.completes_early(true);
+        self.durability.mark_unsettled(true);
         self.close_fast();
     }
 

@@ -34,7 +34,7 @@ impl Early {
     }
 
     /// The R1 at the transfer's end, without what it has said already.
-    pub fn rest(&mut self, status: u32) -> u32 {
+    pub fn take_new_bits(&mut self, status: u32) -> u32 {
         status & !core::mem::take(&mut self.told)
     }
 }
@@ -75,7 +75,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The R1 at the end of a transfer.
     pub(super) fn settle_at_end(&mut self, status: u32) {
-        let status = if Self::EARLY { self.lane.early_mut().rest(status) } else { status };
+        let status = if Self::EARLY { self.lane.early_mut().take_new_bits(status) } else { status };
         self.settle(status);
     }
 }

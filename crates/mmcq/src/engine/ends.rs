@@ -9,13 +9,13 @@ use crate::spec::response::R1;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// What the policy is told of a request, if it is told anything.
-    pub(super) fn told(&self, index: u8) -> Option<Waiting> {
+    pub(super) fn policy_view(&self, index: u8) -> Option<Waiting> {
         if P::Policy::IN_ORDER { None } else { self.slots.waiting(index) }
     }
 
     /// Takes a request out of the queue without sending it.
     pub(super) fn withdraw(&mut self, index: u8) {
-        if let Some(waiting) = self.told(index) {
+        if let Some(waiting) = self.policy_view(index) {
             self.order.policy_mut().cancelled(&waiting);
         }
         self.slots.unlink(index);
@@ -32,7 +32,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// A request, or its rest, is the oldest again.
     pub(super) fn push_front(&mut self, index: u8, now_ns: u64) {
         self.slots.push_front(index);
-        if let Some(waiting) = self.told(index) {
+        if let Some(waiting) = self.policy_view(index) {
             self.order.policy_mut().arrived(&waiting, now_ns);
         }
     }
@@ -60,7 +60,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             if let Err(error) = result {
                 self.slots.at_mut(index).answer(Err(error));
             } else if P::RECOVERS && self.slots.at(index).rules().has(Rules::FLUSH_AFTER) {
-                self.slots.goes_on(index);
+                self.slots.requeue_for_flush(index);
                 continue;
             } else {
                 self.durability.complete();
@@ -100,7 +100,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if !owned || self.durability.is_unsettled() {
             self.owe_late(status);
         } else {
-            self.overheard(status);
+            self.owe_late_status(status);
         }
     }
 

@@ -274,7 +274,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let round = self.services.memory_mut().erasing_mut();
         round.piece_blocks = erase.piece_blocks(lba.saturating_add(u64::from(done)), rest, units);
         round.second = false;
-        self.services.memory_mut().begins(now_ns);
+        self.services.memory_mut().start_timing(now_ns);
         self.record.erase_piece_begun();
         self.erase_round(now_ns);
     }
@@ -389,7 +389,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The card, asked after the deadline, is at rest and has no complaint: its erase took longer.
     pub(super) fn erase_ended_late(&mut self, now_ns: u64) {
-        self.services.memory_mut().enters(Step::Status(Place::Erase));
+        self.services.memory_mut().set_step(Step::Status(Place::Erase));
         self.extra(Event::Done(0), now_ns);
     }
 

@@ -37,7 +37,7 @@ pub(super) struct Services<H: Host, const N: usize, P: Profile> {
 
 impl<H: Host, const N: usize, P: Profile> Services<H, N, P> {
     /// Not a constant: nearly all of it is zero, and a copy of it would lie in the image.
-    pub const fn none() -> Self {
+    pub const fn new() -> Self {
         Services { extras: None, memory: Memory::new() }
     }
 
@@ -210,7 +210,7 @@ impl Memory {
     }
 
     /// What is measured begins.
-    pub fn begins(&mut self, now_ns: u64) {
+    pub fn start_timing(&mut self, now_ns: u64) {
         self.began_ns = now_ns;
     }
 
@@ -238,12 +238,12 @@ impl Memory {
         self.step
     }
 
-    pub fn enters(&mut self, step: Step) {
+    pub fn set_step(&mut self, step: Step) {
         self.step = step;
     }
 
     /// A visit to another partition begins.
-    pub fn visit_begins(&mut self) {
+    pub fn begin_visit(&mut self) {
         self.moves = 0;
     }
 
@@ -277,7 +277,7 @@ impl Memory {
         self.pieces
     }
 
-    pub fn pieces_are(&mut self, fate: Pieces) {
+    pub fn set_piece_state(&mut self, fate: Pieces) {
         self.pieces = fate;
     }
 
@@ -415,7 +415,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         // A flush tells what is heard in it.
         let flushes = matches!(place, Place::FlushStart | Place::FlushAsk);
         if !flushes && !matches!(step, Step::Pause(_)) {
-            self.overheard(status);
+            self.owe_late_status(status);
         }
         match step {
             // Refused: there is no busy to wait for.
@@ -434,7 +434,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             // The host saw the end of busy too early. The card tells an error once.
             Step::Status(_) if R1(status).current_state() == CardState::Prg => {
                 self.services.memory_mut().status |= status & R1::ERRORS;
-                self.programs_still(now_ns);
+                self.repeat_busy_question(now_ns);
             }
             Step::Status(_) => {
                 let seen = core::mem::take(&mut self.services.memory_mut().status);
@@ -537,7 +537,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     ) -> Result<bool, Error> {
         let mut segment = segment;
         match self.host.map(&mut segment, direction) {
-            Err(DmaError::Exhausted) if self.others_give_way(control, now_ns) => return Ok(false),
+            Err(DmaError::Exhausted) if self.free_other_mapping(control, now_ns) => return Ok(false),
             result => result.map_err(Error::Dma)?,
         }
         self.gathered.one_segment(segment.same());

@@ -18,7 +18,7 @@ use crate::spec::response::R1;
 
 /// What the controller has that may end by the fast path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum FastKind {
     Nothing,
     Read,
     Write,
@@ -60,7 +60,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let ordinary = self.lane.door().fits(direction, blocks, end)
             && !(request.durable | request.urgent)
             && self.card.is_meant(request.card);
-        if !ordinary || !self.lets_in(HELD || !idle) || !self.has_room() || HELD && !idle {
+        if !ordinary || !self.admit_fast(HELD || !idle) || !self.has_room() || HELD && !idle {
             return None;
         }
         if !HELD
@@ -72,11 +72,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let (id, segment) = self.take_in_mapped((direction, lba, blocks), request, now_ns)?;
         if HELD {
             self.slots.push_next(id.index, direction, lba, end);
-            if !self.joins(id.index, now_ns) {
+            if !self.join_run(id.index, now_ns) {
                 self.dispatch(now_ns);
             }
         } else if idle {
-            self.slots.pass(id.index);
+            self.slots.activate_unqueued(id.index);
             self.start_alone(id.index, (direction, lba, blocks), segment, now_ns);
         } else {
             self.slots.push_span(id.index, direction, lba, end);
@@ -134,7 +134,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             (self.gathered.direction(), self.gathered.blocks(), self.gathered.end());
         let alone = self.gathered.count() == 1 && self.slots.at(self.gathered.first()).is_whole(blocks);
         if alone && self.lane.door().fits(direction, blocks, end) && self.try_open() {
-            self.lane.goes(self.lane.door().way(direction));
+            self.lane.set_fast_kind(self.lane.door().fast_kind(direction));
         }
     }
 
@@ -166,7 +166,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline(always)]
     fn send_blocks(&mut self, head: u8, run: (Direction, u64, u32), now_ns: u64) -> bool {
         let (direction, lba, blocks) = run;
-        if self.starts_stream(head, lba, now_ns)
+        if self.watch_new_stream(head, lba, now_ns)
             || !self.slots.is_lone(head)
             || self.timers.chore_is_due(now_ns)
         {
@@ -202,11 +202,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let (direction, lba, blocks) = run;
         self.gathered.one(index, direction, lba, blocks);
         self.gathered.one_segment(segment);
-        self.transfer_begins(End::Here);
+        self.note_transfer_start(End::Here);
         let single = blocks == 1;
         let auto = if single { Auto::None } else { self.card.plan().auto(blocks) };
         let times_ns = self.prepare_main(run, single, auto, true);
-        self.start_fast_phase(self.lane.door().way(direction), Stage::Main, times_ns, now_ns);
+        self.start_fast_phase(self.lane.door().fast_kind(direction), Stage::Main, times_ns, now_ns);
     }
 
     /// Asks the card how its writes went.
@@ -216,14 +216,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.busy_mut().not_asked();
         self.lane.prepare(Phase::of(self.card.plan().status()));
         let times_ns = (COMMAND_TIMEOUT_NS, COMMAND_TIMEOUT_NS);
-        self.start_fast_phase(Way::Status, Stage::Status, times_ns, now_ns);
+        self.start_fast_phase(FastKind::Status, Stage::Status, times_ns, now_ns);
     }
 
     /// As [`start_phase`](Self::start_phase), for a phase that drivers start in fewer instructions.
     #[inline(always)]
     pub(super) fn start_fast_phase(
         &mut self,
-        way: Way,
+        kind: FastKind,
         stage: Stage,
         (timeout_ns, limit_ns): (u64, u64),
         now_ns: u64,
@@ -231,7 +231,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if !Self::FAST {
             return self.start_phase(stage, timeout_ns, limit_ns, now_ns);
         }
-        self.enter_phase(way, stage, limit_ns, now_ns);
+        self.enter_phase(kind, stage, limit_ns, now_ns);
         let segments = self.gathered.segments(self.lane.phase().data.is_some());
         let result = self.host.start_fast(self.lane.phase(), segments, timeout_ns);
         self.note_start(result, now_ns);
@@ -257,15 +257,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         message!(trace, "answered {:#010x}", status);
         self.lane.note_end(now_ns);
-        let way = self.lane.way();
+        let kind = self.lane.fast_kind();
         if self.slots.is_settling() {
             self.settled(Ok(()));
         }
-        if way != Way::Status {
+        if kind != FastKind::Status {
             let index = self.gathered.first();
             self.slots.at_mut(index).moved_all(self.gathered.blocks());
-            match way {
-                Way::Write => self.slots.awaits_status(index),
+            match kind {
+                FastKind::Write => self.slots.await_status(index),
                 _ => self.slots.end(index),
             }
         }

@@ -14,7 +14,7 @@ pub(super) struct Functions {
 }
 
 impl Functions {
-    pub const fn none() -> Self {
+    pub const fn new() -> Self {
         Functions { asks: false, waker: None, run: 0 }
     }
 
@@ -26,7 +26,7 @@ impl Functions {
 
     /// The card has gone: a task that waits for it looks once more, and hears of that by its next
     /// command.
-    pub fn card_goes(&mut self) {
+    pub fn note_card_gone(&mut self) {
         if self.waker.is_some() {
             self.asks = true;
         }
@@ -76,7 +76,7 @@ impl Functions {
 
     /// Memory goes out.
     #[inline(always)]
-    pub fn memory_goes(&mut self) {
+    pub fn reset_run(&mut self) {
         self.run = 0;
     }
 }

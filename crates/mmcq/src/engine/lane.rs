@@ -6,7 +6,7 @@ use super::busy::Busy;
 use super::concurrent::Concurrent;
 use super::door::Door;
 use super::early::Early;
-use super::fast::Way;
+use super::fast::FastKind;
 use super::phases::{LINE_TIMEOUT_NS, NO_PHASE, START_TIMEOUT_NS, Stage};
 use super::runs::Streams;
 use super::slot::NONE;
@@ -41,7 +41,7 @@ pub(super) struct Lane<E, T> {
     /// What may go by the fast path.
     door: Door,
     /// What the controller has that may end by it.
-    way: Way,
+    fast_kind: FastKind,
     /// The command on the CMD line while data move.
     concurrent: Concurrent<E>,
     /// What was taken from the running transfer's R1 before its end.
@@ -60,10 +60,10 @@ impl<E, T: Lanes> Lane<E, T> {
             phase: NO_PHASE,
             began_ns: 0,
             last: None,
-            busy: Busy::none(),
-            streams: Streams::none(),
+            busy: Busy::new(),
+            streams: Streams::new(),
             door: Door::NONE,
-            way: Way::Nothing,
+            fast_kind: FastKind::Nothing,
             concurrent: Concurrent::NONE,
             early: Early::NONE,
             tasks: T::NEW,
@@ -266,14 +266,14 @@ impl<E, T: Lanes> Lane<E, T> {
 
     /// The controller is about to get what ends this way.
     #[inline(always)]
-    pub fn goes(&mut self, way: Way) {
-        self.way = way;
+    pub fn set_fast_kind(&mut self, kind: FastKind) {
+        self.fast_kind = kind;
     }
 
     /// How what the controller has may end.
     #[inline(always)]
-    pub fn way(&self) -> Way {
-        self.way
+    pub fn fast_kind(&self) -> FastKind {
+        self.fast_kind
     }
 
     #[inline(always)]

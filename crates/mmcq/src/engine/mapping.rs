@@ -39,7 +39,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 Some(index) if self.map(index).is_ok() => {}
                 Some(_) => return,
                 None => {
-                    self.slots.all_are_mapped();
+                    self.slots.mark_all_mapped();
                     return;
                 }
             }
@@ -71,7 +71,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// done first; then the turn comes again.
     pub(super) fn map_in_turn(&mut self, index: u8, now_ns: u64) -> Result<bool, Error> {
         match self.map(index) {
-            Err(Error::Dma(DmaError::Exhausted)) if P::RECOVERS && self.others_give_way(index, now_ns) => {
+            Err(Error::Dma(DmaError::Exhausted)) if P::RECOVERS && self.free_other_mapping(index, now_ns) => {
                 Ok(false)
             }
             result => result.map(|()| true),
@@ -82,7 +82,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// `poll`, or a question for the status that writes wait for.
     #[cold]
     #[inline(never)]
-    pub(super) fn others_give_way(&mut self, index: u8, now_ns: u64) -> bool {
+    pub(super) fn free_other_mapping(&mut self, index: u8, now_ns: u64) -> bool {
         let gives = |at: u8| {
             let slot = self.slots.at(at);
             at != index && slot.is_mapped() && matches!(slot.state(), State::Queued | State::Ended)
@@ -105,7 +105,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn give_back_ahead(&mut self) {
         self.slots.set_cramped(false);
         self.slots.leave_unmapped(true);
-        self.slots.none_is_lone();
+        self.slots.clear_lone();
         for index in 0..N as u8 {
             if self.slots.at(index).state() == State::Queued {
                 self.unmap(index);

@@ -140,13 +140,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             gate: Gate::new(config.admitted),
             slots: Slots::new(),
             lane: Lane::idle(),
-            gathered: Batch::none(),
-            timers: Timers::none(),
-            card: Card::none(),
+            gathered: Batch::new(),
+            timers: Timers::new(),
+            card: Card::new(),
             durability: Durability::CLEAN,
-            incident: Incident::none(),
-            supervisor: Supervisor::none(),
-            services: Services::none(),
+            incident: Incident::new(),
+            supervisor: Supervisor::new(),
+            services: Services::new(),
             record: const { Record::empty() },
         }
     }
@@ -174,13 +174,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             (&raw mut (*place).gate).write(Gate::new(config.admitted));
             (&raw mut (*place).slots).write(const { Slots::new() });
             (&raw mut (*place).lane).write(const { Lane::idle() });
-            (&raw mut (*place).gathered).write(const { Batch::none() });
-            (&raw mut (*place).timers).write(const { Timers::none() });
-            (&raw mut (*place).card).write(const { Card::none() });
+            (&raw mut (*place).gathered).write(const { Batch::new() });
+            (&raw mut (*place).timers).write(const { Timers::new() });
+            (&raw mut (*place).card).write(const { Card::new() });
             (&raw mut (*place).durability).write(Durability::CLEAN);
-            (&raw mut (*place).incident).write(const { Incident::none() });
-            (&raw mut (*place).supervisor).write(const { Supervisor::none() });
-            (&raw mut (*place).services).write(const { Services::none() });
+            (&raw mut (*place).incident).write(const { Incident::new() });
+            (&raw mut (*place).supervisor).write(const { Supervisor::new() });
+            (&raw mut (*place).services).write(const { Services::new() });
             (&raw mut (*place).record).write(const { Record::empty() });
         }
     }
@@ -247,10 +247,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return Err(error);
         }
         self.record.request_accepted();
-        if let Some(waiting) = self.told(index) {
+        if let Some(waiting) = self.policy_view(index) {
             self.order.policy_mut().arrived(&waiting, now_ns);
         }
-        if !(self.is_held() && self.joins_held(index, now_ns)) {
+        if !(self.is_held() && self.join_held(index, now_ns)) {
             self.dispatch(now_ns);
         }
         Ok(SlotId { index, generation })
@@ -258,7 +258,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Called from the interrupt (or from a loop that polls the controller).
     pub fn on_irq(&mut self, now_ns: u64) -> PollOutcome {
-        let fast = Self::FAST && self.lane.way() != fast::Way::Nothing;
+        let fast = Self::FAST && self.lane.fast_kind() != fast::FastKind::Nothing;
         let moved = if fast {
             self.acknowledge_fast(now_ns)
         } else if Self::FAST && self.is_driven_open() && self.rings_tasks() {
@@ -435,7 +435,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if target.is_none() {
             self.forget_tasks();
             self.forget_packs();
-            self.supply_lost();
+            self.note_supply_loss();
             self.lane.concurrent_mut().forbid();
             if P::RECOVERS {
                 // Nothing else need follow that puts them back.
@@ -446,8 +446,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         self.set_card(target);
         if P::RECOVERS {
-            self.slot_is_known();
-            self.rebar();
+            self.settle_presence();
+            self.refresh_quirks();
         }
         if H::CONTINUES {
             self.lane.streams_mut().forget_runs();

@@ -90,7 +90,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Stage::Prefix => match status.0 & R1::OWN {
                 0 => {
                     if P::RECOVERS {
-                        self.overheard(status.0);
+                        self.owe_late_status(status.0);
                     }
                     if let Kind::Raw { phase, timeout_ns, .. } = self.slots.at(self.lane.control()).kind() {
                         self.begin_raw(phase, timeout_ns, now_ns);
@@ -115,7 +115,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                     self.card.wire_mut().tuned();
                 }
                 if P::RECOVERS && matches!(self.lane.phase().command.resp, Resp::R1 | Resp::R1b) {
-                    self.overheard(status.0);
+                    self.owe_late_status(status.0);
                 }
                 if let Kind::Io { chain: true, .. } = self.slots.at(self.lane.control()).kind() {
                     self.timers.chain_until(later(now_ns, self.config.chain_ns));
@@ -156,7 +156,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 }
             }
             Stage::Status if status.current_state() == CardState::Prg && status.0 & R1::DEFERRED == 0 => {
-                self.status_again(now_ns);
+                self.repeat_status(now_ns);
             }
             Stage::Status => {
                 self.lane.enter(Stage::Idle);
@@ -214,7 +214,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             (0, _) => self.data_ended(now_ns),
             (_, Direction::Read) => {
-                self.overheard(if bad & R1::CARD_ECC_FAILED == 0 { bad } else { 0 });
+                self.owe_late_status(if bad & R1::CARD_ECC_FAILED == 0 { bad } else { 0 });
                 self.fail(Error::Card(status), now_ns);
             }
             (_, Direction::Write) => {
@@ -222,7 +222,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 if self.durability.take_unsettled() {
                     self.owe_late(status);
                 } else {
-                    self.overheard(status);
+                    self.owe_late_status(status);
                 }
                 self.fail(not_written(status), now_ns);
             }

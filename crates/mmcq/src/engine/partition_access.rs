@@ -100,7 +100,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if caps.no_count || too_long {
             return self.end_control(Err(Error::Unsupported));
         }
-        self.services.memory_mut().visit_begins();
+        self.services.memory_mut().begin_visit();
         if self.services.memory().area().is_in(visit.area()) {
             self.next_move(visit, now_ns);
         } else {

@@ -5,7 +5,7 @@
 //! of a write) is not a phase of ours.
 
 use super::extras::Event;
-use super::fast::Way;
+use super::fast::FastKind;
 use super::runs::End;
 use super::slot::{NONE, Rules};
 use super::stream::Close;
@@ -110,12 +110,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             {
                 return self.close(reason, now_ns);
             }
-            match self.tasks_turn(now_ns) {
+            match self.step_tasks(now_ns) {
                 Turn::Pass => {}
                 Turn::Again => continue,
                 Turn::Wait => return,
             }
-            if self.packs_turn(now_ns) {
+            if self.finish_pack(now_ns) {
                 continue;
             }
             if P::RECOVERS && !self.services.memory().area().is_user() && self.plan_return() {
@@ -140,19 +140,19 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.begin_control(io, now_ns);
                 continue;
             }
-            if memory_waits && turn && self.timers.waits_for_chain(now_ns) {
+            if memory_waits && turn && self.timers.wake_at_chain_end(now_ns) {
                 return;
             }
             if memory_waits {
-                self.card.functions_mut().memory_goes();
-                self.timers.chain_ends();
+                self.card.functions_mut().reset_run();
+                self.timers.clear_chain();
             }
             if head == NONE {
                 self.hold_broken(now_ns);
                 if self.is_left_open() {
                     self.timers.wake_after_hold();
                 } else if self.owes_status() {
-                    if !P::RECOVERS || !self.asks_later(now_ns) {
+                    if !P::RECOVERS || !self.postpone_status(now_ns) {
                         self.ask_status(Stage::Status, now_ns);
                     }
                 } else if P::RECOVERS && self.timers.chore_is_planned() && self.upkeep(true, now_ns) {
@@ -162,20 +162,20 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             if self.slots.at(head).span().is_some() {
                 match self.pick(head, now_ns) {
-                    Some(first) if self.packs_with(first, now_ns) => continue,
-                    Some(first) if self.chains_with(first, now_ns) => continue,
+                    Some(first) if self.start_pack_with(first, now_ns) => continue,
+                    Some(first) if self.start_chain_with(first, now_ns) => continue,
                     Some(first) => match self.tail_of(first, now_ns) {
                         // What is left open goes on with it.
                         Tail::Awaited if self.is_left_open() => return,
-                        Tail::Awaited => return self.kept_idle(now_ns),
+                        Tail::Awaited => return self.settle_while_idle(now_ns),
                         Tail::Batch => self.begin_transfer(first, true, now_ns),
                         Tail::Unknown => {
-                            let first = self.gives_way(first);
+                            let first = self.pick_longer_run(first);
                             self.begin_transfer(first, false, now_ns);
                             self.claim_fast_end();
                         }
                     },
-                    None => return self.kept_idle(now_ns),
+                    None => return self.settle_while_idle(now_ns),
                 }
             } else if self.owes_status() {
                 self.ask_status(Stage::Status, now_ns);
@@ -188,7 +188,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The policy keeps the controller idle, or the start is held. What is left open then is closed
     /// in time, and what has been written gets its result: its owner may be the client that the
     /// policy waits for.
-    fn kept_idle(&mut self, now_ns: u64) {
+    fn settle_while_idle(&mut self, now_ns: u64) {
         if !self.is_left_open() {
             if self.asks_soon() {
                 self.note_question(now_ns);
@@ -210,7 +210,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if P::RECOVERS && self.slots.at(first).rules() != Rules::NONE {
             return self.go_specially(first, now_ns);
         }
-        self.timers.idle_ends();
+        self.timers.clear_idle();
         let Some(&CardParams { extended_address, .. }) = self.card.target().as_ref() else {
             return self.turn_down(first, Error::NoCard);
         };
@@ -244,9 +244,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 if place == 0 {
                     return self.turn_down(index, error);
                 }
-                self.slots.at_mut(index).goes_alone(true);
+                self.slots.at_mut(index).forbid_merge(true);
                 for &taken in self.gathered.members() {
-                    self.slots.at_mut(taken).stays();
+                    self.slots.at_mut(taken).set_queued();
                 }
                 return;
             }
@@ -263,7 +263,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         // Before anything is changed: a policy may panic.
         for place in 0..count {
             if let Some(&index) = self.gathered.members().get(place)
-                && let Some(waiting) = self.told(index)
+                && let Some(waiting) = self.policy_view(index)
             {
                 self.order.policy_mut().sent(&waiting, now_ns);
             }
@@ -274,7 +274,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             if !all {
                 self.slots.unlink(index);
             }
-            self.slots.at_mut(index).goes_out();
+            self.slots.at_mut(index).set_active();
         }
         if let Some(&lowest) = self.gathered.members().first() {
             self.note_run(lowest, now_ns);
@@ -282,7 +282,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let end = if self.is_left_open() { End::Unknown } else { self.foresee() };
         self.note_begin(now_ns);
         self.record.merged(self.gathered.members().len() as Count - 1);
-        self.transfer_begins(end);
+        self.note_transfer_start(end);
         if self.is_left_open() {
             self.begin_main(false, now_ns);
         } else if extended_address {
@@ -295,7 +295,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Its first phase is about to start.
     #[inline(always)]
-    pub(super) fn transfer_begins(&mut self, end: End) {
+    pub(super) fn note_transfer_start(&mut self, end: End) {
         self.lane.streams_mut().set_end(end);
         self.record.transfer_started();
         self.incident.failed_mut().forget_error();
@@ -393,17 +393,17 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Hands the prepared phase to the controller. `limit_ns`: when the engine itself gives up, not
     /// counting slack.
     pub(super) fn start_phase(&mut self, stage: Stage, timeout_ns: u64, limit_ns: u64, now_ns: u64) {
-        self.enter_phase(Way::Nothing, stage, limit_ns, now_ns);
+        self.enter_phase(FastKind::Nothing, stage, limit_ns, now_ns);
         self.timers.wake_never();
         self.try_start(timeout_ns, now_ns);
     }
 
     /// The prepared phase is next.
     #[inline(always)]
-    pub(super) fn enter_phase(&mut self, way: Way, stage: Stage, limit_ns: u64, now_ns: u64) {
+    pub(super) fn enter_phase(&mut self, kind: FastKind, stage: Stage, limit_ns: u64, now_ns: u64) {
         self.lane.enter(stage);
         if Self::FAST {
-            self.lane.goes(way);
+            self.lane.set_fast_kind(kind);
         }
         if Self::EARLY {
             self.lane.early_mut().begin();

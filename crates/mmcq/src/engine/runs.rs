@@ -164,7 +164,7 @@ pub(super) struct Streams {
 }
 
 impl Streams {
-    pub const fn none() -> Self {
+    pub const fn new() -> Self {
         Streams {
             open: None,
             end: End::Here,
@@ -238,7 +238,7 @@ impl Streams {
 
     /// A request of this direction, which came in then, begins here. `limit_ns`: no transfer is held
     /// longer.
-    pub fn request_begins(&mut self, direction: Direction, lba: u64, arrived_ns: u64, limit_ns: u64) {
+    pub fn note_request(&mut self, direction: Direction, lba: u64, arrived_ns: u64, limit_ns: u64) {
         if let Some(last) = self.paused.take() {
             let runs = self.runs(last);
             let went_on = last == direction && lba == runs.last.next;
@@ -248,7 +248,7 @@ impl Streams {
     }
 
     /// Something that is no read or write is next, which came in then.
-    pub fn run_is_broken(&mut self, arrived_ns: u64, limit_ns: u64) {
+    pub fn break_run(&mut self, arrived_ns: u64, limit_ns: u64) {
         if let Some(last) = self.paused.take() {
             self.runs(last).judge(last, false, arrived_ns, limit_ns);
         }
@@ -261,8 +261,10 @@ impl Streams {
     }
 
     /// Has the client of the last run of this direction paused?
-    pub fn pauses(&mut self, direction: Direction) -> bool {
-        self.runs(direction).last.think_ns > 0
+    pub fn pauses(&self, direction: Direction) -> bool {
+        let [reads, writes] = &self.runs;
+        let runs = if direction == Direction::Read { reads } else { writes };
+        runs.last.think_ns > 0
     }
 
     /// The data of this direction are over, and its requests are complete; it would go on with this
@@ -276,12 +278,12 @@ impl Streams {
 
     /// The first phase of a transfer goes out.
     #[inline(always)]
-    pub fn transfer_begins(&mut self, now_ns: u64) {
+    pub fn note_transfer_start(&mut self, now_ns: u64) {
         self.began_ns = Some(now_ns);
     }
 
     /// Its data are over, which take so long on the wire. `on`: it went on in an open one.
-    pub fn data_are_over(&mut self, direction: Direction, wire_ns: u64, on: bool, now_ns: u64) {
+    pub fn note_data_end(&mut self, direction: Direction, wire_ns: u64, on: bool, now_ns: u64) {
         if let Some(began_ns) = self.began_ns.take() {
             let beside_ns = now_ns.saturating_sub(began_ns).saturating_sub(wire_ns);
             self.runs(direction).worth.moved(beside_ns, on);
@@ -290,13 +292,13 @@ impl Streams {
 
     /// From now on the card ends a transfer.
     #[inline(always)]
-    pub fn end_begins(&mut self, direction: Direction, now_ns: u64) {
+    pub fn note_end_start(&mut self, direction: Direction, now_ns: u64) {
         self.ending.get_or_insert((direction, now_ns));
     }
 
     /// The card has done so, if it did.
     #[inline(always)]
-    pub fn end_is_over(&mut self, now_ns: u64) {
+    pub fn note_end(&mut self, now_ns: u64) {
         if let Some((direction, since_ns)) = self.ending.take() {
             self.runs(direction).worth.closed(now_ns.saturating_sub(since_ns));
         }

@@ -534,7 +534,7 @@ impl<const N: usize> Slots<N> {
     /// A request that never waits: it has an age all the same, for the case that it must be tried
     /// again.
     #[inline(always)]
-    pub fn pass(&mut self, index: u8) {
+    pub fn activate_unqueued(&mut self, index: u8) {
         self.at_mut(index).state = State::Active;
         self.next_age = self.next_age.wrapping_add(1);
         self.spans[index as usize % N].age = self.next_age;
@@ -542,8 +542,8 @@ impl<const N: usize> Slots<N> {
 
     /// The same of a read or write whose blocks others are compared with while it is settling.
     #[inline(always)]
-    pub fn pass_span(&mut self, index: u8, direction: Direction, start: u64, end: u64) {
-        self.pass(index);
+    pub fn activate_span(&mut self, index: u8, direction: Direction, start: u64, end: u64) {
+        self.activate_unqueued(index);
         let span = &mut self.spans[index as usize % N];
         (span.direction, span.start, span.end) = (direction, start, end);
     }

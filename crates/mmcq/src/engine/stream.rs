@@ -87,30 +87,30 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if slot.moved_blocks() == 0 {
             let (lba, arrived_ns) = (self.gathered.lba(), slot.arrived_ns());
             let (direction, limit_ns) = (self.gathered.direction(), self.config.hold_ns);
-            self.lane.streams_mut().request_begins(direction, lba, arrived_ns, limit_ns);
+            self.lane.streams_mut().note_request(direction, lba, arrived_ns, limit_ns);
         }
-        self.lane.streams_mut().transfer_begins(now_ns);
+        self.lane.streams_mut().note_transfer_start(now_ns);
     }
 
     /// The data of a read or write are over. `on`: no command was sent for them.
     pub(super) fn note_data(&mut self, on: bool, now_ns: u64) {
         if H::CONTINUES {
             let wire_ns = self.card.wire().bits_ns(self.gathered.blocks());
-            self.lane.streams_mut().data_are_over(self.gathered.direction(), wire_ns, on, now_ns);
+            self.lane.streams_mut().note_data_end(self.gathered.direction(), wire_ns, on, now_ns);
         }
     }
 
     /// From now on the card ends the transfer in progress, or the open one.
     pub(super) fn note_ending(&mut self, direction: Direction, now_ns: u64) {
         if H::CONTINUES {
-            self.lane.streams_mut().end_begins(direction, now_ns);
+            self.lane.streams_mut().note_end_start(direction, now_ns);
         }
     }
 
     /// The card has ended what it had.
     pub(super) fn note_ended(&mut self, now_ns: u64) {
         if H::CONTINUES {
-            self.lane.streams_mut().end_is_over(now_ns);
+            self.lane.streams_mut().note_end(now_ns);
         }
     }
 
@@ -142,7 +142,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Blocks of the collected transfer's last request that do not fit into it.
-    fn rest(&self) -> u32 {
+    fn unfitted_blocks(&self) -> u32 {
         let Some(&last) = self.gathered.members().last() else { return 0 };
         let left =
             self.slots.at(last).span().map_or(0, |(_, lba, blocks)| lba.saturating_add(u64::from(blocks)));
@@ -157,7 +157,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.card.target().is_none_or(|t| self.gathered_end() >= t.sectors) {
             return End::Here;
         }
-        let rest = self.rest();
+        let rest = self.unfitted_blocks();
         if self.queued_at(self.gathered_end().saturating_add(u64::from(rest))) || self.hold_ns() > 0 {
             return End::Unknown;
         }
@@ -202,7 +202,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The data of a transfer without an end are over; the card waits for more. The answer: until
     /// when it may, or why it is closed.
-    fn goes_on(&mut self, was: Option<Open>, now_ns: u64) -> Result<u64, Close> {
+    fn hold_or_close(&mut self, was: Option<Open>, now_ns: u64) -> Result<u64, Close> {
         if !self.can_continue() {
             return Err(if self.lane.streams().may_continue() { Close::End } else { Close::Fault });
         }
@@ -227,11 +227,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if was.is_some_and(|open| open.counted == 0 && self.owed_by_ns(&open) <= now_ns) {
             return Err(Close::Owed);
         }
-        if self.rest() > 0 || self.queued_at(self.gathered_end()) {
+        if self.unfitted_blocks() > 0 || self.queued_at(self.gathered_end()) {
             return Ok(now_ns);
         }
         let head = self.slots.head();
-        if head != NONE && !self.tells_before_close() {
+        if head != NONE && !self.prefer_pause() {
             return Err(if self.slots.at(head).span().is_some() { Close::Break } else { Close::Barrier });
         }
         match self.hold_ns() {
@@ -244,9 +244,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Something else waits, and the collected write is closed for it. Its client hears of it before
     /// that where it pauses, as it would if nothing waited: the card is closed in its pause.
-    fn tells_before_close(&mut self) -> bool {
+    fn prefer_pause(&mut self) -> bool {
         let direction = self.gathered.direction();
-        let pauses = self.hold_ns() > 0 && self.lane.streams_mut().pauses(direction);
+        let pauses = self.hold_ns() > 0 && self.lane.streams().pauses(direction);
         pauses && direction == Direction::Write
     }
 
@@ -277,14 +277,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if announced > 0 && counted == 0 {
             // The card ends by itself.
             self.lane.streams_mut().leave_open(None);
-            self.durability.completes_early(before);
+            self.durability.mark_unsettled(before);
             return self.data_ended(now_ns);
         }
         let mut open = Open { direction, next, told_ns: was.and_then(|open| open.told_ns), counted };
-        match self.goes_on(was, now_ns) {
+        match self.hold_or_close(was, now_ns) {
             Ok(until_ns) => {
                 // A write of which a part is still to go is not complete.
-                if direction == Direction::Write && self.rest() == 0 {
+                if direction == Direction::Write && self.unfitted_blocks() == 0 {
                     open.told_ns.get_or_insert(now_ns);
                 }
                 self.lane.streams_mut().leave_open(Some(open));
@@ -308,7 +308,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             // transfer says.
             Err(reason) => {
                 self.lane.streams_mut().leave_open(None);
-                self.durability.completes_early(before);
+                self.durability.mark_unsettled(before);
                 if left_open {
                     self.count_close(reason);
                 }
@@ -371,7 +371,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if matches!(reason, Close::Break | Close::Barrier | Close::Memory) {
             let head = self.slots.head();
             let arrived_ns = if head == NONE { now_ns } else { self.slots.at(head).arrived_ns() };
-            self.lane.streams_mut().run_is_broken(arrived_ns, self.config.hold_ns);
+            self.lane.streams_mut().break_run(arrived_ns, self.config.hold_ns);
         }
         self.stop_open(now_ns);
     }
@@ -396,11 +396,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 true => self.owe_late(status),
                 false => {
                     self.record.late_error_unowned();
-                    self.overheard(if status & R1::CARD_ECC_FAILED == 0 { status } else { 0 });
+                    self.owe_late_status(if status & R1::CARD_ECC_FAILED == 0 { status } else { 0 });
                 }
             }
         }
-        self.durability.completes_early(open.owes());
+        self.durability.mark_unsettled(open.owes());
         let shown = matches!(self.host.caps().busy, BusyDetect::Interrupt | BusyDetect::Response);
         if open.direction == Direction::Write && !shown {
             self.lane.streams_mut().busy_of_the_end();
@@ -478,7 +478,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         for place in 0..self.gathered.members().len() {
             let Some(&index) = self.gathered.members().get(place) else { break };
-            if let Some(sent) = self.told(index) {
+            if let Some(sent) = self.policy_view(index) {
                 self.order.policy_mut().done(&sent, now_ns);
             }
             let slot = self.slots.at_mut(index);
@@ -492,7 +492,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             } else if settles && unknown && self.is_told_early(index) {
                 self.end_early(index);
             } else if settles {
-                self.slots.awaits_status(index);
+                self.slots.await_status(index);
             } else {
                 self.slots.end(index);
             }

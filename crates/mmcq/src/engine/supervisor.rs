@@ -15,8 +15,8 @@ pub(super) struct Supervisor {
 
 impl Supervisor {
     /// Not a constant: nearly all of it is zero, and a copy of it would lie in the image.
-    pub const fn none() -> Supervisor {
-        Supervisor { upkeep: Upkeep::none(), helping: Helping::NONE }
+    pub const fn new() -> Supervisor {
+        Supervisor { upkeep: Upkeep::new(), helping: Helping::NONE }
     }
 
     /// What it is asked for, and whether there is one.

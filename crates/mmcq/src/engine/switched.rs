@@ -41,7 +41,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// The card tells of packs that fail again, or does not.
-    pub(crate) fn packs_are_told(&mut self, told: bool) {
+    pub(crate) fn restore_packs(&mut self, told: bool) {
         if let Some(packs) = self.lane.packs_mut() {
             packs.restore(told);
         }

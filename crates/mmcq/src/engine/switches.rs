@@ -14,16 +14,16 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// [`is_idle`](Self::is_idle).
     pub fn suspend(&mut self) {
         self.gate.suspend();
-        self.rebar();
-        self.restop();
+        self.refresh_quirks();
+        self.refresh_help();
         self.let_go();
     }
 
     /// Accepts requests again, after [`suspend`](Self::suspend) or [`halt`](Self::halt).
     pub fn resume(&mut self, now_ns: u64) {
         self.gate.resume();
-        self.rebar();
-        self.restop();
+        self.refresh_quirks();
+        self.refresh_help();
         self.dispatch(now_ns);
     }
 
@@ -31,8 +31,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// their order.
     pub fn halt(&mut self) {
         self.gate.halt();
-        self.rebar();
-        self.restop();
+        self.refresh_quirks();
+        self.refresh_help();
         self.let_go();
     }
 

@@ -51,7 +51,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Does this go on where the last transfer stopped, having waited for it? Its tail may be worth
     /// waiting for, then.
     #[inline(always)]
-    pub(super) fn starts_stream(&mut self, first: u8, lba: u64, now_ns: u64) -> bool {
+    pub(super) fn watch_new_stream(&mut self, first: u8, lba: u64, now_ns: u64) -> bool {
         self.order.tails().is_some()
             && lba == self.gathered.end()
             && self.slots.at(first).arrived_ns() < now_ns
@@ -100,7 +100,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let run = self.collected();
         if let Some(hold) = self.order.tails_mut() {
             hold.broken(now_ns);
-            hold.begins(&run, now_ns);
+            hold.note_start(&run, now_ns);
         }
     }
 
@@ -111,7 +111,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let run = self.collected();
         if let Some(hold) = self.order.tails_mut() {
-            hold.told(&run, now_ns);
+            hold.note_answered(&run, now_ns);
         }
     }
 
@@ -135,7 +135,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.note_results(now_ns);
         let run = self.collected();
         if let Some(hold) = self.order.tails_mut() {
-            hold.ends(&run, now_ns);
+            hold.note_transfer_end(&run, now_ns);
         }
     }
 
@@ -156,20 +156,20 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// This would be next. Is its start held for what is about to continue it? Sets `wake_ns` then.
     #[inline]
     pub(super) fn tail_of(&mut self, first: u8, now_ns: u64) -> Tail {
-        if self.watches() || self.starts_stream(first, self.slots.span(first).start, now_ns) {
-            self.waits_for_tail(first, now_ns)
+        if self.watches() || self.watch_new_stream(first, self.slots.span(first).start, now_ns) {
+            self.judge_tail(first, now_ns)
         } else {
             Tail::Unknown
         }
     }
 
     #[inline(never)]
-    fn waits_for_tail(&mut self, first: u8, now_ns: u64) -> Tail {
+    fn judge_tail(&mut self, first: u8, now_ns: u64) -> Tail {
         let Some(pending) = self.one_run(first, now_ns) else {
             self.hold_broken(now_ns);
             return Tail::Unknown;
         };
-        if self.bears_hold(&pending, first, now_ns) {
+        if self.decide_hold(&pending, first, now_ns) {
             return Tail::Awaited;
         }
         self.square(pending.run.requests);
@@ -191,7 +191,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    fn bears_hold(&mut self, pending: &Pending, first: u8, now_ns: u64) -> bool {
+    fn decide_hold(&mut self, pending: &Pending, first: u8, now_ns: u64) -> bool {
         let bound_ns = self.config.tail_ns.into();
         let until_ns = self.order.tails_mut().and_then(|hold| hold.decide(pending, bound_ns, now_ns));
         self.hold_until(until_ns, first, now_ns)
@@ -201,7 +201,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline(always)]
     fn hold_until(&mut self, until_ns: Option<u64>, first: u8, now_ns: u64) -> bool {
         let Some(until_ns) = until_ns else { return false };
-        if let Some(picked) = self.told(first)
+        if let Some(picked) = self.policy_view(first)
             && !self.order.policy().bears(&picked, until_ns)
         {
             self.hold_broken(now_ns);
@@ -220,14 +220,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// A request has been queued. If it continues what is held, it joins, and that goes on waiting
     /// or starts. False: nothing is done yet.
     #[inline(always)]
-    pub(super) fn joins_held(&mut self, index: u8, now_ns: u64) -> bool {
+    pub(super) fn join_held(&mut self, index: u8, now_ns: u64) -> bool {
         let special = self.slots.has_barrier() || !self.lane.is_idle() || self.is_special();
-        !special && self.slots.at(index).rules() == Rules::NONE && self.joins(index, now_ns)
+        !special && self.slots.at(index).rules() == Rules::NONE && self.join_run(index, now_ns)
     }
 
     /// The same of an ordinary read or write while nothing else is going on.
     #[inline(always)]
-    pub(super) fn joins(&mut self, index: u8, now_ns: u64) -> bool {
+    pub(super) fn join_run(&mut self, index: u8, now_ns: u64) -> bool {
         if self.must_go(now_ns) || self.slots.is_settling() {
             return false;
         }
@@ -259,7 +259,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline(never)]
     fn go_with_tail(&mut self, first: u8, now_ns: u64) {
         if let Some(hold) = self.order.tails_mut() {
-            hold.goes(now_ns);
+            hold.release(now_ns);
         }
         self.square(self.gathered.members().len() as u8);
         self.begin_transfer(first, true, now_ns);

@@ -57,7 +57,7 @@ pub(super) struct Timers {
 /// The stage in progress.
 impl Timers {
     /// Not a constant: a copy of it would lie in the image.
-    pub const fn none() -> Timers {
+    pub const fn new() -> Timers {
         Timers {
             wake_ns: NEVER,
             limit_ns: NEVER,
@@ -221,7 +221,7 @@ impl Timers {
     }
 
     /// It has gone on, or is given up.
-    pub fn chain_ends(&mut self) {
+    pub fn clear_chain(&mut self) {
         self.chain_ns = 0;
     }
 
@@ -230,7 +230,7 @@ impl Timers {
     }
 
     /// Does a chain keep the bus? Then the stage wakes at its end.
-    pub fn waits_for_chain(&mut self, now_ns: u64) -> bool {
+    pub fn wake_at_chain_end(&mut self, now_ns: u64) -> bool {
         let waits = now_ns < self.chain_ns;
         if waits {
             self.wake_ns = self.chain_ns;
@@ -252,7 +252,7 @@ impl Timers {
 
     /// A transfer begins: the policy has its whole time again.
     #[inline(always)]
-    pub fn idle_ends(&mut self) {
+    pub fn clear_idle(&mut self) {
         self.idle_ns = 0;
     }
 
@@ -272,7 +272,7 @@ impl Timers {
     }
 
     /// Is the next try due? If not, the idle engine wakes for it.
-    pub fn kept_is_due(&mut self, now_ns: u64) -> bool {
+    pub fn wake_for_retry(&mut self, now_ns: u64) -> bool {
         let due = now_ns >= self.kept_ns;
         if !due {
             self.wake_by(self.kept_ns);
@@ -374,7 +374,7 @@ impl Timers {
 
     /// It is known.
     #[inline(always)]
-    pub fn presence_is_known(&mut self) {
+    pub fn clear_presence(&mut self) {
         self.presence_ns = NEVER;
     }
 

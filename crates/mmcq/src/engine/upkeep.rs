@@ -46,7 +46,7 @@ pub(super) struct Upkeep {
 
 impl Upkeep {
     /// Not a constant: nearly all of it is zero, and a copy of it would lie in the image.
-    pub const fn none() -> Upkeep {
+    pub const fn new() -> Upkeep {
         Upkeep {
             listens: false,
             seen: false,
@@ -125,7 +125,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// The supervisor has seen which exceptions there are. True: new ones.
-    pub(crate) fn exceptions_are(&mut self, events: u16, now_ns: u64) -> bool {
+    pub(crate) fn note_exceptions(&mut self, events: u16, now_ns: u64) -> bool {
         let new = events & !self.supervisor.upkeep().known != 0;
         self.supervisor.upkeep_mut().known = events;
         self.supervisor.upkeep_mut().seen = false;
@@ -188,9 +188,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// The card rests: whatever comes now waits until the supervisor has woken it.
-    pub(crate) fn rest_begins(&mut self, now_ns: u64) {
+    pub(crate) fn begin_rest(&mut self, now_ns: u64) {
         self.record.rest_begun();
-        if self.supervisor.helping_mut().rest_begins() {
+        if self.supervisor.helping_mut().begin_rest() {
             // Nothing limits how long that lasts.
             self.timers.help_until(NEVER);
         }
@@ -205,8 +205,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// The card is awake. The next rest is a pause away at least.
-    pub(crate) fn rest_ends(&mut self, now_ns: u64) {
-        self.supervisor.helping_mut().rest_ends();
+    pub(crate) fn end_rest(&mut self, now_ns: u64) {
+        self.supervisor.helping_mut().end_rest();
         self.supervisor.upkeep_mut().rest_from_ns = now_ns;
     }
 

@@ -144,7 +144,7 @@ impl Chains {
     }
 
     /// Another begins: it has no link yet.
-    pub(crate) fn begins(&mut self) {
+    pub(crate) fn begin(&mut self) {
         self.count = 0;
     }
 
@@ -169,25 +169,25 @@ impl Chains {
     }
 
     /// It is complete, and goes to the controller.
-    pub(crate) fn waits(&mut self) {
+    pub(crate) fn set_waiting(&mut self) {
         self.at = ChainAt::Waits;
     }
 
     /// The controller has it.
-    pub(crate) fn runs(&mut self) {
+    pub(crate) fn set_running(&mut self) {
         self.at = ChainAt::Runs;
         self.stats.chains = self.stats.chains.wrapping_add(1);
         self.stats.transfers = self.stats.transfers.wrapping_add(u32::from(self.count));
     }
 
     /// It is over, and the controller has let go.
-    pub(crate) fn rests(&mut self) {
+    pub(crate) fn set_rest(&mut self) {
         self.at = ChainAt::Rest;
     }
 
     /// It has failed at this link. Chains are given up where that is so too often, and where what
     /// the controller says of them cannot be.
-    pub(crate) fn fails(&mut self, link: u8, believed: bool, well: bool, now_ns: u64) {
+    pub(crate) fn note_failure(&mut self, link: u8, believed: bool, well: bool, now_ns: u64) {
         self.at = ChainAt::Failed { link, believed, well };
         self.stats.failures = self.stats.failures.wrapping_add(1);
         if self.failures.again(now_ns) {
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn links_meet_where_one_of_the_two_writes() {
         let mut chains = Chains::NEW;
-        chains.begins();
+        chains.begin();
         assert!(chains.add(link(Direction::Read, 8)) && chains.add(link(Direction::Write, 100)));
         let meets = |direction, start| chains.meets(direction, start, start + 4);
         assert!(!meets(Direction::Read, 8) && meets(Direction::Write, 12) && !meets(Direction::Write, 16));
@@ -236,10 +236,10 @@ mod tests {
         assert!(!chains.is_armed());
         chains.configure(caps);
         for second in [1, 20, 40, 60] {
-            chains.fails(0, true, true, second * 1_000_000_000);
+            chains.note_failure(0, true, true, second * 1_000_000_000);
             assert!(chains.is_armed());
         }
-        chains.fails(0, true, true, 65_000_000_000);
+        chains.note_failure(0, true, true, 65_000_000_000);
         assert_eq!((chains.is_armed(), chains.stats().demoted), (false, Some(Demotion::Failures)));
         chains.configure(caps);
         assert!(chains.is_armed());

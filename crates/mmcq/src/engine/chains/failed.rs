@@ -72,7 +72,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let last = chains.links().len().saturating_sub(1) as u8;
         let link = passed.unwrap_or(0).min(last);
         let well = told.is_some_and(|status| status & R1::DEFERRED == 0);
-        chains.fails(link, passed.is_some(), well, now_ns);
+        chains.note_failure(link, passed.is_some(), well, now_ns);
         if let Some(why) = chains.stats().demoted {
             message!(warn, "chains of transfers are given up: {}", why);
         }
@@ -103,7 +103,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The controller has let go of a chain that failed.
     #[inline(always)]
-    pub(in super::super) fn chain_is_reset(&mut self, now_ns: u64) {
+    pub(in super::super) fn release_reset_chain(&mut self, now_ns: u64) {
         if self.lane.chains().is_some_and(|chains| chains.at() != ChainAt::Rest) {
             self.split_chain(now_ns);
         }
@@ -114,7 +114,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn split_chain(&mut self, now_ns: u64) {
         let Some(chains) = self.lane.chains_mut() else { return };
         let at = chains.at();
-        chains.rests();
+        chains.set_rest();
         let (failed, believed, well) = match at {
             ChainAt::Failed { link, believed, well } => (usize::from(link), believed, well),
             _ => (usize::MAX, false, false),
@@ -139,11 +139,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                     }
                     Direction::Write if done && !gone => {
                         self.link_moved(index, now_ns);
-                        self.slots.at_mut(index).goes_alone(true);
-                        self.slots.awaits_status(index);
+                        self.slots.at_mut(index).forbid_merge(true);
+                        self.slots.await_status(index);
                         suspects |= 1 << index;
                     }
-                    _ => self.waits_again(index, gone, now_ns),
+                    _ => self.requeue_or_end(index, gone, now_ns),
                 }
             }
         }
@@ -156,8 +156,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// It goes back into the queue with its age, or ends with what is known of it.
-    fn waits_again(&mut self, index: u8, gone: bool, now_ns: u64) {
-        if let Some(sent) = self.told(index) {
+    fn requeue_or_end(&mut self, index: u8, gone: bool, now_ns: u64) {
+        if let Some(sent) = self.policy_view(index) {
             self.order.policy_mut().done(&sent, now_ns);
         }
         let slot = self.slots.at(index);

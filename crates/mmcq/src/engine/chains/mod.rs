@@ -65,7 +65,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// This would be next. True: a chain begins with it, or something else was done.
     #[inline(always)]
-    pub(super) fn chains_with(&mut self, first: u8, now_ns: u64) -> bool {
+    pub(super) fn start_chain_with(&mut self, first: u8, now_ns: u64) -> bool {
         self.lane.chains().is_some_and(|chains| chains.is_armed()) && self.collect_chain(first, now_ns)
     }
 
@@ -122,9 +122,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     #[inline(never)]
     fn collect_chain(&mut self, first: u8, now_ns: u64) -> bool {
-        let mut part = Batch::none();
+        let mut part = Batch::new();
         if let Some(chains) = self.lane.chains_mut() {
-            chains.begins();
+            chains.begin();
         }
         if !self.may_chain(now_ns)
             || !self.collects_link(&mut part, first, 0, 0)
@@ -152,11 +152,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         self.gathered.begin(part.direction(), part.lba());
         let reliable = self.is_packable(first, part.direction()).1;
-        if !self.joins_chain(&mut part, now_ns) {
+        if !self.add_link(&mut part, now_ns) {
             return false;
         }
         self.hold_broken(now_ns);
-        self.timers.idle_ends();
+        self.timers.clear_idle();
         for _ in 1..most {
             let head = self.slots.head();
             if head == NONE {
@@ -164,14 +164,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             let Some(next) = self.pick(head, now_ns) else { break };
             let (blocks, members) = (self.gathered.blocks(), self.gathered.members().len());
-            if !self.collects_link(&mut part, next, blocks, members) || !self.joins_chain(&mut part, now_ns) {
+            if !self.collects_link(&mut part, next, blocks, members) || !self.add_link(&mut part, now_ns) {
                 break;
             }
         }
         let links = self.lane.chains().map_or(0, |chains| chains.links().len());
         self.record.merged(self.gathered.members().len().saturating_sub(links) as Count);
         if links > 1 {
-            self.transfer_begins(End::Here);
+            self.note_transfer_start(End::Here);
             self.give_chain(now_ns);
         } else {
             // It goes by phases.
@@ -182,14 +182,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// The collected requests are the next link. False: they are none, and wait as before.
-    fn joins_chain(&mut self, part: &mut Batch<N>, now_ns: u64) -> bool {
+    fn add_link(&mut self, part: &mut Batch<N>, now_ns: u64) -> bool {
         let (first, direction, count) = (part.first(), part.direction(), part.members().len());
         part.no_segments();
         let mut members: SlotSet = 0;
         for place in 0..count {
             let Some(&index) = part.members().get(place) else { return false };
             if self.map(index).is_err() {
-                self.slots.at_mut(index).goes_alone(index != first);
+                self.slots.at_mut(index).forbid_merge(index != first);
                 return false;
             }
             let slot = self.slots.at(index);
@@ -201,14 +201,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let (_, reliable) = self.is_packable(first, direction);
         let mut auto = self.card.plan().auto(part.blocks());
         if reliable {
-            let Auto::Count(_) = auto else { return self.goes_without(first) };
+            let Auto::Count(_) = auto else { return self.leave_out_of_chain(first) };
             auto = Auto::Count(command::set_block_count(part.blocks(), true).arg);
         }
         let transfer = self.card.plan().transfer((direction, part.lba(), part.blocks()), false, auto, 0);
         let described =
             self.host.chain().map(|chain| chain.describe_transfer(&transfer.phase, part.segments(true)));
         if described != Some(Ok(())) {
-            return self.goes_without(first);
+            return self.leave_out_of_chain(first);
         }
         let link = Link { direction, start: part.lba(), blocks: part.blocks(), members };
         if !self.lane.chains_mut().is_some_and(|chains| chains.add(link)) {
@@ -217,7 +217,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.durability.note_change(direction == Direction::Write && !reliable);
         for place in 0..count {
             let Some(&index) = part.members().get(place) else { break };
-            if let Some(waiting) = self.told(index) {
+            if let Some(waiting) = self.policy_view(index) {
                 self.order.policy_mut().sent(&waiting, now_ns);
             }
             let slot = self.slots.at(index);
@@ -225,14 +225,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             let segment = segment.part(0, blocks.saturating_mul(BLOCK_BYTES));
             self.gathered.add_behind(index, blocks, segment);
             self.slots.unlink(index);
-            self.slots.at_mut(index).goes_out();
+            self.slots.at_mut(index).set_active();
         }
         true
     }
 
     /// The controller does not take its memory, say: it goes by the single lane.
-    fn goes_without(&mut self, index: u8) -> bool {
-        self.slots.at_mut(index).goes_alone(true);
+    fn leave_out_of_chain(&mut self, index: u8) -> bool {
+        self.slots.at_mut(index).forbid_merge(true);
         false
     }
 
@@ -246,7 +246,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let timeout_ns = self.card.plan().longest_ns();
         self.lane.prepare(phase);
         if let Some(chains) = self.lane.chains_mut() {
-            chains.waits();
+            chains.set_waiting();
         }
         self.lane.enter(Stage::Extra);
         self.forget_fast();
@@ -272,7 +272,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if result.is_ok()
             && let Some(chains) = self.lane.chains_mut()
         {
-            chains.runs();
+            chains.set_running();
         }
         self.note_start(result, now_ns);
     }
@@ -303,7 +303,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.enter(Stage::Idle);
         self.timers.clear();
         if let Some(chains) = self.lane.chains_mut() {
-            chains.rests();
+            chains.set_rest();
         }
         self.gathered.forget();
         let links = self.lane.chains().map_or(0, |chains| chains.links().len());
@@ -317,7 +317,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 } else if self.is_told_early(index) {
                     self.end_early(index);
                 } else {
-                    self.slots.awaits_status(index);
+                    self.slots.await_status(index);
                 }
             }
         }
@@ -326,7 +326,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// This request's data have moved.
     fn link_moved(&mut self, index: u8, now_ns: u64) {
-        if let Some(sent) = self.told(index) {
+        if let Some(sent) = self.policy_view(index) {
             self.order.policy_mut().done(&sent, now_ns);
         }
         let slot = self.slots.at_mut(index);

@@ -31,15 +31,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         match packs.fate() {
             Fate::Known => false,
             Fate::Open if status & (R1::DEFERRED | R1::EXCEPTION_EVENT) == 0 => {
-                packs.fate_is(Fate::Known);
+                packs.set_fate(Fate::Known);
                 false
             }
             Fate::Open => {
-                packs.fate_is(Fate::Doubtful(status));
+                packs.set_fate(Fate::Doubtful(status));
                 true
             }
             Fate::Doubtful(before) => {
-                packs.fate_is(Fate::Doubtful(before | status));
+                packs.set_fate(Fate::Doubtful(before | status));
                 true
             }
         }
@@ -62,7 +62,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.gathered.one_segment(segment.same());
         self.services.memory_mut().set_mapped(segment, Direction::Read);
         if let Some(packs) = self.lane.packs_mut() {
-            packs.enters(Step::Look);
+            packs.set_step(Step::Look);
         }
         let data = Data { direction: Direction::Read, block_size: BLOCK_BYTES as u16, blocks: 1 };
         let command = emmc::send_ext_csd();
@@ -91,7 +91,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         if !failed && status & R1::DEFERRED == 0 {
             // It was about something else.
-            self.fate_is(Fate::Known);
+            self.set_fate(Fate::Known);
             self.settle(status & !R1::EXCEPTION_EVENT);
         } else if failed
             && told & (FAILED | INDEXED) == FAILED | INDEXED
@@ -106,7 +106,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The card says that this entry has failed, from 1.
     fn split_pack(&mut self, failed: usize, now_ns: u64) {
-        self.fate_is(Fate::Known);
+        self.set_fate(Fate::Known);
         if let Some(packs) = self.lane.packs_mut() {
             packs.count_split();
         }
@@ -130,12 +130,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 continue;
             }
             if place == failed {
-                slot.goes_alone(true);
+                slot.forbid_merge(true);
                 if slot.rules() != Rules::NONE {
                     slot.mark_rewritten();
                 }
             }
-            slot.begins_again();
+            slot.restart();
             self.push_again(index, now_ns);
         }
     }
@@ -143,11 +143,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// All of its writes are written again, one at a time.
     #[cold]
     fn doubt_pack(&mut self, status: u32) {
-        self.fate_is(Fate::Known);
-        self.overheard(status);
+        self.set_fate(Fate::Known);
+        self.owe_late_status(status);
         message!(warn, "a packed write: no entry is named, status {:#010x}", status);
         for index in bits(self.slots.settling()) {
-            self.slots.at_mut(index).goes_alone(true);
+            self.slots.at_mut(index).forbid_merge(true);
         }
         if let Some(packs) = self.lane.packs_mut() {
             packs.count_suspects();
@@ -175,14 +175,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn pack_fails(&mut self, running: bool, open: bool, now_ns: u64) {
         if running {
             if let Some(packs) = self.lane.packs_mut() {
-                packs.fails(now_ns);
+                packs.note_failure(now_ns);
                 if packs.stats().demoted.is_some() {
                     message!(warn, "packed commands: given up after failures");
                 }
             }
             for place in 0..self.gathered.members().len() {
                 if let Some(&index) = self.gathered.members().get(place) {
-                    self.slots.at_mut(index).goes_alone(true);
+                    self.slots.at_mut(index).forbid_merge(true);
                 }
             }
         }
@@ -194,11 +194,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// What became of a packed write is not to be learned any more.
     fn doubt_settling(&mut self) {
         if let Some(Fate::Doubtful(status)) = self.lane.packs().map(|packs| packs.fate()) {
-            self.overheard(status);
+            self.owe_late_status(status);
         }
-        self.fate_is(Fate::Known);
+        self.set_fate(Fate::Known);
         for index in bits(self.slots.settling()) {
-            self.slots.at_mut(index).goes_alone(true);
+            self.slots.at_mut(index).forbid_merge(true);
         }
         self.doubt();
     }

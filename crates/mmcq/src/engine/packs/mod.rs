@@ -68,7 +68,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Nothing is in progress on the bus: is something left to be done of the last pack? True: it
     /// was begun.
     #[inline(always)]
-    pub(super) fn packs_turn(&mut self, now_ns: u64) -> bool {
+    pub(super) fn finish_pack(&mut self, now_ns: u64) -> bool {
         let Some(packs) = self.lane.packs() else { return false };
         let fate = packs.fate();
         // The bus is idle: it can be that of a header alone.
@@ -76,7 +76,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         match fate {
             Fate::Known => false,
             _ if !self.slots.is_settling() => {
-                self.fate_is(Fate::Known);
+                self.set_fate(Fate::Known);
                 false
             }
             Fate::Open => {
@@ -90,15 +90,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    pub(super) fn fate_is(&mut self, fate: Fate) {
+    pub(super) fn set_fate(&mut self, fate: Fate) {
         if let Some(packs) = self.lane.packs_mut() {
-            packs.fate_is(fate);
+            packs.set_fate(fate);
         }
     }
 
     /// This would be next. True: a pack begins with it, or something else was done.
     #[inline(always)]
-    pub(super) fn packs_with(&mut self, first: u8, now_ns: u64) -> bool {
+    pub(super) fn start_pack_with(&mut self, first: u8, now_ns: u64) -> bool {
         self.lane.packs().is_some_and(|packs| packs.is_armed()) && self.begin_pack(first, now_ns)
     }
 
@@ -144,7 +144,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let Some(packs) = self.lane.packs_mut() else { return false };
         let most = packs.most(direction);
         let (may, reliable) = self.is_packable(first, direction);
-        let mut part = Batch::none();
+        let mut part = Batch::new();
         if may && most > 1 && self.may_pack(now_ns) {
             part.collect(&self.slots, first, self.pack_limits(0, 0));
         }
@@ -158,7 +158,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let ended_ns = self.lane.last().map_or(now_ns, |last| last.ended_ns);
         let Some(packs) = self.lane.packs_mut() else { return false };
         if !packs.would_pay(direction, ended_ns) {
-            packs.begins(direction, false, part.members().len(), now_ns);
+            packs.begin(direction, false, part.members().len(), now_ns);
             return false;
         }
         if self.slots.is_settling() {
@@ -168,7 +168,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let write = direction == Direction::Write;
         self.hold_broken(now_ns);
-        self.timers.idle_ends();
+        self.timers.clear_idle();
         if let Some(packs) = self.lane.packs_mut() {
             packs.clear_entries();
         }
@@ -182,7 +182,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
         }
         self.gathered.begin_pack(direction, part.lba(), write);
-        if !self.takes_in(&part, reliable, now_ns) {
+        if !self.add_entry(&part, reliable, now_ns) {
             return false;
         }
         for _ in 1..most {
@@ -199,7 +199,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             part.collect(&self.slots, next, limits);
             let meets = self.lane.packs().is_some_and(|packs| packs.meets(part.lba(), part.end()));
-            if write && meets || !self.is_whole(&part) || !self.takes_in(&part, reliable, now_ns) {
+            if write && meets || !self.is_whole(&part) || !self.add_entry(&part, reliable, now_ns) {
                 break;
             }
         }
@@ -227,11 +227,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// The collected requests are an entry of the pack now. False: their memory has no room.
-    fn takes_in(&mut self, part: &Batch<N>, reliable: bool, now_ns: u64) -> bool {
+    fn add_entry(&mut self, part: &Batch<N>, reliable: bool, now_ns: u64) -> bool {
         let (first, members) = (part.first(), part.members());
         for &index in members {
             if self.map(index).is_err() {
-                self.slots.at_mut(index).goes_alone(index != first);
+                self.slots.at_mut(index).forbid_merge(index != first);
                 return false;
             }
         }
@@ -241,7 +241,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return false;
         }
         for &index in members {
-            if let Some(waiting) = self.told(index) {
+            if let Some(waiting) = self.policy_view(index) {
                 self.order.policy_mut().sent(&waiting, now_ns);
             }
             let slot = self.slots.at(index);
@@ -249,7 +249,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             let segment = segment.part(0, blocks.saturating_mul(BLOCK_BYTES));
             self.gathered.add_behind(index, blocks, segment);
             self.slots.unlink(index);
-            self.slots.at_mut(index).goes_out();
+            self.slots.at_mut(index).set_active();
         }
         true
     }
@@ -260,7 +260,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let write = direction == Direction::Write;
         let Some(packs) = self.lane.packs_mut() else { return };
         let packed = packs.entries().len() > 1;
-        packs.begins(direction, packed, requests, now_ns);
+        packs.begin(direction, packed, requests, now_ns);
         if !packed {
             let reliable = packs.entries().iter().any(|entry| entry.reliable);
             if write {
@@ -272,15 +272,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let mut header = self.services.memory().page().segment(BLOCK_BYTES);
         if self.host.map(&mut header, Direction::Write).is_err() {
             if let Some(packs) = self.lane.packs_mut() {
-                packs.rest();
+                packs.skip_next();
             }
             self.put_back(now_ns);
             return;
         }
         self.services.memory_mut().set_mapped(header.same(), Direction::Write);
-        self.transfer_begins(End::Here);
+        self.note_transfer_start(End::Here);
         if let Some(packs) = self.lane.packs_mut() {
-            packs.runs(direction);
+            packs.set_running(direction);
         }
         if write {
             self.gathered.set_header(header);
@@ -293,7 +293,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// What was collected is one transfer, and goes as such.
     pub(super) fn go_by_phases(&mut self, reliable: bool, now_ns: u64) {
-        self.transfer_begins(if reliable { End::Reliable } else { End::Here });
+        self.note_transfer_start(if reliable { End::Reliable } else { End::Here });
         if !reliable {
             return self.begin_special_counted(now_ns);
         }
@@ -325,7 +325,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     fn pack_step(&mut self, step: Step, command: Command, now_ns: u64) {
         if let Some(packs) = self.lane.packs_mut() {
-            packs.enters(step);
+            packs.set_step(step);
         }
         self.start_command(Stage::Extra, command, COMMAND_TIMEOUT_NS, now_ns);
     }
@@ -354,7 +354,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             let command = command::transfer(true, true, self.card.plan().address(self.gathered.lba()));
             self.lane.prepare(Phase { command, data: Some(data), auto: Auto::None, tuning: false });
             if let Some(packs) = self.lane.packs_mut() {
-                packs.enters(Step::Header);
+                packs.set_step(Step::Header);
             }
             let limit_ns = self.card.target().map_or(0, |target| target.write_timeout_ns);
             return self.start_phase(Stage::Extra, limit_ns, limit_ns, now_ns);
@@ -378,7 +378,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && let Some(direction) = packs.take_running()
         {
             if direction == Direction::Write {
-                packs.fate_is(Fate::Open);
+                packs.set_fate(Fate::Open);
             }
             self.unmap_data();
         }

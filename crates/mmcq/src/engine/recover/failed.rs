@@ -17,7 +17,7 @@ pub(in super::super) struct Failed {
 }
 
 impl Failed {
-    pub const fn none() -> Failed {
+    pub const fn new() -> Failed {
         Failed { status: 0, piece_blocks: u32::MAX, error: None }
     }
 

@@ -160,7 +160,7 @@ impl Helping {
     }
 
     /// The supervisor has put the card to rest. False: it was not asked to.
-    pub fn rest_begins(&mut self) -> bool {
+    pub fn begin_rest(&mut self) -> bool {
         let begins = self.asked == Some(ServiceRequest::Rest) && self.taken;
         if begins {
             self.rest = Resting::Yes;
@@ -174,7 +174,7 @@ impl Helping {
     }
 
     /// The supervisor has woken the card, or tries to.
-    pub fn rest_ends(&mut self) {
+    pub fn end_rest(&mut self) {
         self.rest = Resting::No;
     }
 }
@@ -202,7 +202,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         if help == Some(ServiceRequest::Dismissed) {
             self.supervisor.helping_mut().forget();
-            self.restop();
+            self.refresh_help();
             if self.lane.is_idle() {
                 // A request may have come that was not let in.
                 self.timers.wake_now();
@@ -233,7 +233,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.tuned(now_ns);
         }
         if result.is_ok() && help.loses_state() {
-            self.supply_lost();
+            self.note_supply_loss();
         }
         match result {
             Ok(target) => {
@@ -243,11 +243,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                     self.gate.clear_card_faults();
                     self.timers.cycle_at_once();
                     self.services.memory_mut().area_mut().forget();
-                    self.incident.card_is_new();
-                    self.slot_is_known();
+                    self.incident.reset_for_card();
+                    self.settle_presence();
                 }
                 self.set_card(Some(target));
-                self.rebar();
+                self.refresh_quirks();
                 if help.loses_state() {
                     self.disarm_unrestored();
                     self.services.memory_mut().area_mut().initialised();
@@ -280,7 +280,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         {
             self.try_again_later(retry_ns, now_ns);
         }
-        self.restop();
+        self.refresh_help();
         self.write_again(now_ns);
         self.after_help(now_ns);
         true
@@ -348,7 +348,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Help has begun, or takes more time, although nothing is wrong. Without such a word the
     /// engine does not wait for it.
-    pub(crate) fn help_goes_on(&mut self, now_ns: u64) {
+    pub(crate) fn extend_help(&mut self, now_ns: u64) {
         let helping = self.supervisor.helping();
         if helping.taken && helping.asked == Some(ServiceRequest::Inserted) {
             self.timers.help_until(now_ns.saturating_add(NEW_CARD_NS));
@@ -425,7 +425,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             // Nothing is wrong: a supervisor that does not even begin holds no request up.
             _ => self.timers.help_until(now_ns.saturating_add(UNHELPED_NS)),
         }
-        self.restop();
+        self.refresh_help();
     }
 
     /// One turn of an engine that is stopped. True: there is nothing to do now.
@@ -445,7 +445,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return false;
         }
         if self.timers.presence_is_due(now_ns) {
-            self.presence_is_stable(now_ns);
+            self.report_presence(now_ns);
             return false;
         }
         if self.supervisor.helping().is_for_trouble() && !self.supervisor.helping().supervisor {
@@ -466,7 +466,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.supervisor.helping_mut().untold |= presence;
             }
             self.supervisor.helping_mut().forget();
-            self.restop();
+            self.refresh_help();
             // The supervisor may have taken the supply away, and then have gone itself.
             self.write_again(now_ns);
             if needed {
@@ -545,7 +545,7 @@ impl Incident {
         self.retuned_ns = 0;
     }
 
-    fn card_is_new(&mut self) {
+    fn reset_for_card(&mut self) {
         (self.open, self.retuned_ns, self.untuned) = (false, 0, false);
     }
 }

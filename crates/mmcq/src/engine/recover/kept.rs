@@ -26,7 +26,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.keep(now_ns);
         }
         self.incident.failed.with(Error::Dead);
-        self.hopeless(now_ns);
+        self.give_card_up(now_ns);
     }
 
     fn keep(&mut self, now_ns: u64) {
@@ -77,7 +77,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if !self.lane.is_idle() {
             return;
         }
-        if !self.timers.kept_is_due(now_ns) {
+        if !self.timers.wake_for_retry(now_ns) {
             return;
         }
         self.timers.keep_until(later(now_ns, AGAIN_NS));

@@ -35,7 +35,7 @@ const SLOWER_MAX: u8 = 5;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// CMD13 has found the card in `tran`.
-    pub(super) fn card_is_back(&mut self, now_ns: u64) {
+    pub(super) fn resume_with_card(&mut self, now_ns: u64) {
         if matches!(self.incident.failed.error(), Some(Error::Removed | Error::Locked)) {
             return self.answer(now_ns);
         }
@@ -64,7 +64,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         self.salvage(now_ns);
         if self.lane.has_control() {
-            return self.control_is_back(now_ns);
+            return self.resume_control(now_ns);
         }
         if !self.gathered.members().iter().any(|&index| self.slots.at(index).state() == State::Active) {
             // A question on behalf of requests that are done already.
@@ -101,7 +101,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             class == Class::Data { damaged: false } && self.gathered.direction() == Direction::Write;
         if (class == Class::Controller || silent_write) && self.incident.spend(RecoveryStep::Reset) {
             self.incident.tries = class.retries();
-            self.pass_begins();
+            self.reset_pass();
             return self.reset_all(now_ns);
         }
         if self.gathered.blocks() > 1 && class != Class::Refused {
@@ -116,7 +116,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// A flush, of its own or that of a durable write, is tried again if it was not understood, or
     /// took longer than the controller could wait; its own errors are the answer. Other control
     /// requests are not: it is unknown how far they got.
-    fn control_is_back(&mut self, now_ns: u64) {
+    fn resume_control(&mut self, now_ns: u64) {
         if self.awaits_end_of_erase() && self.incident.failed.status() & R1::ERRORS == 0 {
             self.end_incident(now_ns);
             return self.erase_ended_late(now_ns);
@@ -178,7 +178,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.incident.tries = 0;
         for place in 0..self.gathered.members().len() {
             let Some(&index) = self.gathered.members().get(place) else { break };
-            self.slots.at_mut(index).goes_alone(!self.incident.again);
+            self.slots.at_mut(index).forbid_merge(!self.incident.again);
         }
         self.try_again(now_ns);
     }
@@ -187,7 +187,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn halve(&mut self, now_ns: u64) {
         self.incident.failed.cut_to((self.gathered.blocks() / 2).max(1));
         if let Some(&index) = self.gathered.members().first() {
-            self.slots.at_mut(index).goes_alone(true);
+            self.slots.at_mut(index).forbid_merge(true);
         }
         self.try_again(now_ns);
     }
@@ -238,7 +238,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             if self.slots.at(index).state() != State::Active {
                 continue;
             }
-            if let Some(sent) = self.told(index) {
+            if let Some(sent) = self.policy_view(index) {
                 self.order.policy_mut().done(&sent, now_ns);
             }
             let slot = self.slots.at(index);
@@ -312,22 +312,22 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Every request is answered, now and from now on.
     pub(super) fn dead(&mut self, now_ns: u64) {
-        if self.gate.dies() {
+        if self.gate.mark_dead() {
             self.climb(RecoveryStep::Dead, now_ns);
         }
-        self.supply_lost();
+        self.note_supply_loss();
         self.recovered_run();
-        self.rebar();
+        self.refresh_quirks();
         self.supervisor.helping_mut().forget();
-        self.restop();
+        self.refresh_help();
         let error = self.incident.failed.take_error().unwrap_or(Error::Dead);
         // The owner of a raw phase is told what happened to it.
         let error = if self.lane.has_control() && self.owner_recovers() { error } else { Error::Dead };
         self.close_incident();
         self.incident.again = false;
         self.end_settling(Error::Dead);
-        self.engine_is_reset(now_ns);
-        self.chain_is_reset(now_ns);
+        self.release_reset_engine(now_ns);
+        self.release_reset_chain(now_ns);
         self.return_members(false, Error::Dead, now_ns);
         // What a controller that cannot be stopped has is not mapped here any more (`kept.rs`).
         self.unmap_data();

@@ -96,9 +96,9 @@ pub(super) struct Incident {
 
 impl Incident {
     /// Not a constant: nearly all of it is zero, and a copy of it would lie in the image.
-    pub const fn none() -> Incident {
+    pub const fn new() -> Incident {
         Incident {
-            failed: Failed::none(),
+            failed: Failed::new(),
             open: false,
             tries: 0,
             owner: NONE,
@@ -215,8 +215,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[cold]
     pub(super) fn fail(&mut self, error: Error, now_ns: u64) {
         message!(debug, "CMD{}: {}", self.lane.phase().command.index, error);
-        self.beside_lost(error);
-        self.tasks_failed(now_ns);
+        self.fail_concurrent(error);
+        self.fail_tasks(now_ns);
         self.pack_failed(now_ns);
         self.chain_failed(now_ns);
         self.incident.again = self.continue_failed(error);
@@ -230,7 +230,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.incident.failed.forget_status();
         if matches!(error, Error::Host(fault) if fault.cause == Cause::Gone) {
             // What is not there moves no data any more.
-            return self.hopeless(now_ns);
+            return self.give_card_up(now_ns);
         }
         if !self.owner_recovers() {
             let answered = match error {
@@ -265,14 +265,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && self.lane.busy().questions() == 0
     }
 
-    fn hopeless(&mut self, now_ns: u64) {
+    fn give_card_up(&mut self, now_ns: u64) {
         if P::RECOVERS { self.dead(now_ns) } else { self.answer(now_ns) }
     }
 
     /// A new incident, or the next try of an old one.
     fn begin_pass(&mut self, error: Error, now_ns: u64) {
         if !P::RECOVERS {
-            return self.pass_begins();
+            return self.reset_pass();
         }
         let first = self.gathered.members().first().copied().unwrap_or(NONE);
         let owner = if self.lane.has_control() { self.lane.control() } else { first };
@@ -298,7 +298,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.card.plan_mut().double(incident.tries);
         }
         self.climb(RecoveryStep::Classify, now_ns);
-        self.pass_begins();
+        self.reset_pass();
     }
 
     /// No measure has been taken yet, and there is time again: its own, and the card's.
@@ -307,7 +307,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.timers.incident_until(now_ns.saturating_add(INCIDENT_NS).saturating_add(card_ns));
     }
 
-    fn pass_begins(&mut self) {
+    fn reset_pass(&mut self) {
         (self.incident.faults, self.incident.stops) = (0, 0);
         self.lane.busy_mut().not_asked();
     }
@@ -331,13 +331,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Step::Wait(until_ns) => self.timers.wake_at(until_ns.max(now_ns)),
             Step::Done => {
                 self.let_go_of_kept();
-                self.engine_is_reset(now_ns);
-                self.chain_is_reset(now_ns);
+                self.release_reset_engine(now_ns);
+                self.release_reset_chain(now_ns);
                 if P::RECOVERS && step == Recovery::All {
                     self.card.wire_mut().done(BusOp::ResetAll);
-                    self.point_lost();
+                    self.doubt_tuning();
                 }
-                self.lines_are_back(now_ns);
+                self.resume_with_lines(now_ns);
             }
             Step::Failed if step == Recovery::Lines => self.reset_all(now_ns),
             Step::Failed => self.wedged(now_ns),
@@ -345,7 +345,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// A reset of the controller forgets the sampling point: no data go before it is found again.
-    fn point_lost(&mut self) {
+    fn doubt_tuning(&mut self) {
         if self.card.wire().is_tuned() {
             self.card.wire_mut().doubt();
             self.incident.untuned = true;
@@ -372,7 +372,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// The controller is idle again; now the card.
-    fn lines_are_back(&mut self, now_ns: u64) {
+    fn resume_with_lines(&mut self, now_ns: u64) {
         self.unmap_switch();
         if self.owner_recovers() || matches!(self.incident.failed.error(), Some(Error::Removed)) {
             if self.may_expect_app_command() {
@@ -409,7 +409,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn recover_done(&mut self, step: Recovery, status: R1, now_ns: u64) {
         if self.owner_recovers() {
             if P::RECOVERS {
-                self.overheard(status.0);
+                self.owe_late_status(status.0);
             }
             return self.answer(now_ns);
         }
@@ -422,7 +422,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.incident.failed.with(Error::Locked);
         }
         match status.current_state() {
-            CardState::Tran if status.ready_for_data() => self.card_is_back(now_ns),
+            CardState::Tran if status.ready_for_data() => self.resume_with_card(now_ns),
             // CMD12 in `tran` gets no answer, so it is sent only where something is open.
             CardState::Data | CardState::Rcv if self.incident.stops < STOPS_MAX => self.send_stop(now_ns),
             CardState::Tran | CardState::Prg | CardState::Data | CardState::Rcv => {
@@ -438,7 +438,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 }
             }
             // It was reset, or has lost its supply for a moment.
-            _ => self.card_lost_itself(now_ns),
+            _ => self.recover_lost_card(now_ns),
         }
     }
 
@@ -480,7 +480,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let unsent = P::RECOVERS && self.lane.is_blocked();
         self.lane.unblock();
         if gone {
-            return self.hopeless(now_ns);
+            return self.give_card_up(now_ns);
         }
         match step {
             // The lines were reset, and CMD is in use all the same: the card was not even asked.
@@ -524,10 +524,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return self.ask_help(ServiceRequest::Retune, now_ns);
         }
         if self.incident.spend(RecoveryStep::Reset) {
-            self.pass_begins();
+            self.reset_pass();
             self.climb(RecoveryStep::Reset, now_ns);
             return self.reset(Recovery::All, now_ns);
         }
-        self.card_lost_itself(now_ns);
+        self.recover_lost_card(now_ns);
     }
 }

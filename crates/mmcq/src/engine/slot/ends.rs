@@ -18,7 +18,7 @@ impl<const N: usize> Slots<N> {
 
     /// It was written; how that went, the card's next status tells.
     #[inline(always)]
-    pub fn awaits_status(&mut self, index: u8) {
+    pub fn await_status(&mut self, index: u8) {
         self.at_mut(index).state = State::Settling;
         self.settling |= 1 << index;
     }
@@ -37,7 +37,7 @@ impl<const N: usize> Slots<N> {
     /// It was written, and its flush is next. Few writes have one: out of the way of the others.
     #[cold]
     #[inline(never)]
-    pub fn goes_on(&mut self, index: u8) {
+    pub fn requeue_for_flush(&mut self, index: u8) {
         self.push_front(index);
     }
 

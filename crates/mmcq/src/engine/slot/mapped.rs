@@ -49,7 +49,7 @@ impl<const N: usize> Slots<N> {
     }
 
     /// All that is queued is mapped.
-    pub fn all_are_mapped(&mut self) {
+    pub fn mark_all_mapped(&mut self) {
         self.unmapped = false;
     }
 

@@ -51,7 +51,7 @@ impl<const N: usize> Slots<N> {
     }
 
     /// What waits was meant for another card.
-    pub fn none_is_lone(&mut self) {
+    pub fn clear_lone(&mut self) {
         self.lone = 0;
     }
 

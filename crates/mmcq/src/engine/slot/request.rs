@@ -100,12 +100,12 @@ impl Slot {
     }
 
     /// It is done as this instead.
-    pub fn becomes(&mut self, kind: Kind) {
+    pub fn set_kind(&mut self, kind: Kind) {
         self.kind = kind;
     }
 
     /// It is a write that sends whole blocks of zeroes again and again.
-    pub fn becomes_zeroes(&mut self, kind: Kind) {
+    pub fn set_zeroes(&mut self, kind: Kind) {
         (self.kind, self.solo) = (kind, true);
         self.rules.set(Rules::ZERO, true);
         self.segment.len -= self.segment.len % BLOCK_BYTES;
@@ -143,12 +143,12 @@ impl Slot {
 
     /// It goes to the controller.
     #[inline(always)]
-    pub fn goes_out(&mut self) {
+    pub fn set_active(&mut self) {
         self.state = State::Active;
     }
 
     /// It stays in the queue after all.
-    pub fn stays(&mut self) {
+    pub fn set_queued(&mut self) {
         self.state = State::Queued;
     }
 
@@ -165,18 +165,18 @@ impl Slot {
     }
 
     /// It is written, and waits until it is written again.
-    pub fn waits_again(&mut self) {
+    pub fn await_rewrite(&mut self) {
         self.state = State::Settling;
         self.rules.set(Rules::FLUSH_AFTER, false);
     }
 
     /// It goes alone from now on, if it does.
-    pub fn goes_alone(&mut self, alone: bool) {
+    pub fn forbid_merge(&mut self, alone: bool) {
         self.solo |= alone;
     }
 
     /// It must be flushed once it is settled, or need not be.
-    pub fn flushes(&mut self, after: bool) {
+    pub fn set_flush_after(&mut self, after: bool) {
         self.rules.set(Rules::FLUSH_AFTER, after);
     }
 
@@ -219,7 +219,7 @@ impl Slot {
     }
 
     /// Nothing of it has moved: it begins again.
-    pub fn begins_again(&mut self) {
+    pub fn restart(&mut self) {
         (self.moved_blocks, self.result) = (0, Ok(Output::default()));
     }
 }

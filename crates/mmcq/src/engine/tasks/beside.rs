@@ -79,12 +79,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         message!(trace, "CMD{} {:#010x} beside data", command.index, command.arg);
         if let Some(tasks) = self.lane.tasks_mut() {
             match step {
-                Step::Params => tasks.params_go_out(),
-                Step::Ask => tasks.asks_beside(),
+                Step::Params => tasks.note_params_sent(),
+                Step::Ask => tasks.note_asked_beside(),
                 _ => {}
             }
         }
-        self.lane.concurrent_mut().sends(step);
+        self.lane.concurrent_mut().set_task(step);
         self.timers.concurrent_at(later(now_ns, COMMAND_TIMEOUT_NS + SLACK_NS));
         self.record.phase_started();
         self.record.concurrent_started();
@@ -182,7 +182,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         for index in bits(self.slots.queued_writes()) {
             let slot = self.slots.at_mut(index);
             if slot.moved_blocks() != 0 && slot.result().is_ok() {
-                slot.begins_again();
+                slot.restart();
             }
         }
     }

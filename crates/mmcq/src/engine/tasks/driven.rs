@@ -44,7 +44,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         match room {
             None => self.slots.push_span(id.index, direction, lba, end),
             Some(task) => {
-                self.slots.pass_span(id.index, direction, lba, end);
+                self.slots.activate_span(id.index, direction, lba, end);
                 if !self.ring_driven(task, id.index, direction, lba, blocks, now_ns) {
                     self.dispatch(now_ns);
                 }
@@ -92,14 +92,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let Some(queue) = self.host.queue() else { return false };
         if queue.prepare_task(id, &task, segment).is_err() {
             // Its memory is none for the engine: it goes by the single lane.
-            self.slots.at_mut(index).goes_alone(true);
+            self.slots.at_mut(index).forbid_merge(true);
             self.push_again(index, now_ns);
             return false;
         }
         let taken = queue.ring(1 << (id & 31));
         let Some(tasks) = self.lane.tasks_mut() else { return false };
         let first = tasks.on_card() == 0;
-        tasks.rings_one(id, direction, (lba, lba.wrapping_add(u64::from(blocks))), index, now_ns);
+        tasks.ring_one(id, direction, (lba, lba.wrapping_add(u64::from(blocks))), index, now_ns);
         let too_old_ns = tasks.too_old_ns();
         self.limit_rung(first, blocks, now_ns);
         if first {
@@ -118,7 +118,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(in super::super) fn acknowledge_driven(&mut self, now_ns: u64) -> bool {
         let Some(queue) = self.host.queue() else { return false };
         let done = queue.ack_ends();
-        if done != 0 && self.ends_driven(done, now_ns) {
+        if done != 0 && self.end_driven(done, now_ns) {
             return true;
         }
         self.tell_more(done, now_ns)
@@ -138,7 +138,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// These tasks have ended, and nothing else has happened. False: there is more to it than that,
     /// and nothing has been done.
     #[inline(always)]
-    fn ends_driven(&mut self, done: u32, now_ns: u64) -> bool {
+    fn end_driven(&mut self, done: u32, now_ns: u64) -> bool {
         let known = self.lane.tasks().is_some_and(|tasks| done & !tasks.on_card() == 0);
         let looked = self.lane.hosted().is_some_and(|hosted| hosted.has_looked());
         if !known || looked || self.incident.is_in_doubt() {
@@ -162,13 +162,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.slots.at_mut(index).moved_all(blocks);
             if direction == Direction::Write {
                 self.durability.note_change(true);
-                self.slots.awaits_status(index);
+                self.slots.await_status(index);
             } else {
                 self.slots.end(index);
             }
         }
         if let Some(hosted) = self.lane.hosted_mut() {
-            hosted.hears(now_ns);
+            hosted.note_ends(now_ns);
         }
         // The next is rung before anything is completed.
         self.go_on_driven(now_ns);

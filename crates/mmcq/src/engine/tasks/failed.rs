@@ -26,13 +26,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let Some(tasks) = self.lane.tasks_mut() else { return };
         if held {
             // Their memory is the controller's: they come back when it has let go.
-            return tasks.leaves();
+            return tasks.mark_lost();
         }
         for index in bits(tasks.fall_back()) {
             if self.slots.at(index).state() != State::Active {
                 continue;
             }
-            if let Some(sent) = self.told(index) {
+            if let Some(sent) = self.policy_view(index) {
                 self.order.policy_mut().done(&sent, now_ns);
             }
             let slot = self.slots.at(index);
@@ -52,7 +52,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// A phase has failed while the queue was on.
     #[inline(always)]
-    pub(in super::super) fn tasks_failed(&mut self, now_ns: u64) {
+    pub(in super::super) fn fail_tasks(&mut self, now_ns: u64) {
         if self.is_queued() {
             self.queue_failed(now_ns);
         }
@@ -66,7 +66,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let (why, index) = (Demotion::Failures, self.lane.phase().command.index);
         let Some(tasks) = self.lane.tasks_mut() else { return };
         tasks.take_step();
-        if !tasks.fails(now_ns) {
+        if !tasks.note_failure(now_ns) {
             return;
         }
         if driven {
@@ -97,7 +97,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(in super::super) fn forget_tasks(&mut self) {
         if let Some(hosted) = self.lane.hosted_mut() {
             // Whether there is an engine for the next card, that card's kind says.
-            hosted.leaves();
+            hosted.unequip();
         }
         if self.engine_has_memory() {
             // A reset is to take it from the engine first.
@@ -114,7 +114,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// The card is about to be initialised: its queue is empty and off then.
-    pub(in super::super) fn tasks_are_gone(&mut self, now_ns: u64) {
+    pub(in super::super) fn call_back_tasks(&mut self, now_ns: u64) {
         self.call_back(now_ns);
         if let Some(tasks) = self.lane.tasks_mut() {
             tasks.reset();
@@ -146,13 +146,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             tasks.reset();
             return Turn::Pass;
         }
-        match tasks.cleans() {
+        match tasks.count_cleaning() {
             Some(true) => self.discard_tasks(now_ns),
             Some(false) => return self.switch_queue(false, now_ns),
             None => {
                 tasks.reset();
                 self.leave_for_good(Demotion::Failures);
-                self.card_lost_itself(now_ns);
+                self.recover_lost_card(now_ns);
             }
         }
         Turn::Again
@@ -177,10 +177,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.durability.take_unsettled() {
             self.owe_late(status);
         } else {
-            self.overheard(status);
+            self.owe_late_status(status);
         }
         for index in bits(self.slots.settling()) {
-            self.slots.at_mut(index).goes_alone(true);
+            self.slots.at_mut(index).forbid_merge(true);
         }
         if let Some(tasks) = self.lane.tasks_mut() {
             tasks.count_suspects();

@@ -18,7 +18,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             message!(warn, "the controller's queue engine: {}", fault);
         }
         let Some(hosted) = self.lane.hosted_mut() else { return };
-        hosted.stops(why, now_ns);
+        hosted.begin_halt(why, now_ns);
         if self.host.queue().is_none_or(|queue| queue.halt_queue().is_err()) {
             self.give_up_engine(Demotion::Halt, now_ns);
         }
@@ -29,7 +29,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn clear_engine(&mut self, now_ns: u64) {
         let left = self.has_tasks();
         let Some(hosted) = self.lane.hosted_mut() else { return };
-        hosted.clears(now_ns);
+        hosted.begin_clear(now_ns);
         let Some(queue) = self.host.queue() else { return };
         if left {
             if queue.clear_tasks().is_err() {
@@ -77,10 +77,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[cold]
     pub(super) fn leave_engine(&mut self, why: Demotion) {
         if let Some(tasks) = self.lane.tasks_mut() {
-            tasks.leaves_engine(why);
+            tasks.leave_engine(why);
         }
         if let Some(hosted) = self.lane.hosted_mut() {
-            hosted.leaves();
+            hosted.unequip();
         }
     }
 
@@ -95,7 +95,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// A reset is over: the engine is off, and has let go of its tasks.
     #[inline(always)]
-    pub(in super::super) fn engine_is_reset(&mut self, now_ns: u64) {
+    pub(in super::super) fn release_reset_engine(&mut self, now_ns: u64) {
         if self.lane.hosted().is_some_and(|hosted| hosted.at() != At::Off) {
             self.engine_lets_go(now_ns);
         }

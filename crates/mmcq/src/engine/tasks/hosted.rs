@@ -37,7 +37,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 Err(QueueError::Small { slots: caps.depth, bytes: caps.max_bytes })
             }
             Ok(caps) => {
-                hosted.equips(caps.max_bytes / super::BLOCK_BYTES, caps.max_segments);
+                hosted.equip(caps.max_bytes / super::BLOCK_BYTES, caps.max_segments);
                 Ok(caps.depth)
             }
             Err(why) => Err(why),
@@ -108,7 +108,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.wake_for_tasks();
             return Turn::Wait;
         }
-        if self.owes_status() && (self.asks_soon() || !self.asks_later(now_ns)) {
+        if self.owes_status() && (self.asks_soon() || !self.postpone_status(now_ns)) {
             self.park();
             self.ask_status(Stage::Status, now_ns);
             return Turn::Again;
@@ -158,7 +158,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if rung != 0 {
             let taken = self.host.queue().map_or(0, |queue| queue.ring(rung));
             if let Some(tasks) = self.lane.tasks_mut() {
-                tasks.rings(rung);
+                tasks.count_rung(rung);
             }
             if taken != rung {
                 self.stop_engine(Why::Silent, now_ns);
@@ -205,8 +205,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         };
         if described.is_err() {
             // Its memory is none for the engine: it goes by the single lane.
-            tasks.forgets_described();
-            self.slots.at_mut(self.gathered.first()).goes_alone(true);
+            tasks.forget_described();
+            self.slots.at_mut(self.gathered.first()).forbid_merge(true);
             return Err(Turn::Again);
         }
         self.send_chosen(now_ns);
@@ -226,7 +226,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let longest_ns =
             |blocks| later(card.plan().longest_times_ns(blocks, card.wire().data_ns(blocks)), SLACK_NS);
         if let Some(hosted) = hosted {
-            hosted.rings(first, blocks, now_ns, longest_ns);
+            hosted.note_rung(first, blocks, now_ns, longest_ns);
         }
     }
 
@@ -306,7 +306,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let oldest = self.lane.tasks().and_then(|tasks| tasks.oldest());
         let Some(hosted) = self.lane.hosted_mut() else { return false };
-        hosted.looks();
+        hosted.note_look();
         let late = now_ns >= hosted.limit_ns();
         let state = self.host.queue().map(|queue| queue.queue_state()).unwrap_or_default();
         let there = oldest.is_none_or(|id| (state.rung | state.done) >> (id & 31) & 1 == 1);
@@ -358,7 +358,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn hear(&mut self, events: &crate::host::QueueEvents, now_ns: u64) -> bool {
         let clean = events.fault.is_none() && self.lane.hosted().is_some_and(|hosted| hosted.at() == At::On);
         if events.done != 0 {
-            self.tasks_are_done(events.done, clean, now_ns);
+            self.complete_tasks(events.done, clean, now_ns);
         }
         let rare = events.stale | events.cleared != 0 || events.halted || events.emptied;
         let other = events.card_irq || events.presence || events.retune;
@@ -388,13 +388,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         match (events.fault, hosted.at()) {
             (Some(fault), At::On | At::Halting | At::Clearing) if fault.cause == Cause::Gone => {
                 // What is gone reaches no memory.
-                hosted.stops(Why::Fault(fault), now_ns);
+                hosted.begin_halt(Why::Fault(fault), now_ns);
                 hosted.set_state(At::Off);
                 self.blame(now_ns);
                 return true;
             }
             (Some(fault), At::On) => self.stop_engine(Why::Fault(fault), now_ns),
-            (Some(fault), At::Halting) => hosted.explains(fault),
+            (Some(fault), At::Halting) => hosted.explain(fault),
             _ => {}
         }
         let at = self.lane.hosted().map_or(At::Off, |hosted| hosted.at());
@@ -425,7 +425,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// These tasks have ended, well.
     #[inline]
-    fn tasks_are_done(&mut self, done: u32, clean: bool, now_ns: u64) {
+    fn complete_tasks(&mut self, done: u32, clean: bool, now_ns: u64) {
         let known = self.lane.tasks().map_or(0, |tasks| done & tasks.on_card());
         if clean && known != 0 && self.owes_status() {
             self.settle(0);
@@ -438,7 +438,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         self.gathered.forget();
         if let Some(hosted) = self.lane.hosted_mut() {
-            hosted.hears(now_ns);
+            hosted.note_ends(now_ns);
         }
     }
 

@@ -24,7 +24,7 @@ mod hosted;
 mod steps;
 
 use super::batch::Limits;
-use super::fast::Way;
+use super::fast::FastKind;
 use super::phases::{NO_PHASE, SLACK_NS, Stage};
 use super::runs::End;
 use super::slot::{NONE, Rules, bits};
@@ -110,9 +110,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Nothing is in progress on the bus: what the queue does next.
     #[inline(always)]
-    pub(super) fn tasks_turn(&mut self, now_ns: u64) -> Turn {
+    pub(super) fn step_tasks(&mut self, now_ns: u64) -> Turn {
         let Some(tasks) = self.lane.tasks_mut() else { return Turn::Pass };
-        tasks.ends(now_ns);
+        tasks.clear_running(now_ns);
         match tasks.mode() {
             Mode::Off if !tasks.is_armed() => Turn::Pass,
             Mode::Off => self.try_enter_queue(now_ns),
@@ -176,7 +176,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     #[inline(never)]
     fn go_on_with_tasks(&mut self, now_ns: u64) -> Turn {
-        if self.described_is_left(now_ns) {
+        if self.send_described(now_ns) {
             return Turn::Again;
         }
         let dull = self.lane.tasks().is_some_and(|tasks| tasks.is_dull());
@@ -201,7 +201,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.has_tasks() {
             return self.ask_for_ready(now_ns);
         }
-        if self.owes_status() && (self.asks_soon() || !self.asks_later(now_ns)) {
+        if self.owes_status() && (self.asks_soon() || !self.postpone_status(now_ns)) {
             self.ask_status(Stage::Status, now_ns);
             return Turn::Again;
         }
@@ -245,7 +245,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         self.send_chosen(now_ns);
         self.describe_task(now_ns);
-        self.described_is_left(now_ns);
+        self.send_described(now_ns);
         Turn::Again
     }
 
@@ -282,7 +282,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                     return Chosen::Turn(Turn::Again);
                 }
                 Err(_) => {
-                    self.slots.at_mut(index).goes_alone(true);
+                    self.slots.at_mut(index).forbid_merge(true);
                     return Chosen::Turn(Turn::Again);
                 }
             }
@@ -294,7 +294,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn send_chosen(&mut self, now_ns: u64) {
         for place in 0..self.gathered.members().len() {
             if let Some(&index) = self.gathered.members().get(place)
-                && let Some(waiting) = self.told(index)
+                && let Some(waiting) = self.policy_view(index)
             {
                 self.order.policy_mut().sent(&waiting, now_ns);
             }
@@ -302,7 +302,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         for place in 0..self.gathered.members().len() {
             let Some(&index) = self.gathered.members().get(place) else { break };
             self.slots.unlink(index);
-            self.slots.at_mut(index).goes_out();
+            self.slots.at_mut(index).set_active();
         }
         self.record.merged(self.gathered.members().len().saturating_sub(1) as Count);
     }
@@ -357,13 +357,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let phase = self.gather_task(id);
         let Some(tasks) = self.lane.tasks() else { return };
         let Task { direction, reliable, .. } = *tasks.task(id);
-        self.transfer_begins(End::Here);
+        self.note_transfer_start(End::Here);
         self.durability.note_change(direction == Direction::Write && !reliable);
         let wire_ns = self.card.wire().data_ns(self.gathered.blocks());
         let (timeout_ns, patience_ns) = self.card.plan().times_ns(direction, self.gathered.blocks(), wire_ns);
         self.lane.prepare(phase);
         let look_ns = Self::first_look_ns(wire_ns, patience_ns);
-        self.start_fast_phase(Way::Nothing, Stage::Main, (timeout_ns, look_ns), now_ns);
+        self.start_fast_phase(FastKind::Nothing, Stage::Main, (timeout_ns, look_ns), now_ns);
     }
 
     /// Asks the card what is ready, or waits until it is time for that.

@@ -3,7 +3,7 @@
 //! for bit: what an eMMC's tasks have besides is never set for it.
 
 use super::super::extras::Event;
-use super::super::fast::Way;
+use super::super::fast::FastKind;
 use super::super::phases::{COMMAND_TIMEOUT_NS, SLACK_NS, Stage};
 use super::super::timers::later;
 use super::{Engine, Error, Turn};
@@ -43,18 +43,18 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// A command for the queue goes out; no request has data in it.
     pub(super) fn task_step(&mut self, step: Step, command: Command, now_ns: u64) {
         if let Some(tasks) = self.lane.tasks_mut() {
-            tasks.enters(step);
+            tasks.set_step(step);
         }
         self.gathered.forget();
         self.lane.prepare(Phase::of(command));
         let times_ns = (COMMAND_TIMEOUT_NS, COMMAND_TIMEOUT_NS);
-        self.start_fast_phase(Way::Nothing, Stage::Extra, times_ns, now_ns);
+        self.start_fast_phase(FastKind::Nothing, Stage::Extra, times_ns, now_ns);
     }
 
     /// The same, with busy.
     pub(super) fn busy_step(&mut self, step: Step, command: Command, now_ns: u64) {
         if let Some(tasks) = self.lane.tasks_mut() {
-            tasks.enters(step);
+            tasks.set_step(step);
         }
         self.gathered.forget();
         let timer_ns = SWITCH_NS.min(self.host.caps().max_busy_ns.max(COMMAND_TIMEOUT_NS));
@@ -91,10 +91,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Sends it. False: no task is described.
-    pub(super) fn described_is_left(&mut self, now_ns: u64) -> bool {
+    pub(super) fn send_described(&mut self, now_ns: u64) -> bool {
         let Some((step, command)) = self.left_of_described() else { return false };
         if let (Step::Params, Some(tasks)) = (step, self.lane.tasks_mut()) {
-            tasks.params_go_out();
+            tasks.note_params_sent();
         }
         self.task_step(step, command, now_ns);
         true
@@ -114,7 +114,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Whatever fails from now on leaves the card in a mode that is not known.
     pub(super) fn switching(&mut self) {
         if let Some(tasks) = self.lane.tasks_mut() {
-            tasks.leaves();
+            tasks.mark_lost();
         }
         self.close_fast();
     }
@@ -159,7 +159,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 if status & R1::OWN != 0 {
                     return self.fail(Error::Card(status), now_ns);
                 }
-                self.described_is_left(now_ns);
+                self.send_described(now_ns);
             }
             (Event::Done(status), Step::Address) => {
                 self.settle_idle(status);
@@ -205,7 +205,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 return self.fail(Error::Silent, now_ns);
             }
             if let Some(tasks) = self.lane.tasks_mut() {
-                tasks.enters(Step::Look(after));
+                tasks.set_step(Step::Look(after));
             }
             self.lane.enter(Stage::Extra);
             self.timers.wake_at(later(now_ns, LOOK_NS));

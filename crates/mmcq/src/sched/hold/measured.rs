@@ -53,7 +53,7 @@ impl Measured {
     };
 
     /// A transfer of so many blocks begins.
-    pub fn begins(&mut self, blocks: u32, now_ns: u64) {
+    pub fn begin(&mut self, blocks: u32, now_ns: u64) {
         if self.transfers == WINDOW {
             self.note(now_ns);
             self.restart();
@@ -93,7 +93,7 @@ impl Measured {
     /// A start may be held. Is it, if by the costs it is better (`better`), and that is not much
     /// (`close`)? With other streams beside it (`!alone`), what a block takes says as much of
     /// those: then one chance is decided the other way, and the costs alone learn from it.
-    pub fn holds(&mut self, better: bool, close: bool, alone: bool) -> bool {
+    pub fn decide(&mut self, better: bool, close: bool, alone: bool) -> bool {
         if !alone {
             self.restart();
             (self.took, self.trying) = ([0; 2], 0);
@@ -152,15 +152,15 @@ mod tests {
         let mut measured = Measured::NEW;
         let (mut now_ns, mut went) = (0, 0);
         for _ in 0..batches {
-            let holds = measured.holds(by_costs, true, true);
+            let holds = measured.decide(by_costs, true, true);
             measured.decided(holds);
             if holds {
-                measured.begins(8, now_ns);
+                measured.begin(8, now_ns);
                 now_ns += 88_000;
             } else {
                 went += 1;
-                measured.begins(1, now_ns);
-                measured.begins(7, now_ns + 64_000);
+                measured.begin(1, now_ns);
+                measured.begin(7, now_ns + 64_000);
                 now_ns += 160_000;
             }
         }
@@ -189,9 +189,9 @@ mod tests {
     fn the_longest_and_the_shortest_do_not_overflow() {
         let mut measured = Measured::NEW;
         for n in 0..1_000u64 {
-            let holds = measured.holds(n % 3 == 0, n % 2 == 0, n % 11 != 0);
+            let holds = measured.decide(n % 3 == 0, n % 2 == 0, n % 11 != 0);
             measured.decided(holds);
-            measured.begins(if n % 5 == 0 { u32::MAX } else { 0 }, if n % 7 == 0 { u64::MAX } else { n });
+            measured.begin(if n % 5 == 0 { u32::MAX } else { 0 }, if n % 7 == 0 { u64::MAX } else { n });
         }
     }
 }

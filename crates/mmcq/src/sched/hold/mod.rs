@@ -277,7 +277,7 @@ impl Hold {
     }
 
     /// Its tail has come, or is not waited for any longer: it starts.
-    pub(crate) fn goes(&mut self, now_ns: u64) {
+    pub(crate) fn release(&mut self, now_ns: u64) {
         self.note_joined();
         self.end(now_ns);
     }
@@ -315,14 +315,14 @@ impl Hold {
     }
 
     /// A transfer begins.
-    pub(crate) fn begins(&mut self, run: &Run, now_ns: u64) {
+    pub(crate) fn note_start(&mut self, run: &Run, now_ns: u64) {
         self.came(run);
         (self.began_ns, self.told) = (now_ns, false);
-        self.measured.begins(run.blocks(), now_ns);
+        self.measured.begin(run.blocks(), now_ns);
     }
 
     /// It has ended. Reads are complete then.
-    pub(crate) fn ends(&mut self, run: &Run, now_ns: u64) {
+    pub(crate) fn note_transfer_end(&mut self, run: &Run, now_ns: u64) {
         self.free_ns = now_ns;
         self.dull = self.dull.saturating_add(1);
         self.uncut = self.uncut.saturating_sub(1);
@@ -339,7 +339,7 @@ impl Hold {
     }
 
     /// What is being written is complete, and the card programs it still.
-    pub(crate) fn told(&mut self, run: &Run, now_ns: u64) {
+    pub(crate) fn note_answered(&mut self, run: &Run, now_ns: u64) {
         self.told = true;
         self.streams.completed(run, now_ns);
     }
@@ -443,7 +443,7 @@ impl Hold {
             if ways.are_level() {
                 better = self.measured.again(better);
             }
-            let better = is_rest || self.measured.holds(better, ways.are_close(), alone);
+            let better = is_rest || self.measured.decide(better, ways.are_close(), alone);
             let holds = better && signed(until_ns.saturating_sub(now_ns)) <= self.credit_ns;
             self.measured.decided(holds);
             holds

@@ -37,7 +37,7 @@ impl Run {
     }
 
     /// What is left of it from this block on.
-    fn rest(&self, lba: u64) -> Run {
+    fn from_block(&self, lba: u64) -> Run {
         let blocks = self.end.saturating_sub(lba);
         let requests =
             blocks.saturating_mul(self.requests.into()).checked_div(self.blocks().into()).unwrap_or(1);
@@ -289,13 +289,13 @@ impl Stream {
         self.back(run.requests, earlier, since_ns == self.before.at_ns);
         if self.seen > 0 {
             let seen = core::mem::take(&mut self.seen).saturating_add(earlier);
-            self.keeps(seen);
+            self.note_depth(seen);
         }
         self.arrived_ns = run.last_ns;
     }
 
     /// So many were in flight at a time.
-    fn keeps(&mut self, seen: u8) {
+    fn note_depth(&mut self, seen: u8) {
         self.fewer = self.fewer.max(seen);
         self.times += 1;
         if seen >= self.depth || self.times >= FEWER {
@@ -326,7 +326,7 @@ impl Streams {
             if stream.next == run.lba {
                 stream.came(run, most_ns, &mut self.pauses);
             } else if run.end > stream.next {
-                stream.came(&run.rest(stream.next), most_ns, &mut self.pauses);
+                stream.came(&run.from_block(stream.next), most_ns, &mut self.pauses);
             } else {
                 return false;
             }
@@ -366,7 +366,7 @@ impl Streams {
             let seen =
                 core::mem::replace(&mut stream.seen, flying.unwrap_or(0).min(u64::from(u8::MAX)) as u8);
             if seen > 0 {
-                stream.keeps(seen);
+                stream.note_depth(seen);
             }
             stream.begin = stream.begin.max(run.end);
             stream.answered = true;

@@ -151,7 +151,7 @@ fn run(rule: Rule, card: &Card, scripts: &[Vec<Manner>], total: u32, seed: u64) 
         }
         if running.as_ref().is_some_and(|running| running.1 <= now_ns) {
             let (_, _, members, run) = running.take().unwrap();
-            hold.ends(&run, now_ns);
+            hold.note_transfer_end(&run, now_ns);
             for (nth, &(at, _)) in members.iter().enumerate() {
                 clients[at].flying -= 1;
                 done += 1;
@@ -216,7 +216,7 @@ fn run(rule: Rule, card: &Card, scripts: &[Vec<Manner>], total: u32, seed: u64) 
         queue = rest;
         transfers += 1;
         let cost_ns = card.fixed_ns + card.block_ns * u64::from(BLOCKS) * members.len() as u64;
-        hold.begins(&run, now_ns);
+        hold.note_start(&run, now_ns);
         running = Some((now_ns, now_ns + cost_ns, members, run));
     }
     (now_ns, transfers, (hold.holds().count - hold.holds().came) as u32)

@@ -178,12 +178,12 @@ impl Packs {
     /// A transfer of this direction is about to begin although others wait. Shall it be a pack?
     /// `ended_ns`: when the one before was over.
     pub(crate) fn would_pay(&mut self, direction: Direction, ended_ns: u64) -> bool {
-        !core::mem::take(&mut self.rests) && self.pays.packs(direction, ended_ns)
+        !core::mem::take(&mut self.rests) && self.pays.choose_pack(direction, ended_ns)
     }
 
     /// It begins, with so many requests.
-    pub(crate) fn begins(&mut self, direction: Direction, packed: bool, requests: usize, now_ns: u64) {
-        self.pays.begins(direction, packed, requests, now_ns);
+    pub(crate) fn begin(&mut self, direction: Direction, packed: bool, requests: usize, now_ns: u64) {
+        self.pays.begin(direction, packed, requests, now_ns);
     }
 
     /// Forgets when the last pack began: something else begins.
@@ -192,7 +192,7 @@ impl Packs {
     }
 
     /// The next transfer goes alone.
-    pub(crate) fn rest(&mut self) {
+    pub(crate) fn skip_next(&mut self) {
         self.rests = true;
     }
 
@@ -219,7 +219,7 @@ impl Packs {
     }
 
     /// The pack goes to the controller.
-    pub(crate) fn runs(&mut self, direction: Direction) {
+    pub(crate) fn set_running(&mut self, direction: Direction) {
         self.running = Some(direction);
         match direction {
             Direction::Write => self.stats.writes = self.stats.writes.wrapping_add(1),
@@ -239,11 +239,11 @@ impl Packs {
     }
 
     /// What became of its writes is known, or not.
-    pub(crate) fn fate_is(&mut self, fate: Fate) {
+    pub(crate) fn set_fate(&mut self, fate: Fate) {
         self.fate = fate;
     }
 
-    pub(crate) fn enters(&mut self, step: Step) {
+    pub(crate) fn set_step(&mut self, step: Step) {
         self.step = Some(step);
     }
 
@@ -268,7 +268,7 @@ impl Packs {
 
     /// A pack has failed, and no entry of it is known as the cause. Packs are given up where that
     /// is so too often.
-    pub(crate) fn fails(&mut self, now_ns: u64) {
+    pub(crate) fn note_failure(&mut self, now_ns: u64) {
         self.stats.failures = self.stats.failures.wrapping_add(1);
         if self.failures.again(now_ns) {
             self.stats.demoted.get_or_insert(Demotion::Failures);

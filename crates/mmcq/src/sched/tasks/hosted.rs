@@ -77,13 +77,13 @@ impl Hosted {
 
     /// The engine is good for tasks of so many blocks, in so many pieces of memory: it drives the
     /// queue from now on.
-    pub(crate) fn equips(&mut self, blocks: u32, segments: u16) {
+    pub(crate) fn equip(&mut self, blocks: u32, segments: u16) {
         (self.drives, self.blocks, self.segments) = (true, blocks.clamp(1, 0xffff), segments.max(1));
         self.stale = 0;
     }
 
     /// The software drives the queue from now on.
-    pub(crate) fn leaves(&mut self) {
+    pub(crate) fn unequip(&mut self) {
         self.drives = false;
     }
 
@@ -123,7 +123,7 @@ impl Hosted {
 
     /// A task is rung, of so many blocks, which may last so long; `first`: none was.
     #[inline(always)]
-    pub(crate) fn rings(
+    pub(crate) fn note_rung(
         &mut self,
         first: bool,
         blocks: u32,
@@ -141,7 +141,7 @@ impl Hosted {
 
     /// Tasks have ended.
     #[inline(always)]
-    pub(crate) fn hears(&mut self, now_ns: u64) {
+    pub(crate) fn note_ends(&mut self, now_ns: u64) {
         (self.heard_ns, self.looked) = (now_ns, false);
     }
 
@@ -157,7 +157,7 @@ impl Hosted {
     }
 
     /// The oldest task is looked for in the registers, once.
-    pub(crate) fn looks(&mut self) {
+    pub(crate) fn note_look(&mut self) {
         self.looked = true;
     }
 
@@ -167,20 +167,20 @@ impl Hosted {
     }
 
     /// Its tasks are taken from it.
-    pub(crate) fn stops(&mut self, why: Why, now_ns: u64) {
+    pub(crate) fn begin_halt(&mut self, why: Why, now_ns: u64) {
         let halts_ns = self.longest_ns.max(HALT_NS);
         (self.at, self.why, self.until_ns) = (At::Halting, Some(why), now_ns.saturating_add(halts_ns));
     }
 
     /// While it halts, it says what has gone wrong.
-    pub(crate) fn explains(&mut self, fault: QueueFault) {
+    pub(crate) fn explain(&mut self, fault: QueueFault) {
         if self.why == Some(Why::Silent) {
             self.why = Some(Why::Fault(fault));
         }
     }
 
     /// It has halted.
-    pub(crate) fn clears(&mut self, now_ns: u64) {
+    pub(crate) fn begin_clear(&mut self, now_ns: u64) {
         (self.at, self.until_ns) = (At::Clearing, now_ns.saturating_add(CLEAR_NS));
     }
 

@@ -189,7 +189,7 @@ impl Tasks {
     }
 
     /// The queue is left: what the card has is not known until it has said that it is off.
-    pub(crate) fn leaves(&mut self) {
+    pub(crate) fn mark_lost(&mut self) {
         self.mode = Mode::Lost;
     }
 
@@ -227,7 +227,7 @@ impl Tasks {
     }
 
     /// A command for the queue goes out.
-    pub(crate) fn enters(&mut self, step: Step) {
+    pub(crate) fn set_step(&mut self, step: Step) {
         self.step = Some(step);
     }
 
@@ -346,7 +346,7 @@ impl Tasks {
     }
 
     /// CMD44 of the described task goes out.
-    pub(crate) fn params_go_out(&mut self) {
+    pub(crate) fn note_params_sent(&mut self) {
         self.has_params = true;
     }
 
@@ -363,7 +363,7 @@ impl Tasks {
     /// CMD45 was answered well.
     pub(crate) fn announced(&mut self, now_ns: u64) {
         if self.announced == 0 {
-            self.pace.begins(now_ns);
+            self.pace.begin(now_ns);
         }
         if let Some(id) = self.described() {
             self.announced |= 1 << id;
@@ -417,7 +417,7 @@ impl Tasks {
     }
 
     /// It is asked while data move.
-    pub(crate) fn asks_beside(&mut self) {
+    pub(crate) fn note_asked_beside(&mut self) {
         self.asked_beside = true;
     }
 
@@ -472,10 +472,10 @@ impl Tasks {
 
     /// What was executed has come to its end.
     #[inline(always)]
-    pub(crate) fn ends(&mut self, now_ns: u64) {
+    pub(crate) fn clear_running(&mut self, now_ns: u64) {
         if self.running != NONE {
             self.running = NONE;
-            self.pace.hears(now_ns);
+            self.pace.note_executed(now_ns);
         }
     }
 
@@ -513,7 +513,7 @@ impl Tasks {
     }
 
     /// A task that was described cannot be rung.
-    pub(crate) fn forgets_described(&mut self) {
+    pub(crate) fn forget_described(&mut self) {
         self.described = NONE;
     }
 
@@ -528,7 +528,7 @@ impl Tasks {
     }
 
     /// The controller's engine is not used any more. What failed before says nothing of software.
-    pub(crate) fn leaves_engine(&mut self, why: Demotion) {
+    pub(crate) fn leave_engine(&mut self, why: Demotion) {
         self.stats.engine.get_or_insert(why);
         self.failures = Failures::NONE;
     }
@@ -555,7 +555,7 @@ impl Tasks {
     }
 
     /// The queue has failed. True: it did so too often.
-    pub(crate) fn fails(&mut self, now_ns: u64) -> bool {
+    pub(crate) fn note_failure(&mut self, now_ns: u64) -> bool {
         self.stats.failures = self.stats.failures.wrapping_add(1);
         self.failures.again(now_ns)
     }
@@ -569,7 +569,7 @@ impl Tasks {
 
     /// Another try to bring the card out of it. `None`: there were enough. False: the tasks are not
     /// discarded first, since the card may be out of it already.
-    pub(crate) fn cleans(&mut self) -> Option<bool> {
+    pub(crate) fn count_cleaning(&mut self) -> Option<bool> {
         let tries = self.cleanings;
         self.cleanings += u8::from(tries < CLEANINGS_MAX);
         (tries < CLEANINGS_MAX).then_some(tries != 1)

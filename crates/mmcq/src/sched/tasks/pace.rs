@@ -27,7 +27,7 @@ impl Pace {
     pub const NEW: Pace = Pace { gap_ns: 50_000, ask_ns: 0, heard_ns: 0 };
 
     /// The first task is announced.
-    pub fn begins(&mut self, now_ns: u64) {
+    pub fn begin(&mut self, now_ns: u64) {
         self.heard_ns = now_ns;
         self.ask_ns = now_ns.saturating_add(self.pause_ns(1));
     }
@@ -43,7 +43,7 @@ impl Pace {
     }
 
     /// A task was executed, which may have kept the card from all others.
-    pub fn hears(&mut self, now_ns: u64) {
+    pub fn note_executed(&mut self, now_ns: u64) {
         self.heard_ns = now_ns;
     }
 

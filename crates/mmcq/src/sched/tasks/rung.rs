@@ -21,7 +21,7 @@ impl Tasks {
 
     /// A task of this number and one request is described, announced and rung at once.
     #[inline(always)]
-    pub(crate) fn rings_one(
+    pub(crate) fn ring_one(
         &mut self,
         id: u8,
         direction: Direction,
@@ -40,7 +40,7 @@ impl Tasks {
         self.announced |= bit;
         self.ages.push(id);
         self.stats.announced = self.stats.announced.wrapping_add(1);
-        self.rings(bit);
+        self.count_rung(bit);
     }
 
     /// Its only request.
@@ -52,7 +52,7 @@ impl Tasks {
 
     /// The controller's engine was given these tasks, by one write.
     #[inline(always)]
-    pub(crate) fn rings(&mut self, tasks: u32) {
+    pub(crate) fn count_rung(&mut self, tasks: u32) {
         self.stats.rung = self.stats.rung.wrapping_add(tasks.count_ones());
         self.stats.rings = self.stats.rings.wrapping_add(1);
     }
@@ -62,6 +62,6 @@ impl Tasks {
     #[inline(always)]
     pub(crate) fn complete(&mut self, id: u8, now_ns: u64) {
         self.take_executed(id);
-        self.pace.hears(now_ns);
+        self.pace.note_executed(now_ns);
     }
 }

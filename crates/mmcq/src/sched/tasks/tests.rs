@@ -38,7 +38,7 @@ fn no_more_are_announced_than_the_card_holds_and_than_pay() {
         tasks.apply_ready_bits(1, 0).unwrap();
         assert_eq!(tasks.execute(), Some(0));
         assert!(!tasks.has_room(0));
-        tasks.ends(0);
+        tasks.clear_running(0);
         assert!(tasks.has_room(0));
     }
 }
@@ -54,7 +54,7 @@ fn a_task_that_starves_ends_the_announcing_of_others() {
         tasks.apply_ready_bits(1 << id, now_ns).unwrap();
         assert_eq!(tasks.execute(), Some(id));
         now_ns += 100_000;
-        tasks.ends(now_ns);
+        tasks.clear_running(now_ns);
         passed += 1;
     }
     assert_eq!(passed, AGE_NS / 100_000);
@@ -74,7 +74,7 @@ fn writes_meet_what_is_announced_or_executed_and_reads_only_writes() {
     tasks.apply_ready_bits(1 << write, 0).unwrap();
     assert_eq!(tasks.execute(), Some(write));
     assert!(tasks.meets(Direction::Read, 107, 108), "it is executed still");
-    tasks.ends(0);
+    tasks.clear_running(0);
     assert!(!tasks.meets(Direction::Read, 107, 108));
 }
 
@@ -86,7 +86,7 @@ fn what_was_announced_first_is_executed_first() {
         .collect();
     tasks.apply_ready_bits(0b1110, 100).unwrap();
     assert_eq!(tasks.execute(), Some(ids[1]));
-    tasks.ends(100);
+    tasks.clear_running(100);
     // Its number is free again, and the next task that gets it is the youngest.
     assert_eq!(announce(&mut tasks, Direction::Read, 800, 4, 200), ids[1]);
     tasks.apply_ready_bits(0b1110, 300).unwrap();
@@ -115,7 +115,7 @@ fn all_requests_of_what_was_not_executed_come_back() {
     assert!(tasks.has(9) && tasks.has(2) && !tasks.has(1));
     assert_eq!(tasks.fall_back(), 1 << 5 | 1 << 3 | 1 << 9 | 1 << 2);
     assert!(tasks.is_empty() && tasks.mode() == Mode::Lost);
-    let tries: Vec<_> = (0..4).map(|_| tasks.cleans()).collect();
+    let tries: Vec<_> = (0..4).map(|_| tasks.count_cleaning()).collect();
     assert_eq!(tries, [Some(true), Some(false), Some(true), None]);
 }
 
@@ -132,7 +132,7 @@ fn the_queue_is_for_several_reads() {
         let id = announce(&mut tasks, Direction::Write, u64::from(n) * 8, n, 0);
         tasks.apply_ready_bits(1 << id, 0).unwrap();
         tasks.execute();
-        tasks.ends(0);
+        tasks.clear_running(0);
     }
     assert!(tasks.is_dull());
     let id = announce(&mut tasks, Direction::Read, 800, 1, 0);
@@ -145,12 +145,12 @@ fn the_queue_is_for_several_reads() {
 fn failures_count_by_their_rate() {
     let seconds = |n: u64| n * 1_000_000_000;
     let mut tasks = queue(8);
-    assert!(!tasks.fails(0) && !tasks.fails(seconds(11)) && tasks.fails(seconds(20)));
+    assert!(!tasks.note_failure(0) && !tasks.note_failure(seconds(11)) && tasks.note_failure(seconds(20)));
     let mut tasks = queue(8);
-    let fails: Vec<_> = (0..6).map(|n| tasks.fails(seconds(100 + 110 * n))).collect();
+    let fails: Vec<_> = (0..6).map(|n| tasks.note_failure(seconds(100 + 110 * n))).collect();
     assert_eq!(fails, [false, false, false, false, true, true]);
     let mut tasks = queue(8);
-    assert!((0..20).all(|n| !tasks.fails(seconds(160 * n))));
+    assert!((0..20).all(|n| !tasks.note_failure(seconds(160 * n))));
 }
 
 #[test]

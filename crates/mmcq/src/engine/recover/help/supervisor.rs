@@ -24,7 +24,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             // The time of what was asked for before is none of this.
             self.timers.help_until(NEVER);
             self.close_fast();
-            self.card.functions_mut().card_goes();
+            self.card.functions_mut().note_card_gone();
         }
         free
     }
@@ -42,7 +42,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if waker.is_some() && core::mem::take(&mut self.supervisor.helping_mut().untold) {
             // What is in the slot is told now.
             self.timers.presence_at(0);
-            self.restop();
+            self.refresh_help();
             self.timers.wake_now();
         }
         let left = waker.is_none() && self.supervisor.helping().asked.is_some();
@@ -61,7 +61,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         {
             // Nothing is wrong with the card: the next supervisor does it.
             self.supervisor.helping_mut().forget();
-            self.restop();
+            self.refresh_help();
         }
         if left && self.lane.is_idle() {
             // The next poll, which knows the time, goes on, or limits how long help is still waited
