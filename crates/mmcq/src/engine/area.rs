@@ -184,7 +184,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.owes_status() {
             return self.ask_status(Stage::Status, now_ns);
         }
-        self.gathered.forget();
+        self.batch.forget();
         self.services.memory_mut().area_mut().returning = true;
         let area = self.services.memory().area();
         let switch = match area.config.filter(|_| !area.doubt) {

@@ -182,7 +182,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Size class of the busy time being watched; a flush has none and takes the largest.
     fn busy_blocks(&self) -> u32 {
-        if self.is_control() { u32::MAX } else { self.gathered.blocks() }
+        if self.is_control() { u32::MAX } else { self.batch.blocks() }
     }
 
     /// Is what keeps the card busy no read or write?

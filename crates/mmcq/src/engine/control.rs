@@ -29,9 +29,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let slot = self.slots.at_mut(index);
         slot.set_active();
         self.lane.set_control(index);
-        self.gathered.forget();
+        self.batch.forget();
         self.incident.failed_mut().forget_error();
-        self.gathered.no_segments();
+        self.batch.no_segments();
         match slot.kind() {
             Kind::Raw { prefix, phase, timeout_ns } => {
                 if !self.place_data(index) {
@@ -195,7 +195,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.end_slot(index, Err(error));
             return false;
         }
-        self.gathered.one_segment(self.slots.at(index).segment().same());
+        self.batch.one_segment(self.slots.at(index).segment().same());
         true
     }
 

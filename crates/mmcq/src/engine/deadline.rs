@@ -79,7 +79,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.has_chain() {
             return Some(self.chain_times_ns().1);
         }
-        let (direction, blocks) = (self.gathered.direction(), self.gathered.blocks());
+        let (direction, blocks) = (self.batch.direction(), self.batch.blocks());
         let transfers = P::RECOVERS && matches!(self.lane.stage(), Stage::Main) && !self.lane.has_control();
         transfers.then(|| self.card.plan().times_ns(direction, blocks, self.card.wire().data_ns(blocks)).1)
     }

@@ -192,9 +192,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// All of the collected writes may be complete with their data.
     pub(super) fn are_told_early(&self) -> bool {
-        let (write, blocks) = (self.gathered.direction() == Direction::Write, self.gathered.blocks());
+        let (write, blocks) = (self.batch.direction() == Direction::Write, self.batch.blocks());
         let whole = |index: u8| self.slots.at(index).span().is_some_and(|(_, _, left)| left <= blocks);
-        let mut members = self.gathered.members().iter();
+        let mut members = self.batch.members().iter();
         write && self.tells_transferred() && members.all(|&at| self.is_told_early(at) && whole(at))
     }
 
@@ -209,7 +209,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.enter(Stage::Idle);
         self.release_members(true, now_ns);
         // Their slots may be others' before the busy is over.
-        self.gathered.forget();
+        self.batch.forget();
         true
     }
 

@@ -48,7 +48,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline]
     pub(super) fn try_early(&mut self, now_ns: u64) {
         let waits = Self::EARLY && self.slots.is_settling();
-        if waits && (self.slots.head() == NONE || self.are_few(self.gathered.count())) {
+        if waits && (self.slots.head() == NONE || self.are_few(self.batch.count())) {
             self.take_early(now_ns);
         }
     }

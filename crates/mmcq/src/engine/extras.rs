@@ -540,7 +540,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Err(DmaError::Exhausted) if self.free_other_mapping(control, now_ns) => return Ok(false),
             result => result.map_err(Error::Dma)?,
         }
-        self.gathered.one_segment(segment.same());
+        self.batch.one_segment(segment.same());
         self.services.memory_mut().mapped = Some((segment, direction));
         Ok(true)
     }

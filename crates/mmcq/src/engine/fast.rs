@@ -130,9 +130,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if !Self::FAST || self.lane.stage() != Stage::Main || self.lane.is_blocked() {
             return;
         }
-        let (direction, blocks, end) =
-            (self.gathered.direction(), self.gathered.blocks(), self.gathered.end());
-        let alone = self.gathered.count() == 1 && self.slots.at(self.gathered.first()).is_whole(blocks);
+        let (direction, blocks, end) = (self.batch.direction(), self.batch.blocks(), self.batch.end());
+        let alone = self.batch.count() == 1 && self.slots.at(self.batch.first()).is_whole(blocks);
         if alone && self.lane.door().fits(direction, blocks, end) && self.try_open() {
             self.lane.set_fast_kind(self.lane.door().fast_kind(direction));
         }
@@ -200,8 +199,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline(always)]
     fn start_run(&mut self, index: u8, run: (Direction, u64, u32), segment: Segment, now_ns: u64) {
         let (direction, lba, blocks) = run;
-        self.gathered.one(index, direction, lba, blocks);
-        self.gathered.one_segment(segment);
+        self.batch.one(index, direction, lba, blocks);
+        self.batch.one_segment(segment);
         self.note_transfer_start(End::Here);
         let single = blocks == 1;
         let auto = if single { Auto::None } else { self.card.plan().auto(blocks) };
@@ -232,7 +231,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return self.start_phase(stage, timeout_ns, limit_ns, now_ns);
         }
         self.enter_phase(kind, stage, limit_ns, now_ns);
-        let segments = self.gathered.segments(self.lane.phase().data.is_some());
+        let segments = self.batch.segments(self.lane.phase().data.is_some());
         let result = self.host.start_fast(self.lane.phase(), segments, timeout_ns);
         self.note_start(result, now_ns);
     }
@@ -240,7 +239,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Takes the events of a controller that has a phase whose end may come here.
     #[inline(always)]
     pub(super) fn acknowledge_fast(&mut self, now_ns: u64) -> bool {
-        let events = match self.host.ack_fast(self.gathered.segment()) {
+        let events = match self.host.ack_fast(self.batch.segment()) {
             Ok(end) if self.ended_fast(end, now_ns) => return true,
             Ok(end) => end.events(self.lane.phase().auto == Auto::Stop),
             Err(events) => events,
@@ -262,8 +261,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.settled(Ok(()));
         }
         if kind != FastKind::Status {
-            let index = self.gathered.first();
-            self.slots.at_mut(index).moved_all(self.gathered.blocks());
+            let index = self.batch.first();
+            self.slots.at_mut(index).moved_all(self.batch.blocks());
             match kind {
                 FastKind::Write => self.slots.await_status(index),
                 _ => self.slots.end(index),

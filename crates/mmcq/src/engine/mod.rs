@@ -114,7 +114,7 @@ pub struct Engine<H: Host, const N: usize, P: Profile = Fifo> {
     supervisor: Supervisor,
     slots: Slots<N>,
     /// The requests of the transfer in progress (reads and writes), and their memory in order.
-    gathered: Batch<N>,
+    batch: Batch<N>,
     /// What `enable_extended_ops` adds, and what that remembers.
     services: Services<H, N, P>,
     record: Record,
@@ -140,7 +140,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             gate: Gate::new(config.admitted),
             slots: Slots::new(),
             lane: Lane::idle(),
-            gathered: Batch::new(),
+            batch: Batch::new(),
             timers: Timers::new(),
             card: Card::new(),
             durability: Durability::CLEAN,
@@ -162,7 +162,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let _all = |engine: Self| {
             #[rustfmt::skip]
             let Engine {
-                host: _, config: _, order: _, gate: _, slots: _, lane: _, gathered: _, timers: _, card: _,
+                host: _, config: _, order: _, gate: _, slots: _, lane: _, batch: _, timers: _, card: _,
                 durability: _, incident: _, supervisor: _, services: _, record: _,
             } = engine;
         };
@@ -174,7 +174,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             (&raw mut (*place).gate).write(Gate::new(config.admitted));
             (&raw mut (*place).slots).write(const { Slots::new() });
             (&raw mut (*place).lane).write(const { Lane::idle() });
-            (&raw mut (*place).gathered).write(const { Batch::new() });
+            (&raw mut (*place).batch).write(const { Batch::new() });
             (&raw mut (*place).timers).write(const { Timers::new() });
             (&raw mut (*place).card).write(const { Card::new() });
             (&raw mut (*place).durability).write(Durability::CLEAN);

@@ -26,7 +26,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return self.chain_interrupts(now_ns);
         }
         let ended = self.is_concurrent() && self.concurrent_turn(Turn::Ack, now_ns);
-        let segments = self.gathered.segments(self.lane.phase().data.is_some());
+        let segments = self.batch.segments(self.lane.phase().data.is_some());
         if !Self::FAST || !self.has_fast_task() {
             let events = self.host.ack(segments);
             return self.acknowledged(events, ended, now_ns);
@@ -203,12 +203,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// CMD12 was answered. Reading up to the last block makes some cards report OUT_OF_RANGE there
     /// [SD 4.3.3]: no error.
     fn stopped(&mut self, status: u32, now_ns: u64) {
-        let end = self.gathered.lba() + u64::from(self.gathered.blocks());
+        let end = self.batch.lba() + u64::from(self.batch.blocks());
         let at_end = self.card.target().is_some_and(|t| end >= t.sectors);
         let benign = if at_end { R1::OUT_OF_RANGE } else { 0 };
         let bad = status & (R1::OWN | R1::DEFERRED) & !benign;
         let by_us = matches!(self.lane.stage(), Stage::Stop);
-        match (bad, self.gathered.direction()) {
+        match (bad, self.batch.direction()) {
             (0, _) if by_us && self.host.caps().busy == BusyDetect::Response => {
                 self.end_transfer(None, now_ns)
             }
@@ -232,7 +232,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The data are over and the card took them. A write still programs, unless the host has seen
     /// the end of that.
     pub(super) fn data_ended(&mut self, now_ns: u64) {
-        if self.gathered.direction() == Direction::Write && self.host.caps().busy != BusyDetect::Interrupt {
+        if self.batch.direction() == Direction::Write && self.host.caps().busy != BusyDetect::Interrupt {
             if P::RECOVERS && self.tell_early(now_ns) {
                 self.lane.streams_mut().busy_of_the_end();
             }

@@ -53,8 +53,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 return picked;
             };
             let (oldest, limits) = (self.slots.span(picked).age, self.limits());
-            self.gathered.collect(&self.slots, index, limits);
-            let (blocks, most) = (self.gathered.blocks(), self.config.fair_blocks.saturating_mul(ON));
+            self.batch.collect(&self.slots, index, limits);
+            let (blocks, most) = (self.batch.blocks(), self.config.fair_blocks.saturating_mul(ON));
             let passes = self.order.tails_mut().is_some_and(|hold| hold.try_pass(oldest, blocks, most));
             return if passes { index } else { picked };
         }
@@ -75,14 +75,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let mut first = picked;
         // Each turn takes a run out. The first is that of the request that was picked.
         loop {
-            self.gathered.collect(&self.slots, first, limits);
+            self.batch.collect(&self.slots, first, limits);
             let mut away = 0;
-            for &index in self.gathered.members() {
+            for &index in self.batch.members() {
                 left &= !(1 << index);
                 away = away.max(self.slots.span(index).age.wrapping_sub(oldest));
             }
-            if self.gathered.blocks() > blocks && (longest == NONE || away <= PASSES) {
-                (longest, blocks) = (first, self.gathered.blocks());
+            if self.batch.blocks() > blocks && (longest == NONE || away <= PASSES) {
+                (longest, blocks) = (first, self.batch.blocks());
             }
             if left & left.wrapping_sub(1) == 0 {
                 break;

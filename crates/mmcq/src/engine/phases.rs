@@ -216,7 +216,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         };
         if !collected {
             let limits = self.limits();
-            self.gathered.collect(&self.slots, first, limits);
+            self.batch.collect(&self.slots, first, limits);
         }
         if H::CONTINUES
             && let Some(open) = self.lane.streams().open()
@@ -226,13 +226,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return self.close(reason, now_ns);
         }
         let doubted = P::RECOVERS && self.incident.doubts(self.slots.settling());
-        if doubted || self.slots.is_settling() && self.gathered.blocks() > self.config.settle_blocks {
+        if doubted || self.slots.is_settling() && self.batch.blocks() > self.config.settle_blocks {
             return self.ask_status(Stage::Status, now_ns);
         }
-        let mut left = self.gathered.blocks().saturating_mul(BLOCK_BYTES);
-        self.gathered.no_segments();
-        for place in 0..self.gathered.members().len() {
-            let Some(&index) = self.gathered.members().get(place) else { break };
+        let mut left = self.batch.blocks().saturating_mul(BLOCK_BYTES);
+        self.batch.no_segments();
+        for place in 0..self.batch.members().len() {
+            let Some(&index) = self.batch.members().get(place) else { break };
             // What is mapped only ahead gives way to the first, and not to its companions.
             let mapped =
                 if place == 0 { self.map_in_turn(index, now_ns) } else { self.map(index).map(|()| true) };
@@ -245,7 +245,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                     return self.turn_down(index, error);
                 }
                 self.slots.at_mut(index).forbid_merge(true);
-                for &taken in self.gathered.members() {
+                for &taken in self.batch.members() {
                     self.slots.at_mut(taken).set_queued();
                 }
                 return;
@@ -254,15 +254,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             let skip = slot.moved_blocks().saturating_mul(BLOCK_BYTES);
             let segment = slot.segment().part(skip, left);
             left -= segment.len;
-            self.gathered.fill(place, segment);
+            self.batch.fill(place, segment);
         }
         if H::CONTINUES && self.is_left_open() && !self.host_goes_on() {
             return self.close(Close::Memory, now_ns);
         }
-        let count = self.gathered.members().len();
+        let count = self.batch.members().len();
         // Before anything is changed: a policy may panic.
         for place in 0..count {
-            if let Some(&index) = self.gathered.members().get(place)
+            if let Some(&index) = self.batch.members().get(place)
                 && let Some(waiting) = self.policy_view(index)
             {
                 self.order.policy_mut().sent(&waiting, now_ns);
@@ -270,23 +270,23 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let all = P::RECOVERS && count > 1 && self.slots.leave_all(count);
         for place in 0..count {
-            let Some(&index) = self.gathered.members().get(place) else { break };
+            let Some(&index) = self.batch.members().get(place) else { break };
             if !all {
                 self.slots.unlink(index);
             }
             self.slots.at_mut(index).set_active();
         }
-        if let Some(&lowest) = self.gathered.members().first() {
+        if let Some(&lowest) = self.batch.members().first() {
             self.note_run(lowest, now_ns);
         }
         let end = if self.is_left_open() { End::Unknown } else { self.foresee() };
         self.note_begin(now_ns);
-        self.record.merged(self.gathered.members().len() as Count - 1);
+        self.record.merged(self.batch.members().len() as Count - 1);
         self.note_transfer_start(end);
         if self.is_left_open() {
             self.begin_main(false, now_ns);
         } else if extended_address {
-            let upper = command::sd::address_extension((self.gathered.lba() >> 32) as u8);
+            let upper = command::sd::address_extension((self.batch.lba() >> 32) as u8);
             self.start_command(Stage::Address, upper, COMMAND_TIMEOUT_NS, now_ns);
         } else {
             self.begin_counted(now_ns);
@@ -319,10 +319,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn begin_counted(&mut self, now_ns: u64) {
         let caps = self.host.caps();
         let counts =
-            self.card.target().as_ref().is_some_and(|t| t.count) && self.counts(self.gathered.direction());
-        let by_hand = self.gathered.blocks() > 1 && !caps.auto_count && !caps.auto_stop;
+            self.card.target().as_ref().is_some_and(|t| t.count) && self.counts(self.batch.direction());
+        let by_hand = self.batch.blocks() > 1 && !caps.auto_count && !caps.auto_stop;
         let blocks = match self.end() {
-            End::Here if by_hand => self.gathered.blocks(),
+            End::Here if by_hand => self.batch.blocks(),
             End::After(total) => total,
             _ => 0,
         };
@@ -344,8 +344,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.card.target().is_none() {
             return self.fail(Error::NoCard, now_ns);
         }
-        let (lba, blocks, direction) =
-            (self.gathered.lba(), self.gathered.blocks(), self.gathered.direction());
+        let (lba, blocks, direction) = (self.batch.lba(), self.batch.blocks(), self.batch.direction());
         let single = blocks == 1 && self.end() == End::Here;
         let auto = if self.is_left_open() {
             self.record.transfer_continued();
@@ -415,7 +414,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.has_chain() {
             return self.try_chain(timeout_ns, now_ns);
         }
-        let segments = self.gathered.segments(self.lane.phase().data.is_some());
+        let segments = self.batch.segments(self.lane.phase().data.is_some());
         let result = self.host.start(self.lane.phase(), segments, timeout_ns);
         self.note_start(result, now_ns);
     }

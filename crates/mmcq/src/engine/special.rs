@@ -147,9 +147,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         end: End,
         now_ns: u64,
     ) {
-        self.gathered.alone(direction, index, lba, blocks);
+        self.batch.alone(direction, index, lba, blocks);
         segment.len = segment.len.min(blocks.saturating_mul(BLOCK_BYTES));
-        self.gathered.one_segment(segment);
+        self.batch.one_segment(segment);
         if let Some(waiting) = self.policy_view(index) {
             self.order.policy_mut().sent(&waiting, now_ns);
         }
@@ -215,7 +215,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         slot.set_moved(0);
         self.lane.set_control(index);
         self.close_fast();
-        self.gathered.forget();
+        self.batch.forget();
         self.record.durable_flushed();
         self.begin_flush(now_ns);
     }

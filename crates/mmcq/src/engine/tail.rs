@@ -53,7 +53,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline(always)]
     pub(super) fn watch_new_stream(&mut self, first: u8, lba: u64, now_ns: u64) -> bool {
         self.order.tails().is_some()
-            && lba == self.gathered.end()
+            && lba == self.batch.end()
             && self.slots.at(first).arrived_ns() < now_ns
             && self.watch_streams()
     }
@@ -69,15 +69,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The requests that are collected.
     fn collected(&self) -> Run {
-        let members = self.gathered.members();
-        let first = self.slots.at(self.gathered.first());
+        let members = self.batch.members();
+        let first = self.slots.at(self.batch.first());
         let last = self.slots.at(members.last().copied().unwrap_or(NONE));
         let second =
             members.get(1).map(|&at| self.slots.at(at).arrived_ns().saturating_sub(first.arrived_ns()));
         Run {
-            direction: self.gathered.direction(),
-            lba: self.gathered.lba(),
-            end: self.gathered.end(),
+            direction: self.batch.direction(),
+            lba: self.batch.lba(),
+            end: self.batch.end(),
             requests: members.len() as u8,
             client: last.origin().client,
             first_ns: first.arrived_ns().min(last.arrived_ns()),
@@ -90,7 +90,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The first command of a transfer goes out.
     #[inline]
     pub(super) fn note_begin(&mut self, now_ns: u64) {
-        if self.watches() || self.gathered.members().len() > 1 && self.watch_streams() {
+        if self.watches() || self.batch.members().len() > 1 && self.watch_streams() {
             self.note_stream(now_ns);
         }
     }
@@ -183,9 +183,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.slots_in_use() != usize::from(requests) {
             return;
         }
-        let (direction, end) = (self.gathered.direction(), self.gathered.end());
+        let (direction, end) = (self.batch.direction(), self.batch.end());
         if let Some(hold) = self.order.tails_mut().filter(|hold| hold.may_cut(direction, end, requests))
-            && self.gathered.square(&self.slots)
+            && self.batch.square(&self.slots)
         {
             hold.cut();
         }
@@ -234,7 +234,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let (span, client, bit) =
             (*self.slots.span(index), self.slots.at(index).origin().client, (1 as SlotSet) << index);
         let waits = self.slots.queued_reads() | self.slots.queued_writes();
-        let count = self.gathered.members().len();
+        let count = self.batch.members().len();
         let Some(held) = self.order.tails_mut().and_then(|hold| hold.held()) else { return false };
         let Pending { run, slots, room_requests, room_blocks, .. } = held.pending;
         let blocks = span.end.saturating_sub(span.start) as u32;
@@ -248,8 +248,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return false;
         }
         let until_ns = held.join(bit, span.end, blocks, client, now_ns);
-        self.gathered.append(index, blocks);
-        let first = self.gathered.first();
+        self.batch.append(index, blocks);
+        let first = self.batch.first();
         if !self.hold_until(until_ns, first, now_ns) {
             self.go_with_tail(first, now_ns);
         }
@@ -261,7 +261,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if let Some(hold) = self.order.tails_mut() {
             hold.release(now_ns);
         }
-        self.square(self.gathered.members().len() as u8);
+        self.square(self.batch.members().len() as u8);
         self.begin_transfer(first, true, now_ns);
         if self.lane.is_idle() {
             self.dispatch(now_ns);
@@ -296,8 +296,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return None;
         }
         let limits = self.limits();
-        self.gathered.collect(&self.slots, first, limits);
-        let requests = self.gathered.members().len() as u8;
+        self.batch.collect(&self.slots, first, limits);
+        let requests = self.batch.members().len() as u8;
         if u32::from(requests) != ours.count_ones() {
             return None;
         }
@@ -308,7 +308,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             run: self.collected(),
             slots: ours,
             room_requests: room as u16,
-            room_blocks: limits.merged_blocks.saturating_sub(self.gathered.blocks()),
+            room_blocks: limits.merged_blocks.saturating_sub(self.batch.blocks()),
             unsettled,
         })
     }

@@ -77,7 +77,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             message!(warn, "chains of transfers are given up: {}", why);
         }
         let Some(&failed) = chains.links().get(usize::from(link)) else { return };
-        self.gathered.begin(failed.direction, failed.start);
+        self.batch.begin(failed.direction, failed.start);
         let mut left = failed.members;
         // Each turn takes one of them.
         while left != 0 {
@@ -88,7 +88,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             let slot = self.slots.at(index);
             let blocks = slot.span().map_or(0, |(_, _, blocks)| blocks);
             let segment = slot.segment().part(0, blocks.saturating_mul(BLOCK_BYTES));
-            self.gathered.add(index, blocks, segment);
+            self.batch.add(index, blocks, segment);
         }
         let plan = self.card.plan();
         let auto = plan.auto(failed.blocks);

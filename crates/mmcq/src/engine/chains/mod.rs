@@ -150,7 +150,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 return true;
             }
         }
-        self.gathered.begin(part.direction(), part.lba());
+        self.batch.begin(part.direction(), part.lba());
         let reliable = self.is_packable(first, part.direction()).1;
         if !self.add_link(&mut part, now_ns) {
             return false;
@@ -163,13 +163,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 break;
             }
             let Some(next) = self.pick(head, now_ns) else { break };
-            let (blocks, members) = (self.gathered.blocks(), self.gathered.members().len());
+            let (blocks, members) = (self.batch.blocks(), self.batch.members().len());
             if !self.collects_link(&mut part, next, blocks, members) || !self.add_link(&mut part, now_ns) {
                 break;
             }
         }
         let links = self.lane.chains().map_or(0, |chains| chains.links().len());
-        self.record.merged(self.gathered.members().len().saturating_sub(links) as Count);
+        self.record.merged(self.batch.members().len().saturating_sub(links) as Count);
         if links > 1 {
             self.note_transfer_start(End::Here);
             self.give_chain(now_ns);
@@ -223,7 +223,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             let slot = self.slots.at(index);
             let (blocks, segment) = (slot.span().map_or(0, |span| span.2), slot.segment());
             let segment = segment.part(0, blocks.saturating_mul(BLOCK_BYTES));
-            self.gathered.add_behind(index, blocks, segment);
+            self.batch.add_behind(index, blocks, segment);
             self.slots.unlink(index);
             self.slots.at_mut(index).set_active();
         }
@@ -240,8 +240,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn give_chain(&mut self, now_ns: u64) {
         let (wire_ns, patience_ns) = self.chain_times_ns();
         // What the card is at, for those that want to know: a chain of its first transfer's kind.
-        let (lba, blocks, direction) =
-            (self.gathered.lba(), self.gathered.blocks(), self.gathered.direction());
+        let (lba, blocks, direction) = (self.batch.lba(), self.batch.blocks(), self.batch.direction());
         let phase = self.card.plan().transfer((direction, lba, blocks), false, Auto::None, 0).phase;
         let timeout_ns = self.card.plan().longest_ns();
         self.lane.prepare(phase);
@@ -305,7 +304,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if let Some(chains) = self.lane.chains_mut() {
             chains.set_rest();
         }
-        self.gathered.forget();
+        self.batch.forget();
         let links = self.lane.chains().map_or(0, |chains| chains.links().len());
         for place in 0..links {
             let Some(&link) = self.lane.chains().and_then(|chains| chains.links().get(place)) else { break };

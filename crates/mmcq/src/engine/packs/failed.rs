@@ -59,7 +59,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if segment.len < BLOCK_BYTES || self.host.map(&mut segment, Direction::Read).is_err() {
             return false;
         }
-        self.gathered.one_segment(segment.same());
+        self.batch.one_segment(segment.same());
         self.services.memory_mut().set_mapped(segment, Direction::Read);
         if let Some(packs) = self.lane.packs_mut() {
             packs.set_step(Step::Look);
@@ -111,7 +111,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             packs.count_split();
         }
         let (mut place, mut left) = (0, 0);
-        for at in 0..self.gathered.members().len() {
+        for at in 0..self.batch.members().len() {
             while left == 0 {
                 let Some(entry) = self.lane.packs().and_then(|packs| packs.entries().get(place)) else {
                     return;
@@ -119,7 +119,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 (place, left) = (place + 1, entry.members);
             }
             left -= 1;
-            let Some(&index) = self.gathered.members().get(at) else { return };
+            let Some(&index) = self.batch.members().get(at) else { return };
             if self.slots.at(index).state() != State::Settling {
                 continue;
             }
@@ -180,8 +180,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                     message!(warn, "packed commands: given up after failures");
                 }
             }
-            for place in 0..self.gathered.members().len() {
-                if let Some(&index) = self.gathered.members().get(place) {
+            for place in 0..self.batch.members().len() {
+                if let Some(&index) = self.batch.members().get(place) {
                     self.slots.at_mut(index).forbid_merge(true);
                 }
             }

@@ -181,7 +181,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 return true;
             }
         }
-        self.gathered.begin_pack(direction, part.lba(), write);
+        self.batch.begin_pack(direction, part.lba(), write);
         if !self.add_entry(&part, reliable, now_ns) {
             return false;
         }
@@ -192,7 +192,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             let Some(next) = self.pick(head, now_ns) else { break };
             let (may, reliable) = self.is_packable(next, direction);
-            let limits = self.pack_limits(self.gathered.blocks(), self.gathered.members().len());
+            let limits = self.pack_limits(self.batch.blocks(), self.batch.members().len());
             let blocks = self.slots.at(next).span().map_or(u32::MAX, |(_, _, blocks)| blocks);
             if !may || limits.segments == 0 || blocks > limits.blocks {
                 break;
@@ -204,7 +204,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
         }
         let entries = self.lane.packs().map_or(0, |packs| packs.entries().len());
-        self.record.merged(self.gathered.members().len().saturating_sub(entries) as Count);
+        self.record.merged(self.batch.members().len().saturating_sub(entries) as Count);
         self.start_pack(now_ns);
         true
     }
@@ -247,7 +247,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             let slot = self.slots.at(index);
             let (blocks, segment) = (slot.span().map_or(0, |span| span.2), slot.segment());
             let segment = segment.part(0, blocks.saturating_mul(BLOCK_BYTES));
-            self.gathered.add_behind(index, blocks, segment);
+            self.batch.add_behind(index, blocks, segment);
             self.slots.unlink(index);
             self.slots.at_mut(index).set_active();
         }
@@ -256,7 +256,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// What is collected goes to the controller: as a pack, if it has several entries.
     fn start_pack(&mut self, now_ns: u64) {
-        let (direction, requests) = (self.gathered.direction(), self.gathered.members().len());
+        let (direction, requests) = (self.batch.direction(), self.batch.members().len());
         let write = direction == Direction::Write;
         let Some(packs) = self.lane.packs_mut() else { return };
         let packed = packs.entries().len() > 1;
@@ -264,7 +264,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if !packed {
             let reliable = packs.entries().iter().any(|entry| entry.reliable);
             if write {
-                self.gathered.drop_header();
+                self.batch.drop_header();
             }
             return self.go_by_phases(reliable, now_ns);
         }
@@ -283,11 +283,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             packs.set_running(direction);
         }
         if write {
-            self.gathered.set_header(header);
+            self.batch.set_header(header);
             return self.pack_counted(now_ns);
         }
         // The header of a read comes alone; its members' memory follows.
-        self.gathered.one_segment(header);
+        self.batch.one_segment(header);
         self.pack_step(Step::HeaderCount, emmc::set_packed_count(1), now_ns);
     }
 
@@ -297,7 +297,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if !reliable {
             return self.begin_special_counted(now_ns);
         }
-        let count = command::set_block_count(self.gathered.blocks(), true);
+        let count = command::set_block_count(self.batch.blocks(), true);
         self.start_command(Stage::Count, count, COMMAND_TIMEOUT_NS, now_ns);
     }
 
@@ -333,7 +333,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// CMD23 of the data. Not by the controller: if that failed unseen, the header would be written as
     /// data, and all behind it to other places.
     fn pack_counted(&mut self, now_ns: u64) {
-        let count = emmc::set_packed_count(self.gathered.blocks() as u16);
+        let count = emmc::set_packed_count(self.batch.blocks() as u16);
         self.start_command(Stage::Count, count, COMMAND_TIMEOUT_NS, now_ns);
     }
 
@@ -351,7 +351,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         if step == Step::HeaderCount {
             let data = Data { direction: Direction::Write, block_size: BLOCK_BYTES as u16, blocks: 1 };
-            let command = command::transfer(true, true, self.card.plan().address(self.gathered.lba()));
+            let command = command::transfer(true, true, self.card.plan().address(self.batch.lba()));
             self.lane.prepare(Phase { command, data: Some(data), auto: Auto::None, tuning: false });
             if let Some(packs) = self.lane.packs_mut() {
                 packs.set_step(Step::Header);
@@ -360,13 +360,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return self.start_phase(Stage::Extra, limit_ns, limit_ns, now_ns);
         }
         self.unmap_data();
-        self.gathered.no_segments();
-        for place in 0..self.gathered.members().len() {
-            let Some(&index) = self.gathered.members().get(place) else { break };
+        self.batch.no_segments();
+        for place in 0..self.batch.members().len() {
+            let Some(&index) = self.batch.members().get(place) else { break };
             let slot = self.slots.at(index);
             let bytes = slot.span().map_or(0, |span| span.2).saturating_mul(BLOCK_BYTES);
             let segment = slot.segment().part(0, bytes);
-            self.gathered.fill(place, segment);
+            self.batch.fill(place, segment);
         }
         self.pack_counted(now_ns);
     }

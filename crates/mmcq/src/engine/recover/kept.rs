@@ -83,7 +83,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.timers.keep_until(later(now_ns, AGAIN_NS));
         // Nothing is to be said to a card.
         self.incident.failed.with(Error::Removed);
-        self.gathered.forget();
+        self.batch.forget();
         self.reset(Recovery::All, now_ns);
     }
 }

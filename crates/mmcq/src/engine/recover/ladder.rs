@@ -41,7 +41,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         self.settle_pass();
         if !P::RECOVERS {
-            return if self.gathered.members().len() > 1 || self.incident.again {
+            return if self.batch.members().len() > 1 || self.incident.again {
                 self.each_alone(now_ns)
             } else {
                 self.answer(now_ns)
@@ -57,7 +57,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         if matches!(self.incident.class, Class::Data { .. } | Class::Controller)
             && !self.lane.has_control()
-            && let Some(error) = by_status(self.incident.failed.status(), self.gathered.direction())
+            && let Some(error) = by_status(self.incident.failed.status(), self.batch.direction())
         {
             self.incident.class = Class::of(error);
             self.incident.failed.with(error);
@@ -66,14 +66,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.lane.has_control() {
             return self.resume_control(now_ns);
         }
-        if !self.gathered.members().iter().any(|&index| self.slots.at(index).state() == State::Active) {
+        if !self.batch.members().iter().any(|&index| self.slots.at(index).state() == State::Active) {
             // A question on behalf of requests that are done already.
             return self.answer(now_ns);
         }
         if self.incident.again {
             return self.try_again(now_ns);
         }
-        let together = self.gathered.members().len() > 1;
+        let together = self.batch.members().len() > 1;
         let (class, tries) = (self.incident.class, self.incident.tries);
         if self.incident.untuned && self.spend_retune(now_ns) {
             return self.ask_help(ServiceRequest::Retune, now_ns);
@@ -98,13 +98,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         // A write that does not end may be a busy that the host does not see. A read that brings
         // nothing is most likely a bad block.
         let silent_write =
-            class == Class::Data { damaged: false } && self.gathered.direction() == Direction::Write;
+            class == Class::Data { damaged: false } && self.batch.direction() == Direction::Write;
         if (class == Class::Controller || silent_write) && self.incident.spend(RecoveryStep::Reset) {
             self.incident.tries = class.retries();
             self.reset_pass();
             return self.reset_all(now_ns);
         }
-        if self.gathered.blocks() > 1 && class != Class::Refused {
+        if self.batch.blocks() > 1 && class != Class::Refused {
             return self.halve(now_ns);
         }
         if class.damaged() && self.spend_slowdown() {
@@ -176,8 +176,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Requests that failed together are tried alone, in their order and before all others.
     fn each_alone(&mut self, now_ns: u64) {
         self.incident.tries = 0;
-        for place in 0..self.gathered.members().len() {
-            let Some(&index) = self.gathered.members().get(place) else { break };
+        for place in 0..self.batch.members().len() {
+            let Some(&index) = self.batch.members().get(place) else { break };
             self.slots.at_mut(index).forbid_merge(!self.incident.again);
         }
         self.try_again(now_ns);
@@ -185,8 +185,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Fewer blocks at a time, until the bad one is alone.
     fn halve(&mut self, now_ns: u64) {
-        self.incident.failed.cut_to((self.gathered.blocks() / 2).max(1));
-        if let Some(&index) = self.gathered.members().first() {
+        self.incident.failed.cut_to((self.batch.blocks() / 2).max(1));
+        if let Some(&index) = self.batch.members().first() {
             self.slots.at_mut(index).forbid_merge(true);
         }
         self.try_again(now_ns);
@@ -233,8 +233,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The requests of the transfer go back to the front of the queue, or end with this error.
     #[inline(never)]
     fn return_members(&mut self, back: bool, error: Error, now_ns: u64) {
-        for place in (0..self.gathered.members().len()).rev() {
-            let Some(&index) = self.gathered.members().get(place) else { continue };
+        for place in (0..self.batch.members().len()).rev() {
+            let Some(&index) = self.batch.members().get(place) else { continue };
             if self.slots.at(index).state() != State::Active {
                 continue;
             }
@@ -243,7 +243,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             let slot = self.slots.at(index);
             let known = slot.result().err();
-            let forgotten = slot.orphan() && self.gathered.direction() == Direction::Read;
+            let forgotten = slot.orphan() && self.batch.direction() == Direction::Read;
             if back && known.is_none() && !forgotten {
                 self.push_front(index, now_ns);
             } else {

@@ -274,7 +274,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if !P::RECOVERS {
             return self.reset_pass();
         }
-        let first = self.gathered.members().first().copied().unwrap_or(NONE);
+        let first = self.batch.members().first().copied().unwrap_or(NONE);
         let owner = if self.lane.has_control() { self.lane.control() } else { first };
         let generation = if owner == NONE { 0 } else { self.slots.at(owner).generation() };
         let card_ns = self.card.target().map_or(0, |t| t.read_timeout_ns.saturating_add(t.write_timeout_ns));
@@ -357,7 +357,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The supervisor went in the middle of a tuning. The controller would take no other data
     /// before it is reset.
     pub(super) fn tuning_was_left(&mut self, now_ns: u64) {
-        self.gathered.forget();
+        self.batch.forget();
         self.incident.failed.with(Error::Silent);
         self.incident.failed.forget_status();
         self.begin_pass(Error::Silent, now_ns);

@@ -53,8 +53,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Was it a read that failed?
     fn read_failed(&self) -> bool {
         !self.lane.has_control()
-            && self.gathered.direction() == Direction::Read
-            && self.gathered.members().iter().any(|&index| self.slots.at(index).state() == State::Active)
+            && self.batch.direction() == Direction::Read
+            && self.batch.members().iter().any(|&index| self.slots.at(index).state() == State::Active)
     }
 
     /// The card has lost its state: nothing can be learned of the writes before.
@@ -130,10 +130,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Pieces of a write that goes on are written once more too.
     fn restart_pieces(&mut self) {
-        if self.gathered.direction() != Direction::Write {
+        if self.batch.direction() != Direction::Write {
             return;
         }
-        for &index in self.gathered.members() {
+        for &index in self.batch.members() {
             let slot = self.slots.at_mut(index);
             if slot.state() == State::Active && slot.moved_blocks() != 0 && slot.result().is_ok() {
                 slot.restart();
@@ -144,7 +144,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// This step counts where something is kept.
     pub(super) fn salvage(&mut self, now_ns: u64) {
         if !self.lane.has_control()
-            && self.gathered.members().iter().any(|&index| self.slots.at(index).moved_blocks() != 0)
+            && self.batch.members().iter().any(|&index| self.slots.at(index).moved_blocks() != 0)
         {
             self.climb(RecoveryStep::Salvage, now_ns);
         }

@@ -91,7 +91,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// A block between the card and the engine's page. [`Turn::Wait`]: not now.
     fn switch_data(&mut self, step: Step, command: Command, direction: Direction, now_ns: u64) -> Turn {
         let segment = self.services.memory().page().segment(BLOCK_BYTES);
-        self.gathered.forget();
+        self.batch.forget();
         match self.map_data(NONE, segment, direction, now_ns) {
             Ok(true) => {}
             Ok(false) => return Turn::Wait,

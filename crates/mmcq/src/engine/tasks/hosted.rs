@@ -154,7 +154,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 Err(turn) => break turn,
             }
         };
-        self.gathered.forget();
+        self.batch.forget();
         if rung != 0 {
             let taken = self.host.queue().map_or(0, |queue| queue.ring(rung));
             if let Some(tasks) = self.lane.tasks_mut() {
@@ -183,11 +183,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Chosen::Task => {}
         }
         if !self.switch_engine_on() {
-            self.gathered.forget();
+            self.batch.forget();
             return Err(Turn::Again);
         }
-        let (direction, start, end) = (self.gathered.direction(), self.gathered.lba(), self.gathered.end());
-        let blocks = self.gathered.blocks();
+        let (direction, start, end) = (self.batch.direction(), self.batch.lba(), self.batch.end());
+        let blocks = self.batch.blocks();
         self.gather_memory();
         let reliable = self.is_reliable();
         let address = self.card.plan().address(start);
@@ -195,18 +195,18 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let task = crate::host::Task { direction, address, blocks: blocks as u16, flags, context: 0 };
         let Some(tasks) = self.lane.tasks_mut() else { return Ok(None) };
         let first = tasks.is_empty();
-        let id = tasks.describe(direction, start, end, self.gathered.members(), now_ns);
+        let id = tasks.describe(direction, start, end, self.batch.members(), now_ns);
         if reliable {
             tasks.mark_reliable(id);
         }
         let described = match self.host.queue() {
-            Some(queue) => queue.prepare_task(id, &task, self.gathered.segments(true)),
+            Some(queue) => queue.prepare_task(id, &task, self.batch.segments(true)),
             None => return Ok(None),
         };
         if described.is_err() {
             // Its memory is none for the engine: it goes by the single lane.
             tasks.forget_described();
-            self.slots.at_mut(self.gathered.first()).forbid_merge(true);
+            self.slots.at_mut(self.batch.first()).forbid_merge(true);
             return Err(Turn::Again);
         }
         self.send_chosen(now_ns);
@@ -436,7 +436,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             left &= left - 1;
             self.end_task(id, now_ns);
         }
-        self.gathered.forget();
+        self.batch.forget();
         if let Some(hosted) = self.lane.hosted_mut() {
             hosted.note_ends(now_ns);
         }
@@ -461,7 +461,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Is what is collected a write that its task makes durable?
     pub(super) fn is_reliable(&self) -> bool {
-        let rules = self.slots.at(self.gathered.first()).rules();
+        let rules = self.slots.at(self.batch.first()).rules();
         let cached = self.card.target().is_some_and(|target| target.flush != FlushBy::Status);
         cached && rules.has(Rules::DURABLE)
     }

@@ -264,14 +264,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let blocks = limits.blocks.min(blocks);
         let merged_blocks = limits.merged_blocks.min(blocks);
         let segments = limits.segments.min(segments);
-        self.gathered.collect(&self.slots, first, Limits { blocks, merged_blocks, segments, ..limits });
-        let taken = self.lane.tasks().is_some_and(|tasks| tasks.takes(self.gathered.direction()));
-        if !taken || self.meets_task(self.gathered.direction(), self.gathered.lba(), self.gathered.end()) {
-            self.gathered.forget();
+        self.batch.collect(&self.slots, first, Limits { blocks, merged_blocks, segments, ..limits });
+        let taken = self.lane.tasks().is_some_and(|tasks| tasks.takes(self.batch.direction()));
+        if !taken || self.meets_task(self.batch.direction(), self.batch.lba(), self.batch.end()) {
+            self.batch.forget();
             return Chosen::Nothing;
         }
-        for place in 0..self.gathered.members().len() {
-            let Some(&index) = self.gathered.members().get(place) else { break };
+        for place in 0..self.batch.members().len() {
+            let Some(&index) = self.batch.members().get(place) else { break };
             let mapped =
                 if place == 0 { self.map_in_turn(index, now_ns) } else { self.map(index).map(|()| true) };
             match mapped {
@@ -292,19 +292,19 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// What was chosen leaves the queue.
     fn send_chosen(&mut self, now_ns: u64) {
-        for place in 0..self.gathered.members().len() {
-            if let Some(&index) = self.gathered.members().get(place)
+        for place in 0..self.batch.members().len() {
+            if let Some(&index) = self.batch.members().get(place)
                 && let Some(waiting) = self.policy_view(index)
             {
                 self.order.policy_mut().sent(&waiting, now_ns);
             }
         }
-        for place in 0..self.gathered.members().len() {
-            let Some(&index) = self.gathered.members().get(place) else { break };
+        for place in 0..self.batch.members().len() {
+            let Some(&index) = self.batch.members().get(place) else { break };
             self.slots.unlink(index);
             self.slots.at_mut(index).set_active();
         }
-        self.record.merged(self.gathered.members().len().saturating_sub(1) as Count);
+        self.record.merged(self.batch.members().len().saturating_sub(1) as Count);
     }
 
     /// Would this meet a task, or a write whose status is not known, on the same blocks, where one
@@ -319,14 +319,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The memory of what is collected, in order.
     fn gather_memory(&mut self) {
-        let mut left = self.gathered.blocks().saturating_mul(BLOCK_BYTES);
-        self.gathered.no_segments();
-        for place in 0..self.gathered.members().len() {
-            let Some(&index) = self.gathered.members().get(place) else { break };
+        let mut left = self.batch.blocks().saturating_mul(BLOCK_BYTES);
+        self.batch.no_segments();
+        for place in 0..self.batch.members().len() {
+            let Some(&index) = self.batch.members().get(place) else { break };
             let slot = self.slots.at(index);
             let segment = slot.segment().part(slot.moved_blocks().saturating_mul(BLOCK_BYTES), left);
             left -= segment.len;
-            self.gathered.fill(place, segment);
+            self.batch.fill(place, segment);
         }
     }
 
@@ -336,7 +336,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let task = *tasks.task(id);
         let blocks = task.end.saturating_sub(task.start) as u32;
         let mut left = blocks;
-        self.gathered.begin(task.direction, task.start);
+        self.batch.begin(task.direction, task.start);
         for index in tasks.members(id) {
             let slot = self.slots.at(index);
             let own = slot.span().map_or(0, |(_, _, blocks)| blocks).min(left);
@@ -344,7 +344,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             let segment = slot
                 .segment()
                 .part(slot.moved_blocks().saturating_mul(BLOCK_BYTES), own.saturating_mul(BLOCK_BYTES));
-            self.gathered.add(index, own, segment);
+            self.batch.add(index, own, segment);
         }
         let write = task.direction == Direction::Write;
         let command = if write { emmc::execute_write_task(id) } else { emmc::execute_read_task(id) };
@@ -359,8 +359,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let Task { direction, reliable, .. } = *tasks.task(id);
         self.note_transfer_start(End::Here);
         self.durability.note_change(direction == Direction::Write && !reliable);
-        let wire_ns = self.card.wire().data_ns(self.gathered.blocks());
-        let (timeout_ns, patience_ns) = self.card.plan().times_ns(direction, self.gathered.blocks(), wire_ns);
+        let wire_ns = self.card.wire().data_ns(self.batch.blocks());
+        let (timeout_ns, patience_ns) = self.card.plan().times_ns(direction, self.batch.blocks(), wire_ns);
         self.lane.prepare(phase);
         let look_ns = Self::first_look_ns(wire_ns, patience_ns);
         self.start_fast_phase(FastKind::Nothing, Stage::Main, (timeout_ns, look_ns), now_ns);

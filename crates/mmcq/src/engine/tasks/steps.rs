@@ -45,7 +45,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if let Some(tasks) = self.lane.tasks_mut() {
             tasks.set_step(step);
         }
-        self.gathered.forget();
+        self.batch.forget();
         self.lane.prepare(Phase::of(command));
         let times_ns = (COMMAND_TIMEOUT_NS, COMMAND_TIMEOUT_NS);
         self.start_fast_phase(FastKind::Nothing, Stage::Extra, times_ns, now_ns);
@@ -56,17 +56,17 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if let Some(tasks) = self.lane.tasks_mut() {
             tasks.set_step(step);
         }
-        self.gathered.forget();
+        self.batch.forget();
         let timer_ns = SWITCH_NS.min(self.host.caps().max_busy_ns.max(COMMAND_TIMEOUT_NS));
         self.start_order(Stage::Extra, command, timer_ns, now_ns);
     }
 
     /// The requests that are collected are a task; CMD44 and CMD45 are still to be sent.
     pub(super) fn describe_task(&mut self, now_ns: u64) {
-        let (direction, start) = (self.gathered.direction(), self.gathered.lba());
+        let (direction, start) = (self.batch.direction(), self.batch.lba());
         let reliable = self.is_reliable();
         let Some(tasks) = self.lane.tasks_mut() else { return };
-        let id = tasks.describe(direction, start, self.gathered.end(), self.gathered.members(), now_ns);
+        let id = tasks.describe(direction, start, self.batch.end(), self.batch.members(), now_ns);
         if reliable {
             tasks.mark_reliable(id);
         }
