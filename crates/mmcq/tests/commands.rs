@@ -102,3 +102,69 @@ fn what_asks_changes_nothing() {
         .collect();
     assert!(wrong.is_empty(), "{} questions may change what they ask: {wrong:#?}", wrong.len());
 }
+
+/// First words of commands that end in `s` without being verbs in the third person.
+const NOUNS: [&str; 13] = [
+    "always", "as", "blocks", "bus", "bytes", "costs", "lines", "pins", "progress", "quirks", "runs",
+    "status", "tuples",
+];
+
+/// Parts of a name that make it a clause, which tells what is so and not what is done.
+const CLAUSES: [&str; 5] = ["_is_", "_are_", "_begins_", "_goes_", "_ends_"];
+
+#[test]
+fn a_command_says_what_it_does() {
+    let mut paths = Vec::new();
+    files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut paths);
+    let commands: Vec<_> =
+        paths.iter().flat_map(|path| functions(path)).filter(|function| function.changes()).collect();
+    assert!(commands.len() > 1000, "{} commands found", commands.len());
+    let wrong: Vec<_> = commands
+        .iter()
+        .filter(|function| {
+            let first = function.name.split('_').next().unwrap_or_default();
+            let third = first.ends_with('s') && !first.ends_with("ss") && !NOUNS.contains(&first);
+            let name = format!("{}_", function.name);
+            third && !name.ends_with("_mut_") || CLAUSES.iter().any(|clause| name.contains(clause))
+        })
+        .map(|function| format!("{}: {}", function.place, function.name))
+        .collect();
+    assert!(wrong.is_empty(), "{} names tell what is so, not what to do: {wrong:#?}", wrong.len());
+}
+
+/// First words of a comment that say nothing to a reader who has not read the code.
+const PRONOUNS: [&str; 16] = [
+    "It", "Its", "They", "Their", "Them", "This", "These", "That", "Those", "What", "Such", "So", "One",
+    "There", "He", "She",
+];
+
+#[test]
+fn comments_of_functions_begin_with_what_they_do() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut paths = Vec::new();
+    files(&source.join("engine"), &mut paths);
+    files(&source.join("sched"), &mut paths);
+    let (mut comments, mut wrong) = (0, Vec::new());
+    for path in paths {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let mut first: Option<(usize, &str)> = None;
+        for (nth, line) in text.lines().enumerate() {
+            let line = line.trim_start();
+            if let Some(comment) = line.strip_prefix("///") {
+                first.get_or_insert((nth + 1, comment.trim_start()));
+            } else if !line.starts_with("#[") {
+                let Some((at, comment)) = first.take() else { continue };
+                if !line.split('(').next().is_some_and(|code| code.contains("fn ")) {
+                    continue;
+                }
+                comments += 1;
+                let word = comment.split(|letter: char| !letter.is_alphabetic()).next().unwrap_or_default();
+                if PRONOUNS.contains(&word) || comment.starts_with("The same") {
+                    wrong.push(format!("{}:{at}: {comment}", path.display()));
+                }
+            }
+        }
+    }
+    assert!(comments > 900, "{comments} comments found");
+    assert!(wrong.is_empty(), "{} comments begin with a pronoun: {wrong:#?}", wrong.len());
+}

@@ -481,11 +481,11 @@ impl Checker {
         self.excuse = true;
     }
 
-    /// Notes that the card was reset while the host went on, with nothing in its cache. A host that says that
-    /// something was lost is excused only if there is a write that no flush has covered: P8 asks
-    /// for the message where writes were acknowledged and not flushed, and no host can know that
-    /// the card had put them away by itself already. The same is true of a write that was under
-    /// way: what the card had of it is lost.
+    /// Notes that the card was reset while the host went on, with nothing in its cache. A host that
+    /// says that something was lost is excused only if there is a write that no flush has covered:
+    /// P8 asks for the message where writes were acknowledged and not flushed, and no host can know
+    /// that the card had put them away by itself already. The same is true of a write that was
+    /// under way: what the card had of it is lost.
     pub fn note_reset(&mut self) {
         self.losses += 1;
         self.trouble();

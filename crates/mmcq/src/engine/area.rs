@@ -51,7 +51,7 @@ impl Area {
     pub const USER: Area =
         Area { at: At::User, config: None, doubt: false, going: 0, switch_ns: 0, returning: false, tries: 0 };
 
-    /// There is another card, or none.
+    /// Forgets the area: there is another card, or none.
     pub fn forget(&mut self) {
         *self = Area::USER;
     }
@@ -83,7 +83,7 @@ impl Area {
         }
     }
 
-    /// It has ended well.
+    /// Notes that the order to change the area has ended well.
     fn order_ended(&mut self, mode: u32, value: u8) {
         self.config = match mode {
             1 => self.config.map(|config| config | value),
@@ -105,12 +105,12 @@ impl Area {
     }
 }
 
-/// What CMD6 without data writes, if it is to PARTITION_CONFIG.
+/// Returns what CMD6 without data writes, if it is to PARTITION_CONFIG.
 fn partition_config(command: &Command) -> Option<u8> {
     switched(command, index::PARTITION_CONFIG)
 }
 
-/// The same of any byte.
+/// Returns what CMD6 without data writes, if it is to this byte.
 fn switched(command: &Command, byte: u8) -> Option<u8> {
     let switch = command.index == 6 && command.arg >> 24 & 3 != SwitchMode::CommandSet as u32;
     let there = (command.arg >> 16) as u8 == byte;

@@ -45,7 +45,7 @@ impl Busy {
         }
     }
 
-    /// What is about to begin has not been asked about.
+    /// Notes that the card has not been asked about what is about to begin.
     #[inline(always)]
     pub fn not_asked(&mut self) {
         self.questions = 0;
@@ -213,7 +213,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.timers.wake_at(if now_ns < last_ns { again_ns.min(last_ns) } else { again_ns });
     }
 
-    /// The host has seen the end of busy too early: CMD13 says that the card programs still.
+    /// Plans to ask again: the host has seen the end of busy too early, and CMD13 says that the
+    /// card programs still.
     pub(super) fn repeat_status(&mut self, now_ns: u64) {
         if self.lane.busy().questions == 0 {
             self.lane.busy_mut().since_ns = now_ns;
@@ -227,7 +228,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.timers.wake_at(later(now_ns, BusyTimes::again_ns(waited_ns, self.lane.busy().questions)));
     }
 
-    /// The same of the busy of a control request: the card is asked again, within its time.
+    /// Plans to ask a card again that is busy with a control request, within its time.
     pub(super) fn repeat_busy_question(&mut self, now_ns: u64) {
         if self.lane.busy().questions == 0 {
             self.lane.busy_mut().since_ns = now_ns;

@@ -94,8 +94,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// What a flush was to report of the writes before it, the next one does if no client has heard
-    /// this one's result.
+    /// Leaves to the next flush what this one was to report of the writes before it, if no client
+    /// has heard its result.
     #[cold]
     pub(super) fn pass_on_untold(&mut self, index: u8) {
         let slot = self.slots.at(index);

@@ -61,7 +61,7 @@ impl Card {
         }
     }
 
-    /// Its parameters; `None`: there is no card, or it is not known yet.
+    /// Returns the card's parameters; `None`: there is no card, or it is not known yet.
     #[inline(always)]
     pub fn target(&self) -> &Option<CardParams> {
         &self.target
@@ -107,7 +107,7 @@ impl Card {
         }
     }
 
-    /// What its transfers are to the controller.
+    /// Returns the plan: what the card's transfers are to the controller.
     #[inline(always)]
     pub fn plan_mut(&mut self) -> &mut Plan {
         &mut self.plan
@@ -117,7 +117,7 @@ impl Card {
         &self.plan
     }
 
-    /// What it can besides reading and writing.
+    /// Returns the card's abilities besides reading and writing.
     #[inline(always)]
     pub fn abilities(&self) -> &Abilities {
         &self.abilities

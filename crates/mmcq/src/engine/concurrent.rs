@@ -73,12 +73,12 @@ impl<E> Concurrent<E> {
         matches!(self.line, OnLine::Task(_))
     }
 
-    /// A command for the card's queue goes out.
+    /// Notes that a command for the card's queue goes out.
     pub fn set_task(&mut self, step: Step) {
         self.line = OnLine::Task(step);
     }
 
-    /// Such a command is over; which it was.
+    /// Takes the step of a command for the card's queue that is over.
     pub fn take_task_step(&mut self) -> Option<Step> {
         let OnLine::Task(step) = self.line else { return None };
         self.line = OnLine::Nothing;
@@ -139,7 +139,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.try_concurrent(now_ns)
     }
 
-    /// The data have failed, and take the command with them.
+    /// Fails the command beside data that have failed.
     pub(super) fn fail_concurrent(&mut self, error: Error) {
         if self.is_concurrent() {
             self.concurrent_turn(Turn::Lost { removed: matches!(error, Error::Removed) }, 0);

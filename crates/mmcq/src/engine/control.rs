@@ -153,7 +153,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.end_control_and_go_on(result, now_ns);
     }
 
-    /// What the request hears whose flush the card has failed with this status. What the cache held
+    /// Returns the result of a flush that the card has failed with this status. What the cache held
     /// belongs to many: the loss counts for all of them.
     #[cold]
     pub(super) fn flush_failed(&mut self, status: u32) -> Result<Output, Error> {
@@ -171,7 +171,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// What the request hears whose flush went well.
+    /// Returns the result of a flush that went well.
     pub(super) fn flush_ended(&mut self) -> Result<Output, Error> {
         self.durability.clear_dirty();
         self.close_incident();
@@ -248,7 +248,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// What a flush reports: an error that came too late for its owner comes here, once.
+    /// Returns the result of a flush: an error that came too late for its owner comes here, once.
     pub(super) fn flushed(&mut self) -> Result<Output, Error> {
         if P::RECOVERS && self.durability.take_loss() {
             return Err(Error::CacheLost);

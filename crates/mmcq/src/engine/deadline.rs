@@ -55,9 +55,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.no_answer(now_ns);
     }
 
-    /// A transfer of reads or writes is looked at long before the card has had its whole time, since
-    /// maybe only the interrupt was lost; then again when twice as long has passed. False: the card
-    /// has had it, or never got the command.
+    /// Lets a transfer of reads or writes be looked at long before the card has had its whole time,
+    /// since maybe only the interrupt was lost; then again when twice as long has passed. False:
+    /// the card has had it, or never got the command.
     fn postpone_deadline(&mut self, now_ns: u64) -> bool {
         let Some(patience_ns) = self.patience_ns() else { return false };
         let began_ns = self.lane.began_ns();

@@ -54,6 +54,7 @@ impl Door {
         self.opening == Opening::Open
     }
 
+    /// Closes the door.
     #[inline(always)]
     pub fn close(&mut self) {
         self.opening = Opening::Closed;
@@ -116,7 +117,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             || self.is_strange()
     }
 
-    /// The same, but for what goes by another lane.
+    /// Asks whether anything special is going on that goes by no lane.
     fn is_strange(&self) -> bool {
         let io = self.lane.has_control()
             || self.slots.has_io()
@@ -128,7 +129,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         io || self.card.functions().is_asking() || !H::CARD_IRQ && self.timers.is_looking() || wrong
     }
 
-    /// One more may come where a slot is free, be it that some are kept for urgent requests.
+    /// Asks for room for one more: a slot is free, be it that some are kept for urgent requests.
     #[inline(always)]
     pub(super) fn has_room(&self) -> bool {
         // Bits are not counted where none or one must stay free, as it is nearly everywhere.
@@ -139,7 +140,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// There may be something special from now on.
+    /// Closes the door: there may be something special from now on.
     #[inline(always)]
     pub(super) fn close_fast(&mut self) {
         if Self::FAST {
@@ -148,7 +149,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// What is under way ends by the general path.
+    /// Lets what is under way end by the general path.
     #[inline(always)]
     pub(super) fn forget_fast(&mut self) {
         if Self::FAST {
@@ -172,7 +173,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// May a request come in this way, to start at once, or (`queues`) to wait?
+    /// Decides whether a request comes in by the fast path, to start at once, or (`queues`) to
+    /// wait.
     #[inline(always)]
     pub(super) fn admit_fast(&mut self, queues: bool) -> bool {
         match self.lane.door().opening {
@@ -183,6 +185,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
+    /// Looks at all that may be special, and opens the door as far as that allows.
     #[inline(never)]
     fn reopen(&mut self) -> Opening {
         // What is complete without a status has none of the slots that the fast path looks at.

@@ -65,7 +65,7 @@ impl Durability {
         self.flags |= (self.flags & DIRTY) * HOLDS;
     }
 
-    /// Writes are complete, if any are, and their status is still to come.
+    /// Notes whether writes are complete while their status is still to come.
     pub fn mark_unsettled(&mut self, written: bool) {
         self.flags |= u8::from(written) * (UNSETTLED | HOLDS);
     }
@@ -115,8 +115,8 @@ impl Durability {
         Some(core::mem::take(&mut self.late)).filter(|&status| status != 0)
     }
 
-    /// The card has lost its supply or its state. `cached`: what is written waits in a volatile
-    /// cache; `streamed`: writes of an open transfer were complete. True: something was lost.
+    /// Notes that the card has lost its supply, and with it a volatile cache. True: something was
+    /// lost.
     pub fn note_supply_loss(&mut self, cached: bool, streamed: bool) -> bool {
         let cached = self.is_dirty() && cached;
         self.clear_dirty();
@@ -164,8 +164,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.slots.is_settling() || self.durability.is_unsettled() && !self.tells_transferred()
     }
 
-    /// The queue is empty, and a status is owed. True: it is asked for later, and the engine wakes
-    /// for that.
+    /// Puts off the question for a status that is owed while the queue is empty, and wakes the
+    /// engine for it. False: it is asked for now.
     pub(super) fn postpone_status(&mut self, now_ns: u64) -> bool {
         if self.asks_soon() || !self.gate.is_running() {
             return false;
@@ -183,8 +183,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         P::RECOVERS && self.config.acknowledge == Acknowledge::Transferred
     }
 
-    /// This write may be complete with its data: nothing more is promised of it, and it has failed
-    /// at nothing.
+    /// Asks whether this write may be complete with its data: nothing more is promised of it, and
+    /// it has failed at nothing.
     pub(super) fn is_told_early(&self, index: u8) -> bool {
         let slot = self.slots.at(index);
         self.tells_transferred() && slot.rules() == Rules::NONE && !slot.redone() && slot.result().is_ok()
@@ -213,7 +213,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// It is complete. Its status is owed to no request any more.
+    /// Completes a write whose status is owed to no request any more.
     pub(super) fn end_early(&mut self, index: u8) {
         self.slots.end(index);
         self.durability.mark_unsettled(true);

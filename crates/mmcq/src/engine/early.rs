@@ -33,7 +33,7 @@ impl Early {
         self.told = 0;
     }
 
-    /// The R1 at the transfer's end, without what it has said already.
+    /// Returns the R1 at the transfer's end, without what it has said already.
     pub fn take_new_bits(&mut self, status: u32) -> u32 {
         status & !core::mem::take(&mut self.told)
     }

@@ -8,7 +8,7 @@ use crate::sched::{Policy, Profile, Waiting};
 use crate::spec::response::R1;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// What the policy is told of a request, if it is told anything.
+    /// Returns what the policy sees of a request, if it sees anything.
     pub(super) fn policy_view(&self, index: u8) -> Option<Waiting> {
         if P::Policy::IN_ORDER { None } else { self.slots.waiting(index) }
     }
@@ -51,7 +51,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.settled(if bad != 0 { Err(not_written(status)) } else { Ok(()) });
     }
 
-    /// What was written has this result.
+    /// Gives all writes that wait for a status this result.
     #[inline(always)]
     pub(super) fn settled(&mut self, result: Result<(), Error>) {
         self.durability.take_unsettled();

@@ -47,7 +47,7 @@ pub enum Erase {
 }
 
 impl Erase {
-    /// Its bit in [`Erasing::kinds`].
+    /// Returns the bit in [`Erasing::kinds`].
     pub const fn bit(self) -> u8 {
         match self {
             Erase::Erase => 1,
@@ -230,7 +230,7 @@ pub(super) struct Round {
 impl Round {
     pub const NONE: Round = Round { piece_blocks: 0, second: false, units: 0 };
 
-    /// It may be another card.
+    /// Forgets what was learned: it may be another card.
     pub fn unlearn(&mut self) {
         self.units = 0;
     }
@@ -279,7 +279,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.erase_round(now_ns);
     }
 
-    /// One round over the piece; a secure trim has two.
+    /// Begins one round over the piece; a secure trim has two.
     fn erase_round(&mut self, now_ns: u64) {
         let Some((how, ..)) = self.piece() else { return };
         match self.card.abilities().erase.argument_byte {

@@ -209,12 +209,12 @@ impl Memory {
         &mut self.erasing
     }
 
-    /// What is measured begins.
+    /// Notes when what is measured begins.
     pub fn start_timing(&mut self, now_ns: u64) {
         self.began_ns = now_ns;
     }
 
-    /// So long it has taken.
+    /// Returns how long it has taken so far.
     pub fn took_ns(&self, now_ns: u64) -> u64 {
         now_ns.saturating_sub(self.began_ns)
     }
@@ -233,21 +233,22 @@ impl Memory {
         self.page = DmaBuf::EMPTY;
     }
 
-    /// This step is in progress.
+    /// Returns the step that is in progress.
     pub fn step(&self) -> Step {
         self.step
     }
 
+    /// Sets the step that is in progress.
     pub fn set_step(&mut self, step: Step) {
         self.step = step;
     }
 
-    /// A visit to another partition begins.
+    /// Begins to count the moves of a visit to another partition.
     pub fn begin_visit(&mut self) {
         self.moves = 0;
     }
 
-    /// One more of its moves is done.
+    /// Counts one more move of the visit.
     pub fn moved(&mut self) {
         self.moves += 1;
     }
@@ -267,16 +268,17 @@ impl Memory {
         self.mapped.is_some()
     }
 
-    /// It is about to be unmapped, or is lost.
+    /// Takes the memory that is about to be unmapped, or is lost.
     pub fn take_mapped(&mut self) -> Option<(Segment, Direction)> {
         self.mapped.take()
     }
 
-    /// What is known of the pieces of the write in progress that went before.
+    /// Returns what is known of the pieces of the write in progress that went before.
     pub fn pieces(&self) -> Pieces {
         self.pieces
     }
 
+    /// Sets what is known of the pieces that went before.
     pub fn set_piece_state(&mut self, fate: Pieces) {
         self.pieces = fate;
     }
@@ -310,7 +312,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.services.memory_mut().erasing.unlearn();
     }
 
-    /// What the card can besides reading and writing, as far as the engine was told.
+    /// Returns the card's abilities besides reading and writing, as far as the engine was told.
     pub fn abilities(&self) -> &Abilities {
         self.card.abilities()
     }

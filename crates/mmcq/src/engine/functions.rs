@@ -24,8 +24,8 @@ impl Functions {
         self.asks = true;
     }
 
-    /// The card has gone: a task that waits for it looks once more, and hears of that by its next
-    /// command.
+    /// Lets a task that waits for the card look once more: the card has gone, and its next command
+    /// says so.
     pub fn note_card_gone(&mut self) {
         if self.waker.is_some() {
             self.asks = true;
@@ -74,7 +74,7 @@ impl Functions {
         self.run = if memory_waits { self.run + 1 } else { 0 };
     }
 
-    /// Memory goes out.
+    /// Begins the run anew: memory goes out.
     #[inline(always)]
     pub fn reset_run(&mut self) {
         self.run = 0;

@@ -52,7 +52,7 @@ impl Gate {
         self.causes &= !(SUSPENDED | HALTED);
     }
 
-    /// The ladder has given the card up. False: it had before.
+    /// Marks the card as given up by the ladder. False: it was before.
     pub fn mark_dead(&mut self) -> bool {
         let first = self.causes & DEAD == 0;
         self.causes |= DEAD;
@@ -120,14 +120,14 @@ impl Gate {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// The gate is told whether help is awaited, or was.
+    /// Tells the gate whether help is awaited.
     pub(super) fn refresh_help(&mut self) {
         self.gate
             .set(HELP, P::RECOVERS && (self.supervisor.helping().asks() || self.timers.presence_is_open()));
         self.close_fast();
     }
 
-    /// The gate is told what the card says. The caller may have told it something too.
+    /// Tells the gate what the card says. The caller may have told it something too.
     pub(super) fn refresh_quirks(&mut self) {
         if P::RECOVERS {
             let alone = self.card.target().as_ref().is_some_and(|t| t.quirks.has(Quirks::LAST_BLOCK_ALONE));

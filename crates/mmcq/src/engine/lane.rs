@@ -146,13 +146,13 @@ impl<E, T: Lanes> Lane<E, T> {
         self.control = index;
     }
 
-    /// It is in progress no more.
+    /// Notes that no control request is in progress any more.
     #[inline(always)]
     pub fn release_control(&mut self) {
         self.control = NONE;
     }
 
-    /// The same; which it was.
+    /// Takes the control request that was in progress.
     #[inline(always)]
     pub fn take_control(&mut self) -> u8 {
         core::mem::replace(&mut self.control, NONE)
@@ -175,7 +175,7 @@ impl<E, T: Lanes> Lane<E, T> {
         &self.phase
     }
 
-    /// This phase is the next that the controller gets.
+    /// Sets the phase that the controller gets next.
     #[inline(always)]
     pub fn prepare(&mut self, phase: Phase) {
         self.phase = phase;
@@ -205,13 +205,13 @@ impl<E, T: Lanes> Lane<E, T> {
         too_long
     }
 
-    /// It is tried again, without an end.
+    /// Keeps the phase to try its start again, without an end.
     #[inline(always)]
     pub fn block(&mut self) {
         self.blocked = true;
     }
 
-    /// It has failed, or is not to be started any more.
+    /// Notes that the phase has failed, or is not to be started any more.
     #[inline(always)]
     pub fn unblock(&mut self) {
         self.blocked = false;
@@ -222,7 +222,7 @@ impl<E, T: Lanes> Lane<E, T> {
         self.blocked
     }
 
-    /// Its end is known.
+    /// Notes when the end of the phase became known.
     #[inline(always)]
     pub fn note_end(&mut self, now_ns: u64) {
         self.last = Some(Span { phase: self.phase, began_ns: self.began_ns, ended_ns: now_ns });
@@ -264,7 +264,7 @@ impl<E, T: Lanes> Lane<E, T> {
         &mut self.door
     }
 
-    /// The controller is about to get what ends this way.
+    /// Sets what the controller is about to get, as far as the fast path may end it.
     #[inline(always)]
     pub fn set_fast_kind(&mut self, kind: FastKind) {
         self.fast_kind = kind;

@@ -78,8 +78,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Does a mapping come free without this request? Then what that takes is begun: the next
-    /// `poll`, or a question for the status that writes wait for.
+    /// Looks for a mapping that comes free without this request, and begins what that takes: the
+    /// next `poll`, or a question for the status that writes wait for. False: there is none.
     #[cold]
     #[inline(never)]
     pub(super) fn free_other_mapping(&mut self, index: u8, now_ns: u64) -> bool {
@@ -99,7 +99,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         cramped
     }
 
-    /// What is queued is mapped no more. In `poll` alone: not every context may unmap.
+    /// Unmaps what is queued. In `poll` alone: not every context may unmap.
     #[cold]
     #[inline(never)]
     pub(super) fn give_back_ahead(&mut self) {

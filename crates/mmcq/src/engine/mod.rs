@@ -310,7 +310,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.timers.alarm_ns()
     }
 
-    /// It was set: no later than the next deadline once a call of the edges is over.
+    /// Notes the alarm that was set: no later than the next deadline once a call of the edges is
+    /// over.
     #[inline(always)]
     pub(crate) fn note_alarm(&mut self, at_ns: Option<u64>) {
         self.timers.note_alarm(at_ns.unwrap_or(u64::MAX));
@@ -321,7 +322,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.next_ns()
     }
 
-    /// The same, in place.
+    /// Returns the next deadline, in place.
     #[inline(always)]
     pub(crate) fn next_ns(&self) -> Option<u64> {
         if self.slots.have_unreported() || self.slots.have_ended() {
@@ -353,7 +354,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.complete_ended();
     }
 
-    /// The same in place, for the interrupt.
+    /// Completes in place what has ended, for the interrupt.
     #[inline(always)]
     fn complete_ended(&mut self) {
         if !self.slots.have_ended() {
@@ -497,7 +498,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         &self.host
     }
 
-    /// What the controller can do.
+    /// Returns the controller's capabilities.
     pub fn caps(&self) -> &Caps {
         self.host.caps()
     }

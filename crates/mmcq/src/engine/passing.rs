@@ -26,7 +26,7 @@ const PASSES: u32 = 64;
 const ON: u32 = 4;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// The request that was picked, or one whose run goes before it.
+    /// Returns the request that was picked, or one whose run goes before it.
     #[inline(always)]
     pub(super) fn pick_longer_run(&mut self, picked: u8) -> u8 {
         if H::CONTINUES && self.host.caps().continue_data { self.passed_by(picked) } else { picked }

@@ -185,9 +185,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The policy keeps the controller idle, or the start is held. What is left open then is closed
-    /// in time, and what has been written gets its result: its owner may be the client that the
-    /// policy waits for.
+    /// Closes what is left open in time, and asks for the status of what has been written, while
+    /// the policy keeps the controller idle or a start is held: the owner of the writes may be the
+    /// client that the policy waits for.
     fn settle_while_idle(&mut self, now_ns: u64) {
         if !self.is_left_open() {
             if self.asks_soon() {
@@ -293,7 +293,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Its first phase is about to start.
+    /// Notes that the transfer's first phase is about to start.
     #[inline(always)]
     pub(super) fn note_transfer_start(&mut self, end: End) {
         self.lane.streams_mut().set_end(end);
@@ -334,7 +334,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The same, out of the way of the many.
+    /// Begins a transfer with an announced count and something special about it, out of the way of
+    /// the many.
     #[inline(never)]
     pub(super) fn begin_special_counted(&mut self, now_ns: u64) {
         self.begin_counted(now_ns);

@@ -68,7 +68,7 @@ impl Record {
         self.stats.transfers
     }
 
-    /// So many requests go in another's transfer.
+    /// Counts requests that go in another's transfer.
     #[inline(always)]
     pub fn merged(&mut self, requests: Count) {
         self.stats.merged = self.stats.merged.wrapping_add(requests);

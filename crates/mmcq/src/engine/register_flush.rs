@@ -26,7 +26,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// One block to or from the engine's page.
+    /// Moves one block to or from the engine's page.
     fn page(
         &mut self,
         place: Place,

@@ -171,7 +171,7 @@ impl Request {
         Request { kind, buf, origin: Origin::DEFAULT, durable: false, urgent: false, card: CardNumber::ANY }
     }
 
-    /// The same write (or zeroes, or erase), complete only when it is on the medium: forced unit
+    /// Makes the write (or zeroes, or erase) complete only when it is on the medium: forced unit
     /// access. Needs [`Engine::enable_extended_ops`](super::Engine::enable_extended_ops). Anything
     /// else stays what it is.
     ///
@@ -185,7 +185,7 @@ impl Request {
         Request { durable: writes, ..self }
     }
 
-    /// The same, for this card alone: once another is in its place the request is refused with
+    /// Binds the request to this card: once another is in its place the request is refused with
     /// [`Error::Changed`]. Without it a request is for whichever card there is.
     /// [`BlockDevice`](crate::block::BlockDevice) asks so for the card that it was made for.
     #[must_use]
@@ -193,15 +193,15 @@ impl Request {
         Request { card, ..self }
     }
 
-    /// The same, as a part of the recovery that all others wait for. Only a raw phase, a change of
-    /// the bus and a pause can be that: what is urgent passes the queue, so anything else is
-    /// [`Error::Unsupported`].
+    /// Makes the request a part of the recovery that all others wait for. Only a raw phase, a
+    /// change of the bus and a pause can be that: what is urgent passes the queue, so anything else
+    /// is [`Error::Unsupported`].
     #[must_use]
     pub fn urgent(self) -> Self {
         Request { urgent: true, ..self }
     }
 
-    /// The same, from another origin.
+    /// Sets the request's origin.
     #[must_use]
     pub fn from(self, origin: Origin) -> Self {
         Request { origin, ..self }
@@ -339,8 +339,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// What was written before may have failed too: a late error may be any piece's, and of what
-    /// went to a card that is gone no status has come.
+    /// Asks whether what was written before may have failed too: a late error may be any piece's,
+    /// and of what went to a card that is gone no status has come.
     pub(super) fn leaves_doubt(self) -> bool {
         let late = matches!(self, Error::Program(_) | Error::Protected);
         late || matches!(self, Error::Removed | Error::NoCard | Error::Changed | Error::Dead)

@@ -109,7 +109,7 @@ impl Runs {
         self.last.arrived(lba, arrived_ns);
     }
 
-    /// What came after a pause says whether to keep the transfer open was right.
+    /// Learns from what came after a pause whether to keep the transfer open was right.
     fn judge(&mut self, direction: Direction, went_on: bool, arrived_ns: u64, limit_ns: u64) {
         let run = self.last;
         let pause_ns = arrived_ns.saturating_sub(run.ended_ns);
@@ -236,8 +236,8 @@ impl Streams {
         }
     }
 
-    /// A request of this direction, which came in then, begins here. `limit_ns`: no transfer is held
-    /// longer.
+    /// Notes that a request of this direction, which came in then, begins here. `limit_ns`: no
+    /// transfer is held longer.
     pub fn note_request(&mut self, direction: Direction, lba: u64, arrived_ns: u64, limit_ns: u64) {
         if let Some(last) = self.paused.take() {
             let runs = self.runs(last);
@@ -247,7 +247,7 @@ impl Streams {
         self.runs(direction).arrived(lba, arrived_ns);
     }
 
-    /// Something that is no read or write is next, which came in then.
+    /// Ends the run: something that is no read or write is next, which came in then.
     pub fn break_run(&mut self, arrived_ns: u64, limit_ns: u64) {
         if let Some(last) = self.paused.take() {
             self.runs(last).judge(last, false, arrived_ns, limit_ns);
@@ -276,13 +276,14 @@ impl Streams {
         self.paused = Some(direction);
     }
 
-    /// The first phase of a transfer goes out.
+    /// Notes that the first phase of a transfer goes out.
     #[inline(always)]
     pub fn note_transfer_start(&mut self, now_ns: u64) {
         self.began_ns = Some(now_ns);
     }
 
-    /// Its data are over, which take so long on the wire. `on`: it went on in an open one.
+    /// Notes that the data of a transfer are over, which take so long on the wire. `on`: it went on
+    /// in an open one.
     pub fn note_data_end(&mut self, direction: Direction, wire_ns: u64, on: bool, now_ns: u64) {
         if let Some(began_ns) = self.began_ns.take() {
             let beside_ns = now_ns.saturating_sub(began_ns).saturating_sub(wire_ns);
@@ -290,13 +291,13 @@ impl Streams {
         }
     }
 
-    /// From now on the card ends a transfer.
+    /// Notes that from now on the card ends a transfer.
     #[inline(always)]
     pub fn note_end_start(&mut self, direction: Direction, now_ns: u64) {
         self.ending.get_or_insert((direction, now_ns));
     }
 
-    /// The card has done so, if it did.
+    /// Notes that the card has ended a transfer, if it was at that.
     #[inline(always)]
     pub fn note_end(&mut self, now_ns: u64) {
         if let Some((direction, since_ns)) = self.ending.take() {
@@ -327,7 +328,8 @@ impl Streams {
         self.faults = 0;
     }
 
-    /// It has not. `unsupported`: it says that it never will.
+    /// Counts a card that has not gone on with an open transfer. `unsupported`: it says that it
+    /// never will.
     #[inline(always)]
     pub fn failed_to_continue(&mut self, unsupported: bool) {
         self.faults += 1;

@@ -401,7 +401,7 @@ impl<const N: usize> Slots<N> {
         self.next_age
     }
 
-    /// The same for a read or write of these blocks that came by the fast path.
+    /// Queues a read or write of these blocks that came by the fast path.
     #[inline(always)]
     pub fn push_span(&mut self, index: u8, direction: Direction, start: u64, end: u64) {
         let age = self.push_last(index);
@@ -531,8 +531,8 @@ impl<const N: usize> Slots<N> {
         self.barriers &= !bit;
     }
 
-    /// A request that never waits: it has an age all the same, for the case that it must be tried
-    /// again.
+    /// Activates a request that never waits. It has an age all the same, for the case that it must
+    /// be tried again.
     #[inline(always)]
     pub fn activate_unqueued(&mut self, index: u8) {
         self.at_mut(index).state = State::Active;
@@ -540,7 +540,8 @@ impl<const N: usize> Slots<N> {
         self.spans[index as usize % N].age = self.next_age;
     }
 
-    /// The same of a read or write whose blocks others are compared with while it is settling.
+    /// Activates a read or write that never waits, and whose blocks others are compared with while
+    /// it is settling.
     #[inline(always)]
     pub fn activate_span(&mut self, index: u8, direction: Direction, start: u64, end: u64) {
         self.activate_unqueued(index);
@@ -548,7 +549,8 @@ impl<const N: usize> Slots<N> {
         (span.direction, span.start, span.end) = (direction, start, end);
     }
 
-    /// What a policy may pick from: queued reads and writes before the first barrier, oldest first.
+    /// Returns what a policy may pick from: queued reads and writes before the first barrier,
+    /// oldest first.
     pub fn offered(&self) -> impl Iterator<Item = Waiting> + Clone + '_ {
         self.queue().map_while(|index| self.waiting(index))
     }

@@ -171,7 +171,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// It never goes out.
+    /// Ends a request with this error before it ever goes out.
     fn refuse(&mut self, index: u8, error: Error) {
         self.services.memory_mut().set_piece_state(Pieces::Unknown);
         self.turn_down(index, error);

@@ -130,7 +130,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         !H::CONTINUES_BY_REQUEST || self.batch.segments(true).iter().all(asks)
     }
 
-    /// One past the collected transfer's last block.
+    /// Returns one past the collected transfer's last block.
     fn batch_end(&self) -> u64 {
         self.batch.lba().saturating_add(u64::from(self.batch.blocks()))
     }
@@ -141,7 +141,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             .any(|index| self.slots.span(index).start == lba && !self.slots.at(index).solo())
     }
 
-    /// Blocks of the collected transfer's last request that do not fit into it.
+    /// Returns how many blocks of the collected transfer's last request do not fit into it.
     fn unfitted_blocks(&self) -> u32 {
         let Some(&last) = self.batch.members().last() else { return 0 };
         let left =
@@ -149,7 +149,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         u32::try_from(left.saturating_sub(self.batch_end())).unwrap_or(0)
     }
 
-    /// What is known of the end of the collected transfer.
+    /// Decides how the collected transfer will end.
     pub(super) fn foresee(&mut self) -> End {
         if !self.can_continue() || !self.gate.is_running() || !self.host_goes_on() {
             return End::Here;
@@ -200,8 +200,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         slot.solo() || slot.rules() != Rules::NONE
     }
 
-    /// The data of a transfer without an end are over; the card waits for more. The answer: until
-    /// when it may, or why it is closed.
+    /// Decides about a transfer without an end whose data are over, while the card waits for more.
+    /// The answer: until when it may wait, or why the transfer is closed.
     fn hold_or_close(&mut self, was: Option<Open>, now_ns: u64) -> Result<u64, Close> {
         if !self.can_continue() {
             return Err(if self.lane.streams().may_continue() { Close::End } else { Close::Fault });
@@ -242,8 +242,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Something else waits, and the collected write is closed for it. Its client hears of it before
-    /// that where it pauses, as it would if nothing waited: the card is closed in its pause.
+    /// Decides whether the client of a collected write hears of it before the transfer is closed
+    /// for something else that waits. A client that pauses does, as it would if nothing waited: the
+    /// card is closed in its pause.
     fn prefer_pause(&mut self) -> bool {
         let direction = self.batch.direction();
         let pauses = self.hold_ns() > 0 && self.lane.streams().pauses(direction);

@@ -19,7 +19,7 @@ impl Supervisor {
         Supervisor { upkeep: Upkeep::new(), helping: Helping::NONE }
     }
 
-    /// What it is asked for, and whether there is one.
+    /// Returns what the supervisor is asked for, and whether there is one.
     #[inline(always)]
     pub fn helping(&self) -> &Helping {
         &self.helping
@@ -30,7 +30,7 @@ impl Supervisor {
         &mut self.helping
     }
 
-    /// What a card needs though nothing is wrong, and when.
+    /// Returns what a card needs though nothing is wrong, and when.
     #[inline(always)]
     pub fn upkeep(&self) -> &Upkeep {
         &self.upkeep

@@ -28,7 +28,7 @@ impl SwitchedOn {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// What is to be restored after an initialisation.
+    /// Returns what is to be restored after an initialisation.
     pub(crate) fn switched_on(&self) -> SwitchedOn {
         let flush = self.card.target().as_ref().map(|target| target.flush);
         let used = |packs: &Packs| {
@@ -40,7 +40,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The card tells of packs that fail again, or does not.
+    /// Restores packs after an initialisation, where the card was told to show those that fail.
     pub(crate) fn restore_packs(&mut self, told: bool) {
         if let Some(packs) = self.lane.packs_mut() {
             packs.restore(told);

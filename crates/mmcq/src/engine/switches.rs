@@ -83,8 +83,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.card.functions_mut().take_note()
     }
 
-    /// What to wake when a function asks for attention; the engine itself wakes nothing. The one
-    /// before comes back, to be dropped outside of any lock.
+    /// Sets what to wake when a function asks for attention; the engine itself wakes nothing. The
+    /// waker before comes back, to be dropped outside of any lock.
     #[must_use = "to be dropped outside of any lock"]
     pub fn set_card_irq_waker(&mut self, waker: Option<Waker>) -> Option<Waker> {
         self.card.functions_mut().set_waker(waker)

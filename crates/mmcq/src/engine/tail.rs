@@ -24,7 +24,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.order.tails()?.until_ns()
     }
 
-    /// What holding starts has cost and gained so far; nothing where the scheduler starts at once.
+    /// Returns what holding starts has cost and gained so far; nothing where the scheduler starts
+    /// at once.
     pub fn holds(&self) -> Holds {
         self.order.tails().map_or(Holds::default(), |hold| hold.holds())
     }
@@ -35,8 +36,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         !self.is_queued() && self.order.tails().is_some_and(|hold| hold.watches())
     }
 
-    /// This goes on where the last transfer stopped, and has waited for it, or several go together:
-    /// a stream may be there.
+    /// Watches streams from now on, since one may be there: a request goes on where the last
+    /// transfer stopped and has waited for it, or several go together. False: no start is ever
+    /// held.
     #[cold]
     pub(super) fn watch_streams(&mut self) -> bool {
         if self.config.tail_ns == 0 {
@@ -48,8 +50,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Does this go on where the last transfer stopped, having waited for it? Its tail may be worth
-    /// waiting for, then.
+    /// Asks whether this goes on where the last transfer stopped, having waited for it, and if so
+    /// watches streams: its tail may be worth waiting for.
     #[inline(always)]
     pub(super) fn watch_new_stream(&mut self, first: u8, lba: u64, now_ns: u64) -> bool {
         self.order.tails().is_some()
@@ -139,7 +141,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// What has been moved becomes complete by a status that is asked for.
+    /// Notes that what has been moved becomes complete by a status that is asked for.
     pub(super) fn note_question(&mut self, now_ns: u64) {
         if let Some(hold) = self.order.tails_mut() {
             hold.asked(now_ns);
@@ -153,7 +155,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// This would be next. Is its start held for what is about to continue it? Sets `wake_ns` then.
+    /// Decides whether the start of what would be next is held for what is about to continue it.
+    /// Sets `wake_ns` then.
     #[inline]
     pub(super) fn tail_of(&mut self, first: u8, now_ns: u64) -> Tail {
         if self.watches() || self.watch_new_stream(first, self.slots.span(first).start, now_ns) {
@@ -163,6 +166,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
+    /// Decides whether the run that would be next is held for its tail.
     #[inline(never)]
     fn judge_tail(&mut self, first: u8, now_ns: u64) -> Tail {
         let Some(pending) = self.one_run(first, now_ns) else {
@@ -191,6 +195,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
+    /// Decides by the costs until when a start is held. False: it starts now.
     fn decide_hold(&mut self, pending: &Pending, first: u8, now_ns: u64) -> bool {
         let bound_ns = self.config.tail_ns.into();
         let until_ns = self.order.tails_mut().and_then(|hold| hold.decide(pending, bound_ns, now_ns));
@@ -217,15 +222,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.order.tails().is_some_and(|hold| hold.until_ns().is_some())
     }
 
-    /// A request has been queued. If it continues what is held, it joins, and that goes on waiting
-    /// or starts. False: nothing is done yet.
+    /// Lets a queued request join what is held, if it continues that, which then goes on waiting or
+    /// starts. False: nothing is done yet.
     #[inline(always)]
     pub(super) fn join_held(&mut self, index: u8, now_ns: u64) -> bool {
         let special = self.slots.has_barrier() || !self.lane.is_idle() || self.is_special();
         !special && self.slots.at(index).rules() == Rules::NONE && self.join_run(index, now_ns)
     }
 
-    /// The same of an ordinary read or write while nothing else is going on.
+    /// Lets an ordinary read or write join what is held while nothing else is going on.
     #[inline(always)]
     pub(super) fn join_run(&mut self, index: u8, now_ns: u64) -> bool {
         if self.must_go(now_ns) || self.slots.is_settling() {

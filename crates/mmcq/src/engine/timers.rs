@@ -88,7 +88,7 @@ impl Timers {
         self.limit_ns = at_ns;
     }
 
-    /// What is in progress has ended, or is never given up.
+    /// Clears the deadline of what is in progress: it has ended, or is never given up.
     #[inline(always)]
     pub fn give_up_never(&mut self) {
         self.limit_ns = NEVER;
@@ -220,7 +220,7 @@ impl Timers {
         self.chain_ns = at_ns;
     }
 
-    /// It has gone on, or is given up.
+    /// Clears the end of a chain that has gone on, or is given up.
     pub fn clear_chain(&mut self) {
         self.chain_ns = 0;
     }
@@ -229,7 +229,7 @@ impl Timers {
         self.chain_ns != 0
     }
 
-    /// Does a chain keep the bus? Then the stage wakes at its end.
+    /// Wakes at the end of a chain that keeps the bus. True: there is one.
     pub fn wake_at_chain_end(&mut self, now_ns: u64) -> bool {
         let waits = now_ns < self.chain_ns;
         if waits {
@@ -250,7 +250,7 @@ impl Timers {
         may
     }
 
-    /// A transfer begins: the policy has its whole time again.
+    /// Gives the policy its whole time again, as a transfer begins.
     #[inline(always)]
     pub fn clear_idle(&mut self) {
         self.idle_ns = 0;
@@ -271,7 +271,7 @@ impl Timers {
         core::mem::replace(&mut self.kept_ns, NEVER) != NEVER
     }
 
-    /// Is the next try due? If not, the idle engine wakes for it.
+    /// Wakes the idle engine for the next try. True: it is due now.
     pub fn wake_for_retry(&mut self, now_ns: u64) -> bool {
         let due = now_ns >= self.kept_ns;
         if !due {
@@ -341,7 +341,7 @@ impl Timers {
         self.help_ns = self.incident_ns;
     }
 
-    /// It may last as long as the incident.
+    /// Lets help last as long as the incident.
     #[inline(always)]
     pub fn help_may_last(&mut self) {
         self.help_ns = self.help_ns.max(self.incident_ns);
@@ -372,7 +372,7 @@ impl Timers {
         self.presence_ns = at_ns;
     }
 
-    /// It is known.
+    /// Ends the wait for a stable presence.
     #[inline(always)]
     pub fn clear_presence(&mut self) {
         self.presence_ns = NEVER;

@@ -62,7 +62,7 @@ impl Upkeep {
         }
     }
 
-    /// It may be another card that is tuned now, or tells something.
+    /// Forgets what was planned: it may be another card that is tuned now, or tells something.
     pub fn forget(&mut self) {
         (self.seen, self.known, self.look_ns, self.work_by_ns) = (false, 0, 0, NEVER);
     }
@@ -86,8 +86,8 @@ impl Upkeep {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// What the supervisor looks after from now on: exceptions, a tuning so often (0: none), and a
-    /// rest after so long a pause ([`u64::MAX`]: none).
+    /// Sets what the supervisor looks after from now on: exceptions, a tuning so often (0: none),
+    /// and a rest after so long a pause ([`u64::MAX`]: none).
     pub(crate) fn look_after(
         &mut self,
         exceptions: bool,
@@ -124,7 +124,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The supervisor has seen which exceptions there are. True: new ones.
+    /// Notes which exceptions the supervisor has seen. True: some are new.
     pub(crate) fn note_exceptions(&mut self, events: u16, now_ns: u64) -> bool {
         let new = events & !self.supervisor.upkeep().known != 0;
         self.supervisor.upkeep_mut().known = events;
@@ -172,7 +172,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.plan_chores();
     }
 
-    /// It could not be done: not again soon.
+    /// Puts off what could not be done: not again soon.
     pub(super) fn put_off(&mut self, help: ServiceRequest, now_ns: u64) {
         match help {
             ServiceRequest::Exception | ServiceRequest::Background => {
@@ -187,7 +187,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The card rests: whatever comes now waits until the supervisor has woken it.
+    /// Lets the card rest: whatever comes now waits until the supervisor has woken it.
     pub(crate) fn begin_rest(&mut self, now_ns: u64) {
         self.record.rest_begun();
         if self.supervisor.helping_mut().begin_rest() {
@@ -204,7 +204,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.has_waiting() || !self.supervisor.helping().rests()
     }
 
-    /// The card is awake. The next rest is a pause away at least.
+    /// Ends the card's rest. The next is a pause away at least.
     pub(crate) fn end_rest(&mut self, now_ns: u64) {
         self.supervisor.helping_mut().end_rest();
         self.supervisor.upkeep_mut().rest_from_ns = now_ns;

@@ -110,7 +110,7 @@ impl Worth {
         if self.close_ns == 0 { CLOSE_NS.into() } else { self.close_ns.into() }
     }
 
-    /// What a new start costs more than to go on.
+    /// Returns what a new start costs more than to go on.
     fn start_ns(&self) -> u64 {
         self.anew_ns.saturating_sub(self.on_ns).into()
     }
@@ -161,8 +161,8 @@ mod tests {
         worth
     }
 
-    /// What a sequence of pauses costs by what is decided, and by the better of the two fixed ways;
-    /// and how many times it was changed.
+    /// Returns what a sequence of pauses costs by what is decided, and by the better of the two
+    /// fixed ways; and how many times it was changed.
     fn cost(worth: &mut Worth, goes_on: &[bool]) -> (u64, u64, u64) {
         let (mut ours, mut kept, mut closed, mut changes) = (0, 0, 0, 0);
         let mut before = worth.keeps(Case::Run);

@@ -19,7 +19,7 @@ impl Any {
 }
 
 impl<const CLIENTS: usize> Any<CLIENTS> {
-    /// Its name, one of [`Any::NAMES`].
+    /// Returns the name, one of [`Any::NAMES`].
     pub const fn name(&self) -> &'static str {
         let [fifo, deadline, fair] = Any::NAMES;
         match self {

@@ -143,12 +143,12 @@ impl Chains {
         self.at
     }
 
-    /// Another begins: it has no link yet.
+    /// Begins another chain, which has no link yet.
     pub(crate) fn begin(&mut self) {
         self.count = 0;
     }
 
-    /// One more. False: there is no room.
+    /// Adds a link. False: there is no room.
     pub(crate) fn add(&mut self, link: Link) -> bool {
         let Some(free) = self.links.get_mut(usize::from(self.count)) else { return false };
         *free = link;
@@ -168,25 +168,25 @@ impl Chains {
         })
     }
 
-    /// It is complete, and goes to the controller.
+    /// Notes that the chain is complete, and goes to the controller.
     pub(crate) fn set_waiting(&mut self) {
         self.at = ChainAt::Waits;
     }
 
-    /// The controller has it.
+    /// Notes that the controller has the chain.
     pub(crate) fn set_running(&mut self) {
         self.at = ChainAt::Runs;
         self.stats.chains = self.stats.chains.wrapping_add(1);
         self.stats.transfers = self.stats.transfers.wrapping_add(u32::from(self.count));
     }
 
-    /// It is over, and the controller has let go.
+    /// Notes that the chain is over, and the controller has let go.
     pub(crate) fn set_rest(&mut self) {
         self.at = ChainAt::Rest;
     }
 
-    /// It has failed at this link. Chains are given up where that is so too often, and where what
-    /// the controller says of them cannot be.
+    /// Notes that the chain has failed at this link. Chains are given up where that is so too
+    /// often, and where what the controller says of them cannot be.
     pub(crate) fn note_failure(&mut self, link: u8, believed: bool, well: bool, now_ns: u64) {
         self.at = ChainAt::Failed { link, believed, well };
         self.stats.failures = self.stats.failures.wrapping_add(1);

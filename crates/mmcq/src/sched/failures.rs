@@ -12,7 +12,7 @@ pub(super) struct Failures([u64; 4]);
 impl Failures {
     pub const NONE: Failures = Failures([0; 4]);
 
-    /// It has failed again. True: too often.
+    /// Counts one more failure. True: there were too many.
     pub fn again(&mut self, now_ns: u64) -> bool {
         let [first, second, third, fourth] = self.0;
         self.0 = [now_ns.max(1), first, second, third];

@@ -47,7 +47,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         before.into_iter().any(|link| link.direction == Direction::Write)
     }
 
-    /// What is in progress has failed. If it was a chain, it ends.
+    /// Ends the chain, if what is in progress and has failed is one.
     #[inline(always)]
     pub(in super::super) fn chain_failed(&mut self, now_ns: u64) {
         if self.has_chain() {
@@ -64,8 +64,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.stop_chain(passed, None, now_ns);
     }
 
-    /// It stopped at this transfer, which is the transfer in progress from now on. `told`: the last
-    /// response that came.
+    /// Ends a chain that stopped at this transfer, which is the transfer in progress from now on.
+    /// `told`: the last response that came.
     #[cold]
     fn stop_chain(&mut self, passed: Option<u8>, told: Option<u32>, now_ns: u64) {
         let Some(chains) = self.lane.chains_mut() else { return };
@@ -101,7 +101,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The controller has let go of a chain that failed.
+    /// Splits a chain that failed, now that a reset has made the controller let go of it.
     #[inline(always)]
     pub(in super::super) fn release_reset_chain(&mut self, now_ns: u64) {
         if self.lane.chains().is_some_and(|chains| chains.at() != ChainAt::Rest) {
@@ -155,7 +155,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// It goes back into the queue with its age, or ends with what is known of it.
+    /// Puts a request back into the queue with its age, or ends it with what is known of it.
     fn requeue_or_end(&mut self, index: u8, gone: bool, now_ns: u64) {
         if let Some(sent) = self.policy_view(index) {
             self.order.policy_mut().done(&sent, now_ns);

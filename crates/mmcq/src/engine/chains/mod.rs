@@ -52,7 +52,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         chains.is_armed()
     }
 
-    /// What the lane of chains has done, where the profile has it.
+    /// Returns what the lane of chains has done, where the profile has it.
     pub fn chain_stats(&self) -> Option<&ChainStats> {
         self.lane.chains().map(|chains| chains.stats())
     }
@@ -63,7 +63,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.chains().is_some_and(|chains| matches!(chains.at(), ChainAt::Waits | ChainAt::Runs))
     }
 
-    /// This would be next. True: a chain begins with it, or something else was done.
+    /// Begins a chain with the request that would be next, if that pays. True: it has begun, or
+    /// something else was done.
     #[inline(always)]
     pub(super) fn start_chain_with(&mut self, first: u8, now_ns: u64) -> bool {
         self.lane.chains().is_some_and(|chains| chains.is_armed()) && self.collect_chain(first, now_ns)
@@ -89,7 +90,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         bits(offered).any(|at| waits(&at) && may(at))
     }
 
-    /// What one more transfer may be, when the chain has so many blocks and requests.
+    /// Returns the limits of one more transfer, when the chain has so many blocks and requests.
     fn link_limits(&self, blocks: u32, members: usize) -> Limits {
         let mut limits = self.limits();
         let (_, most, segments) = self.lane.chains().map_or((0, 0, 0), |chains| chains.limits());
@@ -181,7 +182,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// The collected requests are the next link. False: they are none, and wait as before.
+    /// Makes the collected requests the next link. False: they are none, and wait as before.
     fn add_link(&mut self, part: &mut Batch<N>, now_ns: u64) -> bool {
         let (first, direction, count) = (part.first(), part.direction(), part.members().len());
         part.no_segments();
@@ -230,13 +231,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// The controller does not take its memory, say: it goes by the single lane.
+    /// Leaves a request to the single lane, as where the controller does not take its memory.
     fn leave_out_of_chain(&mut self, index: u8) -> bool {
         self.slots.at_mut(index).forbid_merge(true);
         false
     }
 
-    /// What is collected goes to the controller.
+    /// Gives the controller what is collected.
     fn give_chain(&mut self, now_ns: u64) {
         let (wire_ns, patience_ns) = self.chain_times_ns();
         // What the card is at, for those that want to know: a chain of its first transfer's kind.
@@ -323,7 +324,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.dispatch(now_ns);
     }
 
-    /// This request's data have moved.
+    /// Notes that the data of this request have moved.
     fn link_moved(&mut self, index: u8, now_ns: u64) {
         if let Some(sent) = self.policy_view(index) {
             self.order.policy_mut().done(&sent, now_ns);

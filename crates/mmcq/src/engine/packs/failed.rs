@@ -191,7 +191,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// What became of a packed write is not to be learned any more.
+    /// Gives up learning what became of packed writes that wait for a status.
     fn doubt_settling(&mut self) {
         if let Some(Fate::Doubtful(status)) = self.lane.packs().map(|packs| packs.fate()) {
             self.owe_late_status(status);
@@ -203,7 +203,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.doubt();
     }
 
-    /// There is no card any more, or it begins anew.
+    /// Forgets all packs: there is no card any more, or it begins anew.
     pub(in super::super) fn forget_packs(&mut self) {
         let Some(packs) = self.lane.packs_mut() else { return };
         packs.forget();

@@ -54,7 +54,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         packs.is_armed()
     }
 
-    /// What the lane of packed commands has done, where the profile has it.
+    /// Returns what the lane of packed commands has done, where the profile has it.
     pub fn pack_stats(&self) -> Option<&PackStats> {
         self.lane.packs().map(|packs| packs.stats())
     }
@@ -65,8 +65,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.packs().is_some_and(|packs| packs.step().is_some())
     }
 
-    /// Nothing is in progress on the bus: is something left to be done of the last pack? True: it
-    /// was begun.
+    /// Begins what is left to be done of the last pack, while nothing is in progress on the bus.
+    /// True: it was begun.
     #[inline(always)]
     pub(super) fn finish_pack(&mut self, now_ns: u64) -> bool {
         let Some(packs) = self.lane.packs() else { return false };
@@ -90,13 +90,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
+    /// Sets whether it is known what became of the last pack's writes.
     pub(super) fn set_fate(&mut self, fate: Fate) {
         if let Some(packs) = self.lane.packs_mut() {
             packs.set_fate(fate);
         }
     }
 
-    /// This would be next. True: a pack begins with it, or something else was done.
+    /// Begins a pack with the request that would be next, if that pays. True: it has begun, or
+    /// something else was done.
     #[inline(always)]
     pub(super) fn start_pack_with(&mut self, first: u8, now_ns: u64) -> bool {
         self.lane.packs().is_some_and(|packs| packs.is_armed()) && self.begin_pack(first, now_ns)
@@ -209,13 +211,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// There are requests, and none of them would be cut.
+    /// Asks whether there are requests, and none of them would be cut.
     pub(super) fn is_whole(&self, part: &Batch<N>) -> bool {
         let spans = part.members().iter().filter_map(|&at| self.slots.at(at).span());
         part.blocks() > 0 && spans.map(|span| span.2).sum::<u32>() == part.blocks()
     }
 
-    /// What one more entry may be, when the pack has so many blocks and requests.
+    /// Returns the limits of one more entry, when the pack has so many blocks and requests.
     fn pack_limits(&self, blocks: u32, members: usize) -> super::batch::Limits {
         let mut limits = self.limits();
         // The header is a block, has a segment, and takes a place in the batch.
@@ -226,7 +228,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         limits
     }
 
-    /// The collected requests are an entry of the pack now. False: their memory has no room.
+    /// Makes the collected requests an entry of the pack. False: their memory has no room.
     fn add_entry(&mut self, part: &Batch<N>, reliable: bool, now_ns: u64) -> bool {
         let (first, members) = (part.first(), part.members());
         for &index in members {
@@ -254,7 +256,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// What is collected goes to the controller: as a pack, if it has several entries.
+    /// Gives the controller what is collected: as a pack, if it has several entries.
     fn start_pack(&mut self, now_ns: u64) {
         let (direction, requests) = (self.batch.direction(), self.batch.members().len());
         let write = direction == Direction::Write;
@@ -291,7 +293,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.pack_step(Step::HeaderCount, emmc::set_packed_count(1), now_ns);
     }
 
-    /// What was collected is one transfer, and goes as such.
+    /// Sends what was collected as one transfer.
     pub(super) fn go_by_phases(&mut self, reliable: bool, now_ns: u64) {
         self.note_transfer_start(if reliable { End::Reliable } else { End::Here });
         if !reliable {

@@ -162,8 +162,8 @@ impl Class {
     }
 }
 
-/// What the card said of a failed data transfer when it was asked says more than the failure
-/// itself.
+/// Returns the error that the card named when it was asked: its status says more of a failed data
+/// transfer than the failure itself.
 pub(super) fn by_status(status: u32, direction: Direction) -> Option<Error> {
     const TELLING: u32 = R1::WP_VIOLATION | R1::CARD_ECC_FAILED | R1::CC_ERROR | R1::ERROR;
     (status & TELLING != 0).then_some(match direction {

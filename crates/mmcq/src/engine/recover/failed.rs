@@ -74,7 +74,7 @@ impl Failed {
         self.piece_blocks = blocks;
     }
 
-    /// They may be as long as ever.
+    /// Lets pieces be as long as ever.
     #[inline(always)]
     pub fn make_whole(&mut self) {
         self.piece_blocks = u32::MAX;

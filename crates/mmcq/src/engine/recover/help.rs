@@ -102,7 +102,7 @@ impl Helping {
         self.supervisor
     }
 
-    /// There is one, or none any more.
+    /// Notes whether there is a supervisor.
     #[inline(always)]
     pub fn set_supervisor(&mut self, there: bool) {
         self.supervisor = there;
@@ -159,7 +159,8 @@ impl Helping {
         }
     }
 
-    /// The supervisor has put the card to rest. False: it was not asked to.
+    /// Begins the rest that the supervisor was asked for. False: it was not, or has not taken it
+    /// on.
     pub fn begin_rest(&mut self) -> bool {
         let begins = self.asked == Some(ServiceRequest::Rest) && self.taken;
         if begins {
@@ -173,7 +174,7 @@ impl Helping {
         self.rest == Resting::Yes
     }
 
-    /// The supervisor has woken the card, or tries to.
+    /// Ends the card's rest: the supervisor has woken it, or tries to.
     pub fn end_rest(&mut self) {
         self.rest = Resting::No;
     }
@@ -189,7 +190,7 @@ enum Resting {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// What the engine needs help with, told once. The caller answers by
+    /// Takes what the engine needs help with, once. The caller answers by
     /// [`service_done`](Self::service_done). Meanwhile [urgent](super::super::Request::urgent)
     /// requests are started and no others.
     pub(crate) fn take_service_request(&mut self) -> Option<ServiceRequest> {
@@ -346,8 +347,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.go_idle(now_ns);
     }
 
-    /// Help has begun, or takes more time, although nothing is wrong. Without such a word the
-    /// engine does not wait for it.
+    /// Allows more time for help that has begun, or goes on, although nothing is wrong. Without
+    /// such a word the engine does not wait for it.
     pub(crate) fn extend_help(&mut self, now_ns: u64) {
         let helping = self.supervisor.helping();
         if helping.taken && helping.asked == Some(ServiceRequest::Inserted) {
@@ -428,7 +429,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.refresh_help();
     }
 
-    /// One turn of an engine that is stopped. True: there is nothing to do now.
+    /// Takes one turn of an engine that is stopped. True: there is nothing to do now.
     #[cold]
     pub(in super::super) fn stopped_turn(&mut self, now_ns: u64) -> bool {
         if !P::RECOVERS {
@@ -545,6 +546,7 @@ impl Incident {
         self.retuned_ns = 0;
     }
 
+    /// Forgets what was wrong with the card before: this is another.
     fn reset_for_card(&mut self) {
         (self.open, self.retuned_ns, self.untuned) = (false, 0, false);
     }

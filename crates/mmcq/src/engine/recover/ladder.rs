@@ -34,7 +34,7 @@ const RETUNE_PAUSE_NS: u64 = 1_000_000_000;
 const SLOWER_MAX: u8 = 5;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// CMD13 has found the card in `tran`.
+    /// Takes the next step of recovery with a card that CMD13 has found in `tran`.
     pub(super) fn resume_with_card(&mut self, now_ns: u64) {
         if matches!(self.incident.failed.error(), Some(Error::Removed | Error::Locked)) {
             return self.answer(now_ns);
@@ -113,9 +113,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.answer(now_ns);
     }
 
-    /// A flush, of its own or that of a durable write, is tried again if it was not understood, or
+    /// Tries a flush again that was not understood, its own or that of a durable write, or that
     /// took longer than the controller could wait; its own errors are the answer. Other control
-    /// requests are not: it is unknown how far they got.
+    /// requests are not tried again: it is unknown how far they got.
     fn resume_control(&mut self, now_ns: u64) {
         if self.awaits_end_of_erase() && self.incident.failed.status() & R1::ERRORS == 0 {
             self.end_incident(now_ns);
@@ -223,7 +223,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// What may have been executed, and must not be twice, ends here.
+    /// Ends a request that may have been executed, and must not be twice.
     #[cold]
     fn ended_once(&mut self, index: u8, error: Error, now_ns: u64) {
         self.end_slot(index, Err(error));
@@ -284,7 +284,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// What a flush that has failed tells of the writes before it.
+    /// Returns what a flush that has failed tells of the writes before it.
     fn flush_tells(&mut self) -> Option<Error> {
         let flushes = matches!(self.slots.at(self.lane.control()).kind(), Kind::Flush);
         if flushes { self.flushed().err() } else { None }

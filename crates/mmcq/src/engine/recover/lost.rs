@@ -10,7 +10,7 @@ use crate::sched::Profile;
 use crate::sched::tasks::Why;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// The card must be initialised again: what it had not yet put on its medium is lost.
+    /// Initialises the card again; what it had not yet put on its medium is lost.
     pub(in super::super) fn recover_lost_card(&mut self, now_ns: u64) {
         if !P::RECOVERS {
             self.settle_pass();

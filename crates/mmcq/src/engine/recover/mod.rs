@@ -121,7 +121,7 @@ impl Incident {
         }
     }
 
-    /// What failed, what the card says of it, and how small its pieces have become.
+    /// Returns what failed, what the card says of it, and how small its pieces have become.
     #[inline(always)]
     pub fn failed(&self) -> &Failed {
         &self.failed
@@ -149,7 +149,7 @@ impl Incident {
         self.redo | self.doubted != 0
     }
 
-    /// Their fate is known.
+    /// Drops the doubt about these writes: their fate is known.
     #[inline(always)]
     pub fn believe(&mut self, writes: SlotSet) {
         self.doubted &= !writes;
@@ -265,6 +265,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && self.lane.busy().questions() == 0
     }
 
+    /// Gives the card up where the profile recovers; else the request is answered.
     fn give_card_up(&mut self, now_ns: u64) {
         if P::RECOVERS { self.dead(now_ns) } else { self.answer(now_ns) }
     }
@@ -307,6 +308,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.timers.incident_until(now_ns.saturating_add(INCIDENT_NS).saturating_add(card_ns));
     }
 
+    /// Begins a pass of recovery with no fault and no stop counted.
     fn reset_pass(&mut self) {
         (self.incident.faults, self.incident.stops) = (0, 0);
         self.lane.busy_mut().not_asked();
@@ -344,7 +346,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// A reset of the controller forgets the sampling point: no data go before it is found again.
+    /// Doubts the sampling point, which a reset of the controller forgets: no data go before it is
+    /// found again.
     fn doubt_tuning(&mut self) {
         if self.card.wire().is_tuned() {
             self.card.wire_mut().doubt();
@@ -371,7 +374,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.reset(Recovery::All, now_ns);
     }
 
-    /// The controller is idle again; now the card.
+    /// Turns to the card, now that the controller is idle again.
     fn resume_with_lines(&mut self, now_ns: u64) {
         self.unmap_switch();
         if self.owner_recovers() || matches!(self.incident.failed.error(), Some(Error::Removed)) {

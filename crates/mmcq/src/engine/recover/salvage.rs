@@ -141,7 +141,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// This step counts where something is kept.
+    /// Counts a step of recovery, where something of the transfer is kept.
     pub(super) fn salvage(&mut self, now_ns: u64) {
         if !self.lane.has_control()
             && self.batch.members().iter().any(|&index| self.slots.at(index).moved_blocks() != 0)
@@ -150,8 +150,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The card's supply was switched off, or it was reset: a volatile cache has lost what was not
-    /// flushed.
+    /// Notes that the card's supply was switched off, or that it was reset: a volatile cache has
+    /// lost what was not flushed.
     pub(in super::super) fn note_supply_loss(&mut self) {
         if !P::RECOVERS {
             self.lane.streams_mut().leave_open(None);

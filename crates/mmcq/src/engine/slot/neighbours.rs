@@ -50,7 +50,7 @@ impl<const N: usize> Slots<N> {
         self.lone >> (index as usize % N) & 1 != 0
     }
 
-    /// What waits was meant for another card.
+    /// Forgets which requests are alone: what waits was meant for another card.
     pub fn clear_lone(&mut self) {
         self.lone = 0;
     }

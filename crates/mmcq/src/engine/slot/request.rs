@@ -49,7 +49,7 @@ impl Slot {
         &self.segment
     }
 
-    /// Its memory, for the host that maps it.
+    /// Returns the request's memory, for the host that maps it.
     #[inline(always)]
     pub fn segment_to_map(&mut self) -> &mut Segment {
         &mut self.segment
@@ -70,7 +70,8 @@ impl Slot {
         self.waker.take()
     }
 
-    /// It is a read or write of so many blocks, of which none has moved, and no more than that.
+    /// Asks whether this is a read or write of so many blocks, of which none has moved, and no more
+    /// than that.
     #[inline(always)]
     pub fn is_whole(&self, blocks: u32) -> bool {
         let (Kind::Read { blocks: all, .. } | Kind::Write { blocks: all, .. }) = self.kind else {
@@ -99,19 +100,19 @@ impl Slot {
         self.result = Ok(Output::default());
     }
 
-    /// It is done as this instead.
+    /// Makes the request one of another kind.
     pub fn set_kind(&mut self, kind: Kind) {
         self.kind = kind;
     }
 
-    /// It is a write that sends whole blocks of zeroes again and again.
+    /// Makes the request a write that sends whole blocks of zeroes again and again.
     pub fn set_zeroes(&mut self, kind: Kind) {
         (self.kind, self.solo) = (kind, true);
         self.rules.set(Rules::ZERO, true);
         self.segment.len -= self.segment.len % BLOCK_BYTES;
     }
 
-    /// Its memory goes elsewhere.
+    /// Takes the request's memory, which goes elsewhere.
     pub fn take_buf(&mut self) -> DmaBuf {
         core::mem::replace(&mut self.buf, DmaBuf::EMPTY)
     }
@@ -121,7 +122,7 @@ impl Slot {
         self.buf.take()
     }
 
-    /// What its memory holds is told to nothing.
+    /// Fills the memory with zeroes, so that what it held is told to nobody.
     pub fn wipe(&mut self) {
         self.buf.fill(0);
     }
@@ -141,13 +142,13 @@ impl Slot {
         (self.state, self.buf) = (State::Lost, buf);
     }
 
-    /// It goes to the controller.
+    /// Notes that the request goes to the controller.
     #[inline(always)]
     pub fn set_active(&mut self) {
         self.state = State::Active;
     }
 
-    /// It stays in the queue after all.
+    /// Puts the request back to those that are queued.
     pub fn set_queued(&mut self) {
         self.state = State::Queued;
     }
@@ -164,18 +165,18 @@ impl Slot {
         self.state = State::Kept;
     }
 
-    /// It is written, and waits until it is written again.
+    /// Lets a written request wait until it is written again.
     pub fn await_rewrite(&mut self) {
         self.state = State::Settling;
         self.rules.set(Rules::FLUSH_AFTER, false);
     }
 
-    /// It goes alone from now on, if it does.
+    /// Lets the request go alone from now on, if `alone`.
     pub fn forbid_merge(&mut self, alone: bool) {
         self.solo |= alone;
     }
 
-    /// It must be flushed once it is settled, or need not be.
+    /// Sets whether the request must be flushed once it is settled.
     pub fn set_flush_after(&mut self, after: bool) {
         self.rules.set(Rules::FLUSH_AFTER, after);
     }
@@ -204,7 +205,7 @@ impl Slot {
         }
     }
 
-    /// So many more of its blocks have moved.
+    /// Adds blocks that have moved.
     #[inline(always)]
     pub fn moved_more(&mut self, blocks: u32) {
         self.moved_blocks += blocks;
@@ -213,12 +214,12 @@ impl Slot {
         }
     }
 
-    /// So many of its blocks are dealt with.
+    /// Sets how many blocks are dealt with.
     pub fn set_moved(&mut self, blocks: u32) {
         self.moved_blocks = blocks;
     }
 
-    /// Nothing of it has moved: it begins again.
+    /// Begins the request again: nothing of it has moved.
     pub fn restart(&mut self) {
         (self.moved_blocks, self.result) = (0, Ok(Output::default()));
     }

@@ -48,7 +48,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         next.is_some_and(|(step, command)| self.send_beside(step, &command, now_ns))
     }
 
-    /// What is next is described. What the controller has is collected again after it.
+    /// Describes what is next. What the controller has is collected again after it.
     fn describe_beside(&mut self, now_ns: u64) {
         let Some(tasks) = self.lane.tasks() else { return };
         let Some(executed) = tasks.executed() else { return };
@@ -156,7 +156,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// What the answer may have said of the writes before is lost.
+    /// Notes that the answer to a command beside data is lost, and with it what it may have said of
+    /// the writes before.
     #[cold]
     fn beside_unanswered(&mut self, now_ns: u64) {
         self.record.phase_failed();

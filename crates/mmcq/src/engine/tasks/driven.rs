@@ -113,7 +113,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         taken != 0
     }
 
-    /// Its interrupt, while the door is open.
+    /// Takes the queue engine's interrupt, while the door is open.
     #[inline(always)]
     pub(in super::super) fn acknowledge_driven(&mut self, now_ns: u64) -> bool {
         let Some(queue) = self.host.queue() else { return false };
@@ -124,7 +124,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.tell_more(done, now_ns)
     }
 
-    /// There is more to it than that.
+    /// Takes an end by the general path: there is more to it than tasks that are done.
     #[cold]
     #[inline(never)]
     fn tell_more(&mut self, done: u32, now_ns: u64) -> bool {
@@ -135,8 +135,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.engine_tells(&events, now_ns)
     }
 
-    /// These tasks have ended, and nothing else has happened. False: there is more to it than that,
-    /// and nothing has been done.
+    /// Ends these tasks, if nothing else has happened. False: there is more to it than that, and
+    /// nothing has been done.
     #[inline(always)]
     fn end_driven(&mut self, done: u32, now_ns: u64) -> bool {
         let known = self.lane.tasks().is_some_and(|tasks| done & !tasks.on_card() == 0);
@@ -168,14 +168,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
         }
         if let Some(hosted) = self.lane.hosted_mut() {
-            hosted.note_ends(now_ns);
+            hosted.note_task_end(now_ns);
         }
         // The next is rung before anything is completed.
         self.go_on_driven(now_ns);
         true
     }
 
-    /// What is next, as long as there is room.
+    /// Rings what is next, as long as there is room.
     #[inline(always)]
     fn go_on_driven(&mut self, now_ns: u64) {
         loop {

@@ -15,7 +15,7 @@ use crate::host::{Direction, Host};
 use crate::sched::{Demotion, Policy, Profile};
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// What waits on the card waits in the engine again.
+    /// Takes back into the engine's queue what waits on the card.
     pub(super) fn call_back(&mut self, now_ns: u64) {
         if !self.is_queued() {
             return;
@@ -50,7 +50,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// A phase has failed while the queue was on.
+    /// Passes the failure of a phase on to the card's queue, if it is on.
     #[inline(always)]
     pub(in super::super) fn fail_tasks(&mut self, now_ns: u64) {
         if self.is_queued() {
@@ -93,7 +93,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Turn::Again
     }
 
-    /// There is no card any more, or it begins anew.
+    /// Forgets all tasks: there is no card any more, or it begins anew.
     pub(in super::super) fn forget_tasks(&mut self) {
         if let Some(hosted) = self.lane.hosted_mut() {
             // Whether there is an engine for the next card, that card's kind says.
@@ -113,7 +113,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The card is about to be initialised: its queue is empty and off then.
+    /// Takes all tasks back before an initialisation, which leaves the card's queue empty and off.
     pub(in super::super) fn call_back_tasks(&mut self, now_ns: u64) {
         self.call_back(now_ns);
         if let Some(tasks) = self.lane.tasks_mut() {

@@ -24,7 +24,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// It has halted, and what was done is known. It forgets the rest.
+    /// Makes a queue engine that has halted, and whose ends are known, forget the rest.
     #[cold]
     pub(super) fn clear_engine(&mut self, now_ns: u64) {
         let left = self.has_tasks();
@@ -93,7 +93,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// A reset is over: the engine is off, and has let go of its tasks.
+    /// Takes back all tasks after a reset: the queue engine is off, and has let go of them.
     #[inline(always)]
     pub(in super::super) fn release_reset_engine(&mut self, now_ns: u64) {
         if self.lane.hosted().is_some_and(|hosted| hosted.at() != At::Off) {

@@ -48,7 +48,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// It is of no use: the software drives the queue.
+    /// Gives up a queue engine that is of no use: the software drives the queue.
     #[cold]
     fn refuse_engine(&mut self, why: QueueError) {
         message!(warn, "the controller's queue engine is given up: {}", why);
@@ -73,7 +73,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.hosted().is_some_and(|hosted| hosted.at() != At::Off) && self.has_tasks()
     }
 
-    /// What the engine does next. No phase is in progress.
+    /// Decides what the queue engine does next. No phase is in progress.
     #[inline(never)]
     pub(super) fn go_on_with_engine(&mut self, now_ns: u64) -> Turn {
         let at = self.lane.hosted().map_or(At::Off, |hosted| hosted.at());
@@ -326,7 +326,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         false
     }
 
-    /// Its interrupt, while it has the lines. False if there was nothing.
+    /// Takes the queue engine's interrupt, while it has the lines. False: there was nothing.
     #[inline(never)]
     pub(in super::super) fn engine_interrupts(&mut self, now_ns: u64) -> bool {
         let Some(queue) = self.host.queue() else { return false };
@@ -337,7 +337,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.engine_tells(&events, now_ns)
     }
 
-    /// It has said so; the lane goes on.
+    /// Takes the queue engine's events, and lets the lane go on.
     #[inline(never)]
     pub(super) fn engine_tells(&mut self, events: &crate::host::QueueEvents, now_ns: u64) -> bool {
         let moved = self.hear(events, now_ns);
@@ -354,7 +354,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.hear(&events, now_ns)
     }
 
-    /// It has said so. False if that is nothing.
+    /// Takes the queue engine's events. False: there was nothing.
     fn hear(&mut self, events: &crate::host::QueueEvents, now_ns: u64) -> bool {
         let clean = events.fault.is_none() && self.lane.hosted().is_some_and(|hosted| hosted.at() == At::On);
         if events.done != 0 {
@@ -423,7 +423,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// These tasks have ended, well.
+    /// Completes tasks that have ended well.
     #[inline]
     fn complete_tasks(&mut self, done: u32, clean: bool, now_ns: u64) {
         let known = self.lane.tasks().map_or(0, |tasks| done & tasks.on_card());
@@ -438,11 +438,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         self.batch.forget();
         if let Some(hosted) = self.lane.hosted_mut() {
-            hosted.note_ends(now_ns);
+            hosted.note_task_end(now_ns);
         }
     }
 
-    /// This one has.
+    /// Ends one task that has ended well.
     #[inline(never)]
     pub(super) fn end_task(&mut self, id: u8, now_ns: u64) {
         self.gather_task(id);

@@ -84,7 +84,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// What the lane of tasks has done, where the profile has it.
+    /// Returns what the lane of tasks has done, where the profile has it.
     pub fn task_stats(&self) -> Option<&TaskStats> {
         self.lane.tasks().map(|tasks| tasks.stats())
     }
@@ -108,7 +108,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.tasks().is_some_and(|tasks| !tasks.is_empty())
     }
 
-    /// Nothing is in progress on the bus: what the queue does next.
+    /// Decides what the card's queue does next, while nothing is in progress on the bus.
     #[inline(always)]
     pub(super) fn step_tasks(&mut self, now_ns: u64) -> Turn {
         let Some(tasks) = self.lane.tasks_mut() else { return Turn::Pass };
@@ -249,8 +249,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Turn::Again
     }
 
-    /// What is next, with what is merged with it, in a task of at most so many blocks and pieces of
-    /// memory. It is collected and mapped, and still queued.
+    /// Chooses what is next, with what is merged with it, in a task of at most so many blocks and
+    /// pieces of memory. It is collected and mapped, and still queued.
     fn choose_task(&mut self, blocks: u32, segments: u16, now_ns: u64) -> Chosen {
         let head = self.slots.head();
         if head == NONE || !self.lane.tasks().is_some_and(|tasks| tasks.has_room(now_ns)) {
@@ -290,7 +290,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Chosen::Task
     }
 
-    /// What was chosen leaves the queue.
+    /// Takes what was chosen out of the queue.
     fn send_chosen(&mut self, now_ns: u64) {
         for place in 0..self.batch.members().len() {
             if let Some(&index) = self.batch.members().get(place)

@@ -51,7 +51,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.start_fast_phase(FastKind::Nothing, Stage::Extra, times_ns, now_ns);
     }
 
-    /// The same, with busy.
+    /// Sends a command of the queue that the card is busy after.
     pub(super) fn busy_step(&mut self, step: Step, command: Command, now_ns: u64) {
         if let Some(tasks) = self.lane.tasks_mut() {
             tasks.set_step(step);
@@ -72,7 +72,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// What is to be sent next of the task that is described: CMD44, or CMD45.
+    /// Returns what is to be sent next of the task that is described: CMD44, or CMD45.
     pub(super) fn left_of_described(&self) -> Option<(Step, Command)> {
         let tasks = self.lane.tasks()?;
         let id = tasks.described()?;

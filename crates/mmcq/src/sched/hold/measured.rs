@@ -52,7 +52,7 @@ impl Measured {
         last: None,
     };
 
-    /// A transfer of so many blocks begins.
+    /// Counts a transfer of so many blocks that begins.
     pub fn begin(&mut self, blocks: u32, now_ns: u64) {
         if self.transfers == WINDOW {
             self.note(now_ns);
@@ -90,9 +90,10 @@ impl Measured {
         }
     }
 
-    /// A start may be held. Is it, if by the costs it is better (`better`), and that is not much
-    /// (`close`)? With other streams beside it (`!alone`), what a block takes says as much of
-    /// those: then one chance is decided the other way, and the costs alone learn from it.
+    /// Decides whether a start that may be held is held, by the costs (`better`), and whether they
+    /// differ much (`close`: not much). With other streams beside it (`!alone`), what a block takes
+    /// says as much of those: then one chance is decided the other way, and the costs alone learn
+    /// from it.
     pub fn decide(&mut self, better: bool, close: bool, alone: bool) -> bool {
         if !alone {
             self.restart();
@@ -121,13 +122,13 @@ impl Measured {
         holds
     }
 
-    /// What was decided last; if nothing was, what is better. Two ways that are level cost more
-    /// than either if they take turns.
+    /// Returns what was decided last; if nothing was, what is better. Two ways that are level cost
+    /// more than either if they take turns.
     pub fn again(&self, better: bool) -> bool {
         self.last.unwrap_or(better)
     }
 
-    /// That is what was decided.
+    /// Notes what was decided.
     pub fn decided(&mut self, holds: bool) {
         self.last = Some(holds);
         if holds {

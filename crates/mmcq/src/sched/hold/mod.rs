@@ -191,7 +191,7 @@ fn signed(ns: u64) -> i64 {
 }
 
 impl Held {
-    /// One more joins. Until when the others are waited for; `None`: it was the last.
+    /// Lets one more join. Until when the others are waited for; `None`: it was the last.
     #[inline(always)]
     pub(crate) fn join(
         &mut self,
@@ -266,7 +266,7 @@ impl Hold {
         self.held.as_mut()
     }
 
-    /// What has joined is told to the streams.
+    /// Tells the streams what has joined.
     fn note_joined(&mut self) {
         let Some(held) = &mut self.held else { return };
         let requests = core::mem::take(&mut held.joined);
@@ -276,14 +276,14 @@ impl Hold {
         }
     }
 
-    /// Its tail has come, or is not waited for any longer: it starts.
+    /// Lets the held start go: its tail has come, or is not waited for any longer.
     pub(crate) fn release(&mut self, now_ns: u64) {
         self.note_joined();
         self.end(now_ns);
     }
 
-    /// These are all that a stream's clients keep in flight, and their end may wait for the next
-    /// transfer.
+    /// Asks whether these are all that a stream's clients keep in flight, so that their end may
+    /// wait for the next transfer.
     pub(crate) fn may_cut(&self, direction: Direction, end: u64, requests: u8) -> bool {
         let stream = self.streams.ending_at(direction, end).filter(|_| self.uncut == 0 && requests > 1);
         stream.is_some_and(|stream| stream.away(requests) == 0)
@@ -314,14 +314,14 @@ impl Hold {
         }
     }
 
-    /// A transfer begins.
+    /// Notes that a transfer begins.
     pub(crate) fn note_start(&mut self, run: &Run, now_ns: u64) {
         self.came(run);
         (self.began_ns, self.told) = (now_ns, false);
         self.measured.begin(run.blocks(), now_ns);
     }
 
-    /// It has ended. Reads are complete then.
+    /// Notes that a transfer has ended. Reads are complete then.
     pub(crate) fn note_transfer_end(&mut self, run: &Run, now_ns: u64) {
         self.free_ns = now_ns;
         self.dull = self.dull.saturating_add(1);
@@ -338,7 +338,7 @@ impl Hold {
         }
     }
 
-    /// What is being written is complete, and the card programs it still.
+    /// Notes that what is being written is complete, and the card programs it still.
     pub(crate) fn note_answered(&mut self, run: &Run, now_ns: u64) {
         self.told = true;
         self.streams.completed(run, now_ns);
@@ -349,7 +349,7 @@ impl Hold {
         self.told
     }
 
-    /// What was written is complete.
+    /// Notes that what was written is complete.
     pub(crate) fn settled(&mut self, now_ns: u64) {
         if let Some(run) = self.moved.take() {
             self.streams.completed(&run, now_ns);
@@ -365,7 +365,7 @@ impl Hold {
         self.credit_ns = self.credit_ns.saturating_sub(signed(lost_ns));
     }
 
-    /// This goes next. Until when it is held; `None`: it starts now. `bound_ns`: no longer than
+    /// Decides until when what goes next is held; `None`: it starts now. `bound_ns`: no longer than
     /// this.
     pub(crate) fn decide(&mut self, pending: &Pending, bound_ns: u64, now_ns: u64) -> Option<u64> {
         self.note_joined();
@@ -378,7 +378,7 @@ impl Hold {
         self.until_ns()
     }
 
-    /// What holding has cost and gained so far.
+    /// Returns what holding has cost and gained so far.
     pub(crate) fn holds(&self) -> Holds {
         self.counts
     }

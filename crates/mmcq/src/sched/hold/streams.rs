@@ -36,7 +36,7 @@ impl Run {
         u32::try_from(self.end.saturating_sub(self.lba)).unwrap_or(u32::MAX)
     }
 
-    /// What is left of it from this block on.
+    /// Returns what is left of the run from this block on.
     fn from_block(&self, lba: u64) -> Run {
         let blocks = self.end.saturating_sub(lba);
         let requests =
@@ -162,7 +162,7 @@ impl Stream {
         before: Group::NONE,
     };
 
-    /// What the first of so many takes, which usually takes `first_ns` without them.
+    /// Returns what the first of so many takes, which usually takes `first_ns` without them.
     fn pause_ns(&self, first_ns: u32, requests: u64) -> u64 {
         u64::from(first_ns).saturating_add(requests.saturating_mul(self.each_ns.into()))
     }
@@ -187,8 +187,8 @@ impl Stream {
         (self.mean_first_ns > 0).then_some(others_ns.saturating_add(first_ns))
     }
 
-    /// What of that has passed when the controller is free from then on: it has done something else
-    /// meanwhile.
+    /// Returns how much of that has passed when the controller is free from then on: it has done
+    /// something else meanwhile.
     pub fn hidden_ns(&self, free_ns: u64) -> u64 {
         free_ns.saturating_sub(self.done.at_ns)
     }
@@ -241,7 +241,7 @@ impl Stream {
         if earlier > 0 || soon && self.before.away > 0 { self.before } else { self.done }
     }
 
-    /// So many have come back, `earlier` of them before the last completion.
+    /// Notes that so many have come back, `earlier` of them before the last completion.
     fn back(&mut self, requests: u8, earlier: u8, of_before: bool) {
         let first = if of_before { requests } else { earlier }.min(self.before.away);
         let rest = requests.saturating_sub(first);
@@ -294,7 +294,7 @@ impl Stream {
         self.arrived_ns = run.last_ns;
     }
 
-    /// So many were in flight at a time.
+    /// Notes how many were in flight at a time.
     fn note_depth(&mut self, seen: u8) {
         self.fewer = self.fewer.max(seen);
         self.times += 1;
@@ -316,8 +316,8 @@ impl Streams {
     pub const NEW: Streams =
         Streams { streams: [Stream::NONE; STREAMS], pauses: Costs::NEW, asked_ns: 0, ask_ns: ASK_NS };
 
-    /// These wait, or go. What was told of them before is known. True if they are some of several
-    /// in flight. `most_ns`: longer pauses count no more than that.
+    /// Notes requests that wait, or go. What was told of them before is known. True: they are some
+    /// of several in flight. `most_ns`: longer pauses count no more than that.
     pub fn came(&mut self, run: &Run, most_ns: u64) -> bool {
         let follows = |s: &&mut Stream| {
             s.direction == run.direction && (s.next == run.lba || s.begin <= run.lba && run.lba < s.next)
@@ -352,7 +352,7 @@ impl Streams {
         run.requests > 1
     }
 
-    /// Those of a transfer are complete.
+    /// Notes that the requests of a transfer are complete.
     pub fn completed(&mut self, run: &Run, now_ns: u64) {
         if self.asked_ns != 0 {
             learn(&mut self.ask_ns, now_ns.saturating_sub(self.asked_ns));
@@ -394,8 +394,8 @@ impl Streams {
         !self.streams.iter().any(|other| beside(&other))
     }
 
-    /// Those of a stream that are away were waited for long enough; so many wait. True if there
-    /// were any.
+    /// Notes that the requests of a stream that are away were waited for long enough; so many wait.
+    /// True: there were any.
     pub fn gave_up(&mut self, direction: Direction, end: u64, waiting: u8) -> bool {
         let found = self.streams.iter_mut().find(|s| s.next == end && s.direction == direction);
         found.is_some_and(|stream| {

@@ -325,9 +325,9 @@ fn script(kind: Kind, random: &mut Random) -> Vec<Manner> {
     }
 }
 
-/// It rests in the middle of a batch, and comes back with all that it had not sent. Without
-/// [`Stream::returned`](super::streams) the first of these went alone, and the whole took 19 % more
-/// than with "always".
+/// Tests a client that rests in the middle of a batch, and comes back with all that it had not
+/// sent. Without [`Stream::returned`](super::streams) the first of these went alone, and the whole
+/// took 19 % more than with "always".
 #[test]
 fn a_client_that_comes_back_late_comes_with_all_that_was_away() {
     let card = Card { fixed_ns: 1_665_681, block_ns: 4_325 };

@@ -140,7 +140,7 @@ impl Packs {
         self.pays = Pays::NEW;
     }
 
-    /// There is another card, or none, or it begins anew.
+    /// Forgets the pack: there is another card, or none, or it begins anew.
     pub(crate) fn forget(&mut self) {
         (self.most, self.running, self.step) = ([0; 2], None, None);
     }
@@ -181,7 +181,7 @@ impl Packs {
         !core::mem::take(&mut self.rests) && self.pays.choose_pack(direction, ended_ns)
     }
 
-    /// It begins, with so many requests.
+    /// Notes that a transfer begins, with so many requests.
     pub(crate) fn begin(&mut self, direction: Direction, packed: bool, requests: usize, now_ns: u64) {
         self.pays.begin(direction, packed, requests, now_ns);
     }
@@ -191,7 +191,7 @@ impl Packs {
         self.pays.reset_timing();
     }
 
-    /// The next transfer goes alone.
+    /// Lets the next transfer go alone.
     pub(crate) fn skip_next(&mut self) {
         self.rests = true;
     }
@@ -201,7 +201,7 @@ impl Packs {
         self.count = 0;
     }
 
-    /// One more. False: there is no room.
+    /// Adds an entry. False: there is no room.
     pub(crate) fn add(&mut self, entry: Entry) -> bool {
         let Some(free) = self.entries.get_mut(usize::from(self.count)) else { return false };
         *free = entry;
@@ -218,7 +218,7 @@ impl Packs {
         self.entries().iter().any(|e| e.start < end && start < e.start.saturating_add(u64::from(e.blocks)))
     }
 
-    /// The pack goes to the controller.
+    /// Notes that the pack goes to the controller.
     pub(crate) fn set_running(&mut self, direction: Direction) {
         self.running = Some(direction);
         match direction {
@@ -228,7 +228,7 @@ impl Packs {
         self.stats.entries = self.stats.entries.wrapping_add(u32::from(self.count));
     }
 
-    /// It has come to its end, or has failed. What it was, if there was one.
+    /// Takes the pack that has come to its end, or has failed: its direction, if there was one.
     pub(crate) fn take_running(&mut self) -> Option<Direction> {
         self.running.take()
     }
@@ -238,7 +238,7 @@ impl Packs {
         self.fate
     }
 
-    /// What became of its writes is known, or not.
+    /// Sets whether it is known what became of the pack's writes.
     pub(crate) fn set_fate(&mut self, fate: Fate) {
         self.fate = fate;
     }
@@ -266,8 +266,8 @@ impl Packs {
         self.stats.suspected = self.stats.suspected.wrapping_add(1);
     }
 
-    /// A pack has failed, and no entry of it is known as the cause. Packs are given up where that
-    /// is so too often.
+    /// Notes that a pack has failed, and no entry of it is known as the cause. Packs are given up
+    /// where that is so too often.
     pub(crate) fn note_failure(&mut self, now_ns: u64) {
         self.stats.failures = self.stats.failures.wrapping_add(1);
         if self.failures.again(now_ns) {

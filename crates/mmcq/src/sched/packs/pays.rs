@@ -28,7 +28,8 @@ fn place(direction: Direction) -> usize {
 impl Pays {
     pub(super) const NEW: Pays = Pays { times_ns: [[0; 2]; 2], began: None, turns: [0; 2] };
 
-    /// Others wait, and the one before was over at this time. Shall this go as a pack?
+    /// Decides whether this goes as a pack, while others wait. The one before was over at this
+    /// time.
     pub(super) fn choose_pack(&mut self, direction: Direction, ended_ns: u64) -> bool {
         if let Some((way, packed, requests, then_ns)) = self.began.take() {
             self.learn(way, packed, ended_ns.saturating_sub(then_ns) / u64::from(requests.max(1)));

@@ -75,14 +75,14 @@ impl Hosted {
         until_ns: 0,
     };
 
-    /// The engine is good for tasks of so many blocks, in so many pieces of memory: it drives the
-    /// queue from now on.
+    /// Lets the engine drive the queue from now on: it is good for tasks of so many blocks, in so
+    /// many pieces of memory.
     pub(crate) fn equip(&mut self, blocks: u32, segments: u16) {
         (self.drives, self.blocks, self.segments) = (true, blocks.clamp(1, 0xffff), segments.max(1));
         self.stale = 0;
     }
 
-    /// The software drives the queue from now on.
+    /// Lets the software drive the queue from now on.
     pub(crate) fn unequip(&mut self) {
         self.drives = false;
     }
@@ -121,7 +121,7 @@ impl Hosted {
         matches!(self.at, At::On | At::Halting | At::Clearing)
     }
 
-    /// A task is rung, of so many blocks, which may last so long; `first`: none was.
+    /// Notes that a task is rung, of so many blocks, which may last so long; `first`: none was.
     #[inline(always)]
     pub(crate) fn note_rung(
         &mut self,
@@ -139,9 +139,9 @@ impl Hosted {
         }
     }
 
-    /// Tasks have ended.
+    /// Notes that tasks have ended.
     #[inline(always)]
-    pub(crate) fn note_ends(&mut self, now_ns: u64) {
+    pub(crate) fn note_task_end(&mut self, now_ns: u64) {
         (self.heard_ns, self.looked) = (now_ns, false);
     }
 
@@ -150,13 +150,13 @@ impl Hosted {
         self.heard_ns
     }
 
-    /// It must have said something by then.
+    /// Returns by when the engine must have said something.
     #[inline(always)]
     pub(crate) fn limit_ns(&self) -> u64 {
         self.heard_ns.saturating_add(self.longest_ns)
     }
 
-    /// The oldest task is looked for in the registers, once.
+    /// Notes that the oldest task is looked for in the registers, which is done once.
     pub(crate) fn note_look(&mut self) {
         self.looked = true;
     }
@@ -166,20 +166,20 @@ impl Hosted {
         self.looked
     }
 
-    /// Its tasks are taken from it.
+    /// Begins to take its tasks from the engine.
     pub(crate) fn begin_halt(&mut self, why: Why, now_ns: u64) {
         let halts_ns = self.longest_ns.max(HALT_NS);
         (self.at, self.why, self.until_ns) = (At::Halting, Some(why), now_ns.saturating_add(halts_ns));
     }
 
-    /// While it halts, it says what has gone wrong.
+    /// Notes what has gone wrong, which the engine says while it halts.
     pub(crate) fn explain(&mut self, fault: QueueFault) {
         if self.why == Some(Why::Silent) {
             self.why = Some(Why::Fault(fault));
         }
     }
 
-    /// It has halted.
+    /// Begins to let the engine forget its tasks: it has halted.
     pub(crate) fn begin_clear(&mut self, now_ns: u64) {
         (self.at, self.until_ns) = (At::Clearing, now_ns.saturating_add(CLEAR_NS));
     }

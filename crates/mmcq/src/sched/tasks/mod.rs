@@ -156,7 +156,7 @@ impl Tasks {
         self.dialect
     }
 
-    /// There is another card, or none, or it begins anew: nothing of its queue is left.
+    /// Forgets the queue: there is another card, or none, or it begins anew.
     pub(crate) fn forget(&mut self) {
         self.reset();
         self.depth = 0;
@@ -188,12 +188,13 @@ impl Tasks {
         self.stats.entered = self.stats.entered.wrapping_add(1);
     }
 
-    /// The queue is left: what the card has is not known until it has said that it is off.
+    /// Marks the queue as left: what the card has is not known until it has said that it is off.
     pub(crate) fn mark_lost(&mut self) {
         self.mode = Mode::Lost;
     }
 
-    /// So many reads and writes wait while the queue is off. Would it pay, as it did before?
+    /// Asks whether the queue, which is off, would pay while so many reads and writes wait, as it
+    /// did before.
     ///
     /// It pays for several reads at a time: the card loads one while it sends another. Writes wait
     /// for nothing that it could do meanwhile.
@@ -211,7 +212,7 @@ impl Tasks {
         self.mode == Mode::On
     }
 
-    /// It has had nothing but writes for a while.
+    /// Asks whether there were nothing but writes for a while.
     #[inline(always)]
     pub(crate) fn is_dull(&self) -> bool {
         self.dull >= DULL_MAX && !self.always
@@ -226,7 +227,7 @@ impl Tasks {
         &self.stats
     }
 
-    /// A command for the queue goes out.
+    /// Sets the step of the command for the queue that goes out.
     pub(crate) fn set_step(&mut self, step: Step) {
         self.step = Some(step);
     }
@@ -236,7 +237,8 @@ impl Tasks {
         self.step
     }
 
-    /// It is over. The flag: its tasks were called back meanwhile, and it means nothing any more.
+    /// Takes the step that is over. The flag: its tasks were called back meanwhile, and it means
+    /// nothing any more.
     pub(crate) fn take_step(&mut self) -> Option<(Step, bool)> {
         let step = self.step.take()?;
         let needed =
@@ -345,7 +347,7 @@ impl Tasks {
         self.tasks[usize::from(id % DEPTH_MAX)].reliable = true;
     }
 
-    /// CMD44 of the described task goes out.
+    /// Notes that CMD44 of the described task goes out.
     pub(crate) fn note_params_sent(&mut self) {
         self.has_params = true;
     }
@@ -416,7 +418,7 @@ impl Tasks {
         self.announced != 0 && self.ready == 0 && !self.asked_beside && now_ns >= self.ask_ns()
     }
 
-    /// It is asked while data move.
+    /// Notes that the card is asked while data move.
     pub(crate) fn note_asked_beside(&mut self) {
         self.asked_beside = true;
     }
@@ -460,7 +462,7 @@ impl Tasks {
         self.stats.executed = self.stats.executed.wrapping_add(1);
     }
 
-    /// It waits on the card no more.
+    /// Takes a task off those that wait on the card.
     #[inline(always)]
     fn take_off(&mut self, id: u8) {
         let bit = 1 << (id % DEPTH_MAX);
@@ -470,7 +472,7 @@ impl Tasks {
         (self.announced, self.ready) = (self.announced & !bit, self.ready & !bit);
     }
 
-    /// What was executed has come to its end.
+    /// Notes that what was executed has come to its end.
     #[inline(always)]
     pub(crate) fn clear_running(&mut self, now_ns: u64) {
         if self.running != NONE {
@@ -506,13 +508,13 @@ impl Tasks {
         self.oldest().map_or(u64::MAX, |id| self.task(id).announced_ns.saturating_add(AGE_NS))
     }
 
-    /// This task waits on the card no more: it is what failed.
+    /// Takes a task off that failed.
     pub(crate) fn take_out(&mut self, id: u8) {
         self.take_off(id);
         self.running = NONE;
     }
 
-    /// A task that was described cannot be rung.
+    /// Forgets a described task that cannot be rung.
     pub(crate) fn forget_described(&mut self) {
         self.described = NONE;
     }
@@ -527,7 +529,7 @@ impl Tasks {
         self.stats.lost = self.stats.lost.wrapping_add(1);
     }
 
-    /// The controller's engine is not used any more. What failed before says nothing of software.
+    /// Stops the use of the controller's engine. What failed before says nothing of software.
     pub(crate) fn leave_engine(&mut self, why: Demotion) {
         self.stats.engine.get_or_insert(why);
         self.failures = Failures::NONE;
@@ -554,21 +556,21 @@ impl Tasks {
         back
     }
 
-    /// The queue has failed. True: it did so too often.
+    /// Counts a failure of the queue. True: there were too many.
     pub(crate) fn note_failure(&mut self, now_ns: u64) -> bool {
         self.stats.failures = self.stats.failures.wrapping_add(1);
         self.failures.again(now_ns)
     }
 
-    /// It is not used any more. False: it was not before.
+    /// Stops the use of the queue. False: it was not used before.
     pub(crate) fn demote(&mut self, why: Demotion) -> bool {
         let used = self.stats.demoted.is_none();
         self.stats.demoted.get_or_insert(why);
         used
     }
 
-    /// Another try to bring the card out of it. `None`: there were enough. False: the tasks are not
-    /// discarded first, since the card may be out of it already.
+    /// Counts another try to bring the card out of the queue. `None`: there were enough. False: the
+    /// tasks are not discarded first, since the card may be out of it already.
     pub(crate) fn count_cleaning(&mut self) -> Option<bool> {
         let tries = self.cleanings;
         self.cleanings += u8::from(tries < CLEANINGS_MAX);

@@ -26,7 +26,7 @@ pub(super) struct Pace {
 impl Pace {
     pub const NEW: Pace = Pace { gap_ns: 50_000, ask_ns: 0, heard_ns: 0 };
 
-    /// The first task is announced.
+    /// Begins to measure as the first task is announced.
     pub fn begin(&mut self, now_ns: u64) {
         self.heard_ns = now_ns;
         self.ask_ns = now_ns.saturating_add(self.pause_ns(1));
@@ -42,7 +42,7 @@ impl Pace {
         self.ask_ns = now_ns.saturating_add(self.pause_ns(announced));
     }
 
-    /// A task was executed, which may have kept the card from all others.
+    /// Notes that a task was executed, which may have kept the card from all others.
     pub fn note_executed(&mut self, now_ns: u64) {
         self.heard_ns = now_ns;
     }
@@ -56,7 +56,7 @@ impl Pace {
         self.ask_ns
     }
 
-    /// So long nothing has become ready.
+    /// Returns how long nothing has become ready.
     pub fn quiet_ns(&self, now_ns: u64) -> u64 {
         now_ns.saturating_sub(self.heard_ns)
     }

@@ -19,7 +19,7 @@ impl Tasks {
         rivals != 0 && self.meets(direction, start, end)
     }
 
-    /// A task of this number and one request is described, announced and rung at once.
+    /// Notes a task of this number and one request, which is described, announced and rung at once.
     #[inline(always)]
     pub(crate) fn ring_one(
         &mut self,
@@ -43,14 +43,14 @@ impl Tasks {
         self.count_rung(bit);
     }
 
-    /// Its only request.
+    /// Returns the task's request, if it has only one.
     #[inline(always)]
     pub(crate) fn one_member(&self, id: u8) -> Option<u8> {
         let first = self.task(id).first;
         (self.behind[usize::from(first) % SLOTS_MAX] == NONE).then_some(first)
     }
 
-    /// The controller's engine was given these tasks, by one write.
+    /// Counts tasks that the controller's engine was given by one write.
     #[inline(always)]
     pub(crate) fn count_rung(&mut self, tasks: u32) {
         self.stats.rung = self.stats.rung.wrapping_add(tasks.count_ones());

@@ -20,7 +20,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.timers.presence_at(now_ns.saturating_add(retry_ns));
     }
 
-    /// The program, or the supervisor, has said what is in the slot.
+    /// Ends the doubt about the slot: the program, or the supervisor, has said what is in it.
     pub(in super::super::super) fn settle_presence(&mut self) {
         let helping = self.supervisor.helping_mut();
         helping.untold = false;
@@ -53,6 +53,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
+    /// Asks the supervisor for help with the card that is there, or is gone, now that its presence
+    /// is stable.
     pub(super) fn report_presence(&mut self, now_ns: u64) {
         self.timers.clear_presence();
         let help = if self.host.present() { ServiceRequest::Inserted } else { ServiceRequest::Removed };

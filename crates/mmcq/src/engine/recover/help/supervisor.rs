@@ -29,10 +29,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         free
     }
 
-    /// What to wake when help is needed; the engine itself wakes nothing. As long as a waker is
-    /// named here (and after [`take_service_request`](Self::take_service_request)) the engine waits
-    /// for help, and keeps one slot free for urgent requests; `None`: there is no supervisor any
-    /// more. The waker that is not kept comes back, to be dropped outside of any lock.
+    /// Sets what to wake when help is needed; the engine itself wakes nothing. As long as a waker
+    /// is named here (and after [`take_service_request`](Self::take_service_request)) the engine
+    /// waits for help, and keeps one slot free for urgent requests; `None`: there is no supervisor
+    /// any more. The waker that is not kept comes back, to be dropped outside of any lock.
     #[must_use = "to be dropped outside of any lock"]
     pub(crate) fn set_service_waker(&mut self, waker: Option<Waker>) -> Option<Waker> {
         if !P::RECOVERS {
