@@ -110,12 +110,13 @@ const NOUNS: [&str; 13] = [
 ];
 
 /// Parts of a name that make it a clause, which tells what is so and not what is done.
-const CLAUSES: [&str; 5] = ["_is_", "_are_", "_begins_", "_goes_", "_ends_"];
+const CLAUSES: [&str; 4] = ["_is_", "_are_", "_begins_", "_goes_"];
 
 #[test]
 fn a_command_says_what_it_does() {
     let mut paths = Vec::new();
     files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut paths);
+    paths.retain(|path| !path.components().any(|part| part.as_os_str() == "tests"));
     let commands: Vec<_> =
         paths.iter().flat_map(|path| functions(path)).filter(|function| function.changes()).collect();
     assert!(commands.len() > 1000, "{} commands found", commands.len());
@@ -139,7 +140,7 @@ const PRONOUNS: [&str; 16] = [
 ];
 
 #[test]
-fn comments_of_functions_begin_with_what_they_do() {
+fn comments_begin_with_what_a_thing_does_or_is() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut paths = Vec::new();
     files(&source.join("engine"), &mut paths);
@@ -147,24 +148,19 @@ fn comments_of_functions_begin_with_what_they_do() {
     let (mut comments, mut wrong) = (0, Vec::new());
     for path in paths {
         let text = std::fs::read_to_string(&path).unwrap();
-        let mut first: Option<(usize, &str)> = None;
+        let mut inside = false;
         for (nth, line) in text.lines().enumerate() {
-            let line = line.trim_start();
-            if let Some(comment) = line.strip_prefix("///") {
-                first.get_or_insert((nth + 1, comment.trim_start()));
-            } else if !line.starts_with("#[") {
-                let Some((at, comment)) = first.take() else { continue };
-                if !line.split('(').next().is_some_and(|code| code.contains("fn ")) {
-                    continue;
-                }
-                comments += 1;
-                let word = comment.split(|letter: char| !letter.is_alphabetic()).next().unwrap_or_default();
-                if PRONOUNS.contains(&word) || comment.starts_with("The same") {
-                    wrong.push(format!("{}:{at}: {comment}", path.display()));
-                }
+            let comment = line.trim_start().strip_prefix("///");
+            let begins = comment.is_some() && !std::mem::replace(&mut inside, comment.is_some());
+            let Some(comment) = comment.filter(|_| begins) else { continue };
+            comments += 1;
+            let comment = comment.trim_start();
+            let word = comment.split(|letter: char| !letter.is_alphabetic()).next().unwrap_or_default();
+            if PRONOUNS.contains(&word) || comment.starts_with("The same") {
+                wrong.push(format!("{}:{}: {comment}", path.display(), nth + 1));
             }
         }
     }
-    assert!(comments > 900, "{comments} comments found");
+    assert!(comments > 1500, "{comments} comments found");
     assert!(wrong.is_empty(), "{} comments begin with a pronoun: {wrong:#?}", wrong.len());
 }

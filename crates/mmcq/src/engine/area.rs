@@ -172,9 +172,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let head = self.slots.head();
         self.services.memory_mut().area_mut().returning = false;
         let visits = head != NONE && matches!(self.slots.at(head).kind(), Kind::PartitionAccess(_));
-        let waits = self.gate.is_stopped();
-        let stopped = waits && (self.gate.is_halted() || self.incident.is_open() || !self.has_chore());
-        let reachable = self.card.target().is_some() && !self.gate.is_dead();
+        let waits = self.blockers.is_stopped();
+        let stopped = waits && (self.blockers.is_halted() || self.incident.is_open() || !self.has_chore());
+        let reachable = self.card.target().is_some() && !self.blockers.is_dead();
         // Where the other bits are not known, each visit begins in the user area.
         reachable && !stopped && (waits || !visits || self.services.memory().area().doubt)
     }

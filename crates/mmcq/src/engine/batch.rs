@@ -26,13 +26,13 @@ pub(super) struct Batch<const N: usize> {
     segments: [Segment; N],
 }
 
-/// What a transfer may be at most.
+/// The limits of one transfer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub blocks: u32,
-    /// The same for several requests together.
+    /// Most blocks of several requests together.
     pub merged_blocks: u32,
-    /// The same if a younger one would join while an older one stays behind.
+    /// Most blocks of several requests if a younger one would join while an older one stays behind.
     pub fair_blocks: u32,
     pub segments: u16,
     /// Nothing is put in front of a transfer that begins here: it goes on where an open one

@@ -28,7 +28,7 @@ pub(super) struct Busy {
     longest_ns: u64,
     /// Questions so far.
     questions: u32,
-    /// What comes after the busy of a control request.
+    /// The stage after the busy of a control request.
     followed_by: Stage,
     times: BusyTimes,
 }
@@ -86,7 +86,7 @@ impl Busy {
 struct BusyTimes {
     // Apart, since together they would take a third more.
     estimates_ns: [u32; CLASSES],
-    /// What the write before took, if it was an outlier; else 0.
+    /// The time of the write before, if it was an outlier; else 0.
     outliers_ns: [u32; CLASSES],
     /// First questions in a row that found the card ready.
     hits: [u8; CLASSES],
@@ -99,8 +99,8 @@ const INTERVAL_NS_MIN: u64 = 5_000;
 const INTERVAL_SHARE_FIRST: u64 = 64;
 /// ... up to this share of it.
 const INTERVAL_SHARE: u64 = 8;
-/// What was learned falls by 1 / 2^n after the nth first question in a row that finds the card
-/// ready.
+/// How fast a learned time falls: by 1 / 2^n after the nth first question in a row that finds the
+/// card ready.
 const FALLS: [u32; 5] = [7, 7, 5, 3, 1];
 /// The first write of its size that keeps the card busy counts for this share.
 const FIRST_SHARE: u32 = 8;

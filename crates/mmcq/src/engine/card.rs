@@ -43,7 +43,7 @@ pub(super) struct Card {
     number: CardNumber,
     /// Of the card that was seen last.
     identity: Option<u32>,
-    /// It has been taken out since.
+    /// The card has been taken out since.
     left: bool,
 }
 

@@ -31,14 +31,14 @@ const CMD52: u8 = 52;
 pub(super) struct Concurrent<E> {
     /// The card answers it.
     allowed: bool,
-    /// What is on the line.
+    /// The command on the line.
     line: OnLine,
     /// All the work. A pointer, so that firmware that never
     /// [allows](Engine::set_concurrent_commands) it does not carry it.
     turn: Option<fn(&mut E, Turn, u64) -> bool>,
 }
 
-/// What is on the CMD line beside data.
+/// A command on the CMD line beside data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OnLine {
     Nothing,
@@ -56,7 +56,7 @@ pub(super) enum Turn {
     Begin,
     /// Before the controller is asked for its events. True if the command is over.
     Ack,
-    /// It is over: whatever waited for the line goes on.
+    /// The command is over: whatever waited for the line goes on.
     GoOn,
     /// A second try is due, or the command's deadline has passed.
     Due,
@@ -172,7 +172,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let moving = self.lane.moves_data();
         let theirs =
             !self.lane.has_control() || matches!(self.slots.at(self.lane.control()).kind(), Kind::Io { .. });
-        let free = self.lane.concurrent().allowed && !self.is_concurrent() && !self.gate.is_halted();
+        let free = self.lane.concurrent().allowed && !self.is_concurrent() && !self.blockers.is_halted();
         if !(moving && theirs && free && self.host.caps().concurrent_command) {
             return false;
         }

@@ -167,7 +167,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Puts off the question for a status that is owed while the queue is empty, and wakes the
     /// engine for it. False: it is asked for now.
     pub(super) fn postpone_status(&mut self, now_ns: u64) -> bool {
-        if self.asks_soon() || !self.gate.is_running() {
+        if self.asks_soon() || !self.blockers.is_running() {
             return false;
         }
         let at_ns = later(self.lane.last().map_or(0, |last| last.ended_ns), ASK_AFTER_NS);

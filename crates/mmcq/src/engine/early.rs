@@ -14,12 +14,12 @@ use crate::host::Host;
 use crate::sched::Profile;
 use crate::spec::response::R1;
 
-/// So many requests are few.
+/// Most requests that are few.
 const FEW: u32 = 4;
-/// What a status says of earlier writes, and says once.
+/// Bits that a status says of earlier writes, and says once.
 const TOLD: u32 = R1::DEFERRED | R1::EXCEPTION_EVENT;
 
-/// What was taken from the R1 of the transfer in progress.
+/// Bits taken from the R1 of the transfer in progress.
 #[derive(Debug)]
 pub(super) struct Early {
     told: u32,

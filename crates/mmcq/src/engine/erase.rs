@@ -31,14 +31,14 @@ impl Irreversible {
     }
 }
 
-/// What becomes of erased blocks.
+/// The ways to erase blocks, by what becomes of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Erase {
-    /// They read as erased blocks do. eMMC: whole erase groups.
+    /// Blocks read as erased ones do. eMMC: whole erase groups.
     Erase,
     /// eMMC: they read as erased blocks do; any blocks.
     Trim,
-    /// They may read as before, or as erased; the card may do as it likes.
+    /// Blocks may read as before, or as erased; the card may do as it likes.
     Discard,
     /// eMMC: whole erase groups, and all copies of them, before it ends.
     SecureErase(Irreversible),
@@ -71,7 +71,7 @@ impl Erase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Erasing {
-    /// What it can, one [bit](Erase::bit) each.
+    /// The kinds that the card can do, one [bit](Erase::bit) each.
     pub kinds: u8,
     /// By the eMMC's commands; else by those of SD.
     pub emmc: bool,

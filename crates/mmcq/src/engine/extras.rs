@@ -20,7 +20,7 @@ use crate::spec::response::{R1, State as CardState};
 /// Longest wait for an ordinary block of data, where the card's own limit is not known.
 const DATA_NS: u64 = 1_000_000_000;
 
-/// One way into what [`Engine::enable_extended_ops`] adds.
+/// A way into what [`Engine::enable_extended_ops`] adds.
 #[derive(Debug)]
 struct Extras<H: Host, const N: usize, P: Profile> {
     on_event: fn(&mut Engine<H, N, P>, Event, u64),
@@ -63,10 +63,10 @@ impl<H: Host, const N: usize, P: Profile> Services<H, N, P> {
     }
 }
 
-/// What has happened to a request of these kinds.
+/// An event of a request of these kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// It is its turn; it is the control request in progress.
+    /// The request's turn has come; it is the control request in progress.
     Begin,
     /// A write with its own rules is next. It is still queued.
     Write(u8),
@@ -82,7 +82,7 @@ pub(super) enum Event {
     BreaksOff,
 }
 
-/// What the controller is doing for a place in a chain.
+/// A step of the controller for a place in a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// A command without busy.
@@ -142,7 +142,7 @@ impl Place {
     }
 }
 
-/// What the extras remember between steps.
+/// The state of the extras between steps.
 #[derive(Debug)]
 pub(super) struct Memory {
     /// A block of the engine's own, for extension registers.
@@ -160,7 +160,7 @@ pub(super) struct Memory {
     /// Moves done of the visit, and what is mapped for the one in progress.
     moves: u8,
     mapped: Option<(Segment, Direction)>,
-    /// What is known of the pieces of the write in progress that went before.
+    /// The fate of the pieces of the write in progress that went before.
     pieces: Pieces,
 }
 

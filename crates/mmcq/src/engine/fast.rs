@@ -1,6 +1,6 @@
 //! The fast path: an ordinary read or write while nothing else is going on.
 //!
-//! The [`door`](super::door) says when. Slots, batch, plan and timers are those of the general path
+//! The [`blockers`](super::blockers) say when: where there is none. Slots, batch, plan and timers are those of the general path
 //! ([`phases`](super::phases)), and what is left behind is the same; the questions between them
 //! are skipped. A request that has anything special to tell makes a test here fail, and goes the
 //! general way. `tests/fast_path.rs` compares the two.
@@ -16,7 +16,7 @@ use crate::host::{Auto, Direction, FastEnd, Host, Phase, Segment};
 use crate::sched::Profile;
 use crate::spec::response::R1;
 
-/// What the controller has that may end by the fast path.
+/// The kinds of phase that may end by the fast path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FastKind {
     Nothing,
@@ -57,7 +57,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     ) -> Option<SlotId> {
         let end = lba.checked_add(u64::from(blocks))?;
         let idle = self.lane.is_idle();
-        let ordinary = self.lane.door().fits(direction, blocks, end)
+        let ordinary = self.lane.fast_limits().fits(direction, blocks, end)
             && !(request.durable | request.urgent)
             && self.card.is_meant(request.card);
         if !ordinary || !self.admit_fast(HELD || !idle) || !self.has_room() || HELD && !idle {
@@ -80,7 +80,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.start_alone(id.index, (direction, lba, blocks), segment, now_ns);
         } else {
             self.slots.push_span(id.index, direction, lba, end);
-            if !self.lane.door().is_open() {
+            if !self.blockers.are_none() {
                 self.note_what_came(now_ns);
             }
             self.try_early(now_ns);
@@ -132,12 +132,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let (direction, blocks, end) = (self.batch.direction(), self.batch.blocks(), self.batch.end());
         let alone = self.batch.count() == 1 && self.slots.at(self.batch.first()).is_whole(blocks);
-        if alone && self.lane.door().fits(direction, blocks, end) && self.try_open() {
-            self.lane.set_fast_kind(self.lane.door().fast_kind(direction));
+        if alone && self.lane.fast_limits().fits(direction, blocks, end) && self.try_open() {
+            self.lane.set_fast_kind(self.lane.fast_limits().fast_kind(direction));
         }
     }
 
-    /// Starts what is next, while the door is open. The stage may still be that of what has ended.
+    /// Starts what is next, while there are no blockers. The stage may still be that of what has ended.
     /// False: what is next is for the general path.
     #[inline(always)]
     fn next_fast(&mut self, now_ns: u64) -> bool {
@@ -205,7 +205,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let single = blocks == 1;
         let auto = if single { Auto::None } else { self.card.plan().auto(blocks) };
         let times_ns = self.prepare_main(run, single, auto, true);
-        self.start_fast_phase(self.lane.door().fast_kind(direction), Stage::Main, times_ns, now_ns);
+        self.start_fast_phase(self.lane.fast_limits().fast_kind(direction), Stage::Main, times_ns, now_ns);
     }
 
     /// Asks the card how its writes went.
@@ -269,7 +269,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
         }
         // The next is started before anything is completed.
-        debug_assert!(self.lane.door().is_open(), "nothing here closes it");
+        debug_assert!(self.blockers.are_none(), "nothing here is in the way");
         if !self.next_fast(now_ns) {
             self.forget_fast();
             self.lane.enter(Stage::Idle);

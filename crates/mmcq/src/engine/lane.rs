@@ -4,9 +4,9 @@
 use super::awaited::Span;
 use super::busy::Busy;
 use super::concurrent::Concurrent;
-use super::door::Door;
 use super::early::Early;
 use super::fast::FastKind;
+use super::fast_limits::FastLimits;
 use super::phases::{LINE_TIMEOUT_NS, NO_PHASE, START_TIMEOUT_NS, Stage};
 use super::runs::Streams;
 use super::slot::NONE;
@@ -38,15 +38,15 @@ pub(super) struct Lane<E, T> {
     busy: Busy,
     /// The transfer that is left open, and the runs.
     streams: Streams,
-    /// What may go by the fast path.
-    door: Door,
-    /// What the controller has that may end by it.
+    /// The limits of the fast path.
+    fast_limits: FastLimits,
+    /// The phase that the controller has, as far as it may end by the fast path.
     fast_kind: FastKind,
     /// The command on the CMD line while data move.
     concurrent: Concurrent<E>,
-    /// What was taken from the running transfer's R1 before its end.
+    /// Bits taken from the running transfer's R1 before its end.
     early: Early,
-    /// What is announced to the card's queue.
+    /// The tasks that are announced to the card's queue.
     tasks: T,
 }
 
@@ -62,7 +62,7 @@ impl<E, T: Lanes> Lane<E, T> {
             last: None,
             busy: Busy::new(),
             streams: Streams::new(),
-            door: Door::NONE,
+            fast_limits: FastLimits::NONE,
             fast_kind: FastKind::Nothing,
             concurrent: Concurrent::NONE,
             early: Early::NONE,
@@ -255,13 +255,13 @@ impl<E, T: Lanes> Lane<E, T> {
     }
 
     #[inline(always)]
-    pub fn door(&self) -> &Door {
-        &self.door
+    pub fn fast_limits(&self) -> &FastLimits {
+        &self.fast_limits
     }
 
     #[inline(always)]
-    pub fn door_mut(&mut self) -> &mut Door {
-        &mut self.door
+    pub fn fast_limits_mut(&mut self) -> &mut FastLimits {
+        &mut self.fast_limits
     }
 
     /// Sets what the controller is about to get, as far as the fast path may end it.

@@ -15,6 +15,7 @@
 mod area;
 mod awaited;
 mod batch;
+mod blockers;
 mod breach;
 mod buffer;
 mod busy;
@@ -25,13 +26,13 @@ mod concurrent;
 mod config;
 mod control;
 mod deadline;
-mod door;
 mod durability;
 mod early;
 mod ends;
 mod erase;
 mod extras;
 mod fast;
+mod fast_limits;
 mod functions;
 mod gate;
 mod lane;
@@ -83,10 +84,10 @@ pub use stream::Close;
 use crate::host::{Caps, Direction, Host, Phase};
 use crate::sched::{Fifo, Policy, Profile};
 use batch::Batch;
+use blockers::Blockers;
 use card::Card;
 use durability::Durability;
 use extras::Services;
-use gate::Gate;
 use lane::Lane;
 use order::Order;
 use record::Record;
@@ -95,12 +96,13 @@ use slot::{Rules, Slots, State, bits};
 use supervisor::Supervisor;
 use timers::Timers;
 
-/// One controller with one card, and the requests for it. `N` slots, 1 to [`SLOTS_MAX`].
+/// A controller with one card, and the requests for it. `N` slots, 1 to [`SLOTS_MAX`].
 #[derive(Debug)]
 // What most functions touch comes first: short offsets make short instructions on small cores.
+/// A controller with one card, and the requests for it. `N` slots, 1 to [`SLOTS_MAX`].
 #[repr(C)]
 pub struct Engine<H: Host, const N: usize, P: Profile = Fifo> {
-    gate: Gate,
+    blockers: Blockers,
     durability: Durability,
     /// The stage of the transfer in progress, and its phase.
     lane: Lane<Self, P::Lanes>,
@@ -110,12 +112,12 @@ pub struct Engine<H: Host, const N: usize, P: Profile = Fifo> {
     incident: Incident,
     card: Card,
     config: Config,
-    /// What is asked of the supervisor, and what will be.
+    /// The questions to the supervisor, those to come among them.
     supervisor: Supervisor,
     slots: Slots<N>,
     /// The requests of the transfer in progress (reads and writes), and their memory in order.
     batch: Batch<N>,
-    /// What `enable_extended_ops` adds, and what that remembers.
+    /// The extras that `enable_extended_ops` adds, and what they remember.
     services: Services<H, N, P>,
     record: Record,
     host: H,
@@ -137,7 +139,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             host,
             config,
             order: Order::by(policy),
-            gate: Gate::new(config.admitted),
+            blockers: Blockers::new(config.admitted),
             slots: Slots::new(),
             lane: Lane::idle(),
             batch: Batch::new(),
@@ -162,7 +164,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let _all = |engine: Self| {
             #[rustfmt::skip]
             let Engine {
-                host: _, config: _, order: _, gate: _, slots: _, lane: _, batch: _, timers: _, card: _,
+                host: _, config: _, order: _, blockers: _, slots: _, lane: _, batch: _, timers: _, card: _,
                 durability: _, incident: _, supervisor: _, services: _, record: _,
             } = engine;
         };
@@ -171,7 +173,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             (&raw mut (*place).host).write(host);
             (&raw mut (*place).config).write(config);
             (&raw mut (*place).order).write(Order::by(policy));
-            (&raw mut (*place).gate).write(Gate::new(config.admitted));
+            (&raw mut (*place).blockers).write(Blockers::new(config.admitted));
             (&raw mut (*place).slots).write(const { Slots::new() });
             (&raw mut (*place).lane).write(const { Lane::idle() });
             (&raw mut (*place).batch).write(const { Batch::new() });
@@ -441,7 +443,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             if P::RECOVERS {
                 // Nothing else need follow that puts them back.
                 self.write_again(self.lane.began_ns());
-                self.gate.clear_card_faults();
+                self.blockers.clear_card_faults();
                 self.supervisor.upkeep_mut().forget();
             }
         }

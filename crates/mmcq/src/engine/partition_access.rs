@@ -24,9 +24,9 @@ pub struct PartitionAccess {
     pub lba: u32,
     /// Blocks that go out.
     pub out: u16,
-    /// They go out as a reliable write.
+    /// Whether the blocks go out as a reliable write.
     pub reliable: bool,
-    /// One more block goes out after them, by itself: RPMB's request for the result.
+    /// Whether one more block goes out after them, by itself: RPMB's request for the result.
     pub ask: bool,
     /// Blocks that come back.
     pub back: u16,

@@ -22,7 +22,8 @@ use crate::sched::{Policy, Profile};
 
 /// A request is passed by none that came so many requests after it.
 const PASSES: u32 = 64;
-/// What continues an open transfer spares its end and a start: it may move so many times as much.
+/// How many times as much a request may move that continues an open transfer: it spares an end and
+/// a start.
 const ON: u32 = 4;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {

@@ -17,7 +17,7 @@ use crate::host::{Auto, BusOp, BusyDetect, Direction, Host, Phase, StartError};
 use crate::sched::{Policy, Profile};
 use crate::spec::command::{self, Command, Resp};
 
-/// What the engine is doing with the controller.
+/// The stages of the engine's work with the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// Nothing.
@@ -121,7 +121,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             if P::RECOVERS && !self.services.memory().area().is_user() && self.plan_return() {
                 return self.extra(Event::Return, now_ns);
             }
-            if self.gate.is_stopped() {
+            if self.blockers.is_stopped() {
                 if self.stopped_turn(now_ns) {
                     return;
                 }

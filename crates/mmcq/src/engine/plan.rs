@@ -27,7 +27,7 @@ pub(super) struct Plan {
     ends: Ends,
 }
 
-/// What a controller adds to a transfer of several blocks.
+/// The ways in which a controller ends a transfer of several blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ends {
     /// Nothing.
@@ -42,7 +42,7 @@ enum Ends {
 #[derive(Debug)]
 pub(super) struct Transfer {
     pub phase: Phase,
-    /// What the controller waits for the card.
+    /// How long the controller waits for the card.
     pub timeout_ns: u64,
     /// When the engine itself gives up, not counting slack.
     pub patience_ns: u64,

@@ -12,7 +12,7 @@ pub(super) struct Record {
     trace: Trace,
 }
 
-/// One method an event that only raises its counter.
+/// Makes a method for each event that only raises its counter.
 macro_rules! counted {
     ($($doc:literal $event:ident: $counter:ident;)*) => {
         impl Record {

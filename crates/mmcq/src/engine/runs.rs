@@ -29,12 +29,12 @@ impl Open {
 pub(super) enum End {
     /// With the blocks that are collected.
     Here,
-    /// The same, by a CMD12 of the engine. Noted when the data command goes: the card's parameters
-    /// may be others when the data are over.
+    /// Ended by a CMD12 of the engine. Noted when the data command goes: the card's parameters may
+    /// be others when the data are over.
     Stopped,
     /// After so many blocks in all, in several phases: the request is longer than one.
     After(u32),
-    /// It goes on as long as the run does.
+    /// Open as long as the run goes on.
     Unknown,
     /// With the blocks that are collected, which a CMD23 has announced as a reliable write.
     Reliable,
@@ -43,7 +43,7 @@ pub(super) enum End {
 /// Requests of which each begins where the one before ended.
 #[derive(Clone, Copy, Debug)]
 struct Run {
-    /// One past the last block that went out.
+    /// The block after the last that went out.
     next: u64,
     /// The last request continued the one before.
     on: bool,

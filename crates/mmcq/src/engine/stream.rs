@@ -151,7 +151,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Decides how the collected transfer will end.
     pub(super) fn foresee(&mut self) -> End {
-        if !self.can_continue() || !self.gate.is_running() || !self.host_goes_on() {
+        if !self.can_continue() || !self.blockers.is_running() || !self.host_goes_on() {
             return End::Here;
         }
         if self.card.target().is_none_or(|t| self.batch_end() >= t.sectors) {
@@ -220,7 +220,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.batch.members().first().is_some_and(|&first| self.stands_alone(first)) {
             return Err(Close::End);
         }
-        if self.gate.is_halted() {
+        if self.blockers.is_halted() {
             return Err(Close::Stop);
         }
         // A transfer whose end CMD23 has announced ends soon.
@@ -235,7 +235,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return Err(if self.slots.at(head).span().is_some() { Close::Break } else { Close::Barrier });
         }
         match self.hold_ns() {
-            _ if !self.gate.is_running() => Err(Close::Stop),
+            _ if !self.blockers.is_running() => Err(Close::Stop),
             0 => Err(Close::End),
             // A chore, or a rest of the card, waits for no transfer that nothing continues.
             hold_ns => Ok(later(now_ns, hold_ns).min(self.quiet_chore_ns())),
@@ -342,7 +342,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return None;
         }
         let head = self.slots.head();
-        if self.gate.is_halted() || self.gate.is_suspended() && head == NONE {
+        if self.blockers.is_halted() || self.blockers.is_suspended() && head == NONE {
             return Some(Close::Stop);
         }
         if self.card.wire().is_doubted() {

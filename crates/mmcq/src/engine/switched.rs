@@ -14,7 +14,7 @@ use crate::host::{Direction, Host};
 use crate::sched::Profile;
 use crate::sched::packs::Packs;
 
-/// What is on.
+/// The functions of a card that are on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SwitchedOn {
     /// The cache of an SD card, and how it is flushed.

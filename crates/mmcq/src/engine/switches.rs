@@ -13,7 +13,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Refuses new requests; what is queued goes on. The card is quiet when
     /// [`is_idle`](Self::is_idle).
     pub fn suspend(&mut self) {
-        self.gate.suspend();
+        self.blockers.suspend();
         self.refresh_quirks();
         self.refresh_help();
         self.let_go();
@@ -21,7 +21,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Accepts requests again, after [`suspend`](Self::suspend) or [`halt`](Self::halt).
     pub fn resume(&mut self, now_ns: u64) {
-        self.gate.resume();
+        self.blockers.resume();
         self.refresh_quirks();
         self.refresh_help();
         self.dispatch(now_ns);
@@ -30,7 +30,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Starts nothing more after the transfer in progress; requests are still accepted and keep
     /// their order.
     pub fn halt(&mut self) {
-        self.gate.halt();
+        self.blockers.halt();
         self.refresh_quirks();
         self.refresh_help();
         self.let_go();

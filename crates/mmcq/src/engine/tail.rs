@@ -7,12 +7,12 @@ use crate::host::{Direction, Host};
 use crate::sched::slot_set::SlotSet;
 use crate::sched::{Holds, Pending, Policy, Profile, Run};
 
-/// What is known of the tail of what goes next.
+/// The knowledge of the tail of what goes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tail {
-    /// It is about to come, and waited for.
+    /// The tail is about to come, and waited for.
     Awaited,
-    /// It is not waited for, and what goes is collected.
+    /// The tail is not waited for, and what goes is collected.
     Batch,
     Unknown,
 }
@@ -276,7 +276,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Nothing may be held now, whatever waits.
     fn must_go(&self, now_ns: u64) -> bool {
         let ails = self.incident.is_open() || self.card.wire().is_doubted();
-        ails || !self.gate.is_running() || P::RECOVERS && self.timers.chore_is_due(now_ns)
+        ails || !self.blockers.is_running() || P::RECOVERS && self.timers.chore_is_due(now_ns)
     }
 
     /// All that waits, if it is one transfer of ordinary requests, and nothing else is to be done.
@@ -307,7 +307,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return None;
         }
         // Nothing is under way: whatever does not wait is about to leave its slot.
-        let most = self.gate.queue_limit().min(N).min(limits.segments.into());
+        let most = self.blockers.queue_limit().min(N).min(limits.segments.into());
         let room = most.saturating_sub(requests.into());
         Some(Pending {
             run: self.collected(),

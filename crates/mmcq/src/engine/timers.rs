@@ -25,7 +25,7 @@ pub(super) fn later(at_ns: u64, ns: u64) -> u64 {
 pub(super) struct Timers {
     /// The stage in progress wants a turn.
     wake_ns: u64,
-    /// It is given up.
+    /// When the phase is given up.
     limit_ns: u64,
     /// The command beside data is given up; while there is none, the next is tried again.
     concurrent_ns: u64,
@@ -166,7 +166,7 @@ impl Timers {
     }
 }
 
-/// What goes on beside it, or lasts longer.
+/// The times of what goes on beside the phase, or lasts longer.
 impl Timers {
     pub fn concurrent_at(&mut self, at_ns: u64) {
         self.concurrent_ns = at_ns;
@@ -291,7 +291,7 @@ impl Timers {
     }
 }
 
-/// What recovery and the supervisor are given.
+/// The times of recovery and of the supervisor.
 impl Timers {
     /// The next chore is due then.
     #[inline(always)]

@@ -28,7 +28,7 @@ pub(super) struct Upkeep {
     listens: bool,
     seen: bool,
     look_ns: u64,
-    /// What the last look found.
+    /// The exceptions that the last look found.
     known: u16,
     /// By when background work, which waits, begins at the latest.
     work_by_ns: u64,
@@ -260,7 +260,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return false;
         }
         if self.card.target().is_none()
-            || self.gate.is_dead()
+            || self.blockers.is_dead()
             || self.incident.is_open()
             || self.supervisor.helping().asks()
         {

@@ -12,7 +12,7 @@ const SLOWEST_HZ: u32 = 4_000;
 /// Clocks after the last token before the clock changes [SD 4.4].
 const LAST_CLOCKS: u64 = 8;
 
-/// What is known of the bus.
+/// The state of the bus.
 #[derive(Debug)]
 pub(super) struct Wire {
     /// Wire time of a block at the present clock and width.

@@ -37,7 +37,7 @@ impl<L: Lanes> Lanes for Chaining<L> {
     }
 }
 
-/// What the lane of chains has done.
+/// Counters of the lane of chains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChainStats {
@@ -79,24 +79,24 @@ impl Link {
     }
 }
 
-/// What the chain is at.
+/// The states of the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChainAt {
-    /// There is none, or it is being made.
+    /// No chain is there, or it is being made.
     Rest,
-    /// It is described, and could not be started yet.
+    /// The chain is described, and could not be started yet.
     Waits,
     /// The controller executes it.
     Runs,
-    /// It has failed at this link, and the controller has not let go. `believed`: what is before it
-    /// is done; `well`: a response that came after these shows no error of theirs.
+    /// The chain has failed at this link, and the controller has not let go. `believed`: what is
+    /// before it is done; `well`: a response that came after these shows no error of theirs.
     Failed { link: u8, believed: bool, well: bool },
 }
 
 /// The chain in progress, and what is known of chains.
 #[derive(Debug)]
 pub struct Chains {
-    /// What a chain may be; no links: there is none.
+    /// The limits of a chain; no links: there is none.
     caps: ChainCaps,
     at: ChainAt,
     count: u8,

@@ -1,8 +1,8 @@
 //! When a lane is given up: how often it has failed lately.
 
-/// It is given up after two failures in this time ...
+/// The time in which two failures are too many ...
 const OFTEN_NS: u64 = 10_000_000_000;
-/// ... or after five in this.
+/// ... or in which five are.
 const LONG_NS: u64 = 600_000_000_000;
 
 /// When it failed the last times, newest first; 0: it did not.

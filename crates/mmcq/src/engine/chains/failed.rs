@@ -119,7 +119,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             ChainAt::Failed { link, believed, well } => (usize::from(link), believed, well),
             _ => (usize::MAX, false, false),
         };
-        let gone = self.card.target().is_none() || self.gate.is_dead();
+        let gone = self.card.target().is_none() || self.blockers.is_dead();
         let mut suspects: SlotSet = 0;
         for place in 0..chains.links().len() {
             let Some(&link) = self.lane.chains().and_then(|chains| chains.links().get(place)) else { break };
@@ -164,7 +164,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let forgotten = slot.orphan() && slot.direction() == Some(Direction::Read);
         match slot.result() {
             Ok(_) if gone => {
-                let dead = if self.gate.is_dead() { Error::Dead } else { Error::NoCard };
+                let dead = if self.blockers.is_dead() { Error::Dead } else { Error::NoCard };
                 let error = self.incident.failed().error().unwrap_or(dead);
                 self.end_slot(index, Err(error));
             }

@@ -17,6 +17,7 @@
 mod failed;
 
 use super::batch::Limits;
+use super::blockers::COLLECTIONS;
 use super::phases::{SLACK_NS, Stage};
 use super::runs::End;
 use super::slot::{NONE, bits};
@@ -74,9 +75,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn may_chain(&self, now_ns: u64) -> bool {
         let ends =
             self.card.plan().ends_by_itself() && self.card.target().is_some_and(|t| !t.extended_address);
-        let well = !self.incident.is_open() && !self.incident.is_in_doubt();
-        let user = self.services.memory().area().is_user();
-        ends && well && user && !self.is_left_open() && !self.timers.chore_is_due(now_ns)
+        ends && !self.is_lane_stopped::<COLLECTIONS>(now_ns)
     }
 
     /// Does another transfer wait beside the one that is collected?

@@ -13,6 +13,7 @@
 
 mod failed;
 
+use super::blockers::COLLECTIONS;
 use super::extras::Event;
 use super::phases::{COMMAND_TIMEOUT_NS, Stage};
 use super::runs::End;
@@ -124,10 +125,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// May a pack begin now?
     fn may_pack(&self, now_ns: u64) -> bool {
         let counts = self.card.target().is_some_and(|target| target.count);
-        let well = counts && !self.incident.is_open() && !self.incident.is_in_doubt();
         let memory = self.services.memory();
         let header = !memory.is_mapped() && memory.page().len_bytes() >= BLOCK_BYTES;
-        well && header && memory.area().is_user() && !self.is_left_open() && !self.timers.chore_is_due(now_ns)
+        counts && header && !self.is_lane_stopped::<COLLECTIONS>(now_ns)
     }
 
     /// Does another wait that could be an entry beside the one that is collected?

@@ -8,9 +8,9 @@ use crate::spec::response::R1;
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RecoveryStep {
-    /// What kind of failure is it?
+    /// Finds out what kind of failure it is.
     Classify,
-    /// What was surely done before it is kept.
+    /// Keeps what was surely done before the failure.
     Salvage,
     /// The lines are reset, the card is asked for its state (CMD13).
     Status,
@@ -60,7 +60,7 @@ impl RecoveryStep {
 pub struct RecoveryEvent {
     /// When, in nanoseconds.
     pub at_ns: u64,
-    /// What the card's status said in this incident so far: all R1 that came, together.
+    /// The card's status in this incident so far: all R1 that came, together.
     pub status: u32,
     /// Which step.
     pub step: RecoveryStep,
@@ -102,7 +102,7 @@ impl Trace {
     }
 }
 
-/// What a failure is about; decides what is tried.
+/// The classes of failures, which decide what is tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
     /// The card would refuse it again.

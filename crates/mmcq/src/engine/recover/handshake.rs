@@ -6,7 +6,7 @@ use crate::host::Host;
 use crate::sched::Profile;
 use core::task::Waker;
 
-/// What the engine and its supervisor tell each other. A program calls
+/// The words between the engine and its supervisor. A program calls
 /// [`card::supervise`](crate::card::supervise) instead. This trait is no part of the interface, and
 /// may change in any version.
 pub trait Handshake {

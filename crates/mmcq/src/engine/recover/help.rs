@@ -22,8 +22,8 @@ const POWER_CYCLE_PAUSE_NS: u64 = 60_000_000_000;
 /// minutes.
 const NEW_CARD_NS: u64 = 240_000_000_000;
 
-/// What the engine asks of its supervisor ([`card::supervise`](crate::card::supervise)): things
-/// that need a conversation with the card.
+/// The things that the engine asks of its supervisor ([`card::supervise`](crate::card::supervise)):
+/// those that need a conversation with the card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServiceRequest {
     /// Find a new sampling point, in the same mode.
@@ -34,9 +34,9 @@ pub enum ServiceRequest {
     Reinit,
     /// Switch its supply off and on, and initialise it.
     PowerCycle,
-    /// There is a card, which may be another.
+    /// A card is in the slot, which may be another.
     Inserted,
-    /// There is none.
+    /// No card is in the slot.
     Removed,
     /// The card's status shows an exception event: which one?
     Exception,
@@ -54,9 +54,9 @@ pub(in super::super) struct Helping {
     asked: Option<ServiceRequest>,
     /// The supervisor has heard.
     taken: bool,
-    /// It lets the card rest; it is to wake it.
+    /// Whether the supervisor lets the card rest; then it is to wake it.
     rest: Resting,
-    /// There is one.
+    /// Whether there is a supervisor.
     supervisor: bool,
     /// A card came or went, and no supervisor has heard it.
     untold: bool,
@@ -71,11 +71,11 @@ pub(in super::super) struct Helping {
 enum Pace {
     /// Nothing has been asked of the card yet.
     Unbegun,
-    /// Its last step began at this time, in nanoseconds.
+    /// The conversation's last step began at this time, in nanoseconds.
     Step(u64),
-    /// There was a gap between two of its steps: the machine was suspended.
+    /// A gap was between two steps: the machine was suspended.
     Gap,
-    /// It has had its time a second time.
+    /// Help has had its time a second time.
     Again,
 }
 
@@ -241,7 +241,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 if help == ServiceRequest::Inserted {
                     // The engine may have been told of another since the slot was last empty.
                     self.fail_queued(Error::Removed);
-                    self.gate.clear_card_faults();
+                    self.blockers.clear_card_faults();
                     self.timers.cycle_at_once();
                     self.services.memory_mut().area_mut().forget();
                     self.incident.reset_for_card();
@@ -499,7 +499,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if P::RECOVERS
             && self.supervisor.helping().supervisor
             && self.card.target().is_some()
-            && !self.gate.is_dead()
+            && !self.blockers.is_dead()
         {
             match self.supervisor.helping().asked {
                 None if !self.slots.is_full() => self.ask(ServiceRequest::Retune, now_ns),

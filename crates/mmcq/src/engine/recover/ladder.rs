@@ -24,9 +24,9 @@ use crate::host::{Direction, Host};
 use crate::sched::{Policy, Profile};
 use crate::spec::response::R1;
 
-/// So many damages ...
+/// The number of damages ...
 const DAMAGES: usize = 3;
-/// ... in so many transfers are too many for this speed.
+/// ... in this number of transfers that is too many for a speed.
 const DAMAGE_WINDOW: Count = 64;
 /// Between two tunings that damage asked for.
 const RETUNE_PAUSE_NS: u64 = 1_000_000_000;
@@ -312,7 +312,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Every request is answered, now and from now on.
     pub(super) fn dead(&mut self, now_ns: u64) {
-        if self.gate.mark_dead() {
+        if self.blockers.mark_dead() {
             self.climb(RecoveryStep::Dead, now_ns);
         }
         self.note_supply_loss();

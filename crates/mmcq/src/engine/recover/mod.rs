@@ -47,7 +47,7 @@ const INCIDENT_NS: u64 = 12_000_000_000;
 const STOP_TIMEOUT_NS: u64 = 100_000_000;
 /// Phases of one pass that may fail themselves: two CMD13, a CMD12, and one CMD13 more.
 const FAULTS_MAX: u8 = 4;
-/// So often a tuning that a reset of the controller has lost is made again in one incident.
+/// How often in one incident a tuning is made again that a reset of the controller has lost.
 const TUNINGS_LOST_MAX: u8 = 3;
 /// CMD12 in one pass.
 const STOPS_MAX: u8 = 3;
@@ -58,7 +58,7 @@ const STOPS_MAX: u8 = 3;
 #[repr(C)]
 pub(super) struct Incident {
     failed: Failed,
-    /// One is under way.
+    /// Whether an incident is under way.
     open: bool,
     /// Failed tries of what failed, and the slot that was first in it.
     tries: u8,
@@ -68,7 +68,7 @@ pub(super) struct Incident {
     /// Measures that were taken, one bit a [`RecoveryStep`].
     spent: u16,
     slowed: u8,
-    /// It failed at CMD23.
+    /// Whether the transfer failed at CMD23.
     counting: bool,
     /// The controller was reset in a tuned mode, and nothing has been tuned since.
     untuned: bool,
@@ -79,15 +79,15 @@ pub(super) struct Incident {
     unheard: bool,
     /// Resets of the controller that lost a tuning of this incident.
     tunings_lost: u8,
-    /// This pass: failed phases, CMD12 sent.
+    /// Counters of this pass: failed phases, CMD12 sent.
     faults: u8,
     stops: u8,
     /// A response that may have told what became of earlier writes did not arrive.
     status_lost: bool,
     /// Writes that are to be written once more, one bit a slot.
     redo: SlotSet,
-    /// Those that were written once more, until their fate is known: nothing may come in between
-    /// that loses it again.
+    /// Writes that were sent once more, until their fate is known: nothing may come in between that
+    /// loses it again.
     doubted: SlotSet,
     /// The count of transfers at the last damages on the bus, newest first.
     damages: [Count; 3],

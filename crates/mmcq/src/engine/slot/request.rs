@@ -7,7 +7,7 @@ use crate::host::Segment;
 use crate::sched::Origin;
 use core::task::Waker;
 
-/// What can be asked of it.
+/// Makes the questions that a slot answers.
 macro_rules! told {
     ($($(#[$doc:meta])* $name:ident: $type:ty;)*) => {
         impl Slot {

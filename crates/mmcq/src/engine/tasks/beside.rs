@@ -34,7 +34,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline(never)]
     fn begin_task_beside(&mut self, now_ns: u64) -> bool {
         let reads = self.lane.moves_data() && self.batch.direction() == Direction::Read;
-        let free = !self.lane.has_control() && !self.is_concurrent() && !self.gate.is_halted();
+        let free = !self.lane.has_control() && !self.is_concurrent() && !self.blockers.is_halted();
         if !reads || !free || self.is_driven() || !self.host.caps().concurrent_command {
             return false;
         }

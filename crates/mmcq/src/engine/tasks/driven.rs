@@ -3,8 +3,8 @@
 //! to the next in the queue.
 //!
 //! The same as the [fast path](super::super::fast) for a transfer: it skips the questions
-//! of [`hosted`](super::hosted), and leaves behind what the answers would have. Its door opens and
-//! closes with that of the fast path.
+//! of [`hosted`](super::hosted), and leaves behind what the answers would have. It opens and
+//! closes as the fast path does.
 
 use super::super::slot::NONE;
 use super::super::timers::later;
@@ -22,14 +22,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         on && self.lane.tasks().is_some_and(|tasks| tasks.is_queue_on())
     }
 
-    /// Accepts a request, and rings it if there is room. The door is open.
+    /// Accepts a request, and rings it if there is room. Nothing is in the way.
     #[inline(always)]
     pub(in super::super) fn submit_driven(&mut self, request: &mut Request, now_ns: u64) -> Option<SlotId> {
         let (direction, lba, blocks) = request.kind.span()?;
         let end = lba.checked_add(u64::from(blocks))?;
         if request.durable | request.urgent
             || !self.card.is_meant(request.card)
-            || !self.lane.door().fits(direction, blocks, end)
+            || !self.lane.fast_limits().fits(direction, blocks, end)
             || !self.has_room()
             || !self.may_ring(now_ns)
         {
@@ -113,7 +113,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         taken != 0
     }
 
-    /// Takes the queue engine's interrupt, while the door is open.
+    /// Takes the queue engine's interrupt, while nothing is in the way.
     #[inline(always)]
     pub(in super::super) fn acknowledge_driven(&mut self, now_ns: u64) -> bool {
         let Some(queue) = self.host.queue() else { return false };

@@ -139,7 +139,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// switched off. *Bound: three tries; then the card is initialised again.*
     #[cold]
     pub(super) fn clean_queue(&mut self, now_ns: u64) -> Turn {
-        let gone = self.gate.is_dead() || self.card.target().is_none();
+        let gone = self.blockers.is_dead() || self.card.target().is_none();
         self.unmap_switch();
         let Some(tasks) = self.lane.tasks_mut() else { return Turn::Pass };
         if gone {

@@ -16,6 +16,7 @@
 //! it. A task that has waited for 20 ms is looked for in the registers, and nothing is rung that
 //! could keep it waiting.*
 
+use super::super::blockers::TASKS;
 use super::super::phases::{SLACK_NS, Stage};
 use super::super::slot::{NONE, Rules};
 use super::super::timers::later;
@@ -135,12 +136,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// A flush of the card's cache, and nothing that must go before it.
     fn is_plain_flush(&self, head: u8, now_ns: u64) -> bool {
-        let well = !self.gate.is_stopped() && !self.incident.is_open() && !self.incident.is_in_doubt();
-        let next = self.services.memory().area().is_user() && !self.timers.chore_is_due(now_ns);
         let by_cmd6 =
             self.card.target().is_some_and(|target| !matches!(target.flush, FlushBy::SdCache { .. }));
         let flush = head != NONE && matches!(self.slots.at(head).kind(), Kind::Flush);
-        well && next && by_cmd6 && flush && !self.slots.has_io() && !self.owes_status()
+        by_cmd6 && flush && !self.is_lane_stopped::<TASKS>(now_ns) && !self.owes_status()
     }
 
     /// Rings what may be announced now, by one write of the doorbell.

@@ -24,6 +24,7 @@ mod hosted;
 mod steps;
 
 use super::batch::Limits;
+use super::blockers::TASKS;
 use super::fast::FastKind;
 use super::phases::{NO_PHASE, SLACK_NS, Stage};
 use super::runs::End;
@@ -38,7 +39,7 @@ use crate::spec::command::emmc;
 /// A queue in which nothing waits is switched off after this time, so that the card may rest.
 const IDLE_NS: u64 = 10_000_000;
 
-/// What the lane says to the dispatcher.
+/// The answer of a lane to the dispatcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
     /// The queue is off: the single lane goes on.
@@ -49,14 +50,14 @@ pub(super) enum Turn {
     Wait,
 }
 
-/// What may be announced next.
+/// The choice of what is announced next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Chosen {
     /// Nothing, now.
     Nothing,
     /// Something else is done first.
     Turn(Turn),
-    /// What is collected; its memory is mapped.
+    /// A task is collected; its memory is mapped.
     Task,
 }
 
@@ -150,10 +151,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Is there nothing but ordinary reads and writes to be done next?
     fn has_only_tasks(&self, now_ns: u64) -> bool {
         let head = self.slots.head();
-        let well = !self.gate.is_stopped() && !self.incident.is_open() && !self.incident.is_in_doubt();
-        let area = self.services.memory().area().is_user();
-        let chore = self.timers.chore_is_due(now_ns);
-        well && area && !chore && !self.slots.has_io() && (head == NONE || self.is_ordinary_task(head))
+        !self.is_lane_stopped::<TASKS>(now_ns) && (head == NONE || self.is_ordinary_task(head))
     }
 
     /// Switches the card's queue on, if that pays now.

@@ -72,7 +72,7 @@ struct Turn {
     sync: bool,
     /// Synchronous turns have passed over it: it may keep its turn for a while.
     owed: bool,
-    /// What was sent last is a read of so many blocks; 0 if it is none.
+    /// The blocks of what was sent last, if that is a read; else 0.
     read_blocks: u32,
     blocks: u64,
     used_ns: u64,

@@ -13,10 +13,10 @@ const DOUBTED: u16 = 128;
 /// ... of twice as many each time that this has shown what was known, up to so many times.
 const SURE_MAX: u8 = 3;
 
-/// What is known of both ways.
+/// The times that were measured of both ways.
 #[derive(Debug)]
 pub(super) struct Measured {
-    /// What a block takes if starts are not held, and if they are, in sixteenths of a nanosecond;
+    /// The time of a block if starts are not held, and if they are, in sixteenths of a nanosecond;
     /// 0: not known.
     took: [u32; 2],
     /// The measure in progress: since when, its blocks and transfers, and whether a start was held,
@@ -31,9 +31,9 @@ pub(super) struct Measured {
     trying: u8,
     /// How many times in a row a try has shown again what was known: the next comes the later.
     sure: u8,
-    /// What is tried.
+    /// The way that is tried.
     tried: bool,
-    /// What was decided last; `None`: nothing was.
+    /// The last decision; `None`: nothing was decided.
     last: Option<bool>,
 }
 

@@ -44,10 +44,10 @@ pub(crate) use streams::Run;
 use streams::Streams;
 use ways::{Loop, Ways};
 
-/// What the account holds at first.
+/// The account at first.
 const CREDIT_NS: i64 = 1_000_000;
-/// What it holds at most, in times of `a`: so much a client that has always come back may cost when
-/// it stops.
+/// The most that the account holds, in times of `a`: so much a client that has always come back may
+/// cost when it stops.
 const CREDITS_MAX: u64 = 4;
 /// The part of the time of all transfers that goes to the account.
 const SHARE: u64 = 256;
@@ -76,21 +76,21 @@ pub(crate) struct Held {
     until_ns: u64,
     /// In no case longer than this.
     last_ns: u64,
-    /// What a transfer costs besides its blocks.
+    /// The time of a transfer besides its blocks.
     fixed_ns: u64,
     /// How long after one the next is overdue.
     step_ns: u64,
     /// Requests that are still away.
     awaited: u8,
-    /// Those that have come meanwhile and were not told to the streams yet: how many, when the
-    /// first came, where they begin.
+    /// The requests that have come meanwhile and were not told to the streams yet: how many, when
+    /// the first came, where they begin.
     joined: u8,
     joined_ns: u64,
     joined_lba: u64,
     pub pending: Pending,
 }
 
-/// What holding starts for the tails of their batches has cost and gained.
+/// The costs and gains of holding starts for the tails of their batches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holds {
@@ -100,12 +100,11 @@ pub struct Holds {
     pub came: u64,
     /// How long they were held together, in nanoseconds.
     pub waited_ns: u64,
-    /// What that gained, in nanoseconds: what a transfer costs besides its blocks, less the
-    /// waiting.
+    /// The time gained, in nanoseconds: what a transfer costs besides its blocks, less the waiting.
     pub gained_ns: u64,
 }
 
-/// What is known of a card's costs and of streams, and what is being held.
+/// The state of holding starts: a card's costs, streams, and what is being held.
 #[derive(Debug)]
 pub struct Hold {
     costs: [Costs; 2],
@@ -126,7 +125,7 @@ pub struct Hold {
     free_ns: u64,
     /// The last writes that were moved, until they are complete.
     moved: Option<Run>,
-    /// Those of the transfer in progress are complete.
+    /// Whether the requests of the transfer in progress are complete.
     told: bool,
     counts: Holds,
 }

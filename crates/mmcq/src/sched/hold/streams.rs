@@ -18,7 +18,7 @@ const JITTER_NS: u64 = 2_000;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run {
     pub direction: Direction,
-    /// Its first block, and one past its last.
+    /// The first block, and one past the last.
     pub lba: u64,
     pub end: u64,
     pub requests: u8,
@@ -49,18 +49,18 @@ impl Run {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stream {
     direction: Direction,
-    /// Its last request's owner.
+    /// The last request's owner.
     client: u8,
     /// Requests that its clients keep in flight.
     depth: u8,
-    /// So many were when the last were complete, but for those that waited and had not been told;
-    /// 0: that has been noted.
+    /// How many were in flight when the last were complete, but for those that waited and had not
+    /// been told; 0: that has been noted.
     seen: u8,
     /// Most that were seen since it was fewer than `depth`, and how many times that was.
     fewer: u8,
     times: u8,
-    /// What `depth` was before some stayed away for too long, 0: none did; and whether what went
-    /// without them is complete.
+    /// The `depth` before some stayed away for too long, 0: none did; and whether what went without
+    /// them is complete.
     missed: u8,
     answered: bool,
     /// The first block that is not complete, and one past the last.
@@ -70,7 +70,7 @@ pub(super) struct Stream {
     /// each request of the group; and the longest time between two that come. 0: not known.
     first_ns: u32,
     gap_ns: u32,
-    /// What it takes longer for each request.
+    /// The time that it takes longer for each request.
     each_ns: u32,
     /// How long the first, and each further one, takes on the average, with what seldom happens.
     mean_first_ns: u32,
@@ -90,7 +90,7 @@ pub(super) struct Stream {
 struct Group {
     at_ns: u64,
     requests: u8,
-    /// Those that have not come back.
+    /// The requests that have not come back.
     away: u8,
 }
 

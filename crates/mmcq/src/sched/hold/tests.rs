@@ -14,8 +14,8 @@ struct Manner {
     /// From a completion to the next request, and between two requests of one turn.
     first_ns: u64,
     gap_ns: u64,
-    /// What the first takes longer for each request that was complete with it. Where it is not 0,
-    /// the others of a turn come together, one gap after the first.
+    /// The time that the first takes longer for each request that was complete with it. Where it is
+    /// not 0, the others of a turn come together, one gap after the first.
     each_ns: u64,
     /// Every so many requests it stays away for `rest_ns`; 0: never.
     rests_every: u32,
@@ -273,15 +273,15 @@ fn a_cheap_command_is_not_waited_for() {
     assert!(ours.0 <= never.0 * 103 / 100, "{ours:?} {never:?}");
 }
 
-/// What the clients of a sequence do.
+/// The clients of a sequence, by what they do.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
     Steady,
-    /// It stays away at the worst moment, again and again.
+    /// A client stays away at the worst moment, again and again.
     Rests,
     /// Other depths and paces in turn.
     Alternates,
-    /// It turns random, and sequential again.
+    /// A client turns random, and sequential again.
     TurnsRandom,
     /// Fast, and slower than any transfer, in turn.
     SlowAndFast,

@@ -38,7 +38,7 @@ impl<L: Lanes> Lanes for Packing<L> {
     }
 }
 
-/// What the lane of packed commands has done.
+/// Counters of the lane of packed commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PackStats {
@@ -86,14 +86,14 @@ pub(crate) enum Step {
     Look,
 }
 
-/// What became of the writes of the last pack.
+/// The fate of the writes of the last pack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It is known, or there are none.
+    /// The fate is known, or there are no writes.
     Known,
     /// The card's next status tells.
     Open,
-    /// This status says that something went wrong.
+    /// A status says that something went wrong.
     Doubtful(u32),
 }
 

@@ -15,7 +15,8 @@ const SHARE_SHIFT: u32 = 3;
 pub(super) struct Pays {
     /// Nanoseconds of a request: of reads and writes, alone and in a pack; 0: not known.
     times_ns: [[u32; 2]; 2],
-    /// What began last, if nothing else has since: its place in `times_ns`, its requests, and when.
+    /// The last beginning, if nothing else has begun since: its place in `times_ns`, its requests,
+    /// and when.
     began: Option<(usize, usize, u32, u64)>,
     /// Transfers since the other way was tried, reads and writes.
     turns: [u8; 2],

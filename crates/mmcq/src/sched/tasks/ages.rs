@@ -3,7 +3,7 @@
 
 use super::{DEPTH_MAX, NONE};
 
-/// What stands before and behind a task, in a circle.
+/// The neighbours of a task in a circle, before and behind it.
 #[derive(Clone, Copy, Debug)]
 struct Link {
     older: u8,

@@ -13,29 +13,29 @@ pub(crate) const CLEAR_NS: u64 = 100_000_000;
 /// Ends of tasks that were not rung, before the engine is not believed any more.
 const STALE_MAX: u8 = 4;
 
-/// What the engine is at.
+/// The states of the controller's engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum At {
     /// Off: the lines are free, and no memory is its own.
     Off,
     /// On: tasks can be rung.
     On,
-    /// It was asked to halt, because something went wrong.
+    /// The engine was asked to halt, because something went wrong.
     Halting,
-    /// It has halted, and forgets its tasks.
+    /// The engine has halted, and forgets its tasks.
     Clearing,
-    /// It did not do as it was told: a reset takes the memory from it.
+    /// The engine did not do as it was told: a reset takes the memory from it.
     Reset,
 }
 
 /// Why its tasks are taken from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// It says so.
+    /// The engine names a fault.
     Fault(QueueFault),
     /// Nothing has ended in the longest time that any task may last, or the memory is needed.
     Silent,
-    /// There is no card any more.
+    /// No card is there any more.
     Removed,
 }
 
@@ -43,9 +43,9 @@ pub(crate) enum Why {
 #[derive(Debug)]
 pub struct Hosted {
     at: At,
-    /// It drives the card's queue; else the software does.
+    /// Whether the engine drives the card's queue; else the software does.
     drives: bool,
-    /// What a task may be; the largest so far.
+    /// The limits of a task; the largest so far.
     blocks: u32,
     largest: u32,
     segments: u16,

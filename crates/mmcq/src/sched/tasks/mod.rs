@@ -28,12 +28,12 @@ pub use stats::{Demotion, TaskStats};
 const DEPTH_MAX: u8 = 32;
 /// A queue of fewer tasks is not worth its commands.
 const DEPTH_MIN: u8 = 2;
-/// So many are announced at most: beyond that a card of four units is never idle, and what waits
-/// here still obeys the scheduler.
+/// Most tasks that are announced at a time: beyond that a card of four units is never idle, and
+/// what waits here still obeys the scheduler.
 const ANNOUNCED_MAX: u8 = 16;
 /// While a task has waited so long on the card, no other is announced.
 const AGE_NS: u64 = 20_000_000;
-/// So many writes in a row, without a read among them, end the queue: they gain nothing by it.
+/// How many writes in a row, without a read among them, end the queue: they gain nothing by it.
 const DULL_MAX: u8 = 16;
 /// Each time that the queue would have paid counts 2, each time that it would not takes 1 off. It
 /// is switched on at this count: an open loop may leave one request alone in every other turn.
@@ -48,7 +48,7 @@ const CLEANINGS_MAX: u8 = 3;
 pub(crate) struct Task {
     pub direction: Direction,
     pub start: u64,
-    /// One past the last block.
+    /// The end, one past the last block.
     pub end: u64,
     /// The slot of its first request.
     pub first: u8,
@@ -73,8 +73,8 @@ pub struct Tasks {
     has_params: bool,
     asked_beside: bool,
     running: u8,
-    /// One bit a task that the card knows; of these, one that is ready; one that writes, void for a
-    /// number that is free.
+    /// A bit for each task that the card knows; of these, one that is ready; one that writes, void
+    /// for a number that is free.
     announced: u32,
     ready: u32,
     writes: u32,
@@ -84,7 +84,7 @@ pub struct Tasks {
     behind: [u8; SLOTS_MAX],
     /// Tries to bring the card out of it.
     cleanings: u8,
-    /// It is used for all that it can be used for, and not where it pays alone.
+    /// Whether the queue is used for all that it can be used for, and not where it pays alone.
     always: bool,
     /// Writes in a row that were executed. Looks in a row at which the queue would have paid.
     dull: u8,

@@ -9,10 +9,10 @@
 const LEAST_NS: u64 = 5_000;
 /// No card's unit is waited for longer without a question.
 const MOST_NS: u64 = 200_000;
-/// So many tasks keep a card at work while one that is ready waits.
+/// How many tasks keep a card at work while one that is ready waits.
 const ENOUGH: u64 = 8;
 
-/// What is known of it.
+/// The measured pace of a card.
 #[derive(Debug)]
 pub(super) struct Pace {
     /// Mean time from one task that becomes ready to the next.

@@ -71,7 +71,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.close_fast();
         // Without a supervisor no slot is kept for one.
         let kept = u8::from(waker.is_some());
-        self.gate.limit(self.config.admitted.min((N as u8).saturating_sub(kept).max(1)));
+        self.blockers.limit(self.config.admitted.min((N as u8).saturating_sub(kept).max(1)));
         core::mem::replace(&mut self.supervisor.helping_mut().waker, waker)
     }
 
