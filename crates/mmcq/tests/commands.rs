@@ -151,8 +151,8 @@ fn comments_begin_with_what_a_thing_does_or_is() {
         let mut inside = false;
         for (nth, line) in text.lines().enumerate() {
             let comment = line.trim_start().strip_prefix("///");
-            let begins = comment.is_some() && !std::mem::replace(&mut inside, comment.is_some());
-            let Some(comment) = comment.filter(|_| begins) else { continue };
+            let goes_on = std::mem::replace(&mut inside, comment.is_some());
+            let Some(comment) = comment.filter(|_| !goes_on) else { continue };
             comments += 1;
             let comment = comment.trim_start();
             let word = comment.split(|letter: char| !letter.is_alphabetic()).next().unwrap_or_default();
