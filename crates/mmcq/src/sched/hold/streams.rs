@@ -37,7 +37,7 @@ impl Run {
     }
 
     /// Returns what is left of the run from this block on.
-    fn from_block(&self, lba: u64) -> Run {
+    fn left_from(&self, lba: u64) -> Run {
         let blocks = self.end.saturating_sub(lba);
         let requests =
             blocks.saturating_mul(self.requests.into()).checked_div(self.blocks().into()).unwrap_or(1);
@@ -326,7 +326,7 @@ impl Streams {
             if stream.next == run.lba {
                 stream.came(run, most_ns, &mut self.pauses);
             } else if run.end > stream.next {
-                stream.came(&run.from_block(stream.next), most_ns, &mut self.pauses);
+                stream.came(&run.left_from(stream.next), most_ns, &mut self.pauses);
             } else {
                 return false;
             }
