@@ -340,7 +340,7 @@ impl Run<'_> {
         loop {
             while busy < depth && !full && self.next < self.case.operations.len() {
                 let operation = &self.case.operations[self.next];
-                if operation.alone && busy > 0 || !self.is_rested(machine, operation.rest_us) {
+                if operation.alone && busy > 0 || !self.wait_for_rest(machine, operation.rest_us) {
                     break;
                 }
                 let Some(piece) = self.piece(operation, &machine.stack) else { break };
@@ -420,8 +420,8 @@ impl Run<'_> {
         }
     }
 
-    /// Nothing is asked for so long, though something may happen.
-    fn is_rested<B: Platform>(&mut self, machine: &Machine<B>, rest_us: u32) -> bool {
+    /// Asks for nothing for so long, though something may happen. True: the time is over.
+    fn wait_for_rest<B: Platform>(&mut self, machine: &Machine<B>, rest_us: u32) -> bool {
         if rest_us == 0 {
             return true;
         }

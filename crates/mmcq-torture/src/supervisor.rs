@@ -164,7 +164,7 @@ impl Run<'_> {
         match losses {
             same if same == before => {}
             _ if self.case.setup.leaves_open() => self.bench.checker.supply_lost_open(),
-            (_, cached) if cached == before.1 => self.bench.checker.was_reset(),
+            (_, cached) if cached == before.1 => self.bench.checker.note_reset(),
             _ => self.bench.checker.supply_lost(),
         }
     }
@@ -181,7 +181,7 @@ impl Run<'_> {
     fn contact_is_lost(&mut self) {
         match self.case.setup.leaves_open() {
             true => self.bench.checker.supply_lost_open(),
-            false => self.bench.checker.was_reset(),
+            false => self.bench.checker.note_reset(),
         }
     }
 

@@ -31,6 +31,7 @@ mod bounce;
 mod cancel;
 mod changes;
 mod clocks;
+mod commands;
 mod concurrent;
 mod device;
 mod durable_order;

@@ -19,9 +19,9 @@ const BLOCKS: u64 = 256;
 const SLOTS: usize = 8;
 
 /// First in, first out, always by the general path.
-struct Roundabout(Fifo);
+struct GeneralPath(Fifo);
 
-impl Profile for Roundabout {
+impl Profile for GeneralPath {
     type Policy = Fifo;
     type Tails = Whole;
     type Lanes = Single;
@@ -240,7 +240,7 @@ fn same<P: Profile, const MAY_CONTINUE: bool>(
     }
     let (protected, busy_polls) = (u.ratio(1, 16)?, u.int_in_range(0..=2)?);
     let mut one = Side::<P, MAY_CONTINUE>::new(caps, policy, config, protected, busy_polls);
-    let mut other = Side::<_, MAY_CONTINUE>::new(caps, Roundabout(Fifo), config, protected, busy_polls);
+    let mut other = Side::<_, MAY_CONTINUE>::new(caps, GeneralPath(Fifo), config, protected, busy_polls);
     // Clients that read or write on and on.
     let (streams, mut next) = (wide && u.ratio(1, 3)?, [0, BLOCKS / 2]);
     let mut ids = [None; SLOTS];
@@ -384,7 +384,7 @@ fn a_count_that_fails_is_given_up_on_both_paths() {
     let mut caps = support::caps();
     (caps.auto_count, caps.auto_stop, caps.busy) = (true, true, BusyDetect::Interrupt);
     let mut one = Side::<_, false>::new(caps, Fifo, Config::DEFAULT, false, 0);
-    let mut other = Side::<_, false>::new(caps, Roundabout(Fifo), Config::DEFAULT, false, 0);
+    let mut other = Side::<_, false>::new(caps, GeneralPath(Fifo), Config::DEFAULT, false, 0);
     for world in [&one.world, &other.world] {
         // Each try is followed by a CMD13.
         for nth in [1, 3] {
@@ -427,7 +427,7 @@ fn what_a_stream_needs_to_come_back_is_learned_alike() {
     let mut caps = support::caps();
     (caps.auto_stop, caps.busy) = (true, BusyDetect::Level);
     let mut one = Side::<_, false>::new(caps, Fifo, Config::DEFAULT, false, 2);
-    let mut other = Side::<_, false>::new(caps, Roundabout(Fifo), Config::DEFAULT, false, 2);
+    let mut other = Side::<_, false>::new(caps, GeneralPath(Fifo), Config::DEFAULT, false, 2);
     let (mut ids, mut owners, mut next) = ([None; SLOTS], [0; SLOTS], [0, BLOCKS / 2]);
     // When requests come, and of whom; when the transfer in progress is over.
     let mut coming: Vec<(u64, usize)> = (0..EACH).flat_map(|n| [(n, 0), (10 + n, 1)]).collect();

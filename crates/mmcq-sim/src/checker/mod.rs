@@ -470,23 +470,23 @@ impl Checker {
             self.untold |= self.sector(lba).shaken(told_before);
         }
         self.dirty = dirty;
-        self.was_reset();
+        self.note_reset();
     }
 
     /// The supply is lost, and a transfer may be open: what is complete and not flushed is there,
     /// or not, or torn; a client may be told.
     pub fn supply_lost_open(&mut self) {
         self.dirty.clone().into_iter().for_each(|lba| self.sector(lba).unsure());
-        self.was_reset();
+        self.note_reset();
         self.excuse = true;
     }
 
-    /// The card was reset while the host went on, with nothing in its cache. A host that says that
-    /// something was lost is excused only if there is a write that no flush has covered: P8 asks
-    /// for the message where writes were acknowledged and not flushed, and no host can know that
-    /// the card had put them away by itself already. The same is true of a write that was under
-    /// way: what the card had of it is lost.
-    pub fn was_reset(&mut self) {
+    /// Notes that the card was reset while the host went on, with nothing in its cache. A host that
+    /// says that something was lost is excused only if there is a write that no flush has covered:
+    /// P8 asks for the message where writes were acknowledged and not flushed, and no host can know
+    /// that the card had put them away by itself already. The same is true of a write that was
+    /// under way: what the card had of it is lost.
+    pub fn note_reset(&mut self) {
         self.losses += 1;
         self.trouble();
         self.excuse |= self.writing > 0 || self.unflushed.is_some();
@@ -528,8 +528,8 @@ impl Checker {
         result.map_err(|wrong| Violation::of_sector(lba, seen, wrong, format_args!("after a power cut")))
     }
 
-    /// May the sector hold this after a cut at this moment? Changes nothing.
-    pub fn may_survive(&mut self, lba: u64, bytes: &[u8]) -> Result<(), Violation> {
+    /// Checks whether the sector may hold this after a cut at this moment. Changes nothing.
+    pub fn check_survival(&mut self, lba: u64, bytes: &[u8]) -> Result<(), Violation> {
         let seen = self.promise.content.seen(lba, bytes);
         let result = self.sector(lba).clone().survived(seen);
         result.map_err(|wrong| Violation::of_sector(lba, seen, wrong, format_args!("after a power cut")))

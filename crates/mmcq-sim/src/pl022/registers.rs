@@ -173,7 +173,7 @@ impl Pl022 {
         self.look(now_ns);
     }
 
-    fn is_word(&mut self, offset: u16, size: u8) -> bool {
+    fn is_word(&self, offset: u16, size: u8) -> bool {
         let known = matches!(offset, reg::CR0..=reg::DMACR | reg::IDS..=reg::LAST_ID)
             || matches!(offset, reg::GPIO_DATA..=reg::GPIO_DIR | reg::GPIO_DEN);
         size == 4 && offset.is_multiple_of(4) && known

@@ -1,4 +1,4 @@
-//! From power-up to `tran`: what is there, what can it do, how fast do we talk. FastPath-line code
+//! From power-up to `tran`: what is there, what can it do, how fast do we talk. Straight-line code
 //! over the queue.
 //!
 //! [`bring_up`] is all most users need. It finds an SD memory card or an eMMC device, agrees on

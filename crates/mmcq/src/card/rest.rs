@@ -86,7 +86,7 @@ pub(super) async fn until_needed<B: Platform, const N: usize>(
     }
     session.bus(BusOp::Clock(0)).await?;
     let now_ns = stack.now_ns();
-    stack.with(|engine| engine.rest_begins(now_ns));
+    stack.with(|engine| engine.begin_rest(now_ns));
     // No alarm is needed from here on.
     stack.poll();
     poll_fn(|context| {
@@ -100,7 +100,7 @@ pub(super) async fn until_needed<B: Platform, const N: usize>(
     })
     .await;
     let now_ns = stack.now_ns();
-    stack.with(|engine| engine.rest_ends(now_ns));
+    stack.with(|engine| engine.end_rest(now_ns));
     session.bus(BusOp::Clock(card.clock_hz)).await?;
     if let Some(sleep_ns) = sleep_ns {
         // What fails here fails again for the request that waits, which has the ladder of recovery.

@@ -208,7 +208,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         if B::Profile::RECOVERS && self.urgent {
             // Who waits for the card goes on.
             let now_ns = self.stack.now_ns();
-            self.stack.with(|engine| engine.help_goes_on(now_ns));
+            self.stack.with(|engine| engine.extend_help(now_ns));
         }
         self.ask(Kind::Pause { ns }, DmaBuf::EMPTY, false)
     }

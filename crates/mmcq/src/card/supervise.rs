@@ -252,7 +252,7 @@ async fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
             }
             ServiceRequest::PowerCycle => {
                 let now_ns = stack.now_ns();
-                if !stack.with(|engine| engine.may_cycle(now_ns)) {
+                if !stack.with(|engine| engine.claim_power_cycle(now_ns)) {
                     helper.service_done(Err(Error::Silent));
                     continue;
                 }
@@ -323,7 +323,7 @@ fn as_it_is<B: Platform, const N: usize>(stack: &Stack<B, N>) -> Result<CardPara
 /// The supervisor is at it.
 fn goes_on<B: Platform, const N: usize>(stack: &Stack<B, N>) {
     let now_ns = stack.now_ns();
-    stack.with(|engine| engine.help_goes_on(now_ns));
+    stack.with(|engine| engine.extend_help(now_ns));
 }
 
 /// The same card? The last byte of either register is its CRC, which not every controller shows.

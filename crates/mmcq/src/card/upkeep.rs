@@ -153,7 +153,7 @@ pub(super) async fn look<B: Platform, const N: usize>(
         {
             engine.work_waits(Some(now_ns.saturating_add(patience_ns)), now_ns);
         }
-        engine.exceptions_are(found.events, now_ns)
+        engine.note_exceptions(found.events, now_ns)
     });
     Ok(new.then_some(found))
 }
@@ -233,7 +233,7 @@ async fn worked<B: Platform, const N: usize>(
             return Ok(());
         }
         let wanted = stack.with(|engine| {
-            engine.help_goes_on(now_ns);
+            engine.extend_help(now_ns);
             engine.has_waiting()
         });
         let hpi = match hpi {
@@ -265,6 +265,6 @@ pub(super) async fn restore<F: Families, B: Platform, const N: usize>(
     }
     if F::EMMC && on.packs {
         let told = packed::tell_failures(session).await.is_ok();
-        session.stack.with(|engine| engine.packs_are_told(told));
+        session.stack.with(|engine| engine.restore_packs(told));
     }
 }

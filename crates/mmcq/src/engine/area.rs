@@ -51,7 +51,7 @@ impl Area {
     pub const USER: Area =
         Area { at: At::User, config: None, doubt: false, going: 0, switch_ns: 0, returning: false, tries: 0 };
 
-    /// There is another card, or none.
+    /// Forgets the area: there is another card, or none.
     pub fn forget(&mut self) {
         *self = Area::USER;
     }
@@ -83,7 +83,7 @@ impl Area {
         }
     }
 
-    /// It has ended well.
+    /// Notes that the order to change the area has ended well.
     fn order_ended(&mut self, mode: u32, value: u8) {
         self.config = match mode {
             1 => self.config.map(|config| config | value),
@@ -105,12 +105,12 @@ impl Area {
     }
 }
 
-/// What CMD6 without data writes, if it is to PARTITION_CONFIG.
+/// Returns what CMD6 without data writes, if it is to PARTITION_CONFIG.
 fn partition_config(command: &Command) -> Option<u8> {
     switched(command, index::PARTITION_CONFIG)
 }
 
-/// The same of any byte.
+/// Returns what CMD6 without data writes, if it is to this byte.
 fn switched(command: &Command, byte: u8) -> Option<u8> {
     let switch = command.index == 6 && command.arg >> 24 & 3 != SwitchMode::CommandSet as u32;
     let there = (command.arg >> 16) as u8 == byte;
@@ -165,16 +165,16 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.order(place, switch, self.services.memory().area().switch_ns.into(), now_ns);
     }
 
-    /// The card is not surely in its user area, and nothing is in progress. True: the way back has
-    /// begun.
+    /// Decides whether the card goes back to its user area now, where it may not be and nothing is
+    /// in progress. True: the way back begins.
     #[cold]
-    pub(super) fn must_return(&mut self) -> bool {
+    pub(super) fn plan_return(&mut self) -> bool {
         let head = self.slots.head();
         self.services.memory_mut().area_mut().returning = false;
         let visits = head != NONE && matches!(self.slots.at(head).kind(), Kind::PartitionAccess(_));
-        let waits = self.gate.is_stopped();
-        let stopped = waits && (self.gate.is_halted() || self.incident.is_open() || !self.has_chore());
-        let reachable = self.card.target().is_some() && !self.gate.is_dead();
+        let waits = self.blockers.is_stopped();
+        let stopped = waits && (self.blockers.is_halted() || self.incident.is_open() || !self.has_chore());
+        let reachable = self.card.target().is_some() && !self.blockers.is_dead();
         // Where the other bits are not known, each visit begins in the user area.
         reachable && !stopped && (waits || !visits || self.services.memory().area().doubt)
     }
@@ -184,7 +184,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.owes_status() {
             return self.ask_status(Stage::Status, now_ns);
         }
-        self.gathered.forget();
+        self.batch.forget();
         self.services.memory_mut().area_mut().returning = true;
         let area = self.services.memory().area();
         let switch = match area.config.filter(|_| !area.doubt) {

@@ -20,7 +20,8 @@ pub struct Span {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// What the controller is working on. `None`: nothing, or something that no event ends.
+    /// Returns the phase that the controller is working on. `None`: nothing, or something that no
+    /// event ends.
     pub fn awaited(&self) -> Option<&Phase> {
         let has = match self.lane.stage() {
             Stage::Prefix | Stage::Address | Stage::Count | Stage::Main | Stage::Stop | Stage::Close => true,

@@ -26,13 +26,13 @@ pub(super) struct Batch<const N: usize> {
     segments: [Segment; N],
 }
 
-/// What a transfer may be at most.
+/// The limits of one transfer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub blocks: u32,
-    /// The same for several requests together.
+    /// Most blocks of several requests together.
     pub merged_blocks: u32,
-    /// The same if a younger one would join while an older one stays behind.
+    /// Most blocks of several requests if a younger one would join while an older one stays behind.
     pub fair_blocks: u32,
     pub segments: u16,
     /// Nothing is put in front of a transfer that begins here: it goes on where an open one
@@ -41,7 +41,7 @@ pub(super) struct Limits {
 }
 
 impl<const N: usize> Batch<N> {
-    pub const fn none() -> Self {
+    pub const fn new() -> Self {
         Batch {
             direction: Direction::Read,
             count: 0,
@@ -88,7 +88,7 @@ impl<const N: usize> Batch<N> {
         self.filled = 0;
     }
 
-    /// One piece of memory, and no other.
+    /// Sets one piece of memory, and no other.
     #[inline(always)]
     pub fn one_segment(&mut self, segment: Segment) {
         self.filled = 1;
@@ -153,7 +153,7 @@ impl<const N: usize> Batch<N> {
         }
     }
 
-    /// One request, with no other beside it.
+    /// Collects one request, with no other beside it.
     #[inline(always)]
     pub fn one(&mut self, index: u8, direction: Direction, lba: u64, blocks: u32) {
         (self.direction, self.lba, self.blocks, self.count) = (direction, lba, blocks, 1);
@@ -214,7 +214,7 @@ impl<const N: usize> Batch<N> {
         }
     }
 
-    /// There is no header after all.
+    /// Drops the header again.
     pub fn drop_header(&mut self) {
         self.segments.rotate_left(1.min(N));
         self.filled = self.filled.saturating_sub(1);
@@ -252,8 +252,8 @@ impl<const N: usize> Batch<N> {
 }
 
 impl<const N: usize> Batch<N> {
-    /// One of `left` that continues the transfer on either side and may join it. Of several that
-    /// begin with the same block, it is the one that belongs to the last member.
+    /// Finds one of `left` that continues the transfer on either side and may join it. Of several
+    /// that begin with the same block, it is the one that belongs to the last member.
     fn neighbour(&self, slots: &Slots<N>, left: SlotSet, taken: SlotSet, limits: Limits) -> Option<u8> {
         let (start, end) = (self.lba, self.end());
         let near = left & slots.near(start, end);

@@ -75,7 +75,7 @@ pub enum Breach {
 }
 
 impl Breach {
-    /// It in a sentence.
+    /// Returns the breach as a sentence.
     pub const fn text(self) -> &'static str {
         match self {
             Breach::SdVoltage => "the SD card does not run from 2.7 to 3.6 V",

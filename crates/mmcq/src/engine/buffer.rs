@@ -69,8 +69,8 @@ impl DmaBuf {
         DmaBuf { ptr, len, skipped: LENT }
     }
 
-    /// What may leave the crate. Lent memory goes back to its owner alone, when the call that lent
-    /// it ends.
+    /// Returns the memory that may leave the crate. Lent memory goes back to its owner alone, when
+    /// the call that lent it ends.
     pub(crate) fn unless_lent(self) -> Self {
         match self.skipped {
             // All of it, nearly always.
@@ -85,7 +85,7 @@ impl DmaBuf {
         self.skipped & LENT == 0
     }
 
-    /// What a driver gets of it: the first `len` bytes at most.
+    /// Returns the part that a driver gets: the first `len` bytes at most.
     #[inline(always)]
     pub(crate) fn segment(&self, len: u32) -> Segment {
         Segment { ptr: self.ptr, len: self.len.min(len), bus: 0 }
@@ -113,8 +113,8 @@ impl DmaBuf {
         DmaBuf { ptr, len: self.len + bytes, skipped: self.skipped & LENT }
     }
 
-    /// What [`Engine::reclaim`](super::Engine::reclaim) wants to see, should the request be
-    /// dropped.
+    /// Returns the claim by which [`Engine::reclaim`](super::Engine::reclaim) knows the owner,
+    /// should the request be dropped.
     pub fn claim(&self) -> Claim {
         let bytes = self.skipped & !LENT;
         if self.len == 0 && bytes == 0 {
@@ -131,12 +131,12 @@ impl DmaBuf {
         unsafe { core::slice::from_raw_parts_mut(self.ptr.as_ptr(), self.len as usize) }
     }
 
-    /// Its length in bytes.
+    /// Returns the length in bytes.
     pub fn len_bytes(&self) -> u32 {
         self.len
     }
 
-    /// Its address.
+    /// Returns the address.
     pub fn as_non_null(&self) -> NonNull<u8> {
         self.ptr
     }

@@ -28,14 +28,14 @@ pub(super) struct Busy {
     longest_ns: u64,
     /// Questions so far.
     questions: u32,
-    /// What comes after the busy of a control request.
+    /// The stage after the busy of a control request.
     followed_by: Stage,
     times: BusyTimes,
 }
 
 impl Busy {
     /// Not a constant: nearly all of it is zero, and a copy of it would lie in the image.
-    pub const fn none() -> Busy {
+    pub const fn new() -> Busy {
         Busy {
             questions: 0,
             followed_by: Stage::FlushStatus,
@@ -45,7 +45,7 @@ impl Busy {
         }
     }
 
-    /// What is about to begin has not been asked about.
+    /// Notes that the card has not been asked about what is about to begin.
     #[inline(always)]
     pub fn not_asked(&mut self) {
         self.questions = 0;
@@ -62,21 +62,21 @@ impl Busy {
         self.questions
     }
 
-    /// The busy of a control request is given so long, and has not been asked about.
+    /// Gives the busy of a control request this long, and counts its questions from 0.
     #[inline(always)]
-    pub fn may_last(&mut self, ns: u64) {
+    pub fn begin_timed(&mut self, ns: u64) {
         (self.longest_ns, self.questions) = (ns, 0);
     }
 
-    /// The card was found ready now, after so many blocks.
+    /// Learns how long a busy lasts from one that was found over now, after so many blocks.
     #[inline(always)]
-    fn is_over(&mut self, blocks: u32, now_ns: u64) {
+    fn learn_duration(&mut self, blocks: u32, now_ns: u64) {
         self.times.learn(blocks, now_ns.saturating_sub(self.since_ns), self.questions == 1);
     }
 
-    /// Once it is over, this stage is next.
+    /// Sets the stage that follows the busy.
     #[inline(always)]
-    pub fn is_followed_by(&mut self, stage: Stage) {
+    pub fn set_next_stage(&mut self, stage: Stage) {
         self.followed_by = stage;
     }
 }
@@ -86,7 +86,7 @@ impl Busy {
 struct BusyTimes {
     // Apart, since together they would take a third more.
     estimates_ns: [u32; CLASSES],
-    /// What the write before took, if it was an outlier; else 0.
+    /// The time of the write before, if it was an outlier; else 0.
     outliers_ns: [u32; CLASSES],
     /// First questions in a row that found the card ready.
     hits: [u8; CLASSES],
@@ -99,8 +99,8 @@ const INTERVAL_NS_MIN: u64 = 5_000;
 const INTERVAL_SHARE_FIRST: u64 = 64;
 /// ... up to this share of it.
 const INTERVAL_SHARE: u64 = 8;
-/// What was learned falls by 1 / 2^n after the nth first question in a row that finds the card
-/// ready.
+/// How fast a learned time falls: by 1 / 2^n after the nth first question in a row that finds the
+/// card ready.
 const FALLS: [u32; 5] = [7, 7, 5, 3, 1];
 /// The first write of its size that keeps the card busy counts for this share.
 const FIRST_SHARE: u32 = 8;
@@ -182,7 +182,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Size class of the busy time being watched; a flush has none and takes the largest.
     fn busy_blocks(&self) -> u32 {
-        if self.is_control() { u32::MAX } else { self.gathered.blocks() }
+        if self.is_control() { u32::MAX } else { self.batch.blocks() }
     }
 
     /// Is what keeps the card busy no read or write?
@@ -213,8 +213,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.timers.wake_at(if now_ns < last_ns { again_ns.min(last_ns) } else { again_ns });
     }
 
-    /// The host has seen the end of busy too early: CMD13 says that the card programs still.
-    pub(super) fn status_again(&mut self, now_ns: u64) {
+    /// Plans to ask again: the host has seen the end of busy too early, and CMD13 says that the
+    /// card programs still.
+    pub(super) fn repeat_status(&mut self, now_ns: u64) {
         if self.lane.busy().questions == 0 {
             self.lane.busy_mut().since_ns = now_ns;
         }
@@ -227,8 +228,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.timers.wake_at(later(now_ns, BusyTimes::again_ns(waited_ns, self.lane.busy().questions)));
     }
 
-    /// The same of the busy of a control request: the card is asked again, within its time.
-    pub(super) fn programs_still(&mut self, now_ns: u64) {
+    /// Plans to ask a card again that is busy with a control request, within its time.
+    pub(super) fn repeat_busy_question(&mut self, now_ns: u64) {
         if self.lane.busy().questions == 0 {
             self.lane.busy_mut().since_ns = now_ns;
         }
@@ -239,7 +240,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The card's busy is over; `status` if it was CMD13 that said so.
     pub(super) fn ready(&mut self, status: Option<u32>, now_ns: u64) {
         let blocks = self.busy_blocks();
-        self.lane.busy_mut().is_over(blocks, now_ns);
+        self.lane.busy_mut().learn_duration(blocks, now_ns);
         self.timers.clear();
         if (H::CONTINUES || P::RECOVERS) && self.lane.streams_mut().take_busy_of_the_end() {
             self.note_end_of_told(now_ns);

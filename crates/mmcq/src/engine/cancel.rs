@@ -47,14 +47,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.give_up(id.index)
             }
             State::Done => {
-                self.slots.is_known(id.index);
+                self.slots.forget_report(id.index);
                 self.pass_on_untold(id.index);
                 self.wipe(id.index);
                 self.give_up(id.index)
             }
             State::Queued | State::Active | State::Kept | State::Settling | State::Ended => {
                 let slot = self.slots.at_mut(id.index);
-                slot.is_left();
+                slot.set_orphan();
                 if slot.waker().is_some() {
                     self.slots.leave_waker(id.index);
                 }
@@ -87,15 +87,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         match slot.state() {
             State::Free | State::Lost => {}
             State::Done => {
-                self.slots.is_known(id.index);
+                self.slots.forget_report(id.index);
                 self.slots.release(id.index);
             }
-            _ => slot.is_left(),
+            _ => slot.set_orphan(),
         }
     }
 
-    /// What a flush was to report of the writes before it, the next one does if no client has heard
-    /// this one's result.
+    /// Leaves to the next flush what this one was to report of the writes before it, if no client
+    /// has heard its result.
     #[cold]
     pub(super) fn pass_on_untold(&mut self, index: u8) {
         let slot = self.slots.at(index);

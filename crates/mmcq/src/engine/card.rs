@@ -43,17 +43,17 @@ pub(super) struct Card {
     number: CardNumber,
     /// Of the card that was seen last.
     identity: Option<u32>,
-    /// It has been taken out since.
+    /// The card has been taken out since.
     left: bool,
 }
 
 impl Card {
-    pub const fn none() -> Card {
+    pub const fn new() -> Card {
         Card {
             target: None,
             plan: Plan::NONE,
             wire: Wire::UNSET,
-            functions: Functions::none(),
+            functions: Functions::new(),
             abilities: Abilities::UNKNOWN,
             number: CardNumber::FIRST,
             identity: None,
@@ -61,7 +61,7 @@ impl Card {
         }
     }
 
-    /// Its parameters; `None`: there is no card, or it is not known yet.
+    /// Returns the card's parameters; `None`: there is no card, or it is not known yet.
     #[inline(always)]
     pub fn target(&self) -> &Option<CardParams> {
         &self.target
@@ -107,7 +107,7 @@ impl Card {
         }
     }
 
-    /// What its transfers are to the controller.
+    /// Returns the plan: what the card's transfers are to the controller.
     #[inline(always)]
     pub fn plan_mut(&mut self) -> &mut Plan {
         &mut self.plan
@@ -117,7 +117,7 @@ impl Card {
         &self.plan
     }
 
-    /// What it can besides reading and writing.
+    /// Returns the card's abilities besides reading and writing.
     #[inline(always)]
     pub fn abilities(&self) -> &Abilities {
         &self.abilities
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn the_next_card_has_another_number() {
-        let mut card = Card::none();
+        let mut card = Card::new();
         let first = card.number();
         card.identify(7);
         card.identify(7);

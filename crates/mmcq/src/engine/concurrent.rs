@@ -31,14 +31,14 @@ const CMD52: u8 = 52;
 pub(super) struct Concurrent<E> {
     /// The card answers it.
     allowed: bool,
-    /// What is on the line.
+    /// The command on the line.
     line: OnLine,
     /// All the work. A pointer, so that firmware that never
     /// [allows](Engine::set_concurrent_commands) it does not carry it.
     turn: Option<fn(&mut E, Turn, u64) -> bool>,
 }
 
-/// What is on the CMD line beside data.
+/// A command on the CMD line beside data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OnLine {
     Nothing,
@@ -56,7 +56,7 @@ pub(super) enum Turn {
     Begin,
     /// Before the controller is asked for its events. True if the command is over.
     Ack,
-    /// It is over: whatever waited for the line goes on.
+    /// The command is over: whatever waited for the line goes on.
     GoOn,
     /// A second try is due, or the command's deadline has passed.
     Due,
@@ -73,12 +73,12 @@ impl<E> Concurrent<E> {
         matches!(self.line, OnLine::Task(_))
     }
 
-    /// A command for the card's queue goes out.
-    pub fn sends(&mut self, step: Step) {
+    /// Notes that a command for the card's queue goes out.
+    pub fn set_task(&mut self, step: Step) {
         self.line = OnLine::Task(step);
     }
 
-    /// Such a command is over; which it was.
+    /// Takes the step of a command for the card's queue that is over.
     pub fn take_task_step(&mut self) -> Option<Step> {
         let OnLine::Task(step) = self.line else { return None };
         self.line = OnLine::Nothing;
@@ -139,8 +139,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.try_concurrent(now_ns)
     }
 
-    /// The data have failed, and take the command with them.
-    pub(super) fn beside_lost(&mut self, error: Error) {
+    /// Fails the command beside data that have failed.
+    pub(super) fn fail_concurrent(&mut self, error: Error) {
         if self.is_concurrent() {
             self.concurrent_turn(Turn::Lost { removed: matches!(error, Error::Removed) }, 0);
         }
@@ -172,7 +172,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let moving = self.lane.moves_data();
         let theirs =
             !self.lane.has_control() || matches!(self.slots.at(self.lane.control()).kind(), Kind::Io { .. });
-        let free = self.lane.concurrent().allowed && !self.is_concurrent() && !self.gate.is_halted();
+        let free = self.lane.concurrent().allowed && !self.is_concurrent() && !self.blockers.is_halted();
         if !(moving && theirs && free && self.host.caps().concurrent_command) {
             return false;
         }
@@ -185,7 +185,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Ok(()) => {
                 message!(trace, "CMD{} {:#010x} beside data", phase.command.index, phase.command.arg);
                 self.slots.unlink(index);
-                self.slots.at_mut(index).goes_out();
+                self.slots.at_mut(index).set_active();
                 self.lane.concurrent_mut().line = OnLine::Io(index);
                 self.timers.concurrent_at(now_ns.saturating_add(timeout_ns).saturating_add(SLACK_NS));
                 self.record.phase_started();

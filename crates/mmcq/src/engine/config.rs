@@ -30,17 +30,17 @@ pub enum FlushBy {
     },
 }
 
-/// What the engine must know of the card for reads and writes.
+/// The parameters of a card that reads and writes need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CardParams {
-    /// Its address on the bus.
+    /// The card's address on the bus.
     pub rca: u16,
     /// Blocks of 512 bytes.
     pub sectors: u64,
     /// Commands carry block numbers; otherwise bytes.
     pub block_addressed: bool,
-    /// It knows CMD23.
+    /// Whether the card knows CMD23.
     pub count: bool,
     /// Addresses beyond 32 bits go by CMD22 (SDUC).
     pub extended_address: bool,
@@ -52,9 +52,9 @@ pub struct CardParams {
     pub flush: FlushBy,
     /// Nothing may be written: the switch of the card, or a bit of its CSD.
     pub protected: bool,
-    /// What this card needs otherwise than its standard says.
+    /// The paths that this card needs otherwise than its standard says.
     pub quirks: Quirks,
-    /// It is an eMMC: it has other partitions to visit.
+    /// Whether the card is an eMMC, which has other partitions to visit.
     pub emmc: bool,
 }
 
@@ -102,7 +102,7 @@ impl CardParams {
     };
 }
 
-/// What the engine must know of the card for more than that.
+/// The parameters of a card for all but reads and writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Abilities {
@@ -290,7 +290,7 @@ pub type Count = u64;
 #[cfg(not(target_pointer_width = "64"))]
 pub type Count = u32;
 
-/// What has happened since the engine was made.
+/// Counters of what has happened since the engine was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -374,7 +374,7 @@ impl Stats {
     };
 }
 
-/// What a call has done, and what the platform has to do about it.
+/// The result of a call, and what the platform has to do about it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use = "clients may wait for these completions, and the engine wants to be called again"]
 #[non_exhaustive]

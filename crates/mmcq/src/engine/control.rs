@@ -27,11 +27,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         self.slots.unlink(index);
         let slot = self.slots.at_mut(index);
-        slot.goes_out();
+        slot.set_active();
         self.lane.set_control(index);
-        self.gathered.forget();
+        self.batch.forget();
         self.incident.failed_mut().forget_error();
-        self.gathered.no_segments();
+        self.batch.no_segments();
         match slot.kind() {
             Kind::Raw { prefix, phase, timeout_ns } => {
                 if !self.place_data(index) {
@@ -88,8 +88,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 if timeout_ns > self.host.caps().max_busy_ns {
                     (flush.resp, timer_ns) = (Resp::R1, COMMAND_TIMEOUT_NS);
                 }
-                self.lane.busy_mut().may_last(timeout_ns);
-                self.lane.busy_mut().is_followed_by(Stage::FlushStatus);
+                self.lane.busy_mut().begin_timed(timeout_ns);
+                self.lane.busy_mut().set_next_stage(Stage::FlushStatus);
                 self.start_order(Stage::Flush, flush, timer_ns, now_ns);
             }
             FlushBy::SdCache { .. } => self.extra(Event::Begin, now_ns),
@@ -144,7 +144,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             // The host saw the end of busy too early. The card tells an error once.
             if P::RECOVERS {
                 self.flush_hears(status);
-                return self.programs_still(now_ns);
+                return self.repeat_busy_question(now_ns);
             }
             return self.watch_busy(now_ns);
         }
@@ -153,7 +153,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.end_control_and_go_on(result, now_ns);
     }
 
-    /// What the request hears whose flush the card has failed with this status. What the cache held
+    /// Returns the result of a flush that the card has failed with this status. What the cache held
     /// belongs to many: the loss counts for all of them.
     #[cold]
     pub(super) fn flush_failed(&mut self, status: u32) -> Result<Output, Error> {
@@ -171,9 +171,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// What the request hears whose flush went well.
+    /// Returns the result of a flush that went well.
     pub(super) fn flush_ended(&mut self) -> Result<Output, Error> {
-        self.durability.is_flushed();
+        self.durability.clear_dirty();
         self.close_incident();
         if P::RECOVERS {
             self.end_flushed();
@@ -195,7 +195,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.end_slot(index, Err(error));
             return false;
         }
-        self.gathered.one_segment(self.slots.at(index).segment().same());
+        self.batch.one_segment(self.slots.at(index).segment().same());
         true
     }
 
@@ -227,7 +227,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.timers.clear();
         if P::RECOVERS && self.slots.at(index).kind().resets_card() {
             // Also if it failed: the card may have got it.
-            self.supply_lost();
+            self.note_supply_loss();
         }
         self.end_slot(index, result);
     }
@@ -241,14 +241,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// cache could not write shows once, in the next answer, and no host knows whose block it was:
     /// the next flush tells it.
     #[cold]
-    pub(super) fn overheard(&mut self, status: u32) {
+    pub(super) fn owe_late_status(&mut self, status: u32) {
         let told = status & (R1::ERROR | R1::CC_ERROR) != 0;
         if P::RECOVERS && told && self.durability.holds() && self.may_lose() {
             self.durability.owe(status);
         }
     }
 
-    /// What a flush reports: an error that came too late for its owner comes here, once.
+    /// Returns the result of a flush: an error that came too late for its owner comes here, once.
     pub(super) fn flushed(&mut self) -> Result<Output, Error> {
         if P::RECOVERS && self.durability.take_loss() {
             return Err(Error::CacheLost);

@@ -49,16 +49,16 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             return;
         }
-        if !self.timers.is_over(now_ns) || self.lane.is_idle() || self.looks_again(now_ns) {
+        if !self.timers.is_over(now_ns) || self.lane.is_idle() || self.postpone_deadline(now_ns) {
             return;
         }
         self.no_answer(now_ns);
     }
 
-    /// A transfer of reads or writes is looked at long before the card has had its whole time, since
-    /// maybe only the interrupt was lost; then again when twice as long has passed. False: the card
-    /// has had it, or never got the command.
-    fn looks_again(&mut self, now_ns: u64) -> bool {
+    /// Lets a transfer of reads or writes be looked at long before the card has had its whole time,
+    /// since maybe only the interrupt was lost; then again when twice as long has passed. False:
+    /// the card has had it, or never got the command.
+    fn postpone_deadline(&mut self, now_ns: u64) -> bool {
         let Some(patience_ns) = self.patience_ns() else { return false };
         let began_ns = self.lane.began_ns();
         let end_ns = later(later(began_ns, patience_ns), SLACK_NS);
@@ -79,7 +79,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.has_chain() {
             return Some(self.chain_times_ns().1);
         }
-        let (direction, blocks) = (self.gathered.direction(), self.gathered.blocks());
+        let (direction, blocks) = (self.batch.direction(), self.batch.blocks());
         let transfers = P::RECOVERS && matches!(self.lane.stage(), Stage::Main) && !self.lane.has_control();
         transfers.then(|| self.card.plan().times_ns(direction, blocks, self.card.wire().data_ns(blocks)).1)
     }

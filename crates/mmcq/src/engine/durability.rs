@@ -54,8 +54,8 @@ impl Durability {
         self.flags & HOLDS != 0
     }
 
-    /// The card has flushed what it was given.
-    pub fn is_flushed(&mut self) {
+    /// Notes that the card has flushed what it was given.
+    pub fn clear_dirty(&mut self) {
         self.flags &= !(DIRTY | HOLDS);
     }
 
@@ -65,8 +65,8 @@ impl Durability {
         self.flags |= (self.flags & DIRTY) * HOLDS;
     }
 
-    /// Writes are complete, if any are, and their status is still to come.
-    pub fn completes_early(&mut self, written: bool) {
+    /// Notes whether writes are complete while their status is still to come.
+    pub fn mark_unsettled(&mut self, written: bool) {
         self.flags |= u8::from(written) * (UNSETTLED | HOLDS);
     }
 
@@ -115,11 +115,11 @@ impl Durability {
         Some(core::mem::take(&mut self.late)).filter(|&status| status != 0)
     }
 
-    /// The card has lost its supply or its state. `cached`: what is written waits in a volatile
-    /// cache; `streamed`: writes of an open transfer were complete. True: something was lost.
-    pub fn supply_lost(&mut self, cached: bool, streamed: bool) -> bool {
+    /// Notes that the card has lost its supply, and with it a volatile cache. True: something was
+    /// lost.
+    pub fn note_supply_loss(&mut self, cached: bool, streamed: bool) -> bool {
         let cached = self.is_dirty() && cached;
-        self.is_flushed();
+        self.clear_dirty();
         // The card that owed a status owes none any more, whatever else was lost with it.
         let unsettled = self.take_unsettled();
         let lost = cached || streamed || unsettled;
@@ -164,10 +164,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.slots.is_settling() || self.durability.is_unsettled() && !self.tells_transferred()
     }
 
-    /// The queue is empty, and a status is owed. True: it is asked for later, and the engine wakes
-    /// for that.
-    pub(super) fn asks_later(&mut self, now_ns: u64) -> bool {
-        if self.asks_soon() || !self.gate.is_running() {
+    /// Puts off the question for a status that is owed while the queue is empty, and wakes the
+    /// engine for it. False: it is asked for now.
+    pub(super) fn postpone_status(&mut self, now_ns: u64) -> bool {
+        if self.asks_soon() || !self.blockers.is_running() {
             return false;
         }
         let at_ns = later(self.lane.last().map_or(0, |last| last.ended_ns), ASK_AFTER_NS);
@@ -183,8 +183,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         P::RECOVERS && self.config.acknowledge == Acknowledge::Transferred
     }
 
-    /// This write may be complete with its data: nothing more is promised of it, and it has failed
-    /// at nothing.
+    /// Asks whether this write may be complete with its data: nothing more is promised of it, and
+    /// it has failed at nothing.
     pub(super) fn is_told_early(&self, index: u8) -> bool {
         let slot = self.slots.at(index);
         self.tells_transferred() && slot.rules() == Rules::NONE && !slot.redone() && slot.result().is_ok()
@@ -192,9 +192,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// All of the collected writes may be complete with their data.
     pub(super) fn are_told_early(&self) -> bool {
-        let (write, blocks) = (self.gathered.direction() == Direction::Write, self.gathered.blocks());
+        let (write, blocks) = (self.batch.direction() == Direction::Write, self.batch.blocks());
         let whole = |index: u8| self.slots.at(index).span().is_some_and(|(_, _, left)| left <= blocks);
-        let mut members = self.gathered.members().iter();
+        let mut members = self.batch.members().iter();
         write && self.tells_transferred() && members.all(|&at| self.is_told_early(at) && whole(at))
     }
 
@@ -209,14 +209,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.enter(Stage::Idle);
         self.release_members(true, now_ns);
         // Their slots may be others' before the busy is over.
-        self.gathered.forget();
+        self.batch.forget();
         true
     }
 
-    /// It is complete. Its status is owed to no request any more.
+    /// Completes a write whose status is owed to no request any more.
     pub(super) fn end_early(&mut self, index: u8) {
         self.slots.end(index);
-        self.durability.completes_early(true);
+        self.durability.mark_unsettled(true);
         self.close_fast();
     }
 

@@ -14,12 +14,12 @@ use crate::host::Host;
 use crate::sched::Profile;
 use crate::spec::response::R1;
 
-/// So many requests are few.
+/// Most requests that are few.
 const FEW: u32 = 4;
-/// What a status says of earlier writes, and says once.
+/// Bits that a status says of earlier writes, and says once.
 const TOLD: u32 = R1::DEFERRED | R1::EXCEPTION_EVENT;
 
-/// What was taken from the R1 of the transfer in progress.
+/// Bits taken from the R1 of the transfer in progress.
 #[derive(Debug)]
 pub(super) struct Early {
     told: u32,
@@ -33,8 +33,8 @@ impl Early {
         self.told = 0;
     }
 
-    /// The R1 at the transfer's end, without what it has said already.
-    pub fn rest(&mut self, status: u32) -> u32 {
+    /// Returns the R1 at the transfer's end, without what it has said already.
+    pub fn take_new_bits(&mut self, status: u32) -> u32 {
         status & !core::mem::take(&mut self.told)
     }
 }
@@ -48,7 +48,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline]
     pub(super) fn try_early(&mut self, now_ns: u64) {
         let waits = Self::EARLY && self.slots.is_settling();
-        if waits && (self.slots.head() == NONE || self.are_few(self.gathered.count())) {
+        if waits && (self.slots.head() == NONE || self.are_few(self.batch.count())) {
             self.take_early(now_ns);
         }
     }
@@ -75,7 +75,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The R1 at the end of a transfer.
     pub(super) fn settle_at_end(&mut self, status: u32) {
-        let status = if Self::EARLY { self.lane.early_mut().rest(status) } else { status };
+        let status = if Self::EARLY { self.lane.early_mut().take_new_bits(status) } else { status };
         self.settle(status);
     }
 }

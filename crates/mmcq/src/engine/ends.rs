@@ -8,14 +8,14 @@ use crate::sched::{Policy, Profile, Waiting};
 use crate::spec::response::R1;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// What the policy is told of a request, if it is told anything.
-    pub(super) fn told(&self, index: u8) -> Option<Waiting> {
+    /// Returns what the policy sees of a request, if it sees anything.
+    pub(super) fn policy_view(&self, index: u8) -> Option<Waiting> {
         if P::Policy::IN_ORDER { None } else { self.slots.waiting(index) }
     }
 
     /// Takes a request out of the queue without sending it.
     pub(super) fn withdraw(&mut self, index: u8) {
-        if let Some(waiting) = self.told(index) {
+        if let Some(waiting) = self.policy_view(index) {
             self.order.policy_mut().cancelled(&waiting);
         }
         self.slots.unlink(index);
@@ -32,7 +32,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// A request, or its rest, is the oldest again.
     pub(super) fn push_front(&mut self, index: u8, now_ns: u64) {
         self.slots.push_front(index);
-        if let Some(waiting) = self.told(index) {
+        if let Some(waiting) = self.policy_view(index) {
             self.order.policy_mut().arrived(&waiting, now_ns);
         }
     }
@@ -42,7 +42,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         // One mask, so that a status which says nothing costs nothing.
         let told = status & if P::RECOVERS { R1::DEFERRED | R1::EXCEPTION_EVENT } else { R1::DEFERRED };
         let bad = told & R1::DEFERRED;
-        if bad != 0 && self.has_suspects(bad) || self.pack_keeps(status) {
+        if bad != 0 && self.rewrite_suspects(bad) || self.pack_keeps(status) {
             return;
         }
         if told != 0 {
@@ -51,7 +51,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.settled(if bad != 0 { Err(not_written(status)) } else { Ok(()) });
     }
 
-    /// What was written has this result.
+    /// Gives all writes that wait for a status this result.
     #[inline(always)]
     pub(super) fn settled(&mut self, result: Result<(), Error>) {
         self.durability.take_unsettled();
@@ -60,7 +60,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             if let Err(error) = result {
                 self.slots.at_mut(index).answer(Err(error));
             } else if P::RECOVERS && self.slots.at(index).rules().has(Rules::FLUSH_AFTER) {
-                self.slots.goes_on(index);
+                self.slots.requeue_for_flush(index);
                 continue;
             } else {
                 self.durability.complete();
@@ -86,8 +86,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[cold]
     pub(super) fn late_error(&mut self, status: u32) {
         let mut owned = self.slots.is_settling();
-        if P::RECOVERS && self.gathered.direction() == Direction::Write && !self.lane.has_control() {
-            for &index in self.gathered.members() {
+        if P::RECOVERS && self.batch.direction() == Direction::Write && !self.lane.has_control() {
+            for &index in self.batch.members() {
                 let slot = self.slots.at_mut(index);
                 // The rest of a request is queued, or under way again already.
                 let goes_on = matches!(slot.state(), State::Active | State::Queued);
@@ -100,7 +100,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if !owned || self.durability.is_unsettled() {
             self.owe_late(status);
         } else {
-            self.overheard(status);
+            self.owe_late_status(status);
         }
     }
 

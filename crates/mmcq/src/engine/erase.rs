@@ -31,14 +31,14 @@ impl Irreversible {
     }
 }
 
-/// What becomes of erased blocks.
+/// The ways to erase blocks, by what becomes of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Erase {
-    /// They read as erased blocks do. eMMC: whole erase groups.
+    /// Blocks read as erased ones do. eMMC: whole erase groups.
     Erase,
     /// eMMC: they read as erased blocks do; any blocks.
     Trim,
-    /// They may read as before, or as erased; the card may do as it likes.
+    /// Blocks may read as before, or as erased; the card may do as it likes.
     Discard,
     /// eMMC: whole erase groups, and all copies of them, before it ends.
     SecureErase(Irreversible),
@@ -47,7 +47,7 @@ pub enum Erase {
 }
 
 impl Erase {
-    /// Its bit in [`Erasing::kinds`].
+    /// Returns the bit in [`Erasing::kinds`].
     pub const fn bit(self) -> u8 {
         match self {
             Erase::Erase => 1,
@@ -71,7 +71,7 @@ impl Erase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Erasing {
-    /// What it can, one [bit](Erase::bit) each.
+    /// The kinds that the card can do, one [bit](Erase::bit) each.
     pub kinds: u8,
     /// By the eMMC's commands; else by those of SD.
     pub emmc: bool,
@@ -230,7 +230,7 @@ pub(super) struct Round {
 impl Round {
     pub const NONE: Round = Round { piece_blocks: 0, second: false, units: 0 };
 
-    /// It may be another card.
+    /// Forgets what was learned: it may be another card.
     pub fn unlearn(&mut self) {
         self.units = 0;
     }
@@ -274,12 +274,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let round = self.services.memory_mut().erasing_mut();
         round.piece_blocks = erase.piece_blocks(lba.saturating_add(u64::from(done)), rest, units);
         round.second = false;
-        self.services.memory_mut().begins(now_ns);
+        self.services.memory_mut().start_timing(now_ns);
         self.record.erase_piece_begun();
         self.erase_round(now_ns);
     }
 
-    /// One round over the piece; a secure trim has two.
+    /// Begins one round over the piece; a secure trim has two.
     fn erase_round(&mut self, now_ns: u64) {
         let Some((how, ..)) = self.piece() else { return };
         match self.card.abilities().erase.argument_byte {
@@ -389,7 +389,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The card, asked after the deadline, is at rest and has no complaint: its erase took longer.
     pub(super) fn erase_ended_late(&mut self, now_ns: u64) {
-        self.services.memory_mut().enters(Step::Status(Place::Erase));
+        self.services.memory_mut().set_step(Step::Status(Place::Erase));
         self.extra(Event::Done(0), now_ns);
     }
 

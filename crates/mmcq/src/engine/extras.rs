@@ -20,7 +20,7 @@ use crate::spec::response::{R1, State as CardState};
 /// Longest wait for an ordinary block of data, where the card's own limit is not known.
 const DATA_NS: u64 = 1_000_000_000;
 
-/// One way into what [`Engine::enable_extended_ops`] adds.
+/// A way into what [`Engine::enable_extended_ops`] adds.
 #[derive(Debug)]
 struct Extras<H: Host, const N: usize, P: Profile> {
     on_event: fn(&mut Engine<H, N, P>, Event, u64),
@@ -37,7 +37,7 @@ pub(super) struct Services<H: Host, const N: usize, P: Profile> {
 
 impl<H: Host, const N: usize, P: Profile> Services<H, N, P> {
     /// Not a constant: nearly all of it is zero, and a copy of it would lie in the image.
-    pub const fn none() -> Self {
+    pub const fn new() -> Self {
         Services { extras: None, memory: Memory::new() }
     }
 
@@ -63,10 +63,10 @@ impl<H: Host, const N: usize, P: Profile> Services<H, N, P> {
     }
 }
 
-/// What has happened to a request of these kinds.
+/// An event of a request of these kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// It is its turn; it is the control request in progress.
+    /// The request's turn has come; it is the control request in progress.
     Begin,
     /// A write with its own rules is next. It is still queued.
     Write(u8),
@@ -82,7 +82,7 @@ pub(super) enum Event {
     BreaksOff,
 }
 
-/// What the controller is doing for a place in a chain.
+/// A step of the controller for a place in a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// A command without busy.
@@ -142,7 +142,7 @@ impl Place {
     }
 }
 
-/// What the extras remember between steps.
+/// The state of the extras between steps.
 #[derive(Debug)]
 pub(super) struct Memory {
     /// A block of the engine's own, for extension registers.
@@ -160,7 +160,7 @@ pub(super) struct Memory {
     /// Moves done of the visit, and what is mapped for the one in progress.
     moves: u8,
     mapped: Option<(Segment, Direction)>,
-    /// What is known of the pieces of the write in progress that went before.
+    /// The fate of the pieces of the write in progress that went before.
     pieces: Pieces,
 }
 
@@ -209,12 +209,12 @@ impl Memory {
         &mut self.erasing
     }
 
-    /// What is measured begins.
-    pub fn begins(&mut self, now_ns: u64) {
+    /// Notes when what is measured begins.
+    pub fn start_timing(&mut self, now_ns: u64) {
         self.began_ns = now_ns;
     }
 
-    /// So long it has taken.
+    /// Returns how long it has taken so far.
     pub fn took_ns(&self, now_ns: u64) -> u64 {
         now_ns.saturating_sub(self.began_ns)
     }
@@ -233,21 +233,22 @@ impl Memory {
         self.page = DmaBuf::EMPTY;
     }
 
-    /// This step is in progress.
+    /// Returns the step that is in progress.
     pub fn step(&self) -> Step {
         self.step
     }
 
-    pub fn enters(&mut self, step: Step) {
+    /// Sets the step that is in progress.
+    pub fn set_step(&mut self, step: Step) {
         self.step = step;
     }
 
-    /// A visit to another partition begins.
-    pub fn visit_begins(&mut self) {
+    /// Begins to count the moves of a visit to another partition.
+    pub fn begin_visit(&mut self) {
         self.moves = 0;
     }
 
-    /// One more of its moves is done.
+    /// Counts one more move of the visit.
     pub fn moved(&mut self) {
         self.moves += 1;
     }
@@ -257,8 +258,8 @@ impl Memory {
         self.moves
     }
 
-    /// This is mapped for the step that begins.
-    pub fn is_lent(&mut self, segment: Segment, direction: Direction) {
+    /// Notes the memory that is mapped for the step that begins.
+    pub fn set_mapped(&mut self, segment: Segment, direction: Direction) {
         self.mapped = Some((segment, direction));
     }
 
@@ -267,17 +268,18 @@ impl Memory {
         self.mapped.is_some()
     }
 
-    /// It is about to be unmapped, or is lost.
+    /// Takes the memory that is about to be unmapped, or is lost.
     pub fn take_mapped(&mut self) -> Option<(Segment, Direction)> {
         self.mapped.take()
     }
 
-    /// What is known of the pieces of the write in progress that went before.
+    /// Returns what is known of the pieces of the write in progress that went before.
     pub fn pieces(&self) -> Pieces {
         self.pieces
     }
 
-    pub fn pieces_are(&mut self, fate: Pieces) {
+    /// Sets what is known of the pieces that went before.
+    pub fn set_piece_state(&mut self, fate: Pieces) {
         self.pieces = fate;
     }
 
@@ -310,7 +312,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.services.memory_mut().erasing.unlearn();
     }
 
-    /// What the card can besides reading and writing, as far as the engine was told.
+    /// Returns the card's abilities besides reading and writing, as far as the engine was told.
     pub fn abilities(&self) -> &Abilities {
         self.card.abilities()
     }
@@ -415,14 +417,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         // A flush tells what is heard in it.
         let flushes = matches!(place, Place::FlushStart | Place::FlushAsk);
         if !flushes && !matches!(step, Step::Pause(_)) {
-            self.overheard(status);
+            self.owe_late_status(status);
         }
         match step {
             // Refused: there is no busy to wait for.
             Step::Order(_) if status & (R1::OWN | R1::PREVIOUS) != 0 => self.reached(place, status, now_ns),
             Step::Order(_) | Step::Data(_) => {
                 self.services.memory_mut().status = status;
-                self.lane.busy_mut().is_followed_by(Stage::Extra);
+                self.lane.busy_mut().set_next_stage(Stage::Extra);
                 let over = self.busy_is_over(step);
                 self.services.memory_mut().step = Step::Status(place);
                 if over {
@@ -434,7 +436,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             // The host saw the end of busy too early. The card tells an error once.
             Step::Status(_) if R1(status).current_state() == CardState::Prg => {
                 self.services.memory_mut().status |= status & R1::ERRORS;
-                self.programs_still(now_ns);
+                self.repeat_busy_question(now_ns);
             }
             Step::Status(_) => {
                 let seen = core::mem::take(&mut self.services.memory_mut().status);
@@ -495,7 +497,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// without its help.
     pub(super) fn order(&mut self, place: Place, command: Command, limit_ns: u64, now_ns: u64) {
         self.durability.note_change(command.changes_blocks());
-        self.lane.busy_mut().may_last(limit_ns);
+        self.lane.busy_mut().begin_timed(limit_ns);
         let (command, timer_ns) = match limit_ns > self.host.caps().max_busy_ns {
             true => (Command::new(command.index, command.arg, Resp::R1), COMMAND_TIMEOUT_NS),
             false => (command, limit_ns),
@@ -537,10 +539,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     ) -> Result<bool, Error> {
         let mut segment = segment;
         match self.host.map(&mut segment, direction) {
-            Err(DmaError::Exhausted) if self.others_give_way(control, now_ns) => return Ok(false),
+            Err(DmaError::Exhausted) if self.free_other_mapping(control, now_ns) => return Ok(false),
             result => result.map_err(Error::Dma)?,
         }
-        self.gathered.one_segment(segment.same());
+        self.batch.one_segment(segment.same());
         self.services.memory_mut().mapped = Some((segment, direction));
         Ok(true)
     }
@@ -550,7 +552,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn start_data(&mut self, command: Command, data: Data, now_ns: u64) {
         let limit_ns =
             self.card.target().map_or(DATA_NS, |t| t.read_timeout_ns.max(t.write_timeout_ns)).max(DATA_NS);
-        self.lane.busy_mut().may_last(limit_ns);
+        self.lane.busy_mut().begin_timed(limit_ns);
         self.lane.prepare(Phase { command, data: Some(data), auto: Auto::None, tuning: false });
         let wire_ns = self.card.wire().data_ns(data.blocks);
         self.start_phase(Stage::Extra, limit_ns, limit_ns.saturating_add(wire_ns), now_ns);

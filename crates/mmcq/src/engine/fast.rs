@@ -1,6 +1,6 @@
 //! The fast path: an ordinary read or write while nothing else is going on.
 //!
-//! The [`door`](super::door) says when. Slots, batch, plan and timers are those of the general path
+//! The [`blockers`](super::blockers) say when: where there is none. Slots, batch, plan and timers are those of the general path
 //! ([`phases`](super::phases)), and what is left behind is the same; the questions between them
 //! are skipped. A request that has anything special to tell makes a test here fail, and goes the
 //! general way. `tests/fast_path.rs` compares the two.
@@ -16,9 +16,9 @@ use crate::host::{Auto, Direction, FastEnd, Host, Phase, Segment};
 use crate::sched::Profile;
 use crate::spec::response::R1;
 
-/// What the controller has that may end by the fast path.
+/// The kinds of phase that may end by the fast path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum FastKind {
     Nothing,
     Read,
     Write,
@@ -57,10 +57,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     ) -> Option<SlotId> {
         let end = lba.checked_add(u64::from(blocks))?;
         let idle = self.lane.is_idle();
-        let ordinary = self.lane.door().fits(direction, blocks, end)
+        let ordinary = self.lane.fast_limits().fits(direction, blocks, end)
             && !(request.durable | request.urgent)
             && self.card.is_meant(request.card);
-        if !ordinary || !self.lets_in(HELD || !idle) || !self.has_room() || HELD && !idle {
+        if !ordinary || !self.admit_fast(HELD || !idle) || !self.has_room() || HELD && !idle {
             return None;
         }
         if !HELD
@@ -72,15 +72,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let (id, segment) = self.take_in_mapped((direction, lba, blocks), request, now_ns)?;
         if HELD {
             self.slots.push_next(id.index, direction, lba, end);
-            if !self.joins(id.index, now_ns) {
+            if !self.join_run(id.index, now_ns) {
                 self.dispatch(now_ns);
             }
         } else if idle {
-            self.slots.pass(id.index);
+            self.slots.activate_unqueued(id.index);
             self.start_alone(id.index, (direction, lba, blocks), segment, now_ns);
         } else {
             self.slots.push_span(id.index, direction, lba, end);
-            if !self.lane.door().is_open() {
+            if !self.blockers.are_none() {
                 self.note_what_came(now_ns);
             }
             self.try_early(now_ns);
@@ -123,21 +123,21 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Some((SlotId { index, generation }, segment))
     }
 
-    /// The general path has begun a transfer. If it is one of these, its end comes here.
+    /// Lets the end of a transfer that the general path has begun come by the fast path, if it is
+    /// an ordinary one.
     #[inline(always)]
-    pub(super) fn may_end_fast(&mut self) {
+    pub(super) fn claim_fast_end(&mut self) {
         if !Self::FAST || self.lane.stage() != Stage::Main || self.lane.is_blocked() {
             return;
         }
-        let (direction, blocks, end) =
-            (self.gathered.direction(), self.gathered.blocks(), self.gathered.end());
-        let alone = self.gathered.count() == 1 && self.slots.at(self.gathered.first()).is_whole(blocks);
-        if alone && self.lane.door().fits(direction, blocks, end) && self.is_open() {
-            self.lane.goes(self.lane.door().way(direction));
+        let (direction, blocks, end) = (self.batch.direction(), self.batch.blocks(), self.batch.end());
+        let alone = self.batch.count() == 1 && self.slots.at(self.batch.first()).is_whole(blocks);
+        if alone && self.lane.fast_limits().fits(direction, blocks, end) && self.try_open() {
+            self.lane.set_fast_kind(self.lane.fast_limits().fast_kind(direction));
         }
     }
 
-    /// Starts what is next, while the door is open. The stage may still be that of what has ended.
+    /// Starts what is next, while there are no blockers. The stage may still be that of what has ended.
     /// False: what is next is for the general path.
     #[inline(always)]
     fn next_fast(&mut self, now_ns: u64) -> bool {
@@ -165,7 +165,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline(always)]
     fn send_blocks(&mut self, head: u8, run: (Direction, u64, u32), now_ns: u64) -> bool {
         let (direction, lba, blocks) = run;
-        if self.starts_stream(head, lba, now_ns)
+        if self.watch_new_stream(head, lba, now_ns)
             || !self.slots.is_lone(head)
             || self.timers.chore_is_due(now_ns)
         {
@@ -199,13 +199,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline(always)]
     fn start_run(&mut self, index: u8, run: (Direction, u64, u32), segment: Segment, now_ns: u64) {
         let (direction, lba, blocks) = run;
-        self.gathered.one(index, direction, lba, blocks);
-        self.gathered.one_segment(segment);
-        self.transfer_begins(End::Here);
+        self.batch.one(index, direction, lba, blocks);
+        self.batch.one_segment(segment);
+        self.note_transfer_start(End::Here);
         let single = blocks == 1;
         let auto = if single { Auto::None } else { self.card.plan().auto(blocks) };
         let times_ns = self.prepare_main(run, single, auto, true);
-        self.start_fast_phase(self.lane.door().way(direction), Stage::Main, times_ns, now_ns);
+        self.start_fast_phase(self.lane.fast_limits().fast_kind(direction), Stage::Main, times_ns, now_ns);
     }
 
     /// Asks the card how its writes went.
@@ -215,14 +215,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.busy_mut().not_asked();
         self.lane.prepare(Phase::of(self.card.plan().status()));
         let times_ns = (COMMAND_TIMEOUT_NS, COMMAND_TIMEOUT_NS);
-        self.start_fast_phase(Way::Status, Stage::Status, times_ns, now_ns);
+        self.start_fast_phase(FastKind::Status, Stage::Status, times_ns, now_ns);
     }
 
     /// As [`start_phase`](Self::start_phase), for a phase that drivers start in fewer instructions.
     #[inline(always)]
     pub(super) fn start_fast_phase(
         &mut self,
-        way: Way,
+        kind: FastKind,
         stage: Stage,
         (timeout_ns, limit_ns): (u64, u64),
         now_ns: u64,
@@ -230,8 +230,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if !Self::FAST {
             return self.start_phase(stage, timeout_ns, limit_ns, now_ns);
         }
-        self.enter_phase(way, stage, limit_ns, now_ns);
-        let segments = self.gathered.segments(self.lane.phase().data.is_some());
+        self.enter_phase(kind, stage, limit_ns, now_ns);
+        let segments = self.batch.segments(self.lane.phase().data.is_some());
         let result = self.host.start_fast(self.lane.phase(), segments, timeout_ns);
         self.note_start(result, now_ns);
     }
@@ -239,7 +239,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Takes the events of a controller that has a phase whose end may come here.
     #[inline(always)]
     pub(super) fn acknowledge_fast(&mut self, now_ns: u64) -> bool {
-        let events = match self.host.ack_fast(self.gathered.segment()) {
+        let events = match self.host.ack_fast(self.batch.segment()) {
             Ok(end) if self.ended_fast(end, now_ns) => return true,
             Ok(end) => end.events(self.lane.phase().auto == Auto::Stop),
             Err(events) => events,
@@ -256,20 +256,20 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         message!(trace, "answered {:#010x}", status);
         self.lane.note_end(now_ns);
-        let way = self.lane.way();
+        let kind = self.lane.fast_kind();
         if self.slots.is_settling() {
             self.settled(Ok(()));
         }
-        if way != Way::Status {
-            let index = self.gathered.first();
-            self.slots.at_mut(index).moved_all(self.gathered.blocks());
-            match way {
-                Way::Write => self.slots.awaits_status(index),
+        if kind != FastKind::Status {
+            let index = self.batch.first();
+            self.slots.at_mut(index).moved_all(self.batch.blocks());
+            match kind {
+                FastKind::Write => self.slots.await_status(index),
                 _ => self.slots.end(index),
             }
         }
         // The next is started before anything is completed.
-        debug_assert!(self.lane.door().is_open(), "nothing here closes it");
+        debug_assert!(self.blockers.are_none(), "nothing here is in the way");
         if !self.next_fast(now_ns) {
             self.forget_fast();
             self.lane.enter(Stage::Idle);

@@ -14,7 +14,7 @@ pub(super) struct Functions {
 }
 
 impl Functions {
-    pub const fn none() -> Self {
+    pub const fn new() -> Self {
         Functions { asks: false, waker: None, run: 0 }
     }
 
@@ -24,9 +24,9 @@ impl Functions {
         self.asks = true;
     }
 
-    /// The card has gone: a task that waits for it looks once more, and hears of that by its next
-    /// command.
-    pub fn card_goes(&mut self) {
+    /// Lets a task that waits for the card look once more: the card has gone, and its next command
+    /// says so.
+    pub fn note_card_gone(&mut self) {
         if self.waker.is_some() {
             self.asks = true;
         }
@@ -74,9 +74,9 @@ impl Functions {
         self.run = if memory_waits { self.run + 1 } else { 0 };
     }
 
-    /// Memory goes out.
+    /// Begins the run anew: memory goes out.
     #[inline(always)]
-    pub fn memory_goes(&mut self) {
+    pub fn reset_run(&mut self) {
         self.run = 0;
     }
 }

@@ -1,111 +1,13 @@
-//! The gate: which requests come in, and whether anything starts.
-//!
-//! Each cause to refuse a request, or to start none, is one bit, and has one owner: the platform
-//! (suspend, halt), the recovery ladder (dead, help), the card (a quirk). The owner says
-//! when its cause begins and ends. Every answer is read from these bits alone, so no two answers
-//! can contradict each other.
+//! The gate: which requests come in. Its causes are [`blockers`](super::blockers).
 
+use super::blockers::{Blockers, HELP, LAST_BLOCK};
 use super::slot::State;
 use super::{BLOCK_BYTES, Engine, Error, Kind, Request, raw_bytes};
 use crate::host::Host;
 use crate::sched::Profile;
 use crate::spec::quirks::Quirks;
 
-/// The causes at work.
-#[derive(Debug)]
-pub(super) struct Gate {
-    causes: u8,
-    /// Requests that may be in the engine at a time.
-    queue_limit: u8,
-}
-
-/// New requests are refused; what is queued goes on.
-const SUSPENDED: u8 = 1;
-/// Nothing starts; new requests are accepted.
-const HALTED: u8 = 1 << 1;
-/// Nothing starts but urgent requests: help is awaited, or the card's presence is in doubt.
-const HELP: u8 = 1 << 2;
-/// The card is given up.
-const DEAD: u8 = 1 << 3;
-/// The card's last block must be read alone.
-const LAST_BLOCK: u8 = 1 << 4;
-
-impl Gate {
-    pub const fn new(queue_limit: u8) -> Gate {
-        Gate { causes: 0, queue_limit }
-    }
-
-    fn set(&mut self, cause: u8, holds: bool) {
-        self.causes = if holds { self.causes | cause } else { self.causes & !cause };
-    }
-
-    /// The platform suspends, halts or resumes; each ends the one before.
-    pub fn suspend(&mut self) {
-        self.causes = self.causes & !HALTED | SUSPENDED;
-    }
-
-    pub fn halt(&mut self) {
-        self.causes = self.causes & !SUSPENDED | HALTED;
-    }
-
-    pub fn resume(&mut self) {
-        self.causes &= !(SUSPENDED | HALTED);
-    }
-
-    /// The ladder has given the card up. False: it had before.
-    pub fn dies(&mut self) -> bool {
-        let first = self.causes & DEAD == 0;
-        self.causes |= DEAD;
-        first
-    }
-
-    /// The card is another, or begins anew: what was wrong with it is forgotten.
-    pub fn is_reborn(&mut self) {
-        self.causes &= !DEAD;
-    }
-
-    /// A supervisor, if there is one, needs a slot of its own.
-    pub fn limit(&mut self, queue_limit: u8) {
-        self.queue_limit = queue_limit;
-    }
-
-    /// Nothing at all is special.
-    pub fn is_open(&self) -> bool {
-        self.causes == 0
-    }
-
-    /// Nothing starts but urgent requests.
-    pub fn is_stopped(&self) -> bool {
-        self.causes & (HALTED | HELP) != 0
-    }
-
-    /// Some requests are refused, or must go alone.
-    fn is_barred(&self) -> bool {
-        self.causes & (SUSPENDED | DEAD | LAST_BLOCK) != 0
-    }
-
-    pub fn is_halted(&self) -> bool {
-        self.causes & HALTED != 0
-    }
-
-    pub fn is_suspended(&self) -> bool {
-        self.causes & SUSPENDED != 0
-    }
-
-    /// The platform has neither suspended nor halted the engine.
-    pub fn is_running(&self) -> bool {
-        self.causes & (SUSPENDED | HALTED) == 0
-    }
-
-    pub fn is_dead(&self) -> bool {
-        self.causes & DEAD != 0
-    }
-
-    #[inline(always)]
-    pub fn queue_limit(&self) -> usize {
-        self.queue_limit.into()
-    }
-
+impl Blockers {
     /// Why a request is refused, whatever it asks for. `helps`: it is part of the help that is
     /// awaited.
     fn refuses(&self, urgent: bool, helps: bool) -> Result<(), Error> {
@@ -120,18 +22,18 @@ impl Gate {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// The gate is told whether help is awaited, or was.
-    pub(super) fn restop(&mut self) {
-        self.gate
+    /// Tells the gate whether help is awaited.
+    pub(super) fn refresh_help(&mut self) {
+        self.blockers
             .set(HELP, P::RECOVERS && (self.supervisor.helping().asks() || self.timers.presence_is_open()));
         self.close_fast();
     }
 
-    /// The gate is told what the card says. The caller may have told it something too.
-    pub(super) fn rebar(&mut self) {
+    /// Tells the gate what the card says. The caller may have told it something too.
+    pub(super) fn refresh_quirks(&mut self) {
         if P::RECOVERS {
             let alone = self.card.target().as_ref().is_some_and(|t| t.quirks.has(Quirks::LAST_BLOCK_ALONE));
-            self.gate.set(LAST_BLOCK, alone);
+            self.blockers.set(LAST_BLOCK, alone);
         }
         self.close_fast();
     }
@@ -144,7 +46,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return Err(Error::Suspended);
         }
         let helps = request.urgent && self.supervisor.helping().asks();
-        self.gate.refuses(request.urgent, helps)?;
+        self.blockers.refuses(request.urgent, helps)?;
         if let (Kind::Read { lba, blocks }, Some(target)) = (request.kind, self.card.target().as_ref()) {
             // Nor is a transfer left open in front of that block: the card would look ahead.
             let end = lba.saturating_add(u64::from(blocks)).saturating_add(1);
@@ -155,7 +57,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Why a request cannot be accepted, if so.
     pub(super) fn admit(&mut self, request: &mut Request) -> Result<(), Error> {
-        if self.gate.is_barred() {
+        if self.blockers.is_barred() {
             self.bar(request)?;
         }
         if P::RECOVERS && !self.card.is_meant(request.card) {
@@ -194,7 +96,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// A free slot, if need be one whose buffer no caller has come back for. The queue's limit is
     /// none for urgent requests.
     pub(super) fn allocate(&mut self, urgent: bool) -> Option<u8> {
-        let limit = if P::RECOVERS && urgent { N } else { self.gate.queue_limit().min(N) };
+        let limit = if P::RECOVERS && urgent { N } else { self.blockers.queue_limit().min(N) };
         while self.slots_in_use() >= limit {
             let lost = self.slots.with_state(State::Lost).next()?;
             self.slots.at_mut(lost).take_buf();

@@ -4,9 +4,9 @@
 use super::awaited::Span;
 use super::busy::Busy;
 use super::concurrent::Concurrent;
-use super::door::Door;
 use super::early::Early;
-use super::fast::Way;
+use super::fast::FastKind;
+use super::fast_limits::FastLimits;
 use super::phases::{LINE_TIMEOUT_NS, NO_PHASE, START_TIMEOUT_NS, Stage};
 use super::runs::Streams;
 use super::slot::NONE;
@@ -38,15 +38,15 @@ pub(super) struct Lane<E, T> {
     busy: Busy,
     /// The transfer that is left open, and the runs.
     streams: Streams,
-    /// What may go by the fast path.
-    door: Door,
-    /// What the controller has that may end by it.
-    way: Way,
+    /// The limits of the fast path.
+    fast_limits: FastLimits,
+    /// The phase that the controller has, as far as it may end by the fast path.
+    fast_kind: FastKind,
     /// The command on the CMD line while data move.
     concurrent: Concurrent<E>,
-    /// What was taken from the running transfer's R1 before its end.
+    /// Bits taken from the running transfer's R1 before its end.
     early: Early,
-    /// What is announced to the card's queue.
+    /// The tasks that are announced to the card's queue.
     tasks: T,
 }
 
@@ -60,10 +60,10 @@ impl<E, T: Lanes> Lane<E, T> {
             phase: NO_PHASE,
             began_ns: 0,
             last: None,
-            busy: Busy::none(),
-            streams: Streams::none(),
-            door: Door::NONE,
-            way: Way::Nothing,
+            busy: Busy::new(),
+            streams: Streams::new(),
+            fast_limits: FastLimits::NONE,
+            fast_kind: FastKind::Nothing,
             concurrent: Concurrent::NONE,
             early: Early::NONE,
             tasks: T::NEW,
@@ -146,13 +146,13 @@ impl<E, T: Lanes> Lane<E, T> {
         self.control = index;
     }
 
-    /// It is in progress no more.
+    /// Notes that no control request is in progress any more.
     #[inline(always)]
     pub fn release_control(&mut self) {
         self.control = NONE;
     }
 
-    /// The same; which it was.
+    /// Takes the control request that was in progress.
     #[inline(always)]
     pub fn take_control(&mut self) -> u8 {
         core::mem::replace(&mut self.control, NONE)
@@ -175,7 +175,7 @@ impl<E, T: Lanes> Lane<E, T> {
         &self.phase
     }
 
-    /// This phase is the next that the controller gets.
+    /// Sets the phase that the controller gets next.
     #[inline(always)]
     pub fn prepare(&mut self, phase: Phase) {
         self.phase = phase;
@@ -205,13 +205,13 @@ impl<E, T: Lanes> Lane<E, T> {
         too_long
     }
 
-    /// It is tried again, without an end.
+    /// Keeps the phase to try its start again, without an end.
     #[inline(always)]
     pub fn block(&mut self) {
         self.blocked = true;
     }
 
-    /// It has failed, or is not to be started any more.
+    /// Notes that the phase has failed, or is not to be started any more.
     #[inline(always)]
     pub fn unblock(&mut self) {
         self.blocked = false;
@@ -222,7 +222,7 @@ impl<E, T: Lanes> Lane<E, T> {
         self.blocked
     }
 
-    /// Its end is known.
+    /// Notes when the end of the phase became known.
     #[inline(always)]
     pub fn note_end(&mut self, now_ns: u64) {
         self.last = Some(Span { phase: self.phase, began_ns: self.began_ns, ended_ns: now_ns });
@@ -255,25 +255,25 @@ impl<E, T: Lanes> Lane<E, T> {
     }
 
     #[inline(always)]
-    pub fn door(&self) -> &Door {
-        &self.door
+    pub fn fast_limits(&self) -> &FastLimits {
+        &self.fast_limits
     }
 
     #[inline(always)]
-    pub fn door_mut(&mut self) -> &mut Door {
-        &mut self.door
+    pub fn fast_limits_mut(&mut self) -> &mut FastLimits {
+        &mut self.fast_limits
     }
 
-    /// The controller is about to get what ends this way.
+    /// Sets what the controller is about to get, as far as the fast path may end it.
     #[inline(always)]
-    pub fn goes(&mut self, way: Way) {
-        self.way = way;
+    pub fn set_fast_kind(&mut self, kind: FastKind) {
+        self.fast_kind = kind;
     }
 
     /// How what the controller has may end.
     #[inline(always)]
-    pub fn way(&self) -> Way {
-        self.way
+    pub fn fast_kind(&self) -> FastKind {
+        self.fast_kind
     }
 
     #[inline(always)]

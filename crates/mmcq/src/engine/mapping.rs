@@ -39,7 +39,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 Some(index) if self.map(index).is_ok() => {}
                 Some(_) => return,
                 None => {
-                    self.slots.all_are_mapped();
+                    self.slots.mark_all_mapped();
                     return;
                 }
             }
@@ -71,18 +71,18 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// done first; then the turn comes again.
     pub(super) fn map_in_turn(&mut self, index: u8, now_ns: u64) -> Result<bool, Error> {
         match self.map(index) {
-            Err(Error::Dma(DmaError::Exhausted)) if P::RECOVERS && self.others_give_way(index, now_ns) => {
+            Err(Error::Dma(DmaError::Exhausted)) if P::RECOVERS && self.free_other_mapping(index, now_ns) => {
                 Ok(false)
             }
             result => result.map(|()| true),
         }
     }
 
-    /// Does a mapping come free without this request? Then what that takes is begun: the next
-    /// `poll`, or a question for the status that writes wait for.
+    /// Looks for a mapping that comes free without this request, and begins what that takes: the
+    /// next `poll`, or a question for the status that writes wait for. False: there is none.
     #[cold]
     #[inline(never)]
-    pub(super) fn others_give_way(&mut self, index: u8, now_ns: u64) -> bool {
+    pub(super) fn free_other_mapping(&mut self, index: u8, now_ns: u64) -> bool {
         let gives = |at: u8| {
             let slot = self.slots.at(at);
             at != index && slot.is_mapped() && matches!(slot.state(), State::Queued | State::Ended)
@@ -92,20 +92,20 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if cramped {
             self.close_fast();
             self.timers.wake_now();
-        } else if self.slots.is_settling() && self.lane.is_idle() && self.has_free_lines() {
+        } else if self.slots.is_settling() && self.lane.is_idle() && self.free_lines() {
             self.ask_status(Stage::Status, now_ns);
             return true;
         }
         cramped
     }
 
-    /// What is queued is mapped no more. In `poll` alone: not every context may unmap.
+    /// Unmaps what is queued. In `poll` alone: not every context may unmap.
     #[cold]
     #[inline(never)]
     pub(super) fn give_back_ahead(&mut self) {
         self.slots.set_cramped(false);
         self.slots.leave_unmapped(true);
-        self.slots.none_is_lone();
+        self.slots.clear_lone();
         for index in 0..N as u8 {
             if self.slots.at(index).state() == State::Queued {
                 self.unmap(index);

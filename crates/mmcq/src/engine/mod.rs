@@ -15,6 +15,7 @@
 mod area;
 mod awaited;
 mod batch;
+mod blockers;
 mod breach;
 mod buffer;
 mod busy;
@@ -25,13 +26,13 @@ mod concurrent;
 mod config;
 mod control;
 mod deadline;
-mod door;
 mod durability;
 mod early;
 mod ends;
 mod erase;
 mod extras;
 mod fast;
+mod fast_limits;
 mod functions;
 mod gate;
 mod lane;
@@ -83,10 +84,10 @@ pub use stream::Close;
 use crate::host::{Caps, Direction, Host, Phase};
 use crate::sched::{Fifo, Policy, Profile};
 use batch::Batch;
+use blockers::Blockers;
 use card::Card;
 use durability::Durability;
 use extras::Services;
-use gate::Gate;
 use lane::Lane;
 use order::Order;
 use record::Record;
@@ -95,12 +96,13 @@ use slot::{Rules, Slots, State, bits};
 use supervisor::Supervisor;
 use timers::Timers;
 
-/// One controller with one card, and the requests for it. `N` slots, 1 to [`SLOTS_MAX`].
+/// A controller with one card, and the requests for it. `N` slots, 1 to [`SLOTS_MAX`].
 #[derive(Debug)]
 // What most functions touch comes first: short offsets make short instructions on small cores.
+/// A controller with one card, and the requests for it. `N` slots, 1 to [`SLOTS_MAX`].
 #[repr(C)]
 pub struct Engine<H: Host, const N: usize, P: Profile = Fifo> {
-    gate: Gate,
+    blockers: Blockers,
     durability: Durability,
     /// The stage of the transfer in progress, and its phase.
     lane: Lane<Self, P::Lanes>,
@@ -110,12 +112,12 @@ pub struct Engine<H: Host, const N: usize, P: Profile = Fifo> {
     incident: Incident,
     card: Card,
     config: Config,
-    /// What is asked of the supervisor, and what will be.
+    /// The questions to the supervisor, those to come among them.
     supervisor: Supervisor,
     slots: Slots<N>,
     /// The requests of the transfer in progress (reads and writes), and their memory in order.
-    gathered: Batch<N>,
-    /// What `enable_extended_ops` adds, and what that remembers.
+    batch: Batch<N>,
+    /// The extras that `enable_extended_ops` adds, and what they remember.
     services: Services<H, N, P>,
     record: Record,
     host: H,
@@ -137,16 +139,16 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             host,
             config,
             order: Order::by(policy),
-            gate: Gate::new(config.admitted),
+            blockers: Blockers::new(config.admitted),
             slots: Slots::new(),
             lane: Lane::idle(),
-            gathered: Batch::none(),
-            timers: Timers::none(),
-            card: Card::none(),
+            batch: Batch::new(),
+            timers: Timers::new(),
+            card: Card::new(),
             durability: Durability::CLEAN,
-            incident: Incident::none(),
-            supervisor: Supervisor::none(),
-            services: Services::none(),
+            incident: Incident::new(),
+            supervisor: Supervisor::new(),
+            services: Services::new(),
             record: const { Record::empty() },
         }
     }
@@ -162,7 +164,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let _all = |engine: Self| {
             #[rustfmt::skip]
             let Engine {
-                host: _, config: _, order: _, gate: _, slots: _, lane: _, gathered: _, timers: _, card: _,
+                host: _, config: _, order: _, blockers: _, slots: _, lane: _, batch: _, timers: _, card: _,
                 durability: _, incident: _, supervisor: _, services: _, record: _,
             } = engine;
         };
@@ -171,16 +173,16 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             (&raw mut (*place).host).write(host);
             (&raw mut (*place).config).write(config);
             (&raw mut (*place).order).write(Order::by(policy));
-            (&raw mut (*place).gate).write(Gate::new(config.admitted));
+            (&raw mut (*place).blockers).write(Blockers::new(config.admitted));
             (&raw mut (*place).slots).write(const { Slots::new() });
             (&raw mut (*place).lane).write(const { Lane::idle() });
-            (&raw mut (*place).gathered).write(const { Batch::none() });
-            (&raw mut (*place).timers).write(const { Timers::none() });
-            (&raw mut (*place).card).write(const { Card::none() });
+            (&raw mut (*place).batch).write(const { Batch::new() });
+            (&raw mut (*place).timers).write(const { Timers::new() });
+            (&raw mut (*place).card).write(const { Card::new() });
             (&raw mut (*place).durability).write(Durability::CLEAN);
-            (&raw mut (*place).incident).write(const { Incident::none() });
-            (&raw mut (*place).supervisor).write(const { Supervisor::none() });
-            (&raw mut (*place).services).write(const { Services::none() });
+            (&raw mut (*place).incident).write(const { Incident::new() });
+            (&raw mut (*place).supervisor).write(const { Supervisor::new() });
+            (&raw mut (*place).services).write(const { Services::new() });
             (&raw mut (*place).record).write(const { Record::empty() });
         }
     }
@@ -247,10 +249,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return Err(error);
         }
         self.record.request_accepted();
-        if let Some(waiting) = self.told(index) {
+        if let Some(waiting) = self.policy_view(index) {
             self.order.policy_mut().arrived(&waiting, now_ns);
         }
-        if !(self.is_held() && self.joins_held(index, now_ns)) {
+        if !(self.is_held() && self.join_held(index, now_ns)) {
             self.dispatch(now_ns);
         }
         Ok(SlotId { index, generation })
@@ -258,7 +260,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Called from the interrupt (or from a loop that polls the controller).
     pub fn on_irq(&mut self, now_ns: u64) -> PollOutcome {
-        let fast = Self::FAST && self.lane.way() != fast::Way::Nothing;
+        let fast = Self::FAST && self.lane.fast_kind() != fast::FastKind::Nothing;
         let moved = if fast {
             self.acknowledge_fast(now_ns)
         } else if Self::FAST && self.is_driven_open() && self.rings_tasks() {
@@ -310,7 +312,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.timers.alarm_ns()
     }
 
-    /// It was set: no later than the next deadline once a call of the edges is over.
+    /// Notes the alarm that was set: no later than the next deadline once a call of the edges is
+    /// over.
     #[inline(always)]
     pub(crate) fn note_alarm(&mut self, at_ns: Option<u64>) {
         self.timers.note_alarm(at_ns.unwrap_or(u64::MAX));
@@ -321,7 +324,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.next_ns()
     }
 
-    /// The same, in place.
+    /// Returns the next deadline, in place.
     #[inline(always)]
     pub(crate) fn next_ns(&self) -> Option<u64> {
         if self.slots.have_unreported() || self.slots.have_ended() {
@@ -353,7 +356,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.complete_ended();
     }
 
-    /// The same in place, for the interrupt.
+    /// Completes in place what has ended, for the interrupt.
     #[inline(always)]
     fn complete_ended(&mut self) {
         if !self.slots.have_ended() {
@@ -397,7 +400,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.wipe(index);
         let slot = self.slots.at_mut(index);
         if slot.buf().owned() && slot.buf().len_bytes() > 0 {
-            slot.is_lost();
+            slot.keep_for_reclaim();
         } else {
             self.slots.release(index);
         }
@@ -417,7 +420,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         };
         let buf = slot.give_back().unless_lent();
         let completion = Completion { result: slot.result(), done_bytes, buf };
-        self.slots.is_known(id.index);
+        self.slots.forget_report(id.index);
         self.slots.release(id.index);
         Some(completion)
     }
@@ -435,19 +438,19 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if target.is_none() {
             self.forget_tasks();
             self.forget_packs();
-            self.supply_lost();
+            self.note_supply_loss();
             self.lane.concurrent_mut().forbid();
             if P::RECOVERS {
                 // Nothing else need follow that puts them back.
                 self.write_again(self.lane.began_ns());
-                self.gate.is_reborn();
+                self.blockers.clear_card_faults();
                 self.supervisor.upkeep_mut().forget();
             }
         }
         self.set_card(target);
         if P::RECOVERS {
-            self.slot_is_known();
-            self.rebar();
+            self.settle_presence();
+            self.refresh_quirks();
         }
         if H::CONTINUES {
             self.lane.streams_mut().forget_runs();
@@ -497,7 +500,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         &self.host
     }
 
-    /// What the controller can do.
+    /// Returns the controller's capabilities.
     pub fn caps(&self) -> &Caps {
         self.host.caps()
     }

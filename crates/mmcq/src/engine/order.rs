@@ -22,8 +22,8 @@ use crate::host::{Direction, Host};
 use crate::sched::slot_set::SlotSet;
 use crate::sched::{Choice, Hold, Policy, Profile, Tails};
 
-/// What decides which request is next: the scheduler, and what is known of streams (whether the
-/// next start is held).
+/// The order of requests: the scheduler, and what is known of streams (whether the next start is
+/// held).
 #[derive(Debug)]
 pub(super) struct Order<P: Profile> {
     profile: P,

@@ -26,7 +26,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return self.chain_interrupts(now_ns);
         }
         let ended = self.is_concurrent() && self.concurrent_turn(Turn::Ack, now_ns);
-        let segments = self.gathered.segments(self.lane.phase().data.is_some());
+        let segments = self.batch.segments(self.lane.phase().data.is_some());
         if !Self::FAST || !self.has_fast_task() {
             let events = self.host.ack(segments);
             return self.acknowledged(events, ended, now_ns);
@@ -90,7 +90,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Stage::Prefix => match status.0 & R1::OWN {
                 0 => {
                     if P::RECOVERS {
-                        self.overheard(status.0);
+                        self.owe_late_status(status.0);
                     }
                     if let Kind::Raw { phase, timeout_ns, .. } = self.slots.at(self.lane.control()).kind() {
                         self.begin_raw(phase, timeout_ns, now_ns);
@@ -115,7 +115,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                     self.card.wire_mut().tuned();
                 }
                 if P::RECOVERS && matches!(self.lane.phase().command.resp, Resp::R1 | Resp::R1b) {
-                    self.overheard(status.0);
+                    self.owe_late_status(status.0);
                 }
                 if let Kind::Io { chain: true, .. } = self.slots.at(self.lane.control()).kind() {
                     self.timers.chain_until(later(now_ns, self.config.chain_ns));
@@ -156,7 +156,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 }
             }
             Stage::Status if status.current_state() == CardState::Prg && status.0 & R1::DEFERRED == 0 => {
-                self.status_again(now_ns);
+                self.repeat_status(now_ns);
             }
             Stage::Status => {
                 self.lane.enter(Stage::Idle);
@@ -203,18 +203,18 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// CMD12 was answered. Reading up to the last block makes some cards report OUT_OF_RANGE there
     /// [SD 4.3.3]: no error.
     fn stopped(&mut self, status: u32, now_ns: u64) {
-        let end = self.gathered.lba() + u64::from(self.gathered.blocks());
+        let end = self.batch.lba() + u64::from(self.batch.blocks());
         let at_end = self.card.target().is_some_and(|t| end >= t.sectors);
         let benign = if at_end { R1::OUT_OF_RANGE } else { 0 };
         let bad = status & (R1::OWN | R1::DEFERRED) & !benign;
         let by_us = matches!(self.lane.stage(), Stage::Stop);
-        match (bad, self.gathered.direction()) {
+        match (bad, self.batch.direction()) {
             (0, _) if by_us && self.host.caps().busy == BusyDetect::Response => {
                 self.end_transfer(None, now_ns)
             }
             (0, _) => self.data_ended(now_ns),
             (_, Direction::Read) => {
-                self.overheard(if bad & R1::CARD_ECC_FAILED == 0 { bad } else { 0 });
+                self.owe_late_status(if bad & R1::CARD_ECC_FAILED == 0 { bad } else { 0 });
                 self.fail(Error::Card(status), now_ns);
             }
             (_, Direction::Write) => {
@@ -222,7 +222,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 if self.durability.take_unsettled() {
                     self.owe_late(status);
                 } else {
-                    self.overheard(status);
+                    self.owe_late_status(status);
                 }
                 self.fail(not_written(status), now_ns);
             }
@@ -232,7 +232,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The data are over and the card took them. A write still programs, unless the host has seen
     /// the end of that.
     pub(super) fn data_ended(&mut self, now_ns: u64) {
-        if self.gathered.direction() == Direction::Write && self.host.caps().busy != BusyDetect::Interrupt {
+        if self.batch.direction() == Direction::Write && self.host.caps().busy != BusyDetect::Interrupt {
             if P::RECOVERS && self.tell_early(now_ns) {
                 self.lane.streams_mut().busy_of_the_end();
             }

@@ -24,9 +24,9 @@ pub struct PartitionAccess {
     pub lba: u32,
     /// Blocks that go out.
     pub out: u16,
-    /// They go out as a reliable write.
+    /// Whether the blocks go out as a reliable write.
     pub reliable: bool,
-    /// One more block goes out after them, by itself: RPMB's request for the result.
+    /// Whether one more block goes out after them, by itself: RPMB's request for the result.
     pub ask: bool,
     /// Blocks that come back.
     pub back: u16,
@@ -100,7 +100,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if caps.no_count || too_long {
             return self.end_control(Err(Error::Unsupported));
         }
-        self.services.memory_mut().visit_begins();
+        self.services.memory_mut().begin_visit();
         if self.services.memory().area().is_in(visit.area()) {
             self.next_move(visit, now_ns);
         } else {

@@ -22,13 +22,14 @@ use crate::sched::{Policy, Profile};
 
 /// A request is passed by none that came so many requests after it.
 const PASSES: u32 = 64;
-/// What continues an open transfer spares its end and a start: it may move so many times as much.
+/// How many times as much a request may move that continues an open transfer: it spares an end and
+/// a start.
 const ON: u32 = 4;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// The request that was picked, or one whose run goes before it.
+    /// Returns the request that was picked, or one whose run goes before it.
     #[inline(always)]
-    pub(super) fn gives_way(&mut self, picked: u8) -> u8 {
+    pub(super) fn pick_longer_run(&mut self, picked: u8) -> u8 {
         if H::CONTINUES && self.host.caps().continue_data { self.passed_by(picked) } else { picked }
     }
 
@@ -53,9 +54,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 return picked;
             };
             let (oldest, limits) = (self.slots.span(picked).age, self.limits());
-            self.gathered.collect(&self.slots, index, limits);
-            let (blocks, most) = (self.gathered.blocks(), self.config.fair_blocks.saturating_mul(ON));
-            let passes = self.order.tails_mut().is_some_and(|hold| hold.may_pass(oldest, blocks, most));
+            self.batch.collect(&self.slots, index, limits);
+            let (blocks, most) = (self.batch.blocks(), self.config.fair_blocks.saturating_mul(ON));
+            let passes = self.order.tails_mut().is_some_and(|hold| hold.try_pass(oldest, blocks, most));
             return if passes { index } else { picked };
         }
         let room = self.slots.free_count() as usize >= N / 4;
@@ -75,14 +76,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let mut first = picked;
         // Each turn takes a run out. The first is that of the request that was picked.
         loop {
-            self.gathered.collect(&self.slots, first, limits);
+            self.batch.collect(&self.slots, first, limits);
             let mut away = 0;
-            for &index in self.gathered.members() {
+            for &index in self.batch.members() {
                 left &= !(1 << index);
                 away = away.max(self.slots.span(index).age.wrapping_sub(oldest));
             }
-            if self.gathered.blocks() > blocks && (longest == NONE || away <= PASSES) {
-                (longest, blocks) = (first, self.gathered.blocks());
+            if self.batch.blocks() > blocks && (longest == NONE || away <= PASSES) {
+                (longest, blocks) = (first, self.batch.blocks());
             }
             if left & left.wrapping_sub(1) == 0 {
                 break;
@@ -92,6 +93,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let fair_blocks = self.config.fair_blocks;
         let passes = longest != picked && longest != NONE && self.passes(longest, picked);
         let Some(hold) = self.order.tails_mut().filter(|_| passes) else { return picked };
-        if hold.may_pass(oldest, blocks, fair_blocks) { longest } else { picked }
+        if hold.try_pass(oldest, blocks, fair_blocks) { longest } else { picked }
     }
 }

@@ -5,7 +5,7 @@
 //! of a write) is not a phase of ours.
 
 use super::extras::Event;
-use super::fast::Way;
+use super::fast::FastKind;
 use super::runs::End;
 use super::slot::{NONE, Rules};
 use super::stream::Close;
@@ -17,7 +17,7 @@ use crate::host::{Auto, BusOp, BusyDetect, Direction, Host, Phase, StartError};
 use crate::sched::{Policy, Profile};
 use crate::spec::command::{self, Command, Resp};
 
-/// What the engine is doing with the controller.
+/// The stages of the engine's work with the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// Nothing.
@@ -110,18 +110,18 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             {
                 return self.close(reason, now_ns);
             }
-            match self.tasks_turn(now_ns) {
+            match self.step_tasks(now_ns) {
                 Turn::Pass => {}
                 Turn::Again => continue,
                 Turn::Wait => return,
             }
-            if self.packs_turn(now_ns) {
+            if self.finish_pack(now_ns) {
                 continue;
             }
-            if P::RECOVERS && !self.services.memory().area().is_user() && self.must_return() {
+            if P::RECOVERS && !self.services.memory().area().is_user() && self.plan_return() {
                 return self.extra(Event::Return, now_ns);
             }
-            if self.gate.is_stopped() {
+            if self.blockers.is_stopped() {
                 if self.stopped_turn(now_ns) {
                     return;
                 }
@@ -140,19 +140,19 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.begin_control(io, now_ns);
                 continue;
             }
-            if memory_waits && turn && self.timers.waits_for_chain(now_ns) {
+            if memory_waits && turn && self.timers.wake_at_chain_end(now_ns) {
                 return;
             }
             if memory_waits {
-                self.card.functions_mut().memory_goes();
-                self.timers.chain_ends();
+                self.card.functions_mut().reset_run();
+                self.timers.clear_chain();
             }
             if head == NONE {
                 self.hold_broken(now_ns);
                 if self.is_left_open() {
                     self.timers.wake_after_hold();
                 } else if self.owes_status() {
-                    if !P::RECOVERS || !self.asks_later(now_ns) {
+                    if !P::RECOVERS || !self.postpone_status(now_ns) {
                         self.ask_status(Stage::Status, now_ns);
                     }
                 } else if P::RECOVERS && self.timers.chore_is_planned() && self.upkeep(true, now_ns) {
@@ -162,20 +162,20 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             if self.slots.at(head).span().is_some() {
                 match self.pick(head, now_ns) {
-                    Some(first) if self.packs_with(first, now_ns) => continue,
-                    Some(first) if self.chains_with(first, now_ns) => continue,
+                    Some(first) if self.start_pack_with(first, now_ns) => continue,
+                    Some(first) if self.start_chain_with(first, now_ns) => continue,
                     Some(first) => match self.tail_of(first, now_ns) {
                         // What is left open goes on with it.
                         Tail::Awaited if self.is_left_open() => return,
-                        Tail::Awaited => return self.kept_idle(now_ns),
+                        Tail::Awaited => return self.settle_while_idle(now_ns),
                         Tail::Batch => self.begin_transfer(first, true, now_ns),
                         Tail::Unknown => {
-                            let first = self.gives_way(first);
+                            let first = self.pick_longer_run(first);
                             self.begin_transfer(first, false, now_ns);
-                            self.may_end_fast();
+                            self.claim_fast_end();
                         }
                     },
-                    None => return self.kept_idle(now_ns),
+                    None => return self.settle_while_idle(now_ns),
                 }
             } else if self.owes_status() {
                 self.ask_status(Stage::Status, now_ns);
@@ -185,10 +185,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The policy keeps the controller idle, or the start is held. What is left open then is closed
-    /// in time, and what has been written gets its result: its owner may be the client that the
-    /// policy waits for.
-    fn kept_idle(&mut self, now_ns: u64) {
+    /// Closes what is left open in time, and asks for the status of what has been written, while
+    /// the policy keeps the controller idle or a start is held: the owner of the writes may be the
+    /// client that the policy waits for.
+    fn settle_while_idle(&mut self, now_ns: u64) {
         if !self.is_left_open() {
             if self.asks_soon() {
                 self.note_question(now_ns);
@@ -210,13 +210,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if P::RECOVERS && self.slots.at(first).rules() != Rules::NONE {
             return self.go_specially(first, now_ns);
         }
-        self.timers.idle_ends();
+        self.timers.clear_idle();
         let Some(&CardParams { extended_address, .. }) = self.card.target().as_ref() else {
             return self.turn_down(first, Error::NoCard);
         };
         if !collected {
             let limits = self.limits();
-            self.gathered.collect(&self.slots, first, limits);
+            self.batch.collect(&self.slots, first, limits);
         }
         if H::CONTINUES
             && let Some(open) = self.lane.streams().open()
@@ -226,13 +226,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return self.close(reason, now_ns);
         }
         let doubted = P::RECOVERS && self.incident.doubts(self.slots.settling());
-        if doubted || self.slots.is_settling() && self.gathered.blocks() > self.config.settle_blocks {
+        if doubted || self.slots.is_settling() && self.batch.blocks() > self.config.settle_blocks {
             return self.ask_status(Stage::Status, now_ns);
         }
-        let mut left = self.gathered.blocks().saturating_mul(BLOCK_BYTES);
-        self.gathered.no_segments();
-        for place in 0..self.gathered.members().len() {
-            let Some(&index) = self.gathered.members().get(place) else { break };
+        let mut left = self.batch.blocks().saturating_mul(BLOCK_BYTES);
+        self.batch.no_segments();
+        for place in 0..self.batch.members().len() {
+            let Some(&index) = self.batch.members().get(place) else { break };
             // What is mapped only ahead gives way to the first, and not to its companions.
             let mapped =
                 if place == 0 { self.map_in_turn(index, now_ns) } else { self.map(index).map(|()| true) };
@@ -244,9 +244,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 if place == 0 {
                     return self.turn_down(index, error);
                 }
-                self.slots.at_mut(index).goes_alone(true);
-                for &taken in self.gathered.members() {
-                    self.slots.at_mut(taken).stays();
+                self.slots.at_mut(index).forbid_merge(true);
+                for &taken in self.batch.members() {
+                    self.slots.at_mut(taken).set_queued();
                 }
                 return;
             }
@@ -254,48 +254,48 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             let skip = slot.moved_blocks().saturating_mul(BLOCK_BYTES);
             let segment = slot.segment().part(skip, left);
             left -= segment.len;
-            self.gathered.fill(place, segment);
+            self.batch.fill(place, segment);
         }
         if H::CONTINUES && self.is_left_open() && !self.host_goes_on() {
             return self.close(Close::Memory, now_ns);
         }
-        let count = self.gathered.members().len();
+        let count = self.batch.members().len();
         // Before anything is changed: a policy may panic.
         for place in 0..count {
-            if let Some(&index) = self.gathered.members().get(place)
-                && let Some(waiting) = self.told(index)
+            if let Some(&index) = self.batch.members().get(place)
+                && let Some(waiting) = self.policy_view(index)
             {
                 self.order.policy_mut().sent(&waiting, now_ns);
             }
         }
         let all = P::RECOVERS && count > 1 && self.slots.leave_all(count);
         for place in 0..count {
-            let Some(&index) = self.gathered.members().get(place) else { break };
+            let Some(&index) = self.batch.members().get(place) else { break };
             if !all {
                 self.slots.unlink(index);
             }
-            self.slots.at_mut(index).goes_out();
+            self.slots.at_mut(index).set_active();
         }
-        if let Some(&lowest) = self.gathered.members().first() {
+        if let Some(&lowest) = self.batch.members().first() {
             self.note_run(lowest, now_ns);
         }
         let end = if self.is_left_open() { End::Unknown } else { self.foresee() };
         self.note_begin(now_ns);
-        self.record.merged(self.gathered.members().len() as Count - 1);
-        self.transfer_begins(end);
+        self.record.merged(self.batch.members().len() as Count - 1);
+        self.note_transfer_start(end);
         if self.is_left_open() {
             self.begin_main(false, now_ns);
         } else if extended_address {
-            let upper = command::sd::address_extension((self.gathered.lba() >> 32) as u8);
+            let upper = command::sd::address_extension((self.batch.lba() >> 32) as u8);
             self.start_command(Stage::Address, upper, COMMAND_TIMEOUT_NS, now_ns);
         } else {
             self.begin_counted(now_ns);
         }
     }
 
-    /// Its first phase is about to start.
+    /// Notes that the transfer's first phase is about to start.
     #[inline(always)]
-    pub(super) fn transfer_begins(&mut self, end: End) {
+    pub(super) fn note_transfer_start(&mut self, end: End) {
         self.lane.streams_mut().set_end(end);
         self.record.transfer_started();
         self.incident.failed_mut().forget_error();
@@ -319,10 +319,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn begin_counted(&mut self, now_ns: u64) {
         let caps = self.host.caps();
         let counts =
-            self.card.target().as_ref().is_some_and(|t| t.count) && self.counts(self.gathered.direction());
-        let by_hand = self.gathered.blocks() > 1 && !caps.auto_count && !caps.auto_stop;
+            self.card.target().as_ref().is_some_and(|t| t.count) && self.counts(self.batch.direction());
+        let by_hand = self.batch.blocks() > 1 && !caps.auto_count && !caps.auto_stop;
         let blocks = match self.end() {
-            End::Here if by_hand => self.gathered.blocks(),
+            End::Here if by_hand => self.batch.blocks(),
             End::After(total) => total,
             _ => 0,
         };
@@ -334,7 +334,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The same, out of the way of the many.
+    /// Begins a transfer with an announced count and something special about it, out of the way of
+    /// the many.
     #[inline(never)]
     pub(super) fn begin_special_counted(&mut self, now_ns: u64) {
         self.begin_counted(now_ns);
@@ -344,8 +345,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.card.target().is_none() {
             return self.fail(Error::NoCard, now_ns);
         }
-        let (lba, blocks, direction) =
-            (self.gathered.lba(), self.gathered.blocks(), self.gathered.direction());
+        let (lba, blocks, direction) = (self.batch.lba(), self.batch.blocks(), self.batch.direction());
         let single = blocks == 1 && self.end() == End::Here;
         let auto = if self.is_left_open() {
             self.record.transfer_continued();
@@ -393,17 +393,17 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Hands the prepared phase to the controller. `limit_ns`: when the engine itself gives up, not
     /// counting slack.
     pub(super) fn start_phase(&mut self, stage: Stage, timeout_ns: u64, limit_ns: u64, now_ns: u64) {
-        self.enter_phase(Way::Nothing, stage, limit_ns, now_ns);
+        self.enter_phase(FastKind::Nothing, stage, limit_ns, now_ns);
         self.timers.wake_never();
         self.try_start(timeout_ns, now_ns);
     }
 
     /// The prepared phase is next.
     #[inline(always)]
-    pub(super) fn enter_phase(&mut self, way: Way, stage: Stage, limit_ns: u64, now_ns: u64) {
+    pub(super) fn enter_phase(&mut self, kind: FastKind, stage: Stage, limit_ns: u64, now_ns: u64) {
         self.lane.enter(stage);
         if Self::FAST {
-            self.lane.goes(way);
+            self.lane.set_fast_kind(kind);
         }
         if Self::EARLY {
             self.lane.early_mut().begin();
@@ -415,7 +415,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.has_chain() {
             return self.try_chain(timeout_ns, now_ns);
         }
-        let segments = self.gathered.segments(self.lane.phase().data.is_some());
+        let segments = self.batch.segments(self.lane.phase().data.is_some());
         let result = self.host.start(self.lane.phase(), segments, timeout_ns);
         self.note_start(result, now_ns);
     }

@@ -27,7 +27,7 @@ pub(super) struct Plan {
     ends: Ends,
 }
 
-/// What a controller adds to a transfer of several blocks.
+/// The ways in which a controller ends a transfer of several blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ends {
     /// Nothing.
@@ -42,7 +42,7 @@ enum Ends {
 #[derive(Debug)]
 pub(super) struct Transfer {
     pub phase: Phase,
-    /// What the controller waits for the card.
+    /// How long the controller waits for the card.
     pub timeout_ns: u64,
     /// When the engine itself gives up, not counting slack.
     pub patience_ns: u64,
@@ -87,7 +87,7 @@ impl Plan {
         (lba as u32) << self.shift
     }
 
-    /// What the controller adds to a transfer of so many blocks.
+    /// Returns what the controller adds to a transfer of so many blocks.
     #[inline(always)]
     pub fn auto(&self, blocks: u32) -> Auto {
         match self.ends {
@@ -114,7 +114,8 @@ impl Plan {
         Transfer { phase: Phase { command, data, auto, tuning: false }, timeout_ns, patience_ns }
     }
 
-    /// What the controller waits for the card in such a transfer, and when the engine gives it up.
+    /// Returns how long the controller waits for the card in such a transfer, and when the engine
+    /// gives it up.
     #[inline(always)]
     pub fn times_ns(&self, direction: Direction, blocks: u32, wire_ns: u64) -> (u64, u64) {
         let [read_ns, write_ns] = self.timeout_ns;
@@ -124,7 +125,7 @@ impl Plan {
         (timeout_ns, timeout_ns * pauses + wire_ns)
     }
 
-    /// What a controller waits that has one time for reads and writes.
+    /// Returns how long a controller waits that has one time for reads and writes.
     pub fn longest_ns(&self) -> u64 {
         let [read_ns, write_ns] = self.timeout_ns;
         read_ns.max(write_ns)

@@ -12,7 +12,7 @@ pub(super) struct Record {
     trace: Trace,
 }
 
-/// One method an event that only raises its counter.
+/// Makes a method for each event that only raises its counter.
 macro_rules! counted {
     ($($doc:literal $event:ident: $counter:ident;)*) => {
         impl Record {
@@ -68,7 +68,7 @@ impl Record {
         self.stats.transfers
     }
 
-    /// So many requests go in another's transfer.
+    /// Counts requests that go in another's transfer.
     #[inline(always)]
     pub fn merged(&mut self, requests: Count) {
         self.stats.merged = self.stats.merged.wrapping_add(requests);

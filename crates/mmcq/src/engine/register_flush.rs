@@ -16,7 +16,7 @@ const ASK_NS: u64 = 1_000_000;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn begin_register_flush(&mut self, at: Extension, now_ns: u64) {
-        self.services.memory_mut().begins(now_ns);
+        self.services.memory_mut().start_timing(now_ns);
         if let Some(first) = self.services.memory_mut().page_mut().first_mut() {
             *first = 1;
         }
@@ -26,7 +26,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// One block to or from the engine's page.
+    /// Moves one block to or from the engine's page.
     fn page(
         &mut self,
         place: Place,

@@ -14,7 +14,7 @@ use crate::spec::response::Response;
 /// Bytes in a block of the user's address space.
 pub const BLOCK_BYTES: u32 = 512;
 
-/// What a request wants.
+/// The kinds of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Read blocks of 512 bytes.
@@ -33,7 +33,7 @@ pub enum Kind {
     },
     /// Everything that was written before is on the medium when this completes. A barrier.
     Flush,
-    /// One phase exactly as given. A barrier. Its response is not judged, only handed over. The
+    /// A phase exactly as given. A barrier. Its response is not judged, only handed over. The
     /// engine does not learn from it what has changed on the card; so with a card, CMD6 to
     /// PARTITION_CONFIG is [`Error::Unsupported`]: [`PartitionAccess`](Kind::PartitionAccess) and
     /// [`LongCommand`](Kind::LongCommand) do that; and CMD6 to CACHE_CTRL is too:
@@ -46,7 +46,7 @@ pub enum Kind {
         /// Longest time for the phase.
         timeout_ns: u64,
     },
-    /// One phase of an I/O function (CMD52, CMD53), exactly as given. No barrier: these go in their
+    /// A phase of an I/O function (CMD52, CMD53), exactly as given. No barrier: these go in their
     /// own order, before waiting reads and writes, but no more than
     /// [`Config::io_burst`](super::Config::io_burst) in a row. The response is not judged, only
     /// handed over. Where host and card allow it
@@ -78,7 +78,7 @@ pub enum Kind {
         lba: u64,
         /// How many, at least 1.
         blocks: u32,
-        /// What becomes of them.
+        /// The fate of the blocks.
         how: Erase,
     },
     /// Blocks that read as zeros afterwards: by an erase where the card's erased blocks are zeros
@@ -144,11 +144,11 @@ impl Kind {
     }
 }
 
-/// One request with its memory.
+/// A request with its memory.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Request {
-    /// What.
+    /// The work that is asked for.
     pub kind: Kind,
     /// Where the data are or go; at least as long as the request's data.
     pub buf: DmaBuf,
@@ -157,8 +157,8 @@ pub struct Request {
     pub origin: Origin,
     /// A write that completes only when its data are on the medium; see [`durable`](Self::durable).
     pub durable: bool,
-    /// It passes a queue that is stopped for recovery: part of the recovery itself; see
-    /// [`urgent`](Self::urgent). No priority: a [scheduler](crate::sched) goes by
+    /// Whether the request passes a queue that is stopped for recovery, as a part of the recovery
+    /// itself; see [`urgent`](Self::urgent). No priority: a [scheduler](crate::sched) goes by
     /// [`origin`](Self::origin).
     pub urgent: bool,
     /// The card it is meant for; see [`for_card`](Self::for_card).
@@ -171,7 +171,7 @@ impl Request {
         Request { kind, buf, origin: Origin::DEFAULT, durable: false, urgent: false, card: CardNumber::ANY }
     }
 
-    /// The same write (or zeroes, or erase), complete only when it is on the medium: forced unit
+    /// Makes the write (or zeroes, or erase) complete only when it is on the medium: forced unit
     /// access. Needs [`Engine::enable_extended_ops`](super::Engine::enable_extended_ops). Anything
     /// else stays what it is.
     ///
@@ -185,7 +185,7 @@ impl Request {
         Request { durable: writes, ..self }
     }
 
-    /// The same, for this card alone: once another is in its place the request is refused with
+    /// Binds the request to this card: once another is in its place the request is refused with
     /// [`Error::Changed`]. Without it a request is for whichever card there is.
     /// [`BlockDevice`](crate::block::BlockDevice) asks so for the card that it was made for.
     #[must_use]
@@ -193,15 +193,15 @@ impl Request {
         Request { card, ..self }
     }
 
-    /// The same, as a part of the recovery that all others wait for. Only a raw phase, a change of
-    /// the bus and a pause can be that: what is urgent passes the queue, so anything else is
-    /// [`Error::Unsupported`].
+    /// Makes the request a part of the recovery that all others wait for. Only a raw phase, a
+    /// change of the bus and a pause can be that: what is urgent passes the queue, so anything else
+    /// is [`Error::Unsupported`].
     #[must_use]
     pub fn urgent(self) -> Self {
         Request { urgent: true, ..self }
     }
 
-    /// The same, from another origin.
+    /// Sets the request's origin.
     #[must_use]
     pub fn from(self, origin: Origin) -> Self {
         Request { origin, ..self }
@@ -229,7 +229,7 @@ impl SlotId {
     }
 }
 
-/// What a request brought.
+/// The yield of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Output {
@@ -339,8 +339,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// What was written before may have failed too: a late error may be any piece's, and of what
-    /// went to a card that is gone no status has come.
+    /// Asks whether what was written before may have failed too: a late error may be any piece's,
+    /// and of what went to a card that is gone no status has come.
     pub(super) fn leaves_doubt(self) -> bool {
         let late = matches!(self, Error::Program(_) | Error::Protected);
         late || matches!(self, Error::Removed | Error::NoCard | Error::Changed | Error::Dead)

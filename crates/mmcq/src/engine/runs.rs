@@ -29,12 +29,12 @@ impl Open {
 pub(super) enum End {
     /// With the blocks that are collected.
     Here,
-    /// The same, by a CMD12 of the engine. Noted when the data command goes: the card's parameters
-    /// may be others when the data are over.
+    /// Ended by a CMD12 of the engine. Noted when the data command goes: the card's parameters may
+    /// be others when the data are over.
     Stopped,
     /// After so many blocks in all, in several phases: the request is longer than one.
     After(u32),
-    /// It goes on as long as the run does.
+    /// Open as long as the run goes on.
     Unknown,
     /// With the blocks that are collected, which a CMD23 has announced as a reliable write.
     Reliable,
@@ -43,7 +43,7 @@ pub(super) enum End {
 /// Requests of which each begins where the one before ended.
 #[derive(Clone, Copy, Debug)]
 struct Run {
-    /// One past the last block that went out.
+    /// The block after the last that went out.
     next: u64,
     /// The last request continued the one before.
     on: bool,
@@ -109,7 +109,7 @@ impl Runs {
         self.last.arrived(lba, arrived_ns);
     }
 
-    /// What came after a pause says whether to keep the transfer open was right.
+    /// Learns from what came after a pause whether to keep the transfer open was right.
     fn judge(&mut self, direction: Direction, went_on: bool, arrived_ns: u64, limit_ns: u64) {
         let run = self.last;
         let pause_ns = arrived_ns.saturating_sub(run.ended_ns);
@@ -164,7 +164,7 @@ pub(super) struct Streams {
 }
 
 impl Streams {
-    pub const fn none() -> Self {
+    pub const fn new() -> Self {
         Streams {
             open: None,
             end: End::Here,
@@ -236,9 +236,9 @@ impl Streams {
         }
     }
 
-    /// A request of this direction, which came in then, begins here. `limit_ns`: no transfer is held
-    /// longer.
-    pub fn request_begins(&mut self, direction: Direction, lba: u64, arrived_ns: u64, limit_ns: u64) {
+    /// Notes that a request of this direction, which came in then, begins here. `limit_ns`: no
+    /// transfer is held longer.
+    pub fn note_request(&mut self, direction: Direction, lba: u64, arrived_ns: u64, limit_ns: u64) {
         if let Some(last) = self.paused.take() {
             let runs = self.runs(last);
             let went_on = last == direction && lba == runs.last.next;
@@ -247,8 +247,8 @@ impl Streams {
         self.runs(direction).arrived(lba, arrived_ns);
     }
 
-    /// Something that is no read or write is next, which came in then.
-    pub fn run_is_broken(&mut self, arrived_ns: u64, limit_ns: u64) {
+    /// Ends the run: something that is no read or write is next, which came in then.
+    pub fn break_run(&mut self, arrived_ns: u64, limit_ns: u64) {
         if let Some(last) = self.paused.take() {
             self.runs(last).judge(last, false, arrived_ns, limit_ns);
         }
@@ -261,8 +261,10 @@ impl Streams {
     }
 
     /// Has the client of the last run of this direction paused?
-    pub fn pauses(&mut self, direction: Direction) -> bool {
-        self.runs(direction).last.think_ns > 0
+    pub fn pauses(&self, direction: Direction) -> bool {
+        let [reads, writes] = &self.runs;
+        let runs = if direction == Direction::Read { reads } else { writes };
+        runs.last.think_ns > 0
     }
 
     /// The data of this direction are over, and its requests are complete; it would go on with this
@@ -274,29 +276,30 @@ impl Streams {
         self.paused = Some(direction);
     }
 
-    /// The first phase of a transfer goes out.
+    /// Notes that the first phase of a transfer goes out.
     #[inline(always)]
-    pub fn transfer_begins(&mut self, now_ns: u64) {
+    pub fn note_transfer_start(&mut self, now_ns: u64) {
         self.began_ns = Some(now_ns);
     }
 
-    /// Its data are over, which take so long on the wire. `on`: it went on in an open one.
-    pub fn data_are_over(&mut self, direction: Direction, wire_ns: u64, on: bool, now_ns: u64) {
+    /// Notes that the data of a transfer are over, which take so long on the wire. `on`: it went on
+    /// in an open one.
+    pub fn note_data_end(&mut self, direction: Direction, wire_ns: u64, on: bool, now_ns: u64) {
         if let Some(began_ns) = self.began_ns.take() {
             let beside_ns = now_ns.saturating_sub(began_ns).saturating_sub(wire_ns);
             self.runs(direction).worth.moved(beside_ns, on);
         }
     }
 
-    /// From now on the card ends a transfer.
+    /// Notes that from now on the card ends a transfer.
     #[inline(always)]
-    pub fn end_begins(&mut self, direction: Direction, now_ns: u64) {
+    pub fn note_end_start(&mut self, direction: Direction, now_ns: u64) {
         self.ending.get_or_insert((direction, now_ns));
     }
 
-    /// The card has done so, if it did.
+    /// Notes that the card has ended a transfer, if it was at that.
     #[inline(always)]
-    pub fn end_is_over(&mut self, now_ns: u64) {
+    pub fn note_end(&mut self, now_ns: u64) {
         if let Some((direction, since_ns)) = self.ending.take() {
             self.runs(direction).worth.closed(now_ns.saturating_sub(since_ns));
         }
@@ -325,7 +328,8 @@ impl Streams {
         self.faults = 0;
     }
 
-    /// It has not. `unsupported`: it says that it never will.
+    /// Counts a card that has not gone on with an open transfer. `unsupported`: it says that it
+    /// never will.
     #[inline(always)]
     pub fn failed_to_continue(&mut self, unsupported: bool) {
         self.faults += 1;

@@ -18,13 +18,13 @@ pub(super) use rules::Rules;
 /// `Ended -> Lost -> Free` if no client waits any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// It has no owner.
+    /// The slot has no owner.
     Free,
     /// Waits for its turn.
     Queued,
-    /// Its transfer is with the controller.
+    /// The request's transfer is with the controller.
     Active,
-    /// Its transfer is with a controller that nothing stops, and its memory was lent.
+    /// The request's transfer is with a controller that nothing stops, and its memory was lent.
     Kept,
     /// Written; whether it was programmed well, the card's next status tells.
     Settling,
@@ -116,7 +116,7 @@ impl Slot {
 pub(super) struct Span {
     pub direction: Direction,
     pub start: u64,
-    /// One past the last block.
+    /// The end, one past the last block.
     pub end: u64,
     /// Order of arrival.
     pub age: u32,
@@ -131,30 +131,31 @@ pub(super) struct Slots<const N: usize> {
     tail: u8,
     /// How many slots are mapped.
     mapped: u8,
-    /// What is queued may be unmapped.
+    /// Whether something that is queued may be unmapped.
     unmapped: bool,
     /// The request whose turn it is finds no mapping.
     cramped: bool,
     next_age: u32,
-    /// One bit a free slot.
+    /// A bit for each free slot.
     free: SlotSet,
-    /// One bit a slot in state Settling; in state Ended; in state Done, if that has not been
+    /// A bit for each slot in state Settling; in state Ended; in state Done, if that has not been
     /// reported.
     settling: SlotSet,
     ended: SlotSet,
     unreported: SlotSet,
-    /// One bit a slot whose waker has nothing left to wait for. It is dropped outside the lock.
+    /// A bit for each slot whose waker has nothing left to wait for. It is dropped outside the
+    /// lock.
     stale: SlotSet,
-    /// One bit a queued read; a queued write; anything else that is queued.
+    /// A bit for each queued read; queued write; anything else that is queued.
     reads: SlotSet,
     writes: SlotSet,
     barriers: SlotSet,
-    /// Those that came by the fast path and have no neighbour in the queue: nothing is special
-    /// with them.
+    /// The slots of requests that came by the fast path and have no neighbour in the queue: nothing
+    /// is special with them.
     lone: SlotSet,
-    /// One bit an I/O function's phase; these are not in the list.
+    /// A bit for each phase of an I/O function; these are not in the list.
     ios: SlotSet,
-    /// Those of `ios` that pass a stopped engine.
+    /// The slots of `ios` that pass a stopped engine.
     urgents: SlotSet,
     slots: [Slot; N],
     spans: [Span; N],
@@ -164,7 +165,7 @@ pub(super) struct Slots<const N: usize> {
 }
 
 impl<const N: usize> Slots<N> {
-    /// One bit for each slot that exists; also refuses an N outside 1 to [`SLOTS_MAX`] at compile
+    /// A bit for each slot that exists; also refuses an N outside 1 to [`SLOTS_MAX`] at compile
     /// time.
     pub const ALL: SlotSet = {
         assert!(
@@ -401,7 +402,7 @@ impl<const N: usize> Slots<N> {
         self.next_age
     }
 
-    /// The same for a read or write of these blocks that came by the fast path.
+    /// Queues a read or write of these blocks that came by the fast path.
     #[inline(always)]
     pub fn push_span(&mut self, index: u8, direction: Direction, start: u64, end: u64) {
         let age = self.push_last(index);
@@ -531,24 +532,26 @@ impl<const N: usize> Slots<N> {
         self.barriers &= !bit;
     }
 
-    /// A request that never waits: it has an age all the same, for the case that it must be tried
-    /// again.
+    /// Activates a request that never waits. It has an age all the same, for the case that it must
+    /// be tried again.
     #[inline(always)]
-    pub fn pass(&mut self, index: u8) {
+    pub fn activate_unqueued(&mut self, index: u8) {
         self.at_mut(index).state = State::Active;
         self.next_age = self.next_age.wrapping_add(1);
         self.spans[index as usize % N].age = self.next_age;
     }
 
-    /// The same of a read or write whose blocks others are compared with while it is settling.
+    /// Activates a read or write that never waits, and whose blocks others are compared with while
+    /// it is settling.
     #[inline(always)]
-    pub fn pass_span(&mut self, index: u8, direction: Direction, start: u64, end: u64) {
-        self.pass(index);
+    pub fn activate_span(&mut self, index: u8, direction: Direction, start: u64, end: u64) {
+        self.activate_unqueued(index);
         let span = &mut self.spans[index as usize % N];
         (span.direction, span.start, span.end) = (direction, start, end);
     }
 
-    /// What a policy may pick from: queued reads and writes before the first barrier, oldest first.
+    /// Returns what a policy may pick from: queued reads and writes before the first barrier,
+    /// oldest first.
     pub fn offered(&self) -> impl Iterator<Item = Waiting> + Clone + '_ {
         self.queue().map_while(|index| self.waiting(index))
     }

@@ -31,9 +31,9 @@ impl Slot {
     pub fn plan_zeroes(&mut self, abilities: &Abilities) {
         let Kind::Zero { lba, blocks } = self.kind() else { return };
         if let Some(how) = abilities.erase.zeroing(lba, blocks) {
-            return self.becomes(Kind::Erase { lba, blocks, how });
+            return self.set_kind(Kind::Erase { lba, blocks, how });
         }
-        self.becomes_zeroes(Kind::Write { lba, blocks });
+        self.set_zeroes(Kind::Write { lba, blocks });
     }
 }
 
@@ -100,11 +100,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             if self.services.memory().pieces() == Pieces::Asked {
                 return self.refuse(index, Error::Program(R1::ERROR));
             }
-            self.services.memory_mut().pieces_are(Pieces::Asked);
-            self.services.memory_mut().enters(Step::Command(Place::Piece));
+            self.services.memory_mut().set_piece_state(Pieces::Asked);
+            self.services.memory_mut().set_step(Step::Command(Place::Piece));
             return self.ask_status(Stage::Extra, now_ns);
         }
-        self.services.memory_mut().pieces_are(Pieces::Unknown);
+        self.services.memory_mut().set_piece_state(Pieces::Unknown);
         let cached = target.flush != FlushBy::Status;
         let reliable = cached
             && target.count
@@ -125,7 +125,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Ok(false) => return,
             Err(error) => return self.refuse(index, error),
         }
-        self.slots.at_mut(index).flushes(durable && cached && !reliable);
+        self.slots.at_mut(index).set_flush_after(durable && cached && !reliable);
         let piece = most.min(self.limits().blocks);
         let segment = if zero { self.slots.at(index).segment().same() } else { self.rest_of(index) };
         let end = if durable && reliable { End::Reliable } else { End::Here };
@@ -147,18 +147,18 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         end: End,
         now_ns: u64,
     ) {
-        self.gathered.alone(direction, index, lba, blocks);
+        self.batch.alone(direction, index, lba, blocks);
         segment.len = segment.len.min(blocks.saturating_mul(BLOCK_BYTES));
-        self.gathered.one_segment(segment);
-        if let Some(waiting) = self.told(index) {
+        self.batch.one_segment(segment);
+        if let Some(waiting) = self.policy_view(index) {
             self.order.policy_mut().sent(&waiting, now_ns);
         }
         self.slots.unlink(index);
-        self.slots.at_mut(index).goes_out();
-        self.timers.idle_ends();
-        self.transfer_begins(end);
+        self.slots.at_mut(index).set_active();
+        self.timers.clear_idle();
+        self.note_transfer_start(end);
         if H::CONTINUES {
-            self.lane.streams_mut().transfer_begins(now_ns);
+            self.lane.streams_mut().note_transfer_start(now_ns);
         }
         if self.card.target().is_some_and(|target| target.extended_address) {
             let upper = command::sd::address_extension((lba >> 32) as u8);
@@ -171,15 +171,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// It never goes out.
+    /// Ends a request with this error before it ever goes out.
     fn refuse(&mut self, index: u8, error: Error) {
-        self.services.memory_mut().pieces_are(Pieces::Unknown);
+        self.services.memory_mut().set_piece_state(Pieces::Unknown);
         self.turn_down(index, error);
     }
 
     /// The status after a piece of the write at the head.
     pub(super) fn piece_judged(&mut self, status: u32, now_ns: u64) {
-        self.services.memory_mut().pieces_are(Pieces::Good);
+        self.services.memory_mut().set_piece_state(Pieces::Good);
         let head = self.slots.head();
         if status & R1::DEFERRED != 0 && head != NONE {
             self.refuse(head, super::outcome::not_written(status));
@@ -209,13 +209,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         self.slots.unlink(index);
         let slot = self.slots.at_mut(index);
-        slot.goes_out();
+        slot.set_active();
         // If the flush fails, nothing is surely on the medium. It keeps `FLUSH_AFTER`: the card has
         // its data.
         slot.set_moved(0);
         self.lane.set_control(index);
         self.close_fast();
-        self.gathered.forget();
+        self.batch.forget();
         self.record.durable_flushed();
         self.begin_flush(now_ns);
     }

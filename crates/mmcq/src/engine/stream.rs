@@ -85,32 +85,32 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let slot = self.slots.at(first);
         if slot.moved_blocks() == 0 {
-            let (lba, arrived_ns) = (self.gathered.lba(), slot.arrived_ns());
-            let (direction, limit_ns) = (self.gathered.direction(), self.config.hold_ns);
-            self.lane.streams_mut().request_begins(direction, lba, arrived_ns, limit_ns);
+            let (lba, arrived_ns) = (self.batch.lba(), slot.arrived_ns());
+            let (direction, limit_ns) = (self.batch.direction(), self.config.hold_ns);
+            self.lane.streams_mut().note_request(direction, lba, arrived_ns, limit_ns);
         }
-        self.lane.streams_mut().transfer_begins(now_ns);
+        self.lane.streams_mut().note_transfer_start(now_ns);
     }
 
     /// The data of a read or write are over. `on`: no command was sent for them.
     pub(super) fn note_data(&mut self, on: bool, now_ns: u64) {
         if H::CONTINUES {
-            let wire_ns = self.card.wire().bits_ns(self.gathered.blocks());
-            self.lane.streams_mut().data_are_over(self.gathered.direction(), wire_ns, on, now_ns);
+            let wire_ns = self.card.wire().bits_ns(self.batch.blocks());
+            self.lane.streams_mut().note_data_end(self.batch.direction(), wire_ns, on, now_ns);
         }
     }
 
     /// From now on the card ends the transfer in progress, or the open one.
     pub(super) fn note_ending(&mut self, direction: Direction, now_ns: u64) {
         if H::CONTINUES {
-            self.lane.streams_mut().end_begins(direction, now_ns);
+            self.lane.streams_mut().note_end_start(direction, now_ns);
         }
     }
 
     /// The card has ended what it had.
     pub(super) fn note_ended(&mut self, now_ns: u64) {
         if H::CONTINUES {
-            self.lane.streams_mut().end_is_over(now_ns);
+            self.lane.streams_mut().note_end(now_ns);
         }
     }
 
@@ -125,51 +125,51 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Can the host keep the collected transfer open, with the memory that it has? Asked when that
     /// is mapped.
     pub(super) fn host_goes_on(&self) -> bool {
-        let (blocks, direction) = (self.gathered.blocks(), self.gathered.direction());
+        let (blocks, direction) = (self.batch.blocks(), self.batch.direction());
         let asks = |segment: &Segment| self.host.goes_on_with(segment, blocks, direction);
-        !H::CONTINUES_BY_REQUEST || self.gathered.segments(true).iter().all(asks)
+        !H::CONTINUES_BY_REQUEST || self.batch.segments(true).iter().all(asks)
     }
 
-    /// One past the collected transfer's last block.
-    fn gathered_end(&self) -> u64 {
-        self.gathered.lba().saturating_add(u64::from(self.gathered.blocks()))
+    /// Returns one past the collected transfer's last block.
+    fn batch_end(&self) -> u64 {
+        self.batch.lba().saturating_add(u64::from(self.batch.blocks()))
     }
 
     /// A request of the collected transfer's direction is queued that begins here.
     fn queued_at(&self, lba: u64) -> bool {
-        bits(self.slots.mergeable(self.gathered.direction()))
+        bits(self.slots.mergeable(self.batch.direction()))
             .any(|index| self.slots.span(index).start == lba && !self.slots.at(index).solo())
     }
 
-    /// Blocks of the collected transfer's last request that do not fit into it.
-    fn rest(&self) -> u32 {
-        let Some(&last) = self.gathered.members().last() else { return 0 };
+    /// Returns how many blocks of the collected transfer's last request do not fit into it.
+    fn unfitted_blocks(&self) -> u32 {
+        let Some(&last) = self.batch.members().last() else { return 0 };
         let left =
             self.slots.at(last).span().map_or(0, |(_, lba, blocks)| lba.saturating_add(u64::from(blocks)));
-        u32::try_from(left.saturating_sub(self.gathered_end())).unwrap_or(0)
+        u32::try_from(left.saturating_sub(self.batch_end())).unwrap_or(0)
     }
 
-    /// What is known of the end of the collected transfer.
+    /// Decides how the collected transfer will end.
     pub(super) fn foresee(&mut self) -> End {
-        if !self.can_continue() || !self.gate.is_running() || !self.host_goes_on() {
+        if !self.can_continue() || !self.blockers.is_running() || !self.host_goes_on() {
             return End::Here;
         }
-        if self.card.target().is_none_or(|t| self.gathered_end() >= t.sectors) {
+        if self.card.target().is_none_or(|t| self.batch_end() >= t.sectors) {
             return End::Here;
         }
-        let rest = self.rest();
-        if self.queued_at(self.gathered_end().saturating_add(u64::from(rest))) || self.hold_ns() > 0 {
+        let rest = self.unfitted_blocks();
+        if self.queued_at(self.batch_end().saturating_add(u64::from(rest))) || self.hold_ns() > 0 {
             return End::Unknown;
         }
         // What goes on without a command ends without busy, also where the host sees busy after
         // data: a write is then better closed by CMD12.
-        let write = self.gathered.direction() == Direction::Write;
+        let write = self.batch.direction() == Direction::Write;
         let unseen = write && self.host.caps().busy == BusyDetect::Interrupt;
         let counts = self.card.target().is_some_and(|t| t.count)
-            && self.counts(self.gathered.direction())
+            && self.counts(self.batch.direction())
             && !unseen
             && !self.host.caps().open_until_stopped;
-        match self.gathered.blocks().saturating_add(rest) {
+        match self.batch.blocks().saturating_add(rest) {
             _ if rest == 0 => End::Here,
             total if counts && total <= COUNT_MAX => End::After(total),
             _ => End::Unknown,
@@ -181,18 +181,18 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let limit_ns = self.config.hold_ns;
         match self.config.stays_open {
             StaysOpen::Never => 0,
-            StaysOpen::WherePays => self.lane.streams_mut().hold_ns(self.gathered.direction(), limit_ns),
+            StaysOpen::WherePays => self.lane.streams_mut().hold_ns(self.batch.direction(), limit_ns),
             StaysOpen::Always => limit_ns,
         }
     }
 
     /// Does the collected transfer go on where the open one stopped?
     pub(super) fn continues(&self, open: Open) -> bool {
-        open.direction == self.gathered.direction()
-            && open.next == self.gathered.lba()
+        open.direction == self.batch.direction()
+            && open.next == self.batch.lba()
             && !self.card.wire().is_doubted()
             && self.can_continue()
-            && !self.gathered.members().first().is_some_and(|&first| self.slots.at(first).solo())
+            && !self.batch.members().first().is_some_and(|&first| self.slots.at(first).solo())
     }
 
     fn stands_alone(&self, index: u8) -> bool {
@@ -200,9 +200,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         slot.solo() || slot.rules() != Rules::NONE
     }
 
-    /// The data of a transfer without an end are over; the card waits for more. The answer: until
-    /// when it may, or why it is closed.
-    fn goes_on(&mut self, was: Option<Open>, now_ns: u64) -> Result<u64, Close> {
+    /// Decides about a transfer without an end whose data are over, while the card waits for more.
+    /// The answer: until when it may wait, or why the transfer is closed.
+    fn hold_or_close(&mut self, was: Option<Open>, now_ns: u64) -> Result<u64, Close> {
         if !self.can_continue() {
             return Err(if self.lane.streams().may_continue() { Close::End } else { Close::Fault });
         }
@@ -212,41 +212,42 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.card.wire().is_doubted() {
             return Err(Close::Retune);
         }
-        if self.card.target().is_none_or(|t| self.gathered_end() >= t.sectors) {
+        if self.card.target().is_none_or(|t| self.batch_end() >= t.sectors) {
             return Err(Close::Edge);
         }
         // What is durable is answered when the card has ended it, and what must be alone leaves
         // nothing open.
-        if self.gathered.members().first().is_some_and(|&first| self.stands_alone(first)) {
+        if self.batch.members().first().is_some_and(|&first| self.stands_alone(first)) {
             return Err(Close::End);
         }
-        if self.gate.is_halted() {
+        if self.blockers.is_halted() {
             return Err(Close::Stop);
         }
         // A transfer whose end CMD23 has announced ends soon.
         if was.is_some_and(|open| open.counted == 0 && self.owed_by_ns(&open) <= now_ns) {
             return Err(Close::Owed);
         }
-        if self.rest() > 0 || self.queued_at(self.gathered_end()) {
+        if self.unfitted_blocks() > 0 || self.queued_at(self.batch_end()) {
             return Ok(now_ns);
         }
         let head = self.slots.head();
-        if head != NONE && !self.tells_before_close() {
+        if head != NONE && !self.prefer_pause() {
             return Err(if self.slots.at(head).span().is_some() { Close::Break } else { Close::Barrier });
         }
         match self.hold_ns() {
-            _ if !self.gate.is_running() => Err(Close::Stop),
+            _ if !self.blockers.is_running() => Err(Close::Stop),
             0 => Err(Close::End),
             // A chore, or a rest of the card, waits for no transfer that nothing continues.
             hold_ns => Ok(later(now_ns, hold_ns).min(self.quiet_chore_ns())),
         }
     }
 
-    /// Something else waits, and the collected write is closed for it. Its client hears of it before
-    /// that where it pauses, as it would if nothing waited: the card is closed in its pause.
-    fn tells_before_close(&mut self) -> bool {
-        let direction = self.gathered.direction();
-        let pauses = self.hold_ns() > 0 && self.lane.streams_mut().pauses(direction);
+    /// Decides whether the client of a collected write hears of it before the transfer is closed
+    /// for something else that waits. A client that pauses does, as it would if nothing waited: the
+    /// card is closed in its pause.
+    fn prefer_pause(&mut self) -> bool {
+        let direction = self.batch.direction();
+        let pauses = self.hold_ns() > 0 && self.lane.streams().pauses(direction);
         pauses && direction == Direction::Write
     }
 
@@ -257,7 +258,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The data of a transfer that the card has not seen the end of are over.
     pub(super) fn open_data_ended(&mut self, now_ns: u64) {
-        let (direction, next) = (self.gathered.direction(), self.gathered_end());
+        let (direction, next) = (self.batch.direction(), self.batch_end());
         if H::CONTINUES && self.lane.phase().auto == Auto::Continue {
             self.lane.streams_mut().continued();
         }
@@ -273,18 +274,18 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             (None, End::After(total)) => total,
             (None, _) => 0,
         };
-        let counted = announced.saturating_sub(self.gathered.blocks());
+        let counted = announced.saturating_sub(self.batch.blocks());
         if announced > 0 && counted == 0 {
             // The card ends by itself.
             self.lane.streams_mut().leave_open(None);
-            self.durability.completes_early(before);
+            self.durability.mark_unsettled(before);
             return self.data_ended(now_ns);
         }
         let mut open = Open { direction, next, told_ns: was.and_then(|open| open.told_ns), counted };
-        match self.goes_on(was, now_ns) {
+        match self.hold_or_close(was, now_ns) {
             Ok(until_ns) => {
                 // A write of which a part is still to go is not complete.
-                if direction == Direction::Write && self.rest() == 0 {
+                if direction == Direction::Write && self.unfitted_blocks() == 0 {
                     open.told_ns.get_or_insert(now_ns);
                 }
                 self.lane.streams_mut().leave_open(Some(open));
@@ -308,7 +309,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             // transfer says.
             Err(reason) => {
                 self.lane.streams_mut().leave_open(None);
-                self.durability.completes_early(before);
+                self.durability.mark_unsettled(before);
                 if left_open {
                     self.count_close(reason);
                 }
@@ -319,8 +320,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The end of a transfer on a host that neither ends it by itself nor goes on with it.
     fn stop_alone(&mut self, now_ns: u64) {
-        self.note_ending(self.gathered.direction(), now_ns);
-        let limit_ns = self.stop_timeout_ns(self.gathered.direction());
+        self.note_ending(self.batch.direction(), now_ns);
+        let limit_ns = self.stop_timeout_ns(self.batch.direction());
         self.start_command(Stage::Stop, command::stop_transmission(), limit_ns, now_ns);
     }
 
@@ -341,7 +342,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return None;
         }
         let head = self.slots.head();
-        if self.gate.is_halted() || self.gate.is_suspended() && head == NONE {
+        if self.blockers.is_halted() || self.blockers.is_suspended() && head == NONE {
             return Some(Close::Stop);
         }
         if self.card.wire().is_doubted() {
@@ -371,7 +372,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if matches!(reason, Close::Break | Close::Barrier | Close::Memory) {
             let head = self.slots.head();
             let arrived_ns = if head == NONE { now_ns } else { self.slots.at(head).arrived_ns() };
-            self.lane.streams_mut().run_is_broken(arrived_ns, self.config.hold_ns);
+            self.lane.streams_mut().break_run(arrived_ns, self.config.hold_ns);
         }
         self.stop_open(now_ns);
     }
@@ -396,11 +397,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 true => self.owe_late(status),
                 false => {
                     self.record.late_error_unowned();
-                    self.overheard(if status & R1::CARD_ECC_FAILED == 0 { status } else { 0 });
+                    self.owe_late_status(if status & R1::CARD_ECC_FAILED == 0 { status } else { 0 });
                 }
             }
         }
-        self.durability.completes_early(open.owes());
+        self.durability.mark_unsettled(open.owes());
         let shown = matches!(self.host.caps().busy, BusyDetect::Interrupt | BusyDetect::Response);
         if open.direction == Direction::Write && !shown {
             self.lane.streams_mut().busy_of_the_end();
@@ -470,15 +471,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Gives the transfer's requests back in the state that they are in now: done, unsettled, or
     /// with a rest to move. `unknown`: the status of its writes is still to come.
     pub(super) fn release_members(&mut self, unknown: bool, now_ns: u64) {
-        let write = self.gathered.direction() == Direction::Write;
+        let write = self.batch.direction() == Direction::Write;
         let settles = write && !self.is_left_open();
-        let (piece, next) = (self.gathered.blocks(), self.gathered_end());
+        let (piece, next) = (self.batch.blocks(), self.batch_end());
         if H::CONTINUES {
-            self.lane.streams_mut().went_out(self.gathered.direction(), next, now_ns);
+            self.lane.streams_mut().went_out(self.batch.direction(), next, now_ns);
         }
-        for place in 0..self.gathered.members().len() {
-            let Some(&index) = self.gathered.members().get(place) else { break };
-            if let Some(sent) = self.told(index) {
+        for place in 0..self.batch.members().len() {
+            let Some(&index) = self.batch.members().get(place) else { break };
+            if let Some(sent) = self.policy_view(index) {
                 self.order.policy_mut().done(&sent, now_ns);
             }
             let slot = self.slots.at_mut(index);
@@ -492,7 +493,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             } else if settles && unknown && self.is_told_early(index) {
                 self.end_early(index);
             } else if settles {
-                self.slots.awaits_status(index);
+                self.slots.await_status(index);
             } else {
                 self.slots.end(index);
             }

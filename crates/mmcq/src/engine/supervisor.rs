@@ -15,11 +15,11 @@ pub(super) struct Supervisor {
 
 impl Supervisor {
     /// Not a constant: nearly all of it is zero, and a copy of it would lie in the image.
-    pub const fn none() -> Supervisor {
-        Supervisor { upkeep: Upkeep::none(), helping: Helping::NONE }
+    pub const fn new() -> Supervisor {
+        Supervisor { upkeep: Upkeep::new(), helping: Helping::NONE }
     }
 
-    /// What it is asked for, and whether there is one.
+    /// Returns what the supervisor is asked for, and whether there is one.
     #[inline(always)]
     pub fn helping(&self) -> &Helping {
         &self.helping
@@ -30,7 +30,7 @@ impl Supervisor {
         &mut self.helping
     }
 
-    /// What a card needs though nothing is wrong, and when.
+    /// Returns what a card needs though nothing is wrong, and when.
     #[inline(always)]
     pub fn upkeep(&self) -> &Upkeep {
         &self.upkeep

@@ -14,7 +14,7 @@ use crate::host::{Direction, Host};
 use crate::sched::Profile;
 use crate::sched::packs::Packs;
 
-/// What is on.
+/// The functions of a card that are on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SwitchedOn {
     /// The cache of an SD card, and how it is flushed.
@@ -28,7 +28,7 @@ impl SwitchedOn {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// What is to be restored after an initialisation.
+    /// Returns what is to be restored after an initialisation.
     pub(crate) fn switched_on(&self) -> SwitchedOn {
         let flush = self.card.target().as_ref().map(|target| target.flush);
         let used = |packs: &Packs| {
@@ -40,8 +40,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The card tells of packs that fail again, or does not.
-    pub(crate) fn packs_are_told(&mut self, told: bool) {
+    /// Restores packs after an initialisation, where the card was told to show those that fail.
+    pub(crate) fn restore_packs(&mut self, told: bool) {
         if let Some(packs) = self.lane.packs_mut() {
             packs.restore(told);
         }

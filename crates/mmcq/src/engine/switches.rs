@@ -13,26 +13,26 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Refuses new requests; what is queued goes on. The card is quiet when
     /// [`is_idle`](Self::is_idle).
     pub fn suspend(&mut self) {
-        self.gate.suspend();
-        self.rebar();
-        self.restop();
+        self.blockers.suspend();
+        self.refresh_quirks();
+        self.refresh_help();
         self.let_go();
     }
 
     /// Accepts requests again, after [`suspend`](Self::suspend) or [`halt`](Self::halt).
     pub fn resume(&mut self, now_ns: u64) {
-        self.gate.resume();
-        self.rebar();
-        self.restop();
+        self.blockers.resume();
+        self.refresh_quirks();
+        self.refresh_help();
         self.dispatch(now_ns);
     }
 
     /// Starts nothing more after the transfer in progress; requests are still accepted and keep
     /// their order.
     pub fn halt(&mut self) {
-        self.gate.halt();
-        self.rebar();
-        self.restop();
+        self.blockers.halt();
+        self.refresh_quirks();
+        self.refresh_help();
         self.let_go();
     }
 
@@ -83,8 +83,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.card.functions_mut().take_note()
     }
 
-    /// What to wake when a function asks for attention; the engine itself wakes nothing. The one
-    /// before comes back, to be dropped outside of any lock.
+    /// Sets what to wake when a function asks for attention; the engine itself wakes nothing. The
+    /// waker before comes back, to be dropped outside of any lock.
     #[must_use = "to be dropped outside of any lock"]
     pub fn set_card_irq_waker(&mut self, waker: Option<Waker>) -> Option<Waker> {
         self.card.functions_mut().set_waker(waker)

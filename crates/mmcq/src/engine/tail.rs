@@ -7,12 +7,12 @@ use crate::host::{Direction, Host};
 use crate::sched::slot_set::SlotSet;
 use crate::sched::{Holds, Pending, Policy, Profile, Run};
 
-/// What is known of the tail of what goes next.
+/// The knowledge of the tail of what goes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tail {
-    /// It is about to come, and waited for.
+    /// The tail is about to come, and waited for.
     Awaited,
-    /// It is not waited for, and what goes is collected.
+    /// The tail is not waited for, and what goes is collected.
     Batch,
     Unknown,
 }
@@ -24,7 +24,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.order.tails()?.until_ns()
     }
 
-    /// What holding starts has cost and gained so far; nothing where the scheduler starts at once.
+    /// Returns what holding starts has cost and gained so far; nothing where the scheduler starts
+    /// at once.
     pub fn holds(&self) -> Holds {
         self.order.tails().map_or(Holds::default(), |hold| hold.holds())
     }
@@ -35,8 +36,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         !self.is_queued() && self.order.tails().is_some_and(|hold| hold.watches())
     }
 
-    /// This goes on where the last transfer stopped, and has waited for it, or several go together:
-    /// a stream may be there.
+    /// Watches streams from now on, since one may be there: a request goes on where the last
+    /// transfer stopped and has waited for it, or several go together. False: no start is ever
+    /// held.
     #[cold]
     pub(super) fn watch_streams(&mut self) -> bool {
         if self.config.tail_ns == 0 {
@@ -48,12 +50,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Does this go on where the last transfer stopped, having waited for it? Its tail may be worth
-    /// waiting for, then.
+    /// Asks whether this goes on where the last transfer stopped, having waited for it, and if so
+    /// watches streams: its tail may be worth waiting for.
     #[inline(always)]
-    pub(super) fn starts_stream(&mut self, first: u8, lba: u64, now_ns: u64) -> bool {
+    pub(super) fn watch_new_stream(&mut self, first: u8, lba: u64, now_ns: u64) -> bool {
         self.order.tails().is_some()
-            && lba == self.gathered.end()
+            && lba == self.batch.end()
             && self.slots.at(first).arrived_ns() < now_ns
             && self.watch_streams()
     }
@@ -69,15 +71,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The requests that are collected.
     fn collected(&self) -> Run {
-        let members = self.gathered.members();
-        let first = self.slots.at(self.gathered.first());
+        let members = self.batch.members();
+        let first = self.slots.at(self.batch.first());
         let last = self.slots.at(members.last().copied().unwrap_or(NONE));
         let second =
             members.get(1).map(|&at| self.slots.at(at).arrived_ns().saturating_sub(first.arrived_ns()));
         Run {
-            direction: self.gathered.direction(),
-            lba: self.gathered.lba(),
-            end: self.gathered.end(),
+            direction: self.batch.direction(),
+            lba: self.batch.lba(),
+            end: self.batch.end(),
             requests: members.len() as u8,
             client: last.origin().client,
             first_ns: first.arrived_ns().min(last.arrived_ns()),
@@ -90,7 +92,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The first command of a transfer goes out.
     #[inline]
     pub(super) fn note_begin(&mut self, now_ns: u64) {
-        if self.watches() || self.gathered.members().len() > 1 && self.watch_streams() {
+        if self.watches() || self.batch.members().len() > 1 && self.watch_streams() {
             self.note_stream(now_ns);
         }
     }
@@ -100,7 +102,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let run = self.collected();
         if let Some(hold) = self.order.tails_mut() {
             hold.broken(now_ns);
-            hold.begins(&run, now_ns);
+            hold.note_start(&run, now_ns);
         }
     }
 
@@ -111,7 +113,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let run = self.collected();
         if let Some(hold) = self.order.tails_mut() {
-            hold.told(&run, now_ns);
+            hold.note_answered(&run, now_ns);
         }
     }
 
@@ -135,11 +137,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.note_results(now_ns);
         let run = self.collected();
         if let Some(hold) = self.order.tails_mut() {
-            hold.ends(&run, now_ns);
+            hold.note_transfer_end(&run, now_ns);
         }
     }
 
-    /// What has been moved becomes complete by a status that is asked for.
+    /// Notes that what has been moved becomes complete by a status that is asked for.
     pub(super) fn note_question(&mut self, now_ns: u64) {
         if let Some(hold) = self.order.tails_mut() {
             hold.asked(now_ns);
@@ -153,23 +155,25 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// This would be next. Is its start held for what is about to continue it? Sets `wake_ns` then.
+    /// Decides whether the start of what would be next is held for what is about to continue it.
+    /// Sets `wake_ns` then.
     #[inline]
     pub(super) fn tail_of(&mut self, first: u8, now_ns: u64) -> Tail {
-        if self.watches() || self.starts_stream(first, self.slots.span(first).start, now_ns) {
-            self.waits_for_tail(first, now_ns)
+        if self.watches() || self.watch_new_stream(first, self.slots.span(first).start, now_ns) {
+            self.judge_tail(first, now_ns)
         } else {
             Tail::Unknown
         }
     }
 
+    /// Decides whether the run that would be next is held for its tail.
     #[inline(never)]
-    fn waits_for_tail(&mut self, first: u8, now_ns: u64) -> Tail {
+    fn judge_tail(&mut self, first: u8, now_ns: u64) -> Tail {
         let Some(pending) = self.one_run(first, now_ns) else {
             self.hold_broken(now_ns);
             return Tail::Unknown;
         };
-        if self.bears_hold(&pending, first, now_ns) {
+        if self.decide_hold(&pending, first, now_ns) {
             return Tail::Awaited;
         }
         self.square(pending.run.requests);
@@ -183,25 +187,26 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.slots_in_use() != usize::from(requests) {
             return;
         }
-        let (direction, end) = (self.gathered.direction(), self.gathered.end());
+        let (direction, end) = (self.batch.direction(), self.batch.end());
         if let Some(hold) = self.order.tails_mut().filter(|hold| hold.may_cut(direction, end, requests))
-            && self.gathered.square(&self.slots)
+            && self.batch.square(&self.slots)
         {
             hold.cut();
         }
     }
 
-    fn bears_hold(&mut self, pending: &Pending, first: u8, now_ns: u64) -> bool {
+    /// Decides by the costs until when a start is held. False: it starts now.
+    fn decide_hold(&mut self, pending: &Pending, first: u8, now_ns: u64) -> bool {
         let bound_ns = self.config.tail_ns.into();
         let until_ns = self.order.tails_mut().and_then(|hold| hold.decide(pending, bound_ns, now_ns));
-        self.is_borne(until_ns, first, now_ns)
+        self.hold_until(until_ns, first, now_ns)
     }
 
-    /// The start is held until then, if the policy bears that.
+    /// Holds the start until then, if the policy bears that. False: it starts now.
     #[inline(always)]
-    fn is_borne(&mut self, until_ns: Option<u64>, first: u8, now_ns: u64) -> bool {
+    fn hold_until(&mut self, until_ns: Option<u64>, first: u8, now_ns: u64) -> bool {
         let Some(until_ns) = until_ns else { return false };
-        if let Some(picked) = self.told(first)
+        if let Some(picked) = self.policy_view(first)
             && !self.order.policy().bears(&picked, until_ns)
         {
             self.hold_broken(now_ns);
@@ -217,24 +222,24 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.order.tails().is_some_and(|hold| hold.until_ns().is_some())
     }
 
-    /// A request has been queued. If it continues what is held, it joins, and that goes on waiting
-    /// or starts. False: nothing is done yet.
+    /// Lets a queued request join what is held, if it continues that, which then goes on waiting or
+    /// starts. False: nothing is done yet.
     #[inline(always)]
-    pub(super) fn joins_held(&mut self, index: u8, now_ns: u64) -> bool {
+    pub(super) fn join_held(&mut self, index: u8, now_ns: u64) -> bool {
         let special = self.slots.has_barrier() || !self.lane.is_idle() || self.is_special();
-        !special && self.slots.at(index).rules() == Rules::NONE && self.joins(index, now_ns)
+        !special && self.slots.at(index).rules() == Rules::NONE && self.join_run(index, now_ns)
     }
 
-    /// The same of an ordinary read or write while nothing else is going on.
+    /// Lets an ordinary read or write join what is held while nothing else is going on.
     #[inline(always)]
-    pub(super) fn joins(&mut self, index: u8, now_ns: u64) -> bool {
+    pub(super) fn join_run(&mut self, index: u8, now_ns: u64) -> bool {
         if self.must_go(now_ns) || self.slots.is_settling() {
             return false;
         }
         let (span, client, bit) =
             (*self.slots.span(index), self.slots.at(index).origin().client, (1 as SlotSet) << index);
         let waits = self.slots.queued_reads() | self.slots.queued_writes();
-        let count = self.gathered.members().len();
+        let count = self.batch.members().len();
         let Some(held) = self.order.tails_mut().and_then(|hold| hold.held()) else { return false };
         let Pending { run, slots, room_requests, room_blocks, .. } = held.pending;
         let blocks = span.end.saturating_sub(span.start) as u32;
@@ -248,9 +253,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return false;
         }
         let until_ns = held.join(bit, span.end, blocks, client, now_ns);
-        self.gathered.append(index, blocks);
-        let first = self.gathered.first();
-        if !self.is_borne(until_ns, first, now_ns) {
+        self.batch.append(index, blocks);
+        let first = self.batch.first();
+        if !self.hold_until(until_ns, first, now_ns) {
             self.go_with_tail(first, now_ns);
         }
         true
@@ -259,9 +264,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline(never)]
     fn go_with_tail(&mut self, first: u8, now_ns: u64) {
         if let Some(hold) = self.order.tails_mut() {
-            hold.goes(now_ns);
+            hold.release(now_ns);
         }
-        self.square(self.gathered.members().len() as u8);
+        self.square(self.batch.members().len() as u8);
         self.begin_transfer(first, true, now_ns);
         if self.lane.is_idle() {
             self.dispatch(now_ns);
@@ -271,7 +276,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Nothing may be held now, whatever waits.
     fn must_go(&self, now_ns: u64) -> bool {
         let ails = self.incident.is_open() || self.card.wire().is_doubted();
-        ails || !self.gate.is_running() || P::RECOVERS && self.timers.chore_is_due(now_ns)
+        ails || !self.blockers.is_running() || P::RECOVERS && self.timers.chore_is_due(now_ns)
     }
 
     /// All that waits, if it is one transfer of ordinary requests, and nothing else is to be done.
@@ -296,19 +301,19 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return None;
         }
         let limits = self.limits();
-        self.gathered.collect(&self.slots, first, limits);
-        let requests = self.gathered.members().len() as u8;
+        self.batch.collect(&self.slots, first, limits);
+        let requests = self.batch.members().len() as u8;
         if u32::from(requests) != ours.count_ones() {
             return None;
         }
         // Nothing is under way: whatever does not wait is about to leave its slot.
-        let most = self.gate.queue_limit().min(N).min(limits.segments.into());
+        let most = self.blockers.queue_limit().min(N).min(limits.segments.into());
         let room = most.saturating_sub(requests.into());
         Some(Pending {
             run: self.collected(),
             slots: ours,
             room_requests: room as u16,
-            room_blocks: limits.merged_blocks.saturating_sub(self.gathered.blocks()),
+            room_blocks: limits.merged_blocks.saturating_sub(self.batch.blocks()),
             unsettled,
         })
     }

@@ -25,7 +25,7 @@ pub(super) fn later(at_ns: u64, ns: u64) -> u64 {
 pub(super) struct Timers {
     /// The stage in progress wants a turn.
     wake_ns: u64,
-    /// It is given up.
+    /// When the phase is given up.
     limit_ns: u64,
     /// The command beside data is given up; while there is none, the next is tried again.
     concurrent_ns: u64,
@@ -57,7 +57,7 @@ pub(super) struct Timers {
 /// The stage in progress.
 impl Timers {
     /// Not a constant: a copy of it would lie in the image.
-    pub const fn none() -> Timers {
+    pub const fn new() -> Timers {
         Timers {
             wake_ns: NEVER,
             limit_ns: NEVER,
@@ -88,7 +88,7 @@ impl Timers {
         self.limit_ns = at_ns;
     }
 
-    /// What is in progress has ended, or is never given up.
+    /// Clears the deadline of what is in progress: it has ended, or is never given up.
     #[inline(always)]
     pub fn give_up_never(&mut self) {
         self.limit_ns = NEVER;
@@ -166,7 +166,7 @@ impl Timers {
     }
 }
 
-/// What goes on beside it, or lasts longer.
+/// The times of what goes on beside the phase, or lasts longer.
 impl Timers {
     pub fn concurrent_at(&mut self, at_ns: u64) {
         self.concurrent_ns = at_ns;
@@ -220,8 +220,8 @@ impl Timers {
         self.chain_ns = at_ns;
     }
 
-    /// It has gone on, or is given up.
-    pub fn chain_ends(&mut self) {
+    /// Clears the end of a chain that has gone on, or is given up.
+    pub fn clear_chain(&mut self) {
         self.chain_ns = 0;
     }
 
@@ -229,8 +229,8 @@ impl Timers {
         self.chain_ns != 0
     }
 
-    /// Does a chain keep the bus? Then the stage wakes at its end.
-    pub fn waits_for_chain(&mut self, now_ns: u64) -> bool {
+    /// Wakes at the end of a chain that keeps the bus. True: there is one.
+    pub fn wake_at_chain_end(&mut self, now_ns: u64) -> bool {
         let waits = now_ns < self.chain_ns;
         if waits {
             self.wake_ns = self.chain_ns;
@@ -250,9 +250,9 @@ impl Timers {
         may
     }
 
-    /// A transfer begins: the policy has its whole time again.
+    /// Gives the policy its whole time again, as a transfer begins.
     #[inline(always)]
-    pub fn idle_ends(&mut self) {
+    pub fn clear_idle(&mut self) {
         self.idle_ns = 0;
     }
 
@@ -271,8 +271,8 @@ impl Timers {
         core::mem::replace(&mut self.kept_ns, NEVER) != NEVER
     }
 
-    /// Is the next try due? If not, the idle engine wakes for it.
-    pub fn kept_is_due(&mut self, now_ns: u64) -> bool {
+    /// Wakes the idle engine for the next try. True: it is due now.
+    pub fn wake_for_retry(&mut self, now_ns: u64) -> bool {
         let due = now_ns >= self.kept_ns;
         if !due {
             self.wake_by(self.kept_ns);
@@ -291,7 +291,7 @@ impl Timers {
     }
 }
 
-/// What recovery and the supervisor are given.
+/// The times of recovery and of the supervisor.
 impl Timers {
     /// The next chore is due then.
     #[inline(always)]
@@ -341,7 +341,7 @@ impl Timers {
         self.help_ns = self.incident_ns;
     }
 
-    /// It may last as long as the incident.
+    /// Lets help last as long as the incident.
     #[inline(always)]
     pub fn help_may_last(&mut self) {
         self.help_ns = self.help_ns.max(self.incident_ns);
@@ -372,9 +372,9 @@ impl Timers {
         self.presence_ns = at_ns;
     }
 
-    /// It is known.
+    /// Ends the wait for a stable presence.
     #[inline(always)]
-    pub fn presence_is_known(&mut self) {
+    pub fn clear_presence(&mut self) {
         self.presence_ns = NEVER;
     }
 

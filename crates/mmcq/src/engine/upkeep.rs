@@ -28,7 +28,7 @@ pub(super) struct Upkeep {
     listens: bool,
     seen: bool,
     look_ns: u64,
-    /// What the last look found.
+    /// The exceptions that the last look found.
     known: u16,
     /// By when background work, which waits, begins at the latest.
     work_by_ns: u64,
@@ -46,7 +46,7 @@ pub(super) struct Upkeep {
 
 impl Upkeep {
     /// Not a constant: nearly all of it is zero, and a copy of it would lie in the image.
-    pub const fn none() -> Upkeep {
+    pub const fn new() -> Upkeep {
         Upkeep {
             listens: false,
             seen: false,
@@ -62,7 +62,7 @@ impl Upkeep {
         }
     }
 
-    /// It may be another card that is tuned now, or tells something.
+    /// Forgets what was planned: it may be another card that is tuned now, or tells something.
     pub fn forget(&mut self) {
         (self.seen, self.known, self.look_ns, self.work_by_ns) = (false, 0, 0, NEVER);
     }
@@ -86,8 +86,8 @@ impl Upkeep {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// What the supervisor looks after from now on: exceptions, a tuning so often (0: none), and a
-    /// rest after so long a pause ([`u64::MAX`]: none).
+    /// Sets what the supervisor looks after from now on: exceptions, a tuning so often (0: none),
+    /// and a rest after so long a pause ([`u64::MAX`]: none).
     pub(crate) fn look_after(
         &mut self,
         exceptions: bool,
@@ -124,8 +124,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The supervisor has seen which exceptions there are. True: new ones.
-    pub(crate) fn exceptions_are(&mut self, events: u16, now_ns: u64) -> bool {
+    /// Notes which exceptions the supervisor has seen. True: some are new.
+    pub(crate) fn note_exceptions(&mut self, events: u16, now_ns: u64) -> bool {
         let new = events & !self.supervisor.upkeep().known != 0;
         self.supervisor.upkeep_mut().known = events;
         self.supervisor.upkeep_mut().seen = false;
@@ -172,7 +172,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.plan_chores();
     }
 
-    /// It could not be done: not again soon.
+    /// Puts off what could not be done: not again soon.
     pub(super) fn put_off(&mut self, help: ServiceRequest, now_ns: u64) {
         match help {
             ServiceRequest::Exception | ServiceRequest::Background => {
@@ -187,10 +187,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The card rests: whatever comes now waits until the supervisor has woken it.
-    pub(crate) fn rest_begins(&mut self, now_ns: u64) {
+    /// Lets the card rest: whatever comes now waits until the supervisor has woken it.
+    pub(crate) fn begin_rest(&mut self, now_ns: u64) {
         self.record.rest_begun();
-        if self.supervisor.helping_mut().rest_begins() {
+        if self.supervisor.helping_mut().begin_rest() {
             // Nothing limits how long that lasts.
             self.timers.help_until(NEVER);
         }
@@ -204,9 +204,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.has_waiting() || !self.supervisor.helping().rests()
     }
 
-    /// The card is awake. The next rest is a pause away at least.
-    pub(crate) fn rest_ends(&mut self, now_ns: u64) {
-        self.supervisor.helping_mut().rest_ends();
+    /// Ends the card's rest. The next is a pause away at least.
+    pub(crate) fn end_rest(&mut self, now_ns: u64) {
+        self.supervisor.helping_mut().end_rest();
         self.supervisor.upkeep_mut().rest_from_ns = now_ns;
     }
 
@@ -260,7 +260,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return false;
         }
         if self.card.target().is_none()
-            || self.gate.is_dead()
+            || self.blockers.is_dead()
             || self.incident.is_open()
             || self.supervisor.helping().asks()
         {

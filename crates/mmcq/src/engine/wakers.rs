@@ -7,9 +7,9 @@ use crate::sched::Profile;
 use core::task::Waker;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// What to wake when this request is done; the engine itself wakes nothing, and neither clones
-    /// nor drops a waker. The one that is not kept comes back: the one before, or this one if the
-    /// request is over. A waker's drop may run anything, so drop it outside of any lock.
+    /// Sets what to wake when this request is done; the engine itself wakes nothing, and neither
+    /// clones nor drops a waker. The waker that is not kept comes back: the one before, or this one
+    /// if the request is over. A waker's drop may run anything, so drop it outside of any lock.
     #[must_use = "to be dropped outside of any lock"]
     pub fn set_waker(&mut self, id: SlotId, waker: Waker) -> Option<Waker> {
         if self.slots.at(id.index).generation() != id.generation {
@@ -32,7 +32,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.slots.swap_waker(index, None)
     }
 
-    /// The same in few instructions.
+    /// Takes the waker of a request that has ended, in few instructions.
     #[inline(always)]
     pub(crate) fn take_waker_of_ended(&mut self, index: u8) -> Option<Waker> {
         self.slots.at_mut(index).take_waker()

@@ -12,7 +12,7 @@ const SLOWEST_HZ: u32 = 4_000;
 /// Clocks after the last token before the clock changes [SD 4.4].
 const LAST_CLOCKS: u64 = 8;
 
-/// What is known of the bus.
+/// The state of the bus.
 #[derive(Debug)]
 pub(super) struct Wire {
     /// Wire time of a block at the present clock and width.
@@ -61,14 +61,14 @@ impl Wire {
         self.block_ns = (4096 / lines + 40) * 1_000_000_000 / u64::from(self.clock_hz.max(SLOWEST_HZ));
     }
 
-    /// What this many blocks may take on the wire: twice their bits, since a controller may pause
-    /// its clock.
+    /// Returns how long this many blocks may take on the wire: twice their bits, since a controller
+    /// may pause its clock.
     #[inline(always)]
     pub fn data_ns(&self, blocks: u32) -> u64 {
         2 * u64::from(blocks) * self.block_ns
     }
 
-    /// What this many blocks take on the wire at least.
+    /// Returns how long this many blocks take on the wire at least.
     pub fn bits_ns(&self, blocks: u32) -> u64 {
         u64::from(blocks) * self.block_ns / if self.as_set().ddr { 2 } else { 1 }
     }
@@ -108,8 +108,8 @@ impl Wire {
         self.doubted
     }
 
-    /// There was a tuning, or an attempt at one, or a caller has taken note. True: there was a
-    /// doubt.
+    /// Drops the doubt: there was a tuning, or an attempt at one, or a caller has taken note. True:
+    /// there was a doubt.
     pub fn trust(&mut self) -> bool {
         core::mem::take(&mut self.doubted)
     }

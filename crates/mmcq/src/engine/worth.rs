@@ -12,12 +12,12 @@
 
 use crate::host::Direction;
 
-/// What is known when the data are over.
+/// The cases that are told apart when the data are over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Case {
     /// The last request began a run.
     First,
-    /// It continued one.
+    /// The transfer continued a run.
     Run,
     /// The next one of a run is late: it usually takes a quarter of what has passed.
     Late,
@@ -53,13 +53,13 @@ impl Lean {
     }
 }
 
-/// What is known of one direction.
+/// The prices of one direction.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Worth {
     /// From CMD12, or from the end of the data, until the card takes the next command; 0: not known.
     close_ns: u32,
-    /// What a transfer takes beside its time on the wire: with a command, and going on; 0: not
-    /// known.
+    /// The time that a transfer takes beside its time on the wire: with a command, and going on; 0:
+    /// not known.
     anew_ns: u32,
     on_ns: u32,
     cases: [Lean; 3],
@@ -110,7 +110,7 @@ impl Worth {
         if self.close_ns == 0 { CLOSE_NS.into() } else { self.close_ns.into() }
     }
 
-    /// What a new start costs more than to go on.
+    /// Returns what a new start costs more than to go on.
     fn start_ns(&self) -> u64 {
         self.anew_ns.saturating_sub(self.on_ns).into()
     }
@@ -161,8 +161,8 @@ mod tests {
         worth
     }
 
-    /// What a sequence of pauses costs by what is decided, and by the better of the two fixed ways;
-    /// and how many times it was changed.
+    /// Returns what a sequence of pauses costs by what is decided, and by the better of the two
+    /// fixed ways; and how many times it was changed.
     fn cost(worth: &mut Worth, goes_on: &[bool]) -> (u64, u64, u64) {
         let (mut ours, mut kept, mut closed, mut changes) = (0, 0, 0, 0);
         let mut before = worth.keeps(Case::Run);

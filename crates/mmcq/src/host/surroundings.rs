@@ -189,7 +189,7 @@ impl<H: Host, S: Surroundings> Surrounded<H, S> {
                 self.board.before_tuning(self.timing, first, now_ns)
             }
             Part::NothingFound => {
-                self.tuning_over(false);
+                self.end_tuning(false);
                 Step::Done
             }
             Part::AfterReset => self.board.after_reset(self.timing, first, now_ns),
@@ -218,7 +218,7 @@ impl<H: Host, S: Surroundings> Surrounded<H, S> {
     }
 
     #[cold]
-    fn tuning_over(&mut self, found: bool) {
+    fn end_tuning(&mut self, found: bool) {
         if core::mem::take(&mut self.tunes) {
             self.board.after_tuning(found);
         }
@@ -227,7 +227,7 @@ impl<H: Host, S: Surroundings> Surrounded<H, S> {
     #[inline]
     fn look_for_the_end_of_tuning(&mut self, events: &Events) {
         if self.tunes && matches!(events.phase, Some(Ok(done)) if done.tuned) {
-            self.tuning_over(true);
+            self.end_tuning(true);
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use super::{Choice, Deadline, Fair, Fifo, Policy, Waiting};
 
-/// One of the schedulers. Each keeps its own bound; a call costs one comparison more.
+/// A scheduler that is chosen at run time. Each keeps its own bound; a call costs one comparison
+/// more.
 #[derive(Clone, Copy, Debug)]
 pub enum Any<const CLIENTS: usize = 8> {
     /// The oldest first.
@@ -19,7 +20,7 @@ impl Any {
 }
 
 impl<const CLIENTS: usize> Any<CLIENTS> {
-    /// Its name, one of [`Any::NAMES`].
+    /// Returns the name, one of [`Any::NAMES`].
     pub const fn name(&self) -> &'static str {
         let [fifo, deadline, fair] = Any::NAMES;
         match self {

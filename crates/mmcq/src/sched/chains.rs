@@ -37,7 +37,7 @@ impl<L: Lanes> Lanes for Chaining<L> {
     }
 }
 
-/// What the lane of chains has done.
+/// Counters of the lane of chains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChainStats {
@@ -79,24 +79,24 @@ impl Link {
     }
 }
 
-/// What the chain is at.
+/// The states of the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChainAt {
-    /// There is none, or it is being made.
+    /// No chain is there, or it is being made.
     Rest,
-    /// It is described, and could not be started yet.
+    /// The chain is described, and could not be started yet.
     Waits,
     /// The controller executes it.
     Runs,
-    /// It has failed at this link, and the controller has not let go. `believed`: what is before it
-    /// is done; `well`: a response that came after these shows no error of theirs.
+    /// The chain has failed at this link, and the controller has not let go. `believed`: what is
+    /// before it is done; `well`: a response that came after these shows no error of theirs.
     Failed { link: u8, believed: bool, well: bool },
 }
 
 /// The chain in progress, and what is known of chains.
 #[derive(Debug)]
 pub struct Chains {
-    /// What a chain may be; no links: there is none.
+    /// The limits of a chain; no links: there is none.
     caps: ChainCaps,
     at: ChainAt,
     count: u8,
@@ -115,8 +115,8 @@ impl Chains {
         stats: ChainStats::ZERO,
     };
 
-    /// The controller executes such chains, and is believed again.
-    pub(crate) fn are_taken(&mut self, caps: ChainCaps) {
+    /// Sets which chains the controller executes, and believes it again.
+    pub(crate) fn configure(&mut self, caps: ChainCaps) {
         self.caps = caps;
         self.stats.demoted = None;
         self.failures = Failures::NONE;
@@ -143,12 +143,12 @@ impl Chains {
         self.at
     }
 
-    /// Another begins: it has no link yet.
-    pub(crate) fn begins(&mut self) {
+    /// Begins another chain, which has no link yet.
+    pub(crate) fn begin(&mut self) {
         self.count = 0;
     }
 
-    /// One more. False: there is no room.
+    /// Adds a link. False: there is no room.
     pub(crate) fn add(&mut self, link: Link) -> bool {
         let Some(free) = self.links.get_mut(usize::from(self.count)) else { return false };
         *free = link;
@@ -168,26 +168,26 @@ impl Chains {
         })
     }
 
-    /// It is complete, and goes to the controller.
-    pub(crate) fn waits(&mut self) {
+    /// Notes that the chain is complete, and goes to the controller.
+    pub(crate) fn set_waiting(&mut self) {
         self.at = ChainAt::Waits;
     }
 
-    /// The controller has it.
-    pub(crate) fn runs(&mut self) {
+    /// Notes that the controller has the chain.
+    pub(crate) fn set_running(&mut self) {
         self.at = ChainAt::Runs;
         self.stats.chains = self.stats.chains.wrapping_add(1);
         self.stats.transfers = self.stats.transfers.wrapping_add(u32::from(self.count));
     }
 
-    /// It is over, and the controller has let go.
-    pub(crate) fn rests(&mut self) {
+    /// Notes that the chain is over, and the controller has let go.
+    pub(crate) fn set_rest(&mut self) {
         self.at = ChainAt::Rest;
     }
 
-    /// It has failed at this link. Chains are given up where that is so too often, and where what
-    /// the controller says of them cannot be.
-    pub(crate) fn fails(&mut self, link: u8, believed: bool, well: bool, now_ns: u64) {
+    /// Notes that the chain has failed at this link. Chains are given up where that is so too
+    /// often, and where what the controller says of them cannot be.
+    pub(crate) fn note_failure(&mut self, link: u8, believed: bool, well: bool, now_ns: u64) {
         self.at = ChainAt::Failed { link, believed, well };
         self.stats.failures = self.stats.failures.wrapping_add(1);
         if self.failures.again(now_ns) {
@@ -195,14 +195,14 @@ impl Chains {
         }
     }
 
-    /// The controller called it complete, and it was not.
-    pub(crate) fn is_disbelieved(&mut self) {
+    /// Gives chains up: the controller called one complete that was not.
+    pub(crate) fn demote_early_end(&mut self) {
         self.stats.disbelieved = self.stats.disbelieved.wrapping_add(1);
         self.stats.demoted = Some(Demotion::EndsEarly);
     }
 
-    /// The writes before the transfer that failed are suspects of an error.
-    pub(crate) fn are_suspects(&mut self) {
+    /// Counts a chain whose writes before the failed transfer are suspects of an error.
+    pub(crate) fn count_suspects(&mut self) {
         self.stats.suspected = self.stats.suspected.wrapping_add(1);
     }
 }
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn links_meet_where_one_of_the_two_writes() {
         let mut chains = Chains::NEW;
-        chains.begins();
+        chains.begin();
         assert!(chains.add(link(Direction::Read, 8)) && chains.add(link(Direction::Write, 100)));
         let meets = |direction, start| chains.meets(direction, start, start + 4);
         assert!(!meets(Direction::Read, 8) && meets(Direction::Write, 12) && !meets(Direction::Write, 16));
@@ -234,16 +234,16 @@ mod tests {
         let caps = ChainCaps { entries: 8, max_segments: 4, max_bytes: 4096 };
         let mut chains = Chains::NEW;
         assert!(!chains.is_armed());
-        chains.are_taken(caps);
+        chains.configure(caps);
         for second in [1, 20, 40, 60] {
-            chains.fails(0, true, true, second * 1_000_000_000);
+            chains.note_failure(0, true, true, second * 1_000_000_000);
             assert!(chains.is_armed());
         }
-        chains.fails(0, true, true, 65_000_000_000);
+        chains.note_failure(0, true, true, 65_000_000_000);
         assert_eq!((chains.is_armed(), chains.stats().demoted), (false, Some(Demotion::Failures)));
-        chains.are_taken(caps);
+        chains.configure(caps);
         assert!(chains.is_armed());
-        chains.is_disbelieved();
+        chains.demote_early_end();
         assert_eq!((chains.is_armed(), chains.stats().demoted), (false, Some(Demotion::EndsEarly)));
     }
 }

@@ -8,7 +8,7 @@ use core::fmt;
 pub struct ConfigError {
     /// Which one, as `scheduler.key`.
     pub key: &'static str,
-    /// What was given.
+    /// The value that was given.
     pub value: u64,
     /// Smallest value that is taken.
     pub min: u64,

@@ -71,13 +71,13 @@ impl Default for DeadlineConfig {
     }
 }
 
-/// What was picked, until it is sent: a pick that is not followed leaves no trace.
+/// A request that was picked, until it is sent: a pick that is not followed leaves no trace.
 #[derive(Clone, Copy, Debug)]
 struct Proposal {
     index: u8,
-    /// It starts a batch.
+    /// Whether the pick starts a batch.
     starts: bool,
-    /// It passes over writes that wait.
+    /// Whether the pick passes over writes that wait.
     passes_writes: bool,
 }
 
@@ -96,7 +96,7 @@ pub struct Deadline {
     write_from_lba: u64,
 }
 
-/// What waits in one direction.
+/// The requests that wait in one direction.
 #[derive(Clone, Copy, Default)]
 struct Side {
     /// Index and arrival.

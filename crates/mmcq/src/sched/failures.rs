@@ -1,8 +1,8 @@
 //! When a lane is given up: how often it has failed lately.
 
-/// It is given up after two failures in this time ...
+/// The time in which two failures are too many ...
 const OFTEN_NS: u64 = 10_000_000_000;
-/// ... or after five in this.
+/// ... or in which five are.
 const LONG_NS: u64 = 600_000_000_000;
 
 /// When it failed the last times, newest first; 0: it did not.
@@ -12,7 +12,7 @@ pub(super) struct Failures([u64; 4]);
 impl Failures {
     pub const NONE: Failures = Failures([0; 4]);
 
-    /// It has failed again. True: too often.
+    /// Counts one more failure. True: there were too many.
     pub fn again(&mut self, now_ns: u64) -> bool {
         let [first, second, third, fourth] = self.0;
         self.0 = [now_ns.max(1), first, second, third];

@@ -73,10 +73,10 @@ impl Origin {
     pub const DEFAULT: Self = Origin { client: 0, sync: false };
 }
 
-/// What shall happen next.
+/// The choice of what happens next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// This one ([`Waiting::index`]).
+    /// Send this request ([`Waiting::index`]).
     Go(u8),
     /// Nothing before this time, in nanoseconds, unless another request comes in: the client that
     /// was served last is about to ask for more. The engine bears it for 20 ms in a row, then the

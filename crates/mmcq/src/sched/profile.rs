@@ -2,7 +2,7 @@
 
 use super::{AtOnce, Chaining, HostQueue, Lanes, Packing, Policy, Single, SoftwareQueue, Tails, Whole};
 
-/// What firmware carries: a scheduler, and what stands around it.
+/// The parts of the stack that firmware carries: a scheduler, and what stands around it.
 ///
 /// Each [`Policy`] is the full profile of itself. [`Prompt`] and [`Lean`] carry less. What a
 /// profile leaves out is not linked.

@@ -7,9 +7,9 @@ type Word = u64;
 #[cfg(not(any(feature = "slots-128", feature = "slots-64", target_pointer_width = "64")))]
 type Word = u32;
 
-/// One bit a slot of an engine: as many as a pointer has, 32 or 64; 64 with the feature `slots-64`,
-/// 128 with `slots-128`. Code that works with all asks nothing of the type but what all unsigned
-/// integers have.
+/// A set of slots, with a bit for each: as many as a pointer has, 32 or 64; 64 with the feature
+/// `slots-64`, 128 with `slots-128`. Code that works with all asks nothing of the type but what all
+/// unsigned integers have.
 pub type SlotSet = Word;
 
 /// As many slots as an engine may have.

@@ -174,17 +174,17 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         pub(crate) fn service_done(&mut self, result: Result<CardParams, Error>, now_ns: u64) -> bool = { let _ = (result, now_ns); false };
         pub(crate) fn look_after(&mut self, exceptions: bool, tune_every_ns: u64, rest_after_ns: u64, now_ns: u64)
             = { let _ = (exceptions, tune_every_ns, rest_after_ns, now_ns); };
-        pub(crate) fn rest_begins(&mut self, now_ns: u64) = { let _ = now_ns; };
-        pub(crate) fn rest_ends(&mut self, now_ns: u64) = { let _ = now_ns; };
+        pub(crate) fn begin_rest(&mut self, now_ns: u64) = { let _ = now_ns; };
+        pub(crate) fn end_rest(&mut self, now_ns: u64) = { let _ = now_ns; };
         pub(crate) fn forsake(&mut self, id: SlotId, now_ns: u64) = { let _ = (id, now_ns); };
         pub(crate) fn detach(&mut self, id: SlotId) = { let _ = id; };
-        pub(crate) fn exceptions_are(&mut self, events: u16, now_ns: u64) -> bool
+        pub(crate) fn note_exceptions(&mut self, events: u16, now_ns: u64) -> bool
             = { let _ = (events, now_ns); false };
         pub(crate) fn work_waits(&mut self, by_ns: Option<u64>, now_ns: u64) = { let _ = (by_ns, now_ns); };
-        pub(crate) fn help_goes_on(&mut self, now_ns: u64) = { let _ = now_ns; };
-        pub(crate) fn may_cycle(&mut self, now_ns: u64) -> bool = { let _ = now_ns; false };
+        pub(crate) fn extend_help(&mut self, now_ns: u64) = { let _ = now_ns; };
+        pub(crate) fn claim_power_cycle(&mut self, now_ns: u64) -> bool = { let _ = now_ns; false };
         pub(crate) fn note_flushed(&mut self) -> bool = false;
-        pub(crate) fn packs_are_told(&mut self, told: bool) = { let _ = told; };
+        pub(crate) fn restore_packs(&mut self, told: bool) = { let _ = told; };
         pub(crate) fn leave_flushed(&mut self) -> bool = false;
     }
 

@@ -1,4 +1,4 @@
-//! FastPath-line code in a thread that spins for short phases before it sleeps.
+//! Straight-line code in a thread that spins for short phases before it sleeps.
 
 use super::request::{At, Look, Seen};
 use super::{Platform, RequestFuture, Stack};

@@ -220,7 +220,7 @@ impl Run<'_> {
             }
             self.note_rest();
             if done {
-                self.may_cancel();
+                self.offer_cancels();
             }
             self.check_timer(&supervisor);
             self.turn(&mut supervisor);
@@ -397,8 +397,8 @@ impl Run<'_> {
         buf
     }
 
-    /// The owner of any of the requests may give it up now.
-    fn may_cancel(&mut self) {
+    /// Lets the owner of any of the requests give it up now.
+    fn offer_cancels(&mut self) {
         let (ended, helping) = {
             let world = self.world.borrow();
             // In the middle of a conversation is like at its beginning.

@@ -410,8 +410,9 @@ impl JobState {
         }
     }
 
-    /// Whether the depth allows one more.
-    fn has_room(&mut self) -> bool {
+    /// Decides whether requests are issued now, by the depth and how many are outstanding. True: they
+    /// are.
+    fn update_filling(&mut self) -> bool {
         let depth = self.job.depth();
         let low = if self.job.iodepth_low == 0 { depth - 1 } else { self.job.iodepth_low.min(depth - 1) };
         if self.outstanding >= depth {
@@ -427,7 +428,7 @@ impl JobState {
         if self.stop {
             return None;
         }
-        if !self.has_room() {
+        if !self.update_filling() {
             return Some(Next::AfterCompletion);
         }
         if let Some(io) = self.rest.pop_front() {
@@ -543,7 +544,7 @@ impl JobState {
     }
 
     fn next_of_verify(&mut self, now_ns: u64) -> Option<Next> {
-        if self.outstanding > 0 && !self.has_room() {
+        if self.outstanding > 0 && !self.update_filling() {
             return Some(Next::AfterCompletion);
         }
         let next = match self.rest.pop_front() {

@@ -82,14 +82,14 @@ fn a_flush_makes_durable_what_was_complete_when_it_was_asked_for() {
     judge.answered(flush, Answer::Done, &[]).unwrap();
     let mut copy = judge_after(&mut judge, 3, &untouched(3));
     assert_eq!(copy.take(), Some(Fault::Lost));
-    assert_eq!(judge.may_survive(3, &bytes(first, 3)), Ok(()));
+    assert_eq!(judge.check_survival(3, &bytes(first, 3)), Ok(()));
     assert_eq!(cut(&mut judge, 3, &bytes(second, 3)), Ok(()));
     // What was seen is what it holds now.
     assert_eq!(read(&mut judge, 3, &bytes(first, 3)), Err(Fault::Lost));
 }
 
 fn judge_after(judge: &mut Checker, lba: u64, data: &[u8]) -> Option<Fault> {
-    judge.may_survive(lba, data).err().map(|violation| violation.fault)
+    judge.check_survival(lba, data).err().map(|violation| violation.fault)
 }
 
 #[test]
@@ -274,7 +274,7 @@ fn a_flush_that_saw_a_loss_and_ends_well_answers_for_all_before_it() {
 #[test]
 fn a_reset_excuses_only_who_had_something_to_lose() {
     let mut judge = judge(false);
-    judge.was_reset();
+    judge.note_reset();
     assert_eq!(flush(&mut judge, Answer::CacheLost), Err(Fault::Untrue));
     let mut judge = self::judge(false);
     written(&mut judge, 3);
@@ -284,7 +284,7 @@ fn a_reset_excuses_only_who_had_something_to_lose() {
     // The card may have put it away by itself, and the host cannot know.
     let mut judge = self::judge(false);
     written(&mut judge, 3);
-    judge.was_reset();
+    judge.note_reset();
     assert_eq!(flush(&mut judge, Answer::CacheLost), Ok(()));
 }
 

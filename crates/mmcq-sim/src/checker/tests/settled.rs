@@ -66,7 +66,7 @@ fn what_failed_before_a_flush_is_durable_once_it_is_seen() {
     assert_eq!(cut(&mut judge, 3, &old), Ok(()));
     // Without a look at it either is good.
     let (mut judge, old, new) = flushed();
-    assert_eq!((judge.may_survive(3, &old), judge.may_survive(3, &new)), (Ok(()), Ok(())));
+    assert_eq!((judge.check_survival(3, &old), judge.check_survival(3, &new)), (Ok(()), Ok(())));
 }
 
 /// With a cache, what a read has seen of a failed write is as much at stake as any other write that
@@ -77,7 +77,7 @@ fn a_cut_may_take_a_failed_write_that_only_reads_have_seen() {
     let old = written(&mut judge, 3);
     let new = failed(&mut judge, 3);
     assert_eq!(read(&mut judge, 3, &bytes(new, 3)), Ok(()));
-    assert_eq!(judge.may_survive(3, &bytes(old, 3)), Ok(()));
+    assert_eq!(judge.check_survival(3, &bytes(old, 3)), Ok(()));
     // But it is whole.
     let torn = [&bytes(new, 3)[..128], &bytes(old, 3)[128..]].concat();
     assert_eq!(judge_after(&mut judge, 3, &torn), Some(Fault::Torn));
@@ -172,7 +172,7 @@ fn an_erase_is_undone_by_a_cut_only_before_the_flush() {
     assert_eq!(flush(&mut judge, Answer::Done), Ok(()));
     done(&mut judge, Asked::Erase);
     assert_eq!(read(&mut judge, 3, &[0; 512]), Ok(()));
-    assert_eq!(judge.may_survive(3, &bytes(old, 3)), Ok(()));
+    assert_eq!(judge.check_survival(3, &bytes(old, 3)), Ok(()));
     assert_eq!(flush(&mut judge, Answer::Done), Ok(()));
     assert_eq!(cut(&mut judge, 3, &bytes(old, 3)), LOST);
 }
@@ -234,7 +234,7 @@ fn pieces_come_from_versions_that_were_asked_for() {
         assert_eq!(read(&mut judge, 3, &wrong), Err(Fault::Torn));
     }
     assert_eq!(judge_after(&mut judge, 3, &torn(&new, &never)), Some(Fault::Torn));
-    assert_eq!(judge.may_survive(3, &torn(&new, &older)), Ok(()));
+    assert_eq!(judge.check_survival(3, &torn(&new, &older)), Ok(()));
     assert_eq!(reads(&mut judge, &[&torn(&new, &old), &old, &new]), [Ok(()), LOST, LOST]);
 }
 

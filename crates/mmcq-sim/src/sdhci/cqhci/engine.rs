@@ -503,8 +503,8 @@ impl Engine {
         }
     }
 
-    /// The halt that was asked for is there.
-    pub fn is_halted(&mut self) {
+    /// Enters the halt that was asked for.
+    pub fn enter_halted(&mut self) {
         (self.halting, self.halted) = (false, true);
         self.raise(int::HAC);
     }

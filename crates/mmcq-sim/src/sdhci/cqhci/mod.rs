@@ -169,7 +169,7 @@ impl Sdhci {
             let Some(cqe) = &mut self.cqe else { return };
             match cqe.next(idle, now) {
                 Step::Nothing => break,
-                Step::Halted => cqe.is_halted(),
+                Step::Halted => cqe.enter_halted(),
                 Step::PollAt(at_ns) => {
                     poll_ns = at_ns;
                     break;

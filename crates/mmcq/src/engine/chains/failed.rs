@@ -27,7 +27,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let ChainFault { mut fault, passed } = seen;
         let early = fault.cause == Cause::Other && passed.is_none() && fault.response.is_none();
         if let Some(chains) = self.lane.chains_mut().filter(|_| early) {
-            chains.is_disbelieved();
+            chains.demote_early_end();
         }
         let told = fault.response.map(|response| response.words[0]);
         self.stop_chain(passed, told, now_ns);
@@ -47,7 +47,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         before.into_iter().any(|link| link.direction == Direction::Write)
     }
 
-    /// What is in progress has failed. If it was a chain, it ends.
+    /// Ends the chain, if what is in progress and has failed is one.
     #[inline(always)]
     pub(in super::super) fn chain_failed(&mut self, now_ns: u64) {
         if self.has_chain() {
@@ -64,20 +64,20 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.stop_chain(passed, None, now_ns);
     }
 
-    /// It stopped at this transfer, which is the transfer in progress from now on. `told`: the last
-    /// response that came.
+    /// Ends a chain that stopped at this transfer, which is the transfer in progress from now on.
+    /// `told`: the last response that came.
     #[cold]
     fn stop_chain(&mut self, passed: Option<u8>, told: Option<u32>, now_ns: u64) {
         let Some(chains) = self.lane.chains_mut() else { return };
         let last = chains.links().len().saturating_sub(1) as u8;
         let link = passed.unwrap_or(0).min(last);
         let well = told.is_some_and(|status| status & R1::DEFERRED == 0);
-        chains.fails(link, passed.is_some(), well, now_ns);
+        chains.note_failure(link, passed.is_some(), well, now_ns);
         if let Some(why) = chains.stats().demoted {
             message!(warn, "chains of transfers are given up: {}", why);
         }
         let Some(&failed) = chains.links().get(usize::from(link)) else { return };
-        self.gathered.begin(failed.direction, failed.start);
+        self.batch.begin(failed.direction, failed.start);
         let mut left = failed.members;
         // Each turn takes one of them.
         while left != 0 {
@@ -88,7 +88,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             let slot = self.slots.at(index);
             let blocks = slot.span().map_or(0, |(_, _, blocks)| blocks);
             let segment = slot.segment().part(0, blocks.saturating_mul(BLOCK_BYTES));
-            self.gathered.add(index, blocks, segment);
+            self.batch.add(index, blocks, segment);
         }
         let plan = self.card.plan();
         let auto = plan.auto(failed.blocks);
@@ -101,9 +101,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The controller has let go of a chain that failed.
+    /// Splits a chain that failed, now that a reset has made the controller let go of it.
     #[inline(always)]
-    pub(in super::super) fn chain_is_reset(&mut self, now_ns: u64) {
+    pub(in super::super) fn release_reset_chain(&mut self, now_ns: u64) {
         if self.lane.chains().is_some_and(|chains| chains.at() != ChainAt::Rest) {
             self.split_chain(now_ns);
         }
@@ -114,12 +114,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn split_chain(&mut self, now_ns: u64) {
         let Some(chains) = self.lane.chains_mut() else { return };
         let at = chains.at();
-        chains.rests();
+        chains.set_rest();
         let (failed, believed, well) = match at {
             ChainAt::Failed { link, believed, well } => (usize::from(link), believed, well),
             _ => (usize::MAX, false, false),
         };
-        let gone = self.card.target().is_none() || self.gate.is_dead();
+        let gone = self.card.target().is_none() || self.blockers.is_dead();
         let mut suspects: SlotSet = 0;
         for place in 0..chains.links().len() {
             let Some(&link) = self.lane.chains().and_then(|chains| chains.links().get(place)) else { break };
@@ -139,32 +139,32 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                     }
                     Direction::Write if done && !gone => {
                         self.link_moved(index, now_ns);
-                        self.slots.at_mut(index).goes_alone(true);
-                        self.slots.awaits_status(index);
+                        self.slots.at_mut(index).forbid_merge(true);
+                        self.slots.await_status(index);
                         suspects |= 1 << index;
                     }
-                    _ => self.waits_again(index, gone, now_ns),
+                    _ => self.requeue_or_end(index, gone, now_ns),
                 }
             }
         }
         if suspects != 0 {
             if let Some(chains) = self.lane.chains_mut() {
-                chains.are_suspects();
+                chains.count_suspects();
             }
             self.doubt();
         }
     }
 
-    /// It goes back into the queue with its age, or ends with what is known of it.
-    fn waits_again(&mut self, index: u8, gone: bool, now_ns: u64) {
-        if let Some(sent) = self.told(index) {
+    /// Puts a request back into the queue with its age, or ends it with what is known of it.
+    fn requeue_or_end(&mut self, index: u8, gone: bool, now_ns: u64) {
+        if let Some(sent) = self.policy_view(index) {
             self.order.policy_mut().done(&sent, now_ns);
         }
         let slot = self.slots.at(index);
         let forgotten = slot.orphan() && slot.direction() == Some(Direction::Read);
         match slot.result() {
             Ok(_) if gone => {
-                let dead = if self.gate.is_dead() { Error::Dead } else { Error::NoCard };
+                let dead = if self.blockers.is_dead() { Error::Dead } else { Error::NoCard };
                 let error = self.incident.failed().error().unwrap_or(dead);
                 self.end_slot(index, Err(error));
             }

@@ -17,6 +17,7 @@
 mod failed;
 
 use super::batch::Limits;
+use super::blockers::COLLECTIONS;
 use super::phases::{SLACK_NS, Stage};
 use super::runs::End;
 use super::slot::{NONE, bits};
@@ -48,11 +49,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             None => return false,
         };
         let Some(chains) = self.lane.chains_mut() else { return false };
-        chains.are_taken(crate::host::ChainCaps { entries: most.min(caps.entries), ..caps });
+        chains.configure(crate::host::ChainCaps { entries: most.min(caps.entries), ..caps });
         chains.is_armed()
     }
 
-    /// What the lane of chains has done, where the profile has it.
+    /// Returns what the lane of chains has done, where the profile has it.
     pub fn chain_stats(&self) -> Option<&ChainStats> {
         self.lane.chains().map(|chains| chains.stats())
     }
@@ -63,9 +64,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.chains().is_some_and(|chains| matches!(chains.at(), ChainAt::Waits | ChainAt::Runs))
     }
 
-    /// This would be next. True: a chain begins with it, or something else was done.
+    /// Begins a chain with the request that would be next, if that pays. True: it has begun, or
+    /// something else was done.
     #[inline(always)]
-    pub(super) fn chains_with(&mut self, first: u8, now_ns: u64) -> bool {
+    pub(super) fn start_chain_with(&mut self, first: u8, now_ns: u64) -> bool {
         self.lane.chains().is_some_and(|chains| chains.is_armed()) && self.collect_chain(first, now_ns)
     }
 
@@ -73,9 +75,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn may_chain(&self, now_ns: u64) -> bool {
         let ends =
             self.card.plan().ends_by_itself() && self.card.target().is_some_and(|t| !t.extended_address);
-        let well = !self.incident.is_open() && !self.incident.is_in_doubt();
-        let user = self.services.memory().area().is_user();
-        ends && well && user && !self.is_left_open() && !self.timers.chore_is_due(now_ns)
+        ends && !self.is_lane_stopped::<COLLECTIONS>(now_ns)
     }
 
     /// Does another transfer wait beside the one that is collected?
@@ -89,7 +89,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         bits(offered).any(|at| waits(&at) && may(at))
     }
 
-    /// What one more transfer may be, when the chain has so many blocks and requests.
+    /// Returns the limits of one more transfer, when the chain has so many blocks and requests.
     fn link_limits(&self, blocks: u32, members: usize) -> Limits {
         let mut limits = self.limits();
         let (_, most, segments) = self.lane.chains().map_or((0, 0, 0), |chains| chains.limits());
@@ -122,9 +122,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     #[inline(never)]
     fn collect_chain(&mut self, first: u8, now_ns: u64) -> bool {
-        let mut part = Batch::none();
+        let mut part = Batch::new();
         if let Some(chains) = self.lane.chains_mut() {
-            chains.begins();
+            chains.begin();
         }
         if !self.may_chain(now_ns)
             || !self.collects_link(&mut part, first, 0, 0)
@@ -150,28 +150,28 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 return true;
             }
         }
-        self.gathered.begin(part.direction(), part.lba());
+        self.batch.begin(part.direction(), part.lba());
         let reliable = self.is_packable(first, part.direction()).1;
-        if !self.joins_chain(&mut part, now_ns) {
+        if !self.add_link(&mut part, now_ns) {
             return false;
         }
         self.hold_broken(now_ns);
-        self.timers.idle_ends();
+        self.timers.clear_idle();
         for _ in 1..most {
             let head = self.slots.head();
             if head == NONE {
                 break;
             }
             let Some(next) = self.pick(head, now_ns) else { break };
-            let (blocks, members) = (self.gathered.blocks(), self.gathered.members().len());
-            if !self.collects_link(&mut part, next, blocks, members) || !self.joins_chain(&mut part, now_ns) {
+            let (blocks, members) = (self.batch.blocks(), self.batch.members().len());
+            if !self.collects_link(&mut part, next, blocks, members) || !self.add_link(&mut part, now_ns) {
                 break;
             }
         }
         let links = self.lane.chains().map_or(0, |chains| chains.links().len());
-        self.record.merged(self.gathered.members().len().saturating_sub(links) as Count);
+        self.record.merged(self.batch.members().len().saturating_sub(links) as Count);
         if links > 1 {
-            self.transfer_begins(End::Here);
+            self.note_transfer_start(End::Here);
             self.give_chain(now_ns);
         } else {
             // It goes by phases.
@@ -181,15 +181,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// The collected requests are the next link. False: they are none, and wait as before.
-    fn joins_chain(&mut self, part: &mut Batch<N>, now_ns: u64) -> bool {
+    /// Makes the collected requests the next link. False: they are none, and wait as before.
+    fn add_link(&mut self, part: &mut Batch<N>, now_ns: u64) -> bool {
         let (first, direction, count) = (part.first(), part.direction(), part.members().len());
         part.no_segments();
         let mut members: SlotSet = 0;
         for place in 0..count {
             let Some(&index) = part.members().get(place) else { return false };
             if self.map(index).is_err() {
-                self.slots.at_mut(index).goes_alone(index != first);
+                self.slots.at_mut(index).forbid_merge(index != first);
                 return false;
             }
             let slot = self.slots.at(index);
@@ -201,14 +201,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let (_, reliable) = self.is_packable(first, direction);
         let mut auto = self.card.plan().auto(part.blocks());
         if reliable {
-            let Auto::Count(_) = auto else { return self.goes_without(first) };
+            let Auto::Count(_) = auto else { return self.leave_out_of_chain(first) };
             auto = Auto::Count(command::set_block_count(part.blocks(), true).arg);
         }
         let transfer = self.card.plan().transfer((direction, part.lba(), part.blocks()), false, auto, 0);
         let described =
             self.host.chain().map(|chain| chain.describe_transfer(&transfer.phase, part.segments(true)));
         if described != Some(Ok(())) {
-            return self.goes_without(first);
+            return self.leave_out_of_chain(first);
         }
         let link = Link { direction, start: part.lba(), blocks: part.blocks(), members };
         if !self.lane.chains_mut().is_some_and(|chains| chains.add(link)) {
@@ -217,36 +217,35 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.durability.note_change(direction == Direction::Write && !reliable);
         for place in 0..count {
             let Some(&index) = part.members().get(place) else { break };
-            if let Some(waiting) = self.told(index) {
+            if let Some(waiting) = self.policy_view(index) {
                 self.order.policy_mut().sent(&waiting, now_ns);
             }
             let slot = self.slots.at(index);
             let (blocks, segment) = (slot.span().map_or(0, |span| span.2), slot.segment());
             let segment = segment.part(0, blocks.saturating_mul(BLOCK_BYTES));
-            self.gathered.add_behind(index, blocks, segment);
+            self.batch.add_behind(index, blocks, segment);
             self.slots.unlink(index);
-            self.slots.at_mut(index).goes_out();
+            self.slots.at_mut(index).set_active();
         }
         true
     }
 
-    /// The controller does not take its memory, say: it goes by the single lane.
-    fn goes_without(&mut self, index: u8) -> bool {
-        self.slots.at_mut(index).goes_alone(true);
+    /// Leaves a request to the single lane, as where the controller does not take its memory.
+    fn leave_out_of_chain(&mut self, index: u8) -> bool {
+        self.slots.at_mut(index).forbid_merge(true);
         false
     }
 
-    /// What is collected goes to the controller.
+    /// Gives the controller what is collected.
     fn give_chain(&mut self, now_ns: u64) {
         let (wire_ns, patience_ns) = self.chain_times_ns();
         // What the card is at, for those that want to know: a chain of its first transfer's kind.
-        let (lba, blocks, direction) =
-            (self.gathered.lba(), self.gathered.blocks(), self.gathered.direction());
+        let (lba, blocks, direction) = (self.batch.lba(), self.batch.blocks(), self.batch.direction());
         let phase = self.card.plan().transfer((direction, lba, blocks), false, Auto::None, 0).phase;
         let timeout_ns = self.card.plan().longest_ns();
         self.lane.prepare(phase);
         if let Some(chains) = self.lane.chains_mut() {
-            chains.waits();
+            chains.set_waiting();
         }
         self.lane.enter(Stage::Extra);
         self.forget_fast();
@@ -272,7 +271,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if result.is_ok()
             && let Some(chains) = self.lane.chains_mut()
         {
-            chains.runs();
+            chains.set_running();
         }
         self.note_start(result, now_ns);
     }
@@ -303,9 +302,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.enter(Stage::Idle);
         self.timers.clear();
         if let Some(chains) = self.lane.chains_mut() {
-            chains.rests();
+            chains.set_rest();
         }
-        self.gathered.forget();
+        self.batch.forget();
         let links = self.lane.chains().map_or(0, |chains| chains.links().len());
         for place in 0..links {
             let Some(&link) = self.lane.chains().and_then(|chains| chains.links().get(place)) else { break };
@@ -317,16 +316,16 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 } else if self.is_told_early(index) {
                     self.end_early(index);
                 } else {
-                    self.slots.awaits_status(index);
+                    self.slots.await_status(index);
                 }
             }
         }
         self.dispatch(now_ns);
     }
 
-    /// This request's data have moved.
+    /// Notes that the data of this request have moved.
     fn link_moved(&mut self, index: u8, now_ns: u64) {
-        if let Some(sent) = self.told(index) {
+        if let Some(sent) = self.policy_view(index) {
             self.order.policy_mut().done(&sent, now_ns);
         }
         let slot = self.slots.at_mut(index);

@@ -31,15 +31,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         match packs.fate() {
             Fate::Known => false,
             Fate::Open if status & (R1::DEFERRED | R1::EXCEPTION_EVENT) == 0 => {
-                packs.fate_is(Fate::Known);
+                packs.set_fate(Fate::Known);
                 false
             }
             Fate::Open => {
-                packs.fate_is(Fate::Doubtful(status));
+                packs.set_fate(Fate::Doubtful(status));
                 true
             }
             Fate::Doubtful(before) => {
-                packs.fate_is(Fate::Doubtful(before | status));
+                packs.set_fate(Fate::Doubtful(before | status));
                 true
             }
         }
@@ -59,10 +59,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if segment.len < BLOCK_BYTES || self.host.map(&mut segment, Direction::Read).is_err() {
             return false;
         }
-        self.gathered.one_segment(segment.same());
-        self.services.memory_mut().is_lent(segment, Direction::Read);
+        self.batch.one_segment(segment.same());
+        self.services.memory_mut().set_mapped(segment, Direction::Read);
         if let Some(packs) = self.lane.packs_mut() {
-            packs.enters(Step::Look);
+            packs.set_step(Step::Look);
         }
         let data = Data { direction: Direction::Read, block_size: BLOCK_BYTES as u16, blocks: 1 };
         let command = emmc::send_ext_csd();
@@ -91,7 +91,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         if !failed && status & R1::DEFERRED == 0 {
             // It was about something else.
-            self.fate_is(Fate::Known);
+            self.set_fate(Fate::Known);
             self.settle(status & !R1::EXCEPTION_EVENT);
         } else if failed
             && told & (FAILED | INDEXED) == FAILED | INDEXED
@@ -106,12 +106,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The card says that this entry has failed, from 1.
     fn split_pack(&mut self, failed: usize, now_ns: u64) {
-        self.fate_is(Fate::Known);
+        self.set_fate(Fate::Known);
         if let Some(packs) = self.lane.packs_mut() {
-            packs.is_split();
+            packs.count_split();
         }
         let (mut place, mut left) = (0, 0);
-        for at in 0..self.gathered.members().len() {
+        for at in 0..self.batch.members().len() {
             while left == 0 {
                 let Some(entry) = self.lane.packs().and_then(|packs| packs.entries().get(place)) else {
                     return;
@@ -119,7 +119,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 (place, left) = (place + 1, entry.members);
             }
             left -= 1;
-            let Some(&index) = self.gathered.members().get(at) else { return };
+            let Some(&index) = self.batch.members().get(at) else { return };
             if self.slots.at(index).state() != State::Settling {
                 continue;
             }
@@ -130,12 +130,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 continue;
             }
             if place == failed {
-                slot.goes_alone(true);
+                slot.forbid_merge(true);
                 if slot.rules() != Rules::NONE {
-                    slot.is_redone();
+                    slot.mark_rewritten();
                 }
             }
-            slot.begins_again();
+            slot.restart();
             self.push_again(index, now_ns);
         }
     }
@@ -143,15 +143,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// All of its writes are written again, one at a time.
     #[cold]
     fn doubt_pack(&mut self, status: u32) {
-        self.fate_is(Fate::Known);
-        self.overheard(status);
+        self.set_fate(Fate::Known);
+        self.owe_late_status(status);
         message!(warn, "a packed write: no entry is named, status {:#010x}", status);
         for index in bits(self.slots.settling()) {
-            self.slots.at_mut(index).goes_alone(true);
+            self.slots.at_mut(index).forbid_merge(true);
         }
         if let Some(packs) = self.lane.packs_mut() {
-            packs.are_suspects();
-            packs.is_broken();
+            packs.count_suspects();
+            packs.reset_timing();
         }
         self.doubt();
         self.write_again(self.lane.began_ns());
@@ -161,7 +161,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline(always)]
     pub(in super::super) fn pack_failed(&mut self, now_ns: u64) {
         let Some(packs) = self.lane.packs_mut() else { return };
-        packs.is_broken();
+        packs.reset_timing();
         let running = packs.take_running().is_some();
         let looked = packs.take_step() == Some(Step::Look);
         let open = packs.fate() != Fate::Known;
@@ -175,14 +175,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn pack_fails(&mut self, running: bool, open: bool, now_ns: u64) {
         if running {
             if let Some(packs) = self.lane.packs_mut() {
-                packs.fails(now_ns);
+                packs.note_failure(now_ns);
                 if packs.stats().demoted.is_some() {
                     message!(warn, "packed commands: given up after failures");
                 }
             }
-            for place in 0..self.gathered.members().len() {
-                if let Some(&index) = self.gathered.members().get(place) {
-                    self.slots.at_mut(index).goes_alone(true);
+            for place in 0..self.batch.members().len() {
+                if let Some(&index) = self.batch.members().get(place) {
+                    self.slots.at_mut(index).forbid_merge(true);
                 }
             }
         }
@@ -191,19 +191,19 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// What became of a packed write is not to be learned any more.
+    /// Gives up learning what became of packed writes that wait for a status.
     fn doubt_settling(&mut self) {
         if let Some(Fate::Doubtful(status)) = self.lane.packs().map(|packs| packs.fate()) {
-            self.overheard(status);
+            self.owe_late_status(status);
         }
-        self.fate_is(Fate::Known);
+        self.set_fate(Fate::Known);
         for index in bits(self.slots.settling()) {
-            self.slots.at_mut(index).goes_alone(true);
+            self.slots.at_mut(index).forbid_merge(true);
         }
         self.doubt();
     }
 
-    /// There is no card any more, or it begins anew.
+    /// Forgets all packs: there is no card any more, or it begins anew.
     pub(in super::super) fn forget_packs(&mut self) {
         let Some(packs) = self.lane.packs_mut() else { return };
         packs.forget();

@@ -13,6 +13,7 @@
 
 mod failed;
 
+use super::blockers::COLLECTIONS;
 use super::extras::Event;
 use super::phases::{COMMAND_TIMEOUT_NS, Stage};
 use super::runs::End;
@@ -50,11 +51,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let reads = if self.host.caps().busy == BusyDetect::Interrupt { reads } else { 0 };
         self.close_fast();
         let Some(packs) = self.lane.packs_mut().filter(|_| can) else { return false };
-        packs.are_taken(writes, reads);
+        packs.configure(writes, reads);
         packs.is_armed()
     }
 
-    /// What the lane of packed commands has done, where the profile has it.
+    /// Returns what the lane of packed commands has done, where the profile has it.
     pub fn pack_stats(&self) -> Option<&PackStats> {
         self.lane.packs().map(|packs| packs.stats())
     }
@@ -65,10 +66,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.packs().is_some_and(|packs| packs.step().is_some())
     }
 
-    /// Nothing is in progress on the bus: is something left to be done of the last pack? True: it
-    /// was begun.
+    /// Begins what is left to be done of the last pack, while nothing is in progress on the bus.
+    /// True: it was begun.
     #[inline(always)]
-    pub(super) fn packs_turn(&mut self, now_ns: u64) -> bool {
+    pub(super) fn finish_pack(&mut self, now_ns: u64) -> bool {
         let Some(packs) = self.lane.packs() else { return false };
         let fate = packs.fate();
         // The bus is idle: it can be that of a header alone.
@@ -76,7 +77,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         match fate {
             Fate::Known => false,
             _ if !self.slots.is_settling() => {
-                self.fate_is(Fate::Known);
+                self.set_fate(Fate::Known);
                 false
             }
             Fate::Open => {
@@ -90,15 +91,17 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    pub(super) fn fate_is(&mut self, fate: Fate) {
+    /// Sets whether it is known what became of the last pack's writes.
+    pub(super) fn set_fate(&mut self, fate: Fate) {
         if let Some(packs) = self.lane.packs_mut() {
-            packs.fate_is(fate);
+            packs.set_fate(fate);
         }
     }
 
-    /// This would be next. True: a pack begins with it, or something else was done.
+    /// Begins a pack with the request that would be next, if that pays. True: it has begun, or
+    /// something else was done.
     #[inline(always)]
-    pub(super) fn packs_with(&mut self, first: u8, now_ns: u64) -> bool {
+    pub(super) fn start_pack_with(&mut self, first: u8, now_ns: u64) -> bool {
         self.lane.packs().is_some_and(|packs| packs.is_armed()) && self.begin_pack(first, now_ns)
     }
 
@@ -122,10 +125,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// May a pack begin now?
     fn may_pack(&self, now_ns: u64) -> bool {
         let counts = self.card.target().is_some_and(|target| target.count);
-        let well = counts && !self.incident.is_open() && !self.incident.is_in_doubt();
         let memory = self.services.memory();
         let header = !memory.is_mapped() && memory.page().len_bytes() >= BLOCK_BYTES;
-        well && header && memory.area().is_user() && !self.is_left_open() && !self.timers.chore_is_due(now_ns)
+        counts && header && !self.is_lane_stopped::<COLLECTIONS>(now_ns)
     }
 
     /// Does another wait that could be an entry beside the one that is collected?
@@ -144,13 +146,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let Some(packs) = self.lane.packs_mut() else { return false };
         let most = packs.most(direction);
         let (may, reliable) = self.is_packable(first, direction);
-        let mut part = Batch::none();
+        let mut part = Batch::new();
         if may && most > 1 && self.may_pack(now_ns) {
             part.collect(&self.slots, first, self.pack_limits(0, 0));
         }
         if !self.is_whole(&part) || !self.has_second(&part, direction) {
             if let Some(packs) = self.lane.packs_mut() {
-                packs.is_broken();
+                packs.reset_timing();
             }
             return false;
         }
@@ -158,7 +160,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let ended_ns = self.lane.last().map_or(now_ns, |last| last.ended_ns);
         let Some(packs) = self.lane.packs_mut() else { return false };
         if !packs.would_pay(direction, ended_ns) {
-            packs.begins(direction, false, part.members().len(), now_ns);
+            packs.begin(direction, false, part.members().len(), now_ns);
             return false;
         }
         if self.slots.is_settling() {
@@ -168,9 +170,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let write = direction == Direction::Write;
         self.hold_broken(now_ns);
-        self.timers.idle_ends();
+        self.timers.clear_idle();
         if let Some(packs) = self.lane.packs_mut() {
-            packs.is_empty_again();
+            packs.clear_entries();
         }
         match self.map_in_turn(first, now_ns) {
             Ok(true) => {}
@@ -181,8 +183,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 return true;
             }
         }
-        self.gathered.begin_pack(direction, part.lba(), write);
-        if !self.takes_in(&part, reliable, now_ns) {
+        self.batch.begin_pack(direction, part.lba(), write);
+        if !self.add_entry(&part, reliable, now_ns) {
             return false;
         }
         for _ in 1..most {
@@ -192,30 +194,30 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             let Some(next) = self.pick(head, now_ns) else { break };
             let (may, reliable) = self.is_packable(next, direction);
-            let limits = self.pack_limits(self.gathered.blocks(), self.gathered.members().len());
+            let limits = self.pack_limits(self.batch.blocks(), self.batch.members().len());
             let blocks = self.slots.at(next).span().map_or(u32::MAX, |(_, _, blocks)| blocks);
             if !may || limits.segments == 0 || blocks > limits.blocks {
                 break;
             }
             part.collect(&self.slots, next, limits);
             let meets = self.lane.packs().is_some_and(|packs| packs.meets(part.lba(), part.end()));
-            if write && meets || !self.is_whole(&part) || !self.takes_in(&part, reliable, now_ns) {
+            if write && meets || !self.is_whole(&part) || !self.add_entry(&part, reliable, now_ns) {
                 break;
             }
         }
         let entries = self.lane.packs().map_or(0, |packs| packs.entries().len());
-        self.record.merged(self.gathered.members().len().saturating_sub(entries) as Count);
+        self.record.merged(self.batch.members().len().saturating_sub(entries) as Count);
         self.start_pack(now_ns);
         true
     }
 
-    /// There are requests, and none of them would be cut.
+    /// Asks whether there are requests, and none of them would be cut.
     pub(super) fn is_whole(&self, part: &Batch<N>) -> bool {
         let spans = part.members().iter().filter_map(|&at| self.slots.at(at).span());
         part.blocks() > 0 && spans.map(|span| span.2).sum::<u32>() == part.blocks()
     }
 
-    /// What one more entry may be, when the pack has so many blocks and requests.
+    /// Returns the limits of one more entry, when the pack has so many blocks and requests.
     fn pack_limits(&self, blocks: u32, members: usize) -> super::batch::Limits {
         let mut limits = self.limits();
         // The header is a block, has a segment, and takes a place in the batch.
@@ -226,12 +228,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         limits
     }
 
-    /// The collected requests are an entry of the pack now. False: their memory has no room.
-    fn takes_in(&mut self, part: &Batch<N>, reliable: bool, now_ns: u64) -> bool {
+    /// Makes the collected requests an entry of the pack. False: their memory has no room.
+    fn add_entry(&mut self, part: &Batch<N>, reliable: bool, now_ns: u64) -> bool {
         let (first, members) = (part.first(), part.members());
         for &index in members {
             if self.map(index).is_err() {
-                self.slots.at_mut(index).goes_alone(index != first);
+                self.slots.at_mut(index).forbid_merge(index != first);
                 return false;
             }
         }
@@ -241,30 +243,30 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return false;
         }
         for &index in members {
-            if let Some(waiting) = self.told(index) {
+            if let Some(waiting) = self.policy_view(index) {
                 self.order.policy_mut().sent(&waiting, now_ns);
             }
             let slot = self.slots.at(index);
             let (blocks, segment) = (slot.span().map_or(0, |span| span.2), slot.segment());
             let segment = segment.part(0, blocks.saturating_mul(BLOCK_BYTES));
-            self.gathered.add_behind(index, blocks, segment);
+            self.batch.add_behind(index, blocks, segment);
             self.slots.unlink(index);
-            self.slots.at_mut(index).goes_out();
+            self.slots.at_mut(index).set_active();
         }
         true
     }
 
-    /// What is collected goes to the controller: as a pack, if it has several entries.
+    /// Gives the controller what is collected: as a pack, if it has several entries.
     fn start_pack(&mut self, now_ns: u64) {
-        let (direction, requests) = (self.gathered.direction(), self.gathered.members().len());
+        let (direction, requests) = (self.batch.direction(), self.batch.members().len());
         let write = direction == Direction::Write;
         let Some(packs) = self.lane.packs_mut() else { return };
         let packed = packs.entries().len() > 1;
-        packs.begins(direction, packed, requests, now_ns);
+        packs.begin(direction, packed, requests, now_ns);
         if !packed {
             let reliable = packs.entries().iter().any(|entry| entry.reliable);
             if write {
-                self.gathered.drop_header();
+                self.batch.drop_header();
             }
             return self.go_by_phases(reliable, now_ns);
         }
@@ -272,32 +274,32 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let mut header = self.services.memory().page().segment(BLOCK_BYTES);
         if self.host.map(&mut header, Direction::Write).is_err() {
             if let Some(packs) = self.lane.packs_mut() {
-                packs.rest();
+                packs.skip_next();
             }
             self.put_back(now_ns);
             return;
         }
-        self.services.memory_mut().is_lent(header.same(), Direction::Write);
-        self.transfer_begins(End::Here);
+        self.services.memory_mut().set_mapped(header.same(), Direction::Write);
+        self.note_transfer_start(End::Here);
         if let Some(packs) = self.lane.packs_mut() {
-            packs.runs(direction);
+            packs.set_running(direction);
         }
         if write {
-            self.gathered.set_header(header);
+            self.batch.set_header(header);
             return self.pack_counted(now_ns);
         }
         // The header of a read comes alone; its members' memory follows.
-        self.gathered.one_segment(header);
+        self.batch.one_segment(header);
         self.pack_step(Step::HeaderCount, emmc::set_packed_count(1), now_ns);
     }
 
-    /// What was collected is one transfer, and goes as such.
+    /// Sends what was collected as one transfer.
     pub(super) fn go_by_phases(&mut self, reliable: bool, now_ns: u64) {
-        self.transfer_begins(if reliable { End::Reliable } else { End::Here });
+        self.note_transfer_start(if reliable { End::Reliable } else { End::Here });
         if !reliable {
             return self.begin_special_counted(now_ns);
         }
-        let count = command::set_block_count(self.gathered.blocks(), true);
+        let count = command::set_block_count(self.batch.blocks(), true);
         self.start_command(Stage::Count, count, COMMAND_TIMEOUT_NS, now_ns);
     }
 
@@ -325,7 +327,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     fn pack_step(&mut self, step: Step, command: Command, now_ns: u64) {
         if let Some(packs) = self.lane.packs_mut() {
-            packs.enters(step);
+            packs.set_step(step);
         }
         self.start_command(Stage::Extra, command, COMMAND_TIMEOUT_NS, now_ns);
     }
@@ -333,7 +335,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// CMD23 of the data. Not by the controller: if that failed unseen, the header would be written as
     /// data, and all behind it to other places.
     fn pack_counted(&mut self, now_ns: u64) {
-        let count = emmc::set_packed_count(self.gathered.blocks() as u16);
+        let count = emmc::set_packed_count(self.batch.blocks() as u16);
         self.start_command(Stage::Count, count, COMMAND_TIMEOUT_NS, now_ns);
     }
 
@@ -351,22 +353,22 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         if step == Step::HeaderCount {
             let data = Data { direction: Direction::Write, block_size: BLOCK_BYTES as u16, blocks: 1 };
-            let command = command::transfer(true, true, self.card.plan().address(self.gathered.lba()));
+            let command = command::transfer(true, true, self.card.plan().address(self.batch.lba()));
             self.lane.prepare(Phase { command, data: Some(data), auto: Auto::None, tuning: false });
             if let Some(packs) = self.lane.packs_mut() {
-                packs.enters(Step::Header);
+                packs.set_step(Step::Header);
             }
             let limit_ns = self.card.target().map_or(0, |target| target.write_timeout_ns);
             return self.start_phase(Stage::Extra, limit_ns, limit_ns, now_ns);
         }
         self.unmap_data();
-        self.gathered.no_segments();
-        for place in 0..self.gathered.members().len() {
-            let Some(&index) = self.gathered.members().get(place) else { break };
+        self.batch.no_segments();
+        for place in 0..self.batch.members().len() {
+            let Some(&index) = self.batch.members().get(place) else { break };
             let slot = self.slots.at(index);
             let bytes = slot.span().map_or(0, |span| span.2).saturating_mul(BLOCK_BYTES);
             let segment = slot.segment().part(0, bytes);
-            self.gathered.fill(place, segment);
+            self.batch.fill(place, segment);
         }
         self.pack_counted(now_ns);
     }
@@ -378,7 +380,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && let Some(direction) = packs.take_running()
         {
             if direction == Direction::Write {
-                packs.fate_is(Fate::Open);
+                packs.set_fate(Fate::Open);
             }
             self.unmap_data();
         }

@@ -8,9 +8,9 @@ use crate::spec::response::R1;
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RecoveryStep {
-    /// What kind of failure is it?
+    /// Finds out what kind of failure it is.
     Classify,
-    /// What was surely done before it is kept.
+    /// Keeps what was surely done before the failure.
     Salvage,
     /// The lines are reset, the card is asked for its state (CMD13).
     Status,
@@ -60,7 +60,7 @@ impl RecoveryStep {
 pub struct RecoveryEvent {
     /// When, in nanoseconds.
     pub at_ns: u64,
-    /// What the card's status said in this incident so far: all R1 that came, together.
+    /// The card's status in this incident so far: all R1 that came, together.
     pub status: u32,
     /// Which step.
     pub step: RecoveryStep,
@@ -102,7 +102,7 @@ impl Trace {
     }
 }
 
-/// What a failure is about; decides what is tried.
+/// The classes of failures, which decide what is tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
     /// The card would refuse it again.
@@ -162,8 +162,8 @@ impl Class {
     }
 }
 
-/// What the card said of a failed data transfer when it was asked says more than the failure
-/// itself.
+/// Returns the error that the card named when it was asked: its status says more of a failed data
+/// transfer than the failure itself.
 pub(super) fn by_status(status: u32, direction: Direction) -> Option<Error> {
     const TELLING: u32 = R1::WP_VIOLATION | R1::CARD_ECC_FAILED | R1::CC_ERROR | R1::ERROR;
     (status & TELLING != 0).then_some(match direction {

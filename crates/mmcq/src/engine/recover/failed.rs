@@ -17,7 +17,7 @@ pub(in super::super) struct Failed {
 }
 
 impl Failed {
-    pub const fn none() -> Failed {
+    pub const fn new() -> Failed {
         Failed { status: 0, piece_blocks: u32::MAX, error: None }
     }
 
@@ -74,7 +74,7 @@ impl Failed {
         self.piece_blocks = blocks;
     }
 
-    /// They may be as long as ever.
+    /// Lets pieces be as long as ever.
     #[inline(always)]
     pub fn make_whole(&mut self) {
         self.piece_blocks = u32::MAX;

@@ -6,14 +6,14 @@ use crate::host::Host;
 use crate::sched::Profile;
 use core::task::Waker;
 
-/// What the engine and its supervisor tell each other. A program calls
+/// The words between the engine and its supervisor. A program calls
 /// [`card::supervise`](crate::card::supervise) instead. This trait is no part of the interface, and
 /// may change in any version.
 pub trait Handshake {
-    /// What the engine needs help with, told once.
+    /// Takes what the engine needs help with, once.
     fn take_service_request(&mut self) -> Option<ServiceRequest>;
 
-    /// What to wake when help is needed. `None`: there is no supervisor any more.
+    /// Sets the waker of who helps. `None`: there is no supervisor any more.
     #[must_use = "to be dropped outside of any lock"]
     fn set_service_waker(&mut self, waker: Option<Waker>) -> Option<Waker>;
 

@@ -22,8 +22,8 @@ const POWER_CYCLE_PAUSE_NS: u64 = 60_000_000_000;
 /// minutes.
 const NEW_CARD_NS: u64 = 240_000_000_000;
 
-/// What the engine asks of its supervisor ([`card::supervise`](crate::card::supervise)): things
-/// that need a conversation with the card.
+/// The things that the engine asks of its supervisor ([`card::supervise`](crate::card::supervise)):
+/// those that need a conversation with the card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServiceRequest {
     /// Find a new sampling point, in the same mode.
@@ -34,9 +34,9 @@ pub enum ServiceRequest {
     Reinit,
     /// Switch its supply off and on, and initialise it.
     PowerCycle,
-    /// There is a card, which may be another.
+    /// A card is in the slot, which may be another.
     Inserted,
-    /// There is none.
+    /// No card is in the slot.
     Removed,
     /// The card's status shows an exception event: which one?
     Exception,
@@ -54,9 +54,9 @@ pub(in super::super) struct Helping {
     asked: Option<ServiceRequest>,
     /// The supervisor has heard.
     taken: bool,
-    /// It lets the card rest; it is to wake it.
+    /// Whether the supervisor lets the card rest; then it is to wake it.
     rest: Resting,
-    /// There is one.
+    /// Whether there is a supervisor.
     supervisor: bool,
     /// A card came or went, and no supervisor has heard it.
     untold: bool,
@@ -71,11 +71,11 @@ pub(in super::super) struct Helping {
 enum Pace {
     /// Nothing has been asked of the card yet.
     Unbegun,
-    /// Its last step began at this time, in nanoseconds.
+    /// The conversation's last step began at this time, in nanoseconds.
     Step(u64),
-    /// There was a gap between two of its steps: the machine was suspended.
+    /// A gap was between two steps: the machine was suspended.
     Gap,
-    /// It has had its time a second time.
+    /// Help has had its time a second time.
     Again,
 }
 
@@ -102,7 +102,7 @@ impl Helping {
         self.supervisor
     }
 
-    /// There is one, or none any more.
+    /// Notes whether there is a supervisor.
     #[inline(always)]
     pub fn set_supervisor(&mut self, there: bool) {
         self.supervisor = there;
@@ -159,8 +159,9 @@ impl Helping {
         }
     }
 
-    /// The supervisor has put the card to rest. False: it was not asked to.
-    pub fn rest_begins(&mut self) -> bool {
+    /// Begins the rest that the supervisor was asked for. False: it was not, or has not taken it
+    /// on.
+    pub fn begin_rest(&mut self) -> bool {
         let begins = self.asked == Some(ServiceRequest::Rest) && self.taken;
         if begins {
             self.rest = Resting::Yes;
@@ -173,8 +174,8 @@ impl Helping {
         self.rest == Resting::Yes
     }
 
-    /// The supervisor has woken the card, or tries to.
-    pub fn rest_ends(&mut self) {
+    /// Ends the card's rest: the supervisor has woken it, or tries to.
+    pub fn end_rest(&mut self) {
         self.rest = Resting::No;
     }
 }
@@ -189,7 +190,7 @@ enum Resting {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// What the engine needs help with, told once. The caller answers by
+    /// Takes what the engine needs help with, once. The caller answers by
     /// [`service_done`](Self::service_done). Meanwhile [urgent](super::super::Request::urgent)
     /// requests are started and no others.
     pub(crate) fn take_service_request(&mut self) -> Option<ServiceRequest> {
@@ -202,7 +203,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         if help == Some(ServiceRequest::Dismissed) {
             self.supervisor.helping_mut().forget();
-            self.restop();
+            self.refresh_help();
             if self.lane.is_idle() {
                 // A request may have come that was not let in.
                 self.timers.wake_now();
@@ -233,31 +234,31 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.tuned(now_ns);
         }
         if result.is_ok() && help.loses_state() {
-            self.supply_lost();
+            self.note_supply_loss();
         }
         match result {
             Ok(target) => {
                 if help == ServiceRequest::Inserted {
                     // The engine may have been told of another since the slot was last empty.
                     self.fail_queued(Error::Removed);
-                    self.gate.is_reborn();
+                    self.blockers.clear_card_faults();
                     self.timers.cycle_at_once();
                     self.services.memory_mut().area_mut().forget();
-                    self.incident.card_is_new();
-                    self.slot_is_known();
+                    self.incident.reset_for_card();
+                    self.settle_presence();
                 }
                 self.set_card(Some(target));
-                self.rebar();
+                self.refresh_quirks();
                 if help.loses_state() {
                     self.disarm_unrestored();
                     self.services.memory_mut().area_mut().initialised();
                     if help != ServiceRequest::Slower {
-                        self.incident.is_initialised();
+                        self.incident.allow_retune();
                     }
                 }
                 if help == ServiceRequest::Slower {
                     self.incident.failed.make_whole();
-                    self.incident.is_slower();
+                    self.incident.reset_for_slower_mode();
                 }
             }
             Err(Error::Changed) => {
@@ -280,7 +281,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         {
             self.try_again_later(retry_ns, now_ns);
         }
-        self.restop();
+        self.refresh_help();
         self.write_again(now_ns);
         self.after_help(now_ns);
         true
@@ -346,9 +347,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.go_idle(now_ns);
     }
 
-    /// Help has begun, or takes more time, although nothing is wrong. Without such a word the
-    /// engine does not wait for it.
-    pub(crate) fn help_goes_on(&mut self, now_ns: u64) {
+    /// Allows more time for help that has begun, or goes on, although nothing is wrong. Without
+    /// such a word the engine does not wait for it.
+    pub(crate) fn extend_help(&mut self, now_ns: u64) {
         let helping = self.supervisor.helping();
         if helping.taken && helping.asked == Some(ServiceRequest::Inserted) {
             self.timers.help_until(now_ns.saturating_add(NEW_CARD_NS));
@@ -362,8 +363,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.incident.open && self.incident.unheard
     }
 
-    /// May the card's supply be switched off and on? If so, not again soon.
-    pub(crate) fn may_cycle(&mut self, now_ns: u64) -> bool {
+    /// Takes the right to switch the card's supply off and on. False: that was done not long ago.
+    pub(crate) fn claim_power_cycle(&mut self, now_ns: u64) -> bool {
         self.timers.take_cycle(now_ns, POWER_CYCLE_PAUSE_NS)
     }
 
@@ -425,10 +426,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             // Nothing is wrong: a supervisor that does not even begin holds no request up.
             _ => self.timers.help_until(now_ns.saturating_add(UNHELPED_NS)),
         }
-        self.restop();
+        self.refresh_help();
     }
 
-    /// One turn of an engine that is stopped. True: there is nothing to do now.
+    /// Takes one turn of an engine that is stopped. True: there is nothing to do now.
     #[cold]
     pub(in super::super) fn stopped_turn(&mut self, now_ns: u64) -> bool {
         if !P::RECOVERS {
@@ -445,7 +446,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return false;
         }
         if self.timers.presence_is_due(now_ns) {
-            self.presence_is_stable(now_ns);
+            self.report_presence(now_ns);
             return false;
         }
         if self.supervisor.helping().is_for_trouble() && !self.supervisor.helping().supervisor {
@@ -466,7 +467,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.supervisor.helping_mut().untold |= presence;
             }
             self.supervisor.helping_mut().forget();
-            self.restop();
+            self.refresh_help();
             // The supervisor may have taken the supply away, and then have gone itself.
             self.write_again(now_ns);
             if needed {
@@ -498,7 +499,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if P::RECOVERS
             && self.supervisor.helping().supervisor
             && self.card.target().is_some()
-            && !self.gate.is_dead()
+            && !self.blockers.is_dead()
         {
             match self.supervisor.helping().asked {
                 None if !self.slots.is_full() => self.ask(ServiceRequest::Retune, now_ns),
@@ -532,19 +533,21 @@ impl ServiceRequest {
 }
 
 impl Incident {
-    /// What was tried before says nothing of the new mode.
-    fn is_slower(&mut self) {
+    /// Forgets what was tried before: that says nothing of the new mode.
+    fn reset_for_slower_mode(&mut self) {
         (self.damages, self.tries) = ([0; 3], 0);
         self.spent &= !(1 << RecoveryStep::Slower as u16);
     }
 
-    /// The tuning before says nothing of the sampling point of now. Bounded: initialisations are.
-    fn is_initialised(&mut self) {
+    /// Allows one more tuning after an initialisation, as the last one says nothing of the sampling
+    /// point of now. Initialisations are bounded, so tunings are.
+    fn allow_retune(&mut self) {
         self.spent &= !(1 << RecoveryStep::Retune as u16);
         self.retuned_ns = 0;
     }
 
-    fn card_is_new(&mut self) {
+    /// Forgets what was wrong with the card before: this is another.
+    fn reset_for_card(&mut self) {
         (self.open, self.retuned_ns, self.untuned) = (false, 0, false);
     }
 }

@@ -26,7 +26,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.keep(now_ns);
         }
         self.incident.failed.with(Error::Dead);
-        self.hopeless(now_ns);
+        self.give_card_up(now_ns);
     }
 
     fn keep(&mut self, now_ns: u64) {
@@ -37,11 +37,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 continue;
             }
             if slot.buf().owned() {
-                slot.is_leaked();
+                slot.leak_buffer();
                 self.record.memory_leaked();
                 self.slots.take_mapped(index);
             } else {
-                slot.is_kept();
+                slot.retain_lent();
                 self.timers.keep_until(later(now_ns, AGAIN_NS));
             }
         }
@@ -77,13 +77,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if !self.lane.is_idle() {
             return;
         }
-        if !self.timers.kept_is_due(now_ns) {
+        if !self.timers.wake_for_retry(now_ns) {
             return;
         }
         self.timers.keep_until(later(now_ns, AGAIN_NS));
         // Nothing is to be said to a card.
         self.incident.failed.with(Error::Removed);
-        self.gathered.forget();
+        self.batch.forget();
         self.reset(Recovery::All, now_ns);
     }
 }

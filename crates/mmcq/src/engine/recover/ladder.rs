@@ -24,9 +24,9 @@ use crate::host::{Direction, Host};
 use crate::sched::{Policy, Profile};
 use crate::spec::response::R1;
 
-/// So many damages ...
+/// The number of damages ...
 const DAMAGES: usize = 3;
-/// ... in so many transfers are too many for this speed.
+/// ... in this number of transfers that is too many for a speed.
 const DAMAGE_WINDOW: Count = 64;
 /// Between two tunings that damage asked for.
 const RETUNE_PAUSE_NS: u64 = 1_000_000_000;
@@ -34,14 +34,14 @@ const RETUNE_PAUSE_NS: u64 = 1_000_000_000;
 const SLOWER_MAX: u8 = 5;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// CMD13 has found the card in `tran`.
-    pub(super) fn card_is_back(&mut self, now_ns: u64) {
+    /// Takes the next step of recovery with a card that CMD13 has found in `tran`.
+    pub(super) fn resume_with_card(&mut self, now_ns: u64) {
         if matches!(self.incident.failed.error(), Some(Error::Removed | Error::Locked)) {
             return self.answer(now_ns);
         }
         self.settle_pass();
         if !P::RECOVERS {
-            return if self.gathered.members().len() > 1 || self.incident.again {
+            return if self.batch.members().len() > 1 || self.incident.again {
                 self.each_alone(now_ns)
             } else {
                 self.answer(now_ns)
@@ -57,25 +57,25 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         if matches!(self.incident.class, Class::Data { .. } | Class::Controller)
             && !self.lane.has_control()
-            && let Some(error) = by_status(self.incident.failed.status(), self.gathered.direction())
+            && let Some(error) = by_status(self.incident.failed.status(), self.batch.direction())
         {
             self.incident.class = Class::of(error);
             self.incident.failed.with(error);
         }
         self.salvage(now_ns);
         if self.lane.has_control() {
-            return self.control_is_back(now_ns);
+            return self.resume_control(now_ns);
         }
-        if !self.gathered.members().iter().any(|&index| self.slots.at(index).state() == State::Active) {
+        if !self.batch.members().iter().any(|&index| self.slots.at(index).state() == State::Active) {
             // A question on behalf of requests that are done already.
             return self.answer(now_ns);
         }
         if self.incident.again {
             return self.try_again(now_ns);
         }
-        let together = self.gathered.members().len() > 1;
+        let together = self.batch.members().len() > 1;
         let (class, tries) = (self.incident.class, self.incident.tries);
-        if self.incident.untuned && self.may_retune(now_ns) {
+        if self.incident.untuned && self.spend_retune(now_ns) {
             return self.ask_help(ServiceRequest::Retune, now_ns);
         }
         if !self.has_time(now_ns) || class == Class::Hopeless {
@@ -83,10 +83,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let spent = tries > class.retries();
         let often = class.damaged() && self.damaged_often();
-        if class.damaged() && (spent || often) && self.may_retune(now_ns) {
+        if class.damaged() && (spent || often) && self.spend_retune(now_ns) {
             return self.ask_help(ServiceRequest::Retune, now_ns);
         }
-        if often && self.may_slow_down() {
+        if often && self.spend_slowdown() {
             return self.ask_help(ServiceRequest::Slower, now_ns);
         }
         if together && (spent || tries >= 2 && !matches!(class, Class::Command { .. })) {
@@ -98,25 +98,25 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         // A write that does not end may be a busy that the host does not see. A read that brings
         // nothing is most likely a bad block.
         let silent_write =
-            class == Class::Data { damaged: false } && self.gathered.direction() == Direction::Write;
+            class == Class::Data { damaged: false } && self.batch.direction() == Direction::Write;
         if (class == Class::Controller || silent_write) && self.incident.spend(RecoveryStep::Reset) {
             self.incident.tries = class.retries();
-            self.pass_begins();
+            self.reset_pass();
             return self.reset_all(now_ns);
         }
-        if self.gathered.blocks() > 1 && class != Class::Refused {
+        if self.batch.blocks() > 1 && class != Class::Refused {
             return self.halve(now_ns);
         }
-        if class.damaged() && self.may_slow_down() {
+        if class.damaged() && self.spend_slowdown() {
             return self.ask_help(ServiceRequest::Slower, now_ns);
         }
         self.answer(now_ns);
     }
 
-    /// A flush, of its own or that of a durable write, is tried again if it was not understood, or
+    /// Tries a flush again that was not understood, its own or that of a durable write, or that
     /// took longer than the controller could wait; its own errors are the answer. Other control
-    /// requests are not: it is unknown how far they got.
-    fn control_is_back(&mut self, now_ns: u64) {
+    /// requests are not tried again: it is unknown how far they got.
+    fn resume_control(&mut self, now_ns: u64) {
         if self.awaits_end_of_erase() && self.incident.failed.status() & R1::ERRORS == 0 {
             self.end_incident(now_ns);
             return self.erase_ended_late(now_ns);
@@ -144,7 +144,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         oldest != 0 && self.record.transfers().wrapping_sub(oldest) < DAMAGE_WINDOW
     }
 
-    pub(super) fn may_retune(&mut self, now_ns: u64) -> bool {
+    /// Takes the incident's tuning. False: it is spent, or the last one was not long ago.
+    pub(super) fn spend_retune(&mut self, now_ns: u64) -> bool {
         let rested = self.incident.retuned_ns == 0
             || self.incident.untuned
             || now_ns.saturating_sub(self.incident.retuned_ns) >= RETUNE_PAUSE_NS;
@@ -154,7 +155,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    fn may_slow_down(&mut self) -> bool {
+    /// Takes the incident's step to a slower mode. False: it is spent.
+    fn spend_slowdown(&mut self) -> bool {
         self.supervisor.helping().has_supervisor()
             && self.incident.slowed < SLOWER_MAX
             && self.incident.spend(RecoveryStep::Slower)
@@ -174,18 +176,18 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Requests that failed together are tried alone, in their order and before all others.
     fn each_alone(&mut self, now_ns: u64) {
         self.incident.tries = 0;
-        for place in 0..self.gathered.members().len() {
-            let Some(&index) = self.gathered.members().get(place) else { break };
-            self.slots.at_mut(index).goes_alone(!self.incident.again);
+        for place in 0..self.batch.members().len() {
+            let Some(&index) = self.batch.members().get(place) else { break };
+            self.slots.at_mut(index).forbid_merge(!self.incident.again);
         }
         self.try_again(now_ns);
     }
 
     /// Fewer blocks at a time, until the bad one is alone.
     fn halve(&mut self, now_ns: u64) {
-        self.incident.failed.cut_to((self.gathered.blocks() / 2).max(1));
-        if let Some(&index) = self.gathered.members().first() {
-            self.slots.at_mut(index).goes_alone(true);
+        self.incident.failed.cut_to((self.batch.blocks() / 2).max(1));
+        if let Some(&index) = self.batch.members().first() {
+            self.slots.at_mut(index).forbid_merge(true);
         }
         self.try_again(now_ns);
     }
@@ -221,7 +223,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// What may have been executed, and must not be twice, ends here.
+    /// Ends a request that may have been executed, and must not be twice.
     #[cold]
     fn ended_once(&mut self, index: u8, error: Error, now_ns: u64) {
         self.end_slot(index, Err(error));
@@ -231,17 +233,17 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The requests of the transfer go back to the front of the queue, or end with this error.
     #[inline(never)]
     fn return_members(&mut self, back: bool, error: Error, now_ns: u64) {
-        for place in (0..self.gathered.members().len()).rev() {
-            let Some(&index) = self.gathered.members().get(place) else { continue };
+        for place in (0..self.batch.members().len()).rev() {
+            let Some(&index) = self.batch.members().get(place) else { continue };
             if self.slots.at(index).state() != State::Active {
                 continue;
             }
-            if let Some(sent) = self.told(index) {
+            if let Some(sent) = self.policy_view(index) {
                 self.order.policy_mut().done(&sent, now_ns);
             }
             let slot = self.slots.at(index);
             let known = slot.result().err();
-            let forgotten = slot.orphan() && self.gathered.direction() == Direction::Read;
+            let forgotten = slot.orphan() && self.batch.direction() == Direction::Read;
             if back && known.is_none() && !forgotten {
                 self.push_front(index, now_ns);
             } else {
@@ -282,7 +284,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// What a flush that has failed tells of the writes before it.
+    /// Returns what a flush that has failed tells of the writes before it.
     fn flush_tells(&mut self) -> Option<Error> {
         let flushes = matches!(self.slots.at(self.lane.control()).kind(), Kind::Flush);
         if flushes { self.flushed().err() } else { None }
@@ -310,22 +312,22 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Every request is answered, now and from now on.
     pub(super) fn dead(&mut self, now_ns: u64) {
-        if self.gate.dies() {
+        if self.blockers.mark_dead() {
             self.climb(RecoveryStep::Dead, now_ns);
         }
-        self.supply_lost();
+        self.note_supply_loss();
         self.recovered_run();
-        self.rebar();
+        self.refresh_quirks();
         self.supervisor.helping_mut().forget();
-        self.restop();
+        self.refresh_help();
         let error = self.incident.failed.take_error().unwrap_or(Error::Dead);
         // The owner of a raw phase is told what happened to it.
         let error = if self.lane.has_control() && self.owner_recovers() { error } else { Error::Dead };
         self.close_incident();
         self.incident.again = false;
         self.end_settling(Error::Dead);
-        self.engine_is_reset(now_ns);
-        self.chain_is_reset(now_ns);
+        self.release_reset_engine(now_ns);
+        self.release_reset_chain(now_ns);
         self.return_members(false, Error::Dead, now_ns);
         // What a controller that cannot be stopped has is not mapped here any more (`kept.rs`).
         self.unmap_data();

@@ -10,20 +10,20 @@ use crate::sched::Profile;
 use crate::sched::tasks::Why;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// The card must be initialised again: what it had not yet put on its medium is lost.
-    pub(in super::super) fn card_lost_itself(&mut self, now_ns: u64) {
+    /// Initialises the card again; what it had not yet put on its medium is lost.
+    pub(in super::super) fn recover_lost_card(&mut self, now_ns: u64) {
         if !P::RECOVERS {
             self.settle_pass();
             return self.answer(now_ns);
         }
-        self.supply_lost();
+        self.note_supply_loss();
         self.initialise_again(now_ns);
     }
 
     /// As [`card_lost_itself`](Self::card_lost_itself), of a card that still has what is in its
     /// cache: it loses that when it is initialised, and not before.
     pub(super) fn initialise_again(&mut self, now_ns: u64) {
-        self.tasks_are_gone(now_ns);
+        self.call_back_tasks(now_ns);
         self.settle_unknown();
         if self.incident.spend(RecoveryStep::Reinit) {
             self.ask_help(ServiceRequest::Reinit, now_ns);
@@ -39,7 +39,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(in super::super) fn removed(&mut self, now_ns: u64) {
         self.set_card_params(None);
         if P::RECOVERS {
-            self.card.functions_mut().card_goes();
+            self.card.functions_mut().note_card_gone();
         }
         self.fail_queued(Error::Removed);
         self.end_settling(Error::Removed);

@@ -47,7 +47,7 @@ const INCIDENT_NS: u64 = 12_000_000_000;
 const STOP_TIMEOUT_NS: u64 = 100_000_000;
 /// Phases of one pass that may fail themselves: two CMD13, a CMD12, and one CMD13 more.
 const FAULTS_MAX: u8 = 4;
-/// So often a tuning that a reset of the controller has lost is made again in one incident.
+/// How often in one incident a tuning is made again that a reset of the controller has lost.
 const TUNINGS_LOST_MAX: u8 = 3;
 /// CMD12 in one pass.
 const STOPS_MAX: u8 = 3;
@@ -58,7 +58,7 @@ const STOPS_MAX: u8 = 3;
 #[repr(C)]
 pub(super) struct Incident {
     failed: Failed,
-    /// One is under way.
+    /// Whether an incident is under way.
     open: bool,
     /// Failed tries of what failed, and the slot that was first in it.
     tries: u8,
@@ -68,7 +68,7 @@ pub(super) struct Incident {
     /// Measures that were taken, one bit a [`RecoveryStep`].
     spent: u16,
     slowed: u8,
-    /// It failed at CMD23.
+    /// Whether the transfer failed at CMD23.
     counting: bool,
     /// The controller was reset in a tuned mode, and nothing has been tuned since.
     untuned: bool,
@@ -79,15 +79,15 @@ pub(super) struct Incident {
     unheard: bool,
     /// Resets of the controller that lost a tuning of this incident.
     tunings_lost: u8,
-    /// This pass: failed phases, CMD12 sent.
+    /// Counters of this pass: failed phases, CMD12 sent.
     faults: u8,
     stops: u8,
     /// A response that may have told what became of earlier writes did not arrive.
     status_lost: bool,
     /// Writes that are to be written once more, one bit a slot.
     redo: SlotSet,
-    /// Those that were written once more, until their fate is known: nothing may come in between
-    /// that loses it again.
+    /// Writes that were sent once more, until their fate is known: nothing may come in between that
+    /// loses it again.
     doubted: SlotSet,
     /// The count of transfers at the last damages on the bus, newest first.
     damages: [Count; 3],
@@ -96,9 +96,9 @@ pub(super) struct Incident {
 
 impl Incident {
     /// Not a constant: nearly all of it is zero, and a copy of it would lie in the image.
-    pub const fn none() -> Incident {
+    pub const fn new() -> Incident {
         Incident {
-            failed: Failed::none(),
+            failed: Failed::new(),
             open: false,
             tries: 0,
             owner: NONE,
@@ -121,7 +121,7 @@ impl Incident {
         }
     }
 
-    /// What failed, what the card says of it, and how small its pieces have become.
+    /// Returns what failed, what the card says of it, and how small its pieces have become.
     #[inline(always)]
     pub fn failed(&self) -> &Failed {
         &self.failed
@@ -149,7 +149,7 @@ impl Incident {
         self.redo | self.doubted != 0
     }
 
-    /// Their fate is known.
+    /// Drops the doubt about these writes: their fate is known.
     #[inline(always)]
     pub fn believe(&mut self, writes: SlotSet) {
         self.doubted &= !writes;
@@ -215,8 +215,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[cold]
     pub(super) fn fail(&mut self, error: Error, now_ns: u64) {
         message!(debug, "CMD{}: {}", self.lane.phase().command.index, error);
-        self.beside_lost(error);
-        self.tasks_failed(now_ns);
+        self.fail_concurrent(error);
+        self.fail_tasks(now_ns);
         self.pack_failed(now_ns);
         self.chain_failed(now_ns);
         self.incident.again = self.continue_failed(error);
@@ -230,7 +230,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.incident.failed.forget_status();
         if matches!(error, Error::Host(fault) if fault.cause == Cause::Gone) {
             // What is not there moves no data any more.
-            return self.hopeless(now_ns);
+            return self.give_card_up(now_ns);
         }
         if !self.owner_recovers() {
             let answered = match error {
@@ -265,16 +265,17 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && self.lane.busy().questions() == 0
     }
 
-    fn hopeless(&mut self, now_ns: u64) {
+    /// Gives the card up where the profile recovers; else the request is answered.
+    fn give_card_up(&mut self, now_ns: u64) {
         if P::RECOVERS { self.dead(now_ns) } else { self.answer(now_ns) }
     }
 
     /// A new incident, or the next try of an old one.
     fn begin_pass(&mut self, error: Error, now_ns: u64) {
         if !P::RECOVERS {
-            return self.pass_begins();
+            return self.reset_pass();
         }
-        let first = self.gathered.members().first().copied().unwrap_or(NONE);
+        let first = self.batch.members().first().copied().unwrap_or(NONE);
         let owner = if self.lane.has_control() { self.lane.control() } else { first };
         let generation = if owner == NONE { 0 } else { self.slots.at(owner).generation() };
         let card_ns = self.card.target().map_or(0, |t| t.read_timeout_ns.saturating_add(t.write_timeout_ns));
@@ -298,7 +299,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.card.plan_mut().double(incident.tries);
         }
         self.climb(RecoveryStep::Classify, now_ns);
-        self.pass_begins();
+        self.reset_pass();
     }
 
     /// No measure has been taken yet, and there is time again: its own, and the card's.
@@ -307,7 +308,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.timers.incident_until(now_ns.saturating_add(INCIDENT_NS).saturating_add(card_ns));
     }
 
-    fn pass_begins(&mut self) {
+    /// Begins a pass of recovery with no fault and no stop counted.
+    fn reset_pass(&mut self) {
         (self.incident.faults, self.incident.stops) = (0, 0);
         self.lane.busy_mut().not_asked();
     }
@@ -331,21 +333,22 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Step::Wait(until_ns) => self.timers.wake_at(until_ns.max(now_ns)),
             Step::Done => {
                 self.let_go_of_kept();
-                self.engine_is_reset(now_ns);
-                self.chain_is_reset(now_ns);
+                self.release_reset_engine(now_ns);
+                self.release_reset_chain(now_ns);
                 if P::RECOVERS && step == Recovery::All {
                     self.card.wire_mut().done(BusOp::ResetAll);
-                    self.point_lost();
+                    self.doubt_tuning();
                 }
-                self.lines_are_back(now_ns);
+                self.resume_with_lines(now_ns);
             }
             Step::Failed if step == Recovery::Lines => self.reset_all(now_ns),
             Step::Failed => self.wedged(now_ns),
         }
     }
 
-    /// A reset of the controller forgets the sampling point: no data go before it is found again.
-    fn point_lost(&mut self) {
+    /// Doubts the sampling point, which a reset of the controller forgets: no data go before it is
+    /// found again.
+    fn doubt_tuning(&mut self) {
         if self.card.wire().is_tuned() {
             self.card.wire_mut().doubt();
             self.incident.untuned = true;
@@ -357,7 +360,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The supervisor went in the middle of a tuning. The controller would take no other data
     /// before it is reset.
     pub(super) fn tuning_was_left(&mut self, now_ns: u64) {
-        self.gathered.forget();
+        self.batch.forget();
         self.incident.failed.with(Error::Silent);
         self.incident.failed.forget_status();
         self.begin_pass(Error::Silent, now_ns);
@@ -371,8 +374,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.reset(Recovery::All, now_ns);
     }
 
-    /// The controller is idle again; now the card.
-    fn lines_are_back(&mut self, now_ns: u64) {
+    /// Turns to the card, now that the controller is idle again.
+    fn resume_with_lines(&mut self, now_ns: u64) {
         self.unmap_switch();
         if self.owner_recovers() || matches!(self.incident.failed.error(), Some(Error::Removed)) {
             if self.may_expect_app_command() {
@@ -409,7 +412,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn recover_done(&mut self, step: Recovery, status: R1, now_ns: u64) {
         if self.owner_recovers() {
             if P::RECOVERS {
-                self.overheard(status.0);
+                self.owe_late_status(status.0);
             }
             return self.answer(now_ns);
         }
@@ -422,7 +425,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.incident.failed.with(Error::Locked);
         }
         match status.current_state() {
-            CardState::Tran if status.ready_for_data() => self.card_is_back(now_ns),
+            CardState::Tran if status.ready_for_data() => self.resume_with_card(now_ns),
             // CMD12 in `tran` gets no answer, so it is sent only where something is open.
             CardState::Data | CardState::Rcv if self.incident.stops < STOPS_MAX => self.send_stop(now_ns),
             CardState::Tran | CardState::Prg | CardState::Data | CardState::Rcv => {
@@ -438,7 +441,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 }
             }
             // It was reset, or has lost its supply for a moment.
-            _ => self.card_lost_itself(now_ns),
+            _ => self.recover_lost_card(now_ns),
         }
     }
 
@@ -480,7 +483,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let unsent = P::RECOVERS && self.lane.is_blocked();
         self.lane.unblock();
         if gone {
-            return self.hopeless(now_ns);
+            return self.give_card_up(now_ns);
         }
         match step {
             // The lines were reset, and CMD is in use all the same: the card was not even asked.
@@ -518,16 +521,16 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && self.incident.is_spent(RecoveryStep::PowerCycle);
         let better = (last || self.services.memory().area().is_user())
             && (self.incident.untuned || self.incident.class.damaged() && self.card.wire().is_tuned());
-        if P::RECOVERS && better && self.may_retune(now_ns) {
+        if P::RECOVERS && better && self.spend_retune(now_ns) {
             self.incident.unheard = true;
             self.settle_unknown();
             return self.ask_help(ServiceRequest::Retune, now_ns);
         }
         if self.incident.spend(RecoveryStep::Reset) {
-            self.pass_begins();
+            self.reset_pass();
             self.climb(RecoveryStep::Reset, now_ns);
             return self.reset(Recovery::All, now_ns);
         }
-        self.card_lost_itself(now_ns);
+        self.recover_lost_card(now_ns);
     }
 }

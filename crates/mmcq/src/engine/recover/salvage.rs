@@ -34,7 +34,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         // What a read ran into is its own; its response, if it came, has told of the writes before.
         let own = self.read_failed();
         if !own || status & R1::CARD_ECC_FAILED == 0 {
-            self.overheard(status);
+            self.owe_late_status(status);
         }
         let status = if own { status & !R1::DEFERRED } else { status };
         let bad = status & R1::DEFERRED != 0;
@@ -53,8 +53,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Was it a read that failed?
     fn read_failed(&self) -> bool {
         !self.lane.has_control()
-            && self.gathered.direction() == Direction::Read
-            && self.gathered.members().iter().any(|&index| self.slots.at(index).state() == State::Active)
+            && self.batch.direction() == Direction::Read
+            && self.batch.members().iter().any(|&index| self.slots.at(index).state() == State::Active)
     }
 
     /// The card has lost its state: nothing can be learned of the writes before.
@@ -69,7 +69,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         for index in bits(self.slots.take_settling()) {
             let slot = self.slots.at_mut(index);
             match slot.result() {
-                Ok(_) if !slot.is_redone() => {
+                Ok(_) if !slot.mark_rewritten() => {
                     self.incident.redo |= 1 << index;
                     self.incident.doubted |= 1 << index;
                 }
@@ -82,7 +82,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Writes in doubt go before everything else.
     pub(in super::super) fn write_again(&mut self, now_ns: u64) {
         for index in bits(core::mem::take(&mut self.incident.redo)) {
-            self.slots.at_mut(index).begins_again();
+            self.slots.at_mut(index).restart();
             self.push_again(index, now_ns);
         }
     }
@@ -94,7 +94,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return self.push_front(index, now_ns);
         }
         self.slots.push_by_age(index);
-        if let Some(waiting) = self.told(index) {
+        if let Some(waiting) = self.policy_view(index) {
             self.order.policy_mut().arrived(&waiting, now_ns);
         }
     }
@@ -130,29 +130,29 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Pieces of a write that goes on are written once more too.
     fn restart_pieces(&mut self) {
-        if self.gathered.direction() != Direction::Write {
+        if self.batch.direction() != Direction::Write {
             return;
         }
-        for &index in self.gathered.members() {
+        for &index in self.batch.members() {
             let slot = self.slots.at_mut(index);
             if slot.state() == State::Active && slot.moved_blocks() != 0 && slot.result().is_ok() {
-                slot.begins_again();
+                slot.restart();
             }
         }
     }
 
-    /// This step counts where something is kept.
+    /// Counts a step of recovery, where something of the transfer is kept.
     pub(super) fn salvage(&mut self, now_ns: u64) {
         if !self.lane.has_control()
-            && self.gathered.members().iter().any(|&index| self.slots.at(index).moved_blocks() != 0)
+            && self.batch.members().iter().any(|&index| self.slots.at(index).moved_blocks() != 0)
         {
             self.climb(RecoveryStep::Salvage, now_ns);
         }
     }
 
-    /// The card's supply was switched off, or it was reset: a volatile cache has lost what was not
-    /// flushed.
-    pub(in super::super) fn supply_lost(&mut self) {
+    /// Notes that the card's supply was switched off, or that it was reset: a volatile cache has
+    /// lost what was not flushed.
+    pub(in super::super) fn note_supply_loss(&mut self) {
         if !P::RECOVERS {
             self.lane.streams_mut().leave_open(None);
             self.durability.forget();
@@ -161,7 +161,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let cached = self.card.target().is_some_and(|target| !matches!(target.flush, FlushBy::Status));
         self.begin_again();
         let streamed = self.lane.streams_mut().take_open().is_some_and(|open| open.owes());
-        if self.durability.supply_lost(cached, streamed) {
+        if self.durability.note_supply_loss(cached, streamed) {
             self.record.cache_lost();
         }
     }
@@ -170,7 +170,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// what a cache held of them: they begin again. Erases of which a piece is done end.
     pub(super) fn begin_again(&mut self) {
         if self.lane.has_control() {
-            self.slots.at_mut(self.lane.control()).flushes(false);
+            self.slots.at_mut(self.lane.control()).set_flush_after(false);
         }
         if self.card.target().is_none_or(|target| matches!(target.flush, FlushBy::Status)) {
             return;
@@ -181,7 +181,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             match slot.kind() {
                 Kind::Write { .. } if begun => {
                     self.withdraw(index);
-                    self.slots.at_mut(index).waits_again();
+                    self.slots.at_mut(index).await_rewrite();
                     self.incident.redo |= 1 << index;
                 }
                 // What was erased may have been written since: it is not erased again.
@@ -202,7 +202,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(crate) fn note_flushed(&mut self) -> bool {
         let stopped = self.supervisor.helping().is_at_it();
         if stopped {
-            self.durability.is_flushed();
+            self.durability.clear_dirty();
         }
         stopped
     }

@@ -5,7 +5,7 @@ use super::{Slots, State};
 use crate::sched::slot_set::SlotSet;
 
 impl<const N: usize> Slots<N> {
-    /// Those that wait for the card's next status.
+    /// Returns the requests that wait for the card's next status.
     #[inline(always)]
     pub fn settling(&self) -> SlotSet {
         self.settling
@@ -16,32 +16,33 @@ impl<const N: usize> Slots<N> {
         self.settling != 0
     }
 
-    /// It was written; how that went, the card's next status tells.
+    /// Lets a written request wait for the card's next status, which tells how that went.
     #[inline(always)]
-    pub fn awaits_status(&mut self, index: u8) {
+    pub fn await_status(&mut self, index: u8) {
         self.at_mut(index).state = State::Settling;
         self.settling |= 1 << index;
     }
 
-    /// They wait for a status no more.
+    /// Takes all requests that wait for a status; they wait no more.
     #[inline(always)]
     pub fn take_settling(&mut self) -> SlotSet {
         core::mem::take(&mut self.settling)
     }
 
-    /// It waits for a status no more.
+    /// Takes a request out of those that wait for a status.
     pub fn stop_settling(&mut self, index: u8) {
         self.settling &= !(1 << index);
     }
 
-    /// It was written, and its flush is next. Few writes have one: out of the way of the others.
+    /// Queues a written request whose flush is next. Few writes have one: out of the way of the
+    /// others.
     #[cold]
     #[inline(never)]
-    pub fn goes_on(&mut self, index: u8) {
+    pub fn requeue_for_flush(&mut self, index: u8) {
         self.push_front(index);
     }
 
-    /// Its result is known, and the controller has let go of it.
+    /// Ends a request whose result is known, and which the controller has let go of.
     #[inline(always)]
     pub fn end(&mut self, index: u8) {
         self.at_mut(index).state = State::Ended;
@@ -53,13 +54,13 @@ impl<const N: usize> Slots<N> {
         self.ended != 0
     }
 
-    /// Those that have ended, to be completed.
+    /// Takes the requests that have ended, to be completed.
     #[inline(always)]
     pub fn take_ended(&mut self) -> SlotSet {
         core::mem::take(&mut self.ended)
     }
 
-    /// Its completion can be taken.
+    /// Lets the completion of a request be taken.
     #[inline(always)]
     pub fn complete(&mut self, index: u8) {
         self.at_mut(index).state = State::Done;
@@ -71,15 +72,15 @@ impl<const N: usize> Slots<N> {
         self.unreported != 0
     }
 
-    /// Those that can be taken, reported once.
+    /// Takes the requests whose completion can be taken, to be reported once.
     #[inline(always)]
     pub fn take_unreported(&mut self) -> SlotSet {
         core::mem::take(&mut self.unreported)
     }
 
-    /// It need not be reported.
+    /// Marks an end as one that need not be reported.
     #[inline(always)]
-    pub fn is_known(&mut self, index: u8) {
+    pub fn forget_report(&mut self, index: u8) {
         self.unreported &= !(1 << index);
     }
 }

@@ -17,14 +17,15 @@ impl<const N: usize> Slots<N> {
         self.mapped
     }
 
-    /// Its memory has been mapped.
+    /// Notes that the request's memory has been mapped.
     #[inline(always)]
     pub fn note_mapped(&mut self, index: u8) {
         self.at_mut(index).mapped = true;
         self.mapped = self.mapped.wrapping_add(1);
     }
 
-    /// Its memory is about to be unmapped, or is lost. False: it was not mapped.
+    /// Notes that the request's memory is about to be unmapped, or is lost. False: it was not
+    /// mapped.
     #[inline(always)]
     pub fn take_mapped(&mut self, index: u8) -> bool {
         let slot = self.at_mut(index);
@@ -42,14 +43,15 @@ impl<const N: usize> Slots<N> {
         self.unmapped
     }
 
-    /// There is no room to map it ahead of its turn.
+    /// Notes that a request was left unmapped, if it was: there is no room to map it ahead of its
+    /// turn.
     #[inline(always)]
     pub fn leave_unmapped(&mut self, left: bool) {
         self.unmapped |= left;
     }
 
-    /// All that is queued is mapped.
-    pub fn all_are_mapped(&mut self) {
+    /// Notes that all that is queued is mapped.
+    pub fn mark_all_mapped(&mut self) {
         self.unmapped = false;
     }
 

@@ -50,8 +50,8 @@ impl<const N: usize> Slots<N> {
         self.lone >> (index as usize % N) & 1 != 0
     }
 
-    /// What waits was meant for another card.
-    pub fn none_is_lone(&mut self) {
+    /// Forgets which requests are alone: what waits was meant for another card.
+    pub fn clear_lone(&mut self) {
         self.lone = 0;
     }
 

@@ -7,7 +7,7 @@ use crate::host::Segment;
 use crate::sched::Origin;
 use core::task::Waker;
 
-/// What can be asked of it.
+/// Makes the questions that a slot answers.
 macro_rules! told {
     ($($(#[$doc:meta])* $name:ident: $type:ty;)*) => {
         impl Slot {
@@ -49,7 +49,7 @@ impl Slot {
         &self.segment
     }
 
-    /// Its memory, for the host that maps it.
+    /// Returns the request's memory, for the host that maps it.
     #[inline(always)]
     pub fn segment_to_map(&mut self) -> &mut Segment {
         &mut self.segment
@@ -70,7 +70,8 @@ impl Slot {
         self.waker.take()
     }
 
-    /// It is a read or write of so many blocks, of which none has moved, and no more than that.
+    /// Asks whether this is a read or write of so many blocks, of which none has moved, and no more
+    /// than that.
     #[inline(always)]
     pub fn is_whole(&self, blocks: u32) -> bool {
         let (Kind::Read { blocks: all, .. } | Kind::Write { blocks: all, .. }) = self.kind else {
@@ -99,19 +100,19 @@ impl Slot {
         self.result = Ok(Output::default());
     }
 
-    /// It is done as this instead.
-    pub fn becomes(&mut self, kind: Kind) {
+    /// Makes the request one of another kind.
+    pub fn set_kind(&mut self, kind: Kind) {
         self.kind = kind;
     }
 
-    /// It is a write that sends whole blocks of zeroes again and again.
-    pub fn becomes_zeroes(&mut self, kind: Kind) {
+    /// Makes the request a write that sends whole blocks of zeroes again and again.
+    pub fn set_zeroes(&mut self, kind: Kind) {
         (self.kind, self.solo) = (kind, true);
         self.rules.set(Rules::ZERO, true);
         self.segment.len -= self.segment.len % BLOCK_BYTES;
     }
 
-    /// Its memory goes elsewhere.
+    /// Takes the request's memory, which goes elsewhere.
     pub fn take_buf(&mut self) -> DmaBuf {
         core::mem::replace(&mut self.buf, DmaBuf::EMPTY)
     }
@@ -121,18 +122,18 @@ impl Slot {
         self.buf.take()
     }
 
-    /// What its memory holds is told to nothing.
+    /// Fills the memory with zeroes, so that what it held is told to nobody.
     pub fn wipe(&mut self) {
         self.buf.fill(0);
     }
 
-    /// No client waits for it any more.
-    pub fn is_left(&mut self) {
+    /// Marks the request as one that no client waits for any more.
+    pub fn set_orphan(&mut self) {
         self.orphan = true;
     }
 
-    /// The buffer waits for `reclaim`.
-    pub fn is_lost(&mut self) {
+    /// Keeps the buffer until `reclaim` comes for it.
+    pub fn keep_for_reclaim(&mut self) {
         self.state = State::Lost;
     }
 
@@ -141,47 +142,47 @@ impl Slot {
         (self.state, self.buf) = (State::Lost, buf);
     }
 
-    /// It goes to the controller.
+    /// Notes that the request goes to the controller.
     #[inline(always)]
-    pub fn goes_out(&mut self) {
+    pub fn set_active(&mut self) {
         self.state = State::Active;
     }
 
-    /// It stays in the queue after all.
-    pub fn stays(&mut self) {
+    /// Puts the request back to those that are queued.
+    pub fn set_queued(&mut self) {
         self.state = State::Queued;
     }
 
-    /// A controller that nothing stops has its own memory for ever. What a read brought is in there:
-    /// nothing of it counts.
-    pub fn is_leaked(&mut self) {
+    /// Leaves the buffer for ever to a controller that nothing stops, which has its own memory.
+    /// What a read brought is in there: nothing of it counts.
+    pub fn leak_buffer(&mut self) {
         self.buf = DmaBuf::EMPTY;
         self.moved_blocks = 0;
     }
 
-    /// A controller that nothing stops has its lent memory.
-    pub fn is_kept(&mut self) {
+    /// Keeps lent memory, since a controller that nothing stops has it.
+    pub fn retain_lent(&mut self) {
         self.state = State::Kept;
     }
 
-    /// It is written, and waits until it is written again.
-    pub fn waits_again(&mut self) {
+    /// Lets a written request wait until it is written again.
+    pub fn await_rewrite(&mut self) {
         self.state = State::Settling;
         self.rules.set(Rules::FLUSH_AFTER, false);
     }
 
-    /// It goes alone from now on, if it does.
-    pub fn goes_alone(&mut self, alone: bool) {
+    /// Lets the request go alone from now on, if `alone`.
+    pub fn forbid_merge(&mut self, alone: bool) {
         self.solo |= alone;
     }
 
-    /// It must be flushed once it is settled, or need not be.
-    pub fn flushes(&mut self, after: bool) {
+    /// Sets whether the request must be flushed once it is settled.
+    pub fn set_flush_after(&mut self, after: bool) {
         self.rules.set(Rules::FLUSH_AFTER, after);
     }
 
-    /// It is written once more. True: not for the first time.
-    pub fn is_redone(&mut self) -> bool {
+    /// Marks the write as one that is written again. True: it was so before.
+    pub fn mark_rewritten(&mut self) -> bool {
         core::mem::replace(&mut self.redone, true)
     }
 
@@ -204,7 +205,7 @@ impl Slot {
         }
     }
 
-    /// So many more of its blocks have moved.
+    /// Adds blocks that have moved.
     #[inline(always)]
     pub fn moved_more(&mut self, blocks: u32) {
         self.moved_blocks += blocks;
@@ -213,13 +214,13 @@ impl Slot {
         }
     }
 
-    /// So many of its blocks are dealt with.
+    /// Sets how many blocks are dealt with.
     pub fn set_moved(&mut self, blocks: u32) {
         self.moved_blocks = blocks;
     }
 
-    /// Nothing of it has moved: it begins again.
-    pub fn begins_again(&mut self) {
+    /// Begins the request again: nothing of it has moved.
+    pub fn restart(&mut self) {
         (self.moved_blocks, self.result) = (0, Ok(Output::default()));
     }
 }

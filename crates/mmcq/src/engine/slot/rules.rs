@@ -1,6 +1,6 @@
 //! What a write must do besides being written.
 
-/// What makes a write special; or a read, which has no other rule than the first.
+/// The rules that make a write special; or a read, which has no other rule than the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct Rules(u8);
 

@@ -33,8 +33,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     #[inline(never)]
     fn begin_task_beside(&mut self, now_ns: u64) -> bool {
-        let reads = self.lane.moves_data() && self.gathered.direction() == Direction::Read;
-        let free = !self.lane.has_control() && !self.is_concurrent() && !self.gate.is_halted();
+        let reads = self.lane.moves_data() && self.batch.direction() == Direction::Read;
+        let free = !self.lane.has_control() && !self.is_concurrent() && !self.blockers.is_halted();
         if !reads || !free || self.is_driven() || !self.host.caps().concurrent_command {
             return false;
         }
@@ -48,7 +48,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         next.is_some_and(|(step, command)| self.send_beside(step, &command, now_ns))
     }
 
-    /// What is next is described. What the controller has is collected again after it.
+    /// Describes what is next. What the controller has is collected again after it.
     fn describe_beside(&mut self, now_ns: u64) {
         let Some(tasks) = self.lane.tasks() else { return };
         let Some(executed) = tasks.executed() else { return };
@@ -79,12 +79,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         message!(trace, "CMD{} {:#010x} beside data", command.index, command.arg);
         if let Some(tasks) = self.lane.tasks_mut() {
             match step {
-                Step::Params => tasks.params_go_out(),
-                Step::Ask => tasks.asks_beside(),
+                Step::Params => tasks.note_params_sent(),
+                Step::Ask => tasks.note_asked_beside(),
                 _ => {}
             }
         }
-        self.lane.concurrent_mut().sends(step);
+        self.lane.concurrent_mut().set_task(step);
         self.timers.concurrent_at(later(now_ns, COMMAND_TIMEOUT_NS + SLACK_NS));
         self.record.phase_started();
         self.record.concurrent_started();
@@ -146,7 +146,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         match step {
             Step::Ask => {
-                if let Err(why) = tasks.are_ready(status, now_ns) {
+                if let Err(why) = tasks.apply_ready_bits(status, now_ns) {
                     self.disbelieve(why, now_ns);
                 }
             }
@@ -156,7 +156,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// What the answer may have said of the writes before is lost.
+    /// Notes that the answer to a command beside data is lost, and with it what it may have said of
+    /// the writes before.
     #[cold]
     fn beside_unanswered(&mut self, now_ns: u64) {
         self.record.phase_failed();
@@ -182,7 +183,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         for index in bits(self.slots.queued_writes()) {
             let slot = self.slots.at_mut(index);
             if slot.moved_blocks() != 0 && slot.result().is_ok() {
-                slot.begins_again();
+                slot.restart();
             }
         }
     }

@@ -34,7 +34,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub fn set_sd_task_queue(&mut self, queue: SdTaskQueue) -> bool {
         self.close_fast();
         let known = self.queue_register().is_some();
-        self.lane.tasks_mut().is_some_and(|tasks| known && tasks.has_sd_queue(queue))
+        self.lane.tasks_mut().is_some_and(|tasks| known && tasks.configure_sd(queue))
     }
 
     /// The queue's switch, if this is an SD card with one.
@@ -69,7 +69,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let Some(at) = self.queue_register() else {
             // Without the register only a new beginning turns it off.
-            self.card_lost_itself(now_ns);
+            self.recover_lost_card(now_ns);
             return Turn::Again;
         };
         if let Some(first) = self.services.memory_mut().page_mut().first_mut() {
@@ -80,7 +80,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// CMD48 of the switch.
     pub(super) fn confirm_switch(&mut self, on: bool, tries: u8, now_ns: u64) {
-        let Some(at) = self.queue_register() else { return self.card_lost_itself(now_ns) };
+        let Some(at) = self.queue_register() else { return self.recover_lost_card(now_ns) };
         let read = sd::read_extr_single(at, 1);
         if self.switch_data(Step::Confirm(on, tries), read, Direction::Read, now_ns) == Turn::Wait {
             // Its memory cannot be mapped now.
@@ -91,7 +91,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// A block between the card and the engine's page. [`Turn::Wait`]: not now.
     fn switch_data(&mut self, step: Step, command: Command, direction: Direction, now_ns: u64) -> Turn {
         let segment = self.services.memory().page().segment(BLOCK_BYTES);
-        self.gathered.forget();
+        self.batch.forget();
         match self.map_data(NONE, segment, direction, now_ns) {
             Ok(true) => {}
             Ok(false) => return Turn::Wait,
@@ -109,7 +109,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.switching();
         }
         if let Some(tasks) = self.lane.tasks_mut() {
-            tasks.enters(step);
+            tasks.set_step(step);
         }
         self.start_data(command, Data { direction, block_size: BLOCK_BYTES as u16, blocks: 1 }, now_ns);
         Turn::Again
@@ -138,7 +138,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     fn look_again(&mut self, on: bool, tries: u8, now_ns: u64) {
         if let Some(tasks) = self.lane.tasks_mut() {
-            tasks.enters(Step::Confirm(on, tries));
+            tasks.set_step(Step::Confirm(on, tries));
         }
         self.lane.enter(Stage::Extra);
         self.timers.wake_at(later(now_ns, CONFIRM_NS));

@@ -3,8 +3,8 @@
 //! to the next in the queue.
 //!
 //! The same as the [fast path](super::super::fast) for a transfer: it skips the questions
-//! of [`hosted`](super::hosted), and leaves behind what the answers would have. Its door opens and
-//! closes with that of the fast path.
+//! of [`hosted`](super::hosted), and leaves behind what the answers would have. It opens and
+//! closes as the fast path does.
 
 use super::super::slot::NONE;
 use super::super::timers::later;
@@ -22,14 +22,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         on && self.lane.tasks().is_some_and(|tasks| tasks.is_queue_on())
     }
 
-    /// Accepts a request, and rings it if there is room. The door is open.
+    /// Accepts a request, and rings it if there is room. Nothing is in the way.
     #[inline(always)]
     pub(in super::super) fn submit_driven(&mut self, request: &mut Request, now_ns: u64) -> Option<SlotId> {
         let (direction, lba, blocks) = request.kind.span()?;
         let end = lba.checked_add(u64::from(blocks))?;
         if request.durable | request.urgent
             || !self.card.is_meant(request.card)
-            || !self.lane.door().fits(direction, blocks, end)
+            || !self.lane.fast_limits().fits(direction, blocks, end)
             || !self.has_room()
             || !self.may_ring(now_ns)
         {
@@ -44,7 +44,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         match room {
             None => self.slots.push_span(id.index, direction, lba, end),
             Some(task) => {
-                self.slots.pass_span(id.index, direction, lba, end);
+                self.slots.activate_span(id.index, direction, lba, end);
                 if !self.ring_driven(task, id.index, direction, lba, blocks, now_ns) {
                     self.dispatch(now_ns);
                 }
@@ -92,16 +92,16 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let Some(queue) = self.host.queue() else { return false };
         if queue.prepare_task(id, &task, segment).is_err() {
             // Its memory is none for the engine: it goes by the single lane.
-            self.slots.at_mut(index).goes_alone(true);
+            self.slots.at_mut(index).forbid_merge(true);
             self.push_again(index, now_ns);
             return false;
         }
         let taken = queue.ring(1 << (id & 31));
         let Some(tasks) = self.lane.tasks_mut() else { return false };
         let first = tasks.on_card() == 0;
-        tasks.rings_one(id, direction, (lba, lba.wrapping_add(u64::from(blocks))), index, now_ns);
+        tasks.ring_one(id, direction, (lba, lba.wrapping_add(u64::from(blocks))), index, now_ns);
         let too_old_ns = tasks.too_old_ns();
-        self.may_last(first, blocks, now_ns);
+        self.limit_rung(first, blocks, now_ns);
         if first {
             let limit_ns = self.lane.hosted().map_or(0, |hosted| hosted.limit_ns());
             self.timers.wake_by(limit_ns.min(too_old_ns));
@@ -113,18 +113,18 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         taken != 0
     }
 
-    /// Its interrupt, while the door is open.
+    /// Takes the queue engine's interrupt, while nothing is in the way.
     #[inline(always)]
     pub(in super::super) fn acknowledge_driven(&mut self, now_ns: u64) -> bool {
         let Some(queue) = self.host.queue() else { return false };
         let done = queue.ack_ends();
-        if done != 0 && self.ends_driven(done, now_ns) {
+        if done != 0 && self.end_driven(done, now_ns) {
             return true;
         }
         self.tell_more(done, now_ns)
     }
 
-    /// There is more to it than that.
+    /// Takes an end by the general path: there is more to it than tasks that are done.
     #[cold]
     #[inline(never)]
     fn tell_more(&mut self, done: u32, now_ns: u64) -> bool {
@@ -135,10 +135,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.engine_tells(&events, now_ns)
     }
 
-    /// These tasks have ended, and nothing else has happened. False: there is more to it than that,
-    /// and nothing has been done.
+    /// Ends these tasks, if nothing else has happened. False: there is more to it than that, and
+    /// nothing has been done.
     #[inline(always)]
-    fn ends_driven(&mut self, done: u32, now_ns: u64) -> bool {
+    fn end_driven(&mut self, done: u32, now_ns: u64) -> bool {
         let known = self.lane.tasks().is_some_and(|tasks| done & !tasks.on_card() == 0);
         let looked = self.lane.hosted().is_some_and(|hosted| hosted.has_looked());
         if !known || looked || self.incident.is_in_doubt() {
@@ -158,24 +158,24 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.end_task(id, now_ns);
                 continue;
             };
-            tasks.is_done(id, now_ns);
+            tasks.complete(id, now_ns);
             self.slots.at_mut(index).moved_all(blocks);
             if direction == Direction::Write {
                 self.durability.note_change(true);
-                self.slots.awaits_status(index);
+                self.slots.await_status(index);
             } else {
                 self.slots.end(index);
             }
         }
         if let Some(hosted) = self.lane.hosted_mut() {
-            hosted.hears(now_ns);
+            hosted.note_task_end(now_ns);
         }
         // The next is rung before anything is completed.
         self.go_on_driven(now_ns);
         true
     }
 
-    /// What is next, as long as there is room.
+    /// Rings what is next, as long as there is room.
     #[inline(always)]
     fn go_on_driven(&mut self, now_ns: u64) {
         loop {

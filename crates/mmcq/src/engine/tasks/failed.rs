@@ -15,7 +15,7 @@ use crate::host::{Direction, Host};
 use crate::sched::{Demotion, Policy, Profile};
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// What waits on the card waits in the engine again.
+    /// Takes back into the engine's queue what waits on the card.
     pub(super) fn call_back(&mut self, now_ns: u64) {
         if !self.is_queued() {
             return;
@@ -26,13 +26,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let Some(tasks) = self.lane.tasks_mut() else { return };
         if held {
             // Their memory is the controller's: they come back when it has let go.
-            return tasks.leaves();
+            return tasks.mark_lost();
         }
         for index in bits(tasks.fall_back()) {
             if self.slots.at(index).state() != State::Active {
                 continue;
             }
-            if let Some(sent) = self.told(index) {
+            if let Some(sent) = self.policy_view(index) {
                 self.order.policy_mut().done(&sent, now_ns);
             }
             let slot = self.slots.at(index);
@@ -50,9 +50,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// A phase has failed while the queue was on.
+    /// Passes the failure of a phase on to the card's queue, if it is on.
     #[inline(always)]
-    pub(in super::super) fn tasks_failed(&mut self, now_ns: u64) {
+    pub(in super::super) fn fail_tasks(&mut self, now_ns: u64) {
         if self.is_queued() {
             self.queue_failed(now_ns);
         }
@@ -66,7 +66,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let (why, index) = (Demotion::Failures, self.lane.phase().command.index);
         let Some(tasks) = self.lane.tasks_mut() else { return };
         tasks.take_step();
-        if !tasks.fails(now_ns) {
+        if !tasks.note_failure(now_ns) {
             return;
         }
         if driven {
@@ -93,16 +93,16 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Turn::Again
     }
 
-    /// There is no card any more, or it begins anew.
+    /// Forgets all tasks: there is no card any more, or it begins anew.
     pub(in super::super) fn forget_tasks(&mut self) {
         if let Some(hosted) = self.lane.hosted_mut() {
             // Whether there is an engine for the next card, that card's kind says.
-            hosted.leaves();
+            hosted.unequip();
         }
         if self.engine_has_memory() {
             // A reset is to take it from the engine first.
             self.timers.wake_now();
-            return self.lane.tasks_mut().map_or((), |tasks| tasks.has_no_queue());
+            return self.lane.tasks_mut().map_or((), |tasks| tasks.remove_queue());
         }
         self.call_back(self.lane.began_ns());
         if self.lane.is_idle() {
@@ -113,11 +113,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The card is about to be initialised: its queue is empty and off then.
-    pub(in super::super) fn tasks_are_gone(&mut self, now_ns: u64) {
+    /// Takes all tasks back before an initialisation, which leaves the card's queue empty and off.
+    pub(in super::super) fn call_back_tasks(&mut self, now_ns: u64) {
         self.call_back(now_ns);
         if let Some(tasks) = self.lane.tasks_mut() {
-            tasks.is_off();
+            tasks.reset();
         }
     }
 
@@ -139,29 +139,29 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// switched off. *Bound: three tries; then the card is initialised again.*
     #[cold]
     pub(super) fn clean_queue(&mut self, now_ns: u64) -> Turn {
-        let gone = self.gate.is_dead() || self.card.target().is_none();
+        let gone = self.blockers.is_dead() || self.card.target().is_none();
         self.unmap_switch();
         let Some(tasks) = self.lane.tasks_mut() else { return Turn::Pass };
         if gone {
-            tasks.is_off();
+            tasks.reset();
             return Turn::Pass;
         }
-        match tasks.cleans() {
+        match tasks.count_cleaning() {
             Some(true) => self.discard_tasks(now_ns),
             Some(false) => return self.switch_queue(false, now_ns),
             None => {
-                tasks.is_off();
+                tasks.reset();
                 self.leave_for_good(Demotion::Failures);
-                self.card_lost_itself(now_ns);
+                self.recover_lost_card(now_ns);
             }
         }
         Turn::Again
     }
 
-    /// A status shows a late error. True: it may be that of several writes, and these are written
-    /// again.
+    /// Looks for a late error in a status. True: it may be that of several writes, and these are
+    /// written again.
     #[inline(always)]
-    pub(in super::super) fn has_suspects(&mut self, status: u32) -> bool {
+    pub(in super::super) fn rewrite_suspects(&mut self, status: u32) -> bool {
         self.is_queued() && self.suspect_several(status)
     }
 
@@ -177,13 +177,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.durability.take_unsettled() {
             self.owe_late(status);
         } else {
-            self.overheard(status);
+            self.owe_late_status(status);
         }
         for index in bits(self.slots.settling()) {
-            self.slots.at_mut(index).goes_alone(true);
+            self.slots.at_mut(index).forbid_merge(true);
         }
         if let Some(tasks) = self.lane.tasks_mut() {
-            tasks.are_suspects();
+            tasks.count_suspects();
         }
         self.doubt();
         // At once: the lane that is next may be another, and whatever is younger waits for them.

@@ -18,27 +18,27 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             message!(warn, "the controller's queue engine: {}", fault);
         }
         let Some(hosted) = self.lane.hosted_mut() else { return };
-        hosted.stops(why, now_ns);
+        hosted.begin_halt(why, now_ns);
         if self.host.queue().is_none_or(|queue| queue.halt_queue().is_err()) {
-            self.is_deaf(Demotion::Halt, now_ns);
+            self.give_up_engine(Demotion::Halt, now_ns);
         }
     }
 
-    /// It has halted, and what was done is known. It forgets the rest.
+    /// Makes a queue engine that has halted, and whose ends are known, forget the rest.
     #[cold]
     pub(super) fn clear_engine(&mut self, now_ns: u64) {
         let left = self.has_tasks();
         let Some(hosted) = self.lane.hosted_mut() else { return };
-        hosted.clears(now_ns);
+        hosted.begin_clear(now_ns);
         let Some(queue) = self.host.queue() else { return };
         if left {
             if queue.clear_tasks().is_err() {
-                self.is_deaf(Demotion::Clear, now_ns);
+                self.give_up_engine(Demotion::Clear, now_ns);
             }
         } else if queue.disable_queue().is_err() {
-            self.is_deaf(Demotion::Halt, now_ns);
+            self.give_up_engine(Demotion::Halt, now_ns);
         } else {
-            hosted.is_at(At::Off);
+            hosted.set_state(At::Off);
             self.blame(now_ns);
         }
     }
@@ -55,17 +55,17 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.take_events(now_ns);
         if self.lane.hosted().is_some_and(|hosted| hosted.at() == at && hosted.until_ns() == until_ns) {
             let why = if at == At::Halting { Demotion::Halt } else { Demotion::Clear };
-            self.is_deaf(why, now_ns);
+            self.give_up_engine(why, now_ns);
         }
         Turn::Again
     }
 
-    /// It does not do as it was told. The lines are reset, and with them the engine; it is not used
-    /// again.
+    /// Gives the controller's queue engine up, as it does not do what it should. The lines are
+    /// reset, and with them the engine; it is not used again.
     #[cold]
-    fn is_deaf(&mut self, why: Demotion, now_ns: u64) {
+    fn give_up_engine(&mut self, why: Demotion, now_ns: u64) {
         if let Some(hosted) = self.lane.hosted_mut() {
-            hosted.is_at(At::Reset);
+            hosted.set_state(At::Reset);
         }
         message!(warn, "the controller's queue engine is given up: {}", why);
         // The failure is the engine's, and counts for nothing with the software.
@@ -77,10 +77,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[cold]
     pub(super) fn leave_engine(&mut self, why: Demotion) {
         if let Some(tasks) = self.lane.tasks_mut() {
-            tasks.leaves_engine(why);
+            tasks.leave_engine(why);
         }
         if let Some(hosted) = self.lane.hosted_mut() {
-            hosted.leaves();
+            hosted.unequip();
         }
     }
 
@@ -93,9 +93,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// A reset is over: the engine is off, and has let go of its tasks.
+    /// Takes back all tasks after a reset: the queue engine is off, and has let go of them.
     #[inline(always)]
-    pub(in super::super) fn engine_is_reset(&mut self, now_ns: u64) {
+    pub(in super::super) fn release_reset_engine(&mut self, now_ns: u64) {
         if self.lane.hosted().is_some_and(|hosted| hosted.at() != At::Off) {
             self.engine_lets_go(now_ns);
         }
@@ -106,7 +106,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline(never)]
     pub(in super::super) fn engine_lets_go(&mut self, now_ns: u64) {
         if let Some(hosted) = self.lane.hosted_mut() {
-            hosted.is_at(At::Off);
+            hosted.set_state(At::Off);
         }
         self.call_back(now_ns);
     }

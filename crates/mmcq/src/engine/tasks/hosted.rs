@@ -16,6 +16,7 @@
 //! it. A task that has waited for 20 ms is looked for in the registers, and nothing is rung that
 //! could keep it waiting.*
 
+use super::super::blockers::TASKS;
 use super::super::phases::{SLACK_NS, Stage};
 use super::super::slot::{NONE, Rules};
 use super::super::timers::later;
@@ -37,18 +38,18 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 Err(QueueError::Small { slots: caps.depth, bytes: caps.max_bytes })
             }
             Ok(caps) => {
-                hosted.equips(caps.max_bytes / super::BLOCK_BYTES, caps.max_segments);
+                hosted.equip(caps.max_bytes / super::BLOCK_BYTES, caps.max_segments);
                 Ok(caps.depth)
             }
             Err(why) => Err(why),
         };
         match found {
-            Ok(slots) => self.lane.tasks_mut().map_or((), |tasks| tasks.has_slots(slots)),
+            Ok(slots) => self.lane.tasks_mut().map_or((), |tasks| tasks.limit_depth(slots)),
             Err(why) => self.refuse_engine(why),
         }
     }
 
-    /// It is of no use: the software drives the queue.
+    /// Gives up a queue engine that is of no use: the software drives the queue.
     #[cold]
     fn refuse_engine(&mut self, why: QueueError) {
         message!(warn, "the controller's queue engine is given up: {}", why);
@@ -73,7 +74,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.hosted().is_some_and(|hosted| hosted.at() != At::Off) && self.has_tasks()
     }
 
-    /// What the engine does next. No phase is in progress.
+    /// Decides what the queue engine does next. No phase is in progress.
     #[inline(never)]
     pub(super) fn go_on_with_engine(&mut self, now_ns: u64) -> Turn {
         let at = self.lane.hosted().map_or(At::Off, |hosted| hosted.at());
@@ -108,7 +109,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.wake_for_tasks();
             return Turn::Wait;
         }
-        if self.owes_status() && (self.asks_soon() || !self.asks_later(now_ns)) {
+        if self.owes_status() && (self.asks_soon() || !self.postpone_status(now_ns)) {
             self.park();
             self.ask_status(Stage::Status, now_ns);
             return Turn::Again;
@@ -135,12 +136,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// A flush of the card's cache, and nothing that must go before it.
     fn is_plain_flush(&self, head: u8, now_ns: u64) -> bool {
-        let well = !self.gate.is_stopped() && !self.incident.is_open() && !self.incident.is_in_doubt();
-        let next = self.services.memory().area().is_user() && !self.timers.chore_is_due(now_ns);
         let by_cmd6 =
             self.card.target().is_some_and(|target| !matches!(target.flush, FlushBy::SdCache { .. }));
         let flush = head != NONE && matches!(self.slots.at(head).kind(), Kind::Flush);
-        well && next && by_cmd6 && flush && !self.slots.has_io() && !self.owes_status()
+        by_cmd6 && flush && !self.is_lane_stopped::<TASKS>(now_ns) && !self.owes_status()
     }
 
     /// Rings what may be announced now, by one write of the doorbell.
@@ -154,11 +153,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 Err(turn) => break turn,
             }
         };
-        self.gathered.forget();
+        self.batch.forget();
         if rung != 0 {
             let taken = self.host.queue().map_or(0, |queue| queue.ring(rung));
             if let Some(tasks) = self.lane.tasks_mut() {
-                tasks.rings(rung);
+                tasks.count_rung(rung);
             }
             if taken != rung {
                 self.stop_engine(Why::Silent, now_ns);
@@ -183,11 +182,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Chosen::Task => {}
         }
         if !self.switch_engine_on() {
-            self.gathered.forget();
+            self.batch.forget();
             return Err(Turn::Again);
         }
-        let (direction, start, end) = (self.gathered.direction(), self.gathered.lba(), self.gathered.end());
-        let blocks = self.gathered.blocks();
+        let (direction, start, end) = (self.batch.direction(), self.batch.lba(), self.batch.end());
+        let blocks = self.batch.blocks();
         self.gather_memory();
         let reliable = self.is_reliable();
         let address = self.card.plan().address(start);
@@ -195,38 +194,38 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let task = crate::host::Task { direction, address, blocks: blocks as u16, flags, context: 0 };
         let Some(tasks) = self.lane.tasks_mut() else { return Ok(None) };
         let first = tasks.is_empty();
-        let id = tasks.describe(direction, start, end, self.gathered.members(), now_ns);
+        let id = tasks.describe(direction, start, end, self.batch.members(), now_ns);
         if reliable {
-            tasks.is_reliable(id);
+            tasks.mark_reliable(id);
         }
         let described = match self.host.queue() {
-            Some(queue) => queue.prepare_task(id, &task, self.gathered.segments(true)),
+            Some(queue) => queue.prepare_task(id, &task, self.batch.segments(true)),
             None => return Ok(None),
         };
         if described.is_err() {
             // Its memory is none for the engine: it goes by the single lane.
-            tasks.forgets_described();
-            self.slots.at_mut(self.gathered.first()).goes_alone(true);
+            tasks.forget_described();
+            self.slots.at_mut(self.batch.first()).forbid_merge(true);
             return Err(Turn::Again);
         }
         self.send_chosen(now_ns);
         if let Some(tasks) = self.lane.tasks_mut() {
             tasks.announced(now_ns);
         }
-        self.may_last(first, blocks, now_ns);
+        self.limit_rung(first, blocks, now_ns);
         self.record.transfer_started();
         Ok(Some(id))
     }
 
-    /// A task of so many blocks is rung; `first`: none was. When it must have ended.
+    /// Sets when a task of so many blocks must have ended, since it is rung now; `first`: none was.
     #[inline(always)]
-    pub(super) fn may_last(&mut self, first: bool, blocks: u32, now_ns: u64) {
+    pub(super) fn limit_rung(&mut self, first: bool, blocks: u32, now_ns: u64) {
         let (card, hosted) = (&self.card, self.lane.hosted_mut());
         // The controller's own timer is one for reads and writes: it tells which task it was.
         let longest_ns =
             |blocks| later(card.plan().longest_times_ns(blocks, card.wire().data_ns(blocks)), SLACK_NS);
         if let Some(hosted) = hosted {
-            hosted.rings(first, blocks, now_ns, longest_ns);
+            hosted.note_rung(first, blocks, now_ns, longest_ns);
         }
     }
 
@@ -249,7 +248,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             None => return false,
         };
         match (enabled, self.lane.hosted_mut()) {
-            (Ok(()), Some(hosted)) => hosted.is_at(At::On),
+            (Ok(()), Some(hosted)) => hosted.set_state(At::On),
             (Ok(()), None) => return false,
             (Err(why), _) => self.refuse_engine(why),
         }
@@ -268,13 +267,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn disable_engine(&mut self) {
         let off = self.host.queue().is_none_or(|queue| queue.disable_queue().is_ok());
         if let Some(hosted) = self.lane.hosted_mut().filter(|_| off) {
-            hosted.is_at(At::Off);
+            hosted.set_state(At::Off);
         }
     }
 
-    /// Are the lines free for a phase?
+    /// Parks the queue engine where that is possible. True: the lines are free for a phase.
     #[inline(always)]
-    pub(in super::super) fn has_free_lines(&mut self) -> bool {
+    pub(in super::super) fn free_lines(&mut self) -> bool {
         self.park();
         !self.engine_has_lines()
     }
@@ -300,13 +299,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             // Maybe only the interrupt was lost. Maybe it is about to come.
             self.record.interrupt_lost();
             if let Some(tasks) = self.lane.tasks_mut() {
-                tasks.was_lost();
+                tasks.count_lost();
             }
             return true;
         }
         let oldest = self.lane.tasks().and_then(|tasks| tasks.oldest());
         let Some(hosted) = self.lane.hosted_mut() else { return false };
-        hosted.looks();
+        hosted.note_look();
         let late = now_ns >= hosted.limit_ns();
         let state = self.host.queue().map(|queue| queue.queue_state()).unwrap_or_default();
         let there = oldest.is_none_or(|id| (state.rung | state.done) >> (id & 31) & 1 == 1);
@@ -326,7 +325,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         false
     }
 
-    /// Its interrupt, while it has the lines. False if there was nothing.
+    /// Takes the queue engine's interrupt, while it has the lines. False: there was nothing.
     #[inline(never)]
     pub(in super::super) fn engine_interrupts(&mut self, now_ns: u64) -> bool {
         let Some(queue) = self.host.queue() else { return false };
@@ -337,7 +336,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.engine_tells(&events, now_ns)
     }
 
-    /// It has said so; the lane goes on.
+    /// Takes the queue engine's events, and lets the lane go on.
     #[inline(never)]
     pub(super) fn engine_tells(&mut self, events: &crate::host::QueueEvents, now_ns: u64) -> bool {
         let moved = self.hear(events, now_ns);
@@ -354,11 +353,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.hear(&events, now_ns)
     }
 
-    /// It has said so. False if that is nothing.
+    /// Takes the queue engine's events. False: there was nothing.
     fn hear(&mut self, events: &crate::host::QueueEvents, now_ns: u64) -> bool {
         let clean = events.fault.is_none() && self.lane.hosted().is_some_and(|hosted| hosted.at() == At::On);
         if events.done != 0 {
-            self.tasks_are_done(events.done, clean, now_ns);
+            self.complete_tasks(events.done, clean, now_ns);
         }
         let rare = events.stale | events.cleared != 0 || events.halted || events.emptied;
         let other = events.card_irq || events.presence || events.retune;
@@ -388,13 +387,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         match (events.fault, hosted.at()) {
             (Some(fault), At::On | At::Halting | At::Clearing) if fault.cause == Cause::Gone => {
                 // What is gone reaches no memory.
-                hosted.stops(Why::Fault(fault), now_ns);
-                hosted.is_at(At::Off);
+                hosted.begin_halt(Why::Fault(fault), now_ns);
+                hosted.set_state(At::Off);
                 self.blame(now_ns);
                 return true;
             }
             (Some(fault), At::On) => self.stop_engine(Why::Fault(fault), now_ns),
-            (Some(fault), At::Halting) => hosted.explains(fault),
+            (Some(fault), At::Halting) => hosted.explain(fault),
             _ => {}
         }
         let at = self.lane.hosted().map_or(At::Off, |hosted| hosted.at());
@@ -403,7 +402,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         if events.emptied && at == At::Clearing {
             if let Some(hosted) = self.lane.hosted_mut() {
-                hosted.is_at(At::Off);
+                hosted.set_state(At::Off);
             }
             self.blame(now_ns);
         }
@@ -414,18 +413,18 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn hear_stale(&mut self, stale: u32) {
         message!(warn, "the controller's queue engine: ends of tasks that are not, {:#010x}", stale);
         if let Some(tasks) = self.lane.tasks_mut() {
-            tasks.are_stale(stale);
+            tasks.count_stale(stale);
         }
-        if self.lane.hosted_mut().is_some_and(|hosted| hosted.is_stale()) {
+        if self.lane.hosted_mut().is_some_and(|hosted| hosted.count_stale()) {
             let why = Demotion::Stale(stale);
             message!(warn, "the controller's queue engine is given up: {}", why);
             self.leave_engine(why);
         }
     }
 
-    /// These tasks have ended, well.
+    /// Completes tasks that have ended well.
     #[inline]
-    fn tasks_are_done(&mut self, done: u32, clean: bool, now_ns: u64) {
+    fn complete_tasks(&mut self, done: u32, clean: bool, now_ns: u64) {
         let known = self.lane.tasks().map_or(0, |tasks| done & tasks.on_card());
         if clean && known != 0 && self.owes_status() {
             self.settle(0);
@@ -436,19 +435,19 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             left &= left - 1;
             self.end_task(id, now_ns);
         }
-        self.gathered.forget();
+        self.batch.forget();
         if let Some(hosted) = self.lane.hosted_mut() {
-            hosted.hears(now_ns);
+            hosted.note_task_end(now_ns);
         }
     }
 
-    /// This one has.
+    /// Ends one task that has ended well.
     #[inline(never)]
     pub(super) fn end_task(&mut self, id: u8, now_ns: u64) {
         self.gather_task(id);
         let Some(tasks) = self.lane.tasks_mut() else { return };
         let writes = tasks.task(id).direction == Direction::Write && !tasks.task(id).reliable;
-        tasks.is_done(id, now_ns);
+        tasks.complete(id, now_ns);
         self.durability.note_change(writes);
         self.release_members(true, now_ns);
     }
@@ -461,7 +460,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Is what is collected a write that its task makes durable?
     pub(super) fn is_reliable(&self) -> bool {
-        let rules = self.slots.at(self.gathered.first()).rules();
+        let rules = self.slots.at(self.batch.first()).rules();
         let cached = self.card.target().is_some_and(|target| target.flush != FlushBy::Status);
         cached && rules.has(Rules::DURABLE)
     }

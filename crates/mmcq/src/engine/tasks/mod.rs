@@ -24,7 +24,8 @@ mod hosted;
 mod steps;
 
 use super::batch::Limits;
-use super::fast::Way;
+use super::blockers::TASKS;
+use super::fast::FastKind;
 use super::phases::{NO_PHASE, SLACK_NS, Stage};
 use super::runs::End;
 use super::slot::{NONE, Rules, bits};
@@ -38,7 +39,7 @@ use crate::spec::command::emmc;
 /// A queue in which nothing waits is switched off after this time, so that the card may rest.
 const IDLE_NS: u64 = 10_000_000;
 
-/// What the lane says to the dispatcher.
+/// The answer of a lane to the dispatcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
     /// The queue is off: the single lane goes on.
@@ -49,14 +50,14 @@ pub(super) enum Turn {
     Wait,
 }
 
-/// What may be announced next.
+/// The choice of what is announced next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Chosen {
     /// Nothing, now.
     Nothing,
     /// Something else is done first.
     Turn(Turn),
-    /// What is collected; its memory is mapped.
+    /// A task is collected; its memory is mapped.
     Task,
 }
 
@@ -69,7 +70,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub fn set_task_queue(&mut self, depth: u8) -> bool {
         let emmc = self.card.target().is_some_and(|target| target.emmc && !target.extended_address);
         self.close_fast();
-        let has = emmc && self.lane.tasks_mut().is_some_and(|tasks| tasks.has_queue(depth));
+        let has = emmc && self.lane.tasks_mut().is_some_and(|tasks| tasks.configure(depth));
         if has {
             self.equip();
         }
@@ -80,11 +81,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// pays: to measure it, or for a load that is known.
     pub fn always_use_task_queue(&mut self, always: bool) {
         if let Some(tasks) = self.lane.tasks_mut() {
-            tasks.is_always_used(always);
+            tasks.set_always(always);
         }
     }
 
-    /// What the lane of tasks has done, where the profile has it.
+    /// Returns what the lane of tasks has done, where the profile has it.
     pub fn task_stats(&self) -> Option<&TaskStats> {
         self.lane.tasks().map(|tasks| tasks.stats())
     }
@@ -108,14 +109,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.tasks().is_some_and(|tasks| !tasks.is_empty())
     }
 
-    /// Nothing is in progress on the bus: what the queue does next.
+    /// Decides what the card's queue does next, while nothing is in progress on the bus.
     #[inline(always)]
-    pub(super) fn tasks_turn(&mut self, now_ns: u64) -> Turn {
+    pub(super) fn step_tasks(&mut self, now_ns: u64) -> Turn {
         let Some(tasks) = self.lane.tasks_mut() else { return Turn::Pass };
-        tasks.ends(now_ns);
+        tasks.clear_running(now_ns);
         match tasks.mode() {
             Mode::Off if !tasks.is_armed() => Turn::Pass,
-            Mode::Off => self.may_enter(now_ns),
+            Mode::Off => self.try_enter_queue(now_ns),
             Mode::On if self.is_driven() => self.go_on_with_engine(now_ns),
             Mode::On => self.go_on_with_tasks(now_ns),
             Mode::Lost => self.clean_queue(now_ns),
@@ -150,15 +151,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Is there nothing but ordinary reads and writes to be done next?
     fn has_only_tasks(&self, now_ns: u64) -> bool {
         let head = self.slots.head();
-        let well = !self.gate.is_stopped() && !self.incident.is_open() && !self.incident.is_in_doubt();
-        let area = self.services.memory().area().is_user();
-        let chore = self.timers.chore_is_due(now_ns);
-        well && area && !chore && !self.slots.has_io() && (head == NONE || self.is_ordinary_task(head))
+        !self.is_lane_stopped::<TASKS>(now_ns) && (head == NONE || self.is_ordinary_task(head))
     }
 
-    /// The queue is off: is it switched on now?
+    /// Switches the card's queue on, if that pays now.
     #[inline(never)]
-    fn may_enter(&mut self, now_ns: u64) -> Turn {
+    fn try_enter_queue(&mut self, now_ns: u64) -> Turn {
         let (reads, writes) =
             (self.slots.queued_reads().count_ones(), self.slots.queued_writes().count_ones());
         let pays = self.lane.tasks_mut().is_some_and(|tasks| tasks.would_pay(reads, writes));
@@ -176,7 +174,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     #[inline(never)]
     fn go_on_with_tasks(&mut self, now_ns: u64) -> Turn {
-        if self.described_is_left(now_ns) {
+        if self.send_described(now_ns) {
             return Turn::Again;
         }
         let dull = self.lane.tasks().is_some_and(|tasks| tasks.is_dull());
@@ -201,7 +199,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.has_tasks() {
             return self.ask_for_ready(now_ns);
         }
-        if self.owes_status() && (self.asks_soon() || !self.asks_later(now_ns)) {
+        if self.owes_status() && (self.asks_soon() || !self.postpone_status(now_ns)) {
             self.ask_status(Stage::Status, now_ns);
             return Turn::Again;
         }
@@ -245,12 +243,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         self.send_chosen(now_ns);
         self.describe_task(now_ns);
-        self.described_is_left(now_ns);
+        self.send_described(now_ns);
         Turn::Again
     }
 
-    /// What is next, with what is merged with it, in a task of at most so many blocks and pieces of
-    /// memory. It is collected and mapped, and still queued.
+    /// Chooses what is next, with what is merged with it, in a task of at most so many blocks and
+    /// pieces of memory. It is collected and mapped, and still queued.
     fn choose_task(&mut self, blocks: u32, segments: u16, now_ns: u64) -> Chosen {
         let head = self.slots.head();
         if head == NONE || !self.lane.tasks().is_some_and(|tasks| tasks.has_room(now_ns)) {
@@ -264,14 +262,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let blocks = limits.blocks.min(blocks);
         let merged_blocks = limits.merged_blocks.min(blocks);
         let segments = limits.segments.min(segments);
-        self.gathered.collect(&self.slots, first, Limits { blocks, merged_blocks, segments, ..limits });
-        let taken = self.lane.tasks().is_some_and(|tasks| tasks.takes(self.gathered.direction()));
-        if !taken || self.meets_task(self.gathered.direction(), self.gathered.lba(), self.gathered.end()) {
-            self.gathered.forget();
+        self.batch.collect(&self.slots, first, Limits { blocks, merged_blocks, segments, ..limits });
+        let taken = self.lane.tasks().is_some_and(|tasks| tasks.takes(self.batch.direction()));
+        if !taken || self.meets_task(self.batch.direction(), self.batch.lba(), self.batch.end()) {
+            self.batch.forget();
             return Chosen::Nothing;
         }
-        for place in 0..self.gathered.members().len() {
-            let Some(&index) = self.gathered.members().get(place) else { break };
+        for place in 0..self.batch.members().len() {
+            let Some(&index) = self.batch.members().get(place) else { break };
             let mapped =
                 if place == 0 { self.map_in_turn(index, now_ns) } else { self.map(index).map(|()| true) };
             match mapped {
@@ -282,7 +280,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                     return Chosen::Turn(Turn::Again);
                 }
                 Err(_) => {
-                    self.slots.at_mut(index).goes_alone(true);
+                    self.slots.at_mut(index).forbid_merge(true);
                     return Chosen::Turn(Turn::Again);
                 }
             }
@@ -290,21 +288,21 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Chosen::Task
     }
 
-    /// What was chosen leaves the queue.
+    /// Takes what was chosen out of the queue.
     fn send_chosen(&mut self, now_ns: u64) {
-        for place in 0..self.gathered.members().len() {
-            if let Some(&index) = self.gathered.members().get(place)
-                && let Some(waiting) = self.told(index)
+        for place in 0..self.batch.members().len() {
+            if let Some(&index) = self.batch.members().get(place)
+                && let Some(waiting) = self.policy_view(index)
             {
                 self.order.policy_mut().sent(&waiting, now_ns);
             }
         }
-        for place in 0..self.gathered.members().len() {
-            let Some(&index) = self.gathered.members().get(place) else { break };
+        for place in 0..self.batch.members().len() {
+            let Some(&index) = self.batch.members().get(place) else { break };
             self.slots.unlink(index);
-            self.slots.at_mut(index).goes_out();
+            self.slots.at_mut(index).set_active();
         }
-        self.record.merged(self.gathered.members().len().saturating_sub(1) as Count);
+        self.record.merged(self.batch.members().len().saturating_sub(1) as Count);
     }
 
     /// Would this meet a task, or a write whose status is not known, on the same blocks, where one
@@ -319,14 +317,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The memory of what is collected, in order.
     fn gather_memory(&mut self) {
-        let mut left = self.gathered.blocks().saturating_mul(BLOCK_BYTES);
-        self.gathered.no_segments();
-        for place in 0..self.gathered.members().len() {
-            let Some(&index) = self.gathered.members().get(place) else { break };
+        let mut left = self.batch.blocks().saturating_mul(BLOCK_BYTES);
+        self.batch.no_segments();
+        for place in 0..self.batch.members().len() {
+            let Some(&index) = self.batch.members().get(place) else { break };
             let slot = self.slots.at(index);
             let segment = slot.segment().part(slot.moved_blocks().saturating_mul(BLOCK_BYTES), left);
             left -= segment.len;
-            self.gathered.fill(place, segment);
+            self.batch.fill(place, segment);
         }
     }
 
@@ -336,7 +334,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let task = *tasks.task(id);
         let blocks = task.end.saturating_sub(task.start) as u32;
         let mut left = blocks;
-        self.gathered.begin(task.direction, task.start);
+        self.batch.begin(task.direction, task.start);
         for index in tasks.members(id) {
             let slot = self.slots.at(index);
             let own = slot.span().map_or(0, |(_, _, blocks)| blocks).min(left);
@@ -344,7 +342,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             let segment = slot
                 .segment()
                 .part(slot.moved_blocks().saturating_mul(BLOCK_BYTES), own.saturating_mul(BLOCK_BYTES));
-            self.gathered.add(index, own, segment);
+            self.batch.add(index, own, segment);
         }
         let write = task.direction == Direction::Write;
         let command = if write { emmc::execute_write_task(id) } else { emmc::execute_read_task(id) };
@@ -357,13 +355,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let phase = self.gather_task(id);
         let Some(tasks) = self.lane.tasks() else { return };
         let Task { direction, reliable, .. } = *tasks.task(id);
-        self.transfer_begins(End::Here);
+        self.note_transfer_start(End::Here);
         self.durability.note_change(direction == Direction::Write && !reliable);
-        let wire_ns = self.card.wire().data_ns(self.gathered.blocks());
-        let (timeout_ns, patience_ns) = self.card.plan().times_ns(direction, self.gathered.blocks(), wire_ns);
+        let wire_ns = self.card.wire().data_ns(self.batch.blocks());
+        let (timeout_ns, patience_ns) = self.card.plan().times_ns(direction, self.batch.blocks(), wire_ns);
         self.lane.prepare(phase);
         let look_ns = Self::first_look_ns(wire_ns, patience_ns);
-        self.start_fast_phase(Way::Nothing, Stage::Main, (timeout_ns, look_ns), now_ns);
+        self.start_fast_phase(FastKind::Nothing, Stage::Main, (timeout_ns, look_ns), now_ns);
     }
 
     /// Asks the card what is ready, or waits until it is time for that.

@@ -3,7 +3,7 @@
 //! for bit: what an eMMC's tasks have besides is never set for it.
 
 use super::super::extras::Event;
-use super::super::fast::Way;
+use super::super::fast::FastKind;
 use super::super::phases::{COMMAND_TIMEOUT_NS, SLACK_NS, Stage};
 use super::super::timers::later;
 use super::{Engine, Error, Turn};
@@ -43,36 +43,36 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// A command for the queue goes out; no request has data in it.
     pub(super) fn task_step(&mut self, step: Step, command: Command, now_ns: u64) {
         if let Some(tasks) = self.lane.tasks_mut() {
-            tasks.enters(step);
+            tasks.set_step(step);
         }
-        self.gathered.forget();
+        self.batch.forget();
         self.lane.prepare(Phase::of(command));
         let times_ns = (COMMAND_TIMEOUT_NS, COMMAND_TIMEOUT_NS);
-        self.start_fast_phase(Way::Nothing, Stage::Extra, times_ns, now_ns);
+        self.start_fast_phase(FastKind::Nothing, Stage::Extra, times_ns, now_ns);
     }
 
-    /// The same, with busy.
+    /// Sends a command of the queue that the card is busy after.
     pub(super) fn busy_step(&mut self, step: Step, command: Command, now_ns: u64) {
         if let Some(tasks) = self.lane.tasks_mut() {
-            tasks.enters(step);
+            tasks.set_step(step);
         }
-        self.gathered.forget();
+        self.batch.forget();
         let timer_ns = SWITCH_NS.min(self.host.caps().max_busy_ns.max(COMMAND_TIMEOUT_NS));
         self.start_order(Stage::Extra, command, timer_ns, now_ns);
     }
 
     /// The requests that are collected are a task; CMD44 and CMD45 are still to be sent.
     pub(super) fn describe_task(&mut self, now_ns: u64) {
-        let (direction, start) = (self.gathered.direction(), self.gathered.lba());
+        let (direction, start) = (self.batch.direction(), self.batch.lba());
         let reliable = self.is_reliable();
         let Some(tasks) = self.lane.tasks_mut() else { return };
-        let id = tasks.describe(direction, start, self.gathered.end(), self.gathered.members(), now_ns);
+        let id = tasks.describe(direction, start, self.batch.end(), self.batch.members(), now_ns);
         if reliable {
-            tasks.is_reliable(id);
+            tasks.mark_reliable(id);
         }
     }
 
-    /// What is to be sent next of the task that is described: CMD44, or CMD45.
+    /// Returns what is to be sent next of the task that is described: CMD44, or CMD45.
     pub(super) fn left_of_described(&self) -> Option<(Step, Command)> {
         let tasks = self.lane.tasks()?;
         let id = tasks.described()?;
@@ -91,10 +91,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Sends it. False: no task is described.
-    pub(super) fn described_is_left(&mut self, now_ns: u64) -> bool {
+    pub(super) fn send_described(&mut self, now_ns: u64) -> bool {
         let Some((step, command)) = self.left_of_described() else { return false };
         if let (Step::Params, Some(tasks)) = (step, self.lane.tasks_mut()) {
-            tasks.params_go_out();
+            tasks.note_params_sent();
         }
         self.task_step(step, command, now_ns);
         true
@@ -114,7 +114,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Whatever fails from now on leaves the card in a mode that is not known.
     pub(super) fn switching(&mut self) {
         if let Some(tasks) = self.lane.tasks_mut() {
-            tasks.leaves();
+            tasks.mark_lost();
         }
         self.close_fast();
     }
@@ -148,7 +148,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         match (event, step) {
             (Event::Done(status), Step::Ask) => {
                 let Some(tasks) = self.lane.tasks_mut() else { return };
-                let seen = tasks.are_ready(status, now_ns);
+                let seen = tasks.apply_ready_bits(status, now_ns);
                 if let Err(why) = seen {
                     self.disbelieve(why, now_ns);
                 }
@@ -159,7 +159,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 if status & R1::OWN != 0 {
                     return self.fail(Error::Card(status), now_ns);
                 }
-                self.described_is_left(now_ns);
+                self.send_described(now_ns);
             }
             (Event::Done(status), Step::Address) => {
                 self.settle_idle(status);
@@ -176,7 +176,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 if status & R1::OWN != 0 {
                     return self.fail(Error::Card(status), now_ns);
                 }
-                self.lane.busy_mut().may_last(SWITCH_NS);
+                self.lane.busy_mut().begin_timed(SWITCH_NS);
                 self.look(
                     if let Step::Switch(on) = step { After::Switch(on) } else { After::Discard },
                     now_ns,
@@ -205,7 +205,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 return self.fail(Error::Silent, now_ns);
             }
             if let Some(tasks) = self.lane.tasks_mut() {
-                tasks.enters(Step::Look(after));
+                tasks.set_step(Step::Look(after));
             }
             self.lane.enter(Stage::Extra);
             self.timers.wake_at(later(now_ns, LOOK_NS));
@@ -235,7 +235,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn refused_queue(&mut self, now_ns: u64) {
         let Some(tasks) = self.lane.tasks_mut() else { return };
         tasks.demote(Demotion::Refused);
-        tasks.is_off();
+        tasks.reset();
         self.go_idle(now_ns);
     }
 
@@ -243,9 +243,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn switched(&mut self, on: bool, now_ns: u64) {
         let Some(tasks) = self.lane.tasks_mut() else { return };
         if on {
-            tasks.is_on()
+            tasks.enter_on()
         } else {
-            tasks.is_off()
+            tasks.reset()
         }
         debug_assert!(on == (tasks.mode() == Mode::On));
         message!(debug, "the card's command queue: {}", if on { "on" } else { "off" });

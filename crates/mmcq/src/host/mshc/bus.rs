@@ -75,7 +75,7 @@ impl Bus {
     }
 
     /// The lines are low behind CMD11: the clock is to stop, and to run again.
-    pub(super) fn switch_begins(&mut self) {
+    pub(super) fn begin_switch(&mut self) {
         self.switches = true;
     }
 

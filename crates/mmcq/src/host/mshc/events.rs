@@ -35,7 +35,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
             }
             Some(Ok(_)) => match active.work {
                 Work::Dma(_) => self.regs.write32(L::AT.dma_mode, 0),
-                Work::Voltage => self.bus.switch_begins(),
+                Work::Voltage => self.bus.begin_switch(),
                 _ => {}
             },
             Some(Err(Fault { cause: Cause::Gone, .. })) => self.mask = None,
@@ -86,7 +86,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
             self.regs.write32(L::AT.dma_enable, DMA_RECEIVED | DMA_BUS_ERROR | DMA_NORMAL | DMA_ABNORMAL);
             return None;
         }
-        if self.waits_for_busy(active) {
+        if self.await_busy(active) {
             return None;
         }
         let (response, stop) = self.answers(active);
@@ -100,7 +100,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
 
     /// The card is busy behind it. A change of the clock that changes nothing is taken when DAT0 is
     /// high, and interrupts. Once: what still shows busy then does not wait for it.
-    fn waits_for_busy(&mut self, active: &mut Active) -> bool {
+    fn await_busy(&mut self, active: &mut Active) -> bool {
         let waits = self.caps.busy == BusyDetect::Interrupt && !active.waited;
         if !waits || !active.may_be_busy() || !self.dat0_low() {
             return false;

@@ -29,7 +29,7 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
 
     /// After a phase, when DAT1 is the interrupt's again: does the card ask? If so, it is masked.
     pub(super) fn level_asks(&mut self) -> bool {
-        self.card_irq && self.dat1_low() && self.asks()
+        self.card_irq && self.dat1_low() && self.take_card_interrupt()
     }
 
     /// Was an edge seen? If so, the card interrupt is masked.
@@ -38,10 +38,10 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
             return false;
         }
         let status = self.regs.read32(DSTA);
-        status != u32::MAX && status & DSTA_SDIO != 0 && self.asks()
+        status != u32::MAX && status & DSTA_SDIO != 0 && self.take_card_interrupt()
     }
 
-    fn asks(&mut self) -> bool {
+    fn take_card_interrupt(&mut self) -> bool {
         self.mask_card();
         true
     }

@@ -13,7 +13,6 @@ use core::ptr::NonNull;
 
 /// A command that stops a transfer.
 const STOP_TRANSMISSION: u8 = 12;
-/// A command that begins the voltage switch.
 /// The distance of SDMA's stops; see [`BOUNDARY_512K`].
 pub(super) const BOUNDARY_BYTES: u64 = 512 * 1024;
 /// Of a memory card's transfers.

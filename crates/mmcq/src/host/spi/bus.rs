@@ -59,7 +59,7 @@ impl Chore {
     }
 
     /// Goes on as far as it can, but no further than one look at the card.
-    pub fn goes_on<P: Port>(&mut self, line: &mut Line<P>) {
+    pub fn go_on<P: Port>(&mut self, line: &mut Line<P>) {
         for _ in 0..2 {
             // The end of an exchange is seen also where nothing follows: its interrupt would stay.
             if line.progress() == Progress::Going || !self.is_going() {
@@ -147,7 +147,7 @@ impl<P: Port> Spi<P> {
                 return step;
             }
         }
-        self.chore.goes_on(&mut self.line);
+        self.chore.go_on(&mut self.line);
         if self.chore.begun && !self.chore.is_going() {
             if P::SHARED {
                 self.line.select(false);

@@ -115,7 +115,7 @@ impl<P: Port> Line<P> {
     }
 
     /// Are so many bytes in? If not they are fetched, and `extra`.
-    pub fn has(&mut self, bytes: usize, extra: usize) -> bool {
+    pub fn fetch(&mut self, bytes: usize, extra: usize) -> bool {
         let lacking = bytes.saturating_sub(self.input.len());
         if lacking > 0 {
             self.more(lacking + extra);

@@ -129,7 +129,7 @@ unsafe impl<P: Port> Host for Spi<P> {
         let mut events = Events::default();
         match &mut self.program {
             Some(program) => events.phase = program.run(&mut self.line, segments),
-            None => self.chore.goes_on(&mut self.line),
+            None => self.chore.go_on(&mut self.line),
         }
         if events.phase.is_some() {
             self.program = None;

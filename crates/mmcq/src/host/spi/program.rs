@@ -237,7 +237,7 @@ impl Program {
                 _ => Ok(Turn::End),
             },
             Step::Register => {
-                if !line.has(REGISTER_BYTES + 2, 1) {
+                if !line.fetch(REGISTER_BYTES + 2, 1) {
                     return Ok(Turn::Go);
                 }
                 let bytes = line.bytes();
@@ -389,7 +389,7 @@ impl Program {
     }
 
     fn tail<P: Port>(&mut self, line: &mut Line<P>, bytes: u8) -> Outcome {
-        if !line.has(bytes.into(), 1) {
+        if !line.fetch(bytes.into(), 1) {
             return Ok(Turn::Go);
         }
         let word = (0..bytes).fold(0, |word, _| word << 8 | u32::from(line.next().unwrap_or(0xff)));
@@ -452,7 +452,7 @@ impl Program {
                 Ok(Turn::Go)
             }
             Step::Check => {
-                if !line.has(2, ahead) {
+                if !line.fetch(2, ahead) {
                     return Ok(Turn::Go);
                 }
                 let crc = u16::from_be_bytes([line.next().unwrap_or(0), line.next().unwrap_or(0)]);

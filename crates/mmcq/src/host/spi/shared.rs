@@ -88,7 +88,7 @@ impl<L: BusLease, C: OutputPin, F: FnMut(&mut L::Bus, u32)> SharedHalPort<L, C, 
         self.lease.as_deref_mut()
     }
 
-    fn goes_on(&mut self) {
+    fn exchange_waiting(&mut self) {
         if self.waiting.is_none() || self.leased().is_none() {
             return;
         }
@@ -110,11 +110,11 @@ unsafe impl<L: BusLease, C: OutputPin, F: FnMut(&mut L::Bus, u32)> Port for Shar
 
     fn exchange(&mut self, exchange: Exchange) {
         self.waiting = Some(exchange);
-        self.goes_on();
+        self.exchange_waiting();
     }
 
     fn done(&mut self) -> Progress {
-        self.goes_on();
+        self.exchange_waiting();
         if self.waiting.is_some() {
             return Progress::Going;
         }

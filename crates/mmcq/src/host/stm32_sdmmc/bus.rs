@@ -115,7 +115,7 @@ impl Bus {
     }
 
     /// CMD11 goes out. True: on lines that can go to 1.8 V.
-    pub(super) fn begins_switch(&mut self, caps: &Caps) -> bool {
+    pub(super) fn begin_switch(&mut self, caps: &Caps) -> bool {
         self.switches = caps.signal18 && !caps.signal18_fixed;
         self.switches
     }

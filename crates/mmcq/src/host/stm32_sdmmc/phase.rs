@@ -123,7 +123,7 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
             return Err(StartError::DataLine);
         }
         let work = match &phase.data {
-            None if phase.command.index == 11 && self.bus.begins_switch(&self.caps) => Work::Switch,
+            None if phase.command.index == 11 && self.bus.begin_switch(&self.caps) => Work::Switch,
             None => Work::Command,
             Some(_) if phase.tuning => Work::Tune,
             Some(data) if segments.iter().any(|segment| segment.bus & BOUNCED != 0) => {

@@ -90,17 +90,17 @@ impl Client {
         self.outstanding = self.outstanding.saturating_sub(1);
     }
 
-    /// One synchronous request of it waits or is on the card.
+    /// Asks whether one synchronous request of the client waits or is on the card.
     pub(super) fn has_one(&self) -> bool {
         self.outstanding == 1
     }
 
-    /// It does not go on where it was.
+    /// Asks whether the client does not go on where it was.
     pub(super) fn jumps(&self) -> bool {
         self.jumps
     }
 
-    /// Its mean think time, once learned.
+    /// Returns the mean think time, once learned.
     pub(super) fn think_ns(&self) -> Option<u64> {
         (self.thinks >= LEARNED).then_some(u64::from(self.think_ns))
     }

@@ -72,7 +72,7 @@ struct Turn {
     sync: bool,
     /// Synchronous turns have passed over it: it may keep its turn for a while.
     owed: bool,
-    /// What was sent last is a read of so many blocks; 0 if it is none.
+    /// The blocks of what was sent last, if that is a read; else 0.
     read_blocks: u32,
     blocks: u64,
     used_ns: u64,
@@ -157,8 +157,9 @@ impl<const CLIENTS: usize> Fair<CLIENTS> {
         self.turn = None;
     }
 
-    /// It asks as the client of this turn did: a read of the same length, by a client of its weight that
-    /// has no other under way. Both jump about, so that no stream is broken up between them.
+    /// Asks whether the request is as the client of this turn asked: a read of the same length, by
+    /// a client of its weight that has no other under way. Both jump about, so that no stream is
+    /// broken up between them.
     fn is_alike(&self, turn: &Turn, request: &Waiting) -> bool {
         let slot = self.slot(request);
         let jumps = |slot: u8| self.clients.get(usize::from(slot)).is_some_and(Client::jumps);

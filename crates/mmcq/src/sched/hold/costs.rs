@@ -54,18 +54,18 @@ impl Costs {
         }
     }
 
-    /// What a transfer costs besides its blocks; `None`: nothing is known.
+    /// Returns what a transfer costs besides its blocks; `None`: nothing is known.
     pub fn fixed_ns(&self) -> Option<u64> {
         let blocks_ns = self.per_block_ns * self.mean_units / UNITS;
         (self.seen > 0).then(|| u64::try_from(self.mean_ns - blocks_ns).unwrap_or(0))
     }
 
-    /// What a transfer usually takes.
+    /// Returns what a transfer usually takes.
     pub fn mean_ns(&self) -> u64 {
         u64::try_from(self.mean_ns).unwrap_or(0)
     }
 
-    /// What so many blocks cost.
+    /// Returns what so many blocks cost.
     pub fn blocks_ns(&self, blocks: u32) -> u64 {
         u64::try_from(self.per_block_ns).unwrap_or(0).saturating_mul(u64::from(blocks))
     }

@@ -13,10 +13,10 @@ const DOUBTED: u16 = 128;
 /// ... of twice as many each time that this has shown what was known, up to so many times.
 const SURE_MAX: u8 = 3;
 
-/// What is known of both ways.
+/// The times that were measured of both ways.
 #[derive(Debug)]
 pub(super) struct Measured {
-    /// What a block takes if starts are not held, and if they are, in sixteenths of a nanosecond;
+    /// The time of a block if starts are not held, and if they are, in sixteenths of a nanosecond;
     /// 0: not known.
     took: [u32; 2],
     /// The measure in progress: since when, its blocks and transfers, and whether a start was held,
@@ -31,9 +31,9 @@ pub(super) struct Measured {
     trying: u8,
     /// How many times in a row a try has shown again what was known: the next comes the later.
     sure: u8,
-    /// What is tried.
+    /// The way that is tried.
     tried: bool,
-    /// What was decided last; `None`: nothing was.
+    /// The last decision; `None`: nothing was decided.
     last: Option<bool>,
 }
 
@@ -52,8 +52,8 @@ impl Measured {
         last: None,
     };
 
-    /// A transfer of so many blocks begins.
-    pub fn begins(&mut self, blocks: u32, now_ns: u64) {
+    /// Counts a transfer of so many blocks that begins.
+    pub fn begin(&mut self, blocks: u32, now_ns: u64) {
         if self.transfers == WINDOW {
             self.note(now_ns);
             self.restart();
@@ -90,10 +90,11 @@ impl Measured {
         }
     }
 
-    /// A start may be held. Is it, if by the costs it is better (`better`), and that is not much
-    /// (`close`)? With other streams beside it (`!alone`), what a block takes says as much of
-    /// those: then one chance is decided the other way, and the costs alone learn from it.
-    pub fn holds(&mut self, better: bool, close: bool, alone: bool) -> bool {
+    /// Decides whether a start that may be held is held, by the costs (`better`), and whether they
+    /// differ much (`close`: not much). With other streams beside it (`!alone`), what a block takes
+    /// says as much of those: then one chance is decided the other way, and the costs alone learn
+    /// from it.
+    pub fn decide(&mut self, better: bool, close: bool, alone: bool) -> bool {
         if !alone {
             self.restart();
             (self.took, self.trying) = ([0; 2], 0);
@@ -121,13 +122,13 @@ impl Measured {
         holds
     }
 
-    /// What was decided last; if nothing was, what is better. Two ways that are level cost more
-    /// than either if they take turns.
+    /// Returns what was decided last; if nothing was, what is better. Two ways that are level cost
+    /// more than either if they take turns.
     pub fn again(&self, better: bool) -> bool {
         self.last.unwrap_or(better)
     }
 
-    /// That is what was decided.
+    /// Notes what was decided.
     pub fn decided(&mut self, holds: bool) {
         self.last = Some(holds);
         if holds {
@@ -152,15 +153,15 @@ mod tests {
         let mut measured = Measured::NEW;
         let (mut now_ns, mut went) = (0, 0);
         for _ in 0..batches {
-            let holds = measured.holds(by_costs, true, true);
+            let holds = measured.decide(by_costs, true, true);
             measured.decided(holds);
             if holds {
-                measured.begins(8, now_ns);
+                measured.begin(8, now_ns);
                 now_ns += 88_000;
             } else {
                 went += 1;
-                measured.begins(1, now_ns);
-                measured.begins(7, now_ns + 64_000);
+                measured.begin(1, now_ns);
+                measured.begin(7, now_ns + 64_000);
                 now_ns += 160_000;
             }
         }
@@ -189,9 +190,9 @@ mod tests {
     fn the_longest_and_the_shortest_do_not_overflow() {
         let mut measured = Measured::NEW;
         for n in 0..1_000u64 {
-            let holds = measured.holds(n % 3 == 0, n % 2 == 0, n % 11 != 0);
+            let holds = measured.decide(n % 3 == 0, n % 2 == 0, n % 11 != 0);
             measured.decided(holds);
-            measured.begins(if n % 5 == 0 { u32::MAX } else { 0 }, if n % 7 == 0 { u64::MAX } else { n });
+            measured.begin(if n % 5 == 0 { u32::MAX } else { 0 }, if n % 7 == 0 { u64::MAX } else { n });
         }
     }
 }

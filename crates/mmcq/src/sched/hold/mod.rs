@@ -44,10 +44,10 @@ pub(crate) use streams::Run;
 use streams::Streams;
 use ways::{Loop, Ways};
 
-/// What the account holds at first.
+/// The account at first.
 const CREDIT_NS: i64 = 1_000_000;
-/// What it holds at most, in times of `a`: so much a client that has always come back may cost when
-/// it stops.
+/// The most that the account holds, in times of `a`: so much a client that has always come back may
+/// cost when it stops.
 const CREDITS_MAX: u64 = 4;
 /// The part of the time of all transfers that goes to the account.
 const SHARE: u64 = 256;
@@ -76,21 +76,21 @@ pub(crate) struct Held {
     until_ns: u64,
     /// In no case longer than this.
     last_ns: u64,
-    /// What a transfer costs besides its blocks.
+    /// The time of a transfer besides its blocks.
     fixed_ns: u64,
     /// How long after one the next is overdue.
     step_ns: u64,
     /// Requests that are still away.
     awaited: u8,
-    /// Those that have come meanwhile and were not told to the streams yet: how many, when the
-    /// first came, where they begin.
+    /// The requests that have come meanwhile and were not told to the streams yet: how many, when
+    /// the first came, where they begin.
     joined: u8,
     joined_ns: u64,
     joined_lba: u64,
     pub pending: Pending,
 }
 
-/// What holding starts for the tails of their batches has cost and gained.
+/// The costs and gains of holding starts for the tails of their batches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holds {
@@ -100,12 +100,11 @@ pub struct Holds {
     pub came: u64,
     /// How long they were held together, in nanoseconds.
     pub waited_ns: u64,
-    /// What that gained, in nanoseconds: what a transfer costs besides its blocks, less the
-    /// waiting.
+    /// The time gained, in nanoseconds: what a transfer costs besides its blocks, less the waiting.
     pub gained_ns: u64,
 }
 
-/// What is known of a card's costs and of streams, and what is being held.
+/// The state of holding starts: a card's costs, streams, and what is being held.
 #[derive(Debug)]
 pub struct Hold {
     costs: [Costs; 2],
@@ -126,7 +125,7 @@ pub struct Hold {
     free_ns: u64,
     /// The last writes that were moved, until they are complete.
     moved: Option<Run>,
-    /// Those of the transfer in progress are complete.
+    /// Whether the requests of the transfer in progress are complete.
     told: bool,
     counts: Holds,
 }
@@ -191,7 +190,7 @@ fn signed(ns: u64) -> i64 {
 }
 
 impl Held {
-    /// One more joins. Until when the others are waited for; `None`: it was the last.
+    /// Lets one more join. Until when the others are waited for; `None`: it was the last.
     #[inline(always)]
     pub(crate) fn join(
         &mut self,
@@ -266,7 +265,7 @@ impl Hold {
         self.held.as_mut()
     }
 
-    /// What has joined is told to the streams.
+    /// Tells the streams what has joined.
     fn note_joined(&mut self) {
         let Some(held) = &mut self.held else { return };
         let requests = core::mem::take(&mut held.joined);
@@ -276,14 +275,14 @@ impl Hold {
         }
     }
 
-    /// Its tail has come, or is not waited for any longer: it starts.
-    pub(crate) fn goes(&mut self, now_ns: u64) {
+    /// Lets the held start go: its tail has come, or is not waited for any longer.
+    pub(crate) fn release(&mut self, now_ns: u64) {
         self.note_joined();
         self.end(now_ns);
     }
 
-    /// These are all that a stream's clients keep in flight, and their end may wait for the next
-    /// transfer.
+    /// Asks whether these are all that a stream's clients keep in flight, so that their end may
+    /// wait for the next transfer.
     pub(crate) fn may_cut(&self, direction: Direction, end: u64, requests: u8) -> bool {
         let stream = self.streams.ending_at(direction, end).filter(|_| self.uncut == 0 && requests > 1);
         stream.is_some_and(|stream| stream.away(requests) == 0)
@@ -293,9 +292,9 @@ impl Hold {
         self.uncut = CUT_EVERY;
     }
 
-    /// So many blocks would go before the oldest request, of this age. True, and counted: together
-    /// with those that did they are fewer than `most`.
-    pub(crate) fn may_pass(&mut self, age: u32, blocks: u32, most: u32) -> bool {
+    /// Counts so many blocks that go before the oldest request, of this age. False, and nothing
+    /// counted: together with those that did they are not fewer than `most`.
+    pub(crate) fn try_pass(&mut self, age: u32, blocks: u32, most: u32) -> bool {
         let before = if self.passed.0 == age { self.passed.1 } else { 0 };
         let blocks = before.saturating_add(blocks);
         let may = blocks < most;
@@ -314,15 +313,15 @@ impl Hold {
         }
     }
 
-    /// A transfer begins.
-    pub(crate) fn begins(&mut self, run: &Run, now_ns: u64) {
+    /// Notes that a transfer begins.
+    pub(crate) fn note_start(&mut self, run: &Run, now_ns: u64) {
         self.came(run);
         (self.began_ns, self.told) = (now_ns, false);
-        self.measured.begins(run.blocks(), now_ns);
+        self.measured.begin(run.blocks(), now_ns);
     }
 
-    /// It has ended. Reads are complete then.
-    pub(crate) fn ends(&mut self, run: &Run, now_ns: u64) {
+    /// Notes that a transfer has ended. Reads are complete then.
+    pub(crate) fn note_transfer_end(&mut self, run: &Run, now_ns: u64) {
         self.free_ns = now_ns;
         self.dull = self.dull.saturating_add(1);
         self.uncut = self.uncut.saturating_sub(1);
@@ -338,8 +337,8 @@ impl Hold {
         }
     }
 
-    /// What is being written is complete, and the card programs it still.
-    pub(crate) fn told(&mut self, run: &Run, now_ns: u64) {
+    /// Notes that what is being written is complete, and the card programs it still.
+    pub(crate) fn note_answered(&mut self, run: &Run, now_ns: u64) {
         self.told = true;
         self.streams.completed(run, now_ns);
     }
@@ -349,7 +348,7 @@ impl Hold {
         self.told
     }
 
-    /// What was written is complete.
+    /// Notes that what was written is complete.
     pub(crate) fn settled(&mut self, now_ns: u64) {
         if let Some(run) = self.moved.take() {
             self.streams.completed(&run, now_ns);
@@ -365,7 +364,7 @@ impl Hold {
         self.credit_ns = self.credit_ns.saturating_sub(signed(lost_ns));
     }
 
-    /// This goes next. Until when it is held; `None`: it starts now. `bound_ns`: no longer than
+    /// Decides until when what goes next is held; `None`: it starts now. `bound_ns`: no longer than
     /// this.
     pub(crate) fn decide(&mut self, pending: &Pending, bound_ns: u64, now_ns: u64) -> Option<u64> {
         self.note_joined();
@@ -378,7 +377,7 @@ impl Hold {
         self.until_ns()
     }
 
-    /// What holding has cost and gained so far.
+    /// Returns what holding has cost and gained so far.
     pub(crate) fn holds(&self) -> Holds {
         self.counts
     }
@@ -443,7 +442,7 @@ impl Hold {
             if ways.are_level() {
                 better = self.measured.again(better);
             }
-            let better = is_rest || self.measured.holds(better, ways.are_close(), alone);
+            let better = is_rest || self.measured.decide(better, ways.are_close(), alone);
             let holds = better && signed(until_ns.saturating_sub(now_ns)) <= self.credit_ns;
             self.measured.decided(holds);
             holds

@@ -18,7 +18,7 @@ const JITTER_NS: u64 = 2_000;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run {
     pub direction: Direction,
-    /// Its first block, and one past its last.
+    /// The first block, and one past the last.
     pub lba: u64,
     pub end: u64,
     pub requests: u8,
@@ -36,8 +36,8 @@ impl Run {
         u32::try_from(self.end.saturating_sub(self.lba)).unwrap_or(u32::MAX)
     }
 
-    /// What is left of it from this block on.
-    fn rest(&self, lba: u64) -> Run {
+    /// Returns what is left of the run from this block on.
+    fn left_from(&self, lba: u64) -> Run {
         let blocks = self.end.saturating_sub(lba);
         let requests =
             blocks.saturating_mul(self.requests.into()).checked_div(self.blocks().into()).unwrap_or(1);
@@ -49,18 +49,18 @@ impl Run {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stream {
     direction: Direction,
-    /// Its last request's owner.
+    /// The last request's owner.
     client: u8,
     /// Requests that its clients keep in flight.
     depth: u8,
-    /// So many were when the last were complete, but for those that waited and had not been told;
-    /// 0: that has been noted.
+    /// How many were in flight when the last were complete, but for those that waited and had not
+    /// been told; 0: that has been noted.
     seen: u8,
     /// Most that were seen since it was fewer than `depth`, and how many times that was.
     fewer: u8,
     times: u8,
-    /// What `depth` was before some stayed away for too long, 0: none did; and whether what went
-    /// without them is complete.
+    /// The `depth` before some stayed away for too long, 0: none did; and whether what went without
+    /// them is complete.
     missed: u8,
     answered: bool,
     /// The first block that is not complete, and one past the last.
@@ -70,7 +70,7 @@ pub(super) struct Stream {
     /// each request of the group; and the longest time between two that come. 0: not known.
     first_ns: u32,
     gap_ns: u32,
-    /// What it takes longer for each request.
+    /// The time that it takes longer for each request.
     each_ns: u32,
     /// How long the first, and each further one, takes on the average, with what seldom happens.
     mean_first_ns: u32,
@@ -90,7 +90,7 @@ pub(super) struct Stream {
 struct Group {
     at_ns: u64,
     requests: u8,
-    /// Those that have not come back.
+    /// The requests that have not come back.
     away: u8,
 }
 
@@ -162,7 +162,7 @@ impl Stream {
         before: Group::NONE,
     };
 
-    /// What the first of so many takes, which usually takes `first_ns` without them.
+    /// Returns what the first of so many takes, which usually takes `first_ns` without them.
     fn pause_ns(&self, first_ns: u32, requests: u64) -> u64 {
         u64::from(first_ns).saturating_add(requests.saturating_mul(self.each_ns.into()))
     }
@@ -187,8 +187,8 @@ impl Stream {
         (self.mean_first_ns > 0).then_some(others_ns.saturating_add(first_ns))
     }
 
-    /// What of that has passed when the controller is free from then on: it has done something else
-    /// meanwhile.
+    /// Returns how much of that has passed when the controller is free from then on: it has done
+    /// something else meanwhile.
     pub fn hidden_ns(&self, free_ns: u64) -> u64 {
         free_ns.saturating_sub(self.done.at_ns)
     }
@@ -241,7 +241,7 @@ impl Stream {
         if earlier > 0 || soon && self.before.away > 0 { self.before } else { self.done }
     }
 
-    /// So many have come back, `earlier` of them before the last completion.
+    /// Notes that so many have come back, `earlier` of them before the last completion.
     fn back(&mut self, requests: u8, earlier: u8, of_before: bool) {
         let first = if of_before { requests } else { earlier }.min(self.before.away);
         let rest = requests.saturating_sub(first);
@@ -289,13 +289,13 @@ impl Stream {
         self.back(run.requests, earlier, since_ns == self.before.at_ns);
         if self.seen > 0 {
             let seen = core::mem::take(&mut self.seen).saturating_add(earlier);
-            self.keeps(seen);
+            self.note_depth(seen);
         }
         self.arrived_ns = run.last_ns;
     }
 
-    /// So many were in flight at a time.
-    fn keeps(&mut self, seen: u8) {
+    /// Notes how many were in flight at a time.
+    fn note_depth(&mut self, seen: u8) {
         self.fewer = self.fewer.max(seen);
         self.times += 1;
         if seen >= self.depth || self.times >= FEWER {
@@ -316,8 +316,8 @@ impl Streams {
     pub const NEW: Streams =
         Streams { streams: [Stream::NONE; STREAMS], pauses: Costs::NEW, asked_ns: 0, ask_ns: ASK_NS };
 
-    /// These wait, or go. What was told of them before is known. True if they are some of several
-    /// in flight. `most_ns`: longer pauses count no more than that.
+    /// Notes requests that wait, or go. What was told of them before is known. True: they are some
+    /// of several in flight. `most_ns`: longer pauses count no more than that.
     pub fn came(&mut self, run: &Run, most_ns: u64) -> bool {
         let follows = |s: &&mut Stream| {
             s.direction == run.direction && (s.next == run.lba || s.begin <= run.lba && run.lba < s.next)
@@ -326,7 +326,7 @@ impl Streams {
             if stream.next == run.lba {
                 stream.came(run, most_ns, &mut self.pauses);
             } else if run.end > stream.next {
-                stream.came(&run.rest(stream.next), most_ns, &mut self.pauses);
+                stream.came(&run.left_from(stream.next), most_ns, &mut self.pauses);
             } else {
                 return false;
             }
@@ -352,7 +352,7 @@ impl Streams {
         run.requests > 1
     }
 
-    /// Those of a transfer are complete.
+    /// Notes that the requests of a transfer are complete.
     pub fn completed(&mut self, run: &Run, now_ns: u64) {
         if self.asked_ns != 0 {
             learn(&mut self.ask_ns, now_ns.saturating_sub(self.asked_ns));
@@ -366,7 +366,7 @@ impl Streams {
             let seen =
                 core::mem::replace(&mut stream.seen, flying.unwrap_or(0).min(u64::from(u8::MAX)) as u8);
             if seen > 0 {
-                stream.keeps(seen);
+                stream.note_depth(seen);
             }
             stream.begin = stream.begin.max(run.end);
             stream.answered = true;
@@ -394,8 +394,8 @@ impl Streams {
         !self.streams.iter().any(|other| beside(&other))
     }
 
-    /// Those of a stream that are away were waited for long enough; so many wait. True if there
-    /// were any.
+    /// Notes that the requests of a stream that are away were waited for long enough; so many wait.
+    /// True: there were any.
     pub fn gave_up(&mut self, direction: Direction, end: u64, waiting: u8) -> bool {
         let found = self.streams.iter_mut().find(|s| s.next == end && s.direction == direction);
         found.is_some_and(|stream| {

@@ -14,8 +14,8 @@ struct Manner {
     /// From a completion to the next request, and between two requests of one turn.
     first_ns: u64,
     gap_ns: u64,
-    /// What the first takes longer for each request that was complete with it. Where it is not 0,
-    /// the others of a turn come together, one gap after the first.
+    /// The time that the first takes longer for each request that was complete with it. Where it is
+    /// not 0, the others of a turn come together, one gap after the first.
     each_ns: u64,
     /// Every so many requests it stays away for `rest_ns`; 0: never.
     rests_every: u32,
@@ -151,7 +151,7 @@ fn run(rule: Rule, card: &Card, scripts: &[Vec<Manner>], total: u32, seed: u64) 
         }
         if running.as_ref().is_some_and(|running| running.1 <= now_ns) {
             let (_, _, members, run) = running.take().unwrap();
-            hold.ends(&run, now_ns);
+            hold.note_transfer_end(&run, now_ns);
             for (nth, &(at, _)) in members.iter().enumerate() {
                 clients[at].flying -= 1;
                 done += 1;
@@ -216,7 +216,7 @@ fn run(rule: Rule, card: &Card, scripts: &[Vec<Manner>], total: u32, seed: u64) 
         queue = rest;
         transfers += 1;
         let cost_ns = card.fixed_ns + card.block_ns * u64::from(BLOCKS) * members.len() as u64;
-        hold.begins(&run, now_ns);
+        hold.note_start(&run, now_ns);
         running = Some((now_ns, now_ns + cost_ns, members, run));
     }
     (now_ns, transfers, (hold.holds().count - hold.holds().came) as u32)
@@ -273,15 +273,15 @@ fn a_cheap_command_is_not_waited_for() {
     assert!(ours.0 <= never.0 * 103 / 100, "{ours:?} {never:?}");
 }
 
-/// What the clients of a sequence do.
+/// The clients of a sequence, by what they do.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
     Steady,
-    /// It stays away at the worst moment, again and again.
+    /// A client stays away at the worst moment, again and again.
     Rests,
     /// Other depths and paces in turn.
     Alternates,
-    /// It turns random, and sequential again.
+    /// A client turns random, and sequential again.
     TurnsRandom,
     /// Fast, and slower than any transfer, in turn.
     SlowAndFast,
@@ -325,9 +325,9 @@ fn script(kind: Kind, random: &mut Random) -> Vec<Manner> {
     }
 }
 
-/// It rests in the middle of a batch, and comes back with all that it had not sent. Without
-/// [`Stream::returned`](super::streams) the first of these went alone, and the whole took 19 % more
-/// than with "always".
+/// Tests a client that rests in the middle of a batch, and comes back with all that it had not
+/// sent. Without [`Stream::returned`](super::streams) the first of these went alone, and the whole
+/// took 19 % more than with "always".
 #[test]
 fn a_client_that_comes_back_late_comes_with_all_that_was_away() {
     let card = Card { fixed_ns: 1_665_681, block_ns: 4_325 };

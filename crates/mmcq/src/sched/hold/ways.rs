@@ -3,12 +3,12 @@
 use super::costs::Costs;
 use super::streams::Stream;
 
-/// What two ways should take is close if they differ by less than this part of it, or this time:
-/// then both are tried.
+/// The part by which two ways that are close differ at most, where they differ by more than a fixed
+/// time: then both are tried.
 const CLOSE: u64 = 8;
 /// See [`CLOSE`]: a wake-up, by which what is known of streams may be wrong.
 const CLOSE_NS: u64 = 20_000;
-/// They are level if they differ by less than this part: then what was done is done again.
+/// The part by which two ways that are level differ at most: then what was done is done again.
 const LEVEL: u64 = 48;
 /// Holding must be better by this part.
 const MARGIN: u64 = 128;
@@ -21,7 +21,7 @@ pub(super) struct Loop {
     pub blocks: u32,
 }
 
-/// What moving each of them once takes, from one turn to the next.
+/// The time of moving each of them once, from one turn to the next.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ways {
     whole_ns: u64,

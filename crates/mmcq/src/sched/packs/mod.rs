@@ -38,7 +38,7 @@ impl<L: Lanes> Lanes for Packing<L> {
     }
 }
 
-/// What the lane of packed commands has done.
+/// Counters of the lane of packed commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PackStats {
@@ -86,14 +86,14 @@ pub(crate) enum Step {
     Look,
 }
 
-/// What became of the writes of the last pack.
+/// The fate of the writes of the last pack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It is known, or there are none.
+    /// The fate is known, or there are no writes.
     Known,
     /// The card's next status tells.
     Open,
-    /// This status says that something went wrong.
+    /// A status says that something went wrong.
     Doubtful(u32),
 }
 
@@ -132,15 +132,15 @@ impl Packs {
         stats: PackStats::ZERO,
     };
 
-    /// The card takes packs of so many writes and reads, and is believed again.
-    pub(crate) fn are_taken(&mut self, writes: u8, reads: u8) {
+    /// Sets how many writes and reads a pack of the card may have, and believes it again.
+    pub(crate) fn configure(&mut self, writes: u8, reads: u8) {
         self.most = [reads, writes].map(|most| if most < 2 { 0 } else { most });
         self.stats.demoted = None;
         self.failures = Failures::NONE;
         self.pays = Pays::NEW;
     }
 
-    /// There is another card, or none, or it begins anew.
+    /// Forgets the pack: there is another card, or none, or it begins anew.
     pub(crate) fn forget(&mut self) {
         (self.most, self.running, self.step) = ([0; 2], None, None);
     }
@@ -178,30 +178,30 @@ impl Packs {
     /// A transfer of this direction is about to begin although others wait. Shall it be a pack?
     /// `ended_ns`: when the one before was over.
     pub(crate) fn would_pay(&mut self, direction: Direction, ended_ns: u64) -> bool {
-        !core::mem::take(&mut self.rests) && self.pays.packs(direction, ended_ns)
+        !core::mem::take(&mut self.rests) && self.pays.choose_pack(direction, ended_ns)
     }
 
-    /// It begins, with so many requests.
-    pub(crate) fn begins(&mut self, direction: Direction, packed: bool, requests: usize, now_ns: u64) {
-        self.pays.begins(direction, packed, requests, now_ns);
+    /// Notes that a transfer begins, with so many requests.
+    pub(crate) fn begin(&mut self, direction: Direction, packed: bool, requests: usize, now_ns: u64) {
+        self.pays.begin(direction, packed, requests, now_ns);
     }
 
-    /// Something else begins.
-    pub(crate) fn is_broken(&mut self) {
-        self.pays.is_broken();
+    /// Forgets when the last pack began: something else begins.
+    pub(crate) fn reset_timing(&mut self) {
+        self.pays.reset_timing();
     }
 
-    /// The next transfer goes alone.
-    pub(crate) fn rest(&mut self) {
+    /// Lets the next transfer go alone.
+    pub(crate) fn skip_next(&mut self) {
         self.rests = true;
     }
 
-    /// No entry is collected.
-    pub(crate) fn is_empty_again(&mut self) {
+    /// Drops the entries that were collected.
+    pub(crate) fn clear_entries(&mut self) {
         self.count = 0;
     }
 
-    /// One more. False: there is no room.
+    /// Adds an entry. False: there is no room.
     pub(crate) fn add(&mut self, entry: Entry) -> bool {
         let Some(free) = self.entries.get_mut(usize::from(self.count)) else { return false };
         *free = entry;
@@ -218,8 +218,8 @@ impl Packs {
         self.entries().iter().any(|e| e.start < end && start < e.start.saturating_add(u64::from(e.blocks)))
     }
 
-    /// The pack goes to the controller.
-    pub(crate) fn runs(&mut self, direction: Direction) {
+    /// Notes that the pack goes to the controller.
+    pub(crate) fn set_running(&mut self, direction: Direction) {
         self.running = Some(direction);
         match direction {
             Direction::Write => self.stats.writes = self.stats.writes.wrapping_add(1),
@@ -228,7 +228,7 @@ impl Packs {
         self.stats.entries = self.stats.entries.wrapping_add(u32::from(self.count));
     }
 
-    /// It has come to its end, or has failed. What it was, if there was one.
+    /// Takes the pack that has come to its end, or has failed: its direction, if there was one.
     pub(crate) fn take_running(&mut self) -> Option<Direction> {
         self.running.take()
     }
@@ -238,12 +238,12 @@ impl Packs {
         self.fate
     }
 
-    /// What became of its writes is known, or not.
-    pub(crate) fn fate_is(&mut self, fate: Fate) {
+    /// Sets whether it is known what became of the pack's writes.
+    pub(crate) fn set_fate(&mut self, fate: Fate) {
         self.fate = fate;
     }
 
-    pub(crate) fn enters(&mut self, step: Step) {
+    pub(crate) fn set_step(&mut self, step: Step) {
         self.step = Some(step);
     }
 
@@ -256,19 +256,19 @@ impl Packs {
         self.step.take()
     }
 
-    /// The card has named the entry that failed.
-    pub(crate) fn is_split(&mut self) {
+    /// Counts a pack whose failed entry the card has named.
+    pub(crate) fn count_split(&mut self) {
         self.stats.split = self.stats.split.wrapping_add(1);
     }
 
-    /// All its writes are suspects of an error.
-    pub(crate) fn are_suspects(&mut self) {
+    /// Counts a pack all of whose writes are suspects of an error.
+    pub(crate) fn count_suspects(&mut self) {
         self.stats.suspected = self.stats.suspected.wrapping_add(1);
     }
 
-    /// A pack has failed, and no entry of it is known as the cause. Packs are given up where that
-    /// is so too often.
-    pub(crate) fn fails(&mut self, now_ns: u64) {
+    /// Notes that a pack has failed, and no entry of it is known as the cause. Packs are given up
+    /// where that is so too often.
+    pub(crate) fn note_failure(&mut self, now_ns: u64) {
         self.stats.failures = self.stats.failures.wrapping_add(1);
         if self.failures.again(now_ns) {
             self.stats.demoted.get_or_insert(Demotion::Failures);

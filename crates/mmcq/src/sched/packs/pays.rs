@@ -15,7 +15,8 @@ const SHARE_SHIFT: u32 = 3;
 pub(super) struct Pays {
     /// Nanoseconds of a request: of reads and writes, alone and in a pack; 0: not known.
     times_ns: [[u32; 2]; 2],
-    /// What began last, if nothing else has since: its place in `times_ns`, its requests, and when.
+    /// The last beginning, if nothing else has begun since: its place in `times_ns`, its requests,
+    /// and when.
     began: Option<(usize, usize, u32, u64)>,
     /// Transfers since the other way was tried, reads and writes.
     turns: [u8; 2],
@@ -28,8 +29,9 @@ fn place(direction: Direction) -> usize {
 impl Pays {
     pub(super) const NEW: Pays = Pays { times_ns: [[0; 2]; 2], began: None, turns: [0; 2] };
 
-    /// Others wait, and the one before was over at this time. Shall this go as a pack?
-    pub(super) fn packs(&mut self, direction: Direction, ended_ns: u64) -> bool {
+    /// Decides whether this goes as a pack, while others wait. The one before was over at this
+    /// time.
+    pub(super) fn choose_pack(&mut self, direction: Direction, ended_ns: u64) -> bool {
         if let Some((way, packed, requests, then_ns)) = self.began.take() {
             self.learn(way, packed, ended_ns.saturating_sub(then_ns) / u64::from(requests.max(1)));
         }
@@ -54,13 +56,13 @@ impl Pays {
         };
     }
 
-    pub(super) fn begins(&mut self, direction: Direction, packed: bool, requests: usize, now_ns: u64) {
+    pub(super) fn begin(&mut self, direction: Direction, packed: bool, requests: usize, now_ns: u64) {
         let requests = u32::try_from(requests).unwrap_or(u32::MAX);
         self.began = Some((place(direction), usize::from(packed), requests, now_ns));
     }
 
-    /// Something else begins: what the last took is not known.
-    pub(super) fn is_broken(&mut self) {
+    /// Forgets when the last began: something else begins, so what it took is not known.
+    pub(super) fn reset_timing(&mut self) {
         self.began = None;
     }
 }
@@ -72,12 +74,12 @@ mod tests {
     use std::vec::Vec;
 
     /// Two thousand transfers of four requests, on a card with these times; how many were packs.
-    fn packs(pays: &mut Pays, alone_ns: u64, packed_ns: u64) -> usize {
+    fn count_packs(pays: &mut Pays, alone_ns: u64, packed_ns: u64) -> usize {
         let mut now_ns = 1;
         let ways: Vec<bool> = (0..2_000)
             .map(|_| {
-                let packed = pays.packs(Direction::Write, now_ns);
-                pays.begins(Direction::Write, packed, if packed { 4 } else { 1 }, now_ns);
+                let packed = pays.choose_pack(Direction::Write, now_ns);
+                pays.begin(Direction::Write, packed, if packed { 4 } else { 1 }, now_ns);
                 now_ns += if packed { 4 * packed_ns } else { alone_ns };
                 packed
             })
@@ -89,8 +91,8 @@ mod tests {
     fn the_cheaper_way_is_taken_also_when_that_changes() {
         let mut new = Pays::NEW;
         let pays = &mut new;
-        assert!((1_900..2_000).contains(&packs(pays, 100_000, 60_000)));
-        assert!((1..250).contains(&packs(pays, 100_000, 160_000)));
-        assert!((1_700..2_000).contains(&packs(pays, 100_000, 60_000)));
+        assert!((1_900..2_000).contains(&count_packs(pays, 100_000, 60_000)));
+        assert!((1..250).contains(&count_packs(pays, 100_000, 160_000)));
+        assert!((1_700..2_000).contains(&count_packs(pays, 100_000, 60_000)));
     }
 }

@@ -3,7 +3,7 @@
 
 use super::{DEPTH_MAX, NONE};
 
-/// What stands before and behind a task, in a circle.
+/// The neighbours of a task in a circle, before and behind it.
 #[derive(Clone, Copy, Debug)]
 struct Link {
     older: u8,
@@ -22,7 +22,7 @@ impl Ages {
     pub const NEW: Ages =
         Ages { oldest: NONE, links: [Link { older: NONE, younger: NONE }; DEPTH_MAX as usize] };
 
-    /// There is none.
+    /// Forgets all tasks.
     #[inline(always)]
     pub fn forget(&mut self) {
         self.oldest = NONE;
@@ -34,13 +34,13 @@ impl Ages {
         self.oldest
     }
 
-    /// That which was announced after this one, or the oldest again.
+    /// Returns the task that was announced after this one, or the oldest again.
     #[inline(always)]
     pub fn after(&self, id: u8) -> u8 {
         self.link(id).younger
     }
 
-    /// One more, the youngest.
+    /// Adds a task, the youngest.
     #[inline(always)]
     pub fn push(&mut self, id: u8) {
         if self.oldest == NONE {
@@ -54,7 +54,7 @@ impl Ages {
         self.link_mut(younger).older = id;
     }
 
-    /// One that is there goes.
+    /// Removes a task that is there.
     #[inline(always)]
     pub fn remove(&mut self, id: u8) {
         let Link { older, younger } = *self.link(id);

@@ -13,29 +13,29 @@ pub(crate) const CLEAR_NS: u64 = 100_000_000;
 /// Ends of tasks that were not rung, before the engine is not believed any more.
 const STALE_MAX: u8 = 4;
 
-/// What the engine is at.
+/// The states of the controller's engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum At {
     /// Off: the lines are free, and no memory is its own.
     Off,
     /// On: tasks can be rung.
     On,
-    /// It was asked to halt, because something went wrong.
+    /// The engine was asked to halt, because something went wrong.
     Halting,
-    /// It has halted, and forgets its tasks.
+    /// The engine has halted, and forgets its tasks.
     Clearing,
-    /// It did not do as it was told: a reset takes the memory from it.
+    /// The engine did not do as it was told: a reset takes the memory from it.
     Reset,
 }
 
 /// Why its tasks are taken from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// It says so.
+    /// The engine names a fault.
     Fault(QueueFault),
     /// Nothing has ended in the longest time that any task may last, or the memory is needed.
     Silent,
-    /// There is no card any more.
+    /// No card is there any more.
     Removed,
 }
 
@@ -43,9 +43,9 @@ pub(crate) enum Why {
 #[derive(Debug)]
 pub struct Hosted {
     at: At,
-    /// It drives the card's queue; else the software does.
+    /// Whether the engine drives the card's queue; else the software does.
     drives: bool,
-    /// What a task may be; the largest so far.
+    /// The limits of a task; the largest so far.
     blocks: u32,
     largest: u32,
     segments: u16,
@@ -75,15 +75,15 @@ impl Hosted {
         until_ns: 0,
     };
 
-    /// The engine is good for tasks of so many blocks, in so many pieces of memory: it drives the
-    /// queue from now on.
-    pub(crate) fn equips(&mut self, blocks: u32, segments: u16) {
+    /// Lets the engine drive the queue from now on: it is good for tasks of so many blocks, in so
+    /// many pieces of memory.
+    pub(crate) fn equip(&mut self, blocks: u32, segments: u16) {
         (self.drives, self.blocks, self.segments) = (true, blocks.clamp(1, 0xffff), segments.max(1));
         self.stale = 0;
     }
 
-    /// The software drives the queue from now on.
-    pub(crate) fn leaves(&mut self) {
+    /// Lets the software drive the queue from now on.
+    pub(crate) fn unequip(&mut self) {
         self.drives = false;
     }
 
@@ -109,9 +109,9 @@ impl Hosted {
         self.at
     }
 
-    /// It is on, and empty; or off, and has let go of everything.
+    /// Sets the engine's state where it has no tasks: on and empty, or off.
     #[inline(always)]
-    pub(crate) fn is_at(&mut self, at: At) {
+    pub(crate) fn set_state(&mut self, at: At) {
         (self.at, self.largest) = (at, 0);
     }
 
@@ -121,9 +121,9 @@ impl Hosted {
         matches!(self.at, At::On | At::Halting | At::Clearing)
     }
 
-    /// A task is rung, of so many blocks, which may last so long; `first`: none was.
+    /// Notes that a task is rung, of so many blocks, which may last so long; `first`: none was.
     #[inline(always)]
-    pub(crate) fn rings(
+    pub(crate) fn note_rung(
         &mut self,
         first: bool,
         blocks: u32,
@@ -139,9 +139,9 @@ impl Hosted {
         }
     }
 
-    /// Tasks have ended.
+    /// Notes that tasks have ended.
     #[inline(always)]
-    pub(crate) fn hears(&mut self, now_ns: u64) {
+    pub(crate) fn note_task_end(&mut self, now_ns: u64) {
         (self.heard_ns, self.looked) = (now_ns, false);
     }
 
@@ -150,14 +150,14 @@ impl Hosted {
         self.heard_ns
     }
 
-    /// It must have said something by then.
+    /// Returns by when the engine must have said something.
     #[inline(always)]
     pub(crate) fn limit_ns(&self) -> u64 {
         self.heard_ns.saturating_add(self.longest_ns)
     }
 
-    /// The oldest task is looked for in the registers, once.
-    pub(crate) fn looks(&mut self) {
+    /// Notes that the oldest task is looked for in the registers, which is done once.
+    pub(crate) fn note_look(&mut self) {
         self.looked = true;
     }
 
@@ -166,21 +166,21 @@ impl Hosted {
         self.looked
     }
 
-    /// Its tasks are taken from it.
-    pub(crate) fn stops(&mut self, why: Why, now_ns: u64) {
+    /// Begins to take its tasks from the engine.
+    pub(crate) fn begin_halt(&mut self, why: Why, now_ns: u64) {
         let halts_ns = self.longest_ns.max(HALT_NS);
         (self.at, self.why, self.until_ns) = (At::Halting, Some(why), now_ns.saturating_add(halts_ns));
     }
 
-    /// While it halts, it says what has gone wrong.
-    pub(crate) fn explains(&mut self, fault: QueueFault) {
+    /// Notes what has gone wrong, which the engine says while it halts.
+    pub(crate) fn explain(&mut self, fault: QueueFault) {
         if self.why == Some(Why::Silent) {
             self.why = Some(Why::Fault(fault));
         }
     }
 
-    /// It has halted.
-    pub(crate) fn clears(&mut self, now_ns: u64) {
+    /// Begins to let the engine forget its tasks: it has halted.
+    pub(crate) fn begin_clear(&mut self, now_ns: u64) {
         (self.at, self.until_ns) = (At::Clearing, now_ns.saturating_add(CLEAR_NS));
     }
 
@@ -194,8 +194,8 @@ impl Hosted {
         self.why.take().unwrap_or(Why::Silent)
     }
 
-    /// Tasks ended that were not rung. True: too often.
-    pub(crate) fn is_stale(&mut self) -> bool {
+    /// Counts ends of tasks that were not rung. True: too many.
+    pub(crate) fn count_stale(&mut self) -> bool {
         self.stale = self.stale.saturating_add(1);
         self.stale >= STALE_MAX
     }

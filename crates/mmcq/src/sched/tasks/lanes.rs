@@ -55,7 +55,7 @@ pub trait Lanes: core::fmt::Debug + Send + Sync + 'static + Sealed {
 
 pub(in super::super) trait Sealed {}
 
-/// These are those of the lanes that a profile has besides.
+/// Makes the lanes that a profile has besides.
 macro_rules! lanes_below {
     ($($get:ident $get_mut:ident $what:ty),*) => {
         $(
@@ -73,7 +73,7 @@ macro_rules! lanes_below {
 }
 pub(in super::super) use lanes_below;
 
-/// One transfer at a time. It takes nothing.
+/// A lane of one transfer at a time. Takes nothing.
 #[derive(Debug)]
 pub struct Single;
 
@@ -81,7 +81,7 @@ pub struct Single;
 #[derive(Debug)]
 pub struct SoftwareQueue(Tasks);
 
-/// The same, driven by the controller's engine where it has one
+/// The card's queue driven by the controller's engine where it has one
 /// ([`CommandQueueHost`](crate::host::CommandQueueHost)), and by software elsewhere.
 #[derive(Debug)]
 pub struct HostQueue(Tasks, Hosted);

@@ -28,12 +28,12 @@ pub use stats::{Demotion, TaskStats};
 const DEPTH_MAX: u8 = 32;
 /// A queue of fewer tasks is not worth its commands.
 const DEPTH_MIN: u8 = 2;
-/// So many are announced at most: beyond that a card of four units is never idle, and what waits
-/// here still obeys the scheduler.
+/// Most tasks that are announced at a time: beyond that a card of four units is never idle, and
+/// what waits here still obeys the scheduler.
 const ANNOUNCED_MAX: u8 = 16;
 /// While a task has waited so long on the card, no other is announced.
 const AGE_NS: u64 = 20_000_000;
-/// So many writes in a row, without a read among them, end the queue: they gain nothing by it.
+/// How many writes in a row, without a read among them, end the queue: they gain nothing by it.
 const DULL_MAX: u8 = 16;
 /// Each time that the queue would have paid counts 2, each time that it would not takes 1 off. It
 /// is switched on at this count: an open loop may leave one request alone in every other turn.
@@ -48,7 +48,7 @@ const CLEANINGS_MAX: u8 = 3;
 pub(crate) struct Task {
     pub direction: Direction,
     pub start: u64,
-    /// One past the last block.
+    /// The end, one past the last block.
     pub end: u64,
     /// The slot of its first request.
     pub first: u8,
@@ -73,8 +73,8 @@ pub struct Tasks {
     has_params: bool,
     asked_beside: bool,
     running: u8,
-    /// One bit a task that the card knows; of these, one that is ready; one that writes, void for a
-    /// number that is free.
+    /// A bit for each task that the card knows; of these, one that is ready; one that writes, void
+    /// for a number that is free.
     announced: u32,
     ready: u32,
     writes: u32,
@@ -84,7 +84,7 @@ pub struct Tasks {
     behind: [u8; SLOTS_MAX],
     /// Tries to bring the card out of it.
     cleanings: u8,
-    /// It is used for all that it can be used for, and not where it pays alone.
+    /// Whether the queue is used for all that it can be used for, and not where it pays alone.
     always: bool,
     /// Writes in a row that were executed. Looks in a row at which the queue would have paid.
     dull: u8,
@@ -126,8 +126,8 @@ impl Tasks {
         stats: TaskStats::ZERO,
     };
 
-    /// The card has a queue of so many tasks, and is believed again. False: that is too few.
-    pub(crate) fn has_queue(&mut self, depth: u8) -> bool {
+    /// Sets how many tasks the card's queue takes, and believes it again. False: they are too few.
+    pub(crate) fn configure(&mut self, depth: u8) -> bool {
         self.depth = if depth >= DEPTH_MIN { depth.min(DEPTH_MAX) } else { 0 };
         self.dialect = Dialect::Emmc;
         (self.stats.demoted, self.stats.engine) = (None, None);
@@ -135,19 +135,19 @@ impl Tasks {
         self.depth != 0
     }
 
-    /// The controller's engine has so many slots.
-    pub(crate) fn has_slots(&mut self, slots: u8) {
+    /// Limits the depth to the slots of the controller's engine.
+    pub(crate) fn limit_depth(&mut self, slots: u8) {
         self.depth = self.depth.min(slots);
     }
 
-    /// Nothing more is to be announced: there is no card.
-    pub(crate) fn has_no_queue(&mut self) {
+    /// Stops all announcements: there is no card.
+    pub(crate) fn remove_queue(&mut self) {
         self.depth = 0;
     }
 
-    /// The same of an SD card.
-    pub(crate) fn has_sd_queue(&mut self, queue: SdTaskQueue) -> bool {
-        let has = self.has_queue(queue.depth);
+    /// Does what [`configure`](Self::configure) does for the queue of an SD card.
+    pub(crate) fn configure_sd(&mut self, queue: SdTaskQueue) -> bool {
+        let has = self.configure(queue.depth);
         self.dialect = Dialect::Sd(queue);
         has
     }
@@ -156,9 +156,9 @@ impl Tasks {
         self.dialect
     }
 
-    /// There is another card, or none, or it begins anew: nothing of its queue is left.
+    /// Forgets the queue: there is another card, or none, or it begins anew.
     pub(crate) fn forget(&mut self) {
-        self.is_off();
+        self.reset();
         self.depth = 0;
     }
 
@@ -172,27 +172,29 @@ impl Tasks {
         self.mode
     }
 
+    /// Forgets all tasks: the queue is off.
     #[inline(always)]
-    pub(crate) fn is_off(&mut self) {
+    pub(crate) fn reset(&mut self) {
         (self.mode, self.described, self.running) = (Mode::Off, NONE, NONE);
         (self.announced, self.ready, self.cleanings) = (0, 0, 0);
         self.ages.forget();
         (self.dull, self.wanted) = (0, 0);
     }
 
-    /// The queue is on, and empty.
-    pub(crate) fn is_on(&mut self) {
-        self.is_off();
+    /// Notes that the queue is on, and empty.
+    pub(crate) fn enter_on(&mut self) {
+        self.reset();
         self.mode = Mode::On;
         self.stats.entered = self.stats.entered.wrapping_add(1);
     }
 
-    /// The queue is left: what the card has is not known until it has said that it is off.
-    pub(crate) fn leaves(&mut self) {
+    /// Marks the queue as left: what the card has is not known until it has said that it is off.
+    pub(crate) fn mark_lost(&mut self) {
         self.mode = Mode::Lost;
     }
 
-    /// So many reads and writes wait while the queue is off. Would it pay, as it did before?
+    /// Asks whether the queue, which is off, would pay while so many reads and writes wait, as it
+    /// did before.
     ///
     /// It pays for several reads at a time: the card loads one while it sends another. Writes wait
     /// for nothing that it could do meanwhile.
@@ -210,14 +212,14 @@ impl Tasks {
         self.mode == Mode::On
     }
 
-    /// It has had nothing but writes for a while.
+    /// Asks whether there were nothing but writes for a while.
     #[inline(always)]
     pub(crate) fn is_dull(&self) -> bool {
         self.dull >= DULL_MAX && !self.always
     }
 
-    /// Is it used for all that it can be used for?
-    pub(crate) fn is_always_used(&mut self, always: bool) {
+    /// Sets whether the queue takes all that it can take, be it worth it or not.
+    pub(crate) fn set_always(&mut self, always: bool) {
         self.always = always;
     }
 
@@ -225,8 +227,8 @@ impl Tasks {
         &self.stats
     }
 
-    /// A command for the queue goes out.
-    pub(crate) fn enters(&mut self, step: Step) {
+    /// Sets the step of the command for the queue that goes out.
+    pub(crate) fn set_step(&mut self, step: Step) {
         self.step = Some(step);
     }
 
@@ -235,7 +237,8 @@ impl Tasks {
         self.step
     }
 
-    /// It is over. The flag: its tasks were called back meanwhile, and it means nothing any more.
+    /// Takes the step that is over. The flag: its tasks were called back meanwhile, and it means
+    /// nothing any more.
     pub(crate) fn take_step(&mut self) -> Option<(Step, bool)> {
         let step = self.step.take()?;
         let needed =
@@ -339,13 +342,13 @@ impl Tasks {
         id
     }
 
-    /// The task that was described last is a reliable write.
-    pub(crate) fn is_reliable(&mut self, id: u8) {
+    /// Marks the task that was described last as a reliable write.
+    pub(crate) fn mark_reliable(&mut self, id: u8) {
         self.tasks[usize::from(id % DEPTH_MAX)].reliable = true;
     }
 
-    /// CMD44 of the described task goes out.
-    pub(crate) fn params_go_out(&mut self) {
+    /// Notes that CMD44 of the described task goes out.
+    pub(crate) fn note_params_sent(&mut self) {
         self.has_params = true;
     }
 
@@ -362,7 +365,7 @@ impl Tasks {
     /// CMD45 was answered well.
     pub(crate) fn announced(&mut self, now_ns: u64) {
         if self.announced == 0 {
-            self.pace.begins(now_ns);
+            self.pace.begin(now_ns);
         }
         if let Some(id) = self.described() {
             self.announced |= 1 << id;
@@ -382,8 +385,8 @@ impl Tasks {
         })
     }
 
-    /// The card says what is ready.
-    pub(crate) fn are_ready(&mut self, status: u32, now_ns: u64) -> Result<(), Demotion> {
+    /// Takes in which tasks the card calls ready.
+    pub(crate) fn apply_ready_bits(&mut self, status: u32, now_ns: u64) -> Result<(), Demotion> {
         self.stats.asked = self.stats.asked.wrapping_add(1);
         // Asked beside its data, a card may call a task ready until they are over.
         let status = status & !self.executed().map_or(0, |id| 1 << (id % DEPTH_MAX));
@@ -415,8 +418,8 @@ impl Tasks {
         self.announced != 0 && self.ready == 0 && !self.asked_beside && now_ns >= self.ask_ns()
     }
 
-    /// It is asked while data move.
-    pub(crate) fn asks_beside(&mut self) {
+    /// Notes that the card is asked while data move.
+    pub(crate) fn note_asked_beside(&mut self) {
         self.asked_beside = true;
     }
 
@@ -443,13 +446,14 @@ impl Tasks {
             }
             id = self.ages.after(id);
         }
-        self.is_executed(id);
+        self.take_executed(id);
         (self.running, self.asked_beside) = (id, false);
         Some(id)
     }
 
+    /// Takes a task off that is executed.
     #[inline(always)]
-    fn is_executed(&mut self, id: u8) {
+    fn take_executed(&mut self, id: u8) {
         self.take_off(id);
         self.dull = match self.task(id).direction {
             Direction::Read => 0,
@@ -458,7 +462,7 @@ impl Tasks {
         self.stats.executed = self.stats.executed.wrapping_add(1);
     }
 
-    /// It waits on the card no more.
+    /// Takes a task off those that wait on the card.
     #[inline(always)]
     fn take_off(&mut self, id: u8) {
         let bit = 1 << (id % DEPTH_MAX);
@@ -468,17 +472,17 @@ impl Tasks {
         (self.announced, self.ready) = (self.announced & !bit, self.ready & !bit);
     }
 
-    /// What was executed has come to its end.
+    /// Notes that what was executed has come to its end.
     #[inline(always)]
-    pub(crate) fn ends(&mut self, now_ns: u64) {
+    pub(crate) fn clear_running(&mut self, now_ns: u64) {
         if self.running != NONE {
             self.running = NONE;
-            self.pace.hears(now_ns);
+            self.pace.note_executed(now_ns);
         }
     }
 
-    /// Several writes are suspects of a late error.
-    pub(crate) fn are_suspects(&mut self) {
+    /// Counts a late error of which several writes are suspects.
+    pub(crate) fn count_suspects(&mut self) {
         self.stats.suspected = self.stats.suspected.wrapping_add(1);
     }
 
@@ -504,29 +508,29 @@ impl Tasks {
         self.oldest().map_or(u64::MAX, |id| self.task(id).announced_ns.saturating_add(AGE_NS))
     }
 
-    /// This task waits on the card no more: it is what failed.
+    /// Takes a task off that failed.
     pub(crate) fn take_out(&mut self, id: u8) {
         self.take_off(id);
         self.running = NONE;
     }
 
-    /// A task that was described cannot be rung.
-    pub(crate) fn forgets_described(&mut self) {
+    /// Forgets a described task that cannot be rung.
+    pub(crate) fn forget_described(&mut self) {
         self.described = NONE;
     }
 
-    /// It called these tasks done, and they are not.
-    pub(crate) fn are_stale(&mut self, tasks: u32) {
+    /// Counts tasks that the engine called done, and are not.
+    pub(crate) fn count_stale(&mut self, tasks: u32) {
         self.stats.stale = self.stats.stale.wrapping_add(tasks.count_ones());
     }
 
-    /// An interrupt of its, or a doorbell, was lost.
-    pub(crate) fn was_lost(&mut self) {
+    /// Counts an interrupt of the engine, or a doorbell, that was lost.
+    pub(crate) fn count_lost(&mut self) {
         self.stats.lost = self.stats.lost.wrapping_add(1);
     }
 
-    /// The controller's engine is not used any more. What failed before says nothing of software.
-    pub(crate) fn leaves_engine(&mut self, why: Demotion) {
+    /// Stops the use of the controller's engine. What failed before says nothing of software.
+    pub(crate) fn leave_engine(&mut self, why: Demotion) {
         self.stats.engine.get_or_insert(why);
         self.failures = Failures::NONE;
     }
@@ -547,27 +551,27 @@ impl Tasks {
             }
         }
         let cleanings = self.cleanings;
-        self.is_off();
+        self.reset();
         (self.mode, self.cleanings) = (Mode::Lost, cleanings);
         back
     }
 
-    /// The queue has failed. True: it did so too often.
-    pub(crate) fn fails(&mut self, now_ns: u64) -> bool {
+    /// Counts a failure of the queue. True: there were too many.
+    pub(crate) fn note_failure(&mut self, now_ns: u64) -> bool {
         self.stats.failures = self.stats.failures.wrapping_add(1);
         self.failures.again(now_ns)
     }
 
-    /// It is not used any more. False: it was not before.
+    /// Stops the use of the queue. False: it was not used before.
     pub(crate) fn demote(&mut self, why: Demotion) -> bool {
         let used = self.stats.demoted.is_none();
         self.stats.demoted.get_or_insert(why);
         used
     }
 
-    /// Another try to bring the card out of it. `None`: there were enough. False: the tasks are not
-    /// discarded first, since the card may be out of it already.
-    pub(crate) fn cleans(&mut self) -> Option<bool> {
+    /// Counts another try to bring the card out of the queue. `None`: there were enough. False: the
+    /// tasks are not discarded first, since the card may be out of it already.
+    pub(crate) fn count_cleaning(&mut self) -> Option<bool> {
         let tries = self.cleanings;
         self.cleanings += u8::from(tries < CLEANINGS_MAX);
         (tries < CLEANINGS_MAX).then_some(tries != 1)

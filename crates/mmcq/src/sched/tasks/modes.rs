@@ -22,12 +22,12 @@ pub(crate) enum Dialect {
     Sd(SdTaskQueue),
 }
 
-/// What the card is in.
+/// The modes of the card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Its queue is off.
+    /// The card's queue is off.
     Off,
-    /// Its queue is on.
+    /// The card's queue is on.
     On,
     /// Not known: tasks are discarded, and the queue is switched off.
     Lost,
@@ -52,7 +52,7 @@ pub(crate) enum Step {
     Look(After),
 }
 
-/// What is being waited for.
+/// The events that are waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum After {
     Discard,

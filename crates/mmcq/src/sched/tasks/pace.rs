@@ -9,10 +9,10 @@
 const LEAST_NS: u64 = 5_000;
 /// No card's unit is waited for longer without a question.
 const MOST_NS: u64 = 200_000;
-/// So many tasks keep a card at work while one that is ready waits.
+/// How many tasks keep a card at work while one that is ready waits.
 const ENOUGH: u64 = 8;
 
-/// What is known of it.
+/// The measured pace of a card.
 #[derive(Debug)]
 pub(super) struct Pace {
     /// Mean time from one task that becomes ready to the next.
@@ -26,8 +26,8 @@ pub(super) struct Pace {
 impl Pace {
     pub const NEW: Pace = Pace { gap_ns: 50_000, ask_ns: 0, heard_ns: 0 };
 
-    /// The first task is announced.
-    pub fn begins(&mut self, now_ns: u64) {
+    /// Begins to measure as the first task is announced.
+    pub fn begin(&mut self, now_ns: u64) {
         self.heard_ns = now_ns;
         self.ask_ns = now_ns.saturating_add(self.pause_ns(1));
     }
@@ -42,8 +42,8 @@ impl Pace {
         self.ask_ns = now_ns.saturating_add(self.pause_ns(announced));
     }
 
-    /// A task was executed, which may have kept the card from all others.
-    pub fn hears(&mut self, now_ns: u64) {
+    /// Notes that a task was executed, which may have kept the card from all others.
+    pub fn note_executed(&mut self, now_ns: u64) {
         self.heard_ns = now_ns;
     }
 
@@ -56,7 +56,7 @@ impl Pace {
         self.ask_ns
     }
 
-    /// So long nothing has become ready.
+    /// Returns how long nothing has become ready.
     pub fn quiet_ns(&self, now_ns: u64) -> u64 {
         now_ns.saturating_sub(self.heard_ns)
     }

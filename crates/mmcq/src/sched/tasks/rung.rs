@@ -19,9 +19,9 @@ impl Tasks {
         rivals != 0 && self.meets(direction, start, end)
     }
 
-    /// A task of this number and one request is described, announced and rung at once.
+    /// Notes a task of this number and one request, which is described, announced and rung at once.
     #[inline(always)]
-    pub(crate) fn rings_one(
+    pub(crate) fn ring_one(
         &mut self,
         id: u8,
         direction: Direction,
@@ -40,28 +40,28 @@ impl Tasks {
         self.announced |= bit;
         self.ages.push(id);
         self.stats.announced = self.stats.announced.wrapping_add(1);
-        self.rings(bit);
+        self.count_rung(bit);
     }
 
-    /// Its only request.
+    /// Returns the task's request, if it has only one.
     #[inline(always)]
     pub(crate) fn one_member(&self, id: u8) -> Option<u8> {
         let first = self.task(id).first;
         (self.behind[usize::from(first) % SLOTS_MAX] == NONE).then_some(first)
     }
 
-    /// The controller's engine was given these tasks, by one write.
+    /// Counts tasks that the controller's engine was given by one write.
     #[inline(always)]
-    pub(crate) fn rings(&mut self, tasks: u32) {
+    pub(crate) fn count_rung(&mut self, tasks: u32) {
         self.stats.rung = self.stats.rung.wrapping_add(tasks.count_ones());
         self.stats.rings = self.stats.rings.wrapping_add(1);
     }
 
-    /// The controller's engine says that this task is done. The card is believed: its end was
-    /// executed.
+    /// Takes a task off that the controller's engine calls done. The card is believed: the task's
+    /// end was executed.
     #[inline(always)]
-    pub(crate) fn is_done(&mut self, id: u8, now_ns: u64) {
-        self.is_executed(id);
-        self.pace.hears(now_ns);
+    pub(crate) fn complete(&mut self, id: u8, now_ns: u64) {
+        self.take_executed(id);
+        self.pace.note_executed(now_ns);
     }
 }

@@ -10,7 +10,7 @@ use core::fmt;
 pub enum Demotion {
     /// The card did not switch its queue on.
     Refused,
-    /// It calls tasks ready that do not exist, bit n for task n.
+    /// The card calls tasks ready that do not exist, bit n for task n.
     Unknown(u32),
     /// Tasks that were ready are not any more.
     Fell(u32),
@@ -22,11 +22,11 @@ pub enum Demotion {
     EndsEarly,
     /// The controller's engine cannot be switched on.
     Engine(QueueError),
-    /// It did not halt.
+    /// The engine did not halt.
     Halt,
-    /// It did not forget its tasks.
+    /// The engine did not forget its tasks.
     Clear,
-    /// Its registers say what cannot be: tasks ended that were not rung, bit n for task n.
+    /// The engine's registers say what cannot be: tasks ended that were not rung, bit n for task n.
     Stale(u32),
 }
 
@@ -47,7 +47,7 @@ impl fmt::Display for Demotion {
     }
 }
 
-/// What the lane of tasks has done.
+/// Counters of the lane of tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TaskStats {
@@ -71,7 +71,7 @@ pub struct TaskStats {
     pub rings: u32,
     /// Tasks that it called done and that were not.
     pub stale: u32,
-    /// Its interrupts, or doorbells, that were lost.
+    /// Interrupts of the engine, or doorbells, that were lost.
     pub lost: u32,
     /// Why the controller's engine is not used any more, if so; the software drives the queue then.
     pub engine: Option<Demotion>,

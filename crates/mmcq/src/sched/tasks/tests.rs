@@ -6,8 +6,8 @@ use std::vec::Vec;
 /// A queue of so many tasks, on.
 fn queue(depth: u8) -> Tasks {
     let mut tasks = Tasks::NEW;
-    assert!(tasks.has_queue(depth));
-    tasks.is_on();
+    assert!(tasks.configure(depth));
+    tasks.enter_on();
     tasks
 }
 
@@ -20,8 +20,8 @@ fn announce(tasks: &mut Tasks, direction: Direction, start: u64, slot: u8, now_n
 #[test]
 fn a_queue_of_one_task_is_none() {
     let mut tasks = Tasks::NEW;
-    assert!(!tasks.has_queue(0) && !tasks.has_queue(1) && !tasks.is_armed());
-    assert!(tasks.has_queue(2) && tasks.is_armed());
+    assert!(!tasks.configure(0) && !tasks.configure(1) && !tasks.is_armed());
+    assert!(tasks.configure(2) && tasks.is_armed());
 }
 
 #[test]
@@ -35,10 +35,10 @@ fn no_more_are_announced_than_the_card_holds_and_than_pay() {
         }
         assert_eq!(count, most);
         // One that is executed has its number until its end.
-        tasks.are_ready(1, 0).unwrap();
+        tasks.apply_ready_bits(1, 0).unwrap();
         assert_eq!(tasks.execute(), Some(0));
         assert!(!tasks.has_room(0));
-        tasks.ends(0);
+        tasks.clear_running(0);
         assert!(tasks.has_room(0));
     }
 }
@@ -51,14 +51,14 @@ fn a_task_that_starves_ends_the_announcing_of_others() {
     let (mut now_ns, mut passed) = (1_000, 0);
     while tasks.has_room(now_ns) {
         let id = announce(&mut tasks, Direction::Read, 800, 1, now_ns);
-        tasks.are_ready(1 << id, now_ns).unwrap();
+        tasks.apply_ready_bits(1 << id, now_ns).unwrap();
         assert_eq!(tasks.execute(), Some(id));
         now_ns += 100_000;
-        tasks.ends(now_ns);
+        tasks.clear_running(now_ns);
         passed += 1;
     }
     assert_eq!(passed, AGE_NS / 100_000);
-    tasks.are_ready(1 << starved, now_ns).unwrap();
+    tasks.apply_ready_bits(1 << starved, now_ns).unwrap();
     assert_eq!(tasks.execute(), Some(starved));
     assert!(tasks.has_room(now_ns));
 }
@@ -71,10 +71,10 @@ fn writes_meet_what_is_announced_or_executed_and_reads_only_writes() {
     assert!(!tasks.meets(Direction::Read, 0, 8) && tasks.meets(Direction::Write, 7, 9));
     assert!(!tasks.meets(Direction::Write, 8, 100));
     assert!(tasks.meets(Direction::Read, 107, 108));
-    tasks.are_ready(1 << write, 0).unwrap();
+    tasks.apply_ready_bits(1 << write, 0).unwrap();
     assert_eq!(tasks.execute(), Some(write));
     assert!(tasks.meets(Direction::Read, 107, 108), "it is executed still");
-    tasks.ends(0);
+    tasks.clear_running(0);
     assert!(!tasks.meets(Direction::Read, 107, 108));
 }
 
@@ -84,12 +84,12 @@ fn what_was_announced_first_is_executed_first() {
     let ids: Vec<_> = (0..4)
         .map(|n| announce(&mut tasks, Direction::Read, u64::from(n) * 8, n, 10 * u64::from(n)))
         .collect();
-    tasks.are_ready(0b1110, 100).unwrap();
+    tasks.apply_ready_bits(0b1110, 100).unwrap();
     assert_eq!(tasks.execute(), Some(ids[1]));
-    tasks.ends(100);
+    tasks.clear_running(100);
     // Its number is free again, and the next task that gets it is the youngest.
     assert_eq!(announce(&mut tasks, Direction::Read, 800, 4, 200), ids[1]);
-    tasks.are_ready(0b1110, 300).unwrap();
+    tasks.apply_ready_bits(0b1110, 300).unwrap();
     assert_eq!([tasks.execute(), tasks.execute(), tasks.execute()], [Some(2), Some(3), Some(1)]);
 }
 
@@ -97,9 +97,9 @@ fn what_was_announced_first_is_executed_first() {
 fn a_card_that_contradicts_itself_is_not_believed() {
     let mut tasks = queue(8);
     let id = announce(&mut tasks, Direction::Read, 0, 0, 0);
-    assert_eq!(tasks.are_ready(0x900, 0), Err(Demotion::Unknown(0x900)));
-    tasks.are_ready(1 << id, 0).unwrap();
-    assert_eq!(tasks.are_ready(0, 0), Err(Demotion::Fell(1)));
+    assert_eq!(tasks.apply_ready_bits(0x900, 0), Err(Demotion::Unknown(0x900)));
+    tasks.apply_ready_bits(1 << id, 0).unwrap();
+    assert_eq!(tasks.apply_ready_bits(0, 0), Err(Demotion::Fell(1)));
 }
 
 #[test]
@@ -110,19 +110,19 @@ fn all_requests_of_what_was_not_executed_come_back() {
     assert_eq!(tasks.members(merged).collect::<Vec<_>>(), [5, 3, 9]);
     let gone = announce(&mut tasks, Direction::Read, 80, 1, 0);
     tasks.describe(Direction::Write, 160, 168, &[2], 0);
-    tasks.are_ready(1 << gone, 0).unwrap();
+    tasks.apply_ready_bits(1 << gone, 0).unwrap();
     assert_eq!(tasks.execute(), Some(gone));
     assert!(tasks.has(9) && tasks.has(2) && !tasks.has(1));
     assert_eq!(tasks.fall_back(), 1 << 5 | 1 << 3 | 1 << 9 | 1 << 2);
     assert!(tasks.is_empty() && tasks.mode() == Mode::Lost);
-    let tries: Vec<_> = (0..4).map(|_| tasks.cleans()).collect();
+    let tries: Vec<_> = (0..4).map(|_| tasks.count_cleaning()).collect();
     assert_eq!(tries, [Some(true), Some(false), Some(true), None]);
 }
 
 #[test]
 fn the_queue_is_for_several_reads() {
     let mut tasks = Tasks::NEW;
-    tasks.has_queue(32);
+    tasks.configure(32);
     let looks =
         [(2, 0), (1, 0), (2, 3), (3, 3), (2, 0)].map(|(reads, writes)| tasks.would_pay(reads, writes));
     assert_eq!(looks, [false, false, false, false, true], "twice in a row");
@@ -130,13 +130,13 @@ fn the_queue_is_for_several_reads() {
     for n in 0..DULL_MAX {
         assert!(!tasks.is_dull());
         let id = announce(&mut tasks, Direction::Write, u64::from(n) * 8, n, 0);
-        tasks.are_ready(1 << id, 0).unwrap();
+        tasks.apply_ready_bits(1 << id, 0).unwrap();
         tasks.execute();
-        tasks.ends(0);
+        tasks.clear_running(0);
     }
     assert!(tasks.is_dull());
     let id = announce(&mut tasks, Direction::Read, 800, 1, 0);
-    tasks.are_ready(1 << id, 0).unwrap();
+    tasks.apply_ready_bits(1 << id, 0).unwrap();
     tasks.execute();
     assert!(!tasks.is_dull());
 }
@@ -145,12 +145,12 @@ fn the_queue_is_for_several_reads() {
 fn failures_count_by_their_rate() {
     let seconds = |n: u64| n * 1_000_000_000;
     let mut tasks = queue(8);
-    assert!(!tasks.fails(0) && !tasks.fails(seconds(11)) && tasks.fails(seconds(20)));
+    assert!(!tasks.note_failure(0) && !tasks.note_failure(seconds(11)) && tasks.note_failure(seconds(20)));
     let mut tasks = queue(8);
-    let fails: Vec<_> = (0..6).map(|n| tasks.fails(seconds(100 + 110 * n))).collect();
+    let fails: Vec<_> = (0..6).map(|n| tasks.note_failure(seconds(100 + 110 * n))).collect();
     assert_eq!(fails, [false, false, false, false, true, true]);
     let mut tasks = queue(8);
-    assert!((0..20).all(|n| !tasks.fails(seconds(160 * n))));
+    assert!((0..20).all(|n| !tasks.note_failure(seconds(160 * n))));
 }
 
 #[test]
@@ -166,6 +166,6 @@ fn questions_come_as_often_as_tasks_become_ready() {
         assert!((5_000..=200_000).contains(&(asked_ns - now_ns)), "{n}: {asked_ns} after {now_ns}");
         now_ns = asked_ns;
         ready |= 1 << n;
-        tasks.are_ready(ready, now_ns).unwrap();
+        tasks.apply_ready_bits(ready, now_ns).unwrap();
     }
 }

@@ -20,13 +20,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.timers.presence_at(now_ns.saturating_add(retry_ns));
     }
 
-    /// The program, or the supervisor, has said what is in the slot.
-    pub(in super::super::super) fn slot_is_known(&mut self) {
+    /// Ends the doubt about the slot: the program, or the supervisor, has said what is in it.
+    pub(in super::super::super) fn settle_presence(&mut self) {
         let helping = self.supervisor.helping_mut();
         helping.untold = false;
         if core::mem::take(&mut helping.retry_ns) != 0 {
-            self.timers.presence_is_known();
-            self.restop();
+            self.timers.clear_presence();
+            self.refresh_help();
         }
     }
 
@@ -44,7 +44,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.supervisor.helping_mut().forget();
         self.supervisor.helping_mut().retry_ns = 0;
         self.timers.presence_at(now_ns.saturating_add(DEBOUNCE_NS));
-        self.restop();
+        self.refresh_help();
         if self.card.target().is_some() || !self.host.present() {
             self.removed(now_ns);
         }
@@ -53,8 +53,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    pub(super) fn presence_is_stable(&mut self, now_ns: u64) {
-        self.timers.presence_is_known();
+    /// Asks the supervisor for help with the card that is there, or is gone, now that its presence
+    /// is stable.
+    pub(super) fn report_presence(&mut self, now_ns: u64) {
+        self.timers.clear_presence();
         let help = if self.host.present() { ServiceRequest::Inserted } else { ServiceRequest::Removed };
         if help == ServiceRequest::Removed {
             self.card.leave();
@@ -64,6 +66,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if there {
             self.ask(help, now_ns);
         }
-        self.restop();
+        self.refresh_help();
     }
 }

@@ -24,15 +24,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             // The time of what was asked for before is none of this.
             self.timers.help_until(NEVER);
             self.close_fast();
-            self.card.functions_mut().card_goes();
+            self.card.functions_mut().note_card_gone();
         }
         free
     }
 
-    /// What to wake when help is needed; the engine itself wakes nothing. As long as a waker is
-    /// named here (and after [`take_service_request`](Self::take_service_request)) the engine waits
-    /// for help, and keeps one slot free for urgent requests; `None`: there is no supervisor any
-    /// more. The waker that is not kept comes back, to be dropped outside of any lock.
+    /// Sets what to wake when help is needed; the engine itself wakes nothing. As long as a waker
+    /// is named here (and after [`take_service_request`](Self::take_service_request)) the engine
+    /// waits for help, and keeps one slot free for urgent requests; `None`: there is no supervisor
+    /// any more. The waker that is not kept comes back, to be dropped outside of any lock.
     #[must_use = "to be dropped outside of any lock"]
     pub(crate) fn set_service_waker(&mut self, waker: Option<Waker>) -> Option<Waker> {
         if !P::RECOVERS {
@@ -42,7 +42,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if waker.is_some() && core::mem::take(&mut self.supervisor.helping_mut().untold) {
             // What is in the slot is told now.
             self.timers.presence_at(0);
-            self.restop();
+            self.refresh_help();
             self.timers.wake_now();
         }
         let left = waker.is_none() && self.supervisor.helping().asked.is_some();
@@ -61,7 +61,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         {
             // Nothing is wrong with the card: the next supervisor does it.
             self.supervisor.helping_mut().forget();
-            self.restop();
+            self.refresh_help();
         }
         if left && self.lane.is_idle() {
             // The next poll, which knows the time, goes on, or limits how long help is still waited
@@ -71,7 +71,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.close_fast();
         // Without a supervisor no slot is kept for one.
         let kept = u8::from(waker.is_some());
-        self.gate.limit(self.config.admitted.min((N as u8).saturating_sub(kept).max(1)));
+        self.blockers.limit(self.config.admitted.min((N as u8).saturating_sub(kept).max(1)));
         core::mem::replace(&mut self.supervisor.helping_mut().waker, waker)
     }
 

@@ -45,7 +45,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         let own = self.has_lines();
         let status = if own { self.host.port.read32(INT_STATUS) } else { 0 };
         if status == u32::MAX && self.host.present_state().is_none() {
-            events.fault = Some(self.is_gone());
+            events.fault = Some(self.leave_bus());
             return events;
         }
         let is = self.read(IS) & KNOWN;
@@ -71,7 +71,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
             events.fault = Some(self.fault(errors, (is | late) & INT_RESPONSE != 0));
         }
         if events.halted {
-            self.has_halted();
+            self.enter_halted();
         }
         self.look_for_clear(&mut events);
         events
@@ -156,8 +156,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         QueueFault { cause, stage, index: named.map(|(index, _)| index), slot, response }
     }
 
-    /// Off the bus: what is gone reaches no memory.
-    fn is_gone(&mut self) -> QueueFault {
+    /// Notes that the controller is off the bus: what is gone reaches no memory.
+    fn leave_bus(&mut self) -> QueueFault {
         self.forget_tasks();
         self.host.idle = false;
         QueueFault { cause: Cause::Gone, stage: Stage::Command, index: None, slot: None, response: None }

@@ -52,7 +52,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         self.write(SSC2, settings.rca.into());
         self.write(RMEM, settings.r1_errors);
         self.write(IC, coalescing(settings.coalescing, caps.timer_hz));
-        self.forget_ends();
+        self.forget_events();
         self.write(ISTE, INT_HALT | INT_DONE | INT_RESPONSE | INT_CLEARED);
         self.write(ISGE, INT_DONE | INT_RESPONSE);
         self.take_lines();
@@ -108,7 +108,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         self.take_lines();
         self.at = At::On;
         if !self.leave_halt() {
-            self.has_halted();
+            self.enter_halted();
             return Err(QueueError::StaysHalted);
         }
         Ok(())
@@ -168,8 +168,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         !self.is_halted()
     }
 
-    /// The halt that was asked for is there: the lines are the controller's.
-    pub(super) fn has_halted(&mut self) {
+    /// Gives the lines back to the controller: the halt that was asked for is there.
+    pub(super) fn enter_halted(&mut self) {
         self.at = At::Halted;
         self.write(ISGE, 0);
         self.release_lines();
@@ -183,7 +183,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         }
         self.at = At::Off;
         self.write(ISGE, 0);
-        self.forget_ends();
+        self.forget_events();
         self.write(CFG, self.read(CFG) & !CFG_ENABLE);
         self.release_lines();
     }
@@ -193,7 +193,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
     }
 
     /// Ends and events of whatever was before.
-    fn forget_ends(&mut self) {
+    fn forget_events(&mut self) {
         self.write(IS, INT_HALT | INT_DONE | INT_RESPONSE | INT_CLEARED);
         let stale = self.read(TCN);
         if stale != 0 {

@@ -204,7 +204,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
         if !over {
             return None;
         }
-        if stops.direction == Direction::Write && !self.host.has_sent_all(stops, run) {
+        if stops.direction == Direction::Write && !self.host.end_or_pass_gap(stops, run) {
             return (run.gaps == 0).then_some(Err(Fault {
                 cause: Cause::Dma,
                 stage: Stage::Data,
@@ -254,9 +254,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
     }
 
-    /// The controller stands at a gap. Is it that of the last block? A request that came while an
+    /// Passes a gap that is not that of the last block; true: it is. A request that came while an
     /// earlier block was on the line stops after that one; then the rest goes on to the next gap.
-    fn has_sent_all(&mut self, stops: &mut Stops, run: &mut Run) -> bool {
+    fn end_or_pass_gap(&mut self, stops: &mut Stops, run: &mut Run) -> bool {
         if u32::from(self.port.read16(BLOCK_COUNT)) <= stops.left {
             return true;
         }

@@ -1,0 +1,79 @@
+//! The limits of the fast path: what an ordinary read or write may be at most to go by it
+//! ([`fast`](super::fast)). Whether anything is in its way the [`blockers`](super::blockers) say.
+
+use super::fast::FastKind;
+use super::{BLOCK_BYTES, CardParams, Engine};
+use crate::host::{BusyDetect, Direction, Host};
+use crate::sched::Profile;
+
+/// The limits, as far as they are known before any request comes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FastLimits {
+    /// The end of the card, one past its last block.
+    sectors: u64,
+    /// Most blocks of a read and of a write; 0: none goes this way.
+    blocks: [u32; 2],
+    /// The controller ends a write by an interrupt, and its status is owed then.
+    writes_end: bool,
+}
+
+impl FastLimits {
+    pub const NONE: FastLimits = FastLimits { sectors: 0, blocks: [0; 2], writes_end: false };
+
+    /// Returns how the fast path may end a transfer of this direction.
+    #[inline(always)]
+    pub fn fast_kind(&self, direction: Direction) -> FastKind {
+        match direction {
+            Direction::Read => FastKind::Read,
+            Direction::Write if self.writes_end => FastKind::Write,
+            Direction::Write => FastKind::Nothing,
+        }
+    }
+
+    /// Do so many blocks, that end there, go in one transfer, by what the host does itself?
+    #[inline(always)]
+    pub fn fits(&self, direction: Direction, blocks: u32, end: u64) -> bool {
+        let [read, write] = self.blocks;
+        let most = if direction == Direction::Read { read } else { write };
+        // None at all is too many.
+        blocks.wrapping_sub(1) < most && end <= self.sectors
+    }
+}
+
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
+    /// Sets the card's parameters: it is another, or known better.
+    pub(super) fn set_card(&mut self, target: Option<CardParams>) {
+        self.card.set_target(target, self.host.caps());
+        if !Self::FAST {
+            return;
+        }
+        self.slots.clear_lone();
+        let caps = self.host.caps();
+        let ahead = usize::from(self.config.prepared) >= N;
+        let most = caps.max_blocks.min(caps.max_bytes / BLOCK_BYTES).min(0xffff);
+        let blocks = match target {
+            // Nothing is looked at for each request where none goes this way.
+            _ if !self.may_go_fast() => [0; 2],
+            Some(target) if target.extended_address || !self.card.plan().ends_by_itself() || !ahead => [0; 2],
+            Some(target) => [most, if target.protected { 0 } else { most }],
+            None => [0; 2],
+        };
+        *self.lane.fast_limits_mut() = FastLimits {
+            sectors: target.map_or(0, |target| target.sectors),
+            blocks,
+            // A request that has to ask the card whether it is ready goes the general way.
+            writes_end: caps.busy == BusyDetect::Interrupt && !self.tells_transferred(),
+        };
+    }
+
+    /// Asks for room for one more: a slot is free, be it that some are kept for urgent requests.
+    #[inline(always)]
+    pub(super) fn has_room(&self) -> bool {
+        // Bits are not counted where none or one must stay free, as it is nearly everywhere.
+        match self.blockers.queue_limit() {
+            room if room >= N => true,
+            room if room + 1 == N => self.slots.are_two_free(),
+            room => self.slots.free_count() as usize > N - room,
+        }
+    }
+}
