@@ -5,7 +5,7 @@
 //! - *The cache of an SD card.* The supervisor restores it, and says so by `CardParams::flush`.
 //!   Otherwise flushes are those of a card without a cache.
 //! - *What tells of packs that fail.* The supervisor restores it, and says so by
-//!   [`Engine::packs_are_told`]. Otherwise there are no packs.
+//!   [`Engine::restore_packs`]. Otherwise there are no packs.
 //! - *A card's command queue.* The engine switches it on before the next task. Without its cache the
 //!   queue of an SD card is not used.
 

@@ -20,7 +20,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.initialise_again(now_ns);
     }
 
-    /// As [`card_lost_itself`](Self::card_lost_itself), of a card that still has what is in its
+    /// As [`recover_lost_card`](Self::recover_lost_card), of a card that still has what is in its
     /// cache: it loses that when it is initialised, and not before.
     pub(super) fn initialise_again(&mut self, now_ns: u64) {
         self.call_back_tasks(now_ns);
