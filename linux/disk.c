@@ -37,6 +37,8 @@ static void done(struct mmcq_request *request, int32_t code)
 		dev_warn_ratelimited(&pci->dev, "%s of %u blocks at %llu: %s\n", request->op == MMCQ_READ ? "read" : "request", request->blocks,
 				     request->lba, mmcq_error_name(code));
 	command->status = status_of(code);
+	if (request->op != MMCQ_READ)
+		atomic_dec(&command->host->changes);
 	here = in_hardirq() && !command->entries && command->cpu == raw_smp_processor_id();
 	mmcq_ko_unmap_request(rq);
 	/* A short one ends where it was sent from, without another interrupt in between. */
@@ -76,9 +78,14 @@ static blk_status_t queue_rq(struct blk_mq_hw_ctx *hctx, const struct blk_mq_que
 	if (command->request.op <= MMCQ_WRITE_DURABLE && !mmcq_ko_map_request(disk, rq))
 		return BLK_STS_RESOURCE;
 	blk_mq_start_request(rq);
+	if (command->request.op != MMCQ_READ)
+		atomic_inc(&disk->host->changes);
 	code = mmcq_submit(disk->host->number, &command->request);
-	if (code)
+	if (code) {
+		if (command->request.op != MMCQ_READ)
+			atomic_dec(&disk->host->changes);
 		mmcq_ko_unmap_request(rq);
+	}
 	return status_of(code);
 }
 

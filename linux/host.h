@@ -62,6 +62,8 @@ struct host {
 	spinlock_t lock;
 	unsigned long flags;
 	struct hrtimer timer;
+	/* Requests under way that change the card. */
+	atomic_t changes;
 	/* The alarm has waited for an interrupt that is on its way. */
 	bool waited;
 	/* The interrupt and the timer are off: who waits looks by itself. */

@@ -9,7 +9,13 @@
 
 /* What an SDHCI interrupts for, and the register that lets it. */
 #define STATUS 0x30
+#define COMMAND_COMPLETE BIT(0)
+#define ERROR BIT(15)
 #define SIGNAL_ENABLE 0x38
+/* The command that was sent last: its number is the upper byte. */
+#define COMMAND 0x0e
+#define ASK_STATUS 13
+#define STATUS_LOOKS 8
 /* How long an interrupt may be on its way. */
 #define LATE_IRQ_MS 4
 
@@ -89,6 +95,19 @@ void mmcq_panic(void)
 }
 
 /* ---- Interrupt and alarm ---- */
+/* The last write is asked for by a CMD13. Its answer is there before another interrupt would be: true where it came. */
+static bool waits_for_status(struct host *host)
+{
+	int looks;
+
+	if (readw(host->registers + COMMAND) >> 8 != ASK_STATUS)
+		return false;
+	for (looks = 0; looks < STATUS_LOOKS; looks++)
+		if (readl(host->registers + STATUS) & (COMMAND_COMPLETE | ERROR))
+			return true;
+	return false;
+}
+
 static irqreturn_t on_irq(int irq, void *context)
 {
 	struct host *host = context;
@@ -97,6 +116,8 @@ static irqreturn_t on_irq(int irq, void *context)
 	if (READ_ONCE(host->silent))
 		return IRQ_NONE;
 	ours = mmcq_on_irq(host->number);
+	if (ours && atomic_read(&host->changes) && waits_for_status(host))
+		mmcq_on_irq(host->number);
 	/* A message is always its own. */
 	return host->pci->msi_enabled || host->pci->msix_enabled ? IRQ_HANDLED : IRQ_RETVAL(ours);
 }

@@ -135,9 +135,9 @@ impl Waiting {
                 return;
             }
             self.again.store(false, Ordering::Release);
-            while self.is_any()
-                && (self.one(place, stack, platform) || self.transfer(place, stack, platform))
-            {}
+            while self.is_any() && (self.one(place, stack, platform) || self.transfer(place, stack, platform))
+            {
+            }
             self.calling.store(false, Ordering::Release);
             if !self.again.load(Ordering::Acquire) {
                 return;

@@ -161,10 +161,7 @@ mod tests {
         let module = LINE.replace("none", "mmcq.ko").replace("53.1", "68.5");
         let cells = parse(&[LINE, &queue, &module, &deep].join("\n")).unwrap();
         assert_eq!(cells.len(), 2);
-        assert_eq!(
-            cells[0].rates,
-            [(Setting::None, 53.1), (Setting::HsqTag, 66.5), (Setting::Mmcq, 68.5)]
-        );
+        assert_eq!(cells[0].rates, [(Setting::None, 53.1), (Setting::HsqTag, 66.5), (Setting::Mmcq, 68.5)]);
         assert_eq!((cells[1].cell.depth, cells[1].cell.wake_us), (32, 20));
         for (bad, words) in [
             (LINE.replace("emmc-hs200", "no-card"), "no-card"),
