@@ -64,6 +64,8 @@ struct host {
 	struct hrtimer timer;
 	/* Requests under way that change the card. */
 	atomic_t changes;
+	/* The handler has served an interrupt before the line told of it: it may come for nothing. */
+	bool served;
 	/* The alarm has waited for an interrupt that is on its way. */
 	bool waited;
 	/* The interrupt and the timer are off: who waits looks by itself. */

@@ -111,15 +111,17 @@ static bool waits_for_status(struct host *host)
 static irqreturn_t on_irq(int irq, void *context)
 {
 	struct host *host = context;
+	bool served = host->served;
 	int32_t ours;
 
 	if (READ_ONCE(host->silent))
 		return IRQ_NONE;
 	ours = mmcq_on_irq(host->number);
-	if (ours && atomic_read(&host->changes) && waits_for_status(host))
+	host->served = ours && atomic_read(&host->changes) && waits_for_status(host);
+	if (host->served)
 		mmcq_on_irq(host->number);
 	/* A message is always its own. */
-	return host->pci->msi_enabled || host->pci->msix_enabled ? IRQ_HANDLED : IRQ_RETVAL(ours);
+	return host->pci->msi_enabled || host->pci->msix_enabled ? IRQ_HANDLED : IRQ_RETVAL(ours || served);
 }
 
 /* An interrupt that is on its way to a CPU is not lost. In a virtual machine that may take some milliseconds. */
