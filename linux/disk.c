@@ -28,6 +28,7 @@ static void done(struct mmcq_request *request, int32_t code)
 	struct command *command = container_of(request, struct command, request);
 	struct request *rq = blk_mq_rq_from_pdu(command);
 	struct pci_dev *pci = command->host->pci;
+	bool here;
 
 	if (code == MMCQ_E_DEAD)
 		/* No reset stops it. Its memory is given to others now, so it must not reach any. */
@@ -36,8 +37,15 @@ static void done(struct mmcq_request *request, int32_t code)
 		dev_warn_ratelimited(&pci->dev, "%s of %u blocks at %llu: %s\n", request->op == MMCQ_READ ? "read" : "request", request->blocks,
 				     request->lba, mmcq_error_name(code));
 	command->status = status_of(code);
+	if (request->op != MMCQ_READ)
+		atomic_dec(&command->host->changes);
+	here = in_hardirq() && !command->entries && command->cpu == raw_smp_processor_id();
 	mmcq_ko_unmap_request(rq);
-	blk_mq_complete_request(rq);
+	/* A short one ends where it was sent from, without another interrupt in between. */
+	if (here)
+		blk_mq_end_request(rq, command->status);
+	else
+		blk_mq_complete_request(rq);
 }
 
 static bool op_of(struct request *rq, uint32_t *op)
@@ -63,15 +71,21 @@ static blk_status_t queue_rq(struct blk_mq_hw_ctx *hctx, const struct blk_mq_que
 		return BLK_STS_IOERR;
 	command->request = (struct mmcq_request) { .lba = blk_rq_pos(rq), .blocks = blk_rq_sectors(rq), .done = done };
 	command->host = disk->host;
-	command->count = 0;
+	command->cpu = raw_smp_processor_id();
+	command->count = command->entries = 0;
 	if (!op_of(rq, &command->request.op))
 		return BLK_STS_NOTSUPP;
 	if (command->request.op <= MMCQ_WRITE_DURABLE && !mmcq_ko_map_request(disk, rq))
 		return BLK_STS_RESOURCE;
 	blk_mq_start_request(rq);
+	if (command->request.op != MMCQ_READ)
+		atomic_inc(&disk->host->changes);
 	code = mmcq_submit(disk->host->number, &command->request);
-	if (code)
+	if (code) {
+		if (command->request.op != MMCQ_READ)
+			atomic_dec(&disk->host->changes);
 		mmcq_ko_unmap_request(rq);
+	}
 	return status_of(code);
 }
 
@@ -131,7 +145,8 @@ static int add_disk_of(struct host *host, const struct mmcq_card *card)
 	disk->card = *card;
 	disk->tags = (struct blk_mq_tag_set) {
 		.ops = &queue_ops, .nr_hw_queues = 1, .queue_depth = MMCQ_SLOTS, .numa_node = NUMA_NO_NODE, .timeout = TIMEOUT_S * HZ,
-		.cmd_size = sizeof(struct command), .flags = BLK_MQ_F_SHOULD_MERGE,
+		/* The library has a scheduler of its own. One of Linux's may be chosen all the same. */
+		.cmd_size = sizeof(struct command), .flags = BLK_MQ_F_SHOULD_MERGE | BLK_MQ_F_NO_SCHED_BY_DEFAULT,
 	};
 	error = blk_mq_alloc_tag_set(&disk->tags);
 	if (error)

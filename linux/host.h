@@ -31,6 +31,8 @@ struct command {
 	struct mmcq_request request;
 	struct host *host;
 	blk_status_t status;
+	/* That sent it. */
+	int cpu;
 	/* Pieces, and entries of the list that they came from; 0 entries: one page range. */
 	u16 count, entries;
 	/* The piece that was asked for last, and the bytes before it. */
@@ -60,6 +62,12 @@ struct host {
 	spinlock_t lock;
 	unsigned long flags;
 	struct hrtimer timer;
+	/* Requests under way that change the card. */
+	atomic_t changes;
+	/* The handler has served an interrupt before the line told of it: it may come for nothing. */
+	bool served;
+	/* The alarm has waited for an interrupt that is on its way. */
+	bool waited;
 	/* The interrupt and the timer are off: who waits looks by itself. */
 	bool silent;
 	/* No new look at the slot begins. */

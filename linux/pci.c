@@ -7,8 +7,17 @@
 #include <linux/seq_file.h>
 #include "host.h"
 
-/* The register that lets an SDHCI interrupt. */
+/* What an SDHCI interrupts for, and the register that lets it. */
+#define STATUS 0x30
+#define COMMAND_COMPLETE BIT(0)
+#define ERROR BIT(15)
 #define SIGNAL_ENABLE 0x38
+/* The command that was sent last: its number is the upper byte. */
+#define COMMAND 0x0e
+#define ASK_STATUS 13
+#define STATUS_LOOKS 8
+/* How long an interrupt may be on its way. */
+#define LATE_IRQ_MS 4
 
 static char *ids = "";
 module_param(ids, charp, 0444);
@@ -55,7 +64,7 @@ static void set_alarm(void *context, uint64_t at_ns)
 	if (at_ns >= KTIME_MAX)
 		hrtimer_try_to_cancel(&host->timer);
 	else
-		hrtimer_start(&host->timer, ns_to_ktime(at_ns), HRTIMER_MODE_ABS_HARD);
+		hrtimer_start(&host->timer, ns_to_ktime(at_ns), HRTIMER_MODE_ABS_SOFT);
 }
 
 static void wait(void *context, const mmcq_idle *idle)
@@ -86,21 +95,56 @@ void mmcq_panic(void)
 }
 
 /* ---- Interrupt and alarm ---- */
+/* The last write is asked for by a CMD13. Its answer is there before another interrupt would be: true where it came. */
+static bool waits_for_status(struct host *host)
+{
+	int looks;
+
+	if (readw(host->registers + COMMAND) >> 8 != ASK_STATUS)
+		return false;
+	for (looks = 0; looks < STATUS_LOOKS; looks++)
+		if (readl(host->registers + STATUS) & (COMMAND_COMPLETE | ERROR))
+			return true;
+	return false;
+}
+
 static irqreturn_t on_irq(int irq, void *context)
 {
 	struct host *host = context;
+	bool served = host->served;
 	int32_t ours;
 
 	if (READ_ONCE(host->silent))
 		return IRQ_NONE;
 	ours = mmcq_on_irq(host->number);
+	host->served = ours && atomic_read(&host->changes) && waits_for_status(host);
+	if (host->served)
+		mmcq_on_irq(host->number);
 	/* A message is always its own. */
-	return host->pci->msi_enabled || host->pci->msix_enabled ? IRQ_HANDLED : IRQ_RETVAL(ours);
+	return host->pci->msi_enabled || host->pci->msix_enabled ? IRQ_HANDLED : IRQ_RETVAL(ours || served);
+}
+
+/* An interrupt that is on its way to a CPU is not lost. In a virtual machine that may take some milliseconds. */
+static bool waits_for_irq(struct host *host)
+{
+	unsigned long flags;
+
+	if (host->waited || !(readl(host->registers + STATUS) & readl(host->registers + SIGNAL_ENABLE)))
+		return false;
+	spin_lock_irqsave(&host->lock, flags);
+	if (!hrtimer_is_queued(&host->timer))
+		hrtimer_start(&host->timer, ktime_add_ms(ktime_get(), LATE_IRQ_MS), HRTIMER_MODE_ABS_SOFT);
+	spin_unlock_irqrestore(&host->lock, flags);
+	return true;
 }
 
 static enum hrtimer_restart on_alarm(struct hrtimer *timer)
 {
-	mmcq_poll(container_of(timer, struct host, timer)->number);
+	struct host *host = container_of(timer, struct host, timer);
+
+	host->waited = waits_for_irq(host);
+	if (!host->waited)
+		mmcq_poll(host->number);
 	return HRTIMER_NORESTART;
 }
 
@@ -198,7 +242,7 @@ static int probe(struct pci_dev *pci, const struct pci_device_id *id)
 	spin_lock_init(&host->lock);
 	mutex_init(&host->looking);
 	INIT_WORK(&host->look, mmcq_ko_look);
-	hrtimer_init(&host->timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_HARD);
+	hrtimer_init(&host->timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_SOFT);
 	host->timer.function = on_alarm;
 	pci_set_master(pci);
 	pci_set_drvdata(pci, host);

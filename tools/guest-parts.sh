@@ -1,6 +1,6 @@
 #!/bin/bash
-# guest-parts.sh: builds what `mmcq guest` puts a machine together from, into target/judges/guest: QEMU, Linux, plugin, the laboratory's library, and what
-# the guest begins with. Nothing is done where these are up to date.
+# guest-parts.sh [--module]: builds what `mmcq guest` puts a machine together from, into target/judges/guest: QEMU, Linux, plugin, the laboratory's library, and what
+# the guest begins with. --module: also mmcq.ko (linux/), for `mmcq guest --driver mmcq`. Nothing is done where these are up to date.
 #
 # The QEMU comes from tools/install-qemu11.sh, kernel and busybox from tools/debian-kernel.sh; the kernel's headers and its source (150 MB) are fetched once into
 # target/judges/guest-linux; gcc 12 and make build the modules, and cargo the library.
@@ -45,6 +45,13 @@ put() { # from to
   cmp -s "$1" "$2" || { cp "$1" "$2.new" && mv "$2.new" "$2"; }
 }
 put "$target/release/libmmcq_guest.so" "$parts/library.so"
+if [ "${1:-}" = --module ]; then
+  [ -d "$(rustc --print sysroot)/lib/rustlib/src/rust/library/core" ] || rustup component add rust-src >&2 || { say "no source of Rust's core"; exit 2; }
+  make -s -C linux KERNEL="$store/unpacked/usr/src/linux-headers-$release" >"$parts/make" 2>&1 || { tail -30 "$parts/make" >&2; say "mmcq.ko does not build"; exit 1; }
+  strip --strip-debug -o "$parts/mmcq.ko.stripped" target/linux-module/mmcq.ko
+  put "$parts/mmcq.ko.stripped" "$parts/mmcq.ko"
+  rm "$parts/mmcq.ko.stripped" "$parts/make"
+fi
 sources=tools/guest-time
 # What all else is made from.
 key=$(cat "$0" $sources/* crates/mmcq-guest/include/*.h "$linux/ready" "$store/ready" | cksum)

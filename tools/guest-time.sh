@@ -1,5 +1,5 @@
 #!/bin/bash
-# guest-time.sh [--twice] [never | hsq | fifo | stacks | queues | recovery | mmc-test | designware | tools | blktrace | sdio]...: an unmodified Linux 6.1 of Debian's on the laboratory's controller and cards, in virtual time, without a queue and with
+# guest-time.sh [--twice] [never | hsq | fifo | durable | instructions | stacks | queues | recovery | mmc-test | designware | tools | blktrace | sdio]...: an unmodified Linux 6.1 of Debian's on the laboratory's controller and cards, in virtual time, without a queue and with
 # its software queue (mmc_hsq); queues: also with a card's own queue (cqhci). Its own mmc_core, mmc_block and sdhci drive the model. Prints the report of each machine, a line of JSON; `mmcq reproduce never
 # --original FILE`, and the same of hsq and fifo, compare them with the laboratory's stand-ins and with mmcq.
 #
@@ -8,9 +8,11 @@
 # designware: Linux's own dw_mmc-pci on the model of DesignWare's controller: files there and back, and those of mmc_test that measure nothing.
 # blktrace: what Linux's block layer asks of an eMMC under ext4, recorded by blktrace, as target/linux-ext4.blktrace (jobs/traces has one).
 # sdio: Linux's SDIO core and its driver of Bluetooth cards on the laboratory's card.
+# never, hsq, fifo and these have mmcq.ko beside Linux's driver with and without its queue. durable: writes that are on the medium when they end;
+# instructions: what a request of 4 KiB costs, on one CPU, without the price of waking a thread.
 #
 # `mmcq guest` runs each machine, tools/guest-parts.sh builds what it is put together from, and jobs/guest has the jobs. --twice: each machine also runs two
-# times with one CPU; these must say the same, byte for byte. GUEST_CPUS: CPUs of a machine, 2 without it. GUEST_TIMEOUT: seconds that a machine may run, 2400
+# times with one CPU; these must say the same, byte for byte. GUEST_CPUS: CPUs of a machine, 2 without it. GUEST_SCHEDULER: the block layer's, mq-deadline without it (instructions: none). GUEST_TIMEOUT: seconds that a machine may run, 2400
 # without it. GUEST_LOG: a folder for the logs of the bus.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -52,6 +54,17 @@ for table in "${tables[@]}"; do
       pc
       for setting in none hsq-tag; do linux table --card emmc-hs200 --setting $setting --scheduler none --json; done
       for load in "randread 1" "randread 32" "read 1" "read 32"; do ours "load $load 1024" --card emmc-hs200; done
+      continue ;;
+    durable | instructions)
+      tools/guest-parts.sh --module
+      for driver in linux hsq mmcq; do
+        case $table in
+          durable) given=(durable --platform hsq-sprd --scheduler "${GUEST_SCHEDULER:-mq-deadline}" --cpus "${GUEST_CPUS:-2}") ;;
+          instructions) given=(table --card emmc-hs200 --scheduler "${GUEST_SCHEDULER:-none}" --wake-us 0) ;;
+        esac
+        say "$table.$driver"
+        linux "${given[@]}" --driver $driver --json
+      done
       continue ;;
     queues)
       pc
@@ -98,13 +111,14 @@ for table in "${tables[@]}"; do
     never) machines=(generic:sdxc-128g-uhs generic:emmc-hs200) ;;
     hsq) machines=(hsq-sprd:) ;;
     fifo) machines=(fifo-sdhci: fifo-sdhci:fifo-emmc-b) ;;
-    *) say "$table: expected never, hsq, fifo, stacks, queues, recovery, mmc-test, designware, tools, blktrace or sdio"; exit 2 ;;
+    *) say "$table: expected never, hsq, fifo, durable, instructions, stacks, queues, recovery, mmc-test, designware, tools, blktrace or sdio"; exit 2 ;;
   esac
+  tools/guest-parts.sh --module
   for machine in "${machines[@]}"; do
-    for setting in none hsq-tag; do
+    for driver in linux hsq mmcq; do
       platform=${machine%:*} card=${machine#*:}
-      name=$table.$platform.$card.$setting
-      given=(--platform "$platform" ${card:+--card "$card"} --setting "$setting" --scheduler mq-deadline --limit "${GUEST_TIMEOUT:-2400}")
+      name=$table.$platform.$card.$driver
+      given=(--platform "$platform" ${card:+--card "$card"} --driver "$driver" --scheduler "${GUEST_SCHEDULER:-mq-deadline}" --limit "${GUEST_TIMEOUT:-2400}")
       [ -z "${GUEST_LOG:-}" ] || { mkdir -p "$GUEST_LOG"; given+=(--log "$GUEST_LOG/$name.bus"); }
       if [ -n "$twice" ]; then
         "$mmcq" guest jobs/guest/short.sh "${given[@]}" --twice >/dev/null

@@ -1,6 +1,6 @@
 #!/bin/bash
 # linux-module.sh: builds mmcq.ko (linux/) for Debian's kernel and boots it once in QEMU, on QEMU's own controller with a card: a file system is made,
-# filled and looked at, the controller is let go under load, sleeps, and the module is unloaded. Ends with 2 where something is missing; with --parts it only
+# filled and looked at, the controller is let go under load, sleeps, and the module is unloaded. A second controller has no card. Ends with 2 where something is missing; with --parts it only
 # looks.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -48,5 +48,5 @@ install -m 755 linux/init "$root/init"
 truncate -s 128M "$work/card"
 timeout "${TIMEOUT_S:-300}" target/judges/qemu11/qemu-system-x86_64 -M q35 -accel tcg -m 512 -smp 2 -cpu qemu64 -nodefaults -display none -no-reboot \
   -serial stdio -kernel "$linux"/boot/vmlinuz-* -initrd "$work/initrd" -append "console=ttyS0 panic=-1 loglevel=4 cryptomgr.notests" \
-  -device sdhci-pci -device sd-card,drive=card -drive id=card,if=none,format=raw,cache=unsafe,file="$work/card" | tee "$work/said"
+  -device sdhci-pci -device sd-card,drive=card -device sdhci-pci -drive id=card,if=none,format=raw,cache=unsafe,file="$work/card" | tee "$work/said"
 grep -q '^module: end' "$work/said" || { say "the module has failed, see above"; exit 1; }

@@ -1,5 +1,6 @@
 # Linux's own tests of host and card, mmc_test: each case that its list has, or those of mmcq.cases=1,2,3 on the kernel's command line (`mmcq guest --append`), a line
 # each: number, name, result, and the seconds of the guest that it took. They write to the card, and end with another one's driver on it.
+needs_linux mmc_test
 card=$(basename /sys/class/mmc_host/mmc0/mmc0:*)
 echo $card >/sys/bus/mmc/drivers/mmcblk/unbind
 insmod /modules/mmc_test.ko || wrong "no module mmc_test"

@@ -1,6 +1,7 @@
 # Linux pulls RST_n: mmc-utils lets the card look at it, the slot is taken off the bus and found again, and case 45 of mmc_test resets the card.
 # For an eMMC on a board that has the line and is soldered to it: a copy of crates/mmcq-lab/platforms/intel-emmc.toml with fixed = true. Needs
 # --initrd target/judges/guest/tools.initrd (tools/guest-tools.sh).
+needs_linux "mmc-utils and mmc_test"
 export LD_LIBRARY_PATH=/lib
 function_is() { mmc extcsd read $disk | grep -q "RST_N_FUNCTION\]: $1" || wrong "RST_n_FUNCTION is not $1"; }
 pulses() { cat /sys/module/slot/parameters/resets; }

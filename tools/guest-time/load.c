@@ -1,9 +1,9 @@
-// load.c: the load inside of the guest. load DEVICE read|write|randread|randwrite BYTES DEPTH JOBS REQUESTS one|all [REGION [BEFORE_NS]]
+// load.c: the load inside of the guest. load DEVICE read|write|randread|randwrite[:dsync|:fdatasync] BYTES DEPTH JOBS REQUESTS one|all [REGION [BEFORE_NS]]
 // Each of JOBS processes has DEPTH requests of BYTES under way (O_DIRECT; libaio, or pread and pwrite at depth 1). It reaps all that are done and submits as many
 // in one call, as the laboratory's jobs do; or, with `one`, one and one, as fio does unless it is told otherwise. Sequential jobs all begin at 0. Each does
 // REQUESTS; random places are in the first REGION bytes, all of the device without it (0). At depth 1 a request may have BEFORE_NS of work before it, which
 // counts as its latency: the job sleeps, as if it had a core of its own. The rate is that of the steady state: from a quarter to seven eighths of all
-// requests. One line of JSON; marks for the plugin's counters stand around the load, if there is the driver that sets them.
+// requests. Writes with :dsync are durable each (O_DSYNC), with :fdatasync each is followed by that call, which counts to its latency; both at depth 1. One line of JSON; marks for the plugin's counters stand around the load, if there is the driver that sets them.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -26,7 +26,8 @@ struct shared {
 };
 static struct shared *shared;
 static uint64_t bytes, depth, jobs, requests, region, before_ns;
-static bool writes, is_random, one_by_one;
+static bool writes, is_random, one_by_one, syncs;
+static int open_flags = O_DIRECT;
 
 static void die(const char *what) {
   fprintf(stderr, "load: %s: %s\n", what, strerror(errno));
@@ -111,6 +112,7 @@ static void work_alone(int file, char *memory, uint64_t job) {
     struct timespec work = { before_ns / 1000000000, before_ns % 1000000000 };
     if (before_ns) clock_nanosleep(CLOCK_MONOTONIC, 0, &work, NULL);
     if ((writes ? pwrite(file, memory, bytes, place) : pread(file, memory, bytes, place)) != (ssize_t)bytes) die("request");
+    if (syncs && fdatasync(file)) die("fdatasync");
     ended(begun_ns, now_ns());
   }
   exit(0);
@@ -120,7 +122,7 @@ static void work(const char *device, uint64_t job) {
   char name[16];
   snprintf(name, sizeof name, "mmcq%u", (unsigned)job);
   prctl(PR_SET_NAME, name);
-  int file = open(device, (writes ? O_RDWR : O_RDONLY) | O_DIRECT);
+  int file = open(device, (writes ? O_RDWR : O_RDONLY) | open_flags);
   if (file < 0) die(device);
   aio_context_t context = 0;
   if (syscall(SYS_io_setup, (long)depth, &context)) die("io_setup");
@@ -175,7 +177,7 @@ static int by_size(const void *one, const void *other) {
 
 int main(int count, char **arguments) {
   if (count < 8 || count > 10 || (strcmp(arguments[7], "one") && strcmp(arguments[7], "all"))) {
-    fprintf(stderr, "usage: load DEVICE read|write|randread|randwrite BYTES DEPTH JOBS REQUESTS one|all [REGION [BEFORE_NS]]\n");
+    fprintf(stderr, "usage: load DEVICE read|write|randread|randwrite[:dsync|:fdatasync] BYTES DEPTH JOBS REQUESTS one|all [REGION [BEFORE_NS]]\n");
     return 2;
   }
   const char *device = arguments[1], *load = arguments[2];
@@ -183,6 +185,12 @@ int main(int count, char **arguments) {
   writes = !!strstr(load, "write");
   bytes = number(arguments[3], "BYTES");
   depth = number(arguments[4], "DEPTH");
+  if (strstr(load, ":dsync")) open_flags |= O_DSYNC;
+  syncs = !!strstr(load, ":fdatasync");
+  if (strchr(load, ':') && (!writes || depth != 1)) {
+    fprintf(stderr, "load: %s: expected writes of depth 1\n", load);
+    return 2;
+  }
   jobs = number(arguments[5], "JOBS");
   requests = number(arguments[6], "REQUESTS");
   int file = open(device, O_RDONLY);

@@ -1,7 +1,7 @@
 // probe.c: what a program feels while something happens to its card: a request of 4 KiB each half millisecond, a write and later a read of the same place, around
 // the page cache. Where one fails the card is opened again, under whatever name it comes, until that works, and the next one is sent.
 //
-//   probe MILLISECONDS
+//   probe MILLISECONDS [mmcblk | mmcqblk]
 //
 // Begins the schedule of `mmcq guest`. Says, in microseconds from then on: `probe: gap FROM TO`, more than 1 ms from the beginning of a request to the end of
 // the next good one; `probe: error AT NAME`, a request that failed; at the end how many there were, how many reads brought blocks of an older write of the place
@@ -32,9 +32,12 @@ static int say(const char *path, const char *text) {
   return count < 0 ? -1 : 0;
 }
 
+static const char *disks = "mmcblk";
+
 static int open_card(void) {
-  char name[] = "/dev/mmcblk0";
-  for (; name[11] < '4'; name[11]++) {
+  char name[32];
+  for (int number = 0; number < 4; number++) {
+    snprintf(name, sizeof name, "/dev/%s%d", disks, number);
     int file = open(name, O_RDWR | O_DIRECT);
     if (file >= 0) return file;
   }
@@ -45,11 +48,12 @@ static int open_card(void) {
 static int elsewhere(uint32_t number, uint32_t place) { return number && number / 2 * 61 % PLACES != place; }
 
 int main(int count, char **arguments) {
-  uint64_t limit_us = count == 2 ? strtoull(arguments[1], NULL, 10) * 1000 : 0;
+  uint64_t limit_us = count == 2 || count == 3 ? strtoull(arguments[1], NULL, 10) * 1000 : 0;
   if (!limit_us) {
-    fprintf(stderr, "usage: probe MILLISECONDS\n");
+    fprintf(stderr, "usage: probe MILLISECONDS [mmcblk | mmcqblk]\n");
     return 2;
   }
+  if (count == 3) disks = arguments[2];
   // The number of the last good write of each place.
   static uint32_t good[PLACES];
   uint32_t *block;

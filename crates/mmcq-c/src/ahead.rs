@@ -59,9 +59,20 @@ impl Mapping {
     }
 }
 
+/// The numbers of the bits that are set.
+pub(crate) fn bits(mut set: u64) -> impl Iterator<Item = usize> {
+    core::iter::from_fn(move || {
+        let index = set.trailing_zeros() as usize;
+        set &= set.checked_sub(1)?;
+        Some(index)
+    })
+}
+
 /// The mappings of one controller. Touched under the lock of its stack alone.
 pub(crate) struct Ahead {
     calls: [Cell<Option<Mapping>>; CALLS_MAX],
+    /// A bit for each of them that is there: what looks for a mapping looks at these alone.
+    used: Cell<u64>,
     /// The descriptor table, which the driver maps once and for good: what a close unmaps.
     table: Cell<Option<Mapping>>,
     /// The driver is being made.
@@ -75,6 +86,7 @@ impl Ahead {
     pub const fn new() -> Self {
         Ahead {
             calls: [const { Cell::new(None) }; CALLS_MAX],
+            used: Cell::new(0),
             table: Cell::new(None),
             opening: Cell::new(false),
         }
@@ -100,28 +112,35 @@ impl Ahead {
         if let Some(table) = self.table.take() {
             table.end(platform);
         }
-        self.calls.iter().for_each(|call| call.set(None));
+        self.used.set(0);
+    }
+
+    fn mappings(&self) -> impl Iterator<Item = (usize, Mapping)> + '_ {
+        bits(self.used.get()).filter_map(|index| Some((index, self.calls.get(index)?.get()?)))
     }
 
     /// Keeps a mapping for the driver. False: there is no room, or another call has some of this
     /// memory: what a request was given must stay mapped until that request ends.
     pub fn add(&self, mapping: Mapping) -> bool {
-        if self.calls.iter().any(|place| place.get().is_some_and(|other| other.overlaps(&mapping))) {
+        if self.mappings().any(|(_, other)| other.overlaps(&mapping)) {
             return false;
         }
-        let free = self.calls.iter().find(|place| place.get().is_none());
-        free.map(|place| place.set(Some(mapping))).is_some()
+        let index = self.used.get().trailing_ones();
+        let Some(place) = self.calls.get(index as usize) else { return false };
+        place.set(Some(mapping));
+        self.used.set(self.used.get() | 1 << index);
+        true
     }
 
     /// The driver does not find it any more.
     pub fn remove(&self, mapping: &Mapping) {
-        if let Some(place) = self.calls.iter().find(|place| place.get().as_ref() == Some(mapping)) {
-            place.set(None);
+        if let Some((index, _)) = self.mappings().find(|(_, other)| other == mapping) {
+            self.used.set(self.used.get() & !(1 << index));
         }
     }
 
     /// Where the controller sees this memory, if it is in one of the mappings.
     pub fn find(&self, ptr: NonNull<u8>, bytes: usize, direction: Direction) -> Option<u64> {
-        self.calls.iter().find_map(|place| place.get()?.bus_of(ptr, bytes, direction))
+        self.mappings().find_map(|(_, mapping)| mapping.bus_of(ptr, bytes, direction))
     }
 }

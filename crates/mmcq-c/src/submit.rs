@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
-use crate::ahead::Mapping;
+use crate::ahead::{Mapping, bits};
 use crate::api::{Place, SLOTS, Stack, alignment, bytes, open};
 use crate::code::{self, MMCQ_E_ARGUMENT, MMCQ_E_STATE, MMCQ_OK};
 use crate::platform::mmcq_platform;
@@ -56,6 +56,8 @@ pub(crate) type MoveOn = fn(host: usize, &Place, &Stack, &mmcq_platform) -> bool
 /// its stack alone.
 pub(crate) struct Waiting {
     slots: [Cell<Option<Submitted>>; SLOTS],
+    /// A bit for each slot that has one: what looks for a request looks at these alone.
+    used: Cell<u64>,
     /// How many there are: most programs have none.
     count: AtomicU32,
     /// The transfers of I/O functions, and who moves them on: a program without any does not link
@@ -71,6 +73,7 @@ impl Waiting {
     pub const fn new() -> Self {
         Waiting {
             slots: [const { Cell::new(None) }; SLOTS],
+            used: Cell::new(0),
             count: AtomicU32::new(0),
             transfers: AtomicU32::new(0),
             move_on: Cell::new(None),
@@ -99,6 +102,30 @@ impl Waiting {
         self.transfers.fetch_sub(1, Ordering::AcqRel);
     }
 
+    /// The slots that have a request, with what they have. Under the lock.
+    fn submitted(&self) -> impl Iterator<Item = (usize, Submitted)> + '_ {
+        let slots = bits(self.used.get());
+        slots.filter_map(|index| Some((index, self.slots.get(index)?.get()?)))
+    }
+
+    /// The engine's slot has this request. Under the lock.
+    fn put(&self, index: usize, submitted: Submitted) {
+        if let Some(slot) = self.slots.get(index) {
+            slot.set(Some(submitted));
+            self.used.set(self.used.get() | 1 << index);
+            self.count.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// It has no request any more. Under the lock.
+    fn clear(&self, index: usize) {
+        self.used.set(self.used.get() & !(1 << index));
+        if let Some(slot) = self.slots.get(index) {
+            slot.set(None);
+        }
+        self.count.fetch_sub(1, Ordering::AcqRel);
+    }
+
     /// Calls back for every request that has ended. A callback may submit, and what it submits may
     /// end at once: that waits for the call that is calling back already.
     pub fn call_back(&self, place: &Place, stack: &Stack, platform: &mmcq_platform) {
@@ -108,7 +135,9 @@ impl Waiting {
                 return;
             }
             self.again.store(false, Ordering::Release);
-            while self.one(place, stack, platform) || self.transfer(place, stack, platform) {}
+            while self.is_any() && (self.one(place, stack, platform) || self.transfer(place, stack, platform))
+            {
+            }
             self.calling.store(false, Ordering::Release);
             if !self.again.load(Ordering::Acquire) {
                 return;
@@ -125,11 +154,9 @@ impl Waiting {
     /// True: there was one that had ended.
     fn one(&self, place: &Place, stack: &Stack, platform: &mmcq_platform) -> bool {
         let ended = stack.with(|engine| {
-            self.slots.iter().find_map(|slot| {
-                let submitted = slot.get()?;
+            self.submitted().find_map(|(index, submitted)| {
                 let completion = engine.take(submitted.id)?;
-                slot.set(None);
-                self.count.fetch_sub(1, Ordering::AcqRel);
+                self.clear(index);
                 // A controller that cannot be stopped keeps the memory: that stays mapped, and is
                 // not taken by another call.
                 let ahead = submitted.ahead.filter(|_| completion.buf.len_bytes() != 0);
@@ -159,11 +186,9 @@ impl Waiting {
     ) -> Option<Option<Mapping>> {
         stack.with(|engine| {
             let is_it = |submitted: &Submitted| core::ptr::eq(submitted.request.as_ptr(), request);
-            let found = self.slots.iter().find(|slot| slot.get().as_ref().is_some_and(is_it))?;
-            let submitted = found.get()?;
+            let (index, submitted) = self.submitted().find(|(_, submitted)| is_it(submitted))?;
             engine.take_back(submitted.id)?;
-            found.set(None);
-            self.count.fetch_sub(1, Ordering::AcqRel);
+            self.clear(index);
             if let Some(ahead) = &submitted.ahead {
                 place.ahead.remove(ahead);
             }
@@ -189,19 +214,20 @@ pub unsafe extern "C" fn mmcq_submit(host: u32, request: *mut mmcq_request) -> i
     let asked = unsafe { request.read() };
     let Some(done) = asked.done else { return MMCQ_E_ARGUMENT };
     let (lba, blocks) = (asked.lba, asked.blocks);
-    let device = BlockDevice::new(stack);
+    // Asks the stack; most requests do not need it.
+    let device = || BlockDevice::new(stack);
     let (kind, direction) = match asked.op {
         MMCQ_READ => (Kind::Read { lba, blocks }, Direction::Read),
         MMCQ_WRITE | MMCQ_WRITE_DURABLE => (Kind::Write { lba, blocks }, Direction::Write),
         MMCQ_FLUSH => (Kind::Flush, Direction::Write),
         MMCQ_DISCARD | MMCQ_ZEROES if blocks == 0 => return MMCQ_E_ARGUMENT,
         // Where the card keeps all of it, there is nothing to do: that ends as a request does.
-        MMCQ_DISCARD => match device.discard_kind(lba, blocks) {
+        MMCQ_DISCARD => match device().discard_kind(lba, blocks) {
             Ok(Some(kind)) => (kind, Direction::Write),
             Ok(None) => (Kind::Pause { ns: 0 }, Direction::Write),
             Err(error) => return code::of(Err(error)),
         },
-        MMCQ_ZEROES => match device.zero_kind(lba, blocks) {
+        MMCQ_ZEROES => match device().zero_kind(lba, blocks) {
             Ok(kind) => (kind, Direction::Write),
             Err(error) => return code::of(Err(error)),
         },
@@ -277,10 +303,7 @@ fn submit(
             place.ahead.remove(ahead);
         }
         let id = accepted?;
-        if let Some(slot) = place.waiting.slots.get(id.index()) {
-            slot.set(Some(submitted(id, ahead)));
-            place.waiting.count.fetch_add(1, Ordering::AcqRel);
-        }
+        place.waiting.put(id.index(), submitted(id, ahead));
         Ok(())
     });
     if result.is_err()

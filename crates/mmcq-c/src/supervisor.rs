@@ -98,6 +98,11 @@ impl Supervisor {
     /// Polls the supervisor if it was woken and no other call does.
     pub fn go_on(&self, stack: &'static Stack) {
         for _ in 0..STEPS_MAX {
+            // Nearly every call: nothing has woken it, which needs no lock to be known. What wakes
+            // it later has a call of its own.
+            if !self.called.load(Ordering::Acquire) {
+                return;
+            }
             let host = stack.with(|_| {
                 let mine = self.state.get() == State::There && self.called.load(Ordering::Acquire);
                 if mine {

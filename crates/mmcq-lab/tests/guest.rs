@@ -3,7 +3,7 @@
 #![cfg(target_os = "linux")]
 
 use crate::watchdog;
-use mmcq_lab::guest::{Failure, Machine};
+use mmcq_lab::guest::{Driver, Failure, Machine};
 use rustix::fs::{FileType, Mode, OFlags};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::OpenOptionsExt;
@@ -148,6 +148,7 @@ fn a_guest_that_takes_too_long_is_ended() {
         platform: "generic".to_owned(),
         card: None,
         setting: "none".to_owned(),
+        driver: Driver::Linux,
         scheduler: None,
         cpus: 1,
         instruction_ns: 1,
@@ -177,6 +178,69 @@ fn a_job_s_loads_stand_beside_what_was_counted() {
     assert_eq!(value["loads"][0]["counters"]["instructions"], 200_000);
     assert_eq!(value["wake_ns"], 20_000, "the board's, where the command does not say");
     assert!(String::from_utf8(output.stderr).unwrap().contains("two runs: the same"));
+}
+
+/// Looks at what the guest begins with and is told; then as [`SAYS`].
+const LOOKS: &str = r#"
+while [ $# -gt 1 ]; do
+  case $1 in
+    -initrd) initrd=$2 ;;
+    -append) words=$2 ;;
+  esac
+  shift
+done
+echo "$words" >words
+if grep -q "modules/mmcq.ko" "$initrd" && grep -q "the module itself" "$initrd"; then echo with; else echo without; fi >begins
+"#;
+
+#[test]
+fn a_guest_has_linux_s_driver_or_ours() {
+    let folder = Folder::with(&format!("{HEAD}{LOOKS}{}", SAYS.replace("RATE", "8.0")));
+    folder.refused("--driver mmcq", 2, &["mmcq.ko", "tools/guest-parts.sh --module"]);
+    std::fs::write(folder.path("mmcq.ko"), "the module itself").unwrap();
+    let ran = |line: &str| {
+        let output = folder.run(&format!("{line} --json"));
+        assert_eq!(output.status.code(), Some(0), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let read = |name: &str| std::fs::read_to_string(folder.path(name)).unwrap().trim().to_owned();
+        let words: Vec<String> = read("words").split(' ').map(str::to_owned).collect();
+        (report["setting"].as_str().unwrap().to_owned(), read("begins"), words)
+    };
+    let has = |words: &[String], word: &str| words.iter().any(|given| given == word);
+    let (setting, begins, words) = ran("--driver linux");
+    assert_eq!((setting.as_str(), begins.as_str()), ("none", "without"));
+    assert!(has(&words, "mmcq.setting=none") && !has(&words, "mmcq.driver=mmcq"), "{words:?}");
+    let (setting, begins, words) = ran("--driver hsq");
+    assert_eq!((setting.as_str(), begins.as_str()), ("hsq-tag", "without"));
+    assert!(has(&words, "mmcq.setting=hsq-tag"), "{words:?}");
+    // Ours is told what the board is: whether its lines are an eMMC's, and its departures.
+    for (line, emmc_18, departures) in [
+        ("", 0, ""),
+        ("--card emmc-hs200", 1, ""),
+        ("--platform hsq-sprd", 1, ""),
+        ("--platform fifo-sdhci", 1, ""),
+        ("--platform hsq-nobusy", 1, "no-busy-irq"),
+    ] {
+        let (setting, begins, words) = ran(&format!("--driver mmcq {line}"));
+        assert_eq!((setting.as_str(), begins.as_str()), ("mmcq.ko", "with"), "{line}");
+        for word in ["mmcq.driver=mmcq", "mmcq.setting=none"] {
+            assert!(has(&words, word), "{line}: {words:?}");
+        }
+        assert!(has(&words, &format!("mmcq.emmc_18={emmc_18}")), "{line}: {words:?}");
+        assert!(has(&words, &format!("mmcq.departures={departures}")), "{line}: {words:?}");
+    }
+}
+
+#[test]
+fn what_a_driver_cannot_have_is_one_line() {
+    let folder = Folder::with(HEAD);
+    std::fs::write(folder.path("mmcq.ko"), "").unwrap();
+    folder.refused("--driver hsq --setting cqe", 2, &["--driver hsq", "cqe"]);
+    folder.refused("--driver mmcq --setting hsq-tag", 2, &["--driver mmcq", "hsq-tag", "Linux's own"]);
+    folder.refused("--driver mmcq --platform stream-rtsx", 2, &["stream-rtsx", "SDHCI controllers alone"]);
+    folder.refused("--driver mmcq --platform mshc-pci", 2, &["mshc-pci", "SDHCI controllers alone"]);
+    folder.refused("--driver mmcq --card bt-type-a", 2, &["SD cards and eMMCs alone", "bt-type-a"]);
+    folder.refused("--driver mmcq --image job", 2, &["--driver mmcq", "image"]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::serve::{ENDING, signals};
 use super::{Error, print, writable};
 use clap::Args;
-use mmcq_lab::guest::{Failure, Machine, Report, table};
+use mmcq_lab::guest::{Driver, Failure, Machine, Report, table};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -13,15 +13,17 @@ use std::time::Duration;
 /// Run an unmodified Linux on the laboratory's controller and card, in virtual time
 ///
 /// Boots a kernel in QEMU, whose clock counts instructions, and runs a job (a script of its shell)
-/// there. Its own mmc_core, mmc_block and sdhci drive the model. Returns what the guest said, the
+/// there. Its own mmc_core, mmc_block and sdhci drive the model, or mmcq.ko does, this stack as a
+/// block driver of Linux (--driver). Returns what the guest said, the
 /// loads of its program `load` with what was counted beside them, and the log of the bus. QEMU,
-/// kernel and modules are parts that tools/guest-parts.sh fetches and builds; nothing is left
-/// running when this ends.
+/// kernel and modules are parts that tools/guest-parts.sh fetches and builds (mmcq.ko with
+/// --module); nothing is left running when this ends.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   tools/guest-parts.sh
   echo 'load $disk randread 4096 1 20 200 all' >job.sh
-  mmcq guest job.sh --platform hsq-sprd --setting hsq-tag --twice
+  mmcq guest job.sh --platform hsq-sprd --driver hsq --twice
+  mmcq guest job.sh --platform hsq-sprd --driver mmcq --twice
   mmcq guest jobs/guest/recovery.sh --schedule jobs/guest/recovery.list --json >linux.jsonl")]
 pub struct Guest {
     /// Script that the guest's shell runs; $disk is the card. Of an image: file whose first line is
@@ -57,7 +59,10 @@ pub struct Guest {
     /// Card: a name from `mmcq platforms`, or a TOML file [default: the board's]
     #[arg(long, value_name = "CARD")]
     card: Option<String>,
-    /// Linux's queue: none, hsq-tag (its software queue) or cqe (the card's own, by the controller's
+    /// Who drives the slot
+    #[arg(long, value_enum, value_name = "DRIVER", default_value_t)]
+    driver: Driver,
+    /// Queue of Linux's own driver: none, hsq-tag (its software queue) or cqe (the card's own, by the controller's
     /// queue engine)
     #[arg(long, value_name = "SETTING", default_value = "none")]
     setting: String,
@@ -134,6 +139,7 @@ impl Guest {
             platform: self.platform,
             card: self.card,
             setting: self.setting,
+            driver: self.driver,
             scheduler: self.scheduler,
             cpus: self.cpus,
             instruction_ns: self.instruction_ns,

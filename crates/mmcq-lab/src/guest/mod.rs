@@ -6,12 +6,14 @@
 //! this program: it starts QEMU, waits for its end, and reads what it wrote.
 
 mod compare;
+mod driver;
 mod initrd;
 mod recovery;
 mod report;
 mod table;
 
 pub use compare::Twice;
+pub use driver::{Driver, MODULE};
 pub use recovery::{Recovered, recovered};
 pub use report::{Counters, Load, Report};
 pub use table::table;
@@ -90,6 +92,8 @@ pub struct Machine {
     pub card: Option<String>,
     /// `none`, `hsq-tag` or `cqe`; of an image its name.
     pub setting: String,
+    /// Who drives the slot.
+    pub driver: Driver,
     /// The block layer's scheduler; `None`: what the kernel takes.
     pub scheduler: Option<String>,
     /// CPUs of the machine.
@@ -126,8 +130,10 @@ struct Checked {
 }
 
 /// What the board says of the machine.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Settings {
+    /// As the report has it.
+    setting: String,
     wake_ns: u64,
     read_ns: u64,
     write_ns: u64,
@@ -135,6 +141,8 @@ struct Settings {
     fixed: bool,
     /// Linux's dw_mmc-pci drives it, at BAR 2 of a device with its numbers.
     designware: bool,
+    /// What ours in Linux is told.
+    module_words: String,
 }
 
 impl Machine {
@@ -206,13 +214,19 @@ impl Machine {
         let begins = self.initrd.clone().unwrap_or_else(|| self.parts.join("initrd"));
         let mut initrd =
             fs::read(&begins).map_err(|error| Failure::Input(format!("{}: {error}", begins.display())))?;
-        initrd::append(&mut initrd, &[("job", 0o755, job.as_bytes())]);
+        let module = self.module()?;
+        let mut files = vec![("job", 0o755, job.as_bytes())];
+        files.extend(module.as_deref().map(|module| ("modules/mmcq.ko", 0o644, module)));
+        initrd::append(&mut initrd, &files);
         Ok(Checked { machine: self.clone(), settings, initrd, command_line: String::new(), schedule })
     }
 
     fn settings(&self) -> Result<Settings, Failure> {
         let platform = Platform::load(&self.platform).map_err(|error| Failure::Input(error.to_string()))?;
         let name = &platform.name;
+        let setting = self.setting()?;
+        let is_module = self.driver == Driver::Mmcq;
+        let module_words = if is_module { self.module_words(&platform)? } else { String::new() };
         let (engine, fixed, designware) = match &platform.controller {
             ControllerConfig::Sdhci(controller) => {
                 (controller.command_queue.map(|queue| queue.offset), controller.fixed, false)
@@ -226,25 +240,27 @@ impl Machine {
                 )));
             }
         };
-        if self.image.is_none() && !matches!(self.setting.as_str(), "none" | "hsq-tag" | "cqe") {
-            let setting = &self.setting;
+        let is_linux = self.image.is_none() && !is_module;
+        if is_linux && !matches!(setting, "none" | "hsq-tag" | "cqe") {
             return Err(Failure::Input(format!("setting {setting}: expected none, hsq-tag or cqe")));
         }
-        if designware && (self.image.is_some() || self.setting != "none") {
+        if designware && (self.image.is_some() || setting != "none") {
             return Err(Failure::Input(format!("platform {name}: expected setting none, and no image")));
         }
-        if self.image.is_none() && self.setting == "cqe" && engine != Some(ENGINE_AT) {
+        if is_linux && setting == "cqe" && engine != Some(ENGINE_AT) {
             return Err(Failure::Input(format!(
                 "setting cqe: platform {name}: expected one with a queue engine at {ENGINE_AT:#x}"
             )));
         }
         Ok(Settings {
+            setting: setting.to_owned(),
             wake_ns: self.wake_ns.unwrap_or_else(|| platform.costs.ns("job_wake")),
             read_ns: platform.own.ns("register_read_ns"),
             write_ns: platform.own.ns("register_write_ns"),
             hs400: platform.timings.iter().any(|t| matches!(t, Timing::Hs400 | Timing::Hs400Es)),
             fixed,
             designware,
+            module_words,
         })
     }
 }
@@ -318,14 +334,14 @@ impl Checked {
             plugin.push(schedule);
         }
         let shift = machine.instruction_ns.trailing_zeros();
-        let Settings { read_ns, write_ns, designware, .. } = *settings;
+        let Settings { read_ns, write_ns, designware, .. } = settings;
         plugin.push(format!(
             ",platform={},card={},read={read_ns},write={write_ns},irq={},shift={shift},counters={},designware={}",
             machine.platform,
             machine.card.as_deref().unwrap_or_default(),
             machine.irq_ns,
             file("counters"),
-            u8::from(designware),
+            u8::from(*designware),
         ));
         if logged {
             plugin.push(format!(",log={}", file("bus")));
@@ -361,18 +377,19 @@ impl Checked {
     fn linux(&self, command: &mut Command, folder: &tempfile::TempDir) {
         let Checked { machine, settings, .. } = self;
         let file = |name: &str| folder.path().join(name).display().to_string();
-        let Settings { wake_ns, hs400, fixed, designware, .. } = *settings;
+        let Settings { setting, wake_ns, hs400, fixed, designware, module_words, .. } = settings;
         command.args(["-serial", &format!("file:{}", file("console"))]);
         command.arg("-kernel").arg(machine.kernel.clone().unwrap_or_else(|| machine.parts.join("kernel")));
         command.args(["-initrd", &file("initrd")]);
         let mut arguments = format!(
             "console=ttyS0 quiet panic=-1 no_timer_check mitigations=off cryptomgr.notests nokaslr \
              mmcq.setting={} mmcq.worker_ns={wake_ns} mmcq.job_ns={wake_ns} mmcq.hs400={} mmcq.fixed={} mmcq.designware={}",
-            machine.setting,
-            u8::from(hs400),
-            u8::from(fixed),
-            u8::from(designware),
+            if machine.driver == Driver::Mmcq { "none" } else { setting.as_str() },
+            u8::from(*hs400),
+            u8::from(*fixed),
+            u8::from(*designware),
         );
+        arguments += module_words;
         if let Some(scheduler) = &machine.scheduler {
             arguments += &format!(" mmcq.scheduler={scheduler}");
         }
@@ -391,7 +408,7 @@ impl Checked {
         Ok(Report {
             platform: machine.platform.clone(),
             card: machine.card.clone().unwrap_or_default(),
-            setting: machine.setting.clone(),
+            setting: settings.setting.clone(),
             cpus: machine.cpus,
             instruction_ns: machine.instruction_ns,
             wake_ns: settings.wake_ns,

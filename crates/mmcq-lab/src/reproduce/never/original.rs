@@ -4,7 +4,7 @@
 use super::{Cell, Grid, Load, Measured, OURS, measure_on};
 use crate::board::BoardError;
 use crate::guest::Report;
-use crate::reproduce::{Amount, original::reports};
+use crate::reproduce::{Amount, original::reports, original::simulated};
 use crate::runner::{RunError, Setting};
 use mmcq_sim::parallel;
 use std::fmt::Write;
@@ -12,12 +12,15 @@ use std::fmt::Write;
 /// Settings of Linux that the original can have.
 const LINUX: [Setting; 2] = [Setting::None, Setting::HsqTag];
 
+/// What `mmcq.ko` is beside: the same stack in the simulator.
+const MODULE: Setting = Setting::Mmcq;
+
 /// A cell as Linux itself ran it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Seen {
     /// Which.
     pub cell: Cell,
-    /// MiB a second, by setting.
+    /// MiB a second, by setting; of `mmcq.ko` by that of the simulator's stack.
     pub rates: Vec<(Setting, f64)>,
 }
 
@@ -42,9 +45,15 @@ impl Judged {
         Some(100.0 * (stand_in.mib_per_s / original - 1.0))
     }
 
-    /// The original's faster setting.
+    /// The faster setting of Linux itself.
     pub fn best(&self) -> f64 {
-        self.original.iter().map(|(_, rate)| *rate).fold(0.0, f64::max)
+        let linux = self.original.iter().filter(|(setting, _)| LINUX.contains(setting));
+        linux.map(|(_, rate)| *rate).fold(0.0, f64::max)
+    }
+
+    /// How much faster `mmcq.ko` is than that, in percent.
+    pub fn module_percent(&self) -> Option<f64> {
+        Some(100.0 * (self.of(MODULE)? / self.best().max(f64::MIN_POSITIVE) - 1.0))
     }
 
     /// How much faster ours is, in percent: the slower one of ours.
@@ -59,7 +68,7 @@ pub fn parse(text: &str) -> Result<Vec<Seen>, String> {
     for (number, report) in (1..).zip(reports(text)?) {
         let place =
             Grid::FULL.places.iter().find(|p| (p.platform, p.card) == (&report.platform, &report.card));
-        let setting = LINUX.into_iter().find(|setting| setting.name() == report.setting);
+        let setting = LINUX.into_iter().chain([MODULE]).find(|setting| setting.name() == simulated(&report));
         let (Some(&place), Some(setting)) = (place, setting) else {
             let Report { platform, card, setting, .. } = report;
             return Err(format!("line {number}: {platform} {card} {setting}: no cell of the sweep"));
@@ -112,8 +121,8 @@ pub fn table(judged: &[Judged]) -> String {
     for setting in OURS {
         let _ = write!(out, "| `{}` ", setting.name());
     }
-    out.push_str("| limit | ours to Linux |\n|---|");
-    out.push_str(&"---:|".repeat(3 * LINUX.len() + OURS.len() + 2));
+    out.push_str("| limit | ours to Linux | `mmcq.ko` | `mmcq.ko` to Linux |\n|---|");
+    out.push_str(&"---:|".repeat(3 * LINUX.len() + OURS.len() + 4));
     out.push('\n');
     for one in judged {
         let rate = |rate: Option<f64>| rate.map_or(String::new(), |rate| format!("{rate:.2}"));
@@ -132,7 +141,8 @@ pub fn table(judged: &[Judged]) -> String {
             let _ = write!(out, "| {} ", of(setting));
         }
         let gain = percent(Some(one.gain_percent()));
-        let _ = writeln!(out, "| {:.2} | {gain} |", one.measured.limit());
+        let module = [rate(one.of(MODULE)), percent(one.module_percent())].join(" | ");
+        let _ = writeln!(out, "| {:.2} | {gain} | {module} |", one.measured.limit());
     }
     out
 }
@@ -148,9 +158,10 @@ mod tests {
     fn lines_of_one_cell_come_together_and_what_is_no_cell_is_named_with_its_line() {
         let queue = LINE.replace("none", "hsq-tag").replace("53.1", "66.5");
         let deep = LINE.replace("\"depth\":8", "\"depth\":32");
-        let cells = parse(&[LINE, &queue, &deep].join("\n")).unwrap();
+        let module = LINE.replace("none", "mmcq.ko").replace("53.1", "68.5");
+        let cells = parse(&[LINE, &queue, &module, &deep].join("\n")).unwrap();
         assert_eq!(cells.len(), 2);
-        assert_eq!(cells[0].rates, [(Setting::None, 53.1), (Setting::HsqTag, 66.5)]);
+        assert_eq!(cells[0].rates, [(Setting::None, 53.1), (Setting::HsqTag, 66.5), (Setting::Mmcq, 68.5)]);
         assert_eq!((cells[1].cell.depth, cells[1].cell.wake_us), (32, 20));
         for (bad, words) in [
             (LINE.replace("emmc-hs200", "no-card"), "no-card"),
@@ -187,8 +198,10 @@ mod tests {
             (setting, Figures { mib_per_s, p99_us: 1.0, mean_us: 1.0, starved_us: 0.0 })
         };
         let measured = Measured { cell, times: 1, figures: rates.map(of).to_vec() };
+        // Ours in Linux is no setting of Linux's own.
+        let original = [original, vec![(Setting::Mmcq, 58.41)]].concat();
         let text = table(&[Judged { measured, original }]);
-        let line = "| emmc-hs200, write 4k, depth 8 | 53.10 | 55.76 | +5.0 % |  |  |  | 66.38 |  | 80.00 | +25.0 % |";
+        let line = "| emmc-hs200, write 4k, depth 8 | 53.10 | 55.76 | +5.0 % |  |  |  | 66.38 |  | 80.00 | +25.0 % | 58.41 | +10.0 % |";
         assert_eq!(text.lines().nth(2), Some(line), "{text}");
         let columns = |line: &str| line.matches('|').count();
         assert!(text.lines().all(|line| columns(line) == columns(text.lines().next().unwrap())), "{text}");

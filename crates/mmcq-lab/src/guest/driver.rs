@@ -1,0 +1,76 @@
+//! Who drives the slot of a guest.
+
+use super::{Failure, Machine};
+use crate::board;
+use crate::controller::ControllerConfig;
+use crate::platform::{Busy, Platform};
+use std::fs;
+use std::path::PathBuf;
+
+/// The queue that Linux's own driver has with [`Driver::Hsq`].
+const SOFTWARE_QUEUE: &str = "hsq-tag";
+
+/// How a report names `mmcq.ko`. `mmcq` is the stack on bare metal.
+pub const MODULE: &str = "mmcq.ko";
+
+/// A driver of Linux's, or ours in Linux.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Driver {
+    /// Linux's own `mmc_core`, `mmc_block` and `sdhci`, with the queue of --setting
+    #[default]
+    Linux,
+    /// The same with its software queue (mmc_hsq): --setting hsq-tag
+    Hsq,
+    /// This stack as a block driver of Linux: mmcq.ko, from linux/
+    Mmcq,
+}
+
+impl Machine {
+    /// The setting of the report, and of Linux's own driver.
+    pub(super) fn setting(&self) -> Result<&str, Failure> {
+        let given = self.setting.as_str();
+        let wrong = |why: &str| {
+            let name = if self.driver == Driver::Hsq { "hsq" } else { "mmcq" };
+            Err(Failure::Input(format!("--driver {name}: {why}")))
+        };
+        match self.driver {
+            Driver::Linux => Ok(given),
+            _ if self.image.is_some() => wrong("an image has a driver of its own"),
+            Driver::Hsq if matches!(given, "none" | SOFTWARE_QUEUE) => Ok(SOFTWARE_QUEUE),
+            Driver::Hsq => wrong(&format!("setting {given}: expected {SOFTWARE_QUEUE}, or nothing")),
+            Driver::Mmcq if given == "none" => Ok(MODULE),
+            Driver::Mmcq => wrong(&format!("setting {given}: that is a queue of Linux's own driver")),
+        }
+    }
+
+    /// What `mmcq.ko` is told of the slot, as words of the kernel's command line. Refuses what it
+    /// does not drive.
+    pub(super) fn module_words(&self, platform: &Platform) -> Result<String, Failure> {
+        let wrong = |why: String| Err(Failure::Input(format!("--driver mmcq: {why}")));
+        let ControllerConfig::Sdhci(controller) = &platform.controller else {
+            return wrong(format!("platform {}: mmcq.ko drives SDHCI controllers alone", platform.name));
+        };
+        let card = match board::card_table(self.card.as_deref().unwrap_or(&platform.card), &[]) {
+            Ok(card) => card,
+            // A card with functions has no blocks.
+            Err(why) => return wrong(format!("mmcq.ko drives SD cards and eMMCs alone: {why}")),
+        };
+        // 1.8 V by registers alone is an SD card's; an eMMC's lines are the board's word.
+        let emmc_18 = card.contains_key("emmc") && (controller.fixed || !platform.timings.is_empty());
+        let departures = if platform.busy == Busy::Interrupt { "" } else { "no-busy-irq" };
+        Ok(format!(" mmcq.driver=mmcq mmcq.emmc_18={} mmcq.departures={departures}", u8::from(emmc_18)))
+    }
+
+    /// The module, for the beginning of the guest; `None`: Linux's own driver has the slot.
+    pub(super) fn module(&self) -> Result<Option<Vec<u8>>, Failure> {
+        if self.driver != Driver::Mmcq {
+            return Ok(None);
+        }
+        let path: PathBuf = self.parts.join(MODULE);
+        let read = fs::read(&path);
+        read.map(Some).map_err(|_| {
+            let path = path.display();
+            Failure::Input(format!("{path}: not there; tools/guest-parts.sh --module builds it"))
+        })
+    }
+}
