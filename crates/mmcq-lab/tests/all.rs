@@ -35,6 +35,8 @@ mod layers;
 mod literal;
 mod never;
 mod page;
+#[cfg(target_os = "linux")]
+mod programs;
 mod replay;
 mod reproduce;
 mod sdio;
