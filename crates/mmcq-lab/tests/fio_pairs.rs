@@ -25,8 +25,15 @@ fn report(subcommand: &str, words: &[&str]) -> serde_json::Value {
     let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("exec-cache");
     let all = ["--card", "emmc-queue", "--", "--output-format=json", "--name=a", "--direct=1"];
     let more = ["--filename=/dev/mmcblk0", "--size=64m", "--time_based", "--runtime=1s"];
+    let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_mmcq"));
-    command.arg(subcommand).args(all).args(more).args(words).env("XDG_CACHE_HOME", cache);
+    command
+        .current_dir(folder.path())
+        .arg(subcommand)
+        .args(all)
+        .args(more)
+        .args(words)
+        .env("XDG_CACHE_HOME", cache);
     let output = command.output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     let told = String::from_utf8_lossy(&output.stderr);
@@ -52,7 +59,7 @@ fn pairs_of_options_are_what_fio_makes_of_them() {
         let mut words = Vec::new();
         for (nth, axis) in AXES.iter().enumerate() {
             // The first three always have a word; of the rest each second.
-            if nth < 3 || luck.bits() % 2 == 0 {
+            if nth < 3 || luck.bits().is_multiple_of(2) {
                 words.extend(axis[luck.bits() as usize % axis.len()].split(' '));
             }
         }
