@@ -242,6 +242,9 @@ pub unsafe extern "C" fn mmcq_open(host: u32, platform: *const mmcq_platform) ->
     // SAFETY: not null, aligned, and the caller promised a whole structure.
     let platform = unsafe { platform.read() };
     let (true, Some(quirks)) = (platform.is_complete(), platform.quirks()) else { return MMCQ_E_ARGUMENT };
+    if platform.flags & !MMCQ_EMMC_18 != 0 {
+        return MMCQ_E_ARGUMENT;
+    }
     if place.state.load(Ordering::Acquire) != CLOSED {
         return MMCQ_E_STATE;
     }

@@ -42,6 +42,7 @@ int main(void) {
     IS(mmcq_open(2, &good), MMCQ_E_ARGUMENT);
     IS(mmcq_open(1, NULL), MMCQ_E_ARGUMENT);
     IS(mmcq_open(1, (const mmcq_platform *)((const char *)&good + 1)), MMCQ_E_ARGUMENT);
+    IS(mmcq_open(1, (bad = good, bad.flags = 0xff, &bad)), MMCQ_E_ARGUMENT);
 #define WITHOUT(field) (bad = good, bad.field = NULL, &bad)
     IS(mmcq_open(1, WITHOUT(lock)), MMCQ_E_ARGUMENT);
     IS(mmcq_open(1, WITHOUT(unlock)), MMCQ_E_ARGUMENT);

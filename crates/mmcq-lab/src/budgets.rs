@@ -167,6 +167,9 @@ pub fn read(path: &Path) -> Result<Vec<Load>, String> {
     Ok(loads)
 }
 
+/// What must be 0 where a file does not say otherwise.
+const FAILED: &str = "failed";
+
 const DIRECTIONS: [&str; 3] = ["read", "write", "trim"];
 
 /// The figures that a budget can name.
@@ -245,7 +248,14 @@ impl Load {
             let missing = || CheckError::Nothing { place: place(budget.line), figure: budget.figure.clone() };
             Ok(self.kept(budget, measured.ok_or_else(missing)?))
         });
-        kept.collect()
+        let mut kept: Vec<Kept> = kept.collect::<Result<_, _>>()?;
+        // No rate is worth anything of jobs that fail, whether the file says so or not.
+        let failed = outcome.counters.failed.max(outcome.stats.iter().map(|stats| stats.total_errors).sum());
+        if failed > 0 && !self.budgets.iter().any(|budget| budget.figure == FAILED) {
+            let (figure, side, bound, line) = (FAILED.to_owned(), Side::Most, 0.0, self.line);
+            kept.push(self.kept(&Budget { figure, side, bound, line }, failed as f64));
+        }
+        Ok(kept)
     }
 
     fn kept(&self, budget: &Budget, measured: f64) -> Kept {
@@ -292,6 +302,7 @@ pub fn skeleton(file: &Path, job: &Path) -> Result<String, String> {
     let first = rows.first().cloned().unwrap_or_default();
     text +=
         &format!("\n[run.least]\nrun_mib_s = {}\n\n[run.most]\n", number(0.9 * value(&first, "run_mib_s")));
+    text += &format!("{FAILED} = 0\n");
     for name in ["interrupts_per_io", "context_switches_per_io"] {
         text += &format!("{name} = {}\n", number(1.1 * value(&first, name)));
     }

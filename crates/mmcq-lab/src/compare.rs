@@ -5,6 +5,7 @@ use crate::page::chart::{self, Axes, Bar, COLOURS};
 use crate::page::frame;
 use maud::html;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 /// A number that both reports have.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,6 +35,12 @@ const TIME: &str = "run time for each request";
 const OF_EACH: [&str; 6] =
     ["transfers", "commands", "interrupts", "context_switches", "register_reads", "register_writes"];
 
+/// What ran, as a report says it; and the options of its first job that stand beside that.
+const ORIGINS: [&str; 6] = ["platform", "card", "setting", "seed", "set", "replay"];
+const OPTIONS: [&str; 6] = ["filename", "rw", "bs", "size", "iodepth", "runtime"];
+/// Other fields that are named before the rest is counted.
+const NAMED: usize = 12;
+
 /// Two reports.
 #[derive(Clone, Debug, Default)]
 pub struct Comparison {
@@ -45,6 +52,8 @@ pub struct Comparison {
     pub figures: Vec<Figure>,
     /// What only one of them has.
     pub alone: Vec<String>,
+    /// All other fields that differ: where in the JSON, first, second.
+    pub others: Vec<[String; 3]>,
 }
 
 /// A report's JSON, from JSON or from a page.
@@ -81,11 +90,11 @@ pub fn compare(a: &Value, b: &Value) -> Comparison {
         Value::Null => "-".to_owned(),
         other => other.to_string(),
     };
-    for name in ["platform", "card", "setting", "seed", "set", "replay"] {
+    for name in ORIGINS {
         let [first, second] = [a, b].map(|report| ran(report, name));
         all.ran(name, first, second);
     }
-    for option in ["filename", "rw", "bs", "size", "iodepth", "runtime"] {
+    for option in OPTIONS {
         let [first, second] = [a, b].map(|report| &report["jobs"][0]["job options"][option]);
         if let (Some(first), Some(second)) = (first.as_str(), second.as_str()) {
             all.ran(&format!("job.{option}"), first.to_owned(), second.to_owned());
@@ -119,7 +128,31 @@ pub fn compare(a: &Value, b: &Value) -> Comparison {
             _ => all.alone.push(format!("counter {name}")),
         }
     }
+    all.leaves("", a, b, (a, b));
     all
+}
+
+/// A field that a figure or a line of its own stands for.
+fn is_shown(path: &str, of: (&Value, &Value)) -> bool {
+    let parts: Vec<&str> = path.split('/').skip(1).collect();
+    let moved = |at: &str, way: &str| {
+        let at = at.parse::<usize>().unwrap_or(usize::MAX);
+        [of.0, of.1].iter().any(|report| report["jobs"][at][way]["total_ios"].as_f64() > Some(0.0))
+    };
+    const LATENCY: [&str; 4] = ["min", "mean", "stddev", "max"];
+    match parts[..] {
+        ["mmcq", "counters" | "phases_ns", ..] => true,
+        ["mmcq", name, ..] => ORIGINS.contains(&name),
+        ["jobs", "0", "job options", name] => OPTIONS.contains(&name),
+        ["jobs", _, "jobname"] => true,
+        ["jobs", at, "sync", "total_ios"] => moved(at, "sync"),
+        ["jobs", at, "sync", "lat_ns", name] => moved(at, "sync") && LATENCY.contains(&name),
+        ["jobs", at, "sync", "lat_ns", "percentile", _] => moved(at, "sync"),
+        ["jobs", at, way, "bw_bytes" | "iops" | "total_ios"] => moved(at, way),
+        ["jobs", at, way, "clat_ns", name] => moved(at, way) && LATENCY.contains(&name),
+        ["jobs", at, way, "clat_ns", "percentile", _] => moved(at, way),
+        _ => false,
+    }
 }
 
 impl Comparison {
@@ -129,6 +162,35 @@ impl Comparison {
         } else if first != "-" && first != "[]" {
             self.both.push((name.to_owned(), first));
         }
+    }
+
+    /// All that differs below a place and is not shown otherwise.
+    fn leaves(&mut self, path: &str, a: &Value, b: &Value, of: (&Value, &Value)) {
+        match (a, b) {
+            _ if a == b => {}
+            (Value::Object(first), Value::Object(second)) => {
+                let names: BTreeSet<&String> = first.keys().chain(second.keys()).collect();
+                for name in names {
+                    self.leaves(&format!("{path}/{name}"), &a[name.as_str()], &b[name.as_str()], of);
+                }
+            }
+            (Value::Array(first), Value::Array(second)) => {
+                for at in 0..first.len().max(second.len()) {
+                    self.leaves(&format!("{path}/{at}"), &a[at], &b[at], of);
+                }
+            }
+            _ if is_shown(path, of) => {}
+            _ => self.others.push([path[1..].to_owned(), a.to_string(), b.to_string()]),
+        }
+    }
+
+    /// The other fields, in a line.
+    fn further(&self) -> Option<String> {
+        let count = self.others.len();
+        let names: Vec<&str> = self.others.iter().take(NAMED).map(|[name, ..]| name.as_str()).collect();
+        let more = if count > NAMED { ", ... (--json has all)" } else { "" };
+        let what = if count == 1 { "field differs" } else { "fields differ" };
+        (count > 0).then(|| format!("{count} further {what}: {}{more}", names.join(", ")))
     }
 
     fn add(&mut self, group: &str, name: &str, unit: &'static str, a: f64, b: f64) {
@@ -201,7 +263,10 @@ impl Comparison {
 
     /// Nothing differs.
     pub fn is_equal(&self) -> bool {
-        self.origins.is_empty() && self.alone.is_empty() && self.different().next().is_none()
+        self.origins.is_empty()
+            && self.alone.is_empty()
+            && self.others.is_empty()
+            && self.different().next().is_none()
     }
 
     /// What is equal, in words.
@@ -281,6 +346,7 @@ impl Comparison {
         for name in &self.alone {
             out += &format!("only in one of them: {name}\n");
         }
+        out.extend(self.further().map(|further| further + "\n"));
         out + &self.rest() + "\n"
     }
 
@@ -293,9 +359,11 @@ impl Comparison {
                    "difference": f.b - f.a, "percent": f.percent()})
         });
         let alone = self.alone.iter().map(|name| json!({"group": "only in one", "name": name}));
+        let others =
+            self.others.iter().map(|[name, a, b]| json!({"group": "further", "name": name, "a": a, "b": b}));
         let rest =
             json!({"group": "equal", "name": "figures", "a": self.figures.len() - self.different().count()});
-        let lines = origins.chain(figures).chain(alone).chain([rest]);
+        let lines = origins.chain(figures).chain(alone).chain(others).chain([rest]);
         lines.map(|line| format!("{line}\n")).collect()
     }
 
@@ -339,6 +407,7 @@ impl Comparison {
                     }
                 }
                 p { (self.rest()) "." }
+                @if let Some(further) = self.further() { p { (further) "." } }
                 @for name in &self.alone { p { "Only in one of them: " (name) "." } }
             }
         };
@@ -406,6 +475,12 @@ mod tests {
         assert!(lines.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()));
         let alone = compare(&report(5, "a"), &report(5, "b"));
         assert_eq!(alone.alone, ["job a", "job b"]);
+        let mut failed = report(5, "a");
+        (failed["jobs"][0]["error"], failed["jobs"][0]["write"]["bw_bytes"]) = (5.into(), 1.into());
+        let other = compare(&report(5, "a"), &failed);
+        let text = "2 further fields differ: jobs/0/error, jobs/0/write/bw_bytes\n14 figures are equal\n";
+        assert!(!other.is_equal() && other.text().ends_with(text), "{}", other.text());
+        assert!(other.json_lines().contains("jobs/0/error"), "{}", other.json_lines());
     }
 
     #[test]

@@ -203,7 +203,7 @@ pub enum RunError {
     },
     /// The settings that stand for Linux send no flush to a card with a cache.
     #[error(
-        "job {job}: fsync, fdatasync or end_fsync with setting {setting} on a card with a cache; expected setting mmcq, mmcq-own or limit, \
+        "job {job}: fsync, fdatasync, sync or end_fsync with setting {setting} on a card with a cache; expected setting mmcq, mmcq-own or limit, \
          a card without a cache, or --set job.fsync=0"
     )]
     Flush {
@@ -423,7 +423,8 @@ impl Jobs<'_> {
             let without = refused.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(",");
             return Some(RunError::Recorded { setting: run.setting.name(), without });
         }
-        let flushes = |w: &&FioWorker| w.job.fsync > 0 || w.job.fdatasync > 0 || w.job.end_fsync;
+        let flushes =
+            |w: &&FioWorker| w.job.fsync > 0 || w.job.fdatasync > 0 || w.job.end_fsync || w.job.sync;
         let worker = run.workers.iter().find(flushes).filter(|_| flush != FlushBy::Status)?;
         Some(RunError::Flush { job: worker.job.name.clone(), setting: run.setting.name() })
     }

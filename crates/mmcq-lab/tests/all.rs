@@ -22,6 +22,8 @@ mod exec;
 mod fio_fuzz;
 mod fio_live;
 mod fio_offsets;
+#[cfg(target_os = "linux")]
+mod fio_pairs;
 mod fio_reports;
 mod fio_run;
 mod fit;
@@ -35,6 +37,8 @@ mod layers;
 mod literal;
 mod never;
 mod page;
+#[cfg(target_os = "linux")]
+mod programs;
 mod replay;
 mod reproduce;
 mod sdio;

@@ -39,7 +39,7 @@ fn a_new_file_is_kept_and_a_slower_board_breaks_it() {
     assert!(folder.mmcq("new budgets b.toml --job job.fio").status.success());
     let kept = folder.mmcq("check b.toml");
     let text = String::from_utf8(kept.stdout).unwrap();
-    assert!(kept.status.success() && text.ends_with("all 7 budgets are kept\n"), "{text}");
+    assert!(kept.status.success() && text.ends_with("all 8 budgets are kept\n"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
     let slower = std::fs::read_to_string(folder.0.path().join("b.toml")).unwrap();
     let slower = slower.replace("# set = [\"cost.wake_us=40\"]", "set = [\"card.read_first_us=2000\"]");
@@ -49,6 +49,16 @@ fn a_new_file_is_kept_and_a_slower_board_breaks_it() {
     assert!(broken.iter().any(|line| line.contains("run_mib_s")), "{out}");
     assert!(broken.iter().any(|line| line.contains("read_lat_p99_us")), "{out}");
     assert!(!broken.iter().any(|line| line.contains("interrupts_per_io")), "{out}");
+}
+
+/// A load whose job dies at its first I/O keeps no budget, whatever its rate.
+#[test]
+fn jobs_that_fail_break_the_check() {
+    let folder = Folder::new();
+    folder.file("bad.fio", "[global]\nsize=1m\n[a]\nrw=randread\n[b]\nrw=randwrite\nbs=513\n");
+    let (code, out, err) = folder.check("[[run]]\njob = \"bad.fio\"\n[run.least]\nread_mib_s = 0.1\n");
+    assert_eq!(code, Some(1), "{out}{err}");
+    assert!(out.lines().any(|line| line.contains("failed") && line.ends_with("BROKEN")), "{out}");
 }
 
 #[test]

@@ -474,3 +474,21 @@ fn an_image_has_one_writer_or_many_readers() {
     folder.refused("serve card.img", &["card.img.sock", "another server listens"]);
     assert_eq!(end(&mut reader, "TERM"), Some(0));
 }
+
+/// A sum of what came back from some shards is no pass.
+#[test]
+fn a_merge_without_a_shard_fails() {
+    let folder = tempfile::tempdir().unwrap();
+    let torture = |words: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mmcq"));
+        let words = words.split_whitespace();
+        command.current_dir(folder.path()).arg("torture").args(words).output().unwrap()
+    };
+    for shard in ["1", "2"] {
+        let output = torture(&format!("--mode swarm --ios 2000 --json --shard {shard}/2"));
+        assert!(output.status.success(), "{output:?}");
+        std::fs::write(folder.path().join(shard), output.stdout).unwrap();
+    }
+    assert_eq!(torture("--merge 1").status.code(), Some(1));
+    assert_eq!(torture("--merge 1 2").status.code(), Some(0));
+}

@@ -216,6 +216,14 @@ fn snoop_lists_each_request_and_its_histogram_counts_them() {
     // With four at a time most requests wait for others first: in our queue, which has them at once.
     assert!(rows[1..].iter().all(|row| number(row, 7) == 0.0 && number(row, 9) <= number(row, 8)), "{list}");
     assert!(rows[1..].iter().filter(|row| number(row, 9) > 0.0).count() >= 8, "{list}");
+    let flushes = ["--set", "job.rw=write", "--set", "job.fsync=4"];
+    let (_, list, _) = said(&flushes);
+    let rows = list.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let sectors: Vec<&str> = rows.filter(|row| row[4] == "F").map(|row| row[5]).collect();
+    assert!(!sectors.is_empty() && sectors.iter().all(|sector| *sector == "-"), "{list}");
+    let (_, lines, _) = said(&[&flushes[..], &["--json"]].concat());
+    let rows = lines.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    assert!(rows.filter(|row| row["kind"] == "F").all(|row| row["sector"].is_null()), "{lines}");
     let (code, bars, _) = said(&["--histogram"]);
     let counts = bars
         .lines()

@@ -114,9 +114,11 @@ fn signalled(signal: Option<i32>) -> u8 {
 ///   mmcq exec --file t.db=4M --file t.db-journal=4M --image card.img -- python3 job.py
 ///   mmcq exec --card emmc-queue --image card.img --file t.db=4M --cut-after-flush 7 -- ./store
 ///
-/// A --file has its length for ever: truncating does nothing, removing is refused. Programs must be
-/// linked dynamically. io_uring and mmap of the card are not followed: mmap is refused, io_uring
-/// finds no such path. A program that only looks at the clock, for time to pass, is refused: the
+/// A --file has its length for ever: truncating does nothing, appending finds no room, removing is
+/// refused. O_SYNC and O_DSYNC are durable writes. Programs must be linked dynamically. What the
+/// library does not know fails and does nothing: io_uring, splice, a static program behind a shell's
+/// redirection (mmcq guest has a whole kernel for these). mmap, freopen and timerfd end the program
+/// with one line and 2. A program that only looks at the clock, for time to pass, is refused: the
 /// clock moves while something uses the card or sleeps. Several threads may use the card. Of these
 /// one runs at a time, and in which order they begin is the system's choice.
 #[derive(Debug, Args)]

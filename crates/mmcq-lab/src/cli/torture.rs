@@ -86,7 +86,8 @@ pub struct Torture {
     /// Also writes one HTML file of the campaigns
     #[arg(long, value_name = "FILE.html", conflicts_with_all = ["merge", "replay", "catalogue"])]
     report: Option<PathBuf>,
-    /// Adds up what --json printed for the shards of campaigns, and says which are missing
+    /// Adds up what --json printed for the shards of campaigns, and says which are missing; ends with
+    /// 1 then
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["seed", "ios", "faults", "cuts", "card", "mode", "length", "long", "jobs", "shard", "json", "catalogue", "replay"])]
     merge: Vec<PathBuf>,
     /// Threads, 1 to 1024 [default: one for each core]

@@ -7,8 +7,13 @@ use std::process::{Command, Stdio};
 const SOURCE: &str = concat!(
     include_str!("preload/jobs.c"),
     include_str!("preload/clocks.c"),
+    include_str!("preload/waits.c"),
+    include_str!("preload/held.c"),
     include_str!("preload/paths.c"),
+    include_str!("preload/descriptors.c"),
     include_str!("preload/moves.c"),
+    include_str!("preload/streams.c"),
+    include_str!("preload/aio.c"),
 );
 
 /// FNV-1a: another source is another file.

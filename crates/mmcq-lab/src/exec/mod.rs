@@ -12,6 +12,7 @@ mod library;
 mod luck;
 mod programs;
 mod shared;
+mod standin;
 
 pub use cut::Lost;
 pub use library::library;
@@ -30,7 +31,7 @@ use rustix::process::Signal;
 use shared::{Part, Shared};
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
 
@@ -95,6 +96,15 @@ pub fn exec(run: &Run<'_>, medium: Option<Medium>, program: &Program) -> Result<
     place::on(run, medium, Start { program, library })?
 }
 
+/// The path without links in its folders, where these are there.
+fn real(path: &Path) -> PathBuf {
+    let folder = path.parent().and_then(|folder| folder.canonicalize().ok());
+    match (folder, path.file_name()) {
+        (Some(folder), Some(name)) => folder.join(name),
+        _ => path.to_owned(),
+    }
+}
+
 struct Start<'p> {
     program: &'p Program,
     library: PathBuf,
@@ -103,7 +113,7 @@ struct Start<'p> {
 impl Start<'_> {
     /// Where on a card of so many bytes the paths are.
     fn parts(&self, capacity: u64) -> Result<Vec<Part>, RunError> {
-        let text = |path: &PathBuf| path.to_string_lossy().into_owned();
+        let text = |path: &PathBuf| real(path).to_string_lossy().into_owned();
         let devices = self.program.devices.iter();
         let mut parts: Vec<Part> =
             devices.map(|path| Part { path: text(path), start: 0, bytes: capacity, device: true }).collect();

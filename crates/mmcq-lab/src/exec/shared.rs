@@ -6,6 +6,7 @@
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
+use super::standin::{self, Standin};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::io::Errno;
 use rustix::thread::futex;
@@ -33,6 +34,11 @@ const SLOTS_AT: usize = 16384;
 const SLOT_BYTES: usize = 24576;
 const FILES_AT: usize = 1024;
 const FILE_BYTES: usize = 192;
+/// Behind the files: what stands for each of them, by number and by descriptor of this process.
+const STANDINS_AT: usize = FILES_AT + FILES_MAX * FILE_BYTES;
+const STANDIN_FDS_AT: usize = STANDINS_AT + FILES_MAX * 3 * 8;
+const LOCK_FDS_AT: usize = STANDIN_FDS_AT + FILES_MAX * 3 * 4;
+const STANDINS_DEVICE_AT: usize = LOCK_FDS_AT + FILES_MAX * 4;
 const PAGE_AT: usize = 64;
 const NOW_AT: usize = 88;
 const REFUSAL_AT: usize = 96;
@@ -43,8 +49,6 @@ const DONE_AT: usize = IOS_AT + RING as usize * 32;
 const STATE_FREE: u32 = 0;
 const STATE_READY: u32 = 2;
 const STATE_KNOWN: u32 = 3;
-/// The machine of a program was switched on so many seconds before it.
-const BOOT_S: u64 = 1000;
 
 /// A word of the head.
 #[derive(Clone, Copy)]
@@ -131,6 +135,7 @@ pub struct Shared {
     longs: &'static [AtomicU64],
     file: File,
     jobs: u32,
+    _standins: Vec<Standin>,
 }
 
 impl Shared {
@@ -158,7 +163,17 @@ impl Shared {
                 std::slice::from_raw_parts(at.cast::<AtomicU64>(), bytes / 8),
             )
         };
-        let shared = Shared { words, longs, file, jobs };
+        let standins = standin::of_files(parts.len().min(FILES_MAX))?;
+        for (nth, standin) in standins.iter().enumerate() {
+            for (way, folder) in standin.folders.iter().enumerate() {
+                let at = nth * 3 + way;
+                longs[STANDINS_AT / 8 + at].store(folder.inode, Ordering::Relaxed);
+                words[STANDIN_FDS_AT / 4 + at].store(folder.number(), Ordering::Relaxed);
+                longs[STANDINS_DEVICE_AT / 8].store(folder.device, Ordering::Relaxed);
+            }
+            words[LOCK_FDS_AT / 4 + nth].store(standin.locks_number(), Ordering::Relaxed);
+        }
+        let shared = Shared { words, longs, file, jobs, _standins: standins };
         for (part, at) in parts.iter().take(FILES_MAX).zip((FILES_AT..).step_by(FILE_BYTES)) {
             for (chunk, word) in part.path.as_bytes().chunks(4).zip(at / 4..) {
                 let mut bytes = [0; 4];
@@ -200,7 +215,7 @@ impl Shared {
         let before = sequence.load(Ordering::Relaxed);
         sequence.store(before.wrapping_add(1), Ordering::Relaxed);
         fence(Ordering::Release);
-        self.longs[PAGE_AT / 8 + 1].store(BOOT_S + now_ns / 1_000_000_000, Ordering::Relaxed);
+        self.longs[PAGE_AT / 8 + 1].store(now_ns / 1_000_000_000, Ordering::Relaxed);
         self.longs[PAGE_AT / 8 + 2].store(now_ns % 1_000_000_000, Ordering::Relaxed);
         sequence.store(before.wrapping_add(2), Ordering::Release);
         self.longs[NOW_AT / 8].store(now_ns, Ordering::Release);

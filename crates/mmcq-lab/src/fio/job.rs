@@ -286,6 +286,8 @@ pub struct Job {
     pub fsync: u32,
     pub fdatasync: u32,
     pub end_fsync: bool,
+    /// Each write is on the medium when it ends (`O_SYNC`, `O_DSYNC`): a flush follows it.
+    pub sync: bool,
     pub verify: Verify,
     pub verify_pattern: Vec<u8>,
     /// Bytes from one header to the next; 0: by the blocks.
@@ -379,6 +381,7 @@ impl Job {
             fsync: 0,
             fdatasync: 0,
             end_fsync: false,
+            sync: false,
             verify: Verify::Off,
             verify_pattern: Vec::new(),
             verify_interval: 0,

@@ -38,7 +38,8 @@ impl Lines {
                 Ok(_) => {}
             }
             let line = String::from_utf8_lossy(&self.bytes);
-            let line = line.trim_end();
+            // What some spreadsheets put before the first line.
+            let line = line.trim_start_matches('\u{feff}').trim_end();
             if !line.trim_start().is_empty() {
                 return Some(Ok(line.to_owned()));
             }

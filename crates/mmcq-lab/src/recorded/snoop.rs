@@ -18,7 +18,8 @@ pub fn lines(completed: &[Completed], names: &[String]) -> String {
         "TIME(s)", "COMM", "PID", "DISK", "T", "SECTOR", "BYTES", "QUE(ms)", "LAT(ms)", "DRV(ms)", "YOUNGER"
     );
     for (one, younger) in completed.iter().zip(younger_first(completed)) {
-        let Io { job, lba, blocks, .. } = one.io;
+        let Io { job, blocks, .. } = one.io;
+        let lba = place(&one.io).map_or("-".to_owned(), |lba| lba.to_string());
         let name = names.get(job as usize).map_or("-", String::as_str);
         let name: String = name.chars().take(14).collect();
         let ms = |from_ns: u64, to_ns: u64| to_ns.saturating_sub(from_ns) as f64 / 1e6;
@@ -41,13 +42,13 @@ pub fn lines(completed: &[Completed], names: &[String]) -> String {
 /// The same, one JSON object a line, times in nanoseconds.
 pub fn json_lines(completed: &[Completed], names: &[String]) -> String {
     let line = |(one, younger): (&Completed, u32)| {
-        let Io { job, lba, blocks, .. } = one.io;
+        let Io { job, blocks, .. } = one.io;
         let row = serde_json::json!({
             "at_ns": one.done_ns,
             "job": names.get(job as usize),
             "pid": job + 1,
             "kind": kind(&one.io).to_string(),
-            "sector": lba,
+            "sector": place(&one.io),
             "bytes": u64::from(blocks) * 512,
             "queued_ns": one.driver_ns.saturating_sub(one.came_ns),
             "served_ns": one.done_ns.saturating_sub(one.driver_ns),
@@ -58,6 +59,11 @@ pub fn json_lines(completed: &[Completed], names: &[String]) -> String {
         format!("{row}\n")
     };
     completed.iter().zip(younger_first(completed)).map(line).collect()
+}
+
+/// Where it goes; a flush goes nowhere.
+fn place(io: &Io) -> Option<u64> {
+    (io.blocks > 0).then_some(io.lba)
 }
 
 /// As biosnoop names it: read, write, discard, flush.
@@ -77,7 +83,8 @@ pub fn slowest(completed: &[Completed], names: &[String], count: usize, rules: R
         let Completed { io, done_ns, .. } = passed.request;
         let name = names.get(io.job as usize).map_or("-", String::as_str);
         let at = done_ns as f64 / 1e9;
-        let _ = writeln!(out, "{at:.6} {name} {} {}: {}", kind(&io), io.lba, passed.line(rules));
+        let lba = place(&io).map_or("-".to_owned(), |lba| lba.to_string());
+        let _ = writeln!(out, "{at:.6} {name} {} {lba}: {}", kind(&io), passed.line(rules));
     }
     out
 }

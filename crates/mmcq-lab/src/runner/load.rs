@@ -15,6 +15,8 @@ use std::collections::BTreeMap;
 enum UnderWay {
     Io(FioIo, u64),
     Sync(FioSync, u64),
+    /// The flush that follows a write of `sync=`.
+    Durable(FioIo, u64),
 }
 
 /// What tells an I/O of a job from its others: where, how long, and what. Equal ones are equal.
@@ -27,6 +29,11 @@ fn key(io: &Io) -> Key {
     (io.lba, io.blocks, io.direction, io.how)
 }
 
+fn flush(job: u32) -> Io {
+    let (core, direction, how, sync) = (0, Direction::Write, How::Plain, true);
+    Io { job, core, direction, how, sync, lba: u64::MAX, blocks: 0, buffer: 0, skip: 0 }
+}
+
 /// fio's workers as the machine's jobs.
 pub(super) struct Load<'a> {
     pub(super) states: Vec<JobState>,
@@ -36,6 +43,8 @@ pub(super) struct Load<'a> {
     /// Boot area of each file of each worker; 0: the user area.
     areas: Vec<Vec<u8>>,
     under_way: Vec<Vec<(Key, UnderWay)>>,
+    /// Writes of `sync=` whose flush has not begun.
+    owed: Vec<Vec<(FioIo, u64)>>,
     finished: Vec<bool>,
     behind_wall: Vec<bool>,
     /// Transfers of each job that takes part in a flow.
@@ -168,6 +177,7 @@ impl<'a> Load<'a> {
         let planned = states.iter().map(JobState::planned_bytes).sum();
         Ok(Load {
             under_way: states.iter().map(|_| Vec::new()).collect(),
+            owed: states.iter().map(|_| Vec::new()).collect(),
             finished: vec![false; states.len()],
             behind_wall: vec![false; states.len()],
             flowed: vec![0; states.len()],
@@ -292,6 +302,10 @@ impl Workload for Load<'_> {
         if self.workers[j].job.ioengine == IoEngine::Null {
             return self.next_of_null(j, now_ns);
         }
+        if let Some((fio, start_ns)) = self.owed[j].pop() {
+            self.under_way[j].push((FLUSH, UnderWay::Durable(fio, start_ns)));
+            return Next::Io(flush(job));
+        }
         if let Some(held) = self.held_by_flow(j, now_ns) {
             return held;
         }
@@ -336,17 +350,7 @@ impl Workload for Load<'_> {
                 }
                 FioNext::Sync(sync) => {
                     self.under_way[j].push((FLUSH, UnderWay::Sync(sync, now_ns)));
-                    return Next::Io(Io {
-                        job,
-                        core: 0,
-                        direction: Direction::Write,
-                        how: How::Plain,
-                        sync: true,
-                        lba: u64::MAX,
-                        blocks: 0,
-                        buffer: 0,
-                        skip: 0,
-                    });
+                    return Next::Io(flush(job));
                 }
                 FioNext::Wait(until_ns) => return Next::Until(until_ns),
                 FioNext::AfterCompletion => return Next::Wait,
@@ -380,7 +384,12 @@ impl Workload for Load<'_> {
         let failed = || WorkerError { errno: 5, text: format!("I/O error at block {}", io.lba) };
         self.failed += u64::from(!ok);
         match self.under_way[j].remove(at).1 {
-            UnderWay::Io(fio, start_ns) => {
+            UnderWay::Io(fio, start_ns)
+                if ok && fio.dir == Dir::Write && fio.how == How::Plain && self.workers[j].job.sync =>
+            {
+                self.owed[j].push((fio, start_ns));
+            }
+            UnderWay::Io(fio, start_ns) | UnderWay::Durable(fio, start_ns) => {
                 let times = Times { start_ns, issue_ns: start_ns, complete_ns: now_ns };
                 let result = if ok { Ok(fio.bytes) } else { Err(failed()) };
                 self.states[j].complete(&fio, times, result, fio.check.then_some(&data[..io.bytes()]));

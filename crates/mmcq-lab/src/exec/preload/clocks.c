@@ -144,17 +144,30 @@ static void to_real(const struct timespec *at, struct timespec *out) {
   *out = (struct timespec){there.tv_sec + ns / 1000000000, ns % 1000000000};
 }
 
+/* A time of a clock as the laboratory counts it. */
+static uint64_t in_virtual(const struct timespec *at) {
+  long long s = at->tv_sec - (at->tv_sec > 1000000000 ? EPOCH_S : BOOT_S);
+  return s < 0 ? 1 : (uint64_t)s * 1000000000 + (uint64_t)at->tv_nsec + 1;
+}
+
 #define TIMED(name, proto, pass, version) \
   int name proto { \
     static int(*real) proto; \
     if (!real) real = dlvsym(RTLD_NEXT, #name, version); \
     if (!real) real = dlsym(RTLD_NEXT, #name); \
     struct timespec t; \
+    uint64_t end = 0; \
     if (clock_is_on() && at) { \
+      end = in_virtual(at); \
       to_real(at, &t); \
       at = &t; \
     } \
-    return real pass; \
+    int result = real pass; \
+    int error = errno; \
+    /* Nothing came: so long is over, for all others too. */ \
+    if (end && !on_fio && (result == ETIMEDOUT || (result < 0 && error == ETIMEDOUT))) sleep_until(end); \
+    errno = error; \
+    return result; \
   }
 TIMED(pthread_cond_timedwait, (pthread_cond_t *restrict c, pthread_mutex_t *restrict m, const struct timespec *restrict at),
       (c, m, at), "GLIBC_2.3.2")
@@ -170,50 +183,8 @@ int timerfd_settime(int fd, int flags, const struct itimerspec *new, struct itim
     return 0;
   }
   REAL(timerfd_settime);
+  if (head && !on_fio && (new->it_value.tv_sec || new->it_value.tv_nsec))
+    refuse("the program sets a timer of a descriptor (timerfd), which runs in real time; expected sleeps, or waits " \
+           "with a limit");
   return real(fd, flags, new, old);
 }
-
-static int readable(fd_set *set, int n) {
-  fd_set copy = *set;
-  struct timeval none = {0, 0};
-  return (int)call(SYS_select, n, (long)&copy, 0, 0, (long)&none, 0);
-}
-
-int select(int n, fd_set *restrict r, fd_set *restrict w, fd_set *restrict e, struct timeval *restrict timeout) {
-  REAL(select);
-  if (!clock_is_on()) return real(n, r, w, e, timeout);
-  if (is_background && r) {
-    /* Fio's helper: it waits for its next sample, or for a word from the main thread. */
-    struct slot *slot = own;
-    uint64_t at = timeout ? now_ns() + (uint64_t)timeout->tv_sec * 1000000000 + (uint64_t)timeout->tv_usec * 1000
-                          : timer_ns;
-    uint32_t before = atomic_load(&slot->released);
-    post(slot, SLEEP, at);
-    /* Jobs write to it too (at the end of ramp_time): it sees that with its next sample, or when would
-       depend on this machine. */
-    atomic_store(&slot->sleeps, 1);
-    while (atomic_load(&slot->released) == before) {
-      uint32_t front = atomic_load(&head->front);
-      if (!front && readable(r, n) > 0) break;
-      /* The laboratory wakes it too when the last job has ended. */
-      futex_wait(&slot->released, before, front ? 200 : 1);
-      check_server();
-    }
-    atomic_store(&slot->sleeps, 0);
-    struct timeval none = {0, 0};
-    return real(n, r, w, e, &none);
-  }
-  if (timeout && !r && !w && !e) {
-    virtual_pause((uint64_t)timeout->tv_sec * 1000000000 + (uint64_t)timeout->tv_usec * 1000);
-    return 0;
-  }
-  return real(n, r, w, e, timeout);
-}
-
-int poll(struct pollfd *fds, nfds_t n, int ms) {
-  REAL(poll);
-  if (!clock_is_on() || n || ms < 0) return real(fds, n, ms);
-  virtual_pause((uint64_t)ms * 1000000);
-  return 0;
-}
-

@@ -8,6 +8,7 @@
  * sleeps until the laboratory lets it go on. Between two of its commands no time passes.
  */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -16,6 +17,7 @@
 #include <linux/futex.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -25,6 +27,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -36,6 +40,7 @@
 #include <sys/time.h>
 #include <sys/timerfd.h>
 #include <sys/uio.h>
+#include <sys/xattr.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -53,7 +58,7 @@
 #define SPIN_READS 2000 /* of the clock without a pause: the program spins */
 #define POLL_READS 2000000 /* by a thread that has not used the card, of a clock that stands */
 
-enum { READ = 0, WRITE = 1, FLUSH = 2 };
+enum { READ = 0, WRITE = 1, FLUSH = 2, DURABLE_WRITE = 3 /* not the laboratory's */ };
 enum { FREE = 0, CLAIMED = 1, READY = 2 }; /* a job's slot; the laboratory knows it by 3 */
 enum { WAIT = 1, SLEEP = 2, END = 3, REFUSE = 4 };
 
@@ -76,9 +81,17 @@ struct head {
   } page;
   _Atomic uint64_t now_ns;
   char refusal[256];
-  uint64_t gap2[84];
+  _Atomic uint32_t guard; /* the process that has it; the programs' alone */
+  uint32_t gap2[167];
   struct file files[FILES];
+  /* Of each file: folders without a name that stand for it, to be read, written, and both. */
+  uint64_t standins[FILES][3];
+  uint32_t standin_fds[FILES][3];
+  uint32_t lock_fds[FILES];
+  uint64_t standins_dev;
 };
+_Static_assert(offsetof(struct head, standins) == 13312 && offsetof(struct head, standin_fds) == 14848, "layout");
+_Static_assert(offsetof(struct head, lock_fds) == 15616 && offsetof(struct head, standins_dev) == 15872, "layout");
 _Static_assert(offsetof(struct head, page) == 64 && offsetof(struct head, now_ns) == 88, "layout");
 _Static_assert(offsetof(struct head, refusal) == 96 && offsetof(struct head, files) == 1024, "layout");
 
@@ -125,6 +138,9 @@ struct slot {
   uint32_t put, got, free_places;
   uint16_t free_place[RING];
   struct asked asked[RING];
+  /* What it writes on the card, as other jobs see it; with parts of sectors or without. */
+  uint64_t writes_start, writes_end;
+  uint32_t writes_parts;
 };
 
 #define SLOTS_AT 16384
@@ -150,11 +166,19 @@ static pthread_t main_thread;
 static pthread_key_t at_end;
 
 #define DESCRIPTORS 65536
-static signed char file_of[DESCRIPTORS]; /* 1 + index; 0: not ours */
+/* What a descriptor is: 1 + the index of the card's file, or 0. */
+struct held {
+  unsigned char index, access, flags;
+};
 
 #define REAL(name) \
   static __typeof__(name) *real; \
   if (!real) real = (__typeof__(real))dlsym(RTLD_NEXT, #name)
+
+static int cannot(int error) {
+  errno = error;
+  return -1;
+}
 
 static long call(long n, long a, long b, long c, long d, long e, long f) {
   static long (*real)(long, ...);
@@ -241,6 +265,7 @@ static struct slot *claim(void) {
       atomic_store(&slot->heard, 0);
       atomic_store(&slot->pid, 0);
       slot->kind = 0;
+      slot->writes_end = 0;
       return slot;
     }
     /* The laboratory may not have heard yet of one that has ended. */
@@ -332,6 +357,9 @@ static void sleep_until(uint64_t at_ns) {
 
 /* ------------------------------------------------------------------ the beginning and the end */
 
+static void find_inherited(void);
+static void forget(void);
+
 __attribute__((constructor)) static void begin(void) {
   fio_begins = getenv("MMCQ_FIO_READS_JOBS") != NULL;
   const char *path = getenv("MMCQ_SHARED");
@@ -360,9 +388,14 @@ __attribute__((constructor)) static void begin(void) {
       post(slot, END, 0);
   }
   if (getppid() == head->server) prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (on_fio) return;
+  /* The C library forks by itself too (daemon, forkpty). */
+  pthread_atfork(NULL, NULL, forget);
+  find_inherited();
 }
 
 __attribute__((destructor)) static void finish(void) {
+  if (head && !on_fio) fflush(NULL); /* streams of the card */
   if (head && own) ended(own);
 }
 

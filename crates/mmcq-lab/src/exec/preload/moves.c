@@ -7,6 +7,7 @@ static int put(struct slot *slot, uint32_t op, uint64_t offset, void *data, size
   uint32_t place = slot->free_place[--slot->free_places];
   uint32_t in_cell = bytes <= CELL;
   slot->asked[place] = (struct asked){tag, data, (uint32_t)bytes, op};
+  if (op == DURABLE_WRITE) op = WRITE;
   if (op == WRITE && in_cell) memcpy(cell_at(slot, place), data, bytes);
   slot->ios[slot->put++ % RING] =
       (struct io){offset, (uint64_t)(uintptr_t)data, place, in_cell, (uint32_t)bytes, op};
@@ -24,7 +25,13 @@ static int next_done(struct slot *slot, struct finished *out) {
     memcpy(asked->data, cell_at(slot, place), asked->bytes);
   *out = (struct finished){asked->tag, done.result};
   slot->free_place[slot->free_places++] = (uint16_t)place;
-  return 1;
+  if (asked->op == FLUSH && asked->bytes && done.result >= 0) out->result = asked->bytes;
+  if (asked->op != DURABLE_WRITE || done.result < 0) return 1;
+  /* As in Linux, a flush follows the write before the program hears of it. */
+  uint32_t bytes = asked->bytes;
+  put(slot, FLUSH, 0, NULL, 0, asked->tag);
+  slot->asked[place].bytes = bytes;
+  return next_done(slot, out);
 }
 
 /* Does one I/O and waits for it; what else is done meanwhile is set aside for io_getevents. */
@@ -52,22 +59,53 @@ static int64_t one(uint32_t op, uint64_t offset, void *data, size_t bytes) {
   }
 }
 
+static int flush(void) {
+  int64_t result = one(FLUSH, 0, NULL, 0);
+  return result >= 0 ? 0 : cannot((int)-result);
+}
+
+/* ------------------------------------------------------------------ who writes where */
+
+static void guard(void) {
+  uint32_t me = (uint32_t)getpid(), holder = 0;
+  for (int tries = 1; !atomic_compare_exchange_weak(&head->guard, &holder, me); holder = 0, tries++) {
+    call(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
+    /* Who had it was killed. */
+    if (tries % 1024 == 0 && holder && kill((pid_t)holder, 0) && errno == ESRCH)
+      atomic_compare_exchange_strong(&head->guard, &holder, 0);
+  }
+}
+
+static void unguard(void) { atomic_store(&head->guard, 0); }
+
+/* A write of a part of a sector reads it first. Until it is done nobody else writes there, as in the
+   system's cache of pages. */
+static void reserve(struct slot *slot, uint64_t start, uint64_t end, uint32_t parts) {
+  for (;;) {
+    int clear = 1;
+    guard();
+    for (uint32_t i = 0; i < head->background && clear; i++) {
+      struct slot *other = slot_at(i);
+      clear = other == slot || atomic_load(&other->state) == FREE || other->writes_end <= start ||
+              other->writes_start >= end || !(parts || other->writes_parts);
+    }
+    if (clear) {
+      slot->writes_start = start;
+      slot->writes_end = end;
+      slot->writes_parts = parts;
+    }
+    unguard();
+    if (clear) return;
+    sleep_until(now_ns() + 20000);
+  }
+}
+
+/* ------------------------------------------------------------------ bytes */
+
 OF_THREAD char *bounce;
 
-/* Bytes that are no whole sectors go by the sectors they are in. */
-static ssize_t transfer(int fd, uint32_t op, char *data, size_t bytes, off64_t at) {
-  struct file *file = file_at(fd);
-  if (at < 0) {
-    errno = EINVAL;
-    return -1;
-  }
-  uint64_t offset = (uint64_t)at;
-  if (offset >= file->bytes) {
-    if (op == READ || !bytes) return 0;
-    errno = ENOSPC;
-    return -1;
-  }
-  if (bytes > file->bytes - offset) bytes = file->bytes - offset;
+/* Whole sectors go as they are, others by the sectors they are in. */
+static ssize_t in_pieces(struct file *file, uint32_t op, char *data, size_t bytes, uint64_t offset) {
   size_t all = 0;
   while (all < bytes) {
     size_t part = bytes - all;
@@ -78,7 +116,7 @@ static ssize_t transfer(int fd, uint32_t op, char *data, size_t bytes, off64_t a
       if (part > PIECE) part = PIECE;
       result = one(op, file->start + place, data + all, part);
     } else {
-      if (!bounce && posix_memalign((void **)&bounce, 512, 512)) return -1;
+      if (!bounce && posix_memalign((void **)&bounce, 512, 512)) return cannot(ENOMEM);
       size_t skip = place % 512;
       if (part > 512 - skip) part = 512 - skip;
       result = one(READ, file->start + place - skip, bounce, 512);
@@ -98,25 +136,87 @@ static ssize_t transfer(int fd, uint32_t op, char *data, size_t bytes, off64_t a
   return (ssize_t)all;
 }
 
-static ssize_t moving(int fd, uint32_t op, char *data, size_t bytes) {
+static int may(const struct held *held, uint32_t op, const void *data, size_t bytes, off64_t at) {
+  if (held->flags & ONLY_PATH || held->access == (op == READ ? 1 : 0)) return cannot(EBADF);
+  if (at < 0) return cannot(EINVAL);
+  if (held->flags & DIRECT && (at % 512 || bytes % 512 || (uintptr_t)data % 512)) return cannot(EINVAL);
+  return 0;
+}
+
+static ssize_t transfer_by(struct held held, uint32_t op, char *data, size_t bytes, off64_t at) {
+  struct file *file = file_of(&held);
+  if (op == WRITE && held.flags & APPENDS) at = (off64_t)file->bytes;
+  if (may(&held, op, data, bytes, at)) return -1;
+  uint64_t offset = (uint64_t)at;
+  if (!bytes) return 0;
+  if (offset >= file->bytes) return op == READ ? 0 : cannot(ENOSPC);
+  if (bytes > file->bytes - offset) bytes = file->bytes - offset;
+  if (op == READ || on_fio) {
+    ssize_t result = in_pieces(file, op, data, bytes, offset);
+    return result > 0 && op == WRITE && held.flags & DURABLE && flush() ? -1 : result;
+  }
+  struct slot *slot = inside ? NULL : job();
+  uint64_t start = file->start + offset, end = start + bytes;
+  if (slot) reserve(slot, start / 512 * 512, (end + 511) / 512 * 512, start % 512 || end % 512);
+  ssize_t result = in_pieces(file, op, data, bytes, offset);
+  if (slot) {
+    guard();
+    slot->writes_end = 0;
+    unguard();
+  }
+  return result > 0 && held.flags & DURABLE && flush() ? -1 : result;
+}
+
+static ssize_t transfer(int fd, uint32_t op, char *data, size_t bytes, off64_t at) {
+  return transfer_by(held_of[fd], op, data, bytes, at);
+}
+
+/* At the position, which many threads and processes may have together: each takes its part of the
+   file before it moves the bytes. */
+static ssize_t moving_by(int fd, struct held held, uint32_t op, char *data, size_t bytes) {
+  guard();
   off64_t at = call(SYS_lseek, fd, 0, SEEK_CUR, 0, 0, 0);
-  ssize_t result = transfer(fd, op, data, bytes, at);
-  if (result > 0) call(SYS_lseek, fd, at + result, SEEK_SET, 0, 0, 0);
+  uint64_t size = file_of(&held)->bytes;
+  if (op == WRITE && held.flags & APPENDS) at = (off64_t)size;
+  if (may(&held, op, data, bytes, at)) {
+    unguard();
+    return -1;
+  }
+  uint64_t room = (uint64_t)at < size ? size - (uint64_t)at : 0;
+  off64_t next = at + (off64_t)(bytes < room ? bytes : room);
+  call(SYS_lseek, fd, next, SEEK_SET, 0, 0, 0);
+  unguard();
+  ssize_t result = transfer_by(held, op, data, bytes, at);
+  if (at + (result > 0 ? result : 0) != next) {
+    int error = errno;
+    call(SYS_lseek, fd, at + (result > 0 ? result : 0), SEEK_SET, 0, 0, 0);
+    errno = error;
+  }
   return result;
 }
 
-static ssize_t vector(int fd, uint32_t op, const struct iovec *iov, int count, off64_t at) {
+static ssize_t moving(int fd, uint32_t op, char *data, size_t bytes) {
+  return moving_by(fd, held_of[fd], op, data, bytes);
+}
+
+/* At `at`, or at the position where that is -1. */
+static ssize_t vector(int fd, uint32_t op, const struct iovec *iov, int count, off64_t at, int more, int moves) {
+  struct held held = held_of[fd];
+  held.flags |= more;
   size_t bytes = 0, part = 0;
+  if (count < 0 || count > IOV_MAX) return cannot(EINVAL);
   for (int i = 0; i < count; i++) bytes += iov[i].iov_len;
-  if (count == 1) return transfer(fd, op, iov[0].iov_base, bytes, at);
-  char *all = malloc(bytes ? bytes : 1);
-  if (!all) {
-    errno = ENOMEM;
-    return -1;
-  }
-  if (op == WRITE)
+  int whole = count == 1;
+  if (held.flags & DIRECT)
+    for (int i = 0; i < count; i++)
+      if ((uintptr_t)iov[i].iov_base % 512 || iov[i].iov_len % 512) return cannot(EINVAL);
+  char *all = NULL;
+  if (whole) all = iov[0].iov_base;
+  else if (posix_memalign((void **)&all, 512, bytes ? bytes : 1)) return cannot(ENOMEM);
+  if (op == WRITE && !whole)
     for (int i = 0; i < count; part += iov[i++].iov_len) memcpy(all + part, iov[i].iov_base, iov[i].iov_len);
-  ssize_t result = transfer(fd, op, all, bytes, at);
+  ssize_t result = moves ? moving_by(fd, held, op, all, bytes) : transfer_by(held, op, all, bytes, at);
+  if (whole) return result;
   if (op == READ) {
     size_t left = result > 0 ? (size_t)result : 0;
     for (int i = 0; i < count && left; i++) {
@@ -126,15 +226,26 @@ static ssize_t vector(int fd, uint32_t op, const struct iovec *iov, int count, o
       left -= take_now;
     }
   }
+  int error = errno;
   free(all);
+  errno = error;
   return result;
 }
 
+/* With the flags of one call. */
+static ssize_t vector_with(int fd, uint32_t op, const struct iovec *v, int n, off64_t at, int flags) {
+  if (flags & ~(RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_APPEND)) return cannot(EOPNOTSUPP);
+  int more = (flags & (RWF_DSYNC | RWF_SYNC) ? DURABLE : 0) | (flags & RWF_APPEND ? APPENDS : 0);
+  return vector(fd, op, v, n, at, more, at == -1);
+}
+
+/* A call that fails may have been for the card: then it is known now, and done. */
 #define FORWARD(name, type, proto, mine, pass) \
   type name proto { \
     if (file_at(fd)) return mine; \
     REAL(name); \
-    return real pass; \
+    type result = real pass; \
+    return result == (type)-1 && was_for_card(fd) ? mine : result; \
   }
 FORWARD(read, ssize_t, (int fd, void *data, size_t n), moving(fd, READ, data, n), (fd, data, n))
 FORWARD(write, ssize_t, (int fd, const void *data, size_t n), moving(fd, WRITE, (char *)data, n), (fd, data, n))
@@ -142,48 +253,114 @@ FORWARD(pread, ssize_t, (int fd, void *data, size_t n, off_t at), transfer(fd, R
 FORWARD(pread64, ssize_t, (int fd, void *data, size_t n, off64_t at), transfer(fd, READ, data, n, at), (fd, data, n, at))
 FORWARD(pwrite, ssize_t, (int fd, const void *data, size_t n, off_t at), transfer(fd, WRITE, (char *)data, n, at), (fd, data, n, at))
 FORWARD(pwrite64, ssize_t, (int fd, const void *data, size_t n, off64_t at), transfer(fd, WRITE, (char *)data, n, at), (fd, data, n, at))
-FORWARD(preadv, ssize_t, (int fd, const struct iovec *v, int n, off_t at), vector(fd, READ, v, n, at), (fd, v, n, at))
-FORWARD(preadv64, ssize_t, (int fd, const struct iovec *v, int n, off64_t at), vector(fd, READ, v, n, at), (fd, v, n, at))
-FORWARD(pwritev, ssize_t, (int fd, const struct iovec *v, int n, off_t at), vector(fd, WRITE, v, n, at), (fd, v, n, at))
-FORWARD(pwritev64, ssize_t, (int fd, const struct iovec *v, int n, off64_t at), vector(fd, WRITE, v, n, at), (fd, v, n, at))
-FORWARD(preadv64v2, ssize_t, (int fd, const struct iovec *v, int n, off64_t at, int f), vector(fd, READ, v, n, at), (fd, v, n, at, f))
-FORWARD(pwritev64v2, ssize_t, (int fd, const struct iovec *v, int n, off64_t at, int f), vector(fd, WRITE, v, n, at), (fd, v, n, at, f))
+FORWARD(readv, ssize_t, (int fd, const struct iovec *v, int n), vector(fd, READ, v, n, 0, 0, 1), (fd, v, n))
+FORWARD(writev, ssize_t, (int fd, const struct iovec *v, int n), vector(fd, WRITE, v, n, 0, 0, 1), (fd, v, n))
+#define VECTOR(name, op, off) \
+  FORWARD(name, ssize_t, (int fd, const struct iovec *v, int n, off at), vector(fd, op, v, n, at, 0, 0), (fd, v, n, at))
+VECTOR(preadv, READ, off_t)
+VECTOR(preadv64, READ, off64_t)
+VECTOR(pwritev, WRITE, off_t)
+VECTOR(pwritev64, WRITE, off64_t)
+#define VECTOR2(name, op, off) \
+  FORWARD(name, ssize_t, (int fd, const struct iovec *v, int n, off at, int f), vector_with(fd, op, v, n, at, f), (fd, v, n, at, f))
+VECTOR2(preadv2, READ, off_t)
+VECTOR2(preadv64v2, READ, off64_t)
+VECTOR2(pwritev2, WRITE, off_t)
+VECTOR2(pwritev64v2, WRITE, off64_t)
 
-static ssize_t moving_vector(int fd, uint32_t op, const struct iovec *v, int n) {
-  off64_t at = call(SYS_lseek, fd, 0, SEEK_CUR, 0, 0, 0);
-  ssize_t result = vector(fd, op, v, n, at);
-  if (result > 0) call(SYS_lseek, fd, at + result, SEEK_SET, 0, 0, 0);
-  return result;
+/* Reads of programs that are built with checks of their memory's size. */
+__attribute__((noreturn)) void __chk_fail(void);
+ssize_t __read_chk(int fd, void *data, size_t n, size_t room) {
+  if (n > room) __chk_fail();
+  return read(fd, data, n);
 }
-FORWARD(readv, ssize_t, (int fd, const struct iovec *v, int n), moving_vector(fd, READ, v, n), (fd, v, n))
-FORWARD(writev, ssize_t, (int fd, const struct iovec *v, int n), moving_vector(fd, WRITE, v, n), (fd, v, n))
+ssize_t __pread_chk(int fd, void *data, size_t n, off_t at, size_t room) {
+  if (n > room) __chk_fail();
+  return pread(fd, data, n, at);
+}
+ssize_t __pread64_chk(int fd, void *data, size_t n, off64_t at, size_t room) {
+  if (n > room) __chk_fail();
+  return pread64(fd, data, n, at);
+}
 
-static int flush(void) {
-  int64_t result = one(FLUSH, 0, NULL, 0);
-  if (result >= 0) return 0;
-  errno = (int)-result;
-  return -1;
+/* The kernel syncs a folder without a word: what it is must be known before. */
+static int is_card(int fd) { return head && (on_fio ? held_at(fd) : found_at(fd)) != NULL; }
+
+#define ON_CARD(name, type, proto, mine, pass) \
+  type name proto { \
+    if (is_card(fd)) return mine; \
+    REAL(name); \
+    return real pass; \
+  }
+ON_CARD(fsync, int, (int fd), flush(), (fd))
+ON_CARD(fdatasync, int, (int fd), flush(), (fd))
+ON_CARD(syncfs, int, (int fd), flush(), (fd))
+ON_CARD(sync_file_range, int, (int fd, off64_t a, off64_t n, unsigned f), 0, (fd, a, n, f))
+ON_CARD(posix_fadvise, int, (int fd, off_t a, off_t n, int f), 0, (fd, a, n, f))
+ON_CARD(posix_fadvise64, int, (int fd, off64_t a, off64_t n, int f), 0, (fd, a, n, f))
+ON_CARD(readahead, ssize_t, (int fd, off64_t a, size_t n), 0, (fd, a, n))
+
+void sync(void) {
+  if (head && !on_fio) flush();
+  call(SYS_sync, 0, 0, 0, 0, 0, 0);
 }
-FORWARD(fsync, int, (int fd), flush(), (fd))
-FORWARD(fdatasync, int, (int fd), flush(), (fd))
-FORWARD(sync_file_range, int, (int fd, off64_t a, off64_t n, unsigned f), 0, (fd, a, n, f))
-FORWARD(posix_fadvise, int, (int fd, off_t a, off_t n, int f), 0, (fd, a, n, f))
-FORWARD(posix_fadvise64, int, (int fd, off64_t a, off64_t n, int f), 0, (fd, a, n, f))
-/* The place on the card is as long as it is. */
-FORWARD(ftruncate, int, (int fd, off_t n), 0, (fd, n))
-FORWARD(ftruncate64, int, (int fd, off64_t n), 0, (fd, n))
-FORWARD(posix_fallocate, int, (int fd, off_t a, off_t n), 0, (fd, a, n))
-FORWARD(posix_fallocate64, int, (int fd, off64_t a, off64_t n), 0, (fd, a, n))
-static int cannot(int error) {
-  errno = error;
-  return -1;
+
+/* A file has its length for ever. */
+static int cut_to(const struct file *file, off64_t bytes) {
+  if (bytes < 0 || file->device) return cannot(EINVAL);
+  return (uint64_t)bytes > file->bytes ? cannot(EFBIG) : 0;
 }
-FORWARD(fallocate, int, (int fd, int m, off_t a, off_t n), cannot(EOPNOTSUPP), (fd, m, a, n))
-FORWARD(fallocate64, int, (int fd, int m, off64_t a, off64_t n), cannot(EOPNOTSUPP), (fd, m, a, n))
+
+static int room_for(const struct file *file, off64_t at, off64_t bytes) {
+  if (at < 0 || bytes <= 0) return EINVAL;
+  if (file->device) return ENODEV;
+  return (uint64_t)at + (uint64_t)bytes > file->bytes ? ENOSPC : 0;
+}
+ON_CARD(ftruncate, int, (int fd, off_t n), cut_to(file_at(fd), n), (fd, n))
+ON_CARD(ftruncate64, int, (int fd, off64_t n), cut_to(file_at(fd), n), (fd, n))
+ON_CARD(posix_fallocate, int, (int fd, off_t a, off_t n), room_for(file_at(fd), a, n), (fd, a, n))
+ON_CARD(posix_fallocate64, int, (int fd, off64_t a, off64_t n), room_for(file_at(fd), a, n), (fd, a, n))
+ON_CARD(fallocate, int, (int fd, int m, off_t a, off_t n), cannot(EOPNOTSUPP), (fd, m, a, n))
+ON_CARD(fallocate64, int, (int fd, int m, off64_t a, off64_t n), cannot(EOPNOTSUPP), (fd, m, a, n))
+ON_CARD(fchmod, int, (int fd, mode_t m), 0, (fd, m))
+ON_CARD(fchown, int, (int fd, uid_t u, gid_t g), 0, (fd, u, g))
+
+#define TRUNCATE(name, off) \
+  int name(const char *path, off bytes) { \
+    int index = index_of(path); \
+    if (index >= 0) return cut_to(&head->files[index], bytes); \
+    REAL(name); \
+    return real(path, bytes); \
+  }
+TRUNCATE(truncate, off_t)
+TRUNCATE(truncate64, off64_t)
+
+/* Programs read and write where one of these is told that it cannot. */
+ssize_t copy_file_range(int in, off64_t *a, int out, off64_t *b, size_t n, unsigned flags) {
+  if (is_card(in) || is_card(out)) return cannot(EXDEV);
+  REAL(copy_file_range);
+  return real(in, a, out, b, n, flags);
+}
+
+ssize_t splice(int in, off64_t *a, int out, off64_t *b, size_t n, unsigned flags) {
+  if (is_card(in) || is_card(out)) return cannot(EINVAL);
+  REAL(splice);
+  return real(in, a, out, b, n, flags);
+}
+
+#define SENDFILE(name, off) \
+  ssize_t name(int out, int in, off *at, size_t n) { \
+    if (is_card(in) || is_card(out)) return cannot(EINVAL); \
+    static ssize_t (*real)(int, int, off *, size_t); \
+    if (!real) real = dlsym(RTLD_NEXT, #name); \
+    return real(out, in, at, n); \
+  }
+SENDFILE(sendfile, off_t)
+SENDFILE(sendfile64, off64_t)
 
 #define MMAP(name, off) \
   void *name(void *where, size_t n, int protection, int flags, int fd, off at) { \
-    if (!(flags & MAP_ANONYMOUS) && file_at(fd)) \
+    if (!(flags & MAP_ANONYMOUS) && is_card(fd)) \
       refuse("the program maps the card into its memory (mmap), which the laboratory cannot follow; expected " \
              "reads and writes"); \
     return (void *)call(SYS_mmap, (long)where, (long)n, protection, flags, fd, at); \
@@ -191,102 +368,7 @@ FORWARD(fallocate64, int, (int fd, int m, off64_t a, off64_t n), cannot(EOPNOTSU
 MMAP(mmap, off_t)
 MMAP(mmap64, off64_t)
 
-/* Streams of the card: the C library's own do not come to the functions above. */
-static struct {
-  FILE *stream;
-  int fd;
-} streams[64];
-static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER;
-#define STREAMS (sizeof streams / sizeof *streams)
-
-static int of_stream(FILE *stream) {
-  int fd = -1;
-  pthread_mutex_lock(&streams_lock);
-  for (size_t i = 0; i < STREAMS; i++)
-    if (streams[i].stream == stream) fd = streams[i].fd;
-  pthread_mutex_unlock(&streams_lock);
-  return fd;
-}
-
-static int stream_close(void *cookie) {
-  int fd = (int)(intptr_t)cookie;
-  pthread_mutex_lock(&streams_lock);
-  for (size_t i = 0; i < STREAMS; i++)
-    if (streams[i].stream && streams[i].fd == fd) streams[i].stream = NULL;
-  pthread_mutex_unlock(&streams_lock);
-  return close(fd);
-}
-
-static ssize_t stream_read(void *cookie, char *data, size_t n) { return read((int)(intptr_t)cookie, data, n); }
-
-static ssize_t stream_write(void *cookie, const char *data, size_t n) {
-  ssize_t result = write((int)(intptr_t)cookie, data, n);
-  return result < 0 ? 0 : result;
-}
-
-static int stream_seek(void *cookie, off64_t *at, int from) {
-  long result = call(SYS_lseek, (int)(intptr_t)cookie, *at, from, 0, 0, 0);
-  if (result < 0) return -1;
-  *at = result;
-  return 0;
-}
-
-static FILE *stream_of(int index, const char *mode) {
-  int fd = open_card(index, strchr(mode, 'e') ? O_CLOEXEC : 0);
-  if (fd < 0) return NULL;
-  if (*mode == 'a') call(SYS_lseek, fd, 0, SEEK_END, 0, 0, 0);
-  cookie_io_functions_t with = {stream_read, stream_write, stream_seek, stream_close};
-  FILE *stream = fopencookie((void *)(intptr_t)fd, mode, with);
-  if (!stream) {
-    close(fd);
-    return NULL;
-  }
-  setvbuf(stream, NULL, _IOFBF, 4096); /* a file's */
-  pthread_mutex_lock(&streams_lock);
-  size_t i = 0;
-  while (i < STREAMS && streams[i].stream) i++;
-  if (i < STREAMS) {
-    streams[i].stream = stream;
-    streams[i].fd = fd;
-  }
-  pthread_mutex_unlock(&streams_lock);
-  if (i == STREAMS) refuse("more than 64 streams of the card (fopen)");
-  return stream;
-}
-
-#define FOPEN(name) \
-  FILE *name(const char *restrict path, const char *restrict mode) { \
-    int index = index_of(path); \
-    if (index >= 0) return stream_of(index, mode); \
-    REAL(name); \
-    return real(path, mode); \
-  }
-FOPEN(fopen)
-FOPEN(fopen64)
-
-#define FILENO(name) \
-  int name(FILE *stream) { \
-    int fd = head ? of_stream(stream) : -1; \
-    if (fd >= 0) return fd; \
-    REAL(name); \
-    return real(stream); \
-  }
-FILENO(fileno)
-FILENO(fileno_unlocked)
-
-ssize_t copy_file_range(int in, off64_t *a, int out, off64_t *b, size_t n, unsigned flags) {
-  if (file_at(in) || file_at(out)) return cannot(EXDEV);
-  REAL(copy_file_range);
-  return real(in, a, out, b, n, flags);
-}
-
-ssize_t sendfile(int out, int in, off_t *at, size_t n) {
-  if (file_at(in) || file_at(out)) return cannot(EINVAL);
-  static ssize_t (*real)(int, int, off_t *, size_t);
-  if (!real) real = dlsym(RTLD_NEXT, "sendfile");
-  return real(out, in, at, n);
-}
-
+/* Calls by number. Those of reads and writes are known; others reach the folder, which refuses them. */
 long syscall(long n, ...) {
   va_list more;
   va_start(more, n);
@@ -295,143 +377,26 @@ long syscall(long n, ...) {
   va_end(more);
   if (head && n == 425 && on_fio) /* io_uring_setup */
     refuse("ioengine io_uring speaks to the kernel alone; expected ioengine=libaio, psync, pvsync, pvsync2 or sync");
-  if (head && (n == SYS_pread64 || n == SYS_pwrite64) && file_at((int)a[0]))
-    return transfer((int)a[0], n == SYS_pread64 ? READ : WRITE, (char *)a[1], (size_t)a[2], a[3]);
-  return call(n, a[0], a[1], a[2], a[3], a[4], a[5]);
-}
-
-/* ------------------------------------------------------------------ libaio */
-
-/* The kernel's, as <linux/aio_abi.h> has them. */
-struct iocb {
-  uint64_t data;
-  uint32_t key;
-  int32_t flags;
-  uint16_t opcode;
-  int16_t priority;
-  uint32_t fd;
-  uint64_t buffer, bytes;
-  int64_t offset;
-  uint64_t unused;
-  uint32_t more_flags, event;
-};
-struct io_event {
-  uint64_t data, object;
-  int64_t result, result2;
-};
-struct context {
-  int under_way, room;
-  struct slot *owner; /* of what is under way */
-};
-
-static int make_context(int depth, void **out) {
-  struct context *context = calloc(1, 4096); /* fio looks at a ring's magic in there */
-  if (!context) return -ENOMEM;
-  context->room = depth < RING ? depth : RING;
-  *out = context;
-  return 0;
-}
-
-static void of_thread(struct context *context, struct slot *slot) {
-  if (last && last != context && last->under_way)
-    refuse("two libaio contexts of one thread have I/Os under way; expected one at a time");
-  last = context;
-  if (!context->under_way) context->owner = slot;
-  if (context->owner != slot)
-    refuse("two threads have I/Os of one libaio context under way; expected a context for each thread");
-}
-
-#define AIO(name, proto, pass) \
-  int name proto { \
-    static int(*real) proto; \
-    if (!real) real = dlsym(RTLD_NEXT, #name); \
-    if (!head) return real ? real pass : -ENOSYS;
-
-AIO(io_queue_init, (int depth, void **out), (depth, out))
-  return make_context(depth, out);
-}
-AIO(io_setup, (int depth, void **out), (depth, out))
-  return make_context(depth, out);
-}
-AIO(io_cancel, (void *context, struct iocb *io, struct io_event *out), (context, io, out))
-  return -EAGAIN;
-}
-
-AIO(io_submit, (void *value, long count, struct iocb **ios), (value, count, ios))
-  struct context *context = value;
-  struct slot *slot = job();
-  if (!slot) return -EINVAL;
-  of_thread(context, slot);
-  long taken = 0;
-  for (; taken < count && context->under_way < context->room; taken++) {
-    struct iocb *io = ios[taken];
-    struct file *file = file_at((int)io->fd);
-    uint32_t op = io->opcode == 0 ? READ : io->opcode == 1 ? WRITE : FLUSH;
-    if (!file || (io->opcode > 1 && io->opcode != 2 && io->opcode != 3)) break;
-    uint64_t at = (uint64_t)io->offset;
-    if (op != FLUSH && (at % 512 || io->bytes % 512 || !io->bytes || io->bytes > PIECE ||
-                        at > file->bytes || io->bytes > file->bytes - at))
-      break;
-    if (!put(slot, op, op == FLUSH ? 0 : file->start + at, (void *)(uintptr_t)io->buffer, op == FLUSH ? 0 : io->bytes,
-             (uint64_t)(uintptr_t)io))
-      break;
-    context->under_way++;
-  }
-  if (taken || !count) return (int)taken;
-  return context->under_way >= context->room || !slot->free_places ? -EAGAIN : -EINVAL;
-}
-
-static int deliver(struct context *context, struct slot *slot, long most, struct io_event *events) {
-  int got = 0;
-  struct finished done;
-  while (got < most) {
-    if (aside) {
-      done = set_aside[0];
-      memmove(set_aside, set_aside + 1, (size_t)--aside * sizeof *set_aside);
-    } else if (!next_done(slot, &done)) {
-      break;
+  int fd = (int)a[0];
+  void *data = (void *)a[1];
+  if (head) switch (n) {
+      case SYS_read: return read(fd, data, (size_t)a[2]);
+      case SYS_write: return write(fd, data, (size_t)a[2]);
+      case SYS_pread64: return pread64(fd, data, (size_t)a[2], a[3]);
+      case SYS_pwrite64: return pwrite64(fd, data, (size_t)a[2], a[3]);
+      case SYS_readv: return readv(fd, data, (int)a[2]);
+      case SYS_writev: return writev(fd, data, (int)a[2]);
+      case SYS_preadv: return preadv64(fd, data, (int)a[2], a[3]);
+      case SYS_pwritev: return pwritev64(fd, data, (int)a[2], a[3]);
+      case SYS_preadv2: return preadv64v2(fd, data, (int)a[2], a[3], (int)a[5]);
+      case SYS_pwritev2: return pwritev64v2(fd, data, (int)a[2], a[3], (int)a[5]);
+      case SYS_fsync:
+      case SYS_fdatasync: return fsync(fd);
+      case SYS_lseek: return lseek64(fd, a[1], (int)a[2]);
+      case SYS_openat: return openat(fd, data, (int)a[2], (mode_t)a[3]);
+      case SYS_close: return close(fd);
+      case SYS_fcntl: return fcntl(fd, (int)a[1], (void *)a[2]);
+      case SYS_sync: sync(); return 0;
     }
-    struct iocb *io = (struct iocb *)(uintptr_t)done.tag;
-    events[got++] = (struct io_event){io->data, done.tag, done.result, 0};
-    context->under_way--;
-  }
-  return got;
-}
-
-AIO(io_getevents, (void *value, long least, long most, struct io_event *events, struct timespec *timeout),
-    (value, least, most, events, timeout))
-  struct context *context = value;
-  struct slot *slot = job();
-  if (!slot) return -EINVAL;
-  of_thread(context, slot);
-  if (least > context->under_way) least = context->under_way;
-  int got = 0;
-  if (least <= 0) {
-    /* A look: it costs a moment, or the program could look for ever. */
-    sleep_until(now_ns() + 1000);
-    return deliver(context, slot, most, events);
-  }
-  for (;;) {
-    got += deliver(context, slot, most - got, events + got);
-    if (got >= least) return got;
-    if (timeout && !timeout->tv_sec && !timeout->tv_nsec) return got;
-    enter(slot, WAIT, (uint64_t)(least - got));
-  }
-}
-
-/* As the kernel's, it waits for what is under way. */
-static int end_context(struct context *context) {
-  struct io_event event;
-  while (context->under_way && context->owner == own && io_getevents(context, 1, 1, &event, NULL) > 0) {
-  }
-  if (last == context) last = NULL;
-  free(context);
-  return 0;
-}
-
-AIO(io_destroy, (void *context), (context))
-  return end_context(context);
-}
-AIO(io_queue_release, (void *context), (context))
-  return end_context(context);
+  return call(n, a[0], a[1], a[2], a[3], a[4], a[5]);
 }

@@ -1,109 +1,90 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* ------------------------------------------------------------------ the card's paths */
 
-static int index_of(const char *path) {
-  if (!head || !path) return -1;
-  for (int i = 0; i < FILES; i++) {
-    const char *own_path = head->files[i].path;
-    if (!*own_path) return -1;
-    if (!strcmp(path, own_path)) return i;
-    /* A relative name. */
-    if (path[0] != '/') {
-      char cwd[PATH_MAX];
-      size_t length;
-      const char *name = !strncmp(path, "./", 2) ? path + 2 : path;
-      if (getcwd(cwd, sizeof cwd) && (length = strlen(cwd)) && !strncmp(cwd, own_path, length) &&
-          own_path[length] == '/' && !strcmp(own_path + length + 1, name))
-        return i;
+static int named(const char *path) {
+  for (int i = 0; i < FILES && *head->files[i].path; i++)
+    if (!strcmp(path, head->files[i].path)) return i;
+  return -1;
+}
+
+static int has_name(const char *name) {
+  for (int i = 0; i < FILES && *head->files[i].path; i++) {
+    const char *own_name = strrchr(head->files[i].path, '/');
+    if (own_name && !strcmp(name, own_name + 1)) return 1;
+  }
+  return 0;
+}
+
+/* Makes a path absolute that is relative to an open folder. */
+static int whole_path(int dir, const char *path, char whole[PATH_MAX]) {
+  long length = 0;
+  if (path[0] != '/') {
+    if (dir == AT_FDCWD) {
+      /* The kernel counts the end too. */
+      length = call(SYS_getcwd, (long)whole, PATH_MAX - 2, 0, 0, 0, 0) - 1;
+    } else {
+      char link[40];
+      snprintf(link, sizeof link, "/proc/self/fd/%d", dir);
+      length = call(SYS_readlinkat, AT_FDCWD, (long)link, (long)whole, PATH_MAX - 2, 0, 0);
+    }
+    if (length <= 0) return 0;
+    whole[length++] = '/';
+  }
+  if ((size_t)length + strlen(path) >= PATH_MAX) return 0;
+  strcpy(whole + length, path);
+  return 1;
+}
+
+/* Which of the card's files a path is, by whatever folders and links it goes there. */
+static int resolved(int dir, const char *path, int follow) {
+  char whole[PATH_MAX], parent[PATH_MAX], target[PATH_MAX];
+  if (!whole_path(dir, path, whole)) return -1;
+  for (int links = 0; links < 40; links++) {
+    int index = named(whole);
+    if (index >= 0) return index;
+    char *slash = strrchr(whole, '/');
+    size_t before = (size_t)(slash - whole);
+    if (has_name(slash + 1)) {
+      *slash = 0;
+      if (realpath(*whole ? whole : "/", parent)) {
+        char *joined = target;
+        if (snprintf(joined, sizeof target, "%s/%s", strcmp(parent, "/") ? parent : "", slash + 1) < PATH_MAX)
+          index = named(joined);
+      }
+      *slash = '/';
+      if (index >= 0) return index;
+    }
+    if (!follow) return -1;
+    long length = call(SYS_readlinkat, AT_FDCWD, (long)whole, (long)target, PATH_MAX - 1, 0, 0);
+    if (length <= 0) return -1;
+    target[length] = 0;
+    static const char gone[] = " (deleted)";
+    if (length > (long)sizeof gone && !strcmp(target + length - sizeof gone + 1, gone)) {
+      /* A descriptor's own path: /proc/self/fd/3, /dev/stdout. */
+      struct stat64 st;
+      int access;
+      if (call(SYS_newfstatat, AT_FDCWD, (long)whole, (long)&st, 0, 0, 0)) return -1;
+      return known_folder(&st, &access) - 1;
+    }
+    if (*target == '/') {
+      strcpy(whole, target);
+    } else {
+      if (before + 1 + (size_t)length >= PATH_MAX) return -1;
+      strcpy(whole + before + 1, target);
     }
   }
   return -1;
 }
 
-static struct file *file_at(int fd) {
-  return head && fd >= 0 && fd < DESCRIPTORS && file_of[fd] ? &head->files[file_of[fd] - 1] : NULL;
+static int index_at(int dir, const char *path, int follow) {
+  if (!head || !path || !*path) return -1;
+  int error = errno;
+  int index = resolved(dir, path, follow);
+  errno = error;
+  return index;
 }
 
-static int open_card(int index, int flags) {
-  /* A file without content holds the position, and the locks. */
-  int fd = (int)call(SYS_memfd_create, (long)"card", flags & O_CLOEXEC ? MFD_CLOEXEC : 0, 0, 0, 0, 0);
-  if (fd < 0) return fd;
-  if (fd >= DESCRIPTORS || call(SYS_ftruncate, fd, (long)head->files[index].bytes, 0, 0, 0, 0)) {
-    call(SYS_close, fd, 0, 0, 0, 0, 0);
-    errno = EMFILE;
-    return -1;
-  }
-  file_of[fd] = (signed char)(index + 1);
-  return fd;
-}
-
-#define OPEN(name, proto, path, real_call) \
-  int name proto { \
-    mode_t mode = 0; \
-    if (flags & (O_CREAT | __O_TMPFILE)) { \
-      va_list more; \
-      va_start(more, flags); \
-      mode = va_arg(more, mode_t); \
-      va_end(more); \
-    } \
-    int index = index_of(path); \
-    if (index >= 0) return open_card(index, flags); \
-    REAL(name); \
-    return real_call; \
-  }
-OPEN(open, (const char *path, int flags, ...), path, real(path, flags, mode))
-OPEN(open64, (const char *path, int flags, ...), path, real(path, flags, mode))
-OPEN(openat, (int dir, const char *path, int flags, ...), path, real(dir, path, flags, mode))
-OPEN(openat64, (int dir, const char *path, int flags, ...), path, real(dir, path, flags, mode))
-int __open_2(const char *path, int flags) { return open(path, flags); }
-int __open64_2(const char *path, int flags) { return open64(path, flags); }
-
-int creat(const char *path, mode_t mode) { return open(path, O_CREAT | O_WRONLY | O_TRUNC, mode); }
-
-int close(int fd) {
-  if (head && fd >= 0 && fd < DESCRIPTORS) file_of[fd] = 0;
-  REAL(close);
-  return real(fd);
-}
-
-static int copied(int from, int to) {
-  if (head && from >= 0 && from < DESCRIPTORS && to >= 0) {
-    if (to < DESCRIPTORS) file_of[to] = file_of[from];
-    else if (file_of[from]) refuse("a descriptor of the card above 65535");
-  }
-  return to;
-}
-
-int dup(int fd) {
-  REAL(dup);
-  return copied(fd, real(fd));
-}
-
-int dup2(int fd, int to) {
-  REAL(dup2);
-  return copied(fd, real(fd, to));
-}
-
-int dup3(int fd, int to, int flags) {
-  REAL(dup3);
-  return copied(fd, real(fd, to, flags));
-}
-
-#define FCNTL(name) \
-  int name(int fd, int command, ...) { \
-    va_list more; \
-    va_start(more, command); \
-    void *argument = va_arg(more, void *); \
-    va_end(more); \
-    REAL(name); \
-    /* The file that stands for the card cannot be so, and need not. */ \
-    if (command == F_SETFL && file_at(fd)) argument = (void *)((intptr_t)argument & ~(intptr_t)O_DIRECT); \
-    int result = real(fd, command, argument); \
-    if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) copied(fd, result); \
-    return result; \
-  }
-FCNTL(fcntl)
-FCNTL(fcntl64)
+static int index_of(const char *path) { return index_at(AT_FDCWD, path, 1); }
 
 static int fill_stat(int index, struct stat64 *st) {
   struct file *file = &head->files[index];
@@ -157,30 +138,39 @@ static int fill_folder(struct stat64 *st) {
 }
 
 _Static_assert(sizeof(struct stat) == sizeof(struct stat64), "a 64-bit system");
-#define STAT_PATH(name, type) \
+#define STAT_PATH(name, type, follow) \
   int name(const char *restrict path, struct type *restrict st) { \
-    int index = index_of(path); \
+    int index = index_at(AT_FDCWD, path, follow); \
     if (index >= 0) return fill_stat(index, (struct stat64 *)st); \
     REAL(name); \
     int result = real(path, st); \
     if (result && errno == ENOENT && is_folder(path)) return fill_folder((struct stat64 *)st); \
     return result; \
   }
-STAT_PATH(stat, stat)
-STAT_PATH(stat64, stat64)
-STAT_PATH(lstat, stat)
-STAT_PATH(lstat64, stat64)
+STAT_PATH(stat, stat, 1)
+STAT_PATH(stat64, stat64, 1)
+STAT_PATH(lstat, stat, 0)
+STAT_PATH(lstat64, stat64, 0)
 #define STAT_FD(name, type) \
   int name(int fd, struct type *st) { \
-    if (file_at(fd)) return fill_stat(file_of[fd] - 1, (struct stat64 *)st); \
+    struct held *held = held_at(fd); \
+    if (held) return fill_stat(held->index - 1, (struct stat64 *)st); \
     REAL(name); \
-    return real(fd, st); \
+    int result = real(fd, st); \
+    int access, index = result ? 0 : known_folder((struct stat64 *)st, &access); \
+    return index ? fill_stat(index - 1, (struct stat64 *)st) : result; \
   }
 STAT_FD(fstat, stat)
 STAT_FD(fstat64, stat64)
+static int index_there(int dir, const char *path, int flags) {
+  if (path && *path) return index_at(dir, path, !(flags & AT_SYMLINK_NOFOLLOW));
+  struct held *held = on_fio ? held_at(dir) : found_at(dir);
+  return held ? held->index - 1 : -1;
+}
+
 #define STAT_AT(name, type) \
   int name(int dir, const char *restrict path, struct type *restrict st, int flags) { \
-    int index = *path ? index_of(path) : (file_at(dir) ? file_of[dir] - 1 : -1); \
+    int index = index_there(dir, path, flags); \
     if (index >= 0) return fill_stat(index, (struct stat64 *)st); \
     REAL(name); \
     return real(dir, path, st, flags); \
@@ -189,7 +179,7 @@ STAT_AT(fstatat, stat)
 STAT_AT(fstatat64, stat64)
 
 int statx(int dir, const char *restrict path, int flags, unsigned mask, struct statx *restrict sx) {
-  int index = path && *path ? index_of(path) : (file_at(dir) ? file_of[dir] - 1 : -1);
+  int index = index_there(dir, path, flags);
   if (index < 0) {
     REAL(statx);
     return real(dir, path, flags, mask, sx);
@@ -206,7 +196,26 @@ int statx(int dir, const char *restrict path, int flags, unsigned mask, struct s
   sx->stx_ino = st.st_ino;
   sx->stx_rdev_major = major(st.st_rdev);
   sx->stx_rdev_minor = minor(st.st_rdev);
+  sx->stx_uid = st.st_uid;
+  sx->stx_gid = st.st_gid;
+  sx->stx_atime.tv_sec = sx->stx_mtime.tv_sec = sx->stx_ctime.tv_sec = EPOCH_S;
   return 0;
+}
+
+/* Programs that were built for an older C library. */
+#define STAT_OLD(name, type, with) \
+  int name(int version, const char *path, struct type *st) { return with(path, st); }
+STAT_OLD(__xstat, stat, stat)
+STAT_OLD(__xstat64, stat64, stat64)
+STAT_OLD(__lxstat, stat, lstat)
+STAT_OLD(__lxstat64, stat64, lstat64)
+int __fxstat(int version, int fd, struct stat *st) { return fstat(fd, st); }
+int __fxstat64(int version, int fd, struct stat64 *st) { return fstat64(fd, st); }
+int __fxstatat(int version, int dir, const char *path, struct stat *st, int flags) {
+  return fstatat(dir, path, st, flags);
+}
+int __fxstatat64(int version, int dir, const char *path, struct stat64 *st, int flags) {
+  return fstatat64(dir, path, st, flags);
 }
 
 int access(const char *path, int mode) {
@@ -216,7 +225,7 @@ int access(const char *path, int mode) {
 }
 
 int faccessat(int dir, const char *path, int mode, int flags) {
-  if (index_of(path) >= 0) return 0;
+  if (index_at(dir, path, !(flags & AT_SYMLINK_NOFOLLOW)) >= 0) return 0;
   REAL(faccessat);
   return real(dir, path, mode, flags);
 }
@@ -230,18 +239,65 @@ int mkdir(const char *path, mode_t mode) {
   return real(path, mode);
 }
 
-int unlink(const char *path) {
-  if (index_of(path) >= 0) {
-    if (on_fio && !own)
-      refuse("fio wants to make a file of the card longer than it is; expected a size that is not above that of "
-             "--file PATH=SIZE");
-    /* Its place on the card stays. */
-    errno = EPERM;
-    return -1;
+/* Owners, modes and times are not kept, and there are no attributes. */
+#define OF_PATH(name, type, proto, dir, path, follow, mine, pass) \
+  type name proto { \
+    if (index_at(dir, path, follow) >= 0) return mine; \
+    REAL(name); \
+    return real pass; \
   }
+OF_PATH(chmod, int, (const char *p, mode_t m), AT_FDCWD, p, 1, 0, (p, m))
+OF_PATH(chown, int, (const char *p, uid_t u, gid_t g), AT_FDCWD, p, 1, 0, (p, u, g))
+OF_PATH(lchown, int, (const char *p, uid_t u, gid_t g), AT_FDCWD, p, 0, 0, (p, u, g))
+OF_PATH(fchmodat, int, (int d, const char *p, mode_t m, int f), d, p, !(f & AT_SYMLINK_NOFOLLOW), 0, (d, p, m, f))
+OF_PATH(fchownat, int, (int d, const char *p, uid_t u, gid_t g, int f), d, p, !(f & AT_SYMLINK_NOFOLLOW), 0,
+        (d, p, u, g, f))
+OF_PATH(utimensat, int, (int d, const char *p, const struct timespec *t, int f), d, p, !(f & AT_SYMLINK_NOFOLLOW), 0,
+        (d, p, t, f))
+OF_PATH(utimes, int, (const char *p, const struct timeval *t), AT_FDCWD, p, 1, 0, (p, t))
+#define ATTRIBUTES(prefix, follow) \
+  OF_PATH(prefix##listxattr, ssize_t, (const char *p, char *list, size_t n), AT_FDCWD, p, follow, 0, (p, list, n)) \
+  OF_PATH(prefix##getxattr, ssize_t, (const char *p, const char *name, void *to, size_t n), AT_FDCWD, p, follow, \
+          cannot(ENODATA), (p, name, to, n)) \
+  OF_PATH(prefix##setxattr, int, (const char *p, const char *name, const void *of, size_t n, int f), AT_FDCWD, p, \
+          follow, cannot(ENOTSUP), (p, name, of, n, f))
+ATTRIBUTES(, 1)
+ATTRIBUTES(l, 0)
+
+/* Its place on the card stays. */
+static int stays(void) {
+  if (on_fio && !own)
+    refuse("fio wants to make a file of the card longer than it is; expected a size that is not above that of "
+           "--file PATH=SIZE");
+  return cannot(EPERM);
+}
+
+int unlink(const char *path) {
+  if (index_at(AT_FDCWD, path, 0) >= 0) return stays();
   REAL(unlink);
   return real(path);
 }
+
+int unlinkat(int dir, const char *path, int flags) {
+  if (index_at(dir, path, 0) >= 0) return stays();
+  REAL(unlinkat);
+  return real(dir, path, flags);
+}
+
+int remove(const char *path) {
+  if (index_at(AT_FDCWD, path, 0) >= 0) return stays();
+  REAL(remove);
+  return real(path);
+}
+
+int renameat2(int from_dir, const char *from, int to_dir, const char *to, unsigned flags) {
+  if (index_at(from_dir, from, 0) >= 0 || index_at(to_dir, to, 0) >= 0) return stays();
+  return (int)call(SYS_renameat2, from_dir, (long)from, to_dir, (long)to, flags, 0);
+}
+int renameat(int from_dir, const char *from, int to_dir, const char *to) {
+  return renameat2(from_dir, from, to_dir, to, 0);
+}
+int rename(const char *from, const char *to) { return renameat2(AT_FDCWD, from, AT_FDCWD, to, 0); }
 
 int ioctl(int fd, unsigned long request, ...) {
   va_list more;

@@ -36,8 +36,14 @@ pub struct Place {
 /// What comes next in a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// A transfer.
-    Transfer(Place),
+    /// A transfer of this file, in this direction or, if that must wait, in the other:
+    /// [`Offsets::place`] says where.
+    Transfer {
+        /// Index of the file.
+        file: usize,
+        /// Direction.
+        dir: Dir,
+    },
     /// A flush of this file; `data_only` for `fdatasync`.
     Sync {
         /// Index of the file.
@@ -173,22 +179,26 @@ impl Offsets {
 
     /// The next step of this pass.
     pub fn step(&mut self) -> Step {
-        while let Some(index) = self.pick_file() {
-            let dir = match self.direction() {
-                Ok(dir) => dir,
-                Err(data_only) => {
-                    self.last_was_sync = true;
-                    return Step::Sync { file: index, data_only };
-                }
-            };
-            if let Some((offset, bytes)) = self.fill(index, dir) {
-                self.last_was_sync = false;
-                self.issued[dir.index()] += 1;
-                return Step::Transfer(Place { dir, file: index, offset, bytes });
+        let Some(file) = self.pick_file() else { return Step::End };
+        match self.direction() {
+            Ok(dir) => Step::Transfer { file, dir },
+            Err(data_only) => {
+                self.last_was_sync = true;
+                Step::Sync { file, data_only }
             }
-            self.files[index].done = true;
         }
-        Step::End
+    }
+
+    /// Where the transfer of a step goes. None: its file is done, and another step comes.
+    pub fn place(&mut self, file: usize, dir: Dir) -> Option<Place> {
+        self.mix_dir = dir;
+        let Some((offset, bytes)) = self.fill(file, dir) else {
+            self.files[file].done = true;
+            return None;
+        };
+        self.last_was_sync = false;
+        self.issued[dir.index()] += 1;
+        Some(Place { dir, file, offset, bytes })
     }
 
     /// Round robin over the files that are not done.

@@ -137,7 +137,6 @@ pub const UNSUPPORTED: &[&str] = &[
     "steadystate",
     "steadystate_duration",
     "steadystate_ramp_time",
-    "sync",
     "sync_file_range",
     "thinktime_blocks_type",
     "thinktime_iotime",

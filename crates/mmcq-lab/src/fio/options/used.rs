@@ -255,6 +255,11 @@ pub static USED: &[Opt] = &[
     number!("fsync", fsync, 0, U32_MAX),
     number!("fdatasync", fdatasync, 0, U32_MAX),
     boolean!(opt, "end_fsync", end_fsync),
+    opt("sync", |j, v| {
+        let words = [("none", false), ("0", false), ("sync", true), ("1", true), ("dsync", true)];
+        j.sync = value::word(v, &words)?;
+        Ok(())
+    }),
     // Contents.
     opt("verify", |j, v| {
         j.verify = value::word(

@@ -83,10 +83,16 @@ impl JobState {
     pub fn complete_sync(&mut self, sync: &Sync, times: Times, result: Result<(), WorkerError>) {
         self.tick(times.complete_ns);
         self.outstanding = self.outstanding.saturating_sub(1);
-        self.stats.mark_complete(1);
+        self.flushing = false;
         self.last_ns = self.last_ns.max(times.complete_ns);
         self.ended(sync.entry, times.complete_ns);
+        // As in fio, those of `end_fsync` are not counted.
+        let counts = !matches!(self.phase, Phase::EndSync(_));
+        if counts {
+            self.stats.mark_complete(1);
+        }
         match result {
+            Ok(()) if !counts => {}
             Ok(()) => self.stats.sync.add(times.complete_ns.saturating_sub(times.start_ns)),
             Err(error) => self.fail(error, self.job.continue_on_error.write),
         }

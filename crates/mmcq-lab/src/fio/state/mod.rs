@@ -30,7 +30,7 @@ use super::offsets::{Extent, Offsets, Place, Seeds, Step, Taus88, extent};
 use super::stats::{Cpu, Stats, Windows};
 use super::verify::{self, Stamp, VerifyError};
 pub use crate::fio::script::How;
-use pace::Poisson;
+use pace::{Held, Poisson};
 use played::Player;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ pub struct Io {
 }
 
 /// A flush to do. It is given back to [`JobState::complete_sync`]. As in fio, earlier transfers may
-/// still be outstanding, and it covers those that completed.
+/// still be outstanding, it covers those that completed, and its thread does nothing else meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sync {
     /// Index into the worker's files.
@@ -126,6 +126,8 @@ pub struct JobState {
     phase: Phase,
     outstanding: u32,
     outstanding_writes: u32,
+    /// The thread is in a flush.
+    flushing: bool,
     filling: bool,
     started_ns: u64,
     begin_ns: Option<u64>,
@@ -141,12 +143,12 @@ pub struct JobState {
     issued: u64,
     done_bytes: u64,
     write_number: u64,
-    held: Option<Place>,
+    held: Option<Held>,
     rest: VecDeque<Io>,
     blocks_since_think: u32,
     think_until_ns: Option<u64>,
     paced_from_ns: u64,
-    paced: [(u64, u64); 2],
+    paced_bytes: [u64; 2],
     written: Written,
     verify_errors: Vec<VerifyError>,
     stop: bool,
@@ -184,6 +186,7 @@ impl JobState {
             phase: Phase::Waiting,
             outstanding: 0,
             outstanding_writes: 0,
+            flushing: false,
             filling: true,
             started_ns: 0,
             begin_ns: None,
@@ -203,7 +206,7 @@ impl JobState {
             blocks_since_think: 0,
             think_until_ns: None,
             paced_from_ns: 0,
-            paced: [(0, 0); 2],
+            paced_bytes: [0; 2],
             written: Written::new(ordered),
             verify_errors: Vec::new(),
             stop: false,
@@ -251,6 +254,9 @@ impl JobState {
             None => self.begin(now_ns),
         };
         self.tick(now_ns);
+        if self.flushing {
+            return Next::AfterCompletion;
+        }
         // Each turn changes the phase or answers; a pass that issues nothing ends the worker.
         loop {
             match self.phase {
@@ -270,7 +276,7 @@ impl JobState {
                 Phase::EndSync(_) if self.outstanding > 0 => return Next::AfterCompletion,
                 Phase::EndSync(file) if file < self.extent.regions.len() => {
                     self.phase = Phase::EndSync(file + 1);
-                    self.submitted();
+                    self.outstanding += 1;
                     return Next::Sync(Sync { file, data_only: false, entry: 0 });
                 }
                 Phase::EndSync(_) => self.begin_verify(now_ns),
@@ -298,7 +304,7 @@ impl JobState {
         self.last_ns = at_ns;
         self.phase_start_ns = at_ns;
         self.paced_from_ns = at_ns;
-        self.paced = [(0, 0); 2];
+        self.paced_bytes = [0; 2];
         let job = &self.job;
         self.windows =
             [0, 1].map(|_| (Windows::new(at_ns, job.bwavgtime_ms), Windows::new(at_ns, job.iopsavgtime_ms)));
@@ -446,23 +452,29 @@ impl JobState {
         if let Some(next) = self.next_of_backlog() {
             return Some(next);
         }
-        let place = match self.held.take() {
-            Some(place) => place,
-            None => match self.offsets.step() {
-                Step::Transfer(place) => place,
-                Step::Sync { file, data_only } => {
-                    self.submitted();
-                    return Some(Next::Sync(Sync { file, data_only, entry: 0 }));
-                }
-                Step::End => return None,
-            },
-        };
-        let allowed_ns = self.allowed_ns(place.dir);
-        if now_ns < allowed_ns {
-            self.held = Some(place);
-            return Some(Next::Wait(allowed_ns));
+        loop {
+            let (file, dir) = match self.held.take() {
+                Some(held) => match self.still_held(held, now_ns) {
+                    Some(next) => return Some(next),
+                    None => (held.file, held.dir),
+                },
+                None => match self.offsets.step() {
+                    Step::Transfer { file, dir } => match self.paced(file, dir, now_ns) {
+                        Ok(dir) => (file, dir),
+                        Err(next) => return Some(next),
+                    },
+                    Step::Sync { file, data_only } => {
+                        self.submitted();
+                        self.flushing = true;
+                        return Some(Next::Sync(Sync { file, data_only, entry: 0 }));
+                    }
+                    Step::End => return None,
+                },
+            };
+            if let Some(place) = self.offsets.place(file, dir) {
+                return Some(self.issue_place(place));
+            }
         }
-        Some(self.issue_place(place))
     }
 
     fn pass_is_issued(&self) -> bool {
@@ -494,8 +506,7 @@ impl JobState {
         self.pass_issued += 1;
         self.issued += 1;
         self.blocks_since_think = self.blocks_since_think.saturating_add(1);
-        self.paced[dir.index()].0 += bytes;
-        self.paced[dir.index()].1 += 1;
+        self.paced_bytes[dir.index()] += bytes;
         self.poisson.gone(dir);
         self.issue(Io { dir, how: How::Plain, file, offset, bytes, stamp, check, entry: 0 })
     }

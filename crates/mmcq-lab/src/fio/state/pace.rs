@@ -33,6 +33,16 @@ impl Poisson {
     }
 }
 
+/// A transfer that its rate does not let go yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Held {
+    pub file: usize,
+    pub dir: Dir,
+    pause_ns: u64,
+    /// Nothing is under way since, and the pause has begun.
+    until_ns: Option<u64>,
+}
+
 impl JobState {
     /// `thinktime=`: after some blocks all is drained, then nothing happens for a while.
     pub(super) fn think(&mut self, now_ns: u64) -> Option<Next> {
@@ -54,22 +64,57 @@ impl JobState {
         Some(Next::Wait(until_ns))
     }
 
-    /// When `rate=` and `rate_iops=` let the next transfer of this direction go.
-    pub(super) fn allowed_ns(&mut self, dir: Dir) -> u64 {
-        let i = dir.index();
-        if self.job.poisson {
-            let of_bytes = self.job.rate_bytes[i].map(|rate| rate / self.job.bs[i].min);
-            if let Some(rate) = self.job.rate_iops[i].map(u64::from).or(of_bytes) {
-                return self.paced_from_ns.saturating_add(self.poisson.due_ns(i, rate));
+    /// In which direction the next transfer of a pass goes, by `rate=` and `rate_iops=`. As in fio, a
+    /// direction that is late goes before one that must wait, whatever the mix says. Before a pause
+    /// all that is under way must end, and then the pause is as long as it was to be before.
+    pub(super) fn paced(&mut self, file: usize, dir: Dir, now_ns: u64) -> Result<Dir, Next> {
+        let mut allowed_ns = self.allowed_ns(dir);
+        if allowed_ns <= now_ns {
+            return Ok(dir);
+        }
+        let mut next = dir;
+        let reads = u64::from(self.job.rwmixread);
+        let has_other = if dir == Dir::Read { reads < 100 } else { reads > 0 };
+        if self.job.rw.mixed() && has_other {
+            let other_ns = self.allowed_ns(dir.other());
+            if other_ns <= now_ns {
+                return Ok(dir.other());
+            }
+            if other_ns < allowed_ns {
+                (next, allowed_ns) = (dir.other(), other_ns);
             }
         }
-        let (bytes, ios) = self.paced[i];
-        let after = |amount: u64, per_second: u64| {
-            let ns = u128::from(amount) * 1_000_000_000 / u128::from(per_second.max(1));
+        let held = Held { file, dir: next, pause_ns: allowed_ns - now_ns, until_ns: None };
+        self.still_held(held, now_ns).map_or(Ok(next), Err)
+    }
+
+    /// Until when a transfer is held; none: it may go.
+    pub(super) fn still_held(&mut self, mut held: Held, now_ns: u64) -> Option<Next> {
+        if held.until_ns.is_none() && self.outstanding > 0 {
+            self.held = Some(held);
+            return Some(Next::AfterCompletion);
+        }
+        let until_ns = *held.until_ns.get_or_insert(now_ns.saturating_add(held.pause_ns));
+        if now_ns >= until_ns {
+            return None;
+        }
+        self.held = Some(held);
+        Some(Next::Wait(until_ns))
+    }
+
+    /// When `rate=` and `rate_iops=` let the next transfer of this direction go. As fio 3.33 has it,
+    /// I/Os in a second are bytes in a second by the smallest block.
+    fn allowed_ns(&mut self, dir: Dir) -> u64 {
+        let i = dir.index();
+        let least = self.job.bs[i].min.max(1);
+        let of_ios = self.job.rate_iops[i].map(|rate| u64::from(rate).saturating_mul(least));
+        let Some(rate) = self.job.rate_bytes[i].or(of_ios) else { return 0 };
+        let after_ns = if self.job.poisson {
+            self.poisson.due_ns(i, rate / least)
+        } else {
+            let ns = u128::from(self.paced_bytes[i]) * 1_000_000_000 / u128::from(rate.max(1));
             u64::try_from(ns).unwrap_or(u64::MAX)
         };
-        let by_bytes = self.job.rate_bytes[dir.index()].map_or(0, |rate| after(bytes, rate));
-        let by_ios = self.job.rate_iops[dir.index()].map_or(0, |rate| after(ios, rate.into()));
-        self.paced_from_ns.saturating_add(by_bytes.max(by_ios))
+        self.paced_from_ns.saturating_add(after_ns)
     }
 }

@@ -98,11 +98,17 @@ impl Image {
     pub(super) fn erase(&mut self, at: u64, bytes: u64, value: u8) -> io::Result<()> {
         self.commit()?;
         self.window.clear();
-        let zone = [value; SMALLEST];
+        let zone = vec![value; LARGEST];
+        let mut before = vec![0; LARGEST];
         let mut done = 0;
         while done < bytes {
-            let len = (bytes - done).min(SMALLEST as u64);
-            write_all_at(&self.file, &zone[..len as usize], at + done)?;
+            let len = (bytes - done).min(LARGEST as u64);
+            let (zone, before) = (&zone[..len as usize], &mut before[..len as usize]);
+            // A hole of the image stays one: it reads so already.
+            read_exact_at(&self.file, before, at + done)?;
+            if before != zone {
+                write_all_at(&self.file, zone, at + done)?;
+            }
             done += len;
         }
         Ok(())

@@ -86,6 +86,17 @@ enum Backing {
     Image(Box<Image>),
 }
 
+#[cfg(unix)]
+fn is_pipe(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    path.metadata().is_ok_and(|meta| meta.file_type().is_fifo())
+}
+
+#[cfg(not(unix))]
+fn is_pipe(_: &Path) -> bool {
+    false
+}
+
 impl Medium {
     /// Memory that takes room only where it is written.
     pub fn sparse(bytes: u64, fill: Fill) -> Result<Self, MediumError> {
@@ -108,6 +119,11 @@ impl Medium {
         let name = path.display().to_string();
         if path.is_dir() {
             let source = io::Error::new(io::ErrorKind::IsADirectory, "a directory, expected an image file");
+            return Err(MediumError::Open { path: name, source });
+        }
+        // To open a pipe waits for whoever writes to it, for ever.
+        if is_pipe(path) {
+            let source = io::Error::new(io::ErrorKind::InvalidInput, "a pipe, expected an image file");
             return Err(MediumError::Open { path: name, source });
         }
         let (image, bytes) = Image::open(path, read_only)

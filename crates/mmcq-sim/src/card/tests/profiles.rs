@@ -213,6 +213,22 @@ fn fuzz_profiles() {
     });
 }
 
+/// What is erased to zeros reads as zeros, and takes no room on this machine where there was none.
+#[cfg(unix)]
+#[test]
+fn an_erase_fills_no_hole_of_an_image() {
+    use std::os::unix::fs::MetadataExt;
+    let path = std::env::temp_dir().join(format!("mmcq-sim-holes-{}", std::process::id()));
+    std::fs::File::create(&path).unwrap().set_len(8 << 20).unwrap();
+    let mut medium = Medium::image(&path, false).unwrap();
+    medium.write(4 << 20, &[7; 4096]).unwrap();
+    medium.erase(0, 8 << 20, 0).unwrap();
+    let (mut bytes, taken) = ([7; 4096], path.metadata().unwrap().blocks() * 512);
+    medium.read(4 << 20, &mut bytes).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    assert!(bytes == [0; 4096] && taken <= 1 << 17, "{taken}");
+}
+
 #[test]
 fn images_must_fit() {
     let dir = std::env::temp_dir().join(format!("mmcq-sim-card-{}", std::process::id()));

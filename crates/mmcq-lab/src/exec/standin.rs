@@ -1,0 +1,98 @@
+//! What stands for a file of the card where the kernel looks: folders without a name.
+//!
+//! The kernel refuses what the preload does not know: a folder is not read, written or mapped. It
+//! keeps for each descriptor the position, `O_APPEND`, `O_SYNC` and the lock of `flock`. There are
+//! three for each file, so that a descriptor tells what it may do: reads, writes, or both.
+
+use rustix::fs::{MemfdFlags, SeekFrom, fstat, memfd_create, seek};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+
+/// A position that a folder must be able to hold.
+const FAR: u64 = (1 << 42) + 512;
+
+/// A folder that has no name any more.
+pub struct Folder {
+    file: File,
+    pub device: u64,
+    pub inode: u64,
+}
+
+impl Folder {
+    /// Of this process.
+    pub fn number(&self) -> u32 {
+        self.file.as_raw_fd().cast_unsigned()
+    }
+}
+
+/// What stands for a file.
+pub struct Standin {
+    /// To be read, to be written, for both.
+    pub folders: [Folder; 3],
+    /// Has the locks of records of all processes.
+    locks: File,
+}
+
+impl Standin {
+    /// The file of locks, as a descriptor of this process.
+    pub fn locks_number(&self) -> u32 {
+        self.locks.as_raw_fd().cast_unsigned()
+    }
+}
+
+/// Stand-ins for so many files.
+///
+/// # Errors
+/// No file system here has folders that keep a position.
+pub fn of_files(count: usize) -> io::Result<Vec<Standin>> {
+    let places = [PathBuf::from("/dev/shm"), std::env::temp_dir()];
+    let mut last = io::Error::from(io::ErrorKind::NotFound);
+    for place in &places {
+        match (0..count).map(|_| of_file(place)).collect() {
+            Ok(all) => return Ok(all),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+fn of_file(place: &Path) -> io::Result<Standin> {
+    let folders = [folder(place)?, folder(place)?, folder(place)?];
+    Ok(Standin { folders, locks: File::from(memfd_create("mmcq-locks", MemfdFlags::CLOEXEC)?) })
+}
+
+fn folder(place: &Path) -> io::Result<Folder> {
+    let named = tempfile::Builder::new().prefix("mmcq-").tempdir_in(place)?;
+    let file = File::open(named.path())?;
+    named.close()?;
+    seek(&file, SeekFrom::Start(FAR))?;
+    if seek(&file, SeekFrom::Current(0))? != FAR {
+        return Err(io::Error::other("its folders keep no position"));
+    }
+    let stat = fstat(&file)?;
+    Ok(Folder { file, device: stat.st_dev, inode: stat.st_ino })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::io::Errno;
+
+    #[test]
+    fn a_standin_is_neither_read_nor_written_and_keeps_its_position() {
+        let all = of_files(2).unwrap();
+        let mut inodes: Vec<u64> = all.iter().flat_map(|one| one.folders.iter().map(|f| f.inode)).collect();
+        inodes.sort_unstable();
+        inodes.dedup();
+        assert_eq!(inodes.len(), 6);
+        let file = &all[1].folders[2].file;
+        assert_eq!(rustix::io::read(file, &mut [0; 16][..]), Err(Errno::ISDIR));
+        assert_eq!(rustix::io::pread(file, &mut [0; 16][..], 0), Err(Errno::ISDIR));
+        assert_eq!(rustix::io::write(file, &[0; 16]), Err(Errno::BADF));
+        let again = format!("/proc/self/fd/{}", file.as_raw_fd());
+        assert!(std::fs::read(&again).is_err() && std::fs::write(&again, [0]).is_err());
+        assert_eq!(seek(file, SeekFrom::Current(0)), Ok(FAR));
+    }
+}

@@ -1,0 +1,93 @@
+//! Options of fio two and three at a time: `mmcq run` against fio itself on the same card.
+
+use crate::watchdog;
+use mmcq_sim::world::Stream;
+use std::path::Path;
+use std::process::Command;
+
+/// Each draw takes one word of two or three axes.
+const AXES: &[&[&str]] = &[
+    &["--rw=randwrite", "--rw=write", "--rw=randread", "--rw=randrw", "--rw=rw --rwmixread=30"],
+    &["--bs=4k", "--bs=64k", "--bs=16k", "--bssplit=4k/60:16k/30:64k/10", "--bsrange=4k-64k"],
+    &[
+        "--ioengine=psync",
+        "--ioengine=libaio --iodepth=2",
+        "--ioengine=libaio --iodepth=4",
+        "--ioengine=libaio --iodepth=16",
+    ],
+    &["--fsync=1", "--fsync=8", "--fsync=32", "--fdatasync=4", "--sync=1", "--sync=dsync", "--end_fsync=1"],
+    &["--rate_iops=200", "--rate_iops=400,100", "--rate=2m", "--rate=4m,1m"],
+    &["--thinktime=2ms --thinktime_blocks=8", "--numjobs=2 --group_reporting", "--randrepeat=0"],
+];
+
+fn report(subcommand: &str, words: &[&str]) -> serde_json::Value {
+    let _alive = watchdog::watch();
+    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("exec-cache");
+    let all = ["--card", "emmc-queue", "--", "--output-format=json", "--name=a", "--direct=1"];
+    let more = ["--filename=/dev/mmcblk0", "--size=64m", "--time_based", "--runtime=1s"];
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mmcq"));
+    command
+        .current_dir(folder.path())
+        .arg(subcommand)
+        .args(all)
+        .args(more)
+        .args(words)
+        .env("XDG_CACHE_HOME", cache);
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{subcommand} {words:?}: {told}");
+    let json = said.get(said.find('{').unwrap_or(0)..).unwrap_or_default();
+    serde_json::from_str(json).unwrap()
+}
+
+/// Requests and bytes of both directions, and how many flushes had a latency.
+fn figures(report: &serde_json::Value) -> ([u64; 4], u64) {
+    let job = &report["jobs"][0];
+    let of = |way: &str, name: &str| job[way][name].as_u64().unwrap();
+    let moved =
+        [of("read", "total_ios"), of("write", "total_ios"), of("read", "io_bytes"), of("write", "io_bytes")];
+    (moved, job["sync"]["lat_ns"]["N"].as_u64().unwrap_or(0))
+}
+
+#[test]
+fn pairs_of_options_are_what_fio_makes_of_them() {
+    let mut luck = Stream::new(1, "pairs");
+    let mut worst: f64 = 0.0;
+    for _ in 0..24 {
+        let mut words = Vec::new();
+        for (nth, axis) in AXES.iter().enumerate() {
+            // The first three always have a word; of the rest each second.
+            if nth < 3 || luck.bits().is_multiple_of(2) {
+                words.extend(axis[luck.bits() as usize % axis.len()].split(' '));
+            }
+        }
+        let (theirs, their_syncs) = figures(&report("fio", &words));
+        let (ours, our_syncs) = figures(&report("run", &words));
+        for (nth, (theirs, ours)) in theirs.iter().zip(&ours).enumerate() {
+            // A second has an end, which the last of each depth and job may fall on either side of.
+            let edge = if nth < 2 { 34 } else { 34 << 16 };
+            let off = (*theirs as f64 - *ours as f64).abs() / (*ours).max(1) as f64;
+            assert!(
+                off <= 0.005 || theirs.abs_diff(*ours) <= edge.min(ours / 50),
+                "{words:?}, {nth}: fio {theirs}, run {ours}"
+            );
+            worst = worst.max(off);
+        }
+        assert!(
+            their_syncs.abs_diff(our_syncs) <= 2 + our_syncs / 200,
+            "{words:?}: {their_syncs} {our_syncs}"
+        );
+    }
+    println!("worst difference {:.3} %", 100.0 * worst);
+}
+
+/// A flush that was never begun has no time of its beginning; fio takes 0, which is when it began.
+#[test]
+fn fio_measures_no_flush_longer_than_its_run() {
+    let words = ["--rw=randwrite", "--bs=4k", "--iodepth=16", "--fsync=8", "--ioengine=libaio"];
+    let report = report("fio", &words);
+    let longest = report["jobs"][0]["sync"]["lat_ns"]["max"].as_u64().unwrap();
+    assert!(longest > 0 && longest < 1_100_000_000, "{longest} ns in a run of a second");
+}
