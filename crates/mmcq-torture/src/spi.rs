@@ -27,10 +27,10 @@ pub fn spi(share: &Share, progress: &(dyn Fn(u64) + Sync)) -> Score {
 /// The run of this seed.
 #[must_use]
 pub fn draw(seed: u64) -> Case {
-    let mut case = streams::draw(seed);
+    let mut case = streams::draw_on(Host::Spi, seed);
     let random = &mut Stream::new(seed, "spi");
-    case.setup.host = Host::Spi;
     case.setup.access_ns = 0;
+    case.visit = None;
     if let Luck::Chances(_, chances) = &mut case.luck
         && random.chance(SHARE)
     {
@@ -38,4 +38,19 @@ pub fn draw(seed: u64) -> Case {
         chances.push((Point::Exchange, strike, streams::FAULTS / SELDOM));
     }
     case
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::CARDS;
+
+    #[test]
+    fn every_card_has_an_spi_mode_and_stays() {
+        let cases: Vec<_> = (0..200).map(draw).collect();
+        assert!(cases.iter().all(|case| case.visit.is_none()));
+        let cards: Vec<_> = cases.iter().map(|case| CARDS[case.setup.card]).collect();
+        assert!(cards.iter().all(|card| card.starts_with("sd")), "{cards:?}");
+        assert!(cards.contains(&"sdsc-1g") && cards.contains(&"sdhc-16g-hs"));
+    }
 }

@@ -17,7 +17,7 @@ use mmcq_sim::checker::Asked;
 use mmcq_sim::faults::{Point, Strike};
 use mmcq_sim::world::Stream;
 
-/// The cards that such a reader takes.
+/// The cards that such a reader takes, and an SPI bus.
 const CARDS_HERE: [&str; 2] = ["sdhc-16g-hs", "sdsc-1g"];
 /// Faults and cuts as [`Wishes`] have them.
 pub(super) const FAULTS: f64 = 0.002;
@@ -40,11 +40,16 @@ pub fn streams(share: &Share, progress: &(dyn Fn(u64) + Sync)) -> Score {
 /// The run of this seed.
 #[must_use]
 pub fn draw(seed: u64) -> Case {
+    draw_on(host(&mut Stream::new(seed, "streams host")), seed)
+}
+
+/// The run of this seed on this host.
+pub(super) fn draw_on(host: Host, seed: u64) -> Case {
     let random = &mut Stream::new(seed, "streams");
     let name = CARDS_HERE[random.below(CARDS_HERE.len() as u64) as usize];
-    let host = host(&mut Stream::new(seed, "streams host"));
-    // An SDHCI takes any card.
-    let card = CARDS.iter().position(|card| *card == name && host == Host::Reader);
+    // An SDHCI takes any card; no eMMC has an SPI mode, nor fits a reader's slot.
+    let any = matches!(host, Host::Open(_));
+    let card = CARDS.iter().position(|card| *card == name && !any);
     let wishes = Wishes { faults: FAULTS, cuts: CUTS, operations: OPERATIONS, cards: CARDS.len(), card };
     let mut case = Case::draw(seed, &wishes);
     case.setup.early = random.chance(0.2);
@@ -63,7 +68,7 @@ pub fn draw(seed: u64) -> Case {
             cut.keeps = if luck & 1 == 0 { Keeps::Nothing } else { Keeps::Everything };
         }
     }
-    if host != Host::Reader {
+    if any {
         in_pages(&mut case.operations, random);
     }
     go_on(&mut case.operations, random);

@@ -134,6 +134,11 @@ impl<P: Port> Line<P> {
         self.input.bytes(self.memory)
     }
 
+    /// Did the card send something, or begin to be busy, while the last frame went out?
+    pub fn was_noisy_in_frame(&self) -> bool {
+        self.memory.0.iter().take(7).skip(1).any(|&byte| byte != 0xff)
+    }
+
     /// Was the card's line low all the time of the last exchange of the own memory?
     pub fn was_low(&self) -> bool {
         self.memory.0.iter().take(WITH_ANSWER).all(|&byte| byte == 0)

@@ -83,6 +83,13 @@ fn words(bytes: &[u8]) -> Response {
     response
 }
 
+/// Is what comes behind a CRC its own last bit? The card did not see a clock between token and
+/// data then. All its bits are late, and where the CRC ends with a zero it is right all the same: a
+/// CRC that begins with zero does not count zeros in front.
+fn is_shifted(behind: &[u8]) -> bool {
+    behind.first().is_some_and(|byte| byte & 0x80 == 0)
+}
+
 /// Is the card's line high?
 fn is_ready<P: Port>(line: &mut Line<P>) -> bool {
     line.card.quiet |= line.is_high();
@@ -237,12 +244,13 @@ impl Program {
                 _ => Ok(Turn::End),
             },
             Step::Register => {
-                if !line.fetch(REGISTER_BYTES + 2, 1) {
+                if !line.fetch(REGISTER_BYTES + 3, 0) {
                     return Ok(Turn::Go);
                 }
                 let bytes = line.bytes();
-                let (register, crc) = bytes.split_at_checked(REGISTER_BYTES).unwrap_or_default();
-                if crc.first_chunk() != Some(&crc16(register).to_be_bytes()) {
+                let (register, rest) = bytes.split_at_checked(REGISTER_BYTES).unwrap_or_default();
+                let (crc, behind) = rest.split_at_checked(2).unwrap_or_default();
+                if crc != crc16(register).to_be_bytes() || is_shifted(behind) {
                     return Err(Cause::Crc);
                 }
                 self.response = words(register);
@@ -294,8 +302,18 @@ impl Program {
     }
 
     /// R1; `None`: it has not come yet, and a look is under way.
+    ///
+    /// Until then the line is high. Else the card sends a block still: it has not heard the CMD12
+    /// before, whose answer was one of its data, and takes no command now.
     fn answer<P: Port>(&mut self, line: &mut Line<P>) -> Result<Option<u8>, Cause> {
+        let sends = line.card.open == Some(Open::Read);
+        if !sends && self.again == 0 && line.was_noisy_in_frame() {
+            return Err(Cause::Response);
+        }
         while let Some(byte) = line.next() {
+            if !sends && byte & 0x80 != 0 && byte != 0xff {
+                return Err(Cause::Response);
+            }
             if byte & 0x80 == 0 {
                 self.again = 0;
                 return Ok(Some(byte));
@@ -415,14 +433,10 @@ impl Program {
             return self.seek_token(line);
         }
         let Some(blocks) = &mut self.blocks else { return Err(Cause::Other) };
-        // What is fetched with the CRC of a block. Nothing of a block that no phase has asked for:
-        // CMD12 may come before its token.
-        let ahead = match (blocks.left, line.card.open) {
-            (2.., _) => AHEAD,
-            (_, Some(_)) => 0,
-            // The eight clocks after a transfer.
-            (_, None) => 1,
-        };
+        // What is fetched with the CRC of a block: the eight clocks after a transfer, in which no card
+        // begins a block [SD 7.5.4, N_AC]. Nothing of a block that no phase has asked for: CMD12 may
+        // come before its token.
+        let ahead = if blocks.left > 1 { AHEAD } else { 1 };
         match self.step {
             Step::Block => {
                 while blocks.rest_bytes > 0
@@ -452,12 +466,12 @@ impl Program {
                 Ok(Turn::Go)
             }
             Step::Check => {
-                if !line.fetch(2, ahead) {
+                if !line.fetch(3, ahead - 1) {
                     return Ok(Turn::Go);
                 }
                 let crc = u16::from_be_bytes([line.next().unwrap_or(0), line.next().unwrap_or(0)]);
                 blocks.left = blocks.left.saturating_sub(1);
-                let (right, left) = (crc == blocks.crc, blocks.left);
+                let (right, left) = (crc == blocks.crc && !is_shifted(line.bytes()), blocks.left);
                 self.step = if right { Step::Token } else { Step::Accept };
                 if !right {
                     return Err(Cause::Crc);

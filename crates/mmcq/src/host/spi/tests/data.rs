@@ -12,8 +12,8 @@ fn blocks_come_whatever_lies_before_their_tokens() {
             b.comes(&vec![0xff; gap]);
             b.block_comes(&content(n, 512));
         }
-        // What follows is not fetched: CMD12 may be next.
-        let bytes = b.script.borrow().beats.len();
+        // What follows is not fetched, but for the byte in which nothing may come: CMD12 may be next.
+        let bytes = b.script.borrow().beats.len() + 1;
         let done = b.run(&read(18, 3, Auto::None)).unwrap();
         assert_eq!((done.response.r1().0 & R1::ERRORS, done.stop), (0, None));
         assert_eq!(b.script.borrow().bytes, bytes, "gap {gap}");
@@ -24,11 +24,62 @@ fn blocks_come_whatever_lies_before_their_tokens() {
     }
 }
 
+/// The card misses clocks between its token and the data, so that all comes late. Of a block whose
+/// CRC ends with so many zeros the CRC is right all the same.
+#[test]
+fn a_block_that_comes_late_by_some_bits_is_bad_whatever_its_crc() {
+    for late in 1..8 {
+        let mut block = content(3, 512);
+        while crc16(&block) & ((1 << late) - 1) != 0 {
+            block[7] = block[7].wrapping_add(1);
+            block[8] = block[8].wrapping_add(u8::from(block[7] == 0));
+        }
+        let sent = [&block[..], &crc16(&block).to_be_bytes()].concat();
+        let mut before = 0;
+        let shifted: Vec<u8> = sent
+            .iter()
+            .chain(&[0xff])
+            .map(|&byte| (core::mem::replace(&mut before, byte), byte))
+            .map(|(before, byte)| before << (8 - late) | byte >> late)
+            .collect();
+        assert_eq!(crc16(&shifted[..512]).to_be_bytes(), shifted[512..514], "the CRC is right");
+        for blocks in [1, 2] {
+            let mut b = bench();
+            b.command_then(18, 9, &[0]);
+            b.comes(&[0xfe]);
+            b.comes(&shifted);
+            assert_eq!(fault(b.run(&read(18, blocks, Auto::None))), (Cause::Crc, Stage::Data), "{late}");
+        }
+    }
+}
+
+/// A card that has not heard CMD12 sends its next block, and takes no command: a zero of that block
+/// is no R1, and the block behind it is not what was asked for.
+#[test]
+fn what_comes_from_a_transfer_that_goes_on_is_no_answer() {
+    for data in [&[0xff, 0xfe, 0, 0, 0][..], &[0xfe, 0, 0, 0, 0], &[0xff, 0xff, 0xff, 0xa5, 0]] {
+        let mut b = bench();
+        b.command_then(17, 9, data);
+        b.comes(&[0xff]);
+        b.block_comes(&content(9, 512));
+        assert_eq!(fault(b.run(&read(17, 1, Auto::None))), (Cause::Response, Stage::Command), "{data:02x?}");
+    }
+    // The token comes with the byte before the frame, and a block of zeros beside it.
+    let mut b = bench();
+    let frame = crate::host::spi::frame::of(17, 9);
+    b.expect(&[&[0xff], &frame[..]].concat(), &[0xfe, 0, 0, 0, 0, 0, 0]);
+    b.comes(&[0; 512]);
+    b.comes(&[0xff, 0xff]);
+    b.block_comes(&content(9, 512));
+    assert_eq!(fault(b.run(&read(17, 1, Auto::None))), (Cause::Response, Stage::Command));
+}
+
 #[test]
 fn the_byte_after_cmd12_is_no_answer() {
     let mut b = bench();
     b.command_then(18, 9, &[0]);
     b.block_comes(&content(1, 512));
+    b.comes(&[0xff]);
     // What the card was sending looks like a good R1; the true one has an error.
     b.command(12, 0, &[0x00, 0xff, 0x40, 0, 0]);
     let done = b.run(&read(18, 1, Auto::Stop)).unwrap();
