@@ -2,7 +2,6 @@
 //! up between two visits.
 
 use crate::support;
-use mmcq::card::quirk::Quirks;
 use mmcq::engine::{
     Config, DmaBuf, Engine, Error, FlushBy, Handshake, Kind, RecoveryStep, Request, ServiceRequest, SlotId,
 };
@@ -299,8 +298,7 @@ fn flush(engine: &mut TestEngine, now: u64) -> SlotId {
 #[test]
 fn what_was_written_to_a_boot_area_is_flushed_like_anything_else() {
     let (world, mut e) = card();
-    let quirks = Quirks::FLUSH_AFTER_WRITE;
-    e.set_card_params(Some(target(BLOCKS).flush(CACHE).quirks(quirks)));
+    e.set_card_params(Some(target(BLOCKS).flush(CACHE)));
     let written = boot(&mut e, 0, 8, 0);
     let flushed = flush(&mut e, 0);
     run(&mut e, 0, |_, _| {});

@@ -3,7 +3,6 @@
 
 use crate::{equipped, support};
 use equipped::*;
-use mmcq::card::quirk::Quirks;
 use mmcq::engine::{Abilities, CardParams, Config, DmaBuf, Engine, Erase, Error, Kind, Request};
 use mmcq::host::{BusyDetect, Cause};
 use mmcq::spec::command::emmc;
@@ -257,9 +256,9 @@ fn write_violations_are_protection() {
 }
 
 #[test]
-fn a_cache_that_may_be_flushed_only_after_a_write() {
+fn a_cache_is_flushed_only_after_a_write() {
     let world = World::new(BLOCKS);
-    let mut e = engine(&world, |t| (t.flush, t.quirks) = (CACHE, Quirks::FLUSH_AFTER_WRITE));
+    let mut e = engine(&world, |t| t.flush = CACHE);
     let flushes = |world: &Rc<RefCell<World>>| commands(world).iter().filter(|&&c| c == FLUSH).count();
     let flush = |e: &mut TestEngine, now| {
         let id = e.submit(Request::new(Kind::Flush, DmaBuf::EMPTY), now).unwrap();

@@ -161,7 +161,7 @@ fn what_another_command_hears_of_the_cache_the_next_flush_tells() {
 fn a_write_to_another_partition_is_flushed() {
     let world = World::new(BLOCKS);
     world.borrow_mut().areas.insert(1, vec![0; 4096]);
-    let mut e = engine(&world, Quirks::FLUSH_AFTER_WRITE);
+    let mut e = engine(&world, Quirks::NONE);
     let visit = PartitionAccess {
         config: 1,
         switch_ns: 1_000_000,

@@ -155,6 +155,8 @@ fn when_the_controller_is_gone_every_client_hears_of_it() {
     for (kind, own) in [(raw, true), (Kind::Flush, false), (Kind::Read { lba: 0, blocks: 1 }, false)] {
         let mut b = bench();
         b.e.set_card_params(Some(target(BLOCKS).flush(CACHE)));
+        let id = b.write(0, 1, 0);
+        assert!(b.finish(id).result.is_ok());
         b.fault(1, Cause::Gone, Stage::Command, false);
         let id = b.submit(Request::new(kind, buffer(1, 0)));
         let others = [b.write(64, 8, 1), flush(&mut b)];
@@ -175,13 +177,15 @@ fn when_the_controller_is_gone_every_client_hears_of_it() {
 fn a_flush_in_the_slot_of_the_last_read_is_repeated_alone() {
     let mut b = bench();
     b.e.set_card_params(Some(target(BLOCKS).flush(CACHE)));
+    let write = b.write(0, 1, 0);
+    assert!(b.finish(write).result.is_ok());
     let read = b.read(0, 1);
     assert!(b.finish(read).result.is_ok());
     b.fault(1, Cause::Crc, Stage::Command, false);
     let id = flush(&mut b);
     assert_eq!(id.index(), read.index());
     assert!(b.finish(id).result.is_ok());
-    assert_eq!(b.commands(), [17, 6, 13, 6, 13]);
+    assert_eq!(b.commands(), [24, 13, 17, 6, 13, 6, 13]);
     let ids: Vec<_> = (0..8).map(|i| b.read(16 * i, 1)).collect();
     for id in ids {
         assert!(b.finish(id).result.is_ok());

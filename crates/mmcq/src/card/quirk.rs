@@ -126,7 +126,7 @@ pub const EMMC: &[Quirk] = &[
     Quirk::emmc(KINGSTON, 0, "V10008", Quirks::NO_TRIM),
     Quirk::emmc(KINGSTON, 0, "V10016", Quirks::NO_TRIM),
     Quirk::emmc(KINGSTON, 0x100, "M62704", Quirks::NO_TRIM),
-    Quirk::emmc(MICRON, 0x14e, "Q2J54A", Quirks::NO_TRIM.and(Quirks::FLUSH_AFTER_WRITE)),
+    Quirk::emmc(MICRON, 0x14e, "Q2J54A", Quirks::NO_TRIM),
     Quirk::emmc(KINGSTON, 0x100, "IY2964", Quirks::FIXED_SECURE_TIME),
     Quirk::emmc(KINGSTON, 0x100, "IB2932", Quirks::FIXED_SECURE_TIME),
     Quirk::emmc(SANDISK_2, 0, "", Quirks::LATE_DATE),
@@ -255,8 +255,7 @@ mod tests {
         assert_eq!(of_emmc(&emmc(0x15, 0x100, b"VYL00X"), 5, &[]), Quirks::NONE);
         assert_eq!(of_emmc(&emmc(0x90, 0x14a, b"HYNIX1"), 5, &[]), Quirks::NO_HPI);
         assert_eq!(of_emmc(&emmc(0x90, 0x14a, b"HYNIX1"), 6, &[]), Quirks::NONE);
-        let micron = of_emmc(&emmc(0x13, 0x14e, b"Q2J54A"), 7, &[]);
-        assert!(micron.has(Quirks::NO_TRIM) && micron.has(Quirks::FLUSH_AFTER_WRITE));
+        assert_eq!(of_emmc(&emmc(0x13, 0x14e, b"Q2J54A"), 7, &[]), Quirks::NO_TRIM);
         assert_eq!(of_io(0x97, 0x4076, &[]).bits().count_ones(), 2);
         const MINE: &[Quirk] = &[Quirk::io(1, 2, Quirks::IO_NO_1V8)];
         assert_eq!((of_io(1, 2, MINE), of_io(1, 3, MINE)), (Quirks::IO_NO_1V8, Quirks::NONE));

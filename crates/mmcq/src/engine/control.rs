@@ -9,7 +9,6 @@ use super::{BLOCK_BYTES, Engine, Error, FlushBy, Kind, Output};
 use crate::host::{BusOp, BusyDetect, Host, Phase, Step};
 use crate::sched::Profile;
 use crate::spec::command::{Command, Resp, emmc};
-use crate::spec::quirks::Quirks;
 use crate::spec::response::{R1, State as CardState};
 
 /// EXT_CSD [32] [eMMC 7.4.90].
@@ -75,9 +74,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn begin_flush(&mut self, now_ns: u64) {
         let Some(target) = *self.card.target() else { return self.end_control(Err(Error::NoCard)) };
         match target.flush {
-            FlushBy::EmmcCache { .. }
-                if !self.durability.is_dirty() && target.quirks.has(Quirks::FLUSH_AFTER_WRITE) =>
-            {
+            // Nothing was changed since the last flush, or only by reliable writes, which are on the
+            // medium; and nobody waits to be told of a loss.
+            FlushBy::EmmcCache { .. } if self.durability.is_settled() && !self.slots.have_ended() => {
                 let result = self.flush_ended();
                 self.end_control(result);
             }

@@ -49,6 +49,11 @@ impl Durability {
         self.flags & DIRTY != 0
     }
 
+    /// Is all that was complete on the medium, and everything told that is to be told?
+    pub fn is_settled(&self) -> bool {
+        self.flags & (DIRTY | UNSETTLED | HOLDS) == 0 && !self.lost && self.late == 0
+    }
+
     /// Are there complete changes, so that an error may be theirs?
     pub fn holds(&self) -> bool {
         self.flags & HOLDS != 0

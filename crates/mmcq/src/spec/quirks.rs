@@ -16,8 +16,6 @@ impl Quirks {
     pub const NO_SECURE_ERASE: Quirks = Quirks(1 << 2);
     /// Trim damages data, or does not read back as erased.
     pub const NO_TRIM: Quirks = Quirks(1 << 3);
-    /// Its cache may be flushed only if something was written since the last flush.
-    pub const FLUSH_AFTER_WRITE: Quirks = Quirks(1 << 4);
     /// SD: a flush of its cache never ends.
     pub const NO_SD_CACHE: Quirks = Quirks(1 << 5);
     /// SD: it never gets ready to be powered off.

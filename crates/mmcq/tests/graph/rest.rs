@@ -10,7 +10,7 @@ use mmcq::engine::{Error, RecoveryStep};
 /// An incident: 12 s and the card's own times for a read and a write; a little more for the last
 /// conversation's end.
 const INCIDENT_NS: u64 = 12_000 * MS + 600 * MS + 1_000 * MS;
-/// A flush may take the card 30 s; a new card is brought up in 30 s.
+/// A flush may take the card 30 s, an erase twice that; a new card is brought up in 30 s.
 const LONG_NS: u64 = 30_000 * MS;
 
 impl Run<'_> {
@@ -25,7 +25,8 @@ impl Run<'_> {
         let changes = judge.has(|bad| matches!(bad, Bad::Removed | Bad::Returned | Bad::Replaced));
         let last = judge.bad.last().map_or(0, |&(at, _)| at);
         let flushes = judge.asked.iter().any(|asked| matches!(asked.work, Work::Flush | Work::Durable));
-        let long = if flushes && self.start.workload.cache { 2 * LONG_NS } else { 0 };
+        let erases = judge.asked.iter().any(|asked| asked.work == Work::Erase);
+        let long = if erases || flushes && self.start.workload.cache { 2 * LONG_NS } else { 0 };
         // What stays damaged meets every request; each has an incident of its own.
         let incidents = if noise { judge.asked.len() as u64 } else { 1 };
         let budget = INCIDENT_NS * incidents + long + if changes { LONG_NS } else { 0 };
