@@ -293,7 +293,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(in super::super) fn close_incident(&mut self) {
         self.incident.open = false;
         self.incident.failed.make_whole();
-        self.card.plan_mut().double(0);
+        if P::RECOVERS {
+            self.card.plan_mut().double(0);
+        }
     }
 
     /// A transfer has gone well while an incident was open. That ends it, unless it was another's,
