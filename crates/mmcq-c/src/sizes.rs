@@ -30,5 +30,5 @@ macro_rules! number {
 pub(crate) const HOSTS: usize = number!("MMCQ_HOSTS", 2, 9);
 /// Requests at a time, and one slot more of the library's own.
 pub(crate) const SLOTS: usize = number!("MMCQ_SLOTS", 7, SLOTS_MAX) + 1;
-/// Descriptors of one transfer, and one more for controllers that want an end of its own.
+/// Descriptors of one transfer, and one more for controllers that need a separate end descriptor.
 pub(crate) const DESCRIPTORS: usize = number!("MMCQ_PIECES", 128, 4096) + 1;

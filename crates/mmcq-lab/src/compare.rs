@@ -269,7 +269,7 @@ impl Comparison {
             && self.different().next().is_none()
     }
 
-    /// What is equal, in words.
+    /// Says in words how many figures are equal.
     fn rest(&self) -> String {
         let equal = self.figures.len() - self.different().count();
         match (equal, self.is_equal()) {

@@ -118,7 +118,7 @@ impl Scene {
         Ok(Loaded { platform, workers: workers.to_vec(), file })
     }
 
-    /// What the runner takes.
+    /// Makes the input of [`runner::run`] from this scene and what was loaded for it.
     pub fn run_of<'a>(&'a self, loaded: &'a Loaded) -> runner::Run<'a> {
         runner::Run {
             workers: &loaded.workers,

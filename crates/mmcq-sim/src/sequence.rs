@@ -5,7 +5,7 @@
 
 use multiversion::multiversion;
 
-/// Bytes of one output.
+/// Size of one output of the generator, in bytes.
 pub const WORD: usize = size_of::<u64>();
 
 /// From one state to the next.

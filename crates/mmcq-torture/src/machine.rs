@@ -43,7 +43,7 @@ const CALLS_MAX: u32 = 4096;
 pub enum Step {
     /// The controller did something by itself.
     Event,
-    /// The stack was called.
+    /// The interrupt handler was called, or time went on to the deadline that the stack has set.
     Called,
     /// Nothing will ever happen again.
     Quiet,

@@ -52,7 +52,7 @@ pub type OpenDriver = Streams<Port, ShadowMemory, DESCRIPTORS>;
 pub type ReaderDriver = rtsx::Rtsx<ReaderPort, ShadowMemory>;
 /// That of a mobile storage host, with what its board has.
 pub type HostDriver<L> = Surrounded<MshcDriver<L, MshcPort, ShadowMemory, MshcBoard, DESCRIPTORS>, MshcBoard>;
-/// That of ST's SDMMC, with what its board has.
+/// Driver of ST's SDMMC, with the surroundings of its board.
 pub type SdmmcDriver<const PIECES: usize> =
     Surrounded<sdmmc::Stm32Sdmmc<SdmmcPort, ShadowMemory, Board, PIECES>, Board>;
 

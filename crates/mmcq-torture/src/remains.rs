@@ -51,8 +51,8 @@ impl Run<'_> {
         }
     }
 
-    /// The first sector of the window: of the user area as the case says, of another partition its
-    /// first.
+    /// Returns the first sector of the window that the run uses in a partition: in the user area
+    /// (0) the one that the case gives, in every other partition sector 0.
     pub(super) fn first(&self, area: u8) -> u64 {
         if area == 0 { self.base } else { 0 }
     }

@@ -105,7 +105,7 @@ pub struct Reader {
     interrupt: Interrupt,
     stack: Owned,
     memory: Memory,
-    /// Of every part that was carved out of it.
+    /// Claims on all buffers taken from `memory`, to get back those of requests that were given up.
     claims: RefCell<Vec<Claim>>,
     options: Cell<card::Options>,
     card: Cell<Option<Card>>,

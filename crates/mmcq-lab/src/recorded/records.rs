@@ -19,7 +19,7 @@ const NONE: u32 = u32::MAX;
 
 const OPS: [Op; 4] = [Op::Read, Op::Write, Op::Flush, Op::Discard];
 
-/// 28 bytes.
+/// One I/O of a recording, packed into 28 bytes.
 #[derive(Clone, Copy)]
 struct Packed {
     /// Two halves each, so that nothing is between the fields.

@@ -21,7 +21,7 @@ struct Cell {
     fitted: bool,
 }
 
-/// The gap between two samples of GNOME Disks: 100 of them and their gaps are the card.
+/// The gap between two samples of GNOME Disks: 100 samples with their gaps span the whole card.
 const SAMPLE_GAP_MIB: u64 = 1211;
 const SAMPLE_MIB: u64 = 10;
 

@@ -52,7 +52,7 @@ impl Chances {
 
 struct UnderWay {
     io: Io,
-    /// Blocks that would go in one transfer with it, so far.
+    /// Blocks of this I/O and of those it could have shared one transfer with when it came.
     run_blocks: u32,
 }
 

@@ -47,8 +47,8 @@ pub enum Outcome {
     Extents(Vec<(u32, bool)>),
     /// Not done, with the reason for people.
     Failed(Errno, String),
-    /// A flush that is refused since writes before it were lost: [`Message::RefusalWritten`] when
-    /// the client has it.
+    /// A flush is refused because writes before it were lost. The connection sends
+    /// [`Message::RefusalWritten`] when the refusal has been written to the client's socket.
     Lost(String),
 }
 

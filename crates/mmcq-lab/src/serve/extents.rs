@@ -150,7 +150,8 @@ impl Extents {
         }
     }
 
-    /// Ranges from an offset on: lengths, and whether they are holes. `one`: the first only.
+    /// Lists the ranges from `offset` on, within `length` bytes: the bytes of each, and true for a
+    /// hole. With `one` the list ends after the first range, otherwise after 4096.
     pub fn of(&self, offset: u64, length: u32, one: bool) -> Vec<(u32, bool)> {
         let end = offset.saturating_add(u64::from(length)).min(self.bytes);
         let mut ranges: Vec<(u32, bool)> = Vec::new();

@@ -79,7 +79,7 @@ pub struct Quirks {
 
     /// The supply is never really off: 1.8 V signalling outlives a power cycle (SD).
     pub stuck_1v8: bool,
-    /// From the second initialisation on the card has half its capacity.
+    /// Halves the card's capacity from its second initialisation on.
     pub shrinks: bool,
     /// From the second initialisation on the card has another serial number.
     pub changes_serial: bool,

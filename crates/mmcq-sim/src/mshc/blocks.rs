@@ -76,7 +76,7 @@ impl Mshc {
         self.hold(State::ReadHeld, at_ns);
     }
 
-    /// A block was on the lines.
+    /// Adds the block that has ended to the count of bytes on the data lines.
     fn count_line_bytes(&mut self) {
         self.regs.line_bytes = self.regs.line_bytes.wrapping_add(self.dat.block.size as u32);
     }

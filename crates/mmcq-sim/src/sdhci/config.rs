@@ -196,9 +196,10 @@ impl SdhciConfig {
         Ok(())
     }
 
-    /// What 40h reads as: its base clock is the one that there is. One that bits 15:8 cannot say
-    /// (no whole number of megahertz, or more than 255) reads as 0, "get it another way"
-    /// [SDHC 2.2.25], as one that `capabilities` hold back.
+    /// Returns what register 40h reads as, with `base_clock_hz` (if set) in bits 15:8.
+    ///
+    /// The field reads as 0, "get it another way" [SDHC 2.2.25], if the clock is not a whole number
+    /// of megahertz up to 255, or if the field is 0 in `capabilities`.
     pub fn shown_capabilities(&self) -> u32 {
         const FIELD: u32 = 0xff << 8;
         if self.base_clock_hz == 0 || self.capabilities & FIELD == 0 {

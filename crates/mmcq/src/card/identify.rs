@@ -22,7 +22,8 @@ const SUPPLY_3V3: u8 = 1;
 
 /// One answer that is lost says nothing: what no card answers is asked again.
 const QUESTIONS: u32 = 2;
-/// A cold card may answer CMD8, and no CMD55 for 30 ms: it is asked so often, with this pause.
+/// Number of ACMD41 questions to a card that has answered CMD8, and the pause after each one that
+/// gets no answer: a cold card may leave CMD55 unanswered for its first 30 ms.
 const COLD_QUESTIONS: u32 = 6;
 const COLD_PAUSE_NS: u64 = 10_000_000;
 

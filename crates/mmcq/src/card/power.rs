@@ -129,7 +129,8 @@ pub struct Asleep {
     before: Before,
 }
 
-/// What the engine knew of the card.
+/// Number, parameters and abilities of the card as the engine had them before it slept;
+/// [`give_back`] restores them.
 type Before = (CardNumber, Option<CardParams>, Abilities);
 
 /// The engine has the card again: unless another has come meanwhile, or none is there.

@@ -20,7 +20,8 @@ use crate::spec::response::{R1, State as CardState};
 /// Longest wait for an ordinary block of data, where the card's own limit is not known.
 const DATA_NS: u64 = 1_000_000_000;
 
-/// A way into what [`Engine::enable_extended_ops`] adds.
+/// Entry points of the code that [`Engine::enable_extended_ops`] adds: function pointers, so that
+/// firmware that does not call it does not carry that code.
 #[derive(Debug)]
 struct Extras<H: Host, const N: usize, P: Profile> {
     on_event: fn(&mut Engine<H, N, P>, Event, u64),
@@ -527,8 +528,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Ok(())
     }
 
-    /// Maps a segment for a data command. False: what waits gives its mapping back in the next
-    /// `poll`, and then this is to come again.
+    /// Maps a segment for a data command; true if it is mapped.
+    ///
+    /// False: no mapping is free. The engine has begun to free one that another request holds (in
+    /// the next `poll`, or with a question for the card's status). The caller tries again then.
     #[inline(always)]
     pub(super) fn map_data(
         &mut self,

@@ -26,7 +26,7 @@ pub struct PartitionAccess {
     pub out: u16,
     /// Whether the blocks go out as a reliable write.
     pub reliable: bool,
-    /// Whether one more block goes out after them, by itself: RPMB's request for the result.
+    /// Whether one more block goes out after these, in a write of its own: RPMB's result request.
     pub ask: bool,
     /// Blocks that come back.
     pub back: u16,

@@ -293,7 +293,7 @@ impl Timers {
 
 /// The times of recovery and of the supervisor.
 impl Timers {
-    /// The next chore is due then.
+    /// Sets the time from which on all requests wait for a chore of the card.
     #[inline(always)]
     pub fn chore_at(&mut self, at_ns: u64) {
         self.chore_ns = at_ns;

@@ -98,7 +98,8 @@ pub trait Policy {
         Self::IN_ORDER
     }
 
-    /// May the start of this request, which was [picked](Self::pick), be held until then?
+    /// Returns whether the engine may delay the start of a request that was [picked](Self::pick)
+    /// until `until_ns`, to let others join it.
     fn bears(&self, picked: &Waiting, until_ns: u64) -> bool {
         let _ = (picked, until_ns);
         true

@@ -394,7 +394,7 @@ fn rw(job: &mut Job, text: &str) -> Result<(), Expected> {
     Ok(())
 }
 
-/// One block size.
+/// Parses one block size, from 1 byte to 1 GiB.
 fn block(text: &str, kb_base: u64) -> Result<u64, Expected> {
     let bytes = value::size(text, kb_base)?;
     if (1..=BLOCK_MAX).contains(&bytes) { Ok(bytes) } else { Err("a size from 1 byte to 1 GiB".to_string()) }

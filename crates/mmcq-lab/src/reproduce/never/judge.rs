@@ -57,7 +57,7 @@ pub enum Verdict {
     Slower,
     /// As fast, but the slowest hundredth of its requests takes longer by more than 2 %.
     Longer,
-    /// Slower or longer, and in the list of open losses ([`super::KNOWN`]).
+    /// Slower or longer, but listed as a loss against Linux that is not solved ([`super::KNOWN`]).
     Known,
     /// Within 1 %.
     Level,
@@ -143,7 +143,9 @@ impl Measured {
         self.cell.sides().into_iter().flat_map(of_side).collect()
     }
 
-    /// How much faster ours is than the best of Linux, in percent: the slower one of ours.
+    /// Returns how much faster the stack is than the best setting of Linux, in percent.
+    ///
+    /// The slower of the stack's two settings counts, on the side where it gains least.
     pub fn gain_percent(&self) -> f64 {
         self.gain_of(&self.slower_side())
     }

@@ -38,7 +38,7 @@ pub(super) struct Registers {
     between: bool,
     /// 10h.
     pub block_bytes: u16,
-    /// 12h bit 1.
+    /// CCCR 12h bit 1 (EMPC): the host has enabled power control of the card.
     power: bool,
     pub speed: Speed,
     /// 15h bits 5:4.

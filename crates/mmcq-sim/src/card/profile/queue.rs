@@ -30,8 +30,10 @@ enum OrderKey {
     NewestFirst,
 }
 
-/// `since`: the first version of the card's standard that has a queue, if the card is older.
-/// `least`: tasks that the registers can say.
+/// Reads the queue of a card profile from its keys.
+///
+/// `since`: the key that a card with a queue needs, such as `spec = "6.xx"`, if this card is older;
+/// a queue is an error then. `least`: the smallest depth that the card's registers can express.
 pub(super) fn config(
     place: &Place<'_>,
     keys: &QueueKeys,

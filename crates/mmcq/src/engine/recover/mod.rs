@@ -247,9 +247,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.reset(Recovery::Lines, now_ns);
     }
 
-    /// CMD55 or the command after it was not answered: the card may take the next command for the
-    /// application command that it waits for [SD 4.3.9.1]. ACMD16 is none, so CMD16 ends that, and
-    /// changes nothing.
+    /// Returns whether the card may take the next command as an application command [SD 4.3.9.1].
+    ///
+    /// That is so if CMD55, or the command after it, was not answered. Recovery then sends CMD16.
+    /// There is no ACMD16, so the card executes CMD16, stops waiting, and nothing else changes.
     fn may_expect_app_command(&self) -> bool {
         let prefixed = self.lane.has_control()
             && matches!(self.slots.at(self.lane.control()).kind(), Kind::Raw { prefix: Some(_), .. });

@@ -83,7 +83,7 @@ struct Fifo {
     bytes: u32,
     /// What the threshold register is to be.
     threshold: u32,
-    /// There is a register of the room that a read waits for.
+    /// True: the controller has the register (100h) that lets a read wait until the FIFO has room.
     read_room: bool,
 }
 

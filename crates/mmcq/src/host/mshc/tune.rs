@@ -34,7 +34,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         !L::DESIGN_WARE && self.config.sample_delay
     }
 
-    /// Begins a search; false: there is nothing to choose from.
+    /// Begins to search a sampling point; false if there is no phase or delay to choose from.
     pub(super) fn start_search(&mut self) -> bool {
         let taps = if self.has_delay() { DELAY_TAPS } else { self.board.taps() };
         if taps == 0 {

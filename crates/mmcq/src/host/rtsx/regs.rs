@@ -186,7 +186,7 @@ pub const STAT1_CRC16: u8 = 1 << 6;
 pub const STAT1_WRITE_CRC: u8 = 1 << 5;
 /// The CRC status of a written block never came.
 pub const STAT1_CRC_TIMEOUT: u8 = 1 << 1;
-/// The tuning block was another one.
+/// Tuning error: the block from the card differs from the expected tuning pattern.
 pub const STAT1_TUNING: u8 = 1 << 0;
 /// More of it.
 pub const SD_STAT2: u16 = 0xfda4;
@@ -226,7 +226,7 @@ pub const TRANSFER_IDLE: u8 = 1 << 5;
 pub const TRANSFER_ERROR: u8 = 1 << 4;
 /// Data to the card, in a transfer that is open on it.
 pub const MODE_WRITE_DATA: u8 = 0x1;
-/// Data from the card, in a transfer that is open on it.
+/// Reads data without a command: the card has a multi-block transfer open already.
 pub const MODE_READ_DATA: u8 = 0x5;
 /// A command and its response.
 pub const MODE_COMMAND: u8 = 0x8;

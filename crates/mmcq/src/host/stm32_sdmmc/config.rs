@@ -163,7 +163,7 @@ pub enum Stm32SdmmcInitError {
         /// [`Stm32SdmmcConfig::max_clock_hz`].
         max_clock_hz: u32,
     },
-    /// There is no internal DMA at this place: its address does not stay.
+    /// No SDMMC with internal DMA is here: IDMABASE does not keep what the driver writes.
     NoDma,
     /// More than one piece was asked for, and the internal DMA has no list (H7, L4+).
     NoList,

@@ -199,7 +199,8 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
     }
 }
 
-/// Maps memory that the DMA reaches, at whole words.
+/// Maps memory, and unmaps it with an error if the DMA does not reach it or its address is not a
+/// multiple of 4.
 fn mapped<D: Dma>(
     dma: &D,
     config: &Stm32SdmmcConfig,

@@ -7,7 +7,8 @@ use crate::host::Direction;
 const STREAMS: usize = 4;
 /// A client that was seen with fewer requests in flight so many times in a row keeps fewer.
 const FEWER: u8 = 4;
-/// A stream that came back in less than half of the mean so many times in a row has become faster.
+/// Times in a row that a stream must send its next request in less than half of the mean time.
+/// After these it counts as faster, and the new time replaces the mean.
 const FASTER: u8 = 8;
 /// Asking for a status is expected to take so long before it has been seen.
 const ASK_NS: u32 = 10_000;

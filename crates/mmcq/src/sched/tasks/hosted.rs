@@ -184,7 +184,7 @@ impl Hosted {
         (self.at, self.until_ns) = (At::Clearing, now_ns.saturating_add(CLEAR_NS));
     }
 
-    /// The halt or clear has until then.
+    /// Returns the deadline of the halt or clear that is under way.
     pub(crate) fn until_ns(&self) -> u64 {
         self.until_ns
     }

@@ -119,7 +119,9 @@ enum Resets {
 }
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
-    /// Joins a driver with what its board says of open transfers. Nothing is written.
+    /// Makes a driver that leaves transfers open as far as `config` allows; writes no register.
+    ///
+    /// Without ADMA2, without SDMA, or where the CPU moves data, `config` has no effect.
     pub fn new(host: Sdhci<R, D, DESCRIPTORS>, config: StreamConfig) -> Self {
         let able = host.model.mode == TransferMode::Adma2
             && host.model.by_cpu == ByCpu::Never
