@@ -5,7 +5,7 @@ use crate::{bench, fuzz, support};
 use bench::{BLOCKS, Bench, MS, bench, kept};
 use mmcq::engine::{
     Abilities, BLOCK_BYTES, Config, DmaBuf, Engine, Erase, Erasing, Error, FlushBy, Handshake, Kind,
-    PartitionAccess, RecoveryStep, Request, ServiceRequest, SlotId,
+    PartitionAccess, RecoveryStep, Request, ServiceRequest,
 };
 use mmcq::host::{Auto, Cause, Data, Direction, Phase, Stage};
 use mmcq::sched::{Fifo, Lean};
@@ -590,42 +590,4 @@ fn faults_anywhere_end_well_or_in_an_error() {
         assert_eq!((b.world.borrow().mapped(), b.e.slots_in_use()), (0, 0));
         Ok(())
     });
-}
-
-/// What failed for want of time has more of it the next time, and the next request as much as ever.
-#[test]
-fn a_retry_has_more_time_than_the_try() {
-    let mut b = bench();
-    let waits = |b: &mut Bench, id: SlotId| {
-        let (mut waits, mut begun) = (Vec::new(), None);
-        for _ in 0..10_000 {
-            if b.e.take(id).is_some() {
-                break;
-            }
-            // The card is silent as long as it is asked for data, and answers all else.
-            let (index, sent) = {
-                let world = b.world.borrow();
-                (world.log.last().map(|seen| seen.index), world.log.len())
-            };
-            let asked = index == Some(17);
-            if asked && begun.is_none_or(|(at, _)| at != sent) {
-                begun = Some((sent, b.now));
-            }
-            b.world.borrow_mut().silent = asked;
-            b.step();
-            if b.world.borrow().log.len() != sent
-                && let Some((_, since)) = begun.take()
-            {
-                waits.push((b.now - since) / MS);
-            }
-        }
-        waits
-    };
-    for _ in 0..2 {
-        let id = b.read(3, 1);
-        let waits = waits(&mut b, id);
-        let [first, second, third, ..] = waits[..] else { panic!("{waits:?}") };
-        // The card's 100 ms, once, twice and four times; the engine's own slack does not grow.
-        assert_eq!((second - first, third - second), (100, 200), "{waits:?}");
-    }
 }

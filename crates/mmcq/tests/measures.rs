@@ -559,3 +559,41 @@ fn a_doubt_is_over_when_the_card_has_answered() {
     assert!(b.finish(write).result.is_ok() && b.finish(read).result.is_ok());
     assert_eq!(b.commands(), [25, 18], "its status comes with the read");
 }
+
+/// What failed for want of time has more of it the next time, and the next request as much as ever.
+#[test]
+fn a_retry_has_more_time_than_the_try() {
+    let mut b = bench();
+    let waits = |b: &mut Bench, id: SlotId| {
+        let (mut waits, mut begun) = (Vec::new(), None);
+        for _ in 0..10_000 {
+            if b.e.take(id).is_some() {
+                break;
+            }
+            // The card is silent as long as it is asked for data, and answers all else.
+            let (index, sent) = {
+                let world = b.world.borrow();
+                (world.log.last().map(|seen| seen.index), world.log.len())
+            };
+            let asked = index == Some(17);
+            if asked && begun.is_none_or(|(at, _)| at != sent) {
+                begun = Some((sent, b.now));
+            }
+            b.world.borrow_mut().silent = asked;
+            b.step();
+            if b.world.borrow().log.len() != sent
+                && let Some((_, since)) = begun.take()
+            {
+                waits.push((b.now - since) / MS);
+            }
+        }
+        waits
+    };
+    for _ in 0..2 {
+        let id = b.read(3, 1);
+        let waits = waits(&mut b, id);
+        let [first, second, third, ..] = waits[..] else { panic!("{waits:?}") };
+        // The card's 100 ms, once, twice and four times; the engine's own slack does not grow.
+        assert_eq!((second - first, third - second), (100, 200), "{waits:?}");
+    }
+}

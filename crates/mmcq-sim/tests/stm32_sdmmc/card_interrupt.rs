@@ -21,7 +21,7 @@ fn up() -> (Rig<1>, IoCard) {
     (rig, card)
 }
 
-/// A CMD53 of 512 bytes; so long after its start somebody begins to listen. False: it was over.
+/// Sends a CMD53 of 512 bytes, and listens to the card `after_ns` later. False: it was over by then.
 fn beside(write: bool, after_ns: u64) -> bool {
     let (rig, card) = up();
     let mut function = Function::new(&rig.stack, &card, 1).unwrap();

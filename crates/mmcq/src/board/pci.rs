@@ -56,8 +56,8 @@ pub struct Address {
 pub trait ConfigSpace {
     /// Reads; all ones where there is no function.
     fn read(&self, at: Address, offset: u16) -> u32;
-    /// Writes. What is written may move registers over memory, or let a device reach it: whoever
-    /// makes a space answers for that, as [`Ecam::new`] says.
+    /// Writes. The value may move registers over memory, or let a device reach memory: the code that
+    /// makes the space answers for that, as [`Ecam::new`] says.
     fn write(&self, at: Address, offset: u16, value: u32);
 }
 
@@ -74,7 +74,7 @@ impl Ecam {
     /// # Safety
     /// - `base` is the address of the whole space of bus 0, mapped as device memory, with 1 MiB for
     ///   each bus that is asked for.
-    /// - Whoever holds the space moves registers and lets devices reach memory by safe calls. So it
+    /// - Code that holds the space moves registers and lets devices reach memory by safe calls. So it
     ///   is given only to code that puts memory of a device where nothing else is
     ///   ([`PciFunction::set_memory`]), enables no device that firmware left at work, and writes
     ///   no message-signalled interrupt that another's memory would take.

@@ -259,7 +259,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if !self.blockers.are_none() {
             return self.reopen();
         }
-        debug_assert!(self.causes::<SHORT>() == 0, "a cause has begun, and nobody said so");
+        debug_assert!(self.causes::<SHORT>() == 0, "a cause has begun, and its owner has not set its bit");
         true
     }
 
@@ -294,7 +294,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline(always)]
     pub(super) fn is_driven_open(&self) -> bool {
         let open = self.lane.hosted().is_some() && self.blockers.word == DRIVEN;
-        debug_assert!(!open || self.causes::<{ SPECIAL & !LANES }>() == 0, "a cause that nobody said");
+        debug_assert!(
+            !open || self.causes::<{ SPECIAL & !LANES }>() == 0,
+            "a cause whose owner has not set its bit"
+        );
         open
     }
 }

@@ -75,7 +75,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let Some(target) = *self.card.target() else { return self.end_control(Err(Error::NoCard)) };
         match target.flush {
             // Nothing was changed since the last flush, or only by reliable writes, which are on the
-            // medium; and nobody waits to be told of a loss.
+            // medium; and no client is still to be told of a loss.
             FlushBy::EmmcCache { .. } if self.durability.is_settled() && !self.slots.have_ended() => {
                 let result = self.flush_ended();
                 self.end_control(result);

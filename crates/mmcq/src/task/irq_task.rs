@@ -99,8 +99,9 @@ impl<L: Lock> IrqTask<L> {
     /// it. Takes the future out before it returns. `None`, and nothing is run: another scope of
     /// this task has not returned (this call may come from its future).
     ///
-    /// Before it returns it waits for a poll that is under way. So nobody polls with a lower priority
-    /// on the same core of a pre-emptive system: that poll would never get to its end.
+    /// Before it returns it waits for a poll that is under way. So on a pre-emptive system
+    /// the thread that polls must not have a lower priority than this caller on the same core: its
+    /// poll would never get to its end.
     #[allow(unsafe_code, reason = "docs/safety.md says why")]
     pub fn scope<R>(
         &self,

@@ -121,7 +121,7 @@ impl Medium {
             let source = io::Error::new(io::ErrorKind::IsADirectory, "a directory, expected an image file");
             return Err(MediumError::Open { path: name, source });
         }
-        // To open a pipe waits for whoever writes to it, for ever.
+        // The system opens a pipe when another program writes to it: perhaps never.
         if is_pipe(path) {
             let source = io::Error::new(io::ErrorKind::InvalidInput, "a pipe, expected an image file");
             return Err(MediumError::Open { path: name, source });

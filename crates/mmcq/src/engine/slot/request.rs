@@ -122,7 +122,7 @@ impl Slot {
         self.buf.take()
     }
 
-    /// Fills the memory with zeroes, so that what it held is told to nobody.
+    /// Fills the memory with zeroes, so that no later owner reads what it held.
     pub fn wipe(&mut self) {
         self.buf.fill(0);
     }

@@ -104,7 +104,7 @@ impl Bus {
         }
     }
 
-    /// The data control is still to be written, by whoever finds the data path idle.
+    /// The driver is still to write the data control, once its data path is idle.
     pub(super) fn listens_soon(&self) -> bool {
         self.listens == Listens::Soon
     }
