@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
-use super::case::{LONGEST, SLOTS};
+use super::case::{LARGEST, LONGEST, SLOTS};
 use super::run::EVERY_CARD;
 use mmcq::card::SCRATCH_BYTES;
 use mmcq::engine::{BLOCK_BYTES, Claim, DmaBuf, SlotId};
@@ -24,6 +24,11 @@ impl Wake for Flag {
         self.mask.fetch_or(self.bit, Ordering::Relaxed);
     }
 }
+
+/// Pieces of memory for requests of at most [`LONGEST`] blocks: dropped ones keep theirs for a while.
+const SMALL: usize = 2 * SLOTS;
+/// ... and for larger ones.
+const LARGE: usize = 8;
 
 /// What runs use again: profiles, memory, wakers.
 pub struct Bench {
@@ -90,6 +95,13 @@ impl Default for Bench {
 }
 
 impl Bench {
+    /// Takes free memory for so many blocks.
+    pub(super) fn take_piece(&mut self, blocks: u32) -> Option<usize> {
+        let fits = |&piece: &usize| (piece >= SMALL) == (blocks > LONGEST);
+        let at = self.free.iter().rposition(fits)?;
+        Some(self.free.remove(at))
+    }
+
     /// A bench of its own for each thread.
     #[must_use]
     pub fn new() -> Self {
@@ -101,8 +113,9 @@ impl Bench {
             let text = cards::named(name).expect("the campaign's cards come with the simulator");
             CardProfile::from_toml(text, name).expect("the campaign's cards are good")
         };
-        // Dropped requests keep their memory for a while.
-        let mut memory: Vec<_> = (0..2 * SLOTS).map(|_| piece((LONGEST * BLOCK_BYTES) as usize)).collect();
+        let size = |piece: usize| if piece < SMALL { LONGEST } else { LARGEST };
+        let mut memory: Vec<_> =
+            (0..SMALL + LARGE).map(|at| piece((size(at) * BLOCK_BYTES) as usize)).collect();
         // SAFETY: each buffer is gone at once.
         let claims = memory.iter_mut().map(|piece| unsafe { lend(piece) }.claim()).collect();
         Bench {

@@ -11,8 +11,10 @@ use std::fmt;
 
 /// Requests under way at most: slots of the engine.
 pub const SLOTS: usize = 32;
-/// Blocks of the longest request.
+/// Blocks of the longest request of most campaigns.
 pub const LONGEST: u32 = 64;
+/// ... and of the campaign of [large](super::large) requests: 1 MiB.
+pub const LARGEST: u32 = 2048;
 
 /// One request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

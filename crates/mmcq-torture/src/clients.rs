@@ -72,12 +72,13 @@ impl Run<'_> {
         if operation.blocks == 0 || !moves {
             return Some(None);
         }
-        if self.bench.free.is_empty() {
-            let lost = |&claim: &Claim| stack.with(|engine| engine.reclaim(claim)).is_some();
-            let claims = self.bench.claims.iter().enumerate();
-            self.bench.free.extend(claims.filter(|(_, claim)| lost(claim)).map(|(piece, _)| piece));
+        if let Some(piece) = self.bench.take_piece(operation.blocks) {
+            return Some(Some(piece));
         }
-        self.bench.free.pop().map(Some)
+        let lost = |&claim: &Claim| stack.with(|engine| engine.reclaim(claim)).is_some();
+        let claims = self.bench.claims.iter().enumerate();
+        self.bench.free.extend(claims.filter(|(_, claim)| lost(claim)).map(|(piece, _)| piece));
+        self.bench.take_piece(operation.blocks).map(Some)
     }
 
     /// Submits an operation.

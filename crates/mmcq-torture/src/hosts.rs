@@ -11,8 +11,9 @@ use super::swarm::OPERATIONS;
 use mmcq_sim::faults::{Point, Strike};
 use mmcq_sim::world::Stream;
 
-/// Faults and cuts as [`Wishes`] have them.
-const OFTEN: (f64, f64) = (0.002, 1.0);
+/// Runs as the others have them.
+const WISHES: Wishes =
+    Wishes { faults: 0.002, cuts: 1.0, operations: OPERATIONS, cards: CARDS.len(), card: None };
 /// A card that goes to 1.8 V is among the others in so many cases.
 const FAST_CARD: (&str, f64) = ("sdxc-64g-a2", 0.2);
 /// The end of a write's data tells the end of its busy in so many cases of ST's SDMMC.
@@ -36,7 +37,7 @@ pub fn sdmmc(share: &Share, progress: &(dyn Fn(u64) + Sync)) -> Score {
 pub fn draw(seed: u64) -> Case {
     let random = &mut Stream::new(seed, "hosts");
     let host = [Host::Smhc, Host::DesignWare][random.below(2) as usize];
-    on(host, seed, random)
+    on(host, seed, random, &WISHES)
 }
 
 /// The run of this seed on ST's SDMMC.
@@ -44,21 +45,25 @@ pub fn draw(seed: u64) -> Case {
 pub fn draw_sdmmc(seed: u64) -> Case {
     let random = &mut Stream::new(seed, "sdmmc");
     let chip = [Chip::H7, Chip::U5, Chip::N6][random.below(3) as usize];
-    let mut case = on(Host::Sdmmc(chip), seed, random);
-    case.setup.busy = if random.chance(TELLS_BUSY) { BusyBy::Interrupt } else { BusyBy::Status };
-    case
+    on(Host::Sdmmc(chip), seed, random, &WISHES)
 }
 
-fn on(host: Host, seed: u64, random: &mut Stream) -> Case {
-    let (faults, cuts) = OFTEN;
+/// The run of this seed on this controller, one of those here.
+pub(super) fn draw_on(host: Host, seed: u64, wishes: &Wishes) -> Case {
+    on(host, seed, &mut Stream::new(seed, "hosts"), wishes)
+}
+
+fn on(host: Host, seed: u64, random: &mut Stream, wishes: &Wishes) -> Case {
     let fast = random.chance(FAST_CARD.1);
     let card = EVERY_CARD.iter().position(|card| fast && *card == FAST_CARD.0);
-    let wishes = Wishes { faults, cuts, operations: OPERATIONS, cards: CARDS.len(), card };
-    let mut case = Case::draw(seed, &wishes);
+    let mut case = Case::draw(seed, &Wishes { card, ..*wishes });
     (case.setup.host, case.setup.scheduler) = (host, 0);
     case.visit = None;
     if let Luck::Chances(_, chances) = &mut case.luck {
-        chances.extend(STRIKES.map(|(point, strike)| (point, strike, OFTEN.0)));
+        chances.extend(STRIKES.map(|(point, strike)| (point, strike, wishes.faults)));
+    }
+    if matches!(host, Host::Sdmmc(_)) {
+        case.setup.busy = if random.chance(TELLS_BUSY) { BusyBy::Interrupt } else { BusyBy::Status };
     }
     case
 }

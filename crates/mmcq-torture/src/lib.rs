@@ -6,8 +6,9 @@
 //! random, [`exhaustive`] all small programs with all cuts, [`sweep`] faults at every event of
 //! thirteen [`workloads`], [`aimed`] what chance seldom hits, [`streams`] on a reader that leaves
 //! transfers open, [`hosts`] on a mobile storage host or ST's SDMMC, [`spi`] on a card in SPI mode,
-//! [`queues`] on cards with a command queue; [`bring_up`] strikes before there is a card. `plants` plants bugs in the core and tells how soon the
-//! campaigns find them.
+//! [`queues`] on cards with a command queue, [`large`] with requests of up to 1 MiB; [`bring_up`]
+//! strikes before there is a card. `plants` plants bugs in the core and tells how soon the campaigns
+//! find them.
 
 #![cfg_attr(not(test), deny(unsafe_code))]
 
@@ -20,6 +21,7 @@ mod clients;
 pub mod describe;
 pub mod exhaustive;
 pub mod hosts;
+pub mod large;
 pub mod machine;
 mod machines;
 pub mod outcome;

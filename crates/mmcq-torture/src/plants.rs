@@ -4,6 +4,7 @@
 use super::case::Case;
 use super::exhaustive::exhaustive;
 use super::hosts::sdmmc;
+use super::large::large;
 use super::queues::queues;
 use super::score::Score;
 use super::spread::Share;
@@ -19,6 +20,8 @@ use std::time::{Duration, Instant};
 
 /// Requests of one try at random, for a bug; and to see that without one nothing is broken.
 const REQUESTS: (u64, u64) = (400_000, 100_000);
+/// So many times fewer are large.
+const LARGE: u64 = 10;
 /// Seeds to begin with, for the median.
 const BEGINNINGS: [u64; 3] = [1, 1_000_001, 2_000_001];
 /// Operations of the longest program.
@@ -76,6 +79,8 @@ pub enum Campaign {
     Sdmmc,
     /// Random runs through the queue of a card, or in packed commands.
     Queues,
+    /// Random runs with large requests.
+    Large,
     /// Faults of a queue at each of their events.
     QueueSweep,
     /// The same after a bad block.
@@ -86,11 +91,12 @@ pub enum Campaign {
 
 impl Campaign {
     /// All of them, as they are tried.
-    pub const ALL: [Campaign; 14] = [
+    pub const ALL: [Campaign; 15] = [
         Campaign::Random,
         Campaign::Streams,
         Campaign::Sdmmc,
         Campaign::Queues,
+        Campaign::Large,
         Campaign::QueueSweep,
         Campaign::Aimed(0),
         Campaign::Aimed(1),
@@ -112,6 +118,7 @@ impl Campaign {
             Campaign::Streams => "streams",
             Campaign::Sdmmc => "sdmmc",
             Campaign::Queues => "queues",
+            Campaign::Large => "large",
             Campaign::QueueSweep => "queue sweep",
             Campaign::QueueDouble => "queue double",
             Campaign::AnotherCard => "another card",
@@ -127,12 +134,19 @@ impl Campaign {
             Campaign::Streams => streams(&share, silent),
             Campaign::Sdmmc => sdmmc(&share, silent),
             Campaign::Queues => queues(&share, silent),
+            Campaign::Large => large(&Share { requests: requests / LARGE, ..share }, silent),
             Campaign::QueueSweep => queue_sweep::singles(&|_| true, jobs, silent),
             Campaign::QueueDouble => queue_sweep::doubles(jobs, silent),
             Campaign::Programs => exhaustive(LENGTH, jobs, silent),
             Campaign::AnotherCard => presence::swaps(jobs, silent),
             Campaign::Aimed(which) => aimed::CAMPAIGNS[which](jobs, silent),
         }
+    }
+
+    /// Its runs are drawn by seeds.
+    fn is_random(self) -> bool {
+        use Campaign::{Large, Queues, Random, Sdmmc, Streams};
+        matches!(self, Random | Streams | Sdmmc | Queues | Large)
     }
 
     /// What finds this bug soonest, as measured; the others are tried after it.
@@ -193,7 +207,7 @@ fn look_for(planted: Planted, card: Option<usize>) -> Option<Found> {
         let (case, violation) = score.failures.into_iter().next()?;
         let took = began.elapsed();
         let mut requests = vec![score.requests];
-        if matches!(campaign, Campaign::Random | Campaign::Streams | Campaign::Sdmmc | Campaign::Queues) {
+        if campaign.is_random() {
             requests.extend(BEGINNINGS[1..].iter().map(|&seed| look(seed).requests));
         }
         Some(Found { campaign, violation, took, requests, case })

@@ -16,7 +16,7 @@ use mmcq_torture::spread::Share;
 use mmcq_torture::summary::Summary;
 use mmcq_torture::swarm::Swarm;
 use mmcq_torture::{
-    aimed, bring_up, catalogue, exhaustive, hosts, presence, queue_sweep, queues, spi, streams, sweep,
+    aimed, bring_up, catalogue, exhaustive, hosts, large, presence, queue_sweep, queues, spi, streams, sweep,
     workloads,
 };
 use std::path::PathBuf;
@@ -30,7 +30,8 @@ const LONG: (u64, u64, u32) = (100_000_000, 400_000, 5);
 
 /// Of the random requests of all campaigns so many times fewer go to a reader, or through a queue.
 const STREAMED: u64 = 5;
-/// ... and so many times fewer to a card in SPI mode, of whose requests each byte is an event.
+/// ... and so many times fewer to a card in SPI mode, of whose requests each byte is an event, and so
+/// many times fewer are large.
 const WIRED: u64 = 100;
 
 /// Torture the stack: faults, power cuts, and a checker that knows what every sector may hold
@@ -158,6 +159,8 @@ enum Mode {
     Sdmmc,
     /// Random runs on a card in SPI mode
     Spi,
+    /// Random runs with requests of up to 1 MiB, and erases of several pieces
+    Large,
     /// Random runs through the command queue of a card
     Queues,
     /// Each kind of fault at every event of eleven workloads through a card's queue
@@ -178,8 +181,8 @@ impl Mode {
 
     /// Its runs are drawn by seeds, until there were enough requests.
     fn is_random(self) -> bool {
-        use Mode::{Hosts, Queues, Sdmmc, Spi, Streams, Swarm};
-        matches!(self, Swarm | Streams | Hosts | Sdmmc | Spi | Queues)
+        use Mode::{Hosts, Large, Queues, Sdmmc, Spi, Streams, Swarm};
+        matches!(self, Swarm | Streams | Hosts | Sdmmc | Spi | Large | Queues)
     }
 }
 
@@ -223,7 +226,7 @@ impl Torture {
         let streamed = swarm.share.requests / if wanted == Mode::All { STREAMED } else { 1 };
         let by_wire = swarm.share.requests / if wanted == Mode::All { WIRED } else { 1 };
         let queued = queue_sweep::WORKLOADS * queue_sweep::kinds().len() as u64;
-        let modes: [(Mode, &str, u64); 15] = [
+        let modes: [(Mode, &str, u64); 16] = [
             (Mode::Swarm, "random runs, requests", swarm.share.requests),
             (Mode::Exhaustive, "all small programs with all cuts", 3 * exhaustive::programs(length)),
             (Mode::Sweep, "single faults at every event", sweeps),
@@ -236,6 +239,7 @@ impl Torture {
             (Mode::Hosts, "random runs on a mobile storage host, requests", streamed),
             (Mode::Sdmmc, "random runs on ST's SDMMC, requests", streamed),
             (Mode::Spi, "random runs on a card in SPI mode, requests", by_wire),
+            (Mode::Large, "random runs with requests of up to 1 MiB, requests", by_wire),
             (Mode::Queues, "random runs through a card's queue, requests", streamed),
             (Mode::QueueSweep, "single faults at every event of a card's queue", queued),
             (Mode::QueueDouble, "a bad block, and a second fault at every event of a queue", queued),
@@ -264,6 +268,7 @@ impl Torture {
                 Mode::Hosts => hosts::hosts(&share, &progress),
                 Mode::Sdmmc => hosts::sdmmc(&share, &progress),
                 Mode::Spi => spi::spi(&share, &progress),
+                Mode::Large => large::large(&share, &progress),
                 Mode::Queues => queues::queues(&share, &progress),
                 Mode::QueueSweep => queue_sweep::singles(&|_| true, share.jobs, &progress),
                 Mode::QueueDouble => queue_sweep::doubles(share.jobs, &progress),
