@@ -160,7 +160,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Turn::Begin => return self.begin_beside(now_ns),
             Turn::Ack => return self.ack_concurrent(now_ns),
             // A phase that was refused meanwhile is tried again soon anyway.
-            Turn::GoOn => self.dispatch(now_ns),
+            Turn::GoOn => self.lane.note_free(),
             Turn::Due => self.beside_due(now_ns),
             Turn::Lost { removed: true } => self.end_concurrent(Err(Error::Removed)),
             Turn::Lost { removed: false } => self.end_concurrent(Err(failed(Cause::Other))),
@@ -237,6 +237,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.host.abort_concurrent();
         self.record.phase_failed();
         self.end_concurrent(Err(Error::Silent));
-        self.dispatch(now_ns);
+        self.lane.note_free();
     }
 }

@@ -149,7 +149,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let bad = status & (R1::ERRORS | R1::SWITCH_ERROR);
         let result = if bad == 0 { self.flush_ended() } else { self.flush_failed(status) };
-        self.end_control_and_go_on(result, now_ns);
+        self.end_control(result);
     }
 
     /// Returns the result of a flush that the card has failed with this status. What the cache held
@@ -222,18 +222,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn end_control(&mut self, result: Result<Output, Error>) {
         let index = self.lane.take_control();
         self.durability.complete();
-        self.lane.enter(Stage::Idle);
+        self.lane.set_idle();
         self.timers.clear();
         if P::RECOVERS && self.slots.at(index).kind().resets_card() {
             // Also if it failed: the card may have got it.
             self.note_supply_loss();
         }
         self.end_slot(index, result);
-    }
-
-    pub(super) fn end_control_and_go_on(&mut self, result: Result<Output, Error>, now_ns: u64) {
-        self.end_control(result);
-        self.dispatch(now_ns);
     }
 
     /// Hears of every answer with an error, whose ever it is, while something may be lost. What a

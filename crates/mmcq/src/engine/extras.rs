@@ -356,7 +356,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 Event::Write(index) => {
                     self.turn_down(index, Error::Unsupported);
                 }
-                _ if self.lane.has_control() => self.end_control_and_go_on(Err(Error::Unsupported), now_ns),
+                _ if self.lane.has_control() => self.end_control(Err(Error::Unsupported)),
                 _ => {}
             },
         }
@@ -369,14 +369,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Event::Done(status) => self.step_done(self.services.memory().step, status, now_ns),
             Event::Woke => match self.services.memory().step {
                 Step::Pause(Place::FlushAsk) => self.ask_flushed(now_ns),
-                Step::Pause(Place::FlushStart) => {
-                    self.begin_extra(now_ns);
-                    self.dispatch(now_ns);
-                }
+                Step::Pause(Place::FlushStart) => self.begin_extra(now_ns),
                 Step::Pause(Place::Move) => self.visit_reached(Place::Count, 0, now_ns),
                 _ => {}
             },
-            Event::Failed(error) => self.step_failed(error, now_ns),
+            Event::Failed(error) => self.step_failed(error),
             Event::Return => self.return_to_user(now_ns),
             Event::BreaksOff => {
                 self.unmap_data();
@@ -469,7 +466,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 if result.is_ok() {
                     self.note_order(true);
                 }
-                self.end_control_and_go_on(result, now_ns);
+                self.end_control(result);
             }
             Place::EraseArgument
             | Place::EraseStartUpper
@@ -569,9 +566,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// A step failed (the lines are back), and with it its request.
-    pub(super) fn step_failed(&mut self, error: Error, now_ns: u64) {
+    pub(super) fn step_failed(&mut self, error: Error) {
         self.unmap_data();
-        self.end_control_and_go_on(Err(error), now_ns);
+        self.end_control(Err(error));
     }
 
     /// A pause in a chain.

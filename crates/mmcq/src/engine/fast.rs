@@ -73,7 +73,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if HELD {
             self.slots.push_next(id.index, direction, lba, end);
             if !self.join_run(id.index, now_ns) {
-                self.dispatch(now_ns);
+                self.lane.note_free();
             }
         } else if idle {
             self.slots.activate_unqueued(id.index);
@@ -272,9 +272,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         debug_assert!(self.blockers.are_none(), "nothing here is in the way");
         if !self.next_fast(now_ns) {
             self.forget_fast();
-            self.lane.enter(Stage::Idle);
+            self.lane.set_idle();
             self.timers.clear();
-            self.dispatch(now_ns);
         }
         true
     }

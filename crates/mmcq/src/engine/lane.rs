@@ -28,6 +28,8 @@ pub(super) struct Lane<E, T> {
     blocked: bool,
     /// The bus operation in progress has been given to the driver.
     bus_given: bool,
+    /// The bus may be free: the loop has not looked yet what is next.
+    may_be_free: bool,
     /// The phase that the controller has, or is about to get.
     phase: Phase,
     /// When it got it.
@@ -57,6 +59,7 @@ impl<E, T: Lanes> Lane<E, T> {
             control: NONE,
             blocked: false,
             bus_given: true,
+            may_be_free: false,
             phase: NO_PHASE,
             began_ns: 0,
             last: None,
@@ -127,6 +130,31 @@ impl<E, T: Lanes> Lane<E, T> {
     #[inline(always)]
     pub fn enter(&mut self, stage: Stage) {
         self.stage = stage;
+    }
+
+    /// Ends what was in progress: the bus is free.
+    #[inline(always)]
+    pub fn set_idle(&mut self) {
+        self.enter(Stage::Idle);
+        self.note_free();
+    }
+
+    /// Notes that the bus may be free: the loop looks what is next.
+    #[inline(always)]
+    pub fn note_free(&mut self) {
+        self.may_be_free = true;
+    }
+
+    /// May the bus be free, and has the loop not looked yet?
+    #[inline(always)]
+    pub fn may_be_free(&self) -> bool {
+        self.may_be_free
+    }
+
+    /// Takes the note that the bus may be free. True: there was one.
+    #[inline(always)]
+    pub fn take_free(&mut self) -> bool {
+        core::mem::take(&mut self.may_be_free)
     }
 
     /// The slot of the control request in progress; [`NONE`] if there is none.

@@ -59,6 +59,7 @@ mod switches;
 mod tail;
 mod tasks;
 mod timers;
+mod turn;
 mod upkeep;
 mod wakers;
 mod wire;
@@ -81,7 +82,7 @@ pub use recover::{RecoveryEvent, RecoveryStep};
 pub use request::{BLOCK_BYTES, Completion, Error, Kind, Output, Request, SlotId};
 pub use stream::Close;
 
-use crate::host::{Caps, Direction, Host, Phase};
+use crate::host::{Caps, Direction, Host};
 use crate::sched::{Fifo, Policy, Profile};
 use batch::Batch;
 use blockers::Blockers;
@@ -92,7 +93,7 @@ use lane::Lane;
 use order::Order;
 use record::Record;
 use recover::Incident;
-use slot::{Rules, Slots, State, bits};
+use slot::{Slots, State, bits};
 use supervisor::Supervisor;
 use timers::Timers;
 
@@ -185,125 +186,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             (&raw mut (*place).services).write(const { Services::new() });
             (&raw mut (*place).record).write(const { Record::empty() });
         }
-    }
-
-    /// Accepts a request, maps its memory if there is room ahead, and starts it if the controller
-    /// is idle. A refused request comes back whole.
-    pub fn submit(&mut self, mut request: Request, now_ns: u64) -> Result<SlotId, (Error, Request)> {
-        self.accept(&mut request, now_ns).map_err(|error| (error, request))
-    }
-
-    /// As [`submit`](Self::submit). An accepted request has no memory any more, a refused one is as
-    /// it was.
-    #[inline(always)]
-    pub(crate) fn accept(&mut self, request: &mut Request, now_ns: u64) -> Result<SlotId, Error> {
-        if Self::FAST
-            && let Some(id) = self.submit_fast(request, now_ns)
-        {
-            return Ok(id);
-        }
-        if Self::FAST
-            && self.is_held()
-            && let Some(id) = self.submit_to_held(request, now_ns)
-        {
-            return Ok(id);
-        }
-        self.submit_any(request, now_ns)
-    }
-
-    #[inline(never)]
-    fn submit_any(&mut self, request: &mut Request, now_ns: u64) -> Result<SlotId, Error> {
-        self.admit(request)?;
-        let index = self.allocate(request.urgent).ok_or(Error::Full)?;
-        let mut segment = request.buf.segment(u32::MAX);
-        let mut plans = false;
-        match request.kind {
-            Kind::Read { blocks, .. } | Kind::Write { blocks, .. } => {
-                segment.len = blocks.saturating_mul(BLOCK_BYTES);
-            }
-            Kind::Raw { phase, .. } | Kind::Io { phase, .. } => segment.len = raw_bytes(&phase),
-            _ => plans = P::RECOVERS,
-        }
-        let slot = self.slots.at_mut(index);
-        let rules = (Rules::of(request.durable), request.urgent);
-        slot.take_in(request.kind, segment, rules, request, now_ns);
-        if plans {
-            self.services.plan(slot, self.card.abilities());
-        }
-        let generation = slot.generation();
-        if P::RECOVERS && slot.urgent() {
-            self.close_fast();
-            self.slots.push_urgent(index);
-        } else if matches!(slot.kind(), Kind::Io { .. }) {
-            self.close_fast();
-            self.slots.push_io(index);
-        } else {
-            self.slots.push_back(index);
-        }
-        if let Err(error) = self.prepare(index)
-            && !matches!(error, Error::Dma(crate::host::DmaError::Exhausted))
-        {
-            self.slots.unlink(index);
-            request.buf = self.slots.at_mut(index).give_back();
-            self.slots.release(index);
-            return Err(error);
-        }
-        self.record.request_accepted();
-        if let Some(waiting) = self.policy_view(index) {
-            self.order.policy_mut().arrived(&waiting, now_ns);
-        }
-        if !(self.is_held() && self.join_held(index, now_ns)) {
-            self.dispatch(now_ns);
-        }
-        Ok(SlotId { index, generation })
-    }
-
-    /// Called from the interrupt (or from a loop that polls the controller).
-    pub fn on_irq(&mut self, now_ns: u64) -> PollOutcome {
-        let fast = Self::FAST && self.lane.fast_kind() != fast::FastKind::Nothing;
-        let moved = if fast {
-            self.acknowledge_fast(now_ns)
-        } else if Self::FAST && self.is_driven_open() && self.rings_tasks() {
-            self.acknowledge_driven(now_ns)
-        } else {
-            self.acknowledge(now_ns)
-        };
-        if moved {
-            self.record.interrupt_served();
-        } else {
-            self.record.interrupt_was_spurious();
-        }
-        let mut deferred = self.slots.have_ended();
-        if deferred && !self.host.caps().defer_completion {
-            if Self::FAST {
-                self.complete_ended();
-            } else {
-                self.finish();
-            }
-            deferred = false;
-        } else if H::DEFERS_BY_REQUEST && deferred {
-            deferred = self.complete_prompt();
-        }
-        self.work(deferred)
-    }
-
-    /// The platform calls it when a deadline has come and when completions were deferred. It may
-    /// call at any other time.
-    pub fn poll(&mut self, now_ns: u64) -> PollOutcome {
-        self.finish();
-        if P::RECOVERS && self.slots.are_cramped() {
-            self.give_back_ahead();
-        }
-        self.advance(now_ns);
-        if self.timers.is_kept() {
-            self.stop_again(now_ns);
-        }
-        self.finish();
-        if !H::CARD_IRQ && self.timers.take_look(now_ns) {
-            // Whether a function asks, the one that is woken must find out.
-            self.card.functions_mut().ask();
-        }
-        self.work(false)
     }
 
     /// The edges' alarm rings by then.
@@ -532,12 +414,5 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Counters.
     pub fn stats(&self) -> &Stats {
         self.record.stats()
-    }
-}
-
-fn raw_bytes(phase: &Phase) -> u32 {
-    match phase.data {
-        Some(data) if !phase.tuning => u32::from(data.block_size).saturating_mul(data.blocks),
-        _ => 0,
     }
 }

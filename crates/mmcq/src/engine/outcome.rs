@@ -62,7 +62,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             // With a card that went, its phase has ended already.
             let recovers = P::RECOVERS && matches!(self.lane.stage(), Stage::Recover(_));
             counts = self.host.present() && !(P::RECOVERS && self.card.target().is_some()) || recovers;
-            self.presence_changed(now_ns);
+            self.note_presence(now_ns);
         }
         if let Some(result) = events.phase
             && counts
@@ -96,7 +96,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                         self.begin_raw(phase, timeout_ns, now_ns);
                     }
                 }
-                _ => self.end_control_and_go_on(Err(Error::Card(status.0)), now_ns),
+                _ => self.end_control(Err(Error::Card(status.0))),
             },
             Stage::Address | Stage::Count => {
                 self.settle(status.0);
@@ -120,7 +120,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 if let Kind::Io { chain: true, .. } = self.slots.at(self.lane.control()).kind() {
                     self.timers.chain_until(later(now_ns, self.config.chain_ns));
                 }
-                self.end_control_and_go_on(Ok(output), now_ns);
+                self.end_control(Ok(output));
             }
             // No command was sent, so there is no status either.
             Stage::Main if H::CONTINUES && self.lane.phase().auto == Auto::Continue => {
@@ -159,9 +159,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.repeat_status(now_ns);
             }
             Stage::Status => {
-                self.lane.enter(Stage::Idle);
+                self.lane.set_idle();
                 self.settle(status.0);
-                self.dispatch(now_ns);
             }
             Stage::Flush => self.flush_answered(status.0, now_ns),
             Stage::FlushStatus => self.flush_judged(status.0, now_ns),
@@ -247,7 +246,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// before anything is completed.
     pub(super) fn end_transfer(&mut self, status: Option<u32>, now_ns: u64) {
         self.note_ended(now_ns);
-        self.lane.enter(Stage::Idle);
+        self.lane.set_idle();
         self.timers.clear();
         self.pack_ended();
         self.note_end(now_ns);
@@ -255,6 +254,5 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if let Some(status) = status {
             self.settle(status);
         }
-        self.dispatch(now_ns);
     }
 }

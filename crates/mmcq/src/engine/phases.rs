@@ -4,13 +4,10 @@
 //! tell, [CMD13]. What the controller adds by itself (automatic CMD12 or CMD23, busy until the end
 //! of a write) is not a phase of ours.
 
-use super::extras::Event;
 use super::fast::FastKind;
 use super::runs::End;
-use super::slot::{NONE, Rules};
+use super::slot::Rules;
 use super::stream::Close;
-use super::tail::Tail;
-use super::tasks::Turn;
 use super::timers::later;
 use super::{BLOCK_BYTES, CardParams, Count, Engine, Error};
 use crate::host::{Auto, BusOp, BusyDetect, Direction, Host, Phase, StartError};
@@ -87,120 +84,6 @@ pub(super) const START_TIMEOUT_NS: u64 = 500_000_000;
 pub(super) const LINE_TIMEOUT_NS: u64 = COMMAND_TIMEOUT_NS + SLACK_NS;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Starts the next thing if nothing is in progress. Bounded: every turn starts a phase or ends
-    /// a request.
-    pub(super) fn dispatch(&mut self, now_ns: u64) {
-        for _ in 0..=2 * N {
-            self.note_results(now_ns);
-            if !self.lane.is_idle() {
-                self.try_early(now_ns);
-                self.try_concurrent(now_ns);
-                return;
-            }
-            if self.is_concurrent() {
-                return;
-            }
-            self.timers.wake_for_kept();
-            if P::RECOVERS && self.slots.are_cramped() {
-                self.timers.wake_now();
-                return;
-            }
-            if self.is_left_open()
-                && let Some(reason) = self.must_close(now_ns)
-            {
-                return self.close(reason, now_ns);
-            }
-            match self.step_tasks(now_ns) {
-                Turn::Pass => {}
-                Turn::Again => continue,
-                Turn::Wait => return,
-            }
-            if self.finish_pack(now_ns) {
-                continue;
-            }
-            if P::RECOVERS && !self.services.memory().area().is_user() && self.plan_return() {
-                return self.extra(Event::Return, now_ns);
-            }
-            if self.blockers.is_stopped() {
-                if self.stopped_turn(now_ns) {
-                    return;
-                }
-                continue;
-            }
-            let head = self.slots.head();
-            let memory_waits = head != NONE || self.asks_soon();
-            let turn = !memory_waits || self.card.functions().have_turn(self.config.io_burst);
-            if let Some(io) = self.slots.oldest_io().filter(|_| turn) {
-                if P::RECOVERS && self.owes_status() && self.slots.at(io).urgent() {
-                    // It would hear, and clear, what is these writes' own.
-                    self.ask_status(Stage::Status, now_ns);
-                    continue;
-                }
-                self.card.functions_mut().go(memory_waits);
-                self.begin_control(io, now_ns);
-                continue;
-            }
-            if memory_waits && turn && self.timers.wake_at_chain_end(now_ns) {
-                return;
-            }
-            if memory_waits {
-                self.card.functions_mut().reset_run();
-                self.timers.clear_chain();
-            }
-            if head == NONE {
-                self.hold_broken(now_ns);
-                if self.is_left_open() {
-                    self.timers.wake_after_hold();
-                } else if self.owes_status() {
-                    if !P::RECOVERS || !self.postpone_status(now_ns) {
-                        self.ask_status(Stage::Status, now_ns);
-                    }
-                } else if P::RECOVERS && self.timers.chore_is_planned() && self.upkeep(true, now_ns) {
-                    continue;
-                }
-                return;
-            }
-            if self.slots.at(head).span().is_some() {
-                match self.pick(head, now_ns) {
-                    Some(first) if self.start_pack_with(first, now_ns) => continue,
-                    Some(first) if self.start_chain_with(first, now_ns) => continue,
-                    Some(first) => match self.tail_of(first, now_ns) {
-                        // What is left open goes on with it.
-                        Tail::Awaited if self.is_left_open() => return,
-                        Tail::Awaited => return self.settle_while_idle(now_ns),
-                        Tail::Batch => self.begin_transfer(first, true, now_ns),
-                        Tail::Unknown => {
-                            let first = self.pick_longer_run(first);
-                            self.begin_transfer(first, false, now_ns);
-                            self.claim_fast_end();
-                        }
-                    },
-                    None => return self.settle_while_idle(now_ns),
-                }
-            } else if self.owes_status() {
-                self.ask_status(Stage::Status, now_ns);
-            } else {
-                self.begin_control(head, now_ns);
-            }
-        }
-    }
-
-    /// Closes what is left open in time, and asks for the status of what has been written, while
-    /// the policy keeps the controller idle or a start is held: the owner of the writes may be the
-    /// client that the policy waits for.
-    fn settle_while_idle(&mut self, now_ns: u64) {
-        if !self.is_left_open() {
-            if self.asks_soon() {
-                self.note_question(now_ns);
-                self.ask_status(Stage::Status, now_ns);
-            }
-        } else if self.timers.hold_is_over(now_ns) {
-            self.close(self.held_out(now_ns), now_ns);
-        } else {
-            self.timers.wake_by_hold();
-        }
-    }
-
     /// Collects the next reads or writes, if they are not `collected`, and starts their first
     /// phase.
     pub(super) fn begin_transfer(&mut self, first: u8, collected: bool, now_ns: u64) {

@@ -413,9 +413,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     pub(super) fn go_idle(&mut self, now_ns: u64) {
         self.note_ended(now_ns);
-        self.lane.enter(Stage::Idle);
+        self.lane.set_idle();
         self.timers.clear();
-        self.dispatch(now_ns);
     }
 
     /// A phase failed. True: it was one that should have continued a transfer, and its requests are

@@ -19,12 +19,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.let_go();
     }
 
-    /// Accepts requests again, after [`suspend`](Self::suspend) or [`halt`](Self::halt).
-    pub fn resume(&mut self, now_ns: u64) {
+    /// Lets requests in and start again.
+    pub(super) fn let_in(&mut self) {
         self.blockers.resume();
         self.refresh_quirks();
         self.refresh_help();
-        self.dispatch(now_ns);
+        self.lane.note_free();
     }
 
     /// Starts nothing more after the transfer in progress; requests are still accepted and keep

@@ -269,7 +269,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.square(self.batch.members().len() as u8);
         self.begin_transfer(first, true, now_ns);
         if self.lane.is_idle() {
-            self.dispatch(now_ns);
+            self.lane.note_free();
         }
     }
 

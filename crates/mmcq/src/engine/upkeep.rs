@@ -86,9 +86,8 @@ impl Upkeep {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Sets what the supervisor looks after from now on: exceptions, a tuning so often (0: none),
-    /// and a rest after so long a pause ([`u64::MAX`]: none).
-    pub(crate) fn look_after(
+    /// Sets what the supervisor looks after from now on.
+    pub(super) fn set_upkeep(
         &mut self,
         exceptions: bool,
         tune_every_ns: u64,
@@ -187,8 +186,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Lets the card rest: whatever comes now waits until the supervisor has woken it.
-    pub(crate) fn begin_rest(&mut self, now_ns: u64) {
+    /// Notes that the card rests from now on.
+    pub(super) fn note_rest(&mut self, now_ns: u64) {
         self.record.rest_begun();
         if self.supervisor.helping_mut().begin_rest() {
             // Nothing limits how long that lasts.

@@ -299,7 +299,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// All its transfers have ended well.
     fn chain_ended(&mut self, now_ns: u64) {
-        self.lane.enter(Stage::Idle);
+        self.lane.set_idle();
         self.timers.clear();
         if let Some(chains) = self.lane.chains_mut() {
             chains.set_rest();
@@ -320,7 +320,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 }
             }
         }
-        self.dispatch(now_ns);
     }
 
     /// Notes that the data of this request have moved.

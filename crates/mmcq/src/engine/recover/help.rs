@@ -212,11 +212,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         help
     }
 
-    /// Help has come, or not. `Ok`: the card is in `tran`, and this is what is to be known of it;
-    /// queued requests go on. An error leads to the next step of the ladder, and at last to
-    /// [`Error::Dead`]; [`Error::Changed`] ends everything that was meant for the card before.
-    /// False, and without effect, if nothing was asked for, or something else meanwhile.
-    pub(crate) fn service_done(&mut self, result: Result<CardParams, Error>, now_ns: u64) -> bool {
+    /// Hears what the supervisor has to say. False: nothing was asked for.
+    pub(in super::super) fn hear_help(&mut self, result: Result<CardParams, Error>, now_ns: u64) -> bool {
         if !self.supervisor.helping().taken {
             return false;
         }
@@ -283,7 +280,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         self.refresh_help();
         self.write_again(now_ns);
-        self.after_help(now_ns);
+        self.after_help();
         true
     }
 
@@ -332,10 +329,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    fn after_help(&mut self, now_ns: u64) {
+    fn after_help(&mut self) {
         if self.lane.is_idle() {
             self.timers.wake_never();
-            self.dispatch(now_ns);
+            self.lane.note_free();
         }
     }
 

@@ -75,9 +75,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Used where a transfer's own buffers must be free before the caller returns: stops DMA.
-    /// Others' transfers are tried again.
-    pub fn abort(&mut self, now_ns: u64) {
+    /// Stops DMA: the transfer in progress fails.
+    pub(in super::super) fn stop_transfer(&mut self, now_ns: u64) {
         if self.lane.is_idle() && self.engine_has_memory() {
             self.take_tasks_away(Why::Silent, now_ns);
         } else if !matches!(self.lane.stage(), Stage::Idle | Stage::Bus(_) | Stage::Pause | Stage::Recover(_))

@@ -106,7 +106,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                     return true;
                 }
             },
-            Turn::GoOn => self.dispatch(now_ns),
+            Turn::GoOn => self.lane.note_free(),
             Turn::Due => {
                 self.acknowledge(now_ns);
                 if !self.lane.concurrent().has_task_step() {
@@ -116,7 +116,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 if self.timers.concurrent_is_due(now_ns) {
                     self.host.abort_concurrent();
                     self.beside_unanswered(now_ns);
-                    self.dispatch(now_ns);
+                    self.lane.note_free();
                 }
             }
             Turn::Lost { .. } => {

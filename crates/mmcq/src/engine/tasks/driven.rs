@@ -46,7 +46,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Some(task) => {
                 self.slots.activate_span(id.index, direction, lba, end);
                 if !self.ring_driven(task, id.index, direction, lba, blocks, now_ns) {
-                    self.dispatch(now_ns);
+                    self.lane.note_free();
                 }
             }
         }
@@ -202,6 +202,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 break;
             }
         }
-        self.dispatch(now_ns);
+        self.lane.note_free();
     }
 }

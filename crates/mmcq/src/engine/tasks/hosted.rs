@@ -341,7 +341,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn engine_tells(&mut self, events: &crate::host::QueueEvents, now_ns: u64) -> bool {
         let moved = self.hear(events, now_ns);
         if self.lane.is_idle() {
-            self.dispatch(now_ns);
+            self.lane.note_free();
         }
         moved
     }
@@ -381,7 +381,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.retune_wanted(now_ns);
         }
         if events.presence {
-            self.presence_changed(now_ns);
+            self.note_presence(now_ns);
         }
         let Some(hosted) = self.lane.hosted_mut() else { return true };
         match (events.fault, hosted.at()) {

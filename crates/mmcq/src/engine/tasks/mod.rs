@@ -39,12 +39,12 @@ use crate::spec::command::emmc;
 /// A queue in which nothing waits is switched off after this time, so that the card may rest.
 const IDLE_NS: u64 = 10_000_000;
 
-/// The answer of a lane to the dispatcher.
+/// The answer of a lane to the loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
     /// The queue is off: the single lane goes on.
     Pass,
-    /// Something was done: the dispatcher looks again.
+    /// Something was done: the loop looks again.
     Again,
     /// Nothing can be done now.
     Wait,

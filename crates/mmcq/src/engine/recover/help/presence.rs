@@ -30,10 +30,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The host has seen a card come or go. What was meant for the card before ends at once. After
-    /// 50 ms of quiet the engine tells the supervisor what is in the slot.
+    /// Notes that a card has come or gone.
     #[cold]
-    pub fn presence_changed(&mut self, now_ns: u64) {
+    pub(in super::super::super) fn note_presence(&mut self, now_ns: u64) {
         if !P::RECOVERS {
             if !self.host.present() {
                 self.card.leave();
