@@ -19,7 +19,7 @@ use crate::sched::{Policy, Profile};
 
 /// The turns that one call takes for each slot at most. A turn starts a phase or ends a request,
 /// and a request whose phases all fail at once takes no more than this with its recovery.
-const TURNS_MAX: usize = 128;
+const TURNS_MAX: usize = 32;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Accepts a request, maps its memory if there is room ahead, and starts it if the controller
@@ -258,6 +258,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline(always)]
     fn go_on(&mut self, now_ns: u64) {
         if self.lane.may_be_free() {
+            rarely();
             self.take_turns(now_ns);
         }
     }
@@ -278,6 +279,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Starts the next thing if nothing is in progress. True: a phase was started or a request
     /// ended, and there may be more to do.
+    #[inline(always)]
     fn dispatch(&mut self, now_ns: u64) -> bool {
         self.note_results(now_ns);
         if !self.lane.is_idle() {
@@ -397,3 +399,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 }
+
+/// Marks what leads here as the rarer way, for the compiler.
+#[cold]
+#[inline]
+fn rarely() {}
