@@ -221,7 +221,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         self.lane.busy_mut().asked();
         if now_ns.saturating_sub(self.lane.busy().since_ns) > self.busy_limit_ns() {
-            return self.fail(Error::Silent, now_ns);
+            return self.fail(Error::Silent);
         }
         let waited_ns = now_ns.saturating_sub(self.lane.busy().since_ns);
         self.timers.give_up_never();

@@ -1,9 +1,10 @@
 //! What time brings: retries, the next step of something slow, questions to a busy card, and the
 //! end of patience.
 
+use super::Engine;
+use super::lane::Failure;
 use super::phases::{SLACK_NS, Stage};
 use super::timers::later;
-use super::{Engine, Error};
 use crate::host::Host;
 use crate::sched::Profile;
 
@@ -37,11 +38,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         transfers.then(|| self.card.plan().times_ns(direction, blocks, self.card.wire().data_ns(blocks)).1)
     }
 
-    /// The phase in progress has had its time.
-    pub(super) fn no_answer(&mut self, now_ns: u64) {
-        match self.lane.stage() {
-            Stage::Recover(step) => self.recover_failed(step, false, now_ns),
-            _ => self.fail(Error::Silent, now_ns),
-        }
+    /// Notes that the phase in progress has had its time.
+    pub(super) fn no_answer(&mut self) {
+        self.lane.note_failure(Failure::Silence);
     }
 }

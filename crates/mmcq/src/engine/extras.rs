@@ -475,7 +475,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             | Place::EraseEnd
             | Place::Erase => self.erase_reached(place, status, now_ns),
             Place::Enter | Place::Count | Place::Move => self.visit_reached(place, status, now_ns),
-            Place::Return if status & R1::ERRORS != 0 => self.fail(refused(status), now_ns),
+            Place::Return if status & R1::ERRORS != 0 => self.fail(refused(status)),
             Place::Return => {
                 self.services.memory_mut().area_mut().arrive();
                 self.go_idle(now_ns);

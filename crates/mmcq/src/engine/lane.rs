@@ -1,6 +1,7 @@
 //! What the controller is at: the stage of the transfer or request in progress, the phase that it
 //! has, and since when.
 
+use super::Error;
 use super::awaited::Span;
 use super::busy::Busy;
 use super::concurrent::Concurrent;
@@ -16,6 +17,15 @@ use crate::sched::chains::Chains;
 use crate::sched::packs::Packs;
 use crate::sched::tasks::{Hosted, Tasks};
 
+/// The failures of what is in progress that are for recovery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// A failure with this error.
+    Error(Error),
+    /// The end of its time, without an answer.
+    Silence,
+}
+
 /// The one thing in progress.
 #[derive(Debug)]
 // As in `Engine`: what most functions touch comes first.
@@ -28,8 +38,8 @@ pub(super) struct Lane<E, T> {
     blocked: bool,
     /// The bus operation in progress has been given to the driver.
     bus_given: bool,
-    /// The bus may be free: the loop has not looked yet what is next.
-    may_be_free: bool,
+    /// The bus may be free, or what it is at has failed: the loop has not looked yet.
+    news: bool,
     /// The phase that the controller has, or is about to get.
     phase: Phase,
     /// When it got it.
@@ -48,6 +58,8 @@ pub(super) struct Lane<E, T> {
     concurrent: Concurrent<E>,
     /// Bits taken from the running transfer's R1 before its end.
     early: Early,
+    /// What recovery is to hear of.
+    failure: Option<Failure>,
     /// The tasks that are announced to the card's queue.
     tasks: T,
 }
@@ -59,7 +71,7 @@ impl<E, T: Lanes> Lane<E, T> {
             control: NONE,
             blocked: false,
             bus_given: true,
-            may_be_free: false,
+            news: false,
             phase: NO_PHASE,
             began_ns: 0,
             last: None,
@@ -69,6 +81,7 @@ impl<E, T: Lanes> Lane<E, T> {
             fast_kind: FastKind::Nothing,
             concurrent: Concurrent::NONE,
             early: Early::NONE,
+            failure: None,
             tasks: T::NEW,
         }
     }
@@ -142,19 +155,39 @@ impl<E, T: Lanes> Lane<E, T> {
     /// Notes that the bus may be free: the loop looks what is next.
     #[inline(always)]
     pub fn note_free(&mut self) {
-        self.may_be_free = true;
+        self.news = true;
     }
 
-    /// May the bus be free, and has the loop not looked yet?
-    #[inline(always)]
-    pub fn may_be_free(&self) -> bool {
-        self.may_be_free
+    /// Notes that what is in progress has failed: the loop hands it to recovery. The first failure
+    /// counts.
+    #[cold]
+    pub fn note_failure(&mut self, failure: Failure) {
+        self.failure.get_or_insert(failure);
+        self.news = true;
     }
 
-    /// Takes the note that the bus may be free. True: there was one.
+    /// Takes the failure that recovery has not heard of.
     #[inline(always)]
-    pub fn take_free(&mut self) -> bool {
-        core::mem::take(&mut self.may_be_free)
+    pub fn take_failure(&mut self) -> Option<Failure> {
+        self.failure.take()
+    }
+
+    /// Has what is in progress failed, and recovery not heard of it?
+    #[inline(always)]
+    pub fn has_failed(&self) -> bool {
+        self.failure.is_some()
+    }
+
+    /// Is there something that the loop has not looked at?
+    #[inline(always)]
+    pub fn has_news(&self) -> bool {
+        self.news
+    }
+
+    /// Takes the note that the loop is to look. True: there was one.
+    #[inline(always)]
+    pub fn take_news(&mut self) -> bool {
+        core::mem::take(&mut self.news)
     }
 
     /// The slot of the control request in progress; [`NONE`] if there is none.
@@ -269,7 +302,7 @@ impl<E, T: Lanes> Lane<E, T> {
     /// Does the controller move the data of a transfer?
     #[inline(always)]
     pub fn moves_data(&self) -> bool {
-        self.stage == Stage::Main && !self.blocked && self.phase.data.is_some()
+        self.stage == Stage::Main && !self.blocked && self.phase.data.is_some() && !self.has_failed()
     }
 
     #[inline(always)]

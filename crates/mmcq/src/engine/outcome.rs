@@ -101,7 +101,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Stage::Address | Stage::Count => {
                 self.settle(status.0);
                 if status.0 & R1::OWN != 0 {
-                    self.fail(Error::Card(status.0), now_ns);
+                    self.fail(Error::Card(status.0));
                 } else if matches!(self.lane.stage(), Stage::Address) {
                     self.begin_special_counted(now_ns);
                 } else {
@@ -131,7 +131,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.note_data(false, now_ns);
                 self.settle_at_end(status.0);
                 if status.0 & R1::OWN != 0 {
-                    self.fail(Error::Card(status.0), now_ns);
+                    self.fail(Error::Card(status.0));
                 } else if let Some(stop) = done.stop {
                     self.stopped(stop, now_ns);
                 } else if self.lane.streams().is_open_ended() {
@@ -187,7 +187,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             _ if judged => Error::Card(status),
             _ => Error::Host(fault),
         };
-        self.fail(error, now_ns);
+        self.fail(error);
     }
 
     /// The answer came, and what followed it went wrong. The card tells a late error once.
@@ -214,7 +214,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             (0, _) => self.data_ended(now_ns),
             (_, Direction::Read) => {
                 self.owe_late_status(if bad & R1::CARD_ECC_FAILED == 0 { bad } else { 0 });
-                self.fail(Error::Card(status), now_ns);
+                self.fail(Error::Card(status));
             }
             (_, Direction::Write) => {
                 // Those of the run that were complete before cannot be told any more.
@@ -223,7 +223,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 } else {
                     self.owe_late_status(status);
                 }
-                self.fail(not_written(status), now_ns);
+                self.fail(not_written(status));
             }
         }
     }

@@ -226,7 +226,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     pub(super) fn begin_main(&mut self, counted: bool, now_ns: u64) {
         if self.card.target().is_none() {
-            return self.fail(Error::NoCard, now_ns);
+            return self.fail(Error::NoCard);
         }
         let (lba, blocks, direction) = (self.batch.lba(), self.batch.blocks(), self.batch.direction());
         let single = blocks == 1 && self.end() == End::Here;
@@ -319,7 +319,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn not_started(&mut self, error: StartError, now_ns: u64) {
         self.forget_fast();
         if error == StartError::Unsupported {
-            return self.fail(Error::Unsupported, now_ns);
+            return self.fail(Error::Unsupported);
         }
         self.record.start_refused();
         if !self.lane.is_blocked()
@@ -331,7 +331,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if !P::RECOVERS {
             self.lane.block();
         } else if self.lane.refused(error, now_ns) {
-            return self.no_answer(now_ns);
+            return self.no_answer();
         }
         self.timers.wake_at(later(now_ns, START_RETRY_NS));
     }

@@ -1,9 +1,9 @@
 //! The loop: the engine's entries that know the time, and what each of them leads to.
 //!
 //! An entry tells a part what has happened: an interrupt, a deadline, a request, help. The part
-//! does what that takes. If the bus may be free then, it [says so](super::lane::Lane::note_free).
-//! The loop alone looks what is next, after the part has returned; so no part is called while
-//! another is at work.
+//! does what that takes. If the bus may be free then, or what it was at has failed, the part
+//! notes that in the [lane](super::lane::Lane) and returns. The loop alone calls recovery, and looks
+//! what is next; so neither runs while another part is at work.
 
 use super::concurrent::Turn as Beside;
 use super::extras::Event;
@@ -250,14 +250,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if !self.timers.is_over(now_ns) || self.lane.is_idle() || self.postpone_deadline(now_ns) {
             return;
         }
-        self.no_answer(now_ns);
+        self.no_answer();
         self.go_on(now_ns);
     }
 
-    /// Looks what is next, as long as the bus may be free.
+    /// Does what is to be done, as long as there is news of the bus.
     #[inline(always)]
     fn go_on(&mut self, now_ns: u64) {
-        if self.lane.may_be_free() {
+        if self.lane.has_news() {
             rarely();
             self.take_turns(now_ns);
         }
@@ -267,10 +267,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline(never)]
     fn take_turns(&mut self, now_ns: u64) {
         for _ in 0..TURNS_MAX * N {
-            if !self.lane.take_free() {
+            if !self.lane.take_news() {
                 return;
             }
-            if self.dispatch(now_ns) {
+            if let Some(failure) = self.lane.take_failure() {
+                self.recover(failure, now_ns);
+            } else if self.dispatch(now_ns) {
                 self.lane.note_free();
             }
         }

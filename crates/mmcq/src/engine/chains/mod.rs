@@ -287,7 +287,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.acknowledged(Events { phase: None, card_irq, presence, retune }, false, now_ns);
         }
         let Some(end) = seen.end else { return rare };
-        if self.has_chain() {
+        // With a card that went, its chain has ended already.
+        if self.has_chain() && !self.lane.has_failed() {
             self.lane.note_end(now_ns);
             match end {
                 Ok(()) => self.chain_ended(now_ns),

@@ -349,7 +349,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         self.settle(status);
         if status & R1::OWN != 0 {
-            return self.fail(super::Error::Card(status), now_ns);
+            return self.fail(super::Error::Card(status));
         }
         if step == Step::HeaderCount {
             let data = Data { direction: Direction::Write, block_size: BLOCK_BYTES as u16, blocks: 1 };

@@ -47,7 +47,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Stage::Idle if self.engine_has_memory() => self.take_tasks_away(Why::Removed, now_ns),
             Stage::Idle | Stage::Bus(_) | Stage::Pause => {}
             Stage::Recover(_) => self.incident.failed.with(Error::Removed),
-            _ => self.fail(Error::Removed, now_ns),
+            _ => self.fail(Error::Removed),
         }
     }
 
@@ -81,7 +81,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.take_tasks_away(Why::Silent, now_ns);
         } else if !matches!(self.lane.stage(), Stage::Idle | Stage::Bus(_) | Stage::Pause | Stage::Recover(_))
         {
-            self.fail(Error::Silent, now_ns);
+            self.fail(Error::Silent);
         }
     }
 }

@@ -26,6 +26,7 @@ pub use classify::{RecoveryEvent, RecoveryStep};
 pub use handshake::Handshake;
 pub use help::ServiceRequest;
 
+use super::lane::Failure;
 use super::phases::{COMMAND_TIMEOUT_NS, Recovery, SLACK_NS, Stage};
 use super::slot::NONE;
 use super::timers::later;
@@ -211,9 +212,24 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.card.target().is_none() || self.lane.has_control() && direct
     }
 
-    /// The phase in progress has failed with this error.
+    /// Notes that what is in progress has failed with this error.
+    #[inline(always)]
+    pub(super) fn fail(&mut self, error: Error) {
+        self.lane.note_failure(Failure::Error(error));
+    }
+
+    /// Takes what is in progress, and has failed, from the controller.
     #[cold]
-    pub(super) fn fail(&mut self, error: Error, now_ns: u64) {
+    pub(super) fn recover(&mut self, failure: Failure, now_ns: u64) {
+        match (failure, self.lane.stage()) {
+            (Failure::Silence, Stage::Recover(step)) => self.recover_failed(step, false, now_ns),
+            (Failure::Silence, _) => self.begin_recovery(Error::Silent, now_ns),
+            (Failure::Error(error), _) => self.begin_recovery(error, now_ns),
+        }
+    }
+
+    /// Begins recovery, whatever was in progress.
+    fn begin_recovery(&mut self, error: Error, now_ns: u64) {
         message!(debug, "CMD{}: {}", self.lane.phase().command.index, error);
         self.fail_concurrent(error);
         self.fail_tasks(now_ns);

@@ -12,6 +12,7 @@ use super::super::SlotId;
 use super::super::slot::{State, bits};
 use super::{Engine, Turn};
 use crate::host::{Direction, Host};
+use crate::sched::tasks::At;
 use crate::sched::{Demotion, Policy, Profile};
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
@@ -66,6 +67,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let (why, index) = (Demotion::Failures, self.lane.phase().command.index);
         let Some(tasks) = self.lane.tasks_mut() else { return };
         tasks.take_step();
+        if self.lane.hosted().is_some_and(|hosted| hosted.at() == At::Reset) {
+            // The failure is the queue engine's, and counts for nothing with the software.
+            return;
+        }
+        let Some(tasks) = self.lane.tasks_mut() else { return };
         if !tasks.note_failure(now_ns) {
             return;
         }

@@ -68,7 +68,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             hosted.set_state(At::Reset);
         }
         message!(warn, "the controller's queue engine is given up: {}", why);
-        // The failure is the engine's, and counts for nothing with the software.
         self.blame(now_ns);
         self.leave_engine(why);
     }
@@ -160,7 +159,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The oldest task fails with this error; without one, the queue does.
     #[cold]
     fn fail_task(&mut self, error: Error, now_ns: u64) {
-        if self.suspect(None) { self.fail(error, now_ns) } else { self.queue_failed(now_ns) }
+        if self.suspect(None) { self.fail(error) } else { self.queue_failed(now_ns) }
     }
 
     /// The named task, or the oldest, is what failed. False: there is none.
