@@ -58,7 +58,7 @@ pub(super) struct Lane<E, T> {
     concurrent: Concurrent<E>,
     /// Bits taken from the running transfer's R1 before its end.
     early: Early,
-    /// What recovery is to hear of.
+    /// A failure that recovery has not heard of.
     failure: Option<Failure>,
     /// The tasks that are announced to the card's queue.
     tasks: T,
