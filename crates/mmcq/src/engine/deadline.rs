@@ -2,8 +2,9 @@
 //! end of patience.
 
 use super::Engine;
+use super::bus::SLACK_NS;
 use super::lane::Failure;
-use super::phases::{SLACK_NS, Stage};
+use super::phases::Stage;
 use super::timers::later;
 use crate::host::Host;
 use crate::sched::Profile;
@@ -14,11 +15,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// the card has had it, or never got the command.
     pub(super) fn postpone_deadline(&mut self, now_ns: u64) -> bool {
         let Some(patience_ns) = self.patience_ns() else { return false };
-        let began_ns = self.lane.began_ns();
+        let began_ns = self.bus.began_ns();
         let end_ns = later(later(began_ns, patience_ns), SLACK_NS);
         self.timers.give_up_at(end_ns.min(later(now_ns, now_ns.saturating_sub(began_ns))));
         // Between two transfers of a chain the lines may be free for a moment.
-        now_ns < end_ns && (self.lane.is_blocked() || self.has_chain() || !self.host.command_hangs())
+        now_ns < end_ns && (self.bus.is_blocked() || self.has_chain() || !self.bus.host().command_hangs())
     }
 
     /// When the controller is first asked of a transfer that takes so long on the wire, or may take
@@ -35,7 +36,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let (direction, blocks) = (self.batch.direction(), self.batch.blocks());
         let transfers = P::RECOVERS && matches!(self.lane.stage(), Stage::Main) && !self.lane.has_control();
-        transfers.then(|| self.card.plan().times_ns(direction, blocks, self.card.wire().data_ns(blocks)).1)
+        transfers.then(|| self.card.plan().times_ns(direction, blocks, self.bus.wire().data_ns(blocks)).1)
     }
 
     /// Notes that the phase in progress has had its time.

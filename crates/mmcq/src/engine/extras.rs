@@ -8,8 +8,9 @@
 //! pauses.
 
 use super::area::Area;
+use super::bus::{COMMAND_TIMEOUT_NS, SLACK_NS};
 use super::erase::Round;
-use super::phases::{COMMAND_TIMEOUT_NS, SLACK_NS, Stage};
+use super::phases::Stage;
 use super::slot::Slot;
 use super::{Abilities, DmaBuf, Engine, Error, FlushBy, Kind, Output, Request};
 use crate::host::{Auto, BusyDetect, Data, Direction, DmaError, Host, Phase, Segment};
@@ -446,12 +447,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Has the phase that just ended shown the end of the card's busy?
     fn busy_is_over(&self, step: Step) -> bool {
-        let read = self.lane.phase().data.is_some_and(|data| data.direction == Direction::Read);
-        match (step, self.host.caps().busy) {
+        let read = self.bus.phase().data.is_some_and(|data| data.direction == Direction::Read);
+        match (step, self.bus.host().caps().busy) {
             (Step::Data(_), _) if read => true,
             (Step::Data(_), BusyDetect::Interrupt) => true,
             (Step::Order(_), BusyDetect::Interrupt | BusyDetect::Response) => {
-                self.lane.phase().command.resp == Resp::R1b
+                self.bus.phase().command.resp == Resp::R1b
             }
             _ => false,
         }
@@ -496,7 +497,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn order(&mut self, place: Place, command: Command, limit_ns: u64, now_ns: u64) {
         self.durability.note_change(command.changes_blocks());
         self.lane.busy_mut().begin_timed(limit_ns);
-        let (command, timer_ns) = match limit_ns > self.host.caps().max_busy_ns {
+        let (command, timer_ns) = match limit_ns > self.bus.host().caps().max_busy_ns {
             true => (Command::new(command.index, command.arg, Resp::R1), COMMAND_TIMEOUT_NS),
             false => (command, limit_ns),
         };
@@ -538,7 +539,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         now_ns: u64,
     ) -> Result<bool, Error> {
         let mut segment = segment;
-        match self.host.map(&mut segment, direction) {
+        match self.bus.host_mut().map(&mut segment, direction) {
             Err(DmaError::Exhausted) if self.free_other_mapping(control, now_ns) => return Ok(false),
             result => result.map_err(Error::Dma)?,
         }
@@ -553,15 +554,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let limit_ns =
             self.card.target().map_or(DATA_NS, |t| t.read_timeout_ns.max(t.write_timeout_ns)).max(DATA_NS);
         self.lane.busy_mut().begin_timed(limit_ns);
-        self.lane.prepare(Phase { command, data: Some(data), auto: Auto::None, tuning: false });
-        let wire_ns = self.card.wire().data_ns(data.blocks);
+        self.bus.prepare(Phase { command, data: Some(data), auto: Auto::None, tuning: false });
+        let wire_ns = self.bus.wire().data_ns(data.blocks);
         self.start_phase(Stage::Extra, limit_ns, limit_ns.saturating_add(wire_ns), now_ns);
     }
 
     /// Gives the memory of the last data step back to the CPU.
     pub(super) fn unmap_data(&mut self) {
         if let Some((segment, direction)) = self.services.memory_mut().mapped.take() {
-            self.host.unmap(&segment, direction);
+            self.bus.host_mut().unmap(&segment, direction);
         }
     }
 

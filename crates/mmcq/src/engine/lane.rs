@@ -1,17 +1,14 @@
-//! What the controller is at: the stage of the transfer or request in progress, the phase that it
-//! has, and since when.
+//! What is in progress: the stage of the transfer or request, and what has become of it.
 
 use super::Error;
-use super::awaited::Span;
 use super::busy::Busy;
 use super::concurrent::Concurrent;
 use super::early::Early;
 use super::fast::FastKind;
 use super::fast_limits::FastLimits;
-use super::phases::{LINE_TIMEOUT_NS, NO_PHASE, START_TIMEOUT_NS, Stage};
+use super::phases::Stage;
 use super::runs::Streams;
 use super::slot::NONE;
-use crate::host::{Auto, Phase, StartError};
 use crate::sched::Lanes;
 use crate::sched::chains::Chains;
 use crate::sched::packs::Packs;
@@ -34,18 +31,10 @@ pub(super) struct Lane<E, T> {
     stage: Stage,
     /// The slot of the control request in progress (flush, raw, bus, pause), or [`NONE`].
     control: u8,
-    /// `phase` could not be started yet, since `began_ns`.
-    blocked: bool,
     /// The bus operation in progress has been given to the driver.
     bus_given: bool,
     /// The bus may be free, or what it is at has failed: the loop has not looked yet.
     news: bool,
-    /// The phase that the controller has, or is about to get.
-    phase: Phase,
-    /// When it got it.
-    began_ns: u64,
-    /// The one before.
-    last: Option<Span>,
     /// When a busy card is asked.
     busy: Busy,
     /// The transfer that is left open, and the runs.
@@ -69,12 +58,8 @@ impl<E, T: Lanes> Lane<E, T> {
         Lane {
             stage: Stage::Idle,
             control: NONE,
-            blocked: false,
             bus_given: true,
             news: false,
-            phase: NO_PHASE,
-            began_ns: 0,
-            last: None,
             busy: Busy::new(),
             streams: Streams::new(),
             fast_limits: FastLimits::NONE,
@@ -229,80 +214,6 @@ impl<E, T: Lanes> Lane<E, T> {
     #[inline(always)]
     pub fn take_bus(&mut self) -> bool {
         core::mem::replace(&mut self.bus_given, true)
-    }
-
-    #[inline(always)]
-    pub fn phase(&self) -> &Phase {
-        &self.phase
-    }
-
-    /// Sets the phase that the controller gets next.
-    #[inline(always)]
-    pub fn prepare(&mut self, phase: Phase) {
-        self.phase = phase;
-    }
-
-    /// The controller has it.
-    #[inline(always)]
-    pub fn started(&mut self, now_ns: u64) {
-        self.blocked = false;
-        self.began_ns = now_ns;
-        if self.phase.auto == Auto::Continue {
-            message!(trace, "the transfer goes on");
-        } else {
-            message!(trace, "CMD{} {:#010x}", self.phase.command.index, self.phase.command.arg);
-        }
-    }
-
-    /// The driver cannot start it now. True: it has said so for too long.
-    #[inline(always)]
-    pub fn refused(&mut self, error: StartError, now_ns: u64) -> bool {
-        if !self.blocked {
-            self.began_ns = now_ns;
-        }
-        let limit_ns = if error == StartError::CommandLine { LINE_TIMEOUT_NS } else { START_TIMEOUT_NS };
-        let too_long = self.blocked && now_ns.saturating_sub(self.began_ns) >= limit_ns;
-        self.blocked |= !too_long;
-        too_long
-    }
-
-    /// Keeps the phase to try its start again, without an end.
-    #[inline(always)]
-    pub fn block(&mut self) {
-        self.blocked = true;
-    }
-
-    /// Notes that the phase has failed, or is not to be started any more.
-    #[inline(always)]
-    pub fn unblock(&mut self) {
-        self.blocked = false;
-    }
-
-    #[inline(always)]
-    pub fn is_blocked(&self) -> bool {
-        self.blocked
-    }
-
-    /// Notes when the end of the phase became known.
-    #[inline(always)]
-    pub fn note_end(&mut self, now_ns: u64) {
-        self.last = Some(Span { phase: self.phase, began_ns: self.began_ns, ended_ns: now_ns });
-    }
-
-    #[inline(always)]
-    pub fn began_ns(&self) -> u64 {
-        self.began_ns
-    }
-
-    #[inline(always)]
-    pub fn last(&self) -> Option<Span> {
-        self.last
-    }
-
-    /// Does the controller move the data of a transfer?
-    #[inline(always)]
-    pub fn moves_data(&self) -> bool {
-        self.stage == Stage::Main && !self.blocked && self.phase.data.is_some() && !self.has_failed()
     }
 
     #[inline(always)]

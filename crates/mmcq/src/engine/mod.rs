@@ -8,9 +8,10 @@
 //! A program has it inside of a [`Stack`](crate::task::Stack), and reads and writes by a
 //! [`BlockDevice`](crate::block::BlockDevice).
 
-// Read first: `slot.rs` (a request's life), `order.rs` (which request is next), then `phases.rs`
-// (how a transfer runs), `control.rs` (everything else), `concurrent.rs` (what goes beside its
-// data), `stream.rs` (how it stays open) and `recover/` (how it fails).
+// Read first: `turn.rs` (the loop, and every entry), `slot.rs` (a request's life), `order.rs`
+// (which request is next), then `phases.rs` (how a transfer runs), `control.rs` (everything else),
+// `concurrent.rs` (what goes beside its data), `stream.rs` (how it stays open), `recover/` (how it
+// fails) and `bus/` (what the controller is at).
 
 mod area;
 mod awaited;
@@ -18,6 +19,7 @@ mod batch;
 mod blockers;
 mod breach;
 mod buffer;
+mod bus;
 mod busy;
 mod cancel;
 mod card;
@@ -62,13 +64,12 @@ mod timers;
 mod turn;
 mod upkeep;
 mod wakers;
-mod wire;
 mod worth;
 
 pub use crate::sched::slot_set::{SLOTS_MAX, SlotSet};
-pub use awaited::Span;
 pub use breach::Breach;
 pub use buffer::{Claim, DmaBuf};
+pub use bus::Span;
 pub use card::CardNumber;
 pub use config::{
     Abilities, Acknowledge, CARD_IRQ_STEP_NS, CardParams, Config, Count, FlushBy, PollOutcome, Stats,
@@ -86,6 +87,7 @@ use crate::host::{Caps, Direction, Host};
 use crate::sched::{Fifo, Policy, Profile};
 use batch::Batch;
 use blockers::Blockers;
+use bus::Bus;
 use card::Card;
 use durability::Durability;
 use extras::Services;
@@ -105,9 +107,11 @@ use timers::Timers;
 pub struct Engine<H: Host, const N: usize, P: Profile = Fifo> {
     blockers: Blockers,
     durability: Durability,
-    /// The stage of the transfer in progress, and its phase.
+    /// The stage of the transfer in progress.
     lane: Lane<Self, P::Lanes>,
     timers: Timers,
+    /// The driver, with the phase in progress.
+    bus: Bus<H>,
     /// Why the transfer in progress failed, while the lines are being brought back, and the state
     /// of the ladder.
     incident: Incident,
@@ -121,7 +125,6 @@ pub struct Engine<H: Host, const N: usize, P: Profile = Fifo> {
     /// The extras that `enable_extended_ops` adds, and what they remember.
     services: Services<H, N, P>,
     record: Record,
-    host: H,
     /// The scheduler, and what is known of streams.
     order: Order<P>,
 }
@@ -137,7 +140,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// An idle engine without a card, with a scheduler.
     pub const fn with_policy(host: H, config: Config, policy: P) -> Self {
         Engine {
-            host,
+            bus: Bus::new(host),
             config,
             order: Order::by(policy),
             blockers: Blockers::new(config.admitted),
@@ -165,13 +168,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let _all = |engine: Self| {
             #[rustfmt::skip]
             let Engine {
-                host: _, config: _, order: _, blockers: _, slots: _, lane: _, batch: _, timers: _, card: _,
+                bus: _, config: _, order: _, blockers: _, slots: _, lane: _, batch: _, timers: _, card: _,
                 durability: _, incident: _, supervisor: _, services: _, record: _,
             } = engine;
         };
         // SAFETY: the caller's promise; each field of `with_policy` is written once, and none is read.
         unsafe {
-            (&raw mut (*place).host).write(host);
+            (&raw mut (*place).bus).write(Bus::new(host));
             (&raw mut (*place).config).write(config);
             (&raw mut (*place).order).write(Order::by(policy));
             (&raw mut (*place).blockers).write(Blockers::new(config.admitted));
@@ -258,7 +261,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn complete_prompt(&mut self) -> bool {
         for index in bits(self.slots.take_ended()) {
             let direction = self.slots.at(index).direction();
-            let prompt = direction.is_none_or(|way| self.host.is_prompt(self.slots.at(index).segment(), way));
+            let prompt =
+                direction.is_none_or(|way| self.bus.host().is_prompt(self.slots.at(index).segment(), way));
             if prompt {
                 self.complete(index, direction.unwrap_or(Direction::Read));
             } else {
@@ -273,7 +277,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline]
     fn complete(&mut self, index: u8, direction: Direction) {
         if self.slots.take_mapped(index) {
-            self.host.unmap(self.slots.at(index).segment(), direction);
+            self.bus.host_mut().unmap(self.slots.at(index).segment(), direction);
         }
         if !self.slots.at(index).orphan() {
             return self.slots.complete(index);
@@ -324,7 +328,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.lane.concurrent_mut().forbid();
             if P::RECOVERS {
                 // Nothing else need follow that puts them back.
-                self.write_again(self.lane.began_ns());
+                self.write_again(self.bus.began_ns());
                 self.blockers.clear_card_faults();
                 self.supervisor.upkeep_mut().forget();
             }
@@ -379,12 +383,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The driver.
     pub fn host(&self) -> &H {
-        &self.host
+        self.bus.host()
     }
 
     /// Returns the controller's capabilities.
     pub fn caps(&self) -> &Caps {
-        self.host.caps()
+        self.bus.host().caps()
     }
 
     /// The driver, for settings of its own.
@@ -395,7 +399,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// controller still uses.
     #[allow(unsafe_code, reason = "docs/safety.md says why")]
     pub unsafe fn host_mut(&mut self) -> &mut H {
-        &mut self.host
+        self.bus.host_mut()
     }
 
     /// The scheduler.

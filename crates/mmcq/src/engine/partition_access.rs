@@ -95,7 +95,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.card.target().is_none() {
             return self.end_control(Err(Error::NoCard));
         }
-        let caps = self.host.caps();
+        let caps = self.bus.host().caps();
         let too_long = visit.out.max(visit.back) > caps.blocks_in_one_piece();
         if caps.no_count || too_long {
             return self.end_control(Err(Error::Unsupported));

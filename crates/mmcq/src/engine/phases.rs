@@ -4,15 +4,16 @@
 //! tell, [CMD13]. What the controller adds by itself (automatic CMD12 or CMD23, busy until the end
 //! of a write) is not a phase of ours.
 
+use super::bus::{COMMAND_TIMEOUT_NS, Outcome, SLACK_NS, START_RETRY_NS};
 use super::fast::FastKind;
 use super::runs::End;
 use super::slot::Rules;
 use super::stream::Close;
 use super::timers::later;
 use super::{BLOCK_BYTES, CardParams, Count, Engine, Error};
-use crate::host::{Auto, BusOp, BusyDetect, Direction, Host, Phase, StartError};
+use crate::host::{Auto, BusOp, BusyDetect, Direction, Host, Phase};
 use crate::sched::{Policy, Profile};
-use crate::spec::command::{self, Command, Resp};
+use crate::spec::command::{self, Command};
 
 /// The stages of the engine's work with the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,22 +67,8 @@ pub(super) enum Recovery {
     Wait,
 }
 
-pub(super) const NO_PHASE: Phase = Phase::of(Command::new(0, 0, Resp::None));
-
-/// A command alone gets this long; the wire needs microseconds, the slowest clock half a
-/// millisecond.
-pub(super) const COMMAND_TIMEOUT_NS: u64 = 20_000_000;
 /// R1b after CMD12 of a read [SD 4.12.4.2]; a write's own limit comes from the card.
 pub(super) const STOP_TIMEOUT_NS: u64 = 100_000_000;
-/// A controller whose own timer failed is given this much more than the card.
-pub(super) const SLACK_NS: u64 = 50_000_000;
-/// A start that was refused because of the lines is tried again after this.
-pub(super) const START_RETRY_NS: u64 = 10_000;
-/// And no longer than this: no card is busy for longer after a write [SD 4.6.2.2], so what keeps
-/// the lines will not let go of them.
-pub(super) const START_TIMEOUT_NS: u64 = 500_000_000;
-/// Where it is the CMD line that is in use: no longer than the slowest command has it.
-pub(super) const LINE_TIMEOUT_NS: u64 = COMMAND_TIMEOUT_NS + SLACK_NS;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Collects the next reads or writes, if they are not `collected`, and starts their first
@@ -105,7 +92,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && let Some(open) = self.lane.streams().open()
             && !self.continues(open)
         {
-            let reason = if self.card.wire().is_doubted() { Close::Retune } else { Close::Break };
+            let reason = if self.bus.wire().is_doubted() { Close::Retune } else { Close::Break };
             return self.close(reason, now_ns);
         }
         let doubted = P::RECOVERS && self.incident.doubts(self.slots.settling());
@@ -188,7 +175,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// May the end of a transfer be announced by a CMD23 of our own? Where only the busy after a
     /// response ends by interrupt, a write is better off with CMD12.
     pub(super) fn counts(&self, direction: Direction) -> bool {
-        let caps = self.host.caps();
+        let caps = self.bus.host().caps();
         !caps.no_count
             && (direction == Direction::Read || caps.busy != BusyDetect::Response || caps.auto_count)
     }
@@ -200,7 +187,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// the two, CMD23 does not make the card abandon what it has read ahead.
     #[inline]
     fn begin_counted(&mut self, now_ns: u64) {
-        let caps = self.host.caps();
+        let caps = self.bus.host().caps();
         let counts =
             self.card.target().as_ref().is_some_and(|t| t.count) && self.counts(self.batch.direction());
         let by_hand = self.batch.blocks() > 1 && !caps.auto_count && !caps.auto_stop;
@@ -261,15 +248,21 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     ) -> (u64, u64) {
         let (direction, _, blocks) = run;
         self.durability.note_change(direction == Direction::Write && cached);
-        let wire_ns = self.card.wire().data_ns(blocks);
+        let wire_ns = self.bus.wire().data_ns(blocks);
         let transfer = self.card.plan().transfer(run, single, auto, wire_ns);
-        self.lane.prepare(transfer.phase);
+        self.bus.prepare(transfer.phase);
         (transfer.timeout_ns, Self::first_look_ns(wire_ns, transfer.patience_ns))
+    }
+
+    /// Does the controller move the data of a transfer?
+    #[inline(always)]
+    pub(super) fn moves_data(&self) -> bool {
+        self.lane.stage() == Stage::Main && self.bus.moves_data() && !self.lane.has_failed()
     }
 
     /// Starts a phase without data.
     pub(super) fn start_command(&mut self, stage: Stage, command: Command, timeout_ns: u64, now_ns: u64) {
-        self.lane.prepare(Phase::of(command));
+        self.bus.prepare(Phase::of(command));
         self.start_phase(stage, timeout_ns, timeout_ns, now_ns);
     }
 
@@ -298,39 +291,34 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.has_chain() {
             return self.try_chain(timeout_ns, now_ns);
         }
-        let segments = self.batch.segments(self.lane.phase().data.is_some());
-        let result = self.host.start(self.lane.phase(), segments, timeout_ns);
-        self.note_start(result, now_ns);
+        let segments = self.batch.segments(self.bus.phase().data.is_some());
+        let outcome = self.bus.start(segments, timeout_ns, now_ns);
+        self.note_start(outcome, now_ns);
     }
 
     #[inline(always)]
-    pub(super) fn note_start(&mut self, result: Result<(), StartError>, now_ns: u64) {
-        match result {
-            Ok(()) => {
-                self.record.phase_started();
-                self.lane.started(now_ns);
-                self.timers.wake_never();
-            }
-            Err(error) => self.not_started(error, now_ns),
+    pub(super) fn note_start(&mut self, outcome: Outcome, now_ns: u64) {
+        if outcome != Outcome::Started {
+            return self.not_started(outcome, now_ns);
         }
+        self.record.phase_started();
+        self.timers.wake_never();
     }
 
     #[cold]
-    fn not_started(&mut self, error: StartError, now_ns: u64) {
+    fn not_started(&mut self, outcome: Outcome, now_ns: u64) {
         self.forget_fast();
-        if error == StartError::Unsupported {
+        if outcome == Outcome::Unsupported {
             return self.fail(Error::Unsupported);
         }
         self.record.start_refused();
-        if !self.lane.is_blocked()
+        if outcome == (Outcome::Again { first: true })
             && let Some(patience_ns) = self.patience_ns()
         {
             // The next try gets what is left.
             self.timers.give_up_at(later(later(now_ns, patience_ns), SLACK_NS));
         }
-        if !P::RECOVERS {
-            self.lane.block();
-        } else if self.lane.refused(error, now_ns) {
+        if P::RECOVERS && outcome == Outcome::Late {
             return self.no_answer();
         }
         self.timers.wake_at(later(now_ns, START_RETRY_NS));

@@ -275,7 +275,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Nothing may be held now, whatever waits.
     fn must_go(&self, now_ns: u64) -> bool {
-        let ails = self.incident.is_open() || self.card.wire().is_doubted();
+        let ails = self.incident.is_open() || self.bus.wire().is_doubted();
         ails || !self.blockers.is_running() || P::RECOVERS && self.timers.chore_is_due(now_ns)
     }
 

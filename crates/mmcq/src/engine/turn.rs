@@ -114,7 +114,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.record.interrupt_was_spurious();
         }
         let mut deferred = self.slots.have_ended();
-        if deferred && !self.host.caps().defer_completion {
+        if deferred && !self.bus.host().caps().defer_completion {
             if Self::FAST {
                 self.complete_ended();
             } else {
@@ -222,10 +222,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 }
                 Stage::Pause => self.end_control(Ok(Output::default())),
                 Stage::BusyPause => self.ask_busy(now_ns),
-                Stage::Status if !self.lane.is_blocked() => self.ask_status(Stage::Status, now_ns),
-                Stage::Extra if P::RECOVERS && !self.lane.is_blocked() => self.extra(Event::Woke, now_ns),
-                Stage::Recover(step) if !self.lane.is_blocked() => self.recover_wake(step, now_ns),
-                _ if self.lane.is_blocked() => self.try_start(self.timers.left_ns(now_ns), now_ns),
+                Stage::Status if !self.bus.is_blocked() => self.ask_status(Stage::Status, now_ns),
+                Stage::Extra if P::RECOVERS && !self.bus.is_blocked() => self.extra(Event::Woke, now_ns),
+                Stage::Recover(step) if !self.bus.is_blocked() => self.recover_wake(step, now_ns),
+                _ if self.bus.is_blocked() => self.try_start(self.timers.left_ns(now_ns), now_ns),
                 _ => {}
             }
             self.go_on(now_ns);
@@ -237,13 +237,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// A deadline has passed: maybe only the interrupt was lost.
     fn overdue(&mut self, now_ns: u64) {
-        let waiting = !self.lane.is_blocked() && !matches!(self.lane.stage(), Stage::BusyPause);
+        let waiting = !self.bus.is_blocked() && !matches!(self.lane.stage(), Stage::BusyPause);
         let moved = waiting && self.acknowledge(now_ns);
         self.go_on(now_ns);
         if moved && !self.timers.is_over(now_ns) {
             self.record.interrupt_lost();
             if Self::FAST {
-                self.host.interrupt_lost();
+                self.bus.host_mut().interrupt_lost();
             }
             return;
         }

@@ -212,7 +212,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Chores and their times, for a moment in which no request waits or one in which some do.
     fn chores(&self, quiet: bool) -> [(u64, ServiceRequest); 4] {
         let upkeep = &self.supervisor.upkeep();
-        let quiet_ns = self.lane.began_ns().saturating_add(QUIET_NS);
+        let quiet_ns = self.bus.began_ns().saturating_add(QUIET_NS);
         let tune_ns = match upkeep.tune_ns() {
             NEVER => NEVER,
             // What is not used need not be in tune.
@@ -227,8 +227,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let look_ns = if upkeep.seen { upkeep.look_ns } else { NEVER };
         let rest_ns = match upkeep.rest_after_ns {
             after_ns if quiet && after_ns != NEVER => {
-                let ended_ns = self.lane.last().map_or(0, |last| last.ended_ns);
-                upkeep.rest_from_ns.max(self.lane.began_ns()).max(ended_ns).saturating_add(after_ns)
+                let ended_ns = self.bus.last().map_or(0, |last| last.ended_ns);
+                upkeep.rest_from_ns.max(self.bus.began_ns()).max(ended_ns).saturating_add(after_ns)
             }
             _ => NEVER,
         };
@@ -280,7 +280,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         if self.lane.streams().is_open() {
             // Closed first, and not continued.
-            self.card.wire_mut().doubt();
+            self.bus.wire_mut().doubt();
             return false;
         }
         if help == ServiceRequest::Retune {

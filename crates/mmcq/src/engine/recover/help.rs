@@ -221,7 +221,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.forgive_sleep(now_ns);
         let retry_ns = self.supervisor.helping().retry_ns;
         self.supervisor.helping_mut().forget();
-        self.card.wire_mut().trust();
+        self.bus.wire_mut().trust();
         let chore =
             matches!(help, ServiceRequest::Exception | ServiceRequest::Background | ServiceRequest::Rest);
         if result.is_err() {
@@ -274,7 +274,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         if help == ServiceRequest::Inserted
             && result.is_err_and(|error| !matches!(error, Error::Locked | Error::Buffer { .. }))
-            && self.host.present()
+            && self.bus.host().present()
         {
             self.try_again_later(retry_ns, now_ns);
         }
@@ -470,7 +470,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             if needed {
                 self.incident.failed.forget_error();
                 self.dead(now_ns);
-            } else if self.card.wire().is_tuning() {
+            } else if self.bus.wire().is_tuning() {
                 self.tuning_was_left(now_ns);
             }
             return false;
@@ -492,7 +492,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The controller asks for a new tuning.
     #[cold]
     pub(in super::super) fn retune_wanted(&mut self, now_ns: u64) {
-        self.card.wire_mut().doubt();
+        self.bus.wire_mut().doubt();
         if P::RECOVERS
             && self.supervisor.helping().supervisor
             && self.card.target().is_some()

@@ -5,7 +5,8 @@
 //! written. Both commands move a block; it is the engine's own page.
 
 use super::super::Breach;
-use super::super::phases::{SLACK_NS, Stage};
+use super::super::bus::SLACK_NS;
+use super::super::phases::Stage;
 use super::super::slot::NONE;
 use super::super::timers::later;
 use super::{BLOCK_BYTES, Engine, Error, FlushBy, Turn};

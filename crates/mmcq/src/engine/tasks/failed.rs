@@ -64,7 +64,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn queue_failed(&mut self, now_ns: u64) {
         self.call_back(now_ns);
         let driven = self.lane.hosted().is_some_and(|hosted| hosted.drives());
-        let (why, index) = (Demotion::Failures, self.lane.phase().command.index);
+        let (why, index) = (Demotion::Failures, self.bus.phase().command.index);
         let Some(tasks) = self.lane.tasks_mut() else { return };
         tasks.take_step();
         if self.lane.hosted().is_some_and(|hosted| hosted.at() == At::Reset) {
@@ -110,7 +110,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.timers.wake_now();
             return self.lane.tasks_mut().map_or((), |tasks| tasks.remove_queue());
         }
-        self.call_back(self.lane.began_ns());
+        self.call_back(self.bus.began_ns());
         if self.lane.is_idle() {
             self.unmap_switch();
         }
@@ -193,7 +193,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         self.doubt();
         // At once: the lane that is next may be another, and whatever is younger waits for them.
-        self.write_again(self.lane.began_ns());
+        self.write_again(self.bus.began_ns());
         true
     }
 }

@@ -2,9 +2,10 @@
 //! CMD48, and CMD6 that switches the queue on or off. CMD44 to CMD47 of an SD card are the same, bit
 //! for bit: what an eMMC's tasks have besides is never set for it.
 
+use super::super::bus::{COMMAND_TIMEOUT_NS, SLACK_NS};
 use super::super::extras::Event;
 use super::super::fast::FastKind;
-use super::super::phases::{COMMAND_TIMEOUT_NS, SLACK_NS, Stage};
+use super::super::phases::Stage;
 use super::super::timers::later;
 use super::{Engine, Error, Turn};
 use crate::host::{Host, Phase};
@@ -46,7 +47,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             tasks.set_step(step);
         }
         self.batch.forget();
-        self.lane.prepare(Phase::of(command));
+        self.bus.prepare(Phase::of(command));
         let times_ns = (COMMAND_TIMEOUT_NS, COMMAND_TIMEOUT_NS);
         self.start_fast_phase(FastKind::Nothing, Stage::Extra, times_ns, now_ns);
     }
@@ -57,7 +58,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             tasks.set_step(step);
         }
         self.batch.forget();
-        let timer_ns = SWITCH_NS.min(self.host.caps().max_busy_ns.max(COMMAND_TIMEOUT_NS));
+        let timer_ns = SWITCH_NS.min(self.bus.host().caps().max_busy_ns.max(COMMAND_TIMEOUT_NS));
         self.start_order(Stage::Extra, command, timer_ns, now_ns);
     }
 
