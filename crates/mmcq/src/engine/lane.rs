@@ -1,6 +1,5 @@
 //! What is in progress: the stage of the transfer or request, and what has become of it.
 
-use super::Error;
 use super::busy::Busy;
 use super::concurrent::Concurrent;
 use super::early::Early;
@@ -14,11 +13,12 @@ use crate::sched::chains::Chains;
 use crate::sched::packs::Packs;
 use crate::sched::tasks::{Hosted, Tasks};
 
-/// The failures of what is in progress that are for recovery.
+/// The failures of what is in progress that recovery has not heard of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
-    /// A failure with this error.
-    Error(Error),
+    Nothing,
+    /// A failure, whose error the incident has.
+    Error,
     /// The end of its time, without an answer.
     Silence,
 }
@@ -35,6 +35,8 @@ pub(super) struct Lane<E, T> {
     bus_given: bool,
     /// The bus may be free, or what it is at has failed: the loop has not looked yet.
     news: bool,
+    /// A failure that recovery has not heard of.
+    failure: Failure,
     /// When a busy card is asked.
     busy: Busy,
     /// The transfer that is left open, and the runs.
@@ -47,8 +49,6 @@ pub(super) struct Lane<E, T> {
     concurrent: Concurrent<E>,
     /// Bits taken from the running transfer's R1 before its end.
     early: Early,
-    /// A failure that recovery has not heard of.
-    failure: Option<Failure>,
     /// The tasks that are announced to the card's queue.
     tasks: T,
 }
@@ -60,13 +60,13 @@ impl<E, T: Lanes> Lane<E, T> {
             control: NONE,
             bus_given: true,
             news: false,
+            failure: Failure::Nothing,
             busy: Busy::new(),
             streams: Streams::new(),
             fast_limits: FastLimits::NONE,
             fast_kind: FastKind::Nothing,
             concurrent: Concurrent::NONE,
             early: Early::NONE,
-            failure: None,
             tasks: T::NEW,
         }
     }
@@ -143,24 +143,28 @@ impl<E, T: Lanes> Lane<E, T> {
         self.news = true;
     }
 
-    /// Notes that what is in progress has failed: the loop hands it to recovery. The first failure
-    /// counts.
-    #[cold]
-    pub fn note_failure(&mut self, failure: Failure) {
-        self.failure.get_or_insert(failure);
+    /// Notes that what is in progress has failed: the loop hands it to recovery. True: it is the
+    /// first failure, which counts.
+    #[inline(always)]
+    pub fn note_failure(&mut self, failure: Failure) -> bool {
         self.news = true;
+        let first = !self.has_failed();
+        if first {
+            self.failure = failure;
+        }
+        first
     }
 
     /// Takes the failure that recovery has not heard of.
     #[inline(always)]
-    pub fn take_failure(&mut self) -> Option<Failure> {
-        self.failure.take()
+    pub fn take_failure(&mut self) -> Failure {
+        core::mem::replace(&mut self.failure, Failure::Nothing)
     }
 
     /// Has what is in progress failed, and recovery not heard of it?
     #[inline(always)]
     pub fn has_failed(&self) -> bool {
-        self.failure.is_some()
+        self.failure != Failure::Nothing
     }
 
     /// Is there something that the loop has not looked at?

@@ -9,6 +9,7 @@ use super::concurrent::Turn as Beside;
 use super::extras::Event;
 use super::fast::FastKind;
 use super::gate::raw_bytes;
+use super::lane::Failure;
 use super::phases::Stage;
 use super::slot::{NONE, Rules};
 use super::tail::Tail;
@@ -257,7 +258,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Does what is to be done, as long as there is news of the bus.
     #[inline(always)]
     fn go_on(&mut self, now_ns: u64) {
-        if self.lane.has_news() {
+        // Lean firmware asks in one place.
+        if !Self::FAST || self.lane.has_news() {
             rarely();
             self.take_turns(now_ns);
         }
@@ -270,10 +272,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             if !self.lane.take_news() {
                 return;
             }
-            if let Some(failure) = self.lane.take_failure() {
-                self.recover(failure, now_ns);
-            } else if self.dispatch(now_ns) {
-                self.lane.note_free();
+            match self.lane.take_failure() {
+                Failure::Nothing => {
+                    if self.dispatch(now_ns) {
+                        self.lane.note_free();
+                    }
+                }
+                failure => self.recover(failure, now_ns),
             }
         }
         self.timers.wake_now();

@@ -214,9 +214,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Notes that what is in progress has failed with this error.
-    #[inline(always)]
+    #[cold]
+    #[inline(never)]
     pub(super) fn fail(&mut self, error: Error) {
-        self.lane.note_failure(Failure::Error(error));
+        if self.lane.note_failure(Failure::Error) {
+            self.incident.failed.with(error);
+        }
     }
 
     /// Takes what is in progress, and has failed, from the controller.
@@ -225,7 +228,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         match (failure, self.lane.stage()) {
             (Failure::Silence, Stage::Recover(step)) => self.recover_failed(step, false, now_ns),
             (Failure::Silence, _) => self.begin_recovery(Error::Silent, now_ns),
-            (Failure::Error(error), _) => self.begin_recovery(error, now_ns),
+            (Failure::Error | Failure::Nothing, _) => {
+                let error = self.incident.failed.take_error().unwrap_or(Error::Silent);
+                self.begin_recovery(error, now_ns);
+            }
         }
     }
 
