@@ -1,5 +1,4 @@
-//! What time brings: retries, the next step of something slow, questions to a busy card, and the
-//! end of patience.
+//! How long what is in progress may take, and when the controller is asked of it before that.
 
 use super::Engine;
 use super::bus::SLACK_NS;
