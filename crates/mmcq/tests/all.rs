@@ -46,6 +46,7 @@ mod fuzz_card;
 mod fuzz_chain;
 mod fuzz_drivers;
 mod fuzz_queue;
+mod house;
 mod interrupts_status;
 mod ladder;
 mod layers;

@@ -10,9 +10,10 @@ use std::path::Path;
 const FIELDS_MAX: usize = 14;
 
 /// The organs whose fields no other file can name.
-const ORGANS: [(&str, &str); 27] = [
+const ORGANS: [(&str, &str); 28] = [
     ("Area", "area.rs"),
     ("Batch", "batch.rs"),
+    ("Bus", "bus/mod.rs"),
     ("Busy", "busy.rs"),
     ("Card", "card.rs"),
     ("Concurrent", "concurrent.rs"),
@@ -37,7 +38,7 @@ const ORGANS: [(&str, &str); 27] = [
     ("Streams", "runs.rs"),
     ("Timers", "timers.rs"),
     ("Upkeep", "upkeep.rs"),
-    ("Wire", "wire.rs"),
+    ("Wire", "bus/wire.rs"),
 ];
 
 /// The fields of a struct, as they are written.

@@ -2,22 +2,11 @@
 //! phase took.
 
 use super::Engine;
+use super::bus::Span;
 use super::phases::Stage;
 use crate::host::{Host, Phase};
 use crate::sched::Profile;
 use crate::spec::bus::Bus;
-
-/// A phase that ended, well or not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Span {
-    /// The phase.
-    pub phase: Phase,
-    /// When it was given to the controller.
-    pub began_ns: u64,
-    /// When its end was known.
-    pub ended_ns: u64,
-}
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Returns the phase that the controller is working on. `None`: nothing, or something that no
@@ -28,17 +17,17 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Stage::BusyStatus | Stage::Status | Stage::Flush | Stage::FlushStatus | Stage::Extra => true,
             Stage::Idle | Stage::BusyPause | Stage::Bus(_) | Stage::Pause | Stage::Recover(_) => false,
         };
-        (has && !self.lane.is_blocked()).then_some(self.lane.phase())
+        (has && !self.bus.is_blocked()).then_some(self.bus.phase())
     }
 
     /// The last phase that ended.
     pub fn last_phase(&self) -> Option<Span> {
-        self.lane.last()
+        self.bus.last()
     }
 
     /// The bus as it was set last. The clock is what was asked for; the driver may have rounded it
     /// down.
     pub fn bus(&self) -> Bus {
-        self.card.wire().as_set()
+        self.bus.wire().as_set()
     }
 }

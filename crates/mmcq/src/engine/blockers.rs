@@ -225,7 +225,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Does the scheduler want to know nothing on the fast path, and continues nothing an open
     /// transfer?
     pub(super) fn may_go_fast(&self) -> bool {
-        let continues = H::CONTINUES && self.host.caps().continue_data;
+        let continues = H::CONTINUES && self.bus.host().caps().continue_data;
         Self::FAST && self.order.policy().is_in_order() && !continues
     }
 

@@ -10,8 +10,9 @@
 //! when two writes in a row say so. *Written bound: all that writes wait beyond their busy is at
 //! most six times the busy of those that had to be asked again, and 5 us for each write.*
 
+use super::bus::SLACK_NS;
 use super::extras::Event;
-use super::phases::{SLACK_NS, STOP_TIMEOUT_NS, Stage};
+use super::phases::{STOP_TIMEOUT_NS, Stage};
 use super::timers::later;
 use super::{Engine, Error};
 use crate::host::{BusyDetect, Host};
@@ -193,8 +194,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn ask_busy(&mut self, now_ns: u64) {
         self.lane.busy_mut().asked();
         self.record.busy_polled();
-        if self.host.caps().busy == BusyDetect::Level {
-            if self.host.dat0_busy() { self.busy_again(now_ns) } else { self.ready(None, now_ns) }
+        if self.bus.host().caps().busy == BusyDetect::Level {
+            if self.bus.host().dat0_busy() { self.busy_again(now_ns) } else { self.ready(None, now_ns) }
         } else {
             // A question has the time of any command, and not that of the busy: its interrupt may
             // get lost.
@@ -221,7 +222,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         self.lane.busy_mut().asked();
         if now_ns.saturating_sub(self.lane.busy().since_ns) > self.busy_limit_ns() {
-            return self.fail(Error::Silent, now_ns);
+            return self.fail(Error::Silent);
         }
         let waited_ns = now_ns.saturating_sub(self.lane.busy().since_ns);
         self.timers.give_up_never();

@@ -3,7 +3,6 @@
 
 use super::functions::Functions;
 use super::plan::Plan;
-use super::wire::Wire;
 use super::{Abilities, CardParams};
 use crate::host::Caps;
 
@@ -37,7 +36,6 @@ impl CardNumber {
 pub(super) struct Card {
     target: Option<CardParams>,
     plan: Plan,
-    wire: Wire,
     functions: Functions,
     abilities: Abilities,
     number: CardNumber,
@@ -52,7 +50,6 @@ impl Card {
         Card {
             target: None,
             plan: Plan::NONE,
-            wire: Wire::UNSET,
             functions: Functions::new(),
             abilities: Abilities::UNKNOWN,
             number: CardNumber::FIRST,
@@ -125,16 +122,6 @@ impl Card {
 
     pub fn set_abilities(&mut self, abilities: Abilities) {
         self.abilities = abilities;
-    }
-
-    #[inline(always)]
-    pub fn wire(&self) -> &Wire {
-        &self.wire
-    }
-
-    #[inline(always)]
-    pub fn wire_mut(&mut self) -> &mut Wire {
-        &mut self.wire
     }
 
     #[inline(always)]

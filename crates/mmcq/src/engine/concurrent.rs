@@ -13,7 +13,7 @@
 //! Not beside data go writes to function 0 (but for IENx): they abort, reset, or change the bus
 //! under the data. They wait.
 
-use super::phases::{SLACK_NS, START_RETRY_NS};
+use super::bus::{SLACK_NS, START_RETRY_NS};
 use super::timers::NEVER;
 use super::{Engine, Error, Kind, Output};
 use crate::host::{self, Cause, Fault, Host, Phase, StartError};
@@ -160,7 +160,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Turn::Begin => return self.begin_beside(now_ns),
             Turn::Ack => return self.ack_concurrent(now_ns),
             // A phase that was refused meanwhile is tried again soon anyway.
-            Turn::GoOn => self.dispatch(now_ns),
+            Turn::GoOn => self.lane.note_free(),
             Turn::Due => self.beside_due(now_ns),
             Turn::Lost { removed: true } => self.end_concurrent(Err(Error::Removed)),
             Turn::Lost { removed: false } => self.end_concurrent(Err(failed(Cause::Other))),
@@ -169,11 +169,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     fn begin_beside(&mut self, now_ns: u64) -> bool {
-        let moving = self.lane.moves_data();
+        let moving = self.moves_data();
         let theirs =
             !self.lane.has_control() || matches!(self.slots.at(self.lane.control()).kind(), Kind::Io { .. });
         let free = self.lane.concurrent().allowed && !self.is_concurrent() && !self.blockers.is_halted();
-        if !(moving && theirs && free && self.host.caps().concurrent_command) {
+        if !(moving && theirs && free && self.bus.host().caps().concurrent_command) {
             return false;
         }
         let Some(index) = self.slots.oldest_io() else { return false };
@@ -181,7 +181,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if !suits(&phase) {
             return false;
         }
-        match self.host.start_concurrent(&phase.command) {
+        match self.bus.host_mut().start_concurrent(&phase.command) {
             Ok(()) => {
                 message!(trace, "CMD{} {:#010x} beside data", phase.command.index, phase.command.arg);
                 self.slots.unlink(index);
@@ -201,7 +201,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Asks the host what has become of it.
     fn ack_concurrent(&mut self, now_ns: u64) -> bool {
         let OnLine::Io(index) = self.lane.concurrent().line else { return false };
-        let Some(result) = self.host.ack_concurrent() else { return false };
+        let Some(result) = self.bus.host_mut().ack_concurrent() else { return false };
         match (&result, self.slots.at(index).kind()) {
             (Ok(_), Kind::Io { chain: true, .. }) => {
                 self.timers.chain_until(now_ns.saturating_add(self.config.chain_ns));
@@ -234,9 +234,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.record.interrupt_lost();
             return;
         }
-        self.host.abort_concurrent();
+        self.bus.host_mut().abort_concurrent();
         self.record.phase_failed();
         self.end_concurrent(Err(Error::Silent));
-        self.dispatch(now_ns);
+        self.lane.note_free();
     }
 }

@@ -1,9 +1,10 @@
 //! Requests that are no reads or writes: flush, raw phases, phases of I/O functions, changes of the
 //! bus, pauses.
 
+use super::bus::COMMAND_TIMEOUT_NS;
 use super::extras::{Event, refused};
 use super::outcome::not_written;
-use super::phases::{COMMAND_TIMEOUT_NS, Stage};
+use super::phases::Stage;
 use super::timers::later;
 use super::{BLOCK_BYTES, Engine, Error, FlushBy, Kind, Output};
 use crate::host::{BusOp, BusyDetect, Host, Phase, Step};
@@ -53,7 +54,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Kind::Bus(op) => {
                 self.lane.enter(Stage::Bus(op));
                 // Before its clock changes a card wants some more after the last token [SD 4.4].
-                let clocks_ns = self.card.wire().last_clocks_ns(op);
+                let clocks_ns = self.bus.wire().last_clocks_ns(op);
                 self.lane.give_bus(clocks_ns.is_none());
                 match clocks_ns {
                     None => self.step_bus(op, true, now_ns),
@@ -84,7 +85,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 let mut flush = emmc::switch(emmc::SwitchMode::WriteByte, FLUSH_CACHE, 1, 0);
                 let mut timer_ns = timeout_ns;
                 // A flush may outlast the controller's own timer: then it is not asked to wait.
-                if timeout_ns > self.host.caps().max_busy_ns {
+                if timeout_ns > self.bus.host().caps().max_busy_ns {
                     (flush.resp, timer_ns) = (Resp::R1, COMMAND_TIMEOUT_NS);
                 }
                 self.lane.busy_mut().begin_timed(timeout_ns);
@@ -119,19 +120,19 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Does the end of a command with busy (R1b) include that of the busy?
     fn shows_busy(&self) -> bool {
-        matches!(self.host.caps().busy, BusyDetect::Interrupt | BusyDetect::Response)
+        matches!(self.bus.host().caps().busy, BusyDetect::Interrupt | BusyDetect::Response)
     }
 
     /// A command with busy. Where the controller does not see the busy's end, it has the time of a
     /// response: its interrupt may get lost.
     pub(super) fn start_order(&mut self, stage: Stage, command: Command, timer_ns: u64, now_ns: u64) {
         let limit_ns = if self.shows_busy() { timer_ns } else { COMMAND_TIMEOUT_NS };
-        self.lane.prepare(Phase::of(command));
+        self.bus.prepare(Phase::of(command));
         self.start_phase(stage, timer_ns, limit_ns, now_ns);
     }
 
     fn flush_started(&mut self, now_ns: u64) {
-        if self.shows_busy() && self.lane.phase().command.resp == Resp::R1b {
+        if self.shows_busy() && self.bus.phase().command.resp == Resp::R1b {
             self.ask_status(Stage::FlushStatus, now_ns);
         } else {
             self.watch_busy(now_ns);
@@ -149,7 +150,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let bad = status & (R1::ERRORS | R1::SWITCH_ERROR);
         let result = if bad == 0 { self.flush_ended() } else { self.flush_failed(status) };
-        self.end_control_and_go_on(result, now_ns);
+        self.end_control(result);
     }
 
     /// Returns the result of a flush that the card has failed with this status. What the cache held
@@ -201,17 +202,17 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn begin_raw(&mut self, phase: Phase, timeout_ns: u64, now_ns: u64) {
         // Blocks that others than the engine write are in the cache too.
         self.durability.note_change(P::RECOVERS && phase.command.changes_blocks());
-        self.lane.prepare(phase);
+        self.bus.prepare(phase);
         // By their bytes: blocks of I/O functions have up to 2048.
         let blocks = self.slots.at(self.lane.control()).segment().len.div_ceil(BLOCK_BYTES);
-        let limit = later(timeout_ns, self.card.wire().data_ns(blocks));
+        let limit = later(timeout_ns, self.bus.wire().data_ns(blocks));
         self.start_phase(Stage::Main, timeout_ns, limit, now_ns);
     }
 
     pub(super) fn step_bus(&mut self, op: BusOp, first: bool, now_ns: u64) {
-        match self.host.set_bus(op, first, now_ns) {
+        match self.bus.host_mut().set_bus(op, first, now_ns) {
             Step::Done => {
-                self.card.wire_mut().done(op);
+                self.bus.wire_mut().done(op);
                 self.end_control(Ok(Output::default()));
             }
             Step::Wait(until_ns) => self.timers.wake_at(until_ns.max(now_ns)),
@@ -222,18 +223,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn end_control(&mut self, result: Result<Output, Error>) {
         let index = self.lane.take_control();
         self.durability.complete();
-        self.lane.enter(Stage::Idle);
+        self.lane.set_idle();
         self.timers.clear();
         if P::RECOVERS && self.slots.at(index).kind().resets_card() {
             // Also if it failed: the card may have got it.
             self.note_supply_loss();
         }
         self.end_slot(index, result);
-    }
-
-    pub(super) fn end_control_and_go_on(&mut self, result: Result<Output, Error>, now_ns: u64) {
-        self.end_control(result);
-        self.dispatch(now_ns);
     }
 
     /// Hears of every answer with an error, whose ever it is, while something may be lost. What a

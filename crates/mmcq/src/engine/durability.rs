@@ -175,7 +175,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.asks_soon() || !self.blockers.is_running() {
             return false;
         }
-        let at_ns = later(self.lane.last().map_or(0, |last| last.ended_ns), ASK_AFTER_NS);
+        let at_ns = later(self.bus.last().map_or(0, |last| last.ended_ns), ASK_AFTER_NS);
         if now_ns < at_ns {
             self.timers.wake_by(at_ns);
         }

@@ -62,11 +62,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// True if the R1 was there.
     #[inline(never)]
     pub(super) fn take_early(&mut self, now_ns: u64) -> bool {
-        let moving = self.lane.moves_data();
+        let moving = self.moves_data();
         if self.lane.has_control() || !moving || !self.slots.is_settling() {
             return false;
         }
-        let Some(status) = self.host.early_r1() else { return false };
+        let Some(status) = self.bus.host_mut().early_r1() else { return false };
         self.settle(status);
         self.lane.early_mut().told = status & TOLD;
         self.note_results(now_ns);

@@ -340,13 +340,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     pub(super) fn erase_reached(&mut self, place: Place, status: u32, now_ns: u64) {
         let (Some((how, first, last)), Some(target)) = (self.piece(), *self.card.target()) else {
-            return self.end_control_and_go_on(Err(Error::NoCard), now_ns);
+            return self.end_control(Err(Error::NoCard));
         };
         // Bit 7 is reserved on SD.
         let erase = self.card.abilities().erase;
         let errors = if erase.emmc { R1::ERRORS } else { R1::ERRORS & !R1::SWITCH_ERROR };
         if status & errors != 0 {
-            return self.end_control_and_go_on(Err(refused(status)), now_ns);
+            return self.end_control(Err(refused(status)));
         }
         match place {
             Place::EraseArgument => self.erase_from(now_ns),
@@ -419,9 +419,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         } else if durable {
             self.slots.at_mut(index).answer(Ok(erased(moved)));
             self.begin_flush(now_ns);
-            self.dispatch(now_ns);
         } else {
-            self.end_control_and_go_on(Ok(erased(moved)), now_ns);
+            self.end_control(Ok(erased(moved)));
         }
     }
 }

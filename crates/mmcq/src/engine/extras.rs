@@ -8,8 +8,9 @@
 //! pauses.
 
 use super::area::Area;
+use super::bus::{COMMAND_TIMEOUT_NS, SLACK_NS};
 use super::erase::Round;
-use super::phases::{COMMAND_TIMEOUT_NS, SLACK_NS, Stage};
+use super::phases::Stage;
 use super::slot::Slot;
 use super::{Abilities, DmaBuf, Engine, Error, FlushBy, Kind, Output, Request};
 use crate::host::{Auto, BusyDetect, Data, Direction, DmaError, Host, Phase, Segment};
@@ -356,7 +357,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 Event::Write(index) => {
                     self.turn_down(index, Error::Unsupported);
                 }
-                _ if self.lane.has_control() => self.end_control_and_go_on(Err(Error::Unsupported), now_ns),
+                _ if self.lane.has_control() => self.end_control(Err(Error::Unsupported)),
                 _ => {}
             },
         }
@@ -369,14 +370,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Event::Done(status) => self.step_done(self.services.memory().step, status, now_ns),
             Event::Woke => match self.services.memory().step {
                 Step::Pause(Place::FlushAsk) => self.ask_flushed(now_ns),
-                Step::Pause(Place::FlushStart) => {
-                    self.begin_extra(now_ns);
-                    self.dispatch(now_ns);
-                }
+                Step::Pause(Place::FlushStart) => self.begin_extra(now_ns),
                 Step::Pause(Place::Move) => self.visit_reached(Place::Count, 0, now_ns),
                 _ => {}
             },
-            Event::Failed(error) => self.step_failed(error, now_ns),
+            Event::Failed(error) => self.step_failed(error),
             Event::Return => self.return_to_user(now_ns),
             Event::BreaksOff => {
                 self.unmap_data();
@@ -449,12 +447,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Has the phase that just ended shown the end of the card's busy?
     fn busy_is_over(&self, step: Step) -> bool {
-        let read = self.lane.phase().data.is_some_and(|data| data.direction == Direction::Read);
-        match (step, self.host.caps().busy) {
+        let read = self.bus.phase().data.is_some_and(|data| data.direction == Direction::Read);
+        match (step, self.bus.host().caps().busy) {
             (Step::Data(_), _) if read => true,
             (Step::Data(_), BusyDetect::Interrupt) => true,
             (Step::Order(_), BusyDetect::Interrupt | BusyDetect::Response) => {
-                self.lane.phase().command.resp == Resp::R1b
+                self.bus.phase().command.resp == Resp::R1b
             }
             _ => false,
         }
@@ -469,7 +467,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 if result.is_ok() {
                     self.note_order(true);
                 }
-                self.end_control_and_go_on(result, now_ns);
+                self.end_control(result);
             }
             Place::EraseArgument
             | Place::EraseStartUpper
@@ -478,7 +476,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             | Place::EraseEnd
             | Place::Erase => self.erase_reached(place, status, now_ns),
             Place::Enter | Place::Count | Place::Move => self.visit_reached(place, status, now_ns),
-            Place::Return if status & R1::ERRORS != 0 => self.fail(refused(status), now_ns),
+            Place::Return if status & R1::ERRORS != 0 => self.fail(refused(status)),
             Place::Return => {
                 self.services.memory_mut().area_mut().arrive();
                 self.go_idle(now_ns);
@@ -499,7 +497,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn order(&mut self, place: Place, command: Command, limit_ns: u64, now_ns: u64) {
         self.durability.note_change(command.changes_blocks());
         self.lane.busy_mut().begin_timed(limit_ns);
-        let (command, timer_ns) = match limit_ns > self.host.caps().max_busy_ns {
+        let (command, timer_ns) = match limit_ns > self.bus.host().caps().max_busy_ns {
             true => (Command::new(command.index, command.arg, Resp::R1), COMMAND_TIMEOUT_NS),
             false => (command, limit_ns),
         };
@@ -541,7 +539,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         now_ns: u64,
     ) -> Result<bool, Error> {
         let mut segment = segment;
-        match self.host.map(&mut segment, direction) {
+        match self.bus.host_mut().map(&mut segment, direction) {
             Err(DmaError::Exhausted) if self.free_other_mapping(control, now_ns) => return Ok(false),
             result => result.map_err(Error::Dma)?,
         }
@@ -556,22 +554,22 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let limit_ns =
             self.card.target().map_or(DATA_NS, |t| t.read_timeout_ns.max(t.write_timeout_ns)).max(DATA_NS);
         self.lane.busy_mut().begin_timed(limit_ns);
-        self.lane.prepare(Phase { command, data: Some(data), auto: Auto::None, tuning: false });
-        let wire_ns = self.card.wire().data_ns(data.blocks);
+        self.bus.prepare(Phase { command, data: Some(data), auto: Auto::None, tuning: false });
+        let wire_ns = self.bus.wire().data_ns(data.blocks);
         self.start_phase(Stage::Extra, limit_ns, limit_ns.saturating_add(wire_ns), now_ns);
     }
 
     /// Gives the memory of the last data step back to the CPU.
     pub(super) fn unmap_data(&mut self) {
         if let Some((segment, direction)) = self.services.memory_mut().mapped.take() {
-            self.host.unmap(&segment, direction);
+            self.bus.host_mut().unmap(&segment, direction);
         }
     }
 
     /// A step failed (the lines are back), and with it its request.
-    pub(super) fn step_failed(&mut self, error: Error, now_ns: u64) {
+    pub(super) fn step_failed(&mut self, error: Error) {
         self.unmap_data();
-        self.end_control_and_go_on(Err(error), now_ns);
+        self.end_control(Err(error));
     }
 
     /// A pause in a chain.

@@ -8,7 +8,8 @@
 //! Three shortcuts: from `submit` to the controller without the queue, from the end of a transfer
 //! to its result, and from there to the next in the queue.
 
-use super::phases::{COMMAND_TIMEOUT_NS, Stage};
+use super::bus::COMMAND_TIMEOUT_NS;
+use super::phases::Stage;
 use super::runs::End;
 use super::slot::{NONE, Rules};
 use super::{BLOCK_BYTES, Engine, Kind, Request, SlotId};
@@ -73,7 +74,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if HELD {
             self.slots.push_next(id.index, direction, lba, end);
             if !self.join_run(id.index, now_ns) {
-                self.dispatch(now_ns);
+                self.lane.note_free();
             }
         } else if idle {
             self.slots.activate_unqueued(id.index);
@@ -109,7 +110,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let index = self.slots.next_free()?;
         let mut segment = request.buf.segment(len);
-        self.host.map(&mut segment, direction).ok()?;
+        self.bus.host_mut().map(&mut segment, direction).ok()?;
         self.slots.take_free();
         let slot = self.slots.at_mut(index);
         let kind = match direction {
@@ -127,7 +128,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// an ordinary one.
     #[inline(always)]
     pub(super) fn claim_fast_end(&mut self) {
-        if !Self::FAST || self.lane.stage() != Stage::Main || self.lane.is_blocked() {
+        if !Self::FAST || self.lane.stage() != Stage::Main || self.bus.is_blocked() {
             return;
         }
         let (direction, blocks, end) = (self.batch.direction(), self.batch.blocks(), self.batch.end());
@@ -213,7 +214,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn ask_fast(&mut self, now_ns: u64) {
         self.record.status_asked();
         self.lane.busy_mut().not_asked();
-        self.lane.prepare(Phase::of(self.card.plan().status()));
+        self.bus.prepare(Phase::of(self.card.plan().status()));
         let times_ns = (COMMAND_TIMEOUT_NS, COMMAND_TIMEOUT_NS);
         self.start_fast_phase(FastKind::Status, Stage::Status, times_ns, now_ns);
     }
@@ -231,17 +232,17 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return self.start_phase(stage, timeout_ns, limit_ns, now_ns);
         }
         self.enter_phase(kind, stage, limit_ns, now_ns);
-        let segments = self.batch.segments(self.lane.phase().data.is_some());
-        let result = self.host.start_fast(self.lane.phase(), segments, timeout_ns);
-        self.note_start(result, now_ns);
+        let segments = self.batch.segments(self.bus.phase().data.is_some());
+        let outcome = self.bus.start_fast(segments, timeout_ns, now_ns);
+        self.note_start(outcome, now_ns);
     }
 
     /// Takes the events of a controller that has a phase whose end may come here.
     #[inline(always)]
     pub(super) fn acknowledge_fast(&mut self, now_ns: u64) -> bool {
-        let events = match self.host.ack_fast(self.batch.segment()) {
+        let events = match self.bus.host_mut().ack_fast(self.batch.segment()) {
             Ok(end) if self.ended_fast(end, now_ns) => return true,
-            Ok(end) => end.events(self.lane.phase().auto == Auto::Stop),
+            Ok(end) => end.events(self.bus.phase().auto == Auto::Stop),
             Err(events) => events,
         };
         self.acknowledged(events, false, now_ns)
@@ -255,7 +256,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return false;
         }
         message!(trace, "answered {:#010x}", status);
-        self.lane.note_end(now_ns);
+        self.bus.note_end(now_ns);
         let kind = self.lane.fast_kind();
         if self.slots.is_settling() {
             self.settled(Ok(()));
@@ -272,9 +273,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         debug_assert!(self.blockers.are_none(), "nothing here is in the way");
         if !self.next_fast(now_ns) {
             self.forget_fast();
-            self.lane.enter(Stage::Idle);
+            self.lane.set_idle();
             self.timers.clear();
-            self.dispatch(now_ns);
         }
         true
     }

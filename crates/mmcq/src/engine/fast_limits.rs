@@ -43,12 +43,12 @@ impl FastLimits {
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Sets the card's parameters: it is another, or known better.
     pub(super) fn set_card(&mut self, target: Option<CardParams>) {
-        self.card.set_target(target, self.host.caps());
+        self.card.set_target(target, self.bus.host().caps());
         if !Self::FAST {
             return;
         }
         self.slots.clear_lone();
-        let caps = self.host.caps();
+        let caps = self.bus.host().caps();
         let ahead = usize::from(self.config.prepared) >= N;
         let most = caps.max_blocks.min(caps.max_bytes / BLOCK_BYTES).min(0xffff);
         let blocks = match target {

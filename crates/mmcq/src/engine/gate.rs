@@ -2,8 +2,8 @@
 
 use super::blockers::{Blockers, HELP, LAST_BLOCK};
 use super::slot::State;
-use super::{BLOCK_BYTES, Engine, Error, Kind, Request, raw_bytes};
-use crate::host::Host;
+use super::{BLOCK_BYTES, Engine, Error, Kind, Request};
+use crate::host::{Host, Phase};
 use crate::sched::Profile;
 use crate::spec::quirks::Quirks;
 
@@ -104,5 +104,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.record.memory_leaked();
         }
         self.slots.allocate()
+    }
+}
+
+/// The bytes of a raw phase's data in its request's memory.
+pub(super) fn raw_bytes(phase: &Phase) -> u32 {
+    match phase.data {
+        Some(data) if !phase.tuning => u32::from(data.block_size).saturating_mul(data.blocks),
+        _ => 0,
     }
 }

@@ -1,20 +1,27 @@
-//! What the controller is at: the stage of the transfer or request in progress, the phase that it
-//! has, and since when.
+//! What is in progress: the stage of the transfer or request, and what has become of it.
 
-use super::awaited::Span;
 use super::busy::Busy;
 use super::concurrent::Concurrent;
 use super::early::Early;
 use super::fast::FastKind;
 use super::fast_limits::FastLimits;
-use super::phases::{LINE_TIMEOUT_NS, NO_PHASE, START_TIMEOUT_NS, Stage};
+use super::phases::Stage;
 use super::runs::Streams;
 use super::slot::NONE;
-use crate::host::{Auto, Phase, StartError};
 use crate::sched::Lanes;
 use crate::sched::chains::Chains;
 use crate::sched::packs::Packs;
 use crate::sched::tasks::{Hosted, Tasks};
+
+/// The failures of what is in progress that recovery has not heard of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Failure {
+    Nothing,
+    /// A failure, whose error the incident has.
+    Error,
+    /// The end of its time, without an answer.
+    Silence,
+}
 
 /// The one thing in progress.
 #[derive(Debug)]
@@ -24,16 +31,12 @@ pub(super) struct Lane<E, T> {
     stage: Stage,
     /// The slot of the control request in progress (flush, raw, bus, pause), or [`NONE`].
     control: u8,
-    /// `phase` could not be started yet, since `began_ns`.
-    blocked: bool,
     /// The bus operation in progress has been given to the driver.
     bus_given: bool,
-    /// The phase that the controller has, or is about to get.
-    phase: Phase,
-    /// When it got it.
-    began_ns: u64,
-    /// The one before.
-    last: Option<Span>,
+    /// The bus may be free, or what it is at has failed: the loop has not looked yet.
+    news: bool,
+    /// A failure that recovery has not heard of.
+    failure: Failure,
     /// When a busy card is asked.
     busy: Busy,
     /// The transfer that is left open, and the runs.
@@ -55,11 +58,9 @@ impl<E, T: Lanes> Lane<E, T> {
         Lane {
             stage: Stage::Idle,
             control: NONE,
-            blocked: false,
             bus_given: true,
-            phase: NO_PHASE,
-            began_ns: 0,
-            last: None,
+            news: false,
+            failure: Failure::Nothing,
             busy: Busy::new(),
             streams: Streams::new(),
             fast_limits: FastLimits::NONE,
@@ -129,6 +130,55 @@ impl<E, T: Lanes> Lane<E, T> {
         self.stage = stage;
     }
 
+    /// Ends what was in progress: the bus is free.
+    #[inline(always)]
+    pub fn set_idle(&mut self) {
+        self.enter(Stage::Idle);
+        self.note_free();
+    }
+
+    /// Notes that the bus may be free: the loop looks what is next.
+    #[inline(always)]
+    pub fn note_free(&mut self) {
+        self.news = true;
+    }
+
+    /// Notes that what is in progress has failed: the loop hands it to recovery. True: it is the
+    /// first failure, which counts.
+    #[inline(always)]
+    pub fn note_failure(&mut self, failure: Failure) -> bool {
+        self.news = true;
+        let first = !self.has_failed();
+        if first {
+            self.failure = failure;
+        }
+        first
+    }
+
+    /// Takes the failure that recovery has not heard of.
+    #[inline(always)]
+    pub fn take_failure(&mut self) -> Failure {
+        core::mem::replace(&mut self.failure, Failure::Nothing)
+    }
+
+    /// Has what is in progress failed, and recovery not heard of it?
+    #[inline(always)]
+    pub fn has_failed(&self) -> bool {
+        self.failure != Failure::Nothing
+    }
+
+    /// Is there something that the loop has not looked at?
+    #[inline(always)]
+    pub fn has_news(&self) -> bool {
+        self.news
+    }
+
+    /// Takes the note that the loop is to look. True: there was one.
+    #[inline(always)]
+    pub fn take_news(&mut self) -> bool {
+        core::mem::take(&mut self.news)
+    }
+
     /// The slot of the control request in progress; [`NONE`] if there is none.
     #[inline(always)]
     pub fn control(&self) -> u8 {
@@ -168,80 +218,6 @@ impl<E, T: Lanes> Lane<E, T> {
     #[inline(always)]
     pub fn take_bus(&mut self) -> bool {
         core::mem::replace(&mut self.bus_given, true)
-    }
-
-    #[inline(always)]
-    pub fn phase(&self) -> &Phase {
-        &self.phase
-    }
-
-    /// Sets the phase that the controller gets next.
-    #[inline(always)]
-    pub fn prepare(&mut self, phase: Phase) {
-        self.phase = phase;
-    }
-
-    /// The controller has it.
-    #[inline(always)]
-    pub fn started(&mut self, now_ns: u64) {
-        self.blocked = false;
-        self.began_ns = now_ns;
-        if self.phase.auto == Auto::Continue {
-            message!(trace, "the transfer goes on");
-        } else {
-            message!(trace, "CMD{} {:#010x}", self.phase.command.index, self.phase.command.arg);
-        }
-    }
-
-    /// The driver cannot start it now. True: it has said so for too long.
-    #[inline(always)]
-    pub fn refused(&mut self, error: StartError, now_ns: u64) -> bool {
-        if !self.blocked {
-            self.began_ns = now_ns;
-        }
-        let limit_ns = if error == StartError::CommandLine { LINE_TIMEOUT_NS } else { START_TIMEOUT_NS };
-        let too_long = self.blocked && now_ns.saturating_sub(self.began_ns) >= limit_ns;
-        self.blocked |= !too_long;
-        too_long
-    }
-
-    /// Keeps the phase to try its start again, without an end.
-    #[inline(always)]
-    pub fn block(&mut self) {
-        self.blocked = true;
-    }
-
-    /// Notes that the phase has failed, or is not to be started any more.
-    #[inline(always)]
-    pub fn unblock(&mut self) {
-        self.blocked = false;
-    }
-
-    #[inline(always)]
-    pub fn is_blocked(&self) -> bool {
-        self.blocked
-    }
-
-    /// Notes when the end of the phase became known.
-    #[inline(always)]
-    pub fn note_end(&mut self, now_ns: u64) {
-        self.last = Some(Span { phase: self.phase, began_ns: self.began_ns, ended_ns: now_ns });
-    }
-
-    #[inline(always)]
-    pub fn began_ns(&self) -> u64 {
-        self.began_ns
-    }
-
-    #[inline(always)]
-    pub fn last(&self) -> Option<Span> {
-        self.last
-    }
-
-    /// Does the controller move the data of a transfer?
-    #[inline(always)]
-    pub fn moves_data(&self) -> bool {
-        self.stage == Stage::Main && !self.blocked && self.phase.data.is_some()
     }
 
     #[inline(always)]

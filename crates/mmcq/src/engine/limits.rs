@@ -8,7 +8,7 @@ use crate::sched::Profile;
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The limits of a transfer: host, configuration, engine.
     pub(super) fn limits(&self) -> Limits {
-        let caps = self.host.caps();
+        let caps = self.bus.host().caps();
         // CMD23 counts 16 bits on eMMC, and so do most controllers.
         let mut blocks = caps
             .max_blocks

@@ -53,7 +53,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if slot.is_mapped() {
             return Ok(());
         }
-        self.host.map(slot.segment_to_map(), direction).map_err(Error::Dma)?;
+        self.bus.host_mut().map(slot.segment_to_map(), direction).map_err(Error::Dma)?;
         self.slots.note_mapped(index);
         Ok(())
     }
@@ -63,7 +63,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if let Some(direction) = self.slots.at(index).direction()
             && self.slots.take_mapped(index)
         {
-            self.host.unmap(self.slots.at(index).segment(), direction);
+            self.bus.host_mut().unmap(self.slots.at(index).segment(), direction);
         }
     }
 

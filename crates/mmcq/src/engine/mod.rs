@@ -8,9 +8,10 @@
 //! A program has it inside of a [`Stack`](crate::task::Stack), and reads and writes by a
 //! [`BlockDevice`](crate::block::BlockDevice).
 
-// Read first: `slot.rs` (a request's life), `order.rs` (which request is next), then `phases.rs`
-// (how a transfer runs), `control.rs` (everything else), `concurrent.rs` (what goes beside its
-// data), `stream.rs` (how it stays open) and `recover/` (how it fails).
+// Read first: `turn.rs` (the loop, and every entry), `slot.rs` (a request's life), `order.rs`
+// (which request is next), then `phases.rs` (how a transfer runs), `control.rs` (everything else),
+// `concurrent.rs` (what goes beside its data), `stream.rs` (how it stays open), `recover/` (how it
+// fails) and `bus/` (what the controller is at).
 
 mod area;
 mod awaited;
@@ -18,6 +19,7 @@ mod batch;
 mod blockers;
 mod breach;
 mod buffer;
+mod bus;
 mod busy;
 mod cancel;
 mod card;
@@ -59,15 +61,15 @@ mod switches;
 mod tail;
 mod tasks;
 mod timers;
+mod turn;
 mod upkeep;
 mod wakers;
-mod wire;
 mod worth;
 
 pub use crate::sched::slot_set::{SLOTS_MAX, SlotSet};
-pub use awaited::Span;
 pub use breach::Breach;
 pub use buffer::{Claim, DmaBuf};
+pub use bus::Span;
 pub use card::CardNumber;
 pub use config::{
     Abilities, Acknowledge, CARD_IRQ_STEP_NS, CardParams, Config, Count, FlushBy, PollOutcome, Stats,
@@ -81,10 +83,11 @@ pub use recover::{RecoveryEvent, RecoveryStep};
 pub use request::{BLOCK_BYTES, Completion, Error, Kind, Output, Request, SlotId};
 pub use stream::Close;
 
-use crate::host::{Caps, Direction, Host, Phase};
+use crate::host::{Caps, Direction, Host};
 use crate::sched::{Fifo, Policy, Profile};
 use batch::Batch;
 use blockers::Blockers;
+use bus::Bus;
 use card::Card;
 use durability::Durability;
 use extras::Services;
@@ -92,7 +95,7 @@ use lane::Lane;
 use order::Order;
 use record::Record;
 use recover::Incident;
-use slot::{Rules, Slots, State, bits};
+use slot::{Slots, State, bits};
 use supervisor::Supervisor;
 use timers::Timers;
 
@@ -104,9 +107,11 @@ use timers::Timers;
 pub struct Engine<H: Host, const N: usize, P: Profile = Fifo> {
     blockers: Blockers,
     durability: Durability,
-    /// The stage of the transfer in progress, and its phase.
+    /// The stage of the transfer in progress.
     lane: Lane<Self, P::Lanes>,
     timers: Timers,
+    /// The driver, with the phase in progress.
+    bus: Bus<H>,
     /// Why the transfer in progress failed, while the lines are being brought back, and the state
     /// of the ladder.
     incident: Incident,
@@ -120,7 +125,6 @@ pub struct Engine<H: Host, const N: usize, P: Profile = Fifo> {
     /// The extras that `enable_extended_ops` adds, and what they remember.
     services: Services<H, N, P>,
     record: Record,
-    host: H,
     /// The scheduler, and what is known of streams.
     order: Order<P>,
 }
@@ -136,7 +140,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// An idle engine without a card, with a scheduler.
     pub const fn with_policy(host: H, config: Config, policy: P) -> Self {
         Engine {
-            host,
+            bus: Bus::new(host),
             config,
             order: Order::by(policy),
             blockers: Blockers::new(config.admitted),
@@ -164,13 +168,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let _all = |engine: Self| {
             #[rustfmt::skip]
             let Engine {
-                host: _, config: _, order: _, blockers: _, slots: _, lane: _, batch: _, timers: _, card: _,
+                bus: _, config: _, order: _, blockers: _, slots: _, lane: _, batch: _, timers: _, card: _,
                 durability: _, incident: _, supervisor: _, services: _, record: _,
             } = engine;
         };
         // SAFETY: the caller's promise; each field of `with_policy` is written once, and none is read.
         unsafe {
-            (&raw mut (*place).host).write(host);
+            (&raw mut (*place).bus).write(Bus::new(host));
             (&raw mut (*place).config).write(config);
             (&raw mut (*place).order).write(Order::by(policy));
             (&raw mut (*place).blockers).write(Blockers::new(config.admitted));
@@ -185,125 +189,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             (&raw mut (*place).services).write(const { Services::new() });
             (&raw mut (*place).record).write(const { Record::empty() });
         }
-    }
-
-    /// Accepts a request, maps its memory if there is room ahead, and starts it if the controller
-    /// is idle. A refused request comes back whole.
-    pub fn submit(&mut self, mut request: Request, now_ns: u64) -> Result<SlotId, (Error, Request)> {
-        self.accept(&mut request, now_ns).map_err(|error| (error, request))
-    }
-
-    /// As [`submit`](Self::submit). An accepted request has no memory any more, a refused one is as
-    /// it was.
-    #[inline(always)]
-    pub(crate) fn accept(&mut self, request: &mut Request, now_ns: u64) -> Result<SlotId, Error> {
-        if Self::FAST
-            && let Some(id) = self.submit_fast(request, now_ns)
-        {
-            return Ok(id);
-        }
-        if Self::FAST
-            && self.is_held()
-            && let Some(id) = self.submit_to_held(request, now_ns)
-        {
-            return Ok(id);
-        }
-        self.submit_any(request, now_ns)
-    }
-
-    #[inline(never)]
-    fn submit_any(&mut self, request: &mut Request, now_ns: u64) -> Result<SlotId, Error> {
-        self.admit(request)?;
-        let index = self.allocate(request.urgent).ok_or(Error::Full)?;
-        let mut segment = request.buf.segment(u32::MAX);
-        let mut plans = false;
-        match request.kind {
-            Kind::Read { blocks, .. } | Kind::Write { blocks, .. } => {
-                segment.len = blocks.saturating_mul(BLOCK_BYTES);
-            }
-            Kind::Raw { phase, .. } | Kind::Io { phase, .. } => segment.len = raw_bytes(&phase),
-            _ => plans = P::RECOVERS,
-        }
-        let slot = self.slots.at_mut(index);
-        let rules = (Rules::of(request.durable), request.urgent);
-        slot.take_in(request.kind, segment, rules, request, now_ns);
-        if plans {
-            self.services.plan(slot, self.card.abilities());
-        }
-        let generation = slot.generation();
-        if P::RECOVERS && slot.urgent() {
-            self.close_fast();
-            self.slots.push_urgent(index);
-        } else if matches!(slot.kind(), Kind::Io { .. }) {
-            self.close_fast();
-            self.slots.push_io(index);
-        } else {
-            self.slots.push_back(index);
-        }
-        if let Err(error) = self.prepare(index)
-            && !matches!(error, Error::Dma(crate::host::DmaError::Exhausted))
-        {
-            self.slots.unlink(index);
-            request.buf = self.slots.at_mut(index).give_back();
-            self.slots.release(index);
-            return Err(error);
-        }
-        self.record.request_accepted();
-        if let Some(waiting) = self.policy_view(index) {
-            self.order.policy_mut().arrived(&waiting, now_ns);
-        }
-        if !(self.is_held() && self.join_held(index, now_ns)) {
-            self.dispatch(now_ns);
-        }
-        Ok(SlotId { index, generation })
-    }
-
-    /// Called from the interrupt (or from a loop that polls the controller).
-    pub fn on_irq(&mut self, now_ns: u64) -> PollOutcome {
-        let fast = Self::FAST && self.lane.fast_kind() != fast::FastKind::Nothing;
-        let moved = if fast {
-            self.acknowledge_fast(now_ns)
-        } else if Self::FAST && self.is_driven_open() && self.rings_tasks() {
-            self.acknowledge_driven(now_ns)
-        } else {
-            self.acknowledge(now_ns)
-        };
-        if moved {
-            self.record.interrupt_served();
-        } else {
-            self.record.interrupt_was_spurious();
-        }
-        let mut deferred = self.slots.have_ended();
-        if deferred && !self.host.caps().defer_completion {
-            if Self::FAST {
-                self.complete_ended();
-            } else {
-                self.finish();
-            }
-            deferred = false;
-        } else if H::DEFERS_BY_REQUEST && deferred {
-            deferred = self.complete_prompt();
-        }
-        self.work(deferred)
-    }
-
-    /// The platform calls it when a deadline has come and when completions were deferred. It may
-    /// call at any other time.
-    pub fn poll(&mut self, now_ns: u64) -> PollOutcome {
-        self.finish();
-        if P::RECOVERS && self.slots.are_cramped() {
-            self.give_back_ahead();
-        }
-        self.advance(now_ns);
-        if self.timers.is_kept() {
-            self.stop_again(now_ns);
-        }
-        self.finish();
-        if !H::CARD_IRQ && self.timers.take_look(now_ns) {
-            // Whether a function asks, the one that is woken must find out.
-            self.card.functions_mut().ask();
-        }
-        self.work(false)
     }
 
     /// The edges' alarm rings by then.
@@ -376,7 +261,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn complete_prompt(&mut self) -> bool {
         for index in bits(self.slots.take_ended()) {
             let direction = self.slots.at(index).direction();
-            let prompt = direction.is_none_or(|way| self.host.is_prompt(self.slots.at(index).segment(), way));
+            let prompt =
+                direction.is_none_or(|way| self.bus.host().is_prompt(self.slots.at(index).segment(), way));
             if prompt {
                 self.complete(index, direction.unwrap_or(Direction::Read));
             } else {
@@ -391,7 +277,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline]
     fn complete(&mut self, index: u8, direction: Direction) {
         if self.slots.take_mapped(index) {
-            self.host.unmap(self.slots.at(index).segment(), direction);
+            self.bus.host_mut().unmap(self.slots.at(index).segment(), direction);
         }
         if !self.slots.at(index).orphan() {
             return self.slots.complete(index);
@@ -442,7 +328,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.lane.concurrent_mut().forbid();
             if P::RECOVERS {
                 // Nothing else need follow that puts them back.
-                self.write_again(self.lane.began_ns());
+                self.write_again(self.bus.began_ns());
                 self.blockers.clear_card_faults();
                 self.supervisor.upkeep_mut().forget();
             }
@@ -497,12 +383,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// The driver.
     pub fn host(&self) -> &H {
-        &self.host
+        self.bus.host()
     }
 
     /// Returns the controller's capabilities.
     pub fn caps(&self) -> &Caps {
-        self.host.caps()
+        self.bus.host().caps()
     }
 
     /// The driver, for settings of its own.
@@ -513,7 +399,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// controller still uses.
     #[allow(unsafe_code, reason = "docs/safety.md says why")]
     pub unsafe fn host_mut(&mut self) -> &mut H {
-        &mut self.host
+        self.bus.host_mut()
     }
 
     /// The scheduler.
@@ -532,12 +418,5 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Counters.
     pub fn stats(&self) -> &Stats {
         self.record.stats()
-    }
-}
-
-fn raw_bytes(phase: &Phase) -> u32 {
-    match phase.data {
-        Some(data) if !phase.tuning => u32::from(data.block_size).saturating_mul(data.blocks),
-        _ => 0,
     }
 }

@@ -26,21 +26,21 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return self.chain_interrupts(now_ns);
         }
         let ended = self.is_concurrent() && self.concurrent_turn(Turn::Ack, now_ns);
-        let segments = self.batch.segments(self.lane.phase().data.is_some());
+        let segments = self.batch.segments(self.bus.phase().data.is_some());
         if !Self::FAST || !self.has_fast_task() {
-            let events = self.host.ack(segments);
+            let events = self.bus.host_mut().ack(segments);
             return self.acknowledged(events, ended, now_ns);
         }
         // A command of the card's queue, or the data of a task.
-        let events = match self.host.ack_fast(segments) {
-            Ok(end) if self.has_task_step() && !self.lane.is_blocked() && !self.is_concurrent() => {
+        let events = match self.bus.host_mut().ack_fast(segments) {
+            Ok(end) if self.has_task_step() && !self.bus.is_blocked() && !self.is_concurrent() => {
                 message!(trace, "answered {:#010x}", end.status);
-                self.lane.note_end(now_ns);
+                self.bus.note_end(now_ns);
                 self.timers.give_up_never();
                 self.task_event(Event::Done(end.status), now_ns);
                 return true;
             }
-            Ok(end) => end.events(self.lane.phase().auto == Auto::Stop),
+            Ok(end) => end.events(self.bus.phase().auto == Auto::Stop),
             Err(events) => events,
         };
         self.acknowledged(events, ended, now_ns)
@@ -61,15 +61,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if events.presence {
             // With a card that went, its phase has ended already.
             let recovers = P::RECOVERS && matches!(self.lane.stage(), Stage::Recover(_));
-            counts = self.host.present() && !(P::RECOVERS && self.card.target().is_some()) || recovers;
-            self.presence_changed(now_ns);
+            counts = self.bus.host().present() && !(P::RECOVERS && self.card.target().is_some()) || recovers;
+            self.note_presence(now_ns);
         }
         if let Some(result) = events.phase
             && counts
-            && !self.lane.is_blocked()
+            && !self.bus.is_blocked()
         {
             if P::RECOVERS {
-                self.lane.note_end(now_ns);
+                self.bus.note_end(now_ns);
             }
             match result {
                 Ok(done) => self.phase_done(done, now_ns),
@@ -96,12 +96,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                         self.begin_raw(phase, timeout_ns, now_ns);
                     }
                 }
-                _ => self.end_control_and_go_on(Err(Error::Card(status.0)), now_ns),
+                _ => self.end_control(Err(Error::Card(status.0))),
             },
             Stage::Address | Stage::Count => {
                 self.settle(status.0);
                 if status.0 & R1::OWN != 0 {
-                    self.fail(Error::Card(status.0), now_ns);
+                    self.fail(Error::Card(status.0));
                 } else if matches!(self.lane.stage(), Stage::Address) {
                     self.begin_special_counted(now_ns);
                 } else {
@@ -112,18 +112,18 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 let moved = self.slots.at(self.lane.control()).segment().len;
                 let output = Output { bytes: moved | u32::from(done.tuned), response: done.response };
                 if P::RECOVERS && done.tuned {
-                    self.card.wire_mut().tuned();
+                    self.bus.wire_mut().tuned();
                 }
-                if P::RECOVERS && matches!(self.lane.phase().command.resp, Resp::R1 | Resp::R1b) {
+                if P::RECOVERS && matches!(self.bus.phase().command.resp, Resp::R1 | Resp::R1b) {
                     self.owe_late_status(status.0);
                 }
                 if let Kind::Io { chain: true, .. } = self.slots.at(self.lane.control()).kind() {
                     self.timers.chain_until(later(now_ns, self.config.chain_ns));
                 }
-                self.end_control_and_go_on(Ok(output), now_ns);
+                self.end_control(Ok(output));
             }
             // No command was sent, so there is no status either.
-            Stage::Main if H::CONTINUES && self.lane.phase().auto == Auto::Continue => {
+            Stage::Main if H::CONTINUES && self.bus.phase().auto == Auto::Continue => {
                 self.note_data(true, now_ns);
                 self.open_data_ended(now_ns)
             }
@@ -131,7 +131,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.note_data(false, now_ns);
                 self.settle_at_end(status.0);
                 if status.0 & R1::OWN != 0 {
-                    self.fail(Error::Card(status.0), now_ns);
+                    self.fail(Error::Card(status.0));
                 } else if let Some(stop) = done.stop {
                     self.stopped(stop, now_ns);
                 } else if self.lane.streams().is_open_ended() {
@@ -159,9 +159,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.repeat_status(now_ns);
             }
             Stage::Status => {
-                self.lane.enter(Stage::Idle);
+                self.lane.set_idle();
                 self.settle(status.0);
-                self.dispatch(now_ns);
             }
             Stage::Flush => self.flush_answered(status.0, now_ns),
             Stage::FlushStatus => self.flush_judged(status.0, now_ns),
@@ -188,13 +187,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             _ if judged => Error::Card(status),
             _ => Error::Host(fault),
         };
-        self.fail(error, now_ns);
+        self.fail(error);
     }
 
     /// The answer came, and what followed it went wrong. The card tells a late error once.
     #[cold]
     fn heard_in_failure(&mut self, status: u32) {
-        let is_status = matches!(self.lane.phase().command.resp, Resp::R1 | Resp::R1b);
+        let is_status = matches!(self.bus.phase().command.resp, Resp::R1 | Resp::R1b);
         if is_status && status & R1::DEFERRED != 0 && !self.asks_what_is_ready() {
             self.settle(status);
         }
@@ -209,13 +208,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let bad = status & (R1::OWN | R1::DEFERRED) & !benign;
         let by_us = matches!(self.lane.stage(), Stage::Stop);
         match (bad, self.batch.direction()) {
-            (0, _) if by_us && self.host.caps().busy == BusyDetect::Response => {
+            (0, _) if by_us && self.bus.host().caps().busy == BusyDetect::Response => {
                 self.end_transfer(None, now_ns)
             }
             (0, _) => self.data_ended(now_ns),
             (_, Direction::Read) => {
                 self.owe_late_status(if bad & R1::CARD_ECC_FAILED == 0 { bad } else { 0 });
-                self.fail(Error::Card(status), now_ns);
+                self.fail(Error::Card(status));
             }
             (_, Direction::Write) => {
                 // Those of the run that were complete before cannot be told any more.
@@ -224,7 +223,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 } else {
                     self.owe_late_status(status);
                 }
-                self.fail(not_written(status), now_ns);
+                self.fail(not_written(status));
             }
         }
     }
@@ -232,7 +231,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The data are over and the card took them. A write still programs, unless the host has seen
     /// the end of that.
     pub(super) fn data_ended(&mut self, now_ns: u64) {
-        if self.batch.direction() == Direction::Write && self.host.caps().busy != BusyDetect::Interrupt {
+        if self.batch.direction() == Direction::Write && self.bus.host().caps().busy != BusyDetect::Interrupt
+        {
             if P::RECOVERS && self.tell_early(now_ns) {
                 self.lane.streams_mut().busy_of_the_end();
             }
@@ -247,7 +247,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// before anything is completed.
     pub(super) fn end_transfer(&mut self, status: Option<u32>, now_ns: u64) {
         self.note_ended(now_ns);
-        self.lane.enter(Stage::Idle);
+        self.lane.set_idle();
         self.timers.clear();
         self.pack_ended();
         self.note_end(now_ns);
@@ -255,6 +255,5 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if let Some(status) = status {
             self.settle(status);
         }
-        self.dispatch(now_ns);
     }
 }

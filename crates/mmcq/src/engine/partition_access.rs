@@ -95,7 +95,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.card.target().is_none() {
             return self.end_control(Err(Error::NoCard));
         }
-        let caps = self.host.caps();
+        let caps = self.bus.host().caps();
         let too_long = visit.out.max(visit.back) > caps.blocks_in_one_piece();
         if caps.no_count || too_long {
             return self.end_control(Err(Error::Unsupported));
@@ -115,7 +115,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             None => {
                 let output = Output { bytes: visit.bytes(), ..Output::default() };
-                self.end_control_and_go_on(Ok(output), now_ns);
+                self.end_control(Ok(output));
             }
         }
     }
@@ -124,12 +124,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.unmap_data();
         let Some(visit) = self.visit() else { return };
         if status & R1::ERRORS != 0 {
-            return self.step_failed(refused(status), now_ns);
+            return self.step_failed(refused(status));
         }
         match place {
             Place::Count => {
                 if let Err(error) = self.start_move(visit, now_ns) {
-                    self.step_failed(error, now_ns);
+                    self.step_failed(error);
                 }
             }
             Place::Move => {

@@ -30,7 +30,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Returns the request that was picked, or one whose run goes before it.
     #[inline(always)]
     pub(super) fn pick_longer_run(&mut self, picked: u8) -> u8 {
-        if H::CONTINUES && self.host.caps().continue_data { self.passed_by(picked) } else { picked }
+        if H::CONTINUES && self.bus.host().caps().continue_data { self.passed_by(picked) } else { picked }
     }
 
     #[inline(never)]

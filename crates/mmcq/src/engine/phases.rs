@@ -4,18 +4,16 @@
 //! tell, [CMD13]. What the controller adds by itself (automatic CMD12 or CMD23, busy until the end
 //! of a write) is not a phase of ours.
 
-use super::extras::Event;
+use super::bus::{COMMAND_TIMEOUT_NS, Outcome, SLACK_NS, START_RETRY_NS};
 use super::fast::FastKind;
 use super::runs::End;
-use super::slot::{NONE, Rules};
+use super::slot::Rules;
 use super::stream::Close;
-use super::tail::Tail;
-use super::tasks::Turn;
 use super::timers::later;
 use super::{BLOCK_BYTES, CardParams, Count, Engine, Error};
-use crate::host::{Auto, BusOp, BusyDetect, Direction, Host, Phase, StartError};
+use crate::host::{Auto, BusOp, BusyDetect, Direction, Host, Phase};
 use crate::sched::{Policy, Profile};
-use crate::spec::command::{self, Command, Resp};
+use crate::spec::command::{self, Command};
 
 /// The stages of the engine's work with the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,138 +67,10 @@ pub(super) enum Recovery {
     Wait,
 }
 
-pub(super) const NO_PHASE: Phase = Phase::of(Command::new(0, 0, Resp::None));
-
-/// A command alone gets this long; the wire needs microseconds, the slowest clock half a
-/// millisecond.
-pub(super) const COMMAND_TIMEOUT_NS: u64 = 20_000_000;
 /// R1b after CMD12 of a read [SD 4.12.4.2]; a write's own limit comes from the card.
 pub(super) const STOP_TIMEOUT_NS: u64 = 100_000_000;
-/// A controller whose own timer failed is given this much more than the card.
-pub(super) const SLACK_NS: u64 = 50_000_000;
-/// A start that was refused because of the lines is tried again after this.
-pub(super) const START_RETRY_NS: u64 = 10_000;
-/// And no longer than this: no card is busy for longer after a write [SD 4.6.2.2], so what keeps
-/// the lines will not let go of them.
-pub(super) const START_TIMEOUT_NS: u64 = 500_000_000;
-/// Where it is the CMD line that is in use: no longer than the slowest command has it.
-pub(super) const LINE_TIMEOUT_NS: u64 = COMMAND_TIMEOUT_NS + SLACK_NS;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Starts the next thing if nothing is in progress. Bounded: every turn starts a phase or ends
-    /// a request.
-    pub(super) fn dispatch(&mut self, now_ns: u64) {
-        for _ in 0..=2 * N {
-            self.note_results(now_ns);
-            if !self.lane.is_idle() {
-                self.try_early(now_ns);
-                self.try_concurrent(now_ns);
-                return;
-            }
-            if self.is_concurrent() {
-                return;
-            }
-            self.timers.wake_for_kept();
-            if P::RECOVERS && self.slots.are_cramped() {
-                self.timers.wake_now();
-                return;
-            }
-            if self.is_left_open()
-                && let Some(reason) = self.must_close(now_ns)
-            {
-                return self.close(reason, now_ns);
-            }
-            match self.step_tasks(now_ns) {
-                Turn::Pass => {}
-                Turn::Again => continue,
-                Turn::Wait => return,
-            }
-            if self.finish_pack(now_ns) {
-                continue;
-            }
-            if P::RECOVERS && !self.services.memory().area().is_user() && self.plan_return() {
-                return self.extra(Event::Return, now_ns);
-            }
-            if self.blockers.is_stopped() {
-                if self.stopped_turn(now_ns) {
-                    return;
-                }
-                continue;
-            }
-            let head = self.slots.head();
-            let memory_waits = head != NONE || self.asks_soon();
-            let turn = !memory_waits || self.card.functions().have_turn(self.config.io_burst);
-            if let Some(io) = self.slots.oldest_io().filter(|_| turn) {
-                if P::RECOVERS && self.owes_status() && self.slots.at(io).urgent() {
-                    // It would hear, and clear, what is these writes' own.
-                    self.ask_status(Stage::Status, now_ns);
-                    continue;
-                }
-                self.card.functions_mut().go(memory_waits);
-                self.begin_control(io, now_ns);
-                continue;
-            }
-            if memory_waits && turn && self.timers.wake_at_chain_end(now_ns) {
-                return;
-            }
-            if memory_waits {
-                self.card.functions_mut().reset_run();
-                self.timers.clear_chain();
-            }
-            if head == NONE {
-                self.hold_broken(now_ns);
-                if self.is_left_open() {
-                    self.timers.wake_after_hold();
-                } else if self.owes_status() {
-                    if !P::RECOVERS || !self.postpone_status(now_ns) {
-                        self.ask_status(Stage::Status, now_ns);
-                    }
-                } else if P::RECOVERS && self.timers.chore_is_planned() && self.upkeep(true, now_ns) {
-                    continue;
-                }
-                return;
-            }
-            if self.slots.at(head).span().is_some() {
-                match self.pick(head, now_ns) {
-                    Some(first) if self.start_pack_with(first, now_ns) => continue,
-                    Some(first) if self.start_chain_with(first, now_ns) => continue,
-                    Some(first) => match self.tail_of(first, now_ns) {
-                        // What is left open goes on with it.
-                        Tail::Awaited if self.is_left_open() => return,
-                        Tail::Awaited => return self.settle_while_idle(now_ns),
-                        Tail::Batch => self.begin_transfer(first, true, now_ns),
-                        Tail::Unknown => {
-                            let first = self.pick_longer_run(first);
-                            self.begin_transfer(first, false, now_ns);
-                            self.claim_fast_end();
-                        }
-                    },
-                    None => return self.settle_while_idle(now_ns),
-                }
-            } else if self.owes_status() {
-                self.ask_status(Stage::Status, now_ns);
-            } else {
-                self.begin_control(head, now_ns);
-            }
-        }
-    }
-
-    /// Closes what is left open in time, and asks for the status of what has been written, while
-    /// the policy keeps the controller idle or a start is held: the owner of the writes may be the
-    /// client that the policy waits for.
-    fn settle_while_idle(&mut self, now_ns: u64) {
-        if !self.is_left_open() {
-            if self.asks_soon() {
-                self.note_question(now_ns);
-                self.ask_status(Stage::Status, now_ns);
-            }
-        } else if self.timers.hold_is_over(now_ns) {
-            self.close(self.held_out(now_ns), now_ns);
-        } else {
-            self.timers.wake_by_hold();
-        }
-    }
-
     /// Collects the next reads or writes, if they are not `collected`, and starts their first
     /// phase.
     pub(super) fn begin_transfer(&mut self, first: u8, collected: bool, now_ns: u64) {
@@ -222,7 +92,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && let Some(open) = self.lane.streams().open()
             && !self.continues(open)
         {
-            let reason = if self.card.wire().is_doubted() { Close::Retune } else { Close::Break };
+            let reason = if self.bus.wire().is_doubted() { Close::Retune } else { Close::Break };
             return self.close(reason, now_ns);
         }
         let doubted = P::RECOVERS && self.incident.doubts(self.slots.settling());
@@ -305,7 +175,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// May the end of a transfer be announced by a CMD23 of our own? Where only the busy after a
     /// response ends by interrupt, a write is better off with CMD12.
     pub(super) fn counts(&self, direction: Direction) -> bool {
-        let caps = self.host.caps();
+        let caps = self.bus.host().caps();
         !caps.no_count
             && (direction == Direction::Read || caps.busy != BusyDetect::Response || caps.auto_count)
     }
@@ -317,7 +187,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// the two, CMD23 does not make the card abandon what it has read ahead.
     #[inline]
     fn begin_counted(&mut self, now_ns: u64) {
-        let caps = self.host.caps();
+        let caps = self.bus.host().caps();
         let counts =
             self.card.target().as_ref().is_some_and(|t| t.count) && self.counts(self.batch.direction());
         let by_hand = self.batch.blocks() > 1 && !caps.auto_count && !caps.auto_stop;
@@ -343,7 +213,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     pub(super) fn begin_main(&mut self, counted: bool, now_ns: u64) {
         if self.card.target().is_none() {
-            return self.fail(Error::NoCard, now_ns);
+            return self.fail(Error::NoCard);
         }
         let (lba, blocks, direction) = (self.batch.lba(), self.batch.blocks(), self.batch.direction());
         let single = blocks == 1 && self.end() == End::Here;
@@ -378,15 +248,21 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     ) -> (u64, u64) {
         let (direction, _, blocks) = run;
         self.durability.note_change(direction == Direction::Write && cached);
-        let wire_ns = self.card.wire().data_ns(blocks);
+        let wire_ns = self.bus.wire().data_ns(blocks);
         let transfer = self.card.plan().transfer(run, single, auto, wire_ns);
-        self.lane.prepare(transfer.phase);
+        self.bus.prepare(transfer.phase);
         (transfer.timeout_ns, Self::first_look_ns(wire_ns, transfer.patience_ns))
+    }
+
+    /// Does the controller move the data of a transfer?
+    #[inline(always)]
+    pub(super) fn moves_data(&self) -> bool {
+        self.lane.stage() == Stage::Main && self.bus.moves_data() && !self.lane.has_failed()
     }
 
     /// Starts a phase without data.
     pub(super) fn start_command(&mut self, stage: Stage, command: Command, timeout_ns: u64, now_ns: u64) {
-        self.lane.prepare(Phase::of(command));
+        self.bus.prepare(Phase::of(command));
         self.start_phase(stage, timeout_ns, timeout_ns, now_ns);
     }
 
@@ -415,40 +291,35 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.has_chain() {
             return self.try_chain(timeout_ns, now_ns);
         }
-        let segments = self.batch.segments(self.lane.phase().data.is_some());
-        let result = self.host.start(self.lane.phase(), segments, timeout_ns);
-        self.note_start(result, now_ns);
+        let segments = self.batch.segments(self.bus.phase().data.is_some());
+        let outcome = self.bus.start(segments, timeout_ns, now_ns);
+        self.note_start(outcome, now_ns);
     }
 
     #[inline(always)]
-    pub(super) fn note_start(&mut self, result: Result<(), StartError>, now_ns: u64) {
-        match result {
-            Ok(()) => {
-                self.record.phase_started();
-                self.lane.started(now_ns);
-                self.timers.wake_never();
-            }
-            Err(error) => self.not_started(error, now_ns),
+    pub(super) fn note_start(&mut self, outcome: Outcome, now_ns: u64) {
+        if outcome != Outcome::Started {
+            return self.not_started(outcome, now_ns);
         }
+        self.record.phase_started();
+        self.timers.wake_never();
     }
 
     #[cold]
-    fn not_started(&mut self, error: StartError, now_ns: u64) {
+    fn not_started(&mut self, outcome: Outcome, now_ns: u64) {
         self.forget_fast();
-        if error == StartError::Unsupported {
-            return self.fail(Error::Unsupported, now_ns);
+        if outcome == Outcome::Unsupported {
+            return self.fail(Error::Unsupported);
         }
         self.record.start_refused();
-        if !self.lane.is_blocked()
+        if outcome == (Outcome::Again { first: true })
             && let Some(patience_ns) = self.patience_ns()
         {
             // The next try gets what is left.
             self.timers.give_up_at(later(later(now_ns, patience_ns), SLACK_NS));
         }
-        if !P::RECOVERS {
-            self.lane.block();
-        } else if self.lane.refused(error, now_ns) {
-            return self.no_answer(now_ns);
+        if P::RECOVERS && outcome == Outcome::Late {
+            return self.no_answer();
         }
         self.timers.wake_at(later(now_ns, START_RETRY_NS));
     }

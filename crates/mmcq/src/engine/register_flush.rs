@@ -47,7 +47,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.unmap_data();
         if status & R1::ERRORS & !R1::SWITCH_ERROR != 0 {
             let result = self.flush_failed(status & !R1::SWITCH_ERROR);
-            return self.end_control_and_go_on(result, now_ns);
+            return self.end_control(result);
         }
         match place {
             Place::FlushStart => self.ask_flushed(now_ns),
@@ -56,10 +56,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 let waited_ns = self.services.memory().took_ns(now_ns);
                 if over {
                     let result = self.flush_ended();
-                    self.end_control_and_go_on(result, now_ns);
+                    self.end_control(result);
                 } else if waited_ns >= self.flush_limit_ns() {
                     let error = Error::Protocol(Breach::FlushNeverEnds);
-                    self.end_control_and_go_on(Err(error), now_ns);
+                    self.end_control(Err(error));
                 } else {
                     self.pause_at(Place::FlushAsk, ASK_NS, now_ns);
                 }
@@ -76,11 +76,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     pub(super) fn ask_flushed(&mut self, now_ns: u64) {
         let Some(super::FlushBy::SdCache { at, .. }) = self.card.target().map(|t| t.flush) else {
-            return self.end_control_and_go_on(Err(Error::NoCard), now_ns);
+            return self.end_control(Err(Error::NoCard));
         };
         let asked = self.page(Place::FlushAsk, sd::read_extr_single(at, 1), Direction::Read, now_ns);
         if let Err(error) = asked {
-            self.end_control_and_go_on(Err(error), now_ns);
+            self.end_control(Err(error));
         }
     }
 }

@@ -11,8 +11,9 @@
 //! them.
 
 use super::area::goes_behind;
+use super::bus::COMMAND_TIMEOUT_NS;
 use super::extras::{Event, Pieces, Place, Step};
-use super::phases::{COMMAND_TIMEOUT_NS, Stage};
+use super::phases::Stage;
 use super::runs::End;
 use super::slot::{NONE, Rules, Slot, State, bits};
 use super::stream::Close;
@@ -108,7 +109,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let cached = target.flush != FlushBy::Status;
         let reliable = cached
             && target.count
-            && !self.host.caps().no_count
+            && !self.bus.host().caps().no_count
             && self.card.abilities().reliable(start, blocks);
         // Nor is it complete before what must be flushed first: that is written again if the cache
         // is lost, and would come over ours.

@@ -19,7 +19,8 @@
 //! Where the host cannot continue, or has failed to, transfers are closed each time; with CMD23, by
 //! the host or by us, they close themselves.
 
-use super::phases::{COMMAND_TIMEOUT_NS, STOP_TIMEOUT_NS, Stage};
+use super::bus::COMMAND_TIMEOUT_NS;
+use super::phases::{STOP_TIMEOUT_NS, Stage};
 use super::runs::{End, Open};
 use super::slot::{NONE, Rules, bits};
 use super::timers::{NEVER, later};
@@ -95,7 +96,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The data of a read or write are over. `on`: no command was sent for them.
     pub(super) fn note_data(&mut self, on: bool, now_ns: u64) {
         if H::CONTINUES {
-            let wire_ns = self.card.wire().bits_ns(self.batch.blocks());
+            let wire_ns = self.bus.wire().bits_ns(self.batch.blocks());
             self.lane.streams_mut().note_data_end(self.batch.direction(), wire_ns, on, now_ns);
         }
     }
@@ -116,7 +117,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     pub(super) fn can_continue(&self) -> bool {
         H::CONTINUES
-            && self.host.caps().continue_data
+            && self.bus.host().caps().continue_data
             && self.lane.streams().may_continue()
             && self.config.stays_open != StaysOpen::Never
             && !self.incident.is_open()
@@ -126,7 +127,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// is mapped.
     pub(super) fn host_goes_on(&self) -> bool {
         let (blocks, direction) = (self.batch.blocks(), self.batch.direction());
-        let asks = |segment: &Segment| self.host.goes_on_with(segment, blocks, direction);
+        let asks = |segment: &Segment| self.bus.host().goes_on_with(segment, blocks, direction);
         !H::CONTINUES_BY_REQUEST || self.batch.segments(true).iter().all(asks)
     }
 
@@ -164,11 +165,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         // What goes on without a command ends without busy, also where the host sees busy after
         // data: a write is then better closed by CMD12.
         let write = self.batch.direction() == Direction::Write;
-        let unseen = write && self.host.caps().busy == BusyDetect::Interrupt;
+        let unseen = write && self.bus.host().caps().busy == BusyDetect::Interrupt;
         let counts = self.card.target().is_some_and(|t| t.count)
             && self.counts(self.batch.direction())
             && !unseen
-            && !self.host.caps().open_until_stopped;
+            && !self.bus.host().caps().open_until_stopped;
         match self.batch.blocks().saturating_add(rest) {
             _ if rest == 0 => End::Here,
             total if counts && total <= COUNT_MAX => End::After(total),
@@ -190,7 +191,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn continues(&self, open: Open) -> bool {
         open.direction == self.batch.direction()
             && open.next == self.batch.lba()
-            && !self.card.wire().is_doubted()
+            && !self.bus.wire().is_doubted()
             && self.can_continue()
             && !self.batch.members().first().is_some_and(|&first| self.slots.at(first).solo())
     }
@@ -206,10 +207,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if !self.can_continue() {
             return Err(if self.lane.streams().may_continue() { Close::End } else { Close::Fault });
         }
-        if self.host.caps().open_until_stopped && self.lane.phase().auto == Auto::None {
+        if self.bus.host().caps().open_until_stopped && self.bus.phase().auto == Auto::None {
             return Err(Close::End);
         }
-        if self.card.wire().is_doubted() {
+        if self.bus.wire().is_doubted() {
             return Err(Close::Retune);
         }
         if self.card.target().is_none_or(|t| self.batch_end() >= t.sectors) {
@@ -259,7 +260,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The data of a transfer that the card has not seen the end of are over.
     pub(super) fn open_data_ended(&mut self, now_ns: u64) {
         let (direction, next) = (self.batch.direction(), self.batch_end());
-        if H::CONTINUES && self.lane.phase().auto == Auto::Continue {
+        if H::CONTINUES && self.bus.phase().auto == Auto::Continue {
             self.lane.streams_mut().continued();
         }
         if !H::CONTINUES {
@@ -345,7 +346,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.blockers.is_halted() || self.blockers.is_suspended() && head == NONE {
             return Some(Close::Stop);
         }
-        if self.card.wire().is_doubted() {
+        if self.bus.wire().is_doubted() {
             return Some(Close::Retune);
         }
         if self.slots.oldest_io().is_some() {
@@ -402,7 +403,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
         }
         self.durability.mark_unsettled(open.owes());
-        let shown = matches!(self.host.caps().busy, BusyDetect::Interrupt | BusyDetect::Response);
+        let shown = matches!(self.bus.host().caps().busy, BusyDetect::Interrupt | BusyDetect::Response);
         if open.direction == Direction::Write && !shown {
             self.lane.streams_mut().busy_of_the_end();
             self.watch_busy(now_ns);
@@ -413,9 +414,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     pub(super) fn go_idle(&mut self, now_ns: u64) {
         self.note_ended(now_ns);
-        self.lane.enter(Stage::Idle);
+        self.lane.set_idle();
         self.timers.clear();
-        self.dispatch(now_ns);
     }
 
     /// A phase failed. True: it was one that should have continued a transfer, and its requests are
@@ -425,7 +425,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return false;
         }
         let ours = self.lane.stage() == Stage::Main && !self.lane.has_control();
-        let auto = self.lane.phase().auto;
+        let auto = self.bus.phase().auto;
         if !ours || matches!(error, Error::Removed) {
             return false;
         }

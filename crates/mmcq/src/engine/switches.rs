@@ -19,12 +19,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.let_go();
     }
 
-    /// Accepts requests again, after [`suspend`](Self::suspend) or [`halt`](Self::halt).
-    pub fn resume(&mut self, now_ns: u64) {
+    /// Lets requests in and start again.
+    pub(super) fn let_in(&mut self) {
         self.blockers.resume();
         self.refresh_quirks();
         self.refresh_help();
-        self.dispatch(now_ns);
+        self.lane.note_free();
     }
 
     /// Starts nothing more after the transfer in progress; requests are still accepted and keep
@@ -98,7 +98,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The functions' causes have been cleared: listens to the card interrupt again, or for the
     /// first time.
     pub fn unmask_card_irq(&mut self) {
-        self.host.card_irq(true);
+        self.bus.host_mut().card_irq(true);
     }
 
     /// For a host [without a card interrupt](Host::CARD_IRQ): what may have been there has been
@@ -118,13 +118,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// No task waits for card interrupts any more.
     pub fn mask_card_irq(&mut self) {
-        self.host.card_irq(false);
+        self.bus.host_mut().card_irq(false);
         self.card.functions_mut().take_note();
         self.timers.look_at(NEVER);
     }
 
     /// The controller asked for a new tuning since this was last called [SDHC 2.2.18].
     pub fn take_retune(&mut self) -> bool {
-        self.card.wire_mut().trust()
+        self.bus.wire_mut().trust()
     }
 }

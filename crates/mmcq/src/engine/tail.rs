@@ -269,13 +269,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.square(self.batch.members().len() as u8);
         self.begin_transfer(first, true, now_ns);
         if self.lane.is_idle() {
-            self.dispatch(now_ns);
+            self.lane.note_free();
         }
     }
 
     /// Nothing may be held now, whatever waits.
     fn must_go(&self, now_ns: u64) -> bool {
-        let ails = self.incident.is_open() || self.card.wire().is_doubted();
+        let ails = self.incident.is_open() || self.bus.wire().is_doubted();
         ails || !self.blockers.is_running() || P::RECOVERS && self.timers.chore_is_due(now_ns)
     }
 

@@ -5,7 +5,7 @@
 //! engine is idle (a hold, a chain, memory that is kept) counts for that answer once the stage
 //! wakes by it.
 
-use super::phases::{COMMAND_TIMEOUT_NS, SLACK_NS};
+use super::bus::{COMMAND_TIMEOUT_NS, SLACK_NS};
 
 /// Never.
 pub(super) const NEVER: u64 = u64::MAX;

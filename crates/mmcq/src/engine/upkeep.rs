@@ -86,9 +86,8 @@ impl Upkeep {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Sets what the supervisor looks after from now on: exceptions, a tuning so often (0: none),
-    /// and a rest after so long a pause ([`u64::MAX`]: none).
-    pub(crate) fn look_after(
+    /// Sets what the supervisor looks after from now on.
+    pub(super) fn set_upkeep(
         &mut self,
         exceptions: bool,
         tune_every_ns: u64,
@@ -187,8 +186,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Lets the card rest: whatever comes now waits until the supervisor has woken it.
-    pub(crate) fn begin_rest(&mut self, now_ns: u64) {
+    /// Notes that the card rests from now on.
+    pub(super) fn note_rest(&mut self, now_ns: u64) {
         self.record.rest_begun();
         if self.supervisor.helping_mut().begin_rest() {
             // Nothing limits how long that lasts.
@@ -213,7 +212,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Chores and their times, for a moment in which no request waits or one in which some do.
     fn chores(&self, quiet: bool) -> [(u64, ServiceRequest); 4] {
         let upkeep = &self.supervisor.upkeep();
-        let quiet_ns = self.lane.began_ns().saturating_add(QUIET_NS);
+        let quiet_ns = self.bus.began_ns().saturating_add(QUIET_NS);
         let tune_ns = match upkeep.tune_ns() {
             NEVER => NEVER,
             // What is not used need not be in tune.
@@ -228,8 +227,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let look_ns = if upkeep.seen { upkeep.look_ns } else { NEVER };
         let rest_ns = match upkeep.rest_after_ns {
             after_ns if quiet && after_ns != NEVER => {
-                let ended_ns = self.lane.last().map_or(0, |last| last.ended_ns);
-                upkeep.rest_from_ns.max(self.lane.began_ns()).max(ended_ns).saturating_add(after_ns)
+                let ended_ns = self.bus.last().map_or(0, |last| last.ended_ns);
+                upkeep.rest_from_ns.max(self.bus.began_ns()).max(ended_ns).saturating_add(after_ns)
             }
             _ => NEVER,
         };
@@ -281,7 +280,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         if self.lane.streams().is_open() {
             // Closed first, and not continued.
-            self.card.wire_mut().doubt();
+            self.bus.wire_mut().doubt();
             return false;
         }
         if help == ServiceRequest::Retune {

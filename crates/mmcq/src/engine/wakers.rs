@@ -42,7 +42,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// drives an engine without a stack.
     #[must_use = "to be woken outside of any lock"]
     pub fn take_host_waker(&mut self) -> Option<Waker> {
-        if H::WAKES { self.host.take_waker() } else { None }
+        if H::WAKES { self.bus.host_mut().take_waker() } else { None }
     }
 
     /// The waker of a request that was cancelled, or taken without a report. There may be more.

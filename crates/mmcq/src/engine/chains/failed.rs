@@ -60,7 +60,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline(never)]
     fn break_chain(&mut self, now_ns: u64) {
         let begun = self.lane.chains().is_some_and(|chains| chains.at() == ChainAt::Runs);
-        let passed = if begun { self.host.chain().and_then(|chain| chain.passed()) } else { Some(0) };
+        let passed =
+            if begun { self.bus.host_mut().chain().and_then(|chain| chain.passed()) } else { Some(0) };
         self.stop_chain(passed, None, now_ns);
     }
 
@@ -93,7 +94,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let plan = self.card.plan();
         let auto = plan.auto(failed.blocks);
         let phase = plan.transfer((failed.direction, failed.start, failed.blocks), false, auto, 0).phase;
-        self.lane.prepare(phase);
+        self.bus.prepare(phase);
         self.lane.enter(Stage::Main);
         self.timers.clear();
         if Self::EARLY {

@@ -18,7 +18,8 @@ mod failed;
 
 use super::batch::Limits;
 use super::blockers::COLLECTIONS;
-use super::phases::{SLACK_NS, Stage};
+use super::bus::SLACK_NS;
+use super::phases::Stage;
 use super::runs::End;
 use super::slot::{NONE, bits};
 use super::timers::later;
@@ -40,7 +41,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return false;
         }
         self.close_fast();
-        let caps = match self.host.chain().map(|chain| chain.chain_caps()) {
+        let caps = match self.bus.host_mut().chain().map(|chain| chain.chain_caps()) {
             Some(Ok(caps)) => caps,
             Some(Err(why)) => {
                 message!(warn, "{}: one transfer at a time", why);
@@ -129,7 +130,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if !self.may_chain(now_ns)
             || !self.collects_link(&mut part, first, 0, 0)
             || !self.has_other_link(&part)
-            || !self.host.chain().is_some_and(|chain| chain.begin_chain())
+            || !self.bus.host_mut().chain().is_some_and(|chain| chain.begin_chain())
         {
             return false;
         }
@@ -175,7 +176,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.give_chain(now_ns);
         } else {
             // It goes by phases.
-            self.host.chain().map(|chain| chain.begin_chain());
+            self.bus.host_mut().chain().map(|chain| chain.begin_chain());
             self.go_by_phases(reliable, now_ns);
         }
         true
@@ -205,8 +206,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             auto = Auto::Count(command::set_block_count(part.blocks(), true).arg);
         }
         let transfer = self.card.plan().transfer((direction, part.lba(), part.blocks()), false, auto, 0);
-        let described =
-            self.host.chain().map(|chain| chain.describe_transfer(&transfer.phase, part.segments(true)));
+        let described = self
+            .bus
+            .host_mut()
+            .chain()
+            .map(|chain| chain.describe_transfer(&transfer.phase, part.segments(true)));
         if described != Some(Ok(())) {
             return self.leave_out_of_chain(first);
         }
@@ -243,7 +247,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let (lba, blocks, direction) = (self.batch.lba(), self.batch.blocks(), self.batch.direction());
         let phase = self.card.plan().transfer((direction, lba, blocks), false, Auto::None, 0).phase;
         let timeout_ns = self.card.plan().longest_ns();
-        self.lane.prepare(phase);
+        self.bus.prepare(phase);
         if let Some(chains) = self.lane.chains_mut() {
             chains.set_waiting();
         }
@@ -256,7 +260,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Of all its transfers: the time on the wire, and how long they may take.
     pub(super) fn chain_times_ns(&self) -> (u64, u64) {
-        let (plan, wire) = (self.card.plan(), self.card.wire());
+        let (plan, wire) = (self.card.plan(), self.bus.wire());
         let links = self.lane.chains().map_or(&[][..], |chains| chains.links());
         links.iter().fold((0, 0), |(wires_ns, limit_ns), link| {
             let wire_ns = wire.data_ns(link.blocks);
@@ -266,20 +270,21 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     pub(super) fn try_chain(&mut self, timeout_ns: u64, now_ns: u64) {
-        let Some(chain) = self.host.chain() else { return };
+        let Some(chain) = self.bus.host_mut().chain() else { return };
         let result = chain.start_chain(timeout_ns);
         if result.is_ok()
             && let Some(chains) = self.lane.chains_mut()
         {
             chains.set_running();
         }
-        self.note_start(result, now_ns);
+        let outcome = self.bus.note_start(result, now_ns);
+        self.note_start(outcome, now_ns);
     }
 
     /// The controller's events while it has a chain. False: there was none.
     #[inline(never)]
     pub(super) fn chain_interrupts(&mut self, now_ns: u64) -> bool {
-        let Some(chain) = self.host.chain() else { return false };
+        let Some(chain) = self.bus.host_mut().chain() else { return false };
         let seen = chain.ack_chain();
         let rare = seen.card_irq || seen.presence || seen.retune;
         if rare {
@@ -287,8 +292,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.acknowledged(Events { phase: None, card_irq, presence, retune }, false, now_ns);
         }
         let Some(end) = seen.end else { return rare };
-        if self.has_chain() {
-            self.lane.note_end(now_ns);
+        // With a card that went, its chain has ended already.
+        if self.has_chain() && !self.lane.has_failed() {
+            self.bus.note_end(now_ns);
             match end {
                 Ok(()) => self.chain_ended(now_ns),
                 Err(fault) => self.chain_fault(fault, now_ns),
@@ -299,7 +305,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// All its transfers have ended well.
     fn chain_ended(&mut self, now_ns: u64) {
-        self.lane.enter(Stage::Idle);
+        self.lane.set_idle();
         self.timers.clear();
         if let Some(chains) = self.lane.chains_mut() {
             chains.set_rest();
@@ -320,7 +326,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 }
             }
         }
-        self.dispatch(now_ns);
     }
 
     /// Notes that the data of this request have moved.

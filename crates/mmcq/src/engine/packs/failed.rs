@@ -56,7 +56,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Reads EXT_CSD. False: there is no memory for it.
     fn look_at_pack(&mut self, now_ns: u64) -> bool {
         let mut segment = self.services.memory().page().segment(BLOCK_BYTES);
-        if segment.len < BLOCK_BYTES || self.host.map(&mut segment, Direction::Read).is_err() {
+        if segment.len < BLOCK_BYTES || self.bus.host_mut().map(&mut segment, Direction::Read).is_err() {
             return false;
         }
         self.batch.one_segment(segment.same());
@@ -66,7 +66,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let data = Data { direction: Direction::Read, block_size: BLOCK_BYTES as u16, blocks: 1 };
         let command = emmc::send_ext_csd();
-        self.lane.prepare(Phase { command, data: Some(data), auto: Auto::None, tuning: false });
+        self.bus.prepare(Phase { command, data: Some(data), auto: Auto::None, tuning: false });
         let limit_ns = self.card.target().map_or(0, |t| t.read_timeout_ns).max(COMMAND_TIMEOUT_NS);
         self.start_phase(Stage::Extra, limit_ns, limit_ns, now_ns);
         true
@@ -154,7 +154,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             packs.reset_timing();
         }
         self.doubt();
-        self.write_again(self.lane.began_ns());
+        self.write_again(self.bus.began_ns());
     }
 
     /// A phase has failed. If it was of a pack, its requests go alone from now on.

@@ -14,8 +14,9 @@
 mod failed;
 
 use super::blockers::COLLECTIONS;
+use super::bus::COMMAND_TIMEOUT_NS;
 use super::extras::Event;
-use super::phases::{COMMAND_TIMEOUT_NS, Stage};
+use super::phases::Stage;
 use super::runs::End;
 use super::slot::{NONE, Rules, bits};
 use super::{BLOCK_BYTES, Batch, Count, Engine, FlushBy, Kind};
@@ -43,12 +44,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let counts = self.card.target().is_some_and(|t| t.emmc && t.count && !t.extended_address);
         let can = counts
             && self.services.memory().page().len_bytes() >= BLOCK_BYTES
-            && self.host.caps().max_segments > 2
-            && !self.host.caps().no_count;
+            && self.bus.host().caps().max_segments > 2
+            && !self.bus.host().caps().no_count;
         // A write that is complete before its status is known cannot be split.
         let writes = if self.counts(Direction::Write) && !self.tells_transferred() { writes } else { 0 };
         // Nothing else tells when the busy after a read's header is over.
-        let reads = if self.host.caps().busy == BusyDetect::Interrupt { reads } else { 0 };
+        let reads = if self.bus.host().caps().busy == BusyDetect::Interrupt { reads } else { 0 };
         self.close_fast();
         let Some(packs) = self.lane.packs_mut().filter(|_| can) else { return false };
         packs.configure(writes, reads);
@@ -157,7 +158,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return false;
         }
         // Without the time in which nothing was asked for.
-        let ended_ns = self.lane.last().map_or(now_ns, |last| last.ended_ns);
+        let ended_ns = self.bus.last().map_or(now_ns, |last| last.ended_ns);
         let Some(packs) = self.lane.packs_mut() else { return false };
         if !packs.would_pay(direction, ended_ns) {
             packs.begin(direction, false, part.members().len(), now_ns);
@@ -272,7 +273,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         self.write_header(write);
         let mut header = self.services.memory().page().segment(BLOCK_BYTES);
-        if self.host.map(&mut header, Direction::Write).is_err() {
+        if self.bus.host_mut().map(&mut header, Direction::Write).is_err() {
             if let Some(packs) = self.lane.packs_mut() {
                 packs.skip_next();
             }
@@ -349,12 +350,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         self.settle(status);
         if status & R1::OWN != 0 {
-            return self.fail(super::Error::Card(status), now_ns);
+            return self.fail(super::Error::Card(status));
         }
         if step == Step::HeaderCount {
             let data = Data { direction: Direction::Write, block_size: BLOCK_BYTES as u16, blocks: 1 };
             let command = command::transfer(true, true, self.card.plan().address(self.batch.lba()));
-            self.lane.prepare(Phase { command, data: Some(data), auto: Auto::None, tuning: false });
+            self.bus.prepare(Phase { command, data: Some(data), auto: Auto::None, tuning: false });
             if let Some(packs) = self.lane.packs_mut() {
                 packs.set_step(Step::Header);
             }

@@ -212,11 +212,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         help
     }
 
-    /// Help has come, or not. `Ok`: the card is in `tran`, and this is what is to be known of it;
-    /// queued requests go on. An error leads to the next step of the ladder, and at last to
-    /// [`Error::Dead`]; [`Error::Changed`] ends everything that was meant for the card before.
-    /// False, and without effect, if nothing was asked for, or something else meanwhile.
-    pub(crate) fn service_done(&mut self, result: Result<CardParams, Error>, now_ns: u64) -> bool {
+    /// Hears what the supervisor has to say. False: nothing was asked for.
+    pub(in super::super) fn hear_help(&mut self, result: Result<CardParams, Error>, now_ns: u64) -> bool {
         if !self.supervisor.helping().taken {
             return false;
         }
@@ -224,7 +221,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.forgive_sleep(now_ns);
         let retry_ns = self.supervisor.helping().retry_ns;
         self.supervisor.helping_mut().forget();
-        self.card.wire_mut().trust();
+        self.bus.wire_mut().trust();
         let chore =
             matches!(help, ServiceRequest::Exception | ServiceRequest::Background | ServiceRequest::Rest);
         if result.is_err() {
@@ -277,13 +274,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         if help == ServiceRequest::Inserted
             && result.is_err_and(|error| !matches!(error, Error::Locked | Error::Buffer { .. }))
-            && self.host.present()
+            && self.bus.host().present()
         {
             self.try_again_later(retry_ns, now_ns);
         }
         self.refresh_help();
         self.write_again(now_ns);
-        self.after_help(now_ns);
+        self.after_help();
         true
     }
 
@@ -332,10 +329,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    fn after_help(&mut self, now_ns: u64) {
+    fn after_help(&mut self) {
         if self.lane.is_idle() {
             self.timers.wake_never();
-            self.dispatch(now_ns);
+            self.lane.note_free();
         }
     }
 
@@ -473,7 +470,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             if needed {
                 self.incident.failed.forget_error();
                 self.dead(now_ns);
-            } else if self.card.wire().is_tuning() {
+            } else if self.bus.wire().is_tuning() {
                 self.tuning_was_left(now_ns);
             }
             return false;
@@ -495,7 +492,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The controller asks for a new tuning.
     #[cold]
     pub(in super::super) fn retune_wanted(&mut self, now_ns: u64) {
-        self.card.wire_mut().doubt();
+        self.bus.wire_mut().doubt();
         if P::RECOVERS
             && self.supervisor.helping().supervisor
             && self.card.target().is_some()

@@ -19,8 +19,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Neither kind of reset has helped. Clock and supply are taken away, so that nothing comes
     /// from the card any more; then the platform cuts the controller off, if it can.
     pub(super) fn wedged(&mut self, now_ns: u64) {
-        let _ = self.host.set_bus(BusOp::PowerOff, true, now_ns);
-        if self.host.isolate() {
+        let _ = self.bus.host_mut().set_bus(BusOp::PowerOff, true, now_ns);
+        if self.bus.host_mut().isolate() {
             self.let_go_of_kept();
         } else {
             self.keep(now_ns);

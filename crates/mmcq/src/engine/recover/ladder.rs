@@ -16,7 +16,6 @@
 //! power-cycled, once each ([`ServiceRequest`]); then everything is given up.
 
 use super::super::extras::Event;
-use super::super::phases::Stage;
 use super::super::slot::{NONE, Rules, State};
 use super::super::{BLOCK_BYTES, CardParams, Count, Engine, Error, Kind, Output};
 use super::{Class, RecoveryStep, ServiceRequest, by_status};
@@ -280,7 +279,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             // It has to find its way home first; and a flush by register its memory.
             Kind::PartitionAccess(_) => self.extra(Event::Failed(error), now_ns),
             _ if self.services.memory().is_mapped() => self.extra(Event::Failed(error), now_ns),
-            _ => self.end_control_and_go_on(Err(error), now_ns),
+            _ => self.end_control(Err(error)),
         }
     }
 
@@ -342,10 +341,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.turn_down(index, Error::Dead);
             }
         }
-        self.lane.enter(Stage::Idle);
+        self.lane.set_idle();
         // Its queue is not left by commands: none is sent any more.
         self.forget_tasks();
         self.timers.clear();
-        self.dispatch(now_ns);
     }
 }

@@ -47,7 +47,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Stage::Idle if self.engine_has_memory() => self.take_tasks_away(Why::Removed, now_ns),
             Stage::Idle | Stage::Bus(_) | Stage::Pause => {}
             Stage::Recover(_) => self.incident.failed.with(Error::Removed),
-            _ => self.fail(Error::Removed, now_ns),
+            _ => self.fail(Error::Removed),
         }
     }
 
@@ -75,14 +75,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Used where a transfer's own buffers must be free before the caller returns: stops DMA.
-    /// Others' transfers are tried again.
-    pub fn abort(&mut self, now_ns: u64) {
+    /// Stops DMA: the transfer in progress fails.
+    pub(in super::super) fn stop_transfer(&mut self, now_ns: u64) {
         if self.lane.is_idle() && self.engine_has_memory() {
             self.take_tasks_away(Why::Silent, now_ns);
         } else if !matches!(self.lane.stage(), Stage::Idle | Stage::Bus(_) | Stage::Pause | Stage::Recover(_))
         {
-            self.fail(Error::Silent, now_ns);
+            self.fail(Error::Silent);
         }
     }
 }

@@ -26,7 +26,9 @@ pub use classify::{RecoveryEvent, RecoveryStep};
 pub use handshake::Handshake;
 pub use help::ServiceRequest;
 
-use super::phases::{COMMAND_TIMEOUT_NS, Recovery, SLACK_NS, Stage};
+use super::bus::{COMMAND_TIMEOUT_NS, SLACK_NS};
+use super::lane::Failure;
+use super::phases::{Recovery, Stage};
 use super::slot::NONE;
 use super::timers::later;
 use super::{BLOCK_BYTES, Count, Engine, Error, FlushBy, Kind};
@@ -211,17 +213,38 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.card.target().is_none() || self.lane.has_control() && direct
     }
 
-    /// The phase in progress has failed with this error.
+    /// Notes that what is in progress has failed with this error.
     #[cold]
-    pub(super) fn fail(&mut self, error: Error, now_ns: u64) {
-        message!(debug, "CMD{}: {}", self.lane.phase().command.index, error);
+    #[inline(never)]
+    pub(super) fn fail(&mut self, error: Error) {
+        if self.lane.note_failure(Failure::Error) {
+            self.incident.failed.with(error);
+        }
+    }
+
+    /// Takes what is in progress, and has failed, from the controller.
+    #[cold]
+    pub(super) fn recover(&mut self, failure: Failure, now_ns: u64) {
+        match (failure, self.lane.stage()) {
+            (Failure::Silence, Stage::Recover(step)) => self.recover_failed(step, false, now_ns),
+            (Failure::Silence, _) => self.begin_recovery(Error::Silent, now_ns),
+            (Failure::Error | Failure::Nothing, _) => {
+                let error = self.incident.failed.take_error().unwrap_or(Error::Silent);
+                self.begin_recovery(error, now_ns);
+            }
+        }
+    }
+
+    /// Begins recovery, whatever was in progress.
+    fn begin_recovery(&mut self, error: Error, now_ns: u64) {
+        message!(debug, "CMD{}: {}", self.bus.phase().command.index, error);
         self.fail_concurrent(error);
         self.fail_tasks(now_ns);
         self.pack_failed(now_ns);
         self.chain_failed(now_ns);
         self.incident.again = self.continue_failed(error);
         self.incident.failed.with(error);
-        self.lane.unblock();
+        self.bus.unblock();
         self.forget_fast();
         if H::CONTINUES || P::RECOVERS {
             self.lane.streams_mut().take_busy_of_the_end();
@@ -319,7 +342,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// is lost.
     fn note_lost_status(&mut self) {
         self.incident.status_lost |=
-            self.lane.phase().auto != Auto::Continue && self.lane.phase().command.resp != Resp::None;
+            self.bus.phase().auto != Auto::Continue && self.bus.phase().command.resp != Resp::None;
     }
 
     fn reset(&mut self, step: Recovery, now_ns: u64) {
@@ -330,14 +353,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     fn step_reset(&mut self, step: Recovery, first: bool, now_ns: u64) {
         let op = if step == Recovery::All { BusOp::ResetAll } else { BusOp::ResetLines };
-        match self.host.set_bus(op, first, now_ns) {
+        match self.bus.host_mut().set_bus(op, first, now_ns) {
             Step::Wait(until_ns) => self.timers.wake_at(until_ns.max(now_ns)),
             Step::Done => {
                 self.let_go_of_kept();
                 self.release_reset_engine(now_ns);
                 self.release_reset_chain(now_ns);
                 if P::RECOVERS && step == Recovery::All {
-                    self.card.wire_mut().done(BusOp::ResetAll);
+                    self.bus.wire_mut().done(BusOp::ResetAll);
                     self.doubt_tuning();
                 }
                 self.resume_with_lines(now_ns);
@@ -350,8 +373,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Doubts the sampling point, which a reset of the controller forgets: no data go before it is
     /// found again.
     fn doubt_tuning(&mut self) {
-        if self.card.wire().is_tuned() {
-            self.card.wire_mut().doubt();
+        if self.bus.wire().is_tuned() {
+            self.bus.wire_mut().doubt();
             self.incident.untuned = true;
             self.incident.renew_tuning();
             self.tune_soon();
@@ -481,8 +504,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// A phase of the recovery failed itself.
     pub(super) fn recover_failed(&mut self, step: Recovery, gone: bool, now_ns: u64) {
-        let unsent = P::RECOVERS && self.lane.is_blocked();
-        self.lane.unblock();
+        let unsent = P::RECOVERS && self.bus.is_blocked();
+        self.bus.unblock();
         if gone {
             return self.give_card_up(now_ns);
         }
@@ -521,7 +544,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && self.incident.is_spent(RecoveryStep::Reinit)
             && self.incident.is_spent(RecoveryStep::PowerCycle);
         let better = (last || self.services.memory().area().is_user())
-            && (self.incident.untuned || self.incident.class.damaged() && self.card.wire().is_tuned());
+            && (self.incident.untuned || self.incident.class.damaged() && self.bus.wire().is_tuned());
         if P::RECOVERS && better && self.spend_retune(now_ns) {
             self.incident.unheard = true;
             self.settle_unknown();

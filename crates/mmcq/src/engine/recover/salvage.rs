@@ -99,9 +99,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The memory that is lent to this request goes: it ends as soon as the controller has let go
-    /// of it, and is never sent again.
-    pub(crate) fn forsake(&mut self, id: SlotId, now_ns: u64) {
+    /// Ends the request whose memory goes, or stops what the controller does with it.
+    pub(in super::super) fn give_up_request(&mut self, id: SlotId, now_ns: u64) {
         let _ = self.cancel(id);
         self.take_from_card(id, now_ns);
         let slot = self.slots.at(id.index);
@@ -123,7 +122,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             State::Active if self.engine_has(id.index) => {}
             // A policy has panicked when the end of its transfer was told.
             State::Active if self.lane.is_idle() => self.end_slot(id.index, Err(Error::Silent)),
-            State::Active => self.abort(now_ns),
+            State::Active => self.stop_transfer(now_ns),
             State::Free | State::Kept | State::Ended | State::Done | State::Lost => {}
         }
     }

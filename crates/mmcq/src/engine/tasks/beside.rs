@@ -11,8 +11,8 @@
 //! If such a command fails, the queue has failed, as between transfers. The data go on and end as
 //! their own phase does. If the data fail, the lines are reset, and the command is lost with them.
 
+use super::super::bus::{COMMAND_TIMEOUT_NS, SLACK_NS};
 use super::super::concurrent::Turn;
-use super::super::phases::{COMMAND_TIMEOUT_NS, SLACK_NS};
 use super::super::slot::{NONE, bits};
 use super::super::timers::{NEVER, later};
 use super::{Chosen, Engine};
@@ -33,9 +33,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     #[inline(never)]
     fn begin_task_beside(&mut self, now_ns: u64) -> bool {
-        let reads = self.lane.moves_data() && self.batch.direction() == Direction::Read;
+        let reads = self.moves_data() && self.batch.direction() == Direction::Read;
         let free = !self.lane.has_control() && !self.is_concurrent() && !self.blockers.is_halted();
-        if !reads || !free || self.is_driven() || !self.host.caps().concurrent_command {
+        if !reads || !free || self.is_driven() || !self.bus.host().caps().concurrent_command {
             return false;
         }
         if self.incident.is_open() || self.incident.is_in_doubt() {
@@ -72,7 +72,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     fn send_beside(&mut self, step: Step, command: &Command, now_ns: u64) -> bool {
-        if self.host.start_concurrent(command).is_err() {
+        if self.bus.host_mut().start_concurrent(command).is_err() {
             // The phase has no answer yet, or its data are over: its interrupt comes.
             return false;
         }
@@ -95,7 +95,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(in super::super) fn task_beside(&mut self, turn: Turn, now_ns: u64) -> bool {
         match turn {
             Turn::Begin => {}
-            Turn::Ack => match self.host.ack_concurrent() {
+            Turn::Ack => match self.bus.host_mut().ack_concurrent() {
                 None => {}
                 Some(Ok(status)) => {
                     self.beside_answered(status, now_ns);
@@ -106,7 +106,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                     return true;
                 }
             },
-            Turn::GoOn => self.dispatch(now_ns),
+            Turn::GoOn => self.lane.note_free(),
             Turn::Due => {
                 self.acknowledge(now_ns);
                 if !self.lane.concurrent().has_task_step() {
@@ -114,9 +114,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                     return false;
                 }
                 if self.timers.concurrent_is_due(now_ns) {
-                    self.host.abort_concurrent();
+                    self.bus.host_mut().abort_concurrent();
                     self.beside_unanswered(now_ns);
-                    self.dispatch(now_ns);
+                    self.lane.note_free();
                 }
             }
             Turn::Lost { .. } => {

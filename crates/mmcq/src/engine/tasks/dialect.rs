@@ -5,7 +5,8 @@
 //! written. Both commands move a block; it is the engine's own page.
 
 use super::super::Breach;
-use super::super::phases::{SLACK_NS, Stage};
+use super::super::bus::SLACK_NS;
+use super::super::phases::Stage;
 use super::super::slot::NONE;
 use super::super::timers::later;
 use super::{BLOCK_BYTES, Engine, Error, FlushBy, Turn};
@@ -101,7 +102,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                     tasks.demote(Demotion::Refused);
                     return Turn::Pass;
                 }
-                self.fail(error, now_ns);
+                self.fail(error);
                 return Turn::Again;
             }
         }
@@ -119,7 +120,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn confirmed(&mut self, on: bool, tries: u8, status: u32, now_ns: u64) {
         self.settle(status);
         if status & R1::OWN != 0 {
-            return self.fail(Error::Card(status), now_ns);
+            return self.fail(Error::Card(status));
         }
         let seen = self.services.memory().page().first().copied().unwrap_or(0);
         let is_on = seen & ON != 0;
@@ -131,7 +132,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.refused_queue(now_ns);
             }
             (false, false) => {
-                self.fail(Error::Protocol(Breach::QueueStays), now_ns);
+                self.fail(Error::Protocol(Breach::QueueStays));
             }
         }
     }

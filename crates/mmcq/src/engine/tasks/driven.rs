@@ -46,7 +46,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Some(task) => {
                 self.slots.activate_span(id.index, direction, lba, end);
                 if !self.ring_driven(task, id.index, direction, lba, blocks, now_ns) {
-                    self.dispatch(now_ns);
+                    self.lane.note_free();
                 }
             }
         }
@@ -89,7 +89,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             context: 0,
         };
         let segment = core::slice::from_ref(self.slots.at(index).segment());
-        let Some(queue) = self.host.queue() else { return false };
+        let Some(queue) = self.bus.host_mut().queue() else { return false };
         if queue.prepare_task(id, &task, segment).is_err() {
             // Its memory is none for the engine: it goes by the single lane.
             self.slots.at_mut(index).forbid_merge(true);
@@ -116,7 +116,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Takes the queue engine's interrupt, while nothing is in the way.
     #[inline(always)]
     pub(in super::super) fn acknowledge_driven(&mut self, now_ns: u64) -> bool {
-        let Some(queue) = self.host.queue() else { return false };
+        let Some(queue) = self.bus.host_mut().queue() else { return false };
         let done = queue.ack_ends();
         if done != 0 && self.end_driven(done, now_ns) {
             return true;
@@ -128,7 +128,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[cold]
     #[inline(never)]
     fn tell_more(&mut self, done: u32, now_ns: u64) -> bool {
-        let events = match self.host.queue() {
+        let events = match self.bus.host_mut().queue() {
             Some(queue) if done == 0 => queue.ack_queue(),
             _ => QueueEvents { done, ..QueueEvents::default() },
         };
@@ -202,6 +202,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 break;
             }
         }
-        self.dispatch(now_ns);
+        self.lane.note_free();
     }
 }

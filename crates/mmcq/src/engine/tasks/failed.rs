@@ -12,6 +12,7 @@ use super::super::SlotId;
 use super::super::slot::{State, bits};
 use super::{Engine, Turn};
 use crate::host::{Direction, Host};
+use crate::sched::tasks::At;
 use crate::sched::{Demotion, Policy, Profile};
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
@@ -63,9 +64,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn queue_failed(&mut self, now_ns: u64) {
         self.call_back(now_ns);
         let driven = self.lane.hosted().is_some_and(|hosted| hosted.drives());
-        let (why, index) = (Demotion::Failures, self.lane.phase().command.index);
+        let (why, index) = (Demotion::Failures, self.bus.phase().command.index);
         let Some(tasks) = self.lane.tasks_mut() else { return };
         tasks.take_step();
+        if self.lane.hosted().is_some_and(|hosted| hosted.at() == At::Reset) {
+            // The failure is the queue engine's, and counts for nothing with the software.
+            return;
+        }
+        let Some(tasks) = self.lane.tasks_mut() else { return };
         if !tasks.note_failure(now_ns) {
             return;
         }
@@ -104,7 +110,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.timers.wake_now();
             return self.lane.tasks_mut().map_or((), |tasks| tasks.remove_queue());
         }
-        self.call_back(self.lane.began_ns());
+        self.call_back(self.bus.began_ns());
         if self.lane.is_idle() {
             self.unmap_switch();
         }
@@ -187,7 +193,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         self.doubt();
         // At once: the lane that is next may be another, and whatever is younger waits for them.
-        self.write_again(self.lane.began_ns());
+        self.write_again(self.bus.began_ns());
         true
     }
 }

@@ -19,7 +19,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let Some(hosted) = self.lane.hosted_mut() else { return };
         hosted.begin_halt(why, now_ns);
-        if self.host.queue().is_none_or(|queue| queue.halt_queue().is_err()) {
+        if self.bus.host_mut().queue().is_none_or(|queue| queue.halt_queue().is_err()) {
             self.give_up_engine(Demotion::Halt, now_ns);
         }
     }
@@ -30,7 +30,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let left = self.has_tasks();
         let Some(hosted) = self.lane.hosted_mut() else { return };
         hosted.begin_clear(now_ns);
-        let Some(queue) = self.host.queue() else { return };
+        let Some(queue) = self.bus.host_mut().queue() else { return };
         if left {
             if queue.clear_tasks().is_err() {
                 self.give_up_engine(Demotion::Clear, now_ns);
@@ -68,7 +68,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             hosted.set_state(At::Reset);
         }
         message!(warn, "the controller's queue engine is given up: {}", why);
-        // The failure is the engine's, and counts for nothing with the software.
         self.blame(now_ns);
         self.leave_engine(why);
     }
@@ -160,7 +159,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The oldest task fails with this error; without one, the queue does.
     #[cold]
     fn fail_task(&mut self, error: Error, now_ns: u64) {
-        if self.suspect(None) { self.fail(error, now_ns) } else { self.queue_failed(now_ns) }
+        if self.suspect(None) { self.fail(error) } else { self.queue_failed(now_ns) }
     }
 
     /// The named task, or the oldest, is what failed. False: there is none.
@@ -170,7 +169,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let named = named.filter(|&id| tasks.on_card() >> (id & 31) & 1 == 1);
         let Some(id) = named.or(tasks.oldest()) else { return false };
         let phase = self.gather_task(id);
-        self.lane.prepare(phase);
+        self.bus.prepare(phase);
         if let Some(tasks) = self.lane.tasks_mut() {
             tasks.take_out(id);
         }

@@ -17,7 +17,8 @@
 //! could keep it waiting.*
 
 use super::super::blockers::TASKS;
-use super::super::phases::{SLACK_NS, Stage};
+use super::super::bus::SLACK_NS;
+use super::super::phases::Stage;
 use super::super::slot::{NONE, Rules};
 use super::super::timers::later;
 use super::{Chosen, Engine, FlushBy, IDLE_NS, Kind, Turn};
@@ -32,7 +33,9 @@ const POLL_NS: u64 = 5_000;
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The card has a queue: is there an engine for it?
     pub(super) fn equip(&mut self) {
-        let (Some(hosted), Some(queue)) = (self.lane.hosted_mut(), self.host.queue()) else { return };
+        let (Some(hosted), Some(queue)) = (self.lane.hosted_mut(), self.bus.host_mut().queue()) else {
+            return;
+        };
         let found = match queue.queue_caps() {
             Ok(caps) if caps.depth < 2 || caps.max_bytes < super::BLOCK_BYTES => {
                 Err(QueueError::Small { slots: caps.depth, bytes: caps.max_bytes })
@@ -155,7 +158,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         };
         self.batch.forget();
         if rung != 0 {
-            let taken = self.host.queue().map_or(0, |queue| queue.ring(rung));
+            let taken = self.bus.host_mut().queue().map_or(0, |queue| queue.ring(rung));
             if let Some(tasks) = self.lane.tasks_mut() {
                 tasks.count_rung(rung);
             }
@@ -198,7 +201,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if reliable {
             tasks.mark_reliable(id);
         }
-        let described = match self.host.queue() {
+        let described = match self.bus.host_mut().queue() {
             Some(queue) => queue.prepare_task(id, &task, self.batch.segments(true)),
             None => return Ok(None),
         };
@@ -220,10 +223,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Sets when a task of so many blocks must have ended, since it is rung now; `first`: none was.
     #[inline(always)]
     pub(super) fn limit_rung(&mut self, first: bool, blocks: u32, now_ns: u64) {
-        let (card, hosted) = (&self.card, self.lane.hosted_mut());
+        let (card, wire, hosted) = (&self.card, self.bus.wire(), self.lane.hosted_mut());
         // The controller's own timer is one for reads and writes: it tells which task it was.
-        let longest_ns =
-            |blocks| later(card.plan().longest_times_ns(blocks, card.wire().data_ns(blocks)), SLACK_NS);
+        let longest_ns = |blocks| later(card.plan().longest_times_ns(blocks, wire.data_ns(blocks)), SLACK_NS);
         if let Some(hosted) = hosted {
             hosted.note_rung(first, blocks, now_ns, longest_ns);
         }
@@ -243,7 +245,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             poll_ns: POLL_NS,
             ..QueueSettings::new(rca)
         };
-        let enabled = match self.host.queue() {
+        let enabled = match self.bus.host_mut().queue() {
             Some(queue) => queue.enable_queue(&settings),
             None => return false,
         };
@@ -265,7 +267,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     #[inline(never)]
     fn disable_engine(&mut self) {
-        let off = self.host.queue().is_none_or(|queue| queue.disable_queue().is_ok());
+        let off = self.bus.host_mut().queue().is_none_or(|queue| queue.disable_queue().is_ok());
         if let Some(hosted) = self.lane.hosted_mut().filter(|_| off) {
             hosted.set_state(At::Off);
         }
@@ -307,7 +309,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let Some(hosted) = self.lane.hosted_mut() else { return false };
         hosted.note_look();
         let late = now_ns >= hosted.limit_ns();
-        let state = self.host.queue().map(|queue| queue.queue_state()).unwrap_or_default();
+        let state = self.bus.host_mut().queue().map(|queue| queue.queue_state()).unwrap_or_default();
         let there = oldest.is_none_or(|id| (state.rung | state.done) >> (id & 31) & 1 == 1);
         if late || !there {
             message!(
@@ -328,7 +330,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Takes the queue engine's interrupt, while it has the lines. False: there was nothing.
     #[inline(never)]
     pub(in super::super) fn engine_interrupts(&mut self, now_ns: u64) -> bool {
-        let Some(queue) = self.host.queue() else { return false };
+        let Some(queue) = self.bus.host_mut().queue() else { return false };
         let events = match queue.ack_ends() {
             0 => queue.ack_queue(),
             done => crate::host::QueueEvents { done, ..Default::default() },
@@ -341,14 +343,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn engine_tells(&mut self, events: &crate::host::QueueEvents, now_ns: u64) -> bool {
         let moved = self.hear(events, now_ns);
         if self.lane.is_idle() {
-            self.dispatch(now_ns);
+            self.lane.note_free();
         }
         moved
     }
 
     /// Takes whatever the engine has to say. False if that is nothing.
     pub(super) fn take_events(&mut self, now_ns: u64) -> bool {
-        let Some(queue) = self.host.queue() else { return false };
+        let Some(queue) = self.bus.host_mut().queue() else { return false };
         let events = queue.ack_queue();
         self.hear(&events, now_ns)
     }
@@ -381,7 +383,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.retune_wanted(now_ns);
         }
         if events.presence {
-            self.presence_changed(now_ns);
+            self.note_presence(now_ns);
         }
         let Some(hosted) = self.lane.hosted_mut() else { return true };
         match (events.fault, hosted.at()) {

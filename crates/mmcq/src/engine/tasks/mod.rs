@@ -25,8 +25,9 @@ mod steps;
 
 use super::batch::Limits;
 use super::blockers::TASKS;
+use super::bus::{NO_PHASE, SLACK_NS};
 use super::fast::FastKind;
-use super::phases::{NO_PHASE, SLACK_NS, Stage};
+use super::phases::Stage;
 use super::runs::End;
 use super::slot::{NONE, Rules, bits};
 use super::timers::later;
@@ -39,12 +40,12 @@ use crate::spec::command::emmc;
 /// A queue in which nothing waits is switched off after this time, so that the card may rest.
 const IDLE_NS: u64 = 10_000_000;
 
-/// The answer of a lane to the dispatcher.
+/// The answer of a lane to the loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
     /// The queue is off: the single lane goes on.
     Pass,
-    /// Something was done: the dispatcher looks again.
+    /// Something was done: the loop looks again.
     Again,
     /// Nothing can be done now.
     Wait,
@@ -208,7 +209,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return if self.policy_leaves(now_ns) { self.leave_queue(now_ns) } else { Turn::Wait };
         }
         if stays {
-            let rests_ns = later(self.lane.last().map_or(0, |last| last.ended_ns), IDLE_NS);
+            let rests_ns = later(self.bus.last().map_or(0, |last| last.ended_ns), IDLE_NS);
             if now_ns < rests_ns {
                 self.timers.wake_by(rests_ns);
                 return Turn::Wait;
@@ -357,9 +358,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let Task { direction, reliable, .. } = *tasks.task(id);
         self.note_transfer_start(End::Here);
         self.durability.note_change(direction == Direction::Write && !reliable);
-        let wire_ns = self.card.wire().data_ns(self.batch.blocks());
+        let wire_ns = self.bus.wire().data_ns(self.batch.blocks());
         let (timeout_ns, patience_ns) = self.card.plan().times_ns(direction, self.batch.blocks(), wire_ns);
-        self.lane.prepare(phase);
+        self.bus.prepare(phase);
         let look_ns = Self::first_look_ns(wire_ns, patience_ns);
         self.start_fast_phase(FastKind::Nothing, Stage::Main, (timeout_ns, look_ns), now_ns);
     }

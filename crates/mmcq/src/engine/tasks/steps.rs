@@ -2,9 +2,10 @@
 //! CMD48, and CMD6 that switches the queue on or off. CMD44 to CMD47 of an SD card are the same, bit
 //! for bit: what an eMMC's tasks have besides is never set for it.
 
+use super::super::bus::{COMMAND_TIMEOUT_NS, SLACK_NS};
 use super::super::extras::Event;
 use super::super::fast::FastKind;
-use super::super::phases::{COMMAND_TIMEOUT_NS, SLACK_NS, Stage};
+use super::super::phases::Stage;
 use super::super::timers::later;
 use super::{Engine, Error, Turn};
 use crate::host::{Host, Phase};
@@ -46,7 +47,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             tasks.set_step(step);
         }
         self.batch.forget();
-        self.lane.prepare(Phase::of(command));
+        self.bus.prepare(Phase::of(command));
         let times_ns = (COMMAND_TIMEOUT_NS, COMMAND_TIMEOUT_NS);
         self.start_fast_phase(FastKind::Nothing, Stage::Extra, times_ns, now_ns);
     }
@@ -57,7 +58,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             tasks.set_step(step);
         }
         self.batch.forget();
-        let timer_ns = SWITCH_NS.min(self.host.caps().max_busy_ns.max(COMMAND_TIMEOUT_NS));
+        let timer_ns = SWITCH_NS.min(self.bus.host().caps().max_busy_ns.max(COMMAND_TIMEOUT_NS));
         self.start_order(Stage::Extra, command, timer_ns, now_ns);
     }
 
@@ -157,14 +158,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             (Event::Done(status), Step::Params) => {
                 self.settle_idle(status);
                 if status & R1::OWN != 0 {
-                    return self.fail(Error::Card(status), now_ns);
+                    return self.fail(Error::Card(status));
                 }
                 self.send_described(now_ns);
             }
             (Event::Done(status), Step::Address) => {
                 self.settle_idle(status);
                 if status & R1::OWN != 0 {
-                    return self.fail(Error::Card(status), now_ns);
+                    return self.fail(Error::Card(status));
                 }
                 if let Some(tasks) = self.lane.tasks_mut() {
                     tasks.announced(now_ns);
@@ -174,7 +175,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             (Event::Done(status), Step::Discard | Step::Switch(_)) => {
                 self.settle(status);
                 if status & R1::OWN != 0 {
-                    return self.fail(Error::Card(status), now_ns);
+                    return self.fail(Error::Card(status));
                 }
                 self.lane.busy_mut().begin_timed(SWITCH_NS);
                 self.look(
@@ -202,7 +203,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if status.current_state() == CardState::Prg || !status.ready_for_data() {
             self.lane.busy_mut().asked();
             if u64::from(self.lane.busy().questions()).saturating_mul(LOOK_NS) > SWITCH_NS {
-                return self.fail(Error::Silent, now_ns);
+                return self.fail(Error::Silent);
             }
             if let Some(tasks) = self.lane.tasks_mut() {
                 tasks.set_step(Step::Look(after));
@@ -225,7 +226,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 );
                 self.refused_queue(now_ns);
             }
-            After::Refused(false) => self.fail(Error::Card(status.0), now_ns),
+            After::Refused(false) => self.fail(Error::Card(status.0)),
             After::Switch(on) if self.is_sd_queue() => self.confirm_switch(on, 0, now_ns),
             After::Switch(on) => self.switched(on, now_ns),
         }

@@ -30,12 +30,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The host has seen a card come or go. What was meant for the card before ends at once. After
-    /// 50 ms of quiet the engine tells the supervisor what is in the slot.
+    /// Notes that a card has come or gone.
     #[cold]
-    pub fn presence_changed(&mut self, now_ns: u64) {
+    pub(in super::super::super) fn note_presence(&mut self, now_ns: u64) {
         if !P::RECOVERS {
-            if !self.host.present() {
+            if !self.bus.host().present() {
                 self.card.leave();
                 self.removed(now_ns);
             }
@@ -45,7 +44,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.supervisor.helping_mut().retry_ns = 0;
         self.timers.presence_at(now_ns.saturating_add(DEBOUNCE_NS));
         self.refresh_help();
-        if self.card.target().is_some() || !self.host.present() {
+        if self.card.target().is_some() || !self.bus.host().present() {
             self.removed(now_ns);
         }
         if self.lane.is_idle() {
@@ -57,7 +56,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// is stable.
     pub(super) fn report_presence(&mut self, now_ns: u64) {
         self.timers.clear_presence();
-        let help = if self.host.present() { ServiceRequest::Inserted } else { ServiceRequest::Removed };
+        let help = if self.bus.host().present() { ServiceRequest::Inserted } else { ServiceRequest::Removed };
         if help == ServiceRequest::Removed {
             self.card.leave();
         }

@@ -14,7 +14,7 @@ const LAST_CLOCKS: u64 = 8;
 
 /// The state of the bus.
 #[derive(Debug)]
-pub(super) struct Wire {
+pub(in super::super) struct Wire {
     /// Wire time of a block at the present clock and width.
     block_ns: u64,
     clock_hz: u32,

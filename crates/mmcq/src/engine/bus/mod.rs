@@ -1,0 +1,253 @@
+//! The bus: the driver, the phase that it has or is about to get, and what is known of the wire.
+//!
+//! It knows no slot and no request. Whoever prepares a phase gives the memory with the start, and
+//! is told what came of that.
+
+mod wire;
+
+use crate::host::{Auto, Host, Phase, Segment, StartError};
+use crate::spec::command::{Command, Resp};
+use wire::Wire;
+
+pub(super) const NO_PHASE: Phase = Phase::of(Command::new(0, 0, Resp::None));
+
+/// A command alone gets this long; the wire needs microseconds, the slowest clock half a
+/// millisecond.
+pub(super) const COMMAND_TIMEOUT_NS: u64 = 20_000_000;
+/// A controller whose own timer failed is given this much more than the card.
+pub(super) const SLACK_NS: u64 = 50_000_000;
+/// A start that was refused because of the lines is tried again after this.
+pub(super) const START_RETRY_NS: u64 = 10_000;
+/// And no longer than this: no card is busy for longer after a write [SD 4.6.2.2], so what keeps
+/// the lines will not let go of them.
+const START_TIMEOUT_NS: u64 = 500_000_000;
+/// Where it is the CMD line that is in use: no longer than the slowest command has it.
+const LINE_TIMEOUT_NS: u64 = COMMAND_TIMEOUT_NS + SLACK_NS;
+
+/// A phase that ended, well or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Span {
+    /// The phase.
+    pub phase: Phase,
+    /// When it was given to the controller.
+    pub began_ns: u64,
+    /// When its end was known.
+    pub ended_ns: u64,
+}
+
+/// The outcomes of a start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// The controller has the phase.
+    Started,
+    /// The lines are in use. `first`: they were not before; another try is due soon.
+    Again { first: bool },
+    /// The lines have been in use for too long.
+    Late,
+    /// The controller has no such phase.
+    Unsupported,
+}
+
+/// The driver, and what it is at.
+#[derive(Debug)]
+// As in `Engine`: what most functions touch comes first.
+#[repr(C)]
+pub(super) struct Bus<H> {
+    /// `phase` could not be started yet, since `began_ns`.
+    blocked: bool,
+    /// The phase that the controller has, or is about to get.
+    phase: Phase,
+    /// When it got it.
+    began_ns: u64,
+    wire: Wire,
+    /// The phase before.
+    last: Option<Span>,
+    host: H,
+}
+
+impl<H> Bus<H> {
+    pub const fn new(host: H) -> Self {
+        Bus { blocked: false, phase: NO_PHASE, began_ns: 0, wire: Wire::UNSET, last: None, host }
+    }
+
+    #[inline(always)]
+    pub fn host(&self) -> &H {
+        &self.host
+    }
+
+    #[inline(always)]
+    pub fn host_mut(&mut self) -> &mut H {
+        &mut self.host
+    }
+
+    #[inline(always)]
+    pub fn wire(&self) -> &Wire {
+        &self.wire
+    }
+
+    #[inline(always)]
+    pub fn wire_mut(&mut self) -> &mut Wire {
+        &mut self.wire
+    }
+
+    #[inline(always)]
+    pub fn phase(&self) -> &Phase {
+        &self.phase
+    }
+
+    /// Sets the phase that the controller gets next.
+    #[inline(always)]
+    pub fn prepare(&mut self, phase: Phase) {
+        self.phase = phase;
+    }
+
+    /// Notes what the driver has answered to a start.
+    #[inline(always)]
+    pub fn note_start(&mut self, result: Result<(), StartError>, now_ns: u64) -> Outcome {
+        match result {
+            Ok(()) => {
+                self.started(now_ns);
+                Outcome::Started
+            }
+            Err(error) => self.refused(error, now_ns),
+        }
+    }
+
+    #[inline(always)]
+    fn started(&mut self, now_ns: u64) {
+        self.blocked = false;
+        self.began_ns = now_ns;
+        if self.phase.auto == Auto::Continue {
+            message!(trace, "the transfer goes on");
+        } else {
+            message!(trace, "CMD{} {:#010x}", self.phase.command.index, self.phase.command.arg);
+        }
+    }
+
+    #[cold]
+    fn refused(&mut self, error: StartError, now_ns: u64) -> Outcome {
+        let limit_ns = match error {
+            StartError::Unsupported => return Outcome::Unsupported,
+            StartError::CommandLine => LINE_TIMEOUT_NS,
+            StartError::DataLine => START_TIMEOUT_NS,
+        };
+        let first = !core::mem::replace(&mut self.blocked, true);
+        if first {
+            self.began_ns = now_ns;
+        } else if now_ns.saturating_sub(self.began_ns) >= limit_ns {
+            return Outcome::Late;
+        }
+        Outcome::Again { first }
+    }
+
+    /// Notes that the phase has failed, or is not to be started any more.
+    #[inline(always)]
+    pub fn unblock(&mut self) {
+        self.blocked = false;
+    }
+
+    #[inline(always)]
+    pub fn is_blocked(&self) -> bool {
+        self.blocked
+    }
+
+    /// Has the controller a phase with data, if what is in progress is a transfer?
+    #[inline(always)]
+    pub fn moves_data(&self) -> bool {
+        !self.blocked && self.phase.data.is_some()
+    }
+
+    /// Notes when the end of the phase became known.
+    #[inline(always)]
+    pub fn note_end(&mut self, now_ns: u64) {
+        self.last = Some(Span { phase: self.phase, began_ns: self.began_ns, ended_ns: now_ns });
+    }
+
+    #[inline(always)]
+    pub fn began_ns(&self) -> u64 {
+        self.began_ns
+    }
+
+    #[inline(always)]
+    pub fn last(&self) -> Option<Span> {
+        self.last
+    }
+}
+
+impl<H: Host> Bus<H> {
+    /// Gives the controller the prepared phase, whose data have this memory.
+    #[inline(always)]
+    pub fn start(&mut self, segments: &[Segment], timeout_ns: u64, now_ns: u64) -> Outcome {
+        let result = self.host.start(&self.phase, segments, timeout_ns);
+        self.note_start(result, now_ns)
+    }
+
+    /// As [`start`](Self::start), of a phase that drivers start in fewer instructions.
+    #[inline(always)]
+    pub fn start_fast(&mut self, segments: &[Segment], timeout_ns: u64, now_ns: u64) -> Outcome {
+        let result = self.host.start_fast(&self.phase, segments, timeout_ns);
+        self.note_start(result, now_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use StartError::{CommandLine, DataLine, Unsupported};
+
+    const FIRST: Outcome = Outcome::Again { first: true };
+    const AGAIN: Outcome = Outcome::Again { first: false };
+
+    /// Checks each outcome of these answers of a driver, at these times.
+    fn judged(answers: &[(u64, Result<(), StartError>, Outcome)]) -> Bus<()> {
+        let mut bus = Bus::new(());
+        for &(now_ns, answer, outcome) in answers {
+            assert_eq!(bus.note_start(answer, now_ns), outcome, "{answer:?} at {now_ns}");
+        }
+        bus
+    }
+
+    #[test]
+    fn lines_that_come_free_in_time_get_the_phase() {
+        let bus = judged(&[
+            (7, Err(DataLine), FIRST),
+            (START_TIMEOUT_NS + 6, Err(DataLine), AGAIN),
+            (START_TIMEOUT_NS + 8, Ok(()), Outcome::Started),
+        ]);
+        assert_eq!((bus.is_blocked(), bus.began_ns()), (false, START_TIMEOUT_NS + 8));
+    }
+
+    #[test]
+    fn lines_that_stay_in_use_are_given_up() {
+        for (error, limit_ns) in [(DataLine, START_TIMEOUT_NS), (CommandLine, LINE_TIMEOUT_NS)] {
+            let bus = judged(&[
+                (7, Err(error), FIRST),
+                (limit_ns + 6, Err(error), AGAIN),
+                (limit_ns + 7, Err(error), Outcome::Late),
+            ]);
+            assert!(bus.is_blocked() && !bus.moves_data());
+        }
+    }
+
+    #[test]
+    fn a_phase_that_the_controller_does_not_have_waits_for_nothing() {
+        let bus = judged(&[(7, Err(Unsupported), Outcome::Unsupported)]);
+        assert!(!bus.is_blocked());
+    }
+
+    /// The time of one refusal is none of the next phase's.
+    #[test]
+    fn each_phase_is_refused_for_the_first_time() {
+        let mut bus = judged(&[(7, Err(DataLine), FIRST)]);
+        bus.unblock();
+        assert_eq!(bus.note_start(Err(DataLine), START_TIMEOUT_NS + 7), FIRST);
+    }
+
+    #[test]
+    fn the_last_phase_has_begin_and_end() {
+        let mut bus = judged(&[(7, Ok(()), Outcome::Started)]);
+        bus.note_end(9);
+        assert_eq!(bus.last(), Some(Span { phase: NO_PHASE, began_ns: 7, ended_ns: 9 }));
+    }
+}

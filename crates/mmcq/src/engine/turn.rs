@@ -1,0 +1,413 @@
+//! The loop: the engine's entries that know the time, and what each of them leads to.
+//!
+//! An entry tells a part what has happened: an interrupt, a deadline, a request, help. The part
+//! does what that takes. If the bus may be free then, or what it was at has failed, the part
+//! notes that in the [lane](super::lane::Lane) and returns. The loop alone calls recovery, and looks
+//! what is next; so neither runs while another part is at work.
+
+use super::concurrent::Turn as Beside;
+use super::extras::Event;
+use super::fast::FastKind;
+use super::gate::raw_bytes;
+use super::lane::Failure;
+use super::phases::Stage;
+use super::slot::{NONE, Rules};
+use super::tail::Tail;
+use super::tasks::Turn;
+use super::{BLOCK_BYTES, CardParams, Engine, Error, Kind, Output, PollOutcome, Request, SlotId};
+use crate::host::{DmaError, Host};
+use crate::sched::{Policy, Profile};
+
+/// The turns that one call takes for each slot at most. A turn starts a phase or ends a request,
+/// and a request whose phases all fail at once takes no more than this with its recovery.
+const TURNS_MAX: usize = 32;
+
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
+    /// Accepts a request, maps its memory if there is room ahead, and starts it if the controller
+    /// is idle. A refused request comes back whole.
+    pub fn submit(&mut self, mut request: Request, now_ns: u64) -> Result<SlotId, (Error, Request)> {
+        self.accept(&mut request, now_ns).map_err(|error| (error, request))
+    }
+
+    /// As [`submit`](Self::submit). An accepted request has no memory any more, a refused one is as
+    /// it was.
+    #[inline(always)]
+    pub(crate) fn accept(&mut self, request: &mut Request, now_ns: u64) -> Result<SlotId, Error> {
+        if Self::FAST
+            && let Some(id) = self.submit_fast(request, now_ns)
+        {
+            self.go_on(now_ns);
+            return Ok(id);
+        }
+        if Self::FAST
+            && self.is_held()
+            && let Some(id) = self.submit_to_held(request, now_ns)
+        {
+            self.go_on(now_ns);
+            return Ok(id);
+        }
+        self.submit_any(request, now_ns)
+    }
+
+    #[inline(never)]
+    fn submit_any(&mut self, request: &mut Request, now_ns: u64) -> Result<SlotId, Error> {
+        self.admit(request)?;
+        let index = self.allocate(request.urgent).ok_or(Error::Full)?;
+        let mut segment = request.buf.segment(u32::MAX);
+        let mut plans = false;
+        match request.kind {
+            Kind::Read { blocks, .. } | Kind::Write { blocks, .. } => {
+                segment.len = blocks.saturating_mul(BLOCK_BYTES);
+            }
+            Kind::Raw { phase, .. } | Kind::Io { phase, .. } => segment.len = raw_bytes(&phase),
+            _ => plans = P::RECOVERS,
+        }
+        let slot = self.slots.at_mut(index);
+        let rules = (Rules::of(request.durable), request.urgent);
+        slot.take_in(request.kind, segment, rules, request, now_ns);
+        if plans {
+            self.services.plan(slot, self.card.abilities());
+        }
+        let generation = slot.generation();
+        if P::RECOVERS && slot.urgent() {
+            self.close_fast();
+            self.slots.push_urgent(index);
+        } else if matches!(slot.kind(), Kind::Io { .. }) {
+            self.close_fast();
+            self.slots.push_io(index);
+        } else {
+            self.slots.push_back(index);
+        }
+        if let Err(error) = self.prepare(index)
+            && !matches!(error, Error::Dma(DmaError::Exhausted))
+        {
+            self.slots.unlink(index);
+            request.buf = self.slots.at_mut(index).give_back();
+            self.slots.release(index);
+            return Err(error);
+        }
+        self.record.request_accepted();
+        if let Some(waiting) = self.policy_view(index) {
+            self.order.policy_mut().arrived(&waiting, now_ns);
+        }
+        if !(self.is_held() && self.join_held(index, now_ns)) {
+            self.lane.note_free();
+        }
+        self.go_on(now_ns);
+        Ok(SlotId { index, generation })
+    }
+
+    /// Called from the interrupt (or from a loop that polls the controller).
+    pub fn on_irq(&mut self, now_ns: u64) -> PollOutcome {
+        let fast = Self::FAST && self.lane.fast_kind() != FastKind::Nothing;
+        let moved = if fast {
+            self.acknowledge_fast(now_ns)
+        } else if Self::FAST && self.is_driven_open() && self.rings_tasks() {
+            self.acknowledge_driven(now_ns)
+        } else {
+            self.acknowledge(now_ns)
+        };
+        // The next is started before anything is completed.
+        self.go_on(now_ns);
+        if moved {
+            self.record.interrupt_served();
+        } else {
+            self.record.interrupt_was_spurious();
+        }
+        let mut deferred = self.slots.have_ended();
+        if deferred && !self.bus.host().caps().defer_completion {
+            if Self::FAST {
+                self.complete_ended();
+            } else {
+                self.finish();
+            }
+            deferred = false;
+        } else if H::DEFERS_BY_REQUEST && deferred {
+            deferred = self.complete_prompt();
+        }
+        self.work(deferred)
+    }
+
+    /// The platform calls it when a deadline has come and when completions were deferred. It may
+    /// call at any other time.
+    pub fn poll(&mut self, now_ns: u64) -> PollOutcome {
+        self.finish();
+        if P::RECOVERS && self.slots.are_cramped() {
+            self.give_back_ahead();
+        }
+        self.advance(now_ns);
+        if self.timers.is_kept() {
+            self.stop_again(now_ns);
+            self.go_on(now_ns);
+        }
+        self.finish();
+        if !H::CARD_IRQ && self.timers.take_look(now_ns) {
+            // Whether a function asks, the one that is woken must find out.
+            self.card.functions_mut().ask();
+        }
+        self.work(false)
+    }
+
+    /// Accepts requests again, after [`suspend`](Self::suspend) or [`halt`](Self::halt).
+    pub fn resume(&mut self, now_ns: u64) {
+        self.let_in();
+        self.go_on(now_ns);
+    }
+
+    /// The host has seen a card come or go. What was meant for the card before ends at once. After
+    /// 50 ms of quiet the engine tells the supervisor what is in the slot.
+    #[cold]
+    pub fn presence_changed(&mut self, now_ns: u64) {
+        self.note_presence(now_ns);
+        self.go_on(now_ns);
+    }
+
+    /// Used where a transfer's own buffers must be free before the caller returns: stops DMA.
+    /// Others' transfers are tried again.
+    pub fn abort(&mut self, now_ns: u64) {
+        self.stop_transfer(now_ns);
+        self.go_on(now_ns);
+    }
+
+    /// The memory that is lent to this request goes: it ends as soon as the controller has let go
+    /// of it, and is never sent again.
+    pub(crate) fn forsake(&mut self, id: SlotId, now_ns: u64) {
+        self.give_up_request(id, now_ns);
+        self.go_on(now_ns);
+    }
+
+    /// Help has come, or not. `Ok`: the card is in `tran`, and this is what is to be known of it;
+    /// queued requests go on. An error leads to the next step of the ladder, and at last to
+    /// [`Error::Dead`]; [`Error::Changed`] ends everything that was meant for the card before.
+    /// False, and without effect, if nothing was asked for, or something else meanwhile.
+    pub(crate) fn service_done(&mut self, result: Result<CardParams, Error>, now_ns: u64) -> bool {
+        let heard = self.hear_help(result, now_ns);
+        self.go_on(now_ns);
+        heard
+    }
+
+    /// Sets what the supervisor looks after from now on: exceptions, a tuning so often (0: none),
+    /// and a rest after so long a pause ([`u64::MAX`]: none).
+    pub(crate) fn look_after(
+        &mut self,
+        exceptions: bool,
+        tune_every_ns: u64,
+        rest_after_ns: u64,
+        now_ns: u64,
+    ) {
+        self.set_upkeep(exceptions, tune_every_ns, rest_after_ns, now_ns);
+        self.go_on(now_ns);
+    }
+
+    /// Lets the card rest: whatever comes now waits until the supervisor has woken it.
+    pub(crate) fn begin_rest(&mut self, now_ns: u64) {
+        self.note_rest(now_ns);
+        self.go_on(now_ns);
+    }
+
+    /// Whatever time has brought: retries, steps, questions, deadlines. One turn of each at most.
+    fn advance(&mut self, now_ns: u64) {
+        if H::CONCURRENT && self.timers.concurrent_is_due(now_ns) {
+            self.concurrent_turn(Beside::Due, now_ns);
+            self.go_on(now_ns);
+        }
+        if self.lane.is_idle() {
+            self.lane.note_free();
+            return self.go_on(now_ns);
+        }
+        if self.timers.take_turn(now_ns) {
+            match self.lane.stage() {
+                Stage::Bus(op) => {
+                    let begun = self.lane.take_bus();
+                    self.step_bus(op, !begun, now_ns);
+                }
+                Stage::Pause => self.end_control(Ok(Output::default())),
+                Stage::BusyPause => self.ask_busy(now_ns),
+                Stage::Status if !self.bus.is_blocked() => self.ask_status(Stage::Status, now_ns),
+                Stage::Extra if P::RECOVERS && !self.bus.is_blocked() => self.extra(Event::Woke, now_ns),
+                Stage::Recover(step) if !self.bus.is_blocked() => self.recover_wake(step, now_ns),
+                _ if self.bus.is_blocked() => self.try_start(self.timers.left_ns(now_ns), now_ns),
+                _ => {}
+            }
+            self.go_on(now_ns);
+        }
+        if self.timers.is_over(now_ns) {
+            self.overdue(now_ns);
+        }
+    }
+
+    /// A deadline has passed: maybe only the interrupt was lost.
+    fn overdue(&mut self, now_ns: u64) {
+        let waiting = !self.bus.is_blocked() && !matches!(self.lane.stage(), Stage::BusyPause);
+        let moved = waiting && self.acknowledge(now_ns);
+        self.go_on(now_ns);
+        if moved && !self.timers.is_over(now_ns) {
+            self.record.interrupt_lost();
+            if Self::FAST {
+                self.bus.host_mut().interrupt_lost();
+            }
+            return;
+        }
+        if !self.timers.is_over(now_ns) || self.lane.is_idle() || self.postpone_deadline(now_ns) {
+            return;
+        }
+        self.no_answer();
+        self.go_on(now_ns);
+    }
+
+    /// Does what is to be done, as long as there is news of the bus.
+    #[inline(always)]
+    fn go_on(&mut self, now_ns: u64) {
+        // Lean firmware asks in one place.
+        if !Self::FAST || self.lane.has_news() {
+            rarely();
+            self.take_turns(now_ns);
+        }
+    }
+
+    /// Takes the turns that are due. Bounded: what is left after so many is for the next `poll`.
+    #[inline(never)]
+    fn take_turns(&mut self, now_ns: u64) {
+        for _ in 0..TURNS_MAX * N {
+            if !self.lane.take_news() {
+                return;
+            }
+            match self.lane.take_failure() {
+                Failure::Nothing => {
+                    if self.dispatch(now_ns) {
+                        self.lane.note_free();
+                    }
+                }
+                failure => self.recover(failure, now_ns),
+            }
+        }
+        self.timers.wake_now();
+    }
+
+    /// Starts the next thing if nothing is in progress. True: a phase was started or a request
+    /// ended, and there may be more to do.
+    #[inline(always)]
+    fn dispatch(&mut self, now_ns: u64) -> bool {
+        self.note_results(now_ns);
+        if !self.lane.is_idle() {
+            self.try_early(now_ns);
+            self.try_concurrent(now_ns);
+            return false;
+        }
+        if self.is_concurrent() {
+            return false;
+        }
+        self.timers.wake_for_kept();
+        if P::RECOVERS && self.slots.are_cramped() {
+            self.timers.wake_now();
+            return false;
+        }
+        if self.is_left_open()
+            && let Some(reason) = self.must_close(now_ns)
+        {
+            self.close(reason, now_ns);
+            return false;
+        }
+        match self.step_tasks(now_ns) {
+            Turn::Pass => {}
+            Turn::Again => return true,
+            Turn::Wait => return false,
+        }
+        if self.finish_pack(now_ns) {
+            return true;
+        }
+        if P::RECOVERS && !self.services.memory().area().is_user() && self.plan_return() {
+            self.extra(Event::Return, now_ns);
+            return false;
+        }
+        if self.blockers.is_stopped() {
+            if self.stopped_turn(now_ns) {
+                return false;
+            }
+            return true;
+        }
+        let head = self.slots.head();
+        let memory_waits = head != NONE || self.asks_soon();
+        let turn = !memory_waits || self.card.functions().have_turn(self.config.io_burst);
+        if let Some(io) = self.slots.oldest_io().filter(|_| turn) {
+            if P::RECOVERS && self.owes_status() && self.slots.at(io).urgent() {
+                // It would hear, and clear, what is these writes' own.
+                self.ask_status(Stage::Status, now_ns);
+                return true;
+            }
+            self.card.functions_mut().go(memory_waits);
+            self.begin_control(io, now_ns);
+            return true;
+        }
+        if memory_waits && turn && self.timers.wake_at_chain_end(now_ns) {
+            return false;
+        }
+        if memory_waits {
+            self.card.functions_mut().reset_run();
+            self.timers.clear_chain();
+        }
+        if head == NONE {
+            self.hold_broken(now_ns);
+            if self.is_left_open() {
+                self.timers.wake_after_hold();
+            } else if self.owes_status() {
+                if !P::RECOVERS || !self.postpone_status(now_ns) {
+                    self.ask_status(Stage::Status, now_ns);
+                }
+            } else if P::RECOVERS && self.timers.chore_is_planned() && self.upkeep(true, now_ns) {
+                return true;
+            }
+            return false;
+        }
+        if self.slots.at(head).span().is_some() {
+            match self.pick(head, now_ns) {
+                Some(first) if self.start_pack_with(first, now_ns) => return true,
+                Some(first) if self.start_chain_with(first, now_ns) => return true,
+                Some(first) => match self.tail_of(first, now_ns) {
+                    // What is left open goes on with it.
+                    Tail::Awaited if self.is_left_open() => return false,
+                    Tail::Awaited => {
+                        self.settle_while_idle(now_ns);
+                        return false;
+                    }
+                    Tail::Batch => self.begin_transfer(first, true, now_ns),
+                    Tail::Unknown => {
+                        let first = self.pick_longer_run(first);
+                        self.begin_transfer(first, false, now_ns);
+                        self.claim_fast_end();
+                    }
+                },
+                None => {
+                    self.settle_while_idle(now_ns);
+                    return false;
+                }
+            }
+        } else if self.owes_status() {
+            self.ask_status(Stage::Status, now_ns);
+        } else {
+            self.begin_control(head, now_ns);
+        }
+        true
+    }
+
+    /// Closes what is left open in time, and asks for the status of what has been written, while
+    /// the policy keeps the controller idle or a start is held: the owner of the writes may be the
+    /// client that the policy waits for.
+    fn settle_while_idle(&mut self, now_ns: u64) {
+        if !self.is_left_open() {
+            if self.asks_soon() {
+                self.note_question(now_ns);
+                self.ask_status(Stage::Status, now_ns);
+            }
+        } else if self.timers.hold_is_over(now_ns) {
+            self.close(self.held_out(now_ns), now_ns);
+        } else {
+            self.timers.wake_by_hold();
+        }
+    }
+}
+
+/// Marks what leads here as the rarer way, for the compiler.
+#[cold]
+#[inline]
+fn rarely() {}
