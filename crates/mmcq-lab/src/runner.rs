@@ -16,6 +16,7 @@ use mmcq_sim::sdhci::BusStats;
 pub(crate) mod chances;
 mod limit;
 mod load;
+mod pace;
 pub mod place;
 mod rules;
 pub(crate) mod served;
@@ -25,6 +26,7 @@ pub mod waiting;
 pub use chances::Chances;
 use load::Load;
 pub use load::is_partition;
+pub use pace::{Pace, allowed_mib_per_s};
 use place::{Serve, Visit};
 pub use served::{Keeping, Served};
 pub use steady::Steady;
@@ -330,6 +332,8 @@ pub struct Counters {
     pub stack: Served,
     /// The rate without beginning and end.
     pub steady: Steady,
+    /// Bytes over time.
+    pub pace: Pace,
 }
 
 impl Counters {
@@ -470,7 +474,8 @@ where
         board.stack.with(|engine| engine.enable_extended_ops());
     }
     let ended = place::machine(run, board, &mut load, waiting, run.workers.len() as u32)?;
-    let place::Ended { counters, end_ns, seeded } = ended;
+    let place::Ended { mut counters, end_ns, seeded } = ended;
+    counters.pace = std::mem::take(&mut load.pace);
     let seeded = seeded || run.workers.iter().any(|worker| Seeds::are_of_run(&worker.job));
     let (mut verify_errors, mut logs) = (Vec::new(), Vec::new());
     let mut stats = Vec::new();

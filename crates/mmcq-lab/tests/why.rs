@@ -270,3 +270,30 @@ fn bad_input_is_one_line() {
         assert!(error.contains(part), "{line}: {error}");
     }
 }
+
+/// A run whose ends are a part of it, against a limit whose ends lie elsewhere.
+#[test]
+fn no_setting_passes_the_limit_however_short_the_run_is() {
+    let boards = [
+        ("mshc-pci", &[Setting::None, Setting::HsqTag, Setting::Mmcq][..]),
+        ("fifo-allwinner", &[Setting::HsqTag, Setting::HsqFifo, Setting::Mmcq]),
+        ("hsq-sprd", &[Setting::None, Setting::HsqTag, Setting::Mmcq, Setting::MmcqOwn]),
+        ("stm32h7-sdmmc", &[Setting::Mmcq, Setting::MmcqOwn]),
+        ("stream-rtsx", &[Setting::Close, Setting::Patch, Setting::Mmcq, Setting::MmcqEarly]),
+    ];
+    for (board, settings) in boards {
+        for rw in ["write bs=64k iodepth=4", "write bs=512k iodepth=1", "randwrite bs=64k iodepth=4"] {
+            for ms in [10, 100] {
+                let options = format!("rw={rw} ioengine=libaio runtime={ms}ms time_based");
+                for &setting in settings {
+                    let why = why(board, setting, &options);
+                    let share = why.share_percent();
+                    let at = format!("{board}, {}, {options}", setting.name());
+                    assert!(share > 20.0 && share <= 100.0, "{share}: {at}");
+                    let rate = value(&why, "rate", "this run") / value(&why, "rate", "physical limit");
+                    assert!((100.0 * rate - share).abs() < 1e-6, "{rate}: {at}");
+                }
+            }
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! fio's workers as the machine's jobs.
 
 use super::place::Carried;
-use super::{Run, RunError, Setting, Steady, Waiting};
+use super::{Pace, Run, RunError, Setting, Steady, Waiting};
 use crate::fio::job::{ExitWhat, IoEngine};
 use crate::fio::state::{How, Io as FioIo, JobState, Next as FioNext, Sync as FioSync, Times};
 use crate::fio::stats::WorkerError;
@@ -62,6 +62,7 @@ pub(super) struct Load<'a> {
     origin_ns: Option<u64>,
     waiting: Waiting,
     pub(super) steady: Steady,
+    pub(super) pace: Pace,
     progress: &'a mut dyn FnMut(u64, u64),
 }
 
@@ -196,6 +197,7 @@ impl<'a> Load<'a> {
             origin_ns: None,
             waiting,
             steady: Steady::new(planned),
+            pace: Pace::default(),
             progress,
         })
     }
@@ -395,6 +397,8 @@ impl Workload for Load<'_> {
                 self.states[j].complete(&fio, times, result, fio.check.then_some(&data[..io.bytes()]));
                 self.moved += if fio.how == How::Discard { 0 } else { fio.bytes };
                 self.steady.moved(self.moved, now_ns);
+                let origin_ns = self.origin_ns.unwrap_or(now_ns);
+                self.pace.moved(self.moved, now_ns.saturating_sub(origin_ns));
             }
             UnderWay::Sync(sync, start_ns) => {
                 let times = Times { start_ns, issue_ns: start_ns, complete_ns: now_ns };

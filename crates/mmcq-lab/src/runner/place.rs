@@ -3,7 +3,7 @@
 use super::chances;
 use super::served::{Keeping, Served};
 use super::waiting::Waiting;
-use super::{Counters, Run, RunError, SLOTS, Setting, Steady};
+use super::{Counters, Pace, Run, RunError, SLOTS, Setting, Steady};
 use crate::board::Board;
 use crate::linux::elevator::{Elevator, Tunables};
 use crate::linux::hsq::{Hsq, Order, Settings};
@@ -263,6 +263,7 @@ where
         emmc,
         stack,
         steady,
+        pace: Pace::default(),
     };
     // At the limit nothing takes time that is drawn. Linux draws tags, pauses and more.
     let seeded = run.setting != Setting::Limit || sys.cpu.is_seeded();

@@ -1,7 +1,7 @@
 //! What a row says of a point, and how it is written.
 
 use crate::fio::stats::DirStats;
-use crate::runner::Outcome;
+use crate::runner::{Counters, Outcome, allowed_mib_per_s};
 use crate::why::{self, Phases};
 use serde_json::{Map, Value};
 
@@ -127,12 +127,13 @@ pub fn figures() -> (Vec<String>, Vec<String>) {
     (of_direction.iter().skip(1).cloned().collect(), of_run)
 }
 
-/// What was measured at a point, a row for each direction that moved. `limit_mib_s` is the physical
-/// limit of the same job.
-pub fn measured(outcome: &Outcome, limit_mib_s: Option<f64>) -> Vec<Row> {
+/// What was measured at a point, a row for each direction that moved. `limit` is the same job at its
+/// physical limit.
+pub fn measured(outcome: &Outcome, limit: Option<&Counters>) -> Vec<Row> {
     let (all, c) = (outcome.group(), &outcome.counters);
     let per_io = |n: u64| n as f64 / c.ios.max(1) as f64;
     let rate = why::mib_per_s(c);
+    let limit_mib_s = limit.map(|limit| allowed_mib_per_s(limit, c));
     let failed = c.failed + outcome.verify_errors.len() as u64;
     let mut of_run: Vec<Value> = vec![
         rate.into(),

@@ -25,7 +25,7 @@ use crate::fio::job::IoEngine;
 use crate::platform::Platform;
 use crate::recorded::export::{self, Completed};
 use crate::recorded::passed::{self, Rules};
-use crate::runner::{Counters, Run, RunError, Setting, run};
+use crate::runner::{Counters, Run, RunError, Setting, allowed_mib_per_s, run};
 use std::sync::Arc;
 
 /// Where the time of a run went, in nanoseconds; the fields add up to the whole.
@@ -157,9 +157,14 @@ impl Why {
         Ok(why)
     }
 
+    /// The physical limit of a run of this length ([`allowed_mib_per_s`]).
+    pub fn limit_mib_per_s(&self) -> f64 {
+        allowed_mib_per_s(&self.limit, &self.counters)
+    }
+
     /// Share of the physical limit, in percent.
     pub fn share_percent(&self) -> f64 {
-        100.0 * mib_per_s(&self.counters) / mib_per_s(&self.limit).max(f64::MIN_POSITIVE)
+        100.0 * (mib_per_s(&self.counters) / self.limit_mib_per_s().max(f64::MIN_POSITIVE))
     }
 
     /// What costs most, in one line.
