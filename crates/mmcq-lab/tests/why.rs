@@ -151,6 +151,30 @@ fn other_losses_are_named_for_what_they_are() {
 }
 
 #[test]
+fn flash_that_is_read_in_a_queue_is_the_cards_and_not_the_cpus() {
+    let platform = Platform::load("intel-jsl").unwrap();
+    let text =
+        "[t]\nfilename=/dev/mmcblk0\ndirect=1\nrw=randread\nbs=4k\nsize=64m\nioengine=libaio\niodepth=32\n";
+    let file = fio::parse_text("test", text.as_bytes(), &fio::System).unwrap();
+    let workers = fio::expand(&file.jobs).unwrap();
+    let of = |setting| {
+        let (platform, card) = (&platform, Some("emmc-queue-one"));
+        Why::new(&Run { workers: &workers, platform, card, setting, seed: 1 }).unwrap()
+    };
+    for (setting, cpu_percent) in [(Setting::Cqe, 5.0), (Setting::Tasks, 12.0), (Setting::Limit, 1.0)] {
+        let why = of(setting);
+        let phases = Phases::of(&why.counters);
+        let share = |ns: u64| 100.0 * ns as f64 / why.counters.elapsed_ns as f64;
+        let at = format!("{}: {phases:?}", setting.name());
+        assert!(share(phases.fetching_ns) > 50.0, "{at}");
+        assert!(share(phases.cpu_ns) < cpu_percent, "{at}");
+        assert!(why::text(&why).contains("card, fetching"), "{at}");
+    }
+    // Without the queue no command waits there.
+    assert_eq!(Phases::of(&of(Setting::Mmcq).counters).fetching_ns, 0);
+}
+
+#[test]
 fn lost_merging_is_a_loss() {
     // The platform's own scheduler is not asked: what cannot be merged goes out alone.
     let changes = ["stack.merging=off".to_owned()];
@@ -296,4 +320,14 @@ fn no_setting_passes_the_limit_however_short_the_run_is() {
             }
         }
     }
+}
+
+#[test]
+fn a_request_that_others_always_pass_is_named() {
+    let load = "rw=randread bs=4k size=64M iodepth=4 ioengine=libaio runtime=1s time_based";
+    let said = |setting| why::text(&why("hsq-sprd", setting, load));
+    let tag = said(Setting::HsqTag);
+    assert!(tag.contains("starved: 1 of "), "{tag}");
+    let fifo = said(Setting::HsqFifo);
+    assert!(!fifo.contains("starved: "), "{fifo}");
 }

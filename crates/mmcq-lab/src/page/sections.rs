@@ -22,6 +22,7 @@ const PHASES: [(&str, &str); Phases::COUNT] = [
     ("wire, data", "blocks of data move on the bus"),
     ("card, access", "the bus waits while the card fetches data"),
     ("card, busy", "the bus waits while the card programs data"),
+    ("card, fetching", "the card's queue fetches data, and nothing in it is ready"),
     ("controller held", "the controller has no room, or no data"),
     ("CPU", "software: the bus is quiet although a request waits"),
     ("waiting", "the program that reads and writes has no request under way"),
@@ -96,9 +97,24 @@ fn top(compared: &Compared, all: &Stats, report: &Report, origin: &Origin) -> Ma
         section.verdict aria-label="Verdict" {
             p { (why.conclusion()) "." }
             dl.figures { @for (name, value) in figures { div { dt { (name) } dd { (value) } } } }
+            @for line in starved(all) { p { b { (line) } } }
             @if c.failed > 0 { p { b { (c.failed) " requests failed." } } }
         }
     }
+}
+
+/// Directions with a request that starved: the longest took 20 times as long as 99 % did.
+fn starved(all: &Stats) -> Vec<String> {
+    let mut lines = Vec::new();
+    for dir in Dir::ALL {
+        let clat = &all.dirs[dir.index()].clat;
+        let p99 = clat.histogram.percentiles(&[99.0]).first().copied().unwrap_or(u64::MAX);
+        if clat.ns.max > p99.saturating_mul(20) {
+            let (which, longest) = (DIRECTIONS[dir.index()], time(clat.ns.max));
+            lines.push(format!("Of the {which} one or more starved: the longest took {longest}."));
+        }
+    }
+    lines
 }
 
 /// A setting in words.

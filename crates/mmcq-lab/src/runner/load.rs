@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 enum UnderWay {
     Io(FioIo, u64),
     Sync(FioSync, u64),
-    /// The flush that follows a write of `sync=`.
+    /// The flush that follows a durable write.
     Durable(FioIo, u64),
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Load<'a> {
     /// Boot area of each file of each worker; 0: the user area.
     areas: Vec<Vec<u8>>,
     under_way: Vec<Vec<(Key, UnderWay)>>,
-    /// Writes of `sync=` whose flush has not begun.
+    /// Durable writes whose flush has not begun.
     owed: Vec<Vec<(FioIo, u64)>>,
     finished: Vec<bool>,
     behind_wall: Vec<bool>,
@@ -55,6 +55,8 @@ pub(super) struct Load<'a> {
     depth: usize,
     pub(super) ios: u64,
     pub(super) failed: u64,
+    /// Linux's block layer makes a write and a flush of a durable write.
+    flushes_durable: bool,
     planned: u64,
     moved: u64,
     told: u64,
@@ -191,6 +193,7 @@ impl<'a> Load<'a> {
             depth,
             ios: 0,
             failed: 0,
+            flushes_durable: run.setting.is_linux(),
             planned,
             moved: 0,
             told: 0,
@@ -200,6 +203,15 @@ impl<'a> Load<'a> {
             pace: Pace::default(),
             progress,
         })
+    }
+
+    /// A flush follows a write of this job.
+    fn is_flushed_after(&self, job: usize, how: How) -> bool {
+        match how {
+            How::Plain => self.workers[job].job.sync,
+            How::Durable => self.flushes_durable,
+            How::Discard | How::Boot(_) => false,
+        }
     }
 
     /// A file of a job is a boot area.
@@ -339,6 +351,7 @@ impl Workload for Load<'_> {
                         direction,
                         how: match self.areas[j].get(fio.file) {
                             Some(&area) if area > 0 => How::Boot(area),
+                            _ if self.flushes_durable && fio.how == How::Durable => How::Plain,
                             _ => fio.how,
                         },
                         sync: direction == Direction::Read || self.workers[j].job.direct,
@@ -387,7 +400,7 @@ impl Workload for Load<'_> {
         self.failed += u64::from(!ok);
         match self.under_way[j].remove(at).1 {
             UnderWay::Io(fio, start_ns)
-                if ok && fio.dir == Dir::Write && fio.how == How::Plain && self.workers[j].job.sync =>
+                if ok && fio.dir == Dir::Write && self.is_flushed_after(j, fio.how) =>
             {
                 self.owed[j].push((fio, start_ns));
             }

@@ -277,7 +277,8 @@ fn remarks(why: &Why) -> Vec<String> {
     let broken = "the host claims to continue data and cannot: transfers are closed each time since then";
     let slowest = why.requests.as_ref().map(|requests| format!("slowest: {}", requests.slowest));
     let said = lost.then(|| broken.to_owned()).into_iter().chain(held(why)).chain(unmerged(why));
-    said.chain(slowest).chain([why.conclusion()]).collect()
+    let starved = why.requests.iter().filter_map(|requests| requests.starved.clone());
+    said.chain(slowest).chain(starved).chain([why.conclusion()]).collect()
 }
 
 /// The facts and the remarks, one JSON object a line.
