@@ -158,15 +158,18 @@ fn flash_that_is_read_in_a_queue_is_the_cards_and_not_the_cpus() {
     let file = fio::parse_text("test", text.as_bytes(), &fio::System).unwrap();
     let workers = fio::expand(&file.jobs).unwrap();
     let of = |setting| {
-        let (platform, card) = (&platform, Some("emmc-queue-one"));
+        let (platform, card) = (&platform, Some("emmc-queue"));
         Why::new(&Run { workers: &workers, platform, card, setting, seed: 1 }).unwrap()
     };
-    for (setting, cpu_percent) in [(Setting::Cqe, 5.0), (Setting::Tasks, 12.0), (Setting::Limit, 1.0)] {
+    // Software that asks which task is ready is at work itself; an engine and the limit are not.
+    for (setting, least_percent, cpu_percent) in
+        [(Setting::Cqe, 50.0, 2.0), (Setting::Tasks, 20.0, 45.0), (Setting::Limit, 50.0, 0.5)]
+    {
         let why = of(setting);
         let phases = Phases::of(&why.counters);
         let share = |ns: u64| 100.0 * ns as f64 / why.counters.elapsed_ns as f64;
         let at = format!("{}: {phases:?}", setting.name());
-        assert!(share(phases.fetching_ns) > 50.0, "{at}");
+        assert!(share(phases.fetching_ns) > least_percent, "{at}");
         assert!(share(phases.cpu_ns) < cpu_percent, "{at}");
         assert!(why::text(&why).contains("card, fetching"), "{at}");
     }

@@ -430,7 +430,9 @@ fn the_register_is_the_size_of_the_cache_and_a_flush_grows_with_what_it_holds() 
     };
     let (one, many) = (each_us(2), each_us(32));
     assert!(many > 4.0 * one, "{one} us with two writes in the cache, {many} with 32");
-    [small, large].map(|card| std::fs::remove_file(card).unwrap());
+    for card in [small, large] {
+        std::fs::remove_file(card).unwrap();
+    }
 }
 
 #[test]
